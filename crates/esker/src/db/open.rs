@@ -201,7 +201,7 @@ impl Opening {
     /// `notes_options`: in an OPTIONS file.
     fn run(&mut self, notes_options: bool) -> Result<Db> {
         let leftovers = match self.mode {
-            OpenMode::ReadWrite => Some(Leftovers::list(&self.options.env.fs, &self.path, &self.wal_dir)?),
+            OpenMode::ReadWrite => Leftovers::list(&self.options.env.fs, &self.path, &self.wal_dir),
             OpenMode::ReadOnly => None,
         };
         let result = self.try_to_run(notes_options);
@@ -278,16 +278,17 @@ impl Opening {
         Ok(db)
     }
 
-    /// Gives no new file the number of a table or blob file that is there, whether the MANIFEST names it or not: a crash may
-    /// have left a hard link to a file of somebody else's, which writing under its name would destroy. Nor one that is not
-    /// larger than that of an OPTIONS file, which no MANIFEST knows of: the newest has the largest.
+    /// Gives no new file the number of a table, blob file or MANIFEST that is there. The MANIFEST in force need not know the
+    /// number of one that a crash has left; files are created only where there is none. Nor does a new file get a number up to
+    /// that of an OPTIONS file, which no MANIFEST knows of: the newest has the largest.
     fn pass_over_left_files(&self, manifest: &VersionSet) -> Result<()> {
         for name in self.options.env.fs.children(&self.path)? {
             match parse_file_name(&name) {
                 // Larger ones were never given out.
-                Some((FileType::Table | FileType::Blob | FileType::Options, number))
-                    if number.0 <= u64::MAX / 2 =>
-                {
+                Some((
+                    FileType::Table | FileType::Blob | FileType::Descriptor | FileType::Options,
+                    number,
+                )) if number.0 <= u64::MAX / 2 => {
                     manifest.numbers().mark_used(number);
                 }
                 _ => {}

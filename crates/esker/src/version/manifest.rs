@@ -34,12 +34,11 @@ const GROWTH: u64 = 6;
 
 impl ManifestWriter {
     /// Creates the file; CURRENT is not touched.
+    /// # Errors
+    /// `IoError`, also if the file is there: it may be the MANIFEST of another process's database.
     pub(super) fn create(options: &VersionSetOptions, number: FileNumber) -> Result<ManifestWriter> {
         let path = file_name::descriptor_file_name(&options.dir, number);
-        let mut file = options.fs.new_writable_file(&path)?;
-        if options.manifest_preallocation_size > 0 {
-            file.preallocate(0, options.manifest_preallocation_size)?;
-        }
+        let file = options.fs.create_writable_file(&path)?;
         Ok(ManifestWriter {
             path,
             file,
@@ -49,6 +48,11 @@ impl ManifestWriter {
             framed: Vec::new(),
             beginning: 0,
         })
+    }
+
+    /// Reserves `bytes` of the disk.
+    pub(super) fn preallocate(&mut self, bytes: u64) -> Result<()> {
+        if bytes == 0 { Ok(()) } else { self.file.preallocate(0, bytes) }
     }
 
     /// All that holds has been appended; changes follow.

@@ -15,7 +15,7 @@
 use super::beside_owner::open_current_manifest;
 use super::builder::{Built, Locations, VersionBuilder};
 use super::file_meta::{ObsoleteFiles, ObsoleteTable};
-use super::manifest::{ManifestWriter, set_current};
+use super::manifest::{ManifestWriter, read_current, set_current};
 use super::recover::{self, ListedFamily, RecoveredFamily};
 use super::{
     FamilyDescriptor, LogOptions, Numbers, Version, VersionSetOptions, check_family_name, snapshot,
@@ -139,7 +139,9 @@ impl VersionSet {
             last_sequence: Some(SequenceNumber::ZERO),
             ..VersionEdit::default()
         };
+        delete_left_manifest(options, FIRST_MANIFEST)?;
         let mut manifest = ManifestWriter::create(options, FIRST_MANIFEST)?;
+        manifest.preallocate(options.manifest_preallocation_size)?;
         manifest.append(&edit)?;
         manifest.sync()?;
         manifest.close()?;
@@ -286,14 +288,18 @@ impl VersionSet {
         }
         let written = match open {
             Some(manifest) => self.append_and_sync(manifest, edits),
-            None => match self.write_fresh(number, edits) {
-                Ok(manifest) => set_current(&self.options, number).map(|()| manifest),
-                Err(e) => {
-                    esker_base::probe!("manifest:write_failed");
-                    self.give_up_manifest(number);
-                    return Err(e);
+            None => {
+                // A file that was there before is not deleted: it is not this set's.
+                let manifest = ManifestWriter::create(&self.options, number)?;
+                match self.fill(manifest, edits) {
+                    Ok(manifest) => set_current(&self.options, number).map(|()| manifest),
+                    Err(e) => {
+                        esker_base::probe!("manifest:write_failed");
+                        self.give_up_manifest(number);
+                        return Err(e);
+                    }
                 }
-            },
+            }
         };
         match written {
             Ok(manifest) => {
@@ -336,9 +342,9 @@ impl VersionSet {
         }
     }
 
-    /// A MANIFEST that stands alone, synced. CURRENT is not touched.
-    fn write_fresh(&self, number: FileNumber, edits: &[VersionEdit]) -> Result<ManifestWriter> {
-        let mut manifest = ManifestWriter::create(&self.options, number)?;
+    /// Has an empty MANIFEST stand alone, synced. CURRENT is not touched.
+    fn fill(&self, mut manifest: ManifestWriter, edits: &[VersionEdit]) -> Result<ManifestWriter> {
+        manifest.preallocate(self.options.manifest_preallocation_size)?;
         for edit in snapshot::edits(self) {
             self.append(&mut manifest, &edit)?;
         }
@@ -716,6 +722,22 @@ impl VersionSet {
     pub fn close(&mut self) -> Result<()> {
         self.manifest.take().map_or(Ok(()), ManifestWriter::close)
     }
+}
+
+/// Deletes what a crash may have left of the creation of a database. CURRENT, if it is there, names another MANIFEST.
+/// # Errors
+/// `InvalidArgument` if CURRENT names this one · `IoError` · `Corruption` if CURRENT names none.
+fn delete_left_manifest(options: &VersionSetOptions, number: FileNumber) -> Result<()> {
+    let (fs, path) = (&options.fs, file_name::descriptor_file_name(&options.dir, number));
+    if !fs.file_exists(&path)? {
+        return Ok(());
+    }
+    if fs.file_exists(&file_name::current_file_name(&options.dir))?
+        && read_current(fs.as_ref(), &options.dir)? == number
+    {
+        return Err(Error::invalid_argument(format!("{}: exists, and CURRENT names it", path.display())));
+    }
+    fs.delete_file(&path)
 }
 
 /// Counts down how many edits of the group follow each.

@@ -684,3 +684,36 @@ fn random_version(rng: &mut Rng, icmp: &InternalKeyComparator) -> Version {
     version.levels = levels.into();
     version
 }
+
+#[test]
+fn a_manifest_that_is_there_is_neither_overwritten_nor_deleted() {
+    let fs = mem();
+    let mut set = create(&fs);
+    let foreign =
+        file_name::descriptor_file_name(Path::new(DB), FileNumber(set.numbers().next_file_number().0 + 1));
+    let mut file = fs.new_writable_file(&foreign).unwrap();
+    file.append(b"another process's").unwrap();
+    file.close().unwrap();
+    let fresh = LogOptions { new_manifest: true, ..LogOptions::default() };
+    let edit = add(&set, 0, "a", "b");
+    set.log_and_apply(vec![edit], fresh).expect_err("there is such a file");
+    assert_eq!(fs.file_size(&foreign).unwrap(), 17);
+    // The next has another number.
+    let edit = add(&set, 0, "a", "b");
+    set.log_and_apply(vec![edit], fresh).unwrap();
+    assert_eq!(fs.file_size(&foreign).unwrap(), 17);
+}
+
+#[test]
+fn what_a_crash_left_of_a_creation_is_in_no_ones_way() {
+    let fs = mem();
+    fs.create_dir_if_missing(Path::new(DB)).unwrap();
+    let left = file_name::descriptor_file_name(Path::new(DB), FileNumber(1));
+    fs.new_writable_file(&left).unwrap().append(b"torn").unwrap();
+    let set = create(&fs);
+    drop(set);
+    // CURRENT names it now.
+    let comparator: ComparatorRef = Arc::new(BytewiseComparator);
+    let e = VersionSet::create_new_db(&options(&fs), "an id", &comparator).expect_err("exists");
+    assert_eq!(e.kind(), ErrorKind::InvalidArgument, "{e}");
+}
