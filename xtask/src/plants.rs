@@ -213,7 +213,8 @@ fn sources(root: &Path) -> Result<Vec<(String, String)>, String> {
     let listed = listed.map_err(|e| format!("git: {e}"))?.stdout;
     let mut found = Vec::new();
     for name in String::from_utf8_lossy(&listed).split_terminator('\0') {
-        let is_source = name.ends_with(".rs") || name.ends_with(".toml") || name.ends_with(".lock");
+        // Pages, too: `include_str!` reads some.
+        let is_source = [".rs", ".toml", ".lock", ".md"].iter().any(|end| name.ends_with(end));
         if is_source && root.join(name).is_file() {
             found.push((name.to_owned(), read(&root.join(name))?));
         }

@@ -5,6 +5,10 @@ use super::state::State;
 use esker::prefix::SliceTransformRef;
 use esker::{ColumnFamilyId, DbIterator, Error, ReadOptions};
 
+/// Most entries that one move may pass: more than there are, so that a move without end is an error. An iterator with a
+/// limit shares no cursor with others, so half of them have none.
+pub(super) const MOST_SKIPPED: u64 = 1 << 20;
+
 /// How an iterator is opened, apart from its moment.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shape {
@@ -37,6 +41,7 @@ impl Shape {
             verify_checksums: rng.bool(),
             fill_cache: rng.bool(),
             readahead_size: if rng.u8(..4) == 0 { 4096 } else { 0 },
+            max_skippable_internal_keys: if rng.bool() { MOST_SKIPPED } else { 0 },
             ..ReadOptions::default()
         }
     }

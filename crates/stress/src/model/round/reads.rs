@@ -1,7 +1,7 @@
 //! What a round reads, and whether the answers are right.
 
 use super::{CURSORS, Done, Event, Round, SNAPSHOTS, Stop, TakenSnapshot, Write, refused};
-use crate::model::cursor::{Cursor, Shape, show};
+use crate::model::cursor::{Cursor, MOST_SKIPPED, Shape, show};
 use crate::model::state::State;
 use esker::{ColumnFamilyHandle, ReadOptions};
 
@@ -266,7 +266,8 @@ impl Round {
     }
 
     pub(super) fn verify_scan(&mut self, family: usize, backward: bool, snapshot: Option<usize>) -> Done {
-        let mut options = ReadOptions::default();
+        let max_skippable_internal_keys = if self.rng.bool() { MOST_SKIPPED } else { 0 };
+        let mut options = ReadOptions { max_skippable_internal_keys, ..ReadOptions::default() };
         let mut state = self.states[family].clone();
         if let Some(snapshot) = snapshot {
             let taken = &self.snapshots[snapshot];

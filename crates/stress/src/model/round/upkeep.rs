@@ -7,13 +7,15 @@
 //!  1. A call that is refused has changed nothing.
 //!  2. A copy is opened and compared as a whole, then destroyed.
 
-use super::{Done, Event, Kind, Opened, Round, Stop, Write, refused};
-use esker::door::downgrade;
-use esker::options::TargetVersion;
+use super::{Done, Event, Kind, Opened, PATH, Round, Stop, TakenSnapshot, Write, refused};
+use crate::model::cursor::{MOST_SKIPPED, Shape};
+use crate::model::state::State;
+use esker::door::{downgrade, inspect};
+use esker::options::{OptionStruct, TargetVersion, load_latest_options};
 use esker::{
     BackupEngine, BackupEngineOptions, CompactionOptions, Db, DbOptions, Error, ErrorKind, FileNumber,
-    ImportColumnFamilyOptions, IngestExternalFileOptions, OpenMode, Options, SstFileWriter, destroy_db,
-    repair_db,
+    FlushOptions, ImportColumnFamilyOptions, IngestExternalFileOptions, OpenMode, Options, ReadOptions,
+    SstFileWriter, destroy_db, repair_db,
 };
 use std::path::{Path, PathBuf};
 
@@ -37,6 +39,7 @@ const DB_CHANGES: [(&str, [&str; 2]); 3] = [
 impl Round {
     pub(super) fn keep_up(&mut self, kind: Kind) -> Done {
         match kind {
+            Kind::Ingest if self.rng.u8(..6) == 0 => self.ingest_into_empty(),
             Kind::Ingest => self.ingest(),
             Kind::Import => self.import(),
             Kind::CompactFiles => self.compact_files(),
@@ -87,14 +90,95 @@ impl Round {
             return Err(refused(text)(error));
         }
         self.note(Event::Other(text));
-        if !allow_global_seqno {
-            // The file has no number of its own: iterators from before may see it, and snapshots if they were let.
+        if !allow_global_seqno && !options.snapshot_consistency {
+            // The file has no number of its own: iterators and snapshots from before may see it.
             self.cursors.retain(|cursor| cursor.family != family);
-            if !options.snapshot_consistency {
-                self.snapshots.iter_mut().for_each(|taken| taken.states[family] = None);
-            }
+            self.snapshots.iter_mut().for_each(|taken| taken.states[family] = None);
         }
         writes.iter().for_each(|write| self.apply(family, write));
+        Ok(())
+    }
+
+    /// A file without a sequence number goes into a family that holds nothing, beside a fresh snapshot and an iterator, then
+    /// without them: they keep it out, and nothing else does.
+    fn ingest_into_empty(&mut self) -> Done {
+        let family = self.rng.usize(1..self.specs.len());
+        self.empty_family(family)?;
+        if self.rng.u8(..3) == 0 {
+            self.cursors.clear();
+            self.snapshots.clear();
+            self.leave_deleted_run(family)?;
+        }
+        let with_snapshot = self.rng.bool();
+        if with_snapshot {
+            let snapshot = self.db().snapshot();
+            let states = self.states.iter().cloned().map(Some).collect();
+            self.snapshots.push(TakenSnapshot { snapshot, states, taken_at: self.operation });
+        }
+        let cursor = self.cursor_with(family, Shape::default())?;
+        self.cursors.push(cursor);
+        self.note(Event::Other(format!("a snapshot: {with_snapshot}, and an iterator")));
+        let options = IngestExternalFileOptions { allow_global_seqno: false, ..Default::default() };
+        let path = self.fresh_path("external");
+        let writes = self.write_external(family, &path).map_err(refused("an external file"))?;
+        let text = format!("ingest {writes:?} into empty '{}' with {options:?}", self.specs[family].name);
+        let handle = &self.handles[family];
+        match self.db().ingest_external_file_cf(handle, &[&path], &options) {
+            Err(error) if is_refusal(&error) => self.note(Event::Other(format!("refused: {text}"))),
+            Err(error) => return Err(refused(text)(error)),
+            Ok(()) => {
+                self.note(Event::Other(format!("taken: {text}")));
+                writes.iter().for_each(|write| self.apply(family, write));
+            }
+        }
+        for snapshot in 0..self.snapshots.len() {
+            let backward = self.rng.bool();
+            self.verify_scan(family, backward, Some(snapshot))?;
+        }
+        let mut cursor = self.cursors.pop().expect("it was opened above");
+        (0..10).try_for_each(|_| self.move_cursor(&mut cursor))?;
+        drop(cursor);
+        if with_snapshot {
+            self.snapshots.pop();
+        }
+        if self.states[family].len() > 0 || !self.cursors.is_empty() || !self.snapshots.is_empty() {
+            return Ok(());
+        }
+        let done = self.db().ingest_external_file_cf(&self.handles[family], &[&path], &options);
+        done.map_err(refused(format!("{text} beside nothing")))?;
+        writes.iter().for_each(|write| self.apply(family, write));
+        self.verify_scan(family, false, None)
+    }
+
+    /// Leaves deletions of the first keys in a table of their own, and scans over them: the scan remembers that nothing is there.
+    fn leave_deleted_run(&mut self, family: usize) -> Done {
+        for index in 0..6 {
+            if self.specs[family].is_single(index) {
+                continue;
+            }
+            let write = Write::Delete(index);
+            let (handle, key) = (&self.handles[family], &self.specs[family].keys[index]);
+            self.db().delete_cf(handle, key).map_err(refused("delete"))?;
+            self.apply(family, &write);
+        }
+        self.db().flush_opt(&FlushOptions::default(), &[&self.handles[family]]).map_err(refused("flush"))?;
+        let backward = self.rng.bool();
+        self.verify_scan(family, backward, None)
+    }
+
+    /// Drops a family and makes it again.
+    fn empty_family(&mut self, family: usize) -> Done {
+        let name = self.specs[family].name;
+        self.note(Event::Other(format!("drop '{name}' and create it again, empty")));
+        let db = self.db();
+        let options = &self.settings.families[family];
+        let made = db
+            .drop_column_family(&self.handles[family])
+            .and_then(|()| db.create_column_family(name, options))
+            .map_err(refused(format!("drop '{name}' and create it again")))?;
+        self.handles[family] = made;
+        self.states[family] = State::empty(self.specs[family].keys.len());
+        self.snapshots.iter_mut().for_each(|taken| taken.states[family] = None);
         Ok(())
     }
 
@@ -183,15 +267,62 @@ impl Round {
 
     fn set_options(&mut self) -> Done {
         let family = self.family();
-        let (name, values) = FAMILY_CHANGES[self.rng.usize(..FAMILY_CHANGES.len())];
-        let change = [(name, values[self.rng.usize(..2)])];
-        self.note(Event::Other(format!("set {change:?} of '{}'", self.specs[family].name)));
-        let changed = self.db().set_options(&self.handles[family], &change);
-        changed.map_err(refused(format!("set_options {change:?}")))?;
+        let changes = self.random_changes();
+        let name = self.specs[family].name;
+        self.note(Event::Other(format!("set {changes:?} of '{name}'")));
+        let before = self.db().options_cf(&self.handles[family]);
+        let changed = self.db().set_options(&self.handles[family], &changes);
+        changed.map_err(refused(format!("set_options {changes:?}")))?;
+        self.check_options(family, &changes)?;
+        let bad = [changes[0], ("write_buffer_size", "many")];
+        if before.text_of(changes[0].0).as_deref() != Some(changes[0].1) && self.rng.bool() {
+            // Back, for an attempt that is refused as a whole.
+            let text = before.text_of(changes[0].0).expect("it has a text");
+            let back = [(changes[0].0, text.as_str())];
+            let done = self.db().set_options(&self.handles[family], &back);
+            done.map_err(refused(format!("set_options {back:?}")))?;
+            if self.db().set_options(&self.handles[family], &bad).is_ok() {
+                return Err(Stop::Wrong(format!("set_options {bad:?} of '{name}' was taken")));
+            }
+            self.check_options(family, &back)?;
+        }
         let (name, values) = DB_CHANGES[self.rng.usize(..DB_CHANGES.len())];
         let change = [(name, values[self.rng.usize(..2)])];
         self.note(Event::Other(format!("set {change:?}")));
         self.db().set_db_options(&change).map_err(refused(format!("set_db_options {change:?}")))
+    }
+
+    /// One or two options that are set at once.
+    fn random_changes(&mut self) -> Vec<(&'static str, &'static str)> {
+        let first = self.rng.usize(..FAMILY_CHANGES.len());
+        let second = self.rng.usize(first..FAMILY_CHANGES.len());
+        let mut chosen = vec![first, second];
+        chosen.dedup();
+        let change = |at: usize| (FAMILY_CHANGES[at].0, FAMILY_CHANGES[at].1[self.rng.usize(..2)]);
+        chosen.into_iter().map(change).collect()
+    }
+
+    /// These options are in force, and the newest OPTIONS file says so.
+    fn check_options(&mut self, family: usize, expected: &[(&str, &str)]) -> Done {
+        let name = self.specs[family].name;
+        let in_force = self.db().options_cf(&self.handles[family]);
+        let fs = self.env.fs.as_ref();
+        let file = load_latest_options(fs, Path::new(PATH)).map_err(refused("load_latest_options"))?;
+        let in_file = file.family(name).map(|options| options.text_of(expected[0].0));
+        for (option, value) in expected {
+            self.comparisons += 1;
+            let found = in_force.text_of(option);
+            if found.as_deref() != Some(value) {
+                let what = format!("option {option} of '{name}' is {found:?}, and was set to {value}");
+                return Err(Stop::Wrong(what));
+            }
+        }
+        if in_file.as_ref().is_none_or(|text| text.as_deref() != Some(expected[0].1)) {
+            let (option, value) = expected[0];
+            let what = format!("OPTIONS file: {option} of '{name}' is {in_file:?}, and was set to {value}");
+            return Err(Stop::Wrong(what));
+        }
+        Ok(())
     }
 
     // ---- copies
@@ -220,6 +351,14 @@ impl Round {
             Kind::Downgrade => {
                 let done = downgrade(&options.db, &path, families, TargetVersion::V7_8);
                 done.map(drop).map_err(refused("downgrade"))?;
+                let fs = self.env.fs.as_ref();
+                let report = inspect(fs, &path, &path).map_err(refused("inspect of a downgraded copy"))?;
+                if let Some(need) = report.needs.iter().find(|n| !TargetVersion::V7_8.reads(n.feature)) {
+                    return Err(Stop::Wrong(format!(
+                        "downgraded, and {} needs {:?}",
+                        need.file, need.feature
+                    )));
+                }
             }
             _ => {}
         }
@@ -248,7 +387,8 @@ impl Round {
         let db = db.map_err(refused(format!("open of {}", path.display())))?;
         for (spec, state) in self.specs.iter().zip(&self.states) {
             let handle = db.column_family(spec.name).expect("it was opened with all families");
-            let mut iter = db.iter_cf(&handle).map_err(refused("iter_cf of a copy"))?;
+            let bounded = ReadOptions { max_skippable_internal_keys: MOST_SKIPPED, ..ReadOptions::default() };
+            let mut iter = db.iter_opt(bounded, &handle).map_err(refused("iter_opt of a copy"))?;
             let mut expected = (0..spec.keys.len()).filter_map(|i| Some((&spec.keys[i][..], state.get(i)?)));
             iter.seek_to_first();
             loop {
