@@ -308,3 +308,20 @@ impl std::error::Error for Error {
         self.0.source.as_deref().map(|s| s as &(dyn std::error::Error + 'static))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_shows_a_sub_code_and_a_severity_only_if_there_are_some() {
+        let error = Error::busy("b");
+        assert_eq!(format!("{error:?}"), error.to_string());
+        let with_both = error.clone().with_subcode(SubCode::Deadlock).with_severity(Severity::HardError);
+        assert_eq!(format!("{with_both:?}"), format!("{error} [Deadlock, HardError]"));
+        let with_severity = error.clone().with_severity(Severity::SoftError);
+        assert_eq!(format!("{with_severity:?}"), format!("{error} [SoftError]"));
+        let with_subcode = error.clone().with_subcode(SubCode::LockTimeout);
+        assert_eq!(format!("{with_subcode:?}"), format!("{error} [LockTimeout]"));
+    }
+}

@@ -80,6 +80,18 @@ fn what_is_written_is_locked_until_the_end_however_it_comes() {
 }
 
 #[test]
+fn a_lock_error_names_the_key_and_the_holder() {
+    let db = open();
+    let mut first = begin(&db);
+    first.put("a\n", "1").unwrap();
+    let error = begin(&db).put("a\n", "2").unwrap_err();
+    let holder =
+        format!("key 'a\\n' of column family 0 was not granted in time: transaction {} ", first.id());
+    assert!(error.message().contains(&holder), "{error}");
+    assert!(error.is_retryable());
+}
+
+#[test]
 fn a_waiting_transaction_goes_on_when_the_lock_is_free() {
     let db = open();
     let mut first = begin(&db);
@@ -113,9 +125,14 @@ fn a_circle_of_two_is_a_deadlock_for_who_closes_it() {
             second.commit().unwrap();
         });
         until_waits(&db, 1);
-        assert_eq!(kind(first.put("b", "1")), (ErrorKind::Busy, SubCode::Deadlock));
+        let error = first.put("b", "1").unwrap_err();
+        assert_eq!((error.kind(), error.subcode()), (ErrorKind::Busy, SubCode::Deadlock));
+        assert!(error.is_retryable() && error.message().contains("lock of key 'b'"), "{error}");
         let paths = db.get_deadlock_info_buffer();
         assert_eq!(paths.len(), 1);
+        let text: Vec<String> = paths[0].path.iter().map(ToString::to_string).collect();
+        assert!(text.iter().any(|t| t.ends_with("key 'a'")), "{text:?}");
+        assert!(format!("{paths:?}").contains("'a'"), "{paths:?}");
         let mut found: Vec<u64> = paths[0].path.iter().map(|step| step.id).collect();
         found.sort_unstable();
         assert_eq!(found, ids);
