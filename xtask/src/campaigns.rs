@@ -85,12 +85,12 @@ pub(crate) fn hostile(root: &Path) -> Outcome {
     stress(root, &["hostile", "--trials", "360"])
 }
 
-/// How work grows with what lies in a database: four sizes from a larger n, then instructions, under callgrind.
+/// How work grows with what lies in a database: from twice the n, then instructions, under callgrind.
 pub(crate) fn growth(root: &Path) -> Outcome {
     run(root, &[], "bash", &[".ci/fetch-valgrind"])?;
     let cargo = ["run", "--profile", "stress", "-p", "esker-stress", "--features", "callgrind"];
     let growth = [&cargo[..], &["--bin", "esker-growth", "--"]].concat();
-    run(root, &[], "cargo", &[&growth[..], &["--scale", "4", "--sizes", "4"]].concat())?;
+    run(root, &[], "cargo", &[&growth[..], &["--scale", "2"]].concat())?;
     run(root, &[], "cargo", &[&growth[..], &["--instructions"]].concat())
 }
 
