@@ -23,6 +23,8 @@ impl House {
         options.db.env = Env::with_fs(Arc::new(fs.clone()));
         options.cf.table.block_cache = Some(cache.clone());
         options.cf.enable_blob_files = true;
+        // Both tables stay, although the newer one hides the other.
+        options.cf.disable_auto_compactions = true;
         House { options, cache, fs }
     }
 
