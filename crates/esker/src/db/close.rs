@@ -149,5 +149,7 @@ impl Drop for DbInner {
         if let Err(e) = self.close() {
             esker_base::info_log!(self.engine.info_log, Error, "Close failed: {e}");
         }
+        // This one and the write path's.
+        purge::wait_for_other_holders(&self.engine, 2);
     }
 }

@@ -12,6 +12,7 @@ use crate::engine::{DbState, Engine};
 use crate::files::{KeepSet, is_obsolete, under_either_name};
 use crate::observe::{Event, TableFileDeletionInfo};
 use crate::version::ObsoleteTable;
+use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
 use esker_base::sync::epoch;
 use esker_base::{FileNumber, Result, SubCode};
@@ -53,13 +54,29 @@ pub(super) fn settle_for_long(clock: &dyn Clock) {
     }
 }
 
-/// Waits for the reads that are under way; whether all have ended.
-fn settle(_clock: &dyn Clock) -> bool {
+/// Waits at most two seconds until `holders` are all that hold the engine. A thread that has ended its last job lets go of it
+/// a moment later; if it were the last one, files would stay open behind the end of the database.
+pub(super) fn wait_for_other_holders(engine: &Arc<Engine>, holders: usize) {
     let (attempts, pause) = PATIENCE;
-    // Threads take the machine's time, whatever clock the database has: a test's clock would not wait for them.
+    for _ in 0..attempts as usize * ROUNDS as usize {
+        if Arc::strong_count(engine) <= holders {
+            return;
+        }
+        sleep(engine.env.clock.as_ref(), pause);
+    }
+}
+
+/// Threads take the machine's time, whatever clock the database has: a test's clock would not wait for them.
+fn sleep(_clock: &dyn Clock, pause: Duration) {
     #[cfg(not(shuttle))]
     let _clock = &esker_env::SystemClock;
-    epoch::settle(attempts, || _clock.sleep(pause))
+    _clock.sleep(pause);
+}
+
+/// Waits for the reads that are under way; whether all have ended.
+fn settle(clock: &dyn Clock) -> bool {
+    let (attempts, pause) = PATIENCE;
+    epoch::settle(attempts, || sleep(clock, pause))
 }
 
 /// Deletes tables and blob files that no version names, WALs that no memtable needs and old MANIFESTs.
