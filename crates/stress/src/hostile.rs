@@ -23,6 +23,7 @@ pub use circumstance::Circumstance;
 
 use circumstance::Outcome;
 use esker::internals::env::{Clock, SystemClock};
+use esker_testkit::TempDir;
 use place::Place;
 use process::Process;
 use std::collections::BTreeMap;
@@ -108,6 +109,11 @@ pub fn run(parameters: &Parameters<'_>) -> Result<Report, String> {
     if possible.is_empty() {
         return Err("hostile: this machine allows no circumstance".to_owned());
     }
+    // The children's user may not be allowed into the directory of the program.
+    let work = TempDir::within(parameters.directory, "hostile-program").ok_or("no directory can be made")?;
+    let program = work.join("esker-stress");
+    copy_program(parameters.program, &program)?;
+    let parameters = &Parameters { program: &program, ..parameters.clone() };
     for seed in (parameters.seed..).take(usize::try_from(parameters.trials).unwrap_or(usize::MAX)) {
         let circumstance = possible[(seed % possible.len() as u64) as usize];
         let mut trial = Trial::new(parameters, circumstance, seed)?;
@@ -121,6 +127,10 @@ pub fn run(parameters: &Parameters<'_>) -> Result<Report, String> {
         }
     }
     Ok(report)
+}
+
+fn copy_program(from: &Path, to: &Path) -> Result<(), String> {
+    std::fs::copy(from, to).map(drop).map_err(|e| format!("{}: {e}", to.display()))
 }
 
 #[expect(clippy::print_stderr, reason = "progress of a long campaign")]

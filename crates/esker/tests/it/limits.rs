@@ -31,7 +31,10 @@ fn directory() -> Option<PathBuf> {
 fn run_in_child(scene: &str) {
     let dir = TempDir::new("limits");
     std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o777)).unwrap();
-    let mut command = Command::new(std::env::current_exe().unwrap());
+    // The other user may not be allowed into the directory of this binary.
+    let program = dir.path().join("program");
+    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    let mut command = Command::new(program);
     command.args(["--exact", scene, "--nocapture", "--test-threads=1"]).env(DIRECTORY, dir.path().join("db"));
     let output = dir.path().join("output");
     let file = std::fs::File::create(&output).unwrap();
