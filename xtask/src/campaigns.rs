@@ -76,13 +76,20 @@ pub(crate) fn durability(root: &Path) -> Outcome {
     stress(root, &["kill9", &path, "--rounds", "200"])?;
     // Kept after a failure: it shows what was wrong.
     std::fs::remove_dir_all(&directory).map_err(|e| format!("{path}: {e}"))?;
-    named_tests(root, "esker-peer", "prepared_transactions_survive", "600")
+    named_tests(root, "esker-peer", "prepared_transactions_survive", "600")?;
+    ignored_tests(root, "esker", "the_longest_entry")
 }
 
 /// Real processes under limits, on full disks, in directories that are moved and replaced, beside other openers: each
 /// circumstance twenty times. As root it leaves none out.
 pub(crate) fn hostile(root: &Path) -> Outcome {
     stress(root, &["hostile", "--trials", "360"])
+}
+
+/// Integration tests that are too large for every run.
+fn ignored_tests(root: &Path, package: &str, filter: &str) -> Outcome {
+    let test = ["test", "--profile", "stress", "-p", package, "--test", "it", "--", "--ignored", filter];
+    run(root, &[], "cargo", &test)
 }
 
 /// How work grows with what lies in a database: from twice the n, then instructions, under callgrind.
@@ -103,7 +110,8 @@ pub(crate) fn door(root: &Path) -> Outcome {
     let program = |name: &str| format!("{target}/stress/{name}");
     run(root, &[], &program("esker-matrix"), &["mixtures", "1", "500"])?;
     run(root, &[], &program("esker-matrix"), &["chains", "1", "50"])?;
-    run(root, &[], &program("esker-damage"), &["1", "10"])
+    run(root, &[], &program("esker-damage"), &["1", "10"])?;
+    ignored_tests(root, "esker-peer", "records_of_all_types")
 }
 
 /// `db_stress` in processes that are killed, for so long, on the disk that holds the temporary directory.

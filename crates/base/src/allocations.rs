@@ -21,7 +21,7 @@ static PEAK: AtomicU64 = AtomicU64::new(0);
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CountingAllocator;
 
-/// What all threads of this process have allocated.
+/// Counts of the allocations by all threads of this process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Allocations {
     /// Allocations and reallocations since the process began.

@@ -20,7 +20,7 @@ use esker_base::sync::process::atomic::{AtomicUsize, Ordering};
 use rustix::io::Errno;
 use std::sync::Weak;
 
-/// What stands for no limit.
+/// This value stands for no limit.
 const UNLIMITED: usize = usize::MAX / 2;
 /// Files that are closed at once at first, when there are no descriptors.
 const FIRST_CLOSED: usize = 8;
@@ -38,7 +38,7 @@ pub trait ClosesFiles: Send + Sync {
 static CLOSERS: PerProcess<Mutex<Vec<Weak<dyn ClosesFiles>>>> = PerProcess::new();
 /// Files open for random reads.
 static DATA_FILES: AtomicUsize = AtomicUsize::new(0);
-/// What [`data_file_limit`] has last said.
+/// The last answer of [`data_file_limit`].
 static LIMIT: AtomicUsize = AtomicUsize::new(0);
 /// Files that stay open for as long as they live.
 static KEPT: AtomicUsize = AtomicUsize::new(0);

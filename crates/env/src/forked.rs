@@ -11,7 +11,7 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// What a child ends with whose work has panicked.
+/// The exit code of a child whose work has panicked.
 pub const PANICKED: u8 = 255;
 
 /// How often a parent looks whether its child has ended.

@@ -30,7 +30,7 @@ pub const fn fits_entry(key_bytes: usize, value_bytes: usize) -> bool {
     key_bytes.saturating_add(value_bytes) <= MAX_ENTRY_BYTES
 }
 
-/// What to tell a caller whose entry does not fit.
+/// The error for a caller whose entry does not fit.
 #[cold]
 pub fn entry_too_long(key_bytes: usize, value_bytes: usize) -> Error {
     Error::invalid_argument(format!(
@@ -139,7 +139,7 @@ pub struct InternalKeyComparator {
     timestamps: Option<Arc<Timestamps>>,
 }
 
-/// What a comparator says of its keys' timestamps.
+/// The answers of a comparator about the timestamps of its keys.
 #[derive(Debug)]
 struct Timestamps {
     /// The order of keys without them.

@@ -23,7 +23,7 @@ pub(super) struct HeldDirectories {
     owner: Owner,
     /// Absolute paths.
     directories: Vec<(PathBuf, OwnedFd)>,
-    /// What `LOCK` was when it was locked.
+    /// The inode of `LOCK` when it was locked.
     locked: OnceLock<(PathBuf, lock::Inode)>,
 }
 

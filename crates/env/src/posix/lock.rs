@@ -26,7 +26,7 @@ use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use std::{fmt, ptr};
 
-/// What is read of a `LOCK` file at most: a number and what may follow.
+/// The most bytes that are read of a `LOCK` file.
 const MOST_READ: usize = 32;
 
 /// A lock of this process.

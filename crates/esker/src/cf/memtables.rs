@@ -12,7 +12,7 @@ use esker_base::{FileNumber, SequenceNumber};
 use esker_memtable::MemTable;
 use std::collections::VecDeque;
 
-/// What a memtable may hold before it is flushed.
+/// The bytes that a memtable may hold before it is flushed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MemTableLimits {
     /// `write_buffer_size`.

@@ -1,4 +1,4 @@
-//! What a failed opening leaves in the directory: nothing.
+//! Files of a failed opening are deleted again.
 //!
 //! In: the names that are there before an opening. Out: after a failure, the files that the opening made are deleted, so
 //! that attempts on a full disk do not fill it further.

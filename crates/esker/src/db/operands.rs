@@ -73,7 +73,7 @@ impl FormerOperators {
     }
 }
 
-/// What an OPTIONS file calls the operator, built in or not.
+/// The name of the operator in an OPTIONS file, built in or not.
 fn operator_name(options: &ColumnFamilyOptions) -> Option<&str> {
     let unresolved = options.unresolved.iter().find(|(option, _)| option == "merge_operator");
     match (unresolved, &options.merge_operator) {

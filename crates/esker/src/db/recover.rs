@@ -62,7 +62,7 @@ pub(super) struct Recovery<'a> {
     pub(super) former_operators: &'a FormerOperators,
 }
 
-/// What was there before the MANIFEST was read.
+/// The files that were there before the MANIFEST was read.
 pub(super) struct BeforeManifest {
     pub(super) progress: Option<OwnersProgress>,
     pub(super) wals: Vec<FileNumber>,

@@ -106,7 +106,7 @@ impl Engine {
     }
 }
 
-/// What all WALs may have beside what memtables hold.
+/// The bytes that all WALs may have beside those of the memtables.
 const WAL_SLACK_BYTES: u64 = 16 << 20;
 /// What they may have for each family with data: so many bytes are written before its small memtable is flushed.
 const WAL_BYTES_PER_FLUSH: u64 = 256 << 10;

@@ -9,7 +9,7 @@ use esker_base::{ColumnFamilyId, SequenceNumber};
 use hashbrown::HashMap;
 use std::collections::BTreeSet;
 
-/// What one family adds.
+/// The share of one family.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Share {
     pub(crate) condition: WriteStallCondition,

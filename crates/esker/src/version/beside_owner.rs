@@ -93,7 +93,7 @@ fn owner_may_have_caused(error: &Error) -> bool {
     }
 }
 
-/// What an attempt fails with that has noticed a change.
+/// The error of an attempt that has noticed a change.
 pub(crate) fn owner_has_changed(what: &str) -> Error {
     Error::try_again(format!("{what} while it was read"))
 }

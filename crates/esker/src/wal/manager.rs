@@ -30,7 +30,7 @@ use std::path::PathBuf;
 /// A buffer of records that has grown beyond this goes back to the allocator: a few groups of the usual limit.
 const KEEP_BUFFER_BYTES: usize = 4 << 20;
 
-/// What a file reserves at its first append.
+/// The bytes that a file reserves at its first append.
 const FIRST_RESERVE_BYTES: u64 = 1 << 20;
 
 /// How WALs are written.
@@ -114,7 +114,7 @@ pub(crate) struct Wals {
     timestamp_sizes: Vec<(ColumnFamilyId, u16)>,
     /// How many of these the current file tells of.
     told_sizes: usize,
-    /// What [`Wals::take_back`] goes back to.
+    /// The state that [`Wals::take_back`] restores.
     mark: Option<Mark>,
     /// Physical records of the append in hand.
     buffer: Vec<u8>,

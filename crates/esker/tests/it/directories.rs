@@ -48,7 +48,7 @@ fn stops_and_leaves_the_other_alone(db: Db, path: &Path) {
     drop(family);
     let e = db.flush().unwrap_err();
     assert!(e.message().contains("is not there any more"), "a flush: {e}");
-    // What it has in memory can be read still.
+    // Entries in memory can be read still.
     assert!(holds(&db, "ours"));
     drop(db);
     let db = Db::open(&options(), path).unwrap();

@@ -193,7 +193,7 @@ fn what_lives_in_a_child_is_dropped_there_and_stays_the_parents() {
     let mut backups = BackupEngine::open(&BackupEngineOptions::new(&backup_dir)).unwrap();
     db.db().wait_for_background_work().unwrap();
     let before = contents(&dir.path().join("db"));
-    // What the child captures is dropped in the parent, too.
+    // The parent drops the captured values, too.
     let parents = db.clone();
 
     let mut child = fork(|| {

@@ -31,7 +31,7 @@ type Way<'a> = (&'a str, &'a dyn Fn(&mut dyn Moves));
 /// The same for iterators of databases.
 type DbWay<'a> = (&'a str, &'a dyn Fn(&mut DbIterator));
 
-/// What all iterators can do.
+/// The moves that all iterators have.
 trait Moves {
     fn valid(&self) -> bool;
     fn to_first(&mut self);

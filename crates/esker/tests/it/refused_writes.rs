@@ -245,7 +245,7 @@ fn has_memory(gibibytes: u64) -> bool {
 
 /// Needs 20 GiB of memory and 9 GiB of disk.
 #[test]
-#[ignore = "writes a value of 4 GiB"]
+#[ignore = "writes a value of 4 GiB; cargo xtask long durability runs it"]
 fn the_longest_entry_goes_through_wal_memtable_and_table() {
     if !has_memory(20) {
         println!("skipped: less than 20 GiB of memory are available");

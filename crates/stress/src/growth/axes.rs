@@ -1,4 +1,4 @@
-//! What grows: each axis makes a database with `n` of something.
+//! The axes: each makes a database with `n` of something.
 //!
 //! In: `n`. Out: the [`Subject`], open, with `n` more of that. To add an axis: a line in [`ALL`], a function,
 //! and a section in `docs/growth.md`.

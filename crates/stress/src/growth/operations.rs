@@ -1,4 +1,4 @@
-//! What is measured: every kind of call, on a database in which something has grown.
+//! The operations: every kind of call, on a database in which something has grown.
 //!
 //! In: a [`Subject`] that an axis has grown. Out: what is to be measured, with all that comes before it done.
 //! To add an operation: a line in [`ALL`], a function, and its rows in `docs/growth.md`.

@@ -118,7 +118,7 @@ impl WatchedIter {
     }
 }
 
-/// What there was before a step.
+/// The state before a step.
 struct Counting {
     before: PerfContext,
     start: u64,

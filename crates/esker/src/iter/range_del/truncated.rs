@@ -73,7 +73,7 @@ struct Set {
 }
 
 impl Set {
-    /// What `snapshot` sees hidden at the position.
+    /// The newest tombstone that `snapshot` sees at the position.
     fn newest(&self, snapshot: SequenceNumber) -> SequenceNumber {
         self.covering(self.position, snapshot).map_or(SequenceNumber::ZERO, |(_, newest)| newest)
     }

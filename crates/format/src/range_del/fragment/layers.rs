@@ -1,4 +1,4 @@
-//! What older snapshots see of overlapping tombstones.
+//! Overlapping tombstones as older snapshots see them.
 //!
 //! In: tombstones as pairs of boundaries. Out: for a fragment and a snapshot, the newest tombstone that the snapshot sees;
 //! and the next fragment in either direction of which it sees none.
