@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`options`] (what a family says), [`running`] (what is being compacted), [`score`] (how large each level
 //! should be and how urgent it is), [`plan`] (what comes out), `inputs` (geometry of files), `priority` (which file of a level
-//! first), `marked` (files that want to go for other reasons than size), [`garbage`] (files whose compaction frees much), [`leveled`], `universal`, `fifo`, [`manual`] and [`whole_files`] (how
+//! first), `marked` (files due for other reasons than size), `garbage` (files whose compaction frees much), [`leveled`], `universal`, `fifo`, [`manual`] and [`whole_files`] (how
 //! a plan is found),
 //! [`cut`] (where its outputs end).
 //!

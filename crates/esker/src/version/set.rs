@@ -465,7 +465,7 @@ impl VersionSet {
     /// Adds families with fresh ids, in this order, in one write; `log_number` is the current WAL's. After a crash in the midst of that the
     /// first of them may be there.
     /// # Errors
-    /// `InvalidArgument` if a name is taken, there twice, or none ([`check_family_name`]); else as
+    /// `InvalidArgument` if a name is taken, there twice, or none (`check_family_name`); else as
     /// [`VersionSet::log_and_apply`].
     pub fn create_column_families(
         &mut self,
