@@ -1,7 +1,7 @@
 //! The long campaigns of `esker-stress`, and its threads under sanitizers.
 //!
-//! The sanitizers need unstable flags, which a stable compiler takes when it is told so (`RUSTC_BOOTSTRAP`), and
-//! `--target`, so that build scripts and procedural macros are left alone.
+//! The sanitizers need unstable flags, which a stable compiler takes when it is told so
+//! (`RUSTC_BOOTSTRAP`), and `--target`, so that build scripts and procedural macros are left alone.
 
 use crate::commands::{self, Outcome, run};
 use std::path::Path;
@@ -18,8 +18,8 @@ pub(crate) fn metamorphic(root: &Path, minutes: u32) -> Outcome {
     stress(root, &["metamorphic", "--lists", "1000000", "--seconds", &seconds(minutes)])
 }
 
-/// Crashes in a simulated machine, whose threads, clock and disk all follow one seed, for so long: half of it short lives, half long
-/// histories.
+/// Crashes in a simulated machine, whose threads, clock and disk all follow one seed, for so long:
+/// half of it short lives, half long histories.
 pub(crate) fn sim(root: &Path, minutes: u32) -> Outcome {
     let half = (minutes * 30).to_string();
     simulated(root, &["sim", "--cycles", "100000000", "--seconds", &half])?;
@@ -44,8 +44,8 @@ pub(crate) fn threads(root: &Path, minutes: u32) -> Outcome {
     stress(root, &["threads", "--seconds", &seconds(minutes)])
 }
 
-/// Scans beside writers against a model with sequence numbers, then random histories with one thread, then scans beside RocksDB,
-/// then the first once more in the simulated machine.
+/// Scans beside writers against a model with sequence numbers, then random histories with one
+/// thread, then scans beside RocksDB, then the first once more in the simulated machine.
 pub(crate) fn scans(root: &Path, minutes: u32) -> Outcome {
     stress(root, &["scan-threads", "--seconds", &seconds(minutes)])?;
     named_tests(root, "esker", "scan_histories", "2000")?;
@@ -53,8 +53,9 @@ pub(crate) fn scans(root: &Path, minutes: u32) -> Outcome {
     simulated(root, &["sim-scans", "--seconds", &seconds(minutes)])
 }
 
-/// Twenty million requests for locks against the reference, three times: played by one thread, by real threads, and by
-/// threads in the orders of a scheduler; then everything at once for some time.
+/// Twenty million requests for locks against the reference, three times: played by one thread, by
+/// real threads, and by threads in the orders of a scheduler; then everything at once for some
+/// time.
 pub(crate) fn locks(root: &Path, minutes: u32) -> Outcome {
     let cargo = ["test", "--profile", "stress", "-p", "esker-lock"];
     let agrees = |filter| [&cargo[..], &["--lib", "--", "--nocapture", filter]].concat();
@@ -67,7 +68,8 @@ pub(crate) fn locks(root: &Path, minutes: u32) -> Outcome {
     run(root, &[("SECONDS", &seconds(minutes)), ("THREADS", "100")], "cargo", &soak)
 }
 
-/// Crashes on a simulated disk, every file operation failing, and killed processes on the real disk.
+/// Crashes on a simulated disk, every file operation failing, and killed processes on the real
+/// disk.
 pub(crate) fn durability(root: &Path) -> Outcome {
     stress(root, &["crash", "--points", "10000"])?;
     stress(root, &["faults"])?;
@@ -80,8 +82,8 @@ pub(crate) fn durability(root: &Path) -> Outcome {
     ignored_tests(root, "esker", "the_longest_entry")
 }
 
-/// Real processes under limits, on full disks, in directories that are moved and replaced, beside other openers: each
-/// circumstance twenty times. As root it leaves none out.
+/// Real processes under limits, on full disks, in directories that are moved and replaced, beside
+/// other openers: each circumstance twenty times. As root it leaves none out.
 pub(crate) fn hostile(root: &Path) -> Outcome {
     stress(root, &["hostile", "--trials", "360"])
 }
@@ -92,7 +94,8 @@ fn ignored_tests(root: &Path, package: &str, filter: &str) -> Outcome {
     run(root, &[], "cargo", &test)
 }
 
-/// How work grows with what lies in a database: from twice the n, then instructions, under callgrind.
+/// How work grows with what lies in a database: from twice the n, then instructions, under
+/// callgrind.
 pub(crate) fn growth(root: &Path) -> Outcome {
     run(root, &[], "bash", &[".ci/fetch-valgrind"])?;
     let cargo = ["run", "--profile", "stress", "-p", "esker-stress", "--features", "callgrind"];
@@ -101,8 +104,9 @@ pub(crate) fn growth(root: &Path) -> Outcome {
     run(root, &[], "cargo", &[&growth[..], &["--instructions"]].concat())
 }
 
-/// Mixtures of options and long chains between Esker and RocksDB (`.ci/fetch-peers` gets it), then every golden database with
-/// each of its bytes flipped, blocks zeroed, files cut off, missing and exchanged; one case in ten is repaired.
+/// Mixtures of options and long chains between Esker and RocksDB (`.ci/fetch-peers` gets it), then
+/// every golden database with each of its bytes flipped, blocks zeroed, files cut off, missing and
+/// exchanged; one case in ten is repaired.
 pub(crate) fn door(root: &Path) -> Outcome {
     let build = ["build", "--profile", "stress", "-p", "esker-peer", "--bins"];
     run(root, &[], "cargo", &build)?;
@@ -114,7 +118,8 @@ pub(crate) fn door(root: &Path) -> Outcome {
     ignored_tests(root, "esker-peer", "records_of_all_types")
 }
 
-/// `db_stress` in processes that are killed, for so long, on the disk that holds the temporary directory.
+/// `db_stress` in processes that are killed, for so long, on the disk that holds the temporary
+/// directory.
 pub(crate) fn crash_test(root: &Path, minutes: u32) -> Outcome {
     let directory = std::env::temp_dir().join(format!("esker-crashtest-{}", std::process::id()));
     let path = directory.to_string_lossy();
@@ -123,8 +128,9 @@ pub(crate) fn crash_test(root: &Path, minutes: u32) -> Outcome {
     std::fs::remove_dir_all(&directory).map_err(|e| format!("{path}: {e}"))
 }
 
-/// A slice of the laboratory, as debug builds. What is counted (operations, points) must pass its probes; what ends by time comes as
-/// far as the machine lets it, and nothing is expected of how far. What loom and shuttle run, and the simulated machine, must compile.
+/// A slice of the laboratory, as debug builds. What is counted (operations, points) must pass its
+/// probes; what ends by time comes as far as the machine lets it, and nothing is expected of how
+/// far. What loom and shuttle run, and the simulated machine, must compile.
 pub(crate) fn slice(root: &Path) -> Outcome {
     let directory = std::env::temp_dir().join(format!("esker-slice-{}", std::process::id()));
     let place = |name: &str| directory.join(name).to_string_lossy().into_owned();
@@ -158,7 +164,8 @@ pub(crate) fn sanitizers(root: &Path, minutes: u32) -> Outcome {
     thread(root, minutes)
 }
 
-/// Also the block cache's tests: twenty threads on caches so small that what nobody holds is freed at once.
+/// Also the block cache's tests: twenty threads on caches so small that what nobody holds is freed
+/// at once.
 fn address(root: &Path, minutes: u32) -> Outcome {
     let flags = "-Zsanitizer=address --cfg esker_asan";
     let build =
@@ -167,8 +174,8 @@ fn address(root: &Path, minutes: u32) -> Outcome {
     sanitized(root, "address", flags, &[], minutes)
 }
 
-/// `esker_tsan`: fences, which this sanitizer does not see, may be written otherwise. The ABI flag: the standard
-/// library is not instrumented.
+/// `esker_tsan`: fences, which this sanitizer does not see, may be written otherwise. The ABI flag:
+/// the standard library is not instrumented.
 fn thread(root: &Path, minutes: u32) -> Outcome {
     let flags = "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer --cfg esker_tsan";
     let suppressions = root.join("crates/stress/tsan-suppressions.txt");

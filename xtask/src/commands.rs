@@ -45,7 +45,8 @@ pub(crate) fn check(root: &Path, all: bool) -> Outcome {
     cargo(root, &[&["test"][..], &selection].concat())
 }
 
-/// Builds the guide, docs/guide, as a book in `target/guide`. `target/tools` gets mdBook if it is not there.
+/// Builds the guide, docs/guide, as a book in `target/guide`. `target/tools` gets mdBook if it is
+/// not there.
 pub(crate) fn guide(root: &Path) -> Outcome {
     let tools = root.join("target/tools");
     let mdbook = tools.join("bin/mdbook");
@@ -69,7 +70,8 @@ pub(crate) fn guide(root: &Path) -> Outcome {
     run(root, &[], &mdbook.to_string_lossy(), &["build", "docs/guide"])
 }
 
-/// Packages with files that differ from `main` or are not committed; `None` if a file outside of all packages does.
+/// Packages with files that differ from `main` or are not committed; `None` if a file outside of
+/// all packages does.
 fn touched_packages(root: &Path) -> Result<Option<BTreeSet<String>>, String> {
     let git = |args: &[&str]| -> Result<String, String> {
         let output =
@@ -116,7 +118,8 @@ pub(crate) fn compare(root: &Path, flags: &[&str]) -> Outcome {
     cargo(root, &[&cargo_args, flags].concat())
 }
 
-/// Lock-free and waiting code in all interleavings that loom tells apart; in many random ones where it uses shuttle.
+/// Lock-free and waiting code in all interleavings that loom tells apart; in many random ones where
+/// it uses shuttle.
 pub(crate) fn models(root: &Path) -> Outcome {
     for model in modelled(root)? {
         let which: &[&str] = match model.tool {
@@ -191,7 +194,8 @@ pub(crate) fn caches(root: &Path) -> Outcome {
 /// A part of the long run.
 struct Step {
     name: &'static str,
-    /// Which share of the time it takes of what is left, beside the others' shares; 0: it takes what it takes.
+    /// Which share of the time it takes of what is left, beside the others' shares; 0: it takes
+    /// what it takes.
     share: u32,
     run: fn(&Path, u32) -> Outcome,
 }
@@ -217,8 +221,9 @@ const STEPS: [Step; 18] = [
     Step { name: "fuzz", share: 6, run: fuzz },
 ];
 
-/// What takes a night, in so many minutes in all: model checks of lock-free code, many seeds, the campaigns, planted bugs, every
-/// fuzz target. Campaigns that run as long as they are told share what is left.
+/// What takes a night, in so many minutes in all: model checks of lock-free code, many seeds, the
+/// campaigns, planted bugs, every fuzz target. Campaigns that run as long as they are told share
+/// what is left.
 /// # Errors
 /// The first that failed; or those that were not begun because the time was over.
 pub(crate) fn long(root: &Path, minutes: u32) -> Outcome {
@@ -248,7 +253,8 @@ fn many_seeds(root: &Path) -> Outcome {
     run(root, &many, "cargo", &["test", "--profile", "stress", "--workspace", "--", "--include-ignored"])
 }
 
-/// Directories below `crates` with a test whose name starts with `prefix`: the checkers' tests are told by their names.
+/// Directories below `crates` with a test whose name starts with `prefix`: the checkers' tests are
+/// told by their names.
 fn packages_with_tests_named(root: &Path, prefix: &str) -> Result<BTreeSet<String>, String> {
     let (files, test) = (tidy::sources(root)?, format!("fn {prefix}"));
     let with_tests = files.iter().filter(|f| f.text.contains("#[test]") && f.text.contains(&test));
@@ -257,7 +263,8 @@ fn packages_with_tests_named(root: &Path, prefix: &str) -> Result<BTreeSet<Strin
         .collect())
 }
 
-/// Runs every fuzz target, all in so many minutes. The sanitizer needs unstable flags, which a stable compiler takes when it is told so.
+/// Runs every fuzz target, all in so many minutes. The sanitizer needs unstable flags, which a
+/// stable compiler takes when it is told so.
 fn fuzz(root: &Path, minutes: u32) -> Outcome {
     let targets = tidy::fuzz_targets(root)?;
     let each = (u64::from(minutes) * 60 / targets.len().max(1) as u64).max(60);

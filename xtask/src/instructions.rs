@@ -1,8 +1,9 @@
 //! The guard that needs no clock: instructions per operation against those recorded in the tree.
 //!
-//! In: what `cargo bench -p esker-bench --bench instructions` prints, and `crates/bench/instructions.txt`. Out: a table;
-//! failure if something takes over 3% more than is recorded. A rise that is meant is recorded in the commit that brings it,
-//! with its reason; what has become less is recorded when convenient, so that it stays.
+//! In: what `cargo bench -p esker-bench --bench instructions` prints, and
+//! `crates/bench/instructions.txt`. Out: a table; failure if something takes over 3% more than is
+//! recorded. A rise that is meant is recorded in the commit that brings it, with its reason; what
+//! has become less is recorded when convenient, so that it stays.
 
 use crate::commands::{Outcome, run};
 use std::collections::BTreeMap;

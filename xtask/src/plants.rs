@@ -1,9 +1,10 @@
 //! Planted bugs: does each campaign find what it is there for?
 //!
-//! In: `crates/stress/plants/*.plant`, each a bug as changes of the source, and the campaign that must find it. Out: a table
-//! of what was found after how long, and an error if something was not. All bugs are planted at once into a copy of the tree,
-//! each behind a name that the environment picks, so that one build serves all; campaigns in the simulated machine (`sim…`), and the
-//! models of each package, have builds of their own. Nothing here touches the tree itself.
+//! In: `crates/stress/plants/*.plant`, each a bug as changes of the source, and the campaign that
+//! must find it. Out: a table of what was found after how long, and an error if something was not.
+//! All bugs are planted at once into a copy of the tree, each behind a name that the environment
+//! picks, so that one build serves all; campaigns in the simulated machine (`sim…`), and the models
+//! of each package, have builds of their own. Nothing here touches the tree itself.
 //!
 //! ```text
 //! what the bug is, in a sentence
@@ -56,7 +57,8 @@ enum End {
     Passed(Duration),
 }
 
-/// Plants each of the bugs called `names` (all, if none is named) and runs its campaign for so many minutes at most.
+/// Plants each of the bugs called `names` (all, if none is named) and runs its campaign for so many
+/// minutes at most.
 pub(crate) fn run_all(root: &Path, names: &[&str], minutes: u64) -> Outcome {
     let plants = read_all(root)?;
     let unknown = names.iter().find(|name| plants.iter().all(|p| p.name != **name));

@@ -1,4 +1,5 @@
-//! A global allocator that counts: for campaigns that compare how much memory an operation asks for.
+//! A global allocator that counts: for campaigns that compare how much memory an operation asks
+//! for.
 //!
 //! In: `#[global_allocator] static ALLOCATOR: CountingAllocator = CountingAllocator;` in a program.
 //! Out: [`Allocations::now`], for all threads of the process together.
@@ -59,8 +60,8 @@ fn freed(bytes: usize) {
     LIVE.fetch_sub(bytes as u64, Ordering::Relaxed);
 }
 
-// SAFETY: every method hands its arguments on to `System`, which is a correct allocator, and gives back
-// what `System` gave; the counters allocate nothing.
+// SAFETY: every method hands its arguments on to `System`, which is a correct allocator, and gives
+// back what `System` gave; the counters allocate nothing.
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         allocated(layout.size());

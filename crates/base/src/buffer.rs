@@ -1,17 +1,23 @@
 //! Bytes that caches keep: blocks on their way from files, and as long as anybody holds them.
 //!
-//! In: a length. Out: so many bytes, which go back when they are dropped, to the thread that drops them first.
+//! In: a length. Out: so many bytes, which go back when they are dropped, to the thread that drops
+//! them first.
 //!
-//! General allocators grow what one thread has by a system call for each block, touch each page of it for the first time, and put
-//! nobody's memory back in order when a cache goes: a first pass through a cache of 32 MiB made 7,300 calls of `mprotect` and 8,200
-//! page faults. Here blocks lie in regions of a huge page each (`arena.rs`), and each thread keeps a few that it has just dropped, since
-//! a cache that is smaller than what is read lets one block go for each that comes in, mostly on the same thread.
+//! General allocators grow what one thread has by a system call for each block, touch each page of
+//! it for the first time, and put nobody's memory back in order when a cache goes: a first pass
+//! through a cache of 32 MiB made 7,300 calls of `mprotect` and 8,200 page faults. Here blocks lie
+//! in regions of a huge page each (`arena.rs`), and each thread keeps a few that it has just
+//! dropped, since a cache that is smaller than what is read lets one block go for each that comes
+//! in, mostly on the same thread.
 //!
 //! Invariants
-//!  1. The first `length` bytes of a buffer are initialized; of one that lies in a region, all of its room is.
-//!  2. A thread keeps at most `MOST_SPARE` pieces of regions, and at most `MOST_SPARE_BYTES` in them. Nobody is charged for them.
-//!  3. What is handed out is at most an eighth larger than was asked for, or as large as was allowed, so that a cache's charges stay those
-//!     of its blocks. All of it is told: [`Buffer::memory_bytes`].
+//!  1. The first `length` bytes of a buffer are initialized; of one that lies in a region, all of
+//!     its room is.
+//!  2. A thread keeps at most `MOST_SPARE` pieces of regions, and at most `MOST_SPARE_BYTES` in
+//!     them. Nobody is charged for them.
+//!  3. What is handed out is at most an eighth larger than was asked for, or as large as was
+//!     allowed, so that a cache's charges stay those of its blocks. All of it is told:
+//!     [`Buffer::memory_bytes`].
 //!  4. Nothing here fails: what no region can be had for comes from the allocator.
 
 mod arena;
@@ -99,7 +105,8 @@ impl Piece {
 impl Drop for Piece {
     fn drop(&mut self) {
         if self.is_heap() {
-            // SAFETY: start and room are pointer and capacity of a vector that was forgotten (`of_heap`, `NONE`).
+            // SAFETY: start and room are pointer and capacity of a vector that was forgotten
+            // (`of_heap`, `NONE`).
             drop(unsafe { Vec::from_raw_parts(self.start.as_ptr(), 0, self.room()) });
         } else {
             POOL.take_back(self.start);
@@ -116,7 +123,8 @@ impl Pool {
 
     fn hand_out(&self, length: usize) -> Option<Piece> {
         let number = self.own_arena();
-        // In a forked child an arena may be lost with the thread that had it; the allocator steps in.
+        // In a forked child an arena may be lost with the thread that had it; the allocator steps
+        // in.
         let mut arena = self.arenas[number].lock()?;
         let found = arena.hand_out(length).or_else(|| {
             let before = self.regions.fetch_add(1, Ordering::Relaxed);
@@ -150,8 +158,8 @@ impl Pool {
     }
 }
 
-/// Gives memory of regions that nobody uses back to the operating system: for who has just let much go. What is more than is in use goes
-/// by itself.
+/// Gives memory of regions that nobody uses back to the operating system: for who has just let much
+/// go. What is more than is in use goes by itself.
 pub fn trim() {
     POOL.trim();
 }
@@ -176,7 +184,8 @@ impl Buffer {
         Buffer::at_most(length, length + length / 8)
     }
 
-    /// `length` bytes, whatever they are, in memory for at most `most`, or an eighth more than `length`.
+    /// `length` bytes, whatever they are, in memory for at most `most`, or an eighth more than
+    /// `length`.
     pub fn at_most(length: usize, most: usize) -> Buffer {
         if IS_PLAIN || !(LEAST..=MOST_ROOM).contains(&length) {
             return Buffer::from(vec![0; length]);
@@ -263,7 +272,8 @@ impl Deref for Buffer {
     type Target = [u8];
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: the piece is this buffer's alone, and so many bytes of it are initialized (invariant 1).
+        // SAFETY: the piece is this buffer's alone, and so many bytes of it are initialized
+        // (invariant 1).
         unsafe { std::slice::from_raw_parts(self.piece.start.as_ptr(), self.length) }
     }
 }
@@ -306,7 +316,8 @@ impl std::fmt::Debug for Buffer {
     }
 }
 
-// SAFETY: its memory stays where it is when the buffer moves, and nobody reaches it mutably through a shared one.
+// SAFETY: its memory stays where it is when the buffer moves, and nobody reaches it mutably through
+// a shared one.
 unsafe impl StableBytes for Buffer {
     fn stable_bytes(&self) -> &[u8] {
         self

@@ -1,9 +1,10 @@
 //! Bytes and whatever keeps them alive.
 //!
-//! A value handed to the user is a few bytes inside a cached block or a memtable. `PinnedBytes` is those bytes
-//! plus one reference to their owner: no copy, `Send`, valid for as long as it is held.
+//! A value handed to the user is a few bytes inside a cached block or a memtable. `PinnedBytes` is
+//! those bytes plus one reference to their owner: no copy, `Send`, valid for as long as it is held.
 //!
-//! Invariant: `ptr..ptr+len` lies in memory that `owner` keeps in place and unchanged until it is dropped.
+//! Invariant: `ptr..ptr+len` lies in memory that `owner` keeps in place and unchanged until it is
+//! dropped.
 
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use std::fmt;
@@ -15,14 +16,15 @@ use std::sync::Arc;
 /// An owner whose bytes stay where they are, unchanged, for as long as it lives.
 ///
 /// # Safety
-/// `stable_bytes` returns the same address and length at each call, nothing changes those bytes, and moving the
-/// owner does not move them, until the owner is dropped.
+/// `stable_bytes` returns the same address and length at each call, nothing changes those bytes,
+/// and moving the owner does not move them, until the owner is dropped.
 pub unsafe trait StableBytes: Send + Sync + 'static {
     /// The bytes it owns.
     fn stable_bytes(&self) -> &[u8];
 }
 
-// SAFETY: the heap buffer of a Vec that nobody can reach mutably stays where it is, also when the Vec moves.
+// SAFETY: the heap buffer of a Vec that nobody can reach mutably stays where it is, also when the
+// Vec moves.
 unsafe impl StableBytes for Vec<u8> {
     fn stable_bytes(&self) -> &[u8] {
         self
@@ -32,8 +34,8 @@ unsafe impl StableBytes for Vec<u8> {
 /// A counted reference, such as an `Arc`, that fits into a pointer.
 ///
 /// # Safety
-/// What it leads to stays where it is, unchanged, while any of its clones lives, whether those move or not.
-/// `from_raw(into_raw(x))` is `x`, and nothing happens in between.
+/// What it leads to stays where it is, unchanged, while any of its clones lives, whether those move
+/// or not. `from_raw(into_raw(x))` is `x`, and nothing happens in between.
 pub unsafe trait RawOwner: Clone + Deref + Send + Sync + 'static {
     /// The reference as a pointer, which keeps the count.
     fn into_raw(self) -> *const ();
@@ -112,7 +114,8 @@ impl fmt::Debug for Parts {
     }
 }
 
-/// A buffer whose parts are handed out one by one, each kept alive by itself. They are counted beforehand, all at once.
+/// A buffer whose parts are handed out one by one, each kept alive by itself. They are counted
+/// beforehand, all at once.
 pub struct Parts {
     shared: NonNull<Shared>,
     /// Counts that nobody has yet.
@@ -228,8 +231,9 @@ impl PinnedBytes {
     ) -> PinnedBytes {
         let bytes = part(&owner);
         let (ptr, len) = (bytes.as_ptr(), bytes.len());
-        // `part` is right for every lifetime, so also for one as long as this count of the owner is held: during that
-        // time nobody can move what it leads to or borrow it mutably, so what it lends stays in place and unchanged.
+        // `part` is right for every lifetime, so also for one as long as this count of the owner is
+        // held: during that time nobody can move what it leads to or borrow it mutably, so what it
+        // lends stays in place and unchanged.
         PinnedBytes { ptr, len, owner: Some(Owner::new(owner)) }
     }
 
@@ -245,7 +249,8 @@ impl PinnedBytes {
     /// The bytes.
     #[inline]
     pub fn as_slice(&self) -> &[u8] {
-        // SAFETY: the invariant at the head of this file; an empty one has a dangling, aligned, non-null pointer.
+        // SAFETY: the invariant at the head of this file; an empty one has a dangling, aligned,
+        // non-null pointer.
         unsafe { std::slice::from_raw_parts(self.ptr, self.len) }
     }
 

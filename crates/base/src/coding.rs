@@ -1,4 +1,5 @@
-//! Fixed and variable-length integers and length-prefixed slices. Little-endian, as RocksDB `util/coding.h`.
+//! Fixed and variable-length integers and length-prefixed slices. Little-endian, as RocksDB
+//! `util/coding.h`.
 
 use crate::error::{Error, Result};
 
@@ -54,7 +55,8 @@ pub fn fixed32(bytes: &[u8]) -> Option<u32> {
     bytes.first_chunk().map(|b| u32::from_le_bytes(*b))
 }
 
-/// Reads values off the front of a slice; every method fails with `Corruption` when the bytes do not suffice.
+/// Reads values off the front of a slice; every method fails with `Corruption` when the bytes do
+/// not suffice.
 #[derive(Clone, Copy, Debug)]
 pub struct Decoder<'a> {
     rest: &'a [u8],

@@ -1,4 +1,5 @@
-//! The plug-in that drops or changes entries while they are compacted. Semantics are RocksDB's `CompactionFilter`.
+//! The plug-in that drops or changes entries while they are compacted. Semantics are RocksDB's
+//! `CompactionFilter`.
 
 use crate::types::ColumnFamilyId;
 use std::fmt;
@@ -15,14 +16,15 @@ pub enum FilterDecision {
     Purge,
     /// Store this value instead.
     ChangeValue(Vec<u8>),
-    /// Drop this and everything before this user key, without leaving deletions: older versions may reappear. It ends in a
-    /// timestamp where keys do.
+    /// Drop this and everything before this user key, without leaving deletions: older versions may
+    /// reappear. It ends in a timestamp where keys do.
     RemoveAndSkipUntil(Vec<u8>),
 }
 
-/// Looks at the newest version of each key that no snapshot needs, and at each merge operand. In families with user-defined
-/// timestamps keys end in their timestamps, and versions at different ones are different keys: each is judged, and `Remove` and
-/// `Purge` leave a deletion at its timestamp.
+/// Looks at the newest version of each key that no snapshot needs, and at each merge operand. In
+/// families with user-defined timestamps keys end in their timestamps, and versions at different
+/// ones are different keys: each is judged, and `Remove` and `Purge` leave a deletion at its
+/// timestamp.
 pub trait CompactionFilter: Send + Sync {
     /// For logs.
     fn name(&self) -> &str;
@@ -53,8 +55,8 @@ pub trait CompactionFilterFactory: Send + Sync {
     fn name(&self) -> &str;
     /// A filter for this compaction, or `None`.
     fn create(&self, context: &CompactionFilterContext) -> Option<Box<dyn CompactionFilter>>;
-    /// What it was put in front of, by the engine: options that a database is open with may be used for another one. Default:
-    /// nothing was.
+    /// What it was put in front of, by the engine: options that a database is open with may be used
+    /// for another one. Default: nothing was.
     fn before(&self) -> Option<BeforeTtl> {
         None
     }
@@ -63,7 +65,8 @@ pub trait CompactionFilterFactory: Send + Sync {
 /// A shared factory.
 pub type CompactionFilterFactoryRef = Arc<dyn CompactionFilterFactory>;
 
-/// The filter and the factory that a family's options had before they became those of a family with TTL.
+/// The filter and the factory that a family's options had before they became those of a family with
+/// TTL.
 #[derive(Clone, Debug, Default)]
 pub struct BeforeTtl {
     /// The filter.

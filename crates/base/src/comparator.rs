@@ -1,7 +1,7 @@
 //! The order of user keys.
 //!
-//! Names are on disk (MANIFEST and table properties) and are RocksDB's. Source of the shortening rules:
-//! RocksDB `util/comparator.cc`, as stated in `docs/format/index.md`.
+//! Names are on disk (MANIFEST and table properties) and are RocksDB's. Source of the shortening
+//! rules: RocksDB `util/comparator.cc`, as stated in `docs/format/index.md`.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 /// A total order of user keys, with a name that is stored in the database and checked at open.
 pub trait Comparator: Send + Sync {
-    /// Stored in every MANIFEST and table; a database opens only under the name it was written with.
+    /// Stored in every MANIFEST and table; a database opens only under the name it was written
+    /// with.
     fn name(&self) -> &str;
     /// The order. Must be total, and the same for ever under this name.
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering;
@@ -23,11 +24,13 @@ pub trait Comparator: Send + Sync {
     fn find_short_successor(&self, _key: &mut Vec<u8>) {}
     /// How many bytes at the end of each user key are a timestamp; 0 for none, at most `u16::MAX`.
     ///
-    /// With timestamps, `compare` orders the versions of one key from the newest timestamp to the oldest.
+    /// With timestamps, `compare` orders the versions of one key from the newest timestamp to the
+    /// oldest.
     fn timestamp_size(&self) -> usize {
         0
     }
-    /// The order of user keys without their timestamps, under the same name; `None` if they have none.
+    /// The order of user keys without their timestamps, under the same name; `None` if they have
+    /// none.
     fn without_timestamp(&self) -> Option<ComparatorRef> {
         None
     }
@@ -47,15 +50,17 @@ pub trait Comparator: Send + Sync {
         let [zeros, ones] = [0, 0xFF].map(|byte| vec![byte; self.timestamp_size()]);
         if self.compare_timestamp(&zeros, &ones).is_le() { ones } else { zeros }
     }
-    /// The oldest timestamp newer than `timestamp`; `None` if there is none, or the comparator cannot tell.
+    /// The oldest timestamp newer than `timestamp`; `None` if there is none, or the comparator
+    /// cannot tell.
     ///
-    /// Where timestamps stay in memory only, a flush moves `full_history_ts_low` there; without an answer, to
-    /// the newest timestamp itself.
+    /// Where timestamps stay in memory only, a flush moves `full_history_ts_low` there; without an
+    /// answer, to the newest timestamp itself.
     fn next_timestamp(&self, _timestamp: &[u8]) -> Option<Vec<u8>> {
         None
     }
-    /// Which of the orders the engine knows by heart this is. Only the stock comparators may answer anything else
-    /// than `Custom`: the engine then compares bytes itself and does not call `compare`.
+    /// Which of the orders the engine knows by heart this is. Only the stock comparators may answer
+    /// anything else than `Custom`: the engine then compares bytes itself and does not call
+    /// `compare`.
     fn order(&self) -> KeyOrder {
         KeyOrder::Custom
     }
@@ -72,9 +77,11 @@ pub enum KeyOrder {
     Custom,
 }
 
-/// Up to 8 bytes of `key` from `from` on, with zeros behind them, as a number that orders as they do.
+/// Up to 8 bytes of `key` from `from` on, with zeros behind them, as a number that orders as they
+/// do.
 ///
-/// They are not put together in memory: a load of what smaller stores have just written waits for these.
+/// They are not put together in memory: a load of what smaller stores have just written waits for
+/// these.
 /// # Panics
 /// If the key is shorter than `from`.
 #[inline]
@@ -142,7 +149,8 @@ fn shorten_bytewise(start: &mut Vec<u8>, limit: &[u8]) {
     debug_assert!(start.as_slice() < limit);
 }
 
-/// `rocksdb.ReverseBytewiseComparator`: unsigned bytes, descending; a prefix sorts after its extensions.
+/// `rocksdb.ReverseBytewiseComparator`: unsigned bytes, descending; a prefix sorts after its
+/// extensions.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReverseBytewiseComparator;
 
@@ -161,8 +169,8 @@ impl Comparator for ReverseBytewiseComparator {
     }
 }
 
-/// `leveldb.BytewiseComparator.u64ts`: the key without its last 8 bytes ascending, then those 8 bytes, read as a
-/// little-endian number, descending.
+/// `leveldb.BytewiseComparator.u64ts`: the key without its last 8 bytes ascending, then those 8
+/// bytes, read as a little-endian number, descending.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BytewiseComparatorWithU64Ts;
 
@@ -192,8 +200,8 @@ impl Comparator for BytewiseComparatorWithU64Ts {
     }
 }
 
-/// `rocksdb.ReverseBytewiseComparator.u64ts`: the key without its last 8 bytes descending, then those 8 bytes, read as a
-/// little-endian number, descending, too.
+/// `rocksdb.ReverseBytewiseComparator.u64ts`: the key without its last 8 bytes descending, then
+/// those 8 bytes, read as a little-endian number, descending, too.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReverseBytewiseComparatorWithU64Ts;
 
@@ -231,7 +239,8 @@ fn next_u64_timestamp(timestamp: &[u8]) -> Option<Vec<u8>> {
     number.checked_add(1).map(|next| next.to_le_bytes().to_vec())
 }
 
-/// The order of keys whose timestamps are taken off, for tables that do not have them: such tables bear the full name.
+/// The order of keys whose timestamps are taken off, for tables that do not have them: such tables
+/// bear the full name.
 struct WithoutTimestamp {
     name: &'static str,
     order: ComparatorRef,

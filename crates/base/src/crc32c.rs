@@ -1,7 +1,9 @@
 //! CRC-32C (Castagnoli), plain and masked.
 //!
-//! In: bytes. Out: a u32. Stored checksums are *masked*, so that the CRC of bytes that hold CRCs stays useful.
-//! Source: RocksDB `util/crc32c.h`. The polynomial arithmetic is the `crc32c` crate's (SSE4.2 / ARMv8 where there).
+//! In: bytes. Out: a u32. Stored checksums are *masked*, so that the CRC of bytes that hold CRCs
+//! stays useful.
+//! Source: RocksDB `util/crc32c.h`. The polynomial arithmetic is the `crc32c` crate's (SSE4.2 /
+//! ARMv8 where there).
 
 const MASK_DELTA: u32 = 0xA282_EAD8;
 

@@ -1,10 +1,12 @@
-//! Checksums of single entries on their way through memory: from a batch into a memtable, and in there.
+//! Checksums of single entries on their way through memory: from a batch into a memtable, and in
+//! there.
 //!
-//! In: what an entry says. Out: 64 bits that change when any part of it does, or when two parts change places.
+//! In: what an entry says. Out: 64 bits that change when any part of it does, or when two parts
+//! change places.
 //! Source of the idea: RocksDB `db/kv_checksum.h`. They are never on disk, so the hash may change.
 //!
-//! Invariant: a checksum is the exclusive or of one hash for each part, so that putting a part in and taking it out are the
-//! same operation.
+//! Invariant: a checksum is the exclusive or of one hash for each part, so that putting a part in
+//! and taking it out are the same operation.
 
 use crate::types::{ColumnFamilyId, SequenceNumber, ValueType};
 use crate::xxph3::hash64_with_seed;

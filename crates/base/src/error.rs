@@ -1,8 +1,9 @@
 //! The one error of the engine.
 //!
-//! RocksDB's `Status`, as a Rust error: a kind with RocksDB's name, a sub-code, a severity, and a sentence that
-//! names the file and offset, or the option, and what to do. One word wide, cheap to clone (a write group hands
-//! one error to all its writers). Source of the names: RocksDB `include/rocksdb/status.h`.
+//! RocksDB's `Status`, as a Rust error: a kind with RocksDB's name, a sub-code, a severity, and a
+//! sentence that names the file and offset, or the option, and what to do. One word wide, cheap to
+//! clone (a write group hands one error to all its writers). Source of the names: RocksDB
+//! `include/rocksdb/status.h`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +11,8 @@ use std::sync::Arc;
 /// The result of everything that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// RocksDB's status codes. An absent key is `Ok(None)`, not an error; `NotFound` is for files and families.
+/// RocksDB's status codes. An absent key is `Ok(None)`, not an error; `NotFound` is for files and
+/// families.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum ErrorKind {
     /// A file or column family that should be there is not.
@@ -25,7 +27,8 @@ pub enum ErrorKind {
     IoError,
     /// A merge could not be finished.
     MergeInProgress,
-    /// The answer would need I/O that the call forbade, or a write would have had to wait (`no_slowdown`).
+    /// The answer would need I/O that the call forbade, or a write would have had to wait
+    /// (`no_slowdown`).
     Incomplete,
     /// The database is closing.
     ShutdownInProgress,
@@ -179,9 +182,10 @@ impl Error {
         column_family_dropped => ColumnFamilyDropped,
     }
 
-    /// The operating system's refusal; `what` says which operation on which file ("pread 000012.sst at 4096").
-    /// A full disk becomes sub-code `NoSpace`, a missing path `PathNotFound`; interrupted or busy calls are retryable, as are those for
-    /// which the process or the system has no descriptors or no memory.
+    /// The operating system's refusal; `what` says which operation on which file ("pread 000012.sst
+    /// at 4096"). A full disk becomes sub-code `NoSpace`, a missing path `PathNotFound`;
+    /// interrupted or busy calls are retryable, as are those for which the process or the system
+    /// has no descriptors or no memory.
     #[cold]
     pub fn io_with(what: impl fmt::Display, source: std::io::Error) -> Error {
         /// On all systems that this runs on; the standard library has no names for them.
@@ -268,7 +272,8 @@ impl Error {
         self.0.severity
     }
 
-    /// Whether the same call may succeed later without anybody changing anything but the circumstances.
+    /// Whether the same call may succeed later without anybody changing anything but the
+    /// circumstances.
     pub fn is_retryable(&self) -> bool {
         self.0.retryable
     }

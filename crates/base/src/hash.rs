@@ -1,8 +1,9 @@
 //! The hashes that files are made of, other than [`xxph3`](crate::xxph3).
 //!
-//! In: bytes (and a seed). Out: a number that is the same on every machine, for ever: all of these are on disk.
-//! Source: RocksDB `util/hash.cc` (hash32), `util/xxhash.h` (released xxHash, here the `twox-hash` crate),
-//! `table/format.cc` (block checksums), `table/unique_id.cc`.
+//! In: bytes (and a seed). Out: a number that is the same on every machine, for ever: all of these
+//! are on disk.
+//! Source: RocksDB `util/hash.cc` (hash32), `util/xxhash.h` (released xxHash, here the `twox-hash`
+//! crate), `table/format.cc` (block checksums), `table/unique_id.cc`.
 
 use twox_hash::{XxHash3_64, XxHash3_128, XxHash32, XxHash64};
 
@@ -61,8 +62,9 @@ pub fn xxh3_128(bytes: &[u8], seed: u64) -> u128 {
     if seed == 0 { XxHash3_128::oneshot(bytes) } else { XxHash3_128::oneshot_with_seed(seed, bytes) }
 }
 
-/// The XXH3 checksum of a block (checksum type 4), given its contents and, apart, the compression type byte that
-/// follows them: the last byte does not go through the hash but is mixed in after it.
+/// The XXH3 checksum of a block (checksum type 4), given its contents and, apart, the compression
+/// type byte that follows them: the last byte does not go through the hash but is mixed in after
+/// it.
 #[inline]
 pub fn block_checksum_xxh3(contents: &[u8], last_byte: u8) -> u32 {
     const LAST_BYTE_PRIME: u32 = 0x6B90_83D9;

@@ -5,16 +5,17 @@ use crate::error::Result;
 use crate::run::{Ahead, Run};
 use crate::types::{FileNumber, SequenceNumber, ValueType};
 
-/// A range of user keys in which nothing is there for a reader, and why that may be believed of entries that are not
-/// looked at: what a scan at `sequence` has seen, of files up to `newest_file`.
+/// A range of user keys in which nothing is there for a reader, and why that may be believed of
+/// entries that are not looked at: what a scan at `sequence` has seen, of files up to
+/// `newest_file`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KnownDead<'a> {
     /// Forward: the first user key behind the range. Backward: the first in it.
     pub edge: &'a [u8],
     /// Where the scan read at.
     pub sequence: SequenceNumber,
-    /// The file with the highest number that the scan saw; files with higher ones may hold what came later, even if their
-    /// sequence numbers do not say so.
+    /// The file with the highest number that the scan saw; files with higher ones may hold what
+    /// came later, even if their sequence numbers do not say so.
     pub newest_file: FileNumber,
 }
 
@@ -38,8 +39,8 @@ pub enum Hopped {
     Far,
 }
 
-/// From this size on the value of an entry that a cursor has left is pinned where it lies instead of copied. A pin costs two
-/// atomic operations.
+/// From this size on the value of an entry that a cursor has left is pinned where it lies instead
+/// of copied. A pin costs two atomic operations.
 const PIN_VALUES_FROM_BYTES: usize = 4096;
 
 /// The value of an entry that a cursor has left by [`InternalIterator::prev_key_leaving`].
@@ -103,8 +104,8 @@ impl LeftValue {
         self.place = LeftPlace::Copied;
     }
 
-    /// The value, where `iter` is the cursor that left it and has not moved since, unless it was told to
-    /// [`keep_lent`](Self::keep_lent).
+    /// The value, where `iter` is the cursor that left it and has not moved since, unless it was
+    /// told to [`keep_lent`](Self::keep_lent).
     #[inline]
     pub fn value<'a, I: InternalIterator + ?Sized>(&'a self, iter: &'a I) -> &'a [u8] {
         match &self.place {
@@ -127,9 +128,10 @@ impl LeftValue {
 /// A cursor over internal keys (user key, then 8 bytes of sequence and type) in internal-key order:
 /// user key by the family's comparator, then newest first.
 ///
-/// A new cursor is not valid until it is positioned. After a failed step it is not valid and `status` says why;
-/// a cursor that is not valid with an `Ok` status has run off an end. Every positioning call clears an earlier
-/// failure. Moving a cursor that is not valid is a bug of the caller.
+/// A new cursor is not valid until it is positioned. After a failed step it is not valid and
+/// `status` says why; a cursor that is not valid with an `Ok` status has run off an end. Every
+/// positioning call clears an earlier failure. Moving a cursor that is not valid is a bug of the
+/// caller.
 pub trait InternalIterator: Send {
     /// Whether it stands on an entry.
     fn valid(&self) -> bool;
@@ -149,8 +151,8 @@ pub trait InternalIterator: Send {
     fn key(&self) -> &[u8];
     /// The value here; lives until the next move. REQUIRES: `valid()`.
     fn value(&self) -> &[u8];
-    /// `next`, and the internal key then, or `None` if it is not valid: one call through a trait object instead of three.
-    /// REQUIRES: `valid()`.
+    /// `next`, and the internal key then, or `None` if it is not valid: one call through a trait
+    /// object instead of three. REQUIRES: `valid()`.
     #[inline]
     fn next_key(&mut self) -> Option<&[u8]> {
         self.next();
@@ -162,14 +164,16 @@ pub trait InternalIterator: Send {
         self.prev();
         self.valid().then(|| self.key())
     }
-    /// [`prev_key`](Self::prev_key), which leaves the value here behind: `left` says where it is until the next move. For cursors
-    /// that must step off an entry to know whether it is the one to show. REQUIRES: `valid()`. Default: it is kept in `left`.
+    /// [`prev_key`](Self::prev_key), which leaves the value here behind: `left` says where it is
+    /// until the next move. For cursors that must step off an entry to know whether it is the one
+    /// to show. REQUIRES: `valid()`. Default: it is kept in `left`.
     #[inline]
     fn prev_key_leaving(&mut self, left: &mut LeftValue) -> Option<&[u8]> {
         left.keep(self);
         self.prev_key()
     }
-    /// The value that [`prev_key_leaving`](Self::prev_key_leaving) has lent. REQUIRES: it has, and was the last move.
+    /// The value that [`prev_key_leaving`](Self::prev_key_leaving) has lent. REQUIRES: it has, and
+    /// was the last move.
     fn left_value(&self) -> &[u8] {
         &[]
     }
@@ -177,34 +181,39 @@ pub trait InternalIterator: Send {
     fn pinned_left_value(&self) -> PinnedBytes {
         PinnedBytes::copy_from(self.left_value())
     }
-    /// Fills `run` with entries from the one here on, without moving, as far as a reader at `ahead.sequence` is shown each of them as it
-    /// is: plain values that it sees, each of another user key than the one before it in key order; for the first in key order, going
-    /// forward, that is not looked at. They are neighbours among the entries here, and all of one block. REQUIRES: `valid()`; the last
-    /// move went in this direction or was a seek. Default: there are none.
+    /// Fills `run` with entries from the one here on, without moving, as far as a reader at
+    /// `ahead.sequence` is shown each of them as it is: plain values that it sees, each of another
+    /// user key than the one before it in key order; for the first in key order, going forward,
+    /// that is not looked at. They are neighbours among the entries here, and all of one block.
+    /// REQUIRES: `valid()`; the last move went in this direction or was a seek. Default: there are
+    /// none.
     fn look_ahead(&mut self, run: &mut Run, _ahead: &Ahead<'_>) {
         run.clear();
     }
-    /// To the entry at the run's place. REQUIRES: `run` came from here and is not empty, and there was no other move since.
+    /// To the entry at the run's place. REQUIRES: `run` came from here and is not empty, and there
+    /// was no other move since.
     fn advance(&mut self, _run: &Run) {}
-    /// Past the last entry of the run, as a step from that would go, and looks ahead from there; not if that takes too long.
-    /// REQUIRES: as [`advance`](Self::advance).
+    /// Past the last entry of the run, as a step from that would go, and looks ahead from there;
+    /// not if that takes too long. REQUIRES: as [`advance`](Self::advance).
     fn pass(&mut self, run: &mut Run, _ahead: &Ahead<'_>) {
         run.clear();
     }
     /// Why it is not valid, if an error was the reason.
     /// # Errors
-    /// The first error since the last positioning call: `Corruption`, `IoError`, or `Incomplete` (I/O forbidden).
+    /// The first error since the last positioning call: `Corruption`, `IoError`, or `Incomplete`
+    /// (I/O forbidden).
     fn status(&self) -> Result<()>;
-    /// The value here, kept alive beyond the next move; shares the block or memtable where it can, copies otherwise.
-    /// REQUIRES: `valid()`.
+    /// The value here, kept alive beyond the next move; shares the block or memtable where it can,
+    /// copies otherwise. REQUIRES: `valid()`.
     fn pinned_value(&self) -> PinnedBytes {
         PinnedBytes::copy_from(self.value())
     }
-    /// Keys at or beyond this user key will not be asked for; a hint that lets files stop early. Default: ignored.
+    /// Keys at or beyond this user key will not be asked for; a hint that lets files stop early.
+    /// Default: ignored.
     fn set_upper_bound(&mut self, _user_key: Option<&[u8]>) {}
-    /// Only keys with the same prefix as this user key (by the family's prefix extractor) will be asked for until the
-    /// next call, `None`: any; a hint that lets files be passed over by `seek` and `seek_for_prev`, whatever their
-    /// targets are. Default: ignored.
+    /// Only keys with the same prefix as this user key (by the family's prefix extractor) will be
+    /// asked for until the next call, `None`: any; a hint that lets files be passed over by `seek`
+    /// and `seek_for_prev`, whatever their targets are. Default: ignored.
     fn set_wanted_prefix_of(&mut self, _user_key: Option<&[u8]>) {}
     /// How far the scan has come of which this cursor is a part. Default: that is not known.
     fn passed(&self) -> Passed {
@@ -212,26 +221,29 @@ pub trait InternalIterator: Send {
     }
     /// The scan comes from another file's end, and has come so far. Default: ignored.
     fn go_on(&mut self, _passed: Passed) {}
-    /// It will not be used for a while: lets go of what it need not hold until it is positioned next, blocks above all. Not valid
-    /// afterwards, or nobody asks. Default: it holds nothing.
+    /// It will not be used for a while: lets go of what it need not hold until it is positioned
+    /// next, blocks above all. Not valid afterwards, or nobody asks. Default: it holds nothing.
     fn rest(&mut self) {}
-    /// If the user key here lies in a run of deleted keys, all of whose newest entries in this memtable or file are point
-    /// deletions that `snapshot` sees, or hidden by such range deletions of the same memtable: the last user key of the run or, not `forward`, its first, which must still be looked
-    /// at, since newer entries of it may be in the file before. Keys in between that are only in older sorted runs are not
-    /// deleted by that. REQUIRES: `valid()`. Default: nothing is known.
+    /// If the user key here lies in a run of deleted keys, all of whose newest entries in this
+    /// memtable or file are point deletions that `snapshot` sees, or hidden by such range deletions
+    /// of the same memtable: the last user key of the run or, not `forward`, its first, which must
+    /// still be looked at, since newer entries of it may be in the file before. Keys in between
+    /// that are only in older sorted runs are not deleted by that. REQUIRES: `valid()`. Default:
+    /// nothing is known.
     fn dead_run_edge(&self, _snapshot: SequenceNumber, _forward: bool) -> Option<&[u8]> {
         None
     }
-    /// Whether all entries from here to `known.edge` were there when the scan was made that `known` comes from, so that no
-    /// reader at its sequence number or a later one finds anything among them. REQUIRES: `valid()`. Default: nothing is
-    /// known.
+    /// Whether all entries from here to `known.edge` were there when the scan was made that `known`
+    /// comes from, so that no reader at its sequence number or a later one finds anything among
+    /// them. REQUIRES: `valid()`. Default: nothing is known.
     fn was_seen(&self, _known: &KnownDead<'_>, _forward: bool) -> bool {
         false
     }
-    /// Leaves out entries from here on that a reader at `snapshot` cannot find: those of dead runs, and those in `known`,
-    /// which must hold the user key here and be true for `snapshot`. What is left out may be more than what was hidden from
-    /// the reader as it stood: it must not be in the middle of a user key whose older entries it needs.
-    /// REQUIRES: `valid()`; the last move went in this direction. Default: as a cursor that is read alone.
+    /// Leaves out entries from here on that a reader at `snapshot` cannot find: those of dead runs,
+    /// and those in `known`, which must hold the user key here and be true for `snapshot`. What is
+    /// left out may be more than what was hidden from the reader as it stood: it must not be in the
+    /// middle of a user key whose older entries it needs. REQUIRES: `valid()`; the last move went
+    /// in this direction. Default: as a cursor that is read alone.
     fn hop(&mut self, snapshot: SequenceNumber, forward: bool, known: Option<&KnownDead<'_>>) -> Hopped {
         let mut target = Vec::new();
         if let Some(known) = known.filter(|k| k.sequence == snapshot || self.was_seen(k, forward)) {
@@ -252,8 +264,8 @@ pub trait InternalIterator: Send {
     }
 }
 
-/// Appends the internal key that sorts before all entries of a user key, or behind all (but one of sequence number zero that
-/// is a deletion, with which it is equal).
+/// Appends the internal key that sorts before all entries of a user key, or behind all (but one of
+/// sequence number zero that is a deletion, with which it is equal).
 pub fn push_place(target: &mut Vec<u8>, user_key: &[u8], before: bool) {
     target.extend_from_slice(user_key);
     let first = (SequenceNumber::MAX.0 << 8) | ValueType::SEEK as u64;

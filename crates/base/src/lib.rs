@@ -1,11 +1,12 @@
 //! esker-base: the words every crate uses.
 //!
-//! Knows no file, no thread pool and no other crate of ours. What is `pub` here is shared between Esker's
-//! crates and promises nothing to others; users see the part that `esker` re-exports.
+//! Knows no file, no thread pool and no other crate of ours. What is `pub` here is shared between
+//! Esker's crates and promises nothing to others; users see the part that `esker` re-exports.
 //!
-//! Reading order: [`types`] and [`error`] (the vocabulary), [`coding`], [`bytes`] and [`buffer`] (how bytes are cut,
-//! kept alive and kept), [`comparator`], [`prefix`], [`merge_operator`], [`compaction_filter`] (what a user plugs in),
-//! [`iter`] (the one cursor contract), then hashes, statistics and [`sync`].
+//! Reading order: [`types`] and [`error`] (the vocabulary), [`coding`], [`bytes`] and [`buffer`]
+//! (how bytes are cut, kept alive and kept), [`comparator`], [`prefix`], [`merge_operator`],
+//! [`compaction_filter`] (what a user plugs in), [`iter`] (the one cursor contract), then hashes,
+//! statistics and [`sync`].
 #![warn(missing_docs)]
 
 pub mod allocations;

@@ -50,7 +50,8 @@ impl fmt::Debug for dyn InfoLog {
     }
 }
 
-/// `info_log!(log, Warn, "file {name} is gone")`: a line of this level, formatted only if the log takes it.
+/// `info_log!(log, Warn, "file {name} is gone")`: a line of this level, formatted only if the log
+/// takes it.
 #[macro_export]
 macro_rules! info_log {
     ($log:expr, $level:ident, $($arg:tt)+) => {{

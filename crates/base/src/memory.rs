@@ -2,14 +2,17 @@
 
 use std::mem::MaybeUninit;
 
-/// What huge pages are worth asking for: a block should have this size, or a multiple, and this alignment.
+/// What huge pages are worth asking for: a block should have this size, or a multiple, and this
+/// alignment.
 pub const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// Asks for `block`, which is not in use yet, to be backed by huge pages: random access to it then misses the address
-/// translation cache far less often. Changes nothing else; where it cannot be had, nothing happens.
+/// Asks for `block`, which is not in use yet, to be backed by huge pages: random access to it then
+/// misses the address translation cache far less often. Changes nothing else; where it cannot be
+/// had, nothing happens.
 pub fn prefer_huge_pages(block: &mut [MaybeUninit<u8>]) {
     #[cfg(all(target_os = "linux", not(miri)))]
-    // SAFETY: the range is memory of the caller; the advice changes how it is backed, not what it holds.
+    // SAFETY: the range is memory of the caller; the advice changes how it is backed, not what it
+    // holds.
     unsafe {
         // Refused where the kernel has no huge pages; nothing depends on it.
         libc::madvise(block.as_mut_ptr().cast(), block.len(), libc::MADV_HUGEPAGE);
@@ -23,21 +26,23 @@ pub fn prefer_huge_pages(block: &mut [MaybeUninit<u8>]) {
 /// How many bytes the processor fetches at once.
 pub const CACHE_LINE_BYTES: usize = 64;
 
-/// Has the processor fetch the cache lines of `bytes`, so that reading them soon does not wait. Changes nothing else.
+/// Has the processor fetch the cache lines of `bytes`, so that reading them soon does not wait.
+/// Changes nothing else.
 #[inline]
 pub fn prefetch(bytes: &[u8]) {
     fetch::<NEAR, false>(bytes);
 }
 
-/// As [`prefetch`], the last line first: for who goes back over blocks that lie one behind the other, as the processor, which sees where
-/// this leads, then goes on with the one before and not with the one behind.
+/// As [`prefetch`], the last line first: for who goes back over blocks that lie one behind the
+/// other, as the processor, which sees where this leads, then goes on with the one before and not
+/// with the one behind.
 #[inline]
 pub fn prefetch_back(bytes: &[u8]) {
     fetch::<NEAR, true>(bytes);
 }
 
-/// As [`prefetch`], for what is read after other things: into the second-level cache, so that it takes none of the few places that
-/// lines have on their way into the first.
+/// As [`prefetch`], for what is read after other things: into the second-level cache, so that it
+/// takes none of the few places that lines have on their way into the first.
 #[inline]
 pub fn prefetch_early(bytes: &[u8]) {
     fetch::<LATER, false>(bytes);

@@ -1,7 +1,7 @@
 //! The plug-in that turns operands into a value.
 //!
-//! `merge(key, operand)` stores the operand only; reads and compactions combine. Semantics are RocksDB's
-//! `MergeOperator`; the name is stored in table properties.
+//! `merge(key, operand)` stores the operand only; reads and compactions combine. Semantics are
+//! RocksDB's `MergeOperator`; the name is stored in table properties.
 
 use crate::{Error, Result};
 use std::fmt;
@@ -15,14 +15,17 @@ pub trait MergeOperator: Send + Sync {
     fn option_text(&self) -> String {
         self.name().to_owned()
     }
-    /// Whether operands that an operator called `name` wrote mean the same here. Default: only its own.
+    /// Whether operands that an operator called `name` wrote mean the same here. Default: only its
+    /// own.
     ///
-    /// An operator under a new name says yes to its former one; else the tables it wrote do not open.
+    /// An operator under a new name says yes to its former one; else the tables it wrote do not
+    /// open.
     fn takes_operands_of(&self, name: &str) -> bool {
         name == self.name()
     }
-    /// The value of `key` after applying `operands`, oldest first, to `existing` (`None`: there is no value below).
-    /// `None` means the operands make no sense: the read fails with `Corruption`/`MergeOperatorFailed`, nothing is lost.
+    /// The value of `key` after applying `operands`, oldest first, to `existing` (`None`: there is
+    /// no value below). `None` means the operands make no sense: the read fails with
+    /// `Corruption`/`MergeOperatorFailed`, nothing is lost.
     fn full_merge(&self, key: &[u8], existing: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>>;
     /// One operand that does what `left` and then `right` do, or `None` if they must stay apart.
     fn partial_merge(&self, _key: &[u8], _left: &[u8], _right: &[u8]) -> Option<Vec<u8>> {

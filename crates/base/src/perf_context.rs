@@ -1,7 +1,7 @@
 //! What one thread's own operations cost, for finding out why one of them was slow.
 //!
-//! In: [`perf_count!`], [`perf_add!`] and [`perf_time!`] on the way. Out: [`PerfContext::current`], for the thread.
-//! Names are RocksDB's (`include/rocksdb/perf_context.h`, `perf_level.h`).
+//! In: [`perf_count!`], [`perf_add!`] and [`perf_time!`] on the way. Out: [`PerfContext::current`],
+//! for the thread. Names are RocksDB's (`include/rocksdb/perf_context.h`, `perf_level.h`).
 //!
 //! Cost when the level says no: one thread-local read and a comparison.
 //!
@@ -232,7 +232,8 @@ macro_rules! perf_count {
     };
 }
 
-/// `perf_add!(block_read_byte, n)`: adds to a number of this thread; `n` (a `u64`) is computed only if it counts.
+/// `perf_add!(block_read_byte, n)`: adds to a number of this thread; `n` (a `u64`) is computed only
+/// if it counts.
 #[macro_export]
 macro_rules! perf_add {
     ($field:ident, $amount:expr) => {
@@ -245,9 +246,9 @@ macro_rules! perf_add {
 }
 
 /// `perf_time!(block_read_time, clock, { … })`: runs the block, adds the nanoseconds it took by
-/// `clock.monotonic_nanos()`, and gives its value. Does not ask the clock below `EnableTimeExceptForMutex`, or below
-/// the level given as `perf_time!(level EnableTime, db_mutex_lock_nanos, clock, { … })`. A `return` or `?` in the
-/// block leaves without adding.
+/// `clock.monotonic_nanos()`, and gives its value. Does not ask the clock below
+/// `EnableTimeExceptForMutex`, or below the level given as `perf_time!(level EnableTime,
+/// db_mutex_lock_nanos, clock, { … })`. A `return` or `?` in the block leaves without adding.
 #[macro_export]
 macro_rules! perf_time {
     ($field:ident, $clock:expr, $body:expr) => {

@@ -1,16 +1,18 @@
 //! Named points in the engine that tests can watch, delay and change.
 //!
-//! In: `probe!("Module::point")` where something interesting is about to happen. Out: nothing, unless a test holds a
+//! In: `probe!("Module::point")` where something interesting is about to happen. Out: nothing,
+//! unless a test holds a
 //! [`Probes`]: then a point may wait until others have been passed, and may call the test.
 //! The idea is RocksDB's `test_util/sync_point.h`.
 //!
 //! Points that mark rare paths are also counted, if that is asked for: `esker-stress --probes`.
 //!
-//! Only with debug assertions (dev and stress builds); otherwise `probe!` is compiled away. Without a `Probes` a
-//! point costs one relaxed load.
+//! Only with debug assertions (dev and stress builds); otherwise `probe!` is compiled away. Without
+//! a `Probes` a point costs one relaxed load.
 //!
 //! Invariants
-//!  1. There is at most one `Probes` at a time; who wants another waits. Its end lets go whoever waits at a point.
+//!  1. There is at most one `Probes` at a time; who wants another waits. Its end lets go whoever
+//!     waits at a point.
 //!  2. Calls run without any lock of this module, so they may pass points themselves.
 
 use crate::sync::process::atomic::{AtomicBool, Ordering};
@@ -54,8 +56,8 @@ static REGISTRY: Registry = Registry {
     changed: Condvar::new(),
 };
 
-/// `probe!("Module::point")` marks a point; `probe!("Module::point", value)` also shows a `&mut` value, which must be
-/// `'static`, to the test.
+/// `probe!("Module::point")` marks a point; `probe!("Module::point", value)` also shows a `&mut`
+/// value, which must be `'static`, to the test.
 #[macro_export]
 macro_rules! probe {
     ($name:expr) => {
@@ -83,8 +85,8 @@ pub fn pass(name: &str, value: &mut dyn Any) {
 /// How often each point was passed since they are counted.
 static PASSES: Mutex<BTreeMap<String, u64>> = Mutex::new(BTreeMap::new());
 
-/// From now on counts how often each point is passed, in all threads of the process: a campaign says in the end where it has
-/// been. Without debug assertions nothing is ever counted.
+/// From now on counts how often each point is passed, in all threads of the process: a campaign
+/// says in the end where it has been. Without debug assertions nothing is ever counted.
 pub fn count_passes() {
     REGISTRY.counts.store(true, Ordering::Relaxed);
 }
@@ -167,7 +169,8 @@ impl Probes {
         self
     }
 
-    /// Calls `call` whenever `point` is passed, after any wait, with the value shown there (`()` if none is).
+    /// Calls `call` whenever `point` is passed, after any wait, with the value shown there (`()` if
+    /// none is).
     pub fn on(&self, point: &str, call: impl Fn(&mut dyn Any) + Send + Sync + 'static) -> &Probes {
         self.change(|s| {
             s.calls.insert(point.to_owned(), Arc::new(call));
@@ -206,8 +209,8 @@ impl Probes {
 }
 
 impl Drop for Probes {
-    /// Lets go whoever waits, and waits for calls that run: what they borrow from the test stays alive. Must not be
-    /// dropped by such a call.
+    /// Lets go whoever waits, and waits for calls that run: what they borrow from the test stays
+    /// alive. Must not be dropped by such a call.
     fn drop(&mut self) {
         REGISTRY.is_on.store(false, Ordering::Release);
         let mut guard = REGISTRY.state.lock();

@@ -1,7 +1,8 @@
-//! A small seeded generator, for sampling and jitter in the engine and for tests: the same seed, the same numbers.
+//! A small seeded generator, for sampling and jitter in the engine and for tests: the same seed,
+//! the same numbers.
 //!
-//! xoshiro256++ (Blackman and Vigna, public domain), seeded by SplitMix64. Not for secrets; true randomness comes
-//! from `env`.
+//! xoshiro256++ (Blackman and Vigna, public domain), seeded by SplitMix64. Not for secrets; true
+//! randomness comes from `env`.
 
 /// The generator. Cheap to make; not shared between threads.
 #[derive(Clone, Debug)]
@@ -9,7 +10,8 @@ pub struct Rng {
     state: [u64; 4],
 }
 
-/// One step of SplitMix64: turns numbers that differ little into numbers that differ in half their bits.
+/// One step of SplitMix64: turns numbers that differ little into numbers that differ in half their
+/// bits.
 #[inline]
 pub const fn split_mix(seed: u64) -> u64 {
     let mut z = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);

@@ -1,12 +1,15 @@
-//! Runs: entries that a cursor has ahead of it, taken from a block together. Who walks over them asks the cursor once for many.
+//! Runs: entries that a cursor has ahead of it, taken from a block together. Who walks over them
+//! asks the cursor once for many.
 //!
-//! In: neighbouring entries of one block, in its order, with their internal keys, and the block. Out: those of them that belong to the
-//! run, a place among these, and steps from one to the next that touch nothing else.
+//! In: neighbouring entries of one block, in its order, with their internal keys, and the block.
+//! Out: those of them that belong to the run, a place among these, and steps from one to the next
+//! that touch nothing else.
 //!
 //! Invariants
-//!  1. The run is `first..end` of the decoded entries, and `at` one of these; it is empty if both are 0.
-//!  2. A run that is not empty has the block in `block`, so that values stay where they are, and only entries with keys of at least 8
-//!     bytes.
+//!  1. The run is `first..end` of the decoded entries, and `at` one of these; it is empty if both
+//!     are 0.
+//!  2. A run that is not empty has the block in `block`, so that values stay where they are, and
+//!     only entries with keys of at least 8 bytes.
 //!  3. `entries` has room for more than are decoded, which are the first `count`.
 
 use crate::bytes::PinnedBytes;
@@ -67,7 +70,8 @@ pub struct Run {
     wanted: usize,
     /// The same for the next time only, if it is known.
     expected: usize,
-    /// Backward: how many restart intervals have about as many entries as are wanted; for who decodes them.
+    /// Backward: how many restart intervals have about as many entries as are wanted; for who
+    /// decodes them.
     pub intervals: u32,
 }
 
@@ -149,7 +153,8 @@ impl Run {
         self.keys.get(start as usize..start as usize + len as usize).unwrap_or_default()
     }
 
-    /// Whether it ends where the entries end that were decoded, all of which the reader is shown; not if there were none.
+    /// Whether it ends where the entries end that were decoded, all of which the reader is shown;
+    /// not if there were none.
     #[inline]
     pub fn is_at_edge(&self) -> bool {
         self.is_at_edge && !self.is_empty()
@@ -170,7 +175,8 @@ impl Run {
         }
     }
 
-    /// Not many are wanted: somebody begins to walk, perhaps not far, or got little out of what was decoded.
+    /// Not many are wanted: somebody begins to walk, perhaps not far, or got little out of what was
+    /// decoded.
     #[inline]
     pub fn begin(&mut self) {
         (self.wanted, self.expected, self.intervals) = (FIRST_ENTRIES, 0, 1);
@@ -188,7 +194,8 @@ impl Run {
         if forward { self.end.saturating_sub(self.at + 1) } else { self.at - self.first }
     }
 
-    /// How many entries are wanted: those that are expected; else few at first, twice as many each time.
+    /// How many entries are wanted: those that are expected; else few at first, twice as many each
+    /// time.
     #[inline]
     pub fn wanted(&mut self) -> usize {
         if self.expected > 0 {

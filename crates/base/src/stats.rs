@@ -1,10 +1,13 @@
 //! Counters and distributions of a whole database, or several.
 //!
-//! In: [`record_tick`] and [`record_in_histogram`] on the way, by all threads. Out: totals, by RocksDB's names.
-//! Source of names, levels and text: RocksDB `include/rocksdb/statistics.h`, `monitoring/statistics.cc`.
+//! In: [`record_tick`] and [`record_in_histogram`] on the way, by all threads. Out: totals, by
+//! RocksDB's names.
+//! Source of names, levels and text: RocksDB `include/rocksdb/statistics.h`,
+//! `monitoring/statistics.cc`.
 //!
-//! Each thread adds to one of several shards, so that counting does not slow down what is counted; reading adds the
-//! shards up. A total read while others count lies somewhere between before and after.
+//! Each thread adds to one of several shards, so that counting does not slow down what is counted;
+//! reading adds the shards up. A total read while others count lies somewhere between before and
+//! after.
 
 pub mod histogram;
 mod histogram_kind;

@@ -1,7 +1,9 @@
-//! The plug-in that looks at each entry of a table while it is written, and says what the table's properties are to tell of them,
-//! or that the table is to be compacted soon. Semantics are RocksDB's `TablePropertiesCollector`.
+//! The plug-in that looks at each entry of a table while it is written, and says what the table's
+//! properties are to tell of them, or that the table is to be compacted soon. Semantics are
+//! RocksDB's `TablePropertiesCollector`.
 //!
-//! Source: RocksDB `include/rocksdb/table_properties.h`, `utilities/table_properties_collectors/compact_on_deletion_collector.cc`.
+//! Source: RocksDB `include/rocksdb/table_properties.h`,
+//! `utilities/table_properties_collectors/compact_on_deletion_collector.cc`.
 
 use crate::error::Result;
 use crate::sync::Arc;
@@ -17,7 +19,8 @@ pub type UserCollectedProperties = Vec<(Vec<u8>, Vec<u8>)>;
 pub trait TablePropertiesCollector: Send {
     /// For the property `rocksdb.property.collectors` and logs.
     fn name(&self) -> &str;
-    /// An entry goes into the table: in order of keys, range tombstones at any time. `file_size`: bytes of the file so far.
+    /// An entry goes into the table: in order of keys, range tombstones at any time. `file_size`:
+    /// bytes of the file so far.
     /// # Errors
     /// Whatever ends the flush or compaction that writes the table.
     fn add_user_key(
@@ -87,9 +90,10 @@ pub struct CompactOnDeletionCollectorFactory {
 }
 
 impl CompactOnDeletionCollectorFactory {
-    /// Tables of at least `min_file_size` bytes are marked if some `sliding_window_size` neighbouring entries (0: never; rounded up
-    /// to a multiple of 128) hold `deletion_trigger` deletions, or if of all entries at least the part `deletion_ratio`
-    /// (above 0 up to 1; anything else: never) are deletions. RocksDB's `NewCompactOnDeletionCollectorFactory`.
+    /// Tables of at least `min_file_size` bytes are marked if some `sliding_window_size`
+    /// neighbouring entries (0: never; rounded up to a multiple of 128) hold `deletion_trigger`
+    /// deletions, or if of all entries at least the part `deletion_ratio` (above 0 up to 1;
+    /// anything else: never) are deletions. RocksDB's `NewCompactOnDeletionCollectorFactory`.
     pub fn new(
         sliding_window_size: u64,
         deletion_trigger: u64,

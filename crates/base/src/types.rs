@@ -64,11 +64,12 @@ pub enum ValueType {
 }
 
 impl ValueType {
-    /// The largest type of a stored key; a seek key carries it so that it sorts before every entry of its user key
-    /// with the same sequence number. Never stored: see `SEPARATOR`.
+    /// The largest type of a stored key; a seek key carries it so that it sorts before every entry
+    /// of its user key with the same sequence number. Never stored: see `SEPARATOR`.
     pub const SEEK: ValueType = ValueType::ValuePreferredSeqno;
 
-    /// The type that shortened separators in an index are stored with: the largest that both RocksDB 7.8 and 11 know.
+    /// The type that shortened separators in an index are stored with: the largest that both
+    /// RocksDB 7.8 and 11 know.
     pub const SEPARATOR: ValueType = ValueType::WideColumnEntity;
 
     /// The type with this code, if it may stand in an internal key.

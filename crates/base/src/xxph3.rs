@@ -1,9 +1,11 @@
 //! XXPH3: the 64-bit hash of keys in filters.
 //!
-//! In: a user key or prefix. Out: a u64 that filters on disk are made of.   Source: RocksDB `util/xxph3.h`.
+//! In: a user key or prefix. Out: a u64 that filters on disk are made of. Source: RocksDB
+//! `util/xxph3.h`.
 //!
-//! A preview of XXH3 that RocksDB froze before XXH3 was released: the two differ for most lengths, so no library
-//! has it. One formula for each class of length; input words are little-endian, sums wrap.
+//! A preview of XXH3 that RocksDB froze before XXH3 was released: the two differ for most lengths,
+//! so no library has it. One formula for each class of length; input words are little-endian, sums
+//! wrap.
 //!
 //! Invariants
 //!  1. Never changes: filters in existing files depend on each bit.

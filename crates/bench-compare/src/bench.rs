@@ -231,8 +231,8 @@ pub(crate) fn sum(done: &[(u64, u64)], count: u64) -> Sample {
     reads(done.iter().map(|(count, _)| count).sum(), count, digest)
 }
 
-/// Runs `work` in `threads` threads at once, each with its number, and gives the seconds from when the first began until
-/// the last ended, and what each gave.
+/// Runs `work` in `threads` threads at once, each with its number, and gives the seconds from when
+/// the first began until the last ended, and what each gave.
 pub(crate) fn in_threads<T: Send>(
     threads: u64,
     work: impl Fn(u64) -> Result<T> + Sync,
@@ -243,7 +243,8 @@ pub(crate) fn in_threads<T: Send>(
         let spawn = |number| {
             scope.spawn(move || {
                 barrier.wait();
-                // Each looks at the clock for itself: on a busy machine nobody else knows when it was let run.
+                // Each looks at the clock for itself: on a busy machine nobody else knows when it
+                // was let run.
                 let start = Instant::now();
                 let result = work(number);
                 (start, Instant::now(), result)

@@ -13,7 +13,8 @@ const MARK: &str = "ESKER-COMPARE";
 /// Of directories that nobody has named; behind it the number of the process.
 const PREFIX: &str = "esker-compare-";
 
-/// Removes what processes that were killed have left. One that cannot be removed is somebody else's.
+/// Removes what processes that were killed have left. One that cannot be removed is somebody
+/// else's.
 fn remove_orphans(parent: &Path) {
     let Ok(entries) = std::fs::read_dir(parent) else { return };
     for entry in entries.flatten() {

@@ -3,10 +3,12 @@
 //! In: settings that every engine is given alike. Out: operations on one ordered map of bytes.
 //!
 //! Invariants
-//!  1. A workload sees nothing but this trait, so every engine does the same operations in the same order.
-//!  2. The workloads are compiled once for each engine: no virtual call stands between a workload and an engine.
-//!  3. Values are lent to a closure wherever the engine can lend them; an engine that copies does so because its
-//!     interface has no other way.
+//!  1. A workload sees nothing but this trait, so every engine does the same operations in the same
+//!     order.
+//!  2. The workloads are compiled once for each engine: no virtual call stands between a workload
+//!     and an engine.
+//!  3. Values are lent to a closure wherever the engine can lend them; an engine that copies does
+//!     so because its interface has no other way.
 
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -102,7 +104,8 @@ pub(crate) trait Engine: Sized + Send + Sync {
     /// Shows the value of `key`; false if there is none.
     fn get(&self, key: &[u8], visit: &mut impl FnMut(&[u8])) -> Result<bool>;
 
-    /// Shows the values that there are of `keys`, and gives their number. Without [`Abilities::multi_get`] this is a loop.
+    /// Shows the values that there are of `keys`, and gives their number. Without
+    /// [`Abilities::multi_get`] this is a loop.
     fn multi_get(&self, keys: &[&[u8]], visit: &mut impl FnMut(&[u8])) -> Result<usize> {
         let mut found = 0;
         for key in keys {
@@ -111,7 +114,8 @@ pub(crate) trait Engine: Sized + Send + Sync {
         Ok(found)
     }
 
-    /// A cursor over the state of now; `under_snapshot` asks for a snapshot object where the engine makes a difference.
+    /// A cursor over the state of now; `under_snapshot` asks for a snapshot object where the engine
+    /// makes a difference.
     fn cursor(&self, under_snapshot: bool) -> Result<Self::Cursor<'_>>;
 
     /// How many pairs there are. An engine that does not count them walks over them.
@@ -129,7 +133,8 @@ pub(crate) trait Engine: Sized + Send + Sync {
     /// Waits until no background work is due or running.
     fn settle(&self) -> Result<()>;
 
-    /// Bytes stored since opening into files that are mapped, which no system call saw; as far as the engine counts them.
+    /// Bytes stored since opening into files that are mapped, which no system call saw; as far as
+    /// the engine counts them.
     fn mapped_bytes(&self) -> u64 {
         0
     }

@@ -1,13 +1,15 @@
 //! Keys and values: the same ones in the same order for every engine.
 //!
-//! Invariant: everything here follows from numbers and seeds; nothing from time, addresses or the engine.
+//! Invariant: everything here follows from numbers and seeds; nothing from time, addresses or the
+//! engine.
 
 /// Length of most keys, bytes: RocksDB's benchmark default.
 pub(crate) const KEY_BYTES: usize = 16;
 /// Length of most values, bytes.
 pub(crate) const VALUE_BYTES: usize = 100;
 
-/// A key of most workloads: the number, big-endian, then zeros as characters, as RocksDB's benchmark makes them.
+/// A key of most workloads: the number, big-endian, then zeros as characters, as RocksDB's
+/// benchmark makes them.
 pub(crate) type Key = [u8; KEY_BYTES];
 
 /// The key of `number`. Keys sort as their numbers do.
@@ -45,7 +47,8 @@ impl Values {
     }
 }
 
-/// What a workload has read, as one number that does not depend on the order: equal for engines that gave equal answers.
+/// What a workload has read, as one number that does not depend on the order: equal for engines
+/// that gave equal answers.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Digest(pub(crate) u64);
 

@@ -1,10 +1,12 @@
-//! `esker-compare`: Esker, RocksDB, fjall, redb, LMDB and a plain BTreeMap under the same workloads in one run.
+//! `esker-compare`: Esker, RocksDB, fjall, redb, LMDB and a plain BTreeMap under the same workloads
+//! in one run.
 //!
 //! In: which engines and workloads, how large, where. Out: a table, JSON, and a page with charts.
 //!
-//! Every engine runs in a process of its own (`worker.rs`); a round gives each a fresh directory, and the engines take
-//! turns at every step, in turning order, so that what disturbs the machine disturbs all of them (`run.rs`). What is asked of
-//! an engine is one trait (`engine.rs`), implemented in `engines/`; the workloads are in `suites/`.
+//! Every engine runs in a process of its own (`worker.rs`); a round gives each a fresh directory,
+//! and the engines take turns at every step, in turning order, so that what disturbs the machine
+//! disturbs all of them (`run.rs`). What is asked of an engine is one trait (`engine.rs`),
+//! implemented in `engines/`; the workloads are in `suites/`.
 #![deny(unsafe_code)]
 #![allow(
     clippy::disallowed_methods,
@@ -71,7 +73,8 @@ struct RunArguments {
     /// No round that warms up the machine.
     #[arg(long)]
     no_warm_up: bool,
-    /// When to stop, minutes: no set is begun behind that, and the figures are partial. 10 with --quick.
+    /// When to stop, minutes: no set is begun behind that, and the figures are partial. 10 with
+    /// --quick.
     #[arg(long)]
     minutes: Option<u64>,
     /// When a step of a slow engine is cut, seconds; its rate is then that of what it has done.
@@ -83,12 +86,12 @@ struct RunArguments {
     /// Bytes of the block cache; everything fits if not said.
     #[arg(long)]
     cache_size: Option<usize>,
-    /// Where the databases go: a directory that is empty or not there. If not said: shared memory, so that no disk
-    /// disturbs, or else the temporary directory.
+    /// Where the databases go: a directory that is empty or not there. If not said: shared memory,
+    /// so that no disk disturbs, or else the temporary directory.
     #[arg(long)]
     directory: Option<PathBuf>,
-    /// The RocksDB to load: a librocksdb.so of 11.x, such as one that was compiled for this machine. If not said: the
-    /// one of the tests, in `target/peers` or `$ESKER_PEERS_DIR`.
+    /// The RocksDB to load: a librocksdb.so of 11.x, such as one that was compiled for this
+    /// machine. If not said: the one of the tests, in `target/peers` or `$ESKER_PEERS_DIR`.
     #[arg(long, env = "ESKER_ROCKSDB_LIBRARY")]
     rocksdb_library: Option<PathBuf>,
     /// Where the figures go as JSON; kept up to date while it runs.

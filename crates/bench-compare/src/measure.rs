@@ -1,8 +1,10 @@
 //! What one step costs this process: time, CPU, memory, bytes written.
 //!
-//! Source: `clock_gettime(CLOCK_PROCESS_CPUTIME_ID)`, `/proc/self/{status,io,clear_refs}` (proc(5)).
+//! Source: `clock_gettime(CLOCK_PROCESS_CPUTIME_ID)`, `/proc/self/{status,io,clear_refs}`
+//! (proc(5)).
 //!
-//! Invariant: one engine and one step at a time in this process, so what the process used is what the step used.
+//! Invariant: one engine and one step at a time in this process, so what the process used is what
+//! the step used.
 
 use crate::engine::Result;
 use rustix::time::{ClockId, clock_gettime};
@@ -53,8 +55,8 @@ pub(crate) struct Meter {
 impl Meter {
     /// Starts measuring; the engine has stored so much into mapped files.
     pub(crate) fn start(mapped_bytes: u64) -> Meter {
-        // The high-water mark of resident memory starts again from what is resident now. Where that is forbidden the
-        // figure covers the whole life of the process.
+        // The high-water mark of resident memory starts again from what is resident now. Where that
+        // is forbidden the figure covers the whole life of the process.
         drop(std::fs::write("/proc/self/clear_refs", "5"));
         Meter { cpu: cpu_time(), written: Written::now(mapped_bytes) }
     }
@@ -122,7 +124,8 @@ pub(crate) fn directory_bytes(dir: &Path) -> Result<u64> {
     Ok(total)
 }
 
-/// How long a step may take. Looking at the clock costs as much as a fast read, so it happens every so many operations.
+/// How long a step may take. Looking at the clock costs as much as a fast read, so it happens every
+/// so many operations.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline {
     end: Instant,
@@ -142,7 +145,8 @@ impl Deadline {
         Instant::now() >= self.end
     }
 
-    /// Does `operation` for 0, 1, … up to `count`, or until the time is over. Gives how often it was done.
+    /// Does `operation` for 0, 1, … up to `count`, or until the time is over. Gives how often it
+    /// was done.
     pub(crate) fn repeat(self, count: u64, mut operation: impl FnMut(u64) -> Result<()>) -> Result<u64> {
         for i in 0..count {
             if i % LOOK_EVERY == 0 && i > 0 && self.is_over() {

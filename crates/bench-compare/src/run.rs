@@ -1,11 +1,13 @@
 //! The parent: rounds, turns, and what is kept of them.
 //!
-//! A round gives every engine a fresh process and directory. At each step the engines take turns; every other round turns
-//! the order around, so that over two rounds each two engines ran as ABBA. Ratios are taken within a round.
+//! A round gives every engine a fresh process and directory. At each step the engines take turns;
+//! every other round turns the order around, so that over two rounds each two engines ran as ABBA.
+//! Ratios are taken within a round.
 //!
 //! Invariants
 //!  1. Only one engine works at a time: a child answers when its background work is done, too.
-//!  2. The JSON on disk is complete up to the last set that ended, and says `partial` until the run has ended well.
+//!  2. The JSON on disk is complete up to the last set that ended, and says `partial` until the run
+//!     has ended well.
 //!  3. An engine that fails is out for the rest of the set, and named; the others go on.
 
 use crate::bench::{Plan, StepInfo};
@@ -22,8 +24,8 @@ use std::time::{Duration, Instant};
 
 /// Does what the command line says.
 /// # Errors
-/// Nonsense on the command line · no engine can run · a directory that cannot be used · any engine's failure; what has
-/// been measured is kept.
+/// Nonsense on the command line · no engine can run · a directory that cannot be used · any
+/// engine's failure; what has been measured is kept.
 #[expect(clippy::print_stdout, reason = "a command-line tool")]
 pub(crate) fn main(arguments: &RunArguments) -> Result<()> {
     if let Some(json) = &arguments.render {
@@ -108,7 +110,8 @@ struct Set {
     failed: Vec<Kind>,
 }
 
-/// Bytes a run may take on disk for each byte of keys and values, with every engine's files at once.
+/// Bytes a run may take on disk for each byte of keys and values, with every engine's files at
+/// once.
 const ROOM: u64 = 4;
 
 impl Run {
@@ -179,8 +182,8 @@ impl Run {
         self.report.engines.iter().map(|engine| cell(engine.kind)).collect()
     }
 
-    /// A round that warms up, at a tenth of the size, and the rounds that count: each runs all sets, so that time that is
-    /// over costs rounds rather than sets.
+    /// A round that warms up, at a tenth of the size, and the rounds that count: each runs all
+    /// sets, so that time that is over costs rounds rather than sets.
     fn rounds(&mut self, warm_up: bool) -> Result<()> {
         let rounds = self.report.pairs + usize::from(warm_up);
         let steps: usize = self.sets.iter().map(|set| set.steps.len()).sum();

@@ -1,10 +1,11 @@
 //! The process that one engine runs in, from both sides.
 //!
-//! A process of its own gives each engine its own memory and CPU figures, lets two builds of RocksDB run side by side, and
-//! keeps a crash to one engine. Processes of one round live at the same time and take turns, step by step.
+//! A process of its own gives each engine its own memory and CPU figures, lets two builds of
+//! RocksDB run side by side, and keeps a crash to one engine. Processes of one round live at the
+//! same time and take turns, step by step.
 //!
-//! The parent writes the index of a step as a line; the child answers with one line of JSON: a sample or an error. The
-//! child ends when its standard input does.
+//! The parent writes the index of a step as a line; the child answers with one line of JSON: a
+//! sample or an error. The child ends when its standard input does.
 
 use crate::bench::{Bench, Plan};
 use crate::engine::{Engine, Result};

@@ -1,12 +1,13 @@
 //! Which record comes next: YCSB's distributions.
 //!
-//! Source: Gray et al., "Quickly Generating Billion-Record Synthetic Databases" (SIGMOD 1994), for the method; YCSB core 0.17
-//! (`ZipfianGenerator`, `ScrambledZipfianGenerator`, `SkewedLatestGenerator`) for the constants and for how ranks are
-//! scattered: the rank is hashed (FNV-1a, 64 bits, byte by byte from the lowest) and taken modulo the number of records,
-//! and a scrambled generator always draws from ten billion ranks, whose zeta is a published constant.
+//! Source: Gray et al., "Quickly Generating Billion-Record Synthetic Databases" (SIGMOD 1994), for
+//! the method; YCSB core 0.17 (`ZipfianGenerator`, `ScrambledZipfianGenerator`,
+//! `SkewedLatestGenerator`) for the constants and for how ranks are scattered: the rank is hashed
+//! (FNV-1a, 64 bits, byte by byte from the lowest) and taken modulo the number of records, and a
+//! scrambled generator always draws from ten billion ranks, whose zeta is a published constant.
 //!
-//! Invariant: rank r (from 0) is drawn with probability 1 / (r+1)^theta / zeta(n), as near as the method comes: exactly for the
-//! first two ranks.
+//! Invariant: rank r (from 0) is drawn with probability 1 / (r+1)^theta / zeta(n), as near as the
+//! method comes: exactly for the first two ranks.
 
 use fastrand::Rng;
 
@@ -73,7 +74,8 @@ impl Zipfian {
     }
 }
 
-/// FNV-1a of a number's eight bytes, lowest first, as a positive signed number: what YCSB scatters ranks with.
+/// FNV-1a of a number's eight bytes, lowest first, as a positive signed number: what YCSB scatters
+/// ranks with.
 pub(crate) fn fnv64(number: u64) -> u64 {
     let hash = number.to_le_bytes().iter().fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(1_099_511_628_211)

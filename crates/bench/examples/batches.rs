@@ -1,10 +1,13 @@
-//! What a key of a batch costs beside a `get` of it: batches of 1 to 1000 keys, in the memtable and in tables.
+//! What a key of a batch costs beside a `get` of it: batches of 1 to 1000 keys, in the memtable and
+//! in tables.
 //!
-//! `cargo run --release -p esker-bench --example batches -- [keys] [rounds] [word of the case] [one size]`
+//! `cargo run --release -p esker-bench --example batches -- [keys] [rounds] [word of the case] [one
+//! size]`
 //!
-//! Both sides take turns in one process, and processor time counts; each figure is the median of the rounds' ratios. Keys are drawn at random from all,
-//! from 500 neighbours or from 5; the block cache holds everything, or nothing (`cold`), which is then read from memory files or,
-//! `files`, from files that the kernel has in memory (in TMPDIR).
+//! Both sides take turns in one process, and processor time counts; each figure is the median of
+//! the rounds' ratios. Keys are drawn at random from all, from 500 neighbours or from 5; the block
+//! cache holds everything, or nothing (`cold`), which is then read from memory files or, `files`,
+//! from files that the kernel has in memory (in TMPDIR).
 #![expect(clippy::print_stdout, reason = "that is what it is for")]
 
 mod common;
@@ -93,7 +96,8 @@ impl Reader<'_> {
     }
 }
 
-/// A value's length, behind a look at its ends: who reads a value reads its bytes, which one that pins it has not done yet.
+/// A value's length, behind a look at its ends: who reads a value reads its bytes, which one that
+/// pins it has not done yet.
 fn look_at(value: &[u8]) -> usize {
     black_box((value[0], value[value.len() - 1]));
     value.len()

@@ -1,9 +1,11 @@
-//! What deletes, snapshots and changing views cost those who read: the figures of docs/performance.md, "No cliffs".
+//! What deletes, snapshots and changing views cost those who read: the figures of
+//! docs/performance.md, "No cliffs".
 //!
 //! `cargo run --release -p esker-bench --example cliffs -- [rounds] [word of the case]`
 //!
-//! Everything lies in memory files. What is compared takes turns in one process; a figure is the median of the rounds. One
-//! thread's figures are processor time, those of several threads are time.
+//! Everything lies in memory files. What is compared takes turns in one process; a figure is the
+//! median of the rounds. One thread's figures are processor time, those of several threads are
+//! time.
 #![expect(clippy::print_stdout, reason = "that is what it is for")]
 
 mod common;
@@ -159,13 +161,14 @@ fn tombstones(rounds: u64) -> Result<()> {
         assert!(black_box(found).is_some());
         Ok(())
     };
-    // A hundred thousand tombstones fill the caches with themselves, which forget them only by and by.
+    // A hundred thousand tombstones fill the caches with themselves, which forget them only by and
+    // by.
     let warm = |db: &Db| -> Result<f64> {
         (0..4).try_for_each(|_| timed(50_000, |i| read(db, i)).map(drop))?;
         timed(50_000, |i| read(db, i))
     };
-    // Two memtables of the same keys differ by more than tombstones cost: each is read before it gets them and afterwards. 0
-    // shows what the figures are worth.
+    // Two memtables of the same keys differ by more than tombstones cost: each is read before it
+    // gets them and afterwards. 0 shows what the figures are worth.
     const COUNTS: [u64; 6] = [0, 1, 10, 100, 1000, 100_000];
     for place in ["between the keys", "behind them"] {
         let mut ratios = COUNTS.map(|_| Vec::new());
@@ -204,7 +207,8 @@ fn tombstones(rounds: u64) -> Result<()> {
     Ok(())
 }
 
-/// The same by 25 threads: nanoseconds of the clock for each key, as the threads share the processors.
+/// The same by 25 threads: nanoseconds of the clock for each key, as the threads share the
+/// processors.
 fn tombstones_and_threads(rounds: u64) -> Result<()> {
     const KEYS: u64 = 100_000;
     const READS: u64 = 20_000;
@@ -366,7 +370,8 @@ fn scan(iter: &mut DbIterator, from: u64, rows: u64) -> Result<()> {
     iter.status()
 }
 
-/// Scans that follow the views, which are replaced every so often, beside scans that stay where they began.
+/// Scans that follow the views, which are replaced every so often, beside scans that stay where
+/// they began.
 fn scans(rounds: u64) -> Result<()> {
     const KEYS: u64 = 1_000_000;
     let db = open(&options()?)?;
@@ -387,9 +392,9 @@ fn scans(rounds: u64) -> Result<()> {
     Ok(())
 }
 
-/// A flush and a compaction in turn, of keys behind those that are scanned: as many files before as behind, and what is scanned stays
-/// in the cache. So a scan that goes over has the change of views to pay for, and neither more files than one that stays nor their
-/// first reads.
+/// A flush and a compaction in turn, of keys behind those that are scanned: as many files before as
+/// behind, and what is scanned stays in the cache. So a scan that goes over has the change of views
+/// to pay for, and neither more files than one that stays nor their first reads.
 fn change_views(db: &Db, millis: i64, from: u64, stop: &AtomicBool) -> Result<()> {
     let tick = rustix::time::Timespec { tv_sec: millis / 1000, tv_nsec: millis % 1000 * 1_000_000 };
     let mut change = 0;
@@ -406,9 +411,10 @@ fn change_views(db: &Db, millis: i64, from: u64, stop: &AtomicBool) -> Result<()
     Ok(())
 }
 
-/// A round is so many rows by each of three iterators: one that follows the views, and two that stay. They go on in turn every few
-/// thousand rows, each other time in the other order, so that what the machine does meanwhile falls on all of them. Each runs for a
-/// third of the time: views come three times as seldom, so that it sees one every `millis` of its own time.
+/// A round is so many rows by each of three iterators: one that follows the views, and two that
+/// stay. They go on in turn every few thousand rows, each other time in the other order, so that
+/// what the machine does meanwhile falls on all of them. Each runs for a third of the time: views
+/// come three times as seldom, so that it sees one every `millis` of its own time.
 fn scan_sizes(
     db: &Db,
     snapshot: &esker::Snapshot,
@@ -449,8 +455,8 @@ fn scan_sizes(
     Ok(())
 }
 
-/// Going over to a newer view of a hundred files beside making an iterator: one with the same runs, and one in which a memtable
-/// has become a file.
+/// Going over to a newer view of a hundred files beside making an iterator: one with the same runs,
+/// and one in which a memtable has become a file.
 fn refreshing(rounds: u64) -> Result<()> {
     for flushes in [false, true] {
         let db = open(&options()?)?;

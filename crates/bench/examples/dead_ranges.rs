@@ -1,10 +1,13 @@
-//! What remembering a run of deleted keys costs beside stepping over it, and what it spares the next scan.
+//! What remembering a run of deleted keys costs beside stepping over it, and what it spares the
+//! next scan.
 //!
 //! `cargo run --release -p esker-bench --example dead_ranges -- [rounds]`
 //!
-//! Groups of one key that is there and some that are deleted, the values in one file and the deletions in another. One scan goes
-//! through all of them, and then another one. Nanoseconds for each group: with `dead_range_min_keys` 0 (stepped over), the first scan
-//! with it as long as the run (stepped over and remembered), the second (hopped over). Medians of the rounds, which take turns.
+//! Groups of one key that is there and some that are deleted, the values in one file and the
+//! deletions in another. One scan goes through all of them, and then another one. Nanoseconds for
+//! each group: with `dead_range_min_keys` 0 (stepped over), the first scan with it as long as the
+//! run (stepped over and remembered), the second (hopped over). Medians of the rounds, which take
+//! turns.
 #![expect(clippy::print_stdout, reason = "that is what it is for")]
 #![expect(clippy::disallowed_methods, reason = "it measures time")]
 

@@ -2,10 +2,12 @@
 //!
 //! `cargo run --release -p esker-bench --example hour_long_scan -- [minutes]`
 //!
-//! The hour is told by the views that replace each other, one a second: each second a memtable fills, is flushed, compactions
-//! run as they will, and the scan goes on by as many rows as bring it to the end in an hour. A twentieth of the keys is written,
-//! again and again: of these the database keeps a version for the scan, which is no more after the first minutes. Everything lies
-//! in memory files, so that files which nobody needs and that are not deleted count in the process's memory, too.
+//! The hour is told by the views that replace each other, one a second: each second a memtable
+//! fills, is flushed, compactions run as they will, and the scan goes on by as many rows as bring
+//! it to the end in an hour. A twentieth of the keys is written, again and again: of these the
+//! database keeps a version for the scan, which is no more after the first minutes. Everything lies
+//! in memory files, so that files which nobody needs and that are not deleted count in the
+//! process's memory, too.
 #![expect(clippy::print_stdout, reason = "that is what it is for")]
 
 mod common;
@@ -25,8 +27,9 @@ const ROWS_A_SECOND: u64 = 100;
 const MEMTABLE_BYTES: usize = 64 << 10;
 const WRITES_A_SECOND: u64 = 300;
 
-/// What is held, in KiB; `versions` is a number. Memtables and old files are those that the database needs no more; all files are
-/// in the process's memory, the info log, which grows for ever, among them.
+/// What is held, in KiB; `versions` is a number. Memtables and old files are those that the
+/// database needs no more; all files are in the process's memory, the info log, which grows for
+/// ever, among them.
 #[derive(Clone, Copy, Default, Debug)]
 struct Held {
     process: u64,

@@ -1,11 +1,12 @@
-//! What ranges that are told together cost beside a loop of seeks: `Db::new_multi_scan` and one iterator that seeks the start
-//! of each range.
+//! What ranges that are told together cost beside a loop of seeks: `Db::new_multi_scan` and one
+//! iterator that seeks the start of each range.
 //!
 //! `cargo run --release -p esker-bench --example multi_scan -- DIRECTORY [keys] [rounds]`
 //!
-//! Both take turns in one process; the clock counts, as reads of files are waited for; each figure is the median of the rounds'
-//! ratios, time of the ranges together by that of the loop. Ranges of 1, 10 and 100 rows, 1 to 100 of them, at random places;
-//! the block cache holds everything (`warm`) or nothing (`cold`: files are read, mostly from the system's page cache).
+//! Both take turns in one process; the clock counts, as reads of files are waited for; each figure
+//! is the median of the rounds' ratios, time of the ranges together by that of the loop. Ranges of
+//! 1, 10 and 100 rows, 1 to 100 of them, at random places; the block cache holds everything
+//! (`warm`) or nothing (`cold`: files are read, mostly from the system's page cache).
 #![expect(clippy::print_stdout, reason = "that is what it is for")]
 #![expect(clippy::disallowed_methods, reason = "it waits for real files, and measures for how long")]
 

@@ -1,6 +1,7 @@
 //! What db_bench's loops cost by themselves: the benchmarks named, on an engine that does nothing.
 //!
-//! `cargo run --release -p esker-bench --example overhead -- --benchmarks=fillrandom,readrandom --num=20000000`
+//! `cargo run --release -p esker-bench --example overhead -- --benchmarks=fillrandom,readrandom
+//! --num=20000000`
 
 use esker::internals::env::SystemClock;
 use esker_bench::engine::NoStore;

@@ -1,10 +1,11 @@
 //! RocksDB's `cache_bench` for Esker's caches: its flags, its work and its output.
 //!
-//! In: a command line. Out: throughput and the latencies of operations.   Source of work and output: RocksDB
-//! `cache/cache_bench_tool.cc`, and the output of 7.8.3's `cache_bench`.
+//! In: a command line. Out: throughput and the latencies of operations. Source of work and output:
+//! RocksDB `cache/cache_bench_tool.cc`, and the output of 7.8.3's `cache_bench`.
 //!
-//! Threads draw keys from a skewed distribution, with RocksDB's random numbers, so that the same flags mean the same load,
-//! and look up, insert or erase. As there, a handle is kept until the next operation that takes one.
+//! Threads draw keys from a skewed distribution, with RocksDB's random numbers, so that the same
+//! flags mean the same load, and look up, insert or erase. As there, a handle is kept until the
+//! next operation that takes one.
 
 mod flags;
 
@@ -51,7 +52,8 @@ struct Bench {
     flags: Flags,
     cache: Cache<Value>,
     max_key: u64,
-    /// Up to which random number it is this operation: lookup and insert, insert, blind insert, lookup, erase.
+    /// Up to which random number it is this operation: lookup and insert, insert, blind insert,
+    /// lookup, erase.
     thresholds: [u64; 5],
 }
 
@@ -227,7 +229,8 @@ impl Bench {
         let mut left = self.flags.ops_per_thread;
         while left > 0 {
             let ops = left.min(u64::from(self.flags.ops_per_guard));
-            // One guard more around several operations makes theirs cheap, as in a read of the engine.
+            // One guard more around several operations makes theirs cheap, as in a read of the
+            // engine.
             let _guard = (ops > 1).then(epoch::pin);
             for _ in 0..ops {
                 let key = self.key(&mut worker.random);
@@ -277,7 +280,8 @@ impl Bench {
             start_line.wait();
             let done: Vec<Done> =
                 workers.into_iter().map(|worker| worker.join().expect("no thread panics")).collect();
-            // Not by this thread's clock: where there are many threads it may get a processor when they are done.
+            // Not by this thread's clock: where there are many threads it may get a processor when
+            // they are done.
             let start = done.iter().map(|done| done.start_nanos).min().unwrap_or(0);
             let end = done.iter().map(|done| done.end_nanos).max().unwrap_or(0);
             let nanos = end - start;

@@ -1,7 +1,8 @@
-//! What a benchmark needs of an engine, so that the same loops can drive Esker, another engine, or nothing at all.
+//! What a benchmark needs of an engine, so that the same loops can drive Esker, another engine, or
+//! nothing at all.
 //!
-//! Options and errors are Esker's own types: their names are RocksDB's, and others can translate them once at open.
-//! All calls of a loop are monomorphic; none goes through a table of functions.
+//! Options and errors are Esker's own types: their names are RocksDB's, and others can translate
+//! them once at open. All calls of a loop are monomorphic; none goes through a table of functions.
 
 mod esker;
 mod noop;
@@ -78,8 +79,8 @@ pub trait Engine: Send + Sync {
     /// The engine's.
     fn get(&self, options: &ReadOptions, key: &[u8]) -> Result<Option<usize>>;
 
-    /// Reads all `keys`, handing each value (or its absence) to `each` in the order of the keys. What was read lies in `values`
-    /// until the next batch.
+    /// Reads all `keys`, handing each value (or its absence) to `each` in the order of the keys.
+    /// What was read lies in `values` until the next batch.
     /// # Errors
     /// The first error of a key; the others are still read.
     fn multi_get(

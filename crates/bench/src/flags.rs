@@ -1,11 +1,12 @@
 //! `db_bench`'s command line.
 //!
-//! In: arguments, as gflags takes them: `-flag` or `--flag` for truths, `-noflag` for the contrary, `-flag=value` and
-//! `-flag value` for all others. Out: [`Flags`], or what is wrong with the first argument that cannot be honoured.
+//! In: arguments, as gflags takes them: `-flag` or `--flag` for truths, `-noflag` for the contrary,
+//! `-flag=value` and `-flag value` for all others. Out: [`Flags`], or what is wrong with the first
+//! argument that cannot be honoured.
 //!
 //! Invariants
-//!  1. No argument is ignored: what is unknown, unsupported or out of place is an error. gflags drops words that belong to
-//!     no flag; here they are errors.
+//!  1. No argument is ignored: what is unknown, unsupported or out of place is an error. gflags
+//!     drops words that belong to no flag; here they are errors.
 //!  2. A flag stands once, in `supported` or in `known`.
 
 mod known;
@@ -75,8 +76,8 @@ impl Found {
 
 /// Reads the arguments behind the program's name.
 /// # Errors
-/// One sentence for the first argument that is unknown (with the nearest flag there is), unsupported, malformed or out
-/// of place.
+/// One sentence for the first argument that is unknown (with the nearest flag there is),
+/// unsupported, malformed or out of place.
 pub fn parse(arguments: &[String]) -> Result<CommandLine, String> {
     let mut flags = Flags::default();
     let mut arguments = arguments.iter();

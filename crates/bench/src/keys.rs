@@ -1,7 +1,8 @@
 //! Keys as RocksDB's `db_bench` forms them, and the orders in which they come.
 //!
-//! A key is its number in big-endian order, cut to 8 bytes, then '0' up to `key_size`. With `keys_per_prefix` the number
-//! of its prefix stands first, formed in the same way and `prefix_size` bytes long.
+//! A key is its number in big-endian order, cut to 8 bytes, then '0' up to `key_size`. With
+//! `keys_per_prefix` the number of its prefix stands first, formed in the same way and
+//! `prefix_size` bytes long.
 
 use crate::flags::Flags;
 use crate::random::Random64;

@@ -1,14 +1,17 @@
 //! `lock_bench`: how many locks a second the lock manager takes and gives back.
 //!
-//! In: workloads, numbers of threads, locks for each transaction. Out: a table of millions of locks a second, one row for
-//! each workload and number of threads, for families that lock points only and for families that lock ranges.
+//! In: workloads, numbers of threads, locks for each transaction. Out: a table of millions of locks
+//! a second, one row for each workload and number of threads, for families that lock points only
+//! and for families that lock ranges.
 //!
-//! Cells take turns: each round measures every cell once, the two kinds of family one right after the other, so that what
-//! else the machine does hits both. A figure is the median of the rounds; a ratio is the median of the rounds' ratios.
-//! Processor time is shown beside the rates: it is what is left to compare on a machine that is busy with other things.
+//! Cells take turns: each round measures every cell once, the two kinds of family one right after
+//! the other, so that what else the machine does hits both. A figure is the median of the rounds; a
+//! ratio is the median of the rounds' ratios. Processor time is shown beside the rates: it is what
+//! is left to compare on a machine that is busy with other things.
 //!
-//! Source of the workloads: RocksDB's `point_lock_bench` (threads, keys, locks for each transaction, shares of shared and
-//! exclusive locks), and the ranges that a transaction over a table with secondary indexes takes.
+//! Source of the workloads: RocksDB's `point_lock_bench` (threads, keys, locks for each
+//! transaction, shares of shared and exclusive locks), and the ranges that a transaction over a
+//! table with secondary indexes takes.
 
 mod cell;
 mod circle;
@@ -42,7 +45,8 @@ pub struct LockBenchOptions {
     pub key_bytes: usize,
     /// Locks that a transaction takes before it releases all.
     pub locks: usize,
-    /// Keys that separate the leaves of a range family from the start: what samples of the data would give.
+    /// Keys that separate the leaves of a range family from the start: what samples of the data
+    /// would give.
     pub boundaries: usize,
     /// How often each cell is measured.
     pub rounds: usize,

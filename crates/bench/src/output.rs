@@ -7,7 +7,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Why a run ended early.
 #[derive(Debug)]
 pub enum Stop {
-    /// What went wrong, as one sentence. What was measured until then has been told, and marked partial.
+    /// What went wrong, as one sentence. What was measured until then has been told, and marked
+    /// partial.
     Failed(String),
     /// Whoever read the results has seen enough.
     OutputClosed,

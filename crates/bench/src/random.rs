@@ -1,4 +1,5 @@
-//! RocksDB's random numbers, so that the same seed draws the same keys and values as RocksDB's `db_bench`.
+//! RocksDB's random numbers, so that the same seed draws the same keys and values as RocksDB's
+//! `db_bench`.
 
 /// Words of the Mersenne Twister's state.
 const WORDS: usize = 312;
@@ -7,8 +8,8 @@ const MIDDLE: usize = 156;
 
 /// The 64-bit Mersenne Twister, which C++ calls `mt19937_64`.
 ///
-/// Source: T. Nishimura, "Tables of 64-bit Mersenne Twisters", ACM TOMACS 10 (2000); the constants are those of the C++
-/// standard, [rand.predef].
+/// Source: T. Nishimura, "Tables of 64-bit Mersenne Twisters", ACM TOMACS 10 (2000); the constants
+/// are those of the C++ standard, [rand.predef].
 #[derive(Clone)]
 pub(crate) struct Random64 {
     words: Box<[u64; WORDS]>,
@@ -59,7 +60,8 @@ impl Random64 {
 
 /// The generator of Park and Miller: x <- 16807 x mod 2^31-1. RocksDB's values come from it.
 ///
-/// Source: S. Park and K. Miller, "Random number generators: good ones are hard to find", CACM 31 (1988).
+/// Source: S. Park and K. Miller, "Random number generators: good ones are hard to find", CACM 31
+/// (1988).
 #[derive(Clone, Debug)]
 pub(crate) struct Random {
     state: u32,

@@ -1,6 +1,7 @@
 //! A run: the database, the header, and one benchmark after the other.
 //!
-//! In: flags and a store. Out: result lines; after an error, those of what was done, marked partial.
+//! In: flags and a store. Out: result lines; after an error, those of what was done, marked
+//! partial.
 
 mod benchmark;
 mod header;
@@ -207,7 +208,8 @@ impl<S: Store> Run<'_, S> {
         Err(Stop::Failed(format!("{name}: {doing} error: {error}")))
     }
 
-    /// Starts the threads, and the one that writes `report_file` if there is to be one; what they did.
+    /// Starts the threads, and the one that writes `report_file` if there is to be one; what they
+    /// did.
     fn run_threads(
         &self,
         engine: &S::Engine,

@@ -1,4 +1,5 @@
-//! Values as RocksDB's `db_bench` makes them: slices of one long text that compresses as well as asked for.
+//! Values as RocksDB's `db_bench` makes them: slices of one long text that compresses as well as
+//! asked for.
 
 use crate::flags::Flags;
 use crate::random::{Random, Random64};
@@ -71,15 +72,16 @@ impl Values {
     }
 }
 
-/// A size around the middle of `min..=max`, which lie three standard deviations away (Box and Muller).
+/// A size around the middle of `min..=max`, which lie three standard deviations away (Box and
+/// Muller).
 fn normal(min: f64, max: f64, random: &mut Random64) -> usize {
     let mut unit = || ((random.next() >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
     let deviates = (-2.0 * unit().ln()).sqrt() * (std::f64::consts::TAU * unit()).cos();
     ((min + max) / 2.0 + deviates * (max - min) / 6.0).clamp(min, max) as usize
 }
 
-/// At least `bytes` of text of which a good compressor leaves `ratio`: pieces whose first part is random letters that
-/// then repeat.
+/// At least `bytes` of text of which a good compressor leaves `ratio`: pieces whose first part is
+/// random letters that then repeat.
 fn compressible_text(random: &mut Random, ratio: f64, bytes: usize) -> Vec<u8> {
     let random_bytes = ((PIECE_BYTES as f64 * ratio) as usize).max(1);
     let mut text = Vec::with_capacity(bytes + PIECE_BYTES);

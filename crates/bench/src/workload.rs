@@ -1,6 +1,7 @@
 //! The benchmarks: what each thread does.
 //!
-//! In: a [`Worker`], which has an open database, its own random numbers and counts. Out: counts, or the first error.
+//! In: a [`Worker`], which has an open database, its own random numbers and counts. Out: counts, or
+//! the first error.
 //! Source of what each benchmark does: RocksDB's `db_bench` and its documentation.
 
 mod background;
@@ -207,7 +208,8 @@ impl<'a, E: Engine> Worker<'a, E> {
         Values::new(self.flags, self.plan.value_size, self.seed.wrapping_add(self.index as u64))
     }
 
-    /// Draws the number with which RocksDB chooses among several databases, so that keys come in the same order as there.
+    /// Draws the number with which RocksDB chooses among several databases, so that keys come in
+    /// the same order as there.
     #[inline]
     fn skip_choice_of_database(&mut self) {
         self.random.next();
@@ -266,7 +268,8 @@ pub(crate) struct Budget<'a> {
 }
 
 impl Budget<'_> {
-    /// Counts `operations` and says whether they may still be done. The clock is looked at once in a while only.
+    /// Counts `operations` and says whether they may still be done. The clock is looked at once in
+    /// a while only.
     #[inline]
     pub(crate) fn take(&mut self, operations: u64) -> bool {
         self.done += operations.max(1);

@@ -4,11 +4,11 @@
 //! Source of the semantics: RocksDB `include/rocksdb/advanced_cache.h`, `cache/lru_cache.h`.
 //!
 //! Invariants
-//!  1. Usage is the sum of what is charged for values in the cache, values that it has given up but somebody still
-//!     holds, reservations, and the cache's own table. It exceeds the capacity only by values that are held, and never
-//!     if the limit is strict.
-//!  2. A value that is held by a [`Handle`] is not evicted: that would free nothing. Erasing takes it out at once; the
-//!     memory and the charge go with its last handle.
+//!  1. Usage is the sum of what is charged for values in the cache, values that it has given up but
+//!     somebody still holds, reservations, and the cache's own table. It exceeds the capacity only
+//!     by values that are held, and never if the limit is strict.
+//!  2. A value that is held by a [`Handle`] is not evicted: that would free nothing. Erasing takes
+//!     it out at once; the memory and the charge go with its last handle.
 //!  3. No value is dropped under a lock of the cache: dropping may take time, or use the cache.
 //!  4. A miss is always allowed: a cache may refuse to keep what it is given.
 
@@ -77,8 +77,8 @@ impl CacheType {
         }
     }
 
-    /// The type with this name. `hyper_clock_cache`, as in RocksDB, means the automatic one if nothing is known about
-    /// the entries.
+    /// The type with this name. `hyper_clock_cache`, as in RocksDB, means the automatic one if
+    /// nothing is known about the entries.
     /// # Errors
     /// `InvalidArgument` if there is none.
     pub fn parse(name: &str, estimated_entry_charge: usize) -> Result<CacheType> {
@@ -103,20 +103,23 @@ pub struct CacheOptions {
     pub cache_type: CacheType,
     /// Bytes.
     pub capacity: usize,
-    /// LRU: 2 to the power of this many shards; negative: by capacity, at least 512 KiB for each, at most 64 shards. The
-    /// clocks have one table whatever this says.
+    /// LRU: 2 to the power of this many shards; negative: by capacity, at least 512 KiB for each,
+    /// at most 64 shards. The clocks have one table whatever this says.
     pub num_shard_bits: i32,
     /// Refuse what does not fit instead of exceeding the capacity by what is in use.
     pub strict_capacity_limit: bool,
-    /// LRU: the part of the capacity kept for values of high priority and those that have been hit. 0: no such part.
+    /// LRU: the part of the capacity kept for values of high priority and those that have been hit.
+    /// 0: no such part.
     pub high_pri_pool_ratio: f64,
     /// LRU: the part of the capacity kept for values of low priority. 0: no such part.
     pub low_pri_pool_ratio: f64,
-    /// Clocks: an insert gives up making room when it has seen this many held values for each it could evict.
+    /// Clocks: an insert gives up making room when it has seen this many held values for each it
+    /// could evict.
     pub eviction_effort_cap: usize,
     /// Whether the cache's own memory counts.
     pub metadata_charge_policy: MetadataChargePolicy,
-    /// Whether lookups of a sample of the keys are followed, to say how often caches of other sizes would miss.
+    /// Whether lookups of a sample of the keys are followed, to say how often caches of other sizes
+    /// would miss.
     pub estimates_misses: bool,
 }
 
@@ -152,8 +155,8 @@ pub enum InsertOutcome {
     Replaced,
     /// There was one with its key, which stays (clocks): the handle is of that one.
     Found,
-    /// It is not in the cache, but charged while the handle is held: it is larger than the cache may be, there was no
-    /// place, or too much that was evicted waits for readers under guards.
+    /// It is not in the cache, but charged while the handle is held: it is larger than the cache
+    /// may be, there was no place, or too much that was evicted waits for readers under guards.
     Detached,
 }
 
@@ -254,8 +257,8 @@ macro_rules! each {
 impl<V: Send + Sync + 'static> Cache<V> {
     /// An empty cache.
     /// # Errors
-    /// `InvalidArgument` if there are more than 2^19 shards, the pool ratios are not between 0 and 1 together, or the
-    /// estimated charge is 0.
+    /// `InvalidArgument` if there are more than 2^19 shards, the pool ratios are not between 0 and
+    /// 1 together, or the estimated charge is 0.
     pub fn new(options: &CacheOptions) -> Result<Cache<V>> {
         Cache::with_callback(options, None, None)
     }
@@ -267,8 +270,8 @@ impl<V: Send + Sync + 'static> Cache<V> {
         Cache::new(&CacheOptions { cache_type: CacheType::Lru, ..options.clone() })
     }
 
-    /// An empty cache that tells about each value it evicts, from the thread that evicts and under no lock. What is
-    /// erased is not told.
+    /// An empty cache that tells about each value it evicts, from the thread that evicts and under
+    /// no lock. What is erased is not told.
     /// # Errors
     /// As `new`.
     pub fn with_eviction_callback(options: &CacheOptions, callback: EvictionCallback<V>) -> Result<Cache<V>> {
@@ -306,13 +309,14 @@ impl<V: Send + Sync + 'static> Cache<V> {
         each!(self, cache => cache.ledger())
     }
 
-    /// Puts `value` in. `charge` is what it costs, in bytes. What has this key already is replaced (LRU) or stays
-    /// (clocks): a key must say all about a value.
+    /// Puts `value` in. `charge` is what it costs, in bytes. What has this key already is replaced
+    /// (LRU) or stays (clocks): a key must say all about a value.
     ///
     /// What alone exceeds the capacity (LRU: a shard's) is not kept, but still returned.
     /// # Errors
-    /// `MemoryLimit` if the limit is strict and what is held leaves no room; or if that is so in the cache to which this one
-    /// is charged. The value comes back. In an LRU cache what had this key is gone then too.
+    /// `MemoryLimit` if the limit is strict and what is held leaves no room; or if that is so in
+    /// the cache to which this one is charged. The value comes back. In an LRU cache what had this
+    /// key is gone then too.
     pub fn insert(
         &self,
         key: CacheKey,
@@ -354,7 +358,8 @@ impl<V: Send + Sync + 'static> Cache<V> {
         each!(self, cache => cache.standalone(about, value))
     }
 
-    /// The value with this key, which counts as used now. It is not evicted while the handle is held.
+    /// The value with this key, which counts as used now. It is not evicted while the handle is
+    /// held.
     #[inline]
     pub fn lookup(&self, key: &CacheKey) -> Option<Handle<V>> {
         self.sample(key);
@@ -370,8 +375,8 @@ impl<V: Send + Sync + 'static> Cache<V> {
         }
     }
 
-    /// As `lookup`, for as long as the guard lives. In a clock cache this touches no count; memory of what is evicted
-    /// waits for the guard, so do not hold it across waits.
+    /// As `lookup`, for as long as the guard lives. In a clock cache this touches no count; memory
+    /// of what is evicted waits for the guard, so do not hold it across waits.
     #[inline]
     pub fn lookup_under<'g>(&self, key: &CacheKey, guard: &'g Guard) -> Option<Guarded<'g, V>> {
         self.sample(key);
@@ -381,11 +386,11 @@ impl<V: Send + Sync + 'static> Cache<V> {
         }
     }
 
-    /// The value with this key; if there is none, `load` makes it, with its charge. While it does, others who want the
-    /// same wait for it, so that one of them reads instead of all.
+    /// The value with this key; if there is none, `load` makes it, with its charge. While it does,
+    /// others who want the same wait for it, so that one of them reads instead of all.
     /// # Errors
-    /// Those of `load`. Who has waited for a load that failed tries itself. A value for which a strict limit leaves no
-    /// room is returned by `refused`.
+    /// Those of `load`. Who has waited for a load that failed tries itself. A value for which a
+    /// strict limit leaves no room is returned by `refused`.
     pub fn lookup_or_load<E>(
         &self,
         key: CacheKey,
@@ -421,7 +426,8 @@ impl<V: Send + Sync + 'static> Cache<V> {
         each!(self, cache => cache.contains(key))
     }
 
-    /// Whether a value with this key was here not long ago. An LRU cache does not remember that: as if it always was.
+    /// Whether a value with this key was here not long ago. An LRU cache does not remember that: as
+    /// if it always was.
     fn knew(&self, key: &CacheKey) -> bool {
         match &self.inner {
             Inner::Lru(_) => true,
@@ -444,8 +450,8 @@ impl<V: Send + Sync + 'static> Cache<V> {
         self.fit_roof();
     }
 
-    /// Charges all that this cache uses to `roof` as well, as long as this cache lives. The first call counts: what is
-    /// charged once is not charged again. RocksDB: `ChargedCache`.
+    /// Charges all that this cache uses to `roof` as well, as long as this cache lives. The first
+    /// call counts: what is charged once is not charged again. RocksDB: `ChargedCache`.
     pub fn charge_usage_to(&self, roof: &Arc<Cache<V>>, role: Role) {
         self.roof.get_or_init(|| Roof::new(roof, role));
     }
@@ -456,9 +462,11 @@ impl<V: Send + Sync + 'static> Cache<V> {
         }
     }
 
-    /// Charges memory that is not in the cache to it, for as long as the reservation lives; values make room.
+    /// Charges memory that is not in the cache to it, for as long as the reservation lives; values
+    /// make room.
     /// # Errors
-    /// `MemoryLimit` if the limit is strict and there is no room. RocksDB: `CacheReservationManager`.
+    /// `MemoryLimit` if the limit is strict and there is no room. RocksDB:
+    /// `CacheReservationManager`.
     pub fn reserve(self: &Arc<Self>, role: Role, bytes: usize) -> Result<Reservation<V>> {
         Reservation::new(Arc::clone(self), role, bytes)
     }
@@ -515,13 +523,14 @@ impl<V: Send + Sync + 'static> Cache<V> {
         self.ledger().set_strict(strict);
     }
 
-    /// Bytes in use: values in the cache, values that are held though the cache has given them up, reservations, and the
-    /// cache's own memory if that is charged.
+    /// Bytes in use: values in the cache, values that are held though the cache has given them up,
+    /// reservations, and the cache's own memory if that is charged.
     pub fn usage(&self) -> usize {
         self.ledger().usage()
     }
 
-    /// Bytes of values that nobody can find or hold any more and whose memory waits for readers under guards.
+    /// Bytes of values that nobody can find or hold any more and whose memory waits for readers
+    /// under guards.
     pub fn limbo_usage(&self) -> usize {
         self.ledger().limbo()
     }
@@ -541,8 +550,8 @@ impl<V: Send + Sync + 'static> Cache<V> {
         each!(self, cache => cache.table_size())
     }
 
-    /// Inserts so far that found the table full where they belong, and displaced another or went without: many in a fixed
-    /// table whose estimate was too high.
+    /// Inserts so far that found the table full where they belong, and displaced another or went
+    /// without: many in a fixed table whose estimate was too high.
     pub fn crowded_count(&self) -> usize {
         match &self.inner {
             Inner::Lru(_) => 0,
@@ -555,8 +564,9 @@ impl<V: Send + Sync + 'static> Cache<V> {
         self.ledger().role_stats()
     }
 
-    /// Shows `visit` each value, without counting as use. Goes in small steps while others work: what comes, goes or
-    /// moves meanwhile may be missed or seen twice. `visit` must be quick and must not use this cache.
+    /// Shows `visit` each value, without counting as use. Goes in small steps while others work:
+    /// what comes, goes or moves meanwhile may be missed or seen twice. `visit` must be quick and
+    /// must not use this cache.
     pub fn apply_to_all(&self, mut visit: impl FnMut(&Visited<'_, V>)) {
         each!(self, cache => cache.visit(&mut visit));
     }

@@ -1,7 +1,8 @@
 //! The clock caches: a hit writes nothing that others write, or one word; nothing waits.
 //!
-//! In and out: as [`Cache`](crate::Cache) says.   Source of the semantics: RocksDB's `HyperClockCache`
-//! (`cache/clock_cache.h`). What is inside is Esker's own: `docs/design/0002-block-cache.md`.
+//! In and out: as [`Cache`](crate::Cache) says. Source of the semantics: RocksDB's
+//! `HyperClockCache` (`cache/clock_cache.h`). What is inside is Esker's own:
+//! `docs/design/0002-block-cache.md`.
 //!
 //! | | what one writes that others also use |
 //! |---|---|
@@ -10,8 +11,8 @@
 //! | a miss | nothing |
 //! | an insert | usage, occupancy, the free slots, one bucket, an old bucket for what is evicted, the hand |
 //!
-//! The table is one, not sharded: there is nothing that shards would take apart, and a small cache with large filters
-//! can use all of its capacity.
+//! The table is one, not sharded: there is nothing that shards would take apart, and a small cache
+//! with large filters can use all of its capacity.
 
 pub(crate) mod evict;
 mod slot;
@@ -36,7 +37,8 @@ const FIXED_LOAD: f64 = 0.6;
 const SPARE_CHARGES: usize = 3;
 /// … if that is not more than this share of the capacity.
 const SPARE_SHARE: usize = 1024;
-/// How often an insert under a strict limit evicts and tries again while others take what it has freed.
+/// How often an insert under a strict limit evicts and tries again while others take what it has
+/// freed.
 const STRICT_ATTEMPTS: usize = 8;
 /// Buckets that are visited under one guard.
 const BUCKETS_PER_GUARD: usize = 32;
@@ -73,7 +75,8 @@ impl<V: Send + Sync + 'static> ClockCache<V> {
             let length = (entries as f64 / FIXED_LOAD / PLACES as f64).ceil() as usize;
             Size { min_length: length, max_length: length, bucket_charge }
         };
-        // Different caches shall not have the same unlucky keys; tests shall be able to repeat what they see.
+        // Different caches shall not have the same unlucky keys; tests shall be able to repeat what
+        // they see.
         let seed = split_mix(options.capacity as u64);
         ClockCache {
             table: ClockTable::new(size, seed, Arc::clone(&home.ledger), on_evict),
@@ -118,14 +121,16 @@ impl<V: Send + Sync + 'static> ClockCache<V> {
         }
     }
 
-    /// Charges, and makes room for it. If the limit is strict and there is no room: an error, and nothing is charged.
+    /// Charges, and makes room for it. If the limit is strict and there is no room: an error, and
+    /// nothing is charged.
     pub(crate) fn charge(&self, charge: usize) -> Result<()> {
         if !self.home.ledger.is_strict() {
             let excess = self.home.ledger.charge(charge);
             let capacity = self.home.ledger.capacity();
             if excess > 0 && charge <= capacity {
-                // Room for the next few as well: what all threads write is written once for all that go, and a bucket that has been
-                // fetched from another processor may have several of them.
+                // Room for the next few as well: what all threads write is written once for all
+                // that go, and a bucket that has been fetched from another processor may have
+                // several of them.
                 let more = charge.saturating_mul(SPARE_CHARGES);
                 let more = if more <= capacity / SPARE_SHARE { more } else { 0 };
                 self.table.evict(excess + more, self.effort_cap);
@@ -154,7 +159,8 @@ impl<V: Send + Sync + 'static> ClockCache<V> {
         let found = self.table.find(key, guard)?;
         found.touch();
         let entry = NonNull::from(found.entry);
-        // SAFETY: it was read from a place of the table within the guard; only the borrow of the table is dropped.
+        // SAFETY: it was read from a place of the table within the guard; only the borrow of the
+        // table is dropped.
         Borrowed::new(unsafe { Entry::under(entry, guard) })
     }
 

@@ -1,6 +1,7 @@
 //! One cached value: key, charge and the counts that decide when it goes, in one piece of memory.
 //!
-//! In: a value. Out: [`Handle`]s, which keep it alive and charged; [`Borrowed`]s, which keep it alive as long as a guard.
+//! In: a value. Out: [`Handle`]s, which keep it alive and charged; [`Borrowed`]s, which keep it
+//! alive as long as a guard.
 //!
 //! The state is one word:
 //!
@@ -8,7 +9,8 @@
 //! pins 32 | listings 8 | DEAD | UNCHARGED | TENTATIVE | BORROWED | EMPTY
 //! ```
 //!
-//! *pins*: handles. *listings*: places of a table that name the entry (one; two while a bucket is split).
+//! *pins*: handles. *listings*: places of a table that name the entry (one; two while a bucket is
+//! split).
 //!
 //! | state | who may find it | how it gets there | by whom |
 //! |---|---|---|---|
@@ -22,18 +24,20 @@
 //! | standalone | those who hold handles | `standalone`: dead from birth, never listed | its maker |
 //!
 //! Invariants
-//!  1. DEAD is set once and stays: exactly one caller wins. A pin that finds it set takes itself back and fails, so
-//!     legitimate pins of a dead entry only become fewer.
-//!  2. A listing is given back (`unlist`) only after every guard has gone that was open when the place stopped naming
-//!     the entry. So within a guard an entry read from a place has a listing, `pin` may add without looking first, and
-//!     taking that back never frees. When pins and listings are both zero nobody can find the entry: it is freed at
-//!     once, by one thread.
-//!  3. The charge is taken back exactly once: by who sets UNCHARGED, or, if nobody has, when the entry is freed.
+//!  1. DEAD is set once and stays: exactly one caller wins. A pin that finds it set takes itself
+//!     back and fails, so legitimate pins of a dead entry only become fewer.
+//!  2. A listing is given back (`unlist`) only after every guard has gone that was open when the
+//!     place stopped naming the entry. So within a guard an entry read from a place has a listing,
+//!     `pin` may add without looking first, and taking that back never frees. When pins and
+//!     listings are both zero nobody can find the entry: it is freed at once, by one thread.
+//!  3. The charge is taken back exactly once: by who sets UNCHARGED, or, if nobody has, when the
+//!     entry is freed.
 //!  4. Key, charge, role, priority and value never change.
-//!  5. A value is read only by who holds a pin, or has found BORROWED set, or set it, while DEAD was not. BORROWED stays. So
-//!     who makes an entry dead and pinless that is not BORROWED knows that nobody reads the value, or ever will: it goes at once,
-//!     and only key and counts wait for guards. What goes unread is what a cache that is too small lets go of most, and a
-//!     thread that sleeps under a guard holds up all that waits.
+//!  5. A value is read only by who holds a pin, or has found BORROWED set, or set it, while DEAD
+//!     was not. BORROWED stays. So who makes an entry dead and pinless that is not BORROWED knows
+//!     that nobody reads the value, or ever will: it goes at once, and only key and counts wait for
+//!     guards. What goes unread is what a cache that is too small lets go of most, and a thread
+//!     that sleeps under a guard holds up all that waits.
 //!  6. An entry keeps its home, and with it the memory it lies in: it may outlive the cache.
 
 use crate::cache::{Priority, Visited};
@@ -68,7 +72,8 @@ const MAX_PINS: u64 = PINS / 2;
 
 /// The `slot` of an entry that lies in a box of its own.
 const BOXED: u32 = u32::MAX;
-/// In boxes the sanitizers see who uses an entry that has gone; models of tables need not tell how memory is found again.
+/// In boxes the sanitizers see who uses an entry that has gone; models of tables need not tell how
+/// memory is found again.
 const ALWAYS_BOXED: bool = cfg!(any(loom, shuttle, esker_asan));
 
 /// What the entries of one cache share: where they lie, and where they are charged.
@@ -95,8 +100,9 @@ pub(crate) struct About {
     pub(crate) priority: Priority,
 }
 
-/// See the head of the file. Aligned so that what a search looks at, the first 24 bytes, is in one line of the processor's
-/// cache; and so that places of a table can use the lowest four bits of its address.
+/// See the head of the file. Aligned so that what a search looks at, the first 24 bytes, is in one
+/// line of the processor's cache; and so that places of a table can use the lowest four bits of its
+/// address.
 #[repr(C, align(32))]
 pub(crate) struct Entry<V> {
     state: AtomicU64,
@@ -112,7 +118,8 @@ pub(crate) struct Entry<V> {
     value: UnsafeCell<ManuallyDrop<V>>,
 }
 
-// SAFETY: threads share the value as behind an `Arc`; it is taken out by one, when no other reads it (invariant 5).
+// SAFETY: threads share the value as behind an `Arc`; it is taken out by one, when no other reads
+// it (invariant 5).
 unsafe impl<V: Send + Sync> Sync for Entry<V> {}
 
 impl<V> Entry<V> {
@@ -180,7 +187,8 @@ impl<V> Entry<V> {
         None
     }
 
-    /// Lets the value be read as long as the guard under which the entry was found. Fails if the entry is dead.
+    /// Lets the value be read as long as the guard under which the entry was found. Fails if the
+    /// entry is dead.
     #[inline]
     pub(crate) fn borrow(&self) -> bool {
         let state = self.state.load(Ordering::Acquire);
@@ -193,7 +201,8 @@ impl<V> Entry<V> {
     }
 
     /// # Safety
-    /// The caller holds a pin, or has borrowed the entry and is still under the guard; or the table's lock keeps it alive.
+    /// The caller holds a pin, or has borrowed the entry and is still under the guard; or the
+    /// table's lock keeps it alive.
     #[inline]
     pub(crate) unsafe fn value(&self) -> &V {
         // SAFETY: for such a caller the value is not taken out (invariant 5).
@@ -205,7 +214,8 @@ impl<V> Entry<V> {
     /// # Safety
     /// The caller has set EMPTY, and something keeps the entry: a guard, or a pin.
     unsafe fn empty(&self) {
-        // SAFETY: nobody reads it any more, and nobody else takes it out: EMPTY is set once (invariant 5).
+        // SAFETY: nobody reads it any more, and nobody else takes it out: EMPTY is set once
+        // (invariant 5).
         let value = unsafe { &mut *self.value.get() };
         // SAFETY: as above.
         unsafe { ManuallyDrop::drop(value) };
@@ -243,8 +253,8 @@ impl<V> Entry<V> {
         self.state.load(Ordering::Relaxed) & PINS != 0
     }
 
-    /// Kills it. The one who did learns whether it was confirmed. The charge is taken back now if nobody holds the
-    /// entry, else when they let go.
+    /// Kills it. The one who did learns whether it was confirmed. The charge is taken back now if
+    /// nobody holds the entry, else when they let go.
     pub(crate) fn kill(&self) -> Option<bool> {
         self.kill_if(|_| true, 0).map(|before| before & TENTATIVE == 0)
     }
@@ -256,8 +266,8 @@ impl<V> Entry<V> {
         Some(before & TENTATIVE == 0)
     }
 
-    /// As `kill_unpinned`; a value that nobody ever read goes now. What is to be taken back is added to `tally`, to be settled under
-    /// the same guard.
+    /// As `kill_unpinned`; a value that nobody ever read goes now. What is to be taken back is
+    /// added to `tally`, to be settled under the same guard.
     pub(crate) fn kill_unpinned_under(&self, _guard: &Guard, tally: &mut Tally) -> bool {
         let may = |state| state & (PINS | TENTATIVE) == 0;
         let Some((before, after)) = self.set_dead_if(may, EMPTY) else { return false };
@@ -290,7 +300,8 @@ impl<V> Entry<V> {
         Some(Handle { entry: NonNull::from(self) })
     }
 
-    /// Kills it, if its state is right; `with` a PIN more, or EMPTY if nobody has read it. Returns the state before.
+    /// Kills it, if its state is right; `with` a PIN more, or EMPTY if nobody has read it. Returns
+    /// the state before.
     fn kill_if(&self, may: impl Fn(u64) -> bool, with: u64) -> Option<u64> {
         let (before, after) = self.set_dead_if(may, with)?;
         if let Some(ledger) = self.ledger() {
@@ -346,14 +357,16 @@ impl<V> Entry<V> {
     /// # Safety
     /// The entry was read from a place of a table within this guard.
     pub(crate) unsafe fn under(entry: NonNull<Entry<V>>, _guard: &Guard) -> &Entry<V> {
-        // SAFETY: it had a listing within the guard, which therefore stays as long as the guard (invariant 2).
+        // SAFETY: it had a listing within the guard, which therefore stays as long as the guard
+        // (invariant 2).
         unsafe { entry.as_ref() }
     }
 
     /// Gives a listing back.
     ///
     /// # Safety
-    /// The listing is the caller's to give, and no guard is left that was open when a place still named the entry.
+    /// The listing is the caller's to give, and no guard is left that was open when a place still
+    /// named the entry.
     pub(crate) unsafe fn unlist(entry: NonNull<Entry<V>>) {
         // SAFETY: the listing keeps it.
         let before = unsafe { entry.as_ref() }.state.fetch_sub(LISTING, Ordering::Release);
@@ -366,7 +379,8 @@ impl<V> Entry<V> {
     /// # Safety
     /// Neither pins nor listings are left, and no guard protects it.
     unsafe fn free(entry: NonNull<Entry<V>>) {
-        // Whoever let go before us did so with release: all that was done with the value lies before its end.
+        // Whoever let go before us did so with release: all that was done with the value lies
+        // before its end.
         #[cfg(not(esker_tsan))]
         fence(Ordering::Acquire);
         // The same where fences are not seen.
@@ -455,7 +469,8 @@ pub struct Borrowed<'g, V>(&'g Entry<V>);
 impl<'g, V> Borrowed<'g, V> {
     /// `None` if it is dead.
     ///
-    /// REQUIRES: the entry was read from a place of a table under the guard that it is borrowed from.
+    /// REQUIRES: the entry was read from a place of a table under the guard that it is borrowed
+    /// from.
     #[inline]
     pub(crate) fn new(entry: &'g Entry<V>) -> Option<Borrowed<'g, V>> {
         entry.borrow().then_some(Borrowed(entry))
@@ -491,8 +506,8 @@ impl<V: fmt::Debug> fmt::Debug for Borrowed<'_, V> {
     }
 }
 
-/// A value of a cache, kept alive and charged until the handle is dropped. Cloning and dropping are one atomic update
-/// each. It may outlive the cache.
+/// A value of a cache, kept alive and charged until the handle is dropped. Cloning and dropping are
+/// one atomic update each. It may outlive the cache.
 pub struct Handle<V> {
     entry: NonNull<Entry<V>>,
 }
@@ -550,7 +565,8 @@ impl<V> Handle<V> {
         Entry::new(PIN | DEAD, about, None, value).into_box()
     }
 
-    /// The last pin of a dead entry takes the charge back, before it goes: afterwards the entry may be freed.
+    /// The last pin of a dead entry takes the charge back, before it goes: afterwards the entry may
+    /// be freed.
     #[cold]
     fn uncharge_if_last(&self) -> bool {
         let entry = self.entry();
@@ -558,7 +574,8 @@ impl<V> Handle<V> {
         let charge = entry.about.charge;
         let mut state = entry.state.load(Ordering::Relaxed);
         while state & (PINS | UNCHARGED) == PIN && state & LISTINGS != 0 {
-            // A value that nobody ever read under a guard goes now; until then the pin keeps the entry.
+            // A value that nobody ever read under a guard goes now; until then the pin keeps the
+            // entry.
             let is_unread = state & BORROWED == 0;
             let after = if is_unread { state | UNCHARGED | EMPTY } else { (state - PIN) | UNCHARGED };
             match entry.state.compare_exchange_weak(state, after, Ordering::AcqRel, Ordering::Relaxed) {
@@ -578,7 +595,8 @@ impl<V> Handle<V> {
     }
 }
 
-// SAFETY: the value lies in the entry, which stays where it is while a handle lives; nothing changes it.
+// SAFETY: the value lies in the entry, which stays where it is while a handle lives; nothing
+// changes it.
 unsafe impl<V: Send + Sync + 'static> RawOwner for Handle<V> {
     #[inline]
     fn into_raw(self) -> *const () {

@@ -1,9 +1,11 @@
 //! Loads under way: who misses what another is loading waits for that load.
 //!
-//! In: keys that missed. Out: for one thread the right to load, for the others a wait until it is done.
+//! In: keys that missed. Out: for one thread the right to load, for the others a wait until it is
+//! done.
 //!
 //! Invariants
-//!  1. At most one thread has the flight of a key; it ends when its guard is dropped, however that happens.
+//!  1. At most one thread has the flight of a key; it ends when its guard is dropped, however that
+//!     happens.
 //!  2. A lock is held for a few instructions, on misses only.
 
 use crate::key::CacheKey;

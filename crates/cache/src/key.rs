@@ -1,11 +1,12 @@
 //! What cached things are called.
 //!
-//! In: the identity of a file (two words that no other file has, such as a table's unique id) and an offset in it.
+//! In: the identity of a file (two words that no other file has, such as a table's unique id) and
+//! an offset in it.
 //! Out: 16 bytes.
 //!
 //! Invariants
-//!  1. Different offsets of one file never collide; neither do files that share their first word (those of one
-//!     session). Other files collide by chance only: about one pair in 2^64.
+//!  1. Different offsets of one file never collide; neither do files that share their first word
+//!     (those of one session). Other files collide by chance only: about one pair in 2^64.
 
 #[cfg(not(shuttle))]
 use esker_base::sync::OnceLock;
@@ -23,7 +24,8 @@ impl CacheKey {
     #[inline]
     pub const fn new(file_identity: (u64, u64), offset: u64) -> CacheKey {
         let (session, file) = file_identity;
-        // An odd factor: one to one for the files of a session, whose second words may differ in a few bits only.
+        // An odd factor: one to one for the files of a session, whose second words may differ in a
+        // few bits only.
         let word = session.wrapping_add(file.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         CacheKey([word, offset.wrapping_add(session ^ file.rotate_left(32))])
     }
@@ -46,8 +48,9 @@ impl CacheKey {
     }
 }
 
-/// An identity for a file that brings none of its own: no other call in this process returns the same, nor, but by chance,
-/// one in another process, so that what a tier kept on disk is not taken for something else.
+/// An identity for a file that brings none of its own: no other call in this process returns the
+/// same, nor, but by chance, one in another process, so that what a tier kept on disk is not taken
+/// for something else.
 #[cfg(not(shuttle))]
 pub fn process_unique_identity() -> (u64, u64) {
     static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -61,7 +64,8 @@ pub fn process_unique_identity() -> (u64, u64) {
     (1, SIMULATED.replace(SIMULATED.get() + 1))
 }
 
-/// In a simulation: identities begin anew, on this thread of the system, so that what comes after does not hang on what was before.
+/// In a simulation: identities begin anew, on this thread of the system, so that what comes after
+/// does not hang on what was before.
 #[cfg(shuttle)]
 pub fn begin_identities_anew() {
     SIMULATED.set(1);

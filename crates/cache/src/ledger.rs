@@ -1,12 +1,13 @@
 //! What a cache has charged.
 //!
-//! In: charges, when entries are made and when they go. Out: usage, and counts by role, without looking at entries.
+//! In: charges, when entries are made and when they go. Out: usage, and counts by role, without
+//! looking at entries.
 //!
 //! Invariants
-//!  1. `usage` is the sum of what is charged for entries in the cache, entries that somebody still holds though the
-//!     cache has given them up, reservations, and the cache's own table.
-//!  2. `limbo` is the memory that waits for guards (`esker_base::sync::epoch`) to go, of entries that nobody may use any more:
-//!     the charge, or what an entry without its value takes.
+//!  1. `usage` is the sum of what is charged for entries in the cache, entries that somebody still
+//!     holds though the cache has given them up, reservations, and the cache's own table.
+//!  2. `limbo` is the memory that waits for guards (`esker_base::sync::epoch`) to go, of entries
+//!     that nobody may use any more: the charge, or what an entry without its value takes.
 //!  3. Every charge is taken back exactly once: into limbo or at once (`Entry`'s state says which).
 //!  4. While the limit is strict, no charge but the table's own lifts `usage` above `capacity`.
 
@@ -19,8 +20,8 @@ use esker_base::sync::thread_number;
 #[derive(Debug, Default)]
 pub(crate) struct Padded<T>(pub(crate) T);
 
-/// One thread's share of the counts by role (or several threads': there are at most `MAX_SHARES`). A share may be
-/// negative; the sum is not.
+/// One thread's share of the counts by role (or several threads': there are at most `MAX_SHARES`).
+/// A share may be negative; the sum is not.
 #[derive(Debug)]
 struct Share {
     entries: [AtomicIsize; Role::COUNT],
@@ -38,7 +39,8 @@ impl Default for Share {
 
 const MAX_SHARES: usize = 32;
 
-/// What is to be taken back of entries that have gone together: the words that all threads write are written once for them.
+/// What is to be taken back of entries that have gone together: the words that all threads write
+/// are written once for them.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Tally {
     /// Entries that were counted in a table.
@@ -48,14 +50,16 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// An entry that was charged so much; `waiting` bytes of memory must wait, with the value or without.
+    /// An entry that was charged so much; `waiting` bytes of memory must wait, with the value or
+    /// without.
     pub(crate) fn add(&mut self, charge: usize, (waiting, is_whole): (usize, bool)) {
         self.charge += charge;
         self.waiting[usize::from(!is_whole)] += waiting;
     }
 }
 
-/// What every insert writes and every eviction, on one line of the processors' caches: it is fetched once for all of it.
+/// What every insert writes and every eviction, on one line of the processors' caches: it is
+/// fetched once for all of it.
 #[derive(Debug, Default)]
 struct Now {
     usage: AtomicUsize,
@@ -80,7 +84,8 @@ impl Ledger {
     pub(crate) fn new(capacity: usize, strict: bool) -> Ledger {
         let processors =
             if cfg!(loom) { 1 } else { std::thread::available_parallelism().map_or(1, |n| n.get()) };
-        // Several for each: threads are more than processors, and two that share one may run at the same time.
+        // Several for each: threads are more than processors, and two that share one may run at the
+        // same time.
         let shares = if cfg!(loom) { 1 } else { (4 * processors).next_power_of_two().min(MAX_SHARES) };
         Ledger {
             now: Padded::default(),

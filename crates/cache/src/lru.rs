@@ -1,19 +1,21 @@
 //! A sharded LRU cache with three pools.
 //!
-//! In and out: as [`Cache`](crate::Cache) says.   Source of the rules: RocksDB `cache/lru_cache.cc`.
+//! In and out: as [`Cache`](crate::Cache) says. Source of the rules: RocksDB `cache/lru_cache.cc`.
 //!
-//! A key's hash picks the shard; a shard is a mutex over a table, a slab of entries and three lists of slab indices:
+//! A key's hash picks the shard; a shard is a mutex over a table, a slab of entries and three lists
+//! of slab indices:
 //!
 //! ```text
 //! evicted first                                                   used last
 //!   [bottom: oldest … newest] [low: oldest … newest] [high: oldest … newest]
 //! ```
 //!
-//! An entry of high priority, or that has been hit, belongs into the high pool if that has any share of the
-//! capacity; else one of low priority into the low pool, likewise; else into the bottom pool. A pool that outgrows
-//! its share hands its oldest down to the next.
+//! An entry of high priority, or that has been hit, belongs into the high pool if that has any
+//! share of the capacity; else one of low priority into the low pool, likewise; else into the
+//! bottom pool. A pool that outgrows its share hands its oldest down to the next.
 //!
-//! A hit costs one short lock, one probe of the table and the relinking of one entry; it allocates nothing.
+//! A hit costs one short lock, one probe of the table and the relinking of one entry; it allocates
+//! nothing.
 
 mod shard;
 
@@ -31,7 +33,8 @@ const MAX_SHARD_BITS: u32 = 19;
 const DEFAULT_MAX_SHARD_BITS: u32 = 6;
 const MIN_SHARD_BYTES: usize = 512 << 10;
 const ENTRIES_PER_LOCK: usize = 256;
-/// How often an insert under a strict limit evicts and tries again while others take what it has freed.
+/// How often an insert under a strict limit evicts and tries again while others take what it has
+/// freed.
 const STRICT_ATTEMPTS: usize = 8;
 
 /// The cache. Use it through [`Cache`](crate::Cache).
@@ -41,7 +44,8 @@ pub(crate) struct LruCache<V> {
     /// What an entry costs beside its value, or 0.
     entry_overhead: usize,
     home: Arc<Home<V>>,
-    /// Bytes of the capacity that are none of the shards'. Locked while limits change, so that all shards get the same.
+    /// Bytes of the capacity that are none of the shards'. Locked while limits change, so that all
+    /// shards get the same.
     reserved: Mutex<usize>,
     on_evict: Option<EvictionCallback<V>>,
 }
@@ -71,7 +75,8 @@ impl<V> LruCache<V> {
             high_ratio: high,
             low_ratio: low,
         };
-        // Different caches shall not have the same unlucky keys; tests shall be able to repeat what they see.
+        // Different caches shall not have the same unlucky keys; tests shall be able to repeat what
+        // they see.
         let seed = split_mix(options.capacity as u64);
         Ok(LruCache {
             shards: (0..shard_count).map(|_| Padded(Mutex::new(Shard::new(limits, seed)))).collect(),
@@ -120,7 +125,8 @@ impl<V> LruCache<V> {
                 }
             };
             if let Some(excess) = excess {
-                // The shard has room, but what is held outside of all shards does not leave it. Others may have what can go.
+                // The shard has room, but what is held outside of all shards does not leave it.
+                // Others may have what can go.
                 drop(shard);
                 self.tell(std::mem::take(&mut garbage));
                 if self.evict(excess) == 0 {

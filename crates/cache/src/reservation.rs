@@ -1,7 +1,9 @@
-//! Memory outside of a cache that counts as used in it: memtables, filters being built, open tables.
+//! Memory outside of a cache that counts as used in it: memtables, filters being built, open
+//! tables.
 //!
-//! In: bytes. Out: the promise that they are charged until the reservation goes.   Source of the idea: RocksDB
-//! `cache/cache_reservation_manager.h`, which inserts dummy entries; here it is one number.
+//! In: bytes. Out: the promise that they are charged until the reservation goes. Source of the
+//! idea: RocksDB `cache/cache_reservation_manager.h`, which inserts dummy entries; here it is one
+//! number.
 //!
 //! Invariant: what is charged for a reservation is `bytes`, at all times.
 
@@ -33,7 +35,8 @@ impl<V: Send + Sync + 'static> Reservation<V> {
 
     /// Changes how much is charged.
     /// # Errors
-    /// `MemoryLimit` if it grows, the limit is strict and there is no room; then nothing has changed.
+    /// `MemoryLimit` if it grows, the limit is strict and there is no room; then nothing has
+    /// changed.
     pub fn resize(&mut self, bytes: usize) -> Result<()> {
         match bytes.cmp(&self.bytes) {
             Ordering::Greater => self.cache.charge_reservation(self.role, bytes - self.bytes)?,

@@ -1,4 +1,5 @@
-//! What an entry is for. Source of names and order: RocksDB `include/rocksdb/cache.h`, `cache/cache_entry_roles.cc`.
+//! What an entry is for. Source of names and order: RocksDB `include/rocksdb/cache.h`,
+//! `cache/cache_entry_roles.cc`.
 
 /// RocksDB's `CacheEntryRole`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]

@@ -1,17 +1,21 @@
 //! How often a cache of another size would miss: an estimate from a sample of the keys.
 //!
-//! In: keys that are looked up and what they are charged. Out: for some sizes, the share of lookups that would miss.
+//! In: keys that are looked up and what they are charged. Out: for some sizes, the share of lookups
+//! that would miss.
 //!
-//! One key in 2^n is followed, chosen by its hash. For each lookup of such a key the sampler knows how many bytes of other
-//! followed keys were looked up since the last time; times 2^n, that is the least capacity at which an LRU cache would
-//! still have it (Mattson et al., 1970; sampling by hash: Waldspurger et al., SHARDS, FAST '15). What was never seen before
-//! misses in every cache. The policy of the clocks misses less than LRU on most loads, so the estimate is a cautious one;
+//! One key in 2^n is followed, chosen by its hash. For each lookup of such a key the sampler knows
+//! how many bytes of other followed keys were looked up since the last time; times 2^n, that is the
+//! least capacity at which an LRU cache would still have it (Mattson et al., 1970; sampling by
+//! hash: Waldspurger et al., SHARDS, FAST '15). What was never seen before misses in every cache.
+//! The policy of the clocks misses less than LRU on most loads, so the estimate is a cautious one;
 //! what it says well is how much another size would change.
 //!
 //! Invariants
-//!  1. A lookup of a key that is not followed costs a multiplication; one that is, a lock that is only tried.
+//!  1. A lookup of a key that is not followed costs a multiplication; one that is, a lock that is
+//!     only tried.
 //!  2. Memory: at most `MAX_FOLLOWED` keys, whatever the capacity.
-//!  3. `newest` of each followed key is its only slot with bytes, and `sums` are the sums of the slots (a Fenwick tree).
+//!  3. `newest` of each followed key is its only slot with bytes, and `sums` are the sums of the
+//!     slots (a Fenwick tree).
 
 use crate::key::CacheKey;
 use esker_base::sync::Mutex;

@@ -2,14 +2,17 @@
 //!
 //! Out: slots, for one owner each. In: the same, when their owners are done.
 //!
-//! An allocator of the process puts an entry of a cache beside the block that was made with it: each entry then is in a page
-//! of memory of its own, and a lookup, which reads little else, waits for the page table more than for anything. Here
-//! forty of them share a page, and neither making nor freeing one asks the allocator.
+//! An allocator of the process puts an entry of a cache beside the block that was made with it:
+//! each entry then is in a page of memory of its own, and a lookup, which reads little else, waits
+//! for the page table more than for anything. Here forty of them share a page, and neither making
+//! nor freeing one asks the allocator.
 //!
-//! Slots are numbered. Their memory comes in segments, each as long as all before it, that stay where they are until the slab
-//! goes. A slot that was never used is taken from the end; one that was released from a stack (Treiber 1986), whose links lie
-//! beside the slots and not in them, so that a pop may read one while somebody else fills the slot. There are a few stacks: a
-//! thread gives to its own, and takes from another's only when that is empty, so that processors do not wait for each other's.
+//! Slots are numbered. Their memory comes in segments, each as long as all before it, that stay
+//! where they are until the slab goes. A slot that was never used is taken from the end; one that
+//! was released from a stack (Treiber 1986), whose links lie beside the slots and not in them, so
+//! that a pop may read one while somebody else fills the slot. There are a few stacks: a thread
+//! gives to its own, and takes from another's only when that is empty, so that processors do not
+//! wait for each other's.
 //!
 //! ```text
 //! free   pops 32 | number of the uppermost slot 32
@@ -17,9 +20,11 @@
 //!
 //! Invariants
 //!  1. A number is in at most one place: on a stack, with one owner, or never handed out.
-//!  2. A pop that has read a link and succeeds has read the right one: in between nobody has popped, or `pops` differs. (It
-//!     would have to come round, 2^32 pops, while one thread stands between a load and its update.)
-//!  3. What an owner has done with a slot lies before what the next does: a push releases, a pop acquires.
+//!  2. A pop that has read a link and succeeds has read the right one: in between nobody has
+//!     popped, or `pops` differs. (It would have to come round, 2^32 pops, while one thread stands
+//!     between a load and its update.)
+//!  3. What an owner has done with a slot lies before what the next does: a push releases, a pop
+//!     acquires.
 //!  4. Nothing here waits.
 
 use crate::ledger::Padded;
@@ -58,7 +63,8 @@ pub(crate) struct Slab<T> {
     free: [Padded<AtomicU64>; STACKS],
 }
 
-// SAFETY: each slot belongs to one owner, who may be another thread than the one before (invariants 1 and 3).
+// SAFETY: each slot belongs to one owner, who may be another thread than the one before (invariants
+// 1 and 3).
 unsafe impl<T: Send> Send for Slab<T> {}
 // SAFETY: as above; shared are only atomics.
 unsafe impl<T: Send> Sync for Slab<T> {}
@@ -90,7 +96,8 @@ impl<T> Slab<T> {
         }
     }
 
-    /// A slot for the caller alone, with nothing in it, and its number. `None`: there are no numbers left.
+    /// A slot for the caller alone, with nothing in it, and its number. `None`: there are no
+    /// numbers left.
     pub(crate) fn take(&self) -> Option<(NonNull<T>, u32)> {
         self.take_by(own_stack())
     }
@@ -103,7 +110,8 @@ impl<T> Slab<T> {
         Some((NonNull::new(slot)?, number))
     }
 
-    /// Takes a slot back, in which nothing is any more. Nobody may look there after this call has begun.
+    /// Takes a slot back, in which nothing is any more. Nobody may look there after this call has
+    /// begun.
     pub(crate) fn release(&self, number: u32) {
         self.release_by(own_stack(), number);
     }
@@ -165,7 +173,8 @@ impl<T> Slab<T> {
 
     #[inline]
     fn segment(&self, index: usize) -> &Segment<T> {
-        // SAFETY: `next` made it before it handed out the first of its slots; it stays until the slab goes.
+        // SAFETY: `next` made it before it handed out the first of its slots; it stays until the
+        // slab goes.
         unsafe { &*self.segments[index].load(Ordering::Acquire) }
     }
 

@@ -1,7 +1,8 @@
 //! What may lie below a cache: where values go as bytes when they are evicted, and come back from.
 //!
-//! In: bytes of evicted values. Out: the same bytes, later, unless they were given up.   Source of the semantics: RocksDB
-//! `include/rocksdb/secondary_cache.h`, `cache/secondary_cache_adapter.cc`. Implementations: `esker_table::tier`.
+//! In: bytes of evicted values. Out: the same bytes, later, unless they were given up. Source of
+//! the semantics: RocksDB `include/rocksdb/secondary_cache.h`, `cache/secondary_cache_adapter.cc`.
+//! Implementations: `esker_table::tier`.
 //!
 //! | step | by whom | what happens |
 //! |---|---|---|
@@ -10,10 +11,13 @@
 //! | promoted | who looked up | parsed and put in; the copy below goes if the cache has had the value before |
 //!
 //! Invariants
-//!  1. A tier is asked only after the cache above has missed: a hit costs what it costs without one.
+//!  1. A tier is asked only after the cache above has missed: a hit costs what it costs without
+//!     one.
 //!  2. A tier never fails a read. What it cannot give is a miss.
-//!  3. What comes back are the bytes that went in, checked by the tier where they may have suffered.
-//!  4. Each copy is charged where it is. A copy that stays below after a promotion is not stored again.
+//!  3. What comes back are the bytes that went in, checked by the tier where they may have
+//!     suffered.
+//!  4. Each copy is charged where it is. A copy that stays below after a promotion is not stored
+//!     again.
 
 mod budget;
 mod recent;
@@ -113,7 +117,8 @@ impl Lookup {
     }
 }
 
-/// The results of lookups that were started before, in their order. What is read for them is read at once.
+/// The results of lookups that were started before, in their order. What is read for them is read
+/// at once.
 pub fn wait_all(lookups: impl IntoIterator<Item = Lookup>) -> Vec<Option<Found>> {
     lookups.into_iter().map(Lookup::wait).collect()
 }
@@ -123,11 +128,12 @@ pub trait SecondaryCache: Send + Sync + fmt::Debug {
     /// RocksDB's name, or one of its own.
     fn name(&self) -> &'static str;
 
-    /// Offers a value. It is stored if it was offered of late, or if `is_forced`. Takes what it needs of `saved` before it
-    /// returns.
+    /// Offers a value. It is stored if it was offered of late, or if `is_forced`. Takes what it
+    /// needs of `saved` before it returns.
     fn insert(&self, key: &CacheKey, saved: Saved<'_>, is_forced: bool) -> Admission;
 
-    /// Starts looking for a value. With `advise_erase` the caller will keep it: the tier may forget it.
+    /// Starts looking for a value. With `advise_erase` the caller will keep it: the tier may forget
+    /// it.
     fn lookup(&self, key: &CacheKey, advise_erase: bool) -> Lookup;
 
     /// Whether it is there. Starts nothing and counts as no use.

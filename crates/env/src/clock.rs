@@ -1,7 +1,7 @@
 //! Time. Wall time for stamps, monotonic time for measuring and waiting.
 //!
-//! [`SystemClock`] asks the machine. [`MockClock`] stands still until a test moves it or somebody sleeps on it. With
-//! `--cfg shuttle`, `SimulatedClock` is the clock of the simulated machine.
+//! [`SystemClock`] asks the machine. [`MockClock`] stands still until a test moves it or somebody
+//! sleeps on it. With `--cfg shuttle`, `SimulatedClock` is the clock of the simulated machine.
 
 use esker_base::sync::atomic::{AtomicU64, Ordering};
 use esker_base::sync::thread;
@@ -45,14 +45,16 @@ impl Clock for SystemClock {
     fn sleep(&self, duration: Duration) {
         thread::sleep(duration);
     }
-    /// From the clock that the kernel moves on at each tick, every few milliseconds: a third of the price.
+    /// From the clock that the kernel moves on at each tick, every few milliseconds: a third of the
+    /// price.
     #[cfg(target_os = "linux")]
     fn now_seconds(&self) -> u64 {
         u64::try_from(clock_gettime(ClockId::RealtimeCoarse).tv_sec).unwrap_or(0)
     }
 }
 
-/// The clock of the simulated machine (`base/sync/time.rs`): who sleeps, sleeps, while others go on.
+/// The clock of the simulated machine (`base/sync/time.rs`): who sleeps, sleeps, while others go
+/// on.
 #[cfg(shuttle)]
 #[derive(Clone, Copy, Debug)]
 pub struct SimulatedClock {
@@ -73,8 +75,8 @@ impl Clock for SimulatedClock {
     }
 }
 
-/// A clock that a test owns: it moves only by [`MockClock::advance`], [`MockClock::set_micros`] and `sleep`, which
-/// returns at once with the time moved on.
+/// A clock that a test owns: it moves only by [`MockClock::advance`], [`MockClock::set_micros`] and
+/// `sleep`, which returns at once with the time moved on.
 #[derive(Debug)]
 pub struct MockClock {
     wall_nanos: AtomicU64,

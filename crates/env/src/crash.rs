@@ -1,21 +1,26 @@
 //! A file system in memory that knows what a crash would leave.
 //!
-//! In: the calls of an engine. Out: [`CrashFs::crash_clone`], at any moment and while other threads go on: a file
-//! system as it could be found after a crash at this moment. Which of the possible ones, [`CrashChoices`] says.
+//! In: the calls of an engine. Out: [`CrashFs::crash_clone`], at any moment and while other threads
+//! go on: a file system as it could be found after a crash at this moment. Which of the possible
+//! ones, [`CrashChoices`] says.
 //!
 //! The model
-//!  - *Killed process*: everything that was flushed is there, names included; what a writable file still
-//!    collected is not. The machine goes on: what was not safe from a power loss is not safe from the next one either.
-//!  - *Power loss, bytes*: of each file there is what its last `sync` covered, then a prefix of the appends,
-//!    overwrites and truncations that came since. The first one that is lost may be torn. Behind it, up to where
-//!    the file had grown, there may be nothing, zeros, garbage, or some pages of the real bytes and zeros between; or
-//!    some sectors of what was lost, also where it overwrote what was there before.
-//!  - *Appended in place*: such a file may end later than that, with zeros, at a multiple of its block; it does after a
-//!    kill, and an append that was in the making then may have left anything behind its first eight bytes.
-//!  - *Power loss, names*: creations, links, renames and deletions survive in order, as a prefix. `Strict` (what
-//!    POSIX promises): each directory has its own order, and only `Directory::fsync` makes its names safe.
-//!    `Journaled` (what ext4 does): all names share one order, and a sync of any file with news or of any
-//!    directory makes all earlier ones safe. A rename is never torn. New directories are safe at once.
+//!  - *Killed process*: everything that was flushed is there, names included; what a writable file
+//!    still collected is not. The machine goes on: what was not safe from a power loss is not safe
+//!    from the next one either.
+//!  - *Power loss, bytes*: of each file there is what its last `sync` covered, then a prefix of the
+//!    appends, overwrites and truncations that came since. The first one that is lost may be torn.
+//!    Behind it, up to where the file had grown, there may be nothing, zeros, garbage, or some
+//!    pages of the real bytes and zeros between; or some sectors of what was lost, also where it
+//!    overwrote what was there before.
+//!  - *Appended in place*: such a file may end later than that, with zeros, at a multiple of its
+//!    block; it does after a kill, and an append that was in the making then may have left anything
+//!    behind its first eight bytes.
+//!  - *Power loss, names*: creations, links, renames and deletions survive in order, as a prefix.
+//!    `Strict` (what POSIX promises): each directory has its own order, and only `Directory::fsync`
+//!    makes its names safe. `Journaled` (what ext4 does): all names share one order, and a sync of
+//!    any file with news or of any directory makes all earlier ones safe. A rename is never torn.
+//!    New directories are safe at once.
 //!
 //! The same calls and the same seed give the same file system.
 
@@ -32,7 +37,8 @@ use esker_base::Result;
 use esker_base::sync::Arc;
 use std::path::{Path, PathBuf};
 
-/// A file system in memory that can be crashed. Cloning shares it; [`CrashFs::crash_clone`] does not.
+/// A file system in memory that can be crashed. Cloning shares it; [`CrashFs::crash_clone`] does
+/// not.
 #[derive(Clone, Debug)]
 pub struct CrashFs(MemFs);
 
@@ -42,8 +48,9 @@ impl CrashFs {
         CrashFs(MemFs::with_tree(Tree::new(true), true))
     }
 
-    /// What a crash at this moment leaves. The two share nothing afterwards, and locks are free. What a power loss leaves is safe
-    /// from the next crash. Cheap: bytes are shared until one side changes them.
+    /// What a crash at this moment leaves. The two share nothing afterwards, and locks are free.
+    /// What a power loss leaves is safe from the next crash. Cheap: bytes are shared until one side
+    /// changes them.
     pub fn crash_clone(&self, choices: &CrashChoices) -> CrashFs {
         let mut draws = Draws::new(choices);
         let shared = &self.0.shared;

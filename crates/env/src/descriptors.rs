@@ -1,7 +1,9 @@
-//! The descriptors of this process: how many files of databases may be open, and which are closed when none is left.
+//! The descriptors of this process: how many files of databases may be open, and which are closed
+//! when none is left.
 //!
-//! In: the limit of the process (`RLIMIT_NOFILE`), and opens that fail for lack of descriptors. Out: the same open, made again after
-//! open files that nobody uses were closed, of whichever database.
+//! In: the limit of the process (`RLIMIT_NOFILE`), and opens that fail for lack of descriptors.
+//! Out: the same open, made again after open files that nobody uses were closed, of whichever
+//! database.
 //!
 //! | of the limit | for |
 //! |---|---|
@@ -27,8 +29,8 @@ const FIRST_CLOSED: usize = 8;
 
 /// Keeps files open that it can do without.
 pub trait ClosesFiles: Send + Sync {
-    /// Lets go of up to `count` files, those first that were not used for longest. How many that were; some of them may stay open, as
-    /// others use them.
+    /// Lets go of up to `count` files, those first that were not used for longest. How many that
+    /// were; some of them may stay open, as others use them.
     fn close_unused(&self, count: usize) -> usize;
     /// How many it keeps open.
     fn open_files(&self) -> usize;
@@ -54,7 +56,8 @@ pub fn add_closer(closer: Weak<dyn ClosesFiles>) {
     closers.push(closer);
 }
 
-/// How many tables and blob files may be open for reading, of all databases of the process. A system call.
+/// How many tables and blob files may be open for reading, of all databases of the process. A
+/// system call.
 pub fn data_file_limit() -> usize {
     let limit = crate::system::open_files_limit().and_then(|limit| usize::try_from(limit).ok());
     let limit = limit.map_or(UNLIMITED, |limit| limit.min(UNLIMITED));
@@ -124,7 +127,8 @@ impl Drop for KeptFile {
     }
 }
 
-/// Has `count` files closed that nobody uses, each keeper's share by how many it has. How many were let go.
+/// Has `count` files closed that nobody uses, each keeper's share by how many it has. How many were
+/// let go.
 fn close_unused(count: usize) -> usize {
     let closers: Vec<Arc<dyn ClosesFiles>> = closers().lock().iter().filter_map(Weak::upgrade).collect();
     let open: Vec<usize> = closers.iter().map(|closer| closer.open_files()).collect();

@@ -1,16 +1,22 @@
-//! Reads and writes past the page cache (`O_DIRECT`): what the medium demands of them, and files that meet it.
+//! Reads and writes past the page cache (`O_DIRECT`): what the medium demands of them, and files
+//! that meet it.
 //!
-//! In: a source or a sink that takes whole blocks from and to aligned memory: an open file (`posix/direct.rs`) or one of the
-//! simulated disk, which refuses anything else (`mem/direct.rs`). Out: files that are read and written at any offset and length.
+//! In: a source or a sink that takes whole blocks from and to aligned memory: an open file
+//! (`posix/direct.rs`) or one of the simulated disk, which refuses anything else (`mem/direct.rs`).
+//! Out: files that are read and written at any offset and length.
 //!
-//! A request that is aligned goes to the source as it is. Any other is widened to whole blocks and copied out of memory that the
-//! thread keeps; several at once share the blocks they have in common (`direct/together.rs`). Who reads on and on keeps its own
-//! aligned memory and asks for whole blocks: [`Alignment`].
+//! A request that is aligned goes to the source as it is. Any other is widened to whole blocks and
+//! copied out of memory that the thread keeps; several at once share the blocks they have in common
+//! (`direct/together.rs`). Who reads on and on keeps its own aligned memory and asks for whole
+//! blocks: [`Alignment`].
 //!
 //! Invariants
-//!  1. A source is asked for whole blocks only, at a multiple of a block, into memory that is aligned; so is a sink.
-//!  2. What is asked for beyond the end of the file is not there: a read that ends within a block ended with the file.
-//!  3. `Alignment::block` is a multiple of `Alignment::memory`: where a block ends in aligned memory, aligned memory begins.
+//!  1. A source is asked for whole blocks only, at a multiple of a block, into memory that is
+//!     aligned; so is a sink.
+//!  2. What is asked for beyond the end of the file is not there: a read that ends within a block
+//!     ended with the file.
+//!  3. `Alignment::block` is a multiple of `Alignment::memory`: where a block ends in aligned
+//!     memory, aligned memory begins.
 
 mod buffer;
 mod reader;

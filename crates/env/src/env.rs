@@ -33,8 +33,8 @@ impl Env {
     }
 }
 
-/// The machine's files and clock; all databases of the process that use it share its threads, as with RocksDB's
-/// `Env::Default()`.
+/// The machine's files and clock; all databases of the process that use it share its threads, as
+/// with RocksDB's `Env::Default()`.
 impl Default for Env {
     fn default() -> Env {
         static SHARED: OnceLock<Env> = OnceLock::new();

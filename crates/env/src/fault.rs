@@ -1,15 +1,18 @@
 //! A file system that fails on command, counts what is asked of it, and can list it.
 //!
-//! In: any file system, and rules. Out: the same file system, except where a rule says otherwise: the n-th
-//! operation of these kinds on these files fails, writes only part of its data, reads a flipped bit, or does
-//! nothing and claims success; or the disk is full after so many bytes. Or the [`Weather`] decides: trouble of all kinds that
-//! comes and goes by a seed, slow operations and misdirected reads among it. Without either it is transparent.
+//! In: any file system, and rules. Out: the same file system, except where a rule says otherwise:
+//! the n-th operation of these kinds on these files fails, writes only part of its data, reads a
+//! flipped bit, or does nothing and claims success; or the disk is full after so many bytes. Or the
+//! [`Weather`] decides: trouble of all kinds that comes and goes by a seed, slow operations and
+//! misdirected reads among it. Without either it is transparent.
 //!
-//! Every operation is counted, shown to the hook, and listed if the list is on, before a rule or the file system
-//! below sees it. A crash test hooks in here and clones a [`crate::crash::CrashFs`] below at each operation.
+//! Every operation is counted, shown to the hook, and listed if the list is on, before a rule or
+//! the file system below sees it. A crash test hooks in here and clones a [`crate::crash::CrashFs`]
+//! below at each operation.
 //!
 //! Invariants
-//!  1. Operations are numbered from 0 without gaps; with one thread above, the same calls give the same numbers.
+//!  1. Operations are numbered from 0 without gaps; with one thread above, the same calls give the
+//!     same numbers.
 //!  2. Of several rules that apply, the first added acts; all of them count the operation.
 //!  3. An append that is cut short has put that part into the file below, flushed.
 
@@ -124,8 +127,9 @@ impl FaultFs {
         self.shared.state.lock().weather = Some(weather);
     }
 
-    /// After this many more appended bytes the disk is full: what still fits is written, then appends fail with
-    /// sub-code `NoSpace`. `None`: there is space again. Deleting files gives nothing back.
+    /// After this many more appended bytes the disk is full: what still fits is written, then
+    /// appends fail with sub-code `NoSpace`. `None`: there is space again. Deleting files gives
+    /// nothing back.
     pub fn no_space_after(&self, bytes: Option<u64>) {
         self.shared.state.lock().space_left = bytes;
     }
@@ -160,8 +164,8 @@ impl FaultFs {
         self.shared.state.lock().list.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Called with each operation before anything comes of it, on the thread that asks for it. No lock of this
-    /// file system is held, but the caller may hold some of its own.
+    /// Called with each operation before anything comes of it, on the thread that asks for it. No
+    /// lock of this file system is held, but the caller may hold some of its own.
     pub fn on_op(&self, hook: impl Fn(&Op) + Send + Sync + 'static) {
         self.shared.state.lock().hook = Some(Arc::new(hook));
     }
@@ -269,7 +273,8 @@ impl State {
     }
 }
 
-/// Stands for what a skipped operation should have returned: only operations without a result can be skipped.
+/// Stands for what a skipped operation should have returned: only operations without a result can
+/// be skipped.
 #[cold]
 fn cannot_skip(kind: OpKind) -> Error {
     Error::invalid_argument(format!("a fault rule cannot skip {kind}: it has a result"))

@@ -1,11 +1,13 @@
-//! Appends at a measured pace: asks a rate limiter first, and starts writing back every so many bytes.
+//! Appends at a measured pace: asks a rate limiter first, and starts writing back every so many
+//! bytes.
 //!
-//! In: a writable file. Out: the same, slower and smoother. Without a limiter and with `bytes_per_sync` 0 it only
-//! passes calls on.
+//! In: a writable file. Out: the same, slower and smoother. Without a limiter and with
+//! `bytes_per_sync` 0 it only passes calls on.
 //!
-//! `bytes_per_sync`: when so many bytes have come since the last time, the kernel is asked to start writing them
-//! back, except for the last MiB, which may be appended to while it is written (a page in write-back blocks the
-//! append that touches it).   Source: RocksDB `file/writable_file_writer.cc` (semantics).
+//! `bytes_per_sync`: when so many bytes have come since the last time, the kernel is asked to start
+//! writing them back, except for the last MiB, which may be appended to while it is written (a page
+//! in write-back blocks the append that touches it). Source: RocksDB `file/writable_file_writer.cc`
+//! (semantics).
 
 use crate::clock::Clock;
 use crate::fs::WritableFile;

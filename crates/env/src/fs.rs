@@ -1,5 +1,5 @@
-//! What a file system must do for the engine. Every implementation (real, memory, crash, fault) passes one
-//! conformance suite. Errors are `IoError` with the path in the message.
+//! What a file system must do for the engine. Every implementation (real, memory, crash, fault)
+//! passes one conformance suite. Errors are `IoError` with the path in the message.
 
 use crate::direct::Alignment;
 use esker_base::{Error, Result};
@@ -16,7 +16,8 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
     fn new_random_access_file(&self, path: &Path) -> Result<Arc<dyn RandomAccessFile>>;
     /// Creates a file for appending; an existing one is emptied.
     fn new_writable_file(&self, path: &Path) -> Result<Box<dyn WritableFile>>;
-    /// As [`FileSystem::new_writable_file`], of a file that nobody has: one that is there may be another process's.
+    /// As [`FileSystem::new_writable_file`], of a file that nobody has: one that is there may be
+    /// another process's.
     /// # Errors
     /// `IoError` if there is such a file.
     fn create_writable_file(&self, path: &Path) -> Result<Box<dyn WritableFile>> {
@@ -30,12 +31,14 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
     fn new_direct_sequential_file(&self, path: &Path) -> Result<Box<dyn SequentialFile>> {
         Err(no_direct_io("open a file for sequential read", path))
     }
-    /// As [`FileSystem::new_random_access_file`], past the page cache: see [`RandomAccessFile::alignment`].
+    /// As [`FileSystem::new_random_access_file`], past the page cache: see
+    /// [`RandomAccessFile::alignment`].
     fn new_direct_random_access_file(&self, path: &Path) -> Result<Arc<dyn RandomAccessFile>> {
         Err(no_direct_io("open a file for random read", path))
     }
-    /// As [`FileSystem::new_writable_file`], past the page cache, about `buffer_bytes` at a time. What is appended survives the
-    /// process once it is flushed, and the machine once it is synced, as with any other file.
+    /// As [`FileSystem::new_writable_file`], past the page cache, about `buffer_bytes` at a time.
+    /// What is appended survives the process once it is flushed, and the machine once it is synced,
+    /// as with any other file.
     fn new_direct_writable_file(&self, path: &Path, _buffer_bytes: usize) -> Result<Box<dyn WritableFile>> {
         Err(no_direct_io("open a file for appending", path))
     }
@@ -57,7 +60,8 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
     fn open_random_access(&self, path: &Path, is_direct: bool) -> Result<Arc<dyn RandomAccessFile>> {
         if is_direct { self.new_direct_random_access_file(path) } else { self.new_random_access_file(path) }
     }
-    /// Renames `old` to `new` and opens it for overwriting from offset 0 without emptying it (WAL recycling).
+    /// Renames `old` to `new` and opens it for overwriting from offset 0 without emptying it (WAL
+    /// recycling).
     fn reuse_writable_file(&self, new: &Path, old: &Path) -> Result<Box<dyn WritableFile>>;
     /// Opens a directory, to sync it.
     fn new_directory(&self, path: &Path) -> Result<Box<dyn Directory>>;
@@ -79,15 +83,17 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
     /// A second name for a file. `NotSupported` where the file system has no links.
     fn link_file(&self, existing: &Path, new: &Path) -> Result<()>;
-    /// The same files, with paths below these directories looked up from handles of the directories: they stay what they
-    /// are when the directories are renamed or replaced. Once their `LOCK` is locked, nothing in them is created, renamed or
-    /// deleted unless it is still the file that was locked. `None` where directories have no handles.
+    /// The same files, with paths below these directories looked up from handles of the
+    /// directories: they stay what they are when the directories are renamed or replaced. Once
+    /// their `LOCK` is locked, nothing in them is created, renamed or deleted unless it is still
+    /// the file that was locked. `None` where directories have no handles.
     /// # Errors
     /// `IoError` naming the directory that cannot be opened.
     fn hold_directories(&self, _paths: &[&Path]) -> Result<Option<Arc<dyn FileSystem>>> {
         Ok(None)
     }
-    /// Whether what lies at `path` may be changed, as far as [`FileSystem::hold_directories`] knows. One system call.
+    /// Whether what lies at `path` may be changed, as far as [`FileSystem::hold_directories`]
+    /// knows. One system call.
     /// # Errors
     /// `IoError`: the lock of its directory is gone, and another process may have the directory.
     fn check_may_change(&self, _path: &Path) -> Result<()> {
@@ -111,7 +117,8 @@ fn exists(path: &Path) -> Error {
     Error::io_with(format_args!("While create a file: {}", path.display()), cause)
 }
 
-/// "While open a file for random read: /db/000012.sst: direct I/O (O_DIRECT) is not supported here".
+/// "While open a file for random read: /db/000012.sst: direct I/O (O_DIRECT) is not supported
+/// here".
 #[cold]
 pub(crate) fn no_direct_io(operation: &str, path: &Path) -> Error {
     let path = path.display();
@@ -130,8 +137,8 @@ pub trait SequentialFile: Send {
 pub trait RandomAccessFile: Send + Sync + fmt::Debug {
     /// Reads up to `buf.len()` bytes at `offset`; fewer only at the end of the file.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize>;
-    /// Reads bytes that lie behind each other into `bufs`, from `offset` on; fewer only at the end of the file. Gives how many
-    /// were read in all.
+    /// Reads bytes that lie behind each other into `bufs`, from `offset` on; fewer only at the end
+    /// of the file. Gives how many were read in all.
     fn read_vectored_at(&self, offset: u64, bufs: &mut [&mut [u8]]) -> Result<usize> {
         let mut done = 0;
         for buf in bufs {
@@ -143,22 +150,25 @@ pub trait RandomAccessFile: Send + Sync + fmt::Debug {
         }
         Ok(done)
     }
-    /// If it is read past the page cache: what reads must be aligned to that are not to be widened and copied.
+    /// If it is read past the page cache: what reads must be aligned to that are not to be widened
+    /// and copied.
     fn alignment(&self) -> Option<Alignment> {
         None
     }
-    /// The descriptor behind it, if reading from that, aligned as it demands, is the same as reading here:
-    /// [`read_many`](crate::read_many) may.
+    /// The descriptor behind it, if reading from that, aligned as it demands, is the same as
+    /// reading here: [`read_many`](crate::read_many) may.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
-    /// Whether reads wait for no device, so that nothing is gained by beginning several before one is done. `false`: not known.
+    /// Whether reads wait for no device, so that nothing is gained by beginning several before one
+    /// is done. `false`: not known.
     fn never_waits(&self) -> bool {
         false
     }
     /// Hints that this range will be read soon.
     fn prefetch(&self, _offset: u64, _bytes: u64) {}
-    /// What was read of this range was damaged: the next read shall come from the medium, as far as that can be had. A hint.
+    /// What was read of this range was damaged: the next read shall come from the medium, as far as
+    /// that can be had. A hint.
     fn read_anew(&self, _offset: u64, _bytes: u64) {}
     /// Bytes in the file.
     fn size(&self) -> Result<u64>;
@@ -168,11 +178,13 @@ pub trait RandomAccessFile: Send + Sync + fmt::Debug {
 
 /// Appends. Not shared. Dropping it closes it without syncing.
 pub trait WritableFile: Send {
-    /// Appends all of `data`, or fails; after a failure how much was appended is unknown until `file_size`.
+    /// Appends all of `data`, or fails; after a failure how much was appended is unknown until
+    /// `file_size`.
     fn append(&mut self, data: &[u8]) -> Result<()>;
     /// Hands buffered bytes to the operating system: they survive the process, not the machine.
     fn flush(&mut self) -> Result<()>;
-    /// `flush`, then waits until the data (and the size, as far as needed to read it) is on the medium (`fdatasync`).
+    /// `flush`, then waits until the data (and the size, as far as needed to read it) is on the
+    /// medium (`fdatasync`).
     fn sync(&mut self) -> Result<()>;
     /// As `sync`, metadata included (`fsync`).
     fn fsync(&mut self) -> Result<()> {
@@ -186,10 +198,11 @@ pub trait WritableFile: Send {
     fn preallocate(&mut self, _offset: u64, _bytes: u64) -> Result<()> {
         Ok(())
     }
-    /// Says that this is a log: many small appends will follow, of which each begins with something else than eight zeros.
-    /// A hint. From then on an append needs no `flush`, and until `truncate` or `close` the file may end behind what was
-    /// appended: with zeros, up to the next multiple of `block` bytes. Who opens it after the process died in the middle
-    /// of an append that ends in the block it began in finds all of that append, or eight zeros where it would begin.
+    /// Says that this is a log: many small appends will follow, of which each begins with something
+    /// else than eight zeros. A hint. From then on an append needs no `flush`, and until `truncate`
+    /// or `close` the file may end behind what was appended: with zeros, up to the next multiple of
+    /// `block` bytes. Who opens it after the process died in the middle of an append that ends in
+    /// the block it began in finds all of that append, or eight zeros where it would begin.
     fn append_in_place(&mut self, _block: u64) -> Result<()> {
         Ok(())
     }

@@ -2,10 +2,12 @@
 //!
 //! What is `pub` here is shared between Esker's crates; users see what `esker` re-exports.
 //!
-//! Reading order: [`fs`] and [`clock`] (the contracts), [`env`](mod@env) (all in one handle); [`posix`] (the real
-//! one); [`mem`], [`crash`] and [`fault`] (what tests run on: nothing on disk, what a power loss leaves, what goes
-//! wrong); [`read_many`](read_many()) (several reads as one); [`direct`] (past the page cache); [`thread_pool`] and [`timer`]; [`rate_limiter`] and [`file_writer`] (pace); [`info_log`]; [`random`] and [`system`];
-//! [`forked`] (children, for tests).
+//! Reading order: [`fs`] and [`clock`] (the contracts), [`env`](mod@env) (all in one handle);
+//! [`posix`] (the real one); [`mem`], [`crash`] and [`fault`] (what tests run on: nothing on disk,
+//! what a power loss leaves, what goes wrong); [`read_many`](read_many()) (several reads as one);
+//! [`direct`] (past the page cache); [`thread_pool`] and [`timer`]; [`rate_limiter`] and
+//! [`file_writer`] (pace); [`info_log`]; [`random`] and [`system`]; [`forked`] (children, for
+//! tests).
 //!
 //! Invariants
 //!  1. No other crate of the workspace opens a file, tells time, sleeps or starts a thread.

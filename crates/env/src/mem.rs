@@ -1,9 +1,11 @@
 //! Files in memory: for tests, and for databases that need no disk.
 //!
-//! In: paths and bytes. Out: what was put in, until the last handle goes. A file that is deleted while it is open
-//! stays readable, as on a disk. Errors are those of the real file system. Nothing here fails for want of space.
+//! In: paths and bytes. Out: what was put in, until the last handle goes. A file that is deleted
+//! while it is open stays readable, as on a disk. Errors are those of the real file system. Nothing
+//! here fails for want of space.
 //!
-//! What is opened past the page cache demands what a disk of 512-byte sectors does: whoever reads or writes it unaligned panics.
+//! What is opened past the page cache demands what a disk of 512-byte sectors does: whoever reads
+//! or writes it unaligned panics.
 //!
 //! [`crate::crash::CrashFs`] is the same with tracking on: it knows what a power loss would leave.
 

@@ -1,15 +1,20 @@
 //! The real file system, by system calls.
 //!
-//! In: paths. Out: files, directories and locks. Every error names the operation, the path and, where there is
-//! one, the offset; a full disk has sub-code `NoSpace`, a missing path `PathNotFound`.
+//! In: paths. Out: files, directories and locks. Every error names the operation, the path and,
+//! where there is one, the offset; a full disk has sub-code `NoSpace`, a missing path
+//! `PathNotFound`.
 //!
 //! Invariants
-//!  1. Interrupted calls (`EINTR`) and short reads and writes are carried on; callers never see them.
+//!  1. Interrupted calls (`EINTR`) and short reads and writes are carried on; callers never see
+//!     them.
 //!  2. Every descriptor is closed on `exec`.
-//!  3. Every path is looked up by [`Places`]: by its name, or from a directory that is held (`posix/held.rs`).
-//!  4. An open that finds no descriptor left is made again when other files were closed (`descriptors.rs`).
+//!  3. Every path is looked up by [`Places`]: by its name, or from a directory that is held
+//!     (`posix/held.rs`).
+//!  4. An open that finds no descriptor left is made again when other files were closed
+//!     (`descriptors.rs`).
 //!
-//! Random reads go one `pread` at a time; several go to the kernel together where that is possible (`posix/ring.rs`).
+//! Random reads go one `pread` at a time; several go to the kernel together where that is possible
+//! (`posix/ring.rs`).
 
 #[cfg(target_os = "linux")]
 mod direct;

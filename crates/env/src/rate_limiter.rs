@@ -1,15 +1,17 @@
 //! Bytes per second, shared out by priority.
 //!
-//! In: requests for bytes. Out: each returns when its bytes may go. Once per period the limiter gets the bytes of a
-//! period; what is left over from the period before is kept, so that at most two periods' worth go at once.
+//! In: requests for bytes. Out: each returns when its bytes may go. Once per period the limiter
+//! gets the bytes of a period; what is left over from the period before is kept, so that at most
+//! two periods' worth go at once.
 //! Source: RocksDB `util/rate_limiter.cc` (semantics).
 //!
-//! Waiting: one waiter, the leader, sleeps until the next period and shares out its bytes; the others wait for it.
-//! When the leader's own request is granted, it calls the next.
+//! Waiting: one waiter, the leader, sleeps until the next period and shares out its bytes; the
+//! others wait for it. When the leader's own request is granted, it calls the next.
 //!
 //! Invariants
-//!  1. Within a priority, first come first served. `User` always goes first; the others in the order High, Mid, Low,
-//!     but one time in `fairness` the lower of two goes before the higher, so that none starves.
+//!  1. Within a priority, first come first served. `User` always goes first; the others in the
+//!     order High, Mid, Low, but one time in `fairness` the lower of two goes before the higher, so
+//!     that none starves.
 //!  2. While requests wait there is a leader, or one of them has been called.
 //!  3. No lock is held while the clock sleeps.
 
@@ -63,7 +65,8 @@ pub struct RateLimiter {
     refill_period_micros: u64,
     fairness: u32,
     mode: RateLimiterMode,
-    /// Bytes a second. Here as well as in `state`, whose lock a thread may hold that a forked child does not have.
+    /// Bytes a second. Here as well as in `state`, whose lock a thread may hold that a forked child
+    /// does not have.
     rate: AtomicU64,
     state: PerProcess<Mutex<State>>,
 }

@@ -1,9 +1,10 @@
 //! Several reads as one.
 //!
-//! In: reads of any files. Out: each one's result. Of files that lend their descriptor what is in the kernel's memory is read at once,
-//! and what has to be waited for goes to the kernel together, if it has an `io_uring` for us; all others, and what the kernel did
-//! not finish, go through the file itself, one by one: so faults that a test's file system makes up are met in any case. Files that
-//! are read past the page cache have their own way (`direct/together.rs`).
+//! In: reads of any files. Out: each one's result. Of files that lend their descriptor what is in
+//! the kernel's memory is read at once, and what has to be waited for goes to the kernel together,
+//! if it has an `io_uring` for us; all others, and what the kernel did not finish, go through the
+//! file itself, one by one: so faults that a test's file system makes up are met in any case. Files
+//! that are read past the page cache have their own way (`direct/together.rs`).
 //!
 //! Invariant: what a read gives does not depend on the way it went.
 
@@ -86,8 +87,8 @@ pub fn read_many(requests: &mut [ReadRequest<'_>]) {
     }
 }
 
-/// Does all of these reads if none has to wait for a device. Whether they are done; if not, they are as they were, but for what
-/// lies in their buffers.
+/// Does all of these reads if none has to wait for a device. Whether they are done; if not, they
+/// are as they were, but for what lies in their buffers.
 pub fn read_if_resident(requests: &mut [ReadRequest<'_>]) -> bool {
     if requests.iter().all(|request| request.file.never_waits()) {
         requests.iter_mut().for_each(|request| request.read_behind(0));
@@ -136,7 +137,8 @@ fn read_from_page_cache(_requests: &mut [ReadRequest<'_>]) -> bool {
     false
 }
 
-/// How many bytes of each the kernel has read when it was given all of them; of none, if it was not.
+/// How many bytes of each the kernel has read when it was given all of them; of none, if it was
+/// not.
 #[cfg(target_os = "linux")]
 fn submit(requests: &mut [ReadRequest<'_>]) -> Vec<usize> {
     let may_wait =

@@ -74,19 +74,20 @@ pub fn local_time(seconds: u64) -> LocalTime {
     }
 }
 
-/// The first directory of this process whose file system does not sync directories. What was done there lasts as long as that
-/// file system sees to it: worth a line in the LOG.
+/// The first directory of this process whose file system does not sync directories. What was done
+/// there lasts as long as that file system sees to it: worth a line in the LOG.
 pub fn unsynced_directory() -> Option<&'static std::path::Path> {
     crate::posix::refused::unsynced_directory()
 }
 
-/// How many descriptors this process may have at once (the soft limit); `None` if nobody limits or knows it.
+/// How many descriptors this process may have at once (the soft limit); `None` if nobody limits or
+/// knows it.
 pub fn open_files_limit() -> Option<u64> {
     rustix::process::getrlimit(rustix::process::Resource::Nofile).current
 }
 
-/// Raises that limit as far as the system allows without asking (to the hard limit), and tells what it is then. For programs only:
-/// all of the process has it, and what it starts.
+/// Raises that limit as far as the system allows without asking (to the hard limit), and tells what
+/// it is then. For programs only: all of the process has it, and what it starts.
 pub fn raise_open_files_limit() -> Option<u64> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let maximum = getrlimit(Resource::Nofile).maximum;

@@ -1,16 +1,20 @@
 //! Background threads in three priorities.
 //!
-//! In: boxed jobs with a tag. Out: each runs once on a thread of its priority, first come first served, unless it
-//! is taken back by its tag. Threads start when jobs come and stay until the pool is dropped or made smaller.
+//! In: boxed jobs with a tag. Out: each runs once on a thread of its priority, first come first
+//! served, unless it is taken back by its tag. Threads start when jobs come and stay until the pool
+//! is dropped or made smaller.
 //!
 //! Invariants
-//!  1. No job runs, and none is dropped, while a lock of the pool is held: jobs and what they own may call the pool.
-//!  2. Dropping the pool drops queued jobs unrun, waits for running ones, then ends. A job that drops the pool
-//!     itself is not waited for.
-//!  3. A job that panics does not take its thread with it. The first panic is kept and raised again by
-//!     [`ThreadPool::join`] and by dropping the pool; until then [`ThreadPool::take_panic`] hands it over.
-//!  4. A system that refuses threads (`RLIMIT_NPROC`, a full cgroup) fails no call. A priority without any thread keeps its
-//!     jobs; each call of the pool tries to start one, and a caller that waits runs them itself ([`ThreadPool::take_starved`]).
+//!  1. No job runs, and none is dropped, while a lock of the pool is held: jobs and what they own
+//!     may call the pool.
+//!  2. Dropping the pool drops queued jobs unrun, waits for running ones, then ends. A job that
+//!     drops the pool itself is not waited for.
+//!  3. A job that panics does not take its thread with it. The first panic is kept and raised again
+//!     by [`ThreadPool::join`] and by dropping the pool; until then [`ThreadPool::take_panic`]
+//!     hands it over.
+//!  4. A system that refuses threads (`RLIMIT_NPROC`, a full cgroup) fails no call. A priority
+//!     without any thread keeps its jobs; each call of the pool tries to start one, and a caller
+//!     that waits runs them itself ([`ThreadPool::take_starved`]).
 //!  5. A forked child has none of the threads and jobs, but the limits: its queues are its own.
 
 use esker_base::sync::atomic::{AtomicBool, Ordering};
@@ -105,8 +109,9 @@ impl ThreadPool {
         &self.queues()[priority as usize]
     }
 
-    /// Runs `job` on a thread of this priority when one is free. `tag` is for [`ThreadPool::unschedule`].
-    /// With no thread allowed at this priority it waits until some are; if the system refuses threads, see invariant 4.
+    /// Runs `job` on a thread of this priority when one is free. `tag` is for
+    /// [`ThreadPool::unschedule`]. With no thread allowed at this priority it waits until some are;
+    /// if the system refuses threads, see invariant 4.
     pub fn schedule(&self, priority: Priority, tag: u64, job: Job) {
         let queue = self.queue(priority);
         let mut state = queue.state.lock();
@@ -116,20 +121,21 @@ impl ThreadPool {
         queue.changed.notify_one();
     }
 
-    /// Whether some priority has jobs and no thread, because the system refuses threads. One load for each priority.
+    /// Whether some priority has jobs and no thread, because the system refuses threads. One load
+    /// for each priority.
     pub fn is_starved(&self) -> bool {
         self.queues().iter().any(|queue| queue.is_starved.load(Ordering::Acquire))
     }
 
-    /// Tries to start threads where the system has refused them. Where it still does, takes out the first job with this tag,
-    /// which the caller runs at once, under no lock.
+    /// Tries to start threads where the system has refused them. Where it still does, takes out the
+    /// first job with this tag, which the caller runs at once, under no lock.
     pub fn take_starved(&self, tag: u64) -> Option<Job> {
         let starved = self.queues().iter().filter(|queue| queue.is_starved.load(Ordering::Acquire));
         starved.into_iter().find_map(|queue| queue.take_starved(tag))
     }
 
-    /// Takes back the queued jobs with this tag, of all priorities; they are dropped unrun. Says how many.
-    /// Running ones go on.
+    /// Takes back the queued jobs with this tag, of all priorities; they are dropped unrun. Says
+    /// how many. Running ones go on.
     pub fn unschedule(&self, tag: u64) -> usize {
         self.queues().iter().map(|queue| queue.unschedule(tag).len()).sum()
     }
@@ -326,7 +332,8 @@ impl Queue {
     fn work(&self, index: usize) {
         let mut state = self.state.lock();
         loop {
-            // Whoever lowers the limit wakes all, so that no job's wake-up is lost on a thread that ends here.
+            // Whoever lowers the limit wakes all, so that no job's wake-up is lost on a thread that
+            // ends here.
             if state.closing || state.live > state.limit {
                 state.live -= 1;
                 if !state.closing {

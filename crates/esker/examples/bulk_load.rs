@@ -1,4 +1,5 @@
-//! How do I load much sorted data fast? Write table files and ingest them: nothing is logged or compacted.
+//! How do I load much sorted data fast? Write table files and ingest them: nothing is logged or
+//! compacted.
 //!
 //! Run: `cargo run -p esker --example bulk_load`
 #![allow(clippy::print_stdout, reason = "an example talks to its reader")]

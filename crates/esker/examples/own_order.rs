@@ -8,7 +8,8 @@ use esker::{Db, Options};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// Decimal numbers of any length, by value. The name is stored: an order must never change under its name.
+/// Decimal numbers of any length, by value. The name is stored: an order must never change under
+/// its name.
 struct ByNumber;
 
 impl Comparator for ByNumber {

@@ -5,7 +5,8 @@
 
 use esker::{Db, Options, ReadOptions};
 
-/// Up to `size` keys behind `after`, all with `prefix`; and where the next page begins, if there is one.
+/// Up to `size` keys behind `after`, all with `prefix`; and where the next page begins, if there is
+/// one.
 fn page(
     db: &Db,
     prefix: &str,

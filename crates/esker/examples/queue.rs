@@ -1,4 +1,5 @@
-//! How do I build a first-in, first-out queue? Pops stay fast however many messages were deleted before.
+//! How do I build a first-in, first-out queue? Pops stay fast however many messages were deleted
+//! before.
 //!
 //! Run: `cargo run -p esker --example queue`
 #![allow(clippy::print_stdout, reason = "an example talks to its reader")]

@@ -1,7 +1,7 @@
 //! Backups in RocksDB's layout: tables once for all backups, the rest for each.
 //!
-//! In: an open database, and a directory for backups of it. Out: numbered backups that RocksDB restores, and the other way
-//! round.
+//! In: an open database, and a directory for backups of it. Out: numbered backups that RocksDB
+//! restores, and the other way round.
 //!
 //! ```text
 //! meta/N                       which files backup N consists of, with their checksums (`meta.rs`)
@@ -11,7 +11,8 @@
 //! ```
 //!
 //! Invariants
-//!  1. `meta/N` has its name only when all its files are durable; until then the backup does not exist.
+//!  1. `meta/N` has its name only when all its files are durable; until then the backup does not
+//!     exist.
 //!  2. A shared file is deleted only when no meta file names it.
 //!  3. A backup is one moment of all families, as a checkpoint is.
 //!
@@ -82,7 +83,8 @@ pub struct BackupEngine {
 impl BackupEngine {
     /// Opens the directory.
     /// # Errors
-    /// `IoError`. Backups that are damaged do not keep it from opening: see [`BackupEngine::corrupted_backups`].
+    /// `IoError`. Backups that are damaged do not keep it from opening: see
+    /// [`BackupEngine::corrupted_backups`].
     pub fn open(options: &BackupEngineOptions) -> Result<BackupEngine> {
         let env = options.env.clone();
         let dir = env.fs.absolute_path(&options.backup_dir)?;
@@ -148,8 +150,9 @@ impl BackupEngine {
         self.corrupt.keys().copied().collect()
     }
 
-    /// Backs up `db` and returns the backup's number. Tables that an earlier backup has are not copied again. With
-    /// `flush_before_backup` memtables are flushed first; otherwise the WALs go along.
+    /// Backs up `db` and returns the backup's number. Tables that an earlier backup has are not
+    /// copied again. With `flush_before_backup` memtables are flushed first; otherwise the WALs go
+    /// along.
     /// # Errors
     /// As [`Db::create_checkpoint`]; what was copied is removed by the next garbage collection.
     pub fn create_new_backup(&mut self, db: &Db, flush_before_backup: bool) -> Result<u32> {
@@ -232,8 +235,9 @@ impl BackupEngine {
         Ok(meta)
     }
 
-    /// Brings a table or blob file in, unless it is there. What is read of it is compared with the checksum that the database
-    /// has recorded, if that is made the same way. `is_direct`: it is read as the database reads it, past the page cache.
+    /// Brings a table or blob file in, unless it is there. What is read of it is compared with the
+    /// checksum that the database has recorded, if that is made the same way. `is_direct`: it is
+    /// read as the database reads it, past the page cache.
     fn share(
         &self,
         path: &Path,
@@ -276,9 +280,9 @@ impl BackupEngine {
         Ok(BackupFile { name, crc, bytes })
     }
 
-    /// Whether the backed-up file `name` is the table that has these properties, and not another of its number, session and size.
-    /// A table that was ingested or imported has the session of its writer, and a number that says nothing about it: one that is
-    /// restored gives it to another.
+    /// Whether the backed-up file `name` is the table that has these properties, and not another of
+    /// its number, session and size. A table that was ingested or imported has the session of its
+    /// writer, and a number that says nothing about it: one that is restored gives it to another.
     fn is_same(&self, name: &str, bytes: u64, stem: &str, properties: &TableProperties) -> bool {
         if stem.parse() == Ok(properties.orig_file_number) {
             return true;
@@ -297,7 +301,8 @@ impl BackupEngine {
         }
     }
 
-    /// Checks that the files of backup `id` have their sizes, and with `verify_with_checksum` their contents.
+    /// Checks that the files of backup `id` have their sizes, and with `verify_with_checksum` their
+    /// contents.
     /// # Errors
     /// `NotFound` · `Corruption` naming the file · `IoError`.
     pub fn verify_backup(&self, id: u32, verify_with_checksum: bool) -> Result<()> {
@@ -315,11 +320,11 @@ impl BackupEngine {
         Ok(())
     }
 
-    /// Makes `db_dir` what it was when backup `id` was made; WALs go to `wal_dir`. What a database has in these
-    /// directories is deleted first. The database must not be open.
+    /// Makes `db_dir` what it was when backup `id` was made; WALs go to `wal_dir`. What a database
+    /// has in these directories is deleted first. The database must not be open.
     /// # Errors
-    /// `NotFound` · `Corruption` naming the file, whose contents are not those that were backed up · `IoError`. The
-    /// directory then has no `CURRENT`: it opens as no database.
+    /// `NotFound` · `Corruption` naming the file, whose contents are not those that were backed up
+    /// · `IoError`. The directory then has no `CURRENT`: it opens as no database.
     pub fn restore_db_from_backup(
         &self,
         id: u32,
@@ -332,11 +337,13 @@ impl BackupEngine {
             fs.create_dir_if_missing(dir)?;
         }
         let lock = fs.lock_file(&esker_format::file_name::lock_file_name(&db_dir))?;
-        // It is no database any more, for good, before anything else goes; else a power loss could leave one without its WALs.
+        // It is no database any more, for good, before anything else goes; else a power loss could
+        // leave one without its WALs.
         remove_current(fs, &db_dir)?;
         for dir in [&db_dir, &wal_dir] {
             clear(fs, dir)?;
-            // RocksDB would hand them to whoever wants updates since a sequence number, as if they were of the backup.
+            // RocksDB would hand them to whoever wants updates since a sequence number, as if they
+            // were of the backup.
             delete_archive(fs, dir)?;
         }
         // The file that makes a database of it comes last.
@@ -402,8 +409,8 @@ impl BackupEngine {
         ids.into_iter().take(old).try_for_each(|id| self.delete_backup(id))
     }
 
-    /// Deletes files that no backup needs: of deleted backups, and of those that did not come to their end. While there
-    /// is a corrupted backup, shared files stay.
+    /// Deletes files that no backup needs: of deleted backups, and of those that did not come to
+    /// their end. While there is a corrupted backup, shared files stay.
     /// # Errors
     /// `IoError`.
     pub fn garbage_collect(&mut self) -> Result<()> {

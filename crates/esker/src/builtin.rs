@@ -18,8 +18,8 @@ use esker_base::merge_operator::{AssociativeMergeOperator, MergeOperator, MergeO
 use esker_format::options_file::split_map;
 use std::sync::Arc;
 
-/// The stock merge operator that the option text `merge_operator=…` means: a class name, a short name, or
-/// `{id=StringAppendOperator;delimiter=|}`. `None` if no stock operator has that name.
+/// The stock merge operator that the option text `merge_operator=…` means: a class name, a short
+/// name, or `{id=StringAppendOperator;delimiter=|}`. `None` if no stock operator has that name.
 pub fn merge_operator(text: &str) -> Option<MergeOperatorRef> {
     Some(match object_name(text) {
         "UInt64AddOperator" | "uint64add" => Arc::new(UInt64Add),
@@ -50,8 +50,8 @@ pub fn string_append(delimiter: impl Into<Vec<u8>>) -> MergeOperatorRef {
     Arc::new(StringAppend { delimiter: delimiter.into() })
 }
 
-/// `inner` on values and operands that end in the 4 bytes of time of a database with TTL; as it is, if it is one for those
-/// already.
+/// `inner` on values and operands that end in the 4 bytes of time of a database with TTL; as it is,
+/// if it is one for those already.
 pub(crate) fn ttl(inner: MergeOperatorRef) -> MergeOperatorRef {
     if inner.name() == TTL_OPERATOR { inner } else { Arc::new(Ttl { inner }) }
 }
@@ -71,7 +71,8 @@ pub fn bytes_xor() -> MergeOperatorRef {
     Arc::new(BytesXor)
 }
 
-/// RocksDB prints objects as `name` or as `{id=name;option=value}`; this is the name in either form.
+/// RocksDB prints objects as `name` or as `{id=name;option=value}`; this is the name in either
+/// form.
 pub(crate) fn object_name(text: &str) -> &str {
     let text = text.trim();
     let Some(inner) = text.strip_prefix('{').and_then(|t| t.strip_suffix('}')) else { return text };
@@ -199,8 +200,9 @@ impl AssociativeMergeOperator for BytesXor {
     }
 }
 
-/// The operator of a TTL database (RocksDB `utilities/ttl/db_ttl_impl.h`), whose values and operands end in the time they
-/// were written, fixed32 unix seconds. The result has the newest operand's time; RocksDB takes that of the merge.
+/// The operator of a TTL database (RocksDB `utilities/ttl/db_ttl_impl.h`), whose values and
+/// operands end in the time they were written, fixed32 unix seconds. The result has the newest
+/// operand's time; RocksDB takes that of the merge.
 struct Ttl {
     inner: MergeOperatorRef,
 }
@@ -245,8 +247,8 @@ fn numbers(list: &[u8]) -> Option<Vec<i32>> {
     std::str::from_utf8(list).ok()?.split(',').map(|n| n.trim_start().parse().ok()).collect()
 }
 
-/// Takes the smaller head, the right one when they are equal: lists that are not sorted stay as unsorted as RocksDB
-/// leaves them.
+/// Takes the smaller head, the right one when they are equal: lists that are not sorted stay as
+/// unsorted as RocksDB leaves them.
 fn merge_lists(left: Vec<i32>, right: Vec<i32>) -> Vec<i32> {
     let mut merged = Vec::with_capacity(left.len() + right.len());
     let (mut l, mut r) = (left.as_slice(), right.as_slice());

@@ -1,13 +1,16 @@
 //! A second database that shares this one's tables, as they are at one moment.
 //!
-//! In: an open database, and a directory that does not exist yet. Out: a directory that opens by itself: tables and blob
-//! files are hard links (copies on another file system), MANIFEST and WALs are copied up to where they were at that moment.
+//! In: an open database, and a directory that does not exist yet. Out: a directory that opens by
+//! itself: tables and blob files are hard links (copies on another file system), MANIFEST and WALs
+//! are copied up to where they were at that moment.
 //!
 //! Invariants
-//!  1. The directory has its name only when everything in it is durable; until then it ends in `.tmp`.
-//!  2. What is copied is one moment of all families: writers and MANIFEST stand still while the list is made, not while
-//!     files are copied.
-//!  3. No listed file is deleted before it is linked: file deletions are off from before the list to the end.
+//!  1. The directory has its name only when everything in it is durable; until then it ends in
+//!     `.tmp`.
+//!  2. What is copied is one moment of all families: writers and MANIFEST stand still while the
+//!     list is made, not while files are copied.
+//!  3. No listed file is deleted before it is linked: file deletions are off from before the list
+//!     to the end.
 //!
 //! Source: RocksDB `utilities/checkpoint/checkpoint_impl.cc`.
 
@@ -22,13 +25,14 @@ use esker_format::file_name;
 use std::path::{Path, PathBuf};
 
 impl Db {
-    /// Makes `directory`, which must not exist, a database of its own with what this one holds. Memtables are flushed first
-    /// if the WALs have `log_size_for_flush` bytes or more (0: always; what was written without a WAL is in the checkpoint
-    /// only then); otherwise the WALs go along. Gives the newest sequence number in it.
+    /// Makes `directory`, which must not exist, a database of its own with what this one holds.
+    /// Memtables are flushed first if the WALs have `log_size_for_flush` bytes or more (0: always;
+    /// what was written without a WAL is in the checkpoint only then); otherwise the WALs go along.
+    /// Gives the newest sequence number in it.
     /// # Errors
-    /// `InvalidArgument`: the directory exists, or has no parent · `NotSupported` when read-only · the background error in
-    /// force · `IoError`: what was made so far is removed again, or stays in `directory.tmp`, which the next checkpoint of
-    /// that name replaces.
+    /// `InvalidArgument`: the directory exists, or has no parent · `NotSupported` when read-only ·
+    /// the background error in force · `IoError`: what was made so far is removed again, or stays
+    /// in `directory.tmp`, which the next checkpoint of that name replaces.
     pub fn create_checkpoint(
         &self,
         directory: impl AsRef<Path>,
@@ -103,7 +107,8 @@ fn publish(fs: &dyn FileSystem, staging: &Path, directory: &Path, parent: &Path)
     })
 }
 
-/// No file is deleted while it lives, whoever enables file deletions, and the database is not closed.
+/// No file is deleted while it lives, whoever enables file deletions, and the database is not
+/// closed.
 pub(crate) struct KeepFiles<'a>(&'a Db, #[expect(dead_code, reason = "held")] UnderWay<'a>);
 
 impl<'a> KeepFiles<'a> {

@@ -1,14 +1,17 @@
-//! The door back: which RocksDB can open a directory, what in it needs the newest, and how to do without that.
+//! The door back: which RocksDB can open a directory, what in it needs the newest, and how to do
+//! without that.
 //!
-//! In: a directory that nobody has open. Out: a [`DoorReport`]; or, by [`downgrade`], the same contents in files that an
-//! older RocksDB reads.   Source: RocksDB `HISTORY.md`, and what 7.8.3 makes of each feature (docs/compat.md).
+//! In: a directory that nobody has open. Out: a [`DoorReport`]; or, by [`downgrade`], the same
+//! contents in files that an older RocksDB reads. Source: RocksDB `HISTORY.md`, and what 7.8.3
+//! makes of each feature (docs/compat.md).
 //!
 //! Invariants
-//!  1. Looking changes nothing and takes no lock. It reads every entry: which kinds there are, no property says.
-//!  2. A downgrade is made of flushes, compactions and a fresh MANIFEST: whenever it is interrupted, the database is whole,
-//!     and the next one goes on.
-//!  3. What cannot be said to the older version (families without timestamps in their tables) is refused before anything
-//!     is written.
+//!  1. Looking changes nothing and takes no lock. It reads every entry: which kinds there are, no
+//!     property says.
+//!  2. A downgrade is made of flushes, compactions and a fresh MANIFEST: whenever it is
+//!     interrupted, the database is whole, and the next one goes on.
+//!  3. What cannot be said to the older version (families without timestamps in their tables) is
+//!     refused before anything is written.
 
 mod downgrade;
 mod report;
@@ -30,11 +33,12 @@ use esker_format::write_batch::{BatchOp, WriteBatchView};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Says which RocksDB can open the database in `dir`, whose WALs are in `wal_dir`. Another process may have it open: then it is
-/// looked at as of one moment of the call.
+/// Says which RocksDB can open the database in `dir`, whose WALs are in `wal_dir`. Another process
+/// may have it open: then it is looked at as of one moment of the call.
 /// # Errors
-/// `IoError` (sub-code `PathNotFound` if there is no database) · `Corruption` or `NotSupported` naming the file that cannot
-/// be looked into · `TryAgain` if another process changes the database too fast.
+/// `IoError` (sub-code `PathNotFound` if there is no database) · `Corruption` or `NotSupported`
+/// naming the file that cannot be looked into · `TryAgain` if another process changes the database
+/// too fast.
 pub fn inspect(fs: &dyn FileSystem, dir: &Path, wal_dir: &Path) -> Result<DoorReport> {
     read_beside_owner(fs, &SystemClock, dir, || inspect_once(fs, dir, wal_dir))
 }
@@ -110,8 +114,8 @@ fn replay(fs: &dyn FileSystem, dir: &Path, report: &mut DoorReport) -> Result<Ma
 }
 
 impl ManifestState {
-    /// WALs numbered less hold nothing that is not in tables. Some that no family needs hold prepared transactions: where
-    /// there may be any, the MANIFEST says from which one on.
+    /// WALs numbered less hold nothing that is not in tables. Some that no family needs hold
+    /// prepared transactions: where there may be any, the MANIFEST says from which one on.
     fn smallest_wanted_wal(&self) -> FileNumber {
         let by_families = self.families.values().map(|f| f.log_number).min().unwrap_or_default();
         match self.min_log_number_to_keep {

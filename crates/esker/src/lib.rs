@@ -1,4 +1,5 @@
-//! Esker: an embedded LSM key-value engine that opens RocksDB's database directories in place and hands them back.
+//! Esker: an embedded LSM key-value engine that opens RocksDB's database directories in place and
+//! hands them back.
 //!
 //! ```
 //! use esker::{Db, Options, ReadOptions, WriteBatch, WriteOptions};
@@ -23,9 +24,9 @@
 //! # }
 //! ```
 //!
-//! Reading order: [`Db`] and [`options`] (the front door), then the modules in the order of a write: `write`, `flush`,
-//! `compact`; of a read: `read`, `iter`; and what they stand on: `engine` (the shared state), `cf`, `version`, `picker`,
-//! `wal`, `files`. ARCHITECTURE.md draws the paths.
+//! Reading order: [`Db`] and [`options`] (the front door), then the modules in the order of a
+//! write: `write`, `flush`, `compact`; of a read: `read`, `iter`; and what they stand on: `engine`
+//! (the shared state), `cf`, `version`, `picker`, `wal`, `files`. ARCHITECTURE.md draws the paths.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 

@@ -1,20 +1,26 @@
-//! Repair: a database whose MANIFEST is lost or damaged gets a new one, made from what its tables and WALs say.
+//! Repair: a database whose MANIFEST is lost or damaged gets a new one, made from what its tables
+//! and WALs say.
 //!
-//! In: a directory, and the options of its families (their comparators above all). Out: a directory that opens, with every
-//! readable table in level 0 ordered by sequence number, and what the WALs held in new tables. Nothing is deleted: what
-//! could not be used, and what is not needed any more, goes into the subdirectory `lost`.
+//! In: a directory, and the options of its families (their comparators above all). Out: a directory
+//! that opens, with every readable table in level 0 ordered by sequence number, and what the WALs
+//! held in new tables. Nothing is deleted: what could not be used, and what is not needed any more,
+//! goes into the subdirectory `lost`.
 //!
 //! Invariants
-//!  1. Until the new MANIFEST is in force, files are only added, and tables moved away that the old one has given up: a repair that
-//!     fails can be tried again. One that fails behind that has not moved all to `lost`: until it is tried again, an opening deletes
-//!     what the new MANIFEST does not name.
+//!  1. Until the new MANIFEST is in force, files are only added, and tables moved away that the old
+//!     one has given up: a repair that fails can be tried again. One that fails behind that has not
+//!     moved all to `lost`: until it is tried again, an opening deletes what the new MANIFEST does
+//!     not name.
 //!  2. Every table is checked whole before the MANIFEST names it.
-//!  3. A comparator that differs from a table's is the caller's mistake, and no reason to lose the table.
+//!  3. A comparator that differs from a table's is the caller's mistake, and no reason to lose the
+//!     table.
 //!
-//! What was deleted but not yet compacted away may come back: without a MANIFEST, tables that nobody needed any more cannot be
-//! told from those that were live. So may families that were dropped, unless the MANIFEST can be read that far. A merge operand may count twice if a WAL still has it, a
-//! compaction into the last level took its sequence number away, and the MANIFEST is so damaged, or so many tables are lost,
-//! that nobody knows that it was flushed. Source: RocksDB `db/repair.cc`.
+//! What was deleted but not yet compacted away may come back: without a MANIFEST, tables that
+//! nobody needed any more cannot be told from those that were live. So may families that were
+//! dropped, unless the MANIFEST can be read that far. A merge operand may count twice if a WAL
+//! still has it, a compaction into the last level took its sequence number away, and the MANIFEST
+//! is so damaged, or so many tables are lost, that nobody knows that it was flushed. Source:
+//! RocksDB `db/repair.cc`.
 
 mod order;
 mod scan;
@@ -45,23 +51,27 @@ const LOST: &str = "lost";
 pub struct RepairSummary {
     /// Families of the repaired database, by id.
     pub families: Vec<String>,
-    /// Families that others, which are younger, had the name of: their ids, that name, and the one under which they come back. They were
-    /// dropped, and the MANIFEST cannot be read that far; or their tables were imported by the younger one.
+    /// Families that others, which are younger, had the name of: their ids, that name, and the one
+    /// under which they come back. They were dropped, and the MANIFEST cannot be read that far; or
+    /// their tables were imported by the younger one.
     pub families_renamed: Vec<(ColumnFamilyId, String, String)>,
     /// Tables that were readable.
     pub tables_kept: Vec<FileNumber>,
-    /// Tables that the MANIFEST had given up already, as far as it can be read and all it names of their family is there; and those of
-    /// families that it says were dropped. Now in `lost`.
+    /// Tables that the MANIFEST had given up already, as far as it can be read and all it names of
+    /// their family is there; and those of families that it says were dropped. Now in `lost`.
     pub tables_obsolete: Vec<FileNumber>,
     /// Tables that were not readable, now in `lost`, and why.
     pub tables_lost: Vec<(FileNumber, Error)>,
-    /// Pairs of tables whose keys and whose sequence numbers both overlap: for keys in both, a `get` believes the table
-    /// with the larger newest sequence number, which may be the older one; scans and compactions go by each key's own. A
-    /// `compact_range` by this engine brings them in order. RocksDB 7.8 may refuse to open such a level 0. Also pairs of an ingested
-    /// table, whose entries have no sequence number of their own, and one that overlaps it, if no readable MANIFEST says how old the
-    /// ingested one is: it counts as the older one, for good. Of each family the first 10,000.
+    /// Pairs of tables whose keys and whose sequence numbers both overlap: for keys in both, a
+    /// `get` believes the table with the larger newest sequence number, which may be the older one;
+    /// scans and compactions go by each key's own. A `compact_range` by this engine brings them in
+    /// order. RocksDB 7.8 may refuse to open such a level 0. Also pairs of an ingested table, whose
+    /// entries have no sequence number of their own, and one that overlaps it, if no readable
+    /// MANIFEST says how old the ingested one is: it counts as the older one, for good. Of each
+    /// family the first 10,000.
     pub order_unsure: Vec<(FileNumber, FileNumber)>,
-    /// Blob files that cannot be read to their end, now in `lost`, and why: values in them are lost.
+    /// Blob files that cannot be read to their end, now in `lost`, and why: values in them are
+    /// lost.
     pub blobs_lost: Vec<(FileNumber, Error)>,
     /// WALs that were converted, now in `lost`.
     pub wals: Vec<FileNumber>,
@@ -71,20 +81,23 @@ pub struct RepairSummary {
     pub tables_from_wals: Vec<FileNumber>,
     /// Operations that were taken from WALs.
     pub wal_records: u64,
-    /// Operations in WALs for families that were dropped, or of which there is no table: their names are lost with the MANIFEST.
+    /// Operations in WALs for families that were dropped, or of which there is no table: their
+    /// names are lost with the MANIFEST.
     pub wal_records_without_family: u64,
-    /// Names of transactions that were prepared and neither committed nor rolled back: their operations are lost.
+    /// Names of transactions that were prepared and neither committed nor rolled back: their
+    /// operations are lost.
     pub prepared_transactions_lost: Vec<Vec<u8>>,
     /// The newest sequence number that was found.
     pub last_sequence: SequenceNumber,
 }
 
-/// Makes a new MANIFEST for the database in `path` from its tables and WALs. `families` are those whose options differ
-/// from `options.cf`; all families that tables or a readable part of the old MANIFEST name come back under their ids.
-/// The database must not be open.
+/// Makes a new MANIFEST for the database in `path` from its tables and WALs. `families` are those
+/// whose options differ from `options.cf`; all families that tables or a readable part of the old
+/// MANIFEST name come back under their ids. The database must not be open.
 /// # Errors
-/// `InvalidArgument`: a table was written with another comparator than its family's options say (both are named), or the OPTIONS file
-/// names a `wal_dir` with WALs and `options` none; nothing was changed · `IoError`: repair again when its cause is gone.
+/// `InvalidArgument`: a table was written with another comparator than its family's options say
+/// (both are named), or the OPTIONS file names a `wal_dir` with WALs and `options` none; nothing
+/// was changed · `IoError`: repair again when its cause is gone.
 pub fn repair_db(
     options: &Options,
     families: &[ColumnFamilyDescriptor],
@@ -171,8 +184,9 @@ struct Flushed {
     log_numbers: BTreeMap<ColumnFamilyId, FileNumber>,
     /// The tables that there were then.
     tables: BTreeMap<FileNumber, ColumnFamilyId>,
-    /// All that it ever named, their families and what it said of them: ingested tables do not say themselves which family they are in
-    /// and how old they are, and imported ones name the family that they come from.
+    /// All that it ever named, their families and what it said of them: ingested tables do not say
+    /// themselves which family they are in and how old they are, and imported ones name the family
+    /// that they come from.
     named: BTreeMap<FileNumber, (ColumnFamilyId, FileMetaData)>,
     /// Those that there were no more.
     obsolete: BTreeSet<FileNumber>,
@@ -239,16 +253,16 @@ struct Found {
 }
 
 impl Repair {
-    /// Whether every table of the family that the readable part of the MANIFEST names could be read: then what it says of the family's
-    /// others holds.
+    /// Whether every table of the family that the readable part of the MANIFEST names could be
+    /// read: then what it says of the family's others holds.
     fn has_all_tables_of(&self, family: ColumnFamilyId) -> bool {
         let kept: BTreeSet<_> = self.summary.tables_kept.iter().collect();
         let mut named = self.flushed.tables.iter().filter(|(_, of)| **of == family);
         named.all(|(table, _)| kept.contains(table))
     }
 
-    /// A table that a compaction has replaced would bring operands back that the new one holds, too, and values that are older than
-    /// those that have lost their sequence numbers.
+    /// A table that a compaction has replaced would bring operands back that the new one holds,
+    /// too, and values that are older than those that have lost their sequence numbers.
     fn leave_out_obsolete_tables(&mut self) {
         let whole: Vec<_> = self.families.keys().copied().filter(|id| self.has_all_tables_of(*id)).collect();
         let mut left_out = BTreeSet::new();
@@ -310,8 +324,9 @@ impl Repair {
         Ok(self.families.get_mut(&id).expect("inserted above"))
     }
 
-    /// Of families with one name, which a MANIFEST may not have, the youngest keeps it: it was made when the others were dropped, or
-    /// imported the others' tables. Nothing is mixed: it may be what somebody deleted.
+    /// Of families with one name, which a MANIFEST may not have, the youngest keeps it: it was made
+    /// when the others were dropped, or imported the others' tables. Nothing is mixed: it may be
+    /// what somebody deleted.
     fn name_families(&mut self) {
         let mut taken: BTreeSet<String> = self.families.values().map(|f| f.descriptor.name.clone()).collect();
         let mut seen = BTreeSet::new();
@@ -331,7 +346,8 @@ impl Repair {
         }
     }
 
-    /// Tables in level 0 in the order of their sequence numbers, in a MANIFEST that is then in force.
+    /// Tables in level 0 in the order of their sequence numbers, in a MANIFEST that is then in
+    /// force.
     fn write_manifest(&mut self) -> Result<()> {
         let manifest_number = self.numbers.new_file_number();
         let log_number = self.numbers.new_file_number();
@@ -387,8 +403,8 @@ impl Repair {
         write_manifest(&options, manifest_number, &edits)
     }
 
-    /// Moves tables that the MANIFEST has given up into `lost`, while that still says so: the new one does not know of them, and a
-    /// repair that goes on from it would take them for live.
+    /// Moves tables that the MANIFEST has given up into `lost`, while that still says so: the new
+    /// one does not know of them, and a repair that goes on from it would take them for live.
     fn archive_obsolete_tables(&self, found: &Found) -> Result<()> {
         let obsolete: BTreeSet<_> = self.summary.tables_obsolete.iter().collect();
         for (_, name) in found.tables.iter().filter(|(number, _)| obsolete.contains(number)) {

@@ -1,5 +1,5 @@
-//! Slots and priorities for boxed jobs, and work shared among threads of its own. Knows no job: who runs what is decided
-//! above.
+//! Slots and priorities for boxed jobs, and work shared among threads of its own. Knows no job: who
+//! runs what is decided above.
 
 use esker_base::sync::{Arc, Mutex, thread};
 use esker_env::spawn_scoped;
@@ -53,12 +53,14 @@ impl Scheduler {
         self.pool.is_starved()
     }
 
-    /// Tries to start threads for starved jobs. If none is to be had: a job of this database, for the caller to run under no lock.
+    /// Tries to start threads for starved jobs. If none is to be had: a job of this database, for
+    /// the caller to run under no lock.
     pub(crate) fn take_starved(&self) -> Option<Box<dyn FnOnce() + Send>> {
         self.pool.take_starved(self.tag)
     }
 
-    /// Whether a job waits for a thread that a walk over deleted keys may have, one of another database perhaps.
+    /// Whether a job waits for a thread that a walk over deleted keys may have, one of another
+    /// database perhaps.
     pub(crate) fn walk_is_in_the_way(&self) -> bool {
         self.pool.queue_len(Priority::Low) > 0
     }
@@ -70,8 +72,9 @@ impl fmt::Debug for Scheduler {
     }
 }
 
-/// Applies `work` to each item on up to `threads` threads, the caller's included. Results are in the order of the items.
-/// If the system gives no more threads, those that are there do all the work.
+/// Applies `work` to each item on up to `threads` threads, the caller's included. Results are in
+/// the order of the items. If the system gives no more threads, those that are there do all the
+/// work.
 pub(crate) fn map_in_parallel<T: Send, R: Send>(
     items: Vec<T>,
     threads: usize,

@@ -1,20 +1,23 @@
 //! Live snapshots: which sequence numbers somebody may still read at.
 //!
-//! In: sequence numbers taken and given back. Out: the oldest one, without a lock, and all of them, for flush and compaction.
-//! [`Snapshot`] is what the user holds, and gives its number back through its owner when the last clone is dropped. Iterators
-//! without a snapshot hold a number as well, so that they can go on over newer files; statistics do not count those.
+//! In: sequence numbers taken and given back. Out: the oldest one, without a lock, and all of them,
+//! for flush and compaction. [`Snapshot`] is what the user holds, and gives its number back through
+//! its owner when the last clone is dropped. Iterators without a snapshot hold a number as well, so
+//! that they can go on over newer files; statistics do not count those.
 //!
 //! ```text
 //! first -> 17 x1 <-> 20 x3 <-> 21 x1 <- last        one node for each number, in a vector; a ticket is a place in it
 //! ```
 //!
-//! Taking a number appends or counts up the last node, since numbers only rise; giving it back goes straight to its node. So
-//! both cost the same with one live snapshot and with ten thousand, a mutex that is held for a few nanoseconds each. (Slots of
-//! each thread, with an asymmetric fence, would cost two stores; but whoever gives back may be another thread than the one
-//! that took, and compactions would look at all slots.) Nobody who writes looks at any of this.
+//! Taking a number appends or counts up the last node, since numbers only rise; giving it back goes
+//! straight to its node. So both cost the same with one live snapshot and with ten thousand, a
+//! mutex that is held for a few nanoseconds each. (Slots of each thread, with an asymmetric fence,
+//! would cost two stores; but whoever gives back may be another thread than the one that took, and
+//! compactions would look at all slots.) Nobody who writes looks at any of this.
 //!
 //! Invariants
-//!  1. A node's count is how often its number was taken and not yet given back; nodes without holders are in `free`.
+//!  1. A node's count is how often its number was taken and not yet given back; nodes without
+//!     holders are in `free`.
 //!  2. Nodes are linked in strictly ascending order of their numbers.
 //!  3. `oldest` is the first node's number, or `NONE`, whenever the mutex is free.
 
@@ -97,7 +100,8 @@ impl SnapshotList {
         self.nodes.get_mut(at as usize)
     }
 
-    /// Somebody reads at `sequence` from now (`unix_time`, seconds) on. O(1) if no held number is higher.
+    /// Somebody reads at `sequence` from now (`unix_time`, seconds) on. O(1) if no held number is
+    /// higher.
     pub fn acquire(
         &mut self,
         sequence: SequenceNumber,
@@ -144,8 +148,8 @@ impl SnapshotList {
         }
     }
 
-    /// One holder of a number is gone. Returns whether nobody else holds the number: then files that only it needed may be
-    /// compacted away. O(1).
+    /// One holder of a number is gone. Returns whether nobody else holds the number: then files
+    /// that only it needed may be compacted away. O(1).
     ///
     /// # Panics
     /// If it was given back before and nobody has taken a number since.
@@ -179,7 +183,8 @@ impl SnapshotList {
         self.iter().find(|node| node.users > 0).map(|node| node.sequence)
     }
 
-    /// Unix seconds at which that was taken; 0 if there is none, as `rocksdb.oldest-snapshot-time` says it.
+    /// Unix seconds at which that was taken; 0 if there is none, as `rocksdb.oldest-snapshot-time`
+    /// says it.
     pub fn oldest_unix_time(&self) -> u64 {
         self.iter().find(|node| node.users > 0).map_or(0, |node| node.unix_time)
     }
@@ -218,7 +223,8 @@ impl LiveSnapshots {
         }
     }
 
-    /// Takes the number that `sequence` gives, under the lock: a flush that looked at the list has not missed an older one.
+    /// Takes the number that `sequence` gives, under the lock: a flush that looked at the list has
+    /// not missed an older one.
     #[inline]
     pub(crate) fn acquire(
         &self,
@@ -233,8 +239,8 @@ impl LiveSnapshots {
         (sequence, ticket)
     }
 
-    /// Gives it back. Gives the oldest number that is held still or, if there is none, the one that `newest` gives, under the lock:
-    /// whoever takes one afterwards takes none that is older.
+    /// Gives it back. Gives the oldest number that is held still or, if there is none, the one that
+    /// `newest` gives, under the lock: whoever takes one afterwards takes none that is older.
     #[inline]
     pub(crate) fn release(&self, ticket: Ticket, newest: impl FnOnce() -> SequenceNumber) -> SequenceNumber {
         let mut list = self.list.lock();
@@ -259,7 +265,8 @@ impl LiveSnapshots {
         (oldest != NONE).then_some(SequenceNumber(oldest))
     }
 
-    /// The oldest number that was held when the last one was given back, or the newest there was then; 0 before that.
+    /// The oldest number that was held when the last one was given back, or the newest there was
+    /// then; 0 before that.
     #[inline]
     pub(crate) fn oldest_at_release(&self) -> SequenceNumber {
         SequenceNumber(self.oldest_at_release.load(Ordering::SeqCst))
@@ -305,7 +312,8 @@ impl Drop for Held {
 pub struct Snapshot(Arc<Held>);
 
 impl Snapshot {
-    /// `sequence`, already acquired, to be given back to `owner`. The owner must stay alive, so it is held here.
+    /// `sequence`, already acquired, to be given back to `owner`. The owner must stay alive, so it
+    /// is held here.
     pub fn new(sequence: SequenceNumber, ticket: Ticket, owner: Arc<dyn SnapshotOwner>) -> Snapshot {
         Snapshot(Arc::new(Held { sequence, ticket, owner }))
     }
@@ -315,7 +323,8 @@ impl Snapshot {
         self.0.sequence
     }
 
-    /// Whether it was taken from the database behind `owner`: reading at another database's snapshot is refused.
+    /// Whether it was taken from the database behind `owner`: reading at another database's
+    /// snapshot is refused.
     #[inline]
     pub fn belongs_to<T: SnapshotOwner>(&self, owner: &T) -> bool {
         std::ptr::addr_eq(Arc::as_ptr(&self.0.owner), owner)

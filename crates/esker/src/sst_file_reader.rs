@@ -1,8 +1,8 @@
 //! One table without a database: a user's view of it, and its entries as they are stored.
 //!
-//! In: a table that `SstFileWriter` or a database wrote, of Esker or RocksDB. Out: what it says of keys, in itself: range
-//! deletions in it hide nothing (as in RocksDB: they are for what lies below the table), values that lie in blob files are
-//! read from those beside it.
+//! In: a table that `SstFileWriter` or a database wrote, of Esker or RocksDB. Out: what it says of
+//! keys, in itself: range deletions in it hide nothing (as in RocksDB: they are for what lies below
+//! the table), values that lie in blob files are read from those beside it.
 //!
 //! Source: RocksDB `table/sst_file_reader.cc`.
 
@@ -60,11 +60,12 @@ impl<'a> ParsedEntryInfo<'a> {
 }
 
 impl SstFileReader {
-    /// Opens the table at `path`, through `options.db.env`; `options.cf` says its comparator, merge operator and prefix
-    /// extractor.
+    /// Opens the table at `path`, through `options.db.env`; `options.cf` says its comparator, merge
+    /// operator and prefix extractor.
     /// # Errors
-    /// `InvalidArgument` if it was written with another comparator, or holds operands of another merge operator · `Corruption` and `IoError` name the file ·
-    /// `NotSupported` names what it is that cannot be read.
+    /// `InvalidArgument` if it was written with another comparator, or holds operands of another
+    /// merge operator · `Corruption` and `IoError` name the file · `NotSupported` names what it is
+    /// that cannot be read.
     pub fn open(options: &Options, path: impl AsRef<Path>) -> Result<SstFileReader> {
         let (path, fs) = (path.as_ref().to_owned(), &options.db.env.fs);
         let icmp = InternalKeyComparator::new(options.cf.comparator.clone());
@@ -97,10 +98,12 @@ impl SstFileReader {
         Error::new(ErrorKind::MergeInProgress, what)
     }
 
-    /// The value of `key` at the snapshot and timestamp of `options`, or `None` if it is not there or deleted.
+    /// The value of `key` at the snapshot and timestamp of `options`, or `None` if it is not there
+    /// or deleted.
     /// # Errors
-    /// `MergeInProgress` if the table has operands for the key and nothing that they apply to · `InvalidArgument` for
-    /// operands without a merge operator, or a timestamp that is missing or of another size · `Corruption`, `IoError`.
+    /// `MergeInProgress` if the table has operands for the key and nothing that they apply to ·
+    /// `InvalidArgument` for operands without a merge operator, or a timestamp that is missing or
+    /// of another size · `Corruption`, `IoError`.
     pub fn get(&self, options: &ReadOptions, key: impl AsRef<[u8]>) -> Result<Option<PinnedBytes>> {
         let key = key.as_ref();
         if self.icmp.timestamp_size() > 0 || options.timestamp.is_some() {
@@ -139,8 +142,8 @@ impl SstFileReader {
         keys.iter().map(|key| self.get(options, key)).collect()
     }
 
-    /// A cursor over the keys that are there at the snapshot and timestamp of `options`, within their bounds. Operands whose
-    /// base is elsewhere are merged onto nothing.
+    /// A cursor over the keys that are there at the snapshot and timestamp of `options`, within
+    /// their bounds. Operands whose base is elsewhere are merged onto nothing.
     /// # Errors
     /// `InvalidArgument` if a timestamp is missing, of another size, or there where keys have none.
     pub fn iter(&self, options: &ReadOptions) -> Result<SstFileIterator> {
@@ -156,9 +159,9 @@ impl SstFileReader {
         Ok(SstFileIterator(Cursor::Plain(Box::new(iter))))
     }
 
-    /// A cursor over all point entries as they are stored, deletions and older versions among them: keys are internal keys,
-    /// which [`SstFileReader::parse_table_iterator_key`] takes apart, also those that are sought. Leaves nothing in the
-    /// block cache.
+    /// A cursor over all point entries as they are stored, deletions and older versions among them:
+    /// keys are internal keys, which [`SstFileReader::parse_table_iterator_key`] takes apart, also
+    /// those that are sought. Leaves nothing in the block cache.
     pub fn table_iter(&self) -> Box<dyn InternalIterator> {
         self.entries(TableReadOptions { fill_cache: false, ..TableReadOptions::default() })
     }
@@ -255,8 +258,8 @@ impl fmt::Debug for SstFileReader {
     }
 }
 
-/// A cursor over the keys of a table. Not valid until positioned; after an error, until positioned again. It keeps the table
-/// open.
+/// A cursor over the keys of a table. Not valid until positioned; after an error, until positioned
+/// again. It keeps the table open.
 #[derive(Debug)]
 pub struct SstFileIterator(Cursor);
 

@@ -1,6 +1,7 @@
 //! Tables made outside of any database, to be ingested.
 //!
-//! In: keys in strictly ascending order. Out: a table file with all sequence numbers 0 and the properties that say so.
+//! In: keys in strictly ascending order. Out: a table file with all sequence numbers 0 and the
+//! properties that say so.
 //! Source: RocksDB `table/sst_file_writer.cc`.
 
 use crate::options::Options;
@@ -19,8 +20,8 @@ use std::path::{Path, PathBuf};
 const DB_ID: &str = "SST Writer";
 const VERSION: u32 = 2;
 
-/// Writes one table after another; each goes from [`open`](SstFileWriter::open) to [`finish`](SstFileWriter::finish). A
-/// table that is not finished is deleted.
+/// Writes one table after another; each goes from [`open`](SstFileWriter::open) to
+/// [`finish`](SstFileWriter::finish). A table that is not finished is deleted.
 pub struct SstFileWriter {
     options: Options,
     icmp: InternalKeyComparator,
@@ -63,7 +64,8 @@ pub struct ExternalSstFileInfo {
 }
 
 impl SstFileWriter {
-    /// For tables that families with `options.cf` can ingest; files are written through `options.db.env`.
+    /// For tables that families with `options.cf` can ingest; files are written through
+    /// `options.db.env`.
     pub fn new(options: &Options) -> SstFileWriter {
         SstFileWriter {
             icmp: InternalKeyComparator::new(options.cf.comparator.clone()),
@@ -76,7 +78,8 @@ impl SstFileWriter {
 
     /// Begins a table in a new file; one that is there is written over.
     /// # Errors
-    /// `InvalidArgument` if the last one is not finished, or naming an option that cannot be honoured · `IoError`.
+    /// `InvalidArgument` if the last one is not finished, or naming an option that cannot be
+    /// honoured · `IoError`.
     pub fn open(&mut self, path: impl AsRef<Path>) -> Result<()> {
         if let Some(current) = &self.current {
             return Err(Error::invalid_argument("the file before is not finished").at(current.path.display()));
@@ -113,8 +116,8 @@ impl SstFileWriter {
 
     /// Adds a value. In families with user-defined timestamps keys end in theirs, here and below.
     /// # Errors
-    /// `InvalidArgument` if no file is open, the key is not larger than the one before, or has no timestamp where there should be
-    /// one · `IoError`: the table is lost.
+    /// `InvalidArgument` if no file is open, the key is not larger than the one before, or has no
+    /// timestamp where there should be one · `IoError`: the table is lost.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.add(key.as_ref(), value.as_ref(), ValueType::Value)
     }
@@ -142,11 +145,12 @@ impl SstFileWriter {
         self.add(key.as_ref(), &[], ValueType::Deletion)
     }
 
-    /// Adds a deletion of the keys from `begin` up to `end` (exclusive), in any order and overlapping others. It hides what
-    /// the database has when the file is ingested, nothing in the file itself.
+    /// Adds a deletion of the keys from `begin` up to `end` (exclusive), in any order and
+    /// overlapping others. It hides what the database has when the file is ingested, nothing in the
+    /// file itself.
     /// # Errors
-    /// `InvalidArgument` if no file is open, `end` comes before `begin`, or one has no timestamp where there should be one ·
-    /// `IoError`: the table is lost.
+    /// `InvalidArgument` if no file is open, `end` comes before `begin`, or one has no timestamp
+    /// where there should be one · `IoError`: the table is lost.
     pub fn delete_range(&mut self, begin: impl AsRef<[u8]>, end: impl AsRef<[u8]>) -> Result<()> {
         let (begin, end) = (begin.as_ref(), end.as_ref());
         let icmp = self.icmp.clone();
@@ -187,7 +191,8 @@ impl SstFileWriter {
     fn add(&mut self, user_key: &[u8], value: &[u8], kind: ValueType) -> Result<()> {
         let icmp = self.icmp.clone();
         self.check_timestamp(user_key)?;
-        // As memtables have it. RocksDB takes a plain deletion for one that need not stay where there are timestamps.
+        // As memtables have it. RocksDB takes a plain deletion for one that need not stay where
+        // there are timestamps.
         let kind = match kind {
             ValueType::Deletion if icmp.timestamp_size() > 0 => ValueType::DeletionWithTimestamp,
             kind => kind,
@@ -220,8 +225,8 @@ impl SstFileWriter {
 
     /// Ends the table and makes it durable (its name is after a sync of its directory).
     /// # Errors
-    /// `InvalidArgument` if no file is open or nothing was added · `IoError`. The file is deleted then · `NotSupported` in a
-    /// forked child: the file is the parent's.
+    /// `InvalidArgument` if no file is open or nothing was added · `IoError`. The file is deleted
+    /// then · `NotSupported` in a forked child: the file is the parent's.
     pub fn finish(&mut self) -> Result<ExternalSstFileInfo> {
         self.current()?;
         let mut current = self.current.take().ok_or_else(|| Error::invalid_argument("File is not opened"))?;

@@ -1,10 +1,10 @@
 //! Databases whose values end in the time they were written at: RocksDB's `DBWithTTL`.
 //!
-//! In: values, and how many seconds those of a family live. Out: the same values, as long as compactions have not dropped
-//! them: who reads may see a value for a while after its time.
+//! In: values, and how many seconds those of a family live. Out: the same values, as long as
+//! compactions have not dropped them: who reads may see a value for a while after its time.
 //!
-//! Stored: the value, then fixed32 Unix seconds; operands the same. Such a database is opened as one with TTL, always, or its
-//! values are shown with their times.
+//! Stored: the value, then fixed32 Unix seconds; operands the same. Such a database is opened as
+//! one with TTL, always, or its values are shown with their times.
 //!
 //! Source: RocksDB `utilities/ttl/db_ttl_impl.h`.
 
@@ -43,7 +43,8 @@ impl fmt::Debug for DbWithTtl {
 }
 
 impl DbWithTtl {
-    /// Opens the database in `path` with these families and the seconds that values live in each; 0 or less: for ever.
+    /// Opens the database in `path` with these families and the seconds that values live in each; 0
+    /// or less: for ever.
     /// # Errors
     /// `InvalidArgument` if there is not one time for each family · as [`Db::open_with`].
     pub fn open(
@@ -90,7 +91,8 @@ impl DbWithTtl {
         Ok(family)
     }
 
-    /// From now on values of `family` live `ttl` seconds from when they were written, those that are there as well.
+    /// From now on values of `family` live `ttl` seconds from when they were written, those that
+    /// are there as well.
     pub fn set_ttl(&self, family: &ColumnFamilyHandle, ttl: i32) {
         if let Some(current) = self.ttls.lock().get(&family.id()) {
             current.store(ttl, Ordering::Relaxed);
@@ -120,7 +122,8 @@ impl DbWithTtl {
 
     /// Applies a batch whose values and operands have no times yet: they get that of now.
     /// # Errors
-    /// `NotSupported` for entities, values with timestamps and what only transactions write · as [`Db::write`].
+    /// `NotSupported` for entities, values with timestamps and what only transactions write · as
+    /// [`Db::write`].
     pub fn write(&self, options: &WriteOptions, batch: &WriteBatch) -> Result<()> {
         // Seconds fit until 2106; RocksDB reads them as signed, until 2038.
         let now = u32::try_from(self.clock.now_seconds()).unwrap_or(u32::MAX).to_le_bytes();
@@ -267,8 +270,9 @@ fn split(stored: &[u8]) -> Result<(&[u8], u32)> {
     Ok((value, time))
 }
 
-/// What a family with times is opened with. Options that are those of such a family already, as an OPTIONS file and a database
-/// that is open give them, are put together anew: times must not be taken off twice.
+/// What a family with times is opened with. Options that are those of such a family already, as an
+/// OPTIONS file and a database that is open give them, are put together anew: times must not be
+/// taken off twice.
 fn add_times(options: &mut ColumnFamilyOptions, ttl: &Arc<AtomicI32>, clock: &Arc<dyn Clock>) {
     let own = BeforeTtl {
         filter: options.compaction_filter.take(),

@@ -1,6 +1,7 @@
 //! Blob indexes: values that lie elsewhere. Enough to say what a key points to.
 //!
-//! In: the value of a `BlobIndex` entry. Out: where the real value is.   Source: RocksDB `db/blob/blob_index.h`.
+//! In: the value of a `BlobIndex` entry. Out: where the real value is. Source: RocksDB
+//! `db/blob/blob_index.h`.
 //!
 //!   kind u8 = 0 | expiration varint64 | value                                                    inlined, with TTL
 //!   kind u8 = 1 | file varint64 | offset varint64 | size varint64 | compression u8

@@ -1,7 +1,9 @@
 //! Key/value blocks: sorted entries with shared prefixes, and restart points to search by.
 //!
-//! In: a block's contents, decompressed. Out: [`Block`], read through a [`BlockCursor`]; written by [`BlockBuilder`].
-//! Source: RocksDB `table/block_based/block.cc`, `block_builder.cc`, `data_block_footer.cc`. Page: `docs/format/sst.md`.
+//! In: a block's contents, decompressed. Out: [`Block`], read through a [`BlockCursor`]; written by
+//! [`BlockBuilder`].
+//! Source: RocksDB `table/block_based/block.cc`, `block_builder.cc`, `data_block_footer.cc`. Page:
+//! `docs/format/sst.md`.
 //!
 //! ```text
 //! entries... | [values] | restart offsets u32... | [hash index] | [offset of values u32] | footer u32
@@ -10,10 +12,11 @@
 //! ```
 //!
 //! Invariants of a parsed block
-//!  1. It has at least one restart, the first at 0, ascending, each at an offset within the entries (an empty block
-//!     still has the one at 0).
+//!  1. It has at least one restart, the first at 0, ascending, each at an offset within the entries
+//!     (an empty block still has the one at 0).
 //!  2. It is below 4 GiB, so offsets are u32.
-//!  3. Entries are checked when they are read: a cursor on damaged entries gives `Corruption`, never a panic.
+//!  3. Entries are checked when they are read: a cursor on damaged entries gives `Corruption`,
+//!     never a panic.
 
 mod builder;
 mod cursor;
@@ -37,8 +40,8 @@ const SEPARATED_VALUES: u32 = 1 << 28;
 const UNIFORM_KEYS: u32 = 1 << 29;
 const HASH_INDEX: u32 = 1 << 31;
 
-/// Whether the footer of a block with these contents says that its keys are spread evenly: RocksDB before 11.1 takes that
-/// for a part of the number of restarts.
+/// Whether the footer of a block with these contents says that its keys are spread evenly: RocksDB
+/// before 11.1 takes that for a part of the number of restarts.
 pub fn is_marked_uniform(contents: &[u8]) -> bool {
     contents.last_chunk::<4>().is_some_and(|footer| u32::from_le_bytes(*footer) & UNIFORM_KEYS != 0)
 }
@@ -168,7 +171,8 @@ impl Block {
         prefetch(self.bytes.get(self.restarts as usize..).unwrap_or_default());
     }
 
-    /// Has the processor fetch the first keys a search compares, those of all restarts if they are few.
+    /// Has the processor fetch the first keys a search compares, those of all restarts if they are
+    /// few.
     #[inline]
     pub fn prefetch_restart_keys(&self) {
         let few = 4;
@@ -192,15 +196,16 @@ impl Block {
         prefetch(self.bytes.get(self.restart(restart) as usize..end as usize).unwrap_or_default());
     }
 
-    /// Speeds up searches by user key, whose order is bytewise; `user_key` cuts it from a restart's key.
+    /// Speeds up searches by user key, whose order is bytewise; `user_key` cuts it from a restart's
+    /// key.
     pub(crate) fn prepare_for_search(&mut self, shape: EntryShape, user_key: impl Fn(&[u8]) -> &[u8]) {
         let cursor = BlockCursor::with_buffer(shape, Vec::new());
         let key = |i| cursor.restart_key(self, i).map(&user_key);
         self.prefixes = prefixes::RestartPrefixes::build(self.restart_count, key);
     }
 
-    /// Restarts (low, high) between which a search for `user_key` has to look: `low` is the first one or before the
-    /// key, those behind `high` are not before it.
+    /// Restarts (low, high) between which a search for `user_key` has to look: `low` is the first
+    /// one or before the key, those behind `high` are not before it.
     #[inline]
     pub(crate) fn narrow(&self, user_key: &[u8]) -> (u32, u32) {
         match &self.prefixes {

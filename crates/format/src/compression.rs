@@ -1,14 +1,17 @@
 //! Compressed blocks: which codec, how its output is framed, and back.
 //!
-//! In: block contents. Out: what is stored, and its code.   Source: RocksDB `util/compression.h`, `table/format.cc`.
+//! In: block contents. Out: what is stored, and its code. Source: RocksDB `util/compression.h`,
+//! `table/format.cc`.
 //!
 //!   format version >= 2:  [decompressed size varint32, not for Snappy] | codec output
 //!   format version 0, 1:  [decompressed size fixed64, LZ4 only]        | codec output
 //!
 //! Invariants
 //!  1. The code stands in each block's trailer: any block may be stored uncompressed.
-//!  2. No buffer is allocated for a decompressed size that the stored bytes cannot possibly expand to.
-//!  3. Contexts (zstd's are large) live in the [`Compressor`] or in a pool of the process, never per block.
+//!  2. No buffer is allocated for a decompressed size that the stored bytes cannot possibly expand
+//!     to.
+//!  3. Contexts (zstd's are large) live in the [`Compressor`] or in a pool of the process, never
+//!     per block.
 //!
 //! Page: `docs/format/sst.md`.
 
@@ -52,7 +55,8 @@ pub enum CompressionType {
 impl CompressionType {
     /// The type with this code.
     /// # Errors
-    /// `NotSupported` if it is none of RocksDB's built-in ones (format version 7 allows custom codecs).
+    /// `NotSupported` if it is none of RocksDB's built-in ones (format version 7 allows custom
+    /// codecs).
     #[inline]
     pub fn from_u8(code: u8) -> Result<CompressionType> {
         Ok(match code {
@@ -148,7 +152,8 @@ pub struct CompressionOptions {
     pub strategy: i32,
     /// Largest dictionary to store, in bytes; 0 for none.
     pub max_dict_bytes: u32,
-    /// Sample bytes that zstd trains a dictionary from; 0: the samples themselves are the dictionary.
+    /// Sample bytes that zstd trains a dictionary from; 0: the samples themselves are the
+    /// dictionary.
     pub zstd_max_train_bytes: u32,
     /// Bytes of a table that are kept in memory to sample from; 0: up to the size of a file.
     pub max_dict_buffer_bytes: u64,
@@ -216,7 +221,8 @@ impl Compressor {
 
     /// For this codec and effort, with a dictionary.
     /// # Errors
-    /// As `new`; `NotSupported` if the codec knows no dictionaries (see `CompressionType::has_dictionaries`).
+    /// As `new`; `NotSupported` if the codec knows no dictionaries (see
+    /// `CompressionType::has_dictionaries`).
     pub fn with_dictionary(
         kind: CompressionType,
         options: &CompressionOptions,
@@ -242,8 +248,8 @@ impl Compressor {
         self.kind
     }
 
-    /// Puts the stored form (format version 2 and later) of `contents` behind what `out` holds and returns true; or,
-    /// if that would save less than 1/8, leaves `out` as it is and returns false.
+    /// Puts the stored form (format version 2 and later) of `contents` behind what `out` holds and
+    /// returns true; or, if that would save less than 1/8, leaves `out` as it is and returns false.
     /// # Errors
     /// None that depend on the contents; `Corruption` if a codec breaks its own promise.
     pub fn compress(&mut self, contents: &[u8], out: &mut Vec<u8>) -> Result<bool> {
@@ -257,8 +263,8 @@ impl Compressor {
         Ok(worth_it)
     }
 
-    /// As `compress`, for where the codec stands once for many values: false only for contents of 4 GiB or more, and
-    /// without a codec.
+    /// As `compress`, for where the codec stands once for many values: false only for contents of 4
+    /// GiB or more, and without a codec.
     /// # Errors
     /// As `compress`.
     pub fn compress_whatever_it_saves(&mut self, contents: &[u8], out: &mut Vec<u8>) -> Result<bool> {
@@ -271,8 +277,8 @@ impl Compressor {
         Ok(fits)
     }
 
-    /// Appends size and encoded contents; false if there is no codec, or if `room` bytes (for those codecs that need to
-    /// be told) are not enough. What it has appended then is of no use.
+    /// Appends size and encoded contents; false if there is no codec, or if `room` bytes (for those
+    /// codecs that need to be told) are not enough. What it has appended then is of no use.
     fn encode(&mut self, contents: &[u8], room: usize, out: &mut Vec<u8>) -> Result<bool> {
         let Ok(size) = u32::try_from(contents.len()) else { return Ok(false) };
         if !matches!(self.codec, Codec::None | Codec::Snappy(_)) {
@@ -290,7 +296,8 @@ impl Compressor {
 }
 
 /// The dictionary for the blocks that `samples` (cut by `sizes`) are taken from: trained by zstd if
-/// `zstd_max_train_bytes` is set and the codec is zstd, else the samples themselves. Empty if none can be made.
+/// `zstd_max_train_bytes` is set and the codec is zstd, else the samples themselves. Empty if none
+/// can be made.
 pub fn make_dictionary(
     kind: CompressionType,
     options: &CompressionOptions,
@@ -335,8 +342,8 @@ impl Decompressor {
 
     /// The contents of a block stored as `stored` under `kind`.
     /// # Errors
-    /// `Corruption` if the bytes are not what the codec writes or do not give the size they promise;
-    /// `NotSupported` for Xpress.
+    /// `Corruption` if the bytes are not what the codec writes or do not give the size they
+    /// promise; `NotSupported` for Xpress.
     pub fn decompress(&self, kind: CompressionType, stored: &[u8]) -> Result<Vec<u8>> {
         self.decompress_to(kind, stored)
     }

@@ -1,15 +1,16 @@
 //! Dead spans: where a table has nothing but deleted keys.
 //!
-//! In: a table's point entries in order. Out: for a user key, the stretch of deleted keys around it, so that a cursor seeks
-//! across instead of stepping. Esker's own meta block; RocksDB does not know the name and leaves it alone.
-//! Bytes: `docs/format/dead-spans.md`.
+//! In: a table's point entries in order. Out: for a user key, the stretch of deleted keys around
+//! it, so that a cursor seeks across instead of stepping. Esker's own meta block; RocksDB does not
+//! know the name and leaves it alone. Bytes: `docs/format/dead-spans.md`.
 //!
 //!   key = first user key | (sequence << 8 | 0x00) u64        value = last user key        no key is in two spans
 //!
 //! Invariants
-//!  1. The newest entry of each user key of the table from the first to the last of a span (both included) is a point
-//!     deletion of at most the span's sequence number. So a reader at that number or a later one finds none of them in this
-//!     table, and what the table has of them hides only entries of the same keys in older sorted runs.
+//!  1. The newest entry of each user key of the table from the first to the last of a span (both
+//!     included) is a point deletion of at most the span's sequence number. So a reader at that
+//!     number or a later one finds none of them in this table, and what the table has of them hides
+//!     only entries of the same keys in older sorted runs.
 //!  2. A span says nothing of keys in between that the table does not have.
 //!  3. Spans are sorted and disjoint.
 
@@ -17,9 +18,10 @@ use crate::block::{Block, BlockBuilder, BlockCursor};
 use crate::key::{self, InternalKeyComparator, ParsedInternalKey};
 use esker_base::{Error, Result, SequenceNumber, ValueType};
 
-/// The meta index's name for the block. RocksDB skips names it does not know when it opens a table; but when it verifies
-/// checksums, builds of 7.8 with assertions stop at names of which they do not know the kind. Those of filters it has given up,
-/// `filter.*`, have none and are skipped there too.
+/// The meta index's name for the block. RocksDB skips names it does not know when it opens a table;
+/// but when it verifies checksums, builds of 7.8 with assertions stop at names of which they do not
+/// know the kind. Those of filters it has given up, `filter.*`, have none and are skipped there
+/// too.
 pub const NAME: &str = "filter.esker.dead_spans";
 
 /// Collects the spans of one table.
@@ -70,7 +72,8 @@ impl DeadSpanBuilder {
         self
     }
 
-    /// Whether an entry of this type can change anything: nothing but deletions need be added while there is no run.
+    /// Whether an entry of this type can change anything: nothing but deletions need be added while
+    /// there is no run.
     #[inline]
     pub fn wants(&self, value_type: ValueType) -> bool {
         self.entries > 0 || value_type.is_point_deletion() && self.min_entries > 0
@@ -151,7 +154,8 @@ pub struct DeadSpans {
     spans: Vec<Slot>,
 }
 
-/// The keys are `keys[start..middle]` and `keys[middle..end]`, where `start` is the `end` of the slot before.
+/// The keys are `keys[start..middle]` and `keys[middle..end]`, where `start` is the `end` of the
+/// slot before.
 #[derive(Debug)]
 struct Slot {
     middle: usize,
@@ -162,7 +166,8 @@ struct Slot {
 impl DeadSpans {
     /// Parses the block. With `global_seqno` all entries of the table have that sequence number.
     /// # Errors
-    /// `Corruption` if the block is malformed, a span ends before it begins, or spans are not in order.
+    /// `Corruption` if the block is malformed, a span ends before it begins, or spans are not in
+    /// order.
     pub fn parse(
         block: &Block,
         icmp: &InternalKeyComparator,

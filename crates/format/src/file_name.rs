@@ -1,6 +1,7 @@
 //! Names of the files of a database.
 //!
-//! In: a directory and a number. Out: a path, and back from a name.   Source: RocksDB `file/filename.cc`.
+//! In: a directory and a number. Out: a path, and back from a name. Source: RocksDB
+//! `file/filename.cc`.
 //!
 //! Numbers are decimal, at least six digits, and come from one counter for all kinds.
 //!
@@ -52,8 +53,8 @@ pub enum FileType {
     CompactionProgress,
 }
 
-/// The kind and number that a name (not a path) stands for; 0 where there is no number. `None` if the name is none
-/// of a database's.
+/// The kind and number that a name (not a path) stands for; 0 where there is no number. `None` if
+/// the name is none of a database's.
 pub fn parse_file_name(name: &str) -> Option<(FileType, FileNumber)> {
     let (file_type, number) = match name {
         CURRENT_FILE => (FileType::Current, 0),
@@ -161,8 +162,9 @@ pub fn info_log_file_name(dir: &Path) -> PathBuf {
     dir.join(INFO_LOG_FILE)
 }
 
-/// What the `LOG` of the database in `database`, an absolute path, is called in a directory of logs: the path, with `_` for
-/// what is no letter, digit, `-`, `.` or `_`, and `_LOG`. Older ones have `.old.<microseconds>` behind that.
+/// What the `LOG` of the database in `database`, an absolute path, is called in a directory of
+/// logs: the path, with `_` for what is no letter, digit, `-`, `.` or `_`, and `_LOG`. Older ones
+/// have `.old.<microseconds>` behind that.
 pub fn info_log_name_elsewhere(database: &Path) -> String {
     /// File systems take 255 bytes; older ones need 21 more. Of a longer path the end counts.
     const MAX_BYTES: usize = 230;

@@ -1,7 +1,7 @@
 //! Filters: "this table cannot hold that key".
 //!
-//! In: the contents of a filter block. Out: for a key or prefix, whether the table may hold it; and the other way
-//! round, [`FilterBitsBuilder`]. Bytes: `docs/format/filter.md`.
+//! In: the contents of a filter block. Out: for a key or prefix, whether the table may hold it; and
+//! the other way round, [`FilterBitsBuilder`]. Bytes: `docs/format/filter.md`.
 //! Source: RocksDB `table/block_based/filter_policy.cc`, `util/bloom_impl.h`, `util/ribbon_impl.h`.
 //!
 //!   contents = bits | 5 bytes; the first of the five (m0) says which kind:
@@ -10,7 +10,8 @@
 //!   5 bytes or fewer: no keys, matches nothing
 //!
 //! Invariants
-//!  1. Never a false "no": whatever is not understood in full matches everything. So parsing cannot fail.
+//!  1. Never a false "no": whatever is not understood in full matches everything. So parsing cannot
+//!     fail.
 
 pub mod builder;
 pub mod fast_local_bloom;
@@ -109,8 +110,8 @@ pub struct FilterReader<B = Vec<u8>> {
 }
 
 impl<B: AsRef<[u8]>> FilterReader<B> {
-    /// Reads the metadata of a filter block's contents (without the block's trailer). Never fails, see the head of
-    /// this file. `contents` must give the same bytes each time.
+    /// Reads the metadata of a filter block's contents (without the block's trailer). Never fails,
+    /// see the head of this file. `contents` must give the same bytes each time.
     pub fn parse(contents: B) -> FilterReader<B> {
         let layout = Layout::parse(contents.as_ref());
         FilterReader { contents, layout }
@@ -134,7 +135,8 @@ impl<B: AsRef<[u8]>> FilterReader<B> {
         }
     }
 
-    /// Has the processor fetch what the probe will look at, where that is known: one line of a Bloom filter.
+    /// Has the processor fetch what the probe will look at, where that is known: one line of a
+    /// Bloom filter.
     #[inline]
     pub fn prefetch(&self, probe: &mut FilterProbe<'_>) {
         if let Layout::FastLocalBloom(l) = &self.layout {

@@ -44,11 +44,13 @@ pub struct Footer {
 }
 
 impl Footer {
-    /// Parses the footer of a file of `file_size` bytes, of which `tail` are the last ones (at least 53, or all).
+    /// Parses the footer of a file of `file_size` bytes, of which `tail` are the last ones (at
+    /// least 53, or all).
     /// # Errors
-    /// `Corruption` if this is no table or a damaged one; `NotSupported` naming the kind of table, the version or the feature. What
-    /// is unknown is a version's or a feature's only where the footer's checksum says that it was written so: a bit that
-    /// flipped must not pass for a newer RocksDB.
+    /// `Corruption` if this is no table or a damaged one; `NotSupported` naming the kind of table,
+    /// the version or the feature. What is unknown is a version's or a feature's only where the
+    /// footer's checksum says that it was written so: a bit that flipped must not pass for a newer
+    /// RocksDB.
     pub fn parse(tail: &[u8], file_size: u64) -> Result<Footer> {
         let Some((_, magic)) = tail.split_last_chunk::<8>() else { return Err(too_short(file_size)) };
         match u64::from_le_bytes(*magic) {
@@ -126,8 +128,8 @@ impl Footer {
         Ok(Footer { format_version, guard: extended.guard, meta_index, index: None })
     }
 
-    /// The footer's bytes, at `footer_offset` of the file. `format_version` is 1 or more. The index handle is written
-    /// up to version 5; from 6 on the meta index ends right before the footer.
+    /// The footer's bytes, at `footer_offset` of the file. `format_version` is 1 or more. The index
+    /// handle is written up to version 5; from 6 on the meta index ends right before the footer.
     pub fn encode(&self, footer_offset: u64) -> Vec<u8> {
         let mut out = Vec::with_capacity(FOOTER_BYTES);
         out.push(self.guard.checksum_type as u8);

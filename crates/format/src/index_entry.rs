@@ -1,8 +1,9 @@
 //! Index blocks: where the data blocks of a table are, and which keys they hold.
 //!
-//! In: an index block, and three switches from the table's properties. Out: [`IndexCursor`]; and back:
-//! [`IndexBuilder`], [`PartitionedIndexBuilder`].
-//! Source: RocksDB `table/block_based/index_builder.cc`, `table/format.cc` (IndexValue). Page: `docs/format/index.md`.
+//! In: an index block, and three switches from the table's properties. Out: [`IndexCursor`]; and
+//! back: [`IndexBuilder`], [`PartitionedIndexBuilder`].
+//! Source: RocksDB `table/block_based/index_builder.cc`, `table/format.cc` (IndexValue). Page:
+//! `docs/format/index.md`.
 //!
 //!   key:   a separator s, last key of the block <= s < first key of the next: internal key, or bare user key
 //!   value: offset varint64 | size varint64              full
@@ -45,7 +46,8 @@ impl IndexShape {
     }
 }
 
-/// Makes searches of a large index block fast, if its user keys are in bytewise order. Costs 8 bytes for each restart.
+/// Makes searches of a large index block fast, if its user keys are in bytewise order. Costs 8
+/// bytes for each restart.
 pub fn prepare_for_search(block: &mut Block, shape: IndexShape, icmp: &InternalKeyComparator) {
     if icmp.order() == KeyOrder::Bytewise {
         let is_user_key = shape.key_is_user_key;
@@ -136,7 +138,8 @@ impl IndexCursor {
             return Ok(None);
         }
         let mut input = Decoder::new(self.cursor.value(block));
-        // Past the handle, which is known; as a difference it would mean something to the entry before only.
+        // Past the handle, which is known; as a difference it would mean something to the entry
+        // before only.
         if self.is_delta() {
             input.varsignedint64()?;
         } else {
@@ -160,8 +163,9 @@ impl IndexCursor {
         self.walk(block, block.restart_count() - 1, |_| true)
     }
 
-    /// To the first entry whose separator is at or after the internal key `target`: the block that holds the first
-    /// entry at or after `target`, unless that is the first entry of the next block.
+    /// To the first entry whose separator is at or after the internal key `target`: the block that
+    /// holds the first entry at or after `target`, unless that is the first entry of the next
+    /// block.
     /// # Errors
     /// `Corruption`.
     #[inline]

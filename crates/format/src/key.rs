@@ -1,12 +1,15 @@
 //! Internal keys: a user key, and which write of it this is.
 //!
-//! In: user key, sequence, type. Out: bytes that sort newest first, and back.   Source: RocksDB `db/dbformat.h`.
+//! In: user key, sequence, type. Out: bytes that sort newest first, and back. Source: RocksDB
+//! `db/dbformat.h`.
 //!
 //!   user key | (sequence << 8 | type) u64 little-endian
 //!
 //! Invariants
-//!  1. Order: user key ascending by the family's comparator, then the packed 8 bytes, as a number, descending.
-//!  2. A parsed key has a known type; bounds in a MANIFEST may not (old bugs leaked others), so bounds stay bytes.
+//!  1. Order: user key ascending by the family's comparator, then the packed 8 bytes, as a number,
+//!     descending.
+//!  2. A parsed key has a known type; bounds in a MANIFEST may not (old bugs leaked others), so
+//!     bounds stay bytes.
 //!
 //! Page: `docs/format/internal-key.md`.
 
@@ -18,10 +21,12 @@ use std::sync::Arc;
 /// How many bytes the sequence and type take.
 pub const TRAILER_BYTES: usize = 8;
 
-/// The most bytes that a user key and its value may have together; for a range deletion, begin and end.
+/// The most bytes that a user key and its value may have together; for a range deletion, begin and
+/// end.
 ///
-/// Batches check it, so that no longer entry reaches a WAL. RocksDB allows 2^32 - 1 bytes for each, but
-/// computes the length of a memtable entry in 32 bits: two lengths, trailer and checksum need the rest.
+/// Batches check it, so that no longer entry reaches a WAL. RocksDB allows 2^32 - 1 bytes for each,
+/// but computes the length of a memtable entry in 32 bits: two lengths, trailer and checksum need
+/// the rest.
 pub const MAX_ENTRY_BYTES: usize = u32::MAX as usize - 64;
 
 /// Whether a key and a value of these lengths fit into one entry.
@@ -39,7 +44,8 @@ pub fn entry_too_long(key_bytes: usize, value_bytes: usize) -> Error {
     ))
 }
 
-/// `(largest sequence, RangeDeletion)`: ends a table whose last covered key is the end of a range tombstone, exclusive.
+/// `(largest sequence, RangeDeletion)`: ends a table whose last covered key is the end of a range
+/// tombstone, exclusive.
 pub const RANGE_END_SENTINEL: u64 = pack(SequenceNumber::MAX, ValueType::RangeDeletion);
 
 /// Sequence and type as the number that is stored.
@@ -113,7 +119,8 @@ pub fn internal_key(user_key: &[u8], sequence: SequenceNumber, value_type: Value
     out
 }
 
-/// The key to seek for "the newest version of `user_key` not newer than `sequence`": before all of them.
+/// The key to seek for "the newest version of `user_key` not newer than `sequence`": before all of
+/// them.
 pub fn seek_key(user_key: &[u8], sequence: SequenceNumber) -> Vec<u8> {
     internal_key(user_key, sequence, ValueType::SEEK)
 }
@@ -130,7 +137,8 @@ pub fn trailer(internal_key: &[u8]) -> u64 {
     internal_key.last_chunk::<TRAILER_BYTES>().map_or(0, |t| u64::from_le_bytes(*t))
 }
 
-/// The order of internal keys over a family's user-key order. Cheap to clone; compares stock orders inline.
+/// The order of internal keys over a family's user-key order. Cheap to clone; compares stock orders
+/// inline.
 #[derive(Clone, Debug)]
 pub struct InternalKeyComparator {
     user: ComparatorRef,
@@ -198,7 +206,8 @@ impl InternalKeyComparator {
         [plain_key, self.min_timestamp()].concat()
     }
 
-    /// The order of timestamps: `Less` if `a` is older. An empty one, a bound that was never set, is older than any.
+    /// The order of timestamps: `Less` if `a` is older. An empty one, a bound that was never set,
+    /// is older than any.
     #[inline]
     pub fn compare_timestamps(&self, a: &[u8], b: &[u8]) -> Ordering {
         match (a, b) {
@@ -235,7 +244,8 @@ impl InternalKeyComparator {
         }
     }
 
-    /// Compares user keys that may have timestamps by what stands before these: all versions of a key are one.
+    /// Compares user keys that may have timestamps by what stands before these: all versions of a
+    /// key are one.
     #[inline]
     pub fn compare_plain_keys(&self, a: &[u8], b: &[u8]) -> Ordering {
         match self.plain() {
@@ -260,10 +270,12 @@ impl InternalKeyComparator {
     }
 }
 
-/// Whether the bytes are the same. For short ones that were written a moment ago, as keys of iterators are: the system's
-/// `memcmp` loads them whole, and such a load waits until all the stores it spans have left the processor's buffers. So does that
-/// of a word whose end was put behind what the key shares with the one before; the last byte of the key, or of a number that
-/// stands before something else, in which neighbours mostly differ, does not: three quarters of the time of a step went there.
+/// Whether the bytes are the same. For short ones that were written a moment ago, as keys of
+/// iterators are: the system's `memcmp` loads them whole, and such a load waits until all the
+/// stores it spans have left the processor's buffers. So does that of a word whose end was put
+/// behind what the key shares with the one before; the last byte of the key, or of a number that
+/// stands before something else, in which neighbours mostly differ, does not: three quarters of the
+/// time of a step went there.
 #[inline]
 fn is_same(a: &[u8], b: &[u8]) -> bool {
     if a.len() != b.len() || a.last() != b.last() {
@@ -303,7 +315,8 @@ impl Default for LookupKey {
 }
 
 impl LookupKey {
-    /// Makes another one of it, as [`new`](Self::new) does; where many are made one after the other that is less work.
+    /// Makes another one of it, as [`new`](Self::new) does; where many are made one after the other
+    /// that is less work.
     #[inline]
     pub fn set(&mut self, user_key: &[u8], sequence: SequenceNumber) {
         let len = user_key.len() + TRAILER_BYTES;

@@ -1,7 +1,8 @@
 //! esker-format: every byte that reaches the disk, and nothing else.
 //!
-//! Bytes to values and back: no I/O, no unsafe, no panic on any input. Everything is parsed once into a value that
-//! needs no second check; bad bytes are `Corruption`. Pages with grammar and worked examples: `docs/format/`.
+//! Bytes to values and back: no I/O, no unsafe, no panic on any input. Everything is parsed once
+//! into a value that needs no second check; bad bytes are `Corruption`. Pages with grammar and
+//! worked examples: `docs/format/`.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 #![deny(clippy::indexing_slicing, clippy::cast_possible_truncation, clippy::panic)]

@@ -5,16 +5,19 @@
 //!
 //!   crc u32 | size u16 | type u8 | [log number u32] | payload
 //!
-//! Little-endian; `crc` is the masked CRC32C of everything behind `size`; recyclable types carry the log number.
+//! Little-endian; `crc` is the masked CRC32C of everything behind `size`; recyclable types carry
+//! the log number.
 //!
 //! Invariants
-//!  1. No physical record crosses a block; the bytes of a block too short for a header (7, or 11 when the writer is
-//!     recyclable) are zero.
+//!  1. No physical record crosses a block; the bytes of a block too short for a header (7, or 11
+//!     when the writer is recyclable) are zero.
 //!  2. A FIRST is followed by MIDDLEs and one LAST, in order, or the log ended there.
-//!  3. Of a record that fails its checks the rest of the block goes with it: its size cannot be trusted.
+//!  3. Of a record that fails its checks the rest of the block goes with it: its size cannot be
+//!     trusted.
 //!
-//! [`LogWriter`] makes the bytes; [`LogReader`] says of every stretch of a log what it is ([`LogEvent`]) and decides
-//! nothing: which of it is tolerated is the business of [`crate::wal_recovery`] and of [`next_strict`].
+//! [`LogWriter`] makes the bytes; [`LogReader`] says of every stretch of a log what it is
+//! ([`LogEvent`]) and decides nothing: which of it is tolerated is the business of
+//! [`crate::wal_recovery`] and of [`next_strict`].
 
 mod reader;
 mod strict;

@@ -1,7 +1,8 @@
 //! The meta index: names of a table's other blocks, and where they are.
 //!
-//! In: a key/value block of names and handles. Out: [`MetaIndex`], and back.   Source: RocksDB `table/meta_blocks.cc`,
-//! `table/block_based/block_based_table_builder.cc`. Unknown names are skipped: they are for those who know them.
+//! In: a key/value block of names and handles. Out: [`MetaIndex`], and back. Source: RocksDB
+//! `table/meta_blocks.cc`, `table/block_based/block_based_table_builder.cc`. Unknown names are
+//! skipped: they are for those who know them.
 //!
 //! Page: `docs/format/sst.md`.
 

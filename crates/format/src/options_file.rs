@@ -11,9 +11,10 @@
 //! ```
 //!
 //! Invariants
-//!  1. Values are kept as they are written (escapes, braces): an unknown key survives reading and printing.
-//!  2. A parsed file has one `[DBOptions]`, `[CFOptions "default"]` as its first family, every family once, and table
-//!     options only behind their family.
+//!  1. Values are kept as they are written (escapes, braces): an unknown key survives reading and
+//!     printing.
+//!  2. A parsed file has one `[DBOptions]`, `[CFOptions "default"]` as its first family, every
+//!     family once, and table options only behind their family.
 
 use esker_base::{Error, Result};
 use std::borrow::Cow;
@@ -89,8 +90,9 @@ pub struct OptionsFile {
 impl OptionsFile {
     /// Reads a file.
     /// # Errors
-    /// `InvalidArgument`, naming the line, for what RocksDB refuses too: no `=` or no key, an unknown or repeated
-    /// section, families out of order, no `[DBOptions]` or no default family; also for text that is not UTF-8.
+    /// `InvalidArgument`, naming the line, for what RocksDB refuses too: no `=` or no key, an
+    /// unknown or repeated section, families out of order, no `[DBOptions]` or no default family;
+    /// also for text that is not UTF-8.
     pub fn parse(bytes: &[u8]) -> Result<OptionsFile> {
         let text = std::str::from_utf8(bytes).map_err(|e| {
             Error::invalid_argument(format!("OPTIONS file is not UTF-8 from byte {}", e.valid_up_to()))
@@ -198,8 +200,8 @@ impl OptionsFile {
 }
 
 impl fmt::Display for OptionsFile {
-    /// The text of the file. A value with an unescaped `#` or line end would not come back; [`Section::push_text`]
-    /// escapes them.
+    /// The text of the file. A value with an unescaped `#` or line end would not come back;
+    /// [`Section::push_text`] escapes them.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("# Options of a database in RocksDB's format.\n")?;
         for section in &self.sections {

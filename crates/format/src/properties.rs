@@ -1,19 +1,22 @@
 //! Table properties: what a table says about itself.
 //!
-//! In: the key/value block that the meta index calls `rocksdb.properties`. Out: [`TableProperties`], and back.
-//! Source: RocksDB `include/rocksdb/table_properties.h`, `table/meta_blocks.cc`. Page: `docs/format/properties.md`.
+//! In: the key/value block that the meta index calls `rocksdb.properties`. Out:
+//! [`TableProperties`], and back.
+//! Source: RocksDB `include/rocksdb/table_properties.h`, `table/meta_blocks.cc`. Page:
+//! `docs/format/properties.md`.
 //!
 //! Invariants
 //!  1. Names are sorted and unique; anything else is `Corruption`.
-//!  2. A known name with a malformed number is skipped, as RocksDB does; an unknown name is a user's property.
+//!  2. A known name with a malformed number is skipped, as RocksDB does; an unknown name is a
+//!     user's property.
 
 use crate::block::{Block, BlockBuilder, BlockCursor};
 use esker_base::coding::{Decoder, fixed32, fixed64, put_varint64};
 use esker_base::{Error, Result};
 use std::collections::BTreeMap;
 
-/// Esker's own property of a flushed or compacted table: how many of its entries stand behind a newer one of the same user key, in
-/// decimal digits. RocksDB takes it for a user's property.
+/// Esker's own property of a flushed or compacted table: how many of its entries stand behind a
+/// newer one of the same user key, in decimal digits. RocksDB takes it for a user's property.
 pub const OLDER_VERSIONS: &str = "esker.older.versions";
 
 /// `rocksdb.block.based.table.index.type`.
@@ -46,7 +49,8 @@ impl IndexType {
     }
 }
 
-/// What a table says about itself. Sizes are bytes, times Unix seconds; 0 and empty mean "not said".
+/// What a table says about itself. Sizes are bytes, times Unix seconds; 0 and empty mean "not
+/// said".
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TableProperties {
     /// Data blocks with their trailers.
@@ -133,7 +137,8 @@ pub struct TableProperties {
     pub prefix_filtering: bool,
     /// 2 for files made to be ingested.
     pub external_sst_file_version: Option<u32>,
-    /// The sequence number of all its entries, if it was written into the file at ingestion; 0 if not.
+    /// The sequence number of all its entries, if it was written into the file at ingestion; 0 if
+    /// not.
     pub external_sst_file_global_seqno: Option<u64>,
     /// Where the value of that property lies within the properties block.
     pub global_seqno_offset: Option<usize>,
@@ -274,8 +279,8 @@ impl TableProperties {
         true
     }
 
-    /// Entries that stand behind a newer one of the same user key, if that is known: from [`OLDER_VERSIONS`], or because a table
-    /// made for ingestion has one entry a key.
+    /// Entries that stand behind a newer one of the same user key, if that is known: from
+    /// [`OLDER_VERSIONS`], or because a table made for ingestion has one entry a key.
     pub fn older_versions(&self) -> Option<u64> {
         match self.user_collected_properties.get(OLDER_VERSIONS.as_bytes()) {
             Some(count) => std::str::from_utf8(count).ok()?.parse().ok(),

@@ -1,7 +1,7 @@
 //! Range tombstones: "every key from here up to there is gone".
 //!
-//! In: tombstones as written, overlapping and in any order. Out: disjoint fragments that can be searched.
-//! Bytes: `docs/format/range-del.md`.   Source: RocksDB `db/range_tombstone_fragmenter.h`.
+//! In: tombstones as written, overlapping and in any order. Out: disjoint fragments that can be
+//! searched. Bytes: `docs/format/range-del.md`. Source: RocksDB `db/range_tombstone_fragmenter.h`.
 
 pub mod fragment;
 pub mod tombstone;

@@ -2,8 +2,8 @@
 //!
 //!   contents | compression code u8 | checksum u32        Source: RocksDB `table/format.cc`.
 //!
-//! The checksum covers contents and code byte. Since format version 6 a number made from the file's base context
-//! and the block's offset is added, so that a block in the wrong place does not pass.
+//! The checksum covers contents and code byte. Since format version 6 a number made from the file's
+//! base context and the block's offset is added, so that a block in the wrong place does not pass.
 //!
 //! Page: `docs/format/sst.md`.
 
@@ -75,7 +75,8 @@ const fn low_half(v: u64) -> u32 {
     (v & 0xFFFF_FFFF) as u32
 }
 
-/// What is added to the checksum of a block at `offset` in a file whose base context is `base`; 0 if `base` is 0.
+/// What is added to the checksum of a block at `offset` in a file whose base context is `base`; 0
+/// if `base` is 0.
 #[inline]
 pub const fn context_modifier(base: u32, offset: u64) -> u32 {
     if base == 0 { 0 } else { base ^ low_half(offset).wrapping_add(low_half(offset >> 32)) }
@@ -97,8 +98,8 @@ impl BlockGuard {
         self.checksum_type.checksum(bytes).wrapping_add(context_modifier(self.base_context, offset))
     }
 
-    /// Appends code byte and checksum to `block`, which holds the contents of the block that goes to `offset` and,
-    /// before them, `start` bytes of something else.
+    /// Appends code byte and checksum to `block`, which holds the contents of the block that goes
+    /// to `offset` and, before them, `start` bytes of something else.
     pub fn append_trailer(&self, block: &mut Vec<u8>, start: usize, compression_code: u8, offset: u64) {
         block.push(compression_code);
         let sum = self.stored_checksum(block.get(start..).unwrap_or_default(), offset);

@@ -1,9 +1,11 @@
 //! Unique ids of tables, made from who wrote them.
 //!
-//! In: the properties `creating.db.identity`, `creating.session.identity` and `original.file.number`. Out: two u64
-//! that the MANIFEST stores beside the file.   Source: RocksDB `table/unique_id.cc`, `db/db_impl/db_impl.cc`.
+//! In: the properties `creating.db.identity`, `creating.session.identity` and
+//! `original.file.number`. Out: two u64 that the MANIFEST stores beside the file. Source: RocksDB
+//! `table/unique_id.cc`, `db/db_impl/db_impl.cc`.
 //!
-//! A session id is 13 to 24 base-36 digits (0-9A-Z, 20 when written): one fresh pair of random words for each open.
+//! A session id is 13 to 24 base-36 digits (0-9A-Z, 20 when written): one fresh pair of random
+//! words for each open.
 //!
 //! Page: `docs/format/properties.md`.
 
@@ -49,8 +51,8 @@ fn parse_session_id(id: &str) -> Option<(u64, u64)> {
     Some((a >> 2, (b & LOW_62) | (a << 62)))
 }
 
-/// The unique id of the table `file_number` written in this session of this database; `None` if one of the three is
-/// missing or malformed.
+/// The unique id of the table `file_number` written in this session of this database; `None` if one
+/// of the three is missing or malformed.
 pub fn unique_id(db_id: &str, db_session_id: &str, file_number: u64) -> Option<[u64; 2]> {
     if db_id.is_empty() || file_number == 0 {
         return None;
@@ -61,8 +63,10 @@ pub fn unique_id(db_id: &str, db_session_id: &str, file_number: u64) -> Option<[
     Some([lower, high ^ file_number])
 }
 
-/// The public form of an internal unique id, which tools print: the same information, every bit spread over all others.
-/// Source: RocksDB `table/unique_id.cc` (`InternalUniqueIdToExternal`), `util/hash.cc` (`BijectiveHash2x64`).
+/// The public form of an internal unique id, which tools print: the same information, every bit
+/// spread over all others.
+/// Source: RocksDB `table/unique_id.cc` (`InternalUniqueIdToExternal`), `util/hash.cc`
+/// (`BijectiveHash2x64`).
 pub fn public_unique_id([low, high]: [u64; 2]) -> [u64; 2] {
     const LOW_OFFSET: u64 = 6_417_269_962_128_484_497;
     const HIGH_OFFSET: u64 = 17_391_078_804_906_429_400;

@@ -5,10 +5,11 @@
 //!   (tag varint32, payload)*
 //!
 //! Invariants
-//!  1. An unknown tag with bit 13 set is skipped (its payload is one length-prefixed slice); any other unknown tag is
-//!     corruption. In a table's description an unknown custom tag with bit 6 set is fatal and others are skipped.
-//!  2. What is written is understood by RocksDB 7.8 and 11: tags come in RocksDB's order, and WAL tracking (which makes
-//!     a read-only open of theirs fail) is never written.
+//!  1. An unknown tag with bit 13 set is skipped (its payload is one length-prefixed slice); any
+//!     other unknown tag is corruption. In a table's description an unknown custom tag with bit 6
+//!     set is fatal and others are skipped.
+//!  2. What is written is understood by RocksDB 7.8 and 11: tags come in RocksDB's order, and WAL
+//!     tracking (which makes a read-only open of theirs fail) is never written.
 //!  3. An edit that says nothing has no bytes, and is legal.
 
 mod decode;
@@ -27,9 +28,11 @@ pub struct FileMetaData {
     pub path_id: u32,
     /// Bytes.
     pub file_size: u64,
-    /// First internal key, range tombstones included. Bytes, because old bugs leaked odd types into bounds.
+    /// First internal key, range tombstones included. Bytes, because old bugs leaked odd types into
+    /// bounds.
     pub smallest: Vec<u8>,
-    /// Last internal key, range tombstones included; exclusive if it ends in `key::RANGE_END_SENTINEL`.
+    /// Last internal key, range tombstones included; exclusive if it ends in
+    /// `key::RANGE_END_SENTINEL`.
     pub largest: Vec<u8>,
     /// Smallest sequence number in it.
     pub smallest_seqno: SequenceNumber,

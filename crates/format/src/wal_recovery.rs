@@ -1,7 +1,10 @@
-//! Which records of the WALs count after a crash: RocksDB's four recovery modes, as a decision per event.
+//! Which records of the WALs count after a crash: RocksDB's four recovery modes, as a decision per
+//! event.
 //!
-//! In: the events of each WAL, in order of their numbers. Out: what to do, and where replay stopped.
-//! Source: RocksDB `db/db_impl/db_impl_open.cc`, measured on 46 damaged databases (`fixtures/walrec_*`).
+//! In: the events of each WAL, in order of their numbers. Out: what to do, and where replay
+//! stopped.
+//! Source: RocksDB `db/db_impl/db_impl_open.cc`, measured on 46 damaged databases
+//! (`fixtures/walrec_*`).
 //!
 //! ```text
 //!                        TolerateTail      Absolute   PointInTime              SkipAny
@@ -11,15 +14,16 @@
 //! ... within a record    end of this WAL   fail       stop                     go on
 //! ```
 //!
-//! \[1\] but the silent end if the WAL is a recycled one and the CRC or length is wrong: that is how an overwritten
-//! log looks behind its end.
+//! \[1\] but the silent end if the WAL is a recycled one and the CRC or length is wrong: that is
+//! how an overwritten log looks behind its end.
 //!
 //! Invariants
-//!  1. After a stop nothing is applied, except that replay resumes when the first record of a later WAL carries
-//!     exactly the sequence number that was due: then nothing was lost in between.
-//!  2. A batch that is whole and asks for what nobody applies (an inverted range, see [`WalReplay::refused`]) is damage, and none of it is applied.
-//!  3. A batch that is whole but makes no sense (op count, unknown tag) fails the open in every mode; so does a
-//!     sequence number that goes backwards.
+//!  1. After a stop nothing is applied, except that replay resumes when the first record of a later
+//!     WAL carries exactly the sequence number that was due: then nothing was lost in between.
+//!  2. A batch that is whole and asks for what nobody applies (an inverted range, see
+//!     [`WalReplay::refused`]) is damage, and none of it is applied.
+//!  3. A batch that is whole but makes no sense (op count, unknown tag) fails the open in every
+//!     mode; so does a sequence number that goes backwards.
 //!
 //! Page: `docs/format/log.md`.
 
@@ -82,8 +86,9 @@ impl WalReplay {
         self.next_sequence
     }
 
-    /// The WAL at whose damage replay stopped for good. If a family that has tables needs no WAL as old as this one,
-    /// its tables are newer than what was recovered and the open must fail (point-in-time and tail modes).
+    /// The WAL at whose damage replay stopped for good. If a family that has tables needs no WAL as
+    /// old as this one, its tables are newer than what was recovered and the open must fail
+    /// (point-in-time and tail modes).
     pub fn stopped_in(&self) -> Option<FileNumber> {
         self.stopped_in
     }
@@ -125,7 +130,8 @@ impl WalReplay {
         }
     }
 
-    /// Decides over the batch of `event`, which the engine refuses to apply for this reason: as over a record that is none.
+    /// Decides over the batch of `event`, which the engine refuses to apply for this reason: as
+    /// over a record that is none.
     /// # Errors
     /// `Corruption`, naming the WAL and the offset: the open must fail.
     pub fn refused(&mut self, event: &LogEvent, why: &str) -> Result<ReplayStep<'static>> {
@@ -133,7 +139,8 @@ impl WalReplay {
         self.bad_record(offset, why)
     }
 
-    /// Decides over a failed read of a WAL: only the mode that skips anything goes on, with the next WAL.
+    /// Decides over a failed read of a WAL: only the mode that skips anything goes on, with the
+    /// next WAL.
     /// # Errors
     /// The error itself.
     pub fn read_error(&mut self, error: Error) -> Result<ReplayStep<'static>> {
@@ -144,8 +151,8 @@ impl WalReplay {
         Ok(ReplayStep::EndOfFile)
     }
 
-    /// A batch was applied and `consumed` sequence numbers were given out, from that of its header: those of its ops,
-    /// or for a two-phase commit those of the transaction.
+    /// A batch was applied and `consumed` sequence numbers were given out, from that of its header:
+    /// those of its ops, or for a two-phase commit those of the transaction.
     /// # Errors
     /// `Corruption` if numbers went backwards.
     pub fn applied(&mut self, batch: SequenceNumber, consumed: u64) -> Result<()> {
@@ -162,9 +169,10 @@ impl WalReplay {
         Ok(())
     }
 
-    /// The WAL at hand says that `due`, if that is known, was due when `predecessor`, which is replayed too, was full, and it has not
-    /// fewer records than it had then if it `is_whole`. Whether to go on: not if the end of `predecessor` was lost without a trace and the
-    /// mode wants no holes.
+    /// The WAL at hand says that `due`, if that is known, was due when `predecessor`, which is
+    /// replayed too, was full, and it has not fewer records than it had then if it `is_whole`.
+    /// Whether to go on: not if the end of `predecessor` was lost without a trace and the mode
+    /// wants no holes.
     /// # Errors
     /// `Corruption` where nothing may be lost.
     pub fn after(
@@ -251,10 +259,11 @@ impl WalReplay {
     }
 }
 
-/// Checks the timestamp sizes that a WAL tells of ([`crate::log::LogReader::timestamp_sizes`]) against those of the
-/// families that are open; `running` gives `None` for a family that is gone.
+/// Checks the timestamp sizes that a WAL tells of ([`crate::log::LogReader::timestamp_sizes`])
+/// against those of the families that are open; `running` gives `None` for a family that is gone.
 /// # Errors
-/// `NotSupported`, naming the family, if its keys in the WAL have timestamps of another size than its comparator.
+/// `NotSupported`, naming the family, if its keys in the WAL have timestamps of another size than
+/// its comparator.
 pub fn check_timestamp_sizes(
     recorded: &[(ColumnFamilyId, u16)],
     running: impl Fn(ColumnFamilyId) -> Option<usize>,

@@ -1,11 +1,14 @@
 //! Wide-column entities: a value that is a set of named columns.
 //!
-//! In: names and values. Out: one value, and back.   Source: RocksDB `db/wide/wide_column_serialization.h`.
+//! In: names and values. Out: one value, and back. Source: RocksDB
+//! `db/wide/wide_column_serialization.h`.
 //!
-//!   version varint32 = 1 | n varint32 | n × (name length-prefixed | value size varint32) | n values back to back
+//!   version varint32 = 1 | n varint32 | n × (name length-prefixed | value size varint32) | n
+//!   values back to back
 //!
 //! Invariants
-//!  1. Names ascend strictly, bytewise. The default column has the empty name and is what a plain get returns.
+//!  1. Names ascend strictly, bytewise. The default column has the empty name and is what a plain
+//!     get returns.
 //!  2. A [`WideColumns`] was checked whole: walking it cannot fail.
 //!
 //! Page: `docs/format/values.md`.
@@ -24,7 +27,8 @@ const VERSION: u32 = 1;
 
 /// Appends the entity of these columns, which may stand in any order.
 /// # Errors
-/// `InvalidArgument` if a name occurs twice, or anything reaches 2^32 bytes; `out` is then what it was.
+/// `InvalidArgument` if a name occurs twice, or anything reaches 2^32 bytes; `out` is then what it
+/// was.
 pub fn serialize(columns: &[(&[u8], &[u8])], out: &mut Vec<u8>) -> Result<()> {
     let mut sorted: Vec<(&[u8], &[u8])> = columns.to_vec();
     sorted.sort_unstable_by_key(|(name, _)| *name);
@@ -66,8 +70,9 @@ pub struct WideColumns<'a> {
 impl<'a> WideColumns<'a> {
     /// Checks all of `bytes`.
     /// # Errors
-    /// `Corruption` if they are cut off, names do not ascend, or values do not fill the rest · `NotSupported` for a
-    /// version other than 1 (2 means that columns lie in blob files: [`stored`]).
+    /// `Corruption` if they are cut off, names do not ascend, or values do not fill the rest ·
+    /// `NotSupported` for a version other than 1 (2 means that columns lie in blob files:
+    /// [`stored`]).
     pub fn parse(bytes: &'a [u8]) -> Result<WideColumns<'a>> {
         let mut d = Decoder::new(bytes);
         let version = d.varint32()?;

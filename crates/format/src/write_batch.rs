@@ -1,17 +1,19 @@
 //! Write batches: what one atomic write says, as it stands in the WAL.
 //!
-//! In: operations. Out: RocksDB's bytes, and back again, checked.   Source: RocksDB `db/write_batch.cc`.
-//! Page: `docs/format/write-batch.md`.
+//! In: operations. Out: RocksDB's bytes, and back again, checked. Source: RocksDB
+//! `db/write_batch.cc`. Page: `docs/format/write-batch.md`.
 //!
 //!   sequence u64 | count u32 | op*        op = tag u8 | [family varint32] | length-prefixed slices
 //!
 //! Invariants
-//!  1. `count` is the number of ops that take a sequence number when they are applied; log data and transaction
-//!     markers do not.
-//!  2. The bytes of a [`WriteBatch`] or [`WriteBatchView`] were checked (or made) op by op: walking them cannot fail.
+//!  1. `count` is the number of ops that take a sequence number when they are applied; log data and
+//!     transaction markers do not.
+//!  2. The bytes of a [`WriteBatch`] or [`WriteBatchView`] were checked (or made) op by op: walking
+//!     them cannot fail.
 //!  3. The family id 0 is written in the short form, without the id.
 //!  4. `rep` begins with a header, or is empty: a batch that says nothing yet owns no memory.
-//!  5. A protected batch has a checksum of each counted op, made of what its caller gave (`protection.rs`).
+//!  5. A protected batch has a checksum of each counted op, made of what its caller gave
+//!     (`protection.rs`).
 
 mod op;
 mod protection;
@@ -109,7 +111,8 @@ impl WriteBatch {
         Ok(WriteBatch { count, content, ..WriteBatch::from_rep(bytes) })
     }
 
-    /// Ops that would make the batch larger than this fail with `Aborted`/`MemoryLimit`; 0 means no limit.
+    /// Ops that would make the batch larger than this fail with `Aborted`/`MemoryLimit`; 0 means no
+    /// limit.
     pub fn set_max_bytes(&mut self, bytes: usize) {
         self.max_bytes = if bytes == 0 { usize::MAX } else { bytes };
     }
@@ -321,8 +324,8 @@ impl WriteBatch {
         self.view().sequence()
     }
 
-    /// The header of a batch with this first sequence number and op count: what a group of batches gets that are logged
-    /// as one record.
+    /// The header of a batch with this first sequence number and op count: what a group of batches
+    /// gets that are logged as one record.
     pub fn encode_header(sequence: SequenceNumber, count: u32) -> [u8; BATCH_HEADER_BYTES] {
         let mut header = [0; BATCH_HEADER_BYTES];
         let (first, second) = header.split_at_mut(8);
@@ -352,7 +355,8 @@ impl WriteBatch {
         Ops::new(self.ops_bytes())
     }
 
-    /// The ops behind the first `bytes` of [`WriteBatch::ops_bytes`], which was its length at some time.
+    /// The ops behind the first `bytes` of [`WriteBatch::ops_bytes`], which was its length at some
+    /// time.
     pub fn iter_from(&self, bytes: usize) -> Ops<'_> {
         Ops::new(self.ops_bytes().get(bytes..).unwrap_or_default())
     }
@@ -446,8 +450,9 @@ pub struct WriteBatchView<'a> {
 impl<'a> WriteBatchView<'a> {
     /// Checks all of `bytes`.
     /// # Errors
-    /// `Corruption` if they are shorter than the header, if an op is cut off or has an unknown tag, or if the number
-    /// of ops is not the count in the header. The message gives the offset in the batch.
+    /// `Corruption` if they are shorter than the header, if an op is cut off or has an unknown tag,
+    /// or if the number of ops is not the count in the header. The message gives the offset in the
+    /// batch.
     pub fn parse(bytes: &'a [u8]) -> Result<WriteBatchView<'a>> {
         let mut decoder = Decoder::new(bytes);
         let (Ok(_sequence), Ok(count)) = (decoder.fixed64(), decoder.fixed32()) else {

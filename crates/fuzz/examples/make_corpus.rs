@@ -1,7 +1,9 @@
-//! Cuts real databases into seeds for the fuzz targets: `cargo run -p esker-fuzz --example make_corpus OUT [FIXTURES]`.
+//! Cuts real databases into seeds for the fuzz targets: `cargo run -p esker-fuzz --example
+//! make_corpus OUT [FIXTURES]`.
 //!
-//! In: directories `NAME/db` (the golden files by default). Out: `OUT/TARGET/*`, named by their hash, so that a
-//! second run adds nothing; what is worth keeping of them, `cargo fuzz cmin` has put into `fuzz/corpus`. What cannot be read is left out: the seeds are a head start, not a test.
+//! In: directories `NAME/db` (the golden files by default). Out: `OUT/TARGET/*`, named by their
+//! hash, so that a second run adds nothing; what is worth keeping of them, `cargo fuzz cmin` has
+//! put into `fuzz/corpus`. What cannot be read is left out: the seeds are a head start, not a test.
 #![allow(
     clippy::disallowed_methods,
     clippy::print_stdout,

@@ -1,5 +1,6 @@
-//! A directory of backups with changes in its files: it opens, whatever is wrong with a backup is told, a backup that is found
-//! whole is restored as it was made, and deleting one or making a new one hurts no other.
+//! A directory of backups with changes in its files: it opens, whatever is wrong with a backup is
+//! told, a backup that is found whole is restored as it was made, and deleting one or making a new
+//! one hurts no other.
 
 use crate::world::{Files, contents, damage, databases, files_below, is_written, key, lay, open, options, value};
 use esker::internals::env::MemFs;
@@ -56,7 +57,8 @@ fn made() -> &'static Made {
     MADE.get_or_init(make)
 }
 
-/// What `id` is restored to is opened: what is read was written, all that was backed up if `whole` says what that is.
+/// What `id` is restored to is opened: what is read was written, all that was backed up if `whole`
+/// says what that is.
 fn restored(fs: &MemFs, engine: &BackupEngine, id: u32, whole: Option<&Contents>) {
     let restored = engine.restore_db_from_backup(id, "/db", "/db");
     if let Some(whole) = whole {

@@ -1,5 +1,5 @@
-//! Any bytes as a blob file; and blob files made of records with a few bytes changed: a value that is checked is the one that
-//! was written, or an error.
+//! Any bytes as a blob file; and blob files made of records with a few bytes changed: a value that
+//! is checked is the one that was written, or an error.
 
 use esker_base::{ColumnFamilyId, FileNumber};
 use esker_env::{FileSystem, MemFs};
@@ -40,7 +40,8 @@ fn ask(reader: &BlobFileReader, data: &[u8]) {
     drop(reader.verify());
 }
 
-/// Each two bytes say how long a record's key and value are; what they hold does not matter to the reader.
+/// Each two bytes say how long a record's key and value are; what they hold does not matter to the
+/// reader.
 fn written(compression: u8, data: &[u8]) -> (Vec<u8>, Vec<Record>) {
     let mut bytes = BlobFileHeader { column_family: ColumnFamilyId(0), compression }.encode();
     let mut records = Vec::new();

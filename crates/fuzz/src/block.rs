@@ -1,4 +1,5 @@
-//! Any bytes as a block of keys and values: every walk ends; and what it found, built anew, is found in every way.
+//! Any bytes as a block of keys and values: every walk ends; and what it found, built anew, is
+//! found in every way.
 
 use esker_format::block::{Block, BlockBuilder, BlockCursor, EntryShape};
 
@@ -57,7 +58,8 @@ pub fn run(data: &[u8]) {
         _ => EntryShape::KeyValue,
     };
     let Ok(block) = Block::parse(bytes.to_vec()) else { return };
-    // Restart points of a damaged block may lie anywhere, so the two directions need not agree; both end.
+    // Restart points of a damaged block may lie anywhere, so the two directions need not agree;
+    // both end.
     let (ahead, back) = (forwards(&block, shape), backwards(&block, shape));
     let probe = bytes.get(..bytes.len().min(usize::from(kind))).unwrap_or_default();
     let mut cursor = BlockCursor::with_buffer(shape, Vec::new());

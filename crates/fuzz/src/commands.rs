@@ -1,7 +1,9 @@
-//! Any command line of `esker`, on databases in memory that are whole or damaged: it ends, with an exit code that is promised;
-//! what only reads changes nothing; and nothing is written where no argument points.
+//! Any command line of `esker`, on databases in memory that are whole or damaged: it ends, with an
+//! exit code that is promised; what only reads changes nothing; and nothing is written where no
+//! argument points.
 //!
-//! Commands that load this machine (benchmarks, stress tests, the demonstration) are understood and not run.
+//! Commands that load this machine (benchmarks, stress tests, the demonstration) are understood and
+//! not run.
 
 use crate::world::{Files, damage, databases, files_below, lay};
 use esker::Env;
@@ -12,7 +14,8 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What a byte from 128 on stands for in an argument, so that a fuzzer need not spell; behind the list it is itself.
+/// What a byte from 128 on stands for in an argument, so that a fuzzer need not spell; behind the
+/// list it is itself.
 const WORDS: &[&str] = &[
     "ldb", "sst_dump", "verify", "door", "explain", "compare", "db_bench", "cache_bench", "lock_bench",
     "db_stress", "db_crashtest", "demo", "get", "put", "batchput", "delete", "deleterange", "scan", "dump",
@@ -47,8 +50,9 @@ fn argument(bytes: &[u8]) -> Vec<u8> {
     text
 }
 
-/// Whether an argument points at the path or at a directory above it; what is relative begins at the root here. Names of files
-/// in memory are text, in which bytes of an argument that are none have been replaced.
+/// Whether an argument points at the path or at a directory above it; what is relative begins at
+/// the root here. Names of files in memory are text, in which bytes of an argument that are none
+/// have been replaced.
 fn is_pointed_at(path: &Path, arguments: &[Vec<u8>]) -> bool {
     path.ancestors().any(|above| match above.as_os_str().as_encoded_bytes() {
         // Every path has the root above it: it must be all there is.
@@ -74,8 +78,8 @@ fn benchmark(arguments: &[Vec<u8>]) {
     drop(esker_bench::flags::parse(&flags.collect::<Vec<_>>()));
 }
 
-/// The first byte says which database and whether it is damaged (by the eight bytes behind the second); the second, how many
-/// lines are arguments. The rest is standard input.
+/// The first byte says which database and whether it is damaged (by the eight bytes behind the
+/// second); the second, how many lines are arguments. The rest is standard input.
 pub fn run(data: &[u8]) {
     let Some((&[place, count], mut rest)) = data.split_first_chunk() else { return };
     let made = databases();

@@ -1,5 +1,6 @@
-//! A whole directory with changes in its files: opened, read in every way, verified, written to, repaired. Nothing may panic
-//! or hang, and what is read was once written: every byte of these files is under some checksum.
+//! A whole directory with changes in its files: opened, read in every way, verified, written to,
+//! repaired. Nothing may panic or hang, and what is read was once written: every byte of these
+//! files is under some checksum.
 
 use crate::world::{FAMILIES, KEYS, damage, databases, is_written, key, lay, open, options, value};
 use esker::internals::env::{FileSystem, MemFs};

@@ -1,5 +1,5 @@
-//! Any bytes as a block of dead spans: what is found around a key holds it, and any entries as the writer's input: what it notes
-//! is what a comparison of all entries says.
+//! Any bytes as a block of dead spans: what is found around a key holds it, and any entries as the
+//! writer's input: what it notes is what a comparison of all entries says.
 
 use esker_base::{SequenceNumber, ValueType};
 use esker_format::block::Block;

@@ -1,5 +1,6 @@
-//! Tables whose values lie between their own data blocks, with whatever blob indexes and entities: every read ends, ways of
-//! reading agree, and a blob index of this file comes out as the bytes that it names.
+//! Tables whose values lie between their own data blocks, with whatever blob indexes and entities:
+//! every read ends, ways of reading agree, and a blob index of this file comes out as the bytes
+//! that it names.
 
 use esker_base::iter::InternalIterator;
 use esker_base::{FileNumber, SequenceNumber, ValueType};

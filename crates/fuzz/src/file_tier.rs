@@ -1,4 +1,5 @@
-//! Blocks kept in files below a cache, and changes in these files: what is found is what was stored, and nothing but that.
+//! Blocks kept in files below a cache, and changes in these files: what is found is what was
+//! stored, and nothing but that.
 
 use crate::world::{Files, damage, files_below, lay};
 use esker::internals::cache::tier::{Lookup, Saved, SecondaryCache};
@@ -29,7 +30,8 @@ fn tier(fs: &MemFs, capacity: usize) -> FileSecondaryCache {
     FileSecondaryCache::open(options).unwrap()
 }
 
-/// Each three bytes are a codec, a length, and what the bytes are made of; the same block may come twice.
+/// Each three bytes are a codec, a length, and what the bytes are made of; the same block may come
+/// twice.
 fn offered(data: &[u8]) -> Vec<Offered> {
     let block = |(i, &[codec, length, byte]): (usize, &[u8; 3])| {
         // Some codec for one in eight: the bytes are none of its.
@@ -71,8 +73,8 @@ fn found(tier: &FileSecondaryCache, blocks: &[Offered]) -> usize {
     blocks.iter().filter(find).count()
 }
 
-/// The first byte says how much there is room for and how many changes come before the blocks, eight bytes each. An odd one:
-/// all that follows is a segment's bytes.
+/// The first byte says how much there is room for and how many changes come before the blocks,
+/// eight bytes each. An odd one: all that follows is a segment's bytes.
 pub fn run(data: &[u8]) {
     let Some((&switches, data)) = data.split_first() else { return };
     let fs = MemFs::new();

@@ -1,4 +1,5 @@
-//! Any bytes as a filter, any text as a filter policy; and a filter that was built never denies its keys.
+//! Any bytes as a filter, any text as a filter policy; and a filter that was built never denies its
+//! keys.
 
 use esker_format::filter::{FilterBitsBuilder, FilterKind, FilterPolicy, FilterReader};
 

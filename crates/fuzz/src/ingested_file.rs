@@ -1,5 +1,6 @@
-//! Files to ingest, with changed blocks under right checksums: a reader, an ingestion and a compaction end, whatever the order of
-//! keys is; and of a file in which the check finds nothing wrong, all three say that it holds the same, and RocksDB reads it so.
+//! Files to ingest, with changed blocks under right checksums: a reader, an ingestion and a
+//! compaction end, whatever the order of keys is; and of a file in which the check finds nothing
+//! wrong, all three say that it holds the same, and RocksDB reads it so.
 
 use crate::blocks::{self, Block, CHANGE};
 use crate::oracle::{Answer, ask};
@@ -99,7 +100,8 @@ fn ingested(db: &Db, family: &ColumnFamilyHandle) -> [Option<Vec<Pair>>; 2] {
     [true, false].map(|forwards| walked!(db.iter_cf(family).ok()?, forwards))
 }
 
-/// The first byte says which file, the second into what and how it is ingested; each six bytes behind them are a change.
+/// The first byte says which file, the second into what and how it is ingested; each six bytes
+/// behind them are a change.
 pub fn run(data: &[u8]) {
     let Some((&[variant, how], data)) = data.split_first_chunk::<2>() else { return };
     let variant = usize::from(variant) % VARIANTS;

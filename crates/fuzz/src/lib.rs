@@ -1,8 +1,9 @@
 //! esker-fuzz: what each fuzz target does with an input.
 //!
-//! In: bytes from a fuzzer or from a corpus. Out: nothing, or a panic that says which law was broken. The targets in `fuzz/`
-//! only call these functions; `tests/it` plays the corpora in `fuzz/corpus` again without a fuzzer, so that every run of the
-//! tests does. docs/testing.md, "Fuzzing", has the laws.
+//! In: bytes from a fuzzer or from a corpus. Out: nothing, or a panic that says which law was
+//! broken. The targets in `fuzz/` only call these functions; `tests/it` plays the corpora in
+//! `fuzz/corpus` again without a fuzzer, so that every run of the tests does. docs/testing.md,
+//! "Fuzzing", has the laws.
 //!
 //! Invariants
 //!  1. A target is a function of its input: neither clock nor earlier inputs change what it finds.
@@ -23,7 +24,8 @@ macro_rules! targets {
     ($($name:ident)*) => {
         $(pub mod $name;)*
 
-        /// Every target: its name, which is also that of its corpus, and what it does with an input.
+        /// Every target: its name, which is also that of its corpus, and what it does with an
+        /// input.
         pub const TARGETS: &[(&str, fn(&[u8]))] = &[$((stringify!($name), $name::run)),*];
     };
 }

@@ -1,4 +1,5 @@
-//! Any bytes as a log: the reader ends, stays within the file, and gives the records of a good log back.
+//! Any bytes as a log: the reader ends, stays within the file, and gives the records of a good log
+//! back.
 
 use esker_format::log::{BLOCK_BYTES, LogEvent, LogReader, LogWriter, SliceSource, next_strict};
 

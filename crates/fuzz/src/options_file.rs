@@ -1,4 +1,5 @@
-//! Any text as an OPTIONS file: refused, or the same file again after printing; any value as map and list.
+//! Any text as an OPTIONS file: refused, or the same file again after printing; any value as map
+//! and list.
 
 use esker_format::options_file::{OptionsFile, escape, split_list, split_map, unescape};
 

@@ -1,5 +1,5 @@
-//! Any text as options of a database, a family and a table: refused, and nothing has changed; or what is printed is read again as
-//! the same.
+//! Any text as options of a database, a family and a table: refused, and nothing has changed; or
+//! what is printed is read again as the same.
 
 use esker::internals::table::BlockBasedTableOptions;
 use esker::options::OptionStruct;

@@ -1,8 +1,10 @@
-//! Real RocksDB, asked what a directory holds. It lives in a process of its own (`esker-fuzz-oracle`), since some inputs make it
-//! abort or go on for ever; then it is started anew.
+//! Real RocksDB, asked what a directory holds. It lives in a process of its own
+//! (`esker-fuzz-oracle`), since some inputs make it abort or go on for ever; then it is started
+//! anew.
 //!
-//! In: files, and how WALs are recovered. Out: what each family holds, or why it holds nothing. Without the library or the program
-//! there are no answers, and what asks passes; `ESKER_REQUIRE_PEERS` is for the tests to honour.
+//! In: files, and how WALs are recovered. Out: what each family holds, or why it holds nothing.
+//! Without the library or the program there are no answers, and what asks passes;
+//! `ESKER_REQUIRE_PEERS` is for the tests to honour.
 
 use crate::world::{FAMILIES, Files};
 use esker_peer::contents::{Pair, hex, unhex};
@@ -13,7 +15,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// How long a line of its answer may take; whoever takes longer is not listened to any more, which is no finding.
+/// How long a line of its answer may take; whoever takes longer is not listened to any more, which
+/// is no finding.
 const PATIENCE: Duration = Duration::from_secs(5);
 const PROGRAM: &str = "esker-fuzz-oracle";
 /// Ends an answer.
@@ -41,7 +44,8 @@ struct Process {
 
 static RUNNING: Mutex<Option<Process>> = Mutex::new(None);
 
-/// Where the oracle's program is: where `ESKER_FUZZ_ORACLE` says, or beside this one, as Cargo puts those of tests.
+/// Where the oracle's program is: where `ESKER_FUZZ_ORACLE` says, or beside this one, as Cargo puts
+/// those of tests.
 fn program() -> Option<PathBuf> {
     if let Some(path) = std::env::var_os("ESKER_FUZZ_ORACLE") {
         return Some(PathBuf::from(path));
@@ -105,7 +109,8 @@ pub(crate) fn ask(files: &Files, recovery: usize) -> Option<Answer> {
     Some(answer.unwrap_or(Answer::Died))
 }
 
-/// Answers what standard input asks, line by line: a number for `wal_recovery_mode`, and a directory.
+/// Answers what standard input asks, line by line: a number for `wal_recovery_mode`, and a
+/// directory.
 /// # Errors
 /// Standard input or output are broken.
 pub fn serve() -> std::io::Result<()> {

@@ -1,4 +1,5 @@
-//! Any bytes as a block of range tombstones: the fragments say of every key what the tombstones say.
+//! Any bytes as a block of range tombstones: the fragments say of every key what the tombstones
+//! say.
 
 use esker_base::SequenceNumber;
 use esker_format::block::{Block, BlockCursor};

@@ -1,5 +1,6 @@
-//! Tables with changed blocks under right checksums: Esker's reads end, in whatever order the keys are; and of a database in
-//! which `esker verify` finds nothing wrong, what RocksDB reads, Esker reads as the same.
+//! Tables with changed blocks under right checksums: Esker's reads end, in whatever order the keys
+//! are; and of a database in which `esker verify` finds nothing wrong, what RocksDB reads, Esker
+//! reads as the same.
 
 use crate::blocks::{self, Block, CHANGE};
 use crate::oracle::{Answer, ask};
@@ -35,7 +36,8 @@ pub fn run(data: &[u8]) {
         blocks::change(&mut files[*at].1, block, change);
     }
     let own = contents(&files, variant, 2);
-    // Keys out of order or newer than the MANIFEST says, for instance: each reads what it comes upon, and RocksDB does not always end.
+    // Keys out of order or newer than the MANIFEST says, for instance: each reads what it comes
+    // upon, and RocksDB does not always end.
     if !is_whole(&files) {
         return;
     }

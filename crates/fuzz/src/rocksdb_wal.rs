@@ -1,5 +1,5 @@
-//! WALs with changed records under right checksums, cut off, or with changed bytes, in each recovery mode, by Esker and by RocksDB:
-//! what RocksDB recovers, Esker recovers as the same.
+//! WALs with changed records under right checksums, cut off, or with changed bytes, in each
+//! recovery mode, by Esker and by RocksDB: what RocksDB recovers, Esker recovers as the same.
 
 use crate::oracle::{Answer, ask};
 use crate::world::{Files, databases, contents};
@@ -81,9 +81,11 @@ fn changed(files: &Files, changes: &[[u8; CHANGE]]) -> Option<Files> {
 
 /// Whether Esker refuses what RocksDB does not, and should not either.
 ///
-/// A batch that has become a section of a two-phase transaction: without `allow_2pc` RocksDB refuses it in the other modes, and under
-/// `kSkipAnyCorruptedRecords` leaves it out without a word, so that transactions that were committed would be gone. A section that ends and
-/// never began, which nobody writes: RocksDB asserts that there is none, and in builds without assertions goes on.
+/// A batch that has become a section of a two-phase transaction: without `allow_2pc` RocksDB
+/// refuses it in the other modes, and under `kSkipAnyCorruptedRecords` leaves it out without a
+/// word, so that transactions that were committed would be gone. A section that ends and never
+/// began, which nobody writes: RocksDB asserts that there is none, and in builds without assertions
+/// goes on.
 fn is_stricter_on_purpose(recovery: usize, why: &esker::Error) -> bool {
     match why.kind() {
         ErrorKind::NotSupported => recovery == SKIP_ANY,

@@ -1,4 +1,5 @@
-//! Any bytes as an entity whose columns may lie in blob files: whoever asks which blobs it needs is told all of them.
+//! Any bytes as an entity whose columns may lie in blob files: whoever asks which blobs it needs is
+//! told all of them.
 
 use esker_base::ValueType;
 use esker_format::wide_column::WideColumns;

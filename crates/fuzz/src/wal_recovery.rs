@@ -36,7 +36,8 @@ pub fn run(data: &[u8]) {
     let point = of(WalRecoveryMode::PointInTimeRecovery);
     let tail = of(WalRecoveryMode::TolerateCorruptedTailRecords);
     let any = of(WalRecoveryMode::SkipAnyCorruptedRecords);
-    // What nothing is wrong with is the same for all, but for stale records, which only some modes read past.
+    // What nothing is wrong with is the same for all, but for stale records, which only some modes
+    // read past.
     if let (Some(absolute), Some(point)) = (&absolute, &point) {
         assert!(absolute.starts_with(point));
     }

@@ -31,7 +31,8 @@ pub(crate) fn options(fs: &MemFs, variant: usize) -> Options {
     options.db.max_background_jobs = 1;
     options.db.compatible_with = esker::options::TargetVersion::V11;
     options.db.info_log_level = esker::options::InfoLogLevel::Fatal;
-    // Enough for a few hundred entries; getting the memory of the defaults would be most of an input's time.
+    // Enough for a few hundred entries; getting the memory of the defaults would be most of an
+    // input's time.
     options.cf.write_buffer_size = 64 << 10;
     options.cf.table.block_cache =
         Some(Arc::new(BlockCache::new(&CacheOptions::with_capacity(64 << 10)).unwrap()));
@@ -100,7 +101,8 @@ fn make(variant: usize) -> Files {
     files
 }
 
-/// The databases: tables without and with compression, format versions 5, 6 and 7, one with blob files.
+/// The databases: tables without and with compression, format versions 5, 6 and 7, one with blob
+/// files.
 pub(crate) fn databases() -> &'static [Files] {
     static MADE: OnceLock<Vec<Files>> = OnceLock::new();
     MADE.get_or_init(|| (0..3).map(make).collect())
@@ -154,8 +156,8 @@ pub(crate) fn files_below(fs: &MemFs, dir: &Path) -> Files {
     found
 }
 
-/// What each family holds, opened for reading only with this `wal_recovery_mode` (RocksDB's number); an error also if the two
-/// directions differ.
+/// What each family holds, opened for reading only with this `wal_recovery_mode` (RocksDB's
+/// number); an error also if the two directions differ.
 pub(crate) fn contents(files: &Files, variant: usize, recovery: usize) -> esker::Result<Vec<Vec<Pair>>> {
     const MODES: [WalRecoveryMode; 4] = [
         WalRecoveryMode::TolerateCorruptedTailRecords,

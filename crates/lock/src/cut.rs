@@ -1,7 +1,8 @@
 //! Places between keys, and their order: what ranges start and end at.
 //!
-//! In: endpoints as callers name them ([`Endpoint`]) and a comparator. Out: [`Cut`]s, which lie between keys, so that
-//! every range is half open (`lo` to `hi`) and can be cut anywhere without a gap or an overlap; and their [`Order`].
+//! In: endpoints as callers name them ([`Endpoint`]) and a comparator. Out: [`Cut`]s, which lie
+//! between keys, so that every range is half open (`lo` to `hi`) and can be cut anywhere without a
+//! gap or an overlap; and their [`Order`].
 //!
 //! Around a key the places are, in ascending order of the comparator:
 //!
@@ -12,12 +13,14 @@
 //! Supremum(p)   after every key that starts with p
 //! ```
 //!
-//! Nobody flips anything for a descending comparator: infimum and supremum are named by the comparator's order, not by
-//! that of the bytes. Source of the semantics: RocksDB `utilities/transaction_db.h` (`Endpoint`).
+//! Nobody flips anything for a descending comparator: infimum and supremum are named by the
+//! comparator's order, not by that of the bytes. Source of the semantics: RocksDB
+//! `utilities/transaction_db.h` (`Endpoint`).
 //!
 //! Invariants
-//!  1. The order of cuts is total for every comparator, as long as no `Infimum` or `Supremum` is used; with those, for
-//!     every comparator under which the keys that share a prefix lie together. Both stock orders are such.
+//!  1. The order of cuts is total for every comparator, as long as no `Infimum` or `Supremum` is
+//!     used; with those, for every comparator under which the keys that share a prefix lie
+//!     together. Both stock orders are such.
 //!  2. `a < b` implies `head(a) <= head(b)`.
 
 use crate::key::{KeyBuf, head_of};

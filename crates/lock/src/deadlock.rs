@@ -1,20 +1,23 @@
 //! Circles of those who wait for each other.
 //!
-//! In: a request that has just been queued. Out: nothing, or the circle it has closed, and the request withdrawn.
+//! In: a request that has just been queued. Out: nothing, or the circle it has closed, and the
+//! request withdrawn.
 //!
-//! Whoever waits is in the queues before it looks, and one looks at a time: of a circle, whoever looks last sees all of it,
-//! and whoever finds it first leaves, so that each circle costs one victim, the one that closed it. Edges are read from
-//! the leaves as they are now, in all families.
+//! Whoever waits is in the queues before it looks, and one looks at a time: of a circle, whoever
+//! looks last sees all of it, and whoever finds it first leaves, so that each circle costs one
+//! victim, the one that closed it. Edges are read from the leaves as they are now, in all families.
 //!
-//! Between two reads things move on: who was in the way may have let go and wait again, now for something else. So a circle
-//! is believed only if each of its edges is found once more and each request in it still waits after that: a locker that
-//! waits gives nothing up, so they were all there at that moment. And a request in a queue
-//! that stood for others in front of it ([`Latched::blockers`](crate::leaf::Latched::blockers)) hides them no longer when it
-//! is withdrawn: then the search starts again.
+//! Between two reads things move on: who was in the way may have let go and wait again, now for
+//! something else. So a circle is believed only if each of its edges is found once more and each
+//! request in it still waits after that: a locker that waits gives nothing up, so they were all
+//! there at that moment. And a request in a queue that stood for others in front of it
+//! ([`Latched::blockers`](crate::leaf::Latched::blockers)) hides them no longer when it is
+//! withdrawn: then the search starts again.
 //!
-//! Source of the contract (victim, depth, what is reported): RocksDB `utilities/transactions/lock/point`. There the depth
-//! counts transactions looked at; here it is the length of a chain of locks, and requests in a queue, which wait for those
-//! before them, do not count: a thousand who wait for one key are no deadlock.
+//! Source of the contract (victim, depth, what is reported): RocksDB
+//! `utilities/transactions/lock/point`. There the depth counts transactions looked at; here it is
+//! the length of a chain of locks, and requests in a queue, which wait for those before them, do
+//! not count: a thousand who wait for one key are no deadlock.
 
 use crate::LockMode;
 use crate::cut::EndpointBuf;
@@ -130,8 +133,8 @@ fn search(start: &Arc<Waiter>, max_depth: usize) -> Found {
     }
 }
 
-/// Breadth first, so that the circle is a shortest one. `None` if something moved that it depends on: a request went away that
-/// stood for others in the way, or a circle was not one.
+/// Breadth first, so that the circle is a shortest one. `None` if something moved that it depends
+/// on: a request went away that stood for others in the way, or a circle was not one.
 fn search_once(start: &Arc<Waiter>, max_depth: usize) -> Option<Found> {
     let mut nodes = vec![Node { waiter: start.clone(), from: 0, depth: 0, in_queue: false }];
     let mut seen = HashSet::new();

@@ -1,12 +1,13 @@
 //! Which leaf a key belongs to: a sorted array that is read without a lock and replaced as a whole.
 //!
-//! In: a span. Out: the leaves it touches. A directory that has just been replaced does no harm: a leaf that it still
-//! names and that is gone says so under its latch.
+//! In: a span. Out: the leaves it touches. A directory that has just been replaced does no harm: a
+//! leaf that it still names and that is gone says so under its latch.
 //!
 //! Invariants
-//!  1. Leaves lie side by side from Min to Max: `leaves[i]` ends where `leaves[i + 1]` starts, at `bounds[i]`.
-//!  2. A directory never changes. The published one is replaced under `Stripe::structure`, and under the latches of the
-//!     leaves that go.
+//!  1. Leaves lie side by side from Min to Max: `leaves[i]` ends where `leaves[i + 1]` starts, at
+//!     `bounds[i]`.
+//!  2. A directory never changes. The published one is replaced under `Stripe::structure`, and
+//!     under the latches of the leaves that go.
 
 use crate::cut::{CutBuf, Order, Span};
 use crate::leaf::{Leaf, LeafState};
@@ -81,8 +82,9 @@ impl Directory {
     }
 }
 
-/// `Order::head` of each bound: settles most comparisons without following a key. A table over their highest bits that differ says
-/// where to look: a binary search mispredicts every other step, which cost a lock on a random key 15 ns (2026-11-22, EPYC).
+/// `Order::head` of each bound: settles most comparisons without following a key. A table over
+/// their highest bits that differ says where to look: a binary search mispredicts every other step,
+/// which cost a lock on a random key 15 ns (2026-11-22, EPYC).
 #[derive(Debug)]
 struct Heads {
     sorted: Vec<u64>,
@@ -126,8 +128,8 @@ impl Heads {
     }
 }
 
-/// One directory and what is needed to change it. A family for ranges has one; a family for points has many, chosen by
-/// the hash of the key.
+/// One directory and what is needed to change it. A family for ranges has one; a family for points
+/// has many, chosen by the hash of the key.
 #[derive(Debug)]
 pub(crate) struct Stripe {
     published: Published,

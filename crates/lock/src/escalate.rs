@@ -2,12 +2,13 @@
 //!
 //! In: more bytes of locks than allowed. Out: fewer, or the word that this is all there is to gain.
 //!
-//! Whoever holds most gives up precision, not whoever happens to ask: its neighbouring exclusive locks become one,
-//! leaf by leaf, where nobody else holds or wants anything between them and the barrier agrees. There is no moment in
-//! which everything stands still.
+//! Whoever holds most gives up precision, not whoever happens to ask: its neighbouring exclusive
+//! locks become one, leaf by leaf, where nobody else holds or wants anything between them and the
+//! barrier agrees. There is no moment in which everything stands still.
 //!
-//! Invariant: `Owner::escalated` is set under the latch under which locks are joined, so that whoever has released what its
-//! log names, and so has had that latch since, knows whether to sweep for what the log does not name.
+//! Invariant: `Owner::escalated` is set under the latch under which locks are joined, so that
+//! whoever has released what its log names, and so has had that latch since, knows whether to sweep
+//! for what the log does not name.
 
 use crate::cut::{Cut, Order, Span};
 use crate::family::Family;
@@ -18,11 +19,13 @@ use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
 use std::collections::HashMap;
 
-/// When little was to be gained, it is not tried again for so many times as long as it took: it goes through all locks there are, and
-/// everybody who asks for one beyond the limit is refused meanwhile. What is given back makes room at once.
+/// When little was to be gained, it is not tried again for so many times as long as it took: it
+/// goes through all locks there are, and everybody who asks for one beyond the limit is refused
+/// meanwhile. What is given back makes room at once.
 const REST: u64 = 8;
 
-/// So large a part of the limit is made free, if it can be: else the next lock but a few would have all of them gone through again.
+/// So large a part of the limit is made free, if it can be: else the next lock but a few would have
+/// all of them gone through again.
 const GAIN: i64 = 16;
 
 impl Inner {

@@ -1,11 +1,13 @@
 //! The locks of one column family: how requests come in, wait, and are let through.
 //!
-//! In: requests and releases by lockers. Out: [`Decision`]s; waiting itself is the locker's (`locker.rs`).
+//! In: requests and releases by lockers. Out: [`Decision`]s; waiting itself is the locker's
+//! (`locker.rs`).
 //!
-//! Every operation does the same: look the leaves up, latch them in ascending order, decide, release the latches, and
-//! only then wake those to whom something was handed ([`Wakes`]).
+//! Every operation does the same: look the leaves up, latch them in ascending order, decide,
+//! release the latches, and only then wake those to whom something was handed ([`Wakes`]).
 //!
-//! Order of locks: `Stripe::structure`, latches ascending, `Owner::seat`. Nothing is taken under a seat.
+//! Order of locks: `Stripe::structure`, latches ascending, `Owner::seat`. Nothing is taken under a
+//! seat.
 
 use crate::cut::{CutBuf, Order, Span, SpanBuf};
 use crate::directory::{Directory, Stripe};
@@ -22,8 +24,8 @@ use std::fmt;
 
 /// Directories of a family that locks points only.
 const POINT_STRIPES: usize = 64;
-/// A leaf may hold this many fragments, and one more for each [`LEAVES_PER_FRAGMENT`] leaves there are, so that
-/// directories stay small enough to be copied at each split.
+/// A leaf may hold this many fragments, and one more for each [`LEAVES_PER_FRAGMENT`] leaves there
+/// are, so that directories stay small enough to be copied at each split.
 const LEAVES_PER_FRAGMENT: usize = 8;
 /// Busy leaves are cut until there are this many.
 const MAX_LEAVES_BY_CONTENTION: usize = 1024;
@@ -162,7 +164,8 @@ impl Family {
         Decision::Waits(waiter)
     }
 
-    /// A request that has to wait, with its ticket: drawn under the latches, so that queues are sorted.
+    /// A request that has to wait, with its ticket: drawn under the latches, so that queues are
+    /// sorted.
     fn waiter(self: &Arc<Family>, latched: &Latched<'_>, request: &Request<'_>) -> Arc<Waiter> {
         let ticket = self.shared.draw_ticket();
         let patience = if request.span.is_point() { 0 } else { self.shared.range_patience };
@@ -196,8 +199,8 @@ impl Family {
         self.loosen(span, |state, part| state.fragments.downgrade(&self.order, part, id), note)
     }
 
-    /// Lets `change` give something up in each leaf, and others have it. `note` is told, under the latches, whether there
-    /// was anything.
+    /// Lets `change` give something up in each leaf, and others have it. `note` is told, under the
+    /// latches, whether there was anything.
     #[inline]
     fn loosen(
         &self,
@@ -251,7 +254,8 @@ impl Family {
         was_there || is_elsewhere
     }
 
-    /// Takes a request back that may be in queues where it does not belong any more: the comparator has changed its mind.
+    /// Takes a request back that may be in queues where it does not belong any more: the comparator
+    /// has changed its mind.
     #[cold]
     fn withdraw_from_anywhere(&self, waiter: &Waiter) -> bool {
         let mut wakes = Wakes::default();
@@ -265,7 +269,8 @@ impl Family {
         waiter.stop_waiting()
     }
 
-    /// Looks at a waiting request again: somebody's locks may have expired, or it touches several leaves.
+    /// Looks at a waiting request again: somebody's locks may have expired, or it touches several
+    /// leaves.
     pub(crate) fn decide(&self, waiter: &Waiter) {
         let mut wakes = Wakes::default();
         self.decide_into(waiter, &mut wakes);
@@ -291,7 +296,8 @@ impl Family {
         });
     }
 
-    /// Decides what was left undecided, first come first served, and wakes whoever sleeps. Without any latch.
+    /// Decides what was left undecided, first come first served, and wakes whoever sleeps. Without
+    /// any latch.
     #[inline]
     fn deliver(&self, mut wakes: Wakes) {
         if wakes.owners.is_empty() && wakes.undecided.is_empty() {
@@ -409,7 +415,8 @@ impl Family {
         matches!(self.order, Order::Custom(_))
     }
 
-    /// Gives up all that `id`, which does not wait, holds anywhere, without asking the comparator for the place. Bytes.
+    /// Gives up all that `id`, which does not wait, holds anywhere, without asking the comparator
+    /// for the place. Bytes.
     #[cold]
     pub(crate) fn purge(&self, id: u64) -> i64 {
         let (mut wakes, mut sum) = (Wakes::default(), 0);
@@ -424,7 +431,8 @@ impl Family {
         sum
     }
 
-    /// Gives up all that `id` holds anywhere: for owners whose log escalation has made incomplete. Bytes.
+    /// Gives up all that `id` holds anywhere: for owners whose log escalation has made incomplete.
+    /// Bytes.
     pub(crate) fn sweep(&self, id: u64) -> i64 {
         let everything = Span { lo: CutBuf::MIN.as_cut(), hi: CutBuf::MAX.as_cut() };
         let mut held: Vec<SpanBuf> = Vec::new();

@@ -1,11 +1,13 @@
-//! The locks of one leaf: disjoint pieces of the key space in order, each with its mode and its owners.
+//! The locks of one leaf: disjoint pieces of the key space in order, each with its mode and its
+//! owners.
 //!
-//! In: a span and an owner. Out: whether it conflicts; or the span taken, released or downgraded, told as [`Pieces`] and as
-//! a difference in bytes. Nothing here waits or knows of those who do.
+//! In: a span and an owner. Out: whether it conflicts; or the span taken, released or downgraded,
+//! told as [`Pieces`] and as a difference in bytes. Nothing here waits or knows of those who do.
 //!
 //! Invariants
 //!  1. Fragments are disjoint and sorted. None is empty.
-//!  2. Each has at least one owner, an exclusive one exactly one. Owners beyond the first are sorted by id.
+//!  2. Each has at least one owner, an exclusive one exactly one. Owners beyond the first are
+//!     sorted by id.
 //!  3. A fragment without `more.hi` is a point: it starts before its key and ends after it.
 
 use crate::cut::{Cut, CutBuf, Order, Place, Span, SpanBuf};
@@ -38,7 +40,8 @@ struct More {
     others: Vec<Arc<Owner>>,
 }
 
-/// What a request added to what its owner holds. Ranges are given where they are not the whole request.
+/// What a request added to what its owner holds. Ranges are given where they are not the whole
+/// request.
 #[derive(Debug)]
 pub(crate) enum Pieces {
     /// All of it was held already.
@@ -384,7 +387,8 @@ impl Fragments {
         Some(bytes - saved)
     }
 
-    /// Gives up all that `id` holds, wherever it lies in whatever order; the difference in bytes, `None` if that is nothing.
+    /// Gives up all that `id` holds, wherever it lies in whatever order; the difference in bytes,
+    /// `None` if that is nothing.
     pub(crate) fn purge(&mut self, id: u64) -> Option<i64> {
         let held = self.all.iter().filter(|f| f.is_owned_by(id));
         let old: i64 = held.map(Fragment::bytes).sum();
@@ -424,7 +428,8 @@ impl Fragments {
         Some(bytes - saved)
     }
 
-    /// Joins fragments that touch and are alike, around `count` fragments from `place` on. Bytes that saved.
+    /// Joins fragments that touch and are alike, around `count` fragments from `place` on. Bytes
+    /// that saved.
     fn join_neighbours(&mut self, order: &Order, place: usize, count: usize) -> i64 {
         let mut saved = 0;
         let mut index = place.saturating_sub(1);
@@ -442,7 +447,8 @@ impl Fragments {
         saved
     }
 
-    /// Makes one fragment, from the first one's start to the last one's end, of those in `range`. Bytes that saved.
+    /// Makes one fragment, from the first one's start to the last one's end, of those in `range`.
+    /// Bytes that saved.
     fn join_range(&mut self, range: Range<usize>) -> i64 {
         let old: i64 = self.all[range.clone()].iter().map(Fragment::bytes).sum();
         let (first, last) = (&self.all[range.start], &self.all[range.end - 1]);
@@ -455,8 +461,9 @@ impl Fragments {
         saved
     }
 
-    /// Joins runs of exclusive locks of each of `owners`, nobody else's between them, wherever `may_bridge` agrees to the gap, and
-    /// marks those of whom some were joined. Number of locks that went, bytes saved.
+    /// Joins runs of exclusive locks of each of `owners`, nobody else's between them, wherever
+    /// `may_bridge` agrees to the gap, and marks those of whom some were joined. Number of locks
+    /// that went, bytes saved.
     pub(crate) fn escalate(
         &mut self,
         owners: &HashMap<u64, &Owner>,
@@ -514,7 +521,8 @@ impl Fragments {
     }
 
     fn shrink(&mut self) {
-        // Gives memory back after a burst; the margin keeps short transactions from allocating again and again.
+        // Gives memory back after a burst; the margin keeps short transactions from allocating
+        // again and again.
         if self.all.capacity() > 16 && self.all.len() < self.all.capacity() / 4 {
             self.all.shrink_to(self.all.len() * 2);
         }
@@ -561,7 +569,8 @@ impl Fragment {
         self.is_owned_by(id) && !(self.escalated && escalated == Escalated::Keep)
     }
 
-    /// Lets `owner` in; those whom the request conflicts with have been found to be robbable and go.
+    /// Lets `owner` in; those whom the request conflicts with have been found to be robbable and
+    /// go.
     fn join(&mut self, mode: LockMode, owner: &Arc<Owner>) -> Option<Change> {
         let is_own = self.is_owned_by(owner.id);
         if is_own && self.mode >= mode {

@@ -1,6 +1,7 @@
 //! Keys as the lock table keeps them: short ones in place, long ones on the heap.
 //!
-//! In: the bytes of a key. Out: the same bytes, 24 bytes of memory, no allocation up to [`INLINE`] bytes.
+//! In: the bytes of a key. Out: the same bytes, 24 bytes of memory, no allocation up to [`INLINE`]
+//! bytes.
 
 /// Longest key that needs no allocation.
 pub(crate) const INLINE: usize = 22;

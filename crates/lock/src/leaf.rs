@@ -1,13 +1,15 @@
 //! A stretch of the key space, with what is locked in it and who waits there, behind one latch.
 //!
-//! In: requests and releases that touch it, by threads that have its latch. Out: grants, handed to those who waited.
+//! In: requests and releases that touch it, by threads that have its latch. Out: grants, handed to
+//! those who waited.
 //!
-//! A request that lies in one leaf is decided here. One that touches several is decided under the latches of all of them
-//! ([`Latched`]), taken in ascending order: so every decision is as if there were one latch for the whole family, and
-//! where leaves end makes no difference to who gets what.
+//! A request that lies in one leaf is decided here. One that touches several is decided under the
+//! latches of all of them ([`Latched`]), taken in ascending order: so every decision is as if there
+//! were one latch for the whole family, and where leaves end makes no difference to who gets what.
 //!
 //! Invariants
-//!  1. A leaf that has `moved` is empty and in no directory; whoever has its latch looks the directory up again.
+//!  1. A leaf that has `moved` is empty and in no directory; whoever has its latch looks the
+//!     directory up again.
 //!  2. Everything in a leaf lies between `lo` and `hi`; requests in its queue overlap them.
 //!  3. No thread sleeps with a latch, and none takes one while it has a higher one.
 
@@ -23,7 +25,8 @@ const CONTENDED_LIMIT: usize = 32;
 /// Latchings after which contention is counted anew.
 const WINDOW: u32 = 1024;
 
-/// One leaf. On cache lines of its own: its latch is the only word that requests of different leaves never share.
+/// One leaf. On cache lines of its own: its latch is the only word that requests of different
+/// leaves never share.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Leaf {
@@ -100,8 +103,9 @@ impl LeafState {
         self.fragments.len() > max_fragments || self.contended.len() >= CONTENDED_LIMIT
     }
 
-    /// Where to cut it: in the middle of what it holds or, if it is small but busy, of where those wanted to go who found
-    /// the latch taken. `None` if a cut would not help: one place, or one after the other in one direction.
+    /// Where to cut it: in the middle of what it holds or, if it is small but busy, of where those
+    /// wanted to go who found the latch taken. `None` if a cut would not help: one place, or one
+    /// after the other in one direction.
     pub(crate) fn place_to_split(&mut self, order: &Order, max_fragments: usize) -> Option<CutBuf> {
         if self.fragments.len() > max_fragments {
             return self.fragments.middle();
@@ -118,8 +122,8 @@ impl LeafState {
         (!is_one_place).then_some(middle)
     }
 
-    /// Everything from `at` on, as the state of a new leaf; requests that touch both sides stand in both queues. The
-    /// difference in bytes.
+    /// Everything from `at` on, as the state of a new leaf; requests that touch both sides stand in
+    /// both queues. The difference in bytes.
     pub(crate) fn split_off(&mut self, order: &Order, at: &CutBuf) -> (LeafState, LeafState, i64) {
         let mut fragments = std::mem::take(&mut self.fragments);
         let (right_fragments, bytes) = fragments.split_off(order, at.as_cut());
@@ -147,7 +151,8 @@ impl LeafState {
             .any(|o| o.id != request.owner.id && !o.may_be_robbed(now))
     }
 
-    /// Hands what was released in `region` to those who may have it now. `leaf` is the one whose state this is.
+    /// Hands what was released in `region` to those who may have it now. `leaf` is the one whose
+    /// state this is.
     pub(crate) fn grant(
         &mut self,
         order: &Order,
@@ -198,7 +203,8 @@ impl LeafState {
         if let Some(pair) = waiters.windows(2).find(|w| w[0].ticket >= w[1].ticket) {
             return Err(format!("out of order: {pair:?}"));
         }
-        // Whoever could go on has been let through; but for those whom somebody may be about to decide, without latches.
+        // Whoever could go on has been let through; but for those whom somebody may be about to
+        // decide, without latches.
         let idle = waiters.iter().enumerate().find(|(index, w)| {
             !w.bypasses && leaf.contains(order, w.span.as_span()) && self.is_free_for(order, *index, w, &|| 0)
         });
@@ -314,8 +320,8 @@ impl<'d> Latched<'d> {
 
     /// Everybody in the way of a request that waits with `ticket`; `None` if it waits no longer.
     ///
-    /// Of requests that came earlier, the nearest exclusive one that covers this one stands for all before it: they and
-    /// their holders are in its way too.
+    /// Of requests that came earlier, the nearest exclusive one that covers this one stands for all
+    /// before it: they and their holders are in its way too.
     pub(crate) fn blockers(
         &self,
         order: &Order,

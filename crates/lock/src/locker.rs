@@ -1,7 +1,7 @@
 //! Somebody who takes locks: a transaction, as far as locks go.
 //!
-//! In: keys and ranges to lock, save points, the end. Out: `Ok` with the lock held, or an error with nothing changed. What
-//! is held is given back when the locker is dropped, if not before.
+//! In: keys and ranges to lock, save points, the end. Out: `Ok` with the lock held, or an error
+//! with nothing changed. What is held is given back when the locker is dropped, if not before.
 //!
 //! Invariants
 //!  1. Every stretch it holds is named by its log (`log.rs`), or `Owner::escalated` is set.
@@ -45,8 +45,8 @@ pub struct Canceller {
 }
 
 impl Canceller {
-    /// If the locker waits, its request fails with `Aborted` at once; later ones fail as soon as they would have to wait,
-    /// until [`Locker::reset_cancel`].
+    /// If the locker waits, its request fails with `Aborted` at once; later ones fail as soon as
+    /// they would have to wait, until [`Locker::reset_cancel`].
     pub fn cancel(&self) {
         self.owner.seat.lock().is_cancelled = true;
         self.owner.wake.notify_one();
@@ -83,7 +83,8 @@ impl Locker {
         self.options.lock_timeout = timeout;
     }
 
-    /// When its locks may be stolen, counted from now; `None`: never. Those who wait for it already do not notice.
+    /// When its locks may be stolen, counted from now; `None`: never. Those who wait for it already
+    /// do not notice.
     pub fn set_expiration(&mut self, after: Option<std::time::Duration>) {
         self.options.expiration = after;
         let at = after.map_or(NEVER, |after| {
@@ -119,22 +120,24 @@ impl Locker {
         self.log.looked_at
     }
 
-    /// Locks one key. Held already in this mode or a stronger one: nothing happens. Held shared and wanted exclusive: an
-    /// upgrade.
+    /// Locks one key. Held already in this mode or a stronger one: nothing happens. Held shared and
+    /// wanted exclusive: an upgrade.
     /// # Errors
-    /// `TimedOut(LockTimeout)`: not in time · `Busy(Deadlock)`: waiting would have closed a circle; release something ·
-    /// `Aborted`: cancelled · `Aborted(LockLimit)`: no memory left for locks · `Expired`: its locks may have been stolen,
-    /// start anew · `ColumnFamilyDropped` · `InvalidArgument`: a family of another manager, a key too long.
+    /// `TimedOut(LockTimeout)`: not in time · `Busy(Deadlock)`: waiting would have closed a circle;
+    /// release something · `Aborted`: cancelled · `Aborted(LockLimit)`: no memory left for locks ·
+    /// `Expired`: its locks may have been stolen, start anew · `ColumnFamilyDropped` ·
+    /// `InvalidArgument`: a family of another manager, a key too long.
     #[inline]
     pub fn lock_key(&mut self, family: &Arc<Family>, key: &[u8], mode: LockMode) -> Result<()> {
         self.lock(family, Span::point(key), mode)
     }
 
-    /// Locks all keys from `left` to `right`, both included, whether they exist or not. In the comparator's order: nobody
-    /// flips anything for a descending one. A range without a key in it is granted, and nothing held.
+    /// Locks all keys from `left` to `right`, both included, whether they exist or not. In the
+    /// comparator's order: nobody flips anything for a descending one. A range without a key in it
+    /// is granted, and nothing held.
     /// # Errors
-    /// As [`lock_key`](Self::lock_key); `InvalidArgument` also if `left` lies behind `right`, `NotSupported` in a family
-    /// that locks points only.
+    /// As [`lock_key`](Self::lock_key); `InvalidArgument` also if `left` lies behind `right`,
+    /// `NotSupported` in a family that locks points only.
     pub fn lock_range(
         &mut self,
         family: &Arc<Family>,
@@ -292,7 +295,8 @@ impl Locker {
             || (self.options.deadlock_detect && !self.options.deadlock_timeout.is_zero())
     }
 
-    /// When somebody's locks expire that alone are in the way. Clears the word that this may have changed.
+    /// When somebody's locks expire that alone are in the way. Clears the word that this may have
+    /// changed.
     fn expiry_in_the_way(&self, waiter: &Waiter) -> u64 {
         if !self.inner.shared.may_expire.load(Ordering::Acquire) {
             return NEVER;
@@ -340,7 +344,8 @@ impl Locker {
 
     /// Releases one key.
     /// # Errors
-    /// `InvalidArgument` if it is not held, or only as a part of what escalation has joined, which is held to the end.
+    /// `InvalidArgument` if it is not held, or only as a part of what escalation has joined, which
+    /// is held to the end.
     pub fn unlock_key(&mut self, family: &Arc<Family>, key: &[u8]) -> Result<()> {
         self.unlock(family, Span::point(key))
     }
@@ -373,9 +378,11 @@ impl Locker {
         Ok(())
     }
 
-    /// Makes what it holds exclusively between `left` and `right` shared; those who wait to share it are let through.
+    /// Makes what it holds exclusively between `left` and `right` shared; those who wait to share
+    /// it are let through.
     /// # Errors
-    /// `InvalidArgument` if it holds nothing of it exclusively; otherwise as [`lock_range`](Self::lock_range).
+    /// `InvalidArgument` if it holds nothing of it exclusively; otherwise as
+    /// [`lock_range`](Self::lock_range).
     pub fn downgrade(&mut self, family: &Arc<Family>, left: Endpoint<'_>, right: Endpoint<'_>) -> Result<()> {
         let span = match (left, right) {
             (Endpoint::Key(a), Endpoint::Key(b)) if a == b => Some(Span::point(a)),
@@ -412,8 +419,8 @@ impl Locker {
         self.save_points.pop().map(|_| ()).ok_or_else(no_save_point)
     }
 
-    /// Releases what was taken since the newest save point, makes shared what was upgraded since, and forgets the save
-    /// point. Locks that escalation has joined stay.
+    /// Releases what was taken since the newest save point, makes shared what was upgraded since,
+    /// and forgets the save point. Locks that escalation has joined stay.
     /// # Errors
     /// `NotFound` if there is none.
     pub fn rollback_to_save_point(&mut self) -> Result<()> {
@@ -428,7 +435,8 @@ impl Locker {
             };
             bytes += given_up.unwrap_or(0);
         }
-        // What escalation has kept is still named by its earlier entries or found by the sweep at the end.
+        // What escalation has kept is still named by its earlier entries or found by the sweep at
+        // the end.
         self.log.truncate(mark);
         self.tell(bytes);
         Ok(())
@@ -444,7 +452,8 @@ impl Locker {
         if self.owner.begin_commit() { Ok(()) } else { Err(expired()) }
     }
 
-    /// Releases everything, in the order in which it was taken, and forgets all save points. The locker can be used again.
+    /// Releases everything, in the order in which it was taken, and forgets all save points. The
+    /// locker can be used again.
     /// In a forked child nothing is released: the locks are the parent's.
     pub fn release_all(&mut self) {
         if !self.inner.shared.process.is_here() {

@@ -1,6 +1,7 @@
 //! What one locker took, in order: what it gives back at its end, or back to a save point.
 //!
-//! In: each stretch it came to hold, or to hold exclusively. Out: the same, from the start or from a mark on.
+//! In: each stretch it came to hold, or to hold exclusively. Out: the same, from the start or from
+//! a mark on.
 //!
 //! One buffer, because transactions hold many locks and most keys are short:
 //!
@@ -10,8 +11,9 @@
 //! length of the entry but for itself = u8, or fixed64 | 255     at the end, so that the log is read backwards, too
 //! ```
 //!
-//! Invariant: entries are whole; a mark lies between two. The log may name what is no longer held (it was unlocked, stolen
-//! or its family dropped) but, unless escalation joined locks, never less than what is.
+//! Invariant: entries are whole; a mark lies between two. The log may name what is no longer held
+//! (it was unlocked, stolen or its family dropped) but, unless escalation joined locks, never less
+//! than what is.
 
 use crate::cut::{Cut, Place, Span};
 use crate::fragment::Change;
@@ -25,8 +27,9 @@ const OTHER_FAMILY: u8 = 4;
 /// The last byte of entries of so many bytes or more, with eight of their length before it.
 const LONG: u8 = 255;
 
-/// How far back an entry is looked for that is to be forgotten. What is unlocked has mostly just been locked: a row was read for
-/// update, and is not wanted. Further back it stays, or each unlocking would go through all that is held.
+/// How far back an entry is looked for that is to be forgotten. What is unlocked has mostly just
+/// been locked: a row was read for update, and is not wanted. Further back it stays, or each
+/// unlocking would go through all that is held.
 const MOST_LOOKED_AT: usize = 256;
 
 /// The log.
@@ -111,8 +114,9 @@ impl Log {
         })
     }
 
-    /// Forgets the newest entry that names just this, if it is among the last ones, so that locking and unlocking in turn does not
-    /// make it grow. Returns where it was and how many bytes went, for marks behind it to follow.
+    /// Forgets the newest entry that names just this, if it is among the last ones, so that locking
+    /// and unlocking in turn does not make it grow. Returns where it was and how many bytes went,
+    /// for marks behind it to follow.
     pub(crate) fn forget(&mut self, family: usize, span: Span<'_>) -> Option<(usize, usize)> {
         let is_same = |a: Cut<'_>, b: Cut<'_>| a.place == b.place && a.key == b.key;
         let mut end = self.bytes.len();

@@ -1,10 +1,12 @@
 //! The lock manager: families, what they share, and what there is to see.
 //!
-//! In: families come and go, lockers are made. Out: locks (`locker.rs`), and for people: dumps, waits, deadlocks, counters.
+//! In: families come and go, lockers are made. Out: locks (`locker.rs`), and for people: dumps,
+//! waits, deadlocks, counters.
 //!
 //! Invariants
-//!  1. A locker touches nothing of [`Shared`] that others write to when it takes or releases a lock without waiting, but
-//!     for its share of `bytes`, which it adds up by itself until that is worth it.
+//!  1. A locker touches nothing of [`Shared`] that others write to when it takes or releases a lock
+//!     without waiting, but for its share of `bytes`, which it adds up by itself until that is
+//!     worth it.
 //!  2. Tickets are drawn under the latches of the leaves whose queues they are for.
 
 use crate::cut::EndpointBuf;
@@ -22,8 +24,8 @@ use std::fmt;
 /// Most bytes that a locker keeps to itself before it tells others.
 const MAX_UNTOLD_BYTES: i64 = 16 << 10;
 
-/// Whether locks may be joined across a gap: called with the family and the two ends of the gap; true forbids it. Runs
-/// under latches: it must not call back.
+/// Whether locks may be joined across a gap: called with the family and the two ends of the gap;
+/// true forbids it. Runs under latches: it must not call back.
 pub type EscalationBarrier = Arc<dyn Fn(ColumnFamilyId, &EndpointBuf, &EndpointBuf) -> bool + Send + Sync>;
 
 /// On cache lines of its own.
@@ -33,7 +35,8 @@ pub(crate) struct Apart<T>(pub(crate) T);
 
 /// What all families and lockers share.
 pub(crate) struct Shared {
-    /// In a forked child nothing is locked or released: other threads' latches are held for ever there.
+    /// In a forked child nothing is locked or released: other threads' latches are held for ever
+    /// there.
     pub(crate) process: fork::Owner,
     // Read by all, seldom written.
     pub(crate) clock: Arc<dyn Clock>,
@@ -127,7 +130,8 @@ impl Shared {
         self.bytes.0.load(Ordering::Relaxed)
     }
 
-    /// How many bytes a locker may keep to itself: little against the limit, nothing if that is small.
+    /// How many bytes a locker may keep to itself: little against the limit, nothing if that is
+    /// small.
     #[inline]
     pub(crate) fn untold_bytes(&self) -> i64 {
         let limit = self.max_bytes.load(Ordering::Relaxed);
@@ -140,7 +144,8 @@ pub(crate) struct Inner {
     pub(crate) shared: Arc<Shared>,
     pub(crate) families: Mutex<BTreeMap<ColumnFamilyId, Arc<Family>>>,
     pub(crate) barrier: Mutex<Option<EscalationBarrier>>,
-    /// Held while locks are joined: one thread at a time makes room. When it may be tried again, after it was of no use.
+    /// Held while locks are joined: one thread at a time makes room. When it may be tried again,
+    /// after it was of no use.
     pub(crate) making_room: Mutex<u64>,
 }
 
@@ -261,8 +266,8 @@ impl LockManager {
         self.inner.families.lock().get(&id).cloned()
     }
 
-    /// Drops a family, locks and all. Who waits for one of them gets `ColumnFamilyDropped`, and so does whoever asks for
-    /// one from now on; releasing them later does nothing.
+    /// Drops a family, locks and all. Who waits for one of them gets `ColumnFamilyDropped`, and so
+    /// does whoever asks for one from now on; releasing them later does nothing.
     /// # Errors
     /// `NotFound` if there is none with this number.
     pub fn drop_family(&self, id: ColumnFamilyId) -> Result<()> {
@@ -321,8 +326,8 @@ impl LockManager {
         }
     }
 
-    /// Bytes that locks may take, of all families together. Over it, those of the greediest locker are joined; if that does
-    /// not help, requests get `LockLimit`. `usize::MAX`: no limit.
+    /// Bytes that locks may take, of all families together. Over it, those of the greediest locker
+    /// are joined; if that does not help, requests get `LockLimit`. `usize::MAX`: no limit.
     pub fn set_max_lock_memory(&self, bytes: usize) {
         self.inner.shared.max_bytes.store(bytes, Ordering::Relaxed);
         *self.inner.making_room.lock() = 0;

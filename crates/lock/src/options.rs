@@ -28,7 +28,8 @@ pub enum Timeout {
 /// What a family can lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Locking {
-    /// Single keys, equal when their bytes are. A request looks at one of many stripes, chosen by the key's hash.
+    /// Single keys, equal when their bytes are. A request looks at one of many stripes, chosen by
+    /// the key's hash.
     Points,
     /// Keys and ranges of keys, in the comparator's order.
     Ranges,
@@ -36,7 +37,8 @@ pub enum Locking {
 
 /// The time.
 pub trait Clock: Send + Sync {
-    /// Nanoseconds since some fixed moment; never goes back. Must keep pace with real time if requests wait for a time.
+    /// Nanoseconds since some fixed moment; never goes back. Must keep pace with real time if
+    /// requests wait for a time.
     fn monotonic_nanos(&self) -> u64;
     /// Seconds since the Unix epoch.
     fn now_seconds(&self) -> u64;
@@ -51,8 +53,9 @@ pub struct LockManagerOptions {
     pub max_lock_memory: usize,
     /// How many recent deadlocks are remembered. Default: 5, as in RocksDB.
     pub max_num_deadlocks: usize,
-    /// A range that waits is passed by lockers that took their first lock before it came, or before so many requests have
-    /// waited or passed behind it. With 0, for one key that it waits for it shuts all its others to whoever begins. Default: 256.
+    /// A range that waits is passed by lockers that took their first lock before it came, or before
+    /// so many requests have waited or passed behind it. With 0, for one key that it waits for it
+    /// shuts all its others to whoever begins. Default: 256.
     pub range_patience: u64,
 }
 
@@ -80,10 +83,11 @@ pub struct FamilyOptions {
     pub comparator: ComparatorRef,
     /// What can be locked.
     pub locking: Locking,
-    /// Keys that separate leaves from the start, so that the first transactions already spread: samples of the data. Leaves
-    /// are cut further as they fill up or get busy.
+    /// Keys that separate leaves from the start, so that the first transactions already spread:
+    /// samples of the data. Leaves are cut further as they fill up or get busy.
     pub boundaries: Vec<Vec<u8>>,
-    /// Locks that one leaf may hold before it is cut in two (more, where there are many leaves). Default: 64.
+    /// Locks that one leaf may hold before it is cut in two (more, where there are many leaves).
+    /// Default: 64.
     pub max_fragments: usize,
 }
 

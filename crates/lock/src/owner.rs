@@ -1,6 +1,8 @@
-//! What others may see of a locker: its number, whether its locks may be stolen, and where it sleeps.
+//! What others may see of a locker: its number, whether its locks may be stolen, and where it
+//! sleeps.
 //!
-//! In: a grant, a cancellation or an error from whoever frees the way. Out: the sleeping thread wakes, once, with it.
+//! In: a grant, a cancellation or an error from whoever frees the way. Out: the sleeping thread
+//! wakes, once, with it.
 //!
 //! | state     | means                                     | left by                                        |
 //! |-----------|-------------------------------------------|------------------------------------------------|
@@ -9,9 +11,10 @@
 //! | Stolen    | somebody took a lock after it had expired | its own thread, to Active, with no locks left  |
 //!
 //! Invariants
-//!  1. `Seat::waiting` is the request that is in the queues of its leaves; both change under the latches of those leaves.
-//!  2. An outcome is put by whoever takes the request out of the queues, before the latches are released, and taken by
-//!     the owner's thread.
+//!  1. `Seat::waiting` is the request that is in the queues of its leaves; both change under the
+//!     latches of those leaves.
+//!  2. An outcome is put by whoever takes the request out of the queues, before the latches are
+//!     released, and taken by the owner's thread.
 
 use crate::fragment::Pieces;
 use crate::wait::Waiter;
@@ -33,10 +36,11 @@ pub(crate) struct Owner {
     state: AtomicU8,
     /// Nanoseconds of the manager's clock from which on its locks may be stolen.
     expires_at: AtomicU64,
-    /// The next ticket when it took its first lock since it last held none. Written by its own thread, before it asks for
-    /// that lock, and when it holds none.
+    /// The next ticket when it took its first lock since it last held none. Written by its own
+    /// thread, before it asks for that lock, and when it holds none.
     stamp: AtomicU64,
-    /// Some of its locks were joined by escalation since it last held none: its log does not name all it holds.
+    /// Some of its locks were joined by escalation since it last held none: its log does not name
+    /// all it holds.
     pub(crate) escalated: AtomicBool,
     pub(crate) seat: Mutex<Seat>,
     pub(crate) wake: Condvar,
@@ -82,7 +86,8 @@ impl Owner {
     /// When its locks may be stolen, unless it is committing.
     #[inline]
     pub(crate) fn expires_at(&self) -> u64 {
-        // Written by the owner's thread only; others see it with the latch of a leaf that holds its lock.
+        // Written by the owner's thread only; others see it with the latch of a leaf that holds its
+        // lock.
         self.expires_at.load(Ordering::Relaxed)
     }
 
@@ -90,8 +95,8 @@ impl Owner {
         self.expires_at.store(at, Ordering::Relaxed);
     }
 
-    /// What makes it senior to requests with later tickets. Exact for whoever has the latch of a leaf in which it holds
-    /// something.
+    /// What makes it senior to requests with later tickets. Exact for whoever has the latch of a
+    /// leaf in which it holds something.
     #[inline]
     pub(crate) fn stamp(&self) -> u64 {
         self.stamp.load(Ordering::Relaxed)
@@ -146,8 +151,8 @@ impl Owner {
         }
     }
 
-    /// Ends the wait of whoever sits here. The caller has taken the request out of the queues and holds their latches;
-    /// it notifies `wake` when it has released them.
+    /// Ends the wait of whoever sits here. The caller has taken the request out of the queues and
+    /// holds their latches; it notifies `wake` when it has released them.
     pub(crate) fn settle(&self, outcome: Outcome) {
         let mut seat = self.seat.lock();
         seat.waiting = None;

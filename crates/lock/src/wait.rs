@@ -1,21 +1,26 @@
 //! One request that waits, and the queue it stands in.
 //!
-//! In: requests in the order in which they came. Out: who is held up by whom; who may go on when something was released.
+//! In: requests in the order in which they came. Out: who is held up by whom; who may go on when
+//! something was released.
 //!
-//! Fairness. A request is granted when nobody else *holds* what conflicts with it and nobody who came *earlier* waits for
-//! such. But whoever began before a request came passes it: its owner's stamp, the next ticket when it took its first lock,
-//! is not above the request's ticket. Otherwise those would wait who are waited for. And a *range* that waits is passed also by
-//! those who begin before `range_patience` tickets more are drawn; whoever passes draws one. Otherwise a hundredth of all
-//! keys is shut for as long as a thread that holds one of them waits for a processor: with 40 threads on two of them, two
-//! waits of three were for such ranges, and each of those who waited held keys again that others wanted. Only finitely many
-//! can have begun by then, so nobody starves behind transactions that end.
+//! Fairness. A request is granted when nobody else *holds* what conflicts with it and nobody who
+//! came *earlier* waits for such. But whoever began before a request came passes it: its owner's
+//! stamp, the next ticket when it took its first lock, is not above the request's ticket. Otherwise
+//! those would wait who are waited for. And a *range* that waits is passed also by those who begin
+//! before `range_patience` tickets more are drawn; whoever passes draws one. Otherwise a hundredth
+//! of all keys is shut for as long as a thread that holds one of them waits for a processor: with
+//! 40 threads on two of them, two waits of three were for such ranges, and each of those who waited
+//! held keys again that others wanted. Only finitely many can have begun by then, so nobody starves
+//! behind transactions that end.
 //!
-//! No circles out of that, for those who take their locks in ascending order. Say X waits for the request W, which waits, by
-//! others, for X. Following who holds what upwards from what W wants, one comes to what X holds; so that lies in W, or in a
-//! request that holds W up, and X passed that, but is too young to pass W, which is younger: a contradiction.
+//! No circles out of that, for those who take their locks in ascending order. Say X waits for the
+//! request W, which waits, by others, for X. Following who holds what upwards from what W wants,
+//! one comes to what X holds; so that lies in W, or in a request that holds W up, and X passed
+//! that, but is too young to pass W, which is younger: a contradiction.
 //!
 //! Invariants
-//!  1. A queue is sorted by ticket. A request stands in the queue of each leaf that its span touches, or in none.
+//!  1. A queue is sorted by ticket. A request stands in the queue of each leaf that its span
+//!     touches, or in none.
 //!  2. `bypassing` counts the requests in the queue that may overtake.
 
 use crate::LockMode;
@@ -57,8 +62,8 @@ impl Waiter {
         Request { owner: &self.owner, stamp: self.stamp, span: self.span.as_span(), mode: self.mode }
     }
 
-    /// False if it has been granted, withdrawn or refused. It may stand in a queue even then if the comparator has changed
-    /// its mind.
+    /// False if it has been granted, withdrawn or refused. It may stand in a queue even then if the
+    /// comparator has changed its mind.
     pub(crate) fn is_unsettled(&self) -> bool {
         self.owner.seat.lock().waiting.as_ref().is_some_and(|waiting| waiting.ticket == self.ticket)
     }
@@ -175,8 +180,8 @@ impl Queue {
         self.line.iter().take(index).map(move |w| (w, stand(order, w, later)))
     }
 
-    /// True if nobody behind a request like this can be granted anything of `region`: it is exclusive, covers the region,
-    /// and nobody here may overtake.
+    /// True if nobody behind a request like this can be granted anything of `region`: it is
+    /// exclusive, covers the region, and nobody here may overtake.
     pub(crate) fn is_barred_by(&self, order: &Order, waiter: &Waiter, region: Span<'_>) -> bool {
         self.bypassing == 0 && waiter.bars(order, region)
     }

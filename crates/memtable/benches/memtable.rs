@@ -1,7 +1,8 @@
 //! How long the memtable takes to insert, look up and step, beside crossbeam's skiplist.
 //!
-//! `cargo bench -p esker-memtable [-- ENTRIES [ROUNDS]]`; both structures take turns, medians of all rounds are
-//! printed: of processor time where one thread works, of wall time for several. `cargo test` runs a small size.
+//! `cargo bench -p esker-memtable [-- ENTRIES [ROUNDS]]`; both structures take turns, medians of
+//! all rounds are printed: of processor time where one thread works, of wall time for several.
+//! `cargo test` runs a small size.
 #![expect(clippy::disallowed_methods, reason = "a benchmark reads the real clock")]
 #![expect(clippy::print_stdout, reason = "that is what it is for")]
 

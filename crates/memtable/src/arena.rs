@@ -1,11 +1,13 @@
-//! Where a memtable's records and nodes lie: memory that is handed out, never taken back, and freed all at once.
+//! Where a memtable's records and nodes lie: memory that is handed out, never taken back, and freed
+//! all at once.
 //!
 //! In: sizes. Out: addresses that stay valid until the arena is dropped.
 //!
-//! Blocks come from the allocator, growing from a few KiB to `arena_block_size`. Blocks are cut into chunks, one at a
-//! time for each shard; a thread works in the shard of its number, so that threads seldom meet. Nodes have a chunk of
-//! their own, so that the tree's inside lies close together. What is larger than a quarter of a block gets a block.
-//! A large memtable gets blocks of huge pages (lookups took 0.6 times as long, `docs/design/0001-memtable.md`).
+//! Blocks come from the allocator, growing from a few KiB to `arena_block_size`. Blocks are cut
+//! into chunks, one at a time for each shard; a thread works in the shard of its number, so that
+//! threads seldom meet. Nodes have a chunk of their own, so that the tree's inside lies close
+//! together. What is larger than a quarter of a block gets a block. A large memtable gets blocks of
+//! huge pages (lookups took 0.6 times as long, `docs/design/0001-memtable.md`).
 //!
 //! Invariants
 //!  1. No byte is handed out twice; what was handed out stays in place until the drop.
@@ -27,7 +29,8 @@ use std::ptr::NonNull;
 const FIRST_BLOCK_BYTES: usize = 4 << 10;
 /// The largest chunk; also what one thread may leave unused.
 const MAX_CHUNK_BYTES: usize = 64 << 10;
-/// From this size on a memtable gets huge pages, if it wants them: one more is then a small part of it.
+/// From this size on a memtable gets huge pages, if it wants them: one more is then a small part of
+/// it.
 const HUGE_FROM_BYTES: usize = 16 << 20;
 /// How many cache lines of the memory that will be handed out next are brought near.
 const NEXT_RECORD_LINES: usize = 3;
@@ -108,7 +111,8 @@ pub(crate) struct Arena {
     nodes: Mutex<Chunk>,
     blocks: Mutex<Blocks>,
     allocated: AtomicUsize,
-    /// What of that the budget was told: nothing, as long as there is only a first block. Changed under `blocks`.
+    /// What of that the budget was told: nothing, as long as there is only a first block. Changed
+    /// under `blocks`.
     budgeted: AtomicUsize,
     block_bytes: usize,
     huge_pages: bool,
@@ -133,8 +137,9 @@ impl Arena {
 
     /// Tells `budget` about the blocks that it takes. Who drops the arena tells that they are free.
     ///
-    /// A first block does not count before there are more. A flush could not free it, as each family has an active
-    /// memtable: thousands of idle ones would otherwise keep the budget exceeded, and each write would flush.
+    /// A first block does not count before there are more. A flush could not free it, as each
+    /// family has an active memtable: thousands of idle ones would otherwise keep the budget
+    /// exceeded, and each write would flush.
     pub(crate) fn counted_by(mut self, budget: Option<Arc<dyn MemoryBudget>>) -> Arena {
         self.budget = budget;
         self
@@ -176,7 +181,8 @@ impl Arena {
             None => self.refill(&mut shard.chunk, layout)?,
         };
         shard.stats.add(change);
-        // Fresh memory is far away too, and the locks to come wait until it is written: ask for the next record's now.
+        // Fresh memory is far away too, and the locks to come wait until it is written: ask for the
+        // next record's now.
         for line in 0..NEXT_RECORD_LINES {
             prefetch_line(shard.chunk.at.wrapping_add(line * 64));
         }
@@ -274,7 +280,8 @@ impl Arena {
 impl Drop for Arena {
     fn drop(&mut self) {
         for (block, layout) in self.blocks.get_mut().all.drain(..) {
-            // SAFETY: it came from `alloc` with this layout; whoever used its memory borrowed the arena (invariant 1).
+            // SAFETY: it came from `alloc` with this layout; whoever used its memory borrowed the
+            // arena (invariant 1).
             unsafe { std::alloc::dealloc(block.as_ptr(), layout) };
         }
     }

@@ -1,13 +1,16 @@
-//! What a memtable checks of itself, so that memory which changed under it is found out: checksums and the order of keys.
+//! What a memtable checks of itself, so that memory which changed under it is found out: checksums
+//! and the order of keys.
 //!
-//! In: options, records. Out: `Corruption` where an entry is not what was added. Off, it costs one test a call.
+//! In: options, records. Out: `Corruption` where an entry is not what was added. Off, it costs one
+//! test a call.
 //!
 //! Invariants
-//!  1. With `protection_bytes` each record ends in so many bytes of the checksum of what it says, made of what the writer
-//!     gave, and compared with the record before that can be found.
+//!  1. With `protection_bytes` each record ends in so many bytes of the checksum of what it says,
+//!     made of what the writer gave, and compared with the record before that can be found.
 //!  2. An entry that fails a check is shown to nobody.
 //!
-//! Range tombstones are compared when they are added only: they lie elsewhere, and readers see fragments of them.
+//! Range tombstones are compared when they are added only: they lie elsewhere, and readers see
+//! fragments of them.
 //!
 //! Source of what is checked when: RocksDB `db/memtable.cc`, `memtable/inlineskiplist.h`.
 
@@ -19,7 +22,8 @@ use esker_base::{Error, Result, SequenceNumber, ValueType, probe};
 /// What a memtable checks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Checks {
-    /// Bytes of the checksum of each entry: 0 (none), 1, 2, 4 or 8. Entries are compared with it whenever they are read.
+    /// Bytes of the checksum of each entry: 0 (none), 1, 2, 4 or 8. Entries are compared with it
+    /// whenever they are read.
     pub protection_bytes: u8,
     /// Whether a search also compares all entries of the leaf it ends in with their checksums.
     pub on_seek: bool,
@@ -33,7 +37,8 @@ impl Checks {
         self.protection_bytes > 0 || self.order
     }
 
-    /// Compares a fresh record with the checksum that came with it, if one did, and puts one behind it.
+    /// Compares a fresh record with the checksum that came with it, if one did, and puts one behind
+    /// it.
     /// # Errors
     /// `Corruption` if the record is not what that is a checksum of.
     ///

@@ -1,31 +1,38 @@
-//! Which stretches of the tree hold nothing but deleted keys, so that a cursor leaves them out instead of stepping through.
+//! Which stretches of the tree hold nothing but deleted keys, so that a cursor leaves them out
+//! instead of stepping through.
 //!
-//! In: what inserts do to leaves. Out: for a record and a snapshot, the user key at which the dead stretch around it ends
-//! (`dead/edge.rs`).
+//! In: what inserts do to leaves. Out: for a record and a snapshot, the user key at which the dead
+//! stretch around it ends (`dead/edge.rs`).
 //!
-//! A node says for which snapshots it is dead: `since <= snapshot < until`. Dead means that no record below it is what such a
-//! reader shows: each is too new, a deletion, hidden by a newer one of its user key, or under a range tombstone of this
-//! memtable. Readers find out the last: one that steps over records under range tombstones looks through their leaf
-//! (`bury_covered`), so that the next reader passes it. Deletions never change that, other
-//! writes end it for readers who see them, and for those it matters only when they see them: so a writer lowers `until` of its
-//! leaf, and then of the nodes above, before its sequence number is published, and nobody else need be told. A leaf whose
-//! live keys have been deleted one by one is looked through when there have been as many deletions as it had live keys, and
-//! a node above when as many of its nodes have died: a deletion pays for about one record to be looked at. Who writes into
-//! leaves that are not dead pays for one comparison.
+//! A node says for which snapshots it is dead: `since <= snapshot < until`. Dead means that no
+//! record below it is what such a reader shows: each is too new, a deletion, hidden by a newer one
+//! of its user key, or under a range tombstone of this memtable. Readers find out the last: one
+//! that steps over records under range tombstones looks through their leaf (`bury_covered`), so
+//! that the next reader passes it. Deletions never change that, other writes end it for readers who
+//! see them, and for those it matters only when they see them: so a writer lowers `until` of its
+//! leaf, and then of the nodes above, before its sequence number is published, and nobody else need
+//! be told. A leaf whose live keys have been deleted one by one is looked through when there have
+//! been as many deletions as it had live keys, and a node above when as many of its nodes have
+//! died: a deletion pays for about one record to be looked at. Who writes into leaves that are not
+//! dead pays for one comparison.
 //!
-//! A node above says, beside its own, the same of each child: of the child's range as far as this node knows, up to where the next
-//! child begins. So who goes along a level mostly need not fetch the nodes he passes over.
+//! A node above says, beside its own, the same of each child: of the child's range as far as this
+//! node knows, up to where the next child begins. So who goes along a level mostly need not fetch
+//! the nodes he passes over.
 //!
 //! Invariants
-//!  1. What a node says is true of all records in its range, from its first one to that of its right neighbour, at all
-//!     snapshots that have been published; whatever it said stays true. Its range only shrinks, and a node that is split
-//!     off says no more. So who reads it before `next` may believe it of the range up to there.
-//!  2. A node above says no more than the nodes below it: its words are made and lowered under its latch, from theirs, and who
-//!     lowers those below comes by afterwards, before he is published. He comes by where his own record is: a node below that
-//!     was split meanwhile has his end on both sides, so a node above that is split asks those below it. A root that is put on
-//!     top meanwhile is seen by one of the two: both have a fence between their store and their load.
-//!  3. `head_since`: from that snapshot on the records of a leaf's first user key are hidden by newer ones, which lie in the leaf on
-//!     its left. What a leaf begins with never changes, but in the leftmost, which has nothing on its left.
+//!  1. What a node says is true of all records in its range, from its first one to that of its
+//!     right neighbour, at all snapshots that have been published; whatever it said stays true. Its
+//!     range only shrinks, and a node that is split off says no more. So who reads it before `next`
+//!     may believe it of the range up to there.
+//!  2. A node above says no more than the nodes below it: its words are made and lowered under its
+//!     latch, from theirs, and who lowers those below comes by afterwards, before he is published.
+//!     He comes by where his own record is: a node below that was split meanwhile has his end on
+//!     both sides, so a node above that is split asks those below it. A root that is put on top
+//!     meanwhile is seen by one of the two: both have a fence between their store and their load.
+//!  3. `head_since`: from that snapshot on the records of a leaf's first user key are hidden by
+//!     newer ones, which lie in the leaf on its left. What a leaf begins with never changes, but in
+//!     the leftmost, which has nothing on its left.
 //!  4. `since` is stored before `until`, and read after it.
 
 mod edge;
@@ -86,7 +93,8 @@ impl Words {
         Span { since: own!(self.since), until: own!(self.until) }
     }
 
-    /// Of something that a reader asks for after this, for which it says nothing until `set`. REQUIRES: the latch.
+    /// Of something that a reader asks for after this, for which it says nothing until `set`.
+    /// REQUIRES: the latch.
     pub(crate) fn clear(&self) {
         self.until.store(0, Ordering::Release);
     }
@@ -103,8 +111,8 @@ impl Words {
         self.until.load(Ordering::Relaxed) == NEVER
     }
 
-    /// Whether this ends something, or has ended it here by a split (`split_above`): then nobody else tells those above.
-    /// REQUIRES: the latch.
+    /// Whether this ends something, or has ended it here by a split (`split_above`): then nobody
+    /// else tells those above. REQUIRES: the latch.
     #[inline]
     fn end(&self, sequence: u64) -> bool {
         let ends = sequence <= own!(self.until);
@@ -136,8 +144,8 @@ impl Dead {
         Dead { words: Words::new(span), head_since: AtomicU64::new(head_since) }
     }
 
-    /// Of a node that is split off; `hidden_by`: the last record that stays, if it is of the same user key as the first that
-    /// goes. REQUIRES: the latch.
+    /// Of a node that is split off; `hidden_by`: the last record that stays, if it is of the same
+    /// user key as the first that goes. REQUIRES: the latch.
     pub(crate) fn split(&self, hidden_by: Option<Record<'_>>) -> Dead {
         Dead::new(self.words.own(), hidden_by.map_or(NEVER, sequence))
     }
@@ -181,8 +189,8 @@ fn is_deletion(trailer: u64) -> bool {
     ValueType::from_u8(trailer as u8).is_some_and(ValueType::is_point_deletion)
 }
 
-/// What becomes of leaf `node` after a record with this trailer was put into it, `last`: as its last one.
-/// REQUIRES: its latch, or that nobody can reach it yet.
+/// What becomes of leaf `node` after a record with this trailer was put into it, `last`: as its
+/// last one. REQUIRES: its latch, or that nobody can reach it yet.
 #[inline]
 pub(crate) fn after_insert<'t, const N: usize>(
     node: &'t Node<N>,
@@ -246,8 +254,9 @@ fn look_through<const N: usize>(node: &Node<N>, icmp: &InternalKeyComparator, de
     live == 0
 }
 
-/// From which snapshot on a reader finds nothing in a leaf: each newest version is a deletion, or hidden by a range tombstone, of
-/// which `covering` gives the newest over a user key that the reader sees. `None`: the reader finds something. REQUIRES: its latch.
+/// From which snapshot on a reader finds nothing in a leaf: each newest version is a deletion, or
+/// hidden by a range tombstone, of which `covering` gives the newest over a user key that the
+/// reader sees. `None`: the reader finds something. REQUIRES: its latch.
 #[cold]
 fn covered_since<const N: usize>(
     node: &Node<N>,
@@ -278,8 +287,9 @@ fn covered_since<const N: usize>(
     Some(since)
 }
 
-/// A node was just split into this one and one beside it, and inserts may go to the other only, so that nobody looks through it any
-/// more: says that it is dead if it is, and has not said so. REQUIRES: its latch, or that nobody can reach it yet.
+/// A node was just split into this one and one beside it, and inserts may go to the other only, so
+/// that nobody looks through it any more: says that it is dead if it is, and has not said so.
+/// REQUIRES: its latch, or that nobody can reach it yet.
 pub(crate) fn look_after_split<const N: usize>(node: &Node<N>, icmp: &InternalKeyComparator) {
     if node.dead().is_open() || node.count() == 0 {
         return;
@@ -312,14 +322,14 @@ fn for_each_beside<'t, const N: usize>(
     }
 }
 
-/// Shows `each` the nodes below this one, up to where its right neighbour begins, those too that it does not know yet.
-/// REQUIRES: its latch.
+/// Shows `each` the nodes below this one, up to where its right neighbour begins, those too that it
+/// does not know yet. REQUIRES: its latch.
 fn for_each_below<'t, const N: usize>(node: &'t Node<N>, each: impl FnMut(&'t Node<N>)) {
     for_each_beside(node.child(0), node.next().map(|next| next.child(0)), each);
 }
 
-/// Says of child `at` of a node above what is true of it and those beside it that are not known here yet, which it answers, if nothing
-/// has ended that. REQUIRES: the latch.
+/// Says of child `at` of a node above what is true of it and those beside it that are not known
+/// here yet, which it answers, if nothing has ended that. REQUIRES: the latch.
 fn heed<const N: usize>(node: &Node<N>, at: usize) -> Span {
     // Invariant 2: who put an end to one below stores that, and then looks for the root.
     fence(Ordering::SeqCst);
@@ -331,7 +341,8 @@ fn heed<const N: usize>(node: &Node<N>, at: usize) -> Span {
     span
 }
 
-/// Looks whether a node above is dead: whether all below it, up to where its right neighbour begins, are. REQUIRES: its latch.
+/// Looks whether a node above is dead: whether all below it, up to where its right neighbour
+/// begins, are. REQUIRES: its latch.
 #[cold]
 fn look_below<const N: usize>(node: &Node<N>, deaths: &mut Deaths) -> bool {
     let (mut all, mut live) = (Span::ALL, 0);
@@ -347,9 +358,10 @@ fn look_below<const N: usize>(node: &Node<N>, deaths: &mut Deaths) -> bool {
     live == 0
 }
 
-/// Of `child`, which `node` learns of now, to put it in place `at`. What was said of the one on the left was said of this one, too. From
-/// here on no more is said of either than they say themselves: who has put an end to one that was split afterwards is on his way to
-/// one half only. REQUIRES: the latch of `node`.
+/// Of `child`, which `node` learns of now, to put it in place `at`. What was said of the one on the
+/// left was said of this one, too. From here on no more is said of either than they say themselves:
+/// who has put an end to one that was split afterwards is on his way to one half only. REQUIRES:
+/// the latch of `node`.
 pub(crate) fn split_child<'t, const N: usize>(node: &'t Node<N>, at: usize, child: &'t Node<N>) -> Span {
     let words = node.dead_child(at - 1);
     let said = words.own();
@@ -366,8 +378,9 @@ pub(crate) fn split_child<'t, const N: usize>(node: &'t Node<N>, at: usize, chil
     Span { until: until(child, end), ..said }
 }
 
-/// Of the node above that is split off `node` and begins with `first`. From here on both say no more than those below them: who
-/// has put an end to one of them that was split afterwards is on his way to one half only. REQUIRES: the latch of `node`.
+/// Of the node above that is split off `node` and begins with `first`. From here on both say no
+/// more than those below them: who has put an end to one of them that was split afterwards is on
+/// his way to one half only. REQUIRES: the latch of `node`.
 pub(crate) fn split_above<'t, const N: usize>(node: &'t Node<N>, first: &'t Node<N>) -> Dead {
     let span = node.dead().own();
     let (mut stays, mut goes) = (span, span);
@@ -422,9 +435,10 @@ impl<const N: usize> Tree<N> {
         }
     }
 
-    /// Says of the leaf that a reader is in that it is dead, if range tombstones and deletions hide all of it from a reader at
-    /// `snapshot`. `covering`: the newest tombstone over a user key that such a reader sees, or zero. Waits for nobody, and does
-    /// nothing instead. Costs up to a search for each record of the leaf.
+    /// Says of the leaf that a reader is in that it is dead, if range tombstones and deletions hide
+    /// all of it from a reader at `snapshot`. `covering`: the newest tombstone over a user key that
+    /// such a reader sees, or zero. Waits for nobody, and does nothing instead. Costs up to a
+    /// search for each record of the leaf.
     pub(crate) fn bury_covered(&self, leaf: &Node<N>, snapshot: u64, covering: impl Fn(&[u8]) -> u64) {
         if leaf.is_untouched() || leaf.count() == 0 || leaf.dead().at(snapshot) {
             return;

@@ -2,11 +2,12 @@
 //!
 //! In: a memtable. Out: internal keys and values as slices of its records.
 //!
-//! The cursor holds a copy of one leaf's record addresses and walks in it; only at its ends does it touch the tree.
+//! The cursor holds a copy of one leaf's record addresses and walks in it; only at its ends does it
+//! touch the tree.
 //!
 //! Invariants
-//!  1. `run` holds, in order, every record that was in some leaf when it was copied; `at` is a place in it, or the
-//!     cursor is not valid.
+//!  1. `run` holds, in order, every record that was in some leaf when it was copied; `at` is a
+//!     place in it, or the cursor is not valid.
 //!  2. Records stay in place, unchanged, while `table` is held.
 
 use crate::checks::check_order;
@@ -213,7 +214,8 @@ impl InternalIterator for MemTableIter {
     #[inline]
     fn key(&self) -> &[u8] {
         debug_assert!(self.valid);
-        // SAFETY: set by `settle` to bytes of a record that `table` keeps; before that, an empty static slice.
+        // SAFETY: set by `settle` to bytes of a record that `table` keeps; before that, an empty
+        // static slice.
         unsafe { &*self.key }
     }
 

@@ -1,12 +1,13 @@
 //! esker-memtable: the sorted map in memory.
 //!
-//! Writes of a column family gather here until they are flushed to a table: many threads insert at once, readers
-//! never wait. What is `pub` here is shared between Esker's crates and promises nothing to others.
+//! Writes of a column family gather here until they are flushed to a table: many threads insert at
+//! once, readers never wait. What is `pub` here is shared between Esker's crates and promises
+//! nothing to others.
 //!
-//! Reading order: [`memtable`] (the face), `record` (one entry's bytes), `arena` (where everything lies),
-//! `node` (one node, and how readers and a writer share it), `tree` (nodes on nodes), `dead`
-//! (stretches of deleted keys), `noted` (a few deletions, by which others find those), [`iter`], `range_dels`, `shade` (where they lie in the tree), `checks` (an entry is still what
-//! was added).
+//! Reading order: [`memtable`] (the face), `record` (one entry's bytes), `arena` (where everything
+//! lies), `node` (one node, and how readers and a writer share it), `tree` (nodes on nodes), `dead`
+//! (stretches of deleted keys), `noted` (a few deletions, by which others find those), [`iter`],
+//! `range_dels`, `shade` (where they lie in the tree), `checks` (an entry is still what was added).
 //! Why a B+-tree, and why these leaves: `docs/design/0001-memtable.md`.
 #![warn(missing_docs)]
 

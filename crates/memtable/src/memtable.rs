@@ -1,14 +1,17 @@
 //! The memtable: what was written to a column family since its last switch.
 //!
-//! In: writes, with the sequence numbers their batches got; any number of threads, in any order of sequence.
-//! Out: versions of a key newest first, a cursor over all versions, covering range tombstones, and honest numbers
-//! for flush and statistics.
+//! In: writes, with the sequence numbers their batches got; any number of threads, in any order of
+//! sequence.
+//! Out: versions of a key newest first, a cursor over all versions, covering range tombstones, and
+//! honest numbers for flush and statistics.
 //!
 //! Invariants
 //!  1. What was added stays, unchanged, until the memtable is dropped.
-//!  2. An entry is found by every read that starts after its `add` returned. A read that runs at the same time may
-//!     or may not find it: the engine shows readers a sequence number only after all adds up to it are done.
-//!  3. No reader takes a lock or waits for a writer (`range_tombstones` may wait for another thread that fragments).
+//!  2. An entry is found by every read that starts after its `add` returned. A read that runs at
+//!     the same time may or may not find it: the engine shows readers a sequence number only after
+//!     all adds up to it are done.
+//!  3. No reader takes a lock or waits for a writer (`range_tombstones` may wait for another thread
+//!     that fragments).
 
 use crate::arena::{Arena, ShardStats};
 use crate::checks::{self, Checks};
@@ -28,8 +31,8 @@ use esker_format::range_del::{FragmentedRangeTombstones, RangeTombstone};
 use std::fmt;
 use std::ops::Deref;
 
-/// Whoever counts the memory of memtables: RocksDB's `WriteBufferManager`. Told under a lock of an arena; must not wait for
-/// a memtable.
+/// Whoever counts the memory of memtables: RocksDB's `WriteBufferManager`. Told under a lock of an
+/// arena; must not wait for a memtable.
 pub trait MemoryBudget: Send + Sync + fmt::Debug {
     /// A memtable that takes writes took so many bytes.
     fn reserve(&self, bytes: usize);
@@ -42,11 +45,11 @@ pub trait MemoryBudget: Send + Sync + fmt::Debug {
 /// What a memtable is made with.
 #[derive(Clone, Debug)]
 pub struct MemTableOptions {
-    /// The largest block that is asked of the allocator at a time, in bytes; RocksDB's `arena_block_size`.
-    /// Smaller ones come first, so a small memtable stays small.
+    /// The largest block that is asked of the allocator at a time, in bytes; RocksDB's
+    /// `arena_block_size`. Smaller ones come first, so a small memtable stays small.
     pub arena_block_size: usize,
-    /// Whether a memtable that has grown to 16 MiB asks for huge pages, 2 MiB at a time, from then on. They make
-    /// lookups about 1.6 times as fast; a page takes about 0.1 ms to come.
+    /// Whether a memtable that has grown to 16 MiB asks for huge pages, 2 MiB at a time, from then
+    /// on. They make lookups about 1.6 times as fast; a page takes about 0.1 ms to come.
     pub use_huge_pages: bool,
     /// The engine's name for it; higher is newer.
     pub id: u64,
@@ -54,11 +57,13 @@ pub struct MemTableOptions {
     pub creation_sequence: SequenceNumber,
     /// No entry is older than this.
     pub earliest_sequence: SequenceNumber,
-    /// Told about the blocks of memory it takes and gives back; not about a first block that is all it has.
+    /// Told about the blocks of memory it takes and gives back; not about a first block that is all
+    /// it has.
     pub budget: Option<Arc<dyn MemoryBudget>>,
     /// What it checks of itself.
     pub checks: Checks,
-    /// Somebody looks at runs of so many point deletions and more: see [`MemTable::take_noted_deletions`]. 0: nobody does.
+    /// Somebody looks at runs of so many point deletions and more: see
+    /// [`MemTable::take_noted_deletions`]. 0: nobody does.
     pub noted_run: u64,
 }
 
@@ -94,12 +99,12 @@ pub struct MemValue<'a> {
     owner: &'a Arc<MemTable>,
 }
 
-/// What a lookup shows, in this order: versions newest first, and before those it covers the newest range tombstone over the key
-/// that the lookup's sequence sees.
+/// What a lookup shows, in this order: versions newest first, and before those it covers the newest
+/// range tombstone over the key that the lookup's sequence sees.
 #[derive(Clone, Copy, Debug)]
 pub enum Seen<'a> {
-    /// A range tombstone covers the key: older versions, here and in older sources, are gone. Zero if it came to nothing.
-    /// The answer of the visitor does not count.
+    /// A range tombstone covers the key: older versions, here and in older sources, are gone. Zero
+    /// if it came to nothing. The answer of the visitor does not count.
     Covered(SequenceNumber),
     /// A version of the key. Whether the visitor wants older ones.
     Version(ValueType, SequenceNumber, MemValue<'a>),
@@ -157,16 +162,18 @@ impl MemTable {
         Arc::new(MemTable { tree, range_dels, noted, icmp, options, immutable: AtomicBool::new(false) })
     }
 
-    /// Adds an entry; for a `RangeDeletion`, `user_key` is where it begins and `value` where it ends (exclusive).
-    /// Any number of threads may add at once, in any order of sequence.
+    /// Adds an entry; for a `RangeDeletion`, `user_key` is where it begins and `value` where it
+    /// ends (exclusive). Any number of threads may add at once, in any order of sequence.
     /// # Errors
     /// `TryAgain` if this user key, sequence and type are there already; nothing was added ·
-    /// `InvalidArgument` beyond [`MAX_ENTRY_BYTES`](esker_format::key::MAX_ENTRY_BYTES) · `Aborted` with `MemoryLimit` if the allocator has no more.
+    /// `InvalidArgument` beyond [`MAX_ENTRY_BYTES`](esker_format::key::MAX_ENTRY_BYTES) · `Aborted`
+    /// with `MemoryLimit` if the allocator has no more.
     pub fn add(&self, seq: SequenceNumber, kind: ValueType, user_key: &[u8], value: &[u8]) -> Result<()> {
         self.add_entry(seq, kind, user_key, value, None)
     }
 
-    /// [`add`](Self::add) of an entry whose checksum, without family and sequence number, was made before.
+    /// [`add`](Self::add) of an entry whose checksum, without family and sequence number, was made
+    /// before.
     /// # Errors
     /// As `add` · `Corruption` if the entry is not what that is a checksum of; nothing was added.
     pub fn add_checked(
@@ -220,7 +227,8 @@ impl MemTable {
         let len = record::encoded_len(user_key.len(), value.len());
         let protection = usize::from(self.options.checks.protection_bytes);
         let place = self.tree.arena().allocate_record(len + protection, &change)?;
-        // SAFETY: `len` bytes that were handed out to us alone; `encode` writes all of them and reads none.
+        // SAFETY: `len` bytes that were handed out to us alone; `encode` writes all of them and
+        // reads none.
         let record = unsafe { Record::write(place, len, seq, kind, user_key, value) };
         if protection > 0 || checksum.is_some() {
             // SAFETY: `protection` bytes behind it are ours as well.
@@ -248,8 +256,9 @@ impl MemTable {
         self.noted.take(when, || self.num_deletes())
     }
 
-    /// The first user key of those around `user_key`, one beside the other here, of which a reader at `snapshot` finds none in this memtable.
-    /// `None`: it finds that one, or there is none like it, or timestamps say more about it.
+    /// The first user key of those around `user_key`, one beside the other here, of which a reader
+    /// at `snapshot` finds none in this memtable. `None`: it finds that one, or there is none like
+    /// it, or timestamps say more about it.
     pub fn dead_run_start(self: &Arc<Self>, user_key: &[u8], snapshot: SequenceNumber) -> Option<Vec<u8>> {
         let mut iter = self.iter();
         let mut behind = Vec::new();
@@ -267,10 +276,12 @@ impl MemTable {
         self.noted.looked_at(entries);
     }
 
-    /// Visits the versions of `key`'s user key that its sequence sees, newest first, until `visit` says no.
-    /// Range tombstones are not looked at: ask [`max_covering_tombstone_seq`](Self::max_covering_tombstone_seq).
+    /// Visits the versions of `key`'s user key that its sequence sees, newest first, until `visit`
+    /// says no. Range tombstones are not looked at: ask
+    /// [`max_covering_tombstone_seq`](Self::max_covering_tombstone_seq).
     /// # Errors
-    /// `Corruption` if it checks itself and an entry is not what was added; that one was not visited.
+    /// `Corruption` if it checks itself and an entry is not what was added; that one was not
+    /// visited.
     #[inline]
     pub fn get<F>(self: &Arc<Self>, key: &LookupKey, mut visit: F) -> Result<()>
     where
@@ -300,7 +311,8 @@ impl MemTable {
         self.options.checks.any()
     }
 
-    /// [`get`](Self::get) with range tombstones. Where none covers what is found, it does not look for any.
+    /// [`get`](Self::get) with range tombstones. Where none covers what is found, it does not look
+    /// for any.
     /// # Errors
     /// As `get`.
     #[inline]
@@ -366,8 +378,8 @@ impl MemTable {
         });
     }
 
-    /// [`get_covered`](Self::get_covered) for those of `keys` that `which` names, as [`get_many`](Self::get_many) does it.
-    /// REQUIRES: it does not check itself.
+    /// [`get_covered`](Self::get_covered) for those of `keys` that `which` names, as
+    /// [`get_many`](Self::get_many) does it. REQUIRES: it does not check itself.
     pub fn get_many_covered<F>(self: &Arc<Self>, keys: &[LookupKey], which: &[u32], mut visit: F)
     where
         F: FnMut(u32, Seen<'_>) -> bool,
@@ -394,8 +406,9 @@ impl MemTable {
         });
     }
 
-    /// [`get`](Self::get) for those of `keys` that `which` names, in any order, with their memory fetched side by side.
-    /// `visit` is told the key's number, too. REQUIRES: it does not check itself.
+    /// [`get`](Self::get) for those of `keys` that `which` names, in any order, with their memory
+    /// fetched side by side. `visit` is told the key's number, too. REQUIRES: it does not check
+    /// itself.
     pub fn get_many<F>(self: &Arc<Self>, keys: &[LookupKey], which: &[u32], mut visit: F)
     where
         F: FnMut(u32, ValueType, SequenceNumber, MemValue<'_>) -> bool,
@@ -419,19 +432,21 @@ impl MemTable {
         (kind, SequenceNumber(trailer >> 8), MemValue { bytes, owner: self })
     }
 
-    /// Whether a cursor would find nothing now: it has no entries but range tombstones. Takes no lock.
+    /// Whether a cursor would find nothing now: it has no entries but range tombstones. Takes no
+    /// lock.
     #[inline]
     pub fn has_no_points(&self) -> bool {
         self.tree.is_empty()
     }
 
-    /// A cursor over all entries but range tombstones. It keeps the memtable alive. What is added later may or may
-    /// not appear; nothing disappears.
+    /// A cursor over all entries but range tombstones. It keeps the memtable alive. What is added
+    /// later may or may not appear; nothing disappears.
     pub fn iter(self: &Arc<Self>) -> MemTableIter {
         MemTableIter::new(Arc::clone(self), false)
     }
 
-    /// The same for a reader to whom range tombstones mean nothing: with RocksDB's `ignore_range_deletions`.
+    /// The same for a reader to whom range tombstones mean nothing: with RocksDB's
+    /// `ignore_range_deletions`.
     pub fn iter_ignoring_range_deletions(self: &Arc<Self>) -> MemTableIter {
         MemTableIter::new(Arc::clone(self), true)
     }
@@ -439,19 +454,20 @@ impl MemTable {
     /// `bytes` of a record of this memtable, kept alive by it.
     #[inline]
     pub(crate) fn pin_record_bytes(self: &Arc<Self>, bytes: &[u8]) -> PinnedBytes {
-        // SAFETY: callers pass bytes of a record in `self.arena`, which stay in place and unchanged until the drop.
+        // SAFETY: callers pass bytes of a record in `self.arena`, which stay in place and unchanged
+        // until the drop.
         unsafe { PinnedBytes::with_owner(bytes, Arc::clone(self)) }
     }
 
-    /// The sequence number of the newest range tombstone that covers `user_key` and that `snapshot` sees; zero if
-    /// there is none. One test when there are no range tombstones at all.
+    /// The sequence number of the newest range tombstone that covers `user_key` and that `snapshot`
+    /// sees; zero if there is none. One test when there are no range tombstones at all.
     #[inline]
     pub fn max_covering_tombstone_seq(&self, user_key: &[u8], snapshot: SequenceNumber) -> SequenceNumber {
         self.range_dels.max_covering_seq(user_key, &self.icmp, snapshot)
     }
 
-    /// All range tombstones added so far, fragmented, in O(log n) sets. O(log n) for each that was added since the last call,
-    /// on the average.
+    /// All range tombstones added so far, fragmented, in O(log n) sets. O(log n) for each that was
+    /// added since the last call, on the average.
     pub fn range_tombstones(&self) -> Vec<Arc<FragmentedRangeTombstones>> {
         self.range_dels.fragments(&self.icmp)
     }
@@ -468,8 +484,8 @@ impl MemTable {
         Ok(if kind == ValueType::Deletion { ValueType::DeletionWithTimestamp } else { kind })
     }
 
-    /// Its range tombstones one by one, newest first: for families with user-defined timestamps, which fragments do not
-    /// keep apart.
+    /// Its range tombstones one by one, newest first: for families with user-defined timestamps,
+    /// which fragments do not keep apart.
     pub fn stored_range_tombstones(&self) -> Vec<RangeTombstone> {
         self.range_dels.stored()
     }

@@ -1,8 +1,9 @@
 //! One node of the tree, and how its readers and its one writer share it.
 //!
-//! In: records (in inner nodes: separators with children) at places found by search. Out: the first record at or
-//! after a target, the child to go down to, or a copy of all record addresses; to any number of threads while one
-//! inserts. Here: layout and reading · `lookup.rs`: one key in a leaf · `insert.rs`: writing · `run.rs`: copies of leaves · `heads.rs`: what is compared first.
+//! In: records (in inner nodes: separators with children) at places found by search. Out: the first
+//! record at or after a target, the child to go down to, or a copy of all record addresses; to any
+//! number of threads while one inserts. Here: layout and reading · `lookup.rs`: one key in a leaf ·
+//! `insert.rs`: writing · `run.rs`: copies of leaves · `heads.rs`: what is compared first.
 //!
 //! ```text
 //! link: next | count      dead    leaves: gaps    latch    shade      in one line
@@ -12,24 +13,29 @@
 //! children[ address, dead for whom ]        inner nodes only
 //! ```
 //!
-//! An insert makes room from the right: it copies the last slot one to the right, raises the count, copies the others
-//! from right to left, each slot's words only after all words of the slot to its right, and writes its own slot last.
-//! All stores are releases, all loads of readers acquires.
+//! An insert makes room from the right: it copies the last slot one to the right, raises the count,
+//! copies the others from right to left, each slot's words only after all words of the slot to its
+//! right, and writes its own slot last. All stores are releases, all loads of readers acquires.
 //!
 //! Invariants
-//!  1. Between two splits of a node the content of a slot only gets smaller (in key order), and what was in the node
-//!     stays in it, in its slot or further right. So a reader that goes from left to right misses nothing that was
-//!     there when it began, though it may meet a record twice, or newer ones out of order.
-//!  2. A split changes `next`, which never returns to an earlier value, in the same store that lowers the count; no
-//!     slot of the part that went is overwritten before that. A reader of a leaf that finds `next` as it was when it
-//!     began has seen no such slot. Thus readers never wait, and search again only in a leaf that has split meanwhile.
-//!  3. `link`'s count slots hold complete records, at all times also those beyond it that were ever used.
-//!  4. Every record of a node is at or after its first one, its low fence, which for all but the leftmost node of a
-//!     level never changes; the low fence of `next` bounds it from above. Nodes are never merged or freed.
-//!  5. Heads are a monotone image of keys whatever the prefix: equal heads say nothing. Prefix, level and the
-//!     address of the children are written before the node can be reached.
-//!  6. In an inner node the child read from a slot after its separator was found at or before the target starts at
-//!     or before the target (by 1, also across splits): going right from there finds everything.
+//!  1. Between two splits of a node the content of a slot only gets smaller (in key order), and
+//!     what was in the node stays in it, in its slot or further right. So a reader that goes from
+//!     left to right misses nothing that was there when it began, though it may meet a record
+//!     twice, or newer ones out of order.
+//!  2. A split changes `next`, which never returns to an earlier value, in the same store that
+//!     lowers the count; no slot of the part that went is overwritten before that. A reader of a
+//!     leaf that finds `next` as it was when it began has seen no such slot. Thus readers never
+//!     wait, and search again only in a leaf that has split meanwhile.
+//!  3. `link`'s count slots hold complete records, at all times also those beyond it that were ever
+//!     used.
+//!  4. Every record of a node is at or after its first one, its low fence, which for all but the
+//!     leftmost node of a level never changes; the low fence of `next` bounds it from above. Nodes
+//!     are never merged or freed.
+//!  5. Heads are a monotone image of keys whatever the prefix: equal heads say nothing. Prefix,
+//!     level and the address of the children are written before the node can be reached.
+//!  6. In an inner node the child read from a slot after its separator was found at or before the
+//!     target starts at or before the target (by 1, also across splits): going right from there
+//!     finds everything.
 
 mod heads;
 mod insert;
@@ -68,7 +74,8 @@ macro_rules! own {
     ($word:expr) => {{
         #[cfg(not(loom))]
         let value = $word.load(Ordering::Relaxed);
-        // To loom an atomic load is an access that hides earlier ones by other threads from its search.
+        // To loom an atomic load is an access that hides earlier ones by other threads from its
+        // search.
         #[cfg(loom)]
         // SAFETY: only who holds the latch writes to it; loom checks that.
         let value = unsafe { $word.unsync_load() };
@@ -151,7 +158,8 @@ impl<'t, const N: usize> Node<N> {
         Node::build(arena, 0, &[], &[], ptr::null_mut(), (Dead::empty(), Shade::none(), Gaps::none()))
     }
 
-    /// An inner node with one child, which takes everything; a separator like `separator` will come next.
+    /// An inner node with one child, which takes everything; a separator like `separator` will come
+    /// next.
     /// # Errors
     /// `Aborted` with `MemoryLimit`.
     pub(crate) fn above(
@@ -220,14 +228,15 @@ impl<'t, const N: usize> Node<N> {
         Ok(unsafe { place.as_ref() })
     }
 
-    /// The node at an address that was read from a link, child or root of a tree that lives for `'t`.
+    /// The node at an address that was read from a link, child or root of a tree that lives for
+    /// `'t`.
     ///
     /// # Safety
     /// That.
     #[inline]
     pub(crate) unsafe fn from_ptr(place: *mut Node<N>) -> Option<&'t Node<N>> {
-        // SAFETY: such addresses are null or lead to nodes, which are complete before their address is stored and
-        // stay until the arena is dropped (invariants 4 and 5).
+        // SAFETY: such addresses are null or lead to nodes, which are complete before their address
+        // is stored and stay until the arena is dropped (invariants 4 and 5).
         unsafe { place.as_ref() }
     }
 
@@ -242,8 +251,8 @@ impl<'t, const N: usize> Node<N> {
         self.load_link().count()
     }
 
-    /// Leaves: whether nothing was ever inserted here. A leaf may be without records for a moment when it has given all of
-    /// them to the one on its right, so the count alone does not tell.
+    /// Leaves: whether nothing was ever inserted here. A leaf may be without records for a moment
+    /// when it has given all of them to the one on its right, so the count alone does not tell.
     #[inline]
     pub(crate) fn is_untouched(&self) -> bool {
         self.load_link().0.is_null()
@@ -261,13 +270,14 @@ impl<'t, const N: usize> Node<N> {
         &self.dead.head_since
     }
 
-    /// Inner nodes: for which snapshots child `at`, as far as it is known here, holds nothing. REQUIRES: the latch.
+    /// Inner nodes: for which snapshots child `at`, as far as it is known here, holds nothing.
+    /// REQUIRES: the latch.
     pub(crate) fn dead_child(&'t self, at: usize) -> &'t Words {
         &self.children().dead[at]
     }
 
-    /// Inner nodes: child `at` and what is known to begin behind it, if a reader at this snapshot finds nothing between the two.
-    /// `None`: not known here.
+    /// Inner nodes: child `at` and what is known to begin behind it, if a reader at this snapshot
+    /// finds nothing between the two. `None`: not known here.
     #[inline]
     pub(crate) fn dead_beside(
         &'t self,
@@ -280,15 +290,16 @@ impl<'t, const N: usize> Node<N> {
         if !dead.at(snapshot) {
             return None;
         }
-        // In this order: what was said is true up to the child that was beside it then, or one that has come between them since.
+        // In this order: what was said is true up to the child that was beside it then, or one that
+        // has come between them since.
         let link = self.load_link();
         let next = match at + 1 {
             behind if behind < link.count() => Some(self.child(behind)),
             behind if behind == link.count() => self.neighbour(link).map(|next| next.child(0)),
             _ => return None,
         };
-        // By invariant 7 all of this was of one child if that is still there; and if a split had taken it away, the slot behind it
-        // could not be in use again.
+        // By invariant 7 all of this was of one child if that is still there; and if a split had
+        // taken it away, the slot behind it could not be in use again.
         if place.load(Ordering::Acquire) != child {
             return None;
         }
@@ -296,7 +307,8 @@ impl<'t, const N: usize> Node<N> {
         Some((unsafe { Node::from_ptr(child) }?, next))
     }
 
-    /// Inner nodes: the child that begins behind child `at`, this node's or its neighbour's first. REQUIRES: the latch.
+    /// Inner nodes: the child that begins behind child `at`, this node's or its neighbour's first.
+    /// REQUIRES: the latch.
     pub(crate) fn child_after(&'t self, at: usize) -> Option<&'t Node<N>> {
         if at + 1 < self.own_link().count() {
             return Some(self.child(at + 1));
@@ -304,7 +316,8 @@ impl<'t, const N: usize> Node<N> {
         self.next().map(|next| next.child(0))
     }
 
-    /// Inner nodes: the place of the child that `target` is in as far as is known here. REQUIRES: the latch, taken for `target`.
+    /// Inner nodes: the place of the child that `target` is in as far as is known here. REQUIRES:
+    /// the latch, taken for `target`.
     pub(crate) fn own_place_below(&'t self, icmp: &InternalKeyComparator, target: &Target<'_>) -> usize {
         let head = self.head_of(icmp.order(), target.user_key);
         self.search::<true>(icmp, target, head, true, 1, self.own_link().count()) - 1
@@ -339,7 +352,8 @@ impl<'t, const N: usize> Node<N> {
         Latched { node: self, trend, at: 0 }
     }
 
-    /// Leaves: the first slot from `from` on whose record is not before `target`, or the count. REQUIRES: the latch.
+    /// Leaves: the first slot from `from` on whose record is not before `target`, or the count.
+    /// REQUIRES: the latch.
     pub(crate) fn own_place_of(
         &'t self,
         icmp: &InternalKeyComparator,
@@ -372,8 +386,8 @@ impl<'t, const N: usize> Node<N> {
         Gap::before(self.head_of(icmp.order(), record.user_key()))
     }
 
-    /// Inner nodes: from the child that leads to `target` on, all children with where they begin; the leftmost of a level
-    /// begins before everything. REQUIRES: the latch.
+    /// Inner nodes: from the child that leads to `target` on, all children with where they begin;
+    /// the leftmost of a level begins before everything. REQUIRES: the latch.
     pub(crate) fn own_children_from(
         &'t self,
         icmp: &InternalKeyComparator,
@@ -383,7 +397,8 @@ impl<'t, const N: usize> Node<N> {
         let from = self.own_place_below(icmp, target);
         let begins_at = |at: usize| {
             let place = NonNull::new(own!(self.records[at]))?;
-            // SAFETY: records are complete before their address is stored and stay for as long as the arena.
+            // SAFETY: records are complete before their address is stored and stay for as long as
+            // the arena.
             Some(unsafe { Record::from_ptr(place) })
         };
         (from..count).map(|at| (begins_at(at), self.child(at))).collect()
@@ -428,13 +443,14 @@ impl<'t, const N: usize> Node<N> {
         if OWN { own!(self.heads[at]) } else { self.heads[at].load(Ordering::Acquire) }
     }
 
-    /// The record of a slot that is or was in use; never called for slot 0 of a leftmost inner node.
-    /// `OWN` for who holds the latch.
+    /// The record of a slot that is or was in use; never called for slot 0 of a leftmost inner
+    /// node. `OWN` for who holds the latch.
     #[inline]
     fn record<const OWN: bool>(&'t self, at: usize) -> Record<'t> {
         let place = if OWN { own!(self.records[at]) } else { self.records[at].load(Ordering::Acquire) };
         let place = NonNull::new(place).expect("a used slot has a record");
-        // SAFETY: records are complete before their address is stored and stay for as long as the arena.
+        // SAFETY: records are complete before their address is stored and stay for as long as the
+        // arena.
         unsafe { Record::from_ptr(place) }
     }
 
@@ -459,8 +475,8 @@ impl<'t, const N: usize> Node<N> {
         self.record::<false>(0)
     }
 
-    /// Whether all of this node, which is not the leftmost of its level, lies after `target`; at it counts as after
-    /// unless `inclusive`.
+    /// Whether all of this node, which is not the leftmost of its level, lies after `target`; at it
+    /// counts as after unless `inclusive`.
     pub(crate) fn starts_after(
         &'t self,
         icmp: &InternalKeyComparator,
@@ -476,8 +492,8 @@ impl<'t, const N: usize> Node<N> {
         head_in_node(&self.prefix, self.prefix_len.into(), order, user_key)
     }
 
-    /// A place such that everything left of it is before `target` and was when it was looked at; and, if nobody
-    /// inserts meanwhile, the first place that is not. Looks at slots `from..count`.
+    /// A place such that everything left of it is before `target` and was when it was looked at;
+    /// and, if nobody inserts meanwhile, the first place that is not. Looks at slots `from..count`.
     #[inline]
     fn search<const OWN: bool>(
         &'t self,
@@ -505,8 +521,9 @@ impl<'t, const N: usize> Node<N> {
         if size == 1 && self.head::<OWN>(at) < head { at + 1 } else { at }
     }
 
-    /// `search` when no head before `at` can be that of a record at or after the target. By itself, as the compiler puts less of the
-    /// whole where it is called: a lookup takes 41 instructions more then.
+    /// `search` when no head before `at` can be that of a record at or after the target. By itself,
+    /// as the compiler puts less of the whole where it is called: a lookup takes 41 instructions
+    /// more then.
     #[inline(always)]
     fn search_behind<const OWN: bool>(
         &'t self,
@@ -549,8 +566,9 @@ impl<'t, const N: usize> Node<N> {
         low
     }
 
-    /// Inner nodes: which child leads to `target`, and where it stands. If not `inclusive`, the child that holds what
-    /// is just before `target`. The child begins at or before it; its right neighbours may begin so too.
+    /// Inner nodes: which child leads to `target`, and where it stands. If not `inclusive`, the
+    /// child that holds what is just before `target`. The child begins at or before it; its right
+    /// neighbours may begin so too.
     #[inline]
     pub(crate) fn descend(
         &'t self,
@@ -562,8 +580,8 @@ impl<'t, const N: usize> Node<N> {
         (node.child(at), at, count)
     }
 
-    /// Inner nodes: the one that `target` is in, this or one to its right; the place of the child that leads there, and how
-    /// many there are.
+    /// Inner nodes: the one that `target` is in, this or one to its right; the place of the child
+    /// that leads there, and how many there are.
     #[inline(always)]
     pub(crate) fn way_down(
         &'t self,
@@ -588,8 +606,8 @@ impl<'t, const N: usize> Node<N> {
         }
     }
 
-    /// Leaves: copies the addresses of its records, in order, and finds the place in the copy of the first record
-    /// that is not before `target`, or at it if `inclusive`.
+    /// Leaves: copies the addresses of its records, in order, and finds the place in the copy of
+    /// the first record that is not before `target`, or at it if `inclusive`.
     pub(crate) fn copy_and_find(
         &'t self,
         icmp: &InternalKeyComparator,
@@ -635,7 +653,8 @@ impl<'t, const N: usize> Node<N> {
             run.next = link.next();
             run.leaf = self;
             if now != link {
-                // More than one insert passed by: the copy has all it must have, and perhaps newer ones between.
+                // More than one insert passed by: the copy has all it must have, and perhaps newer
+                // ones between.
                 run.drop_out_of_order(icmp);
             }
             return;
@@ -651,8 +670,9 @@ impl<'t, const N: usize> Node<N> {
         }
     }
 
-    /// As [`prefetch`](Self::prefetch), without the addresses of the records: whoever searches many nodes side by side asks for the one
-    /// that he needs when he knows which it is, and keeps half as many lines on their way.
+    /// As [`prefetch`](Self::prefetch), without the addresses of the records: whoever searches many
+    /// nodes side by side asks for the one that he needs when he knows which it is, and keeps half
+    /// as many lines on their way.
     #[inline]
     pub(crate) fn prefetch_heads(&self) {
         let start = ptr::from_ref(self).cast::<u8>();

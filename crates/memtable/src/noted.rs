@@ -1,15 +1,19 @@
-//! A few of a memtable's point deletions, by which those find long runs of deleted keys who go through them before a scan does.
+//! A few of a memtable's point deletions, by which those find long runs of deleted keys who go
+//! through them before a scan does.
 //!
-//! In: deletions. Out: now and then the user keys of about one in so many, those of the last time once more (a run goes on where it
-//! ended), and how many entries it is worth to look at because of them.
+//! In: deletions. Out: now and then the user keys of about one in so many, those of the last time
+//! once more (a run goes on where it ended), and how many entries it is worth to look at because of
+//! them.
 //!
-//! Which are noted is decided by a hash of their sequence numbers: nothing is counted, so writers share nothing but, once in
-//! `every` deletions, a lock.
+//! Which are noted is decided by a hash of their sequence numbers: nothing is counted, so writers
+//! share nothing but, once in `every` deletions, a lock.
 //!
 //! Invariants
-//!  1. Over its life a memtable allows no more than `ENTRIES_EACH` entries to be looked at for each deletion that it has.
-//!  2. What is noted are places of the memtable's own records: at most `MOST` of them wait, and as many were handed out the last time,
-//!     16 KiB together, whatever the keys are, and however long nobody comes for them.
+//!  1. Over its life a memtable allows no more than `ENTRIES_EACH` entries to be looked at for each
+//!     deletion that it has.
+//!  2. What is noted are places of the memtable's own records: at most `MOST` of them wait, and as
+//!     many were handed out the last time, 16 KiB together, whatever the keys are, and however long
+//!     nobody comes for them.
 
 use crate::record::Record;
 use esker_base::SequenceNumber;
@@ -17,7 +21,8 @@ use esker_base::sync::Mutex;
 use esker_base::sync::atomic::{AtomicBool, Ordering};
 use std::ptr::NonNull;
 
-/// How many are handed out together the first time at least, unless a run is shorter; later a quarter of that.
+/// How many are handed out together the first time at least, unless a run is shorter; later a
+/// quarter of that.
 const FIRST: u64 = 32;
 
 /// Entries that may be looked at for each deletion.
@@ -62,8 +67,8 @@ struct Keys {
 /// When noted deletions are to be handed out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Take {
-    /// If there are so many that a writer should wake somebody for it: about as many as make a quarter of a run, the first time a
-    /// whole one.
+    /// If there are so many that a writer should wake somebody for it: about as many as make a
+    /// quarter of a run, the first time a whole one.
     Due,
     /// If there are a quarter of as many.
     Early,

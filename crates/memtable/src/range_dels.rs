@@ -1,25 +1,29 @@
 //! The range tombstones of a memtable.
 //!
-//! In: tombstones in any order of sequence, from any thread. Out: for a key and a snapshot, the newest tombstone that
-//! covers it; and all of them, fragmented, in a few sets.
+//! In: tombstones in any order of sequence, from any thread. Out: for a key and a snapshot, the
+//! newest tombstone that covers it; and all of them, fragmented, in a few sets.
 //!
 //! ```text
 //! newest -> t9 -> t8 -> t7 -> ... -> t0        every tombstone, as a list
 //! view:  runs [t0..t4) [t4..t6) [t6..t7)       the older ones, fragmented: searched, not walked
 //! ```
 //!
-//! A writer puts its tombstone in front of the list. A point lookup walks the list down to what the view has, then
-//! searches the runs. A lookup that has to walk far first fragments what it would walk, together with the runs that are
-//! no larger, unless another thread is at it. An iterator wants all tombstones in runs, and does the same however few are
-//! missing. So each tombstone is fragmented O(log n) times, and only if it is read, and there are O(log n) runs: a lookup
-//! or an iterator after each of n tombstones costs O(log² n). After as many reads as there are tombstones all runs become
-//! one. A memtable without tombstones costs its readers one test.
+//! A writer puts its tombstone in front of the list. A point lookup walks the list down to what the
+//! view has, then searches the runs. A lookup that has to walk far first fragments what it would
+//! walk, together with the runs that are no larger, unless another thread is at it. An iterator
+//! wants all tombstones in runs, and does the same however few are missing. So each tombstone is
+//! fragmented O(log n) times, and only if it is read, and there are O(log n) runs: a lookup or an
+//! iterator after each of n tombstones costs O(log² n). After as many reads as there are tombstones
+//! all runs become one. A memtable without tombstones costs its readers one test.
 //!
 //! Invariants
 //!  1. The list only grows, at its front, by complete tombstones; `index` counts from 0 at its end.
-//!  2. The runs of a view are neighbouring stretches of the list from its end on; `count` is where they stop.
-//!  3. A reader takes the list before the view: together they hold all that was added before it began.
-//!  4. No lookup waits: only `fragments`, which flush and iterators call, may wait for another thread that fragments.
+//!  2. The runs of a view are neighbouring stretches of the list from its end on; `count` is where
+//!     they stop.
+//!  3. A reader takes the list before the view: together they hold all that was added before it
+//!     began.
+//!  4. No lookup waits: only `fragments`, which flush and iterators call, may wait for another
+//!     thread that fragments.
 
 use crate::arena::{Arena, ShardStats};
 use crate::memtable::MemoryBudget;
@@ -33,7 +37,8 @@ use esker_format::range_del::{FragmentedRangeTombstones, RangeTombstone, RangeTo
 use std::alloc::Layout;
 use std::ptr;
 
-/// A reader that must walk more than this many tombstones fragments them: of the few in a model or in the simulated machine, too.
+/// A reader that must walk more than this many tombstones fragments them: of the few in a model or
+/// in the simulated machine, too.
 const MAX_WALK: usize = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
 
 /// A tombstone in the list.
@@ -116,7 +121,8 @@ impl RangeDels {
 
     #[inline]
     fn newest(&self) -> Option<&Entry> {
-        // SAFETY: entries are complete before their address is stored and stay as long as the arena.
+        // SAFETY: entries are complete before their address is stored and stay as long as the
+        // arena.
         unsafe { self.newest.load(Ordering::Acquire).as_ref() }
     }
 
@@ -197,7 +203,8 @@ impl RangeDels {
         }
     }
 
-    /// All of them, fragmented, in O(log n) sets. O(log n) for each that was added since the last call, on the average.
+    /// All of them, fragmented, in O(log n) sets. O(log n) for each that was added since the last
+    /// call, on the average.
     pub(crate) fn fragments(&self, icmp: &InternalKeyComparator) -> Vec<Arc<FragmentedRangeTombstones>> {
         let count = self.len();
         let guard = epoch::pin();
@@ -245,7 +252,8 @@ impl View {
         self.runs.iter().map(|run| Arc::clone(&run.fragments)).collect()
     }
 
-    /// Whether it has several runs and was searched so often that merging them is paid for. Counts the call.
+    /// Whether it has several runs and was searched so often that merging them is paid for. Counts
+    /// the call.
     fn is_worth_merging(&self) -> bool {
         if self.runs.len() < 2 {
             return false;
@@ -256,7 +264,8 @@ impl View {
         searches > self.count
     }
 
-    /// A view of all entries: the new ones make a run, with the runs that are not twice as large, or with all.
+    /// A view of all entries: the new ones make a run, with the runs that are not twice as large,
+    /// or with all.
     fn extended(&self, all: &[EntryPtr], whole: bool, icmp: &InternalKeyComparator) -> View {
         let mut runs = self.runs.clone();
         let mut from = self.count;

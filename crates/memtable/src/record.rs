@@ -1,13 +1,17 @@
 //! One entry of a memtable, as it lies in the arena.
 //!
-//! In: sequence, type, user key, value. Out: the internal key and the value as slices, without a copy.
+//! In: sequence, type, user key, value. Out: the internal key and the value as slices, without a
+//! copy.
 //!
-//!   internal key length varint32 | value length varint32 | user key | (sequence << 8 | type) u64 LE | value | [checksum]
+//!   internal key length varint32 | value length varint32 | user key | (sequence << 8 | type) u64
+//!   LE | value | [checksum]
 //!
-//! The checksum, of as many bytes as the memtable's options say, is of what the entry says (`base/entry_checksum.rs`).
+//! The checksum, of as many bytes as the memtable's options say, is of what the entry says
+//! (`base/entry_checksum.rs`).
 //!
 //! Invariants
-//!  1. A record is written completely before its address is stored anywhere, and never changes after that.
+//!  1. A record is written completely before its address is stored anywhere, and never changes
+//!     after that.
 //!  2. A `Record<'a>` points at such a record, in memory that stays for `'a`.
 
 use esker_base::ValueType;
@@ -72,8 +76,8 @@ impl<'a> Record<'a> {
     /// Writes a record into the `len` bytes at `place`.
     ///
     /// # Safety
-    /// Those bytes are the caller's alone, stay in place for `'a`, and nobody writes to them after this;
-    /// `len` is [`encoded_len`] of the key and value.
+    /// Those bytes are the caller's alone, stay in place for `'a`, and nobody writes to them after
+    /// this; `len` is [`encoded_len`] of the key and value.
     #[inline]
     pub(crate) unsafe fn write(
         place: NonNull<u8>,
@@ -98,7 +102,8 @@ impl<'a> Record<'a> {
     /// Writes the checksum behind the value.
     ///
     /// # Safety
-    /// The record was just written to a place with so many bytes more, which are still the caller's alone.
+    /// The record was just written to a place with so many bytes more, which are still the caller's
+    /// alone.
     pub(crate) unsafe fn write_checksum(self, checksum: &[u8]) {
         // SAFETY: the caller's promise: there the record ends, and so many bytes more are ours.
         let end = unsafe { self.ptr.as_ptr().add(self.len()) };
@@ -129,7 +134,8 @@ impl<'a> Record<'a> {
 
     #[inline]
     fn byte(self, at: usize) -> u8 {
-        // SAFETY: `at` is within the record's header (callers stop at the last byte of a varint), invariant 2.
+        // SAFETY: `at` is within the record's header (callers stop at the last byte of a varint),
+        // invariant 2.
         let ptr = unsafe { self.ptr.as_ptr().add(at) };
         // SAFETY: as above; nobody writes to a record that has an address (invariant 1).
         unsafe { ptr.read() }
@@ -156,7 +162,8 @@ impl<'a> Record<'a> {
 
     #[inline]
     fn bytes(self, at: usize, len: usize) -> &'a [u8] {
-        // SAFETY: `at` and `len` come from the record's own header, so they lie within it (invariant 2).
+        // SAFETY: `at` and `len` come from the record's own header, so they lie within it
+        // (invariant 2).
         let ptr = unsafe { self.ptr.as_ptr().add(at) };
         // SAFETY: as above, and nobody writes to it (invariant 1).
         unsafe { std::slice::from_raw_parts(ptr, len) }

@@ -1,7 +1,9 @@
-//! Where in the tree range tombstones lie, so that who finds no shade on the way to a key need not search for them.
+//! Where in the tree range tombstones lie, so that who finds no shade on the way to a key need not
+//! search for them.
 //!
-//! In: range tombstones, as they are added. Out: for a lookup, the newest tombstone that may hide what it found, and the newest
-//! that may hide what it did not find; zero if there is none, too new a number at worst.
+//! In: range tombstones, as they are added. Out: for a lookup, the newest tombstone that may hide
+//! what it found, and the newest that may hide what it did not find; zero if there is none, too new
+//! a number at worst.
 //!
 //! ```text
 //! inner nodes   covers: all keys of the node are under it
@@ -9,24 +11,29 @@
 //!               gaps: between which records, of 64 kinds
 //! ```
 //!
-//! A tombstone marks the leaves at its ends, and between them the highest nodes that lie under it whole: some leaves and
-//! O(width) nodes a level, however much it deletes. A key goes through one node of each level, and every node that holds it tells
-//! what it knows: so a lookup takes the greatest of numbers that lie in lines it reads anyway, and writes nothing.
+//! A tombstone marks the leaves at its ends, and between them the highest nodes that lie under it
+//! whole: some leaves and O(width) nodes a level, however much it deletes. A key goes through one
+//! node of each level, and every node that holds it tells what it knows: so a lookup takes the
+//! greatest of numbers that lie in lines it reads anyway, and writes nothing.
 //!
 //! Invariants
-//!  1. For a tombstone whose addition is complete and a key under it: a node on the key's way covers with its number or a greater
-//!     one, or the key's leaf is reached by it; and covered, if a record of that user key that is older lies in the leaf; and if
-//!     there is no record that shows the key, the gap is marked in which it would lie.
-//!  2. Numbers only grow, under the node's latch. A node that is split off begins with those of the one it comes from, of whose
-//!     range it takes a part; so a way that leads through the left one and its link tells no less.
-//!  3. What is inserted into a leaf that a newer tombstone reaches is taken as covered by it (`admit`): the two may pass each
-//!     other in any order.
-//!  4. `newest_above` is no less than what any inner node covers with, once the addition is complete: who finds nothing greater
-//!     there than on its way need not look at another one.
-//!  5. A gap is named by the head of the record behind it. What is inserted has a marked gap before it if it came into one, in
-//!     time: the mark is there before the record is. The last gap of a leaf goes up to the next leaf. Marks stay.
-//!  6. A lookup that must see a tombstone began after its addition was complete (the engine publishes sequence numbers
-//!     so), and sees all its marks; loads and stores need no order among themselves.
+//!  1. For a tombstone whose addition is complete and a key under it: a node on the key's way
+//!     covers with its number or a greater one, or the key's leaf is reached by it; and covered, if
+//!     a record of that user key that is older lies in the leaf; and if there is no record that
+//!     shows the key, the gap is marked in which it would lie.
+//!  2. Numbers only grow, under the node's latch. A node that is split off begins with those of the
+//!     one it comes from, of whose range it takes a part; so a way that leads through the left one
+//!     and its link tells no less.
+//!  3. What is inserted into a leaf that a newer tombstone reaches is taken as covered by it
+//!     (`admit`): the two may pass each other in any order.
+//!  4. `newest_above` is no less than what any inner node covers with, once the addition is
+//!     complete: who finds nothing greater there than on its way need not look at another one.
+//!  5. A gap is named by the head of the record behind it. What is inserted has a marked gap before
+//!     it if it came into one, in time: the mark is there before the record is. The last gap of a
+//!     leaf goes up to the next leaf. Marks stay.
+//!  6. A lookup that must see a tombstone began after its addition was complete (the engine
+//!     publishes sequence numbers so), and sees all its marks; loads and stores need no order among
+//!     themselves.
 
 use crate::node::{Guess, Here, Node, own};
 use crate::record::{Record, Target};
@@ -84,7 +91,8 @@ impl Shade {
     }
 }
 
-/// The place between two neighbouring records of a leaf, before its first, or behind its last. Sixty-four kinds are told apart.
+/// The place between two neighbouring records of a leaf, before its first, or behind its last.
+/// Sixty-four kinds are told apart.
 #[derive(Clone, Copy)]
 pub(crate) struct Gap(u64);
 
@@ -130,7 +138,8 @@ impl Gaps {
         own!(self.0) != 0
     }
 
-    /// A record with this head comes into a gap. REQUIRES: the latch, and the record comes afterwards.
+    /// A record with this head comes into a gap. REQUIRES: the latch, and the record comes
+    /// afterwards.
     #[inline(never)]
     pub(crate) fn divide(&self, gap: Gap, head: u64) {
         if self.has(gap) {
@@ -138,12 +147,14 @@ impl Gaps {
         }
     }
 
-    /// What is behind this gap, and a part of the gap, goes to a new leaf. REQUIRES: the latch, and the link comes afterwards.
+    /// What is behind this gap, and a part of the gap, goes to a new leaf. REQUIRES: the latch, and
+    /// the link comes afterwards.
     pub(crate) fn give_away_from(&self, gap: Gap) {
         self.divide(gap, Gap::END);
     }
 
-    /// Which of these heads, fewer than 128, have marked gaps before them: for [`split`](Self::split). REQUIRES: the latch.
+    /// Which of these heads, fewer than 128, have marked gaps before them: for
+    /// [`split`](Self::split). REQUIRES: the latch.
     pub(crate) fn before(&self, heads: impl Iterator<Item = u64>) -> u128 {
         if !self.any() {
             return 0;
@@ -151,7 +162,8 @@ impl Gaps {
         heads.enumerate().fold(0, |marked, (i, head)| marked | u128::from(self.has(Gap::before(head))) << i)
     }
 
-    /// Of a leaf that is split off and has these heads, with marked gaps before some. REQUIRES: the latch.
+    /// Of a leaf that is split off and has these heads, with marked gaps before some. REQUIRES: the
+    /// latch.
     pub(crate) fn split(&self, heads: impl Iterator<Item = u64>, marked: u128) -> Gaps {
         let gaps = Gaps(AtomicU64::new(own!(self.0) & Gap::BEHIND_ALL.0));
         if marked != 0 {
@@ -209,7 +221,8 @@ impl Span<'_> {
 }
 
 impl<const N: usize> Tree<N> {
-    /// Looks for the target's user key and for tombstones on the way, which is the way of a lookup without tombstones.
+    /// Looks for the target's user key and for tombstones on the way, which is the way of a lookup
+    /// without tombstones.
     #[inline(always)]
     pub(crate) fn sight<'t>(&'t self, target: &Target<'_>) -> Sight<'t, N> {
         if self.newest_above.load(Ordering::Relaxed) > 0 {
@@ -242,7 +255,8 @@ impl<const N: usize> Tree<N> {
         }
     }
 
-    /// `sight_in` when all of `leaf` is before the target: as it is for the first key of the one behind.
+    /// `sight_in` when all of `leaf` is before the target: as it is for the first key of the one
+    /// behind.
     #[inline(never)]
     fn sight_beyond<'t>(
         &'t self,
@@ -268,7 +282,8 @@ impl<const N: usize> Tree<N> {
         }
     }
 
-    /// What was come by in `leaf`, under nodes that told of `whole`, behind leaves that `passed` reaches.
+    /// What was come by in `leaf`, under nodes that told of `whole`, behind leaves that `passed`
+    /// reaches.
     #[inline(always)]
     fn sight_of<'t>(
         &'t self,
@@ -295,8 +310,8 @@ impl<const N: usize> Tree<N> {
         leaf: &'t Node<N>,
         (whole, passed): (u64, u64),
     ) -> Sight<'t, N> {
-        // The first key of a leaf is looked for in the one on its left. What lies there is not over it, but what is above
-        // its own leaf may not have been passed.
+        // The first key of a leaf is looked for in the one on its left. What lies there is not over
+        // it, but what is above its own leaf may not have been passed.
         let off_the_way = if passed > 0 && self.newest_above.load(Ordering::Relaxed) > whole {
             self.whole_above(&Target::of(record))
         } else {
@@ -347,7 +362,8 @@ impl<const N: usize> Tree<N> {
         }
     }
 
-    /// Marks what lies under the tombstone `[start, end)`. Lookups that begin after this was done see it.
+    /// Marks what lies under the tombstone `[start, end)`. Lookups that begin after this was done
+    /// see it.
     pub(crate) fn cast_shade(&self, start: &[u8], end: &[u8], sequence: SequenceNumber) {
         if self.icmp().compare_user_keys(start, end).is_ge() {
             return;
@@ -395,8 +411,8 @@ impl<const N: usize> Tree<N> {
         next.filter(|next| !is_stop(next) && span.goes_beyond(self.icmp(), next.low_fence()))
     }
 
-    /// Marks what lies under the tombstone from this node on, before `stop`: children that do so whole, and what is below
-    /// the others.
+    /// Marks what lies under the tombstone from this node on, before `stop`: children that do so
+    /// whole, and what is below the others.
     fn shade_below<'t>(&'t self, node: &'t Node<N>, stop: Option<&'t Node<N>>, span: &Span<'_>) {
         if node.level() == 0 {
             self.shade_leaves(node, stop, span, usize::MAX);
@@ -420,7 +436,8 @@ impl<const N: usize> Tree<N> {
                     Some(&(begins, behind)) => begins.map(|begins| (begins, behind)),
                     None => next.map(|next| (next.low_fence(), next.child(0))),
                 };
-                // All user keys from the first to that behind, of which this one may have newer versions.
+                // All user keys from the first to that behind, of which this one may have newer
+                // versions.
                 let is_inside = |r: Record<'_>| span.start.cmp_record(self.icmp(), r).is_ge();
                 match behind {
                     Some((ends, behind))
@@ -438,7 +455,8 @@ impl<const N: usize> Tree<N> {
         }
     }
 
-    /// Marks the nodes from this one up to `stop`, on its right: it, and what was split off and is not known above.
+    /// Marks the nodes from this one up to `stop`, on its right: it, and what was split off and is
+    /// not known above.
     fn shade_whole(&self, node: &Node<N>, stop: &Node<N>, sequence: u64) {
         if node.level() > 0 {
             self.newest_above.fetch_max(sequence, Ordering::Relaxed);

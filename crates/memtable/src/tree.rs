@@ -1,11 +1,11 @@
 //! The index: a B+-tree of records with links to the right.
 //!
-//! In: records. Out: the first record from a target on, versions of a key, runs of records for cursors.
-//! How a node is shared between readers and a writer: `node`.
+//! In: records. Out: the first record from a target on, versions of a key, runs of records for
+//! cursors. How a node is shared between readers and a writer: `node`.
 //!
-//! A split makes a new right neighbour first and tells the parent later, as Lehman and Yao have it: who comes to a
-//! node that has given away what he looks for goes right. So an insert latches one node at a time (and while it moves
-//! right, none), and a reader none.
+//! A split makes a new right neighbour first and tells the parent later, as Lehman and Yao have it:
+//! who comes to a node that has given away what he looks for goes right. So an insert latches one
+//! node at a time (and while it moves right, none), and a reader none.
 //!
 //! Invariants
 //!  1. Each level is a list from left to right; the root is the leftmost node of the highest level.
@@ -23,8 +23,8 @@ use esker_format::key::InternalKeyComparator;
 use std::fmt;
 use std::ptr;
 
-/// Slots of a node: with 66 a leaf fills 18 cache lines. In the simulated machine nodes are small, so that its small loads split
-/// them, and nodes above them, all the time.
+/// Slots of a node: with 66 a leaf fills 18 cache lines. In the simulated machine nodes are small,
+/// so that its small loads split them, and nodes above them, all the time.
 pub(crate) const WIDTH: usize = if cfg!(shuttle) { 6 } else { 66 };
 
 /// Targets whose descents go together: sixteen leaves fit into the first-level cache.
@@ -47,7 +47,8 @@ pub(crate) struct Tree<const N: usize = WIDTH> {
     icmp: InternalKeyComparator,
 }
 
-// SAFETY: all shared words are atomics or behind latches; records and nodes are immutable otherwise and owned by it.
+// SAFETY: all shared words are atomics or behind latches; records and nodes are immutable otherwise
+// and owned by it.
 unsafe impl<const N: usize> Send for Tree<N> {}
 // SAFETY: as above; the comparator is `Send + Sync`.
 unsafe impl<const N: usize> Sync for Tree<N> {}
@@ -90,8 +91,8 @@ impl<const N: usize> Tree<N> {
         root.level() == 0 && root.is_untouched()
     }
 
-    /// The node of this level that `target` is in or right of; if not `inclusive`, what is just before `target`.
-    /// REQUIRES: the root is at least so high.
+    /// The node of this level that `target` is in or right of; if not `inclusive`, what is just
+    /// before `target`. REQUIRES: the root is at least so high.
     #[inline]
     pub(crate) fn find(&self, level: u8, target: &Target<'_>, inclusive: bool) -> &Node<N> {
         self.find_past(level, target, inclusive, |_| {})
@@ -118,7 +119,8 @@ impl<const N: usize> Tree<N> {
 
     /// Inserts `record`.
     /// # Errors
-    /// `TryAgain` if its internal key is there already · `Aborted` with `MemoryLimit`; nothing was inserted.
+    /// `TryAgain` if its internal key is there already · `Aborted` with `MemoryLimit`; nothing was
+    /// inserted.
     ///
     /// # Safety
     /// The record lies in this tree's arena.
@@ -132,8 +134,8 @@ impl<const N: usize> Tree<N> {
         Ok(())
     }
 
-    /// Inserts `record`; what that means for stretches of deleted keys beyond its leaf is for `settle` to do, before readers are
-    /// told of it.
+    /// Inserts `record`; what that means for stretches of deleted keys beyond its leaf is for
+    /// `settle` to do, before readers are told of it.
     /// # Errors
     /// As `insert`.
     ///
@@ -156,8 +158,8 @@ impl<const N: usize> Tree<N> {
         Ok(after)
     }
 
-    /// Makes `right` known above. If there is no memory for that, it stays known to its left neighbour only, which
-    /// is right and slow.
+    /// Makes `right` known above. If there is no memory for that, it stays known to its left
+    /// neighbour only, which is right and slow.
     fn add_to_parent<'t>(&'t self, right: &'t Node<N>, separator: Record<'t>) {
         let level = right.level() + 1;
         if self.root().level() < level && self.grow(level, separator).is_err() {
@@ -191,7 +193,8 @@ impl<const N: usize> Tree<N> {
         Ok(())
     }
 
-    /// Visits, newest first, the versions of the target's user key from the target on, until `visit` says no.
+    /// Visits, newest first, the versions of the target's user key from the target on, until
+    /// `visit` says no.
     #[inline]
     pub(crate) fn visit_versions<'t>(&'t self, target: &Target<'_>, visit: impl FnMut(Record<'t>) -> bool) {
         if !self.is_empty() {
@@ -200,8 +203,9 @@ impl<const N: usize> Tree<N> {
         }
     }
 
-    /// `visit_versions` for up to `G` targets, in any order, `visit` being told which one. The descents go level by
-    /// level, so that the nodes of all targets, and then their records, come from memory at the same time.
+    /// `visit_versions` for up to `G` targets, in any order, `visit` being told which one. The
+    /// descents go level by level, so that the nodes of all targets, and then their records, come
+    /// from memory at the same time.
     pub(crate) fn visit_versions_of<'t, const G: usize>(
         &'t self,
         targets: &[Target<'_>],
@@ -347,7 +351,8 @@ impl<const N: usize> Tree<N> {
         }
     }
 
-    /// Loads the run with the last record before `target`, or at it if `inclusive`, and finds its place.
+    /// Loads the run with the last record before `target`, or at it if `inclusive`, and finds its
+    /// place.
     pub(crate) fn load_before(
         &self,
         target: &Target<'_>,

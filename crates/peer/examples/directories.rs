@@ -1,13 +1,17 @@
-//! What a directory of many files costs, Esker's time beside RocksDB's, in one process and taking turns: opening ten thousand
-//! tables, ingesting a thousand files, a checkpoint; and filters, built and asked.
+//! What a directory of many files costs, Esker's time beside RocksDB's, in one process and taking
+//! turns: opening ten thousand tables, ingesting a thousand files, a checkpoint; and filters, built
+//! and asked.
 //!
-//! In: a directory for the data (in tmpfs, best), rounds, then optionally RocksDB's library and its `filter_bench`; 20,000 files
-//! may have to be open (`ulimit -n`). Without `filter_bench` there are no filter figures of RocksDB's: its C functions do not
-//! reach filters. Out: medians of both, and the median of the rounds' ratios, Esker's time divided by RocksDB's: below 1 Esker
-//! is faster. Filters are asked as `filter_bench -quick` asks: one filter, which stays in the processor's caches, and many at
-//! random, half of the keys inside; with the time of the hash, without that of making the key.
+//! In: a directory for the data (in tmpfs, best), rounds, then optionally RocksDB's library and its
+//! `filter_bench`; 20,000 files may have to be open (`ulimit -n`). Without `filter_bench` there are
+//! no filter figures of RocksDB's: its C functions do not reach filters. Out: medians of both, and
+//! the median of the rounds' ratios, Esker's time divided by RocksDB's: below 1 Esker is faster.
+//! Filters are asked as `filter_bench -quick` asks: one filter, which stays in the processor's
+//! caches, and many at random, half of the keys inside; with the time of the hash, without that of
+//! making the key.
 //!
-//! `cargo run --release -p esker-peer --example directories -- /dev/shm/directories 7 librocksdb.so filter_bench`
+//! `cargo run --release -p esker-peer --example directories -- /dev/shm/directories 7 librocksdb.so
+//! filter_bench`
 #![allow(clippy::disallowed_methods, clippy::print_stdout, reason = "a measurement, on the real file system")]
 
 use esker::internals::format::filter::{FilterBuildingContext, FilterPolicy, FilterReader};
@@ -183,7 +187,8 @@ fn key(filter: u32, number: u32) -> [u8; 24] {
     key
 }
 
-/// Nanoseconds: a key to build, a question to one filter, a question to one of many; the time of making keys taken off.
+/// Nanoseconds: a key to build, a question to one filter, a question to one of many; the time of
+/// making keys taken off.
 fn own_filters(policy: &FilterPolicy) -> [f64; 3] {
     let context = FilterBuildingContext { format_version: 5, level: None, is_flush: false };
     let start = Instant::now();

@@ -1,9 +1,12 @@
-//! Transactions of five puts to random keys, Esker's beside RocksDB's, in one process and taking turns.
+//! Transactions of five puts to random keys, Esker's beside RocksDB's, in one process and taking
+//! turns.
 //!
-//! In: a directory (tmpfs, best), then seconds a figure, then rounds. Out: thousands of transactions a second for each number
-//! of threads, committed and rolled back, in Esker with locks on points and on ranges, and in RocksDB with its locks on
-//! points (its C functions offer no others); medians of rounds, and ratios' medians. A million keys of 16 bytes with values
-//! of 100 are there already, in memtables that are not flushed. `ESKER_PEERS_DIR` says where RocksDB's library is.
+//! In: a directory (tmpfs, best), then seconds a figure, then rounds. Out: thousands of
+//! transactions a second for each number of threads, committed and rolled back, in Esker with locks
+//! on points and on ranges, and in RocksDB with its locks on points (its C functions offer no
+//! others); medians of rounds, and ratios' medians. A million keys of 16 bytes with values of 100
+//! are there already, in memtables that are not flushed. `ESKER_PEERS_DIR` says where RocksDB's
+//! library is.
 //!
 //! `cargo run --release -p esker-peer --example transactions -- /dev/shm/transactions 0.1 5`
 #![allow(clippy::disallowed_methods, clippy::print_stdout, reason = "a measurement, on the real file system")]

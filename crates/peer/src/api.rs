@@ -1,7 +1,8 @@
 //! The C functions of RocksDB that tests call, looked up in a shared library at run time.
 //!
 //! In: a library's path. Out: one table of function pointers for the life of the process.
-//! Source: RocksDB `include/rocksdb/c.h` of 11.8; the functions here have had these arguments since 7.8 at least.
+//! Source: RocksDB `include/rocksdb/c.h` of 11.8; the functions here have had these arguments since
+//! 7.8 at least.
 
 use libloading::Library;
 use std::ffi::{c_char, c_int, c_uchar, c_void};
@@ -53,13 +54,15 @@ pub(crate) struct Slice {
 /// Where a function puts its error: a string to be freed, or left null.
 pub(crate) type ErrorPtr = *mut *mut c_char;
 
-/// Declares [`Api`]: a field for each function, which is `rocksdb_` and the field's name in the library.
+/// Declares [`Api`]: a field for each function, which is `rocksdb_` and the field's name in the
+/// library.
 macro_rules! c_functions {
     (
         $( fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)?; )*
         since 8: $( fn $new:ident($($new_arg:ident: $new_ty:ty),* $(,)?) $(-> $new_ret:ty)?; )*
     ) => {
-        /// The functions; all found, or none. Those that came later than 7.8 may be missing in an older library.
+        /// The functions; all found, or none. Those that came later than 7.8 may be missing in an
+        /// older library.
         #[derive(Debug)]
         #[expect(non_snake_case, reason = "RocksDB's names")]
         pub(crate) struct Api {
@@ -71,7 +74,8 @@ macro_rules! c_functions {
         impl Api {
             #[expect(non_snake_case, reason = "RocksDB's names")]
             fn load(path: &Path) -> Result<Api, libloading::Error> {
-                // SAFETY: RocksDB's initialisers have no requirements; the library is kept in `_library`, for good.
+                // SAFETY: RocksDB's initialisers have no requirements; the library is kept in
+                // `_library`, for good.
                 let library = unsafe { Library::new(path) }?;
                 $(
                     // SAFETY: the type is what RocksDB's c.h declares for this name.
@@ -357,17 +361,19 @@ pub fn default_library() -> PathBuf {
     peers_dir().join(LIBRARY)
 }
 
-/// The functions of the library of the tests, or of the one that [`load_library`] has chosen; loaded once.
+/// The functions of the library of the tests, or of the one that [`load_library`] has chosen;
+/// loaded once.
 /// # Errors
 /// Why there are none.
 pub(crate) fn api() -> Result<&'static Api, String> {
     API.get_or_init(|| load(&default_library())).as_ref().map_err(Clone::clone)
 }
 
-/// Makes the library at `path` the one that this process uses: another build of RocksDB 11, such as one compiled for
-/// this machine.
+/// Makes the library at `path` the one that this process uses: another build of RocksDB 11, such as
+/// one compiled for this machine.
 /// # Errors
-/// It is not there or lacks a function · this process has loaded one already (invariant 2 of the crate).
+/// It is not there or lacks a function · this process has loaded one already (invariant 2 of the
+/// crate).
 pub fn load_library(path: &Path) -> Result<(), String> {
     let mut is_new = false;
     let loaded = API.get_or_init(|| {

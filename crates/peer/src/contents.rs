@@ -10,7 +10,8 @@ pub type Pair = (Vec<u8>, Vec<u8>);
 pub struct Contents(pub Vec<Pair>);
 
 impl Contents {
-    /// What Esker shows of `family`: scanned forwards and backwards, and got key by key, which must agree.
+    /// What Esker shows of `family`: scanned forwards and backwards, and got key by key, which must
+    /// agree.
     /// # Errors
     /// Esker's.
     ///
@@ -78,7 +79,8 @@ impl std::fmt::Debug for Contents {
 
 /// Upper-case hex with `0x`, as `ldb --hex` prints and takes it.
 pub fn hex(bytes: &[u8]) -> String {
-    // Databases pass through here as text: byte by byte through the formatter it would be most of a turn's time.
+    // Databases pass through here as text: byte by byte through the formatter it would be most of a
+    // turn's time.
     let digit = |nibble: u8| char::from(b"0123456789ABCDEF"[usize::from(nibble)]);
     let mut text = String::with_capacity(2 + 2 * bytes.len());
     text.push_str("0x");

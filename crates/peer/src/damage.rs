@@ -1,14 +1,18 @@
-//! Damaged databases: every fixture with a byte flipped, a block zeroed, a file cut off, missing or exchanged with another.
+//! Damaged databases: every fixture with a byte flipped, a block zeroed, a file cut off, missing or
+//! exchanged with another.
 //!
-//! In: a golden database, and how many bytes lie between two that are flipped. Out: how often an error named the file, how often
-//! all was there, how often an earlier state was; or each finding: a panic, a wrong value, an error that names nothing.
+//! In: a golden database, and how many bytes lie between two that are flipped. Out: how often an
+//! error named the file, how often all was there, how often an earlier state was; or each finding:
+//! a panic, a wrong value, an error that names nothing.
 //!
-//! What is right: an error of kind `Corruption`, `NotSupported` or `InvalidArgument` that names a damaged file, from the opening
-//! or from the reads behind it; or what is in the undamaged database. Two logs end where they can be read no further: with a WAL
-//! or a MANIFEST damaged, it may be the state after some whole record. Where a log lost a piece in the middle without a trace
+//! What is right: an error of kind `Corruption`, `NotSupported` or `InvalidArgument` that names a
+//! damaged file, from the opening or from the reads behind it; or what is in the undamaged
+//! database. Two logs end where they can be read no further: with a WAL or a MANIFEST damaged, it
+//! may be the state after some whole record. Where a log lost a piece in the middle without a trace
 //! (zeros, a whole file), each value must be one that the key had.
 //!
-//! Invariant: nothing touches the disk; a case is a file system in memory with the fixture's bytes, one thing changed.
+//! Invariant: nothing touches the disk; a case is a file system in memory with the fixture's bytes,
+//! one thing changed.
 
 mod cases;
 mod repaired;
@@ -63,7 +67,8 @@ impl Tally {
     }
 }
 
-/// Damages `fixture` in every way; of the bytes, one in `step` is flipped, and one case in `repair_step` is repaired.
+/// Damages `fixture` in every way; of the bytes, one in `step` is flipped, and one case in
+/// `repair_step` is repaired.
 pub fn campaign(fixture: &Fixture, step: usize, repair_step: u64) -> Tally {
     let subject = Subject::new(fixture);
     let mut tally = Tally::default();

@@ -1,6 +1,8 @@
-//! esker-peer: real RocksDB beside Esker, as an oracle for tests and as a rival for benchmarks ([`timed`]).
+//! esker-peer: real RocksDB beside Esker, as an oracle for tests and as a rival for benchmarks
+//! ([`timed`]).
 //!
-//! Peers, the oldest and the newest that are to be had and one between (docs/testing.md, "RocksDB as oracle"):
+//! Peers, the oldest and the newest that are to be had and one between (docs/testing.md, "RocksDB
+//! as oracle"):
 //!
 //! | peer | what it is | where it comes from |
 //! |---|---|---|
@@ -8,11 +10,14 @@
 //! | [`parties`] | libraries of 7.8.3, 10.4.2 and 11.8.1 and Esker, each in a process of its own | `.ci/fetch-peers` |
 //! | [`Tools`] | `ldb` and `sst_dump` of RocksDB 7.8.3 | the system's package `rocksdb-tools` |
 //!
-//! [`Op`] and [`World`] drive Esker, a peer and a model alike; [`fixture`] reads the golden databases.
+//! [`Op`] and [`World`] drive Esker, a peer and a model alike; [`fixture`] reads the golden
+//! databases.
 //!
 //! Invariants
-//!  1. A missing peer skips a test with a printed note, unless `ESKER_REQUIRE_PEERS` is set: then it fails.
-//!  2. One RocksDB library per process: two versions of it in one process crash. It is never unloaded.
+//!  1. A missing peer skips a test with a printed note, unless `ESKER_REQUIRE_PEERS` is set: then
+//!     it fails.
+//!  2. One RocksDB library per process: two versions of it in one process crash. It is never
+//!     unloaded.
 #![warn(missing_docs)]
 #![allow(
     clippy::disallowed_methods,

@@ -1,10 +1,11 @@
 //! RocksDB's library, 11.8.1, behind a safe face.
 //!
-//! In: a directory, option texts as OPTIONS files have them, operations. Out: contents, and RocksDB's error texts.
+//! In: a directory, option texts as OPTIONS files have them, operations. Out: contents, and
+//! RocksDB's error texts.
 //!
 //! Invariants
-//!  1. Every handle, iterator and snapshot borrows its database or is closed by it, in RocksDB's order: snapshots, then
-//!     families, then the database.
+//!  1. Every handle, iterator and snapshot borrows its database or is closed by it, in RocksDB's
+//!     order: snapshots, then families, then the database.
 //!  2. A string or buffer that RocksDB gives is copied and freed at once.
 
 mod cursor;
@@ -20,7 +21,8 @@ use std::ffi::{CStr, CString, c_char, c_int, c_uchar};
 use std::path::{Path, PathBuf};
 use std::ptr;
 
-/// A family to open: its name, and its options as text, such as `comparator=rocksdb.ReverseBytewiseComparator;…`.
+/// A family to open: its name, and its options as text, such as
+/// `comparator=rocksdb.ReverseBytewiseComparator;…`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FamilySpec {
     /// Its name.
@@ -99,8 +101,8 @@ impl RocksDb {
         RocksDb::open_raw(api, path, options.as_ptr(), names, &sets, read_only)
     }
 
-    /// Opens the database in `path` for reading and writing as its newest OPTIONS file says, which must hold nothing
-    /// that RocksDB does not know.
+    /// Opens the database in `path` for reading and writing as its newest OPTIONS file says, which
+    /// must hold nothing that RocksDB does not know.
     /// # Errors
     /// RocksDB's, as text.
     pub fn open_as_its_options_say(path: &Path) -> Result<RocksDb, String> {
@@ -129,7 +131,8 @@ impl RocksDb {
         let db = call(api, |error| {
             if read_only {
                 let open = api.open_for_read_only_column_families;
-                // SAFETY: all three arrays have `count` elements, all strings end in NUL, all outlive the call.
+                // SAFETY: all three arrays have `count` elements, all strings end in NUL, all
+                // outlive the call.
                 unsafe { open(options, path, count, c_names, sets, out, 0, error) }
             } else {
                 // SAFETY: as above.
@@ -389,7 +392,8 @@ impl RocksDb {
         unsafe { (self.api.ingestexternalfileoptions_set_move_files)(options, u8::from(move_files)) };
         let result = call(self.api, |error| {
             let (files, count) = (pointers.as_ptr(), pointers.len());
-            // SAFETY: database, family and options are live; there are `count` strings, which end in NUL and outlive the call.
+            // SAFETY: database, family and options are live; there are `count` strings, which end
+            // in NUL and outlive the call.
             unsafe { (self.api.ingest_external_file_cf)(self.db, family, files, count, options, error) }
         });
         // SAFETY: made above, not used again.
@@ -422,7 +426,8 @@ impl RocksDb {
         (!value.is_null()).then(|| take_string(self.api, value))
     }
 
-    /// Reads every block of every table and checks it, if the library has a function for that (11 has).
+    /// Reads every block of every table and checks it, if the library has a function for that (11
+    /// has).
     /// # Errors
     /// RocksDB's, as text.
     pub fn verify_checksum(&self) -> Result<(), String> {
@@ -433,7 +438,8 @@ impl RocksDb {
 }
 
 impl RocksDb {
-    /// Everything in `family` from timestamp `from` up to `to`, version by version, under internal keys.
+    /// Everything in `family` from timestamp `from` up to `to`, version by version, under internal
+    /// keys.
     /// # Errors
     /// As [`RocksDb::contents`]; that the library has no function for it.
     pub fn versions(&self, family: &str, from: &[u8], to: &[u8]) -> Result<Vec<Pair>, String> {
@@ -458,8 +464,8 @@ impl RocksDb {
         call(self.api, |error| unsafe { increase(self.db, self.family(family), low, len, error) })
     }
 
-    /// Compares every live file with the checksum that the MANIFEST has recorded; the database was opened with
-    /// `file_checksum_gen_factory`.
+    /// Compares every live file with the checksum that the MANIFEST has recorded; the database was
+    /// opened with `file_checksum_gen_factory`.
     /// # Errors
     /// RocksDB's, as text; that the library has no function for it.
     pub fn verify_file_checksums(&self) -> Result<(), String> {
@@ -469,7 +475,8 @@ impl RocksDb {
     }
 }
 
-/// Writes a table for ingestion at `path` with RocksDB's `SstFileWriter`; `options` as for a family, `ops` in its order.
+/// Writes a table for ingestion at `path` with RocksDB's `SstFileWriter`; `options` as for a
+/// family, `ops` in its order.
 /// # Errors
 /// RocksDB's, as text.
 ///
@@ -556,8 +563,8 @@ impl ReadOptionSet {
     fn new(api: &'static Api, snapshot: Option<&Snapshot<'_>>) -> ReadOptionSet {
         // SAFETY: no requirements.
         let ptr = unsafe { (api.readoptions_create)() };
-        // A walk over everything leaves the prefix that its seeks, those over range deletions too, would be filtered by.
-        // SAFETY: the options are live.
+        // A walk over everything leaves the prefix that its seeks, those over range deletions too,
+        // would be filtered by. SAFETY: the options are live.
         unsafe { (api.readoptions_set_total_order_seek)(ptr, 1) };
         if let Some(snapshot) = snapshot {
             // SAFETY: the snapshot outlives the call that these options are for.

@@ -1,7 +1,9 @@
-//! The matrix: every mixture of options, written by each party, opened by each, read-only and read-write, written to, closed or
-//! killed, opened by the next; and the chain: one database that goes from hand to hand.
+//! The matrix: every mixture of options, written by each party, opened by each, read-only and
+//! read-write, written to, closed or killed, opened by the next; and the chain: one database that
+//! goes from hand to hand.
 //!
-//! In: a seed, and who is there. Out: how many turns were taken, or the first difference with what led to it.
+//! In: a seed, and who is there. Out: how many turns were taken, or the first difference with what
+//! led to it.
 //!
 //! | level | who |
 //! |---|---|
@@ -10,8 +12,9 @@
 //! | 11.x | the library of 11.8.1, Esker |
 //!
 //! Invariants
-//!  1. Contents are compared key by key with a model, forwards, backwards and by gets; `ldb` also checks consistency and, where
-//!     nobody was killed, every table; the library of 11 checks every block.
+//!  1. Contents are compared key by key with a model, forwards, backwards and by gets; `ldb` also
+//!     checks consistency and, where nobody was killed, every table; the library of 11 checks every
+//!     block.
 //!  2. A seed takes the same turns wherever it runs.
 
 use crate::api::{LIBRARY_7, default_library, library_10};
@@ -32,7 +35,8 @@ use std::path::{Path, PathBuf};
 /// Who may have a turn.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Party {
-    /// `ldb` 7.8.3, which makes and writes little, and checks what the library's C functions do not reach.
+    /// `ldb` 7.8.3, which makes and writes little, and checks what the library's C functions do not
+    /// reach.
     Ldb,
     /// RocksDB 7.8.3.
     Library7(PathBuf),
@@ -356,8 +360,9 @@ impl Journey {
         format!("{what}\n  {}", self.log.join("\n  "))
     }
 
-    /// `ldb` reads the newest OPTIONS file and refuses names that it does not know: as an administrator would, it is given
-    /// one that says how the families are ordered and merged, and how tables are to be written.
+    /// `ldb` reads the newest OPTIONS file and refuses names that it does not know: as an
+    /// administrator would, it is given one that says how the families are ordered and merged, and
+    /// how tables are to be written.
     fn replace_options(&self, dir: &Path) -> Result<(), String> {
         let mut newest = 5;
         for entry in std::fs::read_dir(dir).map_err(|e| e.to_string())? {

@@ -1,7 +1,7 @@
 //! Mixtures of options at random, as text that Esker and RocksDB both take.
 //!
-//! In: a random generator and a level: the oldest RocksDB that must read what is written. Out: options of a database and of its
-//! families that make much of little data.
+//! In: a random generator and a level: the oldest RocksDB that must read what is written. Out:
+//! options of a database and of its families that make much of little data.
 //!
 //! Invariant: every name is RocksDB's, and known to all versions of the level.
 
@@ -47,8 +47,9 @@ impl Mixture {
         family += &format!("block_based_table_factory={{{}}};", table(rng, level, has_prefix, aligned));
         let journal =
             one(rng, &["", "", "recycle_log_file_num=2;", "atomic_flush=true;", "max_open_files=30;"]);
-        // With both, 7.8.3 may flush families for different reasons, and then aborts (`AtomicFlushMemTablesToOutputFiles`); and
-        // 10.4.2 may wait for ever in a flush of memtables that are to be merged (`WaitForFlushMemTables`).
+        // With both, 7.8.3 may flush families for different reasons, and then aborts
+        // (`AtomicFlushMemTablesToOutputFiles`); and 10.4.2 may wait for ever in a flush of
+        // memtables that are to be merged (`WaitForFlushMemTables`).
         let waits = family.contains("min_write_buffer_number_to_merge");
         let few_wals = if waits || journal.starts_with("atomic") { "" } else { "max_total_wal_size=50000;" };
         let shared = [
@@ -73,7 +74,8 @@ impl Mixture {
         let theirs = match rng.u8(..8) {
             0 if !shared.contains("atomic_flush") => "enable_pipelined_write=true;",
             1 => "two_write_queues=true;",
-            // 7.8.3's `ldb` looks without it, and then aborts (`DBImpl::Recover`, read-only, of MANIFESTs that name WALs).
+            // 7.8.3's `ldb` looks without it, and then aborts (`DBImpl::Recover`, read-only, of
+            // MANIFESTs that name WALs).
             2 if level != TargetVersion::V7_8 => "track_and_verify_wals_in_manifest=true;",
             _ => "",
         };

@@ -66,7 +66,8 @@ impl LoadedOptions {
         let result = call(api, |error| {
             let (options, count) = (&raw mut loaded.options, &raw mut loaded.count);
             let (names, families) = (&raw mut loaded.names, &raw mut loaded.families);
-            // SAFETY: environment and cache are live, the string ends in NUL, the results outlive the call.
+            // SAFETY: environment and cache are live, the string ends in NUL, the results outlive
+            // the call.
             unsafe {
                 (api.load_latest_options)(
                     path.as_ptr(),

@@ -1,4 +1,5 @@
-//! The programs that take turns (`party.rs`), one for each engine, kept from turn to turn and started anew after a kill.
+//! The programs that take turns (`party.rs`), one for each engine, kept from turn to turn and
+//! started anew after a kill.
 //!
 //! In: a [`Turn`]. Out: what the party found and left.
 
@@ -14,7 +15,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
-/// How long a party may take over what it is asked, on a machine however busy. RocksDB's waits for a flush have been seen not to end.
+/// How long a party may take over what it is asked, on a machine however busy. RocksDB's waits for
+/// a flush have been seen not to end.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The processes that are there.

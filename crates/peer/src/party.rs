@@ -1,13 +1,15 @@
-//! A program that takes turns with databases for one engine: two versions of RocksDB in one process crash, and a process that is
-//! to be killed must not be ours. One process has many turns, until it is killed: starting one costs more than most turns.
+//! A program that takes turns with databases for one engine: two versions of RocksDB in one process
+//! crash, and a process that is to be killed must not be ours. One process has many turns, until it
+//! is killed: starting one costs more than most turns.
 //!
-//! In: a directory to work in. For each line `turn` on standard input there is a [`Turn`] in its file `task`. Out: what the party
-//! found and what it left, in its file `told`, and a line:
+//! In: a directory to work in. For each line `turn` on standard input there is a [`Turn`] in its
+//! file `task`. Out: what the party found and what it left, in its file `told`, and a line:
 //!
 //!   parent:  turn                    …                          close
 //!   party:          through | error HEX   closed | error HEX
 //!
-//! Invariant: between `through` and `close` the database is open and nobody does anything with it: then the process may be killed.
+//! Invariant: between `through` and `close` the database is open and nobody does anything with it:
+//! then the process may be killed.
 
 use crate::api::load_library;
 use crate::contents::{Contents, hex};
@@ -174,7 +176,8 @@ impl Party {
         Ok(())
     }
 
-    /// Checksums of all blocks, and of whole files where the MANIFEST has them, if there is a function for that.
+    /// Checksums of all blocks, and of whole files where the MANIFEST has them, if there is a
+    /// function for that.
     fn verify(&self, turn: &Turn) -> Result<(), String> {
         match self {
             Party::Esker(db) => {

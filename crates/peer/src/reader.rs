@@ -1,8 +1,10 @@
-//! RocksDB as second reader: a process that says what directories hold, so that campaigns need no RocksDB within themselves.
+//! RocksDB as second reader: a process that says what directories hold, so that campaigns need no
+//! RocksDB within themselves.
 //!
-//! In, line by line on standard input: a directory, and for each family that may be there its name and options, all parted by
-//! tabulators. Out: for each family of the directory a line `family NAME`, then its pairs, a line each, in hex; in the end a
-//! line with a dot. Or one line `refused WHY`. The directory is opened for reading and stays as it is.
+//! In, line by line on standard input: a directory, and for each family that may be there its name
+//! and options, all parted by tabulators. Out: for each family of the directory a line `family
+//! NAME`, then its pairs, a line each, in hex; in the end a line with a dot. Or one line `refused
+//! WHY`. The directory is opened for reading and stays as it is.
 
 use crate::contents::hex;
 use crate::{FamilySpec, RocksDb};

@@ -1,11 +1,12 @@
-//! RocksDB as benchmarks call it: one family, prepared options, values lent rather than copied where its C functions
-//! allow that.
+//! RocksDB as benchmarks call it: one family, prepared options, values lent rather than copied
+//! where its C functions allow that.
 //!
 //! In: a directory, sizes. Out: the same operations that a benchmark asks of every engine.
 //!
 //! Invariants
 //!  1. Cursors and snapshots borrow the database; it closes behind them.
-//!  2. What RocksDB gives away is freed before the call returns; what it lends is seen only inside a closure.
+//!  2. What RocksDB gives away is freed before the call returns; what it lends is seen only inside
+//!     a closure.
 
 use crate::api::{
     Api, Batch, Database, Family, Iter, NEEDS_11, Options, PinnedValue, ReadOptions, Slice, SnapshotPtr,
@@ -22,7 +23,8 @@ use std::ptr;
 pub struct TimedOptions {
     /// `name=value;…`, as OPTIONS files have it.
     pub text: String,
-    /// Capacity of the block cache (a hyper clock cache, which is what RocksDB's own benchmark uses), bytes.
+    /// Capacity of the block cache (a hyper clock cache, which is what RocksDB's own benchmark
+    /// uses), bytes.
     pub cache_bytes: usize,
     /// Bits a key of the Bloom filter.
     pub bloom_bits: f64,
@@ -168,7 +170,8 @@ impl TimedDb {
         errors.clear();
         errors.resize(keys.len(), ptr::null_mut());
         let (k, v, e) = (slices.as_ptr(), values.as_mut_ptr(), errors.as_mut_ptr());
-        // SAFETY: database, options and family are live; the three arrays have as many elements as there are keys.
+        // SAFETY: database, options and family are live; the three arrays have as many elements as
+        // there are keys.
         unsafe {
             self.api.batched_multi_get_cf_slice.expect(NEEDS_11)(
                 self.db,
@@ -293,7 +296,8 @@ pub struct TimedCursor<'a> {
 }
 
 impl TimedCursor<'_> {
-    /// Shows up to `limit` pairs: from the first or from a key forwards, or from the last backwards. Gives their number.
+    /// Shows up to `limit` pairs: from the first or from a key forwards, or from the last
+    /// backwards. Gives their number.
     /// # Errors
     /// RocksDB's, as text.
     pub fn scan(
@@ -407,6 +411,7 @@ fn lent<'a>(bytes: *const c_char, len: usize) -> &'a [u8] {
     if len == 0 {
         return &[];
     }
-    // SAFETY: RocksDB gave pointer and length together; each caller shows the bytes to a closure that cannot keep them.
+    // SAFETY: RocksDB gave pointer and length together; each caller shows the bytes to a closure
+    // that cannot keep them.
     unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), len) }
 }

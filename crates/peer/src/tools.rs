@@ -1,7 +1,7 @@
 //! RocksDB's tools, 7.8.3, as processes.
 //!
-//! In: a directory and a command. Out: what they print, parsed. They open a database with the options of its newest
-//! OPTIONS file, and refuse it when that holds a name they do not know.
+//! In: a directory and a command. Out: what they print, parsed. They open a database with the
+//! options of its newest OPTIONS file, and refuse it when that holds a name they do not know.
 
 use crate::contents::{Contents, hex, unhex};
 use crate::world::Op;
@@ -110,7 +110,8 @@ impl Tools {
         Ok(names.split(", ").map(str::to_owned).collect())
     }
 
-    /// `ldb file_checksum_dump`: each table and blob file with a CRC32C in the MANIFEST has that one. How many have.
+    /// `ldb file_checksum_dump`: each table and blob file with a CRC32C in the MANIFEST has that
+    /// one. How many have.
     /// # Errors
     /// As [`Tools::ldb`], and the first file that is missing or another.
     pub fn check_file_checksums(self, db: &Path) -> Result<usize, String> {
@@ -147,7 +148,8 @@ impl Tools {
         }
     }
 
-    /// Applies `ops`, each `put`, `delete` and `delete_range` by its own command, runs of puts to one family by `batchput`.
+    /// Applies `ops`, each `put`, `delete` and `delete_range` by its own command, runs of puts to
+    /// one family by `batchput`.
     /// # Errors
     /// As [`Tools::ldb`].
     ///

@@ -1,7 +1,7 @@
 //! RocksDB's `TransactionDB`, as far as handing prepared transactions over takes.
 //!
-//! Invariant: a transaction borrows its database, and is destroyed before it closes. One that is prepared stays so in the
-//! WAL.
+//! Invariant: a transaction borrows its database, and is destroyed before it closes. One that is
+//! prepared stays so in the WAL.
 
 use crate::api::{Api, NEEDS_11, Txn, TxnDatabase, WriteOptions, api};
 use crate::c_data::{c_path, call, slice, take};

@@ -1,10 +1,12 @@
-//! Families, operations and their model: what all parties are made to do, and what they must then hold.
+//! Families, operations and their model: what all parties are made to do, and what they must then
+//! hold.
 //!
-//! In: a random generator. Out: operations that each party can apply, and the contents the model expects.
+//! In: a random generator. Out: operations that each party can apply, and the contents the model
+//! expects.
 //!
 //! Invariants
-//!  1. Single deletions keep RocksDB's contract: their keys have a prefix of their own, are put once between two of
-//!     them, and are touched by nothing else.
+//!  1. Single deletions keep RocksDB's contract: their keys have a prefix of their own, are put
+//!     once between two of them, and are touched by nothing else.
 //!  2. The model's sequence numbers are the database's: every operation takes one.
 
 use crate::contents::Contents;
@@ -200,9 +202,10 @@ impl World {
         ops
     }
 
-    /// Random operations for a file to be ingested into one family: at most one range deletion, then puts, deletions and merges of
-    /// ascending keys; the model has them already. In such a file the keys are newer than the range deletion. It takes
-    /// one sequence number or none: the model's run ahead from here on.
+    /// Random operations for a file to be ingested into one family: at most one range deletion,
+    /// then puts, deletions and merges of ascending keys; the model has them already. In such a
+    /// file the keys are newer than the range deletion. It takes one sequence number or none: the
+    /// model's run ahead from here on.
     pub fn ingest_ops(&mut self, rng: &mut fastrand::Rng, count: usize) -> Vec<Op> {
         let family = rng.usize(..self.families.len());
         let mut ops = BTreeMap::new();

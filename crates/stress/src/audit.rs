@@ -1,18 +1,19 @@
 //! What must hold of a database besides its answers.
 //!
-//! In: an open database whose background work is done, or the caches of a closed one. Out: how much was looked at, or the first thing
-//! that is not as it should be.
+//! In: an open database whose background work is done, or the caches of a closed one. Out: how much
+//! was looked at, or the first thing that is not as it should be.
 //!
 //! Invariants that are checked, of an open database
-//!  1. Each live table is there with its size; its keys ascend; as many as it says; all lie within its bounds, and their sequence
-//!     numbers within those of its file. Levels below 0 do not overlap.
-//!  2. Each blob file that a table refers to is alive, the oldest one is the one that the table names, and no more of a
-//!     blob file is said to be garbage than nobody refers to.
+//!  1. Each live table is there with its size; its keys ascend; as many as it says; all lie within
+//!     its bounds, and their sequence numbers within those of its file. Levels below 0 do not
+//!     overlap.
+//!  2. Each blob file that a table refers to is alive, the oldest one is the one that the table
+//!     names, and no more of a blob file is said to be garbage than nobody refers to.
 //!  3. What the directory holds beyond that is gone, unless somebody may still read older versions.
 //!  4. Properties say of files and bytes what is there.
 //!
-//! Of a closed one: nobody holds anything of its caches, and nothing is left in them once what is not held was erased; what its
-//! statistics counted adds up.
+//! Of a closed one: nobody holds anything of its caches, and nothing is left in them once what is
+//! not held was erased; what its statistics counted adds up.
 //!
 //! Tables are read as files, not through the engine.
 
@@ -35,7 +36,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Milliseconds between looks at what is not yet as it should be. Simulated time costs nothing, and a scrubber may hold a file for long.
+/// Milliseconds between looks at what is not yet as it should be. Simulated time costs nothing, and
+/// a scrubber may hold a file for long.
 const PAUSES: &[u64] = if cfg!(shuttle) {
     &[0, 1, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 10_000, 100_000, 1_000_000]
 } else {
@@ -84,7 +86,8 @@ pub(crate) struct Subject<'a> {
     pub(crate) fs: &'a dyn FileSystem,
     pub(crate) path: &'a Path,
     pub(crate) families: Vec<(&'a ColumnFamilyHandle, &'a ComparatorRef)>,
-    /// Somebody may read versions that are not the current ones, or what could not be deleted may be there.
+    /// Somebody may read versions that are not the current ones, or what could not be deleted may
+    /// be there.
     pub(crate) may_be_left: bool,
     /// No table was deleted but by a compaction that read it.
     pub(crate) all_garbage_is_counted: bool,
@@ -93,8 +96,9 @@ pub(crate) struct Subject<'a> {
 /// References to a blob file: how many, and the bytes of their records.
 type Referred = BTreeMap<FileNumber, (u64, u64)>;
 
-/// Looks at an open database in which nobody writes. Waits for its background work, and for what this leaves to be given up. Where
-/// work begins by itself again and again, as simulated time passes, nothing is seen.
+/// Looks at an open database in which nobody writes. Waits for its background work, and for what
+/// this leaves to be given up. Where work begins by itself again and again, as simulated time
+/// passes, nothing is seen.
 /// # Errors
 /// What is wrong, and stays so; a background error; elsewhere, work that does not end.
 pub(crate) fn audit(subject: &Subject<'_>, clock: &dyn Clock) -> Result<Audited, String> {
@@ -119,7 +123,8 @@ fn files_at_rest(subject: &Subject<'_>) -> Option<Vec<FileNumber>> {
     (!runs).then(|| db.live_files().iter().map(|file| file.file_number).collect())
 }
 
-/// Threads that have done the last of their work may need a moment to let go of what they had. `None`: there is nothing to see yet.
+/// Threads that have done the last of their work may need a moment to let go of what they had.
+/// `None`: there is nothing to see yet.
 fn in_a_moment<T>(
     clock: &dyn Clock,
     look: impl Fn() -> Result<Option<T>, String>,

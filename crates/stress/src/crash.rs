@@ -1,16 +1,18 @@
 //! Crashes at random moments on a simulated disk.
 //!
-//! In: a seed and how many crash points. Out: a [`Report`], or the first point after which the database was not what it
-//! should be, with the seed of its run.
+//! In: a seed and how many crash points. Out: a [`Report`], or the first point after which the
+//! database was not what it should be, with the seed of its run.
 //!
-//! A run opens a database on a [`CrashFs`] below a [`FaultFs`], whose hook takes what a crash would leave at random file
-//! operations while writers, flushes and compactions go on. Afterwards each of those disks is opened and must hold what
-//! the database held after some prefix of the writes (all families together, so batches are atomic), and that prefix
-//! must not be shorter than what was promised when the crash happened: synced and flushed writes after a power loss,
-//! every acknowledged write after the death of the process. Some openings are crashed once more. Then the next run goes
-//! on from one of the disks.
+//! A run opens a database on a [`CrashFs`] below a [`FaultFs`], whose hook takes what a crash would
+//! leave at random file operations while writers, flushes and compactions go on. Afterwards each of
+//! those disks is opened and must hold what the database held after some prefix of the writes (all
+//! families together, so batches are atomic), and that prefix must not be shorter than what was
+//! promised when the crash happened: synced and flushed writes after a power loss, every
+//! acknowledged write after the death of the process. Some openings are crashed once more. Then the
+//! next run goes on from one of the disks.
 //!
-//! The seed fixes options, batches and choices; the moment of a crash depends on the scheduling of threads too.
+//! The seed fixes options, batches and choices; the moment of a crash depends on the scheduling of
+//! threads too.
 
 mod history;
 mod load;
@@ -45,7 +47,8 @@ pub struct Parameters {
     pub points: u64,
     /// Print a line now and then.
     pub verbose: bool,
-    /// Small loads, with more crash points for what they write: for simulations, in which everything is slow.
+    /// Small loads, with more crash points for what they write: for simulations, in which
+    /// everything is slow.
     pub brief: bool,
     /// Batches of each writer, at most: for shrinking.
     pub max_batches: u32,
@@ -66,8 +69,9 @@ pub struct Report {
     pub kills: u64,
     /// Of those, crashes while an earlier crash was recovered from.
     pub second_crashes: u64,
-    /// Of those, power losses in the middle of a write to the MANIFEST that left a record's length of other bytes at its
-    /// end, after which the database does not open: what a MANIFEST says is not guessed, as in RocksDB.
+    /// Of those, power losses in the middle of a write to the MANIFEST that left a record's length
+    /// of other bytes at its end, after which the database does not open: what a MANIFEST says is
+    /// not guessed, as in RocksDB.
     pub refused: u64,
     /// Batches lost in power losses, none of which was promised.
     pub lost: u64,
@@ -230,7 +234,8 @@ fn run_one(
 
 pub(crate) const PRIME: u64 = 0x0100_0000_01b3;
 
-/// Runs the load and gives what crashes would have left meanwhile, what was written, and a hash of what happened.
+/// Runs the load and gives what crashes would have left meanwhile, what was written, and a hash of
+/// what happened.
 fn crash_points(
     load: &Load,
     base: Base,
@@ -302,8 +307,8 @@ pub(crate) fn choices_of(seed: u64) -> CrashChoices {
     }
 }
 
-/// Opens the disk of a crash point, some of them with another crash on the way, and compares. Gives the contents found;
-/// `None` if it is rightly refused.
+/// Opens the disk of a crash point, some of them with another crash on the way, and compares. Gives
+/// the contents found; `None` if it is rightly refused.
 fn check(
     load: &Load,
     point: &CrashPoint,
@@ -322,7 +327,8 @@ fn check(
     check_once(load, point, history, rng, report)
 }
 
-/// Opens a copy of the point's disk and crashes it at one operation of that; `None` if opening took fewer, or it is rightly refused.
+/// Opens a copy of the point's disk and crashes it at one operation of that; `None` if opening took
+/// fewer, or it is rightly refused.
 fn crash_while_opening(load: &Load, point: &CrashPoint, rng: &mut fastrand::Rng) -> Option<CrashPoint> {
     let copy = point.disk.crash_clone(&CrashChoices::process_kill());
     let (at, choices) = (rng.u64(..120), choices_of(rng.u64(..)));
@@ -334,13 +340,15 @@ fn crash_while_opening(load: &Load, point: &CrashPoint, rng: &mut fastrand::Rng)
             *caught.lock().expect("no hook panics") = Some((copy.crash_clone(&choices), op.to_string()));
         }
     });
-    // If it fails, the check of the point itself tells why; what is rightly refused is so after any crash on the way, too.
+    // If it fails, the check of the point itself tells why; what is rightly refused is so after any
+    // crash on the way, too.
     let opened = load.open(env_over(fs), rng);
     if opened.is_err_and(|e| is_refusal(&format!("open: {e}"), &point.choices)) {
         return None;
     }
     let (disk, op) = found.lock().expect("no hook panics").take()?;
-    // What a process had not synced when it was killed the second crash may take, as long as no opening has come to its end.
+    // What a process had not synced when it was killed the second crash may take, as long as no
+    // opening has come to its end.
     let floor = if choices.kind == CrashKind::PowerLoss { point.safe } else { point.floor };
     Some(CrashPoint { disk, choices, floor, safe: point.safe, op, before: point.before.clone() })
 }
@@ -373,8 +381,8 @@ fn check_once(
     }
 }
 
-/// Whether the database does not open because the last record of its MANIFEST is there in its full length, with other
-/// bytes: RocksDB refuses that, too.
+/// Whether the database does not open because the last record of its MANIFEST is there in its full
+/// length, with other bytes: RocksDB refuses that, too.
 pub(crate) fn is_refusal(why: &str, choices: &CrashChoices) -> bool {
     let is_garbled = match choices.tail {
         Tail::Cut => false,
@@ -385,7 +393,8 @@ pub(crate) fn is_refusal(why: &str, choices: &CrashChoices) -> bool {
     is_garbled && why.contains("open: Corruption") && why.contains("MANIFEST-")
 }
 
-/// Whether a disk in trouble may be the reason of an error: bytes that are wrong lie in a file that it names.
+/// Whether a disk in trouble may be the reason of an error: bytes that are wrong lie in a file that
+/// it names.
 pub(crate) fn is_of_the_disk(error: &Error) -> bool {
     let text = error.to_string();
     match error.kind() {

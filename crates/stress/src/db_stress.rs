@@ -1,11 +1,14 @@
-//! Random operations of many threads on a real directory, in a process that may be killed at any time.
+//! Random operations of many threads on a real directory, in a process that may be killed at any
+//! time.
 //!
-//! In: [`Flags`]. Out: a [`Report`], or the first answer that was wrong. What each key must hold is in a file outside of the
-//! database (`expected`), so that the next process knows it too; [`crash_test`] starts such processes and kills them.
+//! In: [`Flags`]. Out: a [`Report`], or the first answer that was wrong. What each key must hold is
+//! in a file outside of the database (`expected`), so that the next process knows it too;
+//! [`crash_test`] starts such processes and kills them.
 //!
-//! A run opens the database, compares all of it with what is expected, lets the threads work, closes it or just lets go of
-//! it, and begins again, `reopen` times. With injected faults, a write that failed may have happened or not: `resume()` is
-//! called, and what is then there is taken for true, if it is one of the two.
+//! A run opens the database, compares all of it with what is expected, lets the threads work,
+//! closes it or just lets go of it, and begins again, `reopen` times. With injected faults, a write
+//! that failed may have happened or not: `resume()` is called, and what is then there is taken for
+//! true, if it is one of the two.
 //!
 //! Source of the idea and of the flags: RocksDB `db_stress_tool/`.
 

@@ -49,7 +49,8 @@ pub(crate) struct FaultsArguments {
     /// How they fail, if not in each way.
     #[arg(long, value_enum, value_delimiter = ',')]
     kinds: Vec<faults::Fault>,
-    /// Which variation of the script all trials see: its operations fail one after the other. Else each sees another one.
+    /// Which variation of the script all trials see: its operations fail one after the other. Else
+    /// each sees another one.
     #[arg(long)]
     script: Option<u64>,
     /// Only the operation of this number (with `full-disk`, the byte).
@@ -81,7 +82,8 @@ pub(crate) struct HistoriesArguments {
     /// The disk makes no trouble but crashes; without `--cfg shuttle` it never does.
     #[arg(long)]
     calm: bool,
-    /// The program `esker-reader`, by which RocksDB reads what crashes leave as well; other histories than without.
+    /// The program `esker-reader`, by which RocksDB reads what crashes leave as well; other
+    /// histories than without.
     #[arg(long)]
     second_reader: Option<std::path::PathBuf>,
     /// One in how many crashes it is asked for.

@@ -1,17 +1,21 @@
 //! Every file operation of a scripted load made to fail in turn.
 //!
-//! In: which operations, and how they fail. Out: a [`Report`], or the first failure after which something was wrong.
+//! In: which operations, and how they fail. Out: a [`Report`], or the first failure after which
+//! something was wrong.
 //!
-//! A trial runs the script on a simulated disk of which one operation fails (or which is full after so many bytes). Then
-//! nothing may panic or hang; the error must reach a caller or `background_error()`, unless nothing depends on the
-//! operation, a read was done once more, or the database has recovered by itself, which are counted; reads must be served; every acknowledged write must be there if the process dies now, and every synced one
-//! if the machine does; `resume()` must lift the error, for its cause is gone; the script goes on, and at its end, after
-//! another death, all that was acknowledged must be there again. In variations that let the database recover by itself, it must do so
-//! from an error that may pass, and must not try to after one that says it will not. (Of a full disk it asks every five seconds: there
-//! `resume()` is called.)
+//! A trial runs the script on a simulated disk of which one operation fails (or which is full after
+//! so many bytes). Then nothing may panic or hang; the error must reach a caller or
+//! `background_error()`, unless nothing depends on the operation, a read was done once more, or the
+//! database has recovered by itself, which are counted; reads must be served; every acknowledged
+//! write must be there if the process dies now, and every synced one if the machine does;
+//! `resume()` must lift the error, for its cause is gone; the script goes on, and at its end, after
+//! another death, all that was acknowledged must be there again. In variations that let the
+//! database recover by itself, it must do so from an error that may pass, and must not try to after
+//! one that says it will not. (Of a full disk it asks every five seconds: there `resume()` is
+//! called.)
 //!
-//! `bit_flips`: of reads with one wrong bit must come an error or the right answer; of tables and blob files, which are read
-//! once more, the right answer, unless that has a wrong bit, too.
+//! `bit_flips`: of reads with one wrong bit must come an error or the right answer; of tables and
+//! blob files, which are read once more, the right answer, unless that has a wrong bit, too.
 
 mod script;
 
@@ -63,7 +67,8 @@ pub struct Parameters {
     pub step: u64,
     /// How they fail.
     pub faults: Vec<Fault>,
-    /// Which variation of the script all trials see, whose every operation then fails with `step` 1. `None`: each sees another one.
+    /// Which variation of the script all trials see, whose every operation then fails with `step` 1.
+    /// `None`: each sees another one.
     pub script: Option<u64>,
     /// Only the operation (or byte) of this number, and no bit flips: to see a failure again.
     pub at: Option<u64>,
@@ -82,7 +87,8 @@ pub struct Counts {
     pub fired: u64,
     /// Of those, in which a caller or `background_error()` had the error.
     pub surfaced: u64,
-    /// Of those, in which reading once more was enough, or the database went on by itself, and nobody had to be told.
+    /// Of those, in which reading once more was enough, or the database went on by itself, and
+    /// nobody had to be told.
     pub mended: u64,
     /// Errors that `resume()` lifted.
     pub resumed: u64,
@@ -169,7 +175,8 @@ pub fn run(parameters: &Parameters) -> Result<Report, String> {
         };
         let mut n = parameters.at.unwrap_or_else(|| fastrand::Rng::with_seed(parameters.seed).u64(..step));
         let mut fired = 0;
-        // Threads choose how many operations there are: a script that all trials share is gone through to its end.
+        // Threads choose how many operations there are: a script that all trials share is gone
+        // through to its end.
         while n < limit || (parameters.script.is_some() && report.of(fault).fired > fired) {
             let before = *report.of(fault);
             fired = before.fired;
@@ -420,9 +427,10 @@ fn kind_of(op: &str) -> String {
     format!("{verb} {name}")
 }
 
-/// Operations on which nothing that was promised depends: the LOG, hints, deletions (the next open tries again), the
-/// close of a file whose bytes are synced or not promised, and the OPTIONS file. A listing may only look for old LOG files;
-/// if one of WALs failed in silence, what was acknowledged would be missing.
+/// Operations on which nothing that was promised depends: the LOG, hints, deletions (the next open
+/// tries again), the close of a file whose bytes are synced or not promised, and the OPTIONS file.
+/// A listing may only look for old LOG files; if one of WALs failed in silence, what was
+/// acknowledged would be missing.
 fn may_be_silent(what: &str) -> bool {
     let (verb, name) = what.split_once(' ').unwrap_or((what, ""));
     name.starts_with("LOG")

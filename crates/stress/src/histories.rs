@@ -1,17 +1,21 @@
-//! Long histories with crashes: one database, a thousand operations of all kinds, crash after crash on the same disk.
+//! Long histories with crashes: one database, a thousand operations of all kinds, crash after crash
+//! on the same disk.
 //!
-//! In: a seed and how many histories. Out: a [`Report`], or the first history after which something was wrong, with the few
-//! operations that suffice for it and the command that shows it again.
+//! In: a seed and how many histories. Out: a [`Report`], or the first history after which something
+//! was wrong, with the few operations that suffice for it and the command that shows it again.
 //!
-//! A history is a round of the [`crate::model`] campaign whose lives end in a crash instead of a close: at a random file operation of
-//! any kind, within openings too, again and again. What is then found must be what some prefix of the writes leads to, the
-//! same in all families, with all that was promised: flushed and synced writes after a power loss, acknowledged ones after
-//! the death of the process, families that were dropped and made. The history goes on from there, with other options. Between
-//! crashes every answer is compared with the model: gets, scans, iterators that live on, snapshots, transactions, beside flushes,
-//! compactions and threads that write. Transactions that were prepared are so after a crash, or over and whole.
+//! A history is a round of the [`crate::model`] campaign whose lives end in a crash instead of a
+//! close: at a random file operation of any kind, within openings too, again and again. What is
+//! then found must be what some prefix of the writes leads to, the same in all families, with all
+//! that was promised: flushed and synced writes after a power loss, acknowledged ones after the
+//! death of the process, families that were dropped and made. The history goes on from there, with
+//! other options. Between crashes every answer is compared with the model: gets, scans, iterators
+//! that live on, snapshots, transactions, beside flushes, compactions and threads that write.
+//! Transactions that were prepared are so after a crash, or over and whole.
 //!
-//! Built with `--cfg shuttle`, each history is a simulated machine (see `sim.rs`): the seed gives the same history again. Built
-//! without, operations, options and what crashes leave are drawn from the seed, and threads take their own time.
+//! Built with `--cfg shuttle`, each history is a simulated machine (see `sim.rs`): the seed gives
+//! the same history again. Built without, operations, options and what crashes leave are drawn from
+//! the seed, and threads take their own time.
 
 use crate::crash::{Trace, choices_of, disk_clock, env_over, is_refusal};
 use crate::model;
@@ -36,7 +40,8 @@ pub struct Parameters {
     pub operations: u64,
     /// Crashes of each, at least.
     pub crashes: u64,
-    /// The disk makes trouble: it is slow, fails, is full, reads other bytes than were written. Default: in a simulated machine.
+    /// The disk makes trouble: it is slow, fails, is full, reads other bytes than were written.
+    /// Default: in a simulated machine.
     pub trouble: bool,
     /// RocksDB's reader, and one in how many crashes it is asked what is on the disk.
     pub second_reader: Option<(PathBuf, u64)>,
@@ -83,8 +88,8 @@ pub struct Report {
     pub in_openings: u64,
     /// Writes lost in crashes, none of which was promised.
     pub lost: u64,
-    /// Power losses that garbled the MANIFEST's end, after which the database did not open, as it should: the history went on as if
-    /// the process had died there.
+    /// Power losses that garbled the MANIFEST's end, after which the database did not open, as it
+    /// should: the history went on as if the process had died there.
     pub refused: u64,
     /// Spells of trouble with the disk that ended before a crash.
     pub troubles: u64,
@@ -490,7 +495,8 @@ impl History {
         });
     }
 
-    /// Crashes, now if that has not happened yet; perhaps again while the database is opened; and goes on from there.
+    /// Crashes, now if that has not happened yet; perhaps again while the database is opened; and
+    /// goes on from there.
     fn crash(&mut self) -> Result<(), String> {
         let seed = self.rng.u64(..);
         let caught = {
@@ -551,7 +557,8 @@ impl History {
         self.report.kills += u64::from(crash.choices.kind == CrashKind::ProcessKill);
     }
 
-    /// Opens a copy of what a crash has left and crashes at one operation of that; `None` if opening took fewer.
+    /// Opens a copy of what a crash has left and crashes at one operation of that; `None` if
+    /// opening took fewer.
     fn crash_while_opening(&mut self, first: &Crash) -> Option<Crash> {
         let disk = first.disk.crash_clone(&CrashChoices::process_kill());
         let (at, seed) = (self.rng.u64(..90), self.rng.u64(..));

@@ -1,17 +1,21 @@
-//! Real processes in hostile surroundings: limits, full disks, signals, directories that are moved or replaced, second openers.
+//! Real processes in hostile surroundings: limits, full disks, signals, directories that are moved
+//! or replaced, second openers.
 //!
-//! In: a seed and how many trials. Out: a [`Report`], or what a trial found, with the seed of that trial.
+//! In: a seed and how many trials. Out: a [`Report`], or what a trial found, with the seed of that
+//! trial.
 //!
-//! A trial starts a [`child`] that writes from several threads and reports each acknowledged batch on a pipe. The driver
-//! then brings about one [`Circumstance`], removes it again, and lets the child end or kills it. These things must hold:
+//! A trial starts a [`child`] that writes from several threads and reports each acknowledged batch
+//! on a pipe. The driver then brings about one [`Circumstance`], removes it again, and lets the
+//! child end or kills it. These things must hold:
 //!
-//!  1. Each failure is an error that the child reports with its message; nothing panics, and no thread waits for ever.
-//!  2. When the cause is gone, every thread of the child goes on, by itself or after `resume`, unless the circumstance
-//!     is one that ends an open database. Then the error says why.
+//!  1. Each failure is an error that the child reports with its message; nothing panics, and no
+//!     thread waits for ever.
+//!  2. When the cause is gone, every thread of the child goes on, by itself or after `resume`,
+//!     unless the circumstance is one that ends an open database. Then the error says why.
 //!  3. The directory opens afterwards, and holds every acknowledged batch whole.
 //!
-//! The driver needs nothing but the system's tools. Where it may not mount a file system or change its user, it says which
-//! circumstances it left out.
+//! The driver needs nothing but the system's tools. Where it may not mount a file system or change
+//! its user, it says which circumstances it left out.
 
 mod child;
 mod circumstance;

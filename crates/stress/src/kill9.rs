@@ -2,10 +2,11 @@
 //!
 //! In: how often. Out: a [`Report`], or what was not there after one of the kills.
 //!
-//! The child ([`child`]) writes batches from several threads to two families and says so on a pipe when a write has
-//! returned. The parent ([`run`]) kills it (SIGKILL), reads what the pipe still holds, opens the same database and
-//! compares: each thread's batches up to some number are there, none is half there, and that number is at least the last
-//! one it said, at most one more. The next child goes on with the same database.
+//! The child ([`child`]) writes batches from several threads to two families and says so on a pipe
+//! when a write has returned. The parent ([`run`]) kills it (SIGKILL), reads what the pipe still
+//! holds, opens the same database and compares: each thread's batches up to some number are there,
+//! none is half there, and that number is at least the last one it said, at most one more. The next
+//! child goes on with the same database.
 
 use esker::internals::env::{Clock, SystemClock};
 use esker::{ColumnFamilyDescriptor, ColumnFamilyHandle, Db, Options, Result, WriteBatch, WriteOptions};
@@ -98,8 +99,8 @@ fn eprintln_progress(report: &Report) {
     eprintln!("{report}");
 }
 
-/// Starts a child, kills it after `millis` (if it `must_speak`, from its first acknowledgement on), and notes what it
-/// acknowledged.
+/// Starts a child, kills it after `millis` (if it `must_speak`, from its first acknowledgement on),
+/// and notes what it acknowledged.
 fn kill_one(
     parameters: &Parameters<'_>,
     millis: u64,

@@ -13,7 +13,8 @@ use std::process::ExitCode;
 /// Long campaigns against Esker.
 #[derive(Parser)]
 struct Arguments {
-    /// Say in the end which probes were passed how often, and fail if some were not that the campaign always passed.
+    /// Say in the end which probes were passed how often, and fail if some were not that the
+    /// campaign always passed.
     #[arg(long, global = true)]
     probes: bool,
     #[command(subcommand)]

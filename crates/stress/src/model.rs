@@ -1,12 +1,14 @@
-//! Random operations against a model: a database of several families in memory files, small enough that everything
-//! interacts, and for each family a sorted array of what must be in it.
+//! Random operations against a model: a database of several families in memory files, small enough
+//! that everything interacts, and for each family a sorted array of what must be in it.
 //!
-//! In: a seed, numbers of rounds and operations, kinds of operation to leave out. Out: counts, or the first
-//! [`Divergence`]. Each round is a database of its own with seed `seed + round`. Flushes and compactions run in
-//! background threads, so a seed gives the same operations again, but not the same moments of background work.
+//! In: a seed, numbers of rounds and operations, kinds of operation to leave out. Out: counts, or
+//! the first [`Divergence`]. Each round is a database of its own with seed `seed + round`. Flushes
+//! and compactions run in background threads, so a seed gives the same operations again, but not
+//! the same moments of background work.
 //!
-//! Reading order: `families` (what the families are like), `state` (what must be in them), `settings` (options of one
-//! opening), `cursor` (an iterator and where it must stand), `round` (the operations).
+//! Reading order: `families` (what the families are like), `state` (what must be in them),
+//! `settings` (options of one opening), `cursor` (an iterator and where it must stand), `round`
+//! (the operations).
 
 mod cursor;
 pub(crate) mod families;

@@ -1,10 +1,10 @@
 //! Where a campaign has been: a rare path that it used to reach and no longer does is noticed.
 //!
-//! In: the name of a campaign that has ended, and what `probe!` counted meanwhile. Out: the counts as text, or the points that
-//! the campaign has always passed and did not pass this time.
+//! In: the name of a campaign that has ended, and what `probe!` counted meanwhile. Out: the counts
+//! as text, or the points that the campaign has always passed and did not pass this time.
 //!
-//! A new point is put into `EXPECTED` for each campaign that passes it in its short form; a point that a change of the
-//! engine made unreachable is taken out with that change, knowingly.
+//! A new point is put into `EXPECTED` for each campaign that passes it in its short form; a point
+//! that a change of the engine made unreachable is taken out with that change, knowingly.
 
 use esker::internals::base::probe;
 use std::collections::BTreeMap;

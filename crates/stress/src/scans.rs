@@ -1,18 +1,21 @@
-//! Scans in both directions beside writers, at moments that are held, over views that change under them; each answer is
-//! compared with a model that knows every write by its sequence number.
+//! Scans in both directions beside writers, at moments that are held, over views that change under
+//! them; each answer is compared with a model that knows every write by its sequence number.
 //!
-//! In: a seed, numbers of threads, seconds. Out: counts, or the first difference. A round is a database in memory files with
-//! options of its own (those of the model campaign, and a compaction filter now and then), in which most keys are deleted most
-//! of the time. Threads choose their own moments, so a seed gives the same options again, not the same history; in the simulated
-//! machine (`sim-scans`) it gives the same history, too.
+//! In: a seed, numbers of threads, seconds. Out: counts, or the first difference. A round is a
+//! database in memory files with options of its own (those of the model campaign, and a compaction
+//! filter now and then), in which most keys are deleted most of the time. Threads choose their own
+//! moments, so a seed gives the same options again, not the same history; in the simulated machine
+//! (`sim-scans`) it gives the same history, too.
 //!
-//! Who does what: `writer` writes batches, deletes runs and ranges; `keeper` ingests files, flushes, compacts, sets options; `scanner`
-//! takes moments and moves cursors. What was written: `history`.
+//! Who does what: `writer` writes batches, deletes runs and ranges; `keeper` ingests files,
+//! flushes, compacts, sets options; `scanner` takes moments and moves cursors. What was written:
+//! `history`.
 //!
 //! Invariants
-//!  1. A key's versions are in its history before whoever reads at their sequence number looks: scanners wait for the writes that
-//!     were under way when they took their moment.
-//!  2. Keys that are deleted by single deletions belong to one writer each, which puts and deletes them in turn.
+//!  1. A key's versions are in its history before whoever reads at their sequence number looks:
+//!     scanners wait for the writes that were under way when they took their moment.
+//!  2. Keys that are deleted by single deletions belong to one writer each, which puts and deletes
+//!     them in turn.
 //!  3. Junk, which compaction filters drop when they like, is never compared, only passed.
 
 mod history;

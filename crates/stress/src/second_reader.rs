@@ -1,14 +1,16 @@
 //! RocksDB as second reader of what a crash has left.
 //!
-//! In: a simulated disk. Out: whether RocksDB and Esker, both opening a copy of it for reading, say the same: what each family
-//! holds, or that it is refused. RocksDB answers from a process of its own (`esker-reader` of `esker-peer`), which is given the
-//! files in a temporary directory.
+//! In: a simulated disk. Out: whether RocksDB and Esker, both opening a copy of it for reading, say
+//! the same: what each family holds, or that it is refused. RocksDB answers from a process of its
+//! own (`esker-reader` of `esker-peer`), which is given the files in a temporary directory.
 //!
-//! Which of the two is right when they differ is for a person to find out. One difference is known: a power loss may take the end of a
-//! WAL and leave the next one, neither synced. Where that end is a clean one to see, RocksDB replays both, with a hole between them (unless
-//! `track_and_verify_wals` was set when it wrote); Esker's next WAL says where the one before it ended, and replay stops there.
-//! Nor does RocksDB always come to an end of a MANIFEST with garbage behind its last record, which Esker refuses: no answer within a
-//! minute counts as a refusal there.
+//! Which of the two is right when they differ is for a person to find out. One difference is known:
+//! a power loss may take the end of a WAL and leave the next one, neither synced. Where that end is
+//! a clean one to see, RocksDB replays both, with a hole between them (unless
+//! `track_and_verify_wals` was set when it wrote); Esker's next WAL says where the one before it
+//! ended, and replay stops there. Nor does RocksDB always come to an end of a MANIFEST with garbage
+//! behind its last record, which Esker refuses: no answer within a minute counts as a refusal
+//! there.
 
 #![allow(
     clippy::disallowed_methods,

@@ -1,21 +1,25 @@
-//! The whole engine in one simulated machine: crashes of a database whose threads, clock and disk all follow one seed.
+//! The whole engine in one simulated machine: crashes of a database whose threads, clock and disk
+//! all follow one seed.
 //!
-//! In: a seed and how many cycles. Out: a [`Report`], or the first thing that was wrong with the seed that shows it again,
-//! exactly as it was. Built with `--cfg shuttle` only: then every lock, condition variable, atomic, spawn and join of the engine
-//! and of the simulated disk is a place where shuttle's scheduler decides who goes on. All threads share one thread of the
-//! system, so nothing else decides anything.
+//! In: a seed and how many cycles. Out: a [`Report`], or the first thing that was wrong with the
+//! seed that shows it again, exactly as it was. Built with `--cfg shuttle` only: then every lock,
+//! condition variable, atomic, spawn and join of the engine and of the simulated disk is a place
+//! where shuttle's scheduler decides who goes on. All threads share one thread of the system, so
+//! nothing else decides anything.
 //!
 //! `machine` is the machine, [`scans`] another life in it.
 //!
-//! On a disk in trouble, operations of the load are slow, by the simulated clock, and some disks are opened and read while they fail,
-//! are full, or give other bytes than were written; and then again, well.
+//! On a disk in trouble, operations of the load are slow, by the simulated clock, and some disks
+//! are opened and read while they fail, are full, or give other bytes than were written; and then
+//! again, well.
 //!
-//! A cycle is a crash of the campaign in [`crate::crash`], with small loads: what the crash left is opened, by as many threads
-//! as an opening has, read and compared; some openings crash again.
+//! A cycle is a crash of the campaign in [`crate::crash`], with small loads: what the crash left is
+//! opened, by as many threads as an opening has, read and compared; some openings crash again.
 //!
-//! Under the seed: which thread runs at every such place, options, writes, file operations, what a crash leaves of them, trouble with
-//! the disk, the clock. Not under it: the order in which weaker memory than sequential consistency could show writes
-//! (shuttle has none), names of sessions and of the database, which decide nothing.
+//! Under the seed: which thread runs at every such place, options, writes, file operations, what a
+//! crash leaves of them, trouble with the disk, the clock. Not under it: the order in which weaker
+//! memory than sequential consistency could show writes (shuttle has none), names of sessions and
+//! of the database, which decide nothing.
 
 mod delays;
 mod keeper;

@@ -1,14 +1,17 @@
 //! Many writers and readers at once, over flushes, compactions, families that come and go.
 //!
-//! In: numbers of threads and seconds. Out: counts, or the first broken invariant. Which thread comes first is the
-//! machine's choice, so a failure is not had again by its seed: run longer, or under a sanitizer.
+//! In: numbers of threads and seconds. Out: counts, or the first broken invariant. Which thread
+//! comes first is the machine's choice, so a failure is not had again by its seed: run longer, or
+//! under a sanitizer.
 //!
-//! Writer `w` counts `n` up. Each step is one batch: `w/a = n` in one family, `w/b = n` and `merge(w/c, 1)` in the
-//! other, and `w/log/<n mod 64> = n`; now and then a range deletion of the log goes before, and `w/base = n`.
+//! Writer `w` counts `n` up. Each step is one batch: `w/a = n` in one family, `w/b = n` and
+//! `merge(w/c, 1)` in the other, and `w/log/<n mod 64> = n`; now and then a range deletion of the
+//! log goes before, and `w/base = n`.
 //!
 //! Invariants that readers check
 //!  1. At any one moment `a`, `b` and `c` are equal: batches are atomic, over families and merges.
-//!  2. The log holds just the numbers from `base` (at most 64) to `a`, in both directions of an iterator.
+//!  2. The log holds just the numbers from `base` (at most 64) to `a`, in both directions of an
+//!     iterator.
 //!  3. `a` never goes back, and is not below what its writer was told is done.
 //!  4. A snapshot, and an iterator, show the same again later.
 
@@ -148,8 +151,8 @@ pub fn run(parameters: &Parameters) -> Result<Report, String> {
     }
     check_all_done(&reopened).map_err(|e| format!("after the reopen: {e}"))?;
     drop(reopened);
-    // The last views go when the epoch moves on. What they hold would look lost to a leak detector: it does not know the
-    // tagged addresses in a block cache's table.
+    // The last views go when the epoch moves on. What they hold would look lost to a leak detector:
+    // it does not know the tagged addresses in a block cache's table.
     for _ in 0..100 {
         epoch::collect();
     }

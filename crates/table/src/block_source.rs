@@ -6,7 +6,8 @@
 //!  1. What is in the cache has been checked and parsed; a hit needs no second look.
 //!  2. A handle is checked against the file's size before anything is allocated for it.
 //!  3. Every error names the file and the block's offset.
-//!  4. A block that comes damaged from the file is read once more before that is an error, past what caches hold of it.
+//!  4. A block that comes damaged from the file is read once more before that is an error, past
+//!     what caches hold of it.
 
 use crate::counts;
 use crate::embedded;
@@ -40,7 +41,8 @@ pub type BlockCache = Cache<CachedBlock>;
 /// A block of the cache, or one that is not in any.
 pub(crate) type BlockRef = Handle<CachedBlock>;
 
-/// A block for the time of one read: borrowed from the cache under the read's guard, or held if the cache does not lend.
+/// A block for the time of one read: borrowed from the cache under the read's guard, or held if the
+/// cache does not lend.
 pub(crate) type BlockLoan<'g> = Guarded<'g, CachedBlock>;
 
 /// Bytes of the cache that a family gets when its options name none; RocksDB 11's number.
@@ -171,7 +173,8 @@ impl BlockSource {
 
     /// The block at `handle`, from the cache or the file. `readahead` serves sequential readers.
     /// # Errors
-    /// `Corruption`, `NotSupported`, `IoError`; `Incomplete` when it is not cached and `read_tier` forbids I/O.
+    /// `Corruption`, `NotSupported`, `IoError`; `Incomplete` when it is not cached and `read_tier`
+    /// forbids I/O.
     #[inline]
     pub(crate) fn block(
         &self,
@@ -216,7 +219,8 @@ impl BlockSource {
         Some(block)
     }
 
-    /// The block if the cache has it, for as long as the guard lives: what the cache lends so counts nothing.
+    /// The block if the cache has it, for as long as the guard lives: what the cache lends so
+    /// counts nothing.
     #[inline]
     pub(crate) fn lent<'g>(
         &self,
@@ -354,7 +358,8 @@ impl BlockSource {
         Ok(())
     }
 
-    /// Puts a block into the cache, if it shall go there. `is_read`: it counts as added; else it comes from below.
+    /// Puts a block into the cache, if it shall go there. `is_read`: it counts as added; else it
+    /// comes from below.
     fn keep(
         &self,
         block: CachedBlock,
@@ -406,8 +411,8 @@ impl BlockSource {
         self.read_stored(handle).and_then(&check).or_else(|e| self.again(e, handle, check))
     }
 
-    /// Reads once more what `check` has found damaged: the medium may be whole. Whoever reads ahead or reads many at once
-    /// comes here, too.
+    /// Reads once more what `check` has found damaged: the medium may be whole. Whoever reads ahead
+    /// or reads many at once comes here, too.
     /// # Errors
     /// The error, if it is another than damage, or that was no help.
     #[cold]
@@ -530,7 +535,8 @@ impl BlockSource {
         }
     }
 
-    /// The block with checksums of its entries, if it shall have them. The last step: what is summed up is what readers see.
+    /// The block with checksums of its entries, if it shall have them. The last step: what is
+    /// summed up is what readers see.
     #[inline]
     fn protected(&self, block: CachedBlock, handle: BlockHandle, kind: BlockKind) -> Result<CachedBlock> {
         if self.protection_bytes == 0 {
@@ -555,13 +561,14 @@ impl BlockSource {
     }
 }
 
-/// Whether bytes may have come from the file as they are not there. Heads and footers without a checksum may look like something
-/// that nobody knows.
+/// Whether bytes may have come from the file as they are not there. Heads and footers without a
+/// checksum may look like something that nobody knows.
 pub(crate) fn may_be_damage(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Corruption | ErrorKind::NotSupported)
 }
 
-/// The block with checksums of `width` bytes of its entries, which lie so. Filters and blobs have none.
+/// The block with checksums of `width` bytes of its entries, which lie so. Filters and blobs have
+/// none.
 /// # Errors
 /// `Corruption` if an entry cannot be read.
 #[cold]

@@ -1,5 +1,6 @@
-//! Memory in which a table is built, charged to the block cache: filters (`CacheEntryRole::kFilterConstruction`), and blocks
-//! that wait for a dictionary (`kCompressionDictionaryBuildingBuffer`).
+//! Memory in which a table is built, charged to the block cache: filters
+//! (`CacheEntryRole::kFilterConstruction`), and blocks that wait for a dictionary
+//! (`kCompressionDictionaryBuildingBuffer`).
 //!
 //! In: bytes that the building takes. Out: whether there is room for them.
 //!

@@ -1,4 +1,5 @@
-//! How a table uses its block cache beyond data blocks: what stays there, what is put there early, what else is charged.
+//! How a table uses its block cache beyond data blocks: what stays there, what is put there early,
+//! what else is charged.
 //!
 //! Source of names, defaults and meanings: RocksDB `include/rocksdb/table.h`.
 
@@ -7,7 +8,8 @@ use esker_cache::Role;
 /// Of which tables something is pinned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum PinningTier {
-    /// As the older options say: `pin_l0_filter_and_index_blocks_in_cache`, `pin_top_level_index_and_filter`.
+    /// As the older options say: `pin_l0_filter_and_index_blocks_in_cache`,
+    /// `pin_top_level_index_and_filter`.
     #[default]
     Fallback,
     /// Of none.
@@ -18,8 +20,9 @@ pub enum PinningTier {
     All,
 }
 
-/// Which index and filter blocks stay in the cache while their table is open. Only with `cache_index_and_filter_blocks`;
-/// without it all but partitions stay with the reader, outside of the cache.
+/// Which index and filter blocks stay in the cache while their table is open. Only with
+/// `cache_index_and_filter_blocks`; without it all but partitions stay with the reader, outside of
+/// the cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MetadataCacheOptions {
     /// Indexes of partitions.
@@ -86,7 +89,8 @@ impl CacheUsageOptions {
         own.filter(|own| own.charged != Decision::Fallback).unwrap_or(self.options).charged
     }
 
-    /// Whether memory of this role is charged. By default that of blocks which wait for a dictionary is, and no other.
+    /// Whether memory of this role is charged. By default that of blocks which wait for a
+    /// dictionary is, and no other.
     pub fn is_charged(&self, role: Role) -> bool {
         match self.decision(role) {
             Decision::Enabled => true,

@@ -1,4 +1,5 @@
-//! What is counted when blocks are looked up, read and filtered: RocksDB's tickers and perf context.
+//! What is counted when blocks are looked up, read and filtered: RocksDB's tickers and perf
+//! context.
 
 use crate::block_source::BlockKind;
 use esker_base::stats::{Statistics, Ticker};
@@ -79,7 +80,8 @@ pub(crate) fn cache_miss(statistics: Option<&Arc<Statistics>>, kind: BlockKind) 
     statistics.record_tick(of_kind, 1);
 }
 
-/// The block was put into the cache, at this charge; or it was there already; or (`None`) it did not fit.
+/// The block was put into the cache, at this charge; or it was there already; or (`None`) it did
+/// not fit.
 pub(crate) fn cache_add(
     statistics: Option<&Arc<Statistics>>,
     kind: BlockKind,

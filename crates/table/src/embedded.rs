@@ -3,13 +3,15 @@
 //! In: a data block as stored. Out: the block that it would be if all its values stood in it.
 //! Source: RocksDB `table/embedded_blob_sst.h`, `table/block_based/block_based_table_reader.cc`.
 //!
-//! An entry of type `BlobIndex`, or a column of an entity, names file number 0: offset and size of a payload that a block
-//! trailer follows. Only `SstFileWriter` makes such tables, and only on request.
+//! An entry of type `BlobIndex`, or a column of an entity, names file number 0: offset and size of
+//! a payload that a block trailer follows. Only `SstFileWriter` makes such tables, and only on
+//! request.
 //!
 //! Invariants
-//!  1. What leaves here holds no blob index of file number 0: nobody above knows that there are such tables.
-//!  2. A resolved entry's type is `Value`, which sorts behind `BlobIndex`: such tables hold each user key once, so no order
-//!     changes.
+//!  1. What leaves here holds no blob index of file number 0: nobody above knows that there are
+//!     such tables.
+//!  2. A resolved entry's type is `Value`, which sorts behind `BlobIndex`: such tables hold each
+//!     user key once, so no order changes.
 
 use crate::block_source::{BlockSource, CachedBlock};
 use esker_base::{Buffer, Error, Result, ValueType};
@@ -26,8 +28,8 @@ const RESTART_INTERVAL: usize = 16;
 
 /// The data block with its values in it. `verify`: payloads' checksums are checked.
 /// # Errors
-/// `Corruption` for blob indexes and payloads that are not what they should be · `IoError` · `NotSupported` for blobs that
-/// expire.
+/// `Corruption` for blob indexes and payloads that are not what they should be · `IoError` ·
+/// `NotSupported` for blobs that expire.
 pub(crate) fn resolve(source: &BlockSource, block: CachedBlock, verify: bool) -> Result<CachedBlock> {
     let CachedBlock::KeyValue(stored) = &block else { return Ok(block) };
     let mut builder = BlockBuilder::new(RESTART_INTERVAL);

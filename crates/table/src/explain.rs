@@ -1,8 +1,9 @@
 //! A point read of one table, told step by step.
 //!
-//! In: a key. Out: what [`TableReader::get`] shows, and each filter, index and block on the way with where it was, its bytes and
-//! the time it took. A twin of `get`, so that `get` itself carries nothing of this: the same pieces in the same order, tested to
-//! show the same entries and read the same blocks.
+//! In: a key. Out: what [`TableReader::get`] shows, and each filter, index and block on the way
+//! with where it was, its bytes and the time it took. A twin of `get`, so that `get` itself carries
+//! nothing of this: the same pieces in the same order, tested to show the same entries and read the
+//! same blocks.
 
 use crate::block_source::{BlockKind, BlockRef, CachedBlock};
 use crate::filter::{Resident, TableFilter};

@@ -1,6 +1,7 @@
 //! Asks a table's filter, full or partitioned.
 //!
-//! Invariant: whatever goes wrong, the answer is "may be there". A filter that cannot be read costs time, not data.
+//! Invariant: whatever goes wrong, the answer is "may be there". A filter that cannot be read costs
+//! time, not data.
 
 use crate::block_source::{BlockKind, BlockRef, BlockSource, CachedBlock};
 use crate::index_walker::IndexWalker;
@@ -83,8 +84,8 @@ impl TableFilter {
         matches!(self, TableFilter::Partitioned { .. })
     }
 
-    /// Whether `key` (a user key without timestamp, or a prefix) may be in the table. `place` is the internal key
-    /// that picks the partition.
+    /// Whether `key` (a user key without timestamp, or a prefix) may be in the table. `place` is
+    /// the internal key that picks the partition.
     /// # Errors
     /// `Incomplete` if the filter would have to be waited for, and the read must not.
     #[inline]

@@ -1,6 +1,7 @@
 //! Walks a table's index, of one level or two, block handle by block handle.
 //!
-//! The top is borrowed (point reads, which must touch no shared count) or shared (cursors, which live on their own).
+//! The top is borrowed (point reads, which must touch no shared count) or shared (cursors, which
+//! live on their own).
 
 use crate::block_source::{BlockKind, BlockRef, BlockSource, CachedBlock};
 use crate::options::TableReadOptions;
@@ -90,8 +91,8 @@ impl<H: Deref<Target = CachedBlock>> IndexWalker<H> {
         self.cursor().separator_user_key()
     }
 
-    /// Whether seeks find what it walks over: of the block at the top, and of the partition here if that is not `checked`, which
-    /// becomes it.
+    /// Whether seeks find what it walks over: of the block at the top, and of the partition here if
+    /// that is not `checked`, which becomes it.
     /// # Errors
     /// `Corruption`.
     pub(crate) fn check_restarts(&self, checked: &mut Option<BlockHandle>) -> Result<()> {
@@ -167,7 +168,8 @@ impl<H: Deref<Target = CachedBlock>> IndexWalker<H> {
         self.leave_empty_backwards(source, options)
     }
 
-    /// Adds the handles of the blocks behind the one here, at most so many, as far as its index block says.
+    /// Adds the handles of the blocks behind the one here, at most so many, as far as its index
+    /// block says.
     pub(crate) fn behind(&self, most: u32, handles: &mut Vec<BlockHandle>) {
         let (block, mut scout) = match &self.partition {
             Some((block, cursor)) if self.two_level => (block.key_value(), cursor.clone()),
@@ -183,8 +185,8 @@ impl<H: Deref<Target = CachedBlock>> IndexWalker<H> {
         }
     }
 
-    /// The data block beside the one here, on that side. `scout` is left there: who asks for block after block hands it in again.
-    /// REQUIRES: `valid()`, `is_flat()`.
+    /// The data block beside the one here, on that side. `scout` is left there: who asks for block
+    /// after block hands it in again. REQUIRES: `valid()`, `is_flat()`.
     pub(crate) fn beside(&self, scout: &mut Option<IndexCursor>, forward: bool) -> Option<BlockHandle> {
         let block = self.top.key_value().ok()?;
         let scout = match scout {
@@ -224,7 +226,8 @@ impl<H: Deref<Target = CachedBlock>> IndexWalker<H> {
         }
     }
 
-    /// Opens the partition that the top stands on, and goes to `place` in it. Nothing to do with one level.
+    /// Opens the partition that the top stands on, and goes to `place` in it. Nothing to do with
+    /// one level.
     fn enter(
         &mut self,
         source: &BlockSource,

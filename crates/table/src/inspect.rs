@@ -12,7 +12,8 @@ use esker_format::index_entry::{IndexCursor, IndexShape};
 use esker_format::meta_index::{INDEX, MetaIndex, RANGE_DEL};
 use esker_format::properties::IndexType;
 
-/// What is read at a time of a table that is read from end to end. RocksDB's number, `file/file_util.cc`.
+/// What is read at a time of a table that is read from end to end. RocksDB's number,
+/// `file/file_util.cc`.
 const WHOLE_FILE_READAHEAD: usize = 256 << 10;
 
 /// A data block as its table's index describes it.
@@ -88,7 +89,8 @@ impl TableReader {
         Ok(())
     }
 
-    /// Visits all range tombstones as they are stored (value = end key), read from the file and checked.
+    /// Visits all range tombstones as they are stored (value = end key), read from the file and
+    /// checked.
     /// # Errors
     /// `Corruption`, `IoError`, or the first error of `visit`.
     pub fn for_each_stored_tombstone(&self, visit: &mut EntryVisitor<'_>) -> Result<()> {

@@ -1,9 +1,10 @@
 //! The cursor over a table's point entries.
 //!
 //! Invariants
-//!  1. Valid: `block` is the block at the walker's handle, and `cursor` stands on an entry of it; with `beyond`, the walker is one
-//!     block further, or has run off.
-//!  2. A step within a block allocates nothing; a step to the next block allocates what holding that block takes.
+//!  1. Valid: `block` is the block at the walker's handle, and `cursor` stands on an entry of it;
+//!     with `beyond`, the walker is one block further, or has run off.
+//!  2. A step within a block allocates nothing; a step to the next block allocates what holding
+//!     that block takes.
 //!  3. Not valid and no `error`: it has run off an end, or passed the upper bound.
 
 mod ahead;
@@ -185,8 +186,9 @@ impl TableIter {
             },
             Some(ahead) => ahead.block(source, handle, &self.options, readahead)?,
         };
-        // Its entries lead from one to the next, which the processor cannot foresee across pages: reverse scans of
-        // cached blocks 72 -> 46 ns an entry, seek and 100 nexts 6.7 -> 5.1 us (2-vCPU Zen 5, 2026-11-21).
+        // Its entries lead from one to the next, which the processor cannot foresee across pages:
+        // reverse scans of cached blocks 72 -> 46 ns an entry, seek and 100 nexts 6.7 -> 5.1 us
+        // (2-vCPU Zen 5, 2026-11-21).
         if let Place::Last = place {
             prefetch_back(block.bytes());
         } else {
@@ -284,8 +286,9 @@ impl TableIter {
         self.error = Some(e);
     }
 
-    /// Whether the filter says that no key asked for is in the table. The seek's target does not matter: a scan also
-    /// seeks past range tombstones and where it turns, to keys with other prefixes.
+    /// Whether the filter says that no key asked for is in the table. The seek's target does not
+    /// matter: a scan also seeks past range tombstones and where it turns, to keys with other
+    /// prefixes.
     fn is_passed_over(&self) -> bool {
         self.options.prefix_filter_on_seek
             && self
@@ -346,8 +349,8 @@ impl TableIter {
         self.stop()
     }
 
-    // Of a view with many files in level 0 most lie wholly before or behind where a scan begins: then neither index nor block is
-    // looked at, once the cursor has been on that side.
+    // Of a view with many files in level 0 most lie wholly before or behind where a scan begins:
+    // then neither index nor block is looked at, once the cursor has been on that side.
 
     fn try_seek(&mut self, target: &[u8]) -> Result<()> {
         self.begin_scan(true);

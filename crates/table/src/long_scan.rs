@@ -1,21 +1,25 @@
 //! Scans that read more than the cache could keep for them.
 //!
-//! In: blocks that a scan passes, one after the other. Out: whether the next one shall go into the cache.
+//! In: blocks that a scan passes, one after the other. Out: whether the next one shall go into the
+//! cache.
 //!
-//! A cache that is full lets something go for each block that comes in. For a scan that goes on and on that is in vain: its
-//! blocks push out others, and then each other, and when the next scan comes none of them is there (the loop that is longer than
-//! the cache, which LRU and all that are like it lose). So a scan that has read a quarter of the capacity from files, without leaving its
-//! course, does not put more blocks into a full cache (PostgreSQL's bulk reads draw the line there too, and go round in a ring of a
-//! few buffers behind it: `storage/buffer/README`). What is there stays and is found by the next one. Each scan adds another quarter, so
-//! that tables that do fit are in the cache after a few. And the scan goes through the same few blocks of memory, which are in the
-//! processor's cache, instead of through all of the block cache's.
+//! A cache that is full lets something go for each block that comes in. For a scan that goes on and
+//! on that is in vain: its blocks push out others, and then each other, and when the next scan
+//! comes none of them is there (the loop that is longer than the cache, which LRU and all that are
+//! like it lose). So a scan that has read a quarter of the capacity from files, without leaving its
+//! course, does not put more blocks into a full cache (PostgreSQL's bulk reads draw the line there
+//! too, and go round in a ring of a few buffers behind it: `storage/buffer/README`). What is there
+//! stays and is found by the next one. Each scan adds another quarter, so that tables that do fit
+//! are in the cache after a few. And the scan goes through the same few blocks of memory, which are
+//! in the processor's cache, instead of through all of the block cache's.
 //!
-//! Scans that go over a table at the same time read for each other: as long as there are two that have gone far, each puts in what it
-//! reads.
+//! Scans that go over a table at the same time read for each other: as long as there are two that
+//! have gone far, each puts in what it reads.
 //!
 //! Invariants
 //!  1. A block that does not go into the cache is charged to it for as long as somebody holds it.
-//!  2. `Scans` counts those `LongScan`s that have come as far as [`SHARE`] says, and have not ended or left their course.
+//!  2. `Scans` counts those `LongScan`s that have come as far as [`SHARE`] says, and have not ended
+//!     or left their course.
 
 use crate::readahead::SEQUENTIAL_GAP;
 use esker_base::iter::Passed;
@@ -25,7 +29,8 @@ use std::ops::Range;
 
 /// What part of the cache's capacity one scan may put in.
 const SHARE: usize = 4;
-/// So much of the capacity may be free in a cache that counts as full: what others have just made room for.
+/// So much of the capacity may be free in a cache that counts as full: what others have just made
+/// room for.
 const FREE_SHARE: usize = 32;
 
 /// Long scans of one table that are under way.
@@ -55,8 +60,8 @@ impl LongScan {
         self.last = Some(block);
     }
 
-    /// It has read the block that it passed last from the file. Whether that shall not go into the cache, of which `capacity` and
-    /// `usage` are given in bytes.
+    /// It has read the block that it passed last from the file. Whether that shall not go into the
+    /// cache, of which `capacity` and `usage` are given in bytes.
     pub(crate) fn goes_by(
         &mut self,
         bytes: u64,

@@ -1,14 +1,16 @@
 //! Point reads of many keys at once.
 //!
-//! In: keys in ascending order. Out: as `TableReader::get` for each, but each filter, index block and data block is looked
-//! up once for all keys of a wave that need it, and what a key will read is fetched into the processor's caches while the
-//! keys before it are worked on. The steps go level by level through the table: all keys through the filter, then all
-//! through the index, then all blocks are looked up, then all keys are searched.
-//! Idea of the level-wise order: RocksDB `table/block_based/block_based_table_reader_sync_and_async.h` (`MultiGet`).
+//! In: keys in ascending order. Out: as `TableReader::get` for each, but each filter, index block
+//! and data block is looked up once for all keys of a wave that need it, and what a key will read
+//! is fetched into the processor's caches while the keys before it are worked on. The steps go
+//! level by level through the table: all keys through the filter, then all through the index, then
+//! all blocks are looked up, then all keys are searched. Idea of the level-wise order: RocksDB
+//! `table/block_based/block_based_table_reader_sync_and_async.h` (`MultiGet`).
 //!
-//! A batch goes twice over its tables. First under a guard ([`TableReader::multi_get`]), which waits for nothing: keys whose
-//! blocks are not in the cache are put aside. What was put aside is then planned ([`TableReader::plan`]) table by table; what the kernel
-//! has in memory is read and searched at once ([`Plan::search_resident`]), the other blocks of all plans are read together
+//! A batch goes twice over its tables. First under a guard ([`TableReader::multi_get`]), which
+//! waits for nothing: keys whose blocks are not in the cache are put aside. What was put aside is
+//! then planned ([`TableReader::plan`]) table by table; what the kernel has in memory is read and
+//! searched at once ([`Plan::search_resident`]), the other blocks of all plans are read together
 //! ([`read_plans`]), and each plan is searched ([`Plan::search`]).
 //!
 //! Invariants
@@ -34,7 +36,8 @@ use esker_format::key::{self, LookupKey, ParsedInternalKey};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// Keys that go through the steps together: what they prefetch has to fit into the first-level cache.
+/// Keys that go through the steps together: what they prefetch has to fit into the first-level
+/// cache.
 const WAVE: usize = 32;
 
 /// Gets what a batch finds. `i` is the number of a key.
@@ -43,7 +46,8 @@ pub trait BatchVisitor {
     fn entry(&mut self, i: usize, entry: ParsedInternalKey<'_>, value: TableValue<'_>) -> bool;
     /// Key `i` cannot be read; what was visited of it so far stands.
     fn failed(&mut self, i: usize, error: Error);
-    /// Key `i` would have to be waited for; what was visited of it so far stands, and the rest is to be planned.
+    /// Key `i` would have to be waited for; what was visited of it so far stands, and the rest is
+    /// to be planned.
     fn missing(&mut self, i: usize, missing: Missing);
 }
 
@@ -55,9 +59,9 @@ type Wave<T> = SmallVec<[T; WAVE]>;
 /// No block, and no restart.
 const NOWHERE: (u32, u32) = (u32::MAX, 0);
 
-/// How many keys, of those that begin with the first of a block, are reached by a walk through the block from that one: all of
-/// the block's, if they are at least as many as the intervals that they may lie in, else none. To find each key's interval takes
-/// as long as to pass over some entries.
+/// How many keys, of those that begin with the first of a block, are reached by a walk through the
+/// block from that one: all of the block's, if they are at least as many as the intervals that they
+/// may lie in, else none. To find each key's interval takes as long as to pass over some entries.
 fn keys_to_walk_to(places: &[Place], blocks: &[Got<'_>]) -> usize {
     let Some((first, Got::Block(block))) =
         places.first().and_then(|p| Some((p, blocks.get(p.block as usize)?)))
@@ -116,8 +120,8 @@ impl std::fmt::Debug for Plan {
 }
 
 impl TableReader {
-    /// Does for each key that `which` names in `keys` what [`TableReader::get_under`] does for one. The keys are named in
-    /// ascending order, and differ in their user keys.
+    /// Does for each key that `which` names in `keys` what [`TableReader::get_under`] does for one.
+    /// The keys are named in ascending order, and differ in their user keys.
     pub fn multi_get(
         &self,
         options: &TableReadOptions,
@@ -152,9 +156,9 @@ impl TableReader {
         }
     }
 
-    /// Finds out which blocks the keys need that `which` names in `keys`: in ascending order, and each with what it came to
-    /// in this table, if it did. Those that cannot be planned go to `failed`. May read filters and indexes: call it without a
-    /// guard.
+    /// Finds out which blocks the keys need that `which` names in `keys`: in ascending order, and
+    /// each with what it came to in this table, if it did. Those that cannot be planned go to
+    /// `failed`. May read filters and indexes: call it without a guard.
     pub fn plan(
         self: &Arc<Self>,
         options: &TableReadOptions,
@@ -295,8 +299,9 @@ impl TableReader {
         })
     }
 
-    /// Leads the walker, which stands where the key before this one led it, to the first block that can hold `target`. If
-    /// the last two blocks were neighbours (`is_dense`), the next one is looked at before the index is searched.
+    /// Leads the walker, which stands where the key before this one led it, to the first block that
+    /// can hold `target`. If the last two blocks were neighbours (`is_dense`), the next one is
+    /// looked at before the index is searched.
     #[inline]
     fn lead(
         &self,
@@ -418,8 +423,8 @@ impl TableReader {
         self.search(Access { options, guard: None }, keys, needed, &blocks, visitor);
     }
 
-    /// Finds the restart from which a key is searched, and has the entries behind it fetched. `before` is the block and
-    /// restart of the key before.
+    /// Finds the restart from which a key is searched, and has the entries behind it fetched.
+    /// `before` is the block and restart of the key before.
     #[inline]
     fn prepare(
         &self,

@@ -3,8 +3,8 @@
 //! In: a file and what the MANIFEST says about it. Out: a [`TableReader`], or the reason why not.
 //! Source: RocksDB `table/block_based/block_based_table_reader.cc` (Open and its helpers).
 //!
-//! Order: footer, meta index, properties (what cannot be read is refused here, by name), dictionary, range tombstones,
-//! index, filter.
+//! Order: footer, meta index, properties (what cannot be read is refused here, by name),
+//! dictionary, range tombstones, index, filter.
 
 use crate::block_source::{BlockKind, BlockSource, may_be_damage};
 use crate::counts;
@@ -40,10 +40,11 @@ use std::sync::Arc;
 const USUAL_TAIL: u64 = 512 * 1024;
 
 impl TableReader {
-    /// Opens a table: reads its tail (footer, meta index, properties, index, filter, range tombstones) once.
+    /// Opens a table: reads its tail (footer, meta index, properties, index, filter, range
+    /// tombstones) once.
     /// # Errors
-    /// `Corruption` naming the file and offset; `NotSupported` naming the feature; `InvalidArgument` if the table was
-    /// written with another comparator; `IoError`.
+    /// `Corruption` naming the file and offset; `NotSupported` naming the feature;
+    /// `InvalidArgument` if the table was written with another comparator; `IoError`.
     pub fn open(file: Arc<dyn RandomAccessFile>, options: TableReaderOptions) -> Result<Arc<TableReader>> {
         let path = file.path().to_owned();
         let opened =
@@ -51,8 +52,8 @@ impl TableReader {
         opened.map(Arc::new).map_err(|e| in_file(e, &path))
     }
 
-    /// The properties of a table of `file_size` bytes, read without knowing its comparator: for tools, and to find out
-    /// how to open it.
+    /// The properties of a table of `file_size` bytes, read without knowing its comparator: for
+    /// tools, and to find out how to open it.
     /// # Errors
     /// `Corruption`, `NotSupported` for other kinds of tables, `IoError`.
     pub fn properties_of(file: Arc<dyn RandomAccessFile>, file_size: u64) -> Result<TableProperties> {
@@ -245,8 +246,8 @@ fn first_source(tail: &Tail, options: &TableReaderOptions, footer: Footer) -> Bl
     }
 }
 
-/// Reads the properties. Ingestion may have written a sequence number into the block after it was checksummed, so on
-/// a mismatch the block counts as it was before that.
+/// Reads the properties. Ingestion may have written a sequence number into the block after it was
+/// checksummed, so on a mismatch the block counts as it was before that.
 fn read_properties(source: &BlockSource, meta: &MetaIndex) -> Result<TableProperties> {
     let Some(handle) = meta.properties() else { return Ok(TableProperties::absent()) };
     source.read_checked(handle, |stored| parse_properties(source, handle, stored))
@@ -343,7 +344,8 @@ fn global_seqno(p: &TableProperties, largest: Option<SequenceNumber>) -> Result<
     }
 }
 
-/// What the file is called in the cache: its unique id, which survives restarts, or a number of this process.
+/// What the file is called in the cache: its unique id, which survives restarts, or a number of
+/// this process.
 fn identity(p: &TableProperties) -> (u64, u64) {
     match unique_id(&p.db_id, &p.db_session_id, p.orig_file_number) {
         Some([session, file]) => (session, file),
@@ -440,7 +442,8 @@ fn open_filter(
     }
 }
 
-/// The extractor whose prefixes are in the filter: the family's, if the table was written with the same one.
+/// The extractor whose prefixes are in the filter: the family's, if the table was written with the
+/// same one.
 fn filter_prefix(p: &TableProperties, extractor: Option<&SliceTransformRef>) -> Option<SliceTransformRef> {
     let extractor = extractor.filter(|_| p.prefix_filtering)?;
     let same = extractor.name() == p.prefix_extractor_name

@@ -3,11 +3,14 @@
 //! In: readers that somebody has opened. Out: the same, as long as there is room for them.
 //!
 //! Invariants
-//!  1. Tables and blob files share the limit, as what a process may open is shared by all of its files.
-//!  2. A process that runs out of descriptors has files closed that nobody reads, whatever the limit says.
-//!  3. The limit is not strict: a reader is never refused, and one that has gone lives on for those who hold it.
-//!  4. Files of another owner, who may delete them, are held below the readers ([`OpenFiles::hold_table`]): a reader that comes again reads
-//!     the file that there was.
+//!  1. Tables and blob files share the limit, as what a process may open is shared by all of its
+//!     files.
+//!  2. A process that runs out of descriptors has files closed that nobody reads, whatever the
+//!     limit says.
+//!  3. The limit is not strict: a reader is never refused, and one that has gone lives on for those
+//!     who hold it.
+//!  4. Files of another owner, who may delete them, are held below the readers
+//!     ([`OpenFiles::hold_table`]): a reader that comes again reads the file that there was.
 //!
 //! Source: RocksDB `db/db_impl/db_impl.cc` (`table_cache_`), `db/blob/blob_file_cache.cc`.
 
@@ -115,7 +118,8 @@ impl OpenFiles {
         held.blobs.retain(|number, _| blobs.contains(number));
     }
 
-    /// What to tell of a file that cannot be opened: of another owner's, which may have been deleted since.
+    /// What to tell of a file that cannot be opened: of another owner's, which may have been
+    /// deleted since.
     /// # Errors
     /// `failed`, or that.
     pub(crate) fn tell<T>(&self, opened: Result<T>, path: &Path) -> Result<T> {
@@ -138,7 +142,8 @@ impl OpenFiles {
         self.files.set_capacity(charge_of(capacity));
     }
 
-    /// Whether there is no limit, and the process may keep one more file open for as long as it lives.
+    /// Whether there is no limit, and the process may keep one more file open for as long as it
+    /// lives.
     pub(crate) fn keeps_all(&self) -> bool {
         self.keeps_all.load(Ordering::Relaxed) && descriptors::kept_files() < self.kept_limit
     }

@@ -17,7 +17,8 @@ use esker_format::properties::IndexType;
 use esker_format::trailer::ChecksumType;
 use std::sync::Arc;
 
-/// How far index keys are shortened. Separators are any keys between a block's last and the next block's first.
+/// How far index keys are shortened. Separators are any keys between a block's last and the next
+/// block's first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum IndexShorteningMode {
     /// Full last keys.
@@ -44,7 +45,8 @@ pub enum DataBlockIndexType {
 pub struct BlockBasedTableOptions {
     /// Data blocks are cut at about this many uncompressed bytes.
     pub block_size: usize,
-    /// A block that is fuller than this many percent is cut rather than overfilled by the next entry.
+    /// A block that is fuller than this many percent is cut rather than overfilled by the next
+    /// entry.
     pub block_size_deviation: u32,
     /// Entries between full keys in data blocks.
     pub block_restart_interval: usize,
@@ -68,7 +70,8 @@ pub struct BlockBasedTableOptions {
     pub partition_filters: bool,
     /// Whether filter partitions are cut by their own size, not with those of the index.
     pub decouple_partitioned_filters: bool,
-    /// Whether filters are rounded up to what an allocator hands out for them, so that no memory is wasted.
+    /// Whether filters are rounded up to what an allocator hands out for them, so that no memory is
+    /// wasted.
     pub optimize_filters_for_memory: bool,
     /// Whether data blocks have a hash index.
     pub data_block_index_type: DataBlockIndexType,
@@ -76,7 +79,8 @@ pub struct BlockBasedTableOptions {
     pub data_block_hash_table_util_ratio: f64,
     /// Whether values stand behind all keys of a data block. RocksDB reads this from version 11 on.
     pub separate_key_value_in_data_block: bool,
-    /// Data blocks do not cross multiples of so many bytes, if padding may prevent it; 0: they may. A power of 2.
+    /// Data blocks do not cross multiples of so many bytes, if padding may prevent it; 0: they may.
+    /// A power of 2.
     pub super_block_alignment_size: u64,
     /// Padding before one block is below `super_block_alignment_size` divided by this; 0: none.
     pub super_block_alignment_space_overhead_ratio: u64,
@@ -96,9 +100,11 @@ pub struct BlockBasedTableOptions {
     pub cache_index_and_filter_blocks: bool,
     /// Whether cached index and filter blocks go into the high-priority pool.
     pub cache_index_and_filter_blocks_with_high_priority: bool,
-    /// Whether those of level 0 stay while their reader is open. `metadata_cache_options` says more.
+    /// Whether those of level 0 stay while their reader is open. `metadata_cache_options` says
+    /// more.
     pub pin_l0_filter_and_index_blocks_in_cache: bool,
-    /// Whether indexes of partitions stay while their reader is open. `metadata_cache_options` says more.
+    /// Whether indexes of partitions stay while their reader is open. `metadata_cache_options` says
+    /// more.
     pub pin_top_level_index_and_filter: bool,
     /// Which index and filter blocks stay in the cache while their reader is open.
     pub metadata_cache_options: MetadataCacheOptions,
@@ -203,14 +209,16 @@ pub struct TableBuilderOptions {
     pub is_flush: bool,
     /// Whether it gets no filter, whatever the policy says.
     pub skip_filters: bool,
-    /// Bytes the file is to have; 0 unknown. Limits what is kept in memory to sample a dictionary from.
+    /// Bytes the file is to have; 0 unknown. Limits what is kept in memory to sample a dictionary
+    /// from.
     pub target_file_size: u64,
     /// Makes an ingestible file (all sequences 0, `external_sst_file` properties).
     pub is_external_file: bool,
     /// More properties, under names of the user's.
     pub user_collected_properties: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Runs of deleted keys of at least so many entries are noted in a block of Esker's own, which RocksDB leaves alone
-    /// (`docs/format/dead-spans.md`); 0: none, and the table has no such block.
+    /// Runs of deleted keys of at least so many entries are noted in a block of Esker's own, which
+    /// RocksDB leaves alone (`docs/format/dead-spans.md`); 0: none, and the table has no such
+    /// block.
     pub dead_span_min_entries: u64,
     /// `TableFileInfo` names those of at least so many entries; 0: none.
     pub long_dead_span_entries: u64,
@@ -218,7 +226,8 @@ pub struct TableBuilderOptions {
     pub statistics: Option<Arc<Statistics>>,
     /// False if timestamps were taken off the keys, which `icmp` then must not expect.
     pub user_defined_timestamps_persisted: bool,
-    /// Bytes of a checksum for each entry of the blocks that are put into the cache as they are written: 0 to 8.
+    /// Bytes of a checksum for each entry of the blocks that are put into the cache as they are
+    /// written: 0 to 8.
     pub block_protection_bytes_per_key: usize,
 }
 
@@ -274,13 +283,15 @@ pub struct TableReaderOptions {
     pub merge_operator: Option<MergeOperatorRef>,
     /// Where the file is; level 0 can pin its index and filter.
     pub level: Option<usize>,
-    /// Bytes up to which a table in level 0 counts as flushed when its index and filter may be pinned.
+    /// Bytes up to which a table in level 0 counts as flushed when its index and filter may be
+    /// pinned.
     pub max_file_size_for_l0_meta_pin: u64,
     /// The file's number.
     pub file_number: FileNumber,
     /// The MANIFEST's largest sequence number; an ingested file takes its sequence from here.
     pub largest_seqno: Option<SequenceNumber>,
-    /// The MANIFEST's lower bound, an internal key: backward seeks to before it find nothing without a look at the index.
+    /// The MANIFEST's lower bound, an internal key: backward seeks to before it find nothing
+    /// without a look at the index.
     pub smallest_key: Option<Box<[u8]>>,
     /// Its upper bound: seeks beyond it find nothing without a look at the index.
     pub largest_key: Option<Box<[u8]>>,
@@ -290,10 +301,11 @@ pub struct TableReaderOptions {
     pub statistics: Option<Arc<Statistics>>,
     /// By which deadlines of reads are kept. The machine's by default.
     pub clock: Arc<dyn Clock>,
-    /// The MANIFEST's tail size, so that one read gets all there is behind the data blocks; 0 unknown.
+    /// The MANIFEST's tail size, so that one read gets all there is behind the data blocks; 0
+    /// unknown.
     pub tail_size: u64,
-    /// Bytes of a checksum that each entry of a block gets when the block comes into memory, 0 (none) to 8. Whoever reads an
-    /// entry compares it: `Corruption` if it has changed since.
+    /// Bytes of a checksum that each entry of a block gets when the block comes into memory, 0
+    /// (none) to 8. Whoever reads an entry compares it: `Corruption` if it has changed since.
     pub block_protection_bytes_per_key: usize,
 }
 
@@ -333,7 +345,8 @@ pub enum ReadTier {
     ReadAll,
     /// To the block cache and what lies below it; beyond that the answer is `Incomplete`.
     BlockCache,
-    /// To the block cache alone: who reads under a guard waits for nothing. See [`Missing`](crate::Missing).
+    /// To the block cache alone: who reads under a guard waits for nothing. See
+    /// [`Missing`](crate::Missing).
     NoWait,
 }
 
@@ -353,7 +366,8 @@ pub struct TableReadOptions {
     pub prefix_filter_on_seek: bool,
     /// A batch may read blocks of all levels at once, some of which may turn out not to be needed.
     pub async_io: bool,
-    /// The moment, in microseconds since the Unix epoch, from which on no file is read; `u64::MAX`: never.
+    /// The moment, in microseconds since the Unix epoch, from which on no file is read; `u64::MAX`:
+    /// never.
     pub deadline_micros: u64,
 }
 

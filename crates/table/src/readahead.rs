@@ -1,9 +1,11 @@
-//! Reading ahead: one large read instead of many small ones, for those who read blocks one after the other, in either
-//! direction. A backward reader's "ahead" is what lies before.
+//! Reading ahead: one large read instead of many small ones, for those who read blocks one after
+//! the other, in either direction. A backward reader's "ahead" is what lies before.
 //!
-//! Without an explicit size it starts after a few sequential blocks and doubles up to a limit, so that short scans
-//! read little they do not need; and with the first block that is missing if scans of the table have been longer than that
-//! ([`ScanLength`]): then what such a scan reads comes with one read, each block into memory of its own. Source of the numbers: RocksDB `file/file_prefetch_buffer.h`.
+//! Without an explicit size it starts after a few sequential blocks and doubles up to a limit, so
+//! that short scans read little they do not need; and with the first block that is missing if scans
+//! of the table have been longer than that ([`ScanLength`]): then what such a scan reads comes with
+//! one read, each block into memory of its own. Source of the numbers: RocksDB
+//! `file/file_prefetch_buffer.h`.
 
 use crate::long_scan::LongScan;
 use crate::options::BlockBasedTableOptions;
@@ -20,13 +22,15 @@ mod window;
 use together::Together;
 use window::Window;
 
-/// Blocks this far behind or before the last one still count as next: padding lies between aligned blocks.
+/// Blocks this far behind or before the last one still count as next: padding lies between aligned
+/// blocks.
 pub(crate) const SEQUENTIAL_GAP: u64 = 4096;
 
-/// How many blocks scans of a table read before they seek again or end: few are read ahead for those that read few.
+/// How many blocks scans of a table read before they seek again or end: few are read ahead for
+/// those that read few.
 ///
-/// Kept by all cursors of a table without any order: it is a guess. It rises slowly and falls fast, so that it is right for most of
-/// the scans where their lengths differ.
+/// Kept by all cursors of a table without any order: it is a guess. It rises slowly and falls fast,
+/// so that it is right for most of the scans where their lengths differ.
 #[derive(Debug, Default)]
 pub(crate) struct ScanLength {
     /// Sixteenths of a block.
@@ -72,8 +76,8 @@ pub(crate) enum Ahead<'a> {
     Own(Buffer),
     /// To be read alone.
     Alone,
-    /// The same: it could not be read together with what lies behind or before it. It may be readable itself, and its reader is told
-    /// only of that.
+    /// The same: it could not be read together with what lies behind or before it. It may be
+    /// readable itself, and its reader is told only of that.
     Failed,
 }
 
@@ -162,13 +166,15 @@ impl Readahead {
         }
     }
 
-    /// The reader goes forward and is likely to want so many blocks behind the one that it asks for next.
+    /// The reader goes forward and is likely to want so many blocks behind the one that it asks for
+    /// next.
     #[inline]
     pub(crate) fn expect(&mut self, blocks: u32) {
         self.expected = blocks;
     }
 
-    /// How many blocks behind this one, which is not in the cache, are worth knowing: those that are to be read with it.
+    /// How many blocks behind this one, which is not in the cache, are worth knowing: those that
+    /// are to be read with it.
     #[inline]
     pub(crate) fn neighbours(&self, handle: BlockHandle) -> u32 {
         let is_adaptive = self.explicit == 0 && self.most > 0;
@@ -185,7 +191,8 @@ impl Readahead {
         self.together.plan(first)
     }
 
-    /// The block was had from elsewhere (the cache); its neighbours are "next" as if it had been read.
+    /// The block was had from elsewhere (the cache); its neighbours are "next" as if it had been
+    /// read.
     pub(crate) fn skipped(&mut self, handle: BlockHandle) {
         self.long.pass(handle.offset..end_of(handle));
         if self.course_to(handle) != Course::Elsewhere {
@@ -197,7 +204,8 @@ impl Readahead {
         (self.last_start, self.last_end) = (handle.offset, end_of(handle));
     }
 
-    /// The stored block and its trailer, if reading ahead is worth it or already happened. The handle lies within the file.
+    /// The stored block and its trailer, if reading ahead is worth it or already happened. The
+    /// handle lies within the file.
     /// # Errors
     /// That of reading the block. What fails beyond it is none.
     pub(crate) fn read(

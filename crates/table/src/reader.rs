@@ -57,7 +57,8 @@ pub(crate) fn pin(block: BlockRef, range: Range<usize>) -> PinnedBytes {
     PinnedBytes::part_of(block, |b| b.bytes().get(range).unwrap_or_default())
 }
 
-/// How a read gets at blocks: under a guard it waits for nothing and its options say so; without one it may read files.
+/// How a read gets at blocks: under a guard it waits for nothing and its options say so; without
+/// one it may read files.
 #[derive(Clone, Copy)]
 pub(crate) struct Access<'r> {
     pub(crate) options: &'r TableReadOptions,
@@ -67,7 +68,8 @@ pub(crate) struct Access<'r> {
 /// Who is shown entries, and says whether to go on.
 pub type Visit<'v> = &'v mut dyn FnMut(ParsedInternalKey<'_>, TableValue<'_>) -> bool;
 
-/// Where a read of one key stopped that waits for nothing. [`TableReader::get_on`] goes on from there.
+/// Where a read of one key stopped that waits for nothing. [`TableReader::get_on`] goes on from
+/// there.
 #[derive(Clone, Copy, Debug)]
 pub struct Missing {
     /// The data block; `None` if it is something that leads to one, and the read begins anew.
@@ -103,7 +105,8 @@ impl Missing {
         Missing::instead(error).map(|_| Some(Missing { block: Some(place) }))
     }
 
-    /// What to do about an error of a read under a guard: if it says that something is missing, to go on elsewhere.
+    /// What to do about an error of a read under a guard: if it says that something is missing, to
+    /// go on elsewhere.
     #[cold]
     pub(crate) fn instead(error: Error) -> Result<Option<Missing>> {
         match error.kind() {
@@ -136,7 +139,8 @@ pub struct TableReader {
     pub(crate) charge: Option<Reservation<CachedBlock>>,
     pub(crate) range_dels: Option<Arc<FragmentedRangeTombstones>>,
     pub(crate) dead_spans: Option<DeadSpans>,
-    /// As they are stored; kept in families with user-defined timestamps only, which fragments do not keep apart.
+    /// As they are stored; kept in families with user-defined timestamps only, which fragments do
+    /// not keep apart.
     pub(crate) range_tombstones: Vec<RangeTombstone>,
     /// The family's keys have timestamps, the table's have not.
     pub(crate) lacks_timestamps: bool,
@@ -145,22 +149,23 @@ pub struct TableReader {
 }
 
 thread_local! {
-    /// A key buffer for point reads, so that they allocate nothing. Taken and put back: a read inside a callback of a
-    /// read finds it gone and makes its own.
+    /// A key buffer for point reads, so that they allocate nothing. Taken and put back: a read
+    /// inside a callback of a read finds it gone and makes its own.
     pub(crate) static KEY_BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
 impl TableReader {
-    /// Shows `visit` the entries of `key`'s user key not newer than its sequence, newest first, until it returns
-    /// false. Range tombstones are not among them: see `range_dels`. May read files: call it without a guard.
+    /// Shows `visit` the entries of `key`'s user key not newer than its sequence, newest first,
+    /// until it returns false. Range tombstones are not among them: see `range_dels`. May read
+    /// files: call it without a guard.
     /// # Errors
     /// `Corruption`, `IoError`, or `Incomplete` when `read_tier` forbids I/O that is needed.
     pub fn get(&self, options: &TableReadOptions, key: &LookupKey, visit: Visit<'_>) -> Result<()> {
         self.get_with(Access { options, guard: None }, key, visit).map(drop)
     }
 
-    /// As `get`, but waits for nothing: what it would have to wait for is where [`TableReader::get_on`] goes on, without a
-    /// guard.
+    /// As `get`, but waits for nothing: what it would have to wait for is where
+    /// [`TableReader::get_on`] goes on, without a guard.
     /// # Errors
     /// `Corruption`.
     #[inline]
@@ -195,7 +200,8 @@ impl TableReader {
         self.get_on_in(options, key, (place, block), visit)
     }
 
-    /// As [`TableReader::get_on`], if the block that was missing has not to be waited for any more; else `None`, and nothing was visited.
+    /// As [`TableReader::get_on`], if the block that was missing has not to be waited for any more;
+    /// else `None`, and nothing was visited.
     /// # Errors
     /// As `get`.
     #[cold]
@@ -247,8 +253,8 @@ impl TableReader {
         self.note_if_there(visit, &mut |visit| self.get_unfiltered(access, target, visit))
     }
 
-    /// Whether the filter lets the key pass that a lookup wants from `target` on, an internal key; true if it has nothing to say of
-    /// the key. Counted as a lookup's question is.
+    /// Whether the filter lets the key pass that a lookup wants from `target` on, an internal key;
+    /// true if it has nothing to say of the key. Counted as a lookup's question is.
     /// # Errors
     /// As [`get`](Self::get), of the filter's blocks.
     pub fn filter_lets_pass(&self, options: &TableReadOptions, target: &[u8]) -> Result<bool> {
@@ -263,8 +269,8 @@ impl TableReader {
         Ok(passes)
     }
 
-    /// What the filter has of a user key that is in the table: the key without its timestamp or, in a filter without whole keys, its
-    /// prefix. `None` if there is neither.
+    /// What the filter has of a user key that is in the table: the key without its timestamp or, in
+    /// a filter without whole keys, its prefix. `None` if there is neither.
     #[inline]
     pub(crate) fn in_filter<'k>(&self, user_key: &'k [u8]) -> Option<&'k [u8]> {
         let key = self.without_timestamp(user_key);
@@ -328,8 +334,8 @@ impl TableReader {
         self.get_at(access, walker, target, true, visit)
     }
 
-    /// `get` from the block on that the walker stands on: the first with entries at or after `target` or, if not
-    /// `is_first`, a later one.
+    /// `get` from the block on that the walker stands on: the first with entries at or after
+    /// `target` or, if not `is_first`, a later one.
     #[inline]
     fn get_at(
         &self,
@@ -372,7 +378,8 @@ impl TableReader {
         Ok(None)
     }
 
-    /// `get` in the blocks behind the one at `behind`, which `target` may be in and which was visited.
+    /// `get` in the blocks behind the one at `behind`, which `target` may be in and which was
+    /// visited.
     #[cold]
     pub(crate) fn get_behind(
         &self,
@@ -396,8 +403,9 @@ impl TableReader {
         }
     }
 
-    /// Whether entries of the target's user key can lie behind the block that the walker stands on: the one that the target
-    /// leads to, or one behind it. A user key never spans two blocks of an index of user keys.
+    /// Whether entries of the target's user key can lie behind the block that the walker stands on:
+    /// the one that the target leads to, or one behind it. A user key never spans two blocks of an
+    /// index of user keys.
     #[inline]
     pub(crate) fn may_go_on_behind(&self, walker: &IndexWalker<&CachedBlock>, target: &[u8]) -> bool {
         let may_span = !self.index_shape.key_is_user_key;
@@ -405,8 +413,9 @@ impl TableReader {
         may_span && icmp.compare_user_keys(walker.separator_user_key(), key::user_key(target)).is_le()
     }
 
-    /// Visits the entries of `user_key` in a block, from `seek` on or from its start. Returns whether the walk goes on
-    /// behind the block: everything to its end was visited, or nothing was found before it.
+    /// Visits the entries of `user_key` in a block, from `seek` on or from its start. Returns
+    /// whether the walk goes on behind the block: everything to its end was visited, or nothing was
+    /// found before it.
     #[inline]
     pub(crate) fn visit_block(
         &self,
@@ -471,15 +480,17 @@ impl TableReader {
         Ok(true)
     }
 
-    /// Whether the filter lets `user_key` pass; true without a filter. Reads nothing but the filter.
+    /// Whether the filter lets `user_key` pass; true without a filter. Reads nothing but the
+    /// filter.
     pub fn may_contain(&self, options: &TableReadOptions, user_key: &[u8]) -> bool {
         let place = key::seek_key(user_key, SequenceNumber::MAX);
         let access = Access { options, guard: None };
         self.in_filter(user_key).is_none_or(|key| self.filter_passes(access, key, &place).unwrap_or(true))
     }
 
-    /// Whether the filter lets the prefix of a user key pass; true if the filter has no prefixes of the family's
-    /// extractor, if the key has none, or if the filter is partitioned: keys with one prefix may lie in several partitions.
+    /// Whether the filter lets the prefix of a user key pass; true if the filter has no prefixes of
+    /// the family's extractor, if the key has none, or if the filter is partitioned: keys with one
+    /// prefix may lie in several partitions.
     pub fn may_contain_prefix(&self, options: &TableReadOptions, user_key: &[u8]) -> bool {
         let user_key = self.without_timestamp(user_key);
         match self.filter_prefix.as_ref().and_then(|e| e.transform(user_key)) {
@@ -506,13 +517,14 @@ impl TableReader {
         }
     }
 
-    /// The range tombstones one by one, as they are stored; in families with user-defined timestamps only.
+    /// The range tombstones one by one, as they are stored; in families with user-defined
+    /// timestamps only.
     pub fn stored_range_tombstones(&self) -> &[RangeTombstone] {
         &self.range_tombstones
     }
 
-    /// Whether the family's keys have user-defined timestamps and this table's have not: keys, also those sought, are then
-    /// without.
+    /// Whether the family's keys have user-defined timestamps and this table's have not: keys, also
+    /// those sought, are then without.
     #[inline]
     pub fn lacks_timestamps(&self) -> bool {
         self.lacks_timestamps
@@ -528,8 +540,9 @@ impl TableReader {
         self.range_dels.as_ref()
     }
 
-    /// Reads its range tombstones from the file, in any family: also those that hide nothing, with the sequence numbers they are stored
-    /// with, not an ingested file's. For who takes a file in; reads go by [`range_dels`](Self::range_dels).
+    /// Reads its range tombstones from the file, in any family: also those that hide nothing, with
+    /// the sequence numbers they are stored with, not an ingested file's. For who takes a file in;
+    /// reads go by [`range_dels`](Self::range_dels).
     /// # Errors
     /// `Corruption`: bytes that are no range tombstones · `IoError`.
     pub fn read_range_tombstones(&self) -> Result<Vec<RangeTombstone>> {
@@ -582,7 +595,8 @@ impl TableReader {
         Ok(walker.with_pace(pace.cloned()))
     }
 
-    /// Whether the top of its index is held by it, so that whoever shares that holds nothing of a cache.
+    /// Whether the top of its index is held by it, so that whoever shares that holds nothing of a
+    /// cache.
     pub(crate) fn holds_index(&self) -> bool {
         self.index.is_pinned()
     }
@@ -596,7 +610,8 @@ impl TableReader {
         });
         match found {
             Ok(Some(offset)) => offset,
-            // Behind the last key; or an estimate that cannot be had, for which the worst is as good as any.
+            // Behind the last key; or an estimate that cannot be had, for which the worst is as
+            // good as any.
             Ok(None) | Err(_) => self.data_end(),
         }
     }
@@ -614,8 +629,8 @@ impl TableReader {
         self.approximate_offset_of(end).saturating_sub(self.approximate_offset_of(start))
     }
 
-    /// At most `most` user keys that cut the table into parts of about equal size, each with the bytes up to it since
-    /// the last one.
+    /// At most `most` user keys that cut the table into parts of about equal size, each with the
+    /// bytes up to it since the last one.
     /// # Errors
     /// As `get`.
     pub fn anchors(&self, most: usize) -> Result<Vec<(Vec<u8>, u64)>> {

@@ -1,9 +1,11 @@
-//! Where a table's index and filter live: with the reader, pinned in the block cache, or there as long as there is room.
+//! Where a table's index and filter live: with the reader, pinned in the block cache, or there as
+//! long as there is room.
 //!
 //! In: the options, and which kind of block. Out: the block's residence; partitions that stay.
 //! Source of the rules: RocksDB `BlockBasedTable::PrefetchIndexAndFilterBlocks`.
 //!
-//! Invariant: what is pinned in the cache is charged there, and is held by a handle as long as its reader lives.
+//! Invariant: what is pinned in the cache is charged there, and is held by a handle as long as its
+//! reader lives.
 
 use crate::block_source::{BlockKind, BlockRef, BlockSource, CachedBlock};
 use crate::cache_options::PinningTier;

@@ -1,16 +1,18 @@
 //! Blocks of scans that are known beforehand, read together.
 //!
-//! In: ranges in order, and who says which tables may hold keys of one. Out: blocks, for the table cursors of one iterator. They share
-//! a [`ScansAhead`] from when they are made, and are told of ranges, or that there are none any more, by what is put into it.
-//! Nothing happens as long as the cache has what they ask for. The first block that it has not brings those of all tables
-//! for the range that is scanned and as many ranges behind it as there is room for, in one go: a wave. The next wave comes
-//! with the first block that is missing in a range behind it.
-//! What is wanted of it: RocksDB `include/rocksdb/options.h` (`MultiScanArgs`).
+//! In: ranges in order, and who says which tables may hold keys of one. Out: blocks, for the table
+//! cursors of one iterator. They share a [`ScansAhead`] from when they are made, and are told of
+//! ranges, or that there are none any more, by what is put into it. Nothing happens as long as the
+//! cache has what they ask for. The first block that it has not brings those of all tables for the
+//! range that is scanned and as many ranges behind it as there is room for, in one go: a wave. The
+//! next wave comes with the first block that is missing in a range behind it. What is wanted of it:
+//! RocksDB `include/rocksdb/options.h` (`MultiScanArgs`).
 //!
 //! Invariants
-//!  1. What is held is bounded: a wave's blocks have at most `most_bytes` in the file, and are let go before the next wave.
-//!  2. What a scan shows does not depend on it: a block that was not read ahead, or could not be, is read by whoever needs it,
-//!     who then meets the error.
+//!  1. What is held is bounded: a wave's blocks have at most `most_bytes` in the file, and are let
+//!     go before the next wave.
+//!  2. What a scan shows does not depend on it: a block that was not read ahead, or could not be,
+//!     is read by whoever needs it, who then meets the error.
 //!  3. The lock is not held while anything is read.
 //!  4. Without ranges nothing is held and nothing is read ahead.
 
@@ -46,8 +48,8 @@ const KEPT_BYTES: usize = 16 << 10;
 
 /// Which tables a range may have keys in.
 pub trait ScanTables: Send {
-    /// Calls `each` with every table that may hold keys from `start` up to, not including, `limit`. Tables that cannot be
-    /// opened are left out.
+    /// Calls `each` with every table that may hold keys from `start` up to, not including, `limit`.
+    /// Tables that cannot be opened are left out.
     fn within(&self, start: &[u8], limit: &[u8], each: &mut dyn FnMut(&Arc<TableReader>));
 }
 
@@ -55,7 +57,8 @@ pub trait ScanTables: Send {
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct ScanRanges {
     keys: Vec<u8>,
-    /// Where the start of each ends, behind the keys of the one before it, and where its limit does.
+    /// Where the start of each ends, behind the keys of the one before it, and where its limit
+    /// does.
     ends: Vec<(usize, Option<usize>)>,
 }
 
@@ -194,8 +197,9 @@ impl fmt::Debug for ScansAhead {
 }
 
 impl ScansAhead {
-    /// From now on `ranges`, which ascend, are scanned, and counted anew. It does nothing until it knows tables. Gives a copy of them,
-    /// in memory that was used for others before, if those are done with.
+    /// From now on `ranges`, which ascend, are scanned, and counted anew. It does nothing until it
+    /// knows tables. Gives a copy of them, in memory that was used for others before, if those are
+    /// done with.
     pub fn tell(
         &self,
         ranges: &ScanRanges,
@@ -243,7 +247,8 @@ impl ScansAhead {
         self.holds.load(Ordering::Relaxed)
     }
 
-    /// From now on the tables are those that `tables` knows; without it nothing is read ahead any more, and nothing is held.
+    /// From now on the tables are those that `tables` knows; without it nothing is read ahead any
+    /// more, and nothing is held.
     pub fn set_tables(&self, tables: Option<Box<dyn ScanTables>>) {
         let mut state = self.state.lock();
         let let_go = if tables.is_some() { HashMap::new() } else { self.let_go(&mut state) };
@@ -265,8 +270,8 @@ impl ScansAhead {
         std::mem::take(&mut state.held)
     }
 
-    /// Range `number` is scanned from now on. Those before it are done with, and what is held for them once no range is left
-    /// that the last wave was for.
+    /// Range `number` is scanned from now on. Those before it are done with, and what is held for
+    /// them once no range is left that the last wave was for.
     pub fn enter(&self, number: usize) {
         self.current.store(number, Ordering::Relaxed);
         if !self.holds() {
@@ -320,7 +325,8 @@ impl ScansAhead {
         Some(held.block.clone())
     }
 
-    /// Reads the blocks of the range that is scanned and of those behind it, unless that was done. Whether it was done now.
+    /// Reads the blocks of the range that is scanned and of those behind it, unless that was done.
+    /// Whether it was done now.
     #[cold]
     fn read_wave(&self) -> bool {
         let first = self.current.load(Ordering::Relaxed);
@@ -363,7 +369,8 @@ struct Wave {
 }
 
 impl Wave {
-    /// Which blocks belong to the wave that begins with range `first`, and with which range the next one begins.
+    /// Which blocks belong to the wave that begins with range `first`, and with which range the
+    /// next one begins.
     fn plan(&self, tables: &dyn ScanTables, first: usize) -> (Vec<Part>, usize) {
         let most_bytes = if self.options.most_bytes == 0 { WAVE_BYTES } else { self.options.most_bytes };
         let (mut wave, mut places) = (Vec::<Part>::new(), HashMap::new());
@@ -447,8 +454,8 @@ fn stored_bytes(handle: BlockHandle) -> u64 {
 }
 
 impl TableReader {
-    /// The data blocks that a scan from `start` up to `limit` reads, in the order in which it does, as far as they have `most`
-    /// bytes. Whether these are all.
+    /// The data blocks that a scan from `start` up to `limit` reads, in the order in which it does,
+    /// as far as they have `most` bytes. Whether these are all.
     /// # Errors
     /// Those of reading the index.
     fn blocks_within(

@@ -1,8 +1,10 @@
 //! Open readers by file number: of one family, within the limit of all families of a database.
 //!
-//! In: what the MANIFEST says about a file. Out: its reader, opened at the first use, kept while there is room.
+//! In: what the MANIFEST says about a file. Out: its reader, opened at the first use, kept while
+//! there is room.
 //!
-//! A lookup takes one shard's lock; engines that read a file often keep the `Arc` beside its metadata instead.
+//! A lookup takes one shard's lock; engines that read a file often keep the `Arc` beside its
+//! metadata instead.
 //!
 //! Invariants
 //!  1. At most one thread opens a given file at a time; a failure is not remembered.
@@ -46,8 +48,8 @@ pub struct TableCacheOptions {
     pub open_files: Arc<OpenFiles>,
     /// Whether the MANIFEST's unique ids are checked.
     pub verify_unique_ids: bool,
-    /// Bytes up to which a table in level 0 counts as flushed when its index and filter may be pinned: one and a half
-    /// memtables.
+    /// Bytes up to which a table in level 0 counts as flushed when its index and filter may be
+    /// pinned: one and a half memtables.
     pub max_file_size_for_l0_meta_pin: u64,
     /// Where opened files, cache hits and filters are counted.
     pub statistics: Option<Arc<Statistics>>,
@@ -57,7 +59,8 @@ pub struct TableCacheOptions {
     pub blob_cache: Option<Arc<BlockCache>>,
     /// Files are read past the page cache.
     pub use_direct_reads: bool,
-    /// Bytes of a checksum for each entry of blocks in memory, until [`TableCache::set_block_protection`] says otherwise.
+    /// Bytes of a checksum for each entry of blocks in memory, until
+    /// [`TableCache::set_block_protection`] says otherwise.
     pub block_protection_bytes_per_key: usize,
 }
 
@@ -177,9 +180,11 @@ impl TableCache {
         opened
     }
 
-    /// Opens the file of another owner's table, to keep it whatever the owner does. Nothing of it is read.
+    /// Opens the file of another owner's table, to keep it whatever the owner does. Nothing of it
+    /// is read.
     /// # Errors
-    /// `IoError`; sub-code `PathNotFound` if it is not there · `Corruption` if it has another size than the MANIFEST says.
+    /// `IoError`; sub-code `PathNotFound` if it is not there · `Corruption` if it has another size
+    /// than the MANIFEST says.
     pub fn hold(&self, meta: &FileMetaData) -> Result<()> {
         if self.options.open_files.held_table(meta.number).is_some() {
             return Ok(());
@@ -248,7 +253,8 @@ impl TableCache {
         self.options.open_files.keeps_all()
     }
 
-    /// Forgets a file, because it is about to be deleted. Those who hold its reader may go on using it.
+    /// Forgets a file, because it is about to be deleted. Those who hold its reader may go on using
+    /// it.
     pub fn evict(&self, number: FileNumber) {
         self.options.open_files.forget_table(number);
     }
@@ -263,13 +269,14 @@ impl TableCache {
         &self.options.open_files
     }
 
-    /// Changes how many bytes of a checksum each entry of a block in memory has, for tables that are opened from now on.
+    /// Changes how many bytes of a checksum each entry of a block in memory has, for tables that
+    /// are opened from now on.
     pub fn set_block_protection(&self, bytes_per_key: usize) {
         self.block_protection.store(bytes_per_key, Ordering::Relaxed);
     }
 
-    /// Changes the table options, for tables that are opened from now on. Not the block cache: blocks and what is charged for
-    /// them stay together.
+    /// Changes the table options, for tables that are opened from now on. Not the block cache:
+    /// blocks and what is charged for them stay together.
     pub fn set_table_options(&self, options: Arc<BlockBasedTableOptions>) {
         *self.table_options.lock() = options;
     }
@@ -290,7 +297,8 @@ impl TableCache {
         self.len() == 0
     }
 
-    /// Memory that open readers hold apart from the block cache, in bytes (`estimate-table-readers-mem`).
+    /// Memory that open readers hold apart from the block cache, in bytes
+    /// (`estimate-table-readers-mem`).
     pub fn approximate_memory_usage(&self) -> usize {
         let mut bytes = 0;
         self.for_each(&mut |reader| bytes += reader.approximate_memory_usage());

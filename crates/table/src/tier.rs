@@ -1,11 +1,13 @@
 //! What can lie below a block cache: compressed blocks in memory, blocks in files.
 //!
-//! In: blocks that the cache gives up. Out: the same blocks, when they are wanted again, cheaper than from the table's file.
-//! The contract and the link from the cache: `esker_cache::tier`. Here: `compressed` (memory), `file` (local disk).
+//! In: blocks that the cache gives up. Out: the same blocks, when they are wanted again, cheaper
+//! than from the table's file. The contract and the link from the cache: `esker_cache::tier`. Here:
+//! `compressed` (memory), `file` (local disk).
 //!
-//! A block is saved as its uncompressed contents and its role, and parsed again when it comes back: what parsing needs
-//! (the order of keys, the shape of an index) stays with the reader that looks it up, so nothing in a tier keeps a table
-//! alive. Keys are made of a table's unique id, so what a file kept is found after a restart.
+//! A block is saved as its uncompressed contents and its role, and parsed again when it comes back:
+//! what parsing needs (the order of keys, the shape of an index) stays with the reader that looks
+//! it up, so nothing in a tier keeps a table alive. Keys are made of a table's unique id, so what a
+//! file kept is found after a restart.
 
 mod compressed;
 mod file;
@@ -26,10 +28,11 @@ pub fn block_cache_above(options: &CacheOptions, tier: Arc<dyn SecondaryCache>) 
     Cache::with_secondary(options, tier, CachedBlock::saved, AdmissionPolicy::default()).map(Arc::new)
 }
 
-/// A block cache and compressed blocks below it that share one capacity: RocksDB's `NewTieredCache`. With `below`, what the
-/// compressed ones give up goes there.
+/// A block cache and compressed blocks below it that share one capacity: RocksDB's
+/// `NewTieredCache`. With `below`, what the compressed ones give up goes there.
 /// # Errors
-/// As [`Cache::tiered`]; `InvalidArgument` if the policy is `ThreeQueue` and there is nothing below.
+/// As [`Cache::tiered`]; `InvalidArgument` if the policy is `ThreeQueue` and there is nothing
+/// below.
 pub fn tiered_block_cache(
     options: &CacheOptions,
     compressed: &CompressedSecondaryCacheOptions,

@@ -1,5 +1,6 @@
-//! Checks a whole table: every block's checksum, the order of all keys, the restart points, that nothing is newer than the MANIFEST says,
-//! that timed values have their times, the index's separators, the filter, the counts.
+//! Checks a whole table: every block's checksum, the order of all keys, the restart points, that
+//! nothing is newer than the MANIFEST says, that timed values have their times, the index's
+//! separators, the filter, the counts.
 
 use crate::block_source::{BlockKind, BlockRef, CachedBlock};
 use crate::index_walker::IndexWalker;
@@ -26,7 +27,8 @@ const OPTIONS: TableReadOptions = TableReadOptions {
 struct Seen {
     entries: u64,
     last_key: Vec<u8>,
-    /// The separator of the block before this one; that of its partition of the index, if there are such.
+    /// The separator of the block before this one; that of its partition of the index, if there are
+    /// such.
     separator: Vec<u8>,
     partition_separator: Vec<u8>,
     /// The index block whose restarts were checked last.
@@ -34,8 +36,8 @@ struct Seen {
 }
 
 impl TableReader {
-    /// Reads every block, checks every checksum and the order of all keys. `progress` is told the bytes done so far
-    /// and may return false to stop (`Aborted`).
+    /// Reads every block, checks every checksum and the order of all keys. `progress` is told the
+    /// bytes done so far and may return false to stop (`Aborted`).
     /// # Errors
     /// The first `Corruption` or `IoError`.
     pub fn verify(&self, progress: &mut dyn FnMut(u64) -> bool) -> Result<()> {
@@ -105,7 +107,8 @@ impl TableReader {
         Ok(())
     }
 
-    /// What led to the blocks before leads to none of the keys from `here`, the first of this one, on.
+    /// What led to the blocks before leads to none of the keys from `here`, the first of this one,
+    /// on.
     fn verify_separators_before(
         &self,
         seen: &Seen,
@@ -129,8 +132,9 @@ impl TableReader {
         Ok(())
     }
 
-    /// How new an entry may be as it is stored. Reads go by what the MANIFEST says: what is newer than that would be missed by some, or
-    /// come out from under deletions that lie above it. In an ingested file all that is stored is 0.
+    /// How new an entry may be as it is stored. Reads go by what the MANIFEST says: what is newer
+    /// than that would be missed by some, or come out from under deletions that lie above it. In an
+    /// ingested file all that is stored is 0.
     fn newest_stored(&self) -> SequenceNumber {
         match self.options.largest_seqno {
             _ if self.global_seqno().is_some() => SequenceNumber::ZERO,
@@ -168,7 +172,8 @@ impl TableReader {
 
     fn verify_meta_blocks(&self) -> Result<()> {
         for (name, handle) in self.meta.iter() {
-            // Ingestion may have patched the properties; opening the table has checked them with that in mind.
+            // Ingestion may have patched the properties; opening the table has checked them with
+            // that in mind.
             let is_patched = self.properties.external_sst_file_global_seqno.is_some_and(|s| s != 0)
                 && Some(handle) == self.meta.properties();
             self.source.read_checked(handle, |stored| {
@@ -184,7 +189,8 @@ impl TableReader {
     }
 }
 
-/// The key is one, and not newer than `newest`; a timed value has its time, without which no read would take it.
+/// The key is one, and not newer than `newest`; a timed value has its time, without which no read
+/// would take it.
 fn check_entry(internal_key: &[u8], value: &[u8], newest: SequenceNumber) -> Result<()> {
     let entry = ParsedInternalKey::parse(internal_key)?;
     if entry.sequence > newest {

@@ -1,9 +1,11 @@
 //! Blocks that are put into the block cache as they are written: `prepopulate_block_cache`.
 //!
-//! In: the contents of a block that was just written. Out: the block in the cache, as a reader would have put it there.
+//! In: the contents of a block that was just written. Out: the block in the cache, as a reader
+//! would have put it there.
 //! Source of the rules: RocksDB `BlockBasedTableBuilder::InsertBlockInCacheHelper`.
 //!
-//! Invariant: the key is the one that a reader of the finished table asks for; a table without unique id warms nothing.
+//! Invariant: the key is the one that a reader of the finished table asks for; a table without
+//! unique id warms nothing.
 
 use crate::block_source::{BlockCache, BlockKind, CachedBlock, protect};
 use crate::cache_options::PrepopulateBlockCache;
@@ -64,7 +66,8 @@ impl Warmer {
         }
     }
 
-    /// A block of index or filter: put in when the index is whole, for its shape says how its blocks are prepared.
+    /// A block of index or filter: put in when the index is whole, for its shape says how its
+    /// blocks are prepared.
     pub(crate) fn later(&mut self, handle: BlockHandle, kind: BlockKind, contents: Vec<u8>) {
         if self.metadata_priority.is_some() {
             self.metadata.push((handle, kind, contents));

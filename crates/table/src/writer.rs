@@ -1,13 +1,17 @@
 //! Writes one table.
 //!
-//! In: entries in internal-key order, range tombstones at any time. Out: a file that RocksDB reads, and what the
-//! MANIFEST must know about it.   Source: RocksDB `table/block_based/block_based_table_builder.cc`.
+//! In: entries in internal-key order, range tombstones at any time. Out: a file that RocksDB reads,
+//! and what the MANIFEST must know about it. Source: RocksDB
+//! `table/block_based/block_based_table_builder.cc`.
 //!
 //! Invariants
 //!  1. Point keys strictly ascend; the first that does not ends the table with `Corruption`.
-//!  2. After an error every call returns that error; the file is worthless and the caller deletes it.
-//!  3. An index entry waits for the first key behind its block, because its separator lies between the two.
-//!  4. Filter and index see keys and blocks in one order: a block's keys, the block, the next block's keys.
+//!  2. After an error every call returns that error; the file is worthless and the caller deletes
+//!     it.
+//!  3. An index entry waits for the first key behind its block, because its separator lies between
+//!     the two.
+//!  4. Filter and index see keys and blocks in one order: a block's keys, the block, the next
+//!     block's keys.
 
 mod dictionary;
 mod filter;
@@ -55,7 +59,8 @@ pub struct TableFileInfo {
     pub properties: TableProperties,
     /// First internal key, range tombstones (as added) included; empty if nothing was added.
     pub smallest: Vec<u8>,
-    /// Last internal key, range tombstones (as added) included: their ends are `(end, RANGE_END_SENTINEL)`.
+    /// Last internal key, range tombstones (as added) included: their ends are `(end,
+    /// RANGE_END_SENTINEL)`.
     pub largest: Vec<u8>,
     /// Smallest sequence number added.
     pub smallest_seqno: SequenceNumber,
@@ -69,7 +74,8 @@ pub struct TableFileInfo {
     pub num_range_deletions: u64,
     /// The file's unique id, if database id, session id and file number were given.
     pub unique_id: Option<[u64; 2]>,
-    /// Runs of deleted keys of at least `TableBuilderOptions::long_dead_span_entries` entries, in order.
+    /// Runs of deleted keys of at least `TableBuilderOptions::long_dead_span_entries` entries, in
+    /// order.
     pub long_dead_spans: Vec<LongSpan>,
 }
 
@@ -88,7 +94,8 @@ pub struct TableBuilder {
     index: TableIndex,
     /// First key of the block being filled.
     first_key: Vec<u8>,
-    /// A finished block whose index entry waits for the next key, and whether there is padding before it.
+    /// A finished block whose index entry waits for the next key, and whether there is padding
+    /// before it.
     pending: Option<(BlockHandle, bool)>,
     filter: Option<TableFilterBuilder>,
     /// What the building filter is charged in the block cache.
@@ -162,11 +169,12 @@ impl TableBuilder {
         })
     }
 
-    /// Adds an entry. Point entries come in internal-key order; those of type `RangeDeletion` (value = end key) may
-    /// come at any time, in any order.
+    /// Adds an entry. Point entries come in internal-key order; those of type `RangeDeletion`
+    /// (value = end key) may come at any time, in any order.
     /// # Errors
-    /// `Corruption` if the key is not larger than the last one or malformed · `InvalidArgument` beyond
-    /// [`MAX_ENTRY_BYTES`](esker_format::key::MAX_ENTRY_BYTES) · `IoError`. The table is lost then.
+    /// `Corruption` if the key is not larger than the last one or malformed · `InvalidArgument`
+    /// beyond [`MAX_ENTRY_BYTES`](esker_format::key::MAX_ENTRY_BYTES) · `IoError`. The table is
+    /// lost then.
     #[inline]
     pub fn add(&mut self, internal_key: &[u8], value: &[u8]) -> Result<()> {
         if let Some(e) = &self.failed {
@@ -260,7 +268,8 @@ impl TableBuilder {
         self.options.icmp.compare(last, internal_key).is_lt()
     }
 
-    /// No block reaches 4 GiB. Else RocksDB's rule: a block is cut when it has reached its size, or would pass it while it is nearly full.
+    /// No block reaches 4 GiB. Else RocksDB's rule: a block is cut when it has reached its size, or
+    /// would pass it while it is nearly full.
     #[inline]
     fn is_block_full(&self, internal_key: &[u8], value: &[u8]) -> bool {
         let table = &self.options.table_options;
@@ -356,8 +365,8 @@ impl TableBuilder {
         Ok(())
     }
 
-    /// Makes the dictionary and writes the blocks that waited for it; those that come after wait no more. `next` is
-    /// the first key behind them.
+    /// Makes the dictionary and writes the blocks that waited for it; those that come after wait no
+    /// more. `next` is the first key behind them.
     fn write_waiting(&mut self, next: Option<&[u8]>) -> Result<()> {
         let Some(waiting) = self.waiting.take() else { return Ok(()) };
         self.make_dictionary(&waiting)?;
@@ -404,7 +413,8 @@ impl TableBuilder {
         Ok(())
     }
 
-    /// Writes what is left and hands it to the operating system. The file is not synced: `into_file` and sync it.
+    /// Writes what is left and hands it to the operating system. The file is not synced:
+    /// `into_file` and sync it.
     /// # Errors
     /// The first error of any call.
     pub fn finish(&mut self) -> Result<TableFileInfo> {
@@ -462,8 +472,8 @@ impl TableBuilder {
         }
     }
 
-    /// Charges what the filter's keys take by now, and `more` bytes. If there is no room the table gets no filter: it
-    /// is read all the same.
+    /// Charges what the filter's keys take by now, and `more` bytes. If there is no room the table
+    /// gets no filter: it is read all the same.
     fn charge_filter(&mut self, more: usize) {
         if let Some(filter) = &self.filter
             && !self.filter_charge.set(filter.num_entries() * BYTES_PER_FILTER_KEY + more)
@@ -613,7 +623,8 @@ impl TableBuilder {
         self.properties.user_collected_properties.extend(properties);
     }
 
-    /// `file_size` and what is still in memory, uncompressed: about what the file would be if it ended here.
+    /// `file_size` and what is still in memory, uncompressed: about what the file would be if it
+    /// ended here.
     pub fn estimated_file_size(&self) -> u64 {
         let filter = self.filter.as_ref().map_or(0, TableFilterBuilder::estimated_bytes);
         let data = if self.data.is_empty() { 0 } else { self.data.size_estimate() };

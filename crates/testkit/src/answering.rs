@@ -1,7 +1,7 @@
 //! A program that answers questions line by line, in a process of its own.
 //!
-//! In: lines for its standard input. Out: the lines of its standard output, each waited for no longer than the caller says. It is killed
-//! when its owner lets go of it.
+//! In: lines for its standard input. Out: the lines of its standard output, each waited for no
+//! longer than the caller says. It is killed when its owner lets go of it.
 
 use std::io::{BufRead, BufReader, Error, ErrorKind, Result, Write};
 use std::path::Path;

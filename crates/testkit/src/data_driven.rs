@@ -8,8 +8,9 @@
 //! output line
 //! ```
 //!
-//! A case ends at an empty line. Output with empty lines in it stands between two double separators (`----` twice, each
-//! on its own line). `REWRITE=1` writes what the commands gave back into the file; comments and inputs stay.
+//! A case ends at an empty line. Output with empty lines in it stands between two double separators
+//! (`----` twice, each on its own line). `REWRITE=1` writes what the commands gave back into the
+//! file; comments and inputs stay.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -62,8 +63,8 @@ enum Part {
 
 /// Runs every case of the file at `path` and compares.
 /// # Panics
-/// On the first case whose output differs, showing both; or if the file cannot be read or is malformed. With
-/// `REWRITE` set, writes the file instead.
+/// On the first case whose output differs, showing both; or if the file cannot be read or is
+/// malformed. With `REWRITE` set, writes the file instead.
 #[expect(
     clippy::disallowed_methods,
     reason = "the testkit depends on no crate of ours, so not on env either"

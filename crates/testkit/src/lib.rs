@@ -1,7 +1,9 @@
-//! esker-testkit: what tests of every crate share. Depends on none of ours, so that the lowest crate can use it.
+//! esker-testkit: what tests of every crate share. Depends on none of ours, so that the lowest
+//! crate can use it.
 //!
-//! [`seed`] (random numbers whose seed is printed), [`TempDir`], [`data_driven`] (cases as text files that can be
-//! rewritten), [`model`] (a database that is obviously right), [`Answering`] (a process that answers line by line).
+//! [`seed`] (random numbers whose seed is printed), [`TempDir`], [`data_driven`] (cases as text
+//! files that can be rewritten), [`model`] (a database that is obviously right), [`Answering`] (a
+//! process that answers line by line).
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 

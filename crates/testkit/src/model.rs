@@ -1,10 +1,11 @@
 //! A database that is obviously right: every write is kept, and a read looks at all of them.
 //!
-//! In: operations, each with its sequence number in order. Out: what a read at a sequence number must see: point reads
-//! and scans in both directions. Slow on purpose in what is hard to get right (range deletions, merges), fast enough
-//! for millions of operations where it is easy.
+//! In: operations, each with its sequence number in order. Out: what a read at a sequence number
+//! must see: point reads and scans in both directions. Slow on purpose in what is hard to get right
+//! (range deletions, merges), fast enough for millions of operations where it is easy.
 //!
-//! Keys are ordered by a function the test gives, so that families with other comparators can be modelled.
+//! Keys are ordered by a function the test gives, so that families with other comparators can be
+//! modelled.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -192,8 +193,8 @@ impl Model {
         (self.merge)(key, base, &operands).map(Some).ok_or(MergeFailed)
     }
 
-    /// The pairs that an iterator at `sequence` shows, in order, between the bounds (`lower` inclusive, `upper`
-    /// exclusive). Stops at a key whose merge fails, as an iterator does.
+    /// The pairs that an iterator at `sequence` shows, in order, between the bounds (`lower`
+    /// inclusive, `upper` exclusive). Stops at a key whose merge fails, as an iterator does.
     pub fn scan_at<'a>(
         &'a self,
         sequence: u64,
@@ -245,8 +246,8 @@ impl Model {
         self.points.len()
     }
 
-    /// Forgets what no read at `oldest` or later can see, so that long runs stay fast. Reads below `oldest` panic from
-    /// then on.
+    /// Forgets what no read at `oldest` or later can see, so that long runs stay fast. Reads below
+    /// `oldest` panic from then on.
     pub fn forget_below(&mut self, oldest: u64) {
         self.forgotten_below = self.forgotten_below.max(oldest);
         let view = self.clone_deletions();

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A fresh directory below the system's temporary one. Deleted with all it holds when dropped, unless the test is
-/// failing or `KEEP_TEMP` is set: then its path is printed.
+/// A fresh directory below the system's temporary one. Deleted with all it holds when dropped,
+/// unless the test is failing or `KEEP_TEMP` is set: then its path is printed.
 #[derive(Debug)]
 pub struct TempDir {
     path: PathBuf,
@@ -16,7 +16,8 @@ impl TempDir {
         TempDir::within(&std::env::temp_dir(), name).expect("a temporary directory can be made")
     }
 
-    /// The same below `parent`, such as one of another file system; `None` if nothing can be made there.
+    /// The same below `parent`, such as one of another file system; `None` if nothing can be made
+    /// there.
     #[expect(
         clippy::disallowed_methods,
         reason = "the testkit depends on no crate of ours, so not on env either"

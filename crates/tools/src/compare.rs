@@ -1,12 +1,14 @@
 //! `esker compare DIR_A DIR_B`: do two databases hold the same?
 //!
-//! In: two database directories, of Esker or RocksDB; both are opened for reading only. Out: a line that says what is equal,
-//! or the first difference; exit code 0 if they hold the same, 1 if not, 2 if that cannot be told.
+//! In: two database directories, of Esker or RocksDB; both are opened for reading only. Out: a line
+//! that says what is equal, or the first difference; exit code 0 if they hold the same, 1 if not, 2
+//! if that cannot be told.
 //!
-//! The same means: the same families with the same orders, in each the same keys with the same values: all columns of
-//! entities, values in blob files, merged operands (with `stringappend` where the operator is not known here: the operands
-//! are then what is compared). In families with user-defined timestamps: the newest version with its timestamp, and what is
-//! read at each timestamp at which either has an entry. How it is stored makes no difference.
+//! The same means: the same families with the same orders, in each the same keys with the same
+//! values: all columns of entities, values in blob files, merged operands (with `stringappend`
+//! where the operator is not known here: the operands are then what is compared). In families with
+//! user-defined timestamps: the newest version with its timestamp, and what is read at each
+//! timestamp at which either has an entry. How it is stored makes no difference.
 
 use crate::failure::{Failure, Outcome};
 use crate::host::Host;

@@ -1,5 +1,5 @@
-//! `esker db_bench` and `esker cache_bench`: RocksDB's benchmark tools. The flags are gflags', which clap cannot read:
-//! `esker_bench` does.
+//! `esker db_bench` and `esker cache_bench`: RocksDB's benchmark tools. The flags are gflags',
+//! which clap cannot read: `esker_bench` does.
 
 use crate::failure::{Failure, Outcome};
 use crate::host::Host;

@@ -1,4 +1,5 @@
-//! `esker db_stress` and `esker db_crashtest`: RocksDB's stress test and its driver. `esker_stress` is what runs.
+//! `esker db_stress` and `esker db_crashtest`: RocksDB's stress test and its driver. `esker_stress`
+//! is what runs.
 
 use crate::failure::{Failure, Outcome};
 use crate::host::Host;

@@ -1,7 +1,8 @@
 //! `esker door DIR`: which RocksDB can open this directory, and what in it needs the newest.
 //!
-//! In: a database directory that nobody has open. Out: the oldest release, what needs it, what else to know; with `--json`
-//! one object. Exit code 1 if it cannot be told. Reads every entry of every table, writes nothing.
+//! In: a database directory that nobody has open. Out: the oldest release, what needs it, what else
+//! to know; with `--json` one object. Exit code 1 if it cannot be told. Reads every entry of every
+//! table, writes nothing.
 
 use crate::failure::Outcome;
 use crate::host::Host;

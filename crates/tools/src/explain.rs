@@ -1,7 +1,8 @@
 //! `esker explain DIR get KEY`: what a read looks at, and why it takes as long as it does.
 //!
-//! In: a database directory, and a read. Out: every memtable, file, filter, index and block that it touches, with bytes and
-//! time; every entry, operand and range tombstone that it meets; with `--json` one object. Opens the database for reading only.
+//! In: a database directory, and a read. Out: every memtable, file, filter, index and block that it
+//! touches, with bytes and time; every entry, operand and range tombstone that it meets; with
+//! `--json` one object. Opens the database for reading only.
 
 use crate::failure::{Failure, Outcome};
 use crate::host::Host;

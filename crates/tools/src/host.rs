@@ -63,7 +63,8 @@ impl Host {
         DbOptions { env: self.env(), ..DbOptions::default() }
     }
 
-    /// Where the WALs of the database in `dir` are, as its OPTIONS file says; one that is not there counts for nothing, as in `ldb`.
+    /// Where the WALs of the database in `dir` are, as its OPTIONS file says; one that is not there
+    /// counts for nothing, as in `ldb`.
     pub(crate) fn wal_dir_of(&self, dir: &Path) -> Option<PathBuf> {
         let said = load_latest_options(self.fs(), dir).ok()?.db.wal_dir;
         said.filter(|wal_dir| self.fs().file_exists(wal_dir).unwrap_or(false))

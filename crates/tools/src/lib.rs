@@ -1,14 +1,15 @@
 //! esker-tools: the binary `esker`, one for people: a demonstration, RocksDB's tools, a verifier.
 //!
-//! In: a command line. Out: text on standard output, what went wrong on standard error, and an exit code: 0 if all went
-//! well, 1 if not, 2 for a command line that cannot be understood (and what a subcommand says besides).
+//! In: a command line. Out: text on standard output, what went wrong on standard error, and an exit
+//! code: 0 if all went well, 1 if not, 2 for a command line that cannot be understood (and what a
+//! subcommand says besides).
 //!
-//! The features `benchmarks` and `campaigns`, both on by default, bring the subcommands that need the crates of
-//! those names; without them the binary builds in a fraction of the time.
+//! The features `benchmarks` and `campaigns`, both on by default, bring the subcommands that need
+//! the crates of those names; without them the binary builds in a fraction of the time.
 //!
-//! Each subcommand is a module that starts with its options; what they share is in
-//! `host`, `failure`, `text`, `table_text` and `manifest`. A library, so that command lines can be tried without a process for
-//! each: [`CommandLine`] on a [`Host`].
+//! Each subcommand is a module that starts with its options; what they share is in `host`,
+//! `failure`, `text`, `table_text` and `manifest`. A library, so that command lines can be tried
+//! without a process for each: [`CommandLine`] on a [`Host`].
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
@@ -50,7 +51,8 @@ pub struct CommandLine(Command);
 
 #[derive(Subcommand)]
 enum Command {
-    /// Shows a real database at work: load, read, scan, delete a range, kill -9, recover; and checks every answer
+    /// Shows a real database at work: load, read, scan, delete a range, kill -9, recover; and
+    /// checks every answer
     Demo(demo::DemoOptions),
     /// Whether two databases hold the same, and where they first differ
     Compare(compare::CompareOptions),
@@ -66,11 +68,13 @@ enum Command {
     #[cfg(feature = "benchmarks")]
     #[command(name = "cache_bench")]
     CacheBench(db_bench::BenchOptions),
-    /// Random operations on a real directory, each answer compared with what is expected, as RocksDB's db_stress
+    /// Random operations on a real directory, each answer compared with what is expected, as
+    /// RocksDB's db_stress
     #[cfg(feature = "campaigns")]
     #[command(name = "db_stress")]
     DbStress(db_stress::Flags),
-    /// Starts db_stress with random flags again and again, and kills it, as RocksDB's db_crashtest.py
+    /// Starts db_stress with random flags again and again, and kills it, as RocksDB's
+    /// db_crashtest.py
     #[cfg(feature = "campaigns")]
     #[command(name = "db_crashtest")]
     DbCrashtest(db_stress::CrashFlags),
@@ -83,7 +87,8 @@ enum Command {
     /// Looks into table files, as RocksDB's sst_dump
     #[command(name = "sst_dump")]
     SstDump(sst_dump::SstDumpOptions),
-    /// Checks a database: every file, every checksum, every key order, the MANIFEST against the directory
+    /// Checks a database: every file, every checksum, every key order, the MANIFEST against the
+    /// directory
     Verify(verify::VerifyOptions),
     /// Writes until it is killed; `demo` starts it
     #[command(hide = true)]
@@ -99,15 +104,17 @@ impl std::fmt::Debug for CommandLine {
 impl CommandLine {
     /// Understands arguments, the program's name first.
     /// # Errors
-    /// What is wrong with them, or the help or the version that they ask for; it knows its exit code and can print itself.
+    /// What is wrong with them, or the help or the version that they ask for; it knows its exit
+    /// code and can print itself.
     pub fn parse(
         arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
     ) -> Result<CommandLine, clap::Error> {
         Ok(CommandLine(Arguments::try_parse_from(arguments)?.command))
     }
 
-    /// Whether it works with what its [`Host`] has and nothing else. The others measure or load this machine: benchmarks, the
-    /// demonstration and the stress tests, which start threads or processes and use real files whatever the host is.
+    /// Whether it works with what its [`Host`] has and nothing else. The others measure or load
+    /// this machine: benchmarks, the demonstration and the stress tests, which start threads or
+    /// processes and use real files whatever the host is.
     pub fn keeps_to_its_host(&self) -> bool {
         matches!(
             self.0,
@@ -130,8 +137,8 @@ impl CommandLine {
         }
     }
 
-    /// Does it, and gives the exit code: 0 if all went well, or nobody reads the output any more; else what went wrong has been
-    /// told on standard error.
+    /// Does it, and gives the exit code: 0 if all went well, or nobody reads the output any more;
+    /// else what went wrong has been told on standard error.
     pub fn run(&self, host: &Host) -> u8 {
         let outcome = match &self.0 {
             Command::Demo(options) => demo::run(options),

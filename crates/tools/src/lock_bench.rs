@@ -29,7 +29,8 @@ pub(crate) struct LockBenchArguments {
     /// Transactions that put and commit, over a database in memory, in place of locks alone
     #[arg(long)]
     commits: bool,
-    /// oltp_write_only, oltp_read_write: transactions of sysbench's, in place of locks alone; --keys are rows
+    /// oltp_write_only, oltp_read_write: transactions of sysbench's, in place of locks alone;
+    /// --keys are rows
     #[arg(long, value_delimiter = ',', value_parser = oltp)]
     oltp: Vec<Oltp>,
     /// How often each cell is measured

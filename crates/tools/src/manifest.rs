@@ -1,7 +1,9 @@
-//! A MANIFEST for people and for `verify`: its edits as RocksDB prints them, and the files that follow from them.
+//! A MANIFEST for people and for `verify`: its edits as RocksDB prints them, and the files that
+//! follow from them.
 //!
-//! In: the edits, in order. Out: what each family's levels hold at the end. Unlike the engine's recovery this needs no
-//! comparator to be known and opens what it can: it is made to look at damaged databases.
+//! In: the edits, in order. Out: what each family's levels hold at the end. Unlike the engine's
+//! recovery this needs no comparator to be known and opens what it can: it is made to look at
+//! damaged databases.
 //!
 //! Source of the text forms: what `ldb manifest_dump` of RocksDB 7.8.3 prints.
 
@@ -30,7 +32,8 @@ pub(crate) struct FamilyState {
     pub(crate) name: String,
     pub(crate) comparator: Option<String>,
     pub(crate) log_number: u64,
-    /// Files by level; level 0 newest first, others in key order, once `ManifestState::sort` has run.
+    /// Files by level; level 0 newest first, others in key order, once `ManifestState::sort` has
+    /// run.
     pub(crate) levels: BTreeMap<usize, Vec<FileMetaData>>,
     /// Blob files that hold something.
     pub(crate) blob_files: BTreeMap<FileNumber, BlobState>,
@@ -126,7 +129,8 @@ impl ManifestState {
     pub(crate) fn to_text(&self, is_hex: bool) -> Vec<u8> {
         let mut out = Vec::new();
         for (index, (id, family)) in (0..).zip(&self.families) {
-            // RocksDB numbers versions as it makes them: an empty one per family, then the final ones in order.
+            // RocksDB numbers versions as it makes them: an empty one per family, then the final
+            // ones in order.
             family.append_text(*id, self.families.len() + index, is_hex, &mut out);
         }
         let line = format!(

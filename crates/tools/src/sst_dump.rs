@@ -1,11 +1,12 @@
 //! `esker sst_dump`: RocksDB's `sst_dump` for what people script, with its flags and its output.
 //!
-//! In: a table file, or a directory of them. Out: what `sst_dump` of RocksDB 7.8.3 prints (but for the line with the
-//! address of its environment); the first damaged file is told on standard error, and the exit code is then 1.
+//! In: a table file, or a directory of them. Out: what `sst_dump` of RocksDB 7.8.3 prints (but for
+//! the line with the address of its environment); the first damaged file is told on standard error,
+//! and the exit code is then 1.
 //!
-//! Differences on purpose: files of a directory come in the order of their names; bytes are printed as they are, zeros
-//! included; damage found by `check`, `scan` and `verify` sets the exit code; `verify` reads data blocks,
-//! where 7.8.3 only compares checksums.
+//! Differences on purpose: files of a directory come in the order of their names; bytes are printed
+//! as they are, zeros included; damage found by `check`, `scan` and `verify` sets the exit code;
+//! `verify` reads data blocks, where 7.8.3 only compares checksums.
 
 use crate::failure::{Failure, Outcome};
 use crate::host::{Host, Stream};
@@ -149,7 +150,8 @@ fn dump_all(options: &SstDumpOptions, fs: &dyn FileSystem, out: &mut Out) -> Out
     damage.map_or(Ok(()), Err)
 }
 
-/// Says what `command` asks for. The outer failure ends everything, the inner error is about this table.
+/// Says what `command` asks for. The outer failure ends everything, the inner error is about this
+/// table.
 fn process(
     options: &SstDumpOptions,
     range: &Range,

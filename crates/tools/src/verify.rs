@@ -1,13 +1,16 @@
 //! `esker verify DIR`: is everything there, and is everything what it should be?
 //!
-//! In: a database directory, of Esker or RocksDB. Out: a line for each thing looked at, each problem, and a sum; exit code
-//! 1 if there is a problem. Opens files for reading only: takes no lock, writes nothing, works on damaged databases. A file
-//! that a running database gives up meanwhile is a note.
+//! In: a database directory, of Esker or RocksDB. Out: a line for each thing looked at, each
+//! problem, and a sum; exit code 1 if there is a problem. Opens files for reading only: takes no
+//! lock, writes nothing, works on damaged databases. A file that a running database gives up
+//! meanwhile is a note.
 //!
-//! What is looked at: CURRENT and the MANIFEST it names; every table file: there, with its size, every checksum, the order
-//! of all keys, its counts, its unique id, its keys within what the MANIFEST says, and nothing newer than that; levels without
-//! overlaps; blob files: there, every record, as many as the MANIFEST says; WALs: every record that is still needed can be read, sequence numbers rise; the newest
-//! OPTIONS file can be parsed; in the end, whether the engine takes the MANIFEST for whole. What nobody needs (left over by a crash) is a note, not a problem.
+//! What is looked at: CURRENT and the MANIFEST it names; every table file: there, with its size,
+//! every checksum, the order of all keys, its counts, its unique id, its keys within what the
+//! MANIFEST says, and nothing newer than that; levels without overlaps; blob files: there, every
+//! record, as many as the MANIFEST says; WALs: every record that is still needed can be read,
+//! sequence numbers rise; the newest OPTIONS file can be parsed; in the end, whether the engine
+//! takes the MANIFEST for whole. What nobody needs (left over by a crash) is a note, not a problem.
 
 use crate::failure::{Failure, Outcome};
 use crate::host::Host;
@@ -149,7 +152,8 @@ impl<'a> Verifier<'a> {
         })
     }
 
-    /// Notes what is wrong with a file: a problem, unless the database's owner has given the file up since.
+    /// Notes what is wrong with a file: a problem, unless the database's owner has given the file
+    /// up since.
     fn problem_with(
         &mut self,
         number: FileNumber,
@@ -167,7 +171,8 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    /// What is missing altogether, numbers that every MANIFEST has or the end of a group of edits, keeps a database from opening, too.
+    /// What is missing altogether, numbers that every MANIFEST has or the end of a group of edits,
+    /// keeps a database from opening, too.
     fn verify_recovery(&mut self, state: &ManifestState) {
         let describe = |family: &FamilyState| {
             let deepest = family.levels.keys().next_back().map_or(0, |level| level + 1);
@@ -311,7 +316,8 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    /// WALs that some family still needs must be readable to their end; a torn end is how a killed process leaves one.
+    /// WALs that some family still needs must be readable to their end; a torn end is how a killed
+    /// process leaves one.
     fn verify_wals(&mut self, state: &ManifestState) -> Outcome {
         let mut last_sequence = 0;
         for number in self.numbers(self.wal_dir, FileType::Wal)? {
@@ -483,8 +489,8 @@ fn verify_bounds(reader: &Arc<TableReader>, icmp: &InternalKeyComparator, file: 
     iter.status()
 }
 
-/// Footers up to format version 5 have no checksum, and readers skip their padding: they must be what a writer makes of
-/// what was read from them.
+/// Footers up to format version 5 have no checksum, and readers skip their padding: they must be
+/// what a writer makes of what was read from them.
 fn verify_footer(reader: &TableReader, file_size: u64) -> Result<()> {
     let footer = reader.footer();
     let Some(offset) = file_size.checked_sub(FOOTER_BYTES as u64).filter(|_| footer.format_version > 0)

@@ -1,8 +1,8 @@
 //! What `docs/compat.md` promises is shown by tests that are there.
 //!
-//! A name between backticks with several underscores is a word of the source: an option, a function, a test; a test that is
-//! renamed or removed is missed. Each row of the tables that say what is read and written names a test, and so does each
-//! section.
+//! A name between backticks with several underscores is a word of the source: an option, a
+//! function, a test; a test that is renamed or removed is missed. Each row of the tables that say
+//! what is read and written names a test, and so does each section.
 
 use super::{Source, Violation};
 use std::collections::BTreeSet;

@@ -1,7 +1,8 @@
-//! A ticker or histogram of RocksDB's that nothing here counts is listed in `docs/compat.md`: a zero that means "never counted" is told.
+//! A ticker or histogram of RocksDB's that nothing here counts is listed in `docs/compat.md`: a
+//! zero that means "never counted" is told.
 //!
-//! In: the enums of names, all other sources, the page's section. Out: names that are neither counted nor listed, and listed ones that
-//! are counted, or no names.
+//! In: the enums of names, all other sources, the page's section. Out: names that are neither
+//! counted nor listed, and listed ones that are counted, or no names.
 
 use super::{Source, Violation};
 use std::collections::BTreeSet;

@@ -5,7 +5,8 @@ use super::Violation;
 /// Where they stand.
 pub(super) const FILE: &str = "xtask/exceptions.txt";
 
-/// `violations` without those that are excepted; with one for each exception that is malformed or not needed.
+/// `violations` without those that are excepted; with one for each exception that is malformed or
+/// not needed.
 pub(super) fn apply(violations: Vec<Violation>, exceptions: &str) -> Vec<Violation> {
     let mut left = violations;
     let mut extra = Vec::new();

@@ -1,8 +1,8 @@
 //! Rules of this repository that no compiler knows.
 //!
 //! In: the tree. Out: nothing, or every violation with its file and line. An exception stands in
-//! `xtask/exceptions.txt` with its reason; one that is not needed any more is a violation itself. A bug of `crates/stress/plants` that
-//! cannot be planted any more is one, too.
+//! `xtask/exceptions.txt` with its reason; one that is not needed any more is a violation itself. A
+//! bug of `crates/stress/plants` that cannot be planted any more is one, too.
 
 mod compat;
 mod counted;
@@ -64,7 +64,8 @@ pub(crate) fn sources(root: &Path) -> Result<Vec<Source>, String> {
             let path = entry.map_err(|e| format!("{}: {e}", dir.display()))?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             if path.is_dir() {
-                // Beside a Cargo.toml it is what Cargo has built; elsewhere a module may be called so.
+                // Beside a Cargo.toml it is what Cargo has built; elsewhere a module may be called
+                // so.
                 let is_built = name == "target" && dir.join("Cargo.toml").exists();
                 if !is_built && !SKIPPED.contains(&name.as_str()) {
                     pending.push(path);

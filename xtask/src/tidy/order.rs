@@ -1,6 +1,7 @@
 //! The order of modules inside the engine crate: no module names one that stands above it.
 //!
-//! The list below is the architecture; ARCHITECTURE.md explains it. Modules of one group may name each other.
+//! The list below is the architecture; ARCHITECTURE.md explains it. Modules of one group may name
+//! each other.
 
 use super::{Source, Violation};
 

@@ -1,8 +1,9 @@
 //! Pieces of any size, cut from regions and joined again.
 //!
 //! In: lengths, regions, pieces that are given back. Out: pieces; regions of which nothing is used.
-//! Source: TLSF (Masmano, Ripoll, Crespo, Real, ECRTS '04), which is Knuth's boundary tags (TAOCP 1, 2.5) with lists by size and
-//! a bit for each list that is not empty. Lists are finer here: blocks of a table differ by a few bytes.
+//! Source: TLSF (Masmano, Ripoll, Crespo, Real, ECRTS '04), which is Knuth's boundary tags (TAOCP
+//! 1, 2.5) with lists by size and a bit for each list that is not empty. Lists are finer here:
+//! blocks of a table differ by a few bytes.
 //!
 //! ```text
 //! region:  number of its arena | ... | head, piece | head, piece | ... | end
@@ -11,11 +12,15 @@
 //! ```
 //!
 //! Invariants
-//!  1. Heads lie behind each other without gap, from the first to the region's end: `units` leads to the next, `before` back.
-//!  2. No two free pieces lie side by side. A free piece is in the list of its size, and in no other.
+//!  1. Heads lie behind each other without gap, from the first to the region's end: `units` leads
+//!     to the next, `before` back.
+//!  2. No two free pieces lie side by side. A free piece is in the list of its size, and in no
+//!     other.
 //!  3. A list's bit is set exactly if it is not empty.
-//!  4. What is free and was not given back to the operating system is not more than what is handed out, or little.
-//!  5. Who has the arena (its lock) may touch heads and free pieces; what is handed out is its owner's.
+//!  4. What is free and was not given back to the operating system is not more than what is handed
+//!     out, or little.
+//!  5. Who has the arena (its lock) may touch heads and free pieces; what is handed out is its
+//!     owner's.
 
 use super::region::Region;
 use std::cell::Cell;
@@ -96,13 +101,15 @@ impl Place {
     }
 
     fn head(&self) -> &Head {
-        // SAFETY: places are of heads, which only who has the arena touches, and only through cells (invariants 1 and 5).
+        // SAFETY: places are of heads, which only who has the arena touches, and only through cells
+        // (invariants 1 and 5).
         unsafe { self.0.cast().as_ref() }
     }
 
     /// REQUIRES: it is free, or about to be.
     fn links(&self) -> &Links {
-        // SAFETY: a piece is at least a unit less a head long, begins on a line, and is nobody's when it is free.
+        // SAFETY: a piece is at least a unit less a head long, begins on a line, and is nobody's
+        // when it is free.
         unsafe { offset(self.0, HEAD_BYTES as isize).cast().as_ref() }
     }
 
@@ -206,7 +213,8 @@ impl Arena {
     /// The piece is handed out.
     pub(super) unsafe fn number_of(start: NonNull<u8>) -> u32 {
         let region = start.as_ptr().map_addr(|at| at - at % Region::BYTES).cast::<RegionHead>();
-        // SAFETY: `add` wrote it before the first piece of the region was handed out, and nobody has since.
+        // SAFETY: `add` wrote it before the first piece of the region was handed out, and nobody
+        // has since.
         unsafe { (*region).arena }
     }
 
@@ -220,7 +228,8 @@ impl Arena {
         std::mem::forget(region);
     }
 
-    /// A piece with room for `length` bytes, which are initialized, and its room; `None`: there is none.
+    /// A piece with room for `length` bytes, which are initialized, and its room; `None`: there is
+    /// none.
     pub(super) fn hand_out(&mut self, length: usize) -> Option<(NonNull<u8>, usize)> {
         debug_assert!(length <= MOST_ROOM, "{length} bytes");
         let units = ((length + HEAD_BYTES).div_ceil(UNIT) as u32).max(1);
@@ -242,7 +251,8 @@ impl Arena {
         Some((place.piece(), place.units() as usize * UNIT - HEAD_BYTES))
     }
 
-    /// Takes a piece back, which is joined with its free neighbours. Regions that nobody needs then.
+    /// Takes a piece back, which is joined with its free neighbours. Regions that nobody needs
+    /// then.
     /// # Safety
     /// This arena has handed it out, and it is nobody's any more.
     pub(super) unsafe fn take_back(&mut self, start: NonNull<u8>) -> Vec<Region> {
@@ -272,7 +282,8 @@ impl Arena {
         }
     }
 
-    /// Gives the whole pages of all free pieces back to the operating system. The regions of which nothing is used.
+    /// Gives the whole pages of all free pieces back to the operating system. The regions of which
+    /// nothing is used.
     pub(super) fn trim(&mut self) -> Vec<Region> {
         let mut regions = Vec::new();
         for list in 0..LISTS {
@@ -285,7 +296,8 @@ impl Arena {
                     self.idle -= place.units() as usize;
                     let from = place.offset() + HEAD_BYTES + size_of::<Links>();
                     let to = place.offset() + place.units() as usize * UNIT;
-                    // SAFETY: that is what lies between the links of a free piece and the next head.
+                    // SAFETY: that is what lies between the links of a free piece and the next
+                    // head.
                     unsafe { Region::give_back(place.0, from..to) };
                 }
             }

@@ -2,16 +2,18 @@
 //!
 //! In: nothing. Out: regions, of which whole pages can be given back before they go as a whole.
 //!
-//! Invariant: a region begins at a multiple of its size, so that any address in it leads to its beginning.
+//! Invariant: a region begins at a multiple of its size, so that any address in it leads to its
+//! beginning.
 
 use crate::memory::{HUGE_PAGE_BYTES, prefer_huge_pages};
 use std::ops::Range;
 use std::ptr::NonNull;
 
-/// Memory as large as a huge page, and aligned so, that holds zeros at first. It goes back when it is dropped.
+/// Memory as large as a huge page, and aligned so, that holds zeros at first. It goes back when it
+/// is dropped.
 ///
-/// It comes from the operating system, not from the allocator: those keep what is given back, and let none but the largest pieces begin where
-/// huge pages do.
+/// It comes from the operating system, not from the allocator: those keep what is given back, and
+/// let none but the largest pieces begin where huge pages do.
 #[derive(Debug)]
 pub(super) struct Region(NonNull<u8>);
 
@@ -47,10 +49,11 @@ impl Region {
         Region(start_of(address))
     }
 
-    /// Gives memory back to the operating system, as far as whole pages lie in `bytes` of the region in which the address lies. What it
-    /// holds then is not known; it is initialized.
+    /// Gives memory back to the operating system, as far as whole pages lie in `bytes` of the
+    /// region in which the address lies. What it holds then is not known; it is initialized.
     /// # Safety
-    /// There is such a region, and nobody uses these bytes of it. The address came from [`Region::at`].
+    /// There is such a region, and nobody uses these bytes of it. The address came from
+    /// [`Region::at`].
     pub(super) unsafe fn give_back(address: NonNull<u8>, bytes: Range<usize>) {
         #[cfg(all(target_os = "linux", not(miri)))]
         {
@@ -58,7 +61,8 @@ impl Region {
             let (from, to) = (bytes.start.next_multiple_of(page), bytes.end / page * page);
             if from < to {
                 let start = start_of(address).as_ptr().wrapping_add(from);
-                // SAFETY: whole pages of the region that nobody uses: they read zero from now on. If it is refused nothing has changed.
+                // SAFETY: whole pages of the region that nobody uses: they read zero from now on.
+                // If it is refused nothing has changed.
                 unsafe { libc::madvise(start.cast(), to - from, libc::MADV_DONTNEED) };
             }
         }
@@ -113,7 +117,8 @@ fn map(bytes: usize) -> Option<NonNull<u8>> {
 /// REQUIRES: whole pages of what `map` gave, which nobody uses.
 #[cfg(all(target_os = "linux", not(miri)))]
 fn unmap(start: *mut u8, bytes: usize) {
-    // SAFETY: they are the caller's to give back. It fails only for want of memory for the kernel's books; then they stay.
+    // SAFETY: they are the caller's to give back. It fails only for want of memory for the kernel's
+    // books; then they stay.
     unsafe { libc::munmap(start.cast(), bytes) };
 }
 

@@ -1,10 +1,11 @@
 //! Distributions of numbers, in buckets that grow by half each.
 //!
-//! In: numbers. Out: count, sum, percentiles, and RocksDB's texts.   Source: RocksDB `monitoring/histogram.cc`.
+//! In: numbers. Out: count, sum, percentiles, and RocksDB's texts. Source: RocksDB
+//! `monitoring/histogram.cc`.
 //!
 //! Invariants
-//!  1. Bucket b holds values in (limit[b-1], limit\[b\]]; the last takes whatever is larger. Limits are RocksDB's:
-//!     1, 2, then one and a half times the one before, cut to two digits.
+//!  1. Bucket b holds values in (limit[b-1], limit\[b\]]; the last takes whatever is larger. Limits
+//!     are RocksDB's: 1, 2, then one and a half times the one before, cut to two digits.
 
 use crate::sync::atomic::{AtomicU64, Ordering};
 use std::fmt;
@@ -63,7 +64,8 @@ pub fn bucket_of(value: u64) -> usize {
     b
 }
 
-/// A distribution that many threads add to. Each addition is atomic; all of them together are not a moment.
+/// A distribution that many threads add to. Each addition is atomic; all of them together are not a
+/// moment.
 #[derive(Debug)]
 pub struct HistogramStat {
     min: AtomicU64,

@@ -1,4 +1,5 @@
-//! What is measured as a distribution. Names and order are RocksDB's (`include/rocksdb/statistics.h`, 11.9).
+//! What is measured as a distribution. Names and order are RocksDB's
+//! (`include/rocksdb/statistics.h`, 11.9).
 
 super::ticker::named_enum! {
 /// A distribution of microseconds, bytes or counts, as its name says.

@@ -1,12 +1,13 @@
 //! One guard per operation: while it lives, nothing it has loaded goes away.
 //!
-//! In: an `Arc<T>` put into a [`Swap`]. Out: `&T` for as long as a [`Guard`] lives, without a lock and without
-//! touching a shared reference count; or a clone of the `Arc` for those who stay longer.
-//! The reclamation itself is `crossbeam-epoch`, behind these few lines so that it can be replaced.
+//! In: an `Arc<T>` put into a [`Swap`]. Out: `&T` for as long as a [`Guard`] lives, without a lock
+//! and without touching a shared reference count; or a clone of the `Arc` for those who stay
+//! longer. The reclamation itself is `crossbeam-epoch`, behind these few lines so that it can be
+//! replaced.
 //!
 //! Invariants
-//!  1. A `Swap` always holds one strong count of its current `Arc`; `store` gives the old one's count to the
-//!     epoch, which releases it when no guard that could have loaded it is left.
+//!  1. A `Swap` always holds one strong count of its current `Arc`; `store` gives the old one's
+//!     count to the epoch, which releases it when no guard that could have loaded it is left.
 //!  2. A guard stays on its thread.
 
 use super::Arc;
@@ -35,13 +36,15 @@ pub fn collect() {
     }
 }
 
-/// Hands this thread's retired values over and has every guard that is open now, and what was handed over before, gone;
-/// between attempts, so many at most, it calls `pause`: a guard lives as long as the read that opened it, and longer when
-/// its thread gets no processor. Only for threads that hold no guard and no lock. Returns whether all is released.
+/// Hands this thread's retired values over and has every guard that is open now, and what was
+/// handed over before, gone; between attempts, so many at most, it calls `pause`: a guard lives as
+/// long as the read that opened it, and longer when its thread gets no processor. Only for threads
+/// that hold no guard and no lock. Returns whether all is released.
 pub fn settle(attempts: u32, mut pause: impl FnMut()) -> bool {
     let mut left = attempts;
-    // Releases begin in the order in which values were handed over. The first round tells that those of all earlier values
-    // have begun. A thread that has not finished its own holds a guard, and the second round waits for that.
+    // Releases begin in the order in which values were handed over. The first round tells that
+    // those of all earlier values have begun. A thread that has not finished its own holds a guard,
+    // and the second round waits for that.
     reach_release(&mut left, &mut pause) && reach_release(&mut left, &mut pause)
 }
 
@@ -66,16 +69,16 @@ impl Guard {
     /// Calls `release` when every guard that is open now is gone, on any thread, at any later time.
     ///
     /// # Safety
-    /// `release` may run on any thread, and after everything it borrows from the caller is gone: what it captures is
-    /// `Send` and lives until then.
+    /// `release` may run on any thread, and after everything it borrows from the caller is gone:
+    /// what it captures is `Send` and lives until then.
     #[inline]
     pub unsafe fn defer(&self, release: impl FnOnce()) {
         // SAFETY: the caller's promise.
         unsafe { self.0.defer_unchecked(release) };
     }
 
-    /// Hands what this thread has deferred over to whoever moves the epoch on, and tries to do that. Nothing that this
-    /// guard protects is released.
+    /// Hands what this thread has deferred over to whoever moves the epoch on, and tries to do
+    /// that. Nothing that this guard protects is released.
     pub fn flush(&self) {
         self.0.flush();
     }
@@ -84,8 +87,8 @@ impl Guard {
 #[cfg(all(loom, crossbeam_loom))]
 use crossbeam_epoch as reclaim;
 
-/// Crossbeam's reclamation, with a collector that a forked child replaces: a thread of the parent that was pinned when it
-/// forked would keep the child from ever releasing anything.
+/// Crossbeam's reclamation, with a collector that a forked child replaces: a thread of the parent
+/// that was pinned when it forked would keep the child from ever releasing anything.
 #[cfg(not(any(loom, shuttle)))]
 mod reclaim {
     use crate::sync::process::atomic::{AtomicPtr, Ordering};
@@ -110,7 +113,8 @@ mod reclaim {
     impl Drop for End {
         fn drop(&mut self) {
             if let Some(handle) = HANDLE.take() {
-                // SAFETY: from `Box::leak` in `pin_first` on this thread; guards do not refer to it.
+                // SAFETY: from `Box::leak` in `pin_first` on this thread; guards do not refer to
+                // it.
                 drop(unsafe { Box::from_raw(ptr::from_ref(handle).cast_mut()) });
             }
         }
@@ -166,7 +170,8 @@ mod reclaim {
     }
 }
 
-/// Called in a forked child, by the thread that forked: what is retired from now on waits for no thread of the parent.
+/// Called in a forked child, by the thread that forked: what is retired from now on waits for no
+/// thread of the parent.
 #[cfg(not(any(loom, shuttle)))]
 pub(super) fn begin_in_child() {
     reclaim::begin_in_child();
@@ -175,10 +180,11 @@ pub(super) fn begin_in_child() {
 #[cfg(any(loom, shuttle))]
 pub(super) fn begin_in_child() {}
 
-/// Reclamation that costs loom and shuttle little, for models of what is built on it (with `--cfg crossbeam_loom` loom drives
-/// crossbeam's). Their threads share one thread of the system: their guards are counted together, and what is deferred
-/// runs when the last one goes. The fences stand for those of crossbeam's `pin` and of its advancing: who opens a guard
-/// after something was released sees that it was taken away.
+/// Reclamation that costs loom and shuttle little, for models of what is built on it (with `--cfg
+/// crossbeam_loom` loom drives crossbeam's). Their threads share one thread of the system: their
+/// guards are counted together, and what is deferred runs when the last one goes. The fences stand
+/// for those of crossbeam's `pin` and of its advancing: who opens a guard after something was
+/// released sees that it was taken away.
 #[cfg(any(all(loom, not(crossbeam_loom)), shuttle))]
 mod reclaim {
     use crate::sync::atomic::{Ordering, fence};
@@ -206,7 +212,8 @@ mod reclaim {
     impl Guard {
         pub(super) unsafe fn defer_unchecked<F: FnOnce()>(&self, release: F) {
             let release: Box<dyn FnOnce() + '_> = Box::new(release);
-            // SAFETY: the caller promises that what it captures lives until it runs; only the lifetime's name changes.
+            // SAFETY: the caller promises that what it captures lives until it runs; only the
+            // lifetime's name changes.
             let release = unsafe { std::mem::transmute::<Box<dyn FnOnce() + '_>, Release>(release) };
             DEFERRED.with_borrow_mut(|all| all.push(release));
         }
@@ -246,19 +253,21 @@ impl<T: Send + Sync + 'static> Swap<T> {
     /// The current value, for as long as the guard lives.
     #[inline]
     pub fn load<'g>(&self, _guard: &'g Guard) -> &'g T {
-        // SAFETY: the pointer came from `Arc::into_raw` and its strong count is released, after a later `store`,
-        // only when every guard open at that time, this one included, is gone (invariant 1).
+        // SAFETY: the pointer came from `Arc::into_raw` and its strong count is released, after a
+        // later `store`, only when every guard open at that time, this one included, is gone
+        // (invariant 1).
         unsafe { &*self.current.load(Ordering::Acquire) }
     }
 
-    /// The current value, for as long as the guard lives, and for longer for those who [`hold`](Lent::hold) it.
+    /// The current value, for as long as the guard lives, and for longer for those who
+    /// [`hold`](Lent::hold) it.
     #[inline]
     pub fn lend<'g>(&self, guard: &'g Guard) -> Lent<'g, T> {
         Lent(self.load(guard))
     }
 
-    /// Whether `value` is the current value, as far as this thread has seen. Its count keeps the address from meaning
-    /// another one.
+    /// Whether `value` is the current value, as far as this thread has seen. Its count keeps the
+    /// address from meaning another one.
     #[inline]
     pub fn holds(&self, value: &Arc<T>) -> bool {
         std::ptr::eq(self.current.load(Ordering::Acquire), Arc::as_ptr(value))
@@ -268,7 +277,8 @@ impl<T: Send + Sync + 'static> Swap<T> {
     pub fn load_full(&self) -> Arc<T> {
         let guard = reclaim::pin();
         let ptr = self.current.load(Ordering::Acquire);
-        // SAFETY: as in `load`: the count this Swap held when the pointer was read lasts until `guard` is dropped.
+        // SAFETY: as in `load`: the count this Swap held when the pointer was read lasts until
+        // `guard` is dropped.
         unsafe { Arc::increment_strong_count(ptr) };
         drop(guard);
         // SAFETY: `ptr` came from `Arc::into_raw`, and the count just added is ours to own.
@@ -280,8 +290,8 @@ impl<T: Send + Sync + 'static> Swap<T> {
         let old = self.current.swap(Arc::into_raw(value).cast_mut(), Ordering::AcqRel);
         let old = SendPtr(old);
         let guard = reclaim::pin();
-        // SAFETY: the closure owns the strong count this Swap held; the value is `Send + Sync + 'static`, so it
-        // may be dropped on whichever thread runs the closure, at any later time.
+        // SAFETY: the closure owns the strong count this Swap held; the value is `Send + Sync +
+        // 'static`, so it may be dropped on whichever thread runs the closure, at any later time.
         unsafe { guard.defer_unchecked(move || drop(old.into_arc())) };
     }
 }
@@ -309,8 +319,9 @@ impl<'g, T> Lent<'g, T> {
 
     /// The value, counted: it may stay when the guard goes.
     pub fn hold(self) -> Arc<T> {
-        // SAFETY: the reference comes from `Swap::load`, which made it of a pointer that came from `Arc::into_raw`, and the
-        // count that the `Swap` had of it is there as long as the guard, which `'g` does not outlive.
+        // SAFETY: the reference comes from `Swap::load`, which made it of a pointer that came from
+        // `Arc::into_raw`, and the count that the `Swap` had of it is there as long as the guard,
+        // which `'g` does not outlive.
         unsafe { Arc::increment_strong_count(self.0) };
         // SAFETY: as above, and the count just added is ours to own.
         unsafe { Arc::from_raw(self.0) }
@@ -336,7 +347,8 @@ impl<T> SendPtr<T> {
 
 impl<T: Send + Sync + 'static> Drop for Swap<T> {
     fn drop(&mut self) {
-        // Nobody can hold a reference borrowed from `self` now except through a guard, so release by the epoch too.
+        // Nobody can hold a reference borrowed from `self` now except through a guard, so release
+        // by the epoch too.
         let last = SendPtr(self.current.load(Ordering::Relaxed));
         let guard = reclaim::pin();
         // SAFETY: as in `store`.

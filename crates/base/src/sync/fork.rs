@@ -1,15 +1,18 @@
 //! Which process runs: a forked child must be told from the process that made a value.
 //!
 //! In: a value and the process that makes it. Out: [`Owner::is_here`], one load and one comparison.
-//! A forked child has a copy of all memory and one thread. The other threads are gone, and so are the locks that they
-//! held. A value that belongs to the parent must not write to its files, wait for its threads, or take its locks.
+//! A forked child has a copy of all memory and one thread. The other threads are gone, and so are
+//! the locks that they held. A value that belongs to the parent must not write to its files, wait
+//! for its threads, or take its locks.
 //!
-//! `pthread_atfork` raises a generation in the child. A child made by a bare `clone` system call runs no such handler
-//! and is not noticed; neither is `vfork`, after which only `exec` is allowed.
+//! `pthread_atfork` raises a generation in the child. A child made by a bare `clone` system call
+//! runs no such handler and is not noticed; neither is `vfork`, after which only `exec` is allowed.
 //!
 //! Invariants
-//!  1. The generation never changes while a process runs, except in its child, before `fork` returns there.
-//!  2. Nothing that was made by another process is freed here: a thread that is gone may have been changing it.
+//!  1. The generation never changes while a process runs, except in its child, before `fork`
+//!     returns there.
+//!  2. Nothing that was made by another process is freed here: a thread that is gone may have been
+//!     changing it.
 
 use super::epoch;
 use super::process::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
@@ -34,8 +37,9 @@ fn watch() {
     {
         return;
     }
-    // SAFETY: the handler is a function that lives as long as the process; it stores into atomics and a thread-local
-    // cell without destructor, which is allowed in a child of a process with threads.
+    // SAFETY: the handler is a function that lives as long as the process; it stores into atomics
+    // and a thread-local cell without destructor, which is allowed in a child of a process with
+    // threads.
     let result = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     // Without memory for the handler forks are not noticed; the next owner tries again.
     if result != 0 {
@@ -97,8 +101,8 @@ impl<T> PerProcess<T> {
         PerProcess { made: AtomicPtr::new(ptr::null_mut()) }
     }
 
-    /// This process's value. `make` makes it, in a forked child from that of the parent, whose locks may be held for ever:
-    /// it may only look at what is never locked.
+    /// This process's value. `make` makes it, in a forked child from that of the parent, whose
+    /// locks may be held for ever: it may only look at what is never locked.
     #[inline]
     pub fn get(&self, make: impl FnOnce(Option<&T>) -> T) -> &T {
         match self.here() {
@@ -114,8 +118,8 @@ impl<T> PerProcess<T> {
     }
 
     fn made(&self) -> Option<&Made<T>> {
-        // SAFETY: null, or from `Box::into_raw` in `make`. It is freed only by `drop`, which has `&mut self`, or by the
-        // thread that failed to publish it.
+        // SAFETY: null, or from `Box::into_raw` in `make`. It is freed only by `drop`, which has
+        // `&mut self`, or by the thread that failed to publish it.
         unsafe { self.made.load(Ordering::Acquire).as_ref() }
     }
 
@@ -131,7 +135,8 @@ impl<T> PerProcess<T> {
             Err(others) => {
                 // SAFETY: it was not published: nobody else has it.
                 drop(unsafe { Box::from_raw(new) });
-                // SAFETY: another thread of this process published it, and it stays as said in `made`.
+                // SAFETY: another thread of this process published it, and it stays as said in
+                // `made`.
                 unsafe { &(*others).value }
             }
         }
@@ -147,7 +152,8 @@ impl<T> Default for PerProcess<T> {
 impl<T> Drop for PerProcess<T> {
     fn drop(&mut self) {
         if self.here().is_some() {
-            // SAFETY: from `Box::into_raw`, made by this process, and nobody can refer to it any more.
+            // SAFETY: from `Box::into_raw`, made by this process, and nobody can refer to it any
+            // more.
             drop(unsafe { Box::from_raw(*self.made.get_mut()) });
         }
     }

@@ -1,8 +1,9 @@
 //! The locks of the system: on Linux each is a futex, and nothing global lies behind them.
 //!
-//! A forked child has none of its parent's other threads, and new threads get the memory of their stacks. A table of all
-//! threads that sleep, which `parking_lot` has, then names threads that have become others: locks of the child's own hang.
-//! A futex knows its sleepers only in the kernel, where the child has none.
+//! A forked child has none of its parent's other threads, and new threads get the memory of their
+//! stacks. A table of all threads that sleep, which `parking_lot` has, then names threads that have
+//! become others: locks of the child's own hang. A futex knows its sleepers only in the kernel,
+//! where the child has none.
 
 #[cfg(target_os = "linux")]
 pub use futex::Condvar;
@@ -20,8 +21,9 @@ mod futex {
 
     /// A condition variable whose notifications cost a load while nobody waits.
     ///
-    /// A waiter counts itself under its mutex before it sleeps. A notifier has changed the condition under that mutex: so
-    /// either the waiter has seen the change, or the notifier sees the waiter.
+    /// A waiter counts itself under its mutex before it sleeps. A notifier has changed the
+    /// condition under that mutex: so either the waiter has seen the change, or the notifier sees
+    /// the waiter.
     pub struct Condvar {
         inner: RawCondvar,
         waiters: AtomicU32,
@@ -44,10 +46,12 @@ mod futex {
             Condvar { inner: RawCondvar::new(), waiters: AtomicU32::new(0) }
         }
 
-        /// Gives the lock up, waits to be notified (or for nothing: check the condition), and has the lock again.
+        /// Gives the lock up, waits to be notified (or for nothing: check the condition), and has
+        /// the lock again.
         pub fn wait<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>) {
             self.waiters.fetch_add(1, Ordering::SeqCst);
-            // SAFETY: the guard holds the lock, nothing is read through it meanwhile, and the lock is held again afterwards.
+            // SAFETY: the guard holds the lock, nothing is read through it meanwhile, and the lock
+            // is held again afterwards.
             let mutex = unsafe { MutexGuard::mutex(guard).raw() };
             // SAFETY: this thread holds the lock.
             unsafe { self.inner.wait(mutex) };

@@ -1,7 +1,8 @@
-//! loom's and shuttle's locks behind the faces of `sync/locks.rs`: what the engine's locks are when a model checker drives them.
+//! loom's and shuttle's locks behind the faces of `sync/locks.rs`: what the engine's locks are when
+//! a model checker drives them.
 //!
-//! In: the calls the engine makes on those types. Out: the same, each a point where loom may switch threads.
-//! A poisoned lock is a panic in some thread of the model; the model has failed already.
+//! In: the calls the engine makes on those types. Out: the same, each a point where loom may switch
+//! threads. A poisoned lock is a panic in some thread of the model; the model has failed already.
 
 #[cfg(loom)]
 use loom::sync as ls;
@@ -80,8 +81,9 @@ impl Condvar {
         let held = guard.0.take().expect("present but during a wait");
         guard.0 = Some(during("a notification", || self.0.wait(held)).expect(POISON));
     }
-    /// Waits for a notification, or until the time is over; where there is no clock, the notification comes. Gives whether the time
-    /// was over. Where there is one, others who wait here may wake without a reason.
+    /// Waits for a notification, or until the time is over; where there is no clock, the
+    /// notification comes. Gives whether the time was over. Where there is one, others who wait
+    /// here may wake without a reason.
     #[track_caller]
     pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, at_most: std::time::Duration) -> bool {
         #[cfg(shuttle)]
@@ -188,7 +190,8 @@ pub(super) fn hesitate() {
     shuttle::thread::yield_now();
 }
 
-/// For the scheduler: whether the thread that it is asked to exchange stands at such a place. Said once.
+/// For the scheduler: whether the thread that it is asked to exchange stands at such a place. Said
+/// once.
 #[cfg(shuttle)]
 pub fn take_hesitation() -> bool {
     HESITATES.take()

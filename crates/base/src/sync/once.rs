@@ -1,8 +1,9 @@
-//! `OnceLock` as ThreadSanitizer can see it: the standard one's last step is in the standard library, which is not
-//! instrumented, so that every value it publishes looks like a race. Only for `--cfg esker_tsan`.
+//! `OnceLock` as ThreadSanitizer can see it: the standard one's last step is in the standard
+//! library, which is not instrumented, so that every value it publishes looks like a race. Only for
+//! `--cfg esker_tsan`.
 //!
-//! Invariant: `ready` is set, with release, by whoever has put the value or found it under `lock`; who sees it set, with
-//! acquire, sees the value.
+//! Invariant: `ready` is set, with release, by whoever has put the value or found it under `lock`;
+//! who sees it set, with acquire, sees the value.
 
 use super::locks::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,12 +1,15 @@
-//! Mutexes that know their place: in debug builds, taking them in a wrong order panics at once, with both names,
-//! instead of deadlocking once a month.
+//! Mutexes that know their place: in debug builds, taking them in a wrong order panics at once,
+//! with both names, instead of deadlocking once a month.
 //!
-//! In: a value and a [`LockRank`]. Out: a guard. The ranks themselves are listed in `docs/locking.md`.
-//! Without debug assertions these are the system's mutex and condition variable and nothing else.
+//! In: a value and a [`LockRank`]. Out: a guard. The ranks themselves are listed in
+//! `docs/locking.md`. Without debug assertions these are the system's mutex and condition variable
+//! and nothing else.
 //!
 //! Invariants (checked in debug builds)
-//!  1. A thread waits only for a lock of higher rank than each one it holds. `try_lock` does not wait, so it may take any.
-//!  2. A thread that waits on a condition variable holds no lock of higher rank than the one it gives up meanwhile.
+//!  1. A thread waits only for a lock of higher rank than each one it holds. `try_lock` does not
+//!     wait, so it may take any.
+//!  2. A thread that waits on a condition variable holds no lock of higher rank than the one it
+//!     gives up meanwhile.
 
 use super::locks::{Condvar, Mutex, MutexGuard};
 use std::fmt;
@@ -21,7 +24,8 @@ pub struct LockRank {
 }
 
 impl LockRank {
-    /// Locks of higher rank are taken while those of lower rank are held, never the other way round.
+    /// Locks of higher rank are taken while those of lower rank are held, never the other way
+    /// round.
     pub const fn new(rank: u16, name: &'static str) -> LockRank {
         LockRank { rank, name }
     }
@@ -47,11 +51,12 @@ mod held {
     use super::LockRank;
     use std::cell::RefCell;
 
-    /// More than a thread has to hold: `lock` takes each rank once at most, and there are fewer ranks.
+    /// More than a thread has to hold: `lock` takes each rank once at most, and there are fewer
+    /// ranks.
     pub(super) const MOST: usize = 64;
 
-    /// The locks of one thread, in place: with nothing to free when the thread ends, a thread that is ending looks to a leak
-    /// detector as it does in a build without these checks.
+    /// The locks of one thread, in place: with nothing to free when the thread ends, a thread that
+    /// is ending looks to a leak detector as it does in a build without these checks.
     struct Held {
         locks: [LockRank; MOST],
         count: usize,
@@ -206,7 +211,8 @@ impl<T: ?Sized> RankedMutexGuard<'_, T> {
     }
 }
 
-/// Notes the lock as held again, also when the closure of `unlocked` panics: the guard's drop will take the note away.
+/// Notes the lock as held again, also when the closure of `unlocked` panics: the guard's drop will
+/// take the note away.
 #[cfg(debug_assertions)]
 struct Again(LockRank);
 
@@ -257,7 +263,8 @@ impl RankedCondvar {
         RankedCondvar { inner: Condvar::new() }
     }
 
-    /// Gives the lock up, waits to be notified (or for nothing: check the condition), and has the lock again.
+    /// Gives the lock up, waits to be notified (or for nothing: check the condition), and has the
+    /// lock again.
     ///
     /// # Panics
     /// In debug builds, if this thread holds a lock of higher rank.

@@ -1,10 +1,12 @@
-//! Small numbers for threads: what is kept in shards, a thread looks for in the shard of its number.
+//! Small numbers for threads: what is kept in shards, a thread looks for in the shard of its
+//! number.
 
 use super::process::atomic::{AtomicUsize, Ordering};
 use std::cell::Cell;
 
-/// The caller's number: threads are numbered from 0 in the order in which they first ask. Another thread's number is never the
-/// same, but modulo a number of shards it may be. In a model every thread has 0.
+/// The caller's number: threads are numbered from 0 in the order in which they first ask. Another
+/// thread's number is never the same, but modulo a number of shards it may be. In a model every
+/// thread has 0.
 #[inline]
 pub fn thread_number() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);

@@ -1,18 +1,21 @@
-//! Time in a simulated machine: it passes when somebody sleeps and nobody else can go on, or when the scheduler wants it to.
+//! Time in a simulated machine: it passes when somebody sleeps and nobody else can go on, or when
+//! the scheduler wants it to.
 //!
-//! In: threads that sleep or wait until a moment. Out: they are woken when the clock has come there. The clock is moved by a thread
-//! of its own, the keeper, each of whose steps leads to the next moment that somebody waits for; when it takes one, the scheduler
-//! decides like everything else: mostly when all others wait, now and then earlier, and then by little at a time. Each look at
-//! the clock moves it a little.
+//! In: threads that sleep or wait until a moment. Out: they are woken when the clock has come
+//! there. The clock is moved by a thread of its own, the keeper, each of whose steps leads to the
+//! next moment that somebody waits for; when it takes one, the scheduler decides like everything
+//! else: mostly when all others wait, now and then earlier, and then by little at a time. Each look
+//! at the clock moves it a little.
 //!
-//! All threads of a machine share one thread of the system, so what is kept here is kept for that one. Without a keeper no
-//! time passes, and who waits, waits for a notification.
+//! All threads of a machine share one thread of the system, so what is kept here is kept for that
+//! one. Without a keeper no time passes, and who waits, waits for a notification.
 //!
 //! Invariants
 //!  1. The clock never goes back.
-//!  2. Who waits until a moment stays in the list until he has seen himself that it has come: a call between his entry and
-//!     his wait is repeated.
-//!  3. Beside one who could go on no day passes: what is due every day would be due again before it is done once.
+//!  2. Who waits until a moment stays in the list until he has seen himself that it has come: a
+//!     call between his entry and his wait is repeated.
+//!  3. Beside one who could go on no day passes: what is due every day would be due again before it
+//!     is done once.
 
 use shuttle::sync::{Condvar, Mutex};
 use std::cell::{Cell, RefCell};
@@ -60,7 +63,8 @@ fn with<T>(f: impl FnOnce(&mut Machine) -> T) -> T {
     MACHINE.with(|machine| f(&mut machine.borrow_mut()))
 }
 
-/// Runs `work` in a machine with a clock, which starts at 0. With `leaps` time jumps now and then: by a seed.
+/// Runs `work` in a machine with a clock, which starts at 0. With `leaps` time jumps now and then:
+/// by a seed.
 pub fn with_clock<T>(leaps: Option<u64>, work: impl FnOnce() -> T) -> T {
     let keeper = Arc::new(Keeper::default());
     super::waits::forget();
@@ -96,7 +100,8 @@ fn keep(keeper: &Keeper) {
 }
 
 impl Machine {
-    /// Moves the clock to the next moment that somebody waits for, and gives those whose moment has come.
+    /// Moves the clock to the next moment that somebody waits for, and gives those whose moment has
+    /// come.
     fn go_on(&mut self) -> Vec<Arc<Condvar>> {
         let next = self.waiting.range((self.now + 1, 0)..).next();
         if let Some((&(moment, _), _)) = next {

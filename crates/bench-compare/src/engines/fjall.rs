@@ -98,7 +98,8 @@ impl Engine for Fjall {
     }
 
     fn settle(&self) -> Result<()> {
-        // A flush that has ended may have asked for a compaction that has not begun: it is quiet when it was so twice.
+        // A flush that has ended may have asked for a compaction that has not begun: it is quiet
+        // when it was so twice.
         let mut quiet = 0;
         while quiet < 3 {
             let is_busy = self.db.outstanding_flushes() > 0

@@ -17,8 +17,8 @@ type Table = Database<'static, Bytes, Bytes>;
 
 /// The adapter.
 ///
-/// Invariant: `env` points to an environment that was leaked at opening and is freed when this is dropped; `table`, and
-/// cursors, which borrow `self`, are the only things that refer to it.
+/// Invariant: `env` points to an environment that was leaked at opening and is freed when this is
+/// dropped; `table`, and cursors, which borrow `self`, are the only things that refer to it.
 pub(crate) struct Lmdb {
     table: Table,
     env: &'static Env<WithTls>,
@@ -47,7 +47,8 @@ impl Engine for Lmdb {
     fn open(dir: &Path, settings: &Settings) -> Result<Lmdb> {
         let mut options = EnvOpenOptions::new().read_txn_with_tls();
         options.map_size(settings.map_bytes.next_multiple_of(PAGE)).max_readers(256);
-        // SAFETY: without sync a machine that goes down may leave a damaged file; it is deleted after the run.
+        // SAFETY: without sync a machine that goes down may leave a damaged file; it is deleted
+        // after the run.
         unsafe { options.flags(EnvFlags::NO_SYNC | EnvFlags::NO_META_SYNC) };
         // SAFETY: nothing but this process touches the directory, and it opens it once at a time.
         let env = unsafe { options.open(dir) }.map_err(text)?;
@@ -135,8 +136,8 @@ impl Drop for Lmdb {
     #[expect(unsafe_code, reason = "the environment is the target of a reference without end")]
     fn drop(&mut self) {
         let env = std::ptr::from_ref(self.env).cast_mut();
-        // SAFETY: it was a box, leaked in `open` and freed only here; cursors borrow `self`, and `table` is not used
-        // again and has no destructor.
+        // SAFETY: it was a box, leaked in `open` and freed only here; cursors borrow `self`, and
+        // `table` is not used again and has no destructor.
         drop(unsafe { Box::from_raw(env) });
     }
 }

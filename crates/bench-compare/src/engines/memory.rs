@@ -1,4 +1,5 @@
-//! The limit: a `BTreeMap` behind a lock. Nothing is logged, flushed or recovered, and every write copies its bytes once.
+//! The limit: a `BTreeMap` behind a lock. Nothing is logged, flushed or recovered, and every write
+//! copies its bytes once.
 
 use crate::engine::{Abilities, Cursor, Durability, Engine, From, Result, Settings};
 use esker::internals::base::sync::{RwLock, RwLockReadGuard};

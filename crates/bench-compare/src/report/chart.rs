@@ -1,6 +1,8 @@
-//! Charts as SVG, drawn by hand. Colours are CSS variables of the page, so that they follow light and dark.
+//! Charts as SVG, drawn by hand. Colours are CSS variables of the page, so that they follow light
+//! and dark.
 //!
-//! In: rows of figures. Out: an `<svg>` element that scales with its container and says its numbers in `<title>`s.
+//! In: rows of figures. Out: an `<svg>` element that scales with its container and says its numbers
+//! in `<title>`s.
 
 use super::stats::Spread;
 use super::table::short;

@@ -45,8 +45,8 @@ pub(crate) struct Machine {
     pub(crate) kernel: String,
     /// Of the directory the databases were in.
     pub(crate) file_system: String,
-    /// Load averages of a minute when it began and when it ended: above the number of threads at work, somebody else
-    /// was working too.
+    /// Load averages of a minute when it began and when it ended: above the number of threads at
+    /// work, somebody else was working too.
     pub(crate) load_before: String,
     pub(crate) load_after: String,
 }
@@ -88,7 +88,8 @@ pub(crate) struct Cell {
 }
 
 impl Report {
-    /// Whether the machine had so much other work that times say more about that than about engines.
+    /// Whether the machine had so much other work that times say more about that than about
+    /// engines.
     pub(crate) fn was_disturbed(&self) -> bool {
         let load = |text: &str| text.split(' ').next().and_then(|load| load.parse().ok()).unwrap_or(0.0);
         load(&self.machine.load_before) > self.machine.cpus as f64
@@ -109,7 +110,8 @@ impl Report {
 }
 
 impl SuiteReport {
-    /// A sentence for each step in which engines have read different values, though they did the same operations.
+    /// A sentence for each step in which engines have read different values, though they did the
+    /// same operations.
     pub(crate) fn disagreements(&self) -> Vec<String> {
         let mut found = Vec::new();
         for row in &self.rows {

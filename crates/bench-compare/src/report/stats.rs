@@ -41,15 +41,16 @@ impl Row {
         self.cell(kind)?.spread(|sample| sample.rate(self.info.counts_settling))
     }
 
-    /// How many times as fast as `rival` `kind` is: the median over the rounds of each round's own ratio.
+    /// How many times as fast as `rival` `kind` is: the median over the rounds of each round's own
+    /// ratio.
     pub(crate) fn ratio(&self, kind: Kind, rival: Kind) -> Option<Spread> {
         let (ours, theirs) = (self.cell(kind)?, self.cell(rival)?);
         let rate = |sample: &Sample| sample.rate(self.info.counts_settling);
         Spread::of(ours.samples.iter().zip(&theirs.samples).map(|(a, b)| rate(a) / rate(b)))
     }
 
-    /// How many times as much CPU time an operation costs `rival`: what is left to compare when other work disturbs the
-    /// machine.
+    /// How many times as much CPU time an operation costs `rival`: what is left to compare when
+    /// other work disturbs the machine.
     pub(crate) fn cpu_ratio(&self, kind: Kind, rival: Kind) -> Option<Spread> {
         let (ours, theirs) = (self.cell(kind)?, self.cell(rival)?);
         let cost = |sample: &Sample| sample.cpu_seconds.max(1e-9) / sample.operations.max(1) as f64;

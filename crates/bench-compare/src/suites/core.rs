@@ -1,7 +1,7 @@
 //! The core set of RocksDB's benchmark, under its names.
 //!
-//! Source: RocksDB `tools/db_bench_tool.cc` for what each one does: keys of 16 bytes, values of 100, keys drawn with
-//! repetition, one iterator for all seeks of a thread.
+//! Source: RocksDB `tools/db_bench_tool.cc` for what each one does: keys of 16 bytes, values of
+//! 100, keys drawn with repetition, one iterator for all seeks of a thread.
 
 use super::Suite;
 use crate::bench::{Bench, Plan, StepInfo, fill, in_threads, load, load_behind, puts, reads};
@@ -40,8 +40,8 @@ const THREADS: u64 = 8;
 /// Pairs behind each seek.
 const NEXTS: usize = 100;
 
-/// How much longer than others overwriting may take: cut early, its few writes would be charged with compactions that
-/// the fill has caused.
+/// How much longer than others overwriting may take: cut early, its few writes would be charged
+/// with compactions that the fill has caused.
 const OVERWRITE_PATIENCE: f64 = 10.0;
 
 /// What the thread writes that others read beside: RocksDB's `--benchmark_write_rate_limit`.
@@ -200,7 +200,8 @@ fn fill_fresh<E: Engine>(
     })
 }
 
-/// Puts what a fill that was cut has left out, so that what follows finds the same keys in every engine.
+/// Puts what a fill that was cut has left out, so that what follows finds the same keys in every
+/// engine.
 fn complete<E: Engine>(bench: &Bench<E>, sample: &Sample, seed: u64) -> Result<()> {
     let num = bench.plan.num;
     let mut number = random_below(num, seed);
@@ -293,7 +294,8 @@ fn seek_random<E: Engine>(bench: &mut Bench<E>, count: u64, nexts: usize) -> Res
 /// Files of level 0 that are compacted: fewer than start a compaction by themselves.
 const RUNS: u64 = 3;
 
-/// Compacts what every engine has in the same few files of level 0, however it flushes and compacts by itself.
+/// Compacts what every engine has in the same few files of level 0, however it flushes and compacts
+/// by itself.
 fn compact<E: Engine>(bench: &mut Bench<E>, num: u64) -> Result<Sample> {
     bench.fresh(&in_one_memtable(bench, num))?;
     let mut number = random_below(num, FILL_SEED);
@@ -316,7 +318,8 @@ fn in_one_memtable<E: Engine>(bench: &Bench<E>, num: u64) -> Settings {
     settings
 }
 
-/// One thread reads; one overwrites at a rate that is the same for all engines until the reads are done.
+/// One thread reads; one overwrites at a rate that is the same for all engines until the reads are
+/// done.
 fn read_while_writing<E: Engine>(bench: &mut Bench<E>, num: u64) -> Result<Sample> {
     bench.measure(|db, deadline| {
         let is_done = AtomicBool::new(false);

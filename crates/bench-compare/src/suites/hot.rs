@@ -1,4 +1,5 @@
-//! Few hot keys: many threads read the same 5 or 500 keys of flushed data, one by one or 200 in a call.
+//! Few hot keys: many threads read the same 5 or 500 keys of flushed data, one by one or 200 in a
+//! call.
 //!
 //! Source: RocksDB's benchmark as
 //! `-benchmarks=multireadrandom -readonly -num=5 -threads=20 -multiread_batched -batch_size=200`.

@@ -1,7 +1,7 @@
 //! The sets of workloads.
 //!
-//! A set is a list of steps that run in order in one process for one engine; a step may use the database that the one
-//! before has left.
+//! A set is a list of steps that run in order in one process for one engine; a step may use the
+//! database that the one before has left.
 
 mod cache;
 mod core;

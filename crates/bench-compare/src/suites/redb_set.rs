@@ -1,9 +1,10 @@
 //! The comparison that redb publishes, scaled down from its five million pairs.
 //!
-//! Source: redb's `redb-bench-compare`: keys of 24 random bytes, values of 150; bulk load in one go, single durable writes,
-//! durable batches, writes without sync, length, random reads, range scans of ten rows, reads by 4 to 32 threads, removals,
-//! compaction. Its `retain`, `extract_if` and `pop` are interfaces that only redb has. Sizes before and after the
-//! compaction are the bytes on disk of the last two steps.
+//! Source: redb's `redb-bench-compare`: keys of 24 random bytes, values of 150; bulk load in one
+//! go, single durable writes, durable batches, writes without sync, length, random reads, range
+//! scans of ten rows, reads by 4 to 32 threads, removals, compaction. Its `retain`, `extract_if`
+//! and `pop` are interfaces that only redb has. Sizes before and after the compaction are the bytes
+//! on disk of the last two steps.
 
 use super::Suite;
 use crate::bench::{Bench, Plan, StepInfo, in_threads, reads, sum, unhurried};

@@ -1,4 +1,5 @@
-//! Scans of 100, 20,000 and 400,000 rows under a snapshot, beside a writer; the view changes every second.
+//! Scans of 100, 20,000 and 400,000 rows under a snapshot, beside a writer; the view changes every
+//! second.
 
 use super::Suite;
 use crate::bench::{Bench, Plan, StepInfo, in_threads, load, reads};
@@ -20,8 +21,8 @@ pub(crate) struct Step {
 const SEED: u64 = 801;
 /// How old a view may grow.
 const VIEW: Duration = Duration::from_secs(1);
-/// What the writer does at once, and how long it then rests: ten thousand writes a second, so that it leaves the second
-/// core to nobody's advantage.
+/// What the writer does at once, and how long it then rests: ten thousand writes a second, so that
+/// it leaves the second core to nobody's advantage.
 const WRITES: usize = 100;
 const REST: Duration = Duration::from_millis(10);
 

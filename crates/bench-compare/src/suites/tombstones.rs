@@ -1,4 +1,5 @@
-//! Reads from a memtable that holds range tombstones: 0, 1, 10, 100 and 1000 of them, in 1 and in 32 threads.
+//! Reads from a memtable that holds range tombstones: 0, 1, 10, 100 and 1000 of them, in 1 and in
+//! 32 threads.
 //!
 //! Source: RocksDB's benchmark as
 //! `fillrandom,readrandom --writes_per_range_tombstone=1 --max_num_range_tombstones=100`.

@@ -1,9 +1,11 @@
-//! YCSB's six core workloads, in the order that its authors recommend: load, A, B, C, F, D, and E at the end.
+//! YCSB's six core workloads, in the order that its authors recommend: load, A, B, C, F, D, and E
+//! at the end.
 //!
-//! Source: Cooper et al., "Benchmarking Cloud Serving Systems with YCSB" (SoCC 2010); `workloads/workload{a..f}` of YCSB 0.17:
-//! A half updates, B a twentieth, C none, D reads of the latest beside a twentieth insertions, E scans of 1 to 100 rows beside a
-//! twentieth insertions, F half read-modify-write. Records are 1000 bytes (ten fields of a hundred, stored as one
-//! value), requests follow the scrambled Zipfian distribution (`crate::zipf`), D the latest one.
+//! Source: Cooper et al., "Benchmarking Cloud Serving Systems with YCSB" (SoCC 2010);
+//! `workloads/workload{a..f}` of YCSB 0.17: A half updates, B a twentieth, C none, D reads of the
+//! latest beside a twentieth insertions, E scans of 1 to 100 rows beside a twentieth insertions, F
+//! half read-modify-write. Records are 1000 bytes (ten fields of a hundred, stored as one value),
+//! requests follow the scrambled Zipfian distribution (`crate::zipf`), D the latest one.
 
 use super::Suite;
 use crate::bench::{Bench, Plan, StepInfo, load};
@@ -110,7 +112,8 @@ struct Client {
     random: Rng,
     scrambled: Scrambled,
     latest: Latest,
-    /// How many records there are: E starts where D, which also inserts, may have ended; both overwrite the same ones.
+    /// How many records there are: E starts where D, which also inserts, may have ended; both
+    /// overwrite the same ones.
     records: u64,
     values: Values,
     digest: Digest,

@@ -105,7 +105,8 @@ fn an_engine_that_dies_is_named_and_the_others_go_on() {
     assert_eq!(cells[1]["samples"].as_array().unwrap().len(), 2, "what could be measured is kept");
 }
 
-/// Fills are cut at different places in each round; the run fails if engines or rounds then read different values.
+/// Fills are cut at different places in each round; the run fails if engines or rounds then read
+/// different values.
 #[test]
 fn fills_that_are_cut_are_completed() {
     let dir = TempDir::new("compare");

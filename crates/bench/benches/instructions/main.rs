@@ -1,13 +1,17 @@
-//! Instructions per operation, as valgrind counts them: a measure that a busy machine does not change.
+//! Instructions per operation, as valgrind counts them: a measure that a busy machine does not
+//! change.
 //!
-//! `cargo bench -p esker-bench --bench instructions` runs every scenario under callgrind and prints a line for each: its
-//! name, a tab, instructions per operation. Names behind `--` choose scenarios. `cargo xtask instructions` compares the
-//! lines with `crates/bench/instructions.txt`. The profiles stay in `tmp/instructions` of the target directory, for
-//! `callgrind_annotate`. Without cargo's `--bench`, as a test, each scenario runs once as it is.
+//! `cargo bench -p esker-bench --bench instructions` runs every scenario under callgrind and prints
+//! a line for each: its name, a tab, instructions per operation. Names behind `--` choose
+//! scenarios. `cargo xtask instructions` compares the lines with `crates/bench/instructions.txt`.
+//! The profiles stay in `tmp/instructions` of the target directory, for `callgrind_annotate`.
+//! Without cargo's `--bench`, as a test, each scenario runs once as it is.
 //!
 //! Invariants
-//!  1. What is counted is what runs below `counted_by_callgrind`; by then no other thread has anything to do.
-//!  2. Keys follow from fixed numbers, files are in memory, and each kind of operation ran before it is counted.
+//!  1. What is counted is what runs below `counted_by_callgrind`; by then no other thread has
+//!     anything to do.
+//!  2. Keys follow from fixed numbers, files are in memory, and each kind of operation ran before
+//!     it is counted.
 //!  3. Every answer is checked: no scenario measures a mistake.
 #![expect(clippy::print_stdout, reason = "that is what it is for")]
 #![expect(clippy::disallowed_methods, reason = "profiles go to the real disk")]
@@ -17,7 +21,8 @@ mod scenarios;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// The function whose instructions are counted, as callgrind finds it: whatever the symbol's decoration.
+/// The function whose instructions are counted, as callgrind finds it: whatever the symbol's
+/// decoration.
 const COUNTED: &str = "*counted_by_callgrind*";
 
 type Result<T> = std::result::Result<T, String>;
@@ -63,7 +68,8 @@ fn count_and_print(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Instructions of all counted operations of a scenario, in a process of its own with nothing in its environment.
+/// Instructions of all counted operations of a scenario, in a process of its own with nothing in
+/// its environment.
 fn count(name: &str) -> Result<u64> {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("instructions");
     std::fs::create_dir_all(&directory).map_err(|e| format!("{}: {e}", directory.display()))?;

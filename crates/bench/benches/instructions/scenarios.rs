@@ -1,4 +1,5 @@
-//! What is counted: each scenario sets up, does its operation once for every key, and again while it is counted.
+//! What is counted: each scenario sets up, does its operation once for every key, and again while
+//! it is counted.
 
 use esker::internals::base::iter::InternalIterator as _;
 use esker::internals::base::sync::epoch;
@@ -22,8 +23,8 @@ pub(super) const COUNTED_OPERATIONS: u64 = 5_000;
 /// And how many run in the test.
 pub(super) const TESTED_OPERATIONS: u64 = 50;
 
-/// Keys of the databases and memtables that are read. More than there are operations; prime, so that multiples of any
-/// number come by each of them.
+/// Keys of the databases and memtables that are read. More than there are operations; prime, so
+/// that multiples of any number come by each of them.
 const KEYS: u64 = 10_007;
 
 /// Keys of a database that is read in few blocks.

@@ -1,6 +1,8 @@
-//! `cache_bench`'s command line: a line for each flag makes the field, its default, its parser and its line in `--help`.
+//! `cache_bench`'s command line: a line for each flag makes the field, its default, its parser and
+//! its line in `--help`.
 //!
-//! Source of names and defaults: RocksDB 11.9 `cache/cache_bench_tool.cc`. The default `cache_type` is Esker's.
+//! Source of names and defaults: RocksDB 11.9 `cache/cache_bench_tool.cc`. The default `cache_type`
+//! is Esker's.
 
 use crate::flags::value::FlagValue;
 use std::fmt::Write;
@@ -70,7 +72,8 @@ flags! {
     pinned_ratio: f64 = 0.25;
     /// Approximate size ratio that values can be compressed to.
     compressible_to_ratio: f64 = 0.5;
-    /// Full URI for creating a secondary cache: compressed_secondary_cache://… or file_secondary_cache://…
+    /// Full URI for creating a secondary cache: compressed_secondary_cache://… or
+    /// file_secondary_cache://…
     secondary_cache_uri: String = String::new();
     /// Clocks: how many held values an insert looks at for each that it evicts.
     eviction_effort_cap: u32 = 30;
@@ -94,7 +97,8 @@ flags! {
     histograms: bool = true;
     /// If true, no additional computation is performed besides cache operations.
     lean: bool = false;
-    /// Type of block cache: lru_cache, fixed_hyper_clock_cache, auto_hyper_clock_cache or hyper_clock_cache.
+    /// Type of block cache: lru_cache, fixed_hyper_clock_cache, auto_hyper_clock_cache or
+    /// hyper_clock_cache.
     cache_type: String = String::from("auto_hyper_clock_cache");
     /// Initial estimated entry charge of fixed_hyper_clock_cache; 0: value_bytes.
     value_bytes_estimate: u32 = 0;

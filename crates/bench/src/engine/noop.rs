@@ -4,7 +4,8 @@ use super::{Batch, Cursor, Engine, Store};
 use esker::{MultiScanArgs, ReadOptions, Result, WriteOptions};
 use std::hint::black_box;
 
-/// A database that forgets everything, finds every key with an empty value, and whose scans never end.
+/// A database that forgets everything, finds every key with an empty value, and whose scans never
+/// end.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoStore;
 

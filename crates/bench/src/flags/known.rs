@@ -1,7 +1,8 @@
-//! Flags that RocksDB's `db_bench` has and this one cannot honour: accepted at their default, refused otherwise.
+//! Flags that RocksDB's `db_bench` has and this one cannot honour: accepted at their default,
+//! refused otherwise.
 //!
-//! Source of names, types and defaults: RocksDB 11.9 `tools/db_bench_tool.cc` and the option headers it refers to; some
-//! are from 7.8 and gone since.
+//! Source of names, types and defaults: RocksDB 11.9 `tools/db_bench_tool.cc` and the option
+//! headers it refers to; some are from 7.8 and gone since.
 
 use super::value::Kind;
 

@@ -1,7 +1,9 @@
-//! The flags that `db_bench` acts on: one line each makes the field, its default, its parser and its line in `--help`.
+//! The flags that `db_bench` acts on: one line each makes the field, its default, its parser and
+//! its line in `--help`.
 //!
-//! Source of names and defaults: RocksDB 11.9 `tools/db_bench_tool.cc` and the option headers it refers to.
-//! `ribbon_starting_level` is from older versions. `format_version` is the engine's default, 5, where RocksDB 11 has 7.
+//! Source of names and defaults: RocksDB 11.9 `tools/db_bench_tool.cc` and the option headers it
+//! refers to. `ribbon_starting_level` is from older versions. `format_version` is the engine's
+//! default, 5, where RocksDB 11 has 7.
 
 use super::value::{FlagValue, Kind};
 
@@ -54,7 +56,8 @@ macro_rules! flags {
 
 flags! {
     // What runs.
-    /// Comma-separated benchmarks, run in this order; `name[-X3]` repeats one, `name[-W1]` warms it up.
+    /// Comma-separated benchmarks, run in this order; `name[-X3]` repeats one, `name[-W1]` warms it
+    /// up.
     benchmarks: String = DEFAULT_BENCHMARKS.to_owned();
     /// Directory of the database; empty: $TEST_TMPDIR/dbbench, else /tmp/rocksdbtest-UID/dbbench.
     db: String = String::new();
@@ -118,7 +121,8 @@ flags! {
     multiscan_size: i64 = 10;
     /// Keys between the end of one of its ranges and the start of the next.
     multiscan_stride: i64 = 100;
-    /// Blocks of a file with no more bytes than this between them are read as one: MultiScanArgs::io_coalesce_threshold.
+    /// Blocks of a file with no more bytes than this between them are read as one:
+    /// MultiScanArgs::io_coalesce_threshold.
     multiscan_coalesce_threshold: u64 = 16384;
     /// Bytes of blocks that are read ahead at once; 0: 8 MiB: MultiScanArgs::max_prefetch_size.
     multiscan_max_prefetch_size: u64 = 0;
@@ -186,7 +190,8 @@ flags! {
     progress_reports: bool = true;
     /// After each repeat print the confidence interval only.
     confidence_interval_only: bool = false;
-    /// What threads note down in their perf contexts, which the result line then ends in: 1 (nothing) to 6.
+    /// What threads note down in their perf contexts, which the result line then ends in: 1
+    /// (nothing) to 6.
     perf_level: i32 = 1;
     /// Operations between reports on standard error; 0: ever more.
     stats_interval: i64 = 0;
@@ -372,7 +377,8 @@ flags! {
     cache_high_pri_pool_ratio: f64 = 0.0;
     /// The engine's option of this name.
     cache_low_pri_pool_ratio: f64 = 0.0;
-    /// A block cache in the text form of the option block_cache, in place of the flags above; empty: those.
+    /// A block cache in the text form of the option block_cache, in place of the flags above;
+    /// empty: those.
     cache_uri: String = String::new();
     /// Compressed blocks in memory below the block cache.
     use_compressed_secondary_cache: bool = false;
@@ -388,11 +394,13 @@ flags! {
     compressed_secondary_cache_compression_type: String = String::from("lz4");
     /// Its effort.
     compressed_secondary_cache_compression_level: i32 = 32_767;
-    /// What lies below the block cache (with use_tiered_cache, below the compressed blocks), as a URI.
+    /// What lies below the block cache (with use_tiered_cache, below the compressed blocks), as a
+    /// URI.
     secondary_cache_uri: String = String::new();
     /// Block cache and compressed blocks share the capacity of both.
     use_tiered_cache: bool = false;
-    /// Which evicted blocks go below: auto, placeholder, allow_cache_hits, three_queue or allow_all.
+    /// Which evicted blocks go below: auto, placeholder, allow_cache_hits, three_queue or
+    /// allow_all.
     tiered_adm_policy: String = String::from("auto");
     /// Memtables are charged to the block cache.
     cost_write_buffer_to_cache: bool = false;
@@ -404,7 +412,8 @@ flags! {
     charge_table_reader: bool = false;
     /// What is known about files is charged to the block cache.
     charge_file_metadata: bool = false;
-    /// Blocks go into the cache as they are written: 0 none, 1 those of flushes, 2 of compactions, too.
+    /// Blocks go into the cache as they are written: 0 none, 1 those of flushes, 2 of compactions,
+    /// too.
     prepopulate_block_cache: i64 = 0;
     /// The engine's option of this name.
     cache_index_and_filter_blocks: bool = false;

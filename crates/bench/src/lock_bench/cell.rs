@@ -66,8 +66,9 @@ pub(super) fn write_key(key: &mut [u8], n: u64) {
     key[..8].copy_from_slice(&n.to_be_bytes());
 }
 
-/// Numbers below a bound: SplitMix64. Its state starts at the seed's own mixed value: seeds that are neighbours would give the
-/// same numbers otherwise, one step apart, and threads seeded so would follow each other from key to key.
+/// Numbers below a bound: SplitMix64. Its state starts at the seed's own mixed value: seeds that
+/// are neighbours would give the same numbers otherwise, one step apart, and threads seeded so
+/// would follow each other from key to key.
 pub(super) fn generator(seed: u64) -> impl FnMut(u64) -> u64 {
     let mut state = mixed(seed);
     move |bound| {

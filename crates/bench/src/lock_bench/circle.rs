@@ -1,7 +1,8 @@
 //! How long it takes until a deadlock is reported: from the call that closes a circle to its error.
 //!
-//! In: how many circles. Out: nanoseconds for each: two transactions hold a key each, the first waits for the second's, and
-//! the second asks for the first's. Where the first, not asleep yet, finds the circle before the second does, it is another try.
+//! In: how many circles. Out: nanoseconds for each: two transactions hold a key each, the first
+//! waits for the second's, and the second asks for the first's. Where the first, not asleep yet,
+//! finds the circle before the second does, it is another try.
 
 use super::cell::{SystemTime, monotonic_nanos};
 use esker_lock::{

@@ -1,7 +1,9 @@
-//! Transactions that put and commit, over a database in memory that has all keys: what locks cost where they are used.
+//! Transactions that put and commit, over a database in memory that has all keys: what locks cost
+//! where they are used.
 //!
-//! In: numbers of threads and locks for each transaction. Out: thousands of transactions a second, in a database whose
-//! families lock points only and in one whose families lock ranges. Cells take turns as those of locks alone do.
+//! In: numbers of threads and locks for each transaction. Out: thousands of transactions a second,
+//! in a database whose families lock points only and in one whose families lock ranges. Cells take
+//! turns as those of locks alone do.
 
 use super::cell::{cpu_nanos, generator, monotonic_nanos, write_key};
 use super::{LockBenchOptions, median, ratios, take_turns};
@@ -97,7 +99,8 @@ fn run_one(options: &LockBenchOptions, threads: usize, locking: Locking, round: 
     db_options.db.env = Env::with_fs(Arc::new(MemFs::new()));
     // What is measured is no flush.
     db_options.cf.write_buffer_size = 1 << 30;
-    // Nobody waits in a circle, so nobody gives up: not on a machine that stops for a while, either.
+    // Nobody waits in a circle, so nobody gives up: not on a machine that stops for a while,
+    // either.
     let txn_options =
         TransactionDbOptions { locking, transaction_lock_timeout: -1, ..TransactionDbOptions::default() };
     let db = TransactionDb::open(&db_options, &txn_options, "/lock_bench")?;
@@ -141,7 +144,8 @@ struct Done {
     cpu_nanos: u64,
 }
 
-/// Transactions, one after the other, until the time is over. Keys ascend, so that nobody waits in a circle.
+/// Transactions, one after the other, until the time is over. Keys ascend, so that nobody waits in
+/// a circle.
 fn work(options: &LockBenchOptions, db: &TransactionDb, barrier: &Barrier, seed: u64) -> Result<Done> {
     let mut random = generator(seed);
     let (mut key, value) = (vec![0; options.key_bytes.max(8)], [b'v'; VALUE_BYTES]);

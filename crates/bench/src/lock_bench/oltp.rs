@@ -1,11 +1,14 @@
-//! Transactions as sysbench's `oltp_write_only` and `oltp_read_write` make them, over a table with secondary indexes.
+//! Transactions as sysbench's `oltp_write_only` and `oltp_read_write` make them, over a table with
+//! secondary indexes.
 //!
-//! In: numbers of threads. Out: queries a second, in a database whose families lock points only and in one whose families
-//! lock ranges, in the form in which such results are passed around: a line for each number of threads.
+//! In: numbers of threads. Out: queries a second, in a database whose families lock points only and
+//! in one whose families lock ranges, in the form in which such results are passed around: a line
+//! for each number of threads.
 //!
-//! A row lies in the default family under its number: the indexed columns `k`, a text `c` of 120 bytes and a `pad` of 60.
-//! Each index is a family of its own, with keys of column and number and no values. What a statement reads in order to change
-//! it is read for update; what it writes is locked, entries of indexes too.
+//! A row lies in the default family under its number: the indexed columns `k`, a text `c` of 120
+//! bytes and a `pad` of 60. Each index is a family of its own, with keys of column and number and
+//! no values. What a statement reads in order to change it is read for update; what it writes is
+//! locked, entries of indexes too.
 //!
 //! | | statements of a transaction, between BEGIN and COMMIT |
 //! |---|---|
@@ -75,7 +78,8 @@ pub struct OltpRow {
     pub range: f64,
     /// The second by the first: the median of the rounds' ratios.
     pub ratio: f64,
-    /// Transactions that were rolled back and tried again, of a thousand, where families lock ranges.
+    /// Transactions that were rolled back and tried again, of a thousand, where families lock
+    /// ranges.
     pub retries: f64,
 }
 

@@ -1,6 +1,7 @@
 //! What transactions ask for.
 //!
-//! In: a generator. Out: requests, ascending where transactions could otherwise wait for each other in a circle.
+//! In: a generator. Out: requests, ascending where transactions could otherwise wait for each other
+//! in a circle.
 
 use esker_lock::LockMode;
 

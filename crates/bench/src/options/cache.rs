@@ -47,7 +47,8 @@ pub(super) fn block_cache(flags: &Flags) -> Result<Option<Arc<BlockCache>>> {
 }
 
 fn primary(flags: &Flags) -> Result<CacheOptions> {
-    // As RocksDB's tool: a fixed table expects blocks of the usual size; without "fixed", the automatic one is meant.
+    // As RocksDB's tool: a fixed table expects blocks of the usual size; without "fixed", the
+    // automatic one is meant.
     let estimated_entry_charge = match flags.cache_type.as_str() {
         "fixed_hyper_clock_cache" => usize::try_from(flags.block_size).unwrap_or(0),
         _ => 0,

@@ -1,4 +1,5 @@
-//! The benchmarks by name: what each does, with how many threads, and what it changes of what the flags say.
+//! The benchmarks by name: what each does, with how many threads, and what it changes of what the
+//! flags say.
 //!
 //! Source of names and changes: RocksDB 11.9 `tools/db_bench_tool.cc`.
 

@@ -1,4 +1,5 @@
-//! What the first thread does while the others are measured: write, merge, or scan. Its own counts are left out.
+//! What the first thread does while the others are measured: write, merge, or scan. Its own counts
+//! are left out.
 
 use super::{Background, Outcome, While, Worker, non_negative};
 use crate::engine::{Cursor, Engine};
@@ -17,7 +18,8 @@ impl<E: Engine> Worker<'_, E> {
         outcome
     }
 
-    /// Writes random keys until the others have finished (or, with `--finish_after_writes`, until all are written).
+    /// Writes random keys until the others have finished (or, with `--finish_after_writes`, until
+    /// all are written).
     fn write_behind(&mut self, background: Background, tombstones: &mut RangeTombstones) -> Outcome {
         let plan = self.plan;
         let key_count = self.key_count();

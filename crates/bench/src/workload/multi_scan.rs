@@ -21,7 +21,8 @@ pub(crate) fn range_keys(seek_nexts: i32) -> u64 {
 }
 
 impl<E: Engine> Worker<'_, E> {
-    /// Scans `multiscan_size` ranges that lie `multiscan_stride` keys from each other, from a random key on.
+    /// Scans `multiscan_size` ranges that lie `multiscan_stride` keys from each other, from a
+    /// random key on.
     pub(super) fn multi_scan(&mut self) -> Outcome {
         let (flags, count) = (self.flags, self.key_count());
         let (keys, size) = (range_keys(flags.seek_nexts), non_negative(flags.multiscan_size));
@@ -39,7 +40,8 @@ impl<E: Engine> Worker<'_, E> {
         Ok(())
     }
 
-    /// Scans up to 64 ranges of up to a megabyte at random places, together or, with `--nouse_multiscan`, one by one.
+    /// Scans up to 64 ranges of up to a megabyte at random places, together or, with
+    /// `--nouse_multiscan`, one by one.
     pub(super) fn multi_scan_random(&mut self) -> Outcome {
         let count = self.key_count();
         let row_bytes = (self.plan.key_size + self.plan.value_size) as u64;
@@ -97,7 +99,8 @@ impl<E: Engine> Worker<'_, E> {
         Ok(rows)
     }
 
-    /// The same with one iterator that seeks the start of each range, and stops at its end by itself.
+    /// The same with one iterator that seeks the start of each range, and stops at its end by
+    /// itself.
     fn scan_one_by_one(&mut self, ranges: &[(u64, u64)]) -> Outcome<u64> {
         let (count, reverse) = (self.key_count(), self.flags.reverse_iterator);
         let (mut from, mut to) = (self.keys.buffer(), self.keys.buffer());

@@ -51,7 +51,8 @@ impl<E: Engine> Worker<'_, E> {
         let batch = usize::try_from(plan.batch_size).expect("a batch fits into memory");
         let mut picker = KeyPicker::new(self, count);
         let mut keys = vec![self.keys.buffer(); batch];
-        // Without --multiread_batched values are copied out, as by RocksDB's MultiGet that fills strings.
+        // Without --multiread_batched values are copied out, as by RocksDB's MultiGet that fills
+        // strings.
         let mut copies = vec![Vec::new(); if self.flags.multiread_batched { 0 } else { batch }];
         let mut values = E::Values::default();
         let (mut multi_reads, mut budget) = (0, self.budget(plan.reads));
@@ -116,7 +117,8 @@ impl KeyPicker {
         if self.skew == 0.0 { drawn % self.count } else { self.skewed(drawn) }
     }
 
-    /// Low numbers are likelier, by e^skew; then spread over all keys, so that hot ones are not neighbours.
+    /// Low numbers are likelier, by e^skew; then spread over all keys, so that hot ones are not
+    /// neighbours.
     fn skewed(&self, drawn: u64) -> u64 {
         const RANGE: u64 = 1 << 62;
         /// RocksDB's, so that the same keys are hot.

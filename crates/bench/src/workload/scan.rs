@@ -13,7 +13,8 @@ const SEEKS_PER_REQUEST: u64 = 256;
 const COPIED_VALUE_BYTES: usize = 256;
 
 impl<E: Engine> Worker<'_, E> {
-    /// Reads keys in order, from the first or backwards from the last, until they end or are as many as asked for.
+    /// Reads keys in order, from the first or backwards from the last, until they end or are as
+    /// many as asked for.
     pub(super) fn read_in_order(&mut self, reverse: bool) -> Outcome {
         // RocksDB takes the snapshot in readseq only.
         let options = self.scan_options(!reverse && self.flags.explicit_snapshot);

@@ -6,7 +6,8 @@ use crate::keys::{KeyNumbers, WriteOrder};
 use crate::report::OpKind;
 
 impl<E: Engine> Worker<'_, E> {
-    /// Writes keys in this order, `batch_size` together, with range deletions in between if flags say so.
+    /// Writes keys in this order, `batch_size` together, with range deletions in between if flags
+    /// say so.
     pub(super) fn write(&mut self, order: WriteOrder) -> Outcome {
         let mut tombstones = RangeTombstones::new(self);
         let outcome = self.write_with(order, &mut tombstones);

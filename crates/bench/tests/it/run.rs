@@ -44,7 +44,8 @@ pub(crate) fn run(dir: &TempDir, flags: &[&str]) -> Ran {
     kept(|output| db_bench(&arguments, output))
 }
 
-/// Runs with these flags on the engine that does nothing, under a clock that only looking at it moves.
+/// Runs with these flags on the engine that does nothing, under a clock that only looking at it
+/// moves.
 pub(crate) fn run_on_nothing(flags: &[&str]) -> Ran {
     let arguments: Vec<String> = flags.iter().map(|flag| flag.to_string()).collect();
     let Ok(CommandLine::Run(flags)) = parse(&arguments) else { panic!("{arguments:?}") };

@@ -1,14 +1,15 @@
 //! A cache whose usage counts in another: a blob cache under the block cache's capacity.
 //!
-//! In: what the cache uses and what is about to come in. Out: whether the other one has room for it. Source of the rule:
-//! RocksDB `cache/charged_cache.cc`, which sets the charge behind each insert and lets a strict limit pass.
+//! In: what the cache uses and what is about to come in. Out: whether the other one has room for
+//! it. Source of the rule: RocksDB `cache/charged_cache.cc`, which sets the charge behind each
+//! insert and lets a strict limit pass.
 //!
 //! Invariants
-//!  1. At the end of each insert the charge is at least what the cache uses: room is made before a value comes in, also for
-//!     those that come in at the same time. Only what the cache's own table has grown by may be missing, while the other's
-//!     strict limit has no room for it.
-//!  2. The charge moves in steps; it shrinks when less than three quarters of it are used, at the next insert, change of the
-//!     capacity or erasure of all.
+//!  1. At the end of each insert the charge is at least what the cache uses: room is made before a
+//!     value comes in, also for those that come in at the same time. Only what the cache's own
+//!     table has grown by may be missing, while the other's strict limit has no room for it.
+//!  2. The charge moves in steps; it shrinks when less than three quarters of it are used, at the
+//!     next insert, change of the capacity or erasure of all.
 //!  3. Under the lock the other cache evicts, which may drop anything but never inserts here.
 
 use super::Cache;

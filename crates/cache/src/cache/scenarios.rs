@@ -2,10 +2,11 @@
 //!
 //! `RUSTFLAGS="--cfg shuttle" cargo test --profile stress -p esker-cache --lib shuttle`
 //!
-//! A few threads put in, look up, hold, give back and erase a few keys in a cache with room for fewer. Whatever the
-//! schedule: who gets a value gets the key's, alive. When all threads are done but still hold what they held: each key is in
-//! the cache once at most, what the cache says is pinned is what the reference says is held, and what was added is there,
-//! or was erased, replaced or told as evicted: nothing is lost. When all is given back, nothing is left charged.
+//! A few threads put in, look up, hold, give back and erase a few keys in a cache with room for
+//! fewer. Whatever the schedule: who gets a value gets the key's, alive. When all threads are done
+//! but still hold what they held: each key is in the cache once at most, what the cache says is
+//! pinned is what the reference says is held, and what was added is there, or was erased, replaced
+//! or told as evicted: nothing is lost. When all is given back, nothing is left charged.
 
 use super::*;
 use crate::tier::{Admission, Found, FoundIn, Saved, SecondaryCache};
@@ -98,7 +99,8 @@ fn key(i: u64) -> CacheKey {
 #[derive(Default)]
 struct Counts {
     added: Plain,
-    /// Erased or replaced. An insert that is erased before it is done was never added, but is counted here.
+    /// Erased or replaced. An insert that is erased before it is done was never added, but is
+    /// counted here.
     erased: Plain,
     evicted: Plain,
 }
@@ -207,7 +209,8 @@ fn scenario(cache_type: CacheType, is_tiered: bool) {
 
 /// Many random schedules, each thread with a stack large enough for a build without optimization.
 fn check(scenario: impl Fn() + Send + Sync + 'static) {
-    // What one test retires must not be freed by another's thread: the checker's atomics belong to one run.
+    // What one test retires must not be freed by another's thread: the checker's atomics belong to
+    // one run.
     static ONE_AT_A_TIME: Process<()> = Process::new(());
     let _alone = ONE_AT_A_TIME.lock();
     let mut config = shuttle::Config::new();
@@ -238,7 +241,8 @@ fn shuttle_above_a_tier() {
     check(|| scenario(CacheType::AutoHyperClock, true));
 }
 
-/// Reservations come and go while the division changes: the capacities add up, and nothing stays reserved.
+/// Reservations come and go while the division changes: the capacities add up, and nothing stays
+/// reserved.
 #[test]
 fn shuttle_reservations_beside_changes_of_the_division() {
     let run = || {

@@ -20,8 +20,8 @@ pub struct TieredCacheOptions {
 }
 
 impl<V: Send + Sync + 'static> Cache<V> {
-    /// An empty cache above `tier`, each with its own capacity. `save` shows a value as the bytes from which it can be made
-    /// again; `None`: it goes nowhere.
+    /// An empty cache above `tier`, each with its own capacity. `save` shows a value as the bytes
+    /// from which it can be made again; `None`: it goes nowhere.
     /// # Errors
     /// As `new`.
     pub fn with_secondary(
@@ -33,7 +33,8 @@ impl<V: Send + Sync + 'static> Cache<V> {
         Cache::above(options, Lower::new(tier, save, policy, None))
     }
 
-    /// As `with_secondary`, with one capacity for both. What the options and the tier have for one does not count.
+    /// As `with_secondary`, with one capacity for both. What the options and the tier have for one
+    /// does not count.
     /// # Errors
     /// As `new`; `InvalidArgument` if the ratio is not between 0 and 1.
     pub fn tiered(
@@ -70,9 +71,9 @@ impl<V: Send + Sync + 'static> Cache<V> {
         self.lower.as_ref().map(|lower| lower.policy())
     }
 
-    /// Starts looking below for a value that was not found here. With `will_insert` the caller is going to put it in here:
-    /// what was here before and comes back stays, so the tier may forget it; what comes for the first time keeps its copy
-    /// below.
+    /// Starts looking below for a value that was not found here. With `will_insert` the caller is
+    /// going to put it in here: what was here before and comes back stays, so the tier may forget
+    /// it; what comes for the first time keeps its copy below.
     pub fn look_below(&self, key: &CacheKey, will_insert: bool) -> Lookup {
         match &self.lower {
             None => Lookup::Missing { was_seen: false },
@@ -82,8 +83,8 @@ impl<V: Send + Sync + 'static> Cache<V> {
 
     /// Changes capacity, division or policy while others work; `None` leaves it as it is.
     /// # Errors
-    /// `InvalidArgument` if the ratio is not between 0 and 1; `NotSupported` if this cache and its tier have no common
-    /// capacity. RocksDB: `UpdateTieredCache`.
+    /// `InvalidArgument` if the ratio is not between 0 and 1; `NotSupported` if this cache and its
+    /// tier have no common capacity. RocksDB: `UpdateTieredCache`.
     pub fn update_tiered(
         &self,
         total_capacity: Option<usize>,
@@ -104,7 +105,8 @@ impl<V: Send + Sync + 'static> Cache<V> {
         Ok(())
     }
 
-    /// Changes the division. What becomes smaller does so first. Another thread that is at it does this change too.
+    /// Changes the division. What becomes smaller does so first. Another thread that is at it does
+    /// this change too.
     pub(super) fn divide(&self, lower: &Lower<V>, change: impl FnOnce(&mut Shares)) {
         lower.divide(change, |before, now| {
             if now.second() < before.second() {
@@ -138,7 +140,8 @@ impl<V: Send + Sync + 'static> Cache<V> {
         }
     }
 
-    /// How often caches of some sizes would have missed, by a sample of the lookups (`CacheOptions::estimates_misses`).
+    /// How often caches of some sizes would have missed, by a sample of the lookups
+    /// (`CacheOptions::estimates_misses`).
     pub fn miss_estimates(&self) -> Vec<MissEstimate> {
         self.sampler.as_ref().map(|sampler| sampler.estimates()).unwrap_or_default()
     }

@@ -1,27 +1,35 @@
 //! Who goes: a clock whose hand is moved by whoever needs room.
 //!
-//! In: bytes that are wanted. Out: bytes that were taken back; entries that nobody holds and nobody has used of late.
+//! In: bytes that are wanted. Out: bytes that were taken back; entries that nobody holds and nobody
+//! has used of late.
 //!
-//! There are two hands, and each step of one reads one line. What is new is on probation: its clock is zero, and it was
-//! never used. The first hand looks for that in the next few buckets and takes what it finds, leaving all else as it is.
-//! So about a tenth of the entries are on probation, and a scan, whose blocks are never used again, goes through that
-//! tenth and no further. Only if the first hand finds nothing does the second take a step: an entry whose clock is above
-//! zero loses one; at zero it goes. What goes leaves a ghost of its hash in its place until that is needed; what comes
-//! back while its ghost is there is not on probation. (Quick demotion and lazy promotion, as in S3-FIFO, Yang et al., SOSP
-//! '23, on a clock; numbers in docs/design/0002-block-cache.md.)
+//! There are two hands, and each step of one reads one line. What is new is on probation: its clock
+//! is zero, and it was never used. The first hand looks for that in the next few buckets and takes
+//! what it finds, leaving all else as it is. So about a tenth of the entries are on probation, and
+//! a scan, whose blocks are never used again, goes through that tenth and no further. Only if the
+//! first hand finds nothing does the second take a step: an entry whose clock is above zero loses
+//! one; at zero it goes. What goes leaves a ghost of its hash in its place until that is needed;
+//! what comes back while its ghost is there is not on probation. (Quick demotion and lazy
+//! promotion, as in S3-FIFO, Yang et al., SOSP '23, on a clock; numbers in
+//! docs/design/0002-block-cache.md.)
 //!
 //! Invariants
-//!  1. Threads share the hands by adding to them, so none waits for another and each bucket is looked at by one. Of the first
-//!     hand's steps, which are many, a thread takes eight at a time, and goes on with them when it is here again.
+//!  1. Threads share the hands by adding to them, so none waits for another and each bucket is
+//!     looked at by one. Of the first hand's steps, which are many, a thread takes eight at a time,
+//!     and goes on with them when it is here again.
 //!  2. Entries under guards may go: their memory waits for the guards. Entries with handles stay.
-//!  3. Each call ends: after `MAX_TURNS` of the second hand, after a turn in which nothing could go or grow older, or when it has
-//!     seen so many pinned entries for each it took that going on would be waste (`effort_cap`), unless the limit is strict.
-//!  4. While values of more than `MAX_LIMBO_SHARE` of the capacity wait for guards, nothing new comes in: a reader that sleeps
-//!     under its guard, or reads a file, does not make the cache's memory grow. What is here stays and is found.
-//!  5. A call that found nothing to take is remembered (`barren`), and the next look at `BARREN_BUCKETS` only, until one meets
-//!     an entry that nobody holds; so does each while there are no entries at all. A cache that is full of what cannot go, memory
-//!     charged from outside first of all, does not have its whole table searched for each charge. The hand goes on from where
-//!     it was, so all is looked at in time. A strict limit refuses only after a look at all there is.
+//!  3. Each call ends: after `MAX_TURNS` of the second hand, after a turn in which nothing could go
+//!     or grow older, or when it has seen so many pinned entries for each it took that going on
+//!     would be waste (`effort_cap`), unless the limit is strict.
+//!  4. While values of more than `MAX_LIMBO_SHARE` of the capacity wait for guards, nothing new
+//!     comes in: a reader that sleeps under its guard, or reads a file, does not make the cache's
+//!     memory grow. What is here stays and is found.
+//!  5. A call that found nothing to take is remembered (`barren`), and the next look at
+//!     `BARREN_BUCKETS` only, until one meets an entry that nobody holds; so does each while there
+//!     are no entries at all. A cache that is full of what cannot go, memory charged from outside
+//!     first of all, does not have its whole table searched for each charge. The hand goes on from
+//!     where it was, so all is looked at in time. A strict limit refuses only after a look at all
+//!     there is.
 
 use super::slot::Found;
 use super::table::ClockTable;
@@ -33,21 +41,25 @@ use smallvec::SmallVec;
 
 /// Enough for every clock to come down to zero, and once more.
 const MAX_TURNS: usize = 4;
-/// Buckets that are searched for an entry on probation before another has to grow older. With 4 entries in each, as many
-/// as find one nearly always when a tenth of all is on probation.
+/// Buckets that are searched for an entry on probation before another has to grow older. With 4
+/// entries in each, as many as find one nearly always when a tenth of all is on probation.
 const PROBATION_BUCKETS: usize = 8;
-/// Buckets without anything to take that a call looks at after another has found nothing in all of them.
+/// Buckets without anything to take that a call looks at after another has found nothing in all of
+/// them.
 const BARREN_BUCKETS: usize = 32;
 /// Memory that waits for guards is pushed when it exceeds this share of the capacity …
 const LIMBO_SHARE: usize = 64;
 /// … or this many bytes, whichever is more.
 const MIN_LIMBO_BYTES: usize = 16 << 10;
-/// While values of more than this share of the capacity wait, or entries without theirs, nothing comes in …
+/// While values of more than this share of the capacity wait, or entries without theirs, nothing
+/// comes in …
 const MAX_LIMBO_SHARE: usize = 40;
-/// … unless that is less than this. So values of a cache of more than 1.25 MiB take 2.5 % more than its capacity at most;
-/// what is left of an entry without its value is one or two percent of what it was.
+/// … unless that is less than this. So values of a cache of more than 1.25 MiB take 2.5 % more than
+/// its capacity at most; what is left of an entry without its value is one or two percent of what
+/// it was.
 const MIN_FULL_LIMBO_BYTES: [usize; 2] = [32 << 10, 256 << 10];
-/// What so many entries were charged is taken back at the latest: others who need room count what still is.
+/// What so many entries were charged is taken back at the latest: others who need room count what
+/// still is.
 const SETTLED_AT_ONCE: usize = 32;
 /// Of the inserts that are refused so, one in this many tries to have the epoch move on.
 const REFUSALS_FOR_A_PUSH: usize = 16;
@@ -77,7 +89,8 @@ struct Sweep<V> {
     tally: Tally,
     /// Buckets that the second hand has looked at since something went or grew older.
     barren: usize,
-    /// The last call found nothing, nor has this one: what is used and held all the time does not make it look on.
+    /// The last call found nothing, nor has this one: what is used and held all the time does not
+    /// make it look on.
     is_wary: bool,
     /// While that is so, it looks at a few buckets only.
     is_hasty: bool,
@@ -105,8 +118,8 @@ impl<V> Sweep<V> {
 }
 
 impl<V: Send + Sync + 'static> ClockTable<V> {
-    /// Evicts until `wanted` bytes are free, or it is not worth the effort: more than `effort_cap` pinned entries seen
-    /// for each that was taken. Returns the bytes.
+    /// Evicts until `wanted` bytes are free, or it is not worth the effort: more than `effort_cap`
+    /// pinned entries seen for each that was taken. Returns the bytes.
     pub(crate) fn evict(&self, wanted: usize, effort_cap: usize) -> usize {
         let was_barren = self.barren.load(Ordering::Relaxed);
         let is_empty = self.occupancy() == 0;
@@ -120,8 +133,9 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         }
         let ([whole, emptied], [_, most_emptied]) = (self.ledger.limbo_parts(), self.full_limbo());
         if whole > self.usual_limbo() / 2 || emptied > most_emptied / 2 {
-            // This thread may not come back for long: who pushes shall find what it leaves. Without their values the entries of
-            // a thread's bag are a few kilobytes, but those of many threads would keep out what comes in.
+            // This thread may not come back for long: who pushes shall find what it leaves. Without
+            // their values the entries of a thread's bag are a few kilobytes, but those of many
+            // threads would keep out what comes in.
             guard.flush();
         }
         drop(guard);
@@ -173,7 +187,8 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         if !next.is_multiple_of(PROBATION_BUCKETS) {
             return next;
         }
-        // Threads that share a claim may both come here: then steps of one are left out or made twice.
+        // Threads that share a claim may both come here: then steps of one are left out or made
+        // twice.
         let first = self.probation_hand.0.fetch_add(PROBATION_BUCKETS, Ordering::Relaxed);
         own.store(first + 1, Ordering::Relaxed);
         first
@@ -187,7 +202,8 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
             if sweep.freed >= sweep.wanted {
                 return;
             }
-            // The word first: what it rules out need not be looked at, and entries mostly are not in this processor's cache.
+            // The word first: what it rules out need not be looked at, and entries mostly are not
+            // in this processor's cache.
             if found.word.clock() > 0 {
                 if only_probation {
                     continue;
@@ -227,7 +243,8 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         freed
     }
 
-    /// Takes back what entries were charged and counted that have gone. REQUIRES: the guard under which they went.
+    /// Takes back what entries were charged and counted that have gone. REQUIRES: the guard under
+    /// which they went.
     fn settle(&self, tally: &mut Tally) {
         let tally = std::mem::take(tally);
         if tally.entries > 0 {
@@ -304,8 +321,9 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         is_full()
     }
 
-    /// Bounds the memory that waits for guards. A guard that stays open, that of a thread which has no processor, say,
-    /// keeps all of it, and pushing for each insert meanwhile would be in vain: so the next push waits for as much again.
+    /// Bounds the memory that waits for guards. A guard that stays open, that of a thread which has
+    /// no processor, say, keeps all of it, and pushing for each insert meanwhile would be in vain:
+    /// so the next push waits for as much again.
     fn push_limbo(&self) {
         let share = self.usual_limbo();
         let (limbo, left) = (self.ledger.limbo(), self.limbo_left.0.load(Ordering::Relaxed));

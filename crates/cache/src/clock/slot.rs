@@ -20,10 +20,13 @@
 //!
 //! Invariants
 //!  1. A place that names an entry holds one of its listings.
-//!  2. A tag is written before its place is published and not again until the place has been emptied and reserved once
-//!     more. So who reads a place that names an entry and then the tags sees that entry's tag or a later one's.
-//!  3. `spilled` is at least the number of entries whose first choice is this bucket and which are in another.
-//!  4. A bucket is written only to insert, evict or erase, and by reads of entries whose clock is not full.
+//!  2. A tag is written before its place is published and not again until the place has been
+//!     emptied and reserved once more. So who reads a place that names an entry and then the tags
+//!     sees that entry's tag or a later one's.
+//!  3. `spilled` is at least the number of entries whose first choice is this bucket and which are
+//!     in another.
+//!  4. A bucket is written only to insert, evict or erase, and by reads of entries whose clock is
+//!     not full.
 
 use crate::entry::Entry;
 use crate::key::CacheKey;
@@ -124,8 +127,9 @@ impl<V> Found<'_, V> {
         let word = self.word.0;
         if word.addr() & CLOCK != CLOCK {
             let after = word.map_addr(|a| (a + 1) | HIT);
-            // Failure: somebody else has used it just now, or it goes. Relaxed: says nothing about the entry, and what
-            // was published stays published by the earlier store (a release sequence).
+            // Failure: somebody else has used it just now, or it goes. Relaxed: says nothing about
+            // the entry, and what was published stays published by the earlier store (a release
+            // sequence).
             _ = self.place.compare_exchange(word, after, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
@@ -137,13 +141,14 @@ impl<V> Found<'_, V> {
         _ = self.place.compare_exchange(word, word.map_addr(|a| a - 1), Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Stops the place naming the entry, if it still does; leaves a ghost if `ghost_of` gives its hash. What the
-    /// listing becomes is up to the caller.
+    /// Stops the place naming the entry, if it still does; leaves a ghost if `ghost_of` gives its
+    /// hash. What the listing becomes is up to the caller.
     pub(crate) fn clear(&self, ghost_of: Option<u64>) -> bool {
         let after = ghost_of.map_or(ptr::null_mut(), |hash| Word::ghost(hash).0);
         let mut word = self.word;
         loop {
-            // Acquire and release: whoever reuses the place comes after all that was done with the entry here.
+            // Acquire and release: whoever reuses the place comes after all that was done with the
+            // entry here.
             match self.place.compare_exchange(word.0, after, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return true,
                 Err(now) if Word(now).entry() != self.word.entry() => return false,
@@ -187,7 +192,8 @@ pub(crate) fn tag_of(hash: u64) -> u8 {
     (hash >> 56) as u8
 }
 
-/// The highest bit of each byte of `tags` that is `tag`; seldom also of others, and never of the count of the spilled.
+/// The highest bit of each byte of `tags` that is `tag`; seldom also of others, and never of the
+/// count of the spilled.
 #[inline]
 fn matches(tags: u64, tag: u8) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;
@@ -272,7 +278,8 @@ impl<V> Bucket<V> {
         debug_assert!(before >= SPILLED_ONE, "more come back than went");
     }
 
-    /// A free place, with the tag set: the ghost of the same hash, or an empty one, or any other ghost.
+    /// A free place, with the tag set: the ghost of the same hash, or an empty one, or any other
+    /// ghost.
     pub(crate) fn reserve(&self, hash: u64) -> Option<Reserved<'_, V>> {
         let ghost = |word: Word<V>| word.is_ghost_of(hash);
         let empty = |word: Word<V>| word.0.is_null();

@@ -1,14 +1,17 @@
-//! The clock table: buckets that any number of threads search and change at once, none waiting for another.
+//! The clock table: buckets that any number of threads search and change at once, none waiting for
+//! another.
 //!
 //! In: entries with a pin. Out: the living entry with a key. When what leaves: `evict.rs`.
 //!
-//! A key has three buckets it may be in, chosen by three parts of its hash. It goes into the second or third only if the
-//! ones before are full, and the first counts that (`spilled`), so that nearly all searches, also those that find
-//! nothing, read one line. With seven places a bucket and 60 % of them taken, one in 400 inserts finds all three full.
+//! A key has three buckets it may be in, chosen by three parts of its hash. It goes into the second
+//! or third only if the ones before are full, and the first counts that (`spilled`), so that nearly
+//! all searches, also those that find nothing, read one line. With seven places a bucket and 60 %
+//! of them taken, one in 400 inserts finds all three full.
 //!
-//! Length is the number of buckets in use. It grows by one: the new bucket takes those entries of an older one that its
-//! longer share of the hash sends there (linear hashing, Litwin 1980). Growth goes on from one power of two to the next
-//! as fast as there are inserts, so that all buckets are about equally full at nearly all times.
+//! Length is the number of buckets in use. It grows by one: the new bucket takes those entries of
+//! an older one that its longer share of the hash sends there (linear hashing, Litwin 1980). Growth
+//! goes on from one power of two to the next as fast as there are inserts, so that all buckets are
+//! about equally full at nearly all times.
 //!
 //! | step | function | afterwards |
 //! |---|---|---|
@@ -25,17 +28,19 @@
 //! | 4 | clear in `dst` what died meanwhile |
 //!
 //! Invariants
-//!  1. An entry is found only while it is not dead; places that name dead ones are leftovers, and empty places to come.
-//!  2. After all inserts of a key have returned, at most one living entry has it. Between 1 and 3 of two inserts lies a
-//!     full fence of each, so at least one of them sees the other.
-//!  3. An insert that publishes into a bucket that has been split sees the new length in step 2, or the splitter sees the
-//!     entry in its step 3: between their writes and reads lie full fences.
-//!  4. A search that finds nothing has looked into the key's buckets while they were its buckets, or gives up after
-//!     `MAX_ATTEMPTS` changes: a cache may always say no.
-//!  5. Nothing here waits: growth is done by one thread at a time, and who finds another at it goes on without.
-//!  6. A new bucket takes over how many have spilled from the one that is split. An insert that spills from there either
-//!     has been counted by then, or finds `splitting` or a new length in step 2 and withdraws: between their writes and
-//!     reads lie full fences.
+//!  1. An entry is found only while it is not dead; places that name dead ones are leftovers, and
+//!     empty places to come.
+//!  2. After all inserts of a key have returned, at most one living entry has it. Between 1 and 3
+//!     of two inserts lies a full fence of each, so at least one of them sees the other.
+//!  3. An insert that publishes into a bucket that has been split sees the new length in step 2, or
+//!     the splitter sees the entry in its step 3: between their writes and reads lie full fences.
+//!  4. A search that finds nothing has looked into the key's buckets while they were its buckets,
+//!     or gives up after `MAX_ATTEMPTS` changes: a cache may always say no.
+//!  5. Nothing here waits: growth is done by one thread at a time, and who finds another at it goes
+//!     on without.
+//!  6. A new bucket takes over how many have spilled from the one that is split. An insert that
+//!     spills from there either has been counted by then, or finds `splitting` or a new length in
+//!     step 2 and withdraws: between their writes and reads lie full fences.
 
 use super::evict::{Departed, EvictionCallback};
 use super::slot::{Bucket, Found, PLACES, Reserved, Word, tag_of};
@@ -86,7 +91,8 @@ pub(crate) struct ClockTable<V: Send + Sync + 'static> {
     pub(super) hand: Padded<AtomicUsize>,
     /// Where it looks for what is on probation.
     pub(super) probation_hand: Padded<AtomicUsize>,
-    /// The next of the steps that a thread, or a few, have taken of it; none if that is where the next eight begin.
+    /// The next of the steps that a thread, or a few, have taken of it; none if that is where the
+    /// next eight begin.
     pub(super) probation_claims: Box<[Padded<AtomicUsize>]>,
     /// The last eviction found nothing to take.
     pub(super) barren: AtomicBool,
@@ -213,7 +219,8 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         let (segment, offset) = locate(index);
         debug_assert!(offset < segment_len(segment));
         let buckets = self.segments[segment].load(Ordering::Acquire);
-        // SAFETY: a segment is there before the length passes its first bucket; it has room for this one.
+        // SAFETY: a segment is there before the length passes its first bucket; it has room for
+        // this one.
         let bucket = unsafe { buckets.add(offset) };
         // SAFETY: as above; segments stay until the table goes.
         unsafe { &*bucket }
@@ -251,7 +258,8 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         homes(hash, self.length()).iter().any(|&index| self.bucket(index).has_ghost(hash))
     }
 
-    /// Puts an entry in that is in no table and has one pin and one listing. What had to go for it is added to `departed`.
+    /// Puts an entry in that is in no table and has one pin and one listing. What had to go for it
+    /// is added to `departed`.
     pub(crate) fn insert(&self, mine: Handle<V>, departed: &mut Departed<V>) -> Outcome<V> {
         let guard = epoch::pin();
         let key = *Handle::key(&mine);
@@ -294,11 +302,12 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         other.map_or(Outcome::Detached(mine), Outcome::Found)
     }
 
-    /// Yields to another with the same key, or makes it yield. REQUIRES: a full fence since `mine` was published.
+    /// Yields to another with the same key, or makes it yield. REQUIRES: a full fence since `mine`
+    /// was published.
     fn contest(&self, hash: u64, homes: Homes, mine: &Handle<V>, guard: &Guard) -> Option<Handle<V>> {
         let me = mine.entry();
-        // An inserter whose fence lies before this one's has written before it where its entry is: tag, place, and count of the
-        // spilled.
+        // An inserter whose fence lies before this one's has written before it where its entry is:
+        // tag, place, and count of the spilled.
         let homes = if self.bucket(homes[0]).has_spilled() { &homes[..] } else { &homes[..1] };
         for &index in homes {
             for found in self.bucket(index).candidates(tag_of(hash), guard) {
@@ -462,11 +471,12 @@ fn unlist_later<V: Send + Sync + 'static>(entry: NonNull<Entry<V>>, guard: &Guar
     let sent = Sent(entry);
     let release = move || {
         let Sent(entry) = sent;
-        // SAFETY: the place stopped naming it before this was deferred, so the guards that were open then are gone.
+        // SAFETY: the place stopped naming it before this was deferred, so the guards that were
+        // open then are gone.
         unsafe { Entry::unlist(entry) };
     };
-    // SAFETY: the closure owns a listing, which nothing but it gives back; the entry's value is `Send + Sync + 'static`
-    // and may be dropped on any thread at any time.
+    // SAFETY: the closure owns a listing, which nothing but it gives back; the entry's value is
+    // `Send + Sync + 'static` and may be dropped on any thread at any time.
     unsafe { guard.defer(release) };
 }
 
@@ -484,7 +494,8 @@ impl<V: Send + Sync + 'static> Drop for ClockTable<V> {
             let buckets = buckets.load(Ordering::Acquire);
             if !buckets.is_null() {
                 let all = ptr::slice_from_raw_parts_mut(buckets, segment_len(segment));
-                // SAFETY: `add_segment` made it from a Box of this many buckets, and nobody else has the table.
+                // SAFETY: `add_segment` made it from a Box of this many buckets, and nobody else
+                // has the table.
                 drop(unsafe { Box::from_raw(all) });
             }
         }

@@ -1,5 +1,5 @@
-//! The clock caches, with the LRU where the rule is everybody's: rule by rule, and against reference counts by hand. In
-//! all interleavings of two threads: `table/models.rs`.
+//! The clock caches, with the LRU where the rule is everybody's: rule by rule, and against
+//! reference counts by hand. In all interleavings of two threads: `table/models.rs`.
 
 use super::*;
 use crate::cache::{Cache, CacheType, Priority};
@@ -257,7 +257,8 @@ fn readers_under_a_guard_keep_what_they_read() {
     assert!(value.iter().all(|&byte| byte == 7), "after the end of the cache");
 }
 
-/// A thread that sleeps under a guard holds up what waits for guards: of what nobody read, that is not the value.
+/// A thread that sleeps under a guard holds up what waits for guards: of what nobody read, that is
+/// not the value.
 #[test]
 fn a_value_that_nobody_read_goes_at_once_under_any_guard() {
     let cache = Cache::new(&options(CacheType::AutoHyperClock, 300)).unwrap();

@@ -1,8 +1,8 @@
 //! One shard: everything behind one mutex.
 //!
 //! Invariants
-//!  1. An index is in the table if and only if its slot holds an entry; then it is in exactly one pool's list.
-//!     Empty slots are chained from `free`.
+//!  1. An index is in the table if and only if its slot holds an entry; then it is in exactly one
+//!     pool's list. Empty slots are chained from `free`.
 //!  2. `usage` is the sum of all charges; each pool's `usage` that of its entries.
 //!  3. What leaves is handed out to be dropped by the caller, after the lock.
 
@@ -19,9 +19,9 @@ const NONE: u32 = u32::MAX;
 /// Where a visit ends.
 pub(super) const END: usize = usize::MAX;
 
-/// When the limit is not strict, an insert gives up looking for room after meeting this many values in use: it would
-/// do so again and again while a small cache is all in use. What was met counts as used now, so the next insert looks
-/// further on.
+/// When the limit is not strict, an insert gives up looking for room after meeting this many values
+/// in use: it would do so again and again while a small cache is all in use. What was met counts as
+/// used now, so the next insert looks further on.
 const MAX_IN_USE_MET: usize = 64;
 
 /// What an operation took out.
@@ -109,8 +109,8 @@ pub(super) struct Shard<V> {
 }
 
 impl<V> Shard<V> {
-    /// What an entry costs beside its value: its slot, and its index and tag in a table 7/8 full at best, half that
-    /// at worst.
+    /// What an entry costs beside its value: its slot, and its index and tag in a table 7/8 full at
+    /// best, half that at worst.
     pub(super) const ENTRY_OVERHEAD_BYTES: usize = size_of::<Slot<V>>() + 8;
 
     pub(super) fn new(limits: Limits, seed: u64) -> Shard<V> {
@@ -231,8 +231,9 @@ impl<V> Shard<V> {
         !lacks(self)
     }
 
-    /// Evicts the oldest of a pool while `wanted`, leaving what is in use, up to `patience` of those. Returns how
-    /// many in use it met. Those move to the new end: being in use is as good as being used now.
+    /// Evicts the oldest of a pool while `wanted`, leaving what is in use, up to `patience` of
+    /// those. Returns how many in use it met. Those move to the new end: being in use is as good as
+    /// being used now.
     fn evict_from(
         &mut self,
         pool: Pool,
@@ -247,7 +248,8 @@ impl<V> Shard<V> {
             }
             let index = self.pools[pool as usize].oldest;
             let slot = &self.slots[index as usize];
-            // One attempt, not two: handles are given back without the lock, and the second might succeed untold.
+            // One attempt, not two: handles are given back without the lock, and the second might
+            // succeed untold.
             let is_killed = if self.limits.tells {
                 let last = slot.entry().kill_for_callback();
                 let told = last.map(|value| Evicted { value, was_hit: slot.has_hit });

@@ -210,7 +210,8 @@ fn values_are_dropped_outside_the_locks() {
     assert_eq!(NOSY_DROPS.load(Ordering::Relaxed), 20);
 }
 
-/// The rules of one shard, without any cleverness: entries from the first to be evicted to the last.
+/// The rules of one shard, without any cleverness: entries from the first to be evicted to the
+/// last.
 struct Model {
     entries: Vec<(u64, usize, Priority, bool, Pool)>,
     capacity: usize,

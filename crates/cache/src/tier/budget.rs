@@ -1,21 +1,25 @@
 //! The link from a cache to what lies below it, and one capacity for both.
 //!
-//! In: evictions, reservations, changes of capacity. Out: offers to the tier, and how many bytes each of the two may use.
-//! Source of the rules: RocksDB `cache/secondary_cache_adapter.cc`, `TieredCacheOptions`. RocksDB moves capacity by dummy
-//! entries in the first cache, in steps of 1 MiB; here it is two numbers.
+//! In: evictions, reservations, changes of capacity. Out: offers to the tier, and how many bytes
+//! each of the two may use.
+//! Source of the rules: RocksDB `cache/secondary_cache_adapter.cc`, `TieredCacheOptions`. RocksDB
+//! moves capacity by dummy entries in the first cache, in steps of 1 MiB; here it is two numbers.
 //!
 //! ```text
 //! total = first + second          second = ratio × (total − reserved)
 //! ```
 //!
-//! So memory that is reserved is taken from both in their proportion. Reservations are charged to the first.
+//! So memory that is reserved is taken from both in their proportion. Reservations are charged to
+//! the first.
 //!
 //! Invariants
-//!  1. The capacities of both add up to the total, but while a change is under way: then they are less.
-//!  2. Nothing but arithmetic is done under `shares`, which is taken on changes only and never by a lookup or an insert.
-//!  3. Capacity moves under `moving`, for which nobody waits: who finds another at it leaves the move to that one. To move
-//!     capacity evicts, and that may drop what readers have left behind, on the same thread: a table that gives its own
-//!     reservation back, say.
+//!  1. The capacities of both add up to the total, but while a change is under way: then they are
+//!     less.
+//!  2. Nothing but arithmetic is done under `shares`, which is taken on changes only and never by a
+//!     lookup or an insert.
+//!  3. Capacity moves under `moving`, for which nobody waits: who finds another at it leaves the
+//!     move to that one. To move capacity evicts, and that may drop what readers have left behind,
+//!     on the same thread: a table that gives its own reservation back, say.
 
 use super::{Saved, SecondaryCache};
 use crate::clock::evict::Evicted;
@@ -95,8 +99,8 @@ struct Division {
 }
 
 impl Division {
-    /// Changes the shares, and has `move_capacity(before, now)` called until they are as they shall be; by the one who is
-    /// at it, if somebody is.
+    /// Changes the shares, and has `move_capacity(before, now)` called until they are as they shall
+    /// be; by the one who is at it, if somebody is.
     fn change(&self, change: impl FnOnce(&mut Shares), move_capacity: impl Fn(&Shares, &Shares)) {
         let mut wanted = self.shares.lock();
         change(&mut wanted);
@@ -107,8 +111,8 @@ impl Division {
             move_capacity(&moved, &now);
             *moved = now;
             drop(moved);
-            // Looked at after letting go: who has changed the shares before this look has perhaps found the lock taken, and
-            // who changes them after it finds it free.
+            // Looked at after letting go: who has changed the shares before this look has perhaps
+            // found the lock taken, and who changes them after it finds it free.
             let wanted = *self.shares.lock();
             if wanted == now {
                 return;
@@ -163,7 +167,8 @@ impl<V> Lower<V> {
         self.division.as_ref().map(|division| *division.shares.lock())
     }
 
-    /// Changes the shares, if there is one capacity for both; `move_capacity(before, now)` does what follows from that.
+    /// Changes the shares, if there is one capacity for both; `move_capacity(before, now)` does
+    /// what follows from that.
     pub(crate) fn divide(&self, change: impl FnOnce(&mut Shares), move_capacity: impl Fn(&Shares, &Shares)) {
         if let Some(division) = &self.division {
             division.change(change, move_capacity);

@@ -2,11 +2,13 @@
 //!
 //! In: keys. Out: whether the same key came before, as far as is remembered.
 //!
-//! A table of 32 bits of hash, in rows of four that the rest of the hash chooses; a new key drives the oldest of its row
-//! out. RocksDB inserts an entry without a value instead (`cache/compressed_secondary_cache.cc`).
+//! A table of 32 bits of hash, in rows of four that the rest of the hash chooses; a new key drives
+//! the oldest of its row out. RocksDB inserts an entry without a value instead
+//! (`cache/compressed_secondary_cache.cc`).
 //!
 //! Invariants
-//!  1. A key that was noted, and whose row has not seen three others since, is known. Another is taken for it once in 2^30.
+//!  1. A key that was noted, and whose row has not seen three others since, is known. Another is
+//!     taken for it once in 2^30.
 //!  2. Nothing waits. Two threads that note keys of a row at once may lose one of them.
 
 use crate::key::CacheKey;

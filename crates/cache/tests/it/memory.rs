@@ -6,7 +6,8 @@ use esker_cache::{Cache, CacheKey, CacheOptions, CacheType, MetadataChargePolicy
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-/// Reads of blocks of many sizes, some as large as filters, through a cache with room for a part of them.
+/// Reads of blocks of many sizes, some as large as filters, through a cache with room for a part of
+/// them.
 fn most_over(cache_type: CacheType, capacity: usize) -> f64 {
     let options = CacheOptions { cache_type, num_shard_bits: 0, ..CacheOptions::with_capacity(capacity) };
     let cache: Cache<Box<[u8]>> = Cache::new(&options).expect("the options are allowed");
@@ -64,7 +65,8 @@ impl Drop for Counted<'_> {
 
 const READERS: usize = 8;
 
-/// Reads under guards, and inserts what is missing. Returns the most bytes that lived when it had made a value.
+/// Reads under guards, and inserts what is missing. Returns the most bytes that lived when it had
+/// made a value.
 fn read(cache: &Cache<Counted<'static>>, alive: &'static AtomicUsize, seed: u64, slow: &AtomicBool) -> usize {
     let (mut rng, mut most) = (Rng::new(seed), 0);
     for _ in 0..4_000 {
@@ -91,7 +93,8 @@ fn read(cache: &Cache<Counted<'static>>, alive: &'static AtomicUsize, seed: u64,
     most
 }
 
-/// Everything that lives counts, evicted or not: 3 % above the capacity, and what each reader has in hand.
+/// Everything that lives counts, evicted or not: 3 % above the capacity, and what each reader has
+/// in hand.
 #[test]
 fn what_slow_readers_hold_up_is_bounded() {
     const CAPACITY: usize = 1600 << 10;

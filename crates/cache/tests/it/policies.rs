@@ -1,9 +1,11 @@
-//! The clock's policy beside others on the same traces: which blocks stay when there is not room for all.
+//! The clock's policy beside others on the same traces: which blocks stay when there is not room
+//! for all.
 //!
-//! In: traces of keys. Out: a table of miss ratios (`cargo test -p esker-cache --test it policies -- --nocapture`).
-//! The others are simulated, in as few lines as their papers allow: LRU; SIEVE (Zhang et al., NSDI '24); S3-FIFO (Yang et
-//! al., SOSP '23), with a small queue of a tenth and as many ghosts as entries; and a clock as RocksDB's HyperClockCache
-//! sets it up, with two turns for a new entry and no ghosts. Esker's is the cache itself. All entries have one size.
+//! In: traces of keys. Out: a table of miss ratios (`cargo test -p esker-cache --test it policies --
+//! --nocapture`). The others are simulated, in as few lines as their papers allow: LRU; SIEVE
+//! (Zhang et al., NSDI '24); S3-FIFO (Yang et al., SOSP '23), with a small queue of a tenth and as
+//! many ghosts as entries; and a clock as RocksDB's HyperClockCache sets it up, with two turns for
+//! a new entry and no ghosts. Esker's is the cache itself. All entries have one size.
 
 use esker_base::rng::Rng;
 use esker_cache::{Cache, CacheKey, CacheOptions, CacheType, MetadataChargePolicy, Priority, Role};
@@ -249,7 +251,8 @@ impl Zipf {
     }
 }
 
-/// Misses of each hundred: point reads before a scan; those while it runs, one for each block of it; those after it.
+/// Misses of each hundred: point reads before a scan; those while it runs, one for each block of
+/// it; those after it.
 struct Misses {
     before: f64,
     during: f64,

@@ -41,14 +41,17 @@ pub enum Tail {
     Zeros,
     /// Random bytes, to somewhere.
     Garbage,
-    /// To somewhere, 4 KiB pages of which each has its real bytes or zeros: written back out of order.
+    /// To somewhere, 4 KiB pages of which each has its real bytes or zeros: written back out of
+    /// order.
     Pages,
-    /// Of what was written behind what survived, sectors of 512 bytes of which each has its real bytes or those that were there
-    /// before, also within the file: a disk writes sectors, in whatever order.
+    /// Of what was written behind what survived, sectors of 512 bytes of which each has its real
+    /// bytes or those that were there before, also within the file: a disk writes sectors, in
+    /// whatever order.
     Sectors,
 }
 
-/// One outcome of a crash. Change fields at will: `CrashChoices { tear: true, ..CrashChoices::random(7) }`.
+/// One outcome of a crash. Change fields at will: `CrashChoices { tear: true,
+/// ..CrashChoices::random(7) }`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CrashChoices {
     /// What happened. A killed process makes all other choices idle.
@@ -130,8 +133,9 @@ impl Draws<'_> {
         self.prefix(self.choices.keep_names, n)
     }
 
-    /// What a killed process leaves of this file. One that was appended to in place ends with its block: behind its bytes there are
-    /// zeros, or what an append in the making had brought there, all but its first eight bytes.
+    /// What a killed process leaves of this file. One that was appended to in place ends with its
+    /// block: behind its bytes there are zeros, or what an append in the making had brought there,
+    /// all but its first eight bytes.
     pub(super) fn killed(&self, file: &FileData) -> FileData {
         let mut left = file.clone();
         let len = left.live.len();
@@ -147,7 +151,8 @@ impl Draws<'_> {
         left
     }
 
-    /// What a power loss leaves of this file. One that was appended to in place may end with its block, by zeros.
+    /// What a power loss leaves of this file. One that was appended to in place may end with its
+    /// block, by zeros.
     pub(super) fn content(&mut self, file: &FileData) -> Content {
         let mut content = self.appended(file);
         let len = content.len();

@@ -190,7 +190,8 @@ fn a_file_moved_between_directories_is_in_one_of_them() {
         seen.insert(after[0].0.clone());
     }
     assert_eq!(seen, ["3.log".to_owned(), "archive/3.log".to_owned()].into());
-    // A new file that moves: its creation and its move keep their order whichever directory is synced.
+    // A new file that moves: its creation and its move keep their order whichever directory is
+    // synced.
     for dir in ["", "archive"] {
         write(&fs, "4.log", b"");
         fs.rename(&p("4.log"), &p("archive/4.log")).unwrap();

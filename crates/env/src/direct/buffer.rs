@@ -1,6 +1,7 @@
 //! Memory whose first byte has a wanted alignment, without `unsafe`: a vector with slack in front.
 //!
-//! Invariant: the vector never moves, so that what was aligned stays so: it is never asked for more than its capacity.
+//! Invariant: the vector never moves, so that what was aligned stays so: it is never asked for more
+//! than its capacity.
 
 use super::Alignment;
 

@@ -8,7 +8,8 @@ use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 
-/// Bytes that are read at a time where they are copied out of the thread's memory: a multiple of every block.
+/// Bytes that are read at a time where they are copied out of the thread's memory: a multiple of
+/// every block.
 const PIECE_BYTES: usize = 1 << 20;
 /// What a thread keeps of that memory.
 const KEPT_BYTES: usize = 256 << 10;
@@ -59,7 +60,8 @@ impl<S: DirectSource> DirectRandomAccessFile<S> {
         DirectRandomAccessFile(source)
     }
 
-    /// Reads `bytes` from `offset` on and hands them over piece by piece, in order. How many there were.
+    /// Reads `bytes` from `offset` on and hands them over piece by piece, in order. How many there
+    /// were.
     fn read_widened(&self, offset: u64, bytes: usize, take: &mut dyn FnMut(&[u8])) -> Result<usize> {
         let alignment = self.0.alignment();
         let mut done = 0;

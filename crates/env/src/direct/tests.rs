@@ -59,7 +59,8 @@ impl DirectSource for Arc<Medium> {
     }
 }
 
-/// Of every kind: sectors, pages, large blocks with small addresses; lengths that end with a block and within one.
+/// Of every kind: sectors, pages, large blocks with small addresses; lengths that end with a block
+/// and within one.
 fn media() -> Vec<Arc<Medium>> {
     let alignments = [(512, 512), (4096, 4096), (4096, 4), (512, 1), (16 << 10, 512)];
     let sizes = [0, 1, 511, 512, 40_000, 3 * 4096, 1_100_000];

@@ -1,11 +1,13 @@
 //! Several reads past the page cache as one.
 //!
-//! In: reads of any bytes of such files. Out: each one's result. Those of a file that share a block, or lie side by side, become
-//! one read of whole blocks (a run); the runs go to the kernel together, and what was asked for is copied out of them.
+//! In: reads of any bytes of such files. Out: each one's result. Those of a file that share a
+//! block, or lie side by side, become one read of whole blocks (a run); the runs go to the kernel
+//! together, and what was asked for is copied out of them.
 //!
 //! Invariants
 //!  1. No block of a file is read twice, unless a read failed.
-//!  2. An error belongs to the requests that needed what failed: those of a run that cannot be read are read each by itself.
+//!  2. An error belongs to the requests that needed what failed: those of a run that cannot be read
+//!     are read each by itself.
 
 use super::Alignment;
 use super::reader::{Scatter, with_scratch};

@@ -1,12 +1,14 @@
 //! A file that is written past the page cache.
 //!
-//! Appends are collected in aligned memory and written as whole blocks, as many at a time as the buffer holds. The last block of
-//! a file is seldom whole: `flush`, `sync` and `close` write it with zeros behind what was appended and cut the file to its
-//! length. What is appended later begins in the same block, which is kept in memory and written again.
+//! Appends are collected in aligned memory and written as whole blocks, as many at a time as the
+//! buffer holds. The last block of a file is seldom whole: `flush`, `sync` and `close` write it
+//! with zeros behind what was appended and cut the file to its length. What is appended later
+//! begins in the same block, which is kept in memory and written again.
 //! Source: RocksDB `file/writable_file_writer.cc` (semantics).
 //!
 //! Invariants
-//!  1. `written` is a multiple of a block; the buffer holds the bytes that follow; their sum is `file_size()`, also after an error.
+//!  1. `written` is a multiple of a block; the buffer holds the bytes that follow; their sum is
+//!     `file_size()`, also after an error.
 //!  2. The first `tail` bytes of the buffer, less than a block, are in the file too.
 //!  3. Unless `is_padded`, no zeros of ours lie behind the end of the file.
 //!  4. After `sync` the file has its length on the medium: cutting it is made durable with it.

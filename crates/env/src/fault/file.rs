@@ -8,7 +8,8 @@ use esker_base::Result;
 use esker_base::sync::Arc;
 use std::path::{Path, PathBuf};
 
-/// Reads through `read`, unless a rule has other plans; `spoils` says whether the weather may change what was read.
+/// Reads through `read`, unless a rule has other plans; `spoils` says whether the weather may
+/// change what was read.
 fn read(
     shared: &Shared,
     path: &Path,
@@ -147,8 +148,8 @@ impl WritableFile for FaultWritableFile {
         if self.shared.check(OpKind::Flush, &self.path)? { self.inner.flush() } else { Ok(()) }
     }
 
-    /// What was appended is in the kernel before the medium is waited for: who looks at the disk as the sync begins finds what
-    /// a crash within it may part.
+    /// What was appended is in the kernel before the medium is waited for: who looks at the disk as
+    /// the sync begins finds what a crash within it may part.
     fn sync(&mut self) -> Result<()> {
         self.inner.flush()?;
         // A sync that is skipped still hands the bytes to the kernel: the liar is the disk.

@@ -114,7 +114,8 @@ impl fmt::Display for OpKind {
     }
 }
 
-/// One operation. Displays as "append 000004.log 0+31", without the directory, for data-driven tests.
+/// One operation. Displays as "append 000004.log 0+31", without the directory, for data-driven
+/// tests.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Op {
     /// Its number, from 0.

@@ -17,8 +17,8 @@ pub(super) enum Action {
     Skip,
 }
 
-/// Of the operations of certain kinds on certain files, the n-th and maybe some after it go wrong. By default the
-/// first, once, on any file, with `IoError` (EIO), not retryable.
+/// Of the operations of certain kinds on certain files, the n-th and maybe some after it go wrong.
+/// By default the first, once, on any file, with `IoError` (EIO), not retryable.
 #[derive(Clone)]
 pub struct FaultRule {
     kinds: u32,
@@ -57,7 +57,8 @@ impl FaultRule {
         FaultRule::new(&OpKind::ALL, Action::Fail)
     }
 
-    /// An append puts `keep` of its bytes (`None`: a drawn number, not all) into the file and fails.
+    /// An append puts `keep` of its bytes (`None`: a drawn number, not all) into the file and
+    /// fails.
     pub fn short_write(keep: Option<usize>) -> FaultRule {
         FaultRule::new(&[OpKind::Append], Action::ShortWrite(keep))
     }
@@ -67,8 +68,8 @@ impl FaultRule {
         FaultRule::new(&[OpKind::Read], Action::BitFlip)
     }
 
-    /// Operations of these kinds do nothing and succeed: the disk that lies about its syncs. Not for operations
-    /// that return something; those fail with `InvalidArgument`.
+    /// Operations of these kinds do nothing and succeed: the disk that lies about its syncs. Not
+    /// for operations that return something; those fail with `InvalidArgument`.
     pub fn skip(kinds: &[OpKind]) -> FaultRule {
         FaultRule::new(kinds, Action::Skip)
     }

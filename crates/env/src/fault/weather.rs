@@ -1,11 +1,13 @@
 //! Trouble that comes and goes: what a disk does to a database in a bad hour, drawn from a seed.
 //!
-//! In: operations. Out: which of them take long, fail, find the disk full, or read other bytes than were written. A spell of
-//! trouble begins at some operation, concerns some kinds of operations or files, and is over after so many operations or so much
-//! time; then comes the next. [`super::FaultFs::clear_rules`] ends the weather, and heals what it has damaged.
+//! In: operations. Out: which of them take long, fail, find the disk full, or read other bytes than
+//! were written. A spell of trouble begins at some operation, concerns some kinds of operations or
+//! files, and is over after so many operations or so much time; then comes the next.
+//! [`super::FaultFs::clear_rules`] ends the weather, and heals what it has damaged.
 //!
-//! Bytes are only changed in what a read gives, never on the disk below: in files that carry checksums of what they hold (tables and
-//! blob files). For logs, whose torn ends are taken for their ends, that would be a loss of what was promised.
+//! Bytes are only changed in what a read gives, never on the disk below: in files that carry
+//! checksums of what they hold (tables and blob files). For logs, whose torn ends are taken for
+//! their ends, that would be a loss of what was promised.
 //!
 //! Invariants
 //!  1. The same operations give the same weather.
@@ -176,7 +178,8 @@ impl Weather {
         }
     }
 
-    /// Changes what was read at `offset`, if it is to come back wrong, and says whether it does. `again` reads from the file.
+    /// Changes what was read at `offset`, if it is to come back wrong, and says whether it does.
+    /// `again` reads from the file.
     pub(super) fn spoil(
         &mut self,
         path: &Path,

@@ -1,6 +1,8 @@
-//! The bytes of a file in memory: cheap to clone, copied piece by piece when one of the clones changes.
+//! The bytes of a file in memory: cheap to clone, copied piece by piece when one of the clones
+//! changes.
 //!
-//! Invariant: every chunk but the last holds exactly `CHUNK_BYTES`, the last at least one byte; together `len`.
+//! Invariant: every chunk but the last holds exactly `CHUNK_BYTES`, the last at least one byte;
+//! together `len`.
 
 use esker_base::sync::Arc;
 

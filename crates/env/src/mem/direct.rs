@@ -1,4 +1,5 @@
-//! Files in memory that are opened past the page cache: they take what a disk of 512-byte sectors takes, and panic at all else.
+//! Files in memory that are opened past the page cache: they take what a disk of 512-byte sectors
+//! takes, and panic at all else.
 
 use super::Shared;
 use super::node::FileNode;

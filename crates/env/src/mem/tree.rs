@@ -1,9 +1,11 @@
-//! Names in memory: directories, what they hold, and, if tracked, which of it a power loss would leave.
+//! Names in memory: directories, what they hold, and, if tracked, which of it a power loss would
+//! leave.
 //!
 //! Invariants
 //!  1. `durable` with the journal's operations applied in order is `live`.
 //!  2. A directory that was made is durable at once; only names of files and renames can be lost.
-//!  3. In the journal, an operation that a journaling file system has committed is preceded only by such.
+//!  3. In the journal, an operation that a journaling file system has committed is preceded only by
+//!     such.
 
 use super::node::FileNode;
 use esker_base::sync::Arc;
@@ -250,7 +252,8 @@ impl Tree {
         Ok(())
     }
 
-    /// The directory was synced: its names are durable, and on a journaling file system all others as well.
+    /// The directory was synced: its names are durable, and on a journaling file system all others
+    /// as well.
     pub(crate) fn sync_dir(&mut self, dir: u64) {
         let group = self.connected(dir);
         let mut rest = Vec::new();
@@ -275,7 +278,8 @@ impl Tree {
         }
     }
 
-    /// The directories that pending moves tie to this one: their operations keep their order among each other.
+    /// The directories that pending moves tie to this one: their operations keep their order among
+    /// each other.
     fn connected(&self, dir: u64) -> HashSet<u64> {
         let mut group = HashSet::from([dir]);
         loop {
@@ -292,9 +296,10 @@ impl Tree {
         }
     }
 
-    /// The names that a power loss leaves: `keep(n)` says how many of `n` operations in a row survive. With
-    /// `journaled`, all operations are one row and those before the last sync of anything are safe; without, each
-    /// directory has its own row and only what its own sync covered is safe.
+    /// The names that a power loss leaves: `keep(n)` says how many of `n` operations in a row
+    /// survive. With `journaled`, all operations are one row and those before the last sync of
+    /// anything are safe; without, each directory has its own row and only what its own sync
+    /// covered is safe.
     pub(crate) fn names_after_power_loss(
         &self,
         journaled: bool,
@@ -325,7 +330,8 @@ impl Tree {
         after
     }
 
-    /// The same names, as safe as these, for files of its own, which `copy` makes: each is copied once. Nothing is locked.
+    /// The same names, as safe as these, for files of its own, which `copy` makes: each is copied
+    /// once. Nothing is locked.
     pub(crate) fn copied(&self, copy: &mut dyn FnMut(&FileNode) -> FileNode) -> Tree {
         let mut files: HashMap<u64, Arc<FileNode>> = HashMap::new();
         let mut node = |node: &Node| match node {
@@ -354,8 +360,8 @@ impl Tree {
         Tree { tracked: self.tracked, dirs, next_id: self.next_id, journal, locks: HashSet::new() }
     }
 
-    /// A tracked tree in which all of this is durable. `copy` makes the new files; a file with two names is copied
-    /// once. Files are visited in the order of their paths.
+    /// A tracked tree in which all of this is durable. `copy` makes the new files; a file with two
+    /// names is copied once. Files are visited in the order of their paths.
     pub(crate) fn from_names(
         from: &HashMap<u64, Names>,
         next_id: u64,

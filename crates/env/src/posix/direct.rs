@@ -1,7 +1,8 @@
 //! Files of the real file system that are opened with `O_DIRECT`.
 //!
-//! How reads and writes must be aligned, the kernel says (`statx`, since Linux 6.1); before that it is the logical block of the
-//! device, and where that is not known, a page. Source of the last two: RocksDB `env/io_posix.cc`.
+//! How reads and writes must be aligned, the kernel says (`statx`, since Linux 6.1); before that it
+//! is the logical block of the device, and where that is not known, a page. Source of the last two:
+//! RocksDB `env/io_posix.cc`.
 
 use super::{At, failed, failed_at, file, size_of, try_open};
 use crate::descriptors::DataFile;
@@ -94,7 +95,8 @@ impl DirectFile {
                 Ok(n) => done += n,
                 Err(e) => return Err(failed_at("pread", &self.path, at, e)),
             }
-            // Within a block only the file ends, and behind that nothing aligned is to be asked for.
+            // Within a block only the file ends, and behind that nothing aligned is to be asked
+            // for.
             if !done.is_multiple_of(self.alignment.block()) {
                 break;
             }

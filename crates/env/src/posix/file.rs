@@ -1,15 +1,16 @@
 //! Files and directories of the real file system.
 //!
-//! A writable file collects small appends in a buffer and writes them at its own offset with `pwrite`, so that a
-//! recycled file is overwritten in place and an error says exactly how far it got. A log's end is mapped instead
-//! (`posix/mapped.rs`).
+//! A writable file collects small appends in a buffer and writes them at its own offset with
+//! `pwrite`, so that a recycled file is overwritten in place and an error says exactly how far it
+//! got. A log's end is mapped instead (`posix/mapped.rs`).
 //!
 //! Invariants
-//!  1. `written` bytes are in the kernel; the buffer holds the bytes that follow; their sum is `file_size()`,
-//!     also after an error.
+//!  1. `written` bytes are in the kernel; the buffer holds the bytes that follow; their sum is
+//!     `file_size()`, also after an error.
 //!  2. The buffer never grows beyond `BUFFER_BYTES`; an append of that size or more is not copied.
 //!  3. While `mapped` is there the buffer is empty, and the file may be longer than `written`.
-//!  4. A forked child changes nothing: every call fails there, and dropping the file closes the descriptor.
+//!  4. A forked child changes nothing: every call fails there, and dropping the file closes the
+//!     descriptor.
 
 use super::mapped::MappedEnd;
 use super::refused::{is_refused, note_unsynced_directory, syncs_no_directory};
@@ -25,8 +26,8 @@ use std::io::IoSliceMut;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// What is collected before it is written: large enough that the system call (about 0.3 µs) vanishes beside the
-/// copy, small enough to stay in the second-level cache.
+/// What is collected before it is written: large enough that the system call (about 0.3 µs)
+/// vanishes beside the copy, small enough to stay in the second-level cache.
 pub(super) const BUFFER_BYTES: usize = 128 << 10;
 
 /// Parts of one `preadv` at most: the kernel's `IOV_MAX`.
@@ -49,9 +50,9 @@ fn read_full(fd: &OwnedFd, path: &Path, offset: u64, buf: &mut [u8]) -> Result<u
 /// A reservation takes at most one part in so many of the free space.
 const FREE_SPACE_PARTS: u64 = 8;
 
-/// Reserves up to `bytes` from `offset` on without changing the file's size, and returns how many it reserved: a
-/// part of what is free at most, and none where the file system cannot. That is no error: what is written later
-/// may well fit. A reservation that fails holds no space.
+/// Reserves up to `bytes` from `offset` on without changing the file's size, and returns how many
+/// it reserved: a part of what is free at most, and none where the file system cannot. That is no
+/// error: what is written later may well fit. A reservation that fails holds no space.
 /// # Errors
 /// `IoError` from the medium.
 pub(super) fn reserve(fd: &OwnedFd, path: &Path, offset: u64, bytes: u64) -> Result<u64> {
@@ -136,7 +137,8 @@ pub(super) struct PosixRandomAccessFile {
 }
 
 impl PosixRandomAccessFile {
-    /// The kernel's own read-ahead is off, as with RocksDB's `advise_random_on_open`: scans read ahead themselves.
+    /// The kernel's own read-ahead is off, as with RocksDB's `advise_random_on_open`: scans read
+    /// ahead themselves.
     pub(super) fn new(fd: OwnedFd, path: &Path) -> PosixRandomAccessFile {
         advise(&fd, 0, 0, Advice::Random);
         PosixRandomAccessFile {
@@ -336,7 +338,8 @@ impl WritableFile for PosixWritableFile {
         }
         let fd = self.fd()?.as_raw_fd();
         let (from, count) = (offset.cast_signed(), bytes.cast_signed());
-        // SAFETY: a system call on a descriptor that `self.fd` keeps open; it reads and writes no memory of ours.
+        // SAFETY: a system call on a descriptor that `self.fd` keeps open; it reads and writes no
+        // memory of ours.
         let result = unsafe { libc::sync_file_range(fd, from, count, libc::SYNC_FILE_RANGE_WRITE) };
         if result == 0 {
             return Ok(());
@@ -349,7 +352,8 @@ impl WritableFile for PosixWritableFile {
 
     fn preallocate(&mut self, offset: u64, bytes: u64) -> Result<()> {
         let fd = self.fd()?;
-        // Without a gap behind what is written or reserved, so that one number says how far it goes.
+        // Without a gap behind what is written or reserved, so that one number says how far it
+        // goes.
         let from = offset.min(self.reserved_end.max(self.file_size()));
         let end = offset.saturating_add(bytes);
         let reserved = reserve(fd, &self.path, from, end.saturating_sub(from))?;

@@ -1,9 +1,11 @@
-//! Directories that are held: paths below them stay with the directories, whatever becomes of their names.
+//! Directories that are held: paths below them stay with the directories, whatever becomes of their
+//! names.
 //!
-//! In: the directories of a database. Out: a file system in which a path below one of them is looked up from a descriptor
-//! of it. A directory that was renamed is still the same; one that was removed has no files any more, and what another
-//! process makes under its path is never touched. Once `LOCK` is locked, nothing is created, renamed or deleted in the
-//! directories unless `LOCK` is still the file that was locked.
+//! In: the directories of a database. Out: a file system in which a path below one of them is
+//! looked up from a descriptor of it. A directory that was renamed is still the same; one that was
+//! removed has no files any more, and what another process makes under its path is never touched.
+//! Once `LOCK` is locked, nothing is created, renamed or deleted in the directories unless `LOCK`
+//! is still the file that was locked.
 //!
 //! Invariants
 //!  1. A path below a held directory is never looked up by its name from the root.

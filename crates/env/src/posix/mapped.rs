@@ -1,24 +1,31 @@
 //! The end of a log, mapped: an append is a copy, not a system call.
 //!
-//! In: appends, in order. Out: the same bytes in the page cache, where they survive the process as written ones do.
+//! In: appends, in order. Out: the same bytes in the page cache, where they survive the process as
+//! written ones do.
 //!
-//! A `write` of 150 bytes takes longer than all else that happens to them; a store into a shared mapping takes a few
-//! nanoseconds and ends in the same page. What could go wrong, and what is done about it:
+//! A `write` of 150 bytes takes longer than all else that happens to them; a store into a shared
+//! mapping takes a few nanoseconds and ends in the same page. What could go wrong, and what is done
+//! about it:
 //!
-//! * *The process dies in the middle of a copy.* The first `COMMIT_BYTES` of an append are stored last, by one
-//!   instruction: until then the file has zeros there, with which no record begins.
-//! * *The file has zeros behind its end.* Never beyond the block that is being filled. What crosses into the next block
-//!   is appended by a `write`, behind which the file ends; only then does it grow by the rest of that block. So there is
-//!   never a piece of a record with zeros where the next piece should be.
-//! * *The disk is full*, and a store would raise `SIGBUS`. Space is reserved and the pages are brought in before anything
-//!   is stored; if either fails, the file goes back to `write`, which says what is wrong.
-//! * *The file system moves what was reserved* (copy on write), or has no mappings: only those are used that are known to
-//!   write in place.
-//! * Not covered: somebody else cuts the file, or a page that was written back and evicted cannot be read again.
+//! * *The process dies in the middle of a copy.* The first `COMMIT_BYTES` of an append are stored
+//!   last, by one instruction: until then the file has zeros there, with which no record begins.
+//! * *The file has zeros behind its end.* Never beyond the block that is being filled. What crosses
+//!   into the next block is appended by a `write`, behind which the file ends; only then does it
+//!   grow by the rest of that block. So there is never a piece of a record with zeros where the
+//!   next piece should be.
+//! * *The disk is full*, and a store would raise `SIGBUS`. Space is reserved and the pages are
+//!   brought in before anything is stored; if either fails, the file goes back to `write`, which
+//!   says what is wrong.
+//! * *The file system moves what was reserved* (copy on write), or has no mappings: only those are
+//!   used that are known to write in place.
+//! * Not covered: somebody else cuts the file, or a page that was written back and evicted cannot
+//!   be read again.
 //!
 //! Invariants
-//!  1. Bytes are stored only below `end`, up to which the file reaches, in pages that are reserved and mapped.
-//!  2. `end` is where the last `write` ended, or a multiple of `block`, at most one block behind what was appended.
+//!  1. Bytes are stored only below `end`, up to which the file reaches, in pages that are reserved
+//!     and mapped.
+//!  2. `end` is where the last `write` ended, or a multiple of `block`, at most one block behind
+//!     what was appended.
 
 use super::{failed_at, file};
 use esker_base::sync::process::atomic::{Ordering, compiler_fence};
@@ -49,7 +56,8 @@ pub(super) struct MappedEnd {
 }
 
 impl MappedEnd {
-    /// For a file that ends at `end` and has space up to `reserved`; `None` where it cannot be done.
+    /// For a file that ends at `end` and has space up to `reserved`; `None` where it cannot be
+    /// done.
     pub(super) fn new(fd: &OwnedFd, block: u64, end: u64, reserved: u64) -> Option<MappedEnd> {
         let one_instruction = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
         let fits =
@@ -60,8 +68,9 @@ impl MappedEnd {
         usable.then_some(MappedEnd { block, window: None, end, reserved })
     }
 
-    /// Stores as much of `data` at `at`, the end of what was appended, as lies below the file's end; how much that is.
-    /// All of it, or nothing of it, is seen by who opens the file after this process died.
+    /// Stores as much of `data` at `at`, the end of what was appended, as lies below the file's
+    /// end; how much that is. All of it, or nothing of it, is seen by who opens the file after this
+    /// process died.
     #[inline]
     pub(super) fn store(&mut self, at: u64, data: &[u8]) -> usize {
         let room = usize::try_from(self.end.saturating_sub(at)).unwrap_or(usize::MAX);
@@ -129,7 +138,8 @@ unsafe impl Send for Window {}
 impl Window {
     fn map(fd: &OwnedFd, start: u64) -> rustix::io::Result<Window> {
         let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
-        // SAFETY: a new mapping at an address of the kernel's choice; it touches no memory that exists.
+        // SAFETY: a new mapping at an address of the kernel's choice; it touches no memory that
+        // exists.
         let at = unsafe {
             rustix::mm::mmap(ptr::null_mut(), WINDOW_BYTES as usize, protection, flags, fd, start)
         }?;
@@ -167,11 +177,13 @@ impl Window {
         let place = self.place(offset, COMMIT_BYTES + rest.len());
         // SAFETY: `place` checked that this is within the window.
         let behind = unsafe { place.add(COMMIT_BYTES) };
-        // SAFETY: as above; the pages are there (`MappedEnd`, invariant 1), and no reference to them exists.
+        // SAFETY: as above; the pages are there (`MappedEnd`, invariant 1), and no reference to
+        // them exists.
         unsafe { ptr::copy_nonoverlapping(rest.as_ptr(), behind.as_ptr(), rest.len()) };
         // A kill comes between two instructions: it is enough that they stand in this order.
         compiler_fence(Ordering::SeqCst);
-        // SAFETY: as above. Eight bytes at any address are one instruction on the machines that `MappedEnd::new` admits.
+        // SAFETY: as above. Eight bytes at any address are one instruction on the machines that
+        // `MappedEnd::new` admits.
         unsafe { place.cast::<[u8; COMMIT_BYTES]>().write_unaligned(*first) };
         compiler_fence(Ordering::SeqCst);
     }

@@ -1,10 +1,12 @@
 //! Reads of what the kernel has in memory, before anything is handed to a device.
 //!
-//! In: several reads. Out: which of them are done, because nothing had to be waited for. A read from the page cache costs a third of a
-//! microsecond; one that goes through a ring costs more, though it pays where it waits for a device.
+//! In: several reads. Out: which of them are done, because nothing had to be waited for. A read
+//! from the page cache costs a third of a microsecond; one that goes through a ring costs more,
+//! though it pays where it waits for a device.
 //! Source: the kernel's `preadv2(2)`, `RWF_NOWAIT`.
 //!
-//! Invariant: an error here is no error of the read: who called reads again, and gets the system's word for it.
+//! Invariant: an error here is no error of the read: who called reads again, and gets the system's
+//! word for it.
 
 use crate::read_many::ReadRequest;
 use rustix::io::{Errno, ReadWriteFlags};

@@ -1,14 +1,15 @@
 //! Reads that go to the kernel together: `io_uring`.
 //!
-//! Each thread that reads so has a ring of its own, made at its first use. If this kernel or its rules do not let us have one,
-//! nobody asks again; any other failure costs the thread its ring and this call the way through it. Source: the kernel's
-//! `io_uring(7)`.
+//! Each thread that reads so has a ring of its own, made at its first use. If this kernel or its
+//! rules do not let us have one, nobody asks again; any other failure costs the thread its ring and
+//! this call the way through it. Source: the kernel's `io_uring(7)`.
 //!
 //! Invariants
-//!  1. No submission is left behind: [`read_many`] returns when the kernel has reported all that it took, so that it writes
-//!     to no buffer later.
+//!  1. No submission is left behind: [`read_many`] returns when the kernel has reported all that it
+//!     took, so that it writes to no buffer later.
 //!  2. A forked child makes a ring of its own.
-//!  3. An error here is no error of the read: who called reads again, by itself, and gets the system's word for it.
+//!  3. An error here is no error of the read: who called reads again, by itself, and gets the
+//!     system's word for it.
 
 use super::refused::is_refused;
 use crate::read_many::ReadRequest;
@@ -29,7 +30,8 @@ const ENTRIES: usize = 128;
 /// Buffers of one read, at most: the kernel's `IOV_MAX`.
 const MOST_PARTS: usize = 1024;
 
-/// A thread's ring, once it is made, and the process that made it: a forked child shares the kernel's end of it.
+/// A thread's ring, once it is made, and the process that made it: a forked child shares the
+/// kernel's end of it.
 struct Ring(Option<(Box<IoUring>, Owner)>);
 
 /// Whether the kernel forbids rings.
@@ -46,7 +48,8 @@ impl Ring {
             None => match IoUring::new(ENTRIES as u32) {
                 Ok(ring) => (Box::new(ring), Owner::here()),
                 Err(e) => {
-                    // Locked memory is limited by a rule; that of a submission is short for a while.
+                    // Locked memory is limited by a rule; that of a submission is short for a
+                    // while.
                     refuse_if(is_forbidden(&e) || Errno::from_io_error(&e) == Some(Errno::NOMEM));
                     return Err(e);
                 }
@@ -55,7 +58,8 @@ impl Ring {
         Ok(&mut self.0.insert(ring).0)
     }
 
-    /// Reads all, wave by wave. After an error there is no ring: what was pushed and not taken goes with it.
+    /// Reads all, wave by wave. After an error there is no ring: what was pushed and not taken goes
+    /// with it.
     fn read(&mut self, requests: &mut [ReadRequest<'_>], done: &mut [usize]) -> io::Result<()> {
         for (wave, done) in requests.chunks_mut(ENTRIES).zip(done.chunks_mut(ENTRIES)) {
             let ring = self.open()?;
@@ -69,7 +73,8 @@ impl Ring {
     }
 }
 
-/// Whether the kernel has no rings, or its rules keep them from us: it will say so however often we ask.
+/// Whether the kernel has no rings, or its rules keep them from us: it will say so however often we
+/// ask.
 fn is_forbidden(error: &io::Error) -> bool {
     Errno::from_io_error(error).is_some_and(is_refused)
 }
@@ -80,8 +85,8 @@ fn refuse_if(is_forbidden: bool) {
     }
 }
 
-/// Reads those of `requests` that are not done: `done` gets how many bytes of each the kernel has read; of none more, if it does
-/// not work so.
+/// Reads those of `requests` that are not done: `done` gets how many bytes of each the kernel has
+/// read; of none more, if it does not work so.
 pub(crate) fn read_many(requests: &mut [ReadRequest<'_>], done: &mut [usize]) {
     if !IS_REFUSED.load(Ordering::Relaxed) {
         // After an error what is not done is left to the caller (invariant 3).
@@ -89,7 +94,8 @@ pub(crate) fn read_many(requests: &mut [ReadRequest<'_>], done: &mut [usize]) {
     }
 }
 
-/// Reads at most `ENTRIES` requests. An error means that the ring is of no use; nothing is on its way then.
+/// Reads at most `ENTRIES` requests. An error means that the ring is of no use; nothing is on its
+/// way then.
 fn read_wave(ring: &mut IoUring, wave: &mut [ReadRequest<'_>], done: &mut [usize]) -> io::Result<()> {
     let parts: Vec<Vec<libc::iovec>> = wave.iter_mut().map(parts_of).collect();
     let mut taken = 0;
@@ -99,8 +105,9 @@ fn read_wave(ring: &mut IoUring, wave: &mut [ReadRequest<'_>], done: &mut [usize
             .offset(request.offset)
             .build()
             .user_data(i as u64);
-        // SAFETY: the descriptor, the vector of parts and the buffers they name live, and the buffers are lent to nobody
-        // else, until `wait` below has taken the completion of every read that the kernel took (invariant 1).
+        // SAFETY: the descriptor, the vector of parts and the buffers they name live, and the
+        // buffers are lent to nobody else, until `wait` below has taken the completion of every
+        // read that the kernel took (invariant 1).
         if unsafe { ring.submission().push(&read) }.is_err() {
             break;
         }

@@ -12,7 +12,8 @@ fn timer() -> (Arc<MockClock>, Timer) {
     (clock.clone(), Timer::new(clock))
 }
 
-/// A call that never comes fails the test instead of hanging it; a thread of a busy machine may wait long for its turn.
+/// A call that never comes fails the test instead of hanging it; a thread of a busy machine may
+/// wait long for its turn.
 fn wait<T>(calls: &Receiver<T>) -> T {
     calls.recv_timeout(Duration::from_secs(600)).expect("the work is called")
 }

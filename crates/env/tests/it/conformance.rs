@@ -42,7 +42,8 @@ macro_rules! conformance {
     };
 }
 
-/// Puts a macro to the cases about what is in files, which hold past the page cache, too, and to the others that are named.
+/// Puts a macro to the cases about what is in files, which hold past the page cache, too, and to
+/// the others that are named.
 macro_rules! with_cases_of_files {
     ($then:ident $(, $other:ident)* $(,)?) => {
         $then!(

@@ -1,4 +1,5 @@
-//! Files that bypass the page cache: the contract of all files, on the real file system and on the simulated disk.
+//! Files that bypass the page cache: the contract of all files, on the real file system and on the
+//! simulated disk.
 
 use super::conformance as cases;
 use super::temp_dir::TempDir;
@@ -128,7 +129,8 @@ fn direct_and_buffered_handles_see_the_same_bytes() {
     }
 }
 
-/// What was synced is there after a power loss, whole, and nothing behind it unless more was written.
+/// What was synced is there after a power loss, whole, and nothing behind it unless more was
+/// written.
 #[test]
 fn synced_bytes_survive_power_loss_with_their_length() {
     for seed in 0..400 {
@@ -152,7 +154,8 @@ fn synced_bytes_survive_power_loss_with_their_length() {
             file.sync().unwrap();
             synced = model.len();
         }
-        // Rubbish comes behind what survived, not within it: then the model disk has sectors of both.
+        // Rubbish comes behind what survived, not within it: then the model disk has sectors of
+        // both.
         let choices = CrashChoices::random(seed);
         let choices = if choices.tail == Tail::Garbage {
             CrashChoices { tail: Tail::Zeros, ..choices }

@@ -1,4 +1,5 @@
-//! The LOCK file between processes. The other process is this test binary started again, or RocksDB's `ldb`.
+//! The LOCK file between processes. The other process is this test binary started again, or
+//! RocksDB's `ldb`.
 
 use super::temp_dir::TempDir;
 use esker_env::forked::fork;

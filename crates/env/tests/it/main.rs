@@ -1,4 +1,5 @@
-//! Integration tests of the outside world: one contract for all file systems, locks between processes, full disks.
+//! Integration tests of the outside world: one contract for all file systems, locks between
+//! processes, full disks.
 #![allow(missing_docs, clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
 mod conformance;

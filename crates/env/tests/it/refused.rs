@@ -1,5 +1,5 @@
-//! Kernels, their rules and file systems that refuse calls which nothing depends on. A filter of system calls (seccomp) stands
-//! for them; it holds for one thread.
+//! Kernels, their rules and file systems that refuse calls which nothing depends on. A filter of
+//! system calls (seccomp) stands for them; it holds for one thread.
 
 use esker_env::{FileSystem, PosixFileSystem, RandomAccessFile, ReadRequest, read_many};
 use std::path::Path;
@@ -30,7 +30,8 @@ fn refuse_optional_calls(errno: i32) {
     // SAFETY: sets a flag of this thread.
     let set = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
     assert_eq!(set, 0, "no new privileges");
-    // SAFETY: the program and its statements live until the call returns, by when the kernel has its own copy.
+    // SAFETY: the program and its statements live until the call returns, by when the kernel has
+    // its own copy.
     let set = unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) };
     assert_eq!(set, 0, "a filter: {}", std::io::Error::last_os_error());
 }

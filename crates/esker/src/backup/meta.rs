@@ -9,7 +9,8 @@
 //! NAME crc32 CRC32C        once for each file; the name from the backup directory on, the checksum in decimal
 //! ```
 //!
-//! Source: RocksDB `utilities/backup/backup_engine.cc` (`BackupMeta`). Written: the first schema, which every version reads.
+//! Source: RocksDB `utilities/backup/backup_engine.cc` (`BackupMeta`). Written: the first schema,
+//! which every version reads.
 
 use esker_base::{Error, Result};
 use std::fmt::Write;

@@ -121,8 +121,8 @@ impl FailedFlushes {
 }
 
 impl FamilyState {
-    /// Whether memtables wait for a flush that has not begun: enough to be merged, or somebody asked. Source: RocksDB
-    /// `MemTableList::IsFlushPending`.
+    /// Whether memtables wait for a flush that has not begun: enough to be merged, or somebody
+    /// asked. Source: RocksDB `MemTableList::IsFlushPending`.
     pub(crate) fn is_flush_pending(&self) -> bool {
         let waiting = self.memtables.not_flushing();
         let asked = self.flush_queued || self.flush_wanted.is_some();

@@ -1,34 +1,40 @@
-//! What scans have found out: ranges of user keys in which nothing was there at some sequence number.
+//! What scans have found out: ranges of user keys in which nothing was there at some sequence
+//! number.
 //!
-//! In: a range that a scan has just crossed without finding a key that is there, the sequence number it read at, and the
-//! newest file it saw. Out: the same for later scans, which seek across instead of stepping through the deleted keys again,
-//! whichever memtables and files the deletions and what they hide lie in. Nothing is written to the database for that: each
-//! run of deleted keys is stepped through once, not once for each scan.
+//! In: a range that a scan has just crossed without finding a key that is there, the sequence
+//! number it read at, and the newest file it saw. Out: the same for later scans, which seek across
+//! instead of stepping through the deleted keys again, whichever memtables and files the deletions
+//! and what they hide lie in. Nothing is written to the database for that: each run of deleted keys
+//! is stepped through once, not once for each scan.
 //!
-//! When such a range is true
-//!  "Nothing in `[a, b)` is there at sequence number s" stays true whatever is written, flushed or compacted later. A reader
-//!  at S = s therefore finds nothing in there. A reader at S > s finds what was written between s and S, and nothing else. So
-//!  it may leave out all entries that were there when the range was found: those of files that the scan saw, or that were
-//!  made of such files, if no entry in them is newer than s. A file's largest sequence number alone does not tell: compactions
-//!  set the numbers of what everybody sees to zero. So the file's number must not be higher than the newest the scan saw;
-//!  files with lower numbers that were installed later are compactions of files that were there. (Ingested files are not:
-//!  invariant 1.) In memtables sequence numbers are what they were. And what is left out of one sorted run may have hidden
-//!  something in an older one: a run is passed only together with all older ones that have anything in the range.
-//!  A reader at S < s learns nothing.
+//! When such a range is true "Nothing in `[a, b)` is there at sequence number s" stays true
+//! whatever is written, flushed or compacted later. A reader at S = s therefore finds nothing in
+//! there. A reader at S > s finds what was written between s and S, and nothing else. So it may
+//! leave out all entries that were there when the range was found: those of files that the scan
+//! saw, or that were made of such files, if no entry in them is newer than s. A file's largest
+//! sequence number alone does not tell: compactions set the numbers of what everybody sees to zero.
+//! So the file's number must not be higher than the newest the scan saw; files with lower numbers
+//! that were installed later are compactions of files that were there. (Ingested files are not:
+//! invariant 1.) In memtables sequence numbers are what they were. And what is left out of one
+//! sorted run may have hidden something in an older one: a run is passed only together with all
+//! older ones that have anything in the range. A reader at S < s learns nothing.
 //!
 //! Invariants
-//!  1. Every range in here is true, in that sense, for all views that hold this value. Ingestion, which puts entries with old
-//!     sequence numbers into the history, gives the family's views a fresh value from then on; so does a compaction whose filter
-//!     removes what hides older versions (`Purge`, `RemoveAndSkipUntil`), which takes the history back.
-//!  2. Ranges come from scans whose view was complete at their sequence number (`cf.super_version.holds(view)` after the
-//!     number was read), that saw everything: not from those that ignore range deletions, stop at memtables or caches, or
-//!     stay within a prefix. The same scans use them. There are none in families with timestamps.
-//!  3. What readers look at is replaced, never changed. Readers take no lock. Who puts a range in copies one chunk of its layer,
-//!     and the list of chunks.
-//!  4. The ranges of a layer are sorted and disjoint. One that takes the place of older ones sends them a layer down, where readers
-//!     at older sequence numbers find them.
-//!  5. Ranges take at most [`MAX_BYTES`], which are charged to the family's block cache. Beyond that the lower layers go first,
-//!     then chunks, one picked at random: scans that go round in more than there is room for lose a part, not all.
+//!  1. Every range in here is true, in that sense, for all views that hold this value. Ingestion,
+//!     which puts entries with old sequence numbers into the history, gives the family's views a
+//!     fresh value from then on; so does a compaction whose filter removes what hides older
+//!     versions (`Purge`, `RemoveAndSkipUntil`), which takes the history back.
+//!  2. Ranges come from scans whose view was complete at their sequence number
+//!     (`cf.super_version.holds(view)` after the number was read), that saw everything: not from
+//!     those that ignore range deletions, stop at memtables or caches, or stay within a prefix. The
+//!     same scans use them. There are none in families with timestamps.
+//!  3. What readers look at is replaced, never changed. Readers take no lock. Who puts a range in
+//!     copies one chunk of its layer, and the list of chunks.
+//!  4. The ranges of a layer are sorted and disjoint. One that takes the place of older ones sends
+//!     them a layer down, where readers at older sequence numbers find them.
+//!  5. Ranges take at most [`MAX_BYTES`], which are charged to the family's block cache. Beyond
+//!     that the lower layers go first, then chunks, one picked at random: scans that go round in
+//!     more than there is room for lose a part, not all.
 
 mod layers;
 
@@ -62,8 +68,8 @@ pub(crate) struct DeadRanges {
 }
 
 impl DeadRanges {
-    /// None yet. `min_keys`: how many deleted keys a scan steps over in one call before it puts a range in; 0: none ever
-    /// does.
+    /// None yet. `min_keys`: how many deleted keys a scan steps over in one call before it puts a
+    /// range in; 0: none ever does.
     pub(crate) fn new(
         icmp: InternalKeyComparator,
         min_keys: u64,
@@ -80,7 +86,8 @@ impl DeadRanges {
         Arc::new(DeadRanges::new(icmp.clone(), options.dead_range_threshold(), cache))
     }
 
-    /// The same settings, nothing found: for the views of a history to which something old was added.
+    /// The same settings, nothing found: for the views of a history to which something old was
+    /// added.
     pub(crate) fn fresh(&self) -> DeadRanges {
         DeadRanges::new(self.icmp.clone(), self.min_keys, self.cache.clone())
     }
@@ -90,8 +97,8 @@ impl DeadRanges {
         if self.min_keys == 0 { u64::MAX } else { self.min_keys }
     }
 
-    /// Nothing in `[start, end)` is there at `sequence`, says a scan that saw files up to `newest_file`. Forgotten if somebody
-    /// else is putting something in, or the cache has no room.
+    /// Nothing in `[start, end)` is there at `sequence`, says a scan that saw files up to
+    /// `newest_file`. Forgotten if somebody else is putting something in, or the cache has no room.
     #[cold]
     pub(crate) fn add(&self, start: &[u8], end: &[u8], sequence: SequenceNumber, newest_file: FileNumber) {
         let is_too_long = start.len() + end.len() > MAX_KEY_BYTES;
@@ -119,8 +126,8 @@ impl DeadRanges {
         }
     }
 
-    /// The range around `user_key` that leads farthest for a reader at `snapshot`. `edge` gets its end or, not `forward`, its
-    /// start.
+    /// The range around `user_key` that leads farthest for a reader at `snapshot`. `edge` gets its
+    /// end or, not `forward`, its start.
     pub(crate) fn find<'a>(
         &self,
         user_key: &[u8],

@@ -1,12 +1,14 @@
-//! Cursors over one view that nobody uses any more, for those who want one next: taking one over costs less than making it and
-//! dropping it.
+//! Cursors over one view that nobody uses any more, for those who want one next: taking one over
+//! costs less than making it and dropping it.
 //!
-//! In: cursors that hold nothing but what the view holds itself. Out: the same. What they are this module does not know.
+//! In: cursors that hold nothing but what the view holds itself. Out: the same. What they are this
+//! module does not know.
 //!
 //! Invariants
-//!  1. None of them has a count of the view: they go when another view is published, and at the latest when it goes.
-//!  2. There are at most `MOST`. The lock is only ever tried, and nothing is dropped under it: who does not get it makes a cursor,
-//!     or drops one.
+//!  1. None of them has a count of the view: they go when another view is published, and at the
+//!     latest when it goes.
+//!  2. There are at most `MOST`. The lock is only ever tried, and nothing is dropped under it: who
+//!     does not get it makes a cursor, or drops one.
 
 use esker_base::sync::Mutex;
 use std::any::Any;

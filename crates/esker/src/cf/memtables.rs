@@ -1,10 +1,13 @@
 //! The memtables of one family: one that takes writes, and those that wait to be flushed.
 //!
 //! Invariants
-//!  1. `immutables` is ordered from oldest to newest; flushes take a prefix and are installed in that order.
-//!  2. `history` is older than all others, ordered likewise, and without a gap: what was written since it began is in one of
-//!     them, or in a file that was ingested, at `ingested` at the latest.
-//!  3. Everything in a memtable is in WALs numbered at least its `log_number`, or was written without WAL.
+//!  1. `immutables` is ordered from oldest to newest; flushes take a prefix and are installed in
+//!     that order.
+//!  2. `history` is older than all others, ordered likewise, and without a gap: what was written
+//!     since it began is in one of them, or in a file that was ingested, at `ingested` at the
+//!     latest.
+//!  3. Everything in a memtable is in WALs numbered at least its `log_number`, or was written
+//!     without WAL.
 
 use crate::options::ColumnFamilyOptions;
 use esker_base::sync::{Arc, Weak};
@@ -57,13 +60,14 @@ pub(crate) struct MemTables {
     pub(crate) active: Arc<MemTable>,
     /// The oldest WAL that holds something of `active`.
     pub(crate) log_number: FileNumber,
-    /// The oldest WAL with a prepared section whose commit, in a later WAL, put something into `active`: replaying the
-    /// commit takes both.
+    /// The oldest WAL with a prepared section whose commit, in a later WAL, put something into
+    /// `active`: replaying the commit takes both.
     section: Option<FileNumber>,
     pub(crate) immutables: Vec<ImmutableMemTable>,
     /// Flushed ones, oldest first, kept for transactions that check for conflicts.
     history: VecDeque<Arc<MemTable>>,
-    /// The sequence number of the newest file that was ingested past them since the database was opened.
+    /// The sequence number of the newest file that was ingested past them since the database was
+    /// opened.
     pub(crate) ingested: SequenceNumber,
     /// Those that only readers hold any more; some may have gone since.
     pinned: Vec<Weak<MemTable>>,
@@ -83,7 +87,8 @@ impl MemTables {
         }
     }
 
-    /// Puts the active memtable in line for a flush and `fresh`, whose writes go to WAL `log_number`, in its place.
+    /// Puts the active memtable in line for a flush and `fresh`, whose writes go to WAL
+    /// `log_number`, in its place.
     pub(crate) fn switch(&mut self, fresh: Arc<MemTable>, log_number: FileNumber) {
         let full = std::mem::replace(&mut self.active, fresh);
         full.mark_immutable();
@@ -97,14 +102,15 @@ impl MemTables {
         self.log_number = log_number;
     }
 
-    /// The first `count` immutable ones are in tables. They are kept as long as all memtables together take no more than
-    /// `max_bytes` (`max_write_buffer_size_to_maintain`).
+    /// The first `count` immutable ones are in tables. They are kept as long as all memtables
+    /// together take no more than `max_bytes` (`max_write_buffer_size_to_maintain`).
     pub(crate) fn retire(&mut self, count: usize, max_bytes: usize) {
         self.history.extend(self.immutables.drain(..count).map(|immutable| immutable.mem));
         self.trim_history(max_bytes);
     }
 
-    /// Lets go of the oldest flushed ones until all memtables together take no more than `max_bytes`.
+    /// Lets go of the oldest flushed ones until all memtables together take no more than
+    /// `max_bytes`.
     pub(crate) fn trim_history(&mut self, max_bytes: usize) {
         self.pinned.retain(|mem| mem.strong_count() > 0);
         let mut bytes = self.memory_usage() + self.history_bytes();
@@ -155,7 +161,8 @@ impl MemTables {
         self.section = Some(self.section.map_or(wal, |section| section.min(wal)));
     }
 
-    /// The oldest WAL with a prepared section that some memtable depends on, without the first `flushed` immutable ones.
+    /// The oldest WAL with a prepared section that some memtable depends on, without the first
+    /// `flushed` immutable ones.
     pub(crate) fn oldest_section(&self, flushed: usize) -> Option<FileNumber> {
         let waiting = self.immutables.iter().skip(flushed).filter_map(|i| i.section);
         waiting.chain(self.section).min()

@@ -1,7 +1,9 @@
-//! What one read needs of a family, as one value: memtables, files and options that belong together.
+//! What one read needs of a family, as one value: memtables, files and options that belong
+//! together.
 //!
-//! Invariant: every entry that was ever published and not overwritten is in one of them. A new value is installed
-//! under the db mutex before the old memtable or file may go; readers hold the old one by their guard or by an `Arc`.
+//! Invariant: every entry that was ever published and not overwritten is in one of them. A new
+//! value is installed under the db mutex before the old memtable or file may go; readers hold the
+//! old one by their guard or by an `Arc`.
 
 use super::{DeadRanges, IdleCursors};
 use crate::options::ColumnFamilyOptions;
@@ -19,7 +21,8 @@ pub(crate) struct SuperVersion {
     pub(crate) imm: Box<[Arc<MemTable>]>,
     /// Flushed ones that are kept to check for conflicts, newest first; not for reads.
     pub(crate) history: Box<[Arc<MemTable>]>,
-    /// The sequence number of the newest file that was ingested, which no memtable knows of; for checks of conflicts.
+    /// The sequence number of the newest file that was ingested, which no memtable knows of; for
+    /// checks of conflicts.
     pub(crate) ingested: SequenceNumber,
     /// The files.
     pub(crate) version: Arc<Version>,
@@ -57,7 +60,8 @@ impl SuperVersion {
         }
     }
 
-    /// The memtables and, behind them, those that are flushed and kept to check for conflicts; newest first.
+    /// The memtables and, behind them, those that are flushed and kept to check for conflicts;
+    /// newest first.
     pub(crate) fn history(&self) -> impl Iterator<Item = &Arc<MemTable>> {
         self.memtables().chain(self.history.iter())
     }

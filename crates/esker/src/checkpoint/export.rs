@@ -1,11 +1,12 @@
 //! One family's tables, for another database to take in.
 //!
-//! In: a family of an open database, and a directory that does not exist yet. Out: a directory with its tables, and the
-//! metadata that `Db::create_column_family_with_import` wants.
+//! In: a family of an open database, and a directory that does not exist yet. Out: a directory with
+//! its tables, and the metadata that `Db::create_column_family_with_import` wants.
 //!
 //! Invariants
 //!  1. As with checkpoints, the directory has its name only when everything in it is durable.
-//!  2. The tables are those of one version of the family, in which everything is that was written before the call.
+//!  2. The tables are those of one version of the family, in which everything is that was written
+//!     before the call.
 //!
 //! Source: RocksDB `utilities/checkpoint/checkpoint_impl.cc` (`ExportColumnFamily`).
 
@@ -19,12 +20,14 @@ use esker_env::FileSystem;
 use std::path::{Path, PathBuf};
 
 impl Db {
-    /// Flushes `family` and links its tables (copies on another file system) into `export_dir`, which must not exist. What
-    /// comes back names them where they are then; it is what [`Db::create_column_family_with_import`] wants.
+    /// Flushes `family` and links its tables (copies on another file system) into `export_dir`,
+    /// which must not exist. What comes back names them where they are then; it is what
+    /// [`Db::create_column_family_with_import`] wants.
     /// # Errors
-    /// `InvalidArgument`: the directory exists, or has no parent · `NotSupported` when read-only, if some values are in blob
-    /// files, or if timestamps are kept in memory only · `ColumnFamilyDropped` · the flush's error · `IoError`: what was
-    /// made so far is removed again, or stays in `export_dir.tmp`, which the next export of that name replaces.
+    /// `InvalidArgument`: the directory exists, or has no parent · `NotSupported` when read-only,
+    /// if some values are in blob files, or if timestamps are kept in memory only ·
+    /// `ColumnFamilyDropped` · the flush's error · `IoError`: what was made so far is removed
+    /// again, or stays in `export_dir.tmp`, which the next export of that name replaces.
     pub fn export_column_family(
         &self,
         family: &ColumnFamilyHandle,

@@ -1,9 +1,10 @@
 //! Which inputs of a failed compaction are damaged, and what becomes of them.
 //!
-//! In: the plan, and what went wrong. Out: the inputs that are bad when they are read again by themselves: in their own bytes,
-//! or in a value of theirs in a blob file. Those are set aside.
+//! In: the plan, and what went wrong. Out: the inputs that are bad when they are read again by
+//! themselves: in their own bytes, or in a value of theirs in a blob file. Those are set aside.
 //!
-//! Invariant: what is set aside has been found bad by itself, past all caches; a passing error sets nothing aside.
+//! Invariant: what is set aside has been found bad by itself, past all caches; a passing error sets
+//! nothing aside.
 
 use crate::cf::ColumnFamily;
 use crate::engine::{DbState, Engine, maybe_schedule, publish_super_version};
@@ -28,8 +29,9 @@ fn is_damage(error: &Error) -> bool {
     }
 }
 
-/// The inputs of a compaction that failed by bad bytes or a failed read which, read again by themselves, are still bad. Empty if the
-/// reason lies elsewhere: in the output, in memory, in a device that reads nothing at all.
+/// The inputs of a compaction that failed by bad bytes or a failed read which, read again by
+/// themselves, are still bad. Empty if the reason lies elsewhere: in the output, in memory, in a
+/// device that reads nothing at all.
 pub(super) fn damaged_inputs(
     engine: &Engine,
     cf: &Arc<ColumnFamily>,
@@ -60,7 +62,8 @@ pub(super) fn damaged_inputs(
 
 /// Reads every value of the table that lies in a blob file, from the file.
 /// # Errors
-/// The first that is damaged or cannot be read, with the blob file's name · `Aborted` when `goes_on` says no.
+/// The first that is damaged or cannot be read, with the blob file's name · `Aborted` when
+/// `goes_on` says no.
 fn check_blobs(cf: &ColumnFamily, file: &FileMeta, goes_on: &dyn Fn() -> bool) -> Result<()> {
     let table = open_file(&cf.tables, file)?;
     let options = TableReadOptions { fill_cache: false, ..TableReadOptions::default() };

@@ -1,10 +1,12 @@
 //! `delete_files_in_ranges`: files that lie in ranges of keys go at once, unread.
 //!
-//! In: ranges of a family. Out: an edit that deletes files of all levels but 0, logged and in force. Whoever calls does the work: no
-//! job has to be free for it, and no background error stands in its way, so that it makes room on a full disk if the MANIFEST finds any.
+//! In: ranges of a family. Out: an edit that deletes files of all levels but 0, logged and in
+//! force. Whoever calls does the work: no job has to be free for it, and no background error stands
+//! in its way, so that it makes room on a full disk if the MANIFEST finds any.
 //!
 //! Invariants
-//!  1. From the moment they are picked until the version without them is in force, no compaction takes these files.
+//!  1. From the moment they are picked until the version without them is in force, no compaction
+//!     takes these files.
 //!  2. All of them go in one edit: after a crash all are there or none.
 
 use crate::cf::ColumnFamily;
@@ -51,7 +53,8 @@ pub(crate) fn delete_files_in_ranges(
     for (id, version) in logged.as_ref().map_or(&[][..], Vec::as_slice) {
         if let Some(found) = state.family_mut(*id) {
             found.version = Arc::clone(version);
-            // What the deletions in these files hid may be there again where scans have found nothing.
+            // What the deletions in these files hid may be there again where scans have found
+            // nothing.
             found.dead_ranges = Arc::new(found.dead_ranges.fresh());
         }
         publish_super_version(engine, &mut state, *id);

@@ -1,14 +1,15 @@
 //! The compaction job: take a plan, run it, install what came out.
 //!
-//!   state lock: pick and mark the inputs → no lock: one thread per key range → manifest lock: log the edit, then state lock:
-//!   show the new version
+//!   state lock: pick and mark the inputs → no lock: one thread per key range → manifest lock: log
+//!   the edit, then state lock: show the new version
 //!
 //! Invariants
-//!  1. Inputs stay marked until the result is installed or given up, so no two compactions read or write the same keys of
-//!     a level at once.
+//!  1. Inputs stay marked until the result is installed or given up, so no two compactions read or
+//!     write the same keys of a level at once.
 //!  2. Outputs are synced, and their names too, before the MANIFEST names them.
 //!  3. After a failure or cancellation the outputs are deleted and the version is as it was.
-//!  4. Inputs that turn out to be damaged when they are read are set aside; the rest of the database goes on.
+//!  4. Inputs that turn out to be damaged when they are read are set aside; the rest of the
+//!     database goes on.
 
 use super::damage::{damaged_inputs, set_aside};
 use super::subjob::{self, SubjobContext, SubjobResult};
@@ -162,7 +163,8 @@ fn run_and_install(engine: &Arc<Engine>, task: &Task) -> Result<Vec<FileNumber>>
     outcome.map(|()| results.iter().flat_map(|r| &r.files).map(|f| f.number).collect())
 }
 
-/// Runs all key ranges, each on a thread of its own where the system has as many. Results in the order of the ranges.
+/// Runs all key ranges, each on a thread of its own where the system has as many. Results in the
+/// order of the ranges.
 fn run_subjobs(
     engine: &Arc<Engine>,
     task: &Task,
@@ -254,7 +256,8 @@ fn subcompaction_cuts(engine: &Engine, task: &Task) -> Vec<Vec<u8>> {
     cuts
 }
 
-/// Where to cut at this key of a table: the history of a key is not parted. The newest of its versions sorts first.
+/// Where to cut at this key of a table: the history of a key is not parted. The newest of its
+/// versions sorts first.
 fn before_all_versions(icmp: &InternalKeyComparator, user_key: Vec<u8>, lacks_timestamp: bool) -> Vec<u8> {
     let plain = if lacks_timestamp { &user_key } else { icmp.split_timestamp(&user_key).0 };
     icmp.first_version(plain)

@@ -1,4 +1,5 @@
-//! `compact_range`: level by level, each step a plan that a background job runs; `compact_files`: one such plan.
+//! `compact_range`: level by level, each step a plan that a background job runs; `compact_files`:
+//! one such plan.
 //!
 //! Source: RocksDB `DBImpl::CompactRangeInternal`, `RunManualCompaction`, `CompactFilesImpl`.
 
@@ -23,11 +24,12 @@ pub(crate) struct ManualRange<'a> {
     pub(crate) options: &'a CompactRangeOptions,
 }
 
-/// Brings every key of the range down to the deepest level that holds any of them, and waits. The picker says what comes
-/// next, given the version after the step before: levels can change while one waits.
+/// Brings every key of the range down to the deepest level that holds any of them, and waits. The
+/// picker says what comes next, given the version after the step before: levels can change while
+/// one waits.
 /// # Errors
-/// The first step's error; steps before it stay done. With `change_level` also `NotSupported` and `InvalidArgument`: the
-/// range was compacted, its level stays.
+/// The first step's error; steps before it stay done. With `change_level` also `NotSupported` and
+/// `InvalidArgument`: the range was compacted, its level stays.
 pub(crate) fn compact_range(engine: &Arc<Engine>, range: &ManualRange<'_>) -> Result<()> {
     let alone =
         if range.options.exclusive_manual_compaction { Some(Alone::become_it(engine)?) } else { None };
@@ -45,8 +47,9 @@ pub(crate) fn compact_range(engine: &Arc<Engine>, range: &ManualRange<'_>) -> Re
     refit_level(engine, range.family, level, range.options.target_level)
 }
 
-/// Opens the tables of the range whose properties nobody has read: the picker asks which of them may lose entries. A table with
-/// sequence numbers 0 only has none to lose. The compaction reports what cannot be opened.
+/// Opens the tables of the range whose properties nobody has read: the picker asks which of them
+/// may lose entries. A table with sequence numbers 0 only has none to lose. The compaction reports
+/// what cannot be opened.
 fn read_properties(engine: &Engine, range: &ManualRange<'_>) {
     let pace = read_pace(&engine.db_options());
     let super_version = range.family.super_version.load_full();
@@ -57,7 +60,8 @@ fn read_properties(engine: &Engine, range: &ManualRange<'_>) {
     unread.for_each(|f| drop(open_at_pace(&range.family.tables, &f, pace.as_ref())));
 }
 
-/// Merges these files, and those that must go with them, into `output_level`, and waits. The files that were written.
+/// Merges these files, and those that must go with them, into `output_level`, and waits. The files
+/// that were written.
 /// # Errors
 /// Those of [`pick_files`] · the background error in force, or the compaction's own.
 pub(crate) fn compact_files(
@@ -82,7 +86,8 @@ pub(crate) fn compact_files(
     let mut plan =
         pick_files(&found.version, &found.compaction_options, &found.running, files, output_level)?;
     if output_level > 0 {
-        // Where files of the level below end makes no difference: the caller says how large they are.
+        // Where files of the level below end makes no difference: the caller says how large they
+        // are.
         plan.grandparents.clear();
         plan.target_file_size = options.output_file_size_limit;
         plan.max_output_file_size = options.output_file_size_limit;
@@ -143,7 +148,8 @@ impl Drop for Alone<'_> {
     }
 }
 
-/// Queues the next plan as soon as nothing that runs is in its way; `None` if there is nothing left to do.
+/// Queues the next plan as soon as nothing that runs is in its way; `None` if there is nothing left
+/// to do.
 fn start_next(engine: &Arc<Engine>, range: &ManualRange<'_>, steps: &mut Steps) -> Result<Option<u64>> {
     let mut state = engine.state.lock();
     loop {
@@ -201,7 +207,8 @@ fn wait(engine: &Engine, id: u64) -> Result<Vec<FileNumber>> {
 }
 
 /// # Errors
-/// The database is closing, or an error keeps compactions from starting: nobody will run what waits.
+/// The database is closing, or an error keeps compactions from starting: nobody will run what
+/// waits.
 fn may_still_start(engine: &Engine, state: &DbState) -> Result<()> {
     engine.check_open()?;
     match state.background_error.current() {

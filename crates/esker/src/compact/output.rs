@@ -3,9 +3,10 @@
 //! In: entries in order. Out: finished files, each with its part of the range tombstones.
 //!
 //! Invariants
-//!  1. All versions of a user key are in one file, so that the files of a level stay disjoint by user key.
-//!  2. A file's tombstones are clipped to the keys from its predecessor's cut to its own cut, so no key is covered twice
-//!     and none is left uncovered.
+//!  1. All versions of a user key are in one file, so that the files of a level stay disjoint by
+//!     user key.
+//!  2. A file's tombstones are clipped to the keys from its predecessor's cut to its own cut, so no
+//!     key is covered twice and none is left uncovered.
 
 use crate::files::{BlobOutput, NewTable, OutputContext, TableOutput, type_of};
 use crate::iter::CompactionIterator;
@@ -93,7 +94,8 @@ impl<'a> Outputs<'a> {
         }
     }
 
-    /// Adds the entry on which `entries` stands, after ending the current file if it should end before it.
+    /// Adds the entry on which `entries` stands, after ending the current file if it should end
+    /// before it.
     pub(super) fn add(&mut self, entries: &mut CompactionIterator) -> Result<()> {
         if entries.is_first_of_user_key() {
             let bytes = self.current.as_ref().map(TableOutput::estimated_bytes);
@@ -118,8 +120,8 @@ impl<'a> Outputs<'a> {
         self.blobs.add(table, entries.key(), entries.value())
     }
 
-    /// The value of a blob index, or an entity with all its columns in place, if what it refers to is in a blob file that is
-    /// to go; and what it is written as.
+    /// The value of a blob index, or an entity with all its columns in place, if what it refers to
+    /// is in a blob file that is to go; and what it is written as.
     fn relocated(
         &mut self,
         value_type: ValueType,
@@ -168,8 +170,8 @@ impl<'a> Outputs<'a> {
         Ok(self.current.as_mut().expect("opened above"))
     }
 
-    /// Ends the current file before user key `next` (`None`: at the end of the subcompaction), with the tombstones from
-    /// the last cut to this one.
+    /// Ends the current file before user key `next` (`None`: at the end of the subcompaction), with
+    /// the tombstones from the last cut to this one.
     pub(super) fn finish_file(
         &mut self,
         entries: &mut CompactionIterator,
@@ -182,7 +184,8 @@ impl<'a> Outputs<'a> {
                 file.add_tombstone(tombstone)?;
             }
             let mut file = self.current.take().expect("opened above");
-            // The entry on which `entries` stands goes into the next file; it is the first of its user key.
+            // The entry on which `entries` stands goes into the next file; it is the first of its
+            // user key.
             let older = entries.stats().older_out;
             file.set_older_versions(older - std::mem::replace(&mut self.older_before, older));
             if file.is_empty() {
@@ -198,8 +201,9 @@ impl<'a> Outputs<'a> {
     }
 }
 
-/// The first blob file that garbage collection leaves alone: the oldest files by number, as many as the age cutoff says, are
-/// emptied. RocksDB `db/compaction/compaction_iterator.cc` (`ComputeBlobGarbageCollectionCutoffFileNumber`).
+/// The first blob file that garbage collection leaves alone: the oldest files by number, as many as
+/// the age cutoff says, are emptied. RocksDB `db/compaction/compaction_iterator.cc`
+/// (`ComputeBlobGarbageCollectionCutoffFileNumber`).
 fn relocate_before(options: &ColumnFamilyOptions, plan: &CompactionPlan) -> FileNumber {
     if !options.enable_blob_garbage_collection {
         return FileNumber(0);

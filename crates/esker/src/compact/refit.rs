@@ -1,7 +1,8 @@
 //! `change_level` of `compact_range`: the files of a level move to another one as they are.
 //!
-//! In: a level, and the one to move to or a request for the smallest that holds them. Out: an edit, logged and in force.
-//! Levels on the way must be empty, so that what is newer stays above what is older.
+//! In: a level, and the one to move to or a request for the smallest that holds them. Out: an edit,
+//! logged and in force. Levels on the way must be empty, so that what is newer stays above what is
+//! older.
 //! Source: RocksDB `DBImpl::ReFitLevel`.
 
 use crate::cf::ColumnFamily;
@@ -12,11 +13,11 @@ use esker_base::sync::{Arc, epoch};
 use esker_base::{Error, Result};
 use esker_format::version_edit::VersionEdit;
 
-/// Moves all files of `level` to `target`, or with a negative `target` to the smallest level that they fit into. No flush
-/// and no compaction runs meanwhile.
+/// Moves all files of `level` to `target`, or with a negative `target` to the smallest level that
+/// they fit into. No flush and no compaction runs meanwhile.
 /// # Errors
-/// `InvalidArgument`: there is no such level, or level 0 cannot hold them · `NotSupported`: a level on the way has files ·
-/// the background error in force or the MANIFEST's.
+/// `InvalidArgument`: there is no such level, or level 0 cannot hold them · `NotSupported`: a level
+/// on the way has files · the background error in force or the MANIFEST's.
 pub(super) fn refit_level(
     engine: &Arc<Engine>,
     family: &Arc<ColumnFamily>,
@@ -85,7 +86,8 @@ fn log_move(
     Ok(())
 }
 
-/// The smallest level below 0 that is empty like all between it and `level`, and large enough for what is in `level`.
+/// The smallest level below 0 that is empty like all between it and `level`, and large enough for
+/// what is in `level`.
 fn smallest_level_for(version: &Version, level: usize, sizes: &LevelSizes) -> usize {
     let fits = |candidate: &usize| {
         version.num_files(*candidate) == 0 && sizes.max_bytes[*candidate] >= version.size(level)
@@ -113,7 +115,8 @@ fn check_target(version: &Version, level: usize, target: usize) -> Result<()> {
     }
 }
 
-/// The only job of the database while it lives: no flush and no compaction is begun, and closing waits.
+/// The only job of the database while it lives: no flush and no compaction is begun, and closing
+/// waits.
 struct Quiet<'a>(&'a Arc<Engine>);
 
 impl<'a> Quiet<'a> {

@@ -49,7 +49,8 @@ pub(super) struct SubjobResult {
     pub(super) files: Vec<FileMetaData>,
     /// Runs of deleted keys in those that are to be gone through.
     pub(super) long_dead_spans: Vec<LongSpan>,
-    /// Those in which nothing was kept but for snapshots: nothing because it is young, or because readers may ask for its time.
+    /// Those in which nothing was kept but for snapshots: nothing because it is young, or because
+    /// readers may ask for its time.
     pub(super) kept_for_snapshots: Vec<FileNumber>,
     /// Files to delete if the job fails.
     pub(super) created: Vec<FileNumber>,
@@ -169,7 +170,8 @@ fn write_all(
     outputs.finish_file(&mut entries, None)
 }
 
-/// Whether an input may hold entries that `preserve_internal_time_seconds` is for: no entry is younger than its file.
+/// Whether an input may hold entries that `preserve_internal_time_seconds` is for: no entry is
+/// younger than its file.
 fn may_be_recent(context: &SubjobContext<'_>) -> bool {
     let seconds = context.options.preserve_internal_time_seconds;
     let limit = context.engine.env.clock.now_seconds().saturating_sub(seconds);
@@ -208,7 +210,8 @@ fn take_stored_tombstones(
 
 type Inputs = (Vec<MergeChild>, RangeDelAggregator, Vec<RangeTombstone>);
 
-/// Cursors over all inputs, newest first, and what their range tombstones hide; with history, all these tombstones.
+/// Cursors over all inputs, newest first, and what their range tombstones hide; with history, all
+/// these tombstones.
 fn open_inputs(context: &SubjobContext<'_>) -> Result<Inputs> {
     let icmp = &context.cf.icmp;
     let mut range_dels = RangeDelAggregator::new(icmp.clone(), context.snapshots.to_vec());
@@ -305,7 +308,8 @@ impl CompactionFilter for SharedFilter {
     }
 }
 
-/// Whether no level below the output can hold a user key. Keys come in order, so each level is walked once.
+/// Whether no level below the output can hold a user key. Keys come in order, so each level is
+/// walked once.
 fn beyond_output_level(plan: &CompactionPlan) -> KeyNotExistsBeyond {
     let version: Arc<Version> = plan.version.clone();
     let first_below = plan.output_level + 1;
@@ -343,7 +347,8 @@ pub(super) fn output_compression(
     (if plan.never_compress { CompressionType::None } else { compression }, opts)
 }
 
-/// The level that level 0 was compacted to when the plan was made; codecs are configured relative to it.
+/// The level that level 0 was compacted to when the plan was made; codecs are configured relative
+/// to it.
 fn base_level(plan: &CompactionPlan, options: &ColumnFamilyOptions) -> usize {
     scores(&plan.version, &CompactionOptions::from(options), &RunningCompactions::default()).base_level
 }

@@ -1,7 +1,9 @@
-//! Going on by itself after a background error that may pass: what [`Db::resume`](super::Db::resume) does, from a thread of its own.
+//! Going on by itself after a background error that may pass: what
+//! [`Db::resume`](super::Db::resume) does, from a thread of its own.
 //!
-//! In: a recovery that was planned when an error was put in force (`Engine::set_background_error`). Out: the error is lifted, or the
-//! recovery has given up and the error stays until somebody calls `resume`; listeners are told.
+//! In: a recovery that was planned when an error was put in force (`Engine::set_background_error`).
+//! Out: the error is lifted, or the recovery has given up and the error stays until somebody calls
+//! `resume`; listeners are told.
 //!
 //! | error | first attempt | then | attempts |
 //! |---|---|---|---|
@@ -9,14 +11,18 @@
 //! | of a compaction (soft) | after the interval: it only begins anew | | |
 //! | a full disk | after five seconds | after five seconds each | as long as it is full |
 //!
-//! Source: RocksDB `db/error_handler.cc` (`RecoverFromRetryableBGIOError`); of a full disk `file/sst_file_manager_impl.cc`, which asks
-//! how much is free where this tries.
+//! Source: RocksDB `db/error_handler.cc` (`RecoverFromRetryableBGIOError`); of a full disk
+//! `file/sst_file_manager_impl.cc`, which asks how much is free where this tries.
 //!
 //! Invariants
-//!  1. There is one recovery at a time, on one thread; whoever begins the next one has waited for the end of the last.
-//!  2. Waits are those of the condition variable that everybody waits at who wants the state to change: closing ends them.
-//!  3. Where the system refuses the thread, the error stays, and `Engine::start_refused_threads` begins the recovery later.
-//!  4. The thread holds the engine, not the database: who drops the last handle closes it, and waits for the thread.
+//!  1. There is one recovery at a time, on one thread; whoever begins the next one has waited for
+//!     the end of the last.
+//!  2. Waits are those of the condition variable that everybody waits at who wants the state to
+//!     change: closing ends them.
+//!  3. Where the system refuses the thread, the error stays, and `Engine::start_refused_threads`
+//!     begins the recovery later.
+//!  4. The thread holds the engine, not the database: who drops the last handle closes it, and
+//!     waits for the thread.
 
 use super::DbInner;
 use super::resume::resume;
@@ -76,7 +82,8 @@ fn say_ended(engine: &Engine) {
     engine.state_changed.notify_all();
 }
 
-/// Waits for the thread, if there is one. REQUIRES: its recovery has ended, or the database is closing. Called under no lock.
+/// Waits for the thread, if there is one. REQUIRES: its recovery has ended, or the database is
+/// closing. Called under no lock.
 pub(super) fn end_auto_resume(engine: &Engine) {
     let thread = engine.recovery.thread.lock().take();
     // The last handle may be let go of by a listener.
@@ -126,7 +133,8 @@ fn planned(engine: &Engine) -> Option<(Error, ErrorReason)> {
 
 /// Attempts until it is over. Gives how many.
 /// # Errors
-/// Of the last attempt, if the error in force will not pass · `Aborted` after too many · `ShutdownInProgress`.
+/// Of the last attempt, if the error in force will not pass · `Aborted` after too many ·
+/// `ShutdownInProgress`.
 fn recover(engine: &Arc<Engine>, path: &WritePath, error: &Error) -> (u64, Result<()>) {
     let options = &engine.options;
     let most = u64::try_from(options.max_bgerror_resume_count).unwrap_or(0);

@@ -1,7 +1,8 @@
 //! Closing: no new work, running work ended promptly, nothing acknowledged left behind.
 //!
-//! What happens to memtables: data in a WAL stays there and is replayed at the next open; data written without a WAL is
-//! flushed first unless `avoid_flush_during_shutdown`. Source: RocksDB `DBImpl::CancelAllBackgroundWork`, `CloseHelper`.
+//! What happens to memtables: data in a WAL stays there and is replayed at the next open; data
+//! written without a WAL is flushed first unless `avoid_flush_during_shutdown`. Source: RocksDB
+//! `DBImpl::CancelAllBackgroundWork`, `CloseHelper`.
 
 use super::auto_resume::end_auto_resume;
 use super::options_file::end_options_files;
@@ -16,18 +17,21 @@ use esker_base::sync::epoch;
 use esker_env::Clock;
 
 impl Db {
-    /// Ends background work and lets go of the directory. Afterwards every call that reads, writes or changes something
-    /// gives `ShutdownInProgress`; iterators, snapshots and values that exist go on with what they hold, and properties tell
-    /// what was there last. A second close does nothing. Dropping the last handle closes too, without telling of errors.
+    /// Ends background work and lets go of the directory. Afterwards every call that reads, writes
+    /// or changes something gives `ShutdownInProgress`; iterators, snapshots and values that exist
+    /// go on with what they hold, and properties tell what was there last. A second close does
+    /// nothing. Dropping the last handle closes too, without telling of errors.
     /// # Errors
-    /// `IoError` if a flush of unlogged data or the close of the WAL fails; the database is closed all the same ·
-    /// `NotSupported` in a forked child: nothing is done, and the parent's database goes on.
+    /// `IoError` if a flush of unlogged data or the close of the WAL fails; the database is closed
+    /// all the same · `NotSupported` in a forked child: nothing is done, and the parent's database
+    /// goes on.
     pub fn close(&self) -> Result<()> {
         self.inner.close()
     }
 
-    /// Ends background work for good, as a first step of closing: reads go on, writes and flushes give
-    /// `ShutdownInProgress`. Data that no WAL holds is flushed first. With `wait` no job runs any more on return.
+    /// Ends background work for good, as a first step of closing: reads go on, writes and flushes
+    /// give `ShutdownInProgress`. Data that no WAL holds is flushed first. With `wait` no job runs
+    /// any more on return.
     /// # Errors
     /// That of the flush; background work ends all the same.
     pub fn cancel_all_background_work(&self, wait: bool) -> Result<()> {
@@ -107,7 +111,8 @@ impl DbInner {
         self.write_path.flush_all(FlushReason::ShutDown)
     }
 
-    /// Whether the WAL holds timestamps and does not say so, as the target wants it: later versions would misread the keys.
+    /// Whether the WAL holds timestamps and does not say so, as the target wants it: later versions
+    /// would misread the keys.
     fn has_ambiguous_wal(&self, options: &DbOptions) -> bool {
         let has_timestamps = |state: &DbState| {
             let mut families = state.families.values();
@@ -117,7 +122,8 @@ impl DbInner {
     }
 }
 
-/// Calls that take long see the flag and stop. What they have put into the directory they delete again, while it is ours.
+/// Calls that take long see the flag and stop. What they have put into the directory they delete
+/// again, while it is ours.
 fn wait_for_calls(engine: &Engine) {
     let mut state = engine.state.lock();
     while state.calls_under_way > 0 {
@@ -125,8 +131,9 @@ fn wait_for_calls(engine: &Engine) {
     }
 }
 
-/// Dropped behind all that a database consists of: families give their views to the epoch, and with them memtables, block
-/// caches and open tables, which would stay until something else in the process moves the epoch on.
+/// Dropped behind all that a database consists of: families give their views to the epoch, and with
+/// them memtables, block caches and open tables, which would stay until something else in the
+/// process moves the epoch on.
 pub(crate) struct ReleaseAll(pub(super) Arc<dyn Clock>);
 
 impl Drop for ReleaseAll {
@@ -142,7 +149,8 @@ impl Drop for ReleaseAll {
 impl Drop for DbInner {
     fn drop(&mut self) {
         if !self.engine.owner.is_here() {
-            // A forked child has neither the threads nor the locks of what lies behind, and the files are the parent's.
+            // A forked child has neither the threads nor the locks of what lies behind, and the
+            // files are the parent's.
             std::mem::forget((self.engine.clone(), self.write_path.clone()));
             return;
         }

@@ -46,8 +46,8 @@ impl ColumnFamilyDescriptor {
     }
 }
 
-/// Names a column family of an open database. Stays valid when the family is dropped: reads see what was there while
-/// the handle lives, writes give `ColumnFamilyDropped`.
+/// Names a column family of an open database. Stays valid when the family is dropped: reads see
+/// what was there while the handle lives, writes give `ColumnFamilyDropped`.
 #[derive(Clone, Debug)]
 pub struct ColumnFamilyHandle {
     pub(crate) cf: Arc<ColumnFamily>,
@@ -105,8 +105,8 @@ impl Db {
 
     /// Creates a family. Its name may be of any length.
     /// # Errors
-    /// `InvalidArgument` if the name is taken, empty or has a NUL, or an option is out of range · `NotSupported` when read-only ·
-    /// `IoError` from the MANIFEST.
+    /// `InvalidArgument` if the name is taken, empty or has a NUL, or an option is out of range ·
+    /// `NotSupported` when read-only · `IoError` from the MANIFEST.
     pub fn create_column_family(
         &self,
         name: &str,
@@ -116,10 +116,12 @@ impl Db {
         Ok(made.remove(0))
     }
 
-    /// Creates families with one sync of the MANIFEST. The cost of each does not depend on the number of families.
+    /// Creates families with one sync of the MANIFEST. The cost of each does not depend on the
+    /// number of families.
     /// # Errors
-    /// As [`Db::create_column_family`]; there are none of them then. Only if the MANIFEST cannot be written any more, some may be there
-    /// when the database is opened again; and with an `IoError` from the OPTIONS file all are there (`Db::column_family`).
+    /// As [`Db::create_column_family`]; there are none of them then. Only if the MANIFEST cannot be
+    /// written any more, some may be there when the database is opened again; and with an `IoError`
+    /// from the OPTIONS file all are there (`Db::column_family`).
     pub fn create_column_families(
         &self,
         families: &[ColumnFamilyDescriptor],
@@ -141,7 +143,8 @@ impl Db {
         let engine = self.engine();
         let descriptor = |f: &ColumnFamilyDescriptor| self.descriptor_of_new_family(&f.name, &f.options);
         let descriptors: Vec<_> = families.iter().map(descriptor).collect::<Result<_>>()?;
-        // As the write leader: no write may fall between reading the WAL's number and the families being there.
+        // As the write leader: no write may fall between reading the WAL's number and the families
+        // being there.
         let lead = self.inner.write_path.lead_alone_urgently();
         let mut manifest = engine.manifest.lock();
         let log_number = engine.wals.lock().current_number();
@@ -179,12 +182,12 @@ impl Db {
         self.drop_column_families(&[family])
     }
 
-    /// Drops families with one sync of the MANIFEST. Their data goes when the last handles and iterators are gone. The
-    /// cost of each does not depend on the number of families.
+    /// Drops families with one sync of the MANIFEST. Their data goes when the last handles and
+    /// iterators are gone. The cost of each does not depend on the number of families.
     /// # Errors
-    /// `InvalidArgument` for the default family, one that is named twice or was dropped already, or is of another database;
-    /// none is dropped then · `IoError` from the MANIFEST: after a crash, some may be gone · `IoError` from the OPTIONS
-    /// file: all are dropped.
+    /// `InvalidArgument` for the default family, one that is named twice or was dropped already, or
+    /// is of another database; none is dropped then · `IoError` from the MANIFEST: after a crash,
+    /// some may be gone · `IoError` from the OPTIONS file: all are dropped.
     pub fn drop_column_families(&self, families: &[&ColumnFamilyHandle]) -> Result<()> {
         let engine = self.engine();
         engine.check_writable()?;
@@ -229,7 +232,8 @@ impl Db {
     }
 }
 
-/// Shows everybody families that the MANIFEST has just been told of. The caller is the write leader.
+/// Shows everybody families that the MANIFEST has just been told of. The caller is the write
+/// leader.
 pub(super) fn show_families(
     engine: &Arc<Engine>,
     manifest: &VersionSet,

@@ -1,7 +1,8 @@
 //! Compactions that are due because time has passed, in databases that nobody writes to.
 //!
-//! In: `ttl` and `periodic_compaction_seconds` of the families. Out: families queued for compaction, a fifth of the shortest
-//! of these times late at most; families that are written to are looked at with every flush and compaction anyway.
+//! In: `ttl` and `periodic_compaction_seconds` of the families. Out: families queued for
+//! compaction, a fifth of the shortest of these times late at most; families that are written to
+//! are looked at with every flush and compaction anyway.
 //!
 //! Source: RocksDB `DBImpl::TriggerPeriodicCompaction`, `ComputeTriggerCompactionPeriod`.
 
@@ -11,7 +12,8 @@ use esker_base::ColumnFamilyId;
 use esker_base::sync::Arc;
 use std::time::Duration;
 
-/// The longest time between two looks, in seconds: RocksDB's default of `max_compaction_trigger_wakeup_seconds`.
+/// The longest time between two looks, in seconds: RocksDB's default of
+/// `max_compaction_trigger_wakeup_seconds`.
 const LONGEST_PERIOD: u64 = 12 * 60 * 60;
 /// What part of the shortest time a compaction may be late.
 const DIVISOR: u64 = 5;

@@ -6,9 +6,10 @@ use esker_env::FileSystem;
 use esker_format::file_name::{self, FileType, parse_file_name};
 use std::path::Path;
 
-/// Deletes every file of the database in `path`, and the directory if nothing else is in it; of other directories that
-/// options name, WALs from `wal_dir` and its info logs from `db_log_dir`; WALs that RocksDB has put into `archive`. Files that are
-/// not the database's are left alone. A directory without a database is fine.
+/// Deletes every file of the database in `path`, and the directory if nothing else is in it; of
+/// other directories that options name, WALs from `wal_dir` and its info logs from `db_log_dir`;
+/// WALs that RocksDB has put into `archive`. Files that are not the database's are left alone. A
+/// directory without a database is fine.
 /// # Errors
 /// `IoError` if another process has the database open, or a file cannot be deleted.
 pub fn destroy_db(options: &DbOptions, path: impl AsRef<Path>) -> Result<()> {
@@ -62,7 +63,8 @@ fn delete_files(fs: &dyn FileSystem, dir: &Path, wanted: impl Fn(&str) -> bool) 
     Ok(())
 }
 
-/// Deletes the WALs that RocksDB has archived in `wal_dir`, and their directory if nothing else is in it.
+/// Deletes the WALs that RocksDB has archived in `wal_dir`, and their directory if nothing else is
+/// in it.
 pub(crate) fn delete_archive(fs: &dyn FileSystem, wal_dir: &Path) -> Result<()> {
     let archive = wal_dir.join(file_name::ARCHIVE_DIR);
     if !fs.file_exists(&archive)? {

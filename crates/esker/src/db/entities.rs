@@ -1,8 +1,10 @@
 //! Wide columns: values that are sets of named columns.
 //!
-//! In: names and values. Out: one entity under one key, or the parts of one under the same key of several families.
+//! In: names and values. Out: one entity under one key, or the parts of one under the same key of
+//! several families.
 //!
-//! The column without a name is the default column: what a plain get of an entity returns, and what a plain value is read as.
+//! The column without a name is the default column: what a plain get of an entity returns, and what
+//! a plain value is read as.
 //! Source: RocksDB `db/wide`, `include/rocksdb/{wide_columns,attribute_groups}.h`.
 //!
 //! Invariants
@@ -84,10 +86,11 @@ pub struct AttributeGroup<'a> {
 }
 
 impl Db {
-    /// Sets `key` to an entity of these columns, which may stand in any order; what it was before is gone.
+    /// Sets `key` to an entity of these columns, which may stand in any order; what it was before
+    /// is gone.
     /// # Errors
-    /// `InvalidArgument` if a name occurs twice, or the family has timestamps (a batch takes keys that end in theirs) · as
-    /// [`Db::write`].
+    /// `InvalidArgument` if a name occurs twice, or the family has timestamps (a batch takes keys
+    /// that end in theirs) · as [`Db::write`].
     pub fn put_entity(
         &self,
         options: &WriteOptions,
@@ -121,8 +124,9 @@ impl Db {
         self.write(options, &mut batch)
     }
 
-    /// All columns of `key`, or `None`. A plain value is an entity of its default column only; merge operands are applied to
-    /// the default column. Searched for as by [`Db::get_pinned_opt`], filters included; the columns are copied.
+    /// All columns of `key`, or `None`. A plain value is an entity of its default column only;
+    /// merge operands are applied to the default column. Searched for as by [`Db::get_pinned_opt`],
+    /// filters included; the columns are copied.
     /// # Errors
     /// As [`Db::get_pinned_opt`].
     pub fn get_entity(
@@ -140,8 +144,8 @@ impl Db {
         Ok(found)
     }
 
-    /// [`Db::get_entity`] of many keys, at one sequence number, each with its own result; answers stand as the keys do. They
-    /// are read together, as by [`Db::multi_get_opt`].
+    /// [`Db::get_entity`] of many keys, at one sequence number, each with its own result; answers
+    /// stand as the keys do. They are read together, as by [`Db::multi_get_opt`].
     pub fn multi_get_entity<K: AsRef<[u8]>>(
         &self,
         options: &ReadOptions,
@@ -219,7 +223,8 @@ impl Db {
         keys.iter().map(read).collect()
     }
 
-    /// What each of the families has under `key`, at one sequence number; answers stand as the families do.
+    /// What each of the families has under `key`, at one sequence number; answers stand as the
+    /// families do.
     pub fn get_entity_attribute_groups(
         &self,
         options: &ReadOptions,
@@ -273,8 +278,8 @@ impl Output for EntityOutput {
 }
 
 /// # Errors
-/// `InvalidArgument` for a family of another database, or with timestamps: there is no telling them from the end of a key ·
-/// `ColumnFamilyDropped`.
+/// `InvalidArgument` for a family of another database, or with timestamps: there is no telling them
+/// from the end of a key · `ColumnFamilyDropped`.
 fn check_takes_entities(family: &ColumnFamilyHandle, db: &Db) -> Result<()> {
     family.check_live(db)?;
     if family.cf.icmp.timestamp_size() > 0 {

@@ -1,7 +1,8 @@
 //! Reads that tell what they do.
 //!
-//! In: what to read. Out: its [`Explanation`]. Lookups go through twins of `read/get.rs` and of the tables' `get`, scans through
-//! the iterators themselves with a cursor around each run that counts: so nothing of it is in the reads that do not ask.
+//! In: what to read. Out: its [`Explanation`]. Lookups go through twins of `read/get.rs` and of the
+//! tables' `get`, scans through the iterators themselves with a cursor around each run that counts:
+//! so nothing of it is in the reads that do not ask.
 //!
 //! Invariants
 //!  1. The outcome is that of the read it explains, at the same sequence number.
@@ -30,7 +31,8 @@ pub(super) use watch::{Watch, Watched};
 /// Which rows a scan is to give.
 #[derive(Clone, Debug, Default)]
 pub struct ExplainScan {
-    /// The first key, or where to begin; the first or last of all if there is none. Bounds are in the read options.
+    /// The first key, or where to begin; the first or last of all if there is none. Bounds are in
+    /// the read options.
     pub from: Option<Vec<u8>>,
     /// Rows at most.
     pub rows: u64,
@@ -41,8 +43,8 @@ pub struct ExplainScan {
 impl Db {
     /// What [`Db::get_opt`] of this key looks at, and why.
     /// # Errors
-    /// `InvalidArgument` and `NotSupported` name the option; families with user-defined timestamps are not explained. What goes
-    /// wrong with the read itself is its outcome.
+    /// `InvalidArgument` and `NotSupported` name the option; families with user-defined timestamps
+    /// are not explained. What goes wrong with the read itself is its outcome.
     pub fn explain_get(
         &self,
         options: &ReadOptions,
@@ -54,8 +56,9 @@ impl Db {
         Ok(explanation)
     }
 
-    /// What [`Db::multi_get_opt`] of these keys looks at, and why: in the order of the keys, each different one once. Blocks that
-    /// one key has brought into the cache are found there by those behind it.
+    /// What [`Db::multi_get_opt`] of these keys looks at, and why: in the order of the keys, each
+    /// different one once. Blocks that one key has brought into the cache are found there by those
+    /// behind it.
     /// # Errors
     /// As [`Db::explain_get`].
     pub fn explain_multi_get<K: AsRef<[u8]>>(
@@ -126,7 +129,8 @@ impl Db {
         })
     }
 
-    /// What the scans of [`Db::new_multi_scan`] look at, run by run, and what they read ahead. An error ends them here.
+    /// What the scans of [`Db::new_multi_scan`] look at, run by run, and what they read ahead. An
+    /// error ends them here.
     /// # Errors
     /// As [`Db::explain_get`] and [`Db::new_multi_scan`].
     pub fn explain_multi_scan(

@@ -10,11 +10,12 @@ use esker_base::{Error, Result};
 use esker_format::version_edit::VersionEdit;
 
 impl Db {
-    /// Reads of `family` at timestamps before `ts_low` are refused from now on, and compactions drop what only they could come
-    /// to.
+    /// Reads of `family` at timestamps before `ts_low` are refused from now on, and compactions
+    /// drop what only they could come to.
     /// # Errors
-    /// `InvalidArgument` if the family has no timestamps, `ts_low` is of another size, or older than the one in force ·
-    /// `NotSupported` when read-only · `ColumnFamilyDropped` · the background error in force · `IoError` from the MANIFEST.
+    /// `InvalidArgument` if the family has no timestamps, `ts_low` is of another size, or older
+    /// than the one in force · `NotSupported` when read-only · `ColumnFamilyDropped` · the
+    /// background error in force · `IoError` from the MANIFEST.
     pub fn increase_full_history_ts_low(&self, family: &ColumnFamilyHandle, ts_low: &[u8]) -> Result<()> {
         let engine = self.engine();
         engine.check_writable()?;

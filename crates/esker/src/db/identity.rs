@@ -7,7 +7,8 @@ use esker_env::{FileSystem, random};
 use esker_format::file_name;
 use std::path::Path;
 
-/// What IDENTITY says; makes the file if it is missing and `create` is set, else a name for this process only.
+/// What IDENTITY says; makes the file if it is missing and `create` is set, else a name for this
+/// process only.
 /// # Errors
 /// `IoError` if it can neither be read nor made.
 pub(super) fn load_or_create(

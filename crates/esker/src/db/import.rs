@@ -13,13 +13,15 @@ use esker_base::{ColumnFamilyId, Result, SequenceNumber};
 use std::slice;
 
 impl Db {
-    /// Creates the family `name` with the tables of an export, under the sequence numbers they have; if they are newer than
-    /// this database's newest, it goes on after theirs. The tables are copied, or linked and removed where they were.
+    /// Creates the family `name` with the tables of an export, under the sequence numbers they
+    /// have; if they are newer than this database's newest, it goes on after theirs. The tables are
+    /// copied, or linked and removed where they were.
     /// # Errors
-    /// `InvalidArgument`: the name is taken, empty or has a NUL, an option is out of range, the comparator is another, a table is empty, or
-    /// tables of one level overlap · `Corruption`: a table is not what the export says of it · `NotSupported` when
-    /// read-only, for values in blob files, or if timestamps are to be kept in memory only · `IoError`. The family is not
-    /// there then; only if the MANIFEST cannot be written any more, it may be, without any key.
+    /// `InvalidArgument`: the name is taken, empty or has a NUL, an option is out of range, the
+    /// comparator is another, a table is empty, or tables of one level overlap · `Corruption`: a
+    /// table is not what the export says of it · `NotSupported` when read-only, for values in blob
+    /// files, or if timestamps are to be kept in memory only · `IoError`. The family is not there
+    /// then; only if the MANIFEST cannot be written any more, it may be, without any key.
     pub fn create_column_family_with_import(
         &self,
         name: &str,
@@ -37,7 +39,8 @@ impl Db {
         engine.check_open()?;
         let newest = import.largest_seqno();
         if engine.options.recycle_log_file_num > 0 && newest > allocated(engine) {
-            // As with ingestion: a recycled WAL must begin with the number after the last of the one before.
+            // As with ingestion: a recycled WAL must begin with the number after the last of the
+            // one before.
             let families = engine.family_ids();
             self.inner.write_path.flush_as_leader(&lead, &families, FlushReason::ExternalFileIngestion)?;
         }
@@ -70,7 +73,8 @@ fn allocated(engine: &Engine) -> SequenceNumber {
     SequenceNumber(engine.allocated_sequence.load(Ordering::Relaxed))
 }
 
-/// Tells the MANIFEST of the tables, and everybody of their sequence numbers. The caller is the write leader.
+/// Tells the MANIFEST of the tables, and everybody of their sequence numbers. The caller is the
+/// write leader.
 fn name_tables(
     engine: &Engine,
     manifest: &mut VersionSet,

@@ -11,10 +11,11 @@ use std::path::{Path, PathBuf};
 pub struct IngestExternalFileArg<'a> {
     /// The family.
     pub column_family: &'a ColumnFamilyHandle,
-    /// Files that `SstFileWriter` made with the family's comparator. Where they overlap, later ones count.
+    /// Files that `SstFileWriter` made with the family's comparator. Where they overlap, later ones
+    /// count.
     pub external_files: Vec<PathBuf>,
-    /// Checksums of the whole files, as their maker said them: none, or one for each file. Only looked at with
-    /// `file_checksum_gen_factory`, as the next.
+    /// Checksums of the whole files, as their maker said them: none, or one for each file. Only
+    /// looked at with `file_checksum_gen_factory`, as the next.
     pub files_checksums: Vec<Vec<u8>>,
     /// The functions that they were made with.
     pub files_checksum_func_names: Vec<String>,
@@ -57,14 +58,17 @@ impl Db {
         self.ingest_external_files(&[IngestExternalFileArg::new(family, external_files)], options)
     }
 
-    /// Takes the files of several families in, all of them or none, as one write that is newer than all before. Writers wait
-    /// while memtables that overlap are flushed and the MANIFEST is written; the files are copied before.
+    /// Takes the files of several families in, all of them or none, as one write that is newer than
+    /// all before. Writers wait while memtables that overlap are flushed and the MANIFEST is
+    /// written; the files are copied before.
     /// # Errors
-    /// `InvalidArgument`: no files, a family named twice, a file that `SstFileWriter` did not make, checksums that
-    /// are not one for each file or of a function that is not known, or what the options rule out · `TryAgain`: a file does not fit into the last level (`fail_if_not_bottommost_level`) · `Corruption`, also of a
-    /// range deletion that ends before it begins ·
-    /// `NotSupported` when read-only, naming the option, or where timestamps are to be kept in memory only · `ColumnFamilyDropped` · the background error in force ·
-    /// `IoError`. Nothing was taken in then, and the files are where they were.
+    /// `InvalidArgument`: no files, a family named twice, a file that `SstFileWriter` did not make,
+    /// checksums that are not one for each file or of a function that is not known, or what the
+    /// options rule out · `TryAgain`: a file does not fit into the last level
+    /// (`fail_if_not_bottommost_level`) · `Corruption`, also of a range deletion that ends before
+    /// it begins · `NotSupported` when read-only, naming the option, or where timestamps are to be
+    /// kept in memory only · `ColumnFamilyDropped` · the background error in force · `IoError`.
+    /// Nothing was taken in then, and the files are where they were.
     pub fn ingest_external_files(
         &self,
         args: &[IngestExternalFileArg<'_>],

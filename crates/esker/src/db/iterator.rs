@@ -1,7 +1,8 @@
 //! Iterators: a family's keys in order, as of one moment.
 //!
-//! In: a view of the family, a sequence number, bounds. Out: a cursor over user keys. The iterator owns its view: memtables
-//! and files it needs stay as long as it lives, also when the database is closed.
+//! In: a view of the family, a sequence number, bounds. Out: a cursor over user keys. The iterator
+//! owns its view: memtables and files it needs stay as long as it lives, also when the database is
+//! closed.
 
 /// Calls a method that both cursors have.
 macro_rules! each {
@@ -45,8 +46,8 @@ use runs::Runs;
 pub(super) use timestamped::{new_timestamped_iter, new_versions_iter};
 pub(super) use walk::go_on_with_dead_walk;
 
-/// A cursor over the keys of a family. Not valid until it is positioned; after an error until it is positioned again.
-/// May be sent to another thread, not shared.
+/// A cursor over the keys of a family. Not valid until it is positioned; after an error until it is
+/// positioned again. May be sent to another thread, not shared.
 #[derive(Debug)]
 pub struct DbIterator {
     iter: Cursor,
@@ -67,7 +68,8 @@ enum Watched {
     View(Arc<SuperVersion>),
     /// Nothing until it is moved.
     Parked,
-    /// One view for good: with `pin_data`, timestamps, `ignore_range_deletions`, or a tier that not all is seen by.
+    /// One view for good: with `pin_data`, timestamps, `ignore_range_deletions`, or a tier that not
+    /// all is seen by.
     Stays,
 }
 
@@ -99,14 +101,16 @@ impl Db {
 
     /// An iterator over `family` within the bounds of `options`, as of its snapshot or of now.
     /// # Errors
-    /// `InvalidArgument` if the snapshot or the family is one of another database, or the iterator is to follow new writes and has a
-    /// snapshot or timestamps, too · `NotSupported` for the tier of what is persisted · `Corruption` and `IoError` from opening level-0
-    /// files; `Incomplete` and `TimedOut` if one cannot be opened as far, or as long, as the options let a read go.
+    /// `InvalidArgument` if the snapshot or the family is one of another database, or the iterator
+    /// is to follow new writes and has a snapshot or timestamps, too · `NotSupported` for the tier
+    /// of what is persisted · `Corruption` and `IoError` from opening level-0 files; `Incomplete`
+    /// and `TimedOut` if one cannot be opened as far, or as long, as the options let a read go.
     pub fn iter_opt(&self, options: ReadOptions, family: &ColumnFamilyHandle) -> Result<DbIterator> {
         self.new_iterator(options, family, None)
     }
 
-    /// An iterator that was told of the ranges of `args` when it was made. Files outside all of them are not opened.
+    /// An iterator that was told of the ranges of `args` when it was made. Files outside all of
+    /// them are not opened.
     /// # Errors
     /// As [`Db::new_multi_scan`].
     pub(super) fn prepared_iter(
@@ -148,7 +152,8 @@ impl Db {
             let statistics = self.inner.engine.options.statistics.as_ref();
             Prepared::new(ranges, iter.runs(), &options, statistics)
         });
-        // Others would lose what goes from memory into files, or what compactions drop since nobody else can see it.
+        // Others would lose what goes from memory into files, or what compactions drop since nobody
+        // else can see it.
         let sees_all = options.read_tier == ReadTier::ReadAll && !options.ignore_range_deletions;
         let can_watch = matches!(iter, Cursor::Plain(_)) && !options.pin_data && sees_all;
         let watched = if can_watch { Watched::View(view) } else { Watched::Stays };
@@ -156,10 +161,11 @@ impl Db {
         Ok(DbIterator { iter, cf, db: self.inner.clone(), options, watched, held, prepared })
     }
 
-    /// A cursor over all internal entries of `family` as of now: every version of every key but those that range
-    /// tombstones hide. For tools; keys end in their sequence number and type.
+    /// A cursor over all internal entries of `family` as of now: every version of every key but
+    /// those that range tombstones hide. For tools; keys end in their sequence number and type.
     /// # Errors
-    /// `InvalidArgument` for a family of another database · `Corruption` and `IoError` from opening level-0 files.
+    /// `InvalidArgument` for a family of another database · `Corruption` and `IoError` from opening
+    /// level-0 files.
     pub fn internal_iter(&self, family: &ColumnFamilyHandle) -> Result<Box<dyn InternalIterator>> {
         self.inner.check_family(&family.cf)?;
         let view = pinned_view(&family.cf);
@@ -230,7 +236,8 @@ impl DbIterator {
         }
         self.db.engine.end_timing(Histogram::DbSeek, start);
     }
-    /// To the next key. Stays where it is if it is not valid, also if it is parked, was refreshed or follows new writes.
+    /// To the next key. Stays where it is if it is not valid, also if it is parked, was refreshed
+    /// or follows new writes.
     #[inline]
     pub fn next(&mut self) {
         if self.options.tailing && self.follow(true) {
@@ -240,7 +247,8 @@ impl DbIterator {
             each!(&mut self.iter, iter => iter.next());
         }
     }
-    /// To the previous key. Stays where it is if it is not valid, also if it is parked, was refreshed or follows new writes.
+    /// To the previous key. Stays where it is if it is not valid, also if it is parked, was
+    /// refreshed or follows new writes.
     #[inline]
     pub fn prev(&mut self) {
         if self.options.tailing && self.follow(false) {
@@ -266,8 +274,8 @@ impl DbIterator {
     pub fn value(&self) -> &[u8] {
         each!(&self.iter, iter => iter.value())
     }
-    /// Name and value of each column here, by name: of an entity all of them, of a plain value one without a name. They live
-    /// until the next move.
+    /// Name and value of each column here, by name: of an entity all of them, of a plain value one
+    /// without a name. They live until the next move.
     ///
     /// # Panics
     /// If the iterator is not valid, in debug builds.
@@ -284,15 +292,17 @@ impl DbIterator {
     }
     /// Why it is not valid, if an error was the reason.
     /// # Errors
-    /// `Corruption` and `IoError` name the file · `Incomplete` if `read_tier` forbids the I/O it would take, or
-    /// `max_skippable_internal_keys` was passed · `TimedOut` if it would take I/O behind `deadline` · `NotSupported` in a
-    /// forked child of the process that opened the database.
+    /// `Corruption` and `IoError` name the file · `Incomplete` if `read_tier` forbids the I/O it
+    /// would take, or `max_skippable_internal_keys` was passed · `TimedOut` if it would take I/O
+    /// behind `deadline` · `NotSupported` in a forked child of the process that opened the
+    /// database.
     pub fn status(&self) -> Result<()> {
         each!(&self.iter, iter => iter.status())
     }
 
-    /// Moves to the present: later reads show what is there now. Not valid until positioned again. An iterator with a
-    /// snapshot stays at it, but lets go of memtables and files that are no longer needed for it.
+    /// Moves to the present: later reads show what is there now. Not valid until positioned again.
+    /// An iterator with a snapshot stays at it, but lets go of memtables and files that are no
+    /// longer needed for it.
     /// # Errors
     /// As [`Db::iter_opt`]; the iterator is as it was then.
     pub fn refresh(&mut self) -> Result<()> {
@@ -322,10 +332,11 @@ impl DbIterator {
         Ok(())
     }
 
-    /// Moves to the moment of `snapshot`, and stays there: as [`refresh`](Self::refresh), as if it had been opened with it.
+    /// Moves to the moment of `snapshot`, and stays there: as [`refresh`](Self::refresh), as if it
+    /// had been opened with it.
     /// # Errors
-    /// `InvalidArgument` if it is a snapshot of another database, or the iterator is to follow new writes · as [`Db::iter_opt`]. The
-    /// iterator is as it was then.
+    /// `InvalidArgument` if it is a snapshot of another database, or the iterator is to follow new
+    /// writes · as [`Db::iter_opt`]. The iterator is as it was then.
     pub fn refresh_at(&mut self, snapshot: &Snapshot) -> Result<()> {
         self.db.check_own(snapshot)?;
         let before = self.options.snapshot.replace(snapshot.clone());
@@ -334,7 +345,8 @@ impl DbIterator {
             .inspect_err(|_| self.options.snapshot = before)
     }
 
-    /// The timestamp of the version shown here, in a family with user-defined timestamps; empty in others.
+    /// The timestamp of the version shown here, in a family with user-defined timestamps; empty in
+    /// others.
     ///
     /// # Panics
     /// If the iterator is not valid, in debug builds.
@@ -346,8 +358,8 @@ impl DbIterator {
         }
     }
 
-    /// Of those that follow new writes: to the present, if something has been written. True if it has moved there; then it
-    /// is not valid. It stays where it is if a file cannot be opened.
+    /// Of those that follow new writes: to the present, if something has been written. True if it
+    /// has moved there; then it is not valid. It stays where it is if a file cannot be opened.
     fn catch_up(&mut self) -> bool {
         if !self.options.tailing {
             return false;
@@ -401,7 +413,8 @@ impl DbIterator {
         self.prepared.as_ref().and_then(|prepared| prepared.around.as_deref()).unwrap_or(&self.options)
     }
 
-    /// False, with an error as the status, in a forked child of the process that opened the database.
+    /// False, with an error as the status, in a forked child of the process that opened the
+    /// database.
     #[inline]
     fn is_here(&mut self) -> bool {
         self.db.engine.owner.is_here() || self.fail_elsewhere()
@@ -424,10 +437,12 @@ impl DbIterator {
         }
     }
 
-    /// Steps to a row that has been decoded, if there is one: nothing is read for that, and a newer view has time until there is none.
+    /// Steps to a row that has been decoded, if there is one: nothing is read for that, and a newer
+    /// view has time until there is none.
     #[inline]
     fn step_in_run(&mut self, forward: bool) -> bool {
-        // In builds with assertions it goes over in the middle of runs as well, as at their ends and by `refresh`.
+        // In builds with assertions it goes over in the middle of runs as well, as at their ends
+        // and by `refresh`.
         let leaves_early =
             || self.is_outdated() && self.valid() && self.key().last().is_some_and(|byte| byte % 2 == 0);
         if cfg!(debug_assertions) && leaves_early() {
@@ -437,8 +452,8 @@ impl DbIterator {
         if forward { iter.next_in_run() } else { iter.prev_in_run() }
     }
 
-    /// Before a step: goes on over the family's present view, at the same place and under the same snapshot. False if the
-    /// place cannot be read there; `status` then says why.
+    /// Before a step: goes on over the family's present view, at the same place and under the same
+    /// snapshot. False if the place cannot be read there; `status` then says why.
     #[inline]
     fn keep_place(&mut self) -> bool {
         if !self.is_here() {
@@ -461,7 +476,8 @@ impl DbIterator {
         !self.is_parked()
     }
 
-    /// Takes the family's present view; stays with the old one if a file of it cannot be opened, or fails if there is none.
+    /// Takes the family's present view; stays with the old one if a file of it cannot be opened, or
+    /// fails if there is none.
     #[cold]
     fn change_view(&mut self) {
         let view = pinned_view(&self.cf);
@@ -539,8 +555,8 @@ pub(super) fn watched_iter(
     Ok(DbIter::new(cf.icmp.clone(), iter, iter_options, Some(view.clone() as KeepAlive)))
 }
 
-/// What the user's options say to the cursor over user keys. It remembers no dead ranges: those who read something over the
-/// database, or a view that was not asked whether it is complete, must not.
+/// What the user's options say to the cursor over user keys. It remembers no dead ranges: those who
+/// read something over the database, or a view that was not asked whether it is complete, must not.
 pub(super) fn db_iter_options(
     cf: &ColumnFamily,
     view: &SuperVersion,
@@ -564,9 +580,9 @@ pub(super) fn db_iter_options(
     }
 }
 
-/// Whether the prefixes that filters have are those of the family's extractor. Tables are opened with the extractor that the
-/// family had when the database was opened; a scan with another one that was set since needs keys with other prefixes of the
-/// old kind than that of its target.
+/// Whether the prefixes that filters have are those of the family's extractor. Tables are opened
+/// with the extractor that the family had when the database was opened; a scan with another one
+/// that was set since needs keys with other prefixes of the old kind than that of its target.
 fn filters_have_prefixes(cf: &ColumnFamily, view: &SuperVersion) -> bool {
     match (&view.options.prefix_extractor, cf.tables.prefix_extractor()) {
         (Some(asked), Some(opened)) => asked.name() == opened.name(),
@@ -582,13 +598,14 @@ fn dead_ranges(view: &SuperVersion, options: &ReadOptions) -> Option<DeadRangesO
 }
 
 impl DbInner {
-    /// What keeps an iterator's moment, if the user has no snapshot of it and the iterator may leave its view.
+    /// What keeps an iterator's moment, if the user has no snapshot of it and the iterator may
+    /// leave its view.
     fn hold_for_iterator(self: &Arc<Self>, options: &ReadOptions) -> Option<Snapshot> {
         (options.snapshot.is_none() && !options.pin_data).then(|| self.hold_now(Holder::Iterator))
     }
 
-    /// A view of `cf` and the sequence number to read it at: that of `held`, if there is one, else as the options say. The
-    /// view has all that the number sees.
+    /// A view of `cf` and the sequence number to read it at: that of `held`, if there is one, else
+    /// as the options say. The view has all that the number sees.
     pub(super) fn pinned_moment(
         &self,
         cf: &ColumnFamily,
@@ -603,7 +620,8 @@ impl DbInner {
             let view = pinned_view(cf);
             esker_base::probe!("moment:view");
             let sequence = self.read_sequence(options);
-            // Else something that the number sees may be in a memtable that was put in place meanwhile.
+            // Else something that the number sees may be in a memtable that was put in place
+            // meanwhile.
             if cf.super_version.holds(&view) {
                 return (view, sequence);
             }

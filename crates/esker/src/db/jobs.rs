@@ -13,7 +13,8 @@ pub(super) fn start(engine: &Arc<Engine>) {
     let jobs = Jobs { flush, compact, walk: super::iterator::go_on_with_dead_walk };
     assert!(engine.jobs.set(jobs).is_ok(), "a database starts once");
     Purger::start(engine, settle_and_purge);
-    // Whoever drops the last view of a file, be it the reader of an old iterator, has the file deleted.
+    // Whoever drops the last view of a file, be it the reader of an old iterator, has the file
+    // deleted.
     let purger = engine.purger.clone();
     engine.manifest.lock().on_obsolete_table(move || purger.request());
     maybe_schedule(engine, &mut engine.state.lock());

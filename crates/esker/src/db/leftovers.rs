@@ -1,11 +1,13 @@
 //! Files of a failed opening are deleted again.
 //!
-//! In: the names that are there before an opening. Out: after a failure, the files that the opening made are deleted, so
-//! that attempts on a full disk do not fill it further.
+//! In: the names that are there before an opening. Out: after a failure, the files that the opening
+//! made are deleted, so that attempts on a full disk do not fill it further.
 //!
 //! Invariants
-//!  1. Nothing is deleted unless CURRENT names a MANIFEST that was there before: it names none of the new files.
-//!  2. Nothing is deleted that was there before. The opening holds LOCK, so nobody else makes files meanwhile.
+//!  1. Nothing is deleted unless CURRENT names a MANIFEST that was there before: it names none of
+//!     the new files.
+//!  2. Nothing is deleted that was there before. The opening holds LOCK, so nobody else makes files
+//!     meanwhile.
 
 use crate::version::manifest::read_current;
 use esker_base::Result;
@@ -23,7 +25,8 @@ pub(super) struct Leftovers {
 }
 
 impl Leftovers {
-    /// Lists both directories. `None` if that is not possible: nothing will be deleted, and the opening meets the error itself.
+    /// Lists both directories. `None` if that is not possible: nothing will be deleted, and the
+    /// opening meets the error itself.
     pub(super) fn list(fs: &Arc<dyn FileSystem>, dir: &Path, wal_dir: &Path) -> Option<Leftovers> {
         Leftovers::try_to_list(fs, dir, wal_dir).ok()
     }

@@ -33,10 +33,11 @@ pub(crate) struct LiveCut {
 }
 
 impl Db {
-    /// The files of this moment. The caller has disabled file deletions. Memtables are flushed first if the WALs have
-    /// `log_size_for_flush` bytes or more.
+    /// The files of this moment. The caller has disabled file deletions. Memtables are flushed
+    /// first if the WALs have `log_size_for_flush` bytes or more.
     /// # Errors
-    /// `NotSupported` when read-only · `ShutdownInProgress` · the background error in force · the flush's error.
+    /// `NotSupported` when read-only · `ShutdownInProgress` · the background error in force · the
+    /// flush's error.
     pub(crate) fn live_cut(&self, log_size_for_flush: u64) -> Result<LiveCut> {
         let engine = self.engine();
         engine.check_writable()?;
@@ -88,7 +89,8 @@ impl Db {
         })
     }
 
-    /// The table files of all families as of now: family by family, level by level, level 0 newest first.
+    /// The table files of all families as of now: family by family, level by level, level 0 newest
+    /// first.
     pub fn live_files(&self) -> Vec<LiveFileMetaData> {
         let engine = self.engine();
         let mut files = Vec::new();
@@ -106,7 +108,8 @@ impl Db {
         files
     }
 
-    /// Checksum and function name of each live file that has a checksum, tables and blob files of all families, by number.
+    /// Checksum and function name of each live file that has a checksum, tables and blob files of
+    /// all families, by number.
     pub fn live_files_checksum_info(&self) -> BTreeMap<FileNumber, (Vec<u8>, String)> {
         let mut checksums = BTreeMap::new();
         if !self.engine().owner.is_here() {

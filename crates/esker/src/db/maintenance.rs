@@ -17,7 +17,8 @@ impl Db {
 
     /// Flushes the memtables of these families (of all, under `atomic_flush`).
     /// # Errors
-    /// The background error in force or the flush's own · `ShutdownInProgress` · `NotSupported` when read-only.
+    /// The background error in force or the flush's own · `ShutdownInProgress` · `NotSupported`
+    /// when read-only.
     pub fn flush_opt(&self, options: &FlushOptions, families: &[&ColumnFamilyHandle]) -> Result<()> {
         self.engine().check_writable()?;
         self.engine().check_open()?;
@@ -39,8 +40,8 @@ impl Db {
         self.inner.write_path.sync_wal()
     }
 
-    /// Hands WAL bytes that `manual_wal_flush` left in the process to the operating system, and waits for the medium if
-    /// `sync` is set.
+    /// Hands WAL bytes that `manual_wal_flush` left in the process to the operating system, and
+    /// waits for the medium if `sync` is set.
     /// # Errors
     /// As [`Db::write`].
     pub fn flush_wal(&self, sync: bool) -> Result<()> {
@@ -48,19 +49,21 @@ impl Db {
         if sync { self.sync_wal() } else { self.inner.write_path.flush_wal() }
     }
 
-    /// Compacts the keys from `begin` to `end` (both inclusive; `None` is open) of the default family, down to the last
-    /// level that holds any of them.
+    /// Compacts the keys from `begin` to `end` (both inclusive; `None` is open) of the default
+    /// family, down to the last level that holds any of them.
     /// # Errors
     /// As [`Db::compact_range_opt`].
     pub fn compact_range(&self, begin: Option<&[u8]>, end: Option<&[u8]>) -> Result<()> {
         self.compact_range_opt(&CompactRangeOptions::default(), &self.default_column_family(), begin, end)
     }
 
-    /// Compacts the keys from `begin` to `end` of `family` (without timestamps). Flushes first what is in memory.
+    /// Compacts the keys from `begin` to `end` of `family` (without timestamps). Flushes first what
+    /// is in memory.
     /// # Errors
-    /// The compaction's error · `Aborted`/`ShutdownInProgress` if it was cancelled; what was done so far stays · with
-    /// `change_level`: `NotSupported` if a level on the way has files, `InvalidArgument` if there is no such level · with
-    /// `full_history_ts_low` as [`Db::increase_full_history_ts_low`].
+    /// The compaction's error · `Aborted`/`ShutdownInProgress` if it was cancelled; what was done
+    /// so far stays · with `change_level`: `NotSupported` if a level on the way has files,
+    /// `InvalidArgument` if there is no such level · with `full_history_ts_low` as
+    /// [`Db::increase_full_history_ts_low`].
     pub fn compact_range_opt(
         &self,
         options: &CompactRangeOptions,
@@ -92,14 +95,16 @@ impl Db {
         crate::compact::compact_range(engine, &ManualRange { family: &family.cf, begin, end, options })
     }
 
-    /// Merges these tables of `family` ([`Db::live_files`] names them) into `output_level`, and waits; the tables that were written.
-    /// Tables between them, and those that overlap them down to that level, go with them: what is older must not stay above
-    /// what is newer. Unlike RocksDB's, the work is done by a background thread.
+    /// Merges these tables of `family` ([`Db::live_files`] names them) into `output_level`, and
+    /// waits; the tables that were written. Tables between them, and those that overlap them down
+    /// to that level, go with them: what is older must not stay above what is newer. Unlike
+    /// RocksDB's, the work is done by a background thread.
     /// # Errors
-    /// `InvalidArgument`: no file was named, one is not in the family or below the output level, or there is no such level in the family's
-    /// compaction style · `Aborted`: another compaction has a file that is needed, or writes into the same range: try again when it
-    /// has ended · what is wrong with a file that was set aside · the background error in force, or the compaction's own ·
-    /// `ShutdownInProgress`.
+    /// `InvalidArgument`: no file was named, one is not in the family or below the output level, or
+    /// there is no such level in the family's compaction style · `Aborted`: another compaction has
+    /// a file that is needed, or writes into the same range: try again when it has ended · what is
+    /// wrong with a file that was set aside · the background error in force, or the compaction's
+    /// own · `ShutdownInProgress`.
     pub fn compact_files(
         &self,
         options: &CompactionOptions,
@@ -114,15 +119,18 @@ impl Db {
         crate::compact::compact_files(engine, &family.cf, input_files, output_level, options)
     }
 
-    /// Deletes every table of `family` all of whose keys lie in one of the ranges, without reading it: room is made at once. Tables
-    /// whose last key is a range's `limit` are among them with `include_end`. How many tables went.
+    /// Deletes every table of `family` all of whose keys lie in one of the ranges, without reading
+    /// it: room is made at once. Tables whose last key is a range's `limit` are among them with
+    /// `include_end`. How many tables went.
     ///
-    /// This is no [`Db::delete_range`]: memtables, tables of level 0, those being compacted, and those that reach beyond the range or share a
-    /// key with their neighbour stay, and what is older than a deleted table and stays is seen again. Snapshots lose what the tables held.
-    /// Iterators keep theirs until they go over to a newer view. A [`Db::delete_range`] beforehand hides what is left.
+    /// This is no [`Db::delete_range`]: memtables, tables of level 0, those being compacted, and
+    /// those that reach beyond the range or share a key with their neighbour stay, and what is
+    /// older than a deleted table and stays is seen again. Snapshots lose what the tables held.
+    /// Iterators keep theirs until they go over to a newer view. A [`Db::delete_range`] beforehand
+    /// hides what is left.
     /// # Errors
-    /// `InvalidArgument`: a range ends before it begins; nothing is deleted · the MANIFEST's error: the tables stay · `NotSupported`
-    /// when read-only · `ShutdownInProgress`.
+    /// `InvalidArgument`: a range ends before it begins; nothing is deleted · the MANIFEST's error:
+    /// the tables stay · `NotSupported` when read-only · `ShutdownInProgress`.
     pub fn delete_files_in_ranges(
         &self,
         family: &ColumnFamilyHandle,
@@ -145,7 +153,8 @@ impl Db {
         crate::compact::delete_files_in_ranges(engine, &family.cf, ranges, include_end)
     }
 
-    /// Starts no new flush or compaction, nor anything else that is done with tables, and waits for those that run. Calls nest.
+    /// Starts no new flush or compaction, nor anything else that is done with tables, and waits for
+    /// those that run. Calls nest.
     pub fn pause_background_work(&self) {
         let engine = self.engine();
         if !engine.owner.is_here() {
@@ -173,7 +182,8 @@ impl Db {
         Ok(())
     }
 
-    /// Waits until no flush or compaction runs or is due, and no run of deleted keys is to be gone through.
+    /// Waits until no flush or compaction runs or is due, and no run of deleted keys is to be gone
+    /// through.
     /// # Errors
     /// The background error in force · `ShutdownInProgress`.
     pub fn wait_for_background_work(&self) -> Result<()> {
@@ -201,8 +211,8 @@ impl Db {
         }
     }
 
-    /// Deletes no file that has become obsolete until as many [`Db::enable_file_deletions`] follow: a copy of the directory can be
-    /// made. Waits for deletions that are under way.
+    /// Deletes no file that has become obsolete until as many [`Db::enable_file_deletions`] follow:
+    /// a copy of the directory can be made. Waits for deletions that are under way.
     pub fn disable_file_deletions(&self) {
         if self.engine().owner.is_here() {
             purge::disable(self.engine());

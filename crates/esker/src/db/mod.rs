@@ -1,7 +1,7 @@
 //! The front door: an open database and its column families.
 //!
-//! In: the user's calls. Out: calls into the rooms behind: `write` for writes, `read` and `iter` for reads, `flush` and
-//! `compact` for maintenance. Nothing below names this module.
+//! In: the user's calls. Out: calls into the rooms behind: `write` for writes, `read` and `iter`
+//! for reads, `flush` and `compact` for maintenance. Nothing below names this module.
 
 mod auto_resume;
 mod close;
@@ -62,15 +62,15 @@ use esker_base::sync::Arc;
 use std::fmt;
 use std::path::Path;
 
-/// An open database. Cloning gives another handle to the same one; it closes when the last handle, iterator and
-/// snapshot are gone, or at [`Db::close`]. All methods may be called from any thread.
+/// An open database. Cloning gives another handle to the same one; it closes when the last handle,
+/// iterator and snapshot are gone, or at [`Db::close`]. All methods may be called from any thread.
 #[derive(Clone)]
 pub struct Db {
     pub(crate) inner: Arc<DbInner>,
 }
 
-/// What all handles share. Dropping it closes the database. A line of its own: its counts change with each iterator and snapshot,
-/// and every read and write looks at what lies behind them.
+/// What all handles share. Dropping it closes the database. A line of its own: its counts change
+/// with each iterator and snapshot, and every read and write looks at what lies behind them.
 #[repr(align(128))]
 pub(crate) struct DbInner {
     pub(crate) engine: Arc<Engine>,

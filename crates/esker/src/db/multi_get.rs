@@ -1,11 +1,13 @@
 //! Many keys at one moment.
 //!
-//! In: keys of one family or of several. Out: a value or an error for each, in the order of the keys.
+//! In: keys of one family or of several. Out: a value or an error for each, in the order of the
+//! keys.
 //!
-//! One guard, one view per family and one sequence number serve the whole batch: every key is read as of the same moment,
-//! across families too. The keys are sorted, so that those in the same file, index block and data block are read together:
-//! [`crate::read::multi_get`]. What only memtables can have is not sorted, and a few keys are read as by `get`, but lent: that
-//! costs less than what they could share. A key that is named again gets the answer it has.
+//! One guard, one view per family and one sequence number serve the whole batch: every key is read
+//! as of the same moment, across families too. The keys are sorted, so that those in the same file,
+//! index block and data block are read together: [`crate::read::multi_get`]. What only memtables
+//! can have is not sorted, and a few keys are read as by `get`, but lent: that costs less than what
+//! they could share. A key that is named again gets the answer it has.
 
 mod order;
 mod output;
@@ -38,9 +40,10 @@ impl Db {
         self.multi_get_opt(&PLAIN, &self.default_column_family(), keys)
     }
 
-    /// The values of `keys` in `family`, in the order of the keys, each with its own result: an error of one does not
-    /// touch the others. With `value_size_soft_limit`, keys behind the limit give `Aborted`. Values of up to 1 KiB of a batch of
-    /// 15 keys or more, and of memtables of a batch of 5 or more, are copied together, so that one that is kept keeps up to 16 KiB alive,
+    /// The values of `keys` in `family`, in the order of the keys, each with its own result: an
+    /// error of one does not touch the others. With `value_size_soft_limit`, keys behind the limit
+    /// give `Aborted`. Values of up to 1 KiB of a batch of 15 keys or more, and of memtables of a
+    /// batch of 5 or more, are copied together, so that one that is kept keeps up to 16 KiB alive,
     /// and no block of the cache.
     pub fn multi_get_opt<K: AsRef<[u8]>>(
         &self,
@@ -56,8 +59,8 @@ impl Db {
         values
     }
 
-    /// As [`Db::multi_get_opt`], with the results in `values`, which forgets what it had: who reads batch after batch uses its
-    /// memory again.
+    /// As [`Db::multi_get_opt`], with the results in `values`, which forgets what it had: who reads
+    /// batch after batch uses its memory again.
     pub fn multi_get_into<K: AsRef<[u8]>>(
         &self,
         options: &ReadOptions,
@@ -107,8 +110,9 @@ impl Db {
         output.take_values()
     }
 
-    /// The values of `keys` in `family`, lent by `output`, which forgets what it had. The results are those of
-    /// [`Db::multi_get_opt`]; a value that is not taken along costs no count of who holds it.
+    /// The values of `keys` in `family`, lent by `output`, which forgets what it had. The results
+    /// are those of [`Db::multi_get_opt`]; a value that is not taken along costs no count of who
+    /// holds it.
     pub fn multi_get_lent<K: AsRef<[u8]>>(
         &self,
         options: &ReadOptions,
@@ -145,7 +149,8 @@ impl Db {
         }
     }
 
-    /// The values of keys in several families, all as of one moment, lent by `output`, which forgets what it had.
+    /// The values of keys in several families, all as of one moment, lent by `output`, which
+    /// forgets what it had.
     pub fn multi_get_lent_cf(
         &self,
         options: &ReadOptions,
@@ -204,8 +209,9 @@ impl Db {
         }
     }
 
-    /// A few keys of one family, one after the other as by `get`, but all under one guard: nothing is put together for them
-    /// that a batch of many has. Gives the guard back, and has read nothing, if the batch is another one.
+    /// A few keys of one family, one after the other as by `get`, but all under one guard: nothing
+    /// is put together for them that a batch of many has. Gives the guard back, and has read
+    /// nothing, if the batch is another one.
     #[inline]
     fn read_few(
         &self,
@@ -267,8 +273,8 @@ impl Db {
         }
     }
 
-    /// Keys with user-defined timestamps are read one by one, under one snapshot. In a batch that has some, the timestamp is not for
-    /// those of families without.
+    /// Keys with user-defined timestamps are read one by one, under one snapshot. In a batch that
+    /// has some, the timestamp is not for those of families without.
     #[cold]
     fn read_timestamped_batch(&self, options: &ReadOptions, keys: &impl Keys, output: &mut impl Output) {
         let snapshot = options.snapshot.clone().unwrap_or_else(|| self.snapshot());
@@ -286,14 +292,16 @@ impl Db {
         }
     }
 
-    /// What to read, and at which number. All views are loaded before the number is read; the number is good for all
-    /// of them if no memtable was switched in between: else writes below it may be in a memtable that a view lacks.
+    /// What to read, and at which number. All views are loaded before the number is read; the
+    /// number is good for all of them if no memtable was switched in between: else writes below it
+    /// may be in a memtable that a view lacks.
     #[inline]
     fn moment<'g>(&self, options: &ReadOptions, keys: &impl Keys, guard: &'g epoch::Guard) -> Moment<'g> {
         for _ in 0..MOMENT_ATTEMPTS {
             let views = views_of(keys, guard);
             let sequence = self.inner.read_sequence(options);
-            // A snapshot is older than the views, and one family by itself was at one moment just as its view is.
+            // A snapshot is older than the views, and one family by itself was at one moment just
+            // as its view is.
             let is_one_moment = options.snapshot.is_some() || views.len() <= 1;
             if is_one_moment || views_of(keys, guard).iter().zip(&views).all(same_memtable) {
                 return Moment { views, sequence, snapshot: None };
@@ -320,16 +328,17 @@ fn count_batch(statistics: &Statistics, keys: u64, (found, bytes): (u64, u64)) {
     statistics.record_tick(Ticker::NumberMultigetKeysFound, found);
 }
 
-/// So many keys are read one by one: what they could share is less than it costs to put them in order. Measured with
-/// `cargo run --release -p esker-bench --example batches`.
+/// So many keys are read one by one: what they could share is less than it costs to put them in
+/// order. Measured with `cargo run --release -p esker-bench --example batches`.
 const FEW_KEYS: usize = 14;
 
-/// The same if nothing but memtables is searched, in any order. Side by side, three cost 0.85 of what they do one by one if they are in no
-/// cache of the processor; if they are, up to 1.2 while another program has its share of the core.
+/// The same if nothing but memtables is searched, in any order. Side by side, three cost 0.85 of
+/// what they do one by one if they are in no cache of the processor; if they are, up to 1.2 while
+/// another program has its share of the core.
 const FEW_KEYS_OF_MEMTABLES: usize = 3;
 
-/// Different keys that go through a family's memtables and files together, at most: what is noted of them has to stay in
-/// the first-level cache.
+/// Different keys that go through a family's memtables and files together, at most: what is noted
+/// of them has to stay in the first-level cache.
 const MOST_KEYS_TOGETHER: usize = 64;
 
 /// What a batch asks for.
@@ -398,24 +407,28 @@ struct KeyBatch<'b, K> {
     files_only: bool,
 }
 
-/// Keys of which what is looked up with them stays on the stack; as many go through a memtable side by side.
+/// Keys of which what is looked up with them stays on the stack; as many go through a memtable side
+/// by side.
 const FEW_LOOKUPS: usize = 16;
 
 /// So few that room for `FEW_LOOKUPS` costs more than what goes on in it.
 const FEWER_LOOKUPS: usize = 4;
 
-/// Keys that wait for files together, at most: what they read is held until all of them are done with a level.
+/// Keys that wait for files together, at most: what they read is held until all of them are done
+/// with a level.
 const MOST_KEYS_WAITING: usize = 256;
 
-/// So many keys that wait for files are ended one by one, as by `get`: to plan them costs more than they can share. With
-/// `async_io` one key is, as what several miss is read at the same time.
+/// So many keys that wait for files are ended one by one, as by `get`: to plan them costs more than
+/// they can share. With `async_io` one key is, as what several miss is read at the same time.
 const FEW_KEYS_WAITING: usize = 4;
 
-/// So many are first tried one by one, each as far as what it was missing is in the kernel's memory: only what waits for a device
-/// gains by being planned. More are if they do not share the blocks.
+/// So many are first tried one by one, each as far as what it was missing is in the kernel's
+/// memory: only what waits for a device gains by being planned. More are if they do not share the
+/// blocks.
 const FEW_KEYS_RESIDENT: usize = 64;
 
-/// Of so many that stand side by side, two share a block: then reading it once is worth the planning.
+/// Of so many that stand side by side, two share a block: then reading it once is worth the
+/// planning.
 const SHARING: usize = 16;
 
 /// What is left of a batch when all that is in memory was read.
@@ -427,8 +440,8 @@ struct Left {
 }
 
 impl Left {
-    /// Gives those that are the same as others the answers of these, the last of them first: the others may in turn have been
-    /// found later to be the same as some.
+    /// Gives those that are the same as others the answers of these, the last of them first: the
+    /// others may in turn have been found later to be the same as some.
     #[inline]
     fn repeat(&self, output: &mut impl Output) {
         for &(key, of) in self.repeated.iter().rev() {
@@ -437,7 +450,8 @@ impl Left {
     }
 }
 
-/// Whether many of these, which stand in the order of their keys where there are files, are missing what their neighbours are.
+/// Whether many of these, which stand in the order of their keys where there are files, are missing
+/// what their neighbours are.
 fn shares_blocks(waiting: &[Waiting]) -> bool {
     let place = |waiting: &Waiting| (waiting.view, waiting.parked.block());
     let same = waiting.windows(2).filter(|two| place(&two[0]) == place(&two[1])).count();
@@ -495,7 +509,8 @@ impl<K: Keys> KeyBatch<'_, K> {
         }
     }
 
-    /// In the order of the keys, so that the limit ends the batch at a key that the caller can name.
+    /// In the order of the keys, so that the limit ends the batch at a key that the caller can
+    /// name.
     #[cold]
     fn read_up_to_limit(&self, held: &HeldMoment, output: &mut impl Output) {
         for i in 0..self.keys.len() {
@@ -564,8 +579,8 @@ impl<K: Keys> KeyBatch<'_, K> {
         }
     }
 
-    /// Keys of one family that go no further than its memtables: in any order, `N` side by side, and once as far as `SLOTS` words
-    /// tell.
+    /// Keys of one family that go no further than its memtables: in any order, `N` side by side,
+    /// and once as far as `SLOTS` words tell.
     fn read_memtables<const N: usize, const SLOTS: usize>(
         &self,
         moment: &Moment<'_>,
@@ -652,7 +667,8 @@ impl<K: Keys> KeyBatch<'_, K> {
         if self.keys.is_of_one_family() { 0 } else { moment.view_of(self.keys.family(i)) }
     }
 
-    /// Whether two keys are the same. Heads are the same for all keys of an order that is not known.
+    /// Whether two keys are the same. Heads are the same for all keys of an order that is not
+    /// known.
     #[inline]
     fn is_same_key(&self, a: Ordered, b: Ordered) -> bool {
         a.has_head_of(b) && {

@@ -1,8 +1,8 @@
 //! Several ranges of one family, scanned one after the other as of one moment.
 //!
-//! In: ranges that ascend. Out: a [`Scan`] for each, in turn. One iterator goes through all of them; what they have to read
-//! from files is read together (`iterator/prepared.rs`).
-//! Names: RocksDB `include/rocksdb/multi_scan.h`.
+//! In: ranges that ascend. Out: a [`Scan`] for each, in turn. One iterator goes through all of
+//! them; what they have to read from files is read together (`iterator/prepared.rs`). Names:
+//! RocksDB `include/rocksdb/multi_scan.h`.
 
 use super::iterator::DbIterator;
 use super::{ColumnFamilyHandle, Db};
@@ -17,8 +17,9 @@ pub struct MultiScan {
     reverse: bool,
 }
 
-/// One range of a [`MultiScan`]. Stands on its first entry (with `reverse` its last) from the start, if it has one. As an
-/// [`Iterator`] it gives copies of keys and values that stay readable; [`Scan::next_item`] gives both where they lie.
+/// One range of a [`MultiScan`]. Stands on its first entry (with `reverse` its last) from the
+/// start, if it has one. As an [`Iterator`] it gives copies of keys and values that stay readable;
+/// [`Scan::next_item`] gives both where they lie.
 ///
 /// An error ends the range, not those behind it.
 #[derive(Debug)]
@@ -32,7 +33,8 @@ pub struct Scan<'m> {
 }
 
 impl Db {
-    /// Scans of several `ranges` of the default family, each from its first key up to, not including, its second, as of now.
+    /// Scans of several `ranges` of the default family, each from its first key up to, not
+    /// including, its second, as of now.
     /// # Errors
     /// As [`Db::new_multi_scan`].
     pub fn multi_scan<K: AsRef<[u8]>>(&self, ranges: impl IntoIterator<Item = (K, K)>) -> Result<MultiScan> {
@@ -41,9 +43,10 @@ impl Db {
         self.new_multi_scan(ReadOptions::default(), &self.default_column_family(), &args)
     }
 
-    /// Scans of the ranges of `args` in `family`, as of the snapshot of `options` or of now. The ranges take the place of
-    /// `iterate_upper_bound`, with `reverse` of `iterate_lower_bound` too. Blocks of all files and ranges are read together, as
-    /// many as `args` has room for, when the first of them is missing in the cache.
+    /// Scans of the ranges of `args` in `family`, as of the snapshot of `options` or of now. The
+    /// ranges take the place of `iterate_upper_bound`, with `reverse` of `iterate_lower_bound` too.
+    /// Blocks of all files and ranges are read together, as many as `args` has room for, when the
+    /// first of them is missing in the cache.
     ///
     /// ```no_run
     /// # fn main() -> Result<(), esker::Error> {
@@ -59,9 +62,10 @@ impl Db {
     /// # }
     /// ```
     /// # Errors
-    /// `InvalidArgument`: there are no ranges; one does not begin before its limit; one begins before the one before it ends
-    /// (as RocksDB refuses them); one without a limit is not the last, or `reverse` is set (RocksDB takes the former among others
-    /// that have limits) · as [`Db::iter_opt`].
+    /// `InvalidArgument`: there are no ranges; one does not begin before its limit; one begins
+    /// before the one before it ends (as RocksDB refuses them); one without a limit is not the
+    /// last, or `reverse` is set (RocksDB takes the former among others that have limits) · as
+    /// [`Db::iter_opt`].
     pub fn new_multi_scan(
         &self,
         options: ReadOptions,
@@ -74,7 +78,8 @@ impl Db {
 }
 
 impl MultiScan {
-    /// The scan of the next range; `None` behind the last one. What is left of the one before it is passed over.
+    /// The scan of the next range; `None` behind the last one. What is left of the one before it is
+    /// passed over.
     pub fn next_scan(&mut self) -> Option<Scan<'_>> {
         let is_there = self.iter.enter_next_range();
         let (iter, reverse) = (&mut self.iter, self.reverse);

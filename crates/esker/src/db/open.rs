@@ -1,9 +1,10 @@
 //! Opening: lock, options, column families, recovery, first jobs.
 //!
-//! In: options, a directory, the families to open. Out: a [`Db`], or an error that leaves the directory as it was found
-//! but for files that no MANIFEST names.
+//! In: options, a directory, the families to open. Out: a [`Db`], or an error that leaves the
+//! directory as it was found but for files that no MANIFEST names.
 //!
-//! Source: RocksDB `db/db_impl/db_impl_open.cc`; the order of durable steps is docs/format/manifest.md's.
+//! Source: RocksDB `db/db_impl/db_impl_open.cc`; the order of durable steps is
+//! docs/format/manifest.md's.
 
 use super::auto_resume::enable_auto_resume;
 use super::close::ReleaseAll;
@@ -44,22 +45,25 @@ pub enum OpenMode {
     /// Reads and writes; excludes every other process.
     #[default]
     ReadWrite,
-    /// Reads what is there now, WALs included; changes and locks nothing. Another process may have it open and go on writing:
-    /// what was there at one moment is read to the end, as a descriptor of each table and blob file is kept, whatever
-    /// `max_open_files` says. If the process may not have as many, a read of a file that the owner has deleted since gives
-    /// `IoError` with sub-code `StaleFile`.
+    /// Reads what is there now, WALs included; changes and locks nothing. Another process may have
+    /// it open and go on writing: what was there at one moment is read to the end, as a descriptor
+    /// of each table and blob file is kept, whatever `max_open_files` says. If the process may not
+    /// have as many, a read of a file that the owner has deleted since gives `IoError` with
+    /// sub-code `StaleFile`.
     ReadOnly,
 }
 
-/// Tells this process's databases from each other: their jobs in shared thread pools, their families.
+/// Tells this process's databases from each other: their jobs in shared thread pools, their
+/// families.
 static NEXT_TAG: AtomicU64 = AtomicU64::new(1);
 
 impl Db {
     /// Opens the database in `path` with its default family only.
     /// # Errors
-    /// `InvalidArgument`: it does not exist and `create_if_missing` is off; it exists and `error_if_exists` is on; it has
-    /// other families (each is named); an option is out of range · `IoError`/`Busy`: another process has it ·
-    /// `Corruption` names file and offset, or a file that is there without a CURRENT · `NotSupported` names the feature.
+    /// `InvalidArgument`: it does not exist and `create_if_missing` is off; it exists and
+    /// `error_if_exists` is on; it has other families (each is named); an option is out of range ·
+    /// `IoError`/`Busy`: another process has it · `Corruption` names file and offset, or a file
+    /// that is there without a CURRENT · `NotSupported` names the feature.
     pub fn open(options: &Options, path: impl AsRef<Path>) -> Result<Db> {
         let default = ColumnFamilyDescriptor::new("default", options.cf.clone());
         Db::open_with(&options.db, path, vec![default], OpenMode::ReadWrite)
@@ -96,7 +100,8 @@ impl Db {
         Db::open_noting(options, path.as_ref(), families, mode, true)
     }
 
-    /// For work that has options of its own: with these the database is open once, and its OPTIONS file stays what it is.
+    /// For work that has options of its own: with these the database is open once, and its OPTIONS
+    /// file stays what it is.
     /// # Errors
     /// As [`Db::open`].
     pub(crate) fn open_in_passing(
@@ -278,9 +283,10 @@ impl Opening {
         Ok(db)
     }
 
-    /// Gives no new file the number of a table, blob file or MANIFEST that is there. The MANIFEST in force need not know the
-    /// number of one that a crash has left; files are created only where there is none. Nor does a new file get a number up to
-    /// that of an OPTIONS file, which no MANIFEST knows of: the newest has the largest.
+    /// Gives no new file the number of a table, blob file or MANIFEST that is there. The MANIFEST
+    /// in force need not know the number of one that a crash has left; files are created only where
+    /// there is none. Nor does a new file get a number up to that of an OPTIONS file, which no
+    /// MANIFEST knows of: the newest has the largest.
     fn pass_over_left_files(&self, manifest: &VersionSet) -> Result<()> {
         for name in self.options.env.fs.children(&self.path)? {
             match parse_file_name(&name) {
@@ -297,7 +303,8 @@ impl Opening {
         Ok(())
     }
 
-    /// Whether there was a database, and its IDENTITY; makes one if there was none and options allow.
+    /// Whether there was a database, and its IDENTITY; makes one if there was none and options
+    /// allow.
     fn find_or_create(&self, fs: &Arc<dyn FileSystem>) -> Result<(bool, String)> {
         let writable = self.mode == OpenMode::ReadWrite;
         let existing = fs.file_exists(&file_name::current_file_name(&self.path))?;
@@ -324,8 +331,9 @@ impl Opening {
         Ok((existing, db_id))
     }
 
-    /// A new database would take over WALs that lie there, and delete tables: they are what is left of one that has lost its
-    /// CURRENT, or was not restored or destroyed to the end. One that was not created to the end has none of them.
+    /// A new database would take over WALs that lie there, and delete tables: they are what is left
+    /// of one that has lost its CURRENT, or was not restored or destroyed to the end. One that was
+    /// not created to the end has none of them.
     /// # Errors
     /// `Corruption` names one of them.
     fn check_for_remains(&self, fs: &dyn FileSystem) -> Result<()> {
@@ -346,8 +354,8 @@ impl Opening {
         Ok(())
     }
 
-    /// Whether the directory's file system has what the options ask for: asked now, not when the first table is made. A new
-    /// database has nothing but its IDENTITY yet.
+    /// Whether the directory's file system has what the options ask for: asked now, not when the
+    /// first table is made. A new database has nothing but its IDENTITY yet.
     fn check_direct_io(&self, fs: &dyn FileSystem, existing: bool) -> Result<()> {
         let names = [
             ("use_direct_reads", self.options.use_direct_reads),
@@ -411,14 +419,16 @@ impl Opening {
             }),
             ..VersionEdit::default()
         });
-        // Together: after a crash in between, a WAL must not be replayed into some families and left out of others.
+        // Together: after a crash in between, a WAL must not be replayed into some families and
+        // left out of others.
         let log = LogOptions { new_manifest: true, atomic_group: recovered.families.len() > 1 };
         manifest.log_and_apply(edits.collect(), log)?;
         Ok(())
     }
 
-    /// Writes what is prepared to the new WAL, durably, as the old ones go. What takes back ops that tables hold although
-    /// they are not committed stands in the same record, and takes effect with it.
+    /// Writes what is prepared to the new WAL, durably, as the old ones go. What takes back ops
+    /// that tables hold although they are not committed stands in the same record, and takes effect
+    /// with it.
     fn log_prepared(wals: &mut Wals, prepared: &[Prepared]) -> Result<()> {
         for transaction in prepared {
             let section = transaction.is_prepared.then_some(&transaction.batch);
@@ -525,9 +535,9 @@ impl Opening {
         Ok(BeforeManifest { progress, wals: names.iter().filter_map(number).map(|(_, wal)| wal).collect() })
     }
 
-    /// Opens every file that a read may need: the database's owner may delete each of them at any time. A descriptor for each,
-    /// whatever `max_open_files` says; nothing is read. Those for which the process has none are opened when they are read, if
-    /// they are still there.
+    /// Opens every file that a read may need: the database's owner may delete each of them at any
+    /// time. A descriptor for each, whatever `max_open_files` says; nothing is read. Those for
+    /// which the process has none are opened when they are read, if they are still there.
     /// # Errors
     /// `Corruption`: a file is missing, or has another size than the MANIFEST says.
     fn hold_files(
@@ -584,8 +594,8 @@ impl Opening {
         options
     }
 
-    /// RocksDB's rule for what a WAL reserves: the largest write buffer and a tenth, or a smaller limit on WALs or
-    /// memtables.
+    /// RocksDB's rule for what a WAL reserves: the largest write buffer and a tenth, or a smaller
+    /// limit on WALs or memtables.
     fn most_to_preallocate(&self) -> u64 {
         let options = &self.options;
         let largest = self.families.iter().map(|f| f.options.write_buffer_size).max().unwrap_or(0) as u64;

@@ -1,7 +1,7 @@
 //! Opening every table when the database opens, if all of them are to stay open.
 //!
-//! In: the current version of each family. Out: each file keeps its open table and knows what its properties say; or the
-//! error of a table that cannot be opened, which names it.
+//! In: the current version of each family. Out: each file keeps its open table and knows what its
+//! properties say; or the error of a table that cannot be opened, which names it.
 //!
 //! Source: RocksDB `db/version_builder.cc` (`LoadTableHandlers`), `db/version_edit_handler.cc`.
 
@@ -15,8 +15,8 @@ use esker_base::{Error, Result};
 use esker_env::{descriptors, spawn_scoped};
 use esker_table::TableCache;
 
-/// How many tables and blob files may stay open, a few files left for WAL, MANIFEST and LOG as in RocksDB; `None` for as many as the
-/// process may have.
+/// How many tables and blob files may stay open, a few files left for WAL, MANIFEST and LOG as in
+/// RocksDB; `None` for as many as the process may have.
 pub(crate) fn table_capacity(options: &DbOptions) -> Option<usize> {
     usize::try_from(options.max_open_files).ok().map(|files| files.saturating_sub(10).max(1))
 }
@@ -52,10 +52,11 @@ impl<'a> OpenAllTables<'a> {
         }
     }
 
-    /// Opens them in up to `max_file_opening_threads` threads, those of upper levels first, as long as the process may open more.
+    /// Opens them in up to `max_file_opening_threads` threads, those of upper levels first, as long
+    /// as the process may open more.
     /// # Errors
-    /// With `paranoid_checks` the error of the first table (by level) that cannot be opened; without, reads of that
-    /// table will give it.
+    /// With `paranoid_checks` the error of the first table (by level) that cannot be opened;
+    /// without, reads of that table will give it.
     pub(super) fn run(self) -> Result<()> {
         /// Fewer are not worth a thread.
         const TABLES_PER_THREAD: usize = 16;

@@ -2,8 +2,9 @@
 //!
 //! In: the newest OPTIONS file, tables and WALs. Out: an error that names both operators.
 //!
-//! A table names its operator, and [`TableReader::open`](esker_table::TableReader::open) checks that. A WAL names none:
-//! the newest OPTIONS file tells. Only where it names another operator are tables opened here that would stay closed.
+//! A table names its operator, and [`TableReader::open`](esker_table::TableReader::open) checks
+//! that. A WAL names none: the newest OPTIONS file tells. Only where it names another operator are
+//! tables opened here that would stay closed.
 //!
 //! RocksDB compares no operators when it opens a database (docs/compat.md).
 
@@ -20,12 +21,14 @@ use esker_table::TableCache;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// By family: why the operator given does not take the operands of the one in the newest OPTIONS file.
+/// By family: why the operator given does not take the operands of the one in the newest OPTIONS
+/// file.
 #[derive(Debug, Default)]
 pub(super) struct FormerOperators(BTreeMap<String, Error>);
 
 impl FormerOperators {
-    /// Reads the OPTIONS file if any family has an operator. One that is missing or unreadable tells nothing.
+    /// Reads the OPTIONS file if any family has an operator. One that is missing or unreadable
+    /// tells nothing.
     pub(super) fn of(
         fs: &dyn FileSystem,
         dir: &Path,
@@ -50,7 +53,8 @@ impl FormerOperators {
         former
     }
 
-    /// Opens the tables of families whose operator was another: each with operands refuses by itself.
+    /// Opens the tables of families whose operator was another: each with operands refuses by
+    /// itself.
     /// # Errors
     /// `InvalidArgument` names the table and both operators · those of opening a table.
     pub(super) fn check_tables(

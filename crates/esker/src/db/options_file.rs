@@ -2,13 +2,15 @@
 //!
 //! In: options of the database and its families, and changes of them. Out: OPTIONS files.
 //!
-//! A file takes as long to print as there are families, so a file for each change would make each change cost more, the
-//! more families there are. A change therefore pays for [`FAMILIES_PER_CHANGE`] families. Once changes have paid for
-//! all, the next file is written before the call returns: always, with so few families. Until then a file follows within
+//! A file takes as long to print as there are families, so a file for each change would make each
+//! change cost more, the more families there are. A change therefore pays for
+//! [`FAMILIES_PER_CHANGE`] families. Once changes have paid for all, the next file is written
+//! before the call returns: always, with so few families. Until then a file follows within
 //! [`DELAY`], or when the database closes.
 //!
-//! After a crash in between, the newest file lacks these changes, as RocksDB's does after a crash between its MANIFEST
-//! and its OPTIONS file. The MANIFEST has all families, and every opening writes a new file.
+//! After a crash in between, the newest file lacks these changes, as RocksDB's does after a crash
+//! between its MANIFEST and its OPTIONS file. The MANIFEST has all families, and every opening
+//! writes a new file.
 
 use super::Db;
 use super::purge::Deleting;
@@ -28,7 +30,8 @@ const FAMILIES_PER_CHANGE: usize = 32;
 const DELAY: Duration = Duration::from_secs(1);
 
 impl Db {
-    /// Families came or went, or options changed, this many times: sees to it that an OPTIONS file says so.
+    /// Families came or went, or options changed, this many times: sees to it that an OPTIONS file
+    /// says so.
     /// # Errors
     /// `IoError` if a file was due; the older files are as they were.
     pub(super) fn options_changed(&self, changes: usize) -> Result<()> {
@@ -45,14 +48,16 @@ impl Db {
         if is_due { write_options_file(engine) } else { Ok(()) }
     }
 
-    /// Writes a new OPTIONS file and removes all but the newest two, unless file deletions are disabled.
+    /// Writes a new OPTIONS file and removes all but the newest two, unless file deletions are
+    /// disabled.
     /// # Errors
     /// `IoError`; the older files are as they were.
     pub(super) fn write_options_file(&self) -> Result<()> {
         write_options_file(self.engine())
     }
 
-    /// Writes an OPTIONS file with this number into another directory: that of a copy, which has its WALs with it.
+    /// Writes an OPTIONS file with this number into another directory: that of a copy, which has
+    /// its WALs with it.
     /// # Errors
     /// `IoError`.
     pub(crate) fn save_options_in(&self, directory: &Path, number: FileNumber) -> Result<()> {
@@ -77,7 +82,8 @@ fn write_later(engine: &Arc<Engine>) -> Repeating {
     engine.env.timer.repeat(DELAY, work)
 }
 
-/// As a last step of closing: writes what no OPTIONS file has yet. A failure is logged only: the next opening writes a file.
+/// As a last step of closing: writes what no OPTIONS file has yet. A failure is logged only: the
+/// next opening writes a file.
 pub(super) fn end_options_files(engine: &Engine) {
     // Dropped without the lock: it waits for its work, which takes the lock.
     let timer = engine.unwritten_options.lock().timer.take();
@@ -120,7 +126,8 @@ fn save_options(engine: &Engine, directory: &Path, number: Option<FileNumber>) -
         let number = number.unwrap_or_else(|| engine.numbers.new_file_number());
         (number, engine.db_options().as_ref().clone(), families.collect::<Vec<_>>())
     };
-    // For tools, which know the database's directory only, and may be started in another one than this process.
+    // For tools, which know the database's directory only, and may be started in another one than
+    // this process.
     let is_other = directory == engine.path && engine.wal_dir != engine.path;
     options.wal_dir = if is_other { Some(engine.fs().absolute_path(&engine.wal_dir)?) } else { None };
     let families = families.iter().map(|(name, options)| (name.as_str(), options.as_ref()));

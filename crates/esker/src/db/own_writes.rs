@@ -1,12 +1,14 @@
 //! Reads that see writes which are not in the database yet: those of a batch or a transaction.
 //!
-//! In: a view of the family, and own writes as a memtable of their own. Out: what a read would give if they were written.
+//! In: a view of the family, and own writes as a memtable of their own. Out: what a read would give
+//! if they were written.
 //!
 //! Invariants
-//!  1. Own writes are numbered from [`OwnWrites::FIRST`] on, above every sequence number of the database, and in the order
-//!     in which they were made: the same code that merges memtables and files merges them in.
-//!  2. Entries of the database that the read must not see are taken out below the merge, as to it they look older than own
-//!     writes.
+//!  1. Own writes are numbered from [`OwnWrites::FIRST`] on, above every sequence number of the
+//!     database, and in the order in which they were made: the same code that merges memtables and
+//!     files merges them in.
+//!  2. Entries of the database that the read must not see are taken out below the merge, as to it
+//!     they look older than own writes.
 
 use super::iterator::{check_tier, db_iter_options, internal_iterator};
 use super::reads::{pinned_view, read_context, read_timestamp, table_read_options};
@@ -52,7 +54,8 @@ impl OwnWrites {
     }
 }
 
-/// Keys that are read over own writes, divided into those that these may have to do with and the rest.
+/// Keys that are read over own writes, divided into those that these may have to do with and the
+/// rest.
 pub(super) struct Divided<'k> {
     /// Both parts are read with them: as of the same moment.
     pub(super) options: ReadOptions,
@@ -89,8 +92,8 @@ impl Db {
         self.inner.read(options, &family.cf, key, Some(own), None)
     }
 
-    /// [`Db::multi_get_opt`], with `own` writes over what is in the database. Keys that they have to do with are read one by
-    /// one, of which most end there, the others together.
+    /// [`Db::multi_get_opt`], with `own` writes over what is in the database. Keys that they have
+    /// to do with are read one by one, of which most end there, the others together.
     pub(crate) fn multi_get_over(
         &self,
         options: &ReadOptions,
@@ -160,11 +163,11 @@ impl Db {
         Ok(DbIter::new(cf.icmp.clone(), merged, iter_options, Some(view as KeepAlive)))
     }
 
-    /// Whether `key` was written after `since`; range deletions over it count. Without `with_tables`, memtables only are
-    /// asked; with them, `since` must be that of a live snapshot.
+    /// Whether `key` was written after `since`; range deletions over it count. Without
+    /// `with_tables`, memtables only are asked; with them, `since` must be that of a live snapshot.
     /// # Errors
-    /// `TryAgain` if memtables do not reach back to `since` and tables are not to be asked · `Corruption` and `IoError` of
-    /// the tables.
+    /// `TryAgain` if memtables do not reach back to `since` and tables are not to be asked ·
+    /// `Corruption` and `IoError` of the tables.
     pub(crate) fn written_since(
         &self,
         family: &ColumnFamilyHandle,
@@ -179,8 +182,8 @@ impl Db {
         Ok(latest_sequence(&view, &context, key, since, with_tables)?.is_some())
     }
 
-    /// Whether `key`, without a timestamp, of a family that has them was written after `since`, or at a timestamp newer than
-    /// this one.
+    /// Whether `key`, without a timestamp, of a family that has them was written after `since`, or
+    /// at a timestamp newer than this one.
     /// # Errors
     /// `Corruption` and `IoError` of the tables.
     pub(crate) fn timestamped_written_since(
@@ -192,7 +195,8 @@ impl Db {
     ) -> Result<bool> {
         let (mut options, view) = (ReadOptions::default(), pinned_view(&family.cf));
         if let Some(timestamp) = timestamp {
-            // What was written behind it, and before the history that is left, nobody can tell any more.
+            // What was written behind it, and before the history that is left, nobody can tell any
+            // more.
             options.timestamp = Some(timestamp.to_vec());
             read_timestamp(&family.cf, &view, &options)?;
         }
@@ -201,7 +205,8 @@ impl Db {
         timestamped_written_since(&view, &context, key, since, timestamp)
     }
 
-    /// Whether any key from `begin` to `end`, both included, was written after `since`; `None` is an open end.
+    /// Whether any key from `begin` to `end`, both included, was written after `since`; `None` is
+    /// an open end.
     /// # Errors
     /// As [`Db::written_since`].
     pub(crate) fn range_written_since(
@@ -235,7 +240,8 @@ struct VisibleOnly {
     sequence: SequenceNumber,
 }
 
-/// So many entries of one key are stepped over before the rest of what is hidden of it is sought past.
+/// So many entries of one key are stepped over before the rest of what is hidden of it is sought
+/// past.
 const MOST_STEPS: usize = 8;
 
 impl VisibleOnly {

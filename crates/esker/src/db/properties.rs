@@ -19,7 +19,8 @@ use esker_format::key;
 use std::collections::BTreeMap;
 
 impl Db {
-    /// The value of property `name` (`rocksdb.…`) of the default family, as text; `None` if there is no such property.
+    /// The value of property `name` (`rocksdb.…`) of the default family, as text; `None` if there
+    /// is no such property.
     pub fn property(&self, name: &str) -> Option<String> {
         self.property_cf(&self.default_column_family(), name)
     }
@@ -50,8 +51,9 @@ impl Db {
         self.number_of(family, parse_property(name)?)
     }
 
-    /// About how many file bytes the keys from `begin` to `end` (exclusive), which are given without timestamps, take. What is in memory only is not
-    /// counted, as with RocksDB's `GetApproximateSizes`: see [`Db::approximate_memtable_size`].
+    /// About how many file bytes the keys from `begin` to `end` (exclusive), which are given
+    /// without timestamps, take. What is in memory only is not counted, as with RocksDB's
+    /// `GetApproximateSizes`: see [`Db::approximate_memtable_size`].
     pub fn approximate_size(&self, family: &ColumnFamilyHandle, begin: &[u8], end: &[u8]) -> u64 {
         if !self.engine().owner.is_here() {
             return 0;
@@ -62,7 +64,8 @@ impl Db {
         sizes.sum()
     }
 
-    /// About how many memtable bytes the keys from `begin` to `end` (exclusive), which are given without timestamps, take.
+    /// About how many memtable bytes the keys from `begin` to `end` (exclusive), which are given
+    /// without timestamps, take.
     pub fn approximate_memtable_size(&self, family: &ColumnFamilyHandle, begin: &[u8], end: &[u8]) -> u64 {
         if !self.engine().owner.is_here() {
             return 0;
@@ -128,7 +131,8 @@ impl Db {
     }
 
     /// A property of `family` that is a map of names to values: `cfstats`, `dbstats`, `levelstats`,
-    /// `cf-write-stall-stats`, `block-cache-entry-stats`, `aggregated-table-properties` and the same at one level; `None` for all others.
+    /// `cf-write-stall-stats`, `block-cache-entry-stats`, `aggregated-table-properties` and the
+    /// same at one level; `None` for all others.
     pub fn map_property_cf(
         &self,
         family: &ColumnFamilyHandle,
@@ -190,8 +194,8 @@ fn before_all_versions(cf: &ColumnFamily, user_key: &[u8]) -> Vec<u8> {
     key::seek_key(&newest_version(cf, user_key), SequenceNumber::MAX)
 }
 
-/// About how many bytes of `file` lie between two internal keys: all of it, meta blocks included, if it lies between
-/// them; else the same share of it as of its data blocks.
+/// About how many bytes of `file` lie between two internal keys: all of it, meta blocks included,
+/// if it lies between them; else the same share of it as of its data blocks.
 fn size_within(cf: &ColumnFamily, file: &FileMeta, start: &[u8], limit: &[u8]) -> u64 {
     let icmp = &cf.icmp;
     if icmp.compare(&file.largest, start).is_lt() || icmp.compare(&file.smallest, limit).is_ge() {
@@ -249,8 +253,9 @@ fn number_of_versions(engine: &Engine, family: ColumnFamilyId, property: Propert
     Some(sizes.into_values().sum())
 }
 
-/// What a family's view says, and its caches: asked every few seconds by whoever watches a database, and long in the telling where
-/// there are many files, or many blocks in a cache. Under no lock.
+/// What a family's view says, and its caches: asked every few seconds by whoever watches a
+/// database, and long in the telling where there are many files, or many blocks in a cache. Under
+/// no lock.
 fn number_of_view(cf: &ColumnFamily, property: Property) -> Option<u64> {
     let view = cf.super_version.load_full();
     let (version, options) = (&view.version, &view.options);
@@ -346,7 +351,8 @@ fn number_of_family(engine: &Engine, state: &DbState, f: &FamilyState, property:
     })
 }
 
-/// Bytes of the tables' keys and values by those of the files, in the form of RocksDB's; -1 without tables that were opened.
+/// Bytes of the tables' keys and values by those of the files, in the form of RocksDB's; -1 without
+/// tables that were opened.
 fn compression_ratio_at(version: &Version, level: usize) -> String {
     let known = version.files(level).iter().filter_map(|file| Some((file.stats()?, file.file_size)));
     let sums = known.fold((0, 0), |sum, (stats, size)| {
@@ -378,14 +384,16 @@ fn six_digits(number: f64) -> String {
     }
 }
 
-/// Sizes in bytes, and how often a cache of that size would miss, from 0 to 1. None if the cache takes no sample.
+/// Sizes in bytes, and how often a cache of that size would miss, from 0 to 1. None if the cache
+/// takes no sample.
 fn miss_estimates(options: &ColumnFamilyOptions) -> Option<Vec<(String, String)>> {
     let estimates = options.table.block_cache.as_ref()?.miss_estimates();
     let as_text = estimates.into_iter().map(|e| (e.capacity.to_string(), format!("{:.4}", e.miss_ratio)));
     Some(as_text.collect())
 }
 
-/// Properties of all tables (of one level) added up, under RocksDB's names. Tables that cannot be opened are left out.
+/// Properties of all tables (of one level) added up, under RocksDB's names. Tables that cannot be
+/// opened are left out.
 fn aggregated_properties(cf: &ColumnFamily, only_level: Option<usize>) -> BTreeMap<String, String> {
     const NAMES: [&str; 15] = [
         "data_size",

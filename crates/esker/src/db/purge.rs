@@ -1,11 +1,13 @@
 //! Deletion of the files that nothing needs any more.
 //!
-//! In: what the MANIFEST, the memtables and the WALs have given up. Out: those files are gone, or logged and left for the next open.
+//! In: what the MANIFEST, the memtables and the WALs have given up. Out: those files are gone, or
+//! logged and left for the next open.
 //!
 //! Invariants
-//!  1. Nothing is deleted that was still needed when the state lock was last held: what is listed there nobody asks for again.
-//!  2. While file deletions are disabled, no purge is deleting: one begins only if they are not, under the state lock, and who
-//!     disables them waits for those that have begun.
+//!  1. Nothing is deleted that was still needed when the state lock was last held: what is listed
+//!     there nobody asks for again.
+//!  2. While file deletions are disabled, no purge is deleting: one begins only if they are not,
+//!     under the state lock, and who disables them waits for those that have begun.
 //!  3. Listeners are told when a purge has ended, so that they may disable deletions themselves.
 
 use crate::engine::{DbState, Engine};
@@ -21,13 +23,16 @@ use esker_format::file_name;
 use std::path::Path;
 use std::time::Duration;
 
-/// How long a round of a purge waits for the reads that were under way when it began: theirs are the views that hold files
-/// which nobody else wants. Such a read ends within microseconds unless its thread gets no processor.
+/// How long a round of a purge waits for the reads that were under way when it began: theirs are
+/// the views that hold files which nobody else wants. Such a read ends within microseconds unless
+/// its thread gets no processor.
 const PATIENCE: (u32, Duration) = (40, Duration::from_micros(500));
-/// A thread without a processor is waited for in so many rounds. Then its files stay until the next purge or opening.
+/// A thread without a processor is waited for in so many rounds. Then its files stay until the next
+/// purge or opening.
 const ROUNDS: u32 = 100;
 
-/// Deletes files that have become obsolete since the last purge. It ends early when the database closes.
+/// Deletes files that have become obsolete since the last purge. It ends early when the database
+/// closes.
 pub(super) fn settle_and_purge(engine: &Engine) {
     for _ in 0..ROUNDS {
         let is_settled = settle(engine.env.clock.as_ref());
@@ -38,8 +43,8 @@ pub(super) fn settle_and_purge(engine: &Engine) {
     }
 }
 
-/// The last purge: no job runs any more, and none will come. Afterwards every file that is left is live, or held by an
-/// iterator, a snapshot of files or a read that outlives the close.
+/// The last purge: no job runs any more, and none will come. Afterwards every file that is left is
+/// live, or held by an iterator, a snapshot of files or a read that outlives the close.
 pub(super) fn settle_and_purge_last(engine: &Engine) {
     settle_for_long(engine.env.clock.as_ref());
     purge(engine);
@@ -54,8 +59,9 @@ pub(super) fn settle_for_long(clock: &dyn Clock) {
     }
 }
 
-/// Waits at most two seconds until `holders` are all that hold the engine. A thread that has ended its last job lets go of it
-/// a moment later; if it were the last one, files would stay open behind the end of the database.
+/// Waits at most two seconds until `holders` are all that hold the engine. A thread that has ended
+/// its last job lets go of it a moment later; if it were the last one, files would stay open behind
+/// the end of the database.
 pub(super) fn wait_for_other_holders(engine: &Arc<Engine>, holders: usize) {
     let (attempts, pause) = PATIENCE;
     for _ in 0..attempts as usize * ROUNDS as usize {
@@ -66,7 +72,8 @@ pub(super) fn wait_for_other_holders(engine: &Arc<Engine>, holders: usize) {
     }
 }
 
-/// Threads take the machine's time, whatever clock the database has: a test's clock would not wait for them.
+/// Threads take the machine's time, whatever clock the database has: a test's clock would not wait
+/// for them.
 fn sleep(_clock: &dyn Clock, pause: Duration) {
     #[cfg(not(shuttle))]
     let _clock = &esker_env::SystemClock;
@@ -79,8 +86,8 @@ fn settle(clock: &dyn Clock) -> bool {
     epoch::settle(attempts, || sleep(clock, pause))
 }
 
-/// Deletes tables and blob files that no version names, WALs that no memtable needs and old MANIFESTs.
-/// What cannot be deleted is logged and left for the next open.
+/// Deletes tables and blob files that no version names, WALs that no memtable needs and old
+/// MANIFESTs. What cannot be deleted is logged and left for the next open.
 fn purge(engine: &Engine) {
     let Some(obsolete) = Obsolete::take(engine) else { return };
     esker_base::probe!("purge:listed", &mut engine.path.clone());
@@ -90,7 +97,8 @@ fn purge(engine: &Engine) {
     }
 }
 
-/// Has no file deleted from now on until as many [`enable`] follow; waits for deletions that are under way.
+/// Has no file deleted from now on until as many [`enable`] follow; waits for deletions that are
+/// under way.
 pub(super) fn disable(engine: &Engine) {
     let mut state = engine.state.lock();
     state.file_deletions_disabled += 1;
@@ -129,7 +137,8 @@ impl Drop for Deleting<'_> {
     }
 }
 
-/// Files that nobody needs, listed while deletions were not disabled. Until it is dropped, who disables them waits.
+/// Files that nobody needs, listed while deletions were not disabled. Until it is dropped, who
+/// disables them waits.
 struct Obsolete<'a> {
     tables: Vec<FileNumber>,
     blobs: Vec<FileNumber>,
@@ -149,7 +158,8 @@ impl<'a> Obsolete<'a> {
         let wals = match engine.oldest_wal_needed(&state) {
             // A MANIFEST write failed: nobody knows which WALs the MANIFEST on disk still wants.
             Some(oldest) if !quarantined => {
-                // A section that is found again, its file being recycled or not deleted, must not be without what resolved it.
+                // A section that is found again, its file being recycled or not deleted, must not
+                // be without what resolved it.
                 let oldest = if engine.options.allow_2pc {
                     oldest.min(manifest.min_log_number_to_keep())
                 } else {
@@ -157,7 +167,8 @@ impl<'a> Obsolete<'a> {
                 };
                 let mut wals = engine.wals.lock();
                 let gone = wals.release_before(oldest);
-                // Else the next writer would find what there was, and have what came since flushed for that.
+                // Else the next writer would find what there was, and have what came since flushed
+                // for that.
                 engine.wal_bytes.store(wals.total_bytes(), Ordering::Relaxed);
                 gone
             }
@@ -192,8 +203,8 @@ impl<'a> Obsolete<'a> {
     }
 }
 
-/// Deletes everything in the directory that a crash or an earlier process left and nothing needs. No job has begun yet:
-/// what the MANIFEST does not name, nobody is writing.
+/// Deletes everything in the directory that a crash or an earlier process left and nothing needs.
+/// No job has begun yet: what the MANIFEST does not name, nobody is writing.
 pub(super) fn purge_directory(engine: &Engine) -> Result<()> {
     let names = engine.fs().children(&engine.path)?;
     let mut keep = {

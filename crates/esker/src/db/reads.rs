@@ -54,13 +54,13 @@ impl Db {
         self.inner.get(&PLAIN, family, key.as_ref())
     }
 
-    /// The value of `key` in `family`, or `None`. The value is not copied: it keeps its block or memtable alive, whatever
-    /// happens to the database, until it is dropped.
+    /// The value of `key` in `family`, or `None`. The value is not copied: it keeps its block or
+    /// memtable alive, whatever happens to the database, until it is dropped.
     /// # Errors
-    /// `Corruption` and `IoError` name the file and offset · `Incomplete` if `read_tier` forbids the I/O it would take ·
-    /// `InvalidArgument` for merge operands in a family without merge operator, and for a
-    /// snapshot or family of another database · `NotSupported` for what only a newer version can read, and in a forked
-    /// child of the process that opened the database.
+    /// `Corruption` and `IoError` name the file and offset · `Incomplete` if `read_tier` forbids
+    /// the I/O it would take · `InvalidArgument` for merge operands in a family without merge
+    /// operator, and for a snapshot or family of another database · `NotSupported` for what only a
+    /// newer version can read, and in a forked child of the process that opened the database.
     pub fn get_pinned_opt(
         &self,
         options: &ReadOptions,
@@ -70,11 +70,11 @@ impl Db {
         self.inner.get(options, &family.cf, key.as_ref())
     }
 
-    /// In a family with user-defined timestamps: the value of `key` as of `ReadOptions::timestamp`, and the timestamp it was
-    /// written with.
+    /// In a family with user-defined timestamps: the value of `key` as of `ReadOptions::timestamp`,
+    /// and the timestamp it was written with.
     /// # Errors
-    /// As [`Db::get_pinned_opt`]; `InvalidArgument` if the family has no timestamps, the timestamp is missing or of another
-    /// size, or older than what the family still keeps.
+    /// As [`Db::get_pinned_opt`]; `InvalidArgument` if the family has no timestamps, the timestamp
+    /// is missing or of another size, or older than what the family still keeps.
     pub fn get_with_timestamp(
         &self,
         options: &ReadOptions,
@@ -84,14 +84,15 @@ impl Db {
         self.inner.get_timestamped(options, &family.cf, key.as_ref())
     }
 
-    /// Whether `key` is certainly absent (`false`), judging by memtables, filters and cached blocks only.
+    /// Whether `key` is certainly absent (`false`), judging by memtables, filters and cached blocks
+    /// only.
     pub fn key_may_exist(&self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> bool {
         let options = ReadOptions { read_tier: ReadTier::BlockCache, ..ReadOptions::default() };
         !matches!(self.inner.get(&options, &family.cf, key.as_ref()), Ok(None))
     }
 
-    /// The state of now, readable until the last clone of the snapshot is dropped. Keeps old versions from being compacted
-    /// away meanwhile.
+    /// The state of now, readable until the last clone of the snapshot is dropped. Keeps old
+    /// versions from being compacted away meanwhile.
     pub fn snapshot(&self) -> Snapshot {
         self.inner.hold_now(Holder::User)
     }
@@ -185,8 +186,8 @@ impl DbInner {
         found
     }
 
-    /// Gives `settle` what `read` finds for `key`, once. What is in memory is read under a guard; if that is not enough, the
-    /// view is held and the guard given up before a file is read.
+    /// Gives `settle` what `read` finds for `key`, once. What is in memory is read under a guard;
+    /// if that is not enough, the view is held and the guard given up before a file is read.
     /// # Errors
     /// `InvalidArgument`: a snapshot or family of another database; nothing is settled then.
     #[inline]
@@ -202,8 +203,8 @@ impl DbInner {
             self.check_own(snapshot)?;
         }
         let guard = epoch::pin();
-        // The view first, then the sequence number: the other way round, a flush in between could drop what the number
-        // still sees.
+        // The view first, then the sequence number: the other way round, a flush in between could
+        // drop what the number still sees.
         let view = cf.super_version.lend(&guard);
         let lookup = LookupKey::new(key, self.read_sequence(options));
         let table_options = table_read_options(options);
@@ -226,7 +227,8 @@ impl DbInner {
         Ok(())
     }
 
-    /// The value of `key` as of the timestamp that `options` name, and the timestamp it was written with.
+    /// The value of `key` as of the timestamp that `options` name, and the timestamp it was written
+    /// with.
     #[cold]
     fn get_timestamped(
         &self,
@@ -275,7 +277,8 @@ impl DbInner {
     }
 
     /// # Errors
-    /// `InvalidArgument` if it is a family of another database · `ShutdownInProgress` after the close · `NotSupported` in a forked child.
+    /// `InvalidArgument` if it is a family of another database · `ShutdownInProgress` after the
+    /// close · `NotSupported` in a forked child.
     #[inline]
     pub(super) fn check_family(&self, cf: &ColumnFamily) -> Result<()> {
         if cf.database != self.engine.open_tag.load(Ordering::Relaxed) {
@@ -351,8 +354,8 @@ fn micros(duration: Duration) -> u64 {
 
 /// The timestamp to read at in this family.
 /// # Errors
-/// `InvalidArgument`: there is none where the family has timestamps, or one where it has not; it is of another size, or older
-/// than what the family still keeps.
+/// `InvalidArgument`: there is none where the family has timestamps, or one where it has not; it is
+/// of another size, or older than what the family still keeps.
 pub(super) fn read_timestamp(
     cf: &ColumnFamily,
     view: &SuperVersion,

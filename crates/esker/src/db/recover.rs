@@ -1,17 +1,20 @@
 //! Recovery: what the WALs hold and no table does goes into memtables, and from there to level 0.
 //!
-//! In: the versions that the MANIFEST gave, and the WAL directory. Out: per family a memtable and the level-0 files
-//! that `recover/tables.rs` wrote. Nothing is logged here: `db/open.rs` logs all of it at once.
-//! Cost: that of the records and of the tables, plus one look at each family when replay begins and ends.
+//! In: the versions that the MANIFEST gave, and the WAL directory. Out: per family a memtable and
+//! the level-0 files that `recover/tables.rs` wrote. Nothing is logged here: `db/open.rs` logs all
+//! of it at once.
+//! Cost: that of the records and of the tables, plus one look at each family when replay begins and
+//! ends.
 //!
 //! Invariants
-//!  1. A batch's op for a family is applied only if the WAL is numbered at least the family's log number: older ones are
-//!     in its tables.
+//!  1. A batch's op for a family is applied only if the WAL is numbered at least the family's log
+//!     number: older ones are in its tables.
 //!  2. Sequence numbers advance over every counted op, also of families that are gone.
 //!  3. What is not committed cannot be seen afterwards, also where RocksDB has put it into tables.
 //!  4. Read-only recovery writes nothing.
 //!
-//! Source: RocksDB `db/db_impl/db_impl_open.cc` (`RecoverLogFiles`); the four modes are `format::wal_recovery`'s.
+//! Source: RocksDB `db/db_impl/db_impl_open.cc` (`RecoverLogFiles`); the four modes are
+//! `format::wal_recovery`'s.
 
 mod tables;
 
@@ -54,7 +57,8 @@ pub(super) struct Recovery<'a> {
     pub(super) wal_dir: &'a Path,
     pub(super) db_id: &'a str,
     pub(super) session_id: &'a str,
-    /// Given where another process owns the database, and may go on writing: nothing is written here then.
+    /// Given where another process owns the database, and may go on writing: nothing is written
+    /// here then.
     pub(super) before_manifest: Option<BeforeManifest>,
     pub(super) info_log: &'a Arc<dyn InfoLog>,
     /// Of each family that is opened.
@@ -81,9 +85,10 @@ pub(super) struct Recovered {
 }
 
 impl Recovered {
-    /// What is synced from now on stands on these: they are to be durable first. Those that stay, and where transactions are
-    /// prepared all: until the MANIFEST says that the old ones are gone, a crash would leave the copies of sections in the
-    /// new WAL, and might take what was written before them.
+    /// What is synced from now on stands on these: they are to be durable first. Those that stay,
+    /// and where transactions are prepared all: until the MANIFEST says that the old ones are gone,
+    /// a crash would leave the copies of sections in the new WAL, and might take what was written
+    /// before them.
     pub(super) fn wals_stood_on(&self) -> Vec<FileNumber> {
         match self.prepared.is_empty() {
             true => self.wals_still_needed.iter().map(|(number, _)| *number).collect(),
@@ -119,8 +124,8 @@ pub(super) struct RecoveredFamily {
 impl Recovery<'_> {
     /// Replays every WAL that may hold something.
     /// # Errors
-    /// `Corruption`, as the recovery mode rules, naming WAL and offset · `NotSupported` for what the WAL holds and this
-    /// engine does not do (transactions) · `IoError`.
+    /// `Corruption`, as the recovery mode rules, naming WAL and offset · `NotSupported` for what
+    /// the WAL holds and this engine does not do (transactions) · `IoError`.
     pub(super) fn run(
         &self,
         manifest: &VersionSet,
@@ -171,9 +176,10 @@ impl Recovery<'_> {
         }
         run.check_not_recycled()?;
         run.check_stop()?;
-        // Behind a WAL that ended in doubt the next open goes on only if no sequence number is missing, which a write
-        // without a WAL takes, and only in a mode that takes such an end: that WAL is not kept.
-        // Nor is one of which a part is in tables already: the next open would apply that part again, merges twice.
+        // Behind a WAL that ended in doubt the next open goes on only if no sequence number is
+        // missing, which a write without a WAL takes, and only in a mode that takes such an end:
+        // that WAL is not kept. Nor is one of which a part is in tables already: the next open
+        // would apply that part again, merges twice.
         let in_part = run.families.values().any(|f| !f.new_files.is_empty());
         let flush = !self.options.avoid_flush_during_recovery || run.ended_in_doubt || in_part;
         if !self.is_read_only() && flush {
@@ -193,7 +199,8 @@ impl Recovery<'_> {
         Ok(Recovered { prepared, wals_still_needed, families, replayed: wals })
     }
 
-    /// Numbers of the WALs that some family may need, ascending; all WAL numbers are marked as used.
+    /// Numbers of the WALs that some family may need, ascending; all WAL numbers are marked as
+    /// used.
     fn wals_to_replay(&self, manifest: &VersionSet) -> Result<Vec<FileNumber>> {
         if !self.fs.file_exists(self.wal_dir)? {
             // Who writes has made it by now.
@@ -225,15 +232,17 @@ impl Recovery<'_> {
         self.before_manifest.is_some()
     }
 
-    /// Whether what looks like damage at the end of a WAL may be a record that another process is writing. Other modes take such an end.
+    /// Whether what looks like damage at the end of a WAL may be a record that another process is
+    /// writing. Other modes take such an end.
     fn may_be_under_way(&self) -> bool {
         self.is_read_only() && self.options.wal_recovery_mode == WalRecoveryMode::AbsoluteConsistency
     }
 
     /// Opens WALs of another owner at once, so that they cannot go while they are replayed.
     /// # Errors
-    /// `TryAgain` if one that is needed has gone meanwhile. The owner deletes WALs oldest first, after the MANIFEST has given them
-    /// up: while one that was there before the MANIFEST was read is needed and there, none behind it is missing.
+    /// `TryAgain` if one that is needed has gone meanwhile. The owner deletes WALs oldest first,
+    /// after the MANIFEST has given them up: while one that was there before the MANIFEST was read
+    /// is needed and there, none behind it is missing.
     fn open_before_they_go(
         &self,
         manifest: &VersionSet,
@@ -253,7 +262,8 @@ impl Recovery<'_> {
         if is_whole { Ok(opened) } else { Err(owner_has_changed("a WAL has gone")) }
     }
 
-    /// Before `wal_dir` was set they were written into the database's directory: they would not be replayed, and deleted.
+    /// Before `wal_dir` was set they were written into the database's directory: they would not be
+    /// replayed, and deleted.
     /// # Errors
     /// `InvalidArgument` names one that is needed and not in `wal_dir`.
     fn check_for_wals_elsewhere(&self, smallest_wanted: FileNumber) -> Result<()> {
@@ -283,8 +293,8 @@ impl Recovery<'_> {
         smallest.max(for_sections)
     }
 
-    /// Looks for sections in WALs that are there only for these: they would be deleted, and with them what is prepared, or was
-    /// committed since. Damage there is nobody's business here.
+    /// Looks for sections in WALs that are there only for these: they would be deleted, and with
+    /// them what is prepared, or was committed since. Damage there is nobody's business here.
     fn note_old_sections(&self, manifest: &VersionSet, two_phase: &mut TwoPhaseReplay) -> Result<()> {
         let old = manifest.min_log_number_to_keep()..self.smallest_wanted(manifest);
         let mut wals = Vec::new();
@@ -312,7 +322,8 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    /// What tables say of `key` as of before `section`, and whether it is a plain value or an entity.
+    /// What tables say of `key` as of before `section`, and whether it is a plain value or an
+    /// entity.
     fn value_before(
         &self,
         manifest: &VersionSet,
@@ -376,11 +387,13 @@ struct ReplayRun<'a> {
     at: (FileNumber, Option<FileNumber>),
     /// How many records each of them has.
     records: (u64, u64),
-    /// The WAL that replay stopped in was written over an older one: what it stopped at may be just that.
+    /// The WAL that replay stopped in was written over an older one: what it stopped at may be just
+    /// that.
     stopped_in_recycled: bool,
     /// Some WAL holds damage or ends in it, or in what may be old records of a recycled file.
     ended_in_doubt: bool,
-    /// The oldest WAL that any family needs, as the MANIFEST has it, and the oldest that is replayed.
+    /// The oldest WAL that any family needs, as the MANIFEST has it, and the oldest that is
+    /// replayed.
     smallest_needed: FileNumber,
     smallest_wanted: FileNumber,
     /// Families whose memtable the last batch filled up to `write_buffer_size`.
@@ -456,7 +469,8 @@ impl ReplayRun<'_> {
     }
 
     /// # Errors
-    /// `TryAgain` if the owner may have written over a WAL while it was replayed: it renames one first.
+    /// `TryAgain` if the owner may have written over a WAL while it was replayed: it renames one
+    /// first.
     fn check_not_recycled(&self) -> Result<()> {
         for wal in &self.recyclable {
             if !self.recovery.fs.file_exists(&wal_file_name(self.recovery.wal_dir, *wal))? {
@@ -474,9 +488,10 @@ impl ReplayRun<'_> {
         batch.check_entries().err().map(|e| e.message().to_owned())
     }
 
-    /// Whether the batch deletes a range that ends before it begins, in a family that lacks this WAL. RocksDB finds that out when it has
-    /// logged the write, refuses it then, and at the next opening stops before it; Esker refuses it before. Prepared
-    /// sections are not looked through: RocksDB's transactions have no range deletions.
+    /// Whether the batch deletes a range that ends before it begins, in a family that lacks this
+    /// WAL. RocksDB finds that out when it has logged the write, refuses it then, and at the next
+    /// opening stops before it; Esker refuses it before. Prepared sections are not looked through:
+    /// RocksDB's transactions have no range deletions.
     fn has_inverted_range(&self, wal: FileNumber, batch: &WriteBatchView<'_>) -> bool {
         let content = batch.content();
         content.delete_range
@@ -491,12 +506,12 @@ impl ReplayRun<'_> {
             })
     }
 
-    /// Whether the WAL before this one was replayed to its end, as far as this batch tells of it. Copies of what is in one that has
-    /// failed count only when that one does not any more.
+    /// Whether the WAL before this one was replayed to its end, as far as this batch tells of it.
+    /// Copies of what is in one that has failed count only when that one does not any more.
     fn follows_predecessor(&mut self, batch: &WriteBatchView<'_>) -> Result<bool> {
         let Some(p) = Predecessor::of_batch(batch) else { return Ok(true) };
-        // One that nobody needs any more may have gone. For sections the MANIFEST names the oldest that may be needed, which
-        // lags behind: what no family needs counts only if it is there.
+        // One that nobody needs any more may have gone. For sections the MANIFEST names the oldest
+        // that may be needed, which lags behind: what no family needs counts only if it is there.
         let is_wanted = p.number >= self.smallest_wanted
             && (p.number >= self.smallest_needed || self.at.1 == Some(p.number));
         if !is_wanted || p.has_failed() {
@@ -539,11 +554,13 @@ impl ReplayRun<'_> {
         Ok(consumed)
     }
 
-    /// The transactions that are left prepared, and those that were not prepared and have to be taken back.
+    /// The transactions that are left prepared, and those that were not prepared and have to be
+    /// taken back.
     ///
-    /// Under the policies that apply ops before they are committed, tables hold some of these, if RocksDB has flushed since.
-    /// Ops that give the keys the values of before are put into memtables; they go to the new WAL together with the
-    /// section, whose own ops wait for the commit as all others do.
+    /// Under the policies that apply ops before they are committed, tables hold some of these, if
+    /// RocksDB has flushed since. Ops that give the keys the values of before are put into
+    /// memtables; they go to the new WAL together with the section, whose own ops wait for the
+    /// commit as all others do.
     /// # Errors
     /// `Corruption` and `IoError` of the tables.
     fn prepared(&mut self) -> Result<Vec<Prepared>> {
@@ -585,8 +602,8 @@ impl ReplayRun<'_> {
     }
 
     /// # Errors
-    /// `Corruption` if replay stopped in a WAL that some family with tables does not need any more: its tables are newer
-    /// than what was recovered of the others.
+    /// `Corruption` if replay stopped in a WAL that some family with tables does not need any more:
+    /// its tables are newer than what was recovered of the others.
     fn check_stop(&self) -> Result<()> {
         let Some(stopped) = self.decide.stopped_in() else { return Ok(()) };
         let tolerant = WalRecoveryMode::SkipAnyCorruptedRecords == self.recovery.options.wal_recovery_mode;
@@ -604,8 +621,9 @@ impl ReplayRun<'_> {
         Ok(())
     }
 
-    /// Whether everything in the family's tables is older than what is due next: then they are not ahead, and a recycled
-    /// WAL with nothing behind it just ended. RocksDB refuses to open such a database.
+    /// Whether everything in the family's tables is older than what is due next: then they are not
+    /// ahead, and a recycled WAL with nothing behind it just ended. RocksDB refuses to open such a
+    /// database.
     fn has_reached_tables_of(&self, family: &Family) -> bool {
         let newest = family.current().all_files().map(|(_, f)| f.data().largest_seqno).max();
         newest < self.decide.next_sequence()
@@ -655,8 +673,9 @@ fn mode_of(mode: WalRecoveryMode) -> wal_recovery::WalRecoveryMode {
     }
 }
 
-/// Whoever leaves out the `wal_dir` that the database was last opened with would lose what is in the WALs there. Not looked into is a
-/// directory that is a database's: the OPTIONS file may come from where this one was copied from.
+/// Whoever leaves out the `wal_dir` that the database was last opened with would lose what is in
+/// the WALs there. Not looked into is a directory that is a database's: the OPTIONS file may come
+/// from where this one was copied from.
 /// # Errors
 /// `InvalidArgument` names the option, if one of the WALs `wanted` is there.
 pub(crate) fn check_for_forgotten_wal_dir(

@@ -11,12 +11,14 @@ use esker_base::sync::Arc;
 use esker_base::{Result, Severity};
 
 impl Db {
-    /// Tries to lift the error that stopped writes. Tables that were set aside ([`Db::tables_set_aside`]) may be compacted again: whether
-    /// they can be read now, the next compaction finds out. If the WAL was damaged, everything in memory is first flushed to
+    /// Tries to lift the error that stopped writes. Tables that were set aside
+    /// ([`Db::tables_set_aside`]) may be compacted again: whether they can be read now, the next
+    /// compaction finds out. If the WAL was damaged, everything in memory is first flushed to
     /// tables, so that nothing depends on it; acknowledged writes are kept in any case.
     /// # Errors
-    /// The error in force, if it is beyond repair by this process (`UnrecoverableError`, `FatalError`): reopen · the new
-    /// error, if the same thing fails again; call again when its cause is gone.
+    /// The error in force, if it is beyond repair by this process (`UnrecoverableError`,
+    /// `FatalError`): reopen · the new error, if the same thing fails again; call again when its
+    /// cause is gone.
     pub fn resume(&self) -> Result<()> {
         let _under_way = UnderWay::begin(self.engine())?;
         self.forget_set_aside();

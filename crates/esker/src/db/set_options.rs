@@ -1,7 +1,8 @@
 //! Options changed while the database runs.
 //!
-//! In: names and texts, as in an OPTIONS file. Out: the changed options in force for everything that starts from now on,
-//! and in a new OPTIONS file. What a running job or an open iterator holds stays as it is.
+//! In: names and texts, as in an OPTIONS file. Out: the changed options in force for everything
+//! that starts from now on, and in a new OPTIONS file. What a running job or an open iterator holds
+//! stays as it is.
 
 use super::compaction_timer::schedule_compaction_trigger;
 use super::open_tables::table_capacity;
@@ -16,11 +17,12 @@ use esker_base::{ColumnFamilyId, Error, Result};
 
 impl Db {
     /// Changes options of `family`: all of `changes` or none. Options of its tables are changed by
-    /// `block_based_table_factory` with `{name=value;…}`, for tables written, or opened, from then on.
+    /// `block_based_table_factory` with `{name=value;…}`, for tables written, or opened, from then
+    /// on.
     /// # Errors
-    /// `InvalidArgument` naming the option (unknown, fixed while the database is open, or a value that has no meaning) ·
-    /// `ColumnFamilyDropped` · `NotSupported` when read-only · `IoError` from the OPTIONS file: the change is in force but
-    /// not on disk.
+    /// `InvalidArgument` naming the option (unknown, fixed while the database is open, or a value
+    /// that has no meaning) · `ColumnFamilyDropped` · `NotSupported` when read-only · `IoError`
+    /// from the OPTIONS file: the change is in force but not on disk.
     pub fn set_options(&self, family: &ColumnFamilyHandle, changes: &[(&str, &str)]) -> Result<()> {
         let engine = self.engine();
         check_changes(engine, changes)?;
@@ -37,7 +39,8 @@ impl Db {
             family_state.options = Arc::new(changed);
             engine.update_wal_bytes_limit(&state);
             publish_super_version(engine, &mut state, family.id());
-            // Memtables that wait for more of them may be enough now; they may even be so many that they stop writers.
+            // Memtables that wait for more of them may be enough now; they may even be so many that
+            // they stop writers.
             queue_flushes(engine, &mut state, &[family.id()], FlushReason::WriteBufferFull);
             maybe_schedule(engine, &mut state);
         }

@@ -1,7 +1,8 @@
 //! The statistics as text, for properties and for the periodic dump into LOG.
 //!
-//! In: what the engine has counted. Out: the text of `rocksdb.stats` and its parts; every `stats_dump_period_sec` seconds
-//! the same text in LOG. Intervals are those since the last periodic dump, whoever asks.
+//! In: what the engine has counted. Out: the text of `rocksdb.stats` and its parts; every
+//! `stats_dump_period_sec` seconds the same text in LOG. Intervals are those since the last
+//! periodic dump, whoever asks.
 //! Source: RocksDB `DBImpl::DumpStats`.
 
 use crate::cf::FamilyState;

@@ -20,22 +20,24 @@ pub struct TableSetAside {
     pub smallest_user_key: Vec<u8>,
     /// Its last user key.
     pub largest_user_key: Vec<u8>,
-    /// What is wrong with it, with the file's name and the offset of the first bad block; or with a value of its, with the name
-    /// of the blob file.
+    /// What is wrong with it, with the file's name and the offset of the first bad block; or with a
+    /// value of its, with the name of the blob file.
     pub error: Error,
 }
 
 impl Db {
-    /// What scrubbing has done and found since the database was opened; `None` if it is not scrubbed, see
-    /// `scrub_bytes_per_second`.
+    /// What scrubbing has done and found since the database was opened; `None` if it is not
+    /// scrubbed, see `scrub_bytes_per_second`.
     pub fn scrub_state(&self) -> Option<ScrubState> {
         self.engine().check_process().ok()?;
         self.engine().scrubber.lock().as_ref().map(Scrubber::state)
     }
 
-    /// Tables of all families in which a compaction found damage, or in a value of which in a blob file. They are read as before: what lies in good blocks is there, and
-    /// what lies in a bad one is an error that names file and offset. Compactions leave them where they are, and what is newer
-    /// stays above them; everything else goes on, writes too. Until the database is opened again, or [`Db::resume`] is called.
+    /// Tables of all families in which a compaction found damage, or in a value of which in a blob
+    /// file. They are read as before: what lies in good blocks is there, and what lies in a bad one
+    /// is an error that names file and offset. Compactions leave them where they are, and what is
+    /// newer stays above them; everything else goes on, writes too. Until the database is opened
+    /// again, or [`Db::resume`] is called.
     pub fn tables_set_aside(&self) -> Vec<TableSetAside> {
         let mut all = Vec::new();
         if !self.engine().owner.is_here() {
@@ -60,8 +62,9 @@ impl Db {
         all
     }
 
-    /// Reads every block of every live table of all families from its file, and checks checksums, the order of the keys,
-    /// filters and counts; and every record of every live blob file. Reads and writes go on meanwhile.
+    /// Reads every block of every live table of all families from its file, and checks checksums,
+    /// the order of the keys, filters and counts; and every record of every live blob file. Reads
+    /// and writes go on meanwhile.
     /// # Errors
     /// The first `Corruption` or `IoError`, which names the file.
     pub fn verify_checksum(&self) -> Result<()> {
@@ -78,11 +81,12 @@ impl Db {
         Ok(())
     }
 
-    /// Reads every live table and blob file of all families as it lies, and compares its checksum with the one that was
-    /// recorded when it was made; files without one are passed over. Reads and writes go on meanwhile.
+    /// Reads every live table and blob file of all families as it lies, and compares its checksum
+    /// with the one that was recorded when it was made; files without one are passed over. Reads
+    /// and writes go on meanwhile.
     /// # Errors
-    /// `InvalidArgument` without `file_checksum_gen_factory`, or if that has not the function that a checksum was made with ·
-    /// the first `Corruption` or `IoError`, which names the file.
+    /// `InvalidArgument` without `file_checksum_gen_factory`, or if that has not the function that
+    /// a checksum was made with · the first `Corruption` or `IoError`, which names the file.
     pub fn verify_file_checksums(&self) -> Result<()> {
         let engine = self.engine();
         engine.check_process()?;

@@ -81,8 +81,8 @@ impl Db {
         self.write_single(options, family, |batch, id| batch.delete(id, key.as_ref()))
     }
 
-    /// Removes `key`, which must have been put at most once since it was last removed (and never merged): cheaper for
-    /// compactions than `delete`, undefined otherwise.
+    /// Removes `key`, which must have been put at most once since it was last removed (and never
+    /// merged): cheaper for compactions than `delete`, undefined otherwise.
     /// # Errors
     /// As [`Db::write`].
     pub fn single_delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
@@ -103,7 +103,8 @@ impl Db {
 
     /// Adds `operand` to `key` for the family's merge operator to combine.
     /// # Errors
-    /// As [`Db::write`] · `NotSupported` if the family has no merge operator. (In a batch, that is noticed when the key is read.)
+    /// As [`Db::write`] · `NotSupported` if the family has no merge operator. (In a batch, that is
+    /// noticed when the key is read.)
     pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
         check_can_merge(self.engine().families.default_family())?;
         self.write_default(|batch, id| batch.merge(id, key.as_ref(), operand.as_ref()))
@@ -145,12 +146,13 @@ impl Db {
         self.write_single(options, family, |batch, id| batch.delete_range(id, begin, end))
     }
 
-    /// Writes `batch` as one: all of it survives or none, and no read sees half. The batch is the caller's again
-    /// afterwards.
+    /// Writes `batch` as one: all of it survives or none, and no read sees half. The batch is the
+    /// caller's again afterwards.
     /// # Errors
-    /// `InvalidArgument`: contradicting options, a family that is not open, an inverted range; nothing was written ·
-    /// `Incomplete`: `no_slowdown`, and writers are stalled · `ShutdownInProgress` · `IoError`: the WAL could not be
-    /// written; no write is taken until [`Db::resume`] · the background error in force.
+    /// `InvalidArgument`: contradicting options, a family that is not open, an inverted range;
+    /// nothing was written · `Incomplete`: `no_slowdown`, and writers are stalled ·
+    /// `ShutdownInProgress` · `IoError`: the WAL could not be written; no write is taken until
+    /// [`Db::resume`] · the background error in force.
     pub fn write(&self, options: &WriteOptions, batch: &mut WriteBatch) -> Result<()> {
         self.engine().check_writable()?;
         self.check_families(options, batch, false)?;
@@ -180,10 +182,11 @@ impl Db {
         self.write_one(options, family.id(), fill)
     }
 
-    /// Stores `value` under `key` as of `timestamp`, in a family with user-defined timestamps. What is written to a key
-    /// later must not have an older timestamp.
+    /// Stores `value` under `key` as of `timestamp`, in a family with user-defined timestamps. What
+    /// is written to a key later must not have an older timestamp.
     /// # Errors
-    /// As [`Db::write`]; `InvalidArgument` if the family has no timestamps, or others than of this size.
+    /// As [`Db::write`]; `InvalidArgument` if the family has no timestamps, or others than of this
+    /// size.
     pub fn put_with_ts(
         &self,
         options: &WriteOptions,
@@ -317,8 +320,8 @@ impl Db {
         }
     }
 
-    /// Writes `batch` if `validate`, which runs when everything that was written before can be read and nothing can be
-    /// written until it is done, has no objection.
+    /// Writes `batch` if `validate`, which runs when everything that was written before can be read
+    /// and nothing can be written until it is done, has no objection.
     /// # Errors
     /// That of `validate`; nothing was written · as [`Db::write`].
     pub(crate) fn write_if(
@@ -426,7 +429,8 @@ pub(crate) fn check_timestamp(icmp: &InternalKeyComparator, timestamp: &[u8]) ->
 }
 
 /// # Errors
-/// `NotSupported` if nobody could read what is merged. One family's operator is the same for as long as it is open.
+/// `NotSupported` if nobody could read what is merged. One family's operator is the same for as
+/// long as it is open.
 fn check_can_merge(cf: &ColumnFamily) -> Result<()> {
     let guard = epoch::pin();
     if cf.super_version.load(&guard).options.merge_operator.is_some() {

@@ -20,14 +20,15 @@ pub struct Downgrade {
     pub rewritten: Vec<String>,
 }
 
-/// Rewrites what of the database in `path` RocksDB of `target` cannot read: tables are compacted into older layouts, WALs
-/// flushed, MANIFEST and OPTIONS file written anew. `families` are all it has, with the options it is to have; those that
-/// ask for newer layouts are brought down. The database must not be open.
+/// Rewrites what of the database in `path` RocksDB of `target` cannot read: tables are compacted
+/// into older layouts, WALs flushed, MANIFEST and OPTIONS file written anew. `families` are all it
+/// has, with the options it is to have; those that ask for newer layouts are brought down. The
+/// database must not be open.
 ///
 /// Interrupted, it leaves a whole database; called again, it goes on.
 /// # Errors
-/// `NotSupported`, with nothing changed: something in it cannot be said to that version, and is named · those of
-/// [`Db::open`], of a flush and of a compaction.
+/// `NotSupported`, with nothing changed: something in it cannot be said to that version, and is
+/// named · those of [`Db::open`], of a flush and of a compaction.
 pub fn downgrade(
     options: &DbOptions,
     path: impl AsRef<Path>,
@@ -64,8 +65,9 @@ pub fn downgrade(
     }
 }
 
-/// Flushes everything and, if need be, compacts all tables, each level into itself or deeper. What the OPTIONS file says holds for who
-/// comes later, so these options are not noted: the work may be cut short.
+/// Flushes everything and, if need be, compacts all tables, each level into itself or deeper. What
+/// the OPTIONS file says holds for who comes later, so these options are not noted: the work may be
+/// cut short.
 fn rewrite(
     options: &DbOptions,
     path: &Path,

@@ -1,10 +1,13 @@
-//! What happens after an error that no caller is waiting for: how bad it is, what stops, how it ends.
+//! What happens after an error that no caller is waiting for: how bad it is, what stops, how it
+//! ends.
 //!
-//! Source of the severities: RocksDB `db/error_handler.cc`, simplified to what the engine does: a failed WAL or
-//! MANIFEST write and `Corruption` stop writes; a failed flush stops writes because memtables would pile up; a compaction that
-//! failed for lack of space or by an error that may pass only stops compactions, until that is over.
+//! Source of the severities: RocksDB `db/error_handler.cc`, simplified to what the engine does: a
+//! failed WAL or MANIFEST write and `Corruption` stop writes; a failed flush stops writes because
+//! memtables would pile up; a compaction that failed for lack of space or by an error that may pass
+//! only stops compactions, until that is over.
 //!
-//! Who lifts it: [`crate::Db::resume`], or an automatic recovery (`db/auto_resume.rs`) if the error may pass.
+//! Who lifts it: [`crate::Db::resume`], or an automatic recovery (`db/auto_resume.rs`) if the error
+//! may pass.
 //!
 //! | automatic recovery | from, to | by |
 //! |---|---|---|
@@ -30,8 +33,8 @@ pub(crate) struct BackgroundError {
     error: Option<Error>,
     /// Which work has met it.
     reason: Option<ErrorReason>,
-    /// The newest WAL may end in half a record: nothing may be appended to it or to a successor before everything
-    /// written so far is in tables.
+    /// The newest WAL may end in half a record: nothing may be appended to it or to a successor
+    /// before everything written so far is in tables.
     pub(crate) wal_damaged: bool,
     /// `resume` is at work: flushes run, writes still wait outside.
     recovering: bool,
@@ -42,8 +45,9 @@ pub(crate) struct BackgroundError {
 }
 
 impl BackgroundError {
-    /// Records `error` unless a worse one is there, and gives back what is in force now. How bad it is, its reason says, or the
-    /// error itself if that is worse. Ends a recovery, unless it is a lesser one than that which is recovered from.
+    /// Records `error` unless a worse one is there, and gives back what is in force now. How bad it
+    /// is, its reason says, or the error itself if that is worse. Ends a recovery, unless it is a
+    /// lesser one than that which is recovered from.
     pub(crate) fn set(&mut self, error: &Error, reason: ErrorReason) -> Error {
         let error = error.clone().with_severity(severity(error, reason).max(error.severity()));
         if reason == ErrorReason::WalWrite {
@@ -75,7 +79,8 @@ impl BackgroundError {
         self.check_writes().is_err() && !self.recovering
     }
 
-    /// Whether compactions should not start: whenever flushes should not, and after lesser errors, too.
+    /// Whether compactions should not start: whenever flushes should not, and after lesser errors,
+    /// too.
     pub(crate) fn stops_compactions(&self) -> bool {
         self.error.is_some() && !self.recovering
     }
@@ -95,7 +100,8 @@ impl BackgroundError {
         self.recovering = true;
     }
 
-    /// Whether whoever has put an error in force shall begin an automatic recovery: it is planned from now on.
+    /// Whether whoever has put an error in force shall begin an automatic recovery: it is planned
+    /// from now on.
     pub(crate) fn plan_recovery(&mut self) -> bool {
         let begins = !self.recovery_planned && self.error.as_ref().is_some_and(may_pass);
         self.recovery_planned |= begins;
@@ -131,8 +137,9 @@ pub(crate) fn may_pass(error: &Error) -> bool {
     error.is_retryable() && error.severity() <= Severity::HardError
 }
 
-/// Whether no listener may call an error off: half a group may be in the memtables, the WAL takes no more records, or work was
-/// left where it was. Only a recovery, or opening anew, goes on from there.
+/// Whether no listener may call an error off: half a group may be in the memtables, the WAL takes
+/// no more records, or work was left where it was. Only a recovery, or opening anew, goes on from
+/// there.
 pub(crate) fn must_be_in_force(error: &Error, reason: ErrorReason) -> bool {
     let is_unknown = matches!(reason, ErrorReason::MemTable | ErrorReason::WalWrite);
     is_unknown || error.severity() == Severity::FatalError

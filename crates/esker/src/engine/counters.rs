@@ -1,7 +1,8 @@
 //! What the statistics dump says of the whole database, counted since open.
 //!
-//! In: the write leader's numbers. Out: [`DbStats`]. Only the write leader counts writes, so that plain loads and stores do.
-//! What RocksDB keeps in `db/internal_stats.h` whether or not `Statistics` are asked for.
+//! In: the write leader's numbers. Out: [`DbStats`]. Only the write leader counts writes, so that
+//! plain loads and stores do. What RocksDB keeps in `db/internal_stats.h` whether or not
+//! `Statistics` are asked for.
 
 use crate::observe::{CfStats, DbStats};
 use esker_base::ColumnFamilyId;

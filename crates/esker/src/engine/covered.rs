@@ -1,15 +1,19 @@
-//! Which files range tombstones cover whole, so that they can go unread, and how much else tombstones hide.
+//! Which files range tombstones cover whole, so that they can go unread, and how much else
+//! tombstones hide.
 //!
-//! In: a version that was just logged. Out: marks on its files ([`FileMeta::covered_at`], [`FileMeta::hidden_below`]), for pickers.
-//! Looks at new files with range tombstones, and at other new files under such files. No I/O: a table that is not open tells
-//! nothing, and its tombstones wait for the next compaction.
+//! In: a version that was just logged. Out: marks on its files ([`FileMeta::covered_at`],
+//! [`FileMeta::hidden_below`]), for pickers. Looks at new files with range tombstones, and at other
+//! new files under such files. No I/O: a table that is not open tells nothing, and its tombstones
+//! wait for the next compaction.
 //!
-//! Invariant: the tombstones of one file, within the bounds of that file, cover each key of a covered file. They are newer than
-//! all its entries, and the file lies below theirs or is older in level 0. So they hide what the covered file hides as well. The
-//! covered file can go as soon as no reader is older than the newest of them.
+//! Invariant: the tombstones of one file, within the bounds of that file, cover each key of a
+//! covered file. They are newer than all its entries, and the file lies below theirs or is older in
+//! level 0. So they hide what the covered file hides as well. The covered file can go as soon as no
+//! reader is older than the newest of them.
 //!
-//! Cost for a file with n tombstones: O(log n) for each run of them and level, and for each of [`MOST_OF_LEVEL0`] files, and a
-//! step for each tombstone over a file that is covered. For another new file: a search in each candidate above it.
+//! Cost for a file with n tombstones: O(log n) for each run of them and level, and for each of
+//! [`MOST_OF_LEVEL0`] files, and a step for each tombstone over a file that is covered. For another
+//! new file: a search in each candidate above it.
 
 use crate::cf::ColumnFamily;
 use crate::picker::garbage::{average_blob_bytes, candidates};
@@ -20,12 +24,14 @@ use esker_base::sync::Arc;
 use esker_format::key::{InternalKeyComparator, seek_key};
 use esker_format::range_del::FragmentedRangeTombstones;
 
-/// Files that one file's tombstones cover in part, and whose covered bytes are measured; others count nothing.
+/// Files that one file's tombstones cover in part, and whose covered bytes are measured; others
+/// count nothing.
 const MOST_MEASURED: usize = 64;
 /// Older files of level 0 that are looked at.
 const MOST_OF_LEVEL0: usize = 64;
 
-/// Marks files of the version; `new_files` are those that were not looked at in an earlier one. `all_new`: they are all there are.
+/// Marks files of the version; `new_files` are those that were not looked at in an earlier one.
+/// `all_new`: they are all there are.
 pub(super) fn note_covered(cf: &ColumnFamily, version: &Version, new_files: &[Arc<FileMeta>], all_new: bool) {
     // With timestamps, tombstones delete what is older by its timestamp only.
     if cf.icmp.timestamp_size() > 0 {
@@ -153,7 +159,8 @@ impl<'a> Tombstones<'a> {
         within.filter(move |(start, end)| icmp.compare_user_keys(start, end).is_lt())
     }
 
-    /// Whether they cover the whole of `other` and are newer than all it holds. If it can go unread, it is marked so.
+    /// Whether they cover the whole of `other` and are newer than all it holds. If it can go
+    /// unread, it is marked so.
     fn mark(&self, other: &Arc<FileMeta>, found: &mut Vec<Arc<FileMeta>>) -> bool {
         let Some(newest) = self.covers(other) else { return false };
         // A table that goes unread does not tell what it refers to in blob files.

@@ -1,12 +1,15 @@
-//! Which runs of deleted keys are to be gone through in the background, before a scan comes to them.
+//! Which runs of deleted keys are to be gone through in the background, before a scan comes to
+//! them.
 //!
-//! In: the long runs of tables that flushes and compactions have installed, and deletions that active memtables have noted. Out: a
-//! queue of walks; `db/iterator/walk.rs` makes them.
+//! In: the long runs of tables that flushes and compactions have installed, and deletions that
+//! active memtables have noted. Out: a queue of walks; `db/iterator/walk.rs` makes them.
 //!
 //! Invariants
 //!  1. The queue holds at most `MOST_WAITING` walks: what does not fit is left to scans.
-//!  2. A run is queued only if a table besides its own has anything there: a run over nothing is passed by its own span.
-//!  3. Of each family at most one walk around noted deletions waits, with at most `MOST_KEYS` of them.
+//!  2. A run is queued only if a table besides its own has anything there: a run over nothing is
+//!     passed by its own span.
+//!  3. Of each family at most one walk around noted deletions waits, with at most `MOST_KEYS` of
+//!     them.
 
 use super::{DbState, Engine, maybe_schedule};
 use crate::version::Version;
@@ -21,7 +24,8 @@ const MOST_WAITING: usize = 256;
 /// Entries that a walk may pass for each one of its run: older versions and what else lies between.
 const ENTRIES_EACH: u64 = 16;
 
-/// Noted deletions that wait at most, of a family: what is noted while no job runs is left to scans.
+/// Noted deletions that wait at most, of a family: what is noted while no job runs is left to
+/// scans.
 const MOST_KEYS: usize = 1024;
 
 /// A walk over a run of deleted keys, or what is left of one.
@@ -47,7 +51,8 @@ pub(crate) struct DeadWalk {
 }
 
 impl Engine {
-    /// Whether no walk shall go on: somebody waits until nothing is at work, to pause or to resume after an error.
+    /// Whether no walk shall go on: somebody waits until nothing is at work, to pause or to resume
+    /// after an error.
     pub(crate) fn is_without_walks(&self) -> bool {
         let state = self.state.lock();
         state.is_paused() || state.background_error.stops_flushes()
@@ -101,7 +106,8 @@ fn queue_walk_around(state: &mut DbState, family: ColumnFamilyId, noted: NotedDe
     }
 }
 
-/// Queues walks over those of `spans` that lie over something. REQUIRES: the tables that have them are in the family's version.
+/// Queues walks over those of `spans` that lie over something. REQUIRES: the tables that have them
+/// are in the family's version.
 pub(crate) fn queue_dead_walks<'a>(
     state: &mut DbState,
     family: ColumnFamilyId,
@@ -120,7 +126,8 @@ pub(crate) fn queue_dead_walks<'a>(
                 deletions: 0,
                 micros: 0,
                 keys_there: 0,
-                // A walk that finds nothing but keys costs a scan of them and spares nobody anything.
+                // A walk that finds nothing but keys costs a scan of them and spares nobody
+                // anything.
                 most_there: 1 + span.entries / 64,
             });
         }

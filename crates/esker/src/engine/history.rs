@@ -1,11 +1,12 @@
 //! Flushed memtables that stay for conflict checks, under the bound of the write buffer manager.
 //!
-//! In: families whose memtables were flushed, and the manager's count of memory. Out: the oldest of these memtables go
-//! while memory is over the bound. `max_write_buffer_size_to_maintain` of each family holds besides (`cf/memtables.rs`).
+//! In: families whose memtables were flushed, and the manager's count of memory. Out: the oldest of
+//! these memtables go while memory is over the bound. `max_write_buffer_size_to_maintain` of each
+//! family holds besides (`cf/memtables.rs`).
 //!
-//! History is a cache: an optimistic transaction that began before it is tried again (`TryAgain`). Memtables that take
-//! writes, and those that wait for a flush, are not. So history goes before a memtable is flushed for lack of memory, and
-//! before a writer waits for memory.
+//! History is a cache: an optimistic transaction that began before it is tried again (`TryAgain`).
+//! Memtables that take writes, and those that wait for a flush, are not. So history goes before a
+//! memtable is flushed for lack of memory, and before a writer waits for memory.
 
 use super::{DbState, Engine, publish_super_versions};
 use esker_base::sync::atomic::{AtomicBool, Ordering};
@@ -21,8 +22,8 @@ pub(crate) struct Histories {
 }
 
 impl DbState {
-    /// Takes over what history a family has now. Call it whenever that may have changed; `before` is what
-    /// `MemTables::oldest_history` said before.
+    /// Takes over what history a family has now. Call it whenever that may have changed; `before`
+    /// is what `MemTables::oldest_history` said before.
     pub(crate) fn history_changed(&mut self, id: ColumnFamilyId, before: Option<SequenceNumber>) {
         let now = self.families.get(&id).and_then(|family| family.memtables.oldest_history());
         if now != before {
@@ -33,7 +34,8 @@ impl DbState {
 }
 
 impl Engine {
-    /// Whether flushed memtables should go because memory is over the bound. Cheap enough for each write.
+    /// Whether flushed memtables should go because memory is over the bound. Cheap enough for each
+    /// write.
     #[inline]
     pub(crate) fn history_is_too_large(&self) -> bool {
         self.has_history.load(Ordering::Relaxed) && self.memory_over_bound() > 0
@@ -44,8 +46,9 @@ impl Engine {
         manager.map_or(0, |manager| manager.bytes_over_bound())
     }
 
-    /// Lets go of flushed memtables, oldest first, until enough memory will be free. The caller shows the super versions
-    /// of the families that are returned: readers hold the memtables through the old ones.
+    /// Lets go of flushed memtables, oldest first, until enough memory will be free. The caller
+    /// shows the super versions of the families that are returned: readers hold the memtables
+    /// through the old ones.
     pub(crate) fn trim_histories(&self, state: &mut DbState) -> Vec<ColumnFamilyId> {
         let (mut over, mut trimmed) = (self.memory_over_bound(), Vec::new());
         while over > 0

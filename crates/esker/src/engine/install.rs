@@ -1,4 +1,5 @@
-//! New views of a family, and what follows from them: stall conditions, compactions that became due.
+//! New views of a family, and what follows from them: stall conditions, compactions that became
+//! due.
 
 use crate::cf::{ColumnFamily, FamilyState, IdleCursors, StallInputs, SuperVersion, WriteStall, is_pressed};
 use crate::engine::covered::note_covered;
@@ -17,13 +18,14 @@ use esker_base::{ColumnFamilyId, FileNumber, SequenceNumber};
 use esker_format::file_name;
 use std::collections::HashSet;
 
-/// Makes what `state` says of the family visible to readers, recomputes stalls, and queues a compaction if one is due.
-/// What readers held before is released when the last of them is done.
+/// Makes what `state` says of the family visible to readers, recomputes stalls, and queues a
+/// compaction if one is due. What readers held before is released when the last of them is done.
 pub(crate) fn publish_super_version(engine: &Engine, state: &mut DbState, family: ColumnFamilyId) {
     publish_super_versions(engine, state, &[family]);
 }
 
-/// The same of several families at once. Cost: that of these families, however many others there are.
+/// The same of several families at once. Cost: that of these families, however many others there
+/// are.
 pub(crate) fn publish_super_versions(engine: &Engine, state: &mut DbState, families: &[ColumnFamilyId]) {
     for family in families {
         show_super_version(engine, state, *family);
@@ -52,7 +54,8 @@ fn show_super_version(engine: &Engine, state: &mut DbState, family: ColumnFamily
     };
     let old = family_state.cf.super_version.load_full();
     family_state.cf.super_version.store(Arc::new(super_version));
-    // Else the scan that lets go of the old view last, mostly in the midst of a step, would pay for the end of what others left.
+    // Else the scan that lets go of the old view last, mostly in the midst of a step, would pay for
+    // the end of what others left.
     drop(old.idle.take_all());
     family_state.pending_compaction_bytes =
         pending_compaction_bytes(&family_state.version, &family_state.compaction_options);
@@ -84,7 +87,8 @@ pub(crate) fn queue_if_due(
         running: &family_state.running,
         now_seconds: engine.env.clock.now_seconds(),
         oldest_snapshot,
-        // Not `oldest_reader`: what an ingestion installs becomes visible right afterwards, under the same hold of the db mutex.
+        // Not `oldest_reader`: what an ingestion installs becomes visible right afterwards, under
+        // the same hold of the db mutex.
         oldest_live: engine.snapshots.oldest().unwrap_or(SequenceNumber::MAX),
         suggested: &[],
     };
@@ -97,8 +101,9 @@ pub(crate) fn queue_if_due(
     }
 }
 
-/// From when on a compaction of these families is worth while for what snapshots kept, and the oldest snapshot that this was
-/// decided by. Whoever gives back a snapshot meanwhile sees the threshold, or is seen here.
+/// From when on a compaction of these families is worth while for what snapshots kept, and the
+/// oldest snapshot that this was decided by. Whoever gives back a snapshot meanwhile sees the
+/// threshold, or is seen here.
 pub(super) fn set_snapshot_thresholds(
     engine: &Engine,
     state: &mut DbState,
@@ -120,9 +125,9 @@ pub(super) fn set_snapshot_thresholds(
 }
 
 impl Engine {
-    /// What is to be done with versions that have just been logged, before they are shown: files keep the tables that their job opened,
-    /// what is in them is learnt from their properties, and what pickers would walk over files for is found out. No I/O. Call it
-    /// without the db mutex.
+    /// What is to be done with versions that have just been logged, before they are shown: files
+    /// keep the tables that their job opened, what is in them is learnt from their properties, and
+    /// what pickers would walk over files for is found out. No I/O. Call it without the db mutex.
     pub(crate) fn prepare_versions(&self, versions: &[(ColumnFamilyId, Arc<Version>)]) {
         for (id, version) in versions {
             let Some(cf) = self.families.by_id(*id) else { continue };
@@ -137,7 +142,8 @@ impl Engine {
         }
     }
 
-    /// The same of all families of a database that was just opened, as far as their tables are open.
+    /// The same of all families of a database that was just opened, as far as their tables are
+    /// open.
     pub(crate) fn prepare_opened_versions(&self) {
         let versions: Vec<_> = {
             let state = self.state.lock();
@@ -155,8 +161,8 @@ impl Engine {
         prepare(version, &options, self.env.clock.now_seconds());
     }
 
-    /// Deletes files of a job that no MANIFEST names. Not those that one may name which could not be written: they go with the next that
-    /// is, or with the next open.
+    /// Deletes files of a job that no MANIFEST names. Not those that one may name which could not
+    /// be written: they go with the next that is, or with the next open.
     pub(crate) fn delete_outputs(
         &self,
         cf: &ColumnFamily,

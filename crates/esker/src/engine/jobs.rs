@@ -1,11 +1,12 @@
 //! Which background jobs should run now.
 //!
-//! In: the queues in [`DbState`]. Out: boxed jobs in the pools: flushes in HIGH, compactions in LOW, purges in HIGH, walks over
-//! deleted keys in LOW, one at a time.
-//! A job takes its work from the queues when it runs, so that it sees the newest state.
+//! In: the queues in [`DbState`]. Out: boxed jobs in the pools: flushes in HIGH, compactions in
+//! LOW, purges in HIGH, walks over deleted keys in LOW, one at a time. A job takes its work from
+//! the queues when it runs, so that it sees the newest state.
 //!
-//! A job calls what users wrote: comparators, merge operators, filters, listeners. If that panics, the job's work fails with
-//! an error as any other ([`contained`]), and the job ends as any other: nobody waits for it in vain.
+//! A job calls what users wrote: comparators, merge operators, filters, listeners. If that panics,
+//! the job's work fails with an error as any other ([`contained`]), and the job ends as any other:
+//! nobody waits for it in vain.
 
 use crate::engine::{DbState, Engine, FlushRequest};
 use crate::observe::FlushReason;
@@ -48,18 +49,19 @@ pub(crate) fn maybe_schedule(engine: &Arc<Engine>, state: &mut DbState) {
     }
 }
 
-/// While a WAL is damaged only the flush of all that recovers from it may begin: the tables of any other could become durable
-/// before those of a family whose writes that WAL has lost.
+/// While a WAL is damaged only the flush of all that recovers from it may begin: the tables of any
+/// other could become durable before those of a family whose writes that WAL has lost.
 fn flushes_that_may_begin(state: &DbState) -> usize {
     let recovers = |request: &&FlushRequest| request.reason == FlushReason::ErrorRecovery;
     let queue = &state.flush_queue;
     if state.background_error.wal_damaged { queue.iter().take_while(recovers).count() } else { queue.len() }
 }
 
-/// The purge of files that may go: at most one is queued or runs, and a request that comes while one runs is not lost.
+/// The purge of files that may go: at most one is queued or runs, and a request that comes while
+/// one runs is not lost.
 ///
-/// It is asked for from anywhere, under any lock: whoever drops the last view of a file asks. So it takes no lock but the
-/// pool's, and keeps the engine alive only while it runs.
+/// It is asked for from anywhere, under any lock: whoever drops the last view of a file asks. So it
+/// takes no lock but the pool's, and keeps the engine alive only while it runs.
 pub(crate) struct Purger {
     job: OnceLock<PurgeJob>,
     /// Somebody asked since the last one began.
@@ -156,8 +158,8 @@ fn end(engine: &Arc<Engine>, kind: Job) {
     epoch::collect();
 }
 
-/// Does `work`, and makes a panic in it an error of at least this severity: `HardError` where everything is as it was before
-/// the work began, `FatalError` where nobody knows.
+/// Does `work`, and makes a panic in it an error of at least this severity: `HardError` where
+/// everything is as it was before the work began, `FatalError` where nobody knows.
 /// # Errors
 /// That of the work · `Aborted` if it panicked, with what it panicked with.
 pub(crate) fn contained<T>(what: &str, severity: Severity, work: impl FnOnce() -> Result<T>) -> Result<T> {
@@ -176,7 +178,8 @@ fn said(panic: &(dyn Any + Send)) -> &str {
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("(no message)")
 }
 
-/// The thread may sleep for long now, and lives as long as its pool: what it has replaced must not wait for its next job.
+/// The thread may sleep for long now, and lives as long as its pool: what it has replaced must not
+/// wait for its next job.
 fn hand_over() {
     epoch::pin().flush();
 }
@@ -189,8 +192,8 @@ impl Engine {
         state.flushes_scheduled + state.compactions_scheduled + walk + purge
     }
 
-    /// How many jobs of each kind may run at once. Atomic flushes run one after the other: two at once could each become
-    /// durable without the other.
+    /// How many jobs of each kind may run at once. Atomic flushes run one after the other: two at
+    /// once could each become durable without the other.
     pub(crate) fn job_limits(&self) -> JobLimits {
         let mut limits = JobLimits::of(&self.db_options());
         if self.options.atomic_flush {
@@ -208,8 +211,8 @@ pub(crate) struct JobLimits {
 }
 
 impl JobLimits {
-    /// RocksDB's division of `max_background_jobs`: a quarter flushes, the rest compactions, at least one each; the
-    /// two older options win if either is set.
+    /// RocksDB's division of `max_background_jobs`: a quarter flushes, the rest compactions, at
+    /// least one each; the two older options win if either is set.
     fn of(options: &DbOptions) -> JobLimits {
         let at_least_one = |n: i32| usize::try_from(n).unwrap_or(1).max(1);
         if options.max_background_flushes < 0 && options.max_background_compactions < 0 {
@@ -224,8 +227,9 @@ impl JobLimits {
     }
 }
 
-/// Queues a flush for each family that has enough memtables waiting; one for all of them under `atomic_flush`, and after
-/// an error: the WALs may not hold what one family has not flushed yet, so that no other may be ahead of it.
+/// Queues a flush for each family that has enough memtables waiting; one for all of them under
+/// `atomic_flush`, and after an error: the WALs may not hold what one family has not flushed yet,
+/// so that no other may be ahead of it.
 pub(crate) fn queue_flushes(
     engine: &Engine,
     state: &mut DbState,

@@ -1,14 +1,16 @@
 //! The state of an open database, its fields grouped by the lock that guards them.
 //!
-//! In: what `db/open.rs` recovered. Out: one [`Engine`] that the write path and the background jobs share.
+//! In: what `db/open.rs` recovered. Out: one [`Engine`] that the write path and the background jobs
+//! share.
 //!
-//! Locks, in the order in which they may be taken (docs/locking.md): write lead → manifest → state → wals → small ones.
-//! MANIFEST and table I/O never happens under `state`.
+//! Locks, in the order in which they may be taken (docs/locking.md): write lead → manifest → state
+//! → wals → small ones. MANIFEST and table I/O never happens under `state`.
 //!
 //! Invariants
-//!  1. `FamilyState::version` is what `manifest` has for that family: both change in one stretch under the manifest
-//!     lock, the latter first.
-//!  2. A file named in any live version is on disk; deletions go through `files/obsolete.rs`, which is shown them all.
+//!  1. `FamilyState::version` is what `manifest` has for that family: both change in one stretch
+//!     under the manifest lock, the latter first.
+//!  2. A file named in any live version is on disk; deletions go through `files/obsolete.rs`, which
+//!     is shown them all.
 //!  3. Only the write leader changes active memtables, `wals` and the allocated sequence number.
 
 mod background_error;
@@ -77,7 +79,8 @@ pub(crate) mod rank {
     pub(crate) const WALS: LockRank = LockRank::new(30, "wals");
 }
 
-/// What the background jobs are, given by `db/open.rs`: this module knows when they run, not what they do.
+/// What the background jobs are, given by `db/open.rs`: this module knows when they run, not what
+/// they do.
 pub(crate) struct Jobs {
     pub(crate) flush: fn(&Arc<Engine>),
     pub(crate) compact: fn(&Arc<Engine>),
@@ -85,13 +88,15 @@ pub(crate) struct Jobs {
     pub(crate) walk: fn(&Arc<Engine>),
 }
 
-/// How often a waiting caller looks again while the system refuses threads: nobody says when it gives them.
+/// How often a waiting caller looks again while the system refuses threads: nobody says when it
+/// gives them.
 const LOOK_FOR_THREADS: Duration = Duration::from_millis(50);
 
 /// Automatic recovery: how it begins, and its thread.
 #[derive(Default)]
 pub(crate) struct AutoRecovery {
-    /// Starts the thread, to recover from this error. Given by `db/open.rs`: it needs the way into the database.
+    /// Starts the thread, to recover from this error. Given by `db/open.rs`: it needs the way into
+    /// the database.
     pub(crate) begin: OnceLock<Box<dyn Fn(Error) + Send + Sync>>,
     /// Of the recovery under way, or the last one.
     pub(crate) thread: Mutex<Option<JoinHandle<()>>>,
@@ -137,7 +142,8 @@ pub(crate) struct Engine {
     pub(crate) stall: StallState,
     /// Set once; compactions look at it between entries.
     pub(crate) shutting_down: Arc<AtomicBool>,
-    /// The system has refused a thread of this database's own since the last [`Engine::start_refused_threads`].
+    /// The system has refused a thread of this database's own since the last
+    /// [`Engine::start_refused_threads`].
     pub(crate) threads_refused: AtomicBool,
     /// Set once, by whoever closes the files.
     pub(crate) closed: AtomicBool,
@@ -147,10 +153,12 @@ pub(crate) struct Engine {
     pub(crate) writes_stopped: AtomicBool,
     /// Something was written without a WAL since the last full flush.
     pub(crate) has_unlogged_data: AtomicBool,
-    /// Bytes of the WALs still needed, and how many there may be before families are flushed to let some go.
+    /// Bytes of the WALs still needed, and how many there may be before families are flushed to let
+    /// some go.
     pub(crate) wal_bytes: AtomicU64,
     pub(crate) wal_bytes_limit: AtomicU64,
-    /// The oldest WAL stays for a prepared transaction, and for nothing else: no flush lets it go before a section is resolved.
+    /// The oldest WAL stays for a prepared transaction, and for nothing else: no flush lets it go
+    /// before a section is resolved.
     pub(crate) section_keeps_wals: AtomicBool,
     pub(crate) counters: Counters,
     /// Some family keeps flushed memtables: see `history.rs`.
@@ -159,7 +167,8 @@ pub(crate) struct Engine {
     pub(crate) switch_wanted: AtomicBool,
     /// Some memtable has noted so many deletions that a walk around them is due.
     pub(crate) deletions_noted: AtomicBool,
-    /// The newest sequence number handed to a batch; only the write leader changes it. At least the published one.
+    /// The newest sequence number handed to a batch; only the write leader changes it. At least the
+    /// published one.
     pub(crate) allocated_sequence: AtomicU64,
     pub(crate) super_version_number: AtomicU64,
     pub(crate) last_job_id: AtomicU64,
@@ -171,8 +180,8 @@ pub(crate) struct Engine {
     pub(crate) state_changed: RankedCondvar,
     pub(crate) wals: RankedMutex<Wals>,
     pub(crate) snapshots: LiveSnapshots,
-    /// The lowest `bottommost_threshold` of families that compact by themselves: while no oldest snapshot is beyond it,
-    /// giving one back changes nothing.
+    /// The lowest `bottommost_threshold` of families that compact by themselves: while no oldest
+    /// snapshot is beyond it, giving one back changes nothing.
     pub(crate) snapshot_threshold: AtomicU64,
     /// Transactions that are prepared and not resolved.
     pub(crate) prepared: Mutex<PreparedSections>,
@@ -247,14 +256,16 @@ impl Engine {
         self.snapshots.all()
     }
 
-    /// The oldest sequence number that a live snapshot read at when the last one was given back, or the newest there was
-    /// then; 0 before that. Files of the last level are rewritten only for what snapshots had kept in them.
+    /// The oldest sequence number that a live snapshot read at when the last one was given back, or
+    /// the newest there was then; 0 before that. Files of the last level are rewritten only for
+    /// what snapshots had kept in them.
     pub(crate) fn oldest_snapshot_at_release(&self) -> SequenceNumber {
         self.snapshots.oldest_at_release()
     }
 
-    /// The oldest sequence number that a snapshot or iterator reads at, now or later. Ask it after a version, under the db mutex: the
-    /// lock of the list keeps out snapshots that have their number and are not in the list yet.
+    /// The oldest sequence number that a snapshot or iterator reads at, now or later. Ask it after
+    /// a version, under the db mutex: the lock of the list keeps out snapshots that have their
+    /// number and are not in the list yet.
     pub(crate) fn oldest_reader(&self) -> SequenceNumber {
         self.snapshots.with(|list| list.oldest().unwrap_or_else(|| self.visible_sequence()))
     }
@@ -290,11 +301,13 @@ impl Engine {
         self.options_in_force.read().clone()
     }
 
-    /// A snapshot was given back: compactions may drop what only it saw. `oldest`: of those that are left, and come; if that were newer
-    /// than one of them, files that this one needs would be rewritten again and again for nothing.
+    /// A snapshot was given back: compactions may drop what only it saw. `oldest`: of those that
+    /// are left, and come; if that were newer than one of them, files that this one needs would be
+    /// rewritten again and again for nothing.
     #[inline]
     pub(crate) fn snapshot_released(self: &Arc<Self>, oldest: SequenceNumber) {
-        // Stored before the threshold is looked at; `publish_super_version` has it the other way round.
+        // Stored before the threshold is looked at; `publish_super_version` has it the other way
+        // round.
         let before = self.snapshots.raise_oldest_at_release(oldest);
         if oldest > before && oldest.0 > self.snapshot_threshold.load(Ordering::SeqCst) {
             self.compact_what_waits_for_snapshots(oldest);
@@ -312,14 +325,16 @@ impl Engine {
             state.compaction_queue.push_back(id);
             queued.push(id);
         }
-        // Whether anything comes of it or not, the next who gives one back need not ask for the same.
+        // Whether anything comes of it or not, the next who gives one back need not ask for the
+        // same.
         set_snapshot_thresholds(self, &mut state, &queued);
         maybe_schedule(self, &mut state);
     }
 
-    /// Puts an error that no caller waits for in force: writes stop if it is bad enough, background work in any case. If it may
-    /// pass, an automatic recovery begins, unless options or listeners do not want that. Gives what is in force then; `None`: a listener
-    /// has called the error off, and what has failed is to be done again or told to whoever waits for it.
+    /// Puts an error that no caller waits for in force: writes stop if it is bad enough, background
+    /// work in any case. If it may pass, an automatic recovery begins, unless options or listeners
+    /// do not want that. Gives what is in force then; `None`: a listener has called the error off,
+    /// and what has failed is to be done again or told to whoever waits for it.
     pub(crate) fn set_background_error(&self, error: &Error, reason: ErrorReason) -> Option<Error> {
         self.count_background_error(error);
         let told = self.ask_listeners(error, reason);
@@ -340,7 +355,8 @@ impl Engine {
         Some(in_force)
     }
 
-    /// Waits before work is tried again whose error a listener has called off; not for those who want the jobs to end.
+    /// Waits before work is tried again whose error a listener has called off; not for those who
+    /// want the jobs to end.
     pub(crate) fn pause_before_retry(&self) {
         let mut state = self.state.lock();
         let clock = self.env.clock.as_ref();
@@ -378,8 +394,9 @@ impl Engine {
         }
     }
 
-    /// Waits until `state_changed` is signalled, or somewhat less. While the system refuses threads the caller does the work that
-    /// it waits for: one queued job of this database, with the lock given up.
+    /// Waits until `state_changed` is signalled, or somewhat less. While the system refuses threads
+    /// the caller does the work that it waits for: one queued job of this database, with the lock
+    /// given up.
     pub(crate) fn wait_for_change(&self, state: &mut RankedMutexGuard<'_, DbState>) {
         if !self.scheduler.is_starved() {
             return self.state_changed.wait(state);
@@ -416,8 +433,9 @@ impl Engine {
         false
     }
 
-    /// Tries again to start the threads that the system has refused. Called under no lock of the engine: at the end of each job and
-    /// by writes that meet an error. Two loads where it has refused none.
+    /// Tries again to start the threads that the system has refused. Called under no lock of the
+    /// engine: at the end of each job and by writes that meet an error. Two loads where it has
+    /// refused none.
     pub(crate) fn start_refused_threads(self: &Arc<Self>) {
         self.env.timer.start_refused();
         if !self.threads_refused.load(Ordering::Acquire) || self.is_shutting_down() {
@@ -447,9 +465,11 @@ impl Engine {
         report_time_to_histogram(&self.options.statistics, Histogram::WriteStall, micros);
     }
 
-    /// The oldest WAL that is needed: by the memtables of any family, or for a transaction that is prepared.
+    /// The oldest WAL that is needed: by the memtables of any family, or for a transaction that is
+    /// prepared.
     pub(crate) fn oldest_wal_needed(&self, state: &DbState) -> Option<FileNumber> {
-        // In this order: a commit names its section in a memtable before it takes it out of the list.
+        // In this order: a commit names its section in a memtable before it takes it out of the
+        // list.
         let durable = self.wals.lock().durable_before();
         let outstanding = self.prepared.lock().oldest_wal_needed(durable);
         let committed = state.families.values().filter_map(|f| f.memtables.oldest_section(0)).min();

@@ -14,7 +14,8 @@ use esker_base::sync::{Arc, Mutex, OnceLock, RankedCondvar, RankedMutex, RwLock}
 use esker_env::FileLock;
 use std::path::PathBuf;
 
-/// RocksDB's rate for delayed writers when neither `delayed_write_rate` nor a rate limiter says another.
+/// RocksDB's rate for delayed writers when neither `delayed_write_rate` nor a rate limiter says
+/// another.
 const DEFAULT_DELAYED_WRITE_RATE: u64 = 16 << 20;
 
 /// Everything that `db/open.rs` has made.
@@ -98,8 +99,8 @@ impl Engine {
         }
     }
 
-    /// Recomputes how many bytes all WALs may have: when families, their options or their memtables change.
-    /// Costs a look at each family.
+    /// Recomputes how many bytes all WALs may have: when families, their options or their memtables
+    /// change. Costs a look at each family.
     pub(crate) fn update_wal_bytes_limit(&self, state: &DbState) {
         use esker_base::sync::atomic::Ordering;
         self.wal_bytes_limit.store(wal_bytes_limit(&self.db_options(), state), Ordering::Relaxed);
@@ -108,11 +109,13 @@ impl Engine {
 
 /// The bytes that all WALs may have beside those of the memtables.
 const WAL_SLACK_BYTES: u64 = 16 << 20;
-/// What they may have for each family with data: so many bytes are written before its small memtable is flushed.
+/// What they may have for each family with data: so many bytes are written before its small
+/// memtable is flushed.
 const WAL_BYTES_PER_FLUSH: u64 = 256 << 10;
 
-/// `max_total_wal_size`, or the smaller of RocksDB's default, four times what all write buffers may hold, and a small
-/// multiple of what memtables hold: a family that is written to no more keeps WALs that are of no use to the others.
+/// `max_total_wal_size`, or the smaller of RocksDB's default, four times what all write buffers may
+/// hold, and a small multiple of what memtables hold: a family that is written to no more keeps
+/// WALs that are of no use to the others.
 fn wal_bytes_limit(options: &DbOptions, state: &DbState) -> u64 {
     if options.max_total_wal_size > 0 {
         return options.max_total_wal_size;

@@ -1,7 +1,8 @@
-//! What the engine tells listeners, the LOG and the statistics about flushes, compactions and stalls.
+//! What the engine tells listeners, the LOG and the statistics about flushes, compactions and
+//! stalls.
 //!
-//! Never called under a lock of the engine: listeners are user code. What is learnt under a lock is put into
-//! `DbState::stall_changes` and told by [`Engine::tell_stall_changes`] afterwards.
+//! Never called under a lock of the engine: listeners are user code. What is learnt under a lock is
+//! put into `DbState::stall_changes` and told by [`Engine::tell_stall_changes`] afterwards.
 
 use super::{Engine, ErrorReason, contained};
 use crate::cf::ColumnFamily;
@@ -474,8 +475,9 @@ impl Engine {
         }
     }
 
-    /// Lets listeners see an error that no caller waits for. One of them may call it off, or replace it; one that panics does neither:
-    /// the error is put in force, or those who wait for the work that failed would wait for ever.
+    /// Lets listeners see an error that no caller waits for. One of them may call it off, or
+    /// replace it; one that panics does neither: the error is put in force, or those who wait for
+    /// the work that failed would wait for ever.
     pub(crate) fn ask_listeners(&self, error: &Error, reason: ErrorReason) -> Option<Error> {
         let mut told = Some(error.clone());
         let asked = self.outlive("on_background_error", || {
@@ -495,7 +497,8 @@ impl Engine {
         });
     }
 
-    /// Whether all listeners let the database recover from an error by itself; one that panics does not.
+    /// Whether all listeners let the database recover from an error by itself; one that panics does
+    /// not.
     pub(crate) fn may_recover(&self, error: &Error, reason: ErrorReason) -> bool {
         let mut may = true;
         let asked = self.outlive("on_error_recovery_begin", || {

@@ -1,13 +1,14 @@
-//! Scrubbing: all tables and blob files are read and checked in the background, one after the other, again and again, at a set
-//! rate.
+//! Scrubbing: all tables and blob files are read and checked in the background, one after the
+//! other, again and again, at a set rate.
 //!
-//! In: `scrub_bytes_per_second`. Out: each pass checks every file that was live when it came to it as `Db::verify_checksum` does,
-//! and what it finds is told: an error in LOG, `EventListener::on_background_error` with the reason `Scrub`, `Db::scrub_state`.
-//! The database goes on: reads of what is damaged find it out themselves, and all others are right.
+//! In: `scrub_bytes_per_second`. Out: each pass checks every file that was live when it came to it
+//! as `Db::verify_checksum` does, and what it finds is told: an error in LOG,
+//! `EventListener::on_background_error` with the reason `Scrub`, `Db::scrub_state`. The database
+//! goes on: reads of what is damaged find it out themselves, and all others are right.
 //!
 //! Invariants
-//!  1. A file is read at no more than the rate, from its begin to any of its blocks or records; and as slowly as the rate
-//!     limiter wants, if there is one for reads.
+//!  1. A file is read at no more than the rate, from its begin to any of its blocks or records; and
+//!     as slowly as the rate limiter wants, if there is one for reads.
 //!  2. A scrubber holds no lock and no view while it reads or waits, only the file that it reads.
 //!  3. Its thread has ended when `Scrubber` is dropped.
 
@@ -25,7 +26,8 @@ use esker_table::TableCache;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
-/// The least time between two passes, in seconds: a database of a few files is not read all the time.
+/// The least time between two passes, in seconds: a database of a few files is not read all the
+/// time.
 const SHORTEST_PASS: u64 = 1;
 
 /// What scrubbing has done since the database was opened, and what it has found.
@@ -39,7 +41,8 @@ pub struct ScrubState {
     pub blob_files: u64,
     /// Bytes of data blocks and of blob records checked.
     pub bytes: u64,
-    /// Tables and blob files that are damaged, with the error that reading them gives. They leave with the files.
+    /// Tables and blob files that are damaged, with the error that reading them gives. They leave
+    /// with the files.
     pub damaged: BTreeMap<FileNumber, Error>,
 }
 
@@ -161,7 +164,8 @@ enum Listed {
 
 /// One look at each file; false if it was ended.
 fn pass(engine: &Weak<Engine>, shared: &Shared, rate: u64) -> bool {
-    // Those that came since the files were listed, and those that were listed and gone, perhaps to another level.
+    // Those that came since the files were listed, and those that were listed and gone, perhaps to
+    // another level.
     let (mut last, mut missed) = (None, BTreeSet::new());
     loop {
         let Some(strong) = engine.upgrade() else { return false };
@@ -245,8 +249,8 @@ fn forget_gone(engine: &Engine, shared: &Shared) {
     shared.state.lock().damaged.retain(|number, _| live.contains(number));
 }
 
-/// The live files with numbers above `last`, and those of `missed`, and how each is opened. Of all files at once: a walk for each of them
-/// would be one over all.
+/// The live files with numbers above `last`, and those of `missed`, and how each is opened. Of all
+/// files at once: a walk for each of them would be one over all.
 fn list(
     engine: &Engine,
     last: Option<FileNumber>,

@@ -1,10 +1,12 @@
 //! How fast writers may go.
 //!
-//! In: the condition of each family; the worst one rules. Out: how long a write must wait. Delayed writers share
-//! `delayed_write_rate`, which falls while the compaction debt grows and rises while it shrinks: a leader waits for its own
-//! bytes before it writes them, and whoever comes next for those that it wrote for others.
+//! In: the condition of each family; the worst one rules. Out: how long a write must wait. Delayed
+//! writers share `delayed_write_rate`, which falls while the compaction debt grows and rises while
+//! it shrinks: a leader waits for its own bytes before it writes them, and whoever comes next for
+//! those that it wrote for others.
 //!
-//! Source of the rate rule: RocksDB `db/column_family.cc` (`RecalculateWriteStallConditions`), `db/write_controller.cc`.
+//! Source of the rate rule: RocksDB `db/column_family.cc` (`RecalculateWriteStallConditions`),
+//! `db/write_controller.cc`.
 
 use crate::observe::WriteStallCondition;
 use esker_base::sync::Mutex;
@@ -33,8 +35,8 @@ pub(crate) struct StallState {
 #[derive(Debug, Default)]
 struct Credit {
     bytes: u64,
-    /// When there is more; `None` before the first writer of a delay. Further away than one refill: what was written
-    /// already is paid for until then.
+    /// When there is more; `None` before the first writer of a delay. Further away than one refill:
+    /// what was written already is paid for until then.
     next_refill_micros: Option<u64>,
     last_debt: u64,
 }
@@ -132,8 +134,8 @@ impl StallState {
         self.is_pressed.store(is_pressed, Ordering::Relaxed);
     }
 
-    /// Microseconds that a writer of low priority waits for `bytes`, at time `now_micros`. They have a rate of their own, so that
-    /// nobody else waits for them.
+    /// Microseconds that a writer of low priority waits for `bytes`, at time `now_micros`. They
+    /// have a rate of their own, so that nobody else waits for them.
     pub(crate) fn low_pri_delay_micros(&self, bytes: u64, now_micros: u64) -> u64 {
         let rate = self.low_pri_rate.load(Ordering::Relaxed);
         let mut credit = self.low_pri.lock();
@@ -147,12 +149,14 @@ impl StallState {
         credit.borrow(bytes, rate, now_micros) - now_micros
     }
 
-    /// Whether a writer of `bytes` need not wait at time `now_micros`; if so, they are taken out of what there is.
+    /// Whether a writer of `bytes` need not wait at time `now_micros`; if so, they are taken out of
+    /// what there is.
     pub(crate) fn take_without_delay(&self, bytes: u64, now_micros: u64) -> bool {
         self.credit.lock().take(bytes, self.rate.load(Ordering::Relaxed), now_micros)
     }
 
-    /// `bytes` were written at `now_micros` by writers who have not waited: those that come after them do.
+    /// `bytes` were written at `now_micros` by writers who have not waited: those that come after
+    /// them do.
     pub(crate) fn charge(&self, bytes: u64, now_micros: u64) {
         let rate = self.rate.load(Ordering::Relaxed);
         let mut credit = self.credit.lock();

@@ -57,7 +57,8 @@ pub(crate) struct DbState {
     pub(crate) dead_walk_scheduled: bool,
     /// `pause_background_work` calls without their `continue`.
     pub(crate) paused: usize,
-    /// Those that move files about, beside which nothing else may, and whom no caller's `continue` ends.
+    /// Those that move files about, beside which nothing else may, and whom no caller's `continue`
+    /// ends.
     pub(crate) quiet: usize,
     /// Callers of `disable_file_deletions` without their `enable`.
     pub(crate) file_deletions_disabled: usize,
@@ -89,7 +90,8 @@ impl DbState {
         self.file_deletions_disabled > 0 || self.files_kept > 0
     }
 
-    /// The oldest WAL that any family needs, but for prepared sections: see [`super::Engine::oldest_wal_needed`].
+    /// The oldest WAL that any family needs, but for prepared sections: see
+    /// [`super::Engine::oldest_wal_needed`].
     pub(super) fn oldest_log_needed(&self) -> Option<FileNumber> {
         self.families.values().map(|f| f.memtables.oldest_log_needed()).min()
     }

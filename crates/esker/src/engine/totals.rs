@@ -1,6 +1,8 @@
-//! What is true of all families together: the worst stall, the debt of compactions, and which snapshots keep garbage.
+//! What is true of all families together: the worst stall, the debt of compactions, and which
+//! snapshots keep garbage.
 //!
-//! In: the share of one family, whenever it changes. Out: sums, at a cost that does not depend on the number of families.
+//! In: the share of one family, whenever it changes. Out: sums, at a cost that does not depend on
+//! the number of families.
 //!
 //! Invariant: the sums are those of the shares that `set` was last called with for each family.
 

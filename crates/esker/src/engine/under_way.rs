@@ -1,14 +1,17 @@
-//! Calls that change what is in the database's directory, or copy it, by the thread that makes them.
+//! Calls that change what is in the database's directory, or copy it, by the thread that makes
+//! them.
 //!
-//! In: a call that begins. Out: a guard. The database is not closed before each has been dropped: from then on the directory may be
-//! somebody else's, who gives out the same file numbers.
+//! In: a call that begins. Out: a guard. The database is not closed before each has been dropped:
+//! from then on the directory may be somebody else's, who gives out the same file numbers.
 //!
-//! Writes need none: closing takes the write lead after them. Nor do flushes and compactions, which are jobs that closing waits for.
+//! Writes need none: closing takes the write lead after them. Nor do flushes and compactions, which
+//! are jobs that closing waits for.
 
 use super::Engine;
 use esker_base::Result;
 
-/// One such call. A long one looks at [`Engine::check_open`] now and then, so that nobody waits long for it.
+/// One such call. A long one looks at [`Engine::check_open`] now and then, so that nobody waits
+/// long for it.
 pub(crate) struct UnderWay<'a>(&'a Engine);
 
 impl<'a> UnderWay<'a> {

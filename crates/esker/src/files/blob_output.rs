@@ -1,7 +1,7 @@
 //! Blob files being written by a flush or compaction, beside its tables.
 //!
-//! In: entries that are about to go into a table. Out: large values in blob files, their indexes in the table instead; a
-//! description of each file for the MANIFEST.
+//! In: entries that are about to go into a table. Out: large values in blob files, their indexes in
+//! the table instead; a description of each file for the MANIFEST.
 //!
 //! Invariants
 //!  1. A file that is described is on the medium; its name is after the job's directory sync.

@@ -7,7 +7,8 @@ use std::path::Path;
 /// Bytes that are copied at once.
 const COPY_BYTES: usize = 1 << 20;
 
-/// Does something with the table at `path` or, if it is not there, with the one under the name that LevelDB gives it.
+/// Does something with the table at `path` or, if it is not there, with the one under the name that
+/// LevelDB gives it.
 /// # Errors
 /// Those of `act`; of the first name, if the table is under neither.
 pub(crate) fn under_either_name<T>(path: &Path, act: impl Fn(&Path) -> Result<T>) -> Result<T> {
@@ -32,8 +33,8 @@ pub(crate) fn link_or_copy(fs: &dyn FileSystem, from: &Path, to: &Path) -> Resul
     }
 }
 
-/// As [`link_or_copy`], and makes what is linked durable, too: who wrote the file may not have done that. The name is after a sync of
-/// the directory.
+/// As [`link_or_copy`], and makes what is linked durable, too: who wrote the file may not have done
+/// that. The name is after a sync of the directory.
 /// # Errors
 /// As [`link_or_copy`].
 pub(crate) fn take_over(fs: &dyn FileSystem, from: &Path, to: &Path) -> Result<()> {
@@ -52,7 +53,8 @@ pub(crate) fn sync_file(fs: &dyn FileSystem, path: &Path) -> Result<()> {
     file.close()
 }
 
-/// Copies the first `bytes` bytes and makes them durable; the name is after a sync of the directory.
+/// Copies the first `bytes` bytes and makes them durable; the name is after a sync of the
+/// directory.
 /// # Errors
 /// `IoError` · `Corruption` if there are fewer.
 pub(crate) fn copy_file(fs: &dyn FileSystem, from: &Path, to: &Path, bytes: u64) -> Result<()> {

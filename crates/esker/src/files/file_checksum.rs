@@ -1,6 +1,7 @@
 //! Checksums of whole files, made while they are written, or from what is there.
 //!
-//! In: the factory of `DbOptions::file_checksum_gen_factory`. Out: checksum and function name for the MANIFEST.
+//! In: the factory of `DbOptions::file_checksum_gen_factory`. Out: checksum and function name for
+//! the MANIFEST.
 //!
 //! Source: RocksDB `file/writable_file_writer.cc`, `file/file_util.cc` (`GenerateOneFileChecksum`).
 
@@ -47,8 +48,8 @@ pub(crate) fn checksummed(
     (Box::new(ChecksummedFile { inner: file, generator }), Some(pending))
 }
 
-/// The checksum of the file at `path`, read past the page cache if `is_direct`, by the function of that name, or the factory's own
-/// if it is empty.
+/// The checksum of the file at `path`, read past the page cache if `is_direct`, by the function of
+/// that name, or the factory's own if it is empty.
 /// # Errors
 /// `InvalidArgument` if the factory has not the function · `IoError`.
 pub(crate) fn checksum_of_file(

@@ -1,9 +1,10 @@
 //! Which files of a directory may go, given everything that is needed as a value.
 //!
-//! In: a file's name and the [`KeepSet`]. Out: whether it may be deleted. Pure, so that the rule can be tested name by
-//! name.
+//! In: a file's name and the [`KeepSet`]. Out: whether it may be deleted. Pure, so that the rule
+//! can be tested name by name.
 //!
-//! Invariant: a name that is not one of RocksDB's is never obsolete: users keep things in database directories.
+//! Invariant: a name that is not one of RocksDB's is never obsolete: users keep things in database
+//! directories.
 //!
 //! Source: RocksDB `db/db_impl/db_impl_files.cc` (`PurgeObsoleteFiles`).
 
@@ -17,7 +18,8 @@ const OPTIONS_FILES_KEPT: usize = 2;
 /// Everything that must stay.
 #[derive(Debug, Default)]
 pub(crate) struct KeepSet {
-    /// Tables and blob files that some version names, or that a failed MANIFEST write may have named.
+    /// Tables and blob files that some version names, or that a failed MANIFEST write may have
+    /// named.
     pub(crate) live: HashSet<FileNumber>,
     /// WALs numbered at least this are needed.
     pub(crate) min_wal: FileNumber,
@@ -45,7 +47,8 @@ impl KeepSet {
 /// What RocksDB appends to the name of a file that it will delete slowly.
 const TRASH_SUFFIX: &str = ".trash";
 
-/// Whether the file called `name` may be deleted. Numbers say nothing: a file that the MANIFEST does not name may have any.
+/// Whether the file called `name` may be deleted. Numbers say nothing: a file that the MANIFEST
+/// does not name may have any.
 pub(crate) fn is_obsolete(name: &str, keep: &KeepSet) -> bool {
     if let Some(deleted) = name.strip_suffix(TRASH_SUFFIX) {
         return parse_file_name(deleted).is_some();

@@ -1,9 +1,10 @@
 //! One table file being written, from its number to its line in the MANIFEST.
 //!
-//! In: entries in internal-key order, and range tombstones. Out: a synced, closed file and its [`FileMetaData`].
+//! In: entries in internal-key order, and range tombstones. Out: a synced, closed file and its
+//! [`FileMetaData`].
 //!
-//! Invariant: when `finish` returns, the file is on the medium; its name is after the next directory sync, which the
-//! job does once for all its outputs.
+//! Invariant: when `finish` returns, the file is on the medium; its name is after the next
+//! directory sync, which the job does once for all its outputs.
 
 use super::file_checksum::{PendingChecksum, checksummed};
 use super::verify_file_checksum;
@@ -107,7 +108,8 @@ pub(crate) struct TableOutput {
     icmp: InternalKeyComparator,
     builder: TableBuilder,
     creation_seconds: u64,
-    /// The oldest blob file that an entry refers to: the MANIFEST must say so, or the blob file could be deleted.
+    /// The oldest blob file that an entry refers to: the MANIFEST must say so, or the blob file
+    /// could be deleted.
     oldest_blob_file: Option<FileNumber>,
     timestamps: Timestamps,
     /// What went in, if that is to be compared.
@@ -158,7 +160,8 @@ impl Timestamps {
         }
     }
 
-    /// Bounds as versions have them: with timestamps, and exclusive where a tombstone ends them. And which timestamps there are.
+    /// Bounds as versions have them: with timestamps, and exclusive where a tombstone ends them.
+    /// And which timestamps there are.
     fn describe(&self, mut meta: FileMetaData, icmp: &InternalKeyComparator) -> FileMetaData {
         if self.size == 0 {
             return meta;
@@ -179,7 +182,8 @@ impl Timestamps {
         meta
     }
 
-    /// An end of a range with the newest timestamp, which sorts before all versions of the key: exclusive, whatever they are.
+    /// An end of a range with the newest timestamp, which sorts before all versions of the key:
+    /// exclusive, whatever they are.
     fn as_bound(icmp: &InternalKeyComparator, end: &[u8]) -> Vec<u8> {
         let bound = icmp.first_version(icmp.split_timestamp(end).0);
         key::internal_key(&bound, SequenceNumber::MAX, ValueType::RangeDeletion)
@@ -198,7 +202,8 @@ impl Timestamps {
 impl TableOutput {
     /// Creates the file.
     /// # Errors
-    /// `IoError`; `InvalidArgument` naming a table option that cannot be honoured. The file may exist then.
+    /// `IoError`; `InvalidArgument` naming a table option that cannot be honoured. The file may
+    /// exist then.
     pub(crate) fn create(context: &OutputContext<'_>, table: &NewTable) -> Result<TableOutput> {
         let number = table.number;
         for listener in &context.options.listeners {
@@ -245,7 +250,8 @@ impl TableOutput {
         })
     }
 
-    /// Puts [`OLDER_VERSIONS`] into the properties, and what the collectors say. Whether one wants the file compacted.
+    /// Puts [`OLDER_VERSIONS`] into the properties, and what the collectors say. Whether one wants
+    /// the file compacted.
     /// # Errors
     /// Those of the collectors.
     fn finish_collectors(&mut self) -> Result<bool> {
@@ -329,8 +335,8 @@ impl TableOutput {
 
     /// Ends the file, syncs it and describes it, to listeners too.
     /// # Errors
-    /// `IoError`, or that of opening the table again; with `paranoid_file_checks` and `verify_output_flags` `Corruption` if it
-    /// does not hold what went in. The file is lost then.
+    /// `IoError`, or that of opening the table again; with `paranoid_file_checks` and
+    /// `verify_output_flags` `Corruption` if it does not hold what went in. The file is lost then.
     pub(crate) fn finish(
         self,
         context: &OutputContext<'_>,
@@ -446,7 +452,8 @@ fn store(builder: &mut TableBuilder, written: &mut Option<Written>, key: &[u8], 
     builder.add(key, value)
 }
 
-/// Opens a finished output; it stays open for its readers, which may pin what is of level 0. Then compares it, as the options want.
+/// Opens a finished output; it stays open for its readers, which may pin what is of level 0. Then
+/// compares it, as the options want.
 fn check_readable(
     context: &OutputContext<'_>,
     meta: &FileMetaData,

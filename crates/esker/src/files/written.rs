@@ -1,9 +1,12 @@
-//! What went into a table, to be compared with what can be read from it: `paranoid_file_checks`, `verify_output_flags`.
+//! What went into a table, to be compared with what can be read from it: `paranoid_file_checks`,
+//! `verify_output_flags`.
 //!
-//! In: entries as the writer is given them, then as the finished file gives them. Out: whether they are the same.
+//! In: entries as the writer is given them, then as the finished file gives them. Out: whether they
+//! are the same.
 //! Source: RocksDB `db/output_validator.h`.
 //!
-//! Invariant: point entries count in their order; range tombstones, which may come in any, without it.
+//! Invariant: point entries count in their order; range tombstones, which may come in any, without
+//! it.
 
 use super::type_of;
 use crate::options::{ColumnFamilyOptions, VerifyOutputFlags};

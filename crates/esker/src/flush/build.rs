@@ -1,7 +1,8 @@
 //! Memtables into one table file.
 //!
-//! In: memtables of one family, oldest first, and the snapshots that somebody reads at. Out: one synced table with every
-//! entry that a snapshot or a later read may want, or nothing if there is none; large values in blob files, if so wanted.
+//! In: memtables of one family, oldest first, and the snapshots that somebody reads at. Out: one
+//! synced table with every entry that a snapshot or a later read may want, or nothing if there is
+//! none; large values in blob files, if so wanted.
 
 use crate::engine::contained;
 use crate::files::{BlobOutput, FinishedTable, NewTable, OutputContext, TableOutput};
@@ -37,7 +38,8 @@ pub(crate) struct BuiltTable {
     pub(crate) num_entries: u64,
     /// The blob files with its large values.
     pub(crate) blobs: Vec<BlobFileAddition>,
-    /// Reads at timestamps before this one can no longer be answered: those of the memtables were not written.
+    /// Reads at timestamps before this one can no longer be answered: those of the memtables were
+    /// not written.
     pub(crate) full_history_ts_low: Option<Vec<u8>>,
     /// Runs of deleted keys in the table that are to be gone through.
     pub(crate) long_dead_spans: Vec<LongSpan>,
@@ -55,10 +57,12 @@ pub(crate) struct TableBuildJob<'a> {
 }
 
 impl BuildTable<'_> {
-    /// Writes, syncs and describes the table and its blob files. The caller syncs the directory, once for all tables.
+    /// Writes, syncs and describes the table and its blob files. The caller syncs the directory,
+    /// once for all tables.
     /// # Errors
-    /// `IoError` (nothing is left of the files, if the file system lets us) · `Corruption` or `InvalidArgument` from a merge
-    /// operator · `Aborted` if a merge operator or a comparator panicked · `ShutdownInProgress`.
+    /// `IoError` (nothing is left of the files, if the file system lets us) · `Corruption` or
+    /// `InvalidArgument` from a merge operator · `Aborted` if a merge operator or a comparator
+    /// panicked · `ShutdownInProgress`.
     pub(crate) fn run(&self, job: &TableBuildJob<'_>) -> Result<BuiltTable> {
         let mut blobs = match self.numbers {
             Some(numbers) => BlobOutput::new(self.output, 0, || numbers.new_file_number()),
@@ -81,7 +85,8 @@ impl BuildTable<'_> {
         })
     }
 
-    /// The oldest timestamp to read at once the timestamps in these memtables are gone; `None` if they stay.
+    /// The oldest timestamp to read at once the timestamps in these memtables are gone; `None` if
+    /// they stay.
     fn history_left(&self, memtables: &[Arc<MemTable>]) -> Option<Vec<u8>> {
         let icmp = self.output.icmp;
         if icmp.timestamp_size() == 0 || self.output.family_options.persist_user_defined_timestamps {
@@ -92,7 +97,8 @@ impl BuildTable<'_> {
         Some(next.unwrap_or(newest)).filter(|low| !low.is_empty())
     }
 
-    /// What is left of the file has a number that no MANIFEST names; the next open would remove it too.
+    /// What is left of the file has a number that no MANIFEST names; the next open would remove it
+    /// too.
     fn remove_table(&self, number: FileNumber) -> Result<()> {
         self.output.tables.evict(number);
         let path = file_name::table_file_name(self.output.dir, number);

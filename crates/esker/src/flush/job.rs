@@ -1,19 +1,20 @@
 //! The flush job: pick memtables, build tables, log, install.
 //!
-//!   state lock: take the request, mark its memtables → no lock: build (`build.rs`) → manifest lock: log the edit, then
-//!   state lock: drop the memtables, show the new view
+//!   state lock: take the request, mark its memtables → no lock: build (`build.rs`) → manifest
+//!   lock: log the edit, then state lock: drop the memtables, show the new view
 //!
 //! Invariants
 //!  1. Memtables leave their list only after the MANIFEST that names their table is synced.
-//!  2. With several families, the WALs before the current one are synced before a flush is logged: what is flushed of one
-//!     family must not outlive earlier writes of another. So they are with prepared transactions: a WAL that one of them
-//!     keeps is replayed, and must not seem to have lost its end.
-//!  3. After a failure the memtables wait as before, nothing is left of the tables, unless the MANIFEST may name them, and the
-//!     error is in force.
-//!  4. The flush that recovers from an error is one of all families, and while a WAL is damaged no other begins
-//!     (`engine/jobs.rs`).
-//!  5. No family is said to need only WALs behind one that is needed and not durable yet: if that lost its end, recovery would
-//!     take the family's tables to be ahead of it.
+//!  2. With several families, the WALs before the current one are synced before a flush is logged:
+//!     what is flushed of one family must not outlive earlier writes of another. So they are with
+//!     prepared transactions: a WAL that one of them keeps is replayed, and must not seem to have
+//!     lost its end.
+//!  3. After a failure the memtables wait as before, nothing is left of the tables, unless the
+//!     MANIFEST may name them, and the error is in force.
+//!  4. The flush that recovers from an error is one of all families, and while a WAL is damaged no
+//!     other begins (`engine/jobs.rs`).
+//!  5. No family is said to need only WALs behind one that is needed and not durable yet: if that
+//!     lost its end, recovery would take the family's tables to be ahead of it.
 
 use super::build::{BuildTable, BuiltTable, TableBuildJob};
 use crate::cf::ColumnFamily;
@@ -64,7 +65,8 @@ fn fail(engine: &Arc<Engine>, request: &FlushRequest, taken: &[Taken], error: &E
         return;
     }
     esker_base::info_log!(engine.info_log, Error, "Flush failed: {error}");
-    // After a failed sync nobody knows what of the WALs is on the medium: they must not be relied on.
+    // After a failed sync nobody knows what of the WALs is on the medium: they must not be relied
+    // on.
     let wal_failed = engine.wals.lock().has_failed();
     let reason = if wal_failed { ErrorReason::WalWrite } else { ErrorReason::Flush };
     if engine.set_background_error(error, reason).is_none() {
@@ -72,8 +74,8 @@ fn fail(engine: &Arc<Engine>, request: &FlushRequest, taken: &[Taken], error: &E
     }
 }
 
-/// A listener has called the error off. Who waits for the flush is told; it is tried again, as writers stop when memtables pile up, and
-/// nobody else might ask for it.
+/// A listener has called the error off. Who waits for the flush is told; it is tried again, as
+/// writers stop when memtables pile up, and nobody else might ask for it.
 fn go_on(engine: &Arc<Engine>, request: &FlushRequest, taken: &[Taken], error: &Error) {
     let mut state = engine.state.lock();
     for (id, newest) in taken {
@@ -130,8 +132,8 @@ fn flush(engine: &Arc<Engine>, request: &FlushRequest, taken: &mut Vec<Taken>) -
 fn take_parts(engine: &Engine, request: &FlushRequest) -> Vec<Part> {
     let mut state = engine.state.lock();
     let mut parts = Vec::new();
-    // Whatever waits of all families is one cut through the writes, as each switch takes all of them; what waits of those
-    // that were asked for is not, once there was another switch.
+    // Whatever waits of all families is one cut through the writes, as each switch takes all of
+    // them; what waits of those that were asked for is not, once there was another switch.
     let all = engine.options.atomic_flush || request.reason == FlushReason::ErrorRecovery;
     let families = if all { state.families.keys().copied().collect() } else { request.families.clone() };
     for id in &families {
@@ -191,7 +193,8 @@ fn discard<'a>(engine: &Engine, made: impl Iterator<Item = (&'a Part, &'a BuiltT
     }
 }
 
-/// Logs the new tables and lets the memtables go. Which parts are of families that were dropped meanwhile.
+/// Logs the new tables and lets the memtables go. Which parts are of families that were dropped
+/// meanwhile.
 fn install(
     engine: &Arc<Engine>,
     request: &FlushRequest,
@@ -240,9 +243,9 @@ fn install(
     Ok(dropped)
 }
 
-/// Tells the version set what families with nothing in memory need, so that the next record may let WALs go in which
-/// there is nothing any more; else the next open would read them again, damage and all. `leaving`: families that need none
-/// of them from that record on.
+/// Tells the version set what families with nothing in memory need, so that the next record may let
+/// WALs go in which there is nothing any more; else the next open would read them again, damage and
+/// all. `leaving`: families that need none of them from that record on.
 pub(crate) fn raise_log_numbers(
     engine: &Engine,
     manifest: &mut VersionSet,
@@ -256,8 +259,8 @@ pub(crate) fn raise_log_numbers(
     }
 }
 
-/// From where on the MANIFEST may say that a family needs WALs: at most from the oldest that is not `durable`, unless nobody but
-/// `leaving` needs that.
+/// From where on the MANIFEST may say that a family needs WALs: at most from the oldest that is not
+/// `durable`, unless nobody but `leaving` needs that.
 fn log_number_limit(
     engine: &Engine,
     state: &DbState,
@@ -284,8 +287,8 @@ pub(crate) fn oldest_section_without(
     oldest_section_of(engine, &engine.state.lock(), &|_| 0, leaving)
 }
 
-/// The oldest WAL with a prepared section that is needed once so many memtables of each family are in tables, and
-/// `leaving` are gone.
+/// The oldest WAL with a prepared section that is needed once so many memtables of each family are
+/// in tables, and `leaving` are gone.
 fn oldest_section_of(
     engine: &Engine,
     state: &DbState,
@@ -299,7 +302,8 @@ fn oldest_section_of(
     committed.chain(outstanding).min()
 }
 
-/// What the MANIFEST is told of one family; `None` if the family was dropped meanwhile. `limit`: of log numbers.
+/// What the MANIFEST is told of one family; `None` if the family was dropped meanwhile. `limit`: of
+/// log numbers.
 fn edit_for(state: &DbState, part: &Part, built: BuiltTable, limit: FileNumber) -> Option<VersionEdit> {
     let family = state.families.get(&part.cf.id)?;
     let (flushed, remaining) = family.memtables.immutables.split_at(part.memtables.len());
@@ -316,8 +320,8 @@ fn edit_for(state: &DbState, part: &Part, built: BuiltTable, limit: FileNumber) 
     })
 }
 
-/// Memtables that filled up while this flush ran could not be queued, as one flush of a family runs at a time; and what was asked
-/// for meanwhile is asked for still.
+/// Memtables that filled up while this flush ran could not be queued, as one flush of a family runs
+/// at a time; and what was asked for meanwhile is asked for still.
 fn requeue(
     engine: &Engine,
     state: &mut DbState,

@@ -1,10 +1,11 @@
 //! Tables that another database has exported, made ready to be a new family.
 //!
-//! In: what the export says of its tables. Out: the tables under numbers of this database, and the edit that names them.
+//! In: what the export says of its tables. Out: the tables under numbers of this database, and the
+//! edit that names them.
 //!
 //! Invariants
-//!  1. What is said of a table is checked against the table: its keys lie within the bounds, and tables of one level below 0
-//!     do not overlap.
+//!  1. What is said of a table is checked against the table: its keys lie within the bounds, and
+//!     tables of one level below 0 do not overlap.
 //!  2. A table that no MANIFEST can name is deleted again.
 //!
 //! Source: RocksDB `db/import_column_family_job.cc`.

@@ -1,18 +1,19 @@
 //! Ingestion: tables made elsewhere become part of the database, all at once.
 //!
-//! In: files of `SstFileWriter`, by family. Out: the same files in the deepest levels that they fit into, under one sequence
-//! number that is newer than everything they overlap.
+//! In: files of `SstFileWriter`, by family. Out: the same files in the deepest levels that they fit
+//! into, under one sequence number that is newer than everything they overlap.
 //!
-//!   `prepare.rs` check, link or copy → as write leader: flush memtables that overlap → `place.rs` level by level → MANIFEST →
-//!   show the new versions → publish the sequence number
+//!   `prepare.rs` check, link or copy → as write leader: flush memtables that overlap → `place.rs`
+//!   level by level → MANIFEST → show the new versions → publish the sequence number
 //!
 //! Invariants
 //!  1. All files of a call appear together, also after a crash.
-//!  2. A snapshot taken before sees none of them: their sequence number is newer than any published one, and is published
-//!     after the versions that hold them.
-//!  3. While places are decided and logged nothing is written and the MANIFEST is locked, so no level changes under them; nor does
-//!     a compaction begin that would write where they are.
-//!  4. It has ended before the database is closed: then somebody else may have the directory, and give out the same file numbers.
+//!  2. A snapshot taken before sees none of them: their sequence number is newer than any published
+//!     one, and is published after the versions that hold them.
+//!  3. While places are decided and logged nothing is written and the MANIFEST is locked, so no
+//!     level changes under them; nor does a compaction begin that would write where they are.
+//!  4. It has ended before the database is closed: then somebody else may have the directory, and
+//!     give out the same file numbers.
 //!
 //! Source: RocksDB `db/external_sst_file_ingestion_job.cc`.
 
@@ -116,8 +117,9 @@ fn install(
     together: bool,
     options: &IngestExternalFileOptions,
 ) -> Result<()> {
-    // The end of a recycled WAL cannot be told from damage, and recovery goes on to the next WAL only if that begins with
-    // the sequence number that is due. The files take one away, so that no older WAL may be needed.
+    // The end of a recycled WAL cannot be told from damage, and recovery goes on to the next WAL
+    // only if that begins with the sequence number that is due. The files take one away, so that no
+    // older WAL may be needed.
     let recycled = engine.options.recycle_log_file_num > 0;
     let overlapped = families_with_overlap(prepared);
     if !overlapped.is_empty() {
@@ -144,7 +146,8 @@ fn install(
     prepared.iter_mut().for_each(|file| {
         file.is_named = logged.is_ok() || manifest.may_be_named(file.number);
     });
-    // Nor whether the files will be found there after a crash, under these numbers: what is written from now on is newer.
+    // Nor whether the files will be found there after a crash, under these numbers: what is written
+    // from now on is newer.
     engine.allocated_sequence.store(newest.0, Ordering::Relaxed);
     if let Ok(versions) = &logged {
         engine.prepare_versions(versions);
@@ -156,7 +159,8 @@ fn install(
         if let Some(family) = state.family_mut(id) {
             family.version = version;
             family.memtables.ingested = newest;
-            // Entries without a sequence number of their own may lie where scans have found nothing.
+            // Entries without a sequence number of their own may lie where scans have found
+            // nothing.
             family.dead_ranges = Arc::new(family.dead_ranges.fresh());
         }
         publish_super_version(engine, &mut state, id);
@@ -178,7 +182,8 @@ fn install(
     Ok(())
 }
 
-/// Where the files will be: compactions that begin meanwhile know nothing of them, and would write over their range.
+/// Where the files will be: compactions that begin meanwhile know nothing of them, and would write
+/// over their range.
 struct ReservedPlaces(Vec<(ColumnFamilyId, RunningId)>);
 
 impl ReservedPlaces {
@@ -248,9 +253,10 @@ fn plan(
     Ok((edits.into_values().collect(), newest))
 }
 
-/// Files that overlap each other get one sequence number each, in the order they were given; all others share one. A
-/// snapshot that is taken while the file is shown must not see it later, nor an iterator that goes over to the newer view, which
-/// no `snapshot_consistency` tells of: a file that lies over nothing has one too, where it may.
+/// Files that overlap each other get one sequence number each, in the order they were given; all
+/// others share one. A snapshot that is taken while the file is shown must not see it later, nor an
+/// iterator that goes over to the newer view, which no `snapshot_consistency` tells of: a file that
+/// lies over nothing has one too, where it may.
 fn sequence_for(
     at: Place,
     last: SequenceNumber,
@@ -301,7 +307,8 @@ fn holds_any(mem: &Arc<MemTable>, icmp: &InternalKeyComparator, smallest: &[u8],
     if entries.valid() && icmp.compare_plain_keys(key::user_key(entries.key()), largest).is_le() {
         return true;
     }
-    // One that ends at the first key, whenever that is, is not over it; one that begins at the last is.
+    // One that ends at the first key, whenever that is, is not over it; one that begins at the last
+    // is.
     let (first, last) = (icmp.last_version(smallest), icmp.last_version(icmp.split_timestamp(largest).0));
     mem.num_range_deletes() > 0
         && mem.range_tombstones().iter().any(|set| set.overlaps(&first, &last, icmp, SequenceNumber::MAX))

@@ -1,10 +1,10 @@
 //! Where an ingested file goes: pure.
 //!
-//! In: a version, what is being compacted, and the file's key range. Out: a level, and whether something in the database
-//! lies under it.
+//! In: a version, what is being compacted, and the file's key range. Out: a level, and whether
+//! something in the database lies under it.
 //!
-//! The file goes as deep as it can: below every level that has none of its range, above the first that has. There it is
-//! newer than all it overlaps, whatever sequence number that has.
+//! The file goes as deep as it can: below every level that has none of its range, above the first
+//! that has. There it is newer than all it overlaps, whatever sequence number that has.
 //! Source: RocksDB `ExternalSstFileIngestionJob::AssignLevelAndSeqnoForIngestedFile`.
 
 use crate::picker::RunningCompactions;
@@ -18,7 +18,8 @@ pub(super) struct Place {
     pub(super) overlaps: bool,
 }
 
-/// For user keys `[smallest, largest]`. `base_level`: level 0 is compacted to it; those between are kept empty.
+/// For user keys `[smallest, largest]`. `base_level`: level 0 is compacted to it; those between are
+/// kept empty.
 pub(super) fn place(
     version: &Version,
     running: &RunningCompactions,
@@ -34,8 +35,8 @@ pub(super) fn place(
         if version.overlaps(candidate, Some(smallest), Some(largest)) {
             return Place { level, overlaps: true };
         }
-        // What a compaction is about to write there is as good as there; below it nothing may go either, as it may just be
-        // dropping deletions in the belief that nothing lies below.
+        // What a compaction is about to write there is as good as there; below it nothing may go
+        // either, as it may just be dropping deletions in the belief that nothing lies below.
         if running.writes_into(candidate, smallest, largest, version.icmp()) {
             return Place { level, overlaps: true };
         }

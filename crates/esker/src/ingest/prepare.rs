@@ -1,6 +1,8 @@
-//! A file before it is ingested: opened, checked, and linked or copied into the database's directory.
+//! A file before it is ingested: opened, checked, and linked or copied into the database's
+//! directory.
 //!
-//! Invariant: until the MANIFEST names it, a file in the directory belongs to [`Prepared`], and dropping that deletes it.
+//! Invariant: until the MANIFEST names it, a file in the directory belongs to [`Prepared`], and
+//! dropping that deletes it.
 //!
 //! Source: RocksDB `ExternalSstFileIngestionJob::Prepare`, `GetIngestedFileInfo`.
 
@@ -80,8 +82,8 @@ struct Bound {
 impl<'a> Prepared<'a> {
     /// Opens and checks the file, and brings it into the directory.
     /// # Errors
-    /// `InvalidArgument`: not a file of `SstFileWriter`, empty, or of another comparator · `Corruption` · `NotSupported`:
-    /// it cannot be moved, and must not be copied · `IoError`.
+    /// `InvalidArgument`: not a file of `SstFileWriter`, empty, or of another comparator ·
+    /// `Corruption` · `NotSupported`: it cannot be moved, and must not be copied · `IoError`.
     pub(super) fn new(
         engine: &'a Engine,
         cf: &Arc<ColumnFamily>,
@@ -135,10 +137,11 @@ impl<'a> Prepared<'a> {
         Ok(prepared)
     }
 
-    /// Makes the checksum of file `i` of its family, or takes the one that is given: `verify` says whether to make and compare
-    /// that, too. Without a factory there is none.
+    /// Makes the checksum of file `i` of its family, or takes the one that is given: `verify` says
+    /// whether to make and compare that, too. Without a factory there is none.
     /// # Errors
-    /// `InvalidArgument` if the factory has not the function · `Corruption` if the file has another checksum · `IoError`.
+    /// `InvalidArgument` if the factory has not the function · `Corruption` if the file has another
+    /// checksum · `IoError`.
     pub(super) fn take_checksum(&mut self, given: &GivenChecksums<'_>, i: usize, verify: bool) -> Result<()> {
         let Some(factory) = given.factory else { return Ok(()) };
         let path = file_name::table_file_name(&self.engine.path, self.number);
@@ -318,8 +321,9 @@ fn point_bound(internal_key: &[u8]) -> Result<Bound> {
     Ok(Bound { user_key: parsed.user_key.to_vec(), kind: parsed.value_type, exclusive: false })
 }
 
-/// Reads here pass over a range that ends before it begins. RocksDB's would take it, and what overlaps it, for other ranges than were
-/// written, so that a database that holds such a file could not be handed back; and no writer of such files writes one.
+/// Reads here pass over a range that ends before it begins. RocksDB's would take it, and what
+/// overlaps it, for other ranges than were written, so that a database that holds such a file could
+/// not be handed back; and no writer of such files writes one.
 fn check_range_deletion(tombstone: &RangeTombstone, icmp: &InternalKeyComparator) -> Result<()> {
     if icmp.compare_plain_keys(&tombstone.start, &tombstone.end).is_le() {
         return Ok(());

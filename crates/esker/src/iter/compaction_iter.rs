@@ -1,24 +1,26 @@
 //! What a flush or compaction writes.
 //!
-//! In: all entries of the inputs in internal-key order, the live snapshots, the inputs' range tombstones. Out: the entries
-//! that somebody may still need, in the same order.   Semantics: RocksDB `db/compaction/compaction_iterator.h`.
+//! In: all entries of the inputs in internal-key order, the live snapshots, the inputs' range
+//! tombstones. Out: the entries that a reader may still need, in the same order.
+//! Source: RocksDB `db/compaction/compaction_iterator.h`.
 //!
-//! Snapshots cut the versions of a user key into *stripes* (see [`super::range_del::RangeDelAggregator`]). Of each stripe
-//! only its newest version, the *head*, can be seen by anybody. So, from newest to oldest:
+//! Snapshots cut the versions of a user key into *stripes* (see
+//! [`super::range_del::RangeDelAggregator`]). Readers see only the newest version of each stripe,
+//! its *head*. From newest to oldest:
 //!  - a head is kept, unless a tombstone of its stripe hides it; then its whole stripe is hidden;
-//!  - what follows a head in its stripe is dropped, except single deletions: each still has to meet its own value;
-//!  - a deletion in the oldest stripe is dropped where no deeper level can hold the key, and one at the bottommost level
-//!    if nothing older of the key follows and no transaction may look for it;
+//!  - entries behind a head are dropped; single deletions stay until they meet their own value;
+//!  - a deletion in the oldest stripe is dropped where no deeper level can hold the key, and one at
+//!    the bottommost level if no older entry of the key follows and no transaction may look for it;
 //!  - a single deletion and the value right behind it in its stripe annihilate each other;
-//!  - merge operands are combined with each other, and with the value below them if it is in the same stripe or if there
-//!    is none anywhere;
-//!  - an entry that is there twice, with its sequence number and type, is taken once: a repair may find a table beside
-//!    those that a compaction had made of it;
-//!  - at the bottommost level, sequence numbers that all snapshots see become zero, unless they are to be kept.
+//!  - merge operands are combined with each other, and with the value below them if it is in the
+//!    same stripe or if there is none anywhere;
+//!  - two entries with one sequence number and type count once: a repair may find a table beside
+//!    its compaction's outputs;
+//!  - at the bottommost level, sequence numbers that all snapshots see become zero.
 //!
 //! Invariants
-//!  1. While an output is shown, the input stands on the entry it comes from (`Source::Input`, `Source::Changed`) or
-//!     behind everything that was used up for it.
+//!  1. While an output is shown, the input stands on the entry it comes from (`Source::Input`,
+//!     `Source::Changed`) or behind everything that was used up for it.
 //!  2. `closed` is the stripe of the current user key whose head has been dealt with.
 
 mod blobs;
@@ -51,11 +53,12 @@ pub type KeyNotExistsBeyond = Box<dyn FnMut(&[u8]) -> bool + Send>;
 pub struct CompactionIteratorOptions {
     /// Ascending.
     pub snapshots: Vec<SequenceNumber>,
-    /// The oldest sequence number at which a transaction may check for conflicting writes; `MAX` if there is none.
+    /// The oldest sequence number that a transaction may check for conflicts; `MAX`: none.
     pub earliest_write_conflict_snapshot: SequenceNumber,
     /// Combines merge operands; without one they are kept as they are.
     pub merge_operator: Option<MergeOperatorRef>,
-    /// Where values in blob files are read that operands apply to or the filter judges; without it, both leave them alone.
+    /// Where values in blob files are read that operands apply to or the filter judges; without it,
+    /// both leave them alone.
     pub blobs: Option<BlobReader>,
     /// Entries may refer to blob files: each that goes has to be counted.
     pub counts_blobs: bool,
@@ -63,15 +66,16 @@ pub struct CompactionIteratorOptions {
     pub compaction_filter: Option<Box<dyn CompactionFilter>>,
     /// The level that the filter is told.
     pub filter_level: usize,
-    /// Whether the filter also judges the newest version of a key when a snapshot sees it, as RocksDB 6 and later do;
-    /// such snapshots are then no longer repeatable.
+    /// Whether the filter also judges the newest version of a key when a snapshot sees it, as
+    /// RocksDB 6 and later do; such snapshots are then no longer repeatable.
     pub filter_ignores_snapshots: bool,
     /// No deeper level holds anything in the key range of the compaction. Never for a flush.
     pub bottommost: bool,
     /// Sequence numbers stay even where all snapshots see them.
     pub keep_sequence_numbers: bool,
-    /// User keys end in timestamps at which reads may ask: versions at different ones are different keys, nothing is inferred
-    /// from one for another, and range tombstones are carried through. Needs `keep_sequence_numbers`.
+    /// User keys end in timestamps at which reads may ask: versions at different ones are different
+    /// keys, nothing is inferred from one for another, and range tombstones are carried through.
+    /// Needs `keep_sequence_numbers`.
     pub keep_history: bool,
     /// With `keep_history`: nobody reads at timestamps before this one; `None`: at any.
     pub full_history_ts_low: Option<Vec<u8>>,
@@ -81,7 +85,7 @@ pub struct CompactionIteratorOptions {
     pub key_not_exists_beyond_output_level: KeyNotExistsBeyond,
     /// Values with a preferred sequence number lose that: who is to read this does not know them.
     pub plain_timed_values: bool,
-    /// Entities have all columns in place, those that were in blob files as well: as above. Needs `blobs`.
+    /// Entities have all columns in place, also those that were in blob files. Needs `blobs`.
     pub whole_entities: bool,
     /// The range tombstones of all inputs, with the same snapshots.
     pub range_dels: RangeDelAggregator,
@@ -120,7 +124,8 @@ impl CompactionIteratorOptions {
         }
     }
 
-    /// Keeps what transactions with a snapshot look for when they check for conflicts: that a key was written since.
+    /// Keeps what transactions with a snapshot look for when they check for conflicts: that a key
+    /// was written since.
     pub fn keep_conflicts(&mut self) {
         self.earliest_write_conflict_snapshot =
             self.snapshots.first().copied().unwrap_or(SequenceNumber::MAX);
@@ -281,7 +286,8 @@ impl<I> fmt::Debug for CompactionIterator<I> {
 }
 
 impl<I: InternalIterator> CompactionIterator<I> {
-    /// Over `input`, which still holds what tombstones hide. Not valid until [`seek_to_first`](Self::seek_to_first).
+    /// Over `input`, which still holds what tombstones hide. Not valid until
+    /// [`seek_to_first`](Self::seek_to_first).
     pub fn new(
         icmp: InternalKeyComparator,
         input: I,
@@ -331,8 +337,8 @@ impl<I: InternalIterator> CompactionIterator<I> {
 
     /// Why it is not valid, if an error was the reason.
     /// # Errors
-    /// Those of the inputs · `Corruption` for entries that cannot be · `ShutdownInProgress` if it was cancelled. Nothing
-    /// written so far may be installed.
+    /// Those of the inputs · `Corruption` for entries that cannot be · `ShutdownInProgress` if it
+    /// was cancelled. Nothing written so far may be installed.
     pub fn status(&self) -> Result<()> {
         self.status.clone()
     }
@@ -360,7 +366,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
         }
     }
 
-    /// Whether this is the first output of its user key: only before such a one may an output file end.
+    /// Whether this is its user key's first output: an output file may end only before such one.
     #[inline]
     pub fn is_first_of_user_key(&self) -> bool {
         self.is_first_of_user_key
@@ -376,8 +382,9 @@ impl<I: InternalIterator> CompactionIterator<I> {
         &self.blobs_in
     }
 
-    /// The range tombstones that an output file for the user keys `[lower, upper)` must hold; `None` is the end of this
-    /// (sub)compaction. See [`RangeDelAggregator::tombstones_for_output`].
+    /// The range tombstones that an output file for the user keys `[lower, upper)` must hold;
+    /// `None` is the end of this (sub)compaction. See
+    /// [`RangeDelAggregator::tombstones_for_output`].
     pub fn tombstones_for_output(
         &mut self,
         lower: Option<&[u8]>,
@@ -425,7 +432,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
         }
     }
 
-    /// An output that depended on there being nothing more in the input must not be shown if that was an error.
+    /// Hides an output that relied on the input's end when an error ended the input.
     fn check_lookahead(&self) -> Result<()> {
         match self.source {
             Source::Empty | Source::Queue(_) if !self.input.valid() => self.input.status(),
@@ -436,7 +443,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
     /// Moves the input on, and counts what it stood on.
     #[inline]
     fn consume(&mut self) {
-        // A damaged entity or blob index counts for nothing: it is kept as it is, and whoever reads it says so.
+        // A damaged entity or blob index is kept as it is; its reader reports it.
         let key = self.input.key();
         let packed = key::trailer(key);
         self.stats.records_in += 1;
@@ -577,8 +584,8 @@ impl<I: InternalIterator> CompactionIterator<I> {
         }))
     }
 
-    /// Whether this entry, on which the input stands, is the one of the current user key that was just used up. Sequence number
-    /// 0 names no write: it is what many have in the end.
+    /// Whether this entry, on which the input stands, is the one of the current user key that was
+    /// just used up. Sequence number 0 names no write: it is what many have in the end.
     fn is_there_twice(&self, sequence: SequenceNumber, value_type: ValueType) -> bool {
         self.last_used == Some(pack(sequence, value_type)) && sequence > SequenceNumber::ZERO
     }
@@ -675,7 +682,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
         Ok(())
     }
 
-    /// Drops what no snapshot sees from here to `target`; older versions may reappear, the filter wants it so.
+    /// Drops what no snapshot sees up to `target`, as the filter asks; older versions may reappear.
     fn remove_and_skip(&mut self, head: Head, target: Vec<u8>) {
         if self.icmp.compare_user_keys(&target, &self.user_key).is_le() {
             return self.show(head.sequence, head.value_type, Source::Input);
@@ -743,7 +750,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
         self.stats.optimized_deletions += u64::from(!self.options.bottommost);
     }
 
-    /// A single deletion, off which the input has been moved. `hidden`: a newer version heads its stripe.
+    /// A single deletion that the input has left. `hidden`: a newer version heads its stripe.
     fn match_single_deletion(&mut self, head: Head, hidden: bool) -> Result<()> {
         let next = self.peek_behind_twins()?;
         match next.filter(|next| next.stripe == head.stripe).map(|next| next.value_type) {
@@ -778,7 +785,8 @@ impl<I: InternalIterator> CompactionIterator<I> {
         Ok(())
     }
 
-    /// Whether a deletion may go, and a single deletion with its value: no transaction needs to see that the key was written.
+    /// Whether a deletion may go, and a single deletion with its value: no transaction needs to see
+    /// that the key was written.
     fn may_annihilate(&self, sequence: SequenceNumber) -> bool {
         let conflict = self.options.earliest_write_conflict_snapshot;
         let oldest = self.options.snapshots.first().copied();

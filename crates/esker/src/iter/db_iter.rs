@@ -1,20 +1,23 @@
 //! User keys and values at one sequence number.
 //!
-//! In: a cursor over internal keys (newest first within a user key), from which range tombstones have taken what they hide.
-//! Out: each user key once, with the value that the sequence number sees; both directions, within bounds.
-//! Semantics: RocksDB `db/db_iter.h`.
+//! In: a cursor over internal keys (newest first within a user key), from which range tombstones
+//! have taken what they hide.
+//! Out: each user key once, with the value that the sequence number sees; both directions, within
+//! bounds. Semantics: RocksDB `db/db_iter.h`.
 //!
 //! Where the inner cursor stands while this one is valid
 //!  1. forward, plain value: on the entry the value is in.
-//!  2. forward, merged value: behind the newest operand, on an entry of the current user key or later, or at the end. So too where a
-//!     change of view has taken the current key away.
-//!  3. backward: on the last entry of the user keys before the current one, or before the first; of that entry `ahead` says
-//!     what was seen of it, unless the inner cursor was moved since by anything but a step.
-//!  4. walking over a run (`run` is not empty, `value` is `Run`): on the run's first entry in the direction of travel.
+//!  2. forward, merged value: behind the newest operand, on an entry of the current user key or
+//!     later, or at the end. So too where a change of view has taken the current key away.
+//!  3. backward: on the last entry of the user keys before the current one, or before the first; of
+//!     that entry `ahead` says what was seen of it, unless the inner cursor was moved since by
+//!     anything but a step.
+//!  4. walking over a run (`run` is not empty, `value` is `Run`): on the run's first entry in the
+//!     direction of travel.
 //!
-//! No step allocates once the buffers have grown to the largest key and value. The key is always a copy; the value is the
-//! inner cursor's own in case 1, and mostly in case 3: that of the entry it has left; in case 4 it lies in the run's block; else it is a
-//! copy, or pinned if it is large.
+//! No step allocates once the buffers have grown to the largest key and value. The key is always a
+//! copy; the value is the inner cursor's own in case 1, and mostly in case 3: that of the entry it
+//! has left; in case 4 it lies in the run's block; else it is a copy, or pinned if it is large.
 
 mod backward;
 mod dead;
@@ -74,7 +77,8 @@ pub struct DbIter<I = Box<dyn InternalIterator>> {
     forward: bool,
     /// Forward: the value was merged, so that `iter` does not stand on its entry.
     merged: bool,
-    /// The current user key, if `value` is not `Run`; while looking for the next one, the one to pass.
+    /// The current user key, if `value` is not `Run`; while looking for the next one, the one to
+    /// pass.
     key: Vec<u8>,
     value: Value,
     left: LeftValue,
@@ -82,7 +86,8 @@ pub struct DbIter<I = Box<dyn InternalIterator>> {
     run: Run,
     eagerness: Eagerness,
     buffer: Vec<u8>,
-    /// Backward: sequence number and type of the entry that the inner cursor stands on, whose user key is in `ahead_key`.
+    /// Backward: sequence number and type of the entry that the inner cursor stands on, whose user
+    /// key is in `ahead_key`.
     ahead: Option<(SequenceNumber, ValueType)>,
     ahead_key: Vec<u8>,
     operands: MergeOperands,
@@ -162,8 +167,8 @@ impl<I: InternalIterator> DbIter<I> {
         }
     }
 
-    /// Shows another state, that at `sequence`, of newer memtables and files, which `exchange` puts into the inner cursor. Not
-    /// valid until positioned.
+    /// Shows another state, that at `sequence`, of newer memtables and files, which `exchange` puts
+    /// into the inner cursor. Not valid until positioned.
     pub(crate) fn refresh(
         &mut self,
         sequence: SequenceNumber,
@@ -181,9 +186,10 @@ impl<I: InternalIterator> DbIter<I> {
         self.report();
     }
 
-    /// Goes on over newer memtables and files at the same sequence number and place. Flushes and compactions must have kept
-    /// what the sequence number sees: it is a live snapshot. (Not what a compaction filter removes, or FIFO drops.) `exchange` puts
-    /// them into the inner cursor and, if it is told a place and a direction, takes the cursor there; what it keeps of the old ones
+    /// Goes on over newer memtables and files at the same sequence number and place. Flushes and
+    /// compactions must have kept what the sequence number sees: it is a live snapshot. (Not what a
+    /// compaction filter removes, or FIFO drops.) `exchange` puts them into the inner cursor and,
+    /// if it is told a place and a direction, takes the cursor there; what it keeps of the old ones
     /// may stay where it stands. To be moved next.
     pub(crate) fn rebase(
         &mut self,
@@ -220,8 +226,9 @@ impl<I: InternalIterator> DbIter<I> {
         self.keep_alive = keep_alive;
     }
 
-    /// Stands on `ahead_key`, of which the newer files have nothing: a compaction filter has removed it, or FIFO its file. The next
-    /// step leads to its neighbour; there is no value until then.
+    /// Stands on `ahead_key`, of which the newer files have nothing: a compaction filter has
+    /// removed it, or FIFO its file. The next step leads to its neighbour; there is no value until
+    /// then.
     #[cold]
     fn stand_without_entry(&mut self) {
         std::mem::swap(&mut self.key, &mut self.ahead_key);
@@ -239,8 +246,8 @@ impl<I: InternalIterator> DbIter<I> {
         self.keep_alive = Some(keep_alive);
     }
 
-    /// Stays where it is with copies of key and value, and drops what it reads: `close` empties the inner cursor. To be rebased
-    /// before it moves.
+    /// Stays where it is with copies of key and value, and drops what it reads: `close` empties the
+    /// inner cursor. To be rebased before it moves.
     pub(crate) fn park(&mut self, close: impl FnOnce(&mut I)) {
         self.begin_call();
         if self.valid && !matches!(self.value, Value::Buffer | Value::Entity { .. }) {
@@ -259,8 +266,8 @@ impl<I: InternalIterator> DbIter<I> {
         self.report();
     }
 
-    /// Lets go of all that a view does not hold by itself: it will not be used for a while. To be [`refresh`](Self::refresh)ed. False if
-    /// it is not worth keeping.
+    /// Lets go of all that a view does not hold by itself: it will not be used for a while. To be
+    /// [`refresh`](Self::refresh)ed. False if it is not worth keeping.
     pub(crate) fn rest(&mut self) -> bool {
         self.begin_call();
         self.forget_place();
@@ -316,8 +323,9 @@ impl<I: InternalIterator> DbIter<I> {
 
     /// Why it is not valid, if an error was the reason.
     /// # Errors
-    /// `Corruption` and `IoError` of the files · `Incomplete` if I/O was forbidden or `max_skippable_internal_keys` reached ·
-    /// those of blob files and of [`crate::read::merge::full_merge`].
+    /// `Corruption` and `IoError` of the files · `Incomplete` if I/O was forbidden or
+    /// `max_skippable_internal_keys` reached · those of blob files and of
+    /// [`crate::read::merge::full_merge`].
     pub fn status(&self) -> Result<()> {
         self.status.clone()
     }
@@ -363,8 +371,8 @@ impl<I: InternalIterator> DbIter<I> {
         }
     }
 
-    /// Name and value of each column here, by name: of an entity all, of a plain value one without a name.
-    /// REQUIRES: `valid()`.
+    /// Name and value of each column here, by name: of an entity all, of a plain value one without
+    /// a name. REQUIRES: `valid()`.
     pub fn columns(&self) -> Vec<(&[u8], &[u8])> {
         self.shown_columns(self.value())
     }
@@ -534,7 +542,8 @@ impl<I: InternalIterator> DbIter<I> {
         }
     }
 
-    /// Stays within the prefix of a seek's target, and lets files without that prefix be passed over.
+    /// Stays within the prefix of a seek's target, and lets files without that prefix be passed
+    /// over.
     fn want_prefix_of(&mut self, target: &[u8]) {
         self.prefix = self.options.prefix_to_stay_in(target);
         if self.prefix.is_some() && self.options.asks_prefix_filters {
@@ -608,8 +617,8 @@ impl<I: InternalIterator> DbIter<I> {
         false
     }
 
-    /// Forward to the first key that is there, from the inner cursor's place on, or one `step` further. `passing`: entries
-    /// of `key` are not wanted any more.
+    /// Forward to the first key that is there, from the inner cursor's place on, or one `step`
+    /// further. `passing`: entries of `key` are not wanted any more.
     #[inline]
     fn find_next(&mut self, passing: bool, step: bool) {
         self.look_forward(passing, step);

@@ -1,8 +1,9 @@
 //! The files of a sorted level as one run.
 //!
-//! In: files that do not overlap, in key order, and somebody who opens them. Out: one cursor over their entries
-//! ([`LevelIterator`]) and one over what their range tombstones hide ([`LevelTombstones`]). The two are apart because a
-//! file's tombstones go on hiding entries of deeper levels after the file's last own entry has been passed.
+//! In: files that do not overlap, in key order, and somebody who opens them. Out: one cursor over
+//! their entries ([`LevelIterator`]) and one over what their range tombstones hide
+//! ([`LevelTombstones`]). The two are apart because a file's tombstones go on hiding entries of
+//! deeper levels after the file's last own entry has been passed.
 //!
 //! Invariants
 //!  1. `current` is the open cursor of file `index`, or `None`.
@@ -31,8 +32,8 @@ pub trait LevelFile: Send + Sync {
     fn may_have_range_dels(&self) -> bool {
         true
     }
-    /// Whether it was there when the scan was made that `known` comes from, and nothing in it is newer than that. Default:
-    /// that is not known.
+    /// Whether it was there when the scan was made that `known` comes from, and nothing in it is
+    /// newer than that. Default: that is not known.
     fn was_seen(&self, _known: &KnownDead<'_>) -> bool {
         false
     }
@@ -94,14 +95,16 @@ pub trait FileOpener<F>: Send + Sync {
     fn range_dels(&self, file: &F) -> Result<Option<Arc<FragmentedRangeTombstones>>> {
         Ok(self.open(file)?.range_dels)
     }
-    /// Takes the cursor over `file` of a level that is not read any more, wherever it may stand; it has not failed. Default: drops it.
+    /// Takes the cursor over `file` of a level that is not read any more, wherever it may stand; it
+    /// has not failed. Default: drops it.
     fn keep(&self, _file: &F, _iter: Box<dyn InternalIterator>) {}
-    /// A cursor over `file` that it was given to keep, to be given bounds and positioned. Default: none.
+    /// A cursor over `file` that it was given to keep, to be given bounds and positioned. Default:
+    /// none.
     fn take_kept(&self, _file: &F) -> Option<Box<dyn InternalIterator>> {
         None
     }
-    /// Whether a scan that wants nothing but keys with the prefix of `wanted` is known to want neither `user_key` nor anything that
-    /// lies beyond it. Default: that is not known.
+    /// Whether a scan that wants nothing but keys with the prefix of `wanted` is known to want
+    /// neither `user_key` nor anything that lies beyond it. Default: that is not known.
     fn has_other_prefix(&self, _user_key: &[u8], _wanted: &[u8]) -> bool {
         false
     }
@@ -112,7 +115,8 @@ fn find_file<F: LevelFile>(icmp: &InternalKeyComparator, files: &[F], target: &[
     files.partition_point(|f| icmp.compare(f.largest(), target).is_lt())
 }
 
-/// A cursor over the entries of a sorted level. When it is dropped, the opener is given the cursor of the file it stands in.
+/// A cursor over the entries of a sorted level. When it is dropped, the opener is given the cursor
+/// of the file it stands in.
 pub struct LevelIterator<F: LevelFile, O: FileOpener<F>> {
     icmp: InternalKeyComparator,
     files: Arc<[F]>,
@@ -149,7 +153,8 @@ impl<F: LevelFile, O: FileOpener<F>> LevelIterator<F, O> {
         LevelIterator { icmp, files, opener, index, current, upper_bound, wanted_prefix_of, status: Ok(()) }
     }
 
-    /// Makes file `index` the current one; `usize::MAX` and `files.len()` are beyond the ends. False if there is none.
+    /// Makes file `index` the current one; `usize::MAX` and `files.len()` are beyond the ends.
+    /// False if there is none.
     fn enter(&mut self, index: usize) -> bool {
         if index >= self.files.len() {
             self.current = None;
@@ -254,8 +259,9 @@ impl<F: LevelFile, O: FileOpener<F>> LevelIterator<F, O> {
         }
     }
 
-    /// Whether the file, and all that lies on its side of the keys that are wanted, has other prefixes than those: prefixes lie together.
-    /// Files that have no such key by what their filters say would lead into it.
+    /// Whether the file, and all that lies on its side of the keys that are wanted, has other
+    /// prefixes than those: prefixes lie together. Files that have no such key by what their
+    /// filters say would lead into it.
     fn lies_beyond_prefix(&self, index: usize, forward: bool) -> bool {
         let (Some(wanted), Some(file)) = (&self.wanted_prefix_of, self.files.get(index)) else {
             return false;
@@ -483,7 +489,8 @@ impl<F, O> fmt::Debug for LevelTombstones<F, O> {
 }
 
 impl<F: LevelFile, O: FileOpener<F>> LevelTombstones<F, O> {
-    /// Of `files`, in key order and not overlapping, as `snapshot` sees them. Opens none of them yet.
+    /// Of `files`, in key order and not overlapping, as `snapshot` sees them. Opens none of them
+    /// yet.
     pub fn new(
         icmp: InternalKeyComparator,
         files: Arc<[F]>,
@@ -528,7 +535,8 @@ impl<F: LevelFile, O: FileOpener<F>> LevelTombstones<F, O> {
         order.is_lt() || (order.is_eq() && key::trailer(largest) == RANGE_END_SENTINEL)
     }
 
-    /// The first file that does not end before `user_key`; scans mostly find it beside the last one.
+    /// The first file that does not end before `user_key`; scans mostly find it beside the last
+    /// one.
     fn find(&self, user_key: &[u8]) -> usize {
         let (i, len) = (self.index, self.files.len());
         if i < len && (i == 0 || self.ends_before(i - 1, user_key)) {
@@ -571,7 +579,8 @@ impl<F: LevelFile, O: FileOpener<F>> TombstoneSource for LevelTombstones<F, O> {
             return Ok(Cover::NONE);
         }
         let mut cover = self.cover_in(self.index, user_key)?;
-        // Versions of one user key may be spread over several files, each with its part of the tombstones.
+        // Versions of one user key may be spread over several files, each with its part of the
+        // tombstones.
         while self.starts_at_or_before(self.index + 1, user_key) {
             self.shared_edge = true;
             self.index += 1;
@@ -600,7 +609,8 @@ impl<F: LevelFile, O: FileOpener<F>> TombstoneSource for LevelTombstones<F, O> {
         }
         match &self.run {
             Some(run) => run.window(),
-            // Nothing is hidden up to the next file; that file decides about a user key that both have.
+            // Nothing is hidden up to the next file; that file decides about a user key that both
+            // have.
             None => {
                 let next = self.files.get(self.index + 1).map(|f| key::user_key(f.smallest()));
                 (Bound::Included(start), next.map_or(Bound::Unbounded, Bound::Excluded))

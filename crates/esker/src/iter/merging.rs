@@ -4,20 +4,25 @@
 //! entries in internal-key order, in both directions.   Idea of skipping whole ranges: RocksDB
 //! `table/merging_iterator.cc`; the mechanism here is another one (below).
 //!
-//! The child that stands on the next entry is held outside the heap, so that a run of entries from one child costs one
-//! comparison each. Heap nodes carry the first 16 bytes of the user key for the orders known by heart.
+//! The child that stands on the next entry is held outside the heap, so that a run of entries from
+//! one child costs one comparison each. Heap nodes carry the first 16 bytes of the user key for the
+//! orders known by heart.
 //!
-//! Tombstones: around the current key there is a *span* of user keys within which no tombstone begins or ends. Inside it
-//! what is hidden is one number per child, so an entry costs one comparison with the span's end. At its end the sources are
-//! asked again. An entry hidden by a tombstone of a newer run makes its child seek to the tombstone's end instead of
-//! stepping: everything the older run has in between is hidden as well. Under a tombstone of its own run a child steps, and
-//! hops over the deleted runs that it knows (`merging/hop.rs`).
+//! Tombstones: around the current key there is a *span* of user keys within which no tombstone
+//! begins or ends. Inside it what is hidden is one number per child, so an entry costs one
+//! comparison with the span's end. At its end the sources are asked again. An entry hidden by a
+//! tombstone of a newer run makes its child seek to the tombstone's end instead of stepping:
+//! everything the older run has in between is hidden as well. Under a tombstone of its own run a
+//! child steps, and hops over the deleted runs that it knows (`merging/hop.rs`).
 //!
 //! Invariants
-//!  1. Every valid child but the current one is in the heap, once; moving forward (backward) each stands on its first
-//!     (last) entry that is not before (behind) the current one, or on one further on if tombstones hide those between.
-//!  2. For one user key, the entries of a newer run have larger sequence numbers than those of an older run.
-//!  3. `depth` sources, those of the newest children, are located at the span; 0 means there is no span.
+//!  1. Every valid child but the current one is in the heap, once; moving forward (backward) each
+//!     stands on its first (last) entry that is not before (behind) the current one, or on one
+//!     further on if tombstones hide those between.
+//!  2. For one user key, the entries of a newer run have larger sequence numbers than those of an
+//!     older run.
+//!  3. `depth` sources, those of the newest children, are located at the span; 0 means there is no
+//!     span.
 
 mod ahead;
 mod exchange;
@@ -42,7 +47,8 @@ const MAX_OWN_STEPS: u32 = 64;
 pub struct MergeChild {
     /// Its entries.
     pub iter: Box<dyn InternalIterator>,
-    /// Its range tombstones, if it has any; they hide older entries of this run and of all older ones.
+    /// Its range tombstones, if it has any; they hide older entries of this run and of all older
+    /// ones.
     pub tombstones: Option<Box<dyn TombstoneSource>>,
 }
 
@@ -81,7 +87,8 @@ pub fn merge_children(
 /// A valid child, with as much of its key as decides most comparisons.
 #[derive(Clone, Copy, Debug)]
 struct Node {
-    /// Not kept up in the current node: a node is compared only when it comes from a step, or from the heap.
+    /// Not kept up in the current node: a node is compared only when it comes from a step, or from
+    /// the heap.
     prefix: u128,
     child: usize,
 }
@@ -95,9 +102,11 @@ pub struct MergingIterator {
     forward: bool,
     /// A child has hopped since all were positioned.
     hopped: bool,
-    /// Of a reader that is shown only what is there at this sequence number; `None`: all entries are wanted.
+    /// Of a reader that is shown only what is there at this sequence number; `None`: all entries
+    /// are wanted.
     reader: Option<SequenceNumber>,
-    /// Entries that the tombstones of their own run hide and that were stepped over, since a hop was tried last.
+    /// Entries that the tombstones of their own run hide and that were stepped over, since a hop
+    /// was tried last.
     own_hidden: u32,
     /// The number of them at which to try.
     hop_after: u32,
@@ -142,7 +151,8 @@ impl MergingIterator {
         }
     }
 
-    /// For a reader at `sequence` that wants no entries but what it is shown: deleted runs may be left out.
+    /// For a reader at `sequence` that wants no entries but what it is shown: deleted runs may be
+    /// left out.
     pub(crate) fn read_at(&mut self, sequence: SequenceNumber) {
         self.reader = Some(sequence).filter(|sequence| *sequence < SequenceNumber::MAX);
     }
@@ -253,7 +263,8 @@ impl MergingIterator {
         }
     }
 
-    /// Whether `a` comes first in the direction of travel. Equal keys: the newer run first when moving forward.
+    /// Whether `a` comes first in the direction of travel. Equal keys: the newer run first when
+    /// moving forward.
     #[inline]
     fn before(&self, a: &Node, b: &Node) -> bool {
         let order = a.prefix.cmp(&b.prefix).then_with(|| self.compare_keys(a, b));
@@ -284,7 +295,8 @@ impl MergingIterator {
             } else {
                 child.seek_for_prev(&self.target)
             }
-            // The same internal key in two runs (files ingested behind): the newer run is first when moving forward.
+            // The same internal key in two runs (files ingested behind): the newer run is first
+            // when moving forward.
             let is_behind = if forward { i < current.child } else { i > current.child };
             if is_behind && child.valid() && self.icmp.compare(child.key(), &self.target).is_eq() {
                 if forward { child.next() } else { child.prev() }
@@ -333,7 +345,8 @@ impl MergingIterator {
         }
     }
 
-    /// Moves the current child `c` off a hidden entry: past the whole range if a tombstone of a newer run hides it.
+    /// Moves the current child `c` off a hidden entry: past the whole range if a tombstone of a
+    /// newer run hides it.
     fn leave_hidden(&mut self, c: usize) {
         if !self.farthest_cover(c) {
             return self.leave_own(c);
@@ -345,7 +358,8 @@ impl MergingIterator {
         } else {
             iter.seek_for_prev(&self.target)
         }
-        // A run that is in order ends up there; one that is not might be sent back and forth for ever.
+        // A run that is in order ends up there; one that is not might be sent back and forth for
+        // ever.
         let order = iter.valid().then(|| self.icmp.compare(iter.key(), &self.target));
         if order.is_some_and(|order| if self.forward { order.is_lt() } else { order.is_gt() }) {
             return self
@@ -357,8 +371,9 @@ impl MergingIterator {
         }
     }
 
-    /// Moves the current child `c` off an entry that a tombstone of its own run hides. Newer entries may lie under the tombstone, so
-    /// it steps; after some steps it tries to leave the deleted run as a whole.
+    /// Moves the current child `c` off an entry that a tombstone of its own run hides. Newer
+    /// entries may lie under the tombstone, so it steps; after some steps it tries to leave the
+    /// deleted run as a whole.
     fn leave_own(&mut self, c: usize) {
         self.own_hidden += 1;
         let Some(snapshot) = self.reader.filter(|_| self.own_hidden >= self.hop_after) else {
@@ -377,7 +392,8 @@ impl MergingIterator {
         }
     }
 
-    /// Sets `target` to the farthest end of what runs newer than `c` hide around the span; false if they hide nothing.
+    /// Sets `target` to the farthest end of what runs newer than `c` hide around the span; false if
+    /// they hide nothing.
     fn farthest_cover(&mut self, c: usize) -> bool {
         let Some(shade) = &mut self.shade else { return false };
         let mut found = false;
@@ -405,7 +421,8 @@ impl MergingIterator {
         found
     }
 
-    /// Positions every child by `place`, or beyond what newer runs hide at the place it would go to.
+    /// Positions every child by `place`, or beyond what newer runs hide at the place it would go
+    /// to.
     fn seek_children(&mut self, target: &[u8], forward: bool) {
         self.reset(forward);
         self.target.clear();
@@ -429,7 +446,8 @@ impl MergingIterator {
         self.start();
     }
 
-    /// If the tombstones of child `i` hide what older children have at `target`, moves `target` past them.
+    /// If the tombstones of child `i` hide what older children have at `target`, moves `target`
+    /// past them.
     fn push_target_past(&mut self, i: usize, forward: bool) -> Result<()> {
         let Some(source) = &mut self.children[i].tombstones else { return Ok(()) };
         let cover = source.locate(key::user_key(&self.target))?;
@@ -599,7 +617,8 @@ fn node_of(icmp: &InternalKeyComparator, children: &[MergeChild], i: usize) -> O
     iter.valid().then(|| Node { prefix: prefix_of(icmp.order(), key::user_key(iter.key())), child: i })
 }
 
-/// A number that orders keys as `order` does wherever two of them differ; equal for all keys if the order is not known.
+/// A number that orders keys as `order` does wherever two of them differ; equal for all keys if the
+/// order is not known.
 #[inline]
 fn prefix_of(order: KeyOrder, user_key: &[u8]) -> u128 {
     let first = match user_key.first_chunk::<16>() {
@@ -657,7 +676,8 @@ impl Shade {
         c < self.depth
     }
 
-    /// Takes the tombstones of children up to `depth` into account, at `user_key`, which is in the span.
+    /// Takes the tombstones of children up to `depth` into account, at `user_key`, which is in the
+    /// span.
     #[cold]
     fn look_deeper(
         &mut self,

@@ -1,8 +1,8 @@
 //! Cursors above tables and memtables, and what flush and compaction keep.
 //!
-//! Reading order: [`merging`] (sorted runs to one order), [`level`] (files to one run), [`range_del`] (what tombstones
-//! hide), [`db_iter`] (internal keys to user keys at one sequence number), [`compaction_iter`] (internal keys to those that
-//! somebody may still need).
+//! Reading order: [`merging`] (sorted runs to one order), [`level`] (files to one run),
+//! [`range_del`] (what tombstones hide), [`db_iter`] (internal keys to user keys at one sequence
+//! number), [`compaction_iter`] (internal keys to those that somebody may still need).
 
 pub mod compaction_iter;
 pub mod db_iter;

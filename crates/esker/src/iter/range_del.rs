@@ -4,8 +4,9 @@
 //! is hidden around a key and how far; for compactions the [`RangeDelAggregator`].   Bytes and bounds: formats.md §7.9,
 //! RocksDB `db/range_del_aggregator.h`.
 //!
-//! A tombstone acts only within its file's bounds: beyond them the same tombstone may have been compacted away together
-//! with what it hid, and newer entries, their sequence numbers set to zero, may lie there.
+//! A tombstone acts only within its file's bounds: beyond them the same tombstone may have been
+//! compacted away together with what it hid, and newer entries, their sequence numbers set to zero,
+//! may lie there.
 
 mod aggregator;
 mod truncated;
@@ -17,10 +18,11 @@ pub use truncated::{FileBounds, RunTombstones};
 use esker_base::{Result, SequenceNumber};
 use std::ops::Bound;
 
-/// Which sequence numbers are hidden at a user key: all below `below`, and those in `edge_from..edge_to`.
+/// Which sequence numbers are hidden at a user key: all below `below`, and those in
+/// `edge_from..edge_to`.
 ///
-/// The second part is for one case only: a user key whose versions go on in the next file of the level. The first file's
-/// tombstones hide only the versions in that file.
+/// The second part is for one case only: a user key whose versions go on in the next file of the
+/// level. The first file's tombstones hide only the versions in that file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Cover {
     /// Everything older than this is hidden; zero hides nothing.
@@ -60,10 +62,11 @@ impl Cover {
     }
 }
 
-/// The range tombstones of one sorted run, as a snapshot sees them: a cursor over *windows* of user keys within which the
-/// same is hidden everywhere.
+/// The range tombstones of one sorted run, as a snapshot sees them: a cursor over *windows* of user
+/// keys within which the same is hidden everywhere.
 pub trait TombstoneSource: Send {
-    /// Goes to the window that holds `user_key`, in whatever direction, and says what is hidden in it.
+    /// Goes to the window that holds `user_key`, in whatever direction, and says what is hidden in
+    /// it.
     /// # Errors
     /// Those of opening the file that holds `user_key`; the scan must stop.
     fn locate(&mut self, user_key: &[u8]) -> Result<Cover>;

@@ -1,17 +1,19 @@
 //! User keys and values at one sequence number and one user-defined timestamp.
 //!
-//! In: a cursor over internal keys whose user keys end in timestamps, newest first, and all range tombstones that may matter.
-//! Out: each user key, without its timestamp, once: with the newest value that is not newer than the timestamp asked for,
-//! and the timestamp of that; both directions, within bounds.
+//! In: a cursor over internal keys whose user keys end in timestamps, newest first, and all range
+//! tombstones that may matter.
+//! Out: each user key, without its timestamp, once: with the newest value that is not newer than
+//! the timestamp asked for, and the timestamp of that; both directions, within bounds.
 //!
-//! Of each user key the cursor walks the versions from the newest that may be seen, whichever way it is moved: histories are
-//! short, and one order of walking is enough to get right.
+//! Of each user key the cursor walks the versions from the newest that may be seen, whichever way
+//! it is moved: histories are short, and one order of walking is enough to get right.
 //!
 //! Invariants
-//!  1. While it is valid the inner cursor stands on a version of the current user key or behind all of them.
+//!  1. While it is valid the inner cursor stands on a version of the current user key or behind all
+//!     of them.
 //!  2. Key, value and timestamp are copies, or keep what they lie in alive.
-//!  3. Prefixes are those of keys without timestamps, and `max_skippable_internal_keys` counts the entries of one move, as where keys
-//!     have no timestamps.
+//!  3. Prefixes are those of keys without timestamps, and `max_skippable_internal_keys` counts the
+//!     entries of one move, as where keys have no timestamps.
 //!
 //! Source: RocksDB `db/db_iter.cc`; order of keys: `docs/format/internal-key.md`.
 
@@ -33,8 +35,8 @@ use std::fmt;
 pub(crate) struct TombstoneRun {
     /// Without timestamps.
     fragments: FragmentedRangeTombstones,
-    /// The file's first and last user key, without timestamps, and whether the last is exclusive: beyond them its tombstones
-    /// do not act.
+    /// The file's first and last user key, without timestamps, and whether the last is exclusive:
+    /// beyond them its tombstones do not act.
     bounds: Option<(Vec<u8>, Vec<u8>, bool)>,
 }
 
@@ -44,7 +46,7 @@ impl TombstoneRun {
         self.fragments.is_empty()
     }
 
-    /// Whether its file ends before `user_key`, which is without a timestamp, as are keys in `plain` order.
+    /// Whether its file ends before `user_key`, a key of `plain` order, without a timestamp.
     fn ends_before(&self, plain: &InternalKeyComparator, user_key: &[u8]) -> bool {
         self.bounds.as_ref().is_some_and(|(_, last, is_exclusive)| {
             let order = plain.compare_user_keys(last, user_key);
@@ -259,8 +261,8 @@ impl TimestampedIter {
         Ok(self.resolve()?.then(|| (self.pinned_value(), self.timestamp.clone())))
     }
 
-    /// Whether the operands of the key that was last asked for met neither a value nor a deletion: they apply to what is elsewhere, if
-    /// there is more than this.
+    /// Whether the operands of the key that was last asked for met neither a value nor a deletion:
+    /// they apply to what is elsewhere, if there is more than this.
     pub(crate) fn lacks_base(&self) -> bool {
         self.lacks_base
     }
@@ -478,7 +480,7 @@ impl TimestampedIter {
         Ok(())
     }
 
-    /// Walks the versions of `key` from the inner cursor on; whether there is a value, which is then shown.
+    /// Reads the versions of `key` from the inner cursor on. True: a value is there, and shown.
     fn resolve(&mut self) -> Result<bool> {
         self.lacks_base = false;
         self.operands.clear();
@@ -515,7 +517,7 @@ impl TimestampedIter {
         self.show_merged(Shown::Nothing)
     }
 
-    /// Applies the operands, newest first, to `base` and shows the result; false if there is nothing.
+    /// Applies the operands, newest first, to `base`. True: there is a result, and it is shown.
     fn show_merged(&mut self, base: Shown) -> Result<bool> {
         if self.operands.is_empty() {
             self.shown = base;
@@ -594,7 +596,8 @@ impl<I: InternalIterator> PaddedIter<I> {
         }
     }
 
-    /// What is sought in the cursor below for `target`: behind a newer timestamp all versions follow, before it none.
+    /// What is sought in the cursor below for `target`: behind a newer timestamp all versions
+    /// follow, before it none.
     fn target(&self, target: &[u8]) -> Vec<u8> {
         let (user_key, trailer) = split_trailer(target);
         let (plain, timestamp) = user_key.split_at(user_key.len().saturating_sub(self.oldest.len()));
@@ -652,10 +655,10 @@ impl<I: InternalIterator> InternalIterator for PaddedIter<I> {
     }
 }
 
-/// A cursor over a memtable's entries as its table will have them: all at the oldest timestamp. Forward only.
+/// A forward cursor over a memtable's entries as its table will have them: at the oldest timestamp.
 ///
-/// The cursors it is merged with must be treated alike. Newer timestamps must have newer sequence numbers, as
-/// RocksDB asks of such families.
+/// The cursors it is merged with must be treated alike. Newer timestamps must have newer sequence
+/// numbers, as RocksDB asks of such families.
 pub(crate) struct TimestampsDropped<I> {
     iter: I,
     oldest: Vec<u8>,
@@ -728,14 +731,15 @@ pub(crate) fn at_oldest_timestamp(
     tombstone
 }
 
-/// Puts `timestamp` over the one that `user_key` ends in. A key too short for one is damaged and stays.
+/// Overwrites the timestamp at the end of `user_key`. A damaged, too short key stays as it is.
 pub(crate) fn replace_timestamp(user_key: &mut [u8], timestamp: &[u8]) {
     if let Some(at) = user_key.len().checked_sub(timestamp.len()) {
         user_key[at..].copy_from_slice(timestamp);
     }
 }
 
-/// The range tombstones of a table as its family has keys: with timestamps, the oldest where the table has none.
+/// The range tombstones of a table as its family has keys: with timestamps, the oldest where the
+/// table has none.
 pub(crate) fn stored_tombstones(reader: &TableReader, icmp: &InternalKeyComparator) -> Vec<RangeTombstone> {
     let mut stored = reader.stored_range_tombstones().to_vec();
     if reader.lacks_timestamps() {
@@ -761,7 +765,7 @@ pub(crate) fn with_timestamps(iter: TableIter, icmp: &InternalKeyComparator) -> 
     if iter.reader().lacks_timestamps() { Box::new(PaddedIter::new(iter, icmp)) } else { Box::new(iter) }
 }
 
-/// Whether a table may hold versions of `key`, which is without a timestamp: what its filter says.
+/// Whether a table's filter admits versions of `key`, which is without a timestamp.
 /// # Errors
 /// Those of reading the filter.
 pub(crate) fn may_hold(

@@ -1,11 +1,13 @@
-//! All versions of user keys between two user-defined timestamps, deletions among them: `ReadOptions::iter_start_ts`.
+//! All versions of user keys between two user-defined timestamps, deletions among them:
+//! `ReadOptions::iter_start_ts`.
 //!
-//! In: a cursor over internal keys whose user keys end in timestamps, and all range tombstones that may matter. Out: entry by
-//! entry, under internal keys, those that the sequence number sees and that lie between the timestamps, newest first within a
-//! user key; both directions, within bounds.
+//! In: a cursor over internal keys whose user keys end in timestamps, and all range tombstones that
+//! may matter. Out: entry by entry, under internal keys, those that the sequence number sees and
+//! that lie between the timestamps, newest first within a user key; both directions, within bounds.
 //!
 //! Invariants
-//!  1. Forward, the inner cursor stands on the entry that is shown; backward, before all entries of its user key and timestamp.
+//!  1. Forward, the inner cursor stands on the entry that is shown; backward, before all entries of
+//!     its user key and timestamp.
 //!  2. Of several entries of one user key and timestamp the newest that is seen is shown.
 //!
 //! Source: RocksDB `db/db_iter.cc` (`timestamp_lb_`); as there, operands are not merged here.
@@ -281,7 +283,8 @@ impl VersionsIter {
             {
                 return Ok(());
             }
-            // Newer ones of the same user key and timestamp follow: what they hide need not be one that can be shown.
+            // Newer ones of the same user key and timestamp follow: what they hide need not be one
+            // that can be shown.
             let mut newest = self.counts(&entry)?.then(|| self.iter.pinned_value());
             self.key.clear();
             self.key.extend_from_slice(self.iter.key());

@@ -1,8 +1,9 @@
 //! What is in the block cache, by role: `rocksdb.block-cache-entry-stats`, and the line in LOG.
 //!
-//! In: counts that the cache keeps as it goes. Out: RocksDB's text and map.   Source: RocksDB `db/internal_stats.cc`,
-//! `cache/cache_entry_stats.h`. RocksDB collects them by looking at every entry, at times; here they are always as of now,
-//! so that a collection takes no time and is none old.
+//! In: counts that the cache keeps as it goes. Out: RocksDB's text and map. Source: RocksDB
+//! `db/internal_stats.cc`, `cache/cache_entry_stats.h`. RocksDB collects them by looking at every
+//! entry, at times; here they are always as of now, so that a collection takes no time and is none
+//! old.
 
 use super::human::bytes;
 use esker_cache::{Role, RoleStats};
@@ -90,7 +91,8 @@ impl CacheEntryStats {
     }
 }
 
-/// As a C++ stream prints it: six significant digits, no zeros at the end, tiny numbers with an exponent.
+/// As a C++ stream prints it: six significant digits, no zeros at the end, tiny numbers with an
+/// exponent.
 fn six_digits(x: f64) -> String {
     let [mantissa, exponent] = &format!("{x:.5e}").split('e').map(str::to_owned).collect::<Vec<_>>()[..]
     else {

@@ -1,7 +1,8 @@
 //! What compactions and flushes have cost, by level and by job.
 //!
-//! In: one `CompactionStats` for each flush, compaction or ingestion. Out: sums for each output level, which
-//! `stats_dump` prints.   Source of the names: RocksDB `db/internal_stats.h`, `include/rocksdb/compaction_job_stats.h`.
+//! In: one `CompactionStats` for each flush, compaction or ingestion. Out: sums for each output
+//! level, which `stats_dump` prints. Source of the names: RocksDB `db/internal_stats.h`,
+//! `include/rocksdb/compaction_job_stats.h`.
 
 use super::reason::CompactionReason;
 use std::ops::AddAssign;

@@ -1,8 +1,9 @@
-//! Event lines of the LOG: `EVENT_LOG_v1 {"time_micros": …, "job": …, "event": "flush_started", …}`.
+//! Event lines of the LOG: `EVENT_LOG_v1 {"time_micros": …, "job": …, "event": "flush_started",
+//! …}`.
 //!
 //! In: one [`Event`] and the time. Out: the line without its stamp, keys in RocksDB's order.
-//! Source: RocksDB `logging/event_logger.h`, `db/event_helpers.cc`, `db/flush_job.cc`, `db/compaction/compaction_job.cc`,
-//! `db/db_impl/db_impl_open.cc`.
+//! Source: RocksDB `logging/event_logger.h`, `db/event_helpers.cc`, `db/flush_job.cc`,
+//! `db/compaction/compaction_job.cc`, `db/db_impl/db_impl_open.cc`.
 
 use super::compaction_stats::CompactionStats;
 use super::json::JsonWriter;
@@ -158,7 +159,8 @@ fn status_text(status: &Result<(), &Error>) -> String {
 }
 
 impl Event<'_> {
-    /// The line, without the stamp that the LOG puts before it. `time_micros`: since the Unix epoch.
+    /// The line, without the stamp that the LOG puts before it. `time_micros`: since the Unix
+    /// epoch.
     pub fn to_line(&self, time_micros: u64) -> String {
         let mut json = JsonWriter::new();
         json.number("time_micros", time_micros);
@@ -308,8 +310,8 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02X}")).collect()
 }
 
-/// Properties in RocksDB's order. RocksDB prints the oldest key's time as the newest's and the other way round; here
-/// each has its own.
+/// Properties in RocksDB's order. RocksDB prints the oldest key's time as the newest's and the
+/// other way round; here each has its own.
 fn write_properties(json: &mut JsonWriter, p: &TableProperties) {
     let average = |bytes: u64| bytes.checked_div(p.num_entries).unwrap_or(0);
     json.number("data_size", p.data_size)

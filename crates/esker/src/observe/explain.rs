@@ -1,4 +1,5 @@
-//! What a read looked at, as a value: for people ([`Display`](std::fmt::Display)) and for programs ([`Explanation::to_json`]).
+//! What a read looked at, as a value: for people ([`Display`](std::fmt::Display)) and for programs
+//! ([`Explanation::to_json`]).
 //!
 //! In: what `db/explain.rs` found. Out: text.
 
@@ -130,7 +131,8 @@ pub struct ScanRead {
     pub tombstone_seeks: u64,
     /// Merge operands.
     pub operands: u64,
-    /// What several scans read ahead; the blocks count as read by the runs that were the first to miss one.
+    /// What several scans read ahead; the blocks count as read by the runs that were the first to
+    /// miss one.
     pub ahead: Option<AheadCounts>,
     /// First and last user key that it gave.
     pub ends: Option<(Vec<u8>, Vec<u8>)>,
@@ -372,7 +374,8 @@ impl Explanation {
         self.nanos.saturating_sub(keys.chain(runs).sum())
     }
 
-    /// One JSON object, on one line. Bytes of keys that are no printable ASCII are escaped as in Rust.
+    /// One JSON object, on one line. Bytes of keys that are no printable ASCII are escaped as in
+    /// Rust.
     pub fn to_json(&self) -> String {
         let mut json = JsonWriter::new();
         json.text("operation", self.operation).text("family", &self.family);

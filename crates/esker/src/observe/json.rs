@@ -1,6 +1,7 @@
 //! JSON as RocksDB's LOG has it: one object on one line, `"key": value` separated by `, `.
 //!
-//! In: keys and values in order. Out: text that every JSON parser takes: unlike RocksDB's, strings are escaped.
+//! In: keys and values in order. Out: text that every JSON parser takes: unlike RocksDB's, strings
+//! are escaped.
 //! Source of the layout: RocksDB `logging/event_logger.h`.
 
 use std::fmt::Write;
@@ -72,7 +73,8 @@ impl JsonWriter {
         self
     }
 
-    /// `"key": number`, with six significant digits as a C++ stream prints a double; not-a-number becomes `null`.
+    /// `"key": number`, with six significant digits as a C++ stream prints a double; not-a-number
+    /// becomes `null`.
     pub fn float(&mut self, key: &str, number: f64) -> &mut Self {
         self.key(key);
         if number.is_finite() {

@@ -1,12 +1,13 @@
 //! Events, told to the user while they happen.
 //!
-//! In: the info structs below, filled by whoever does the work. Out: calls to the listeners in `DbOptions::listeners`,
-//! in their order.   Source: RocksDB `include/rocksdb/listener.h`.
+//! In: the info structs below, filled by whoever does the work. Out: calls to the listeners in
+//! `DbOptions::listeners`, in their order. Source: RocksDB `include/rocksdb/listener.h`.
 //!
 //! Invariants
-//!  1. No lock of the database is held during a call; a listener may call the database, but must not wait for
-//!     background work (a flush, a compaction, close) or it waits for itself. Sealed memtables, stalls and errors are told by
-//!     writers, too, before their write is done: a listener that writes then waits for itself as well, as with RocksDB.
+//!  1. No lock of the database is held during a call; a listener may call the database, but must
+//!     not wait for background work (a flush, a compaction, close) or it waits for itself. Sealed
+//!     memtables, stalls and errors are told by writers, too, before their write is done: a
+//!     listener that writes then waits for itself as well, as with RocksDB.
 //!  2. A listener that panics takes its background thread's job down: it must not panic.
 
 use super::compaction_stats::CompactionJobStats;
@@ -46,9 +47,10 @@ pub trait EventListener: Send + Sync {
     fn on_memtable_sealed(&self, _info: &MemTableInfo) {}
     /// A file from outside is live.
     fn on_external_file_ingested(&self, _info: &ExternalFileIngestionInfo) {}
-    /// Background work failed. Setting `error` to `None` makes the database go on: a flush or compaction is tried again after a second,
-    /// and whoever waits for it has the error. What must not be gone on from (a failed write to a WAL or a memtable, a job that
-    /// panicked) is in force all the same. Setting it to another error replaces it.
+    /// Background work failed. Setting `error` to `None` makes the database go on: a flush or
+    /// compaction is tried again after a second, and whoever waits for it has the error. What must
+    /// not be gone on from (a failed write to a WAL or a memtable, a job that panicked) is in force
+    /// all the same. Setting it to another error replaces it.
     fn on_background_error(&self, _reason: BackgroundErrorReason, _error: &mut Option<Error>) {}
     /// Writers are slowed down, stopped, or free again.
     fn on_stall_conditions_changed(&self, _info: &WriteStallInfo) {}
@@ -62,7 +64,8 @@ pub trait EventListener: Send + Sync {
     }
     /// Recovery from a background error ended; `new_bg_error` is `None` if it succeeded.
     fn on_error_recovery_end(&self, _info: &BackgroundErrorRecoveryInfo) {}
-    /// The database begins to close, or to cancel its background work; told once. Jobs may still run, and be told of.
+    /// The database begins to close, or to cancel its background work; told once. Jobs may still
+    /// run, and be told of.
     fn on_db_shutdown_begin(&self) {}
 }
 

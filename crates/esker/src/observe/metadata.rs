@@ -1,4 +1,5 @@
-//! What the files of a database are: RocksDB's `LiveFileMetaData`, `ColumnFamilyMetaData` and their parts.
+//! What the files of a database are: RocksDB's `LiveFileMetaData`, `ColumnFamilyMetaData` and their
+//! parts.
 //!
 //! Source of the fields: RocksDB `include/rocksdb/metadata.h`.
 
@@ -47,7 +48,8 @@ pub struct SstFileMetaData {
     pub file_checksum: Option<(Vec<u8>, String)>,
 }
 
-/// One table file, and where in the database it stands. The file's own fields are reached through `Deref`.
+/// One table file, and where in the database it stands. The file's own fields are reached through
+/// `Deref`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LiveFileMetaData {
     /// Its family.
@@ -118,7 +120,8 @@ pub struct ColumnFamilyMetaData {
     pub blob_files: Vec<BlobMetaData>,
 }
 
-/// A family as `Db::export_column_family` leaves it: its table files, in the directory of the export.
+/// A family as `Db::export_column_family` leaves it: its table files, in the directory of the
+/// export.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ExportImportFilesMetaData {
     /// The name of the comparator that its keys are in the order of.

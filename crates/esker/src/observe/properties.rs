@@ -1,7 +1,8 @@
 //! The `rocksdb.*` properties by name.
 //!
-//! In: a name as users write it. Out: which property it is, with its argument, or nothing if RocksDB has none of that
-//! name.   Source: RocksDB `include/rocksdb/db.h` (`DB::Properties`), `db/internal_stats.cc`.
+//! In: a name as users write it. Out: which property it is, with its argument, or nothing if
+//! RocksDB has none of that name. Source: RocksDB `include/rocksdb/db.h` (`DB::Properties`),
+//! `db/internal_stats.cc`.
 
 /// In which forms a property can be had. `get_property` gives every one as text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -110,7 +111,8 @@ properties! {
     NumUnscheduledCompactions = "num-unscheduled-compactions", Int;
     /// Esker's own: tables that compactions leave alone because they are damaged.
     NumTablesSetAside = "num-tables-set-aside", Int;
-    /// Esker's own: entries of all families that were gone through in the background (`dead_range_walk_min_entries`).
+    /// Esker's own: entries of all families that were gone through in the background
+    /// (`dead_range_walk_min_entries`).
     NumDeadRangeEntriesWalked = "num-dead-range-entries-walked", Int;
     /// Errors of background work since open.
     BackgroundErrors = "background-errors", Int;
@@ -198,8 +200,8 @@ properties! {
     BlobCachePinnedUsage = "blob-cache-pinned-usage", Int;
 }
 
-/// The property called `name`; digits at its end are an argument. `None` if there is none of that name, or if it lacks
-/// its argument or has one too many.
+/// The property called `name`; digits at its end are an argument. `None` if there is none of that
+/// name, or if it lacks its argument or has one too many.
 pub fn parse_property(name: &str) -> Option<Property> {
     let name = name.strip_prefix("rocksdb.")?;
     let base = name.trim_end_matches(|c: char| c.is_ascii_digit());

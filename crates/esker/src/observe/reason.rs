@@ -1,7 +1,7 @@
 //! Why something happened, in RocksDB's words; they appear in LOG lines and in event structs.
 //!
-//! Source: RocksDB `include/rocksdb/listener.h`, the strings in `db/flush_job.cc`, `db/compaction/compaction_job.cc`,
-//! `db/write_stall_stats.cc`.
+//! Source: RocksDB `include/rocksdb/listener.h`, the strings in `db/flush_job.cc`,
+//! `db/compaction/compaction_job.cc`, `db/write_stall_stats.cc`.
 
 macro_rules! reasons {
     (
@@ -141,7 +141,8 @@ reasons! {
         FlushNoWal => "FlushNoWAL",
         /// The MANIFEST, for data that is in no WAL.
         ManifestWriteNoWal => "ManifestWriteNoWAL",
-        /// Scrubbing, which RocksDB has not: a table is damaged. The database goes on whatever the listener says.
+        /// Scrubbing, which RocksDB has not: a table is damaged. The database goes on whatever the
+        /// listener says.
         Scrub => "Scrub",
     }
 }

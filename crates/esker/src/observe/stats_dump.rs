@@ -1,10 +1,12 @@
-//! The text of `rocksdb.stats`, `rocksdb.cfstats`, `rocksdb.dbstats`, `rocksdb.levelstats` and of the periodic dump.
+//! The text of `rocksdb.stats`, `rocksdb.cfstats`, `rocksdb.dbstats`, `rocksdb.levelstats` and of
+//! the periodic dump.
 //!
-//! In: plain values, gathered by the caller under its locks. Out: text with RocksDB's columns, which scripts parse, and
-//! the maps that `get_map_property` gives.   Source: RocksDB `db/internal_stats.cc`.
+//! In: plain values, gathered by the caller under its locks. Out: text with RocksDB's columns,
+//! which scripts parse, and the maps that `get_map_property` gives. Source: RocksDB
+//! `db/internal_stats.cc`.
 //!
-//! "Interval" means since the last periodic dump: the caller keeps the values of that moment and passes them as
-//! `since`.
+//! "Interval" means since the last periodic dump: the caller keeps the values of that moment and
+//! passes them as `since`.
 
 use super::compaction_stats::{CompactionStats, LevelCompactionStats, WorkPriority};
 use super::human::{self, GB, MB};
@@ -47,8 +49,8 @@ pub struct StallCounts {
 }
 
 impl StallCounts {
-    /// One more stall of this kind; `level0_is_compacting` matters for level 0 only. Database-wide causes and `Normal`
-    /// count nothing here.
+    /// One more stall of this kind; `level0_is_compacting` matters for level 0 only. Database-wide
+    /// causes and `Normal` count nothing here.
     pub fn count(
         &mut self,
         cause: WriteStallCause,

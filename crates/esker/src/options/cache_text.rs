@@ -1,9 +1,12 @@
 //! Caches from text: the values of `block_cache` and `secondary_cache`, and the URIs of the tools.
 //!
-//! In: `64M`, `capacity=64M;num_shard_bits=4`, `{id=auto_hyper_clock_cache;capacity=1G;secondary_cache=…}`,
-//! `compressed_secondary_cache://capacity=16M`, `file_secondary_cache://path=…;capacity=1G`. Out: the cache.
-//! Source: RocksDB `cache/cache.cc` (`Cache::CreateFromString`, `SecondaryCache::CreateFromString`). Text without an id
-//! means an LRU cache, as there. The ids are RocksDB's names of cache types; the file tier is Esker's own.
+//! In: `64M`, `capacity=64M;num_shard_bits=4`,
+//! `{id=auto_hyper_clock_cache;capacity=1G;secondary_cache=…}`,
+//! `compressed_secondary_cache://capacity=16M`, `file_secondary_cache://path=…;capacity=1G`. Out:
+//! the cache.
+//! Source: RocksDB `cache/cache.cc` (`Cache::CreateFromString`,
+//! `SecondaryCache::CreateFromString`). Text without an id means an LRU cache, as there. The ids
+//! are RocksDB's names of cache types; the file tier is Esker's own.
 
 use super::value::{OptionValue, object_name, split_map};
 use esker_base::{Error, Result};

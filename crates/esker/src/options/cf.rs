@@ -1,6 +1,7 @@
 //! Options of one column family: RocksDB's `ColumnFamilyOptions`.
 //!
-//! Source of names and defaults: RocksDB `include/rocksdb/options.h`, `include/rocksdb/advanced_options.h`.
+//! Source of names and defaults: RocksDB `include/rocksdb/options.h`,
+//! `include/rocksdb/advanced_options.h`.
 
 use super::styles::{CompactionOptionsFifo, CompactionOptionsUniversal};
 use super::table::option_struct;
@@ -64,7 +65,8 @@ pub struct CompressionOptions {
     /// Whether zstd's trainer makes the dictionary. `false`: it is the samples themselves, as with
     /// `zstd_max_train_bytes = 0` (RocksDB puts zstd's tables before them). Default true.
     pub use_zstd_dict_trainer: bool,
-    /// Bytes of a file kept in memory to sample a dictionary from; 0: up to its target size. Default 0.
+    /// Bytes of a file kept in memory to sample a dictionary from; 0: up to its target size.
+    /// Default 0.
     pub max_dict_buffer_bytes: u64,
     /// Threads that compress the blocks of one file. Makes no difference. Default 1.
     pub parallel_threads: u32,
@@ -108,7 +110,8 @@ impl Default for CompressionOptions {
     }
 }
 
-/// The bits of [`ColumnFamilyOptions::verify_output_flags`]: what of an output is verified, and of whose.
+/// The bits of [`ColumnFamilyOptions::verify_output_flags`]: what of an output is verified, and of
+/// whose.
 #[derive(Debug)]
 pub struct VerifyOutputFlags;
 
@@ -119,7 +122,8 @@ impl VerifyOutputFlags {
     pub const VERIFY_BLOCK_CHECKSUM: u32 = 1 << 0;
     /// `kVerifyIteration`: its entries are those that were written.
     pub const VERIFY_ITERATION: u32 = 1 << 1;
-    /// `kVerifyFileChecksum`: the file has the checksum that the MANIFEST gets, if there is a `file_checksum_gen_factory`.
+    /// `kVerifyFileChecksum`: the file has the checksum that the MANIFEST gets, if there is a
+    /// `file_checksum_gen_factory`.
     pub const VERIFY_FILE_CHECKSUM: u32 = 1 << 2;
     /// `kEnableForLocalCompaction`.
     pub const ENABLE_FOR_LOCAL_COMPACTION: u32 = 1 << 10;
@@ -163,8 +167,8 @@ impl ColumnFamilyOptions {
         count(self.level0_stop_writes_trigger)
     }
 
-    /// How tables in `level` are compressed. `is_bottommost`: nothing lies below; `base_level`: where level 0 is
-    /// compacted to (`compression_per_level[1]` is for it).
+    /// How tables in `level` are compressed. `is_bottommost`: nothing lies below; `base_level`:
+    /// where level 0 is compacted to (`compression_per_level[1]` is for it).
     pub fn compression_for(
         &self,
         level: usize,
@@ -183,10 +187,11 @@ impl ColumnFamilyOptions {
 }
 
 option_struct! {
-    /// Options of one column family. Every field says its unit, its default and whether `set_options` may change it
-    /// while the database runs.
+    /// Options of one column family. Every field says its unit, its default and whether
+    /// `set_options` may change it while the database runs.
     pub struct ColumnFamilyOptions: "ColumnFamilyOptions" {
-        /// Order of user keys; its name is checked at open. Default `leveldb.BytewiseComparator`. Fixed.
+        /// Order of user keys; its name is checked at open. Default `leveldb.BytewiseComparator`.
+        /// Fixed.
         comparator: ComparatorRef = Arc::new(BytewiseComparator), fixed;
         /// Combines operands; needed to read a family that holds merges. Default `None`. Fixed.
         merge_operator: Option<MergeOperatorRef> = None, fixed;
@@ -196,9 +201,10 @@ option_struct! {
         compaction_filter: Option<CompactionFilterRef> = None, object;
         /// Makes a filter for each compaction. Default `None`. Fixed.
         compaction_filter_factory: Option<CompactionFilterFactoryRef> = None, object;
-        /// Make for each table that a flush or compaction writes what looks at its entries, and may ask that it be compacted soon:
-        /// [`CompactOnDeletionCollectorFactory`](crate::table_properties_collector::CompactOnDeletionCollectorFactory), or
-        /// your own. As in RocksDB they have no text form. Default: none. Fixed.
+        /// Make for each table that a flush or compaction writes what looks at its entries, and may
+        /// ask that it be compacted soon:
+        /// [`CompactOnDeletionCollectorFactory`](crate::table_properties_collector::CompactOnDeletionCollectorFactory),
+        /// or your own. As in RocksDB they have no text form. Default: none. Fixed.
         table_properties_collector_factories: Vec<TablePropertiesCollectorFactoryRef> = Vec::new(), object;
 
         /// Bytes in a memtable before it is switched. Default 64 MiB. Mutable.
@@ -207,24 +213,30 @@ option_struct! {
         max_write_buffer_number: i32 = 2, mutable;
         /// Immutable memtables that one flush waits for. Default 1. Fixed.
         min_write_buffer_number_to_merge: i32 = 1, fixed;
-        /// Bytes of all memtables up to which flushed ones are kept, for optimistic transactions to check for conflicts;
-        /// -1: `max_write_buffer_number` buffers. Default 0. Fixed.
+        /// Bytes of all memtables up to which flushed ones are kept, for optimistic transactions to
+        /// check for conflicts; -1: `max_write_buffer_number` buffers. Default 0. Fixed.
         max_write_buffer_size_to_maintain: i64 = 0, fixed;
-        /// Bytes in one arena block; 0: an eighth of the write buffer, at most 1 MiB. Default 0. Mutable.
+        /// Bytes in one arena block; 0: an eighth of the write buffer, at most 1 MiB. Default 0.
+        /// Mutable.
         arena_block_size: usize = 0, mutable;
-        /// Part of the write buffer spent on a memtable Bloom filter, 0 to 0.25. Default 0. Mutable.
+        /// Part of the write buffer spent on a memtable Bloom filter, 0 to 0.25. Default 0.
+        /// Mutable.
         memtable_prefix_bloom_size_ratio: f64 = 0.0, mutable;
         /// Put whole keys into that filter too. Default false. Mutable.
         memtable_whole_key_filtering: bool = false, mutable;
-        /// Range deletions in a memtable before it is switched, like `write_buffer_size`; 0: any number. Default 0. Mutable.
+        /// Range deletions in a memtable before it is switched, like `write_buffer_size`; 0: any
+        /// number. Default 0. Mutable.
         memtable_max_range_deletions: u32 = 0, mutable;
-        /// Overwrite in place. Refused: snapshots and the WAL could not be right. Default false. Fixed.
+        /// Overwrite in place. Refused: snapshots and the WAL could not be right. Default false.
+        /// Fixed.
         inplace_update_support: bool = false, fixed;
-        /// Merge operands on one key in a memtable before they are combined at write; 0: never. Default 0. Mutable.
+        /// Merge operands on one key in a memtable before they are combined at write; 0: never.
+        /// Default 0. Mutable.
         max_successive_merges: usize = 0, mutable;
 
-        /// Whether user-defined timestamps get into tables; without, they are kept in memtables and WALs only, and reads at
-        /// timestamps older than the last flush are refused. Default true. Fixed.
+        /// Whether user-defined timestamps get into tables; without, they are kept in memtables and
+        /// WALs only, and reads at timestamps older than the last flush are refused. Default true.
+        /// Fixed.
         persist_user_defined_timestamps: bool = true, fixed;
 
         /// Levels. Default 7. Fixed.
@@ -239,17 +251,20 @@ option_struct! {
         target_file_size_base: u64 = 64 << 20, mutable;
         /// Growth of the file size from level to level. Default 1. Mutable.
         target_file_size_multiplier: i32 = 1, mutable;
-        /// Bytes of level 1 (with dynamic level bytes: the smallest base level is derived). Default 256 MiB. Mutable.
+        /// Bytes of level 1 (with dynamic level bytes: the smallest base level is derived). Default
+        /// 256 MiB. Mutable.
         max_bytes_for_level_base: u64 = 256 << 20, mutable;
         /// Growth of the level size from level to level. Default 10. Mutable.
         max_bytes_for_level_multiplier: f64 = 10.0, mutable;
         /// Further factor for each level; a missing one is 1. Default empty. Mutable.
         max_bytes_for_level_multiplier_additional: Vec<i32> = Vec::new(), mutable;
-        /// Derive level sizes from the last level, so that 90% of the data is there. Default true. Fixed.
+        /// Derive level sizes from the last level, so that 90% of the data is there. Default true.
+        /// Fixed.
         level_compaction_dynamic_level_bytes: bool = true, fixed;
         /// Input bytes of one compaction; 0: 25 target files. Default 0. Mutable.
         max_compaction_bytes: u64 = 0, mutable;
-        /// Bytes waiting for compaction at which writes are slowed down; 0: never. Default 64 GiB. Mutable.
+        /// Bytes waiting for compaction at which writes are slowed down; 0: never. Default 64 GiB.
+        /// Mutable.
         soft_pending_compaction_bytes_limit: u64 = 64 << 30, mutable;
         /// Bytes waiting for compaction at which writes stop; 0: never. Default 256 GiB. Mutable.
         hard_pending_compaction_bytes_limit: u64 = 256 << 30, mutable;
@@ -263,13 +278,16 @@ option_struct! {
         compaction_options_fifo: CompactionOptionsFifo = CompactionOptionsFifo::default(), mutable;
         /// Which file first. Default `MinOverlappingRatio`. Fixed.
         compaction_pri: CompactionPri = CompactionPri::default(), fixed;
-        /// Seconds after which a file is compacted for its age; 0: never. Default: 30 days. Mutable.
+        /// Seconds after which a file is compacted for its age; 0: never. Default: 30 days.
+        /// Mutable.
         ttl: u64 = CHOOSE_AT_OPEN, mutable;
-        /// Seconds after which a file is rewritten; 0: never. Default: 30 days if there is a compaction filter or the style
-        /// is `Universal`, else never. With `Universal` the smaller one of this and `ttl` counts. Mutable.
+        /// Seconds after which a file is rewritten; 0: never. Default: 30 days if there is a
+        /// compaction filter or the style is `Universal`, else never. With `Universal` the smaller
+        /// one of this and `ttl` counts. Mutable.
         periodic_compaction_seconds: u64 = CHOOSE_AT_OPEN, mutable;
-        /// Entries written within so many seconds keep their sequence numbers in the last level, too; 0: no such promise.
-        /// Ages are those of files; the times themselves are not stored. Default 0. Mutable.
+        /// Entries written within so many seconds keep their sequence numbers in the last level,
+        /// too; 0: no such promise. Ages are those of files; the times themselves are not stored.
+        /// Default 0. Mutable.
         preserve_internal_time_seconds: u64 = 0, mutable;
 
         /// Compression of tables. Default LZ4, which RocksDB 7.8 and 11 both read. Mutable.
@@ -280,10 +298,12 @@ option_struct! {
         compression_opts: CompressionOptions = CompressionOptions::default(), mutable;
         /// How hard on the last level, if its `enabled` is set. Mutable.
         bottommost_compression_opts: CompressionOptions = CompressionOptions::default(), mutable;
-        /// Compression of each level, last entry for all below; empty: `compression`. Default empty. Fixed.
+        /// Compression of each level, last entry for all below; empty: `compression`. Default
+        /// empty. Fixed.
         compression_per_level: Vec<CompressionType> = Vec::new(), fixed;
 
-        /// Put large values into blob files, which compactions need not rewrite. Default false. Mutable.
+        /// Put large values into blob files, which compactions need not rewrite. Default false.
+        /// Mutable.
         enable_blob_files: bool = false, mutable;
         /// Bytes from which a value is large. Default 0. Mutable.
         min_blob_size: u64 = 0, mutable;
@@ -291,37 +311,47 @@ option_struct! {
         blob_file_size: u64 = 256 << 20, mutable;
         /// Compression of blob files, value by value. Default none. Mutable.
         blob_compression_type: CompressionType = CompressionType::None, mutable;
-        /// Compactions move values out of the oldest blob files, so that these can go. Default false. Mutable.
+        /// Compactions move values out of the oldest blob files, so that these can go. Default
+        /// false. Mutable.
         enable_blob_garbage_collection: bool = false, mutable;
-        /// Which part of the blob files, by number, counts as oldest: 0 to 1. Default 0.25. Mutable.
+        /// Which part of the blob files, by number, counts as oldest: 0 to 1. Default 0.25.
+        /// Mutable.
         blob_garbage_collection_age_cutoff: f64 = 0.25, mutable;
-        /// Share of garbage in the oldest blob files at which tables are compacted for its sake: 0 to 1; 1: never. Default
+        /// Share of garbage in the oldest blob files at which tables are compacted for its sake: 0
+        /// to 1; 1: never. Default
         /// 1. Mutable.
         blob_garbage_collection_force_threshold: f64 = 1.0, mutable;
         /// The first level whose values go into blob files. Default 0. Mutable.
         blob_file_starting_level: i32 = 0, mutable;
-        /// Where values from blob files are kept; may be the block cache. Default `None`: nowhere. Fixed.
+        /// Where values from blob files are kept; may be the block cache. Default `None`: nowhere.
+        /// Fixed.
         blob_cache: Option<Arc<esker_table::BlockCache>> = None, object;
 
-        /// Bytes of a checksum that each entry of a memtable has: 0 (none), 1, 2, 4 or 8. An entry is compared with it
-        /// whenever it is read, by gets, iterators and flushes: `Corruption` if it has changed. New memtables take a change
-        /// over. Range deletions are compared when they are put in only. Default 0. Mutable.
+        /// Bytes of a checksum that each entry of a memtable has: 0 (none), 1, 2, 4 or 8. An entry
+        /// is compared with it whenever it is read, by gets, iterators and flushes: `Corruption` if
+        /// it has changed. New memtables take a change over. Range deletions are compared when they
+        /// are put in only. Default 0. Mutable.
         memtable_protection_bytes_per_key: u32 = 0, mutable;
-        /// Bytes of a checksum that each entry of a block of a table gets when the block comes into memory: 0 (none), 1, 2, 4 or 8,
-        /// and 4 more for its place. Whoever reads an entry, also on the way to another one, compares it: `Corruption`, with
-        /// the file and the block's offset, if memory has changed it. Data, index and meta blocks; not filters. Tables that are
-        /// opened later take a change over. Default 0. Mutable.
+        /// Bytes of a checksum that each entry of a block of a table gets when the block comes into
+        /// memory: 0 (none), 1, 2, 4 or 8, and 4 more for its place. Whoever reads an entry, also
+        /// on the way to another one, compares it: `Corruption`, with the file and the block's
+        /// offset, if memory has changed it. Data, index and meta blocks; not filters. Tables that
+        /// are opened later take a change over. Default 0. Mutable.
         block_protection_bytes_per_key: u32 = 0, mutable;
-        /// Searches in memtables also compare all entries of the leaf they end in with their checksums, so that a key which
-        /// has changed is not just absent. Needs `memtable_protection_bytes_per_key`. Default false. Mutable.
+        /// Searches in memtables also compare all entries of the leaf they end in with their
+        /// checksums, so that a key which has changed is not just absent. Needs
+        /// `memtable_protection_bytes_per_key`. Default false. Mutable.
         memtable_verify_per_key_checksum_on_seek: bool = false, mutable;
-        /// Reads of memtables check that keys come in their order: `Corruption` if not. Default false. Mutable.
+        /// Reads of memtables check that keys come in their order: `Corruption` if not. Default
+        /// false. Mutable.
         paranoid_memory_checks: bool = false, mutable;
-        /// Read every table that a flush or compaction has written back, whole, before it is installed, and compare its entries
-        /// with those that were written: `Corruption` if they differ. Default false. Mutable.
+        /// Read every table that a flush or compaction has written back, whole, before it is
+        /// installed, and compare its entries with those that were written: `Corruption` if they
+        /// differ. Default false. Mutable.
         paranoid_file_checks: bool = false, mutable;
-        /// What of the tables that compactions and flushes write is verified before they are installed: bits of
-        /// [`VerifyOutputFlags`]; `Corruption` if it is not so. Default 0: nothing. Mutable.
+        /// What of the tables that compactions and flushes write is verified before they are
+        /// installed: bits of [`VerifyOutputFlags`]; `Corruption` if it is not so. Default 0:
+        /// nothing. Mutable.
         verify_output_flags: u32 = VerifyOutputFlags::VERIFY_NONE, mutable;
         /// Check the order of files when a version is made. Default true. Fixed.
         force_consistency_checks: bool = true, fixed;
@@ -332,38 +362,46 @@ option_struct! {
         /// Count bytes and time of background work in the statistics. Default false. Mutable.
         report_bg_io_stats: bool = false, mutable;
 
-        /// Contiguous deletions that an iterator steps over from which on what they span is remembered, so that later iterators go
-        /// past it at once; 0: `dead_range_min_keys` alone decides. RocksDB inserts a range tombstone into the memtable then; here
-        /// nothing is written, the span is kept in memory, and none of RocksDB's restrictions for snapshots and memtables apply.
-        /// With both, the smaller number is used. Default 0. Fixed (in RocksDB mutable).
+        /// Contiguous deletions that an iterator steps over from which on what they span is
+        /// remembered, so that later iterators go past it at once; 0: `dead_range_min_keys` alone
+        /// decides. RocksDB inserts a range tombstone into the memtable then; here nothing is
+        /// written, the span is kept in memory, and none of RocksDB's restrictions for snapshots
+        /// and memtables apply. With both, the smaller number is used. Default 0. Fixed (in RocksDB
+        /// mutable).
         min_tombstones_for_range_conversion: u32 = 0, fixed;
-        /// Accepted; here it does nothing. RocksDB flushes a memtable of which one step of an iterator has passed over so many
-        /// hidden entries; here iterators hop over runs of deletions in memtables. Default 0. Mutable.
+        /// Accepted; here it does nothing. RocksDB flushes a memtable of which one step of an
+        /// iterator has passed over so many hidden entries; here iterators hop over runs of
+        /// deletions in memtables. Default 0. Mutable.
         memtable_op_scan_flush_trigger: u32 = 0, mutable;
-        /// Accepted; here it does nothing, as above: RocksDB's trigger by the average of the steps between two seeks. Default 0.
-        /// Mutable.
+        /// Accepted; here it does nothing, as above: RocksDB's trigger by the average of the steps
+        /// between two seeks. Default 0. Mutable.
         memtable_avg_op_scan_flush_trigger: u32 = 0, mutable;
 
-        /// Esker's own: in tables, runs of at least so many entries of deleted keys are noted in a block that RocksDB does not
-        /// look at, so that scans hop over them; 0: never, and tables have no block that RocksDB does not know. Tables without
-        /// such runs have none either. It has no text form, so OPTIONS files stay RocksDB's. Default 64. Fixed.
+        /// Esker's own: in tables, runs of at least so many entries of deleted keys are noted in a
+        /// block that RocksDB does not look at, so that scans hop over them; 0: never, and tables
+        /// have no block that RocksDB does not know. Tables without such runs have none either. It
+        /// has no text form, so OPTIONS files stay RocksDB's. Default 64. Fixed.
         dead_span_min_entries: u64 = 64, object;
-        /// Esker's own: an iterator that has stepped over at least so many deleted keys in one call remembers, in memory, that
-        /// there is nothing between the keys before and behind them, for all later iterators; 0: never, unless
-        /// `min_tombstones_for_range_conversion` says when. A family's take at most 256 KiB, which are charged to its block cache.
-        /// It has no text form. Default 64. Fixed.
+        /// Esker's own: an iterator that has stepped over at least so many deleted keys in one call
+        /// remembers, in memory, that there is nothing between the keys before and behind them, for
+        /// all later iterators; 0: never, unless `min_tombstones_for_range_conversion` says when. A
+        /// family's take at most 256 KiB, which are charged to its block cache. It has no text
+        /// form. Default 64. Fixed.
         dead_range_min_keys: u64 = 64, object;
-        /// Esker's own: behind a flush or compaction that has written a table with a run of at least so many entries of deleted
-        /// keys (see `dead_span_min_entries`) over other tables, a job in the background goes through the run as a scan would, so that
-        /// the first scan that comes by finds remembered what `dead_range_min_keys` is for; 0: none. It gives way to flushes and
-        /// compactions, leaves the block cache alone, and reads at most 16 entries for each deletion of the run. The same for deletions
-        /// that are still in the memtable, from so many on, at most 8 entries for each. It has no text form. Default 4096. Fixed.
+        /// Esker's own: behind a flush or compaction that has written a table with a run of at
+        /// least so many entries of deleted keys (see `dead_span_min_entries`) over other tables, a
+        /// job in the background goes through the run as a scan would, so that the first scan that
+        /// comes by finds remembered what `dead_range_min_keys` is for; 0: none. It gives way to
+        /// flushes and compactions, leaves the block cache alone, and reads at most 16 entries for
+        /// each deletion of the run. The same for deletions that are still in the memtable, from so
+        /// many on, at most 8 entries for each. It has no text form. Default 4096. Fixed.
         dead_range_walk_min_entries: u64 = 4096, object;
 
         /// How tables are written and read. Its text form has a section of its own. Fixed.
         table: BlockBasedTableOptions = BlockBasedTableOptions::default(), object;
-        /// Objects that an OPTIONS file named and this program does not know, as (option, text). Opening is refused
-        /// until the option is set to an object of that name. Filled by loading. Fixed.
+        /// Objects that an OPTIONS file named and this program does not know, as (option, text).
+        /// Opening is refused until the option is set to an object of that name. Filled by loading.
+        /// Fixed.
         unresolved: Vec<(String, String)> = Vec::new(), object;
     }
 }
@@ -377,7 +415,8 @@ impl ColumnFamilyOptions {
         }
     }
 
-    /// Entries of a run of deleted keys from which on a job goes through it in the background; 0: none does.
+    /// Entries of a run of deleted keys from which on a job goes through it in the background; 0:
+    /// none does.
     pub(crate) fn dead_range_walk_threshold(&self) -> u64 {
         let remembers = self.dead_range_threshold() > 0 && self.comparator.timestamp_size() == 0;
         if remembers { self.dead_range_walk_min_entries } else { 0 }

@@ -1,14 +1,16 @@
 //! OPTIONS files: which options a database was opened with.
 //!
-//! In: options, or a file that any RocksDB from 5 to 11 wrote. Out: a file that RocksDB 7.8 and 11 both accept, or
-//! options.   Source: RocksDB `options/options_parser.cc`; facts about both versions in `docs/format/options.md`.
+//! In: options, or a file that any RocksDB from 5 to 11 wrote. Out: a file that RocksDB 7.8 and 11
+//! both accept, or options. Source: RocksDB `options/options_parser.cc`; facts about both versions
+//! in `docs/format/options.md`.
 //!
 //! Invariants
-//!  1. A saved file holds only names that RocksDB 7.8 and 11 both know: their tools refuse a database whose newest
-//!     OPTIONS file has any other.
-//!  2. Loading never fails for a name it does not know; it fails for a known name with a value that is none.
-//!  3. Objects that are not built in are listed in `ColumnFamilyOptions::unresolved`, and opening is refused until the
-//!     caller has set them.
+//!  1. A saved file holds only names that RocksDB 7.8 and 11 both know: their tools refuse a
+//!     database whose newest OPTIONS file has any other.
+//!  2. Loading never fails for a name it does not know; it fails for a known name with a value that
+//!     is none.
+//!  3. Objects that are not built in are listed in `ColumnFamilyOptions::unresolved`, and opening
+//!     is refused until the caller has set them.
 //!  4. A file appears under its name complete and durable, or not at all.
 
 use super::table::OptionStruct;
@@ -34,7 +36,8 @@ const ALWAYS_WRITTEN: &[&str] =
 /// The same for tables.
 const ALWAYS_WRITTEN_FOR_TABLES: &[&str] =
     &["format_version", "filter_policy", "whole_key_filtering", "block_size"];
-/// Names that one of 7.8 and 11 does not know, that are for one opening only, or that would be wrong after a move to another place.
+/// Names that one of 7.8 and 11 does not know, that are for one opening only, or that would be
+/// wrong after a move to another place.
 const NEVER_WRITTEN: &[&str] = &[
     "db_log_dir",
     "create_if_missing",
@@ -64,7 +67,8 @@ pub struct LoadedOptions {
     pub db: DbOptions,
     /// Of its families, in the order of the file; the first is `default`.
     pub families: Vec<(String, ColumnFamilyOptions)>,
-    /// Entries without a meaning here, as (section, name, value): written by other versions, or not built.
+    /// Entries without a meaning here, as (section, name, value): written by other versions, or not
+    /// built.
     pub ignored: Vec<(String, String, String)>,
     /// The RocksDB version that wrote the file, if it says so.
     pub rocksdb_version: Option<String>,
@@ -171,15 +175,17 @@ fn load_table(loaded: &mut LoadedOptions, section: &Section, factory: &str, fami
     load_section(&mut options.table, &section, &title, &mut loaded.ignored)
 }
 
-/// Whether an option of another program's OPTIONS file is taken over. Not what `compatible_with` refuses unless it
-/// is set: RocksDB 11's `format_version=7` must not keep its databases from opening.
+/// Whether an option of another program's OPTIONS file is taken over. Not what `compatible_with`
+/// refuses unless it is set: RocksDB 11's `format_version=7` must not keep its databases from
+/// opening.
 fn is_kept(name: &str, raw: &str) -> bool {
     match name {
         // One that is not built in costs speed only: tables are then read without filters.
         "filter_policy" => Option::<esker_table::FilterPolicy>::parse(raw).is_ok(),
         "format_version" => u32::parse(raw).map_or(true, |version| FORMAT_VERSIONS_LOADED.contains(&version)),
         "separate_key_value_in_data_block" => false,
-        // What is refused if a program asks for it, but says nothing of the files: they are read without it.
+        // What is refused if a program asks for it, but says nothing of the files: they are read
+        // without it.
         "inplace_update_support" | "best_efforts_recovery" => false,
         // The MANIFEST says which families are without.
         "persist_user_defined_timestamps" => bool::parse(raw).unwrap_or(true),
@@ -189,7 +195,8 @@ fn is_kept(name: &str, raw: &str) -> bool {
 
 /// Reads an OPTIONS file.
 /// # Errors
-/// As [`parse_options`], with the file's path; `IoError`; `Corruption` if it is far too large to be one.
+/// As [`parse_options`], with the file's path; `IoError`; `Corruption` if it is far too large to be
+/// one.
 pub fn load_options_file(fs: &dyn FileSystem, path: &Path) -> Result<LoadedOptions> {
     let bytes = fs.file_size(path)?;
     if bytes > MAX_FILE_BYTES {
@@ -251,8 +258,8 @@ pub fn obsolete_options_files(names: &[String]) -> Vec<FileNumber> {
     options_files(names).split_off(options_files(names).len().min(OPTIONS_FILES_KEPT))
 }
 
-/// The text of an OPTIONS file with what RocksDB's tools need, and what differs from Esker's defaults. `families` in
-/// the order of their ids, `default` first.
+/// The text of an OPTIONS file with what RocksDB's tools need, and what differs from Esker's
+/// defaults. `families` in the order of their ids, `default` first.
 pub fn print_options<'a>(
     db: &DbOptions,
     families: impl IntoIterator<Item = (&'a str, &'a ColumnFamilyOptions)>,
@@ -301,7 +308,8 @@ fn print_family(
     section
 }
 
-/// `defaults` are consistent. `choose` makes options so: what it fills in may be another value beside other options.
+/// `defaults` are consistent. `choose` makes options so: what it fills in may be another value
+/// beside other options.
 fn print_section<T: OptionStruct + Default>(
     kind: SectionKind,
     options: &T,
@@ -336,8 +344,8 @@ fn print_section<T: OptionStruct + Default>(
     section
 }
 
-/// Writes OPTIONS file `number` into `dir`: under a temporary name first, synced, then renamed, then the directory is
-/// synced. Returns its size in bytes.
+/// Writes OPTIONS file `number` into `dir`: under a temporary name first, synced, then renamed,
+/// then the directory is synced. Returns its size in bytes.
 /// # Errors
 /// `IoError`; the temporary file may then be left over, which every open deletes.
 pub fn save_options_file<'a>(

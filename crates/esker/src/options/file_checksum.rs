@@ -1,7 +1,7 @@
 //! Checksums of whole files: RocksDB's `FileChecksumGenFactory`.
 //!
-//! In: the bytes of a table or blob file, in their order. Out: a checksum, which the MANIFEST keeps beside the name of its
-//! function.
+//! In: the bytes of a table or blob file, in their order. Out: a checksum, which the MANIFEST keeps
+//! beside the name of its function.
 //!
 //! Source: RocksDB `include/rocksdb/file_checksum.h`, `util/file_checksum_helper.h`.
 

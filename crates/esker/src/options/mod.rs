@@ -1,7 +1,7 @@
 //! What a user can choose: RocksDB's option structs under RocksDB's names.
 //!
-//! In: values from the program, from text, or from an OPTIONS file. Out: structs the engine can trust: made consistent
-//! by `sanitize`, refused by `validate` where no meaning can be given.
+//! In: values from the program, from text, or from an OPTIONS file. Out: structs the engine can
+//! trust: made consistent by `sanitize`, refused by `validate` where no meaning can be given.
 //!
 //! ```
 //! use esker::options::{BlockCache, CacheOptions, CacheType, CompressionType, FilterPolicy, Statistics};
@@ -30,7 +30,8 @@
 //! # }
 //! ```
 //!
-//! Reading order: `table` (how an option is declared), `db` and `cf` (the options), `read` and `write` (per call).
+//! Reading order: `table` (how an option is declared), `db` and `cf` (the options), `read` and
+//! `write` (per call).
 
 mod cache_text;
 mod cf;

@@ -13,8 +13,8 @@ pub enum ReadTier {
     ReadAll,
     /// No file is read, and no table opened: `Incomplete` where one would be.
     BlockCache,
-    /// Only what a crash of the process leaves: once anything was written without the WAL, not the memtables. For gets and batches;
-    /// iterators are `NotSupported`.
+    /// Only what a crash of the process leaves: once anything was written without the WAL, not the
+    /// memtables. For gets and batches; iterators are `NotSupported`.
     Persisted,
     /// Only the memtables.
     Memtable,
@@ -52,12 +52,13 @@ pub struct ReadOptions {
     pub readahead_size: usize,
     /// Grow the read-ahead across files. Default false.
     pub adaptive_readahead: bool,
-    /// `multi_get` reads what it misses on all levels at once instead of level by level: less waiting, and now and then a
-    /// block too many. Without it, what a few keys miss (up to four) is read one after the other, as by `get`. Iterators
-    /// are the same with it. Default false.
+    /// `multi_get` reads what it misses on all levels at once instead of level by level: less
+    /// waiting, and now and then a block too many. Without it, what a few keys miss (up to four) is
+    /// read one after the other, as by `get`. Iterators are the same with it. Default false.
     pub async_io: bool,
-    /// See all keys, whatever the prefix extractor says. Default false: bounds or `prefix_same_as_start` may let
-    /// prefix filters skip files, but no key within them is ever missed.
+    /// See all keys, whatever the prefix extractor says. Default false: bounds or
+    /// `prefix_same_as_start` may let prefix filters skip files, but no key within them is ever
+    /// missed.
     pub total_order_seek: bool,
     /// Like `total_order_seek`, with prefix filters used where they prove safe. Default false.
     pub auto_prefix_mode: bool,
@@ -69,27 +70,32 @@ pub struct ReadOptions {
     pub background_purge_on_iterator_cleanup: bool,
     /// Hidden entries an iterator may step over before it gives `Incomplete`; 0: no limit. Default 0.
     pub max_skippable_internal_keys: u64,
-    /// An iterator lets go of memtables and files that are not needed any more as soon as there are newer ones, and goes on
-    /// with those at its place: what it shows stays the same. Accepted; all iterators do so, with a snapshot or without, but
-    /// those with `pin_data`, `ignore_range_deletions`, or another `read_tier` than `ReadAll`. Default false.
+    /// An iterator lets go of memtables and files that are not needed any more as soon as there are
+    /// newer ones, and goes on with those at its place: what it shows stays the same. Accepted; all
+    /// iterators do so, with a snapshot or without, but those with `pin_data`,
+    /// `ignore_range_deletions`, or another `read_tier` than `ReadAll`. Default false.
     pub auto_refresh_iterator_with_snapshot: bool,
-    /// Iterators show what is there when they move, not when they were made: each seek and each step goes over to the present
-    /// first, if something has been written since the last one; both directions. Gets do not look at it, and iterators over
-    /// a transaction's own writes refuse it with `NotSupported`. Default false.
+    /// Iterators show what is there when they move, not when they were made: each seek and each
+    /// step goes over to the present first, if something has been written since the last one; both
+    /// directions. Gets do not look at it, and iterators over a transaction's own writes refuse it
+    /// with `NotSupported`. Default false.
     pub tailing: bool,
     /// `multi_get` stops with `Aborted` when its values pass this many bytes. Default: no limit.
     pub value_size_soft_limit: u64,
-    /// Moment (time since the Unix epoch, to the microsecond) from which on no file is read: what would have to be gives `TimedOut`, in a batch
-    /// key by key. A read of a file that has begun is waited for. Default `None`.
+    /// Moment (time since the Unix epoch, to the microsecond) from which on no file is read: what
+    /// would have to be gives `TimedOut`, in a batch key by key. A read of a file that has begun is
+    /// waited for. Default `None`.
     pub deadline: Option<Duration>,
-    /// In families with user-defined timestamps, and only there: versions newer than this are not there. Default `None`.
+    /// In families with user-defined timestamps, and only there: versions newer than this are not
+    /// there. Default `None`.
     pub timestamp: Option<Vec<u8>>,
-    /// In families with user-defined timestamps: iterators show every version from this timestamp up to `timestamp`, deletions
-    /// among them, newest first within a key; keys are then internal keys, which
-    /// [`ParsedEntryInfo::parse`](crate::ParsedEntryInfo::parse) takes apart. Merge operands are `NotSupported` there. Default
-    /// `None`: the newest version at `timestamp`.
+    /// In families with user-defined timestamps: iterators show every version from this timestamp
+    /// up to `timestamp`, deletions among them, newest first within a key; keys are then internal
+    /// keys, which [`ParsedEntryInfo::parse`](crate::ParsedEntryInfo::parse) takes apart. Merge
+    /// operands are `NotSupported` there. Default `None`: the newest version at `timestamp`.
     pub iter_start_ts: Option<Vec<u8>>,
-    /// Longest wait for one file operation. Accepted; file systems here do not time out. Default `None`.
+    /// Longest wait for one file operation. Accepted; file systems here do not time out. Default
+    /// `None`.
     pub io_timeout: Option<Duration>,
 }
 

@@ -1,12 +1,13 @@
 //! Makes options consistent, and refuses what has no meaning.
 //!
-//! In: options as the user gave them. Out: options that the engine can trust, with one sentence for each change, for
-//! the LOG; or an error that names the option.   Source: RocksDB `db/column_family.cc` (`SanitizeCfOptions`,
-//! `ValidateOptions`), `db/db_impl/db_impl_open.cc`.
+//! In: options as the user gave them. Out: options that the engine can trust, with one sentence for
+//! each change, for the LOG; or an error that names the option. Source: RocksDB
+//! `db/column_family.cc` (`SanitizeCfOptions`, `ValidateOptions`), `db/db_impl/db_impl_open.cc`.
 //!
 //! Invariants
 //!  1. What has been made consistent is left as it is the next time.
-//!  2. Options that pass `validate` and were made consistent never divide by zero or overflow in the engine.
+//!  2. Options that pass `validate` and were made consistent never divide by zero or overflow in
+//!     the engine.
 
 use super::value::{OptionValue, object_name};
 use super::{CHOOSE_AT_OPEN, ColumnFamilyOptions, CompactionStyle, DbOptions, Options, WalRecoveryMode};
@@ -56,8 +57,8 @@ fn most_open_files() -> i32 {
 }
 
 impl DbOptions {
-    /// Makes the options consistent. Returns one sentence for each change of something that was set; filling in a
-    /// default is not told.
+    /// Makes the options consistent. Returns one sentence for each change of something that was
+    /// set; filling in a default is not told.
     pub fn sanitize(&mut self) -> Vec<String> {
         let mut changes = Changes(Vec::new());
         if self.max_open_files != -1 {
@@ -129,7 +130,8 @@ impl DbOptions {
         Ok(())
     }
 
-    /// How many flushes and compactions may run at once: (flushes, compactions). Needs `sanitize` first.
+    /// How many flushes and compactions may run at once: (flushes, compactions). Needs `sanitize`
+    /// first.
     pub fn background_job_limits(&self) -> (usize, usize) {
         let at_least_one = |n: i32| usize::try_from(n).unwrap_or(1).max(1);
         let (flushes, compactions) =
@@ -145,8 +147,8 @@ impl DbOptions {
 }
 
 impl ColumnFamilyOptions {
-    /// Makes the options consistent with themselves and with `db`. Returns one sentence for each change of something
-    /// that was set; filling in a default is not told.
+    /// Makes the options consistent with themselves and with `db`. Returns one sentence for each
+    /// change of something that was set; filling in a default is not told.
     pub fn sanitize(&mut self, db: &DbOptions) -> Vec<String> {
         let mut changes = Changes(Vec::new());
         self.sanitize_memtables(db, &mut changes);
@@ -421,7 +423,8 @@ impl ColumnFamilyOptions {
         Ok(())
     }
 
-    /// What is said about a role by its name must be possible. RocksDB: `BlockBasedTableFactory::ValidateOptions`.
+    /// What is said about a role by its name must be possible. RocksDB:
+    /// `BlockBasedTableFactory::ValidateOptions`.
     fn check_cache_usage(&self) -> Result<()> {
         let table = &self.table;
         for (role, options) in &table.cache_usage_options.options_overrides {

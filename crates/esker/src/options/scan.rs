@@ -1,30 +1,32 @@
 //! Options of several scans that are told together: RocksDB's `MultiScanArgs`.
 //!
-//! Source: RocksDB `include/rocksdb/options.h`; which ranges are refused: `DBIter::ValidateScanOptions` there.
+//! Source: RocksDB `include/rocksdb/options.h`; which ranges are refused:
+//! `DBIter::ValidateScanOptions` there.
 
 use esker_base::{Error, Result};
 use esker_format::key::InternalKeyComparator;
 use esker_table::ScanRanges;
 
-/// The ranges of [`Db::new_multi_scan`](crate::Db::new_multi_scan) and [`DbIterator::prepare`](crate::DbIterator::prepare),
-/// and how their blocks are read.
+/// The ranges of [`Db::new_multi_scan`](crate::Db::new_multi_scan) and
+/// [`DbIterator::prepare`](crate::DbIterator::prepare), and how their blocks are read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MultiScanArgs {
-    /// The ranges, ascending: each begins at or after the limit of the one before it. Only the last may be without a limit, and
-    /// goes on to the end of the family then.
+    /// The ranges, ascending: each begins at or after the limit of the one before it. Only the last
+    /// may be without a limit, and goes on to the end of the family then.
     pub ranges: ScanRanges,
     /// Blocks of a file with no more bytes than this between them are read as one. Default 16 KiB.
     pub io_coalesce_threshold: u64,
-    /// Bytes of blocks, as stored, that are read ahead and held at once, in all files together. RocksDB's limit is for each
-    /// file, and an iterator that has reached it fails with `PrefetchLimitReached`; here the blocks behind are read when they
-    /// are come to. Default 0: 8 MiB, and blocks that lie behind the first MiB of one file in one range are left to the
+    /// Bytes of blocks, as stored, that are read ahead and held at once, in all files together.
+    /// RocksDB's limit is for each file, and an iterator that has reached it fails with
+    /// `PrefetchLimitReached`; here the blocks behind are read when they are come to. Default 0: 8
+    /// MiB, and blocks that lie behind the first MiB of one file in one range are left to the
     /// ordinary read-ahead.
     pub max_prefetch_size: u64,
-    /// Accepted. The blocks that are read ahead go to the kernel together either way, through `io_uring` where there is one.
-    /// Default false.
+    /// Accepted. The blocks that are read ahead go to the kernel together either way, through
+    /// `io_uring` where there is one. Default false.
     pub use_async_io: bool,
-    /// Each range is read from its limit, which it must have, to its start; the ranges are given, and come, in ascending order
-    /// all the same. Default false.
+    /// Each range is read from its limit, which it must have, to its start; the ranges are given,
+    /// and come, in ascending order all the same. Default false.
     pub reverse: bool,
 }
 
@@ -57,7 +59,8 @@ impl MultiScanArgs {
     }
 
     /// # Errors
-    /// `InvalidArgument` as [`Db::new_multi_scan`](crate::Db::new_multi_scan) says. `icmp` compares keys without timestamps.
+    /// `InvalidArgument` as [`Db::new_multi_scan`](crate::Db::new_multi_scan) says. `icmp` compares
+    /// keys without timestamps.
     pub(crate) fn check(&self, icmp: &InternalKeyComparator) -> Result<()> {
         let refuse = |why: String| Err(Error::invalid_argument(format!("MultiScanArgs: {why}")));
         if self.ranges.is_empty() {

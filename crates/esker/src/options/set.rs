@@ -1,7 +1,7 @@
 //! Options changed while the database runs: `set_options` and `set_db_options`.
 //!
-//! In: the options in force and pairs of names and texts. Out: all of them changed, or an error and nothing changed.
-//! The caller writes the new OPTIONS file and installs the result.
+//! In: the options in force and pairs of names and texts. Out: all of them changed, or an error and
+//! nothing changed. The caller writes the new OPTIONS file and installs the result.
 
 use super::table::{OptionKind, OptionStruct};
 use super::value::split_map;
@@ -13,8 +13,8 @@ const TABLE_OPTIONS: &str = "block_based_table_factory";
 
 /// `current` with `changes` applied, made consistent and checked.
 /// # Errors
-/// `InvalidArgument` naming the option: unknown, not changeable while the database runs, or not one of its values;
-/// also for combinations that have no meaning.
+/// `InvalidArgument` naming the option: unknown, not changeable while the database runs, or not one
+/// of its values; also for combinations that have no meaning.
 pub fn set_options(
     current: &ColumnFamilyOptions,
     db: &DbOptions,

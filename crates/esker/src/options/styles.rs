@@ -1,4 +1,5 @@
-//! Options of the compaction styles other than leveled: RocksDB's `CompactionOptionsUniversal`, `CompactionOptionsFIFO`.
+//! Options of the compaction styles other than leveled: RocksDB's `CompactionOptionsUniversal`,
+//! `CompactionOptionsFIFO`.
 //!
 //! Source of names, defaults and text forms: RocksDB `include/rocksdb/universal_compaction.h`,
 //! `include/rocksdb/advanced_options.h`, `options/cf_options.cc`.
@@ -29,10 +30,11 @@ pub struct CompactionOptionsUniversal {
     pub max_merge_width: u32,
     /// Bytes of all other runs, in percent of the oldest one's, at which all are merged. Default 200.
     pub max_size_amplification_percent: u32,
-    /// Outputs are compressed as long as the runs older than they have less than this many percent of the bytes; -1:
-    /// always. Default -1.
+    /// Outputs are compressed as long as the runs older than they have less than this many percent
+    /// of the bytes; -1: always. Default -1.
     pub compression_size_percent: i32,
-    /// Runs there may be at most; -1: `level0_file_num_compaction_trigger`; 0: as sizes demand. Default -1.
+    /// Runs there may be at most; -1: `level0_file_num_compaction_trigger`; 0: as sizes demand.
+    /// Default -1.
     pub max_read_amp: i32,
     /// When to stop adding runs. Default `TotalSize`.
     pub stop_style: CompactionStopStyle,
@@ -129,7 +131,8 @@ fn set_fifo(o: &mut CompactionOptionsFifo, name: &str, text: &str) -> Result<()>
     match name {
         "max_table_files_size" => o.max_table_files_size = OptionValue::parse(text)?,
         "allow_compaction" => o.allow_compaction = OptionValue::parse(text)?,
-        // `ttl` is an option of the family; there is one kind of storage; blob files are not counted.
+        // `ttl` is an option of the family; there is one kind of storage; blob files are not
+        // counted.
         "ttl"
         | "age_for_warm"
         | "file_temperature_age_thresholds"

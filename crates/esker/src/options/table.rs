@@ -1,8 +1,9 @@
 //! An option is declared once: the table of names behind the option structs.
 //!
-//! In: the declarations in `db.rs` and `cf.rs`. Out: the structs with their defaults and setters, and for each struct
-//! a table that knows every option's RocksDB name, help, kind, parser and printer. OPTIONS files, `set_options` and
-//! command-line strings all go through that table, so a name can be spelled in one place only.
+//! In: the declarations in `db.rs` and `cf.rs`. Out: the structs with their defaults and setters,
+//! and for each struct a table that knows every option's RocksDB name, help, kind, parser and
+//! printer. OPTIONS files, `set_options` and command-line strings all go through that table, so a
+//! name can be spelled in one place only.
 //!
 //! Invariants
 //!  1. A name stands once in a table, and is RocksDB's, letter for letter.
@@ -62,7 +63,8 @@ pub trait OptionStruct: Clone + 'static {
 
     /// Sets the option called `name` from text, at any time before the struct is used.
     /// # Errors
-    /// `InvalidArgument` naming the option: it is unknown, has no text form, or `value` is not one of its values.
+    /// `InvalidArgument` naming the option: it is unknown, has no text form, or `value` is not one
+    /// of its values.
     fn set_text(&mut self, name: &str, value: &str) -> Result<()> {
         let Some(option) = Self::find(name) else {
             return Err(Error::invalid_argument(format!("{name}: no such option in {}", Self::NAME)));
@@ -91,8 +93,8 @@ pub trait OptionStruct: Clone + 'static {
     }
 }
 
-/// Declares an option struct. Each field reads
-/// `/// help`, `field [as "RocksDBName"]: Type = default, fixed|mutable|object|read;` (`read`: an object that text can make).
+/// Declares an option struct. Each field reads `/// help`, `field [as "RocksDBName"]: Type =
+/// default, fixed|mutable|object|read;` (`read`: an object that text can make).
 macro_rules! option_struct {
     (
         $(#[$attr:meta])*

@@ -1,6 +1,7 @@
 //! Names and text forms of the block-based table's options. The struct lives in `esker_table`.
 //!
-//! Source: RocksDB `table/block_based/block_based_table_factory.cc`, `table/block_based/filter_policy.cc`.
+//! Source: RocksDB `table/block_based/block_based_table_factory.cc`,
+//! `table/block_based/filter_policy.cc`.
 
 use super::cache_text::block_cache_from_string;
 use super::table::option_table;

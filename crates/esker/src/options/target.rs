@@ -1,18 +1,23 @@
-//! What each RocksDB can read: which features `compatible_with` rules out, and since when there is what.
+//! What each RocksDB can read: which features `compatible_with` rules out, and since when there is
+//! what.
 //!
 //! In: a target. Out: whether a feature may be written, or an error with the option's name.
-//! Source: RocksDB `HISTORY.md`, by release; what 7.8.3 makes of each is measured (docs/compat.md, "Target version").
+//! Source: RocksDB `HISTORY.md`, by release; what 7.8.3 makes of each is measured (docs/compat.md,
+//! "Target version").
 //!
 //! Invariants
-//!  1. With options that pass, every byte written is read by the RocksDB named and by all later ones.
-//!  2. What a directory holds already is no option: it is read, and goes when it is rewritten (`downgrade`).
+//!  1. With options that pass, every byte written is read by the RocksDB named and by all later
+//!     ones.
+//!  2. What a directory holds already is no option: it is read, and goes when it is rewritten
+//!     (`downgrade`).
 
 use super::value::OptionValue;
 use super::{ColumnFamilyOptions, DbOptions, TargetVersion};
 use esker_base::{Error, Result};
 use std::fmt;
 
-/// Versions of the table format that are taken over from OPTIONS files, which do not say `compatible_with`.
+/// Versions of the table format that are taken over from OPTIONS files, which do not say
+/// `compatible_with`.
 pub(super) const FORMAT_VERSIONS_LOADED: std::ops::RangeInclusive<u32> = 2..=5;
 
 /// A release of RocksDB: its major and minor number.
@@ -194,8 +199,9 @@ impl ColumnFamilyOptions {
         asked
     }
 
-    /// Asks for nothing any more that `target` cannot read, where that is a matter of how bytes lie: tables of the newest
-    /// format that it reads. Families without timestamps in their tables stay as they are.
+    /// Asks for nothing any more that `target` cannot read, where that is a matter of how bytes
+    /// lie: tables of the newest format that it reads. Families without timestamps in their tables
+    /// stay as they are.
     pub fn limit_to(&mut self, target: TargetVersion) {
         let newest = if target.reads(Feature::FormatVersion7) {
             7

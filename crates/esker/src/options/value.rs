@@ -21,7 +21,8 @@ pub trait OptionValue: Sized {
     fn parse(text: &str) -> Result<Self>;
     /// Text that `parse` takes and RocksDB understands.
     fn print(&self) -> String;
-    /// Changes `self` to what `text` means. Values with fields keep those that `text` does not name.
+    /// Changes `self` to what `text` means. Values with fields keep those that `text` does not
+    /// name.
     /// # Errors
     /// As `parse`; `self` is then unchanged.
     fn update(&mut self, text: &str) -> Result<()> {

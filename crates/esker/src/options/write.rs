@@ -1,4 +1,5 @@
-//! Options of writes and of work asked for by hand: `WriteOptions`, `FlushOptions`, `CompactRangeOptions` and so on.
+//! Options of writes and of work asked for by hand: `WriteOptions`, `FlushOptions`,
+//! `CompactRangeOptions` and so on.
 //!
 //! Source: RocksDB `include/rocksdb/options.h`.
 
@@ -7,10 +8,11 @@ use super::value::option_enum;
 /// Options of one write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WriteOptions {
-    /// Return only when the WAL is on the medium. Default false: survives the process, not the machine.
+    /// Return only when the WAL is on the medium. Default false: survives the process, not the
+    /// machine.
     pub sync: bool,
-    /// Do not write to the WAL: lost unless flushed. Refused with `recycle_log_file_num` > 0, whose recovery needs
-    /// sequence numbers without gaps. Default false.
+    /// Do not write to the WAL: lost unless flushed. Refused with `recycle_log_file_num` > 0, whose
+    /// recovery needs sequence numbers without gaps. Default false.
     pub disable_wal: bool,
     /// `Incomplete` where the write would have to wait for background work. Default false.
     pub no_slowdown: bool,
@@ -20,9 +22,9 @@ pub struct WriteOptions {
     pub ignore_missing_column_families: bool,
     /// Accepted for RocksDB's sake; the memtable keeps its own hints. Default false.
     pub memtable_insert_hint_per_batch: bool,
-    /// Bytes of a checksum for each entry of the batch, 0 or 8: made before the write joins others, compared when the batch
-    /// goes into the WAL and into the memtable. A batch made with `WriteBatch::with_protection` is compared in any case.
-    /// Default 0.
+    /// Bytes of a checksum for each entry of the batch, 0 or 8: made before the write joins others,
+    /// compared when the batch goes into the WAL and into the memtable. A batch made with
+    /// `WriteBatch::with_protection` is compared in any case. Default 0.
     pub protection_bytes_per_key: usize,
 }
 
@@ -90,12 +92,14 @@ pub struct IngestExternalFileOptions {
     pub move_files: bool,
     /// With `move_files`: copy where the file system has no link between the two. Default true.
     pub failed_move_fall_back_to_copy: bool,
-    /// Snapshots taken before do not see the files. Default true. Without, they may, and iterators: only if `allow_global_seqno` is
-    /// off, too.
+    /// Snapshots taken before do not see the files. Default true. Without, they may, and iterators:
+    /// only if `allow_global_seqno` is off, too.
     pub snapshot_consistency: bool,
-    /// Files may be given a sequence number; without, they may overlap nothing, and snapshots see them. Default true.
+    /// Files may be given a sequence number; without, they may overlap nothing, and snapshots see
+    /// them. Default true.
     pub allow_global_seqno: bool,
-    /// Memtables that overlap are flushed, while writers wait; without, overlapping them is an error. Default true.
+    /// Memtables that overlap are flushed, while writers wait; without, overlapping them is an
+    /// error. Default true.
     pub allow_blocking_flush: bool,
     /// Put the files below everything else. Not supported. Default false.
     pub ingest_behind: bool,
@@ -103,8 +107,8 @@ pub struct IngestExternalFileOptions {
     pub write_global_seqno: bool,
     /// Check every block of the files first. Default false.
     pub verify_checksums_before_ingest: bool,
-    /// Make the checksums of files that come with one, and compare; without, they are taken as they are said. Only with
-    /// `file_checksum_gen_factory`. Default true.
+    /// Make the checksums of files that come with one, and compare; without, they are taken as they
+    /// are said. Only with `file_checksum_gen_factory`. Default true.
     pub verify_file_checksum: bool,
     /// Fail if a file does not fit into the last level. Default false.
     pub fail_if_not_bottommost_level: bool,
@@ -130,7 +134,8 @@ impl Default for IngestExternalFileOptions {
 /// Options of `create_column_family_with_import`.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct ImportColumnFamilyOptions {
-    /// Take the files over by hard links and remove their old names. Default false: they are copied.
+    /// Take the files over by hard links and remove their old names. Default false: they are
+    /// copied.
     pub move_files: bool,
 }
 
@@ -150,7 +155,8 @@ option_enum! {
     }
 }
 
-/// A range of keys, without timestamps; whoever takes one says whether `limit` belongs to it. RocksDB's `RangeOpt`.
+/// A range of keys, without timestamps; whoever takes one says whether `limit` belongs to it.
+/// RocksDB's `RangeOpt`.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct RangeOpt<'a> {
     /// The first key; `None`: from the start.
@@ -164,10 +170,11 @@ pub struct RangeOpt<'a> {
 pub struct CompactRangeOptions {
     /// No other compaction of the database runs meanwhile. Default false.
     pub exclusive_manual_compaction: bool,
-    /// Afterwards move all files of the level that the range ended in to another one. Default false.
+    /// Afterwards move all files of the level that the range ended in to another one. Default
+    /// false.
     pub change_level: bool,
-    /// With `change_level`: the level to move to, all levels on the way being empty; -1: the smallest that is large enough.
-    /// Default -1.
+    /// With `change_level`: the level to move to, all levels on the way being empty; -1: the
+    /// smallest that is large enough. Default -1.
     pub target_level: i32,
     /// What to do with the last level. Default `IfHaveCompactionFilter`.
     pub bottommost_level_compaction: BottommostLevelCompaction,
@@ -175,8 +182,8 @@ pub struct CompactRangeOptions {
     pub allow_write_stall: bool,
     /// Threads for each compaction; 0: as `max_subcompactions`. Default 0.
     pub max_subcompactions: u32,
-    /// In families with user-defined timestamps: raise `full_history_ts_low` to this first, so that what only older reads
-    /// could come to goes. Default `None`.
+    /// In families with user-defined timestamps: raise `full_history_ts_low` to this first, so that
+    /// what only older reads could come to goes. Default `None`.
     pub full_history_ts_low: Option<Vec<u8>>,
 }
 

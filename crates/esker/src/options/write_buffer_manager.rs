@@ -1,15 +1,18 @@
 //! One bound on the memtables of several databases: RocksDB's `WriteBufferManager`.
 //!
-//! In: bytes taken and given back by arenas. Out: whether a memtable should be flushed; a charge on a block cache.
-//! Source of the thresholds: RocksDB `include/rocksdb/write_buffer_manager.h`, `cache/cache_reservation_manager.cc`.
+//! In: bytes taken and given back by arenas. Out: whether a memtable should be flushed; a charge on
+//! a block cache.
+//! Source of the thresholds: RocksDB `include/rocksdb/write_buffer_manager.h`,
+//! `cache/cache_reservation_manager.cc`.
 //!
 //! Invariants
 //!  1. `used` is the sum of the blocks of all memtables, `active` of those that still take writes.
-//!  2. With a cache, `used` rounded up to `CHARGE_STEP` is charged to it, unless a strict limit refuses: memory that a
-//!     memtable already has is not given back for that. It is tried again at the next block. What is charged shrinks when
-//!     `used` has fallen below three quarters of it.
-//!  3. Nobody waits for the charge: who finds another at it leaves the change to that one. To change a charge may drop
-//!     what readers have left behind, another memtable of the same manager too, on the same thread.
+//!  2. With a cache, `used` rounded up to `CHARGE_STEP` is charged to it, unless a strict limit
+//!     refuses: memory that a memtable already has is not given back for that. It is tried again at
+//!     the next block. What is charged shrinks when `used` has fallen below three quarters of it.
+//!  3. Nobody waits for the charge: who finds another at it leaves the change to that one. To
+//!     change a charge may drop what readers have left behind, another memtable of the same manager
+//!     too, on the same thread.
 //!  4. Who waits for memory is told when the bound changes.
 
 use esker_base::sync::atomic::{AtomicUsize, Ordering, fence};
@@ -48,7 +51,8 @@ struct Charge {
 }
 
 impl WriteBufferManager {
-    /// Bounds memtables to `buffer_bytes`; 0: only counts. With `allow_stall`, writers wait beyond it.
+    /// Bounds memtables to `buffer_bytes`; 0: only counts. With `allow_stall`, writers wait beyond
+    /// it.
     pub fn new(buffer_bytes: usize, allow_stall: bool) -> Self {
         WriteBufferManager {
             buffer_bytes: AtomicUsize::new(buffer_bytes),
@@ -107,8 +111,8 @@ impl WriteBufferManager {
         self.charge.as_ref().map_or(0, |charge| charge.bytes.load(Ordering::Relaxed))
     }
 
-    /// Whether a memtable should be flushed: the active ones passed 7/8 of the bound, or all passed the bound while
-    /// at least half of it is active (flushing less would not help).
+    /// Whether a memtable should be flushed: the active ones passed 7/8 of the bound, or all passed
+    /// the bound while at least half of it is active (flushing less would not help).
     pub fn should_flush(&self) -> bool {
         let bound = self.buffer_size();
         if bound == 0 {
@@ -132,13 +136,14 @@ impl WriteBufferManager {
         self.allow_stall && bound > 0 && self.memory_usage() >= bound
     }
 
-    /// Charges what is used now, if that differs enough from what is charged; or leaves it to the one who is at it.
+    /// Charges what is used now, if that differs enough from what is charged; or leaves it to the
+    /// one who is at it.
     fn update_charge(&self) {
         let Some(charge) = &self.charge else { return };
         let mut refused = None;
         loop {
-            // With the one who holds the lock: either they see what is used now after they have let go of it, or the lock
-            // is found free here.
+            // With the one who holds the lock: either they see what is used now after they have let
+            // go of it, or the lock is found free here.
             fence(Ordering::SeqCst);
             let charged = charge.bytes.load(Ordering::Relaxed);
             let target = charge_for(self.memory_usage(), charged);

@@ -1,8 +1,9 @@
 //! Where the outputs of a compaction end.
 //!
-//! In: the keys of an output in order, and how large it has become. Out: whether it should end before a key. An output ends
-//! at its target size, but rather at the border of a grandparent file (of the level below the output level): then the next
-//! compaction down reads fewer files that it overlaps only at the edge.
+//! In: the keys of an output in order, and how large it has become. Out: whether it should end
+//! before a key. An output ends at its target size, but rather at the border of a grandparent file
+//! (of the level below the output level): then the next compaction down reads fewer files that it
+//! overlaps only at the edge.
 //! Source: RocksDB `db/compaction/compaction_outputs.cc` (`ShouldStopBefore`).
 
 use super::CompactionPlan;
@@ -48,8 +49,10 @@ impl OutputCutter {
         }
     }
 
-    /// Whether the open output, which has `output_bytes`, should end before `internal_key`. Ask for every key in order, or for
-    /// the first of every user key if outputs may only end there; with no output open (`None`) the answer is no. After a yes the cutter goes on with a fresh output that begins with the key.
+    /// Whether the open output, which has `output_bytes`, should end before `internal_key`. Ask for
+    /// every key in order, or for the first of every user key if outputs may only end there; with
+    /// no output open (`None`) the answer is no. After a yes the cutter goes on with a fresh output
+    /// that begins with the key.
     #[inline]
     pub fn should_stop_before(&mut self, internal_key: &[u8], output_bytes: Option<u64>) -> bool {
         if self.is_level0 {
@@ -98,7 +101,8 @@ impl OutputCutter {
         crossed
     }
 
-    /// Whether the key has left the grandparent. One that ends in its user key is left if the next begins in it.
+    /// Whether the key has left the grandparent. One that ends in its user key is left if the next
+    /// begins in it.
     fn is_beyond(&self, key: &[u8], grandparent: &FileMeta) -> bool {
         match compare_bounds(&self.icmp, key, &grandparent.largest) {
             std::cmp::Ordering::Less => false,
@@ -130,12 +134,14 @@ impl OutputCutter {
         if self.overlapped_bytes.saturating_add(bytes) > self.max_compaction_bytes {
             return true;
         }
-        // A whole grandparent of some size lies between the last key and this one: later compactions need not read it.
+        // A whole grandparent of some size lies between the last key and this one: later
+        // compactions need not read it.
         let skips = crossed >= if self.in_gap { 2 } else { 3 };
         if skips && self.overlapped_bytes - overlapped_before > self.target_file_size / 8 {
             return true;
         }
-        // From half the target on; the more borders there were, the more are to be expected, so the longer it may wait.
+        // From half the target on; the more borders there were, the more are to be expected, so the
+        // longer it may wait.
         let percent = 50 + (self.borders * 5).min(40);
         bytes >= self.target_file_size.div_ceil(100).saturating_mul(percent)
     }

@@ -1,10 +1,12 @@
 //! Picks compactions of the FIFO style: the oldest files are deleted.
 //!
-//! In: a version and what runs. Out: a plan that deletes files, or (with `allow_compaction`) merges small ones of level 0.
+//! In: a version and what runs. Out: a plan that deletes files, or (with `allow_compaction`) merges
+//! small ones of level 0.
 //! Source: RocksDB `db/compaction/compaction_picker_fifo.cc`.
 //!
-//! Reasons, in this order: files older than `ttl`, if deleting them is enough; more bytes than `max_table_files_size`; many
-//! small files. A database that comes from another style loses files of its deepest level first, by key.
+//! Reasons, in this order: files older than `ttl`, if deleting them is enough; more bytes than
+//! `max_table_files_size`; many small files. A database that comes from another style loses files
+//! of its deepest level first, by key.
 
 use super::plan::Draft;
 use super::score::LevelSizes;
@@ -35,8 +37,9 @@ fn is_expired(level0: &[Arc<FileMeta>], index: usize, context: &PickContext<'_>)
     let ttl = context.options.ttl;
     let Some(limit) = context.now_seconds.checked_sub(ttl).filter(|_| ttl > 0) else { return false };
     let file = &level0[index];
-    // No key is younger than its file: that of a merge has young ones beside those of its oldest ancestor. Nor is one younger than what
-    // the next file began with, which says more of a file that was made long after its keys.
+    // No key is younger than its file: that of a merge has young ones beside those of its oldest
+    // ancestor. Nor is one younger than what the next file began with, which says more of a file
+    // that was made long after its keys.
     let newer = index.checked_sub(1).map(|newer| level0[newer].oldest_ancestor_time).filter(|time| *time > 0);
     let newest = match file.file_creation_time {
         0 => file.oldest_ancestor_time,
@@ -64,7 +67,8 @@ fn too_large(version: &Arc<Version>, context: &PickContext<'_>) -> Option<Compac
     }
     let level = version.num_non_empty_levels() - 1;
     let files = version.files(level);
-    // In level 0 the oldest file is the last one; in others nobody knows, and the smallest keys go first.
+    // In level 0 the oldest file is the last one; in others nobody knows, and the smallest keys go
+    // first.
     let oldest_first: Vec<&Arc<FileMeta>> =
         if level == 0 { files.iter().rev().collect() } else { files.iter().collect() };
     let mut gone = Vec::new();
@@ -78,8 +82,8 @@ fn too_large(version: &Arc<Version>, context: &PickContext<'_>) -> Option<Compac
     Some(deletion(version, context, level, gone, CompactionReason::FifoMaxSize))
 }
 
-/// The newest files, as far as each makes the merge cheaper for each file that goes away; none larger than a memtable, or
-/// files would grow that never get old.
+/// The newest files, as far as each makes the merge cheaper for each file that goes away; none
+/// larger than a memtable, or files would grow that never get old.
 fn small_files(version: &Arc<Version>, context: &PickContext<'_>) -> Option<CompactionPlan> {
     let options = context.options;
     if !options.fifo.allow_compaction {

@@ -1,17 +1,21 @@
 //! Files whose compaction frees much of what it reads, and files that can go unread.
 //!
-//! In: a version whose files know what their properties say and what range tombstones cover. Out: the next such file.
+//! In: a version whose files know what their properties say and what range tombstones cover. Out:
+//! the next such file.
 //!
-//! A level is due by its size, a lone file under a few deletions never is. So a file goes down by itself if the bytes that its
-//! deletions free are at least half of the bytes that its compaction reads; a file with nothing below it is rewritten if a quarter
-//! of its entries can go. RocksDB leaves both where they are; Pebble has its delete-only and elision-only compactions.
+//! A level is due by its size, a lone file under a few deletions never is. So a file goes down by
+//! itself if the bytes that its deletions free are at least half of the bytes that its compaction
+//! reads; a file with nothing below it is rewritten if a quarter of its entries can go. RocksDB
+//! leaves both where they are; Pebble has its delete-only and elision-only compactions.
 //!
 //! Invariants
-//!  1. Every entry of the files is older than each live snapshot: the compaction drops all that is counted.
-//!  2. Work is bounded. A compaction costs at most twice what it frees, a deletion goes down one level each time, and at the bottom
-//!     it is gone. A file that loses nothing at the bottom is settled ([`FileMeta::is_settled`]).
-//!  3. What is worth a compaction follows from the version alone and is found out before the db mutex is taken. Under it a pick
-//!     looks at [`MOST_CANDIDATES`] files at most.
+//!  1. Every entry of the files is older than each live snapshot: the compaction drops all that is
+//!     counted.
+//!  2. Work is bounded. A compaction costs at most twice what it frees, a deletion goes down one
+//!     level each time, and at the bottom it is gone. A file that loses nothing at the bottom is
+//!     settled ([`FileMeta::is_settled`]).
+//!  3. What is worth a compaction follows from the version alone and is found out before the db
+//!     mutex is taken. Under it a pick looks at [`MOST_CANDIDATES`] files at most.
 
 use super::inputs::{overlap_range, overlapping, range_of};
 use super::marked::{is_bottommost_file, may_exist_below};
@@ -25,7 +29,8 @@ use esker_base::sync::Arc;
 
 /// Files of a level that are looked at, those with the most deletions first.
 const MOST_CANDIDATES: usize = 32;
-/// A file is a candidate, or is rewritten at the bottom, if at least one in so many of its entries can go.
+/// A file is a candidate, or is rewritten at the bottom, if at least one in so many of its entries
+/// can go.
 const SHARE: u64 = 4;
 
 /// Idle files under range tombstones that every snapshot sees.
@@ -62,7 +67,8 @@ pub(super) fn pick_covered(version: &Arc<Version>, context: &PickContext<'_>) ->
     Some(CompactionPlan { is_deletion: true, compact_cursor: None, ..plan })
 }
 
-/// Files of a level that may be worth a compaction. Walks over the level, if no version did before in which it was the same.
+/// Files of a level that may be worth a compaction. Walks over the level, if no version did before
+/// in which it was the same.
 pub(crate) fn candidates(version: &Version, level: usize) -> &[Arc<FileMeta>] {
     version.findings(level).garbage(|| {
         // With timestamps a deleted key is history, not garbage.
@@ -85,7 +91,8 @@ fn is_free(f: &FileMeta, context: &PickContext<'_>) -> bool {
     f.largest_seqno <= context.oldest_live && is_old && !f.is_settled() && !context.running.is_busy(f.number)
 }
 
-/// Finds out ahead which files are worth a compaction whoever reads and whatever runs. Without it [`find`] does.
+/// Finds out ahead which files are worth a compaction whoever reads and whatever runs. Without it
+/// [`find`] does.
 pub(super) fn prepare<'v>(version: &'v Version, options: &CompactionOptions) -> &'v [Garbage] {
     version.garbage(|| match options.compaction_style {
         CompactionStyle::Level => worth_it(version, LevelSizes::new(version, options).base_level),
@@ -150,7 +157,8 @@ fn is_rewritten(f: &FileMeta) -> bool {
     })
 }
 
-/// Whether a compaction of the file, with all that goes along, frees half of the bytes that it reads.
+/// Whether a compaction of the file, with all that goes along, frees half of the bytes that it
+/// reads.
 fn is_worth_it(
     version: &Version,
     weigher: &Weigher,
@@ -167,7 +175,8 @@ fn is_worth_it(
         _ => vec![Arc::clone(file)],
     };
     let Some((smallest, largest)) = range_of(version.icmp(), &files) else { return false };
-    // Where there is nothing in the way it only moves: what counts is the level where its deletions meet something.
+    // Where there is nothing in the way it only moves: what counts is the level where its deletions
+    // meet something.
     let overlapped = |level| &version.files(level)[overlap_range(version, level, smallest, largest)];
     let below = (output_level..version.num_levels()).map(overlapped).find(|files| !files.is_empty());
     let user_key = esker_format::key::user_key;
@@ -190,7 +199,8 @@ impl Weigher {
         Weigher { entry_bytes: in_tables + average_blob_bytes(version) }
     }
 
-    /// Bytes that a compaction of the file frees, in it and below it. `is_last`: nothing lies below the compaction.
+    /// Bytes that a compaction of the file frees, in it and below it. `is_last`: nothing lies below
+    /// the compaction.
     fn freed_by(&self, f: &FileMeta, is_last: bool) -> u64 {
         let Some(s) = f.stats() else { return 0 };
         let own = s.older_versions.unwrap_or(0) + if is_last { s.deletions } else { 0 };

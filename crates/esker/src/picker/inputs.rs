@@ -1,8 +1,9 @@
 //! Geometry of files: ranges, overlaps, clean cuts.
 //!
-//! A *clean cut* of a sorted level is a run of files whose neighbours share no user key with it. Compacting anything else
-//! would move newer versions of a user key below older ones.
-//! Source: RocksDB `db/compaction/compaction_picker.cc`, `db/version_set.cc` (`GetOverlappingInputs`).
+//! A *clean cut* of a sorted level is a run of files whose neighbours share no user key with it.
+//! Compacting anything else would move newer versions of a user key below older ones.
+//! Source: RocksDB `db/compaction/compaction_picker.cc`, `db/version_set.cc`
+//! (`GetOverlappingInputs`).
 
 use super::{LevelFiles, RunningCompactions};
 use crate::version::{FileMeta, Version};
@@ -11,8 +12,8 @@ use esker_format::key::{self, InternalKeyComparator};
 use std::cmp::Ordering;
 use std::ops::Range;
 
-/// Compares bounds of files by user key; an upper bound that a range tombstone ends is before everything else with
-/// its user key.
+/// Compares bounds of files by user key; an upper bound that a range tombstone ends is before
+/// everything else with its user key.
 pub(super) fn compare_bounds(icmp: &InternalKeyComparator, a: &[u8], b: &[u8]) -> Ordering {
     let is_end = |k: &[u8]| key::trailer(k) == key::RANGE_END_SENTINEL;
     icmp.compare_plain_keys(key::user_key(a), key::user_key(b)).then_with(|| is_end(b).cmp(&is_end(a)))
@@ -49,7 +50,8 @@ pub(super) fn end_at(version: &Version, level: usize, end: usize, largest: &[u8]
     end + rest.partition_point(|f| compare_bounds(icmp, &f.smallest, largest).is_le())
 }
 
-/// Files of any level that share a user key with the bounds; in level 0 also those that overlap these, and so on.
+/// Files of any level that share a user key with the bounds; in level 0 also those that overlap
+/// these, and so on.
 pub(super) fn overlapping(version: &Version, level: usize, smallest: &[u8], largest: &[u8]) -> LevelFiles {
     let files = if level > 0 {
         version.files(level)[overlap_range(version, level, smallest, largest)].to_vec()
@@ -59,8 +61,8 @@ pub(super) fn overlapping(version: &Version, level: usize, smallest: &[u8], larg
     LevelFiles { level, files }
 }
 
-/// The files that overlap the user keys, those that overlap these, and so on. There may be thousands, each overlapping the next in no
-/// order of age: so they are gone through by key.
+/// The files that overlap the user keys, those that overlap these, and so on. There may be
+/// thousands, each overlapping the next in no order of age: so they are gone through by key.
 fn overlapping_in_level0(version: &Version, smallest: &[u8], largest: &[u8]) -> Vec<Arc<FileMeta>> {
     let (files, icmp) = (version.files(0), version.icmp());
     let start = |i: usize| files[i].smallest_user_key();
@@ -87,7 +89,8 @@ fn overlapping_in_level0(version: &Version, smallest: &[u8], largest: &[u8]) -> 
     files.iter().zip(taken).filter(|(_, taken)| *taken).map(|(f, _)| Arc::clone(f)).collect()
 }
 
-/// The files and, in a sorted level, those to both sides that continue their user keys. Level 0 stays as it is.
+/// The files and, in a sorted level, those to both sides that continue their user keys. Level 0
+/// stays as it is.
 pub(super) fn clean_cut(version: &Version, inputs: LevelFiles) -> LevelFiles {
     let mut inputs = inputs;
     while inputs.level > 0
@@ -102,7 +105,8 @@ pub(super) fn clean_cut(version: &Version, inputs: LevelFiles) -> LevelFiles {
     inputs
 }
 
-/// Where a run of files of a sorted level, which ends at `end` and is not empty, ends with those that continue its last user key.
+/// Where a run of files of a sorted level, which ends at `end` and is not empty, ends with those
+/// that continue its last user key.
 pub(super) fn clean_end(version: &Version, level: usize, end: usize) -> usize {
     let (files, icmp) = (version.files(level), version.icmp());
     let joined = |i: usize| compare_bounds(icmp, &files[i - 1].largest, &files[i].smallest).is_eq();
@@ -175,9 +179,10 @@ pub(super) fn is_written_into(
     }
 }
 
-/// Adds what must go with files from an upper level: the files of the output level that they overlap. Then more of the upper
-/// level, if that takes no more of the output level and stays below twice `max_compaction_bytes`. `rightwards` lets it grow
-/// only towards larger keys. `None` if a file that is needed is being compacted.
+/// Adds what must go with files from an upper level: the files of the output level that they
+/// overlap. Then more of the upper level, if that takes no more of the output level and stays below
+/// twice `max_compaction_bytes`. `rightwards` lets it grow only towards larger keys. `None` if a
+/// file that is needed is being compacted.
 pub(super) fn with_output_level(
     version: &Version,
     running: &RunningCompactions,

@@ -3,9 +3,10 @@
 //! In: a version and what runs. Out: the most urgent plan that nothing is in the way of.
 //! Source: RocksDB `db/compaction/compaction_picker_level.cc`.
 //!
-//! The order of reasons: levels that are due, most urgent first; files marked by their writers; files of the last level
-//! that can lose old versions; files older than `ttl`; files due for a periodic rewrite. Only one compaction that reads level 0
-//! runs at a time; while the way from level 0 to the base level is blocked, level-0 files are merged with each other.
+//! The order of reasons: levels that are due, most urgent first; files marked by their writers;
+//! files of the last level that can lose old versions; files older than `ttl`; files due for a
+//! periodic rewrite. Only one compaction that reads level 0 runs at a time; while the way from
+//! level 0 to the base level is blocked, level-0 files are merged with each other.
 
 pub use super::PickContext;
 use super::garbage;
@@ -52,7 +53,8 @@ pub fn needs_compaction(version: &Version, context: &PickContext<'_>) -> bool {
             || marked::for_blob_gc(version, context).next().is_some())
 }
 
-/// Finds out ahead what [`pick`] and its siblings would otherwise walk over files for, under the db mutex.
+/// Finds out ahead what [`pick`] and its siblings would otherwise walk over files for, under the db
+/// mutex.
 pub fn prepare(version: &Version, options: &CompactionOptions, now_seconds: u64) {
     let running = RunningCompactions::default();
     let context = PickContext {
@@ -79,7 +81,8 @@ struct Start {
     output_level: usize,
     reason: CompactionReason,
     score: f64,
-    /// Level-0 files that overlap nothing in level 0 that is older, nor the output level: they move as they are.
+    /// Level-0 files that overlap nothing in level 0 that is older, nor the output level: they move
+    /// as they are.
     is_l0_move: bool,
 }
 
@@ -107,7 +110,8 @@ impl Picker<'_> {
     fn due_level(&self) -> Option<CompactionPlan> {
         let mut level0_is_blocked = false;
         for &(score, level) in self.scores.by_urgency.iter().take_while(|(score, _)| *score >= 1.0) {
-            // Else the files that level 0 waits for would be taken again and again, and level 0 would starve.
+            // Else the files that level 0 waits for would be taken again and again, and level 0
+            // would starve.
             if level0_is_blocked && level == self.base_level() {
                 continue;
             }
@@ -161,8 +165,8 @@ impl Picker<'_> {
         }
     }
 
-    /// The oldest level-0 files, as far as they overlap neither each other nor the base level, by key. Not into an empty
-    /// level, and not if levels may differ in compression.
+    /// The oldest level-0 files, as far as they overlap neither each other nor the base level, by
+    /// key. Not into an empty level, and not if levels may differ in compression.
     fn movable_level0_files(&self) -> Vec<Arc<FileMeta>> {
         let (version, base) = (self.version, self.base_level());
         let mut files: Vec<Arc<FileMeta>> = Vec::new();
@@ -189,7 +193,8 @@ impl Picker<'_> {
         files
     }
 
-    /// All newest idle level-0 files, if the base level is so large that a compaction into it would mostly rewrite it.
+    /// All newest idle level-0 files, if the base level is so large that a compaction into it would
+    /// mostly rewrite it.
     fn intra_level0_by_size(&self) -> Option<Vec<Arc<FileMeta>>> {
         let (version, options) = (self.version, self.context.options);
         let min_files = options.level0_file_num_compaction_trigger.max(2);
@@ -303,8 +308,8 @@ impl Picker<'_> {
         LevelFiles { level: inputs.level, files: files[from..to].to_vec() }
     }
 
-    /// The files behind, until the level would be within its size or the compaction would be too large. Both levels' files only grow
-    /// to the right.
+    /// The files behind, until the level would be within its size or the compaction would be too
+    /// large. Both levels' files only grow to the right.
     fn extend_round_robin(&self, inputs: LevelFiles) -> LevelFiles {
         let (version, running, options) = (self.version, self.context.running, self.context.options);
         let level = inputs.level;

@@ -1,13 +1,16 @@
 //! Picks what `compact_range` and `compact_files` ask for.
 //!
-//! Source: RocksDB `db/db_impl/db_impl_compaction_flush.cc` (`CompactRangeInternal`), `db/compaction/compaction_picker.cc`.
+//! Source: RocksDB `db/db_impl/db_impl_compaction_flush.cc` (`CompactRangeInternal`),
+//! `db/compaction/compaction_picker.cc`.
 //!
-//! A `compact_range` goes from the first level that has files in the range down, level by level, in portions of about
-//! `max_compaction_bytes`; then files of the last level are rewritten. [`ManualCompaction`] says what to run next.
+//! A `compact_range` goes from the first level that has files in the range down, level by level, in
+//! portions of about `max_compaction_bytes`; then files of the last level are rewritten.
+//! [`ManualCompaction`] says what to run next.
 //!
-//! Invariant: afterwards no file of the range holds an entry that no snapshot saw when the call began, unless
-//! [`BottommostLevelCompaction::Skip`] left the last level alone. So a file with nothing below it that may lose entries does not
-//! move, and one that is in the last level already is rewritten. Its properties tell; a file with one value a key stays.
+//! Invariant: afterwards no file of the range holds an entry that no snapshot saw when the call
+//! began, unless [`BottommostLevelCompaction::Skip`] left the last level alone. So a file with
+//! nothing below it that may lose entries does not move, and one that is in the last level already
+//! is rewritten. Its properties tell; a file with one value a key stays.
 
 use super::inputs::{
     any_busy, bytes_of, clean_cut, compare_bounds, end_at, idle_clean_cut, is_written_into, overlap_range,
@@ -56,7 +59,8 @@ pub struct ManualCompaction {
 enum Stage {
     /// Nothing was looked at yet.
     Start,
-    /// Files of a level go down; where to is decided anew for each plan, as the base level may move.
+    /// Files of a level go down; where to is decided anew for each plan, as the base level may
+    /// move.
     Down {
         from: usize,
     },
@@ -73,8 +77,9 @@ enum Stage {
 }
 
 impl ManualCompaction {
-    /// Of the user keys `[begin, end]`, both inclusive, `None` = without end. `next_file` is the number that the next new
-    /// file will get; `snapshots`, ascending, are live. With `exclusive_manual_compaction` the caller lets nothing else run until this is done.
+    /// Of the user keys `[begin, end]`, both inclusive, `None` = without end. `next_file` is the
+    /// number that the next new file will get; `snapshots`, ascending, are live. With
+    /// `exclusive_manual_compaction` the caller lets nothing else run until this is done.
     pub fn new(
         begin: Option<&[u8]>,
         end: Option<&[u8]>,
@@ -94,13 +99,14 @@ impl ManualCompaction {
         }
     }
 
-    /// The level in which the range is when there is nothing left to do; `None` if no file held any of it.
+    /// The level in which the range is when there is nothing left to do; `None` if no file held any
+    /// of it.
     pub fn arrived_at(&self) -> Option<usize> {
         self.arrived_at
     }
 
-    /// Whether a damaged file would still be in the way of the next step if all that runs had ended: which, and what is wrong with
-    /// it.
+    /// Whether a damaged file would still be in the way of the next step if all that runs had
+    /// ended: which, and what is wrong with it.
     pub fn blocked_by(
         &self,
         version: &Arc<Version>,
@@ -117,7 +123,8 @@ impl ManualCompaction {
         }
     }
 
-    /// The next thing to do, given the current version and what runs. The plan is not registered yet.
+    /// The next thing to do, given the current version and what runs. The plan is not registered
+    /// yet.
     pub fn next(
         &mut self,
         version: &Arc<Version>,
@@ -168,8 +175,8 @@ impl ManualCompaction {
         }
     }
 
-    /// Universal: all runs at once, whatever the range, into the last level. `None` if only the last level has files, and those
-    /// that may lose entries are left to do.
+    /// Universal: all runs at once, whatever the range, into the last level. `None` if only the
+    /// last level has files, and those that may lose entries are left to do.
     fn next_of_runs(
         &mut self,
         version: &Arc<Version>,
@@ -383,8 +390,9 @@ impl ManualRequest<'_> {
     }
 }
 
-/// The files of a sorted level that go at once, and whether no further ones remain: one, and more as long as they and what they overlap
-/// in the output level stay within `max_compaction_bytes`. Those between new files are taken first.
+/// The files of a sorted level that go at once, and whether no further ones remain: one, and more
+/// as long as they and what they overlap in the output level stay within `max_compaction_bytes`.
+/// Those between new files are taken first.
 fn portion(
     version: &Version,
     options: &CompactionOptions,
@@ -445,7 +453,8 @@ fn key_behind(version: &Version, start: &LevelFiles) -> Option<Vec<u8>> {
     files.get(next).map(|f| f.smallest_user_key().to_vec())
 }
 
-/// Whether no two files of level 0 share a user key. Files with versions of one key are apart by internal keys only.
+/// Whether no two files of level 0 share a user key. Files with versions of one key are apart by
+/// internal keys only.
 pub(super) fn level0_is_disjoint(version: &Version) -> bool {
     let icmp = version.icmp();
     let mut files: Vec<&Arc<FileMeta>> = version.files(0).iter().collect();
@@ -455,10 +464,10 @@ pub(super) fn level0_is_disjoint(version: &Version) -> bool {
 
 /// Plans a `compact_files`: these files, and those that must go with them, into `output_level`.
 /// # Errors
-/// `InvalidArgument`: no file was named, one is not in the version or below the output level, or there is no such level in this
-/// compaction style · what is
-/// wrong with a file that is needed and damaged ·
-/// `Aborted`: a file that is needed is being compacted, or a running compaction writes into the same range. Try again later.
+/// `InvalidArgument`: no file was named, one is not in the version or below the output level, or
+/// there is no such level in this compaction style · what is wrong with a file that is needed and
+/// damaged · `Aborted`: a file that is needed is being compacted, or a running compaction writes
+/// into the same range. Try again later.
 pub fn pick_files(
     version: &Arc<Version>,
     options: &CompactionOptions,
@@ -524,8 +533,8 @@ fn check_named(version: &Version, files: &[FileNumber], output_level: usize) -> 
     }
 }
 
-/// Level by level: the named files and those between them, and everything in the range that they and the levels above span:
-/// an output may reach over all of it.
+/// Level by level: the named files and those between them, and everything in the range that they
+/// and the levels above span: an output may reach over all of it.
 fn inputs_of_all_levels(
     version: &Version,
     named: BTreeSet<FileNumber>,

@@ -1,7 +1,7 @@
 //! Files that want to be compacted for other reasons than the size of their level.
 //!
-//! Each kind is an iterator, which most callers ask for the first only. What a level knows of all its files together tells whether to
-//! look at them at all.
+//! Each kind is an iterator, which most callers ask for the first only. What a level knows of all
+//! its files together tells whether to look at them at all.
 //!
 //! Source: RocksDB `db/version_set.cc` (`ComputeFilesMarkedForCompaction` and its siblings).
 
@@ -27,7 +27,8 @@ fn select<'a>(
         .map(|(l, f)| (l, Arc::clone(f)))
 }
 
-/// Files that their writer or somebody else asked for, except in the last level that has files: there is nowhere to go.
+/// Files that their writer or somebody else asked for, except in the last level that has files:
+/// there is nowhere to go.
 pub(super) fn for_compaction<'a>(
     version: &'a Version,
     context: &'a PickContext<'_>,
@@ -43,8 +44,8 @@ pub(super) fn for_compaction<'a>(
     )
 }
 
-/// Files with nothing below them whose entries are all older than every snapshot: rewriting them drops what only snapshots
-/// needed, and sets sequence numbers to 0.
+/// Files with nothing below them whose entries are all older than every snapshot: rewriting them
+/// drops what only snapshots needed, and sets sequence numbers to 0.
 pub(super) fn bottommost<'a>(
     version: &'a Version,
     context: &'a PickContext<'_>,
@@ -64,8 +65,9 @@ pub(super) fn bottommost<'a>(
     })
 }
 
-/// Files of a level with nothing below them that a compaction may improve once snapshots are gone, by their largest sequence number.
-/// Walks over the level, if no version did before in which it was the same with all below it.
+/// Files of a level with nothing below them that a compaction may improve once snapshots are gone,
+/// by their largest sequence number. Walks over the level, if no version did before in which it was
+/// the same with all below it.
 pub(super) fn waiting(version: &Version, level: usize) -> &[Arc<FileMeta>] {
     version.findings(level).waiting(|| {
         // Whether it is a bottommost file is dear to find out, so it comes last.
@@ -80,15 +82,17 @@ pub(super) fn waiting(version: &Version, level: usize) -> &[Arc<FileMeta>] {
     })
 }
 
-/// Whether rewriting a bottommost file may drop some of its entries under these live snapshots, for all that is known of it.
+/// Whether rewriting a bottommost file may drop some of its entries under these live snapshots, for
+/// all that is known of it.
 pub(super) fn may_lose_entries(version: &Version, f: &FileMeta, snapshots: &[SequenceNumber]) -> bool {
     // What its properties count are not the versions of a key that have timestamps.
     let has_timestamps = version.icmp().timestamp_size() > 0 && !f.user_defined_timestamps_not_persisted;
     may_be_improved(version, f) && !f.is_settled_for(snapshots) && (has_timestamps || f.may_lose_entries())
 }
 
-/// Whether a compaction of a bottommost file may come to anything. Not all entries lose their sequence numbers: operands that the
-/// merge operator refuses do not, nor those with timestamps; their files would be due again and again.
+/// Whether a compaction of a bottommost file may come to anything. Not all entries lose their
+/// sequence numbers: operands that the merge operator refuses do not, nor those with timestamps;
+/// their files would be due again and again.
 fn may_be_improved(version: &Version, f: &FileMeta) -> bool {
     let icmp = version.icmp();
     if f.is_settled() || icmp.timestamp_size() == 0 || f.user_defined_timestamps_not_persisted {
@@ -100,8 +104,9 @@ fn may_be_improved(version: &Version, f: &FileMeta) -> bool {
     !low.is_empty() && (!is_known || icmp.compare_timestamps(&f.max_timestamp, low).is_lt())
 }
 
-/// The sequence number beyond which the oldest snapshot must move before more files can be [`bottommost`] ones: the smallest
-/// of those that it keeps from it. `SequenceNumber::MAX` if there is none.
+/// The sequence number beyond which the oldest snapshot must move before more files can be
+/// [`bottommost`] ones: the smallest of those that it keeps from it. `SequenceNumber::MAX` if there
+/// is none.
 pub(super) fn bottommost_threshold(version: &Version, oldest_snapshot: SequenceNumber) -> SequenceNumber {
     let first_of_level = |level| {
         let waiting = waiting(version, level);
@@ -117,7 +122,8 @@ pub(super) fn is_bottommost_file(version: &Version, level: usize, f: &FileMeta) 
         && !may_exist_below(version, level, f.smallest_user_key(), f.largest_user_key())
 }
 
-/// Whether a level below `level` may hold keys of `[smallest, largest]`. Below level 0 any file counts.
+/// Whether a level below `level` may hold keys of `[smallest, largest]`. Below level 0 any file
+/// counts.
 pub(super) fn may_exist_below(version: &Version, level: usize, smallest: &[u8], largest: &[u8]) -> bool {
     (level + 1..version.num_levels()).any(|below| {
         version.num_files(below) > 0 && (level == 0 || version.overlaps(below, Some(smallest), Some(largest)))
@@ -156,8 +162,9 @@ pub(super) fn periodic<'a>(
     )
 }
 
-/// Tables that keep the oldest blob files alive, if there is enough garbage in these. The oldest files are those that go
-/// with the first of them: up to the next that some table names as its oldest.
+/// Tables that keep the oldest blob files alive, if there is enough garbage in these. The oldest
+/// files are those that go with the first of them: up to the next that some table names as its
+/// oldest.
 ///
 /// Source: RocksDB `db/version_set.cc` (`ComputeFilesMarkedForForcedBlobGC`).
 pub(super) fn for_blob_gc<'a>(

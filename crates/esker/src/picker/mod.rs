@@ -1,13 +1,15 @@
 //! Which files to compact next: a version in, a plan out. Pure: no lock, no I/O, no clock.
 //!
-//! Reading order: [`options`] (what a family says), [`running`] (what is being compacted), [`score`] (how large each level
-//! should be and how urgent it is), [`plan`] (what comes out), `inputs` (geometry of files), `priority` (which file of a level
-//! first), `marked` (files due for other reasons than size), `garbage` (files whose compaction frees much), [`leveled`], `universal`, `fifo`, [`manual`] and [`whole_files`] (how
-//! a plan is found),
-//! [`cut`] (where its outputs end).
+//! Reading order: [`options`] (what a family says), [`running`] (what is being compacted),
+//! [`score`] (how large each level should be and how urgent it is), [`plan`] (what comes out),
+//! `inputs` (geometry of files), `priority` (which file of a level first), `marked` (files due for
+//! other reasons than size), `garbage` (files whose compaction frees much), [`leveled`],
+//! `universal`, `fifo`, [`manual`] and [`whole_files`] (how a plan is found), [`cut`] (where its
+//! outputs end).
 //!
-//! Whoever holds the db mutex asks [`pick`], registers the plan in the family's [`RunningCompactions`] under the same hold,
-//! runs it, and takes it out again under the hold under which the new version is installed.
+//! Whoever holds the db mutex asks [`pick`], registers the plan in the family's
+//! [`RunningCompactions`] under the same hold, runs it, and takes it out again under the hold under
+//! which the new version is installed.
 
 pub mod cut;
 mod fifo;
@@ -64,8 +66,8 @@ pub fn needs_compaction(version: &Version, context: &PickContext<'_>) -> bool {
     }
 }
 
-/// Finds out ahead, for as long as levels stay as they are, what [`pick`] and its siblings would walk over files for under the db
-/// mutex. Without it their answers are the same.
+/// Finds out ahead, for as long as levels stay as they are, what [`pick`] and its siblings would
+/// walk over files for under the db mutex. Without it their answers are the same.
 pub fn prepare(version: &Version, options: &CompactionOptions, now_seconds: u64) {
     version.levels().iter().for_each(|level| {
         level.weights();
@@ -76,7 +78,8 @@ pub fn prepare(version: &Version, options: &CompactionOptions, now_seconds: u64)
     }
 }
 
-/// What counts as files of level 0 when writers are slowed down: with universal compaction every sorted run does.
+/// What counts as files of level 0 when writers are slowed down: with universal compaction every
+/// sorted run does.
 pub fn level0_files_for_stalls(version: &Version, style: CompactionStyle) -> usize {
     match style {
         CompactionStyle::Universal => universal::run_count(version),
@@ -84,7 +87,8 @@ pub fn level0_files_for_stalls(version: &Version, style: CompactionStyle) -> usi
     }
 }
 
-/// Bytes that compactions have to write before the tree has its shape; 0 where the style has none to strive for.
+/// Bytes that compactions have to write before the tree has its shape; 0 where the style has none
+/// to strive for.
 pub fn pending_compaction_bytes(version: &Version, options: &CompactionOptions) -> u64 {
     match options.compaction_style {
         CompactionStyle::Level => score::pending_compaction_bytes(version, options),
@@ -92,8 +96,9 @@ pub fn pending_compaction_bytes(version: &Version, options: &CompactionOptions) 
     }
 }
 
-/// The oldest snapshot must be larger than this before its release can make a compaction worth while that was not so when
-/// the version was made (`oldest_snapshot` being the one of `PickContext` then). Keeps releases cheap.
+/// The oldest snapshot must be larger than this before its release can make a compaction worth
+/// while that was not so when the version was made (`oldest_snapshot` being the one of
+/// `PickContext` then). Keeps releases cheap.
 pub fn snapshot_threshold(
     version: &Version,
     style: CompactionStyle,

@@ -1,4 +1,5 @@
-//! What a picker is told besides the version: all by value, so that its answer depends on nothing else.
+//! What a picker is told besides the version: all by value, so that its answer depends on nothing
+//! else.
 
 use super::{CompactionPri, CompactionStyle, RunningCompactions};
 use crate::options::{
@@ -15,9 +16,9 @@ pub struct PickContext<'a> {
     pub running: &'a RunningCompactions,
     /// Unix seconds, for `ttl` and `periodic_compaction_seconds`.
     pub now_seconds: u64,
-    /// `SequenceNumber::ZERO` until a snapshot has been released; from then on the oldest live snapshot, or the last
-    /// sequence number if there is none, as of the last release. Files of the last level whose entries are all older can
-    /// lose what only snapshots needed.
+    /// `SequenceNumber::ZERO` until a snapshot has been released; from then on the oldest live
+    /// snapshot, or the last sequence number if there is none, as of the last release. Files of the
+    /// last level whose entries are all older can lose what only snapshots needed.
     pub oldest_snapshot: SequenceNumber,
     /// The oldest number that a snapshot or iterator reads at, now or later.
     pub oldest_live: SequenceNumber,
@@ -25,7 +26,8 @@ pub struct PickContext<'a> {
     pub suggested: &'a [FileNumber],
 }
 
-/// What the picker needs to know of a family's options, under RocksDB's names and with its defaults.
+/// What the picker needs to know of a family's options, under RocksDB's names and with its
+/// defaults.
 #[derive(Clone, Debug)]
 pub struct CompactionOptions {
     /// How files are laid out.
@@ -60,23 +62,26 @@ pub struct CompactionOptions {
     pub ttl: u64,
     /// Files that were written longer ago (seconds) are rewritten; 0 = never.
     pub periodic_compaction_seconds: u64,
-    /// Files of the last level are left alone for so long (seconds) after they were written, whatever snapshots go.
+    /// Files of the last level are left alone for so long (seconds) after they were written,
+    /// whatever snapshots go.
     pub bottommost_file_compaction_delay: u64,
-    /// Tables are compacted for the sake of blob files: part of them that counts as oldest, and share of garbage in these at
-    /// which it is time; `None` = never.
+    /// Tables are compacted for the sake of blob files: part of them that counts as oldest, and
+    /// share of garbage in these at which it is time; `None` = never.
     pub forced_blob_gc: Option<(f64, f64)>,
     /// Compression of tables.
     pub compression: CompressionType,
     /// Compression of the last level, if it is another.
     pub bottommost_compression: Option<CompressionType>,
-    /// Compression by level, the base level at 1; the last entry is for all below; empty = `compression`.
+    /// Compression by level, the base level at 1; the last entry is for all below; empty =
+    /// `compression`.
     pub compression_per_level: Vec<CompressionType>,
     /// Compactions by hand rewrite everything that they touch.
     pub has_compaction_filter: bool,
 }
 
 impl From<&ColumnFamilyOptions> for CompactionOptions {
-    /// From options that have been made consistent; values that are still to be chosen count as "never".
+    /// From options that have been made consistent; values that are still to be chosen count as
+    /// "never".
     fn from(o: &ColumnFamilyOptions) -> CompactionOptions {
         let seconds = |v: u64| if v == crate::options::CHOOSE_AT_OPEN { 0 } else { v };
         CompactionOptions {
@@ -99,7 +104,8 @@ impl From<&ColumnFamilyOptions> for CompactionOptions {
             max_compaction_bytes: o.max_compaction_bytes,
             ttl: seconds(o.ttl),
             periodic_compaction_seconds: seconds(o.periodic_compaction_seconds),
-            // Earlier, their compaction could not set sequence numbers to 0, and would be due again.
+            // Earlier, their compaction could not set sequence numbers to 0, and would be due
+            // again.
             bottommost_file_compaction_delay: o.preserve_internal_time_seconds,
             forced_blob_gc: (o.enable_blob_garbage_collection
                 && o.blob_garbage_collection_force_threshold < 1.0)
@@ -121,7 +127,8 @@ impl CompactionOptions {
         }
     }
 
-    /// Bytes at which an output of a compaction into `level` should end. Outputs in level 0 are never cut.
+    /// Bytes at which an output of a compaction into `level` should end. Outputs in level 0 are
+    /// never cut.
     pub fn target_file_size(&self, level: usize, base_level: usize) -> u64 {
         if level == 0 {
             return u64::MAX;
@@ -135,7 +142,8 @@ impl CompactionOptions {
         (0..steps).fold(self.target_file_size_base, |size, _| size.saturating_mul(multiplier))
     }
 
-    /// Compression of files in `level` of a version with `non_empty_levels` (counted to the deepest that has files).
+    /// Compression of files in `level` of a version with `non_empty_levels` (counted to the deepest
+    /// that has files).
     pub fn compression_of(
         &self,
         level: usize,

@@ -3,10 +3,11 @@
 //! Source: RocksDB `db/compaction/compaction.cc`.
 //!
 //! Invariants
-//!  1. The inputs of a sorted level are a clean cut: no file beside them shares a user key with them.
+//!  1. The inputs of a sorted level are a clean cut: no file beside them shares a user key with
+//!     them.
 //!  2. Every file of the output level that shares a user key with an input is an input.
-//!  3. Every level-0 file that overlaps a level-0 input and is older is an input, unless the output level is 0; there the
-//!     inputs are neighbours.
+//!  3. Every level-0 file that overlaps a level-0 input and is older is an input, unless the output
+//!     level is 0; there the inputs are neighbours.
 
 use super::inputs::{bytes_of, overlap_range, range_of};
 use super::marked::may_exist_below;
@@ -29,7 +30,8 @@ pub struct LevelFiles {
     pub files: Vec<Arc<FileMeta>>,
 }
 
-/// A compaction to run. Its files are in `RunningCompactions` from the moment it is picked until it is installed.
+/// A compaction to run. Its files are in `RunningCompactions` from the moment it is picked until it
+/// is installed.
 #[derive(Clone)]
 pub struct CompactionPlan {
     /// The family.
@@ -48,8 +50,8 @@ pub struct CompactionPlan {
     pub reason: CompactionReason,
     /// Urgency of the level when it was picked; 0 for other reasons.
     pub score: f64,
-    /// Files of the first level below the output level that overlap the inputs; outputs are cut so that none overlaps too
-    /// many of them.
+    /// Files of the first level below the output level that overlap the inputs; outputs are cut so
+    /// that none overlaps too many of them.
     pub grandparents: Vec<Arc<FileMeta>>,
     /// Bytes at which an output should end; `u64::MAX` in level 0, where outputs are not cut.
     pub target_file_size: u64,
@@ -65,8 +67,8 @@ pub struct CompactionPlan {
     pub is_deletion: bool,
     /// Outputs are not compressed, whatever the options say.
     pub never_compress: bool,
-    /// Nothing below the output level (or, in level 0, older) overlaps the inputs: deletions and old versions need not be
-    /// kept.
+    /// Nothing below the output level (or, in level 0, older) overlaps the inputs: deletions and
+    /// old versions need not be kept.
     pub is_bottommost: bool,
     /// All files of the family.
     pub is_full: bool,
@@ -121,13 +123,15 @@ impl CompactionPlan {
         edit
     }
 
-    /// Answers whether no level below the output level can hold a user key; to be asked in key order. For `CompactionIter`.
+    /// Answers whether no level below the output level can hold a user key; to be asked in key
+    /// order. For `CompactionIter`.
     pub fn key_not_exists_beyond(&self) -> impl FnMut(&[u8]) -> bool + Send + 'static {
         let mut below = KeysBelow::new(self);
         move |user_key| !below.may_hold(user_key)
     }
 
-    /// Whether a level below the output level may hold keys of `[begin, end)`: else a range tombstone over it can go.
+    /// Whether a level below the output level may hold keys of `[begin, end)`: else a range
+    /// tombstone over it can go.
     pub fn range_may_exist_beyond(&self, begin: &[u8], end: &[u8]) -> bool {
         if self.is_bottommost {
             return false;
@@ -187,7 +191,8 @@ impl KeysBelow {
         }
     }
 
-    /// Whether one of the levels may hold this user key, which is not below the one asked for before.
+    /// Whether one of the levels may hold this user key, which is not below the one asked for
+    /// before.
     pub fn may_hold(&mut self, user_key: &[u8]) -> bool {
         if let Some(answer) = self.always {
             return answer;
@@ -214,11 +219,13 @@ pub(super) struct Draft {
     pub(super) output_level: usize,
     pub(super) reason: CompactionReason,
     pub(super) score: f64,
-    /// The level-0 files among the inputs are known not to overlap each other or anything older in level 0.
+    /// The level-0 files among the inputs are known not to overlap each other or anything older in
+    /// level 0.
     pub(super) level0_disjoint: bool,
     /// May files move as they are, if nothing else speaks against it?
     pub(super) may_move: bool,
-    /// Rewriting the inputs may drop entries if nothing lies below the output level: then they do not move.
+    /// Rewriting the inputs may drop entries if nothing lies below the output level: then they do
+    /// not move.
     pub(super) shrinks_at_bottom: bool,
 }
 
@@ -321,7 +328,8 @@ fn is_bottommost(
     !may_exist_below(version, output_level, smallest, largest)
 }
 
-/// Whether no file, once moved, would overlap so much of the next level that compacting it would be too dear.
+/// Whether no file, once moved, would overlap so much of the next level that compacting it would be
+/// too dear.
 fn moved_files_stay_cheap(version: &Version, files: &[Arc<FileMeta>], output_level: usize, max: u64) -> bool {
     let next = output_level + 1;
     next >= version.num_levels()

@@ -9,8 +9,8 @@ use esker_base::sync::Arc;
 use std::borrow::Cow;
 use std::cmp::Reverse;
 
-/// Indexes of the files of `level`, first choice first. Files that are being compacted are among them. Walks over this level and the
-/// next, if no version did before in which they were the same.
+/// Indexes of the files of `level`, first choice first. Files that are being compacted are among
+/// them. Walks over this level and the next, if no version did before in which they were the same.
 pub(super) fn order<'a>(version: &'a Version, level: usize, context: &PickContext<'_>) -> Cow<'a, [usize]> {
     let pri = context.options.compaction_pri;
     let find = || find_order(version, level, context);
@@ -54,7 +54,8 @@ fn find_order(version: &Version, level: usize, context: &PickContext<'_>) -> Vec
     order
 }
 
-/// For each file of a level how many bytes of the next level it drags along, in 1024ths of its own, less the older it is.
+/// For each file of a level how many bytes of the next level it drags along, in 1024ths of its own,
+/// less the older it is.
 fn overlapping_ratios(version: &Version, level: usize, context: &PickContext<'_>) -> Vec<u64> {
     let (icmp, weigher) = (version.icmp(), Weigher::new(version));
     let below: &[Arc<FileMeta>] =
@@ -84,8 +85,9 @@ fn overlapping_ratios(version: &Version, level: usize, context: &PickContext<'_>
     version.files(level).iter().map(|f| ratio(f)).collect()
 }
 
-/// Lets old files go first, so that not all of them reach their `ttl` at once. Boosting begins at half the `ttl` for the last
-/// level but one, later for upper levels, and grows so that it is 16 when the next level's begins.
+/// Lets old files go first, so that not all of them reach their `ttl` at once. Boosting begins at
+/// half the `ttl` for the last level but one, later for upper levels, and grows so that it is 16
+/// when the next level's begins.
 struct TtlBooster {
     now_seconds: u64,
     /// Age in seconds at which it begins, and the age per step; `None` = never.

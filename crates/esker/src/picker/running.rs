@@ -1,12 +1,15 @@
-//! Which files are being compacted, or are damaged and must not be, and which key ranges of a level will be written.
+//! Which files are being compacted, or are damaged and must not be, and which key ranges of a level
+//! will be written.
 //!
-//! One per family, guarded by the db mutex: a picker reads it, and whoever starts or ends a compaction or an ingestion changes it.
+//! One per family, guarded by the db mutex: a picker reads it, and whoever starts or ends a
+//! compaction or an ingestion changes it.
 //!
 //! Invariants
 //!  1. No file is an input of two running plans.
-//!  2. No two running plans write overlapping user-key ranges of one level below 0. What an ingestion is about to put there
-//!     counts as written by a plan without inputs.
-//!  3. A damaged file is as busy as an input of a compaction that never ends: nothing is merged past it.
+//!  2. No two running plans write overlapping user-key ranges of one level below 0. What an
+//!     ingestion is about to put there counts as written by a plan without inputs.
+//!  3. A damaged file is as busy as an input of a compaction that never ends: nothing is merged
+//!     past it.
 
 use super::CompactionPlan;
 use crate::version::FileMeta;
@@ -42,7 +45,8 @@ struct Running {
 pub struct RunningId(u64);
 
 impl RunningCompactions {
-    /// Marks a plan as running. Call it under the same hold of the db mutex under which the plan was picked.
+    /// Marks a plan as running. Call it under the same hold of the db mutex under which the plan
+    /// was picked.
     pub fn start(&mut self, plan: &CompactionPlan) -> RunningId {
         let id = self.next_id;
         self.next_id += 1;
@@ -69,7 +73,8 @@ impl RunningCompactions {
         RunningId(id)
     }
 
-    /// A file with these user keys is about to come to the level from elsewhere: until that is finished, no compaction writes there.
+    /// A file with these user keys is about to come to the level from elsewhere: until that is
+    /// finished, no compaction writes there.
     pub fn reserve(&mut self, level: usize, smallest: &[u8], largest: &[u8]) -> RunningId {
         let id = self.next_id;
         self.next_id += 1;

@@ -1,12 +1,13 @@
 //! How large each level should be, how urgent it is, and how much work is waiting.
 //!
-//! Source: RocksDB `db/version_set.cc` (`CalculateBaseBytes`, `ComputeCompactionScore`, `EstimateCompactionBytesNeeded`).
+//! Source: RocksDB `db/version_set.cc` (`CalculateBaseBytes`, `ComputeCompactionScore`,
+//! `EstimateCompactionBytesNeeded`).
 
 use super::{CompactionOptions, RunningCompactions};
 use crate::version::{FileMeta, Version, Weights};
 
-/// Scores from 1.0 on are this many times larger with dynamic level sizes, so that there is room above 1.0 to tell due
-/// levels apart without any of them falling below it.
+/// Scores from 1.0 on are this many times larger with dynamic level sizes, so that there is room
+/// above 1.0 to tell due levels apart without any of them falling below it.
 const SCORE_SCALE: f64 = 10.0;
 /// How much more a point deletion weighs than its bytes, once deletions outnumber what they delete.
 const DELETION_WEIGHT: u64 = 2;
@@ -16,7 +17,8 @@ const DELETION_WEIGHT: u64 = 2;
 pub struct LevelSizes {
     /// The level into which level 0 is compacted.
     pub base_level: usize,
-    /// Bytes each level should have at most; `u64::MAX` where nothing is to be compacted from. That of level 0 means nothing.
+    /// Bytes each level should have at most; `u64::MAX` where nothing is to be compacted from. That
+    /// of level 0 means nothing.
     pub max_bytes: Vec<u64>,
     /// Levels up to this one (from 1) are more than the data needs; they are drained.
     pub lowest_unnecessary_level: Option<usize>,
@@ -43,8 +45,8 @@ fn static_sizes(num_levels: usize, options: &CompactionOptions) -> LevelSizes {
     LevelSizes { base_level: 1.min(num_levels - 1), max_bytes, lowest_unnecessary_level: None }
 }
 
-/// The largest level is taken to be as large as it should be; the others follow, upwards, until one is no larger than
-/// `max_bytes_for_level_base`: that is the base level.
+/// The largest level is taken to be as large as it should be; the others follow, upwards, until one
+/// is no larger than `max_bytes_for_level_base`: that is the base level.
 fn dynamic_sizes(version: &Version, options: &CompactionOptions) -> LevelSizes {
     let num_levels = version.num_levels();
     let mut sizes = LevelSizes {
@@ -82,8 +84,8 @@ fn dynamic_sizes(version: &Version, options: &CompactionOptions) -> LevelSizes {
         if level > sizes.base_level {
             bytes = multiply(bytes, multiplier);
         }
-        // Never below the base: else the tree could be thinner in the middle than level 0, and scores would favour
-        // the levels below level 0 at its expense.
+        // Never below the base: else the tree could be thinner in the middle than level 0, and
+        // scores would favour the levels below level 0 at its expense.
         sizes.max_bytes[level] = bytes.max(base_max);
     }
     sizes
@@ -104,10 +106,11 @@ pub struct Scores {
     pub base_level: usize,
     /// How large the levels should be.
     pub sizes: LevelSizes,
-    /// `(score, level)`, most urgent first; a level is due from 1.0. The last level is never due and not among them.
+    /// `(score, level)`, most urgent first; a level is due from 1.0. The last level is never due
+    /// and not among them.
     pub by_urgency: Vec<(f64, usize)>,
-    /// Bytes that compactions have to write before every level is within its size, as RocksDB estimates it. Write stalls go
-    /// by it.
+    /// Bytes that compactions have to write before every level is within its size, as RocksDB
+    /// estimates it. Write stalls go by it.
     pub estimated_pending_compaction_bytes: u64,
 }
 
@@ -169,7 +172,8 @@ pub(super) fn idle_bytes(
     weigher.weigh(&(*version.levels()[level].weights() - busy))
 }
 
-/// Level 0 counts by files, as every read looks at all of them; by bytes only so that it does not outgrow the base level.
+/// Level 0 counts by files, as every read looks at all of them; by bytes only so that it does not
+/// outgrow the base level.
 fn level0_score(
     version: &Version,
     options: &CompactionOptions,
@@ -185,12 +189,14 @@ fn level0_score(
     }
     let mut score = score;
     if idle >= options.max_bytes_for_level_base {
-        // The estimate of pending bytes counts level 0 from here on, so it must be due, or writes might stall for nothing.
+        // The estimate of pending bytes counts level 0 from here on, so it must be due, or writes
+        // might stall for nothing.
         score = score.max(1.01);
     }
     let base_max = sizes.max_bytes[sizes.base_level];
     if idle > base_max {
-        // More than 1 if level 0 is larger than the base level, whose own score then is less: level 0 goes first.
+        // More than 1 if level 0 is larger than the base level, whose own score then is less: level
+        // 0 goes first.
         let base = weigher.weigh(version.levels()[sizes.base_level].weights());
         score = score.max(idle as f64 / base.max(base_max) as f64);
     }
@@ -209,7 +215,8 @@ fn sorted_level_score(
     if !options.level_compaction_dynamic_level_bytes {
         return plain;
     }
-    // A level that much will come down into waits for it: one compaction afterwards is cheaper than two.
+    // A level that much will come down into waits for it: one compaction afterwards is cheaper than
+    // two.
     let score = if plain < 1.0 { plain } else { idle as f64 / (max + coming_down) * SCORE_SCALE };
     match sizes.lowest_unnecessary_level {
         Some(lowest) if level <= lowest && idle > 0 => {
@@ -219,8 +226,8 @@ fn sorted_level_score(
     }
 }
 
-/// What it takes to bring every level within its size: level by level, what is too much moves down and is merged with as
-/// much of the next level as its share.
+/// What it takes to bring every level within its size: level by level, what is too much moves down
+/// and is merged with as much of the next level as its share.
 fn pending_bytes(version: &Version, options: &CompactionOptions, sizes: &LevelSizes) -> u64 {
     let level0 = version.size(0);
     let level0_due = version.num_files(0) >= options.level0_file_num_compaction_trigger
@@ -261,8 +268,8 @@ impl Weigher {
         Weigher { average_value_bytes: average as u64 }
     }
 
-    /// The bytes of some files, more if there are files among them that hold more deletions than other entries, or whose range
-    /// tombstones hide much.
+    /// The bytes of some files, more if there are files among them that hold more deletions than
+    /// other entries, or whose range tombstones hide much.
     pub(super) fn weigh(&self, weights: &Weights) -> u64 {
         let excess = weights.excess_deletions.saturating_mul(self.average_value_bytes);
         weights.bytes.saturating_add(excess.saturating_mul(DELETION_WEIGHT))

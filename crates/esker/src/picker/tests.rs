@@ -1,8 +1,10 @@
-//! Levels as text in, plans as text out; and random trees that must keep their order (`simulation`).
+//! Levels as text in, plans as text out; and random trees that must keep their order
+//! (`simulation`).
 //!
-//! A level: `L1 7:a-f,64M 8:g-k,64M,marked`. A file: number, first and last user key, then bytes (K, M, G) and
-//! `seq=FROM-TO` (its number otherwise), `epoch=N`, `marked`, `time=SECONDS` (oldest ancestor), `created=SECONDS`,
-//! `entries=N`, `deletions=N`, `versions=N` (older ones of its keys), `end` (a range tombstone ends it, exclusive).
+//! A level: `L1 7:a-f,64M 8:g-k,64M,marked`. A file: number, first and last user key, then bytes
+//! (K, M, G) and `seq=FROM-TO` (its number otherwise), `epoch=N`, `marked`, `time=SECONDS` (oldest
+//! ancestor), `created=SECONDS`, `entries=N`, `deletions=N`, `versions=N` (older ones of its keys),
+//! `end` (a range tombstone ends it, exclusive).
 
 mod simulation;
 
@@ -476,8 +478,8 @@ fn a_file_waits_for_snapshots_as_soon_as_nothing_is_left_below_it_and_no_longer(
     assert_eq!(waiting(&again), 0);
 }
 
-/// RocksDB ends files between the versions of a key if they have timestamps.
-/// Level 6: `a` to `c`, `c` to `d` and `d` to `e`, which share keys but for their timestamps; `f` to `g`.
+/// RocksDB ends files between the versions of a key if they have timestamps. Level 6: `a` to `c`,
+/// `c` to `d` and `d` to `e`, which share keys but for their timestamps; `f` to `g`.
 fn files_that_share_keys() -> (Arc<Version>, impl Fn(&str, u64) -> Vec<u8>) {
     use esker_base::comparator::BytewiseComparatorWithU64Ts;
     let key = |key: &str, timestamp: u64| {
@@ -564,7 +566,8 @@ fn a_pick_from_a_level_0_of_thousands_of_files_compares_each_a_few_times() {
     assert!(compared < 60, "{compared} times");
 }
 
-/// A level of thousands of small files over one of as many, and no limit of what is compacted at once.
+/// A level of thousands of small files over one of as many, and no limit of what is compacted at
+/// once.
 #[test]
 fn a_pick_from_a_sorted_level_of_thousands_of_files_looks_at_each_a_few_times() {
     const FILES: u64 = 3000;

@@ -1,15 +1,18 @@
-//! Picks compactions of the universal style: sorted runs of growing age, merged with their neighbours in time.
+//! Picks compactions of the universal style: sorted runs of growing age, merged with their
+//! neighbours in time.
 //!
 //! In: a version and what runs. Out: a plan that merges runs which follow each other.
 //! Source: RocksDB `db/compaction/compaction_picker_universal.cc`.
 //!
-//! A *sorted run* is a file of level 0 or all files of a deeper level. Runs stand from the newest to the oldest. When there
-//! are `level0_file_num_compaction_trigger` of them, the reasons are looked at in this order: files due for a periodic
-//! rewrite; all runs but the oldest are together too large beside it; neighbours of similar size; too many runs; so many that writers
-//! are stopped.
+//! A *sorted run* is a file of level 0 or all files of a deeper level. Runs stand from the newest
+//! to the oldest. When there are `level0_file_num_compaction_trigger` of them, the reasons are
+//! looked at in this order: files due for a periodic rewrite; all runs but the oldest are together
+//! too large beside it; neighbours of similar size; too many runs; so many that writers are
+//! stopped.
 //!
 //! Invariants
-//!  1. A plan takes whole runs, all between its first and its last one, so that runs stay ordered by time.
+//!  1. A plan takes whole runs, all between its first and its last one, so that runs stay ordered
+//!     by time.
 //!  2. Its result goes as deep as it can: just above the run that follows, or into the last level.
 
 use super::garbage;
@@ -41,7 +44,8 @@ struct Picker<'a> {
     runs: Vec<Run>,
 }
 
-/// How many sorted runs there are. Write stalls count them as leveled compaction counts files of level 0.
+/// How many sorted runs there are. Write stalls count them as leveled compaction counts files of
+/// level 0.
 pub(super) fn run_count(version: &Version) -> usize {
     version.num_files(0) + (1..version.num_levels()).filter(|l| version.num_files(*l) > 0).count()
 }
@@ -79,8 +83,8 @@ pub(super) fn pick(version: &Arc<Version>, context: &PickContext<'_>) -> Option<
         .or_else(|| garbage::is_much(version, context).then(|| picker.garbage()).flatten())
 }
 
-/// All runs into the last level, for `compact_range`; `None` while one of them is being compacted, or without any.
-/// `shrinks`: files may lose entries, so that they are written anew.
+/// All runs into the last level, for `compact_range`; `None` while one of them is being compacted,
+/// or without any. `shrinks`: files may lose entries, so that they are written anew.
 pub(super) fn pick_all(
     version: &Arc<Version>,
     context: &PickContext<'_>,
@@ -123,7 +127,8 @@ fn runs(version: &Version, context: &PickContext<'_>) -> Vec<Run> {
 }
 
 impl Picker<'_> {
-    /// Everything from the newest idle run to the oldest, because files in it are old or were asked for.
+    /// Everything from the newest idle run to the oldest, because files in it are old or were asked
+    /// for.
     fn all_from_the_oldest(
         &self,
         due: &[(usize, Arc<FileMeta>)],
@@ -183,8 +188,8 @@ impl Picker<'_> {
         self.plan(start..last + 1, CompactionReason::UniversalSizeAmplification, true)
     }
 
-    /// A long compaction holds its level-0 files; if few more flushes would stop writers then, the newest files are left
-    /// out, as long as that changes the amplification little.
+    /// A long compaction holds its level-0 files; if few more flushes would stop writers then, the
+    /// newest files are left out, as long as that changes the amplification little.
     fn leave_newest_alone(&self, start: &mut usize, last: usize, newer_bytes: &mut u64) {
         let options = self.context.options;
         let level0_files = self.runs[*start..last].iter().filter(|r| r.level == 0).count();
@@ -228,8 +233,8 @@ impl Picker<'_> {
         self.neighbours(None, excess + 1, CompactionReason::UniversalSortedRunNum)
     }
 
-    /// As many of the newest as it takes to let writers go on, if nothing that runs will do so: however few runs options want to be
-    /// merged at once, no stop may be for ever.
+    /// As many of the newest as it takes to let writers go on, if nothing that runs will do so:
+    /// however few runs options want to be merged at once, no stop may be for ever.
     fn runs_that_stop_writers(&self) -> Option<CompactionPlan> {
         let stop = self.context.options.level0_stop_writes_trigger;
         let excess = self.runs.len().checked_sub(stop)?;
@@ -247,7 +252,8 @@ impl Picker<'_> {
         let by_size = options.universal.stop_style == CompactionStopStyle::TotalSize;
         match usize::try_from(options.universal.max_read_amp) {
             Ok(0) if by_size => {
-                // As many as it takes from a memtable's size to the largest run's, each as large as it can get.
+                // As many as it takes from a memtable's size to the largest run's, each as large as
+                // it can get.
                 let largest = self.runs.iter().map(|r| r.bytes).max().unwrap_or(0) as f64;
                 let growth = (100.0 + f64::from(options.universal.size_ratio)) / 100.0;
                 let (mut count, mut size, mut total) = (1, options.write_buffer_size as f64, 0.0);
@@ -263,7 +269,8 @@ impl Picker<'_> {
         }
     }
 
-    /// The newest idle runs that follow each other, `ratio` percent apart at most (`None`: whatever their sizes).
+    /// The newest idle runs that follow each other, `ratio` percent apart at most (`None`: whatever
+    /// their sizes).
     fn neighbours(
         &self,
         ratio: Option<u32>,
@@ -306,7 +313,8 @@ impl Picker<'_> {
         None
     }
 
-    /// Whether the output is compressed: the runs from `older` on have not yet the share of the bytes that is.
+    /// Whether the output is compressed: the runs from `older` on have not yet the share of the
+    /// bytes that is.
     fn is_compressed(&self, older: usize) -> bool {
         let Ok(percent) = u64::try_from(self.context.options.universal.compression_size_percent) else {
             return true;

@@ -1,11 +1,14 @@
 //! Picks what `delete_files_in_ranges` deletes: files all of whose keys lie in a range.
 //!
-//! In: a version, what runs, ranges of user keys. Out: a plan without outputs, over as many levels as have such files.
-//! Source: RocksDB `DBImpl::DeleteFilesInRanges`, `VersionStorageInfo::GetCleanInputsWithinInterval`.
+//! In: a version, what runs, ranges of user keys. Out: a plan without outputs, over as many levels
+//! as have such files.
+//! Source: RocksDB `DBImpl::DeleteFilesInRanges`,
+//! `VersionStorageInfo::GetCleanInputsWithinInterval`.
 //!
 //! Invariants
 //!  1. Level 0 is left alone: its files are ordered by age, and lie over each other.
-//!  2. Of the versions of a user key in a level either all go or none, but where some are being compacted.
+//!  2. Of the versions of a user key in a level either all go or none, but where some are being
+//!     compacted.
 
 use super::inputs::shrink_to_clean_cut;
 use super::plan::Draft;
@@ -16,8 +19,9 @@ use crate::version::{FileMeta, Version};
 use esker_base::sync::Arc;
 use std::ops::Range;
 
-/// The files of levels below 0 that lie within a range and are not being compacted; `None` if there are none. Damaged ones are
-/// among them. `include_end`: files whose last key is the `limit` of a range, too.
+/// The files of levels below 0 that lie within a range and are not being compacted; `None` if there
+/// are none. Damaged ones are among them. `include_end`: files whose last key is the `limit` of a
+/// range, too.
 pub fn pick_whole_files(
     version: &Arc<Version>,
     options: &CompactionOptions,

@@ -1,11 +1,12 @@
 //! One key: memtables, then levels.
 //!
-//! In: a view of the family and a key at a sequence number. Out: its value, lent or pinned. Sources are asked newest first and
-//! the search ends at the first that settles the answer; range tombstones met on the way count for all that is older.
+//! In: a view of the family and a key at a sequence number. Out: its value, lent or pinned. Sources
+//! are asked newest first and the search ends at the first that settles the answer; range
+//! tombstones met on the way count for all that is older.
 //!
-//! A search under a guard waits for nothing: it would keep alive what everybody else gives up meanwhile. Where it comes to
-//! something that is not in memory it is put aside ([`Parked`]), and goes on ([`find_on`]) when the view is held and the guard
-//! is gone.
+//! A search under a guard waits for nothing: it would keep alive what everybody else gives up
+//! meanwhile. Where it comes to something that is not in memory it is put aside ([`Parked`]), and
+//! goes on ([`find_on`]) when the view is held and the guard is gone.
 //!
 //! Source: RocksDB `db/version_set.cc` (`Version::Get`), `db/memtable.cc`.
 
@@ -98,11 +99,11 @@ pub(crate) struct ParkedAt {
     pub(crate) missing: Option<Missing>,
 }
 
-/// Gives `settle` the value of `key` in this view, once, or what is in its way; a plain value is lent where it lies, so that
-/// nothing is counted for it. What is put aside is not settled yet.
+/// Gives `settle` the value of `key` in this view, once, or what is in its way; a plain value is
+/// lent where it lies, so that nothing is counted for it. What is put aside is not settled yet.
 ///
-/// What is given: the value or none · `Corruption` and `IoError`, which name the file · `Incomplete` if the tier forbids the
-/// I/O it would take · see [`Saver::finish`].
+/// What is given: the value or none · `Corruption` and `IoError`, which name the file ·
+/// `Incomplete` if the tier forbids the I/O it would take · see [`Saver::finish`].
 #[inline]
 pub(crate) fn find(
     view: &SuperVersion,
@@ -136,8 +137,8 @@ fn find_with(
     settle_or_park(view, context, key, (saver, at), settle)
 }
 
-/// Ends a search that was put aside. `context` has no guard. Gives it back, with how far it has come, if it is to go on
-/// `if_resident` and cannot.
+/// Ends a search that was put aside. `context` has no guard. Gives it back, with how far it has
+/// come, if it is to go on `if_resident` and cannot.
 #[cold]
 pub(crate) fn find_on(
     view: &SuperVersion,
@@ -174,7 +175,8 @@ pub(crate) fn find_on(
     }
 }
 
-/// As [`find`], with the writes in `own` over everything in the view; `own_key` is the key as they number it.
+/// As [`find`], with the writes in `own` over everything in the view; `own_key` is the key as they
+/// number it.
 pub(crate) fn find_over(
     view: &SuperVersion,
     context: &ReadContext<'_>,

@@ -1,10 +1,11 @@
 //! When a key was written last: how transactions find out that somebody else has written it.
 //!
-//! In: a view and a sequence number. Out: whether anything newer is there. Deletions of all kinds are writes, and so are range
-//! tombstones over the key.
+//! In: a view and a sequence number. Out: whether anything newer is there. Deletions of all kinds
+//! are writes, and so are range tombstones over the key.
 //!
-//! Invariant: an answer is given only if nothing that was written since can have disappeared, or come in past what is asked: memtables
-//! keep all they were given, and know nothing of ingested files; tables keep what is newer than a live snapshot.
+//! Invariant: an answer is given only if nothing that was written since can have disappeared, or
+//! come in past what is asked: memtables keep all they were given, and know nothing of ingested
+//! files; tables keep what is newer than a live snapshot.
 //!
 //! Source: RocksDB `utilities/transactions/transaction_util.cc`, `DBImpl::GetLatestSequenceForKey`.
 
@@ -19,7 +20,8 @@ use esker_format::range_del::{FragmentedRangeTombstones, RangeTombstone};
 
 /// The newest sequence number of `key`, if anything was written to it after `since`.
 /// # Errors
-/// `TryAgain` if `with_tables` is false and memtables do not reach back to `since`, or files were ingested since · `Corruption` · `IoError` of tables.
+/// `TryAgain` if `with_tables` is false and memtables do not reach back to `since`, or files were
+/// ingested since · `Corruption` · `IoError` of tables.
 pub(crate) fn latest_sequence(
     view: &SuperVersion,
     context: &ReadContext<'_>,
@@ -62,7 +64,8 @@ pub(crate) fn latest_sequence(
     Ok(None)
 }
 
-/// Whether a key from `begin` to `end`, both included, was written after `since`; `None` is an open end.
+/// Whether a key from `begin` to `end`, both included, was written after `since`; `None` is an open
+/// end.
 /// # Errors
 /// As [`latest_sequence`].
 pub(crate) fn range_written_since(
@@ -102,8 +105,9 @@ pub(crate) fn range_written_since(
     Ok(false)
 }
 
-/// Whether `key`, without a timestamp, was written after `since`, or at a timestamp newer than this one: of each memtable
-/// and table the version with the newest timestamp counts, which must be the newest by number, too, and range tombstones.
+/// Whether `key`, without a timestamp, was written after `since`, or at a timestamp newer than this
+/// one: of each memtable and table the version with the newest timestamp counts, which must be the
+/// newest by number, too, and range tombstones.
 /// # Errors
 /// `Corruption` · `IoError` of tables.
 pub(crate) fn timestamped_written_since(

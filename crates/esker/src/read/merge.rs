@@ -1,7 +1,8 @@
 //! Merge operands to a value.
 //!
-//! In: the operands of one user key, and the value below them if there is one. Out: the value, or why there is none.
-//! Reads meet operands newest first, the operator wants them oldest first; [`MergeOperands`] turns them round.
+//! In: the operands of one user key, and the value below them if there is one. Out: the value, or
+//! why there is none. Reads meet operands newest first, the operator wants them oldest first;
+//! [`MergeOperands`] turns them round.
 
 use esker_base::merge_operator::{MergeOperator, MergeOperatorRef};
 use esker_base::{Error, Result, SubCode};
@@ -9,8 +10,9 @@ use smallvec::SmallVec;
 
 /// Merges `operands`, oldest first and at least one, onto `existing`.
 /// # Errors
-/// `InvalidArgument` without an operator: open the database with the one it was written with · `Corruption` with
-/// sub-code `MergeOperatorFailed` if the operator refuses; the operands stay stored.
+/// `InvalidArgument` without an operator: open the database with the one it was written with ·
+/// `Corruption` with sub-code `MergeOperatorFailed` if the operator refuses; the operands stay
+/// stored.
 pub fn full_merge(
     operator: Option<&MergeOperatorRef>,
     user_key: &[u8],

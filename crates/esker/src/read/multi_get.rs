@@ -1,14 +1,15 @@
 //! Many keys of one family: memtables, then levels, each asked for all keys that are still open.
 //!
-//! In: a view of the family and keys at one sequence number. Out: for each key what `get` gives, but plain values are lent
-//! where they lie, so that nothing is counted for them.
+//! In: a view of the family and keys at one sequence number. Out: for each key what `get` gives,
+//! but plain values are lent where they lie, so that nothing is counted for them.
 //!
-//! Under a guard the batch waits for nothing: keys that would have to wait are put aside, the others go on to their end.
-//! `multi_get/waiting.rs` ends those that were put aside.
+//! Under a guard the batch waits for nothing: keys that would have to wait are put aside, the
+//! others go on to their end. `multi_get/waiting.rs` ends those that were put aside.
 //!
 //! Invariants
 //!  1. Keys ascend and differ if there are files to search; so do the open ones, in every step.
-//!  2. A key goes through the sources in the order of `get`, and leaves at the first that settles it.
+//!  2. A key goes through the sources in the order of `get`, and leaves at the first that settles
+//!     it.
 //!  3. An error settles the keys that needed what failed.
 
 mod waiting;
@@ -30,8 +31,9 @@ use esker_memtable::{MemTable, Seen};
 use esker_table::{BatchVisitor, Missing, TableValue};
 use smallvec::SmallVec;
 
-/// Gives `settle` the answer for each of `keys` (by its number), once, in no certain order, except for those that `park` gets:
-/// they would have to wait. The keys ascend and differ, unless the search ends in the memtables.
+/// Gives `settle` the answer for each of `keys` (by its number), once, in no certain order, except
+/// for those that `park` gets: they would have to wait. The keys ascend and differ, unless the
+/// search ends in the memtables.
 pub(crate) fn multi_get(
     view: &SuperVersion,
     (context, guard): (&ReadContext<'_>, &Guard),

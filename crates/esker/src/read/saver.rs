@@ -1,11 +1,13 @@
 //! What a point read has found so far: a value, a deletion, or operands that still want a base.
 //!
-//! In: entries of one user key, newest first, from the memtables and then from the files. Out: the answer.
+//! In: entries of one user key, newest first, from the memtables and then from the files. Out: the
+//! answer.
 //!
 //! Invariants
 //!  1. Entries arrive in descending sequence; nothing after a value or deletion changes the answer.
 //!  2. An entry older than the newest visible range tombstone over the key counts as a deletion.
-//!  3. Nothing is merged and no blob file is read before `finish`: entries may be shown under a guard.
+//!  3. Nothing is merged and no blob file is read before `finish`: entries may be shown under a
+//!     guard.
 
 use crate::read::merge::full_merge;
 use esker_base::merge_operator::MergeOperatorRef;
@@ -49,7 +51,8 @@ pub(crate) struct Finish<'a> {
     pub(crate) user_key: &'a [u8],
     pub(crate) merge_operator: Option<&'a MergeOperatorRef>,
     pub(crate) blobs: BlobReads<'a>,
-    /// The answer is an entity, serialized, with all its columns in place; a plain value is one of its default column.
+    /// The answer is an entity, serialized, with all its columns in place; a plain value is one of
+    /// its default column.
     pub(crate) entity: bool,
     pub(crate) statistics: Option<&'a Statistics>,
 }
@@ -73,7 +76,8 @@ impl Saver {
         self.covering = self.covering.max(sequence);
     }
 
-    /// Takes the next entry; `pin` gives its value with what keeps it alive. Whether more entries are wanted.
+    /// Takes the next entry; `pin` gives its value with what keeps it alive. Whether more entries
+    /// are wanted.
     #[inline]
     pub(crate) fn save(
         &mut self,
@@ -110,8 +114,8 @@ impl Saver {
         false
     }
 
-    /// Whether this entry is the answer as it stands: a plain value with nothing newer over it. The caller then takes it,
-    /// and does not ask `save`.
+    /// Whether this entry is the answer as it stands: a plain value with nothing newer over it. The
+    /// caller then takes it, and does not ask `save`.
     #[inline]
     pub(crate) fn settles(&mut self, value_type: ValueType, sequence: SequenceNumber) -> bool {
         let settles = value_type == ValueType::Value && sequence >= self.covering && self.operands.is_empty();
@@ -156,8 +160,8 @@ impl Saver {
 
     /// The answer, once every source has been asked or one has settled it.
     /// # Errors
-    /// `Corruption` (a merge that makes no sense, damaged entries) · `InvalidArgument` (operands without an operator) ·
-    /// those of reading a blob file.
+    /// `Corruption` (a merge that makes no sense, damaged entries) · `InvalidArgument` (operands
+    /// without an operator) · those of reading a blob file.
     #[inline]
     pub(crate) fn finish(self, with: &Finish<'_>) -> Result<Option<PinnedBytes>> {
         match self.state {
@@ -197,7 +201,8 @@ impl Saver {
         let base = match &self.state {
             State::Found(value) => Some(value.clone()),
             State::Blob(index) => Some(with.blobs.value(with.user_key, index)?),
-            // An entity without a default column counts as an empty value, for plain reads and for merges.
+            // An entity without a default column counts as an empty value, for plain reads and for
+            // merges.
             State::Entity(entity) => {
                 Some(with.blobs.default_column(with.user_key, entity)?.unwrap_or_default())
             }

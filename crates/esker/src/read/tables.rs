@@ -6,8 +6,8 @@ use esker_base::sync::Arc;
 use esker_base::{Error, Result};
 use esker_table::{ReadPace, ReadTier, TableCache, TableFile, TableReadOptions, TableReader};
 
-/// The open table of `file`. If all tables stay open (`max_open_files` = -1), the file itself remembers it and no lock is
-/// taken after the first time; else the table cache is asked.
+/// The open table of `file`. If all tables stay open (`max_open_files` = -1), the file itself
+/// remembers it and no lock is taken after the first time; else the table cache is asked.
 /// # Errors
 /// Those of opening a table: `Corruption` and `IoError` name the file, `NotSupported` the feature.
 #[inline]
@@ -18,7 +18,8 @@ pub(crate) fn open_file<'f>(tables: &TableCache, file: &'f FileMeta) -> Result<T
     open_anew(tables, file)
 }
 
-/// As `open_file`; who has to open the table waits first until its tail may be read, as far as the MANIFEST says how long that is.
+/// As `open_file`; who has to open the table waits first until its tail may be read, as far as the
+/// MANIFEST says how long that is.
 /// # Errors
 /// As `open_file`.
 pub(crate) fn open_at_pace<'f>(

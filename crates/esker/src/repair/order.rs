@@ -1,9 +1,11 @@
 //! Which tables a repair cannot bring in order for sure.
 //!
-//! In: the tables of a family, by sequence number. Out: the pairs whose keys and whose sequence numbers both overlap.
+//! In: the tables of a family, by sequence number. Out: the pairs whose keys and whose sequence
+//! numbers both overlap.
 //!
-//! There may be tens of thousands, most of them with keys of their own or sequence numbers of their own. So they are gone through by
-//! key, and of those whose keys reach so far a tree finds the ones whose sequence numbers do.
+//! There may be tens of thousands, most of them with keys of their own or sequence numbers of their
+//! own. So they are gone through by key, and of those whose keys reach so far a tree finds the ones
+//! whose sequence numbers do.
 
 use esker_base::comparator::Comparator;
 use esker_base::{FileNumber, SequenceNumber};
@@ -11,11 +13,12 @@ use esker_format::key;
 use esker_format::version_edit::FileMetaData;
 use std::collections::BTreeSet;
 
-/// More are not named: with all tables in each other's way that would be the square of their number.
+/// More are not named: with all tables in each other's way that would be the square of their
+/// number.
 const MOST: usize = 10_000;
 
-/// Of tables sorted by sequence number, pairs that are not really in order, or of which nobody knows: an ingested one `of_unknown_age`
-/// and any behind it. The older of each first.
+/// Of tables sorted by sequence number, pairs that are not really in order, or of which nobody
+/// knows: an ingested one `of_unknown_age` and any behind it. The older of each first.
 pub(super) fn unsure_pairs(
     tables: &[FileMetaData],
     comparator: &dyn Comparator,
@@ -57,7 +60,8 @@ pub(super) fn unsure_pairs(
     pairs.into_iter().map(|(older, newer)| (tables[older].number, tables[newer].number)).collect()
 }
 
-/// Tables by their oldest sequence number, and up to which one they go: a tree whose nodes know the newest below them.
+/// Tables by their oldest sequence number, and up to which one they go: a tree whose nodes know the
+/// newest below them.
 struct Reaching {
     /// Of leaves, a power of two.
     width: usize,
@@ -176,7 +180,8 @@ mod tests {
             compared.set(comparator.0.into_inner() / TABLES);
             pairs.len()
         };
-        // Of the last level, whose sequence numbers are gone; of level 0; and all in each other's way.
+        // Of the last level, whose sequence numbers are gone; of level 0; and all in each other's
+        // way.
         assert_eq!(pairs((0..TABLES).map(|n| table(n, (2 * n, 2 * n + 1), (0, 0))).collect()), 0);
         assert!(compared.get() < 60, "{compared:?}");
         assert_eq!(pairs((0..TABLES).map(|n| table(n, (0, 9), (2 * n, 2 * n + 1))).collect()), 0);

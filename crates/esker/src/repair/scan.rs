@@ -32,9 +32,10 @@ fn is_of_reading(error: &Error) -> bool {
 }
 
 impl Repair {
-    /// Gives each family the blob files that its tables may name, once they have been read whole. Garbage starts anew: it is
-    /// counted by references, and where a table is beside what a compaction had made of it a record has two of them. A file
-    /// holds as many records as it has references, then, or the first table to go would take it from the other.
+    /// Gives each family the blob files that its tables may name, once they have been read whole.
+    /// Garbage starts anew: it is counted by references, and where a table is beside what a
+    /// compaction had made of it a record has two of them. A file holds as many records as it has
+    /// references, then, or the first table to go would take it from the other.
     /// # Errors
     /// `IoError` that is not about the file's contents.
     pub(super) fn scan_blobs(&mut self, found: &Found) -> Result<()> {
@@ -77,8 +78,8 @@ impl Repair {
         Ok(())
     }
 
-    /// Takes names of families from as much of the MANIFEST as can be read: for those that have WAL entries and no table yet. And what
-    /// was flushed by then.
+    /// Takes names of families from as much of the MANIFEST as can be read: for those that have WAL
+    /// entries and no table yet. And what was flushed by then.
     /// # Errors
     /// `IoError` of a MANIFEST that may be whole.
     pub(super) fn names_from_manifests(&mut self, found: &Found) -> Result<()> {
@@ -94,9 +95,10 @@ impl Repair {
         Ok(())
     }
 
-    /// What the MANIFEST in force says, if it can be read beyond what it begins with: all that there was when it was written. Else the
-    /// newest one of which that holds. A newer one was only begun when power failed, or by a repair before; only if there is no
-    /// other does it count as far as it goes.
+    /// What the MANIFEST in force says, if it can be read beyond what it begins with: all that
+    /// there was when it was written. Else the newest one of which that holds. A newer one was only
+    /// begun when power failed, or by a repair before; only if there is no other does it count as
+    /// far as it goes.
     /// # Errors
     /// `IoError`: one could not be read, this time at least. What it says may be whole.
     fn read_manifest(&self, found: &Found) -> Result<Option<Said>> {
@@ -254,8 +256,8 @@ fn family_of(properties: &TableProperties) -> Result<ColumnFamilyId> {
     }
 }
 
-/// What the MANIFEST must know of a table, from all its entries, and what these refer to in blob files. Where timestamps are not
-/// persisted its bounds have some all the same, as in memory.
+/// What the MANIFEST must know of a table, from all its entries, and what these refer to in blob
+/// files. Where timestamps are not persisted its bounds have some all the same, as in memory.
 fn describe(
     reader: &Arc<TableReader>,
     icmp: &InternalKeyComparator,

@@ -1,4 +1,5 @@
-//! WALs into tables: whatever can be read of them. A record costs its own entries, not the number of families.
+//! WALs into tables: whatever can be read of them. A record costs its own entries, not the number
+//! of families.
 
 use super::{Family, Found, Repair, RepairSummary};
 use crate::db;
@@ -135,8 +136,8 @@ impl Repair {
         }
     }
 
-    /// Takes over one batch and says how many sequence numbers it took. Ops that cannot be taken over are passed by.
-    /// Adds families whose memtable is full to `full`.
+    /// Takes over one batch and says how many sequence numbers it took. Ops that cannot be taken
+    /// over are passed by. Adds families whose memtable is full to `full`.
     fn apply(
         &mut self,
         wal: FileNumber,
@@ -220,13 +221,14 @@ impl RepairSummary {
 }
 
 impl Replayed {
-    /// Whether a table has taken this entry in: the WAL outlived the flush because another family needed it. A merge operand
-    /// must not be there twice, and RocksDB refuses level-0 files whose sequence numbers begin alike.
+    /// Whether a table has taken this entry in: the WAL outlived the flush because another family
+    /// needed it. A merge operand must not be there twice, and RocksDB refuses level-0 files whose
+    /// sequence numbers begin alike.
     ///
-    /// The entry itself need not be there any more: a flush drops what is overwritten and joins operands. But entries of
-    /// one key are flushed in their order, so a table that has the key with this sequence number or a newer one, or hides
-    /// it, took this one in. Or another table did that is lost: then an operand that is older than all of this one is
-    /// taken from the WAL.
+    /// The entry itself need not be there any more: a flush drops what is overwritten and joins
+    /// operands. But entries of one key are flushed in their order, so a table that has the key
+    /// with this sequence number or a newer one, or hides it, took this one in. Or another table
+    /// did that is lost: then an operand that is older than all of this one is taken from the WAL.
     fn has(&self, sequence: SequenceNumber, entry: &Entry<'_>) -> Result<bool> {
         let options = TableReadOptions { fill_cache: false, ..TableReadOptions::default() };
         let plain = self.icmp.without_timestamp();

@@ -88,7 +88,8 @@ fn the_oldest_is_known_without_the_lock() {
     assert_eq!((give_back(seven), live.oldest()), (seq(9), None));
 }
 
-/// Else files of the last level that such a snapshot needs as they are would be rewritten again and again as long as it lives.
+/// Else files of the last level that such a snapshot needs as they are would be rewritten again and
+/// again as long as it lives.
 #[test]
 #[cfg(not(any(loom, shuttle)))]
 fn what_is_over_when_a_number_is_given_back_is_older_than_one_that_is_taken_meanwhile() {
@@ -132,8 +133,8 @@ fn the_last_clone_gives_the_number_back() {
     assert_eq!(owner.0.oldest(), None);
 }
 
-/// In all interleavings that loom tells apart (`cargo xtask long loom`): taking a snapshot and giving it back, beside a write that
-/// replaces a value and a compaction that may drop the old one.
+/// In all interleavings that loom tells apart (`cargo xtask long loom`): taking a snapshot and
+/// giving it back, beside a write that replaces a value and a compaction that may drop the old one.
 #[cfg(loom)]
 mod models {
     use super::*;
@@ -157,7 +158,8 @@ mod models {
             Arc::new(Key { live, visible: AtomicU64::new(OLD), is_old_gone: AtomicU64::new(0) })
         }
 
-        /// What a flush or a compaction does: its inputs hold what was visible before; then it asks for the snapshots.
+        /// What a flush or a compaction does: its inputs hold what was visible before; then it asks
+        /// for the snapshots.
         fn compact(&self) {
             let has_new = self.visible.load(Ordering::Acquire) >= NEW;
             let is_needed = self.live.all().iter().any(|held| held.0 < NEW);

@@ -1,13 +1,17 @@
 //! A write batch that can be read: alone, or over a database.
 //!
-//! In: ops, as for a [`WriteBatch`]. Out: the batch; and the keys as they would be if it were written.
+//! In: ops, as for a [`WriteBatch`]. Out: the batch; and the keys as they would be if it were
+//! written.
 //! Source of the semantics: RocksDB `utilities/write_batch_with_index.h`.
 //!
 //! Invariants
-//!  1. The batch is the truth. The index of a family is a memtable that is made when the family is read for the first time,
-//!     and catches up with the batch at each read: who only writes pays nothing for it.
-//!  2. Op i of the batch has sequence number `OwnWrites::FIRST + i`: newer ones hide older ones, all hide the database.
-//!  3. An index never holds an op that is not in the batch: after a roll-back it is made anew. Iterators keep the old one.
+//!  1. The batch is the truth. The index of a family is a memtable that is made when the family is
+//!     read for the first time, and catches up with the batch at each read: who only writes pays
+//!     nothing for it.
+//!  2. Op i of the batch has sequence number `OwnWrites::FIRST + i`: newer ones hide older ones,
+//!     all hide the database.
+//!  3. An index never holds an op that is not in the batch: after a roll-back it is made anew.
+//!     Iterators keep the old one.
 
 use super::iterator::TransactionIterator;
 use crate::db::{ColumnFamilyHandle, Db, OwnWrites, WideColumns};
@@ -85,8 +89,9 @@ impl Default for WriteBatchWithIndex {
 }
 
 impl WriteBatchWithIndex {
-    /// An empty batch. `comparator` is the order of families that are read without a handle. With `overwrite_key`,
-    /// [`iter`](Self::iter) shows of each key only what counts: the newest op, and merges down to the op they apply to.
+    /// An empty batch. `comparator` is the order of families that are read without a handle. With
+    /// `overwrite_key`, [`iter`](Self::iter) shows of each key only what counts: the newest op, and
+    /// merges down to the op they apply to.
     pub fn new(comparator: ComparatorRef, overwrite_key: bool) -> WriteBatchWithIndex {
         WriteBatchWithIndex {
             batch: WriteBatch::new(),
@@ -143,12 +148,14 @@ impl WriteBatchWithIndex {
         self.batch.put_log_data(blob)
     }
 
-    /// Ops that would make the batch larger than this fail with `Aborted`/`MemoryLimit`; 0 means no limit.
+    /// Ops that would make the batch larger than this fail with `Aborted`/`MemoryLimit`; 0 means no
+    /// limit.
     pub fn set_max_bytes(&mut self, bytes: usize) {
         self.batch.set_max_bytes(bytes);
     }
 
-    /// Remembers the present state for [`rollback_to_save_point`](Self::rollback_to_save_point). Save points nest.
+    /// Remembers the present state for [`rollback_to_save_point`](Self::rollback_to_save_point).
+    /// Save points nest.
     pub fn set_save_point(&mut self) {
         self.batch.set_save_point();
     }
@@ -208,8 +215,9 @@ impl WriteBatchWithIndex {
         self.batch
     }
 
-    /// What the batch alone makes of `key`: its value, or `None` if it says nothing of it or removes it. `operator` is the
-    /// family's, for merges; the order is that given to [`new`](Self::new).
+    /// What the batch alone makes of `key`: its value, or `None` if it says nothing of it or
+    /// removes it. `operator` is the family's, for merges; the order is that given to
+    /// [`new`](Self::new).
     /// # Errors
     /// `MergeInProgress` if there are merges and it depends on the database what they apply to · as
     /// [`crate::read::merge::full_merge`].
@@ -226,7 +234,8 @@ impl WriteBatchWithIndex {
         }
     }
 
-    /// What `key` would be if the batch were written: `options` say as of when the database is read.
+    /// What `key` would be if the batch were written: `options` say as of when the database is
+    /// read.
     /// # Errors
     /// As [`Db::get_opt`].
     pub fn get_from_batch_and_db(
@@ -239,8 +248,9 @@ impl WriteBatchWithIndex {
         Ok(self.get_pinned(db, options, family, key)?.map(|value| value.to_vec()))
     }
 
-    /// [`get_from_batch_and_db`](Self::get_from_batch_and_db) of many keys, all as of the same moment, each with its own
-    /// result. Keys of which the batch says nothing are read together, as by [`Db::multi_get_opt`].
+    /// [`get_from_batch_and_db`](Self::get_from_batch_and_db) of many keys, all as of the same
+    /// moment, each with its own result. Keys of which the batch says nothing are read together, as
+    /// by [`Db::multi_get_opt`].
     /// # Errors
     /// Of each key: as [`Db::get_opt`].
     pub fn multi_get_from_batch_and_db(
@@ -270,7 +280,8 @@ impl WriteBatchWithIndex {
         }
     }
 
-    /// An iterator over `family` as if the batch were written. What is added to the batch later is not seen.
+    /// An iterator over `family` as if the batch were written. What is added to the batch later is
+    /// not seen.
     /// # Errors
     /// As [`Db::iter_opt`] · `NotSupported`: the family has user-defined timestamps.
     pub fn iter_with_base(
@@ -283,8 +294,8 @@ impl WriteBatchWithIndex {
         Ok(TransactionIterator::new(db.iter_over(options, family, own.as_ref())?, db.clone()))
     }
 
-    /// The batch's own ops in a family, by key in the order given to [`new`](Self::new), newest first. Range deletions
-    /// are not among them.
+    /// The batch's own ops in a family, by key in the order given to [`new`](Self::new), newest
+    /// first. Range deletions are not among them.
     /// # Errors
     /// `NotSupported` for ops that this engine does not have.
     pub fn iter(&self, family: ColumnFamilyId) -> Result<BatchIterator> {
@@ -345,7 +356,8 @@ impl WriteBatchWithIndex {
         if index.mem.is_empty() {
             return Ok(None);
         }
-        // That of the last op: the next one, which the index may get while somebody reads, is not seen.
+        // That of the last op: the next one, which the index may get while somebody reads, is not
+        // seen.
         let up_to = SequenceNumber(OwnWrites::FIRST.0 + u64::from(index.ops) - 1);
         Ok(Some(OwnWrites { mem: index.mem.clone(), up_to }))
     }
@@ -407,7 +419,8 @@ fn shown(value_type: ValueType, value: &[u8], key: &[u8]) -> Result<Option<Vec<u
     }
 }
 
-/// What batches, optimistic transactions and writes outside of transactions say to families with user-defined timestamps.
+/// What batches, optimistic transactions and writes outside of transactions say to families with
+/// user-defined timestamps.
 #[cold]
 pub(super) fn no_timestamps(family: &ColumnFamilyHandle) -> Error {
     Error::not_supported(format!(

@@ -1,9 +1,11 @@
 //! A database whose transactions lock what they touch.
 //!
-//! In: the user's calls. Out: transactions; and writes outside of them, which take the same locks for a moment.
+//! In: the user's calls. Out: transactions; and writes outside of them, which take the same locks
+//! for a moment.
 //!
 //! Invariants
-//!  1. A prepared transaction is in `names`, whoever has it: with its core if nobody has. It keeps its locks.
+//!  1. A prepared transaction is in `names`, whoever has it: with its core if nobody has. It keeps
+//!     its locks.
 //!  2. Every family that can be written to has its lock table before anybody gets a handle to it.
 
 use super::batch_index::{WriteBatchWithIndex, no_timestamps};
@@ -69,11 +71,13 @@ impl TransactionDb {
         TransactionDb::open_cf(&options.db, txn_options, path, vec![default])
     }
 
-    /// Opens the database in `path` with these families, which must be all it has, with `allow_2pc`. Transactions that were
-    /// prepared when it was closed, or went down, are there again: [`TransactionDb::get_all_prepared_transactions`].
+    /// Opens the database in `path` with these families, which must be all it has, with
+    /// `allow_2pc`. Transactions that were prepared when it was closed, or went down, are there
+    /// again: [`TransactionDb::get_all_prepared_transactions`].
     /// # Errors
-    /// As [`Db::open_cf`] · `NotSupported`: another write policy than `WriteCommitted` · `InvalidArgument`: no memory for
-    /// locks; a family with timestamps of another size than 8 bytes.
+    /// As [`Db::open_cf`] · `NotSupported`: another write policy than `WriteCommitted` ·
+    /// `InvalidArgument`: no memory for locks; a family with timestamps of another size than 8
+    /// bytes.
     pub fn open_cf(
         options: &DbOptions,
         txn_options: &TransactionDbOptions,
@@ -108,8 +112,8 @@ impl TransactionDb {
         Ok(db)
     }
 
-    /// The database itself: reads, flushes, compactions, properties. Writes through it take no locks and are not seen by
-    /// transactions that check for conflicts before they are committed.
+    /// The database itself: reads, flushes, compactions, properties. Writes through it take no
+    /// locks and are not seen by transactions that check for conflicts before they are committed.
     pub fn db(&self) -> &Db {
         &self.shared.db
     }
@@ -128,7 +132,8 @@ impl TransactionDb {
         Transaction::begin(self.shared.clone(), write_options, options)
     }
 
-    /// All prepared transactions that nobody has: those of before a crash, and those that were dropped.
+    /// All prepared transactions that nobody has: those of before a crash, and those that were
+    /// dropped.
     pub fn get_all_prepared_transactions(&self) -> Vec<Transaction> {
         if !self.db().engine().owner.is_here() {
             return Vec::new();
@@ -240,7 +245,8 @@ impl TransactionDb {
         self.write_one(options, family, |batch| batch.merge(family.id(), key.as_ref(), operand.as_ref()))
     }
 
-    /// Removes the keys from `begin` up to `end`, exclusive, locking the range, `end` included, for the moment.
+    /// Removes the keys from `begin` up to `end`, exclusive, locking the range, `end` included, for
+    /// the moment.
     /// # Errors
     /// As [`TransactionDb::write`].
     pub fn delete_range_cf(
@@ -268,12 +274,12 @@ impl TransactionDb {
         self.write(options, &mut batch)
     }
 
-    /// Writes `batch` as one, outside of any transaction: what it names is locked until it is written, in the order of the
-    /// keys, unless `skip_concurrency_control` is on.
+    /// Writes `batch` as one, outside of any transaction: what it names is locked until it is
+    /// written, in the order of the keys, unless `skip_concurrency_control` is on.
     /// # Errors
-    /// `TimedOut(LockTimeout)` after `default_lock_timeout` · `NotSupported`: a range, and only points can be locked; a
-    /// family with user-defined timestamps, as they must be newer in the order of the locks ·
-    /// the others of locks ([`Transaction::put`]) · as [`Db::write`].
+    /// `TimedOut(LockTimeout)` after `default_lock_timeout` · `NotSupported`: a range, and only
+    /// points can be locked; a family with user-defined timestamps, as they must be newer in the
+    /// order of the locks · the others of locks ([`Transaction::put`]) · as [`Db::write`].
     pub fn write(&self, options: &WriteOptions, batch: &mut WriteBatch) -> Result<()> {
         if self.shared.options.skip_concurrency_control {
             return self.db().write(options, batch);
@@ -285,8 +291,9 @@ impl TransactionDb {
         self.db().write(options, batch)
     }
 
-    /// Locks everything that `batch` writes, family by family in the order of its keys, so that two batches never wait for each
-    /// other: in another order one could have a key in the midst of a range that the other begins with.
+    /// Locks everything that `batch` writes, family by family in the order of its keys, so that two
+    /// batches never wait for each other: in another order one could have a key in the midst of a
+    /// range that the other begins with.
     fn lock_ops(&self, locker: &mut Locker, batch: &WriteBatch) -> Result<()> {
         let mut wanted: Vec<Target<'_>> = batch.iter().filter_map(target).collect();
         wanted.sort_by_key(|(id, ..)| *id);
@@ -381,7 +388,8 @@ impl TransactionDb {
 impl Shared {
     /// The lock table of a family.
     /// # Errors
-    /// `InvalidArgument` for a family of another database, or one that was not made through the `TransactionDb`.
+    /// `InvalidArgument` for a family of another database, or one that was not made through the
+    /// `TransactionDb`.
     pub(super) fn locks_of<'a>(&self, family: &'a ColumnFamilyHandle) -> Result<&'a Arc<esker_lock::Family>> {
         family.cf.locks.get().ok_or_else(|| {
             Error::invalid_argument(format!(

@@ -1,7 +1,8 @@
 //! Wide columns in batches and transactions.
 //!
-//! In: entities, or their parts in several families. Out: the same as those of the database ([`Db::get_entity`]), with own
-//! writes over it. Locks, snapshots and conflicts are those of plain values: an entity is the value of its key.
+//! In: entities, or their parts in several families. Out: the same as those of the database
+//! ([`Db::get_entity`]), with own writes over it. Locks, snapshots and conflicts are those of plain
+//! values: an entity is the value of its key.
 //! Source: RocksDB `include/rocksdb/utilities/{transaction,write_batch_with_index}.h`.
 
 use super::batch_index::WriteBatchWithIndex;
@@ -24,7 +25,8 @@ impl WriteBatchWithIndex {
         self.batch.put_entity(family, key, columns)
     }
 
-    /// The columns that `key` would have if the batch were written: `options` say as of when the database is read.
+    /// The columns that `key` would have if the batch were written: `options` say as of when the
+    /// database is read.
     /// # Errors
     /// As [`Db::get_entity`] · `NotSupported`: the family has user-defined timestamps.
     pub fn get_entity_from_batch_and_db(
@@ -37,8 +39,8 @@ impl WriteBatchWithIndex {
         one(self.entities(db, options, family, &[key]))
     }
 
-    /// [`get_entity_from_batch_and_db`](Self::get_entity_from_batch_and_db) of many keys, as of the same moment, each
-    /// with its own result; answers stand as the keys do.
+    /// [`get_entity_from_batch_and_db`](Self::get_entity_from_batch_and_db) of many keys, as of the
+    /// same moment, each with its own result; answers stand as the keys do.
     /// # Errors
     /// Of each key: as there.
     pub fn multi_get_entity_from_batch_and_db(
@@ -53,7 +55,8 @@ impl WriteBatchWithIndex {
 }
 
 impl Transaction {
-    /// The columns of `key` in `family`, as this transaction sees them; a plain value is a column without a name.
+    /// The columns of `key` in `family`, as this transaction sees them; a plain value is a column
+    /// without a name.
     /// # Errors
     /// As [`Transaction::get_opt`].
     pub fn get_entity(
@@ -65,8 +68,8 @@ impl Transaction {
         one(self.multi_get_entity(options, family, &[key]))
     }
 
-    /// [`Transaction::get_entity`] of many keys, all as of the same moment, each with its own result; answers stand as the
-    /// keys do.
+    /// [`Transaction::get_entity`] of many keys, all as of the same moment, each with its own
+    /// result; answers stand as the keys do.
     /// # Errors
     /// Of each key: as [`Transaction::get_opt`]; a lock that is not given fails its key alone.
     pub fn multi_get_entity(
@@ -97,7 +100,8 @@ impl Transaction {
         one(self.core().batch.entities(self.db(), &self.read_options(options), family, &[key]))
     }
 
-    /// Sets `key` in `family` to an entity of these columns (name, value), in any order; the key is locked.
+    /// Sets `key` in `family` to an entity of these columns (name, value), in any order; the key is
+    /// locked.
     /// # Errors
     /// `InvalidArgument` if a name occurs twice · as [`Transaction::put_cf`].
     pub fn put_entity(
@@ -125,7 +129,8 @@ impl Transaction {
         self.core_mut().batch.put_entity(family.id(), key.as_ref(), columns)
     }
 
-    /// Sets `key` in several families, in each to the columns of its group; the key is locked in all of them first.
+    /// Sets `key` in several families, in each to the columns of its group; the key is locked in
+    /// all of them first.
     /// # Errors
     /// `InvalidArgument` without groups · as [`Transaction::put_entity`].
     pub fn put_entity_attribute_groups(
@@ -141,7 +146,8 @@ impl Transaction {
         put_groups(&mut self.core_mut().batch, key.as_ref(), groups)
     }
 
-    /// What each of the families has under `key`, all as of the same moment; answers stand as the families do.
+    /// What each of the families has under `key`, all as of the same moment; answers stand as the
+    /// families do.
     /// # Errors
     /// As [`Transaction::get_opt`], the first that any of them gives.
     pub fn get_entity_attribute_groups(
@@ -162,7 +168,8 @@ impl Transaction {
 }
 
 impl OptimisticTransaction {
-    /// The columns of `key` in `family`, as this transaction sees them; a plain value is a column without a name.
+    /// The columns of `key` in `family`, as this transaction sees them; a plain value is a column
+    /// without a name.
     /// # Errors
     /// As [`OptimisticTransaction::get_opt`].
     pub fn get_entity(
@@ -174,8 +181,8 @@ impl OptimisticTransaction {
         one(self.multi_get_entity(options, family, &[key]))
     }
 
-    /// [`OptimisticTransaction::get_entity`] of many keys, all as of the same moment, each with its own result; answers stand as
-    /// the keys do.
+    /// [`OptimisticTransaction::get_entity`] of many keys, all as of the same moment, each with its
+    /// own result; answers stand as the keys do.
     /// # Errors
     /// Of each key: as [`OptimisticTransaction::get_opt`].
     pub fn multi_get_entity(
@@ -248,7 +255,8 @@ impl OptimisticTransaction {
         put_groups(&mut self.batch, key.as_ref(), groups)
     }
 
-    /// What each of the families has under `key`, all as of the same moment; answers stand as the families do.
+    /// What each of the families has under `key`, all as of the same moment; answers stand as the
+    /// families do.
     /// # Errors
     /// As [`OptimisticTransaction::get_opt`], the first that any of them gives.
     pub fn get_entity_attribute_groups(

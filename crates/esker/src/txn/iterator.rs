@@ -4,8 +4,9 @@ use crate::db::Db;
 use crate::iter::DbIter;
 use esker_base::Result;
 
-/// A cursor over the keys of a family as they would be if a batch or transaction were written. Shows what was there when it
-/// was made: later writes, also those of the transaction itself, are not seen. Not valid until it is positioned.
+/// A cursor over the keys of a family as they would be if a batch or transaction were written.
+/// Shows what was there when it was made: later writes, also those of the transaction itself, are
+/// not seen. Not valid until it is positioned.
 #[derive(Debug)]
 pub struct TransactionIterator {
     iter: DbIter,
@@ -18,7 +19,8 @@ impl TransactionIterator {
         TransactionIterator { iter, db }
     }
 
-    /// False, with an error as the status, in a forked child of the process that opened the database.
+    /// False, with an error as the status, in a forked child of the process that opened the
+    /// database.
     fn is_here(&mut self) -> bool {
         let here = self.db.engine().check_process();
         here.map_err(|error| self.iter.fail(error)).is_ok()
@@ -78,8 +80,8 @@ impl TransactionIterator {
     pub fn value(&self) -> &[u8] {
         self.iter.value()
     }
-    /// Names and values of the columns here, by name: of an entity all, of a plain value one without a name; they live until
-    /// the next move.
+    /// Names and values of the columns here, by name: of an entity all, of a plain value one
+    /// without a name; they live until the next move.
     ///
     /// # Panics
     /// If the iterator is not valid, in debug builds.

@@ -1,10 +1,10 @@
 //! Transactions without locks: at commit nothing they touched may have been written by others.
 //!
 //! Invariants
-//!  1. What is written, read for update, or with `Serializable` read, is remembered with a sequence number up to which it
-//!     was looked at; before the read, so that what came in between is found.
-//!  2. Commit looks whether anything of it was written since, as the write leader: everything before is in memtables, and
-//!     nothing comes in between.
+//!  1. What is written, read for update, or with `Serializable` read, is remembered with a sequence
+//!     number up to which it was looked at; before the read, so that what came in between is found.
+//!  2. Commit looks whether anything of it was written since, as the write leader: everything
+//!     before is in memtables, and nothing comes in between.
 //!  3. What memtables cannot tell any more is `TryAgain`, never a guess.
 //!
 //! Source of the semantics: RocksDB `utilities/transactions/optimistic_transaction.cc`.
@@ -19,8 +19,8 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::path::Path;
 
-/// A database with transactions that check at commit. Cloning gives another handle to the same one. What is written past
-/// transactions counts as written by others.
+/// A database with transactions that check at commit. Cloning gives another handle to the same one.
+/// What is written past transactions counts as written by others.
 #[derive(Clone, Debug)]
 pub struct OptimisticTransactionDb {
     db: Db,
@@ -35,9 +35,9 @@ impl OptimisticTransactionDb {
         OptimisticTransactionDb::open_cf(&options.db, path, vec![default])
     }
 
-    /// Opens the database in `path` with these families, which must be all it has. As in RocksDB, a family whose options
-    /// say nothing keeps flushed memtables, as many bytes as its write buffers have, to check for conflicts
-    /// (`max_write_buffer_size_to_maintain` becomes -1).
+    /// Opens the database in `path` with these families, which must be all it has. As in RocksDB, a
+    /// family whose options say nothing keeps flushed memtables, as many bytes as its write buffers
+    /// have, to check for conflicts (`max_write_buffer_size_to_maintain` becomes -1).
     /// # Errors
     /// As [`Db::open_cf`].
     pub fn open_cf(
@@ -105,7 +105,8 @@ struct SavePoint {
     ranges: usize,
 }
 
-/// Several reads and writes that take effect together, if nobody has interfered. One thread at a time.
+/// Several reads and writes that take effect together, if nobody has interfered. One thread at a
+/// time.
 #[derive(Debug)]
 pub struct OptimisticTransaction {
     pub(super) db: Db,
@@ -137,7 +138,8 @@ impl OptimisticTransaction {
 
     /// Stores `value` under `key` in `family`.
     /// # Errors
-    /// For this and all that write: `InvalidArgument`: the transaction is over · `ColumnFamilyDropped`.
+    /// For this and all that write: `InvalidArgument`: the transaction is over ·
+    /// `ColumnFamilyDropped`.
     pub fn put_cf(
         &mut self,
         family: &ColumnFamilyHandle,
@@ -202,7 +204,8 @@ impl OptimisticTransaction {
         self.batch.merge(family.id(), key.as_ref(), operand.as_ref())
     }
 
-    /// Removes the keys of `family` from `begin` up to `end`, exclusive. Nobody may write there, or `end`, until it commits.
+    /// Removes the keys of `family` from `begin` up to `end`, exclusive. Nobody may write there, or
+    /// `end`, until it commits.
     /// # Errors
     /// As [`OptimisticTransaction::put_cf`] · `InvalidArgument` if `end` comes before `begin`.
     pub fn delete_range_cf(
@@ -265,8 +268,8 @@ impl OptimisticTransaction {
         });
     }
 
-    /// Forgets what was written and touched since the newest save point, which is gone. With `Serializable` what was touched
-    /// stays so: what was read is known to whoever read it.
+    /// Forgets what was written and touched since the newest save point, which is gone. With
+    /// `Serializable` what was touched stays so: what was read is known to whoever read it.
     /// # Errors
     /// `NotFound` if there is none.
     pub fn rollback_to_save_point(&mut self) -> Result<()> {
@@ -312,10 +315,12 @@ impl OptimisticTransaction {
         &self.batch
     }
 
-    /// Writes everything to the database, as one, if nothing that was touched has been written by others.
+    /// Writes everything to the database, as one, if nothing that was touched has been written by
+    /// others.
     /// # Errors
-    /// `Busy`: something has; roll back and start anew · `TryAgain`: memtables cannot tell any more: likewise
-    /// (`max_write_buffer_size_to_maintain`) · `InvalidArgument`: it is over · as [`Db::write`].
+    /// `Busy`: something has; roll back and start anew · `TryAgain`: memtables cannot tell any
+    /// more: likewise (`max_write_buffer_size_to_maintain`) · `InvalidArgument`: it is over · as
+    /// [`Db::write`].
     pub fn commit(&mut self) -> Result<()> {
         if self.is_over {
             return Err(over());
@@ -349,7 +354,8 @@ impl OptimisticTransaction {
         Ok(())
     }
 
-    /// Forgets everything; it is as if it had just begun: without a snapshot, or with a new one if its isolation level has one.
+    /// Forgets everything; it is as if it had just begun: without a snapshot, or with a new one if
+    /// its isolation level has one.
     /// # Errors
     /// `InvalidArgument`: it is over.
     pub fn rollback(&mut self) -> Result<()> {
@@ -389,7 +395,8 @@ impl OptimisticTransaction {
     }
 
     /// # Errors
-    /// `InvalidArgument` for a family of another database: it would pass for that of ours with the same id.
+    /// `InvalidArgument` for a family of another database: it would pass for that of ours with the
+    /// same id.
     pub(super) fn touch(&mut self, family: &ColumnFamilyHandle, key: &[u8]) -> Result<()> {
         self.db.check_family(family)?;
         let since = self.since();

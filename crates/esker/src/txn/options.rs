@@ -1,6 +1,8 @@
-//! Options of transactions: RocksDB's `TransactionDBOptions`, `TransactionOptions` and those of optimistic ones.
+//! Options of transactions: RocksDB's `TransactionDBOptions`, `TransactionOptions` and those of
+//! optimistic ones.
 //!
-//! Source of names and defaults: RocksDB `include/rocksdb/utilities/{transaction_db,optimistic_transaction_db}.h`.
+//! Source of names and defaults: RocksDB
+//! `include/rocksdb/utilities/{transaction_db,optimistic_transaction_db}.h`.
 
 use esker_lock::{LockerOptions, Locking, Timeout};
 use std::time::Duration;
@@ -8,7 +10,8 @@ use std::time::Duration;
 /// When what a transaction writes goes to the memtables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum WritePolicy {
-    /// At commit. What RocksDB wrote under the other policies is recovered, and goes on under this one.
+    /// At commit. What RocksDB wrote under the other policies is recovered, and goes on under this
+    /// one.
     #[default]
     WriteCommitted,
     /// At prepare. Not written by this engine: `NotSupported`.
@@ -20,39 +23,43 @@ pub enum WritePolicy {
 /// What a transaction may see of others. docs/transactions.md says which anomalies each allows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum IsolationLevel {
-    /// Reads see what is committed at the time of each read; keys that are written, or read for update, are locked. A
-    /// snapshot that is set by hand is checked against. RocksDB's transactions as they are.
+    /// Reads see what is committed at the time of each read; keys that are written, or read for
+    /// update, are locked. A snapshot that is set by hand is checked against. RocksDB's
+    /// transactions as they are.
     #[default]
     ReadCommitted,
-    /// A snapshot is set at the begin; reads see it, and what is written must not have been written by others since:
-    /// snapshot isolation.
+    /// A snapshot is set at the begin; reads see it, and what is written must not have been written
+    /// by others since: snapshot isolation.
     Snapshot,
-    /// As if transactions ran one after the other. With locks, reads lock: keys shared, iterators all between their
-    /// bounds. Without, at commit nothing that was read may have been written by others since.
+    /// As if transactions ran one after the other. With locks, reads lock: keys shared, iterators
+    /// all between their bounds. Without, at commit nothing that was read may have been written by
+    /// others since.
     Serializable,
 }
 
 /// Options of a [`TransactionDb`](super::TransactionDb).
 #[derive(Clone, Debug)]
 pub struct TransactionDbOptions {
-    /// How long a transaction waits for a lock unless its own options say otherwise, in milliseconds; 0: not at all,
-    /// negative: for ever. Default 1000.
+    /// How long a transaction waits for a lock unless its own options say otherwise, in
+    /// milliseconds; 0: not at all, negative: for ever. Default 1000.
     pub transaction_lock_timeout: i64,
     /// The same for writes outside of transactions. Default 1000.
     pub default_lock_timeout: i64,
     /// How many recent deadlocks are remembered. Default 5.
     pub max_num_deadlocks: u32,
-    /// Bytes that locks may take before those of the greediest transaction are joined; if that does not help, requests get
-    /// `LockLimit`. `usize::MAX`: no limit, the default. Stands for RocksDB's `max_num_locks`, in bytes.
+    /// Bytes that locks may take before those of the greediest transaction are joined; if that does
+    /// not help, requests get `LockLimit`. `usize::MAX`: no limit, the default. Stands for
+    /// RocksDB's `max_num_locks`, in bytes.
     pub max_lock_memory: usize,
-    /// Whether ranges can be locked, which `delete_range` and serializable iterators need. Default `Ranges`.
+    /// Whether ranges can be locked, which `delete_range` and serializable iterators need. Default
+    /// `Ranges`.
     pub locking: Locking,
     /// Default `WriteCommitted`; the others are refused.
     pub write_policy: WritePolicy,
     /// Neither locks nor checks: the caller knows that there are no conflicts. Default false.
     pub skip_concurrency_control: bool,
-    /// In families with user-defined timestamps, whether keys that were written at a newer timestamp than the one that a
-    /// transaction reads at are conflicts. Default true.
+    /// In families with user-defined timestamps, whether keys that were written at a newer
+    /// timestamp than the one that a transaction reads at are conflicts. Default true.
     pub enable_udt_validation: bool,
 }
 
@@ -80,13 +87,16 @@ pub struct TransactionOptions {
     pub set_snapshot: bool,
     /// Look for a circle of waiting transactions before waiting. Default false.
     pub deadlock_detect: bool,
-    /// Longest chain of waiting transactions that is followed; a longer one is taken for a circle. Default 50.
+    /// Longest chain of waiting transactions that is followed; a longer one is taken for a circle.
+    /// Default 50.
     pub deadlock_detect_depth: usize,
     /// How long to wait before looking for a circle, in microseconds. Default 0.
     pub deadlock_timeout_us: u64,
-    /// How long to wait for a lock, in milliseconds; 0: not at all, negative: as the database says. Default -1.
+    /// How long to wait for a lock, in milliseconds; 0: not at all, negative: as the database says.
+    /// Default -1.
     pub lock_timeout: i64,
-    /// After so many milliseconds others may steal its locks, and it cannot commit; negative: never. Default -1.
+    /// After so many milliseconds others may steal its locks, and it cannot commit; negative:
+    /// never. Default -1.
     pub expiration: i64,
     /// Bytes that it may write; 0: no limit. Default 0.
     pub max_write_batch_size: usize,
@@ -139,8 +149,8 @@ fn milliseconds(millis: u64) -> Timeout {
 /// Options of an [`OptimisticTransaction`](super::OptimisticTransaction).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OptimisticTransactionOptions {
-    /// What it may see of others. Default `ReadCommitted`: what it writes, or reads for update, must not have been written
-    /// by others from then on.
+    /// What it may see of others. Default `ReadCommitted`: what it writes, or reads for update,
+    /// must not have been written by others from then on.
     pub isolation: IsolationLevel,
     /// Set a snapshot at the begin. Default false.
     pub set_snapshot: bool,

@@ -7,8 +7,9 @@
 //! | Committed, RolledBack | nothing: begin another one |
 //!
 //! Invariants
-//!  1. What it writes, and what it read for update, is locked from then on to its end, or to the roll-back to a save point
-//!     before. Dropped, it is rolled back, and no lock stays; a prepared one stays prepared, with its locks.
+//!  1. What it writes, and what it read for update, is locked from then on to its end, or to the
+//!     roll-back to a save point before. Dropped, it is rolled back, and no lock stays; a prepared
+//!     one stays prepared, with its locks.
 //!  2. With a snapshot, a key is locked only if nobody has written it since.
 //!  3. Nothing it writes is seen by others before it commits, and then all of it at once.
 //!
@@ -57,7 +58,8 @@ pub(super) struct Core {
     /// The next operation that locks sets the snapshot.
     snapshot_needed: bool,
     pub(super) save_points: Vec<SavePoint>,
-    /// How often keys were read for update since the newest save point, or the begin; before that it is with the save points.
+    /// How often keys were read for update since the newest save point, or the begin; before that
+    /// it is with the save points.
     pub(super) reads: Reads,
     /// Families in which ranges are locked.
     pub(super) range_locked: BTreeSet<ColumnFamilyId>,
@@ -117,9 +119,10 @@ impl Core {
     }
 }
 
-/// Several reads and writes that take effect together. One thread at a time; may be sent to another. Dropping it rolls it
-/// back, unless it is prepared: then [`TransactionDb::get_transaction_by_name`](super::TransactionDb::get_transaction_by_name)
-/// gives it back.
+/// Several reads and writes that take effect together. One thread at a time; may be sent to
+/// another. Dropping it rolls it back, unless it is prepared: then
+/// [`TransactionDb::get_transaction_by_name`](super::TransactionDb::get_transaction_by_name) gives
+/// it back.
 pub struct Transaction {
     shared: Arc<Shared>,
     /// Taken by `drop` only.
@@ -189,9 +192,11 @@ impl Transaction {
         self.core().state
     }
 
-    /// Gives it a name, which it needs to be prepared. Once, and unique among those that are not over.
+    /// Gives it a name, which it needs to be prepared. Once, and unique among those that are not
+    /// over.
     /// # Errors
-    /// `InvalidArgument`: the name is empty, longer than 512 bytes or taken; it has one; it is prepared or over.
+    /// `InvalidArgument`: the name is empty, longer than 512 bytes or taken; it has one; it is
+    /// prepared or over.
     pub fn set_name(&mut self, name: &[u8]) -> Result<()> {
         let core = self.core();
         if core.state != TransactionState::Started {
@@ -224,11 +229,13 @@ impl Transaction {
 
     /// Stores `value` under `key` in `family`; the key is locked.
     /// # Errors
-    /// For this and all that lock: `TimedOut(LockTimeout)`: somebody else has it · `Busy(Deadlock)`: waiting would close
-    /// a circle; roll back · `Busy`: somebody has written it since the snapshot; roll back · `Expired`: others may have
-    /// stolen its locks; roll back · `Aborted(LockLimit)`: locks take too much memory · `Aborted`: cancelled ·
-    /// `ColumnFamilyDropped` · `InvalidArgument`: the transaction is prepared or over · `Aborted(MemoryLimit)`: it writes
-    /// more than `max_write_batch_size`. The transaction is as it was before the call.
+    /// For this and all that lock: `TimedOut(LockTimeout)`: somebody else has it ·
+    /// `Busy(Deadlock)`: waiting would close a circle; roll back · `Busy`: somebody has written it
+    /// since the snapshot; roll back · `Expired`: others may have stolen its locks; roll back ·
+    /// `Aborted(LockLimit)`: locks take too much memory · `Aborted`: cancelled ·
+    /// `ColumnFamilyDropped` · `InvalidArgument`: the transaction is prepared or over ·
+    /// `Aborted(MemoryLimit)`: it writes more than `max_write_batch_size`. The transaction is as it
+    /// was before the call.
     pub fn put_cf(
         &mut self,
         family: &ColumnFamilyHandle,
@@ -322,11 +329,11 @@ impl Transaction {
         self.core_mut().batch.merge(family.id(), &stored(family, key.as_ref()), operand.as_ref())
     }
 
-    /// Removes the keys of `family` from `begin` up to `end`, exclusive. The range is locked, `end` included, for keys that
-    /// are there and those that are not.
+    /// Removes the keys of `family` from `begin` up to `end`, exclusive. The range is locked, `end`
+    /// included, for keys that are there and those that are not.
     /// # Errors
-    /// As [`Transaction::put_cf`] · `InvalidArgument` if `end` comes before `begin` · `NotSupported` if only points can be
-    /// locked.
+    /// As [`Transaction::put_cf`] · `InvalidArgument` if `end` comes before `begin` ·
+    /// `NotSupported` if only points can be locked.
     pub fn delete_range_cf(
         &mut self,
         family: &ColumnFamilyHandle,
@@ -338,8 +345,8 @@ impl Transaction {
         self.core_mut().batch.delete_range(family.id(), begin, end)
     }
 
-    /// Locks all keys of `family` from `begin` to `end`, both included, whether they exist or not: RocksDB's `GetRangeLock`,
-    /// in the order of the comparator.
+    /// Locks all keys of `family` from `begin` to `end`, both included, whether they exist or not:
+    /// RocksDB's `GetRangeLock`, in the order of the comparator.
     /// # Errors
     /// As [`Transaction::delete_range_cf`].
     pub fn get_range_lock(
@@ -403,8 +410,9 @@ impl Transaction {
         });
     }
 
-    /// Forgets what was written since the newest save point and gives up what was locked since, unless the level is
-    /// `Serializable`: what was read is known to whoever read it. The snapshot is what it was then. The save point is gone.
+    /// Forgets what was written since the newest save point and gives up what was locked since,
+    /// unless the level is `Serializable`: what was read is known to whoever read it. The snapshot
+    /// is what it was then. The save point is gone.
     /// # Errors
     /// `NotFound` if there is none · `InvalidArgument`: the transaction is prepared or over.
     pub fn rollback_to_save_point(&mut self) -> Result<()> {
@@ -436,7 +444,8 @@ impl Transaction {
         core.locker.pop_save_point()
     }
 
-    /// From now on locks are waited for so long, in milliseconds; 0: not at all, negative: for ever.
+    /// From now on locks are waited for so long, in milliseconds; 0: not at all, negative: for
+    /// ever.
     pub fn set_lock_timeout(&mut self, millis: i64) {
         self.core_mut().locker.set_lock_timeout(timeout(millis));
     }
@@ -462,11 +471,11 @@ impl Transaction {
         self.core_mut().write_options = *options;
     }
 
-    /// Writes it to the WAL: from now on it can be committed or rolled back whatever happens, and nothing else. Its locks
-    /// are kept.
+    /// Writes it to the WAL: from now on it can be committed or rolled back whatever happens, and
+    /// nothing else. Its locks are kept.
     /// # Errors
-    /// `InvalidArgument`: it has no name; it is prepared or over; writes without a WAL · `Expired` · as [`Db::write`]; it
-    /// is then as it was before.
+    /// `InvalidArgument`: it has no name; it is prepared or over; writes without a WAL · `Expired`
+    /// · as [`Db::write`]; it is then as it was before.
     pub fn prepare(&mut self) -> Result<()> {
         let core = self.core_mut();
         match core.state {
@@ -491,8 +500,9 @@ impl Transaction {
 
     /// Writes everything to the database, as one, and gives up all locks.
     /// # Errors
-    /// `Expired`: its locks may have been stolen; roll back · `InvalidArgument`: it is over; it must be prepared first
-    /// (`skip_prepare` is off); it has written to a family with user-defined timestamps, and has no commit timestamp · as
+    /// `Expired`: its locks may have been stolen; roll back · `InvalidArgument`: it is over; it
+    /// must be prepared first (`skip_prepare` is off); it has written to a family with user-defined
+    /// timestamps, and has no commit timestamp · as
     /// [`Db::write`]: it is then as it was before, and may be committed again or rolled back.
     pub fn commit(&mut self) -> Result<()> {
         let core = self.core.as_mut().expect("only drop takes it");
@@ -525,8 +535,9 @@ impl Transaction {
         Ok(())
     }
 
-    /// Forgets everything it wrote and gives up all locks. One that was not prepared is as if it had just begun: without a
-    /// snapshot, or at the level `Snapshot` with a new one; its timestamps stay.
+    /// Forgets everything it wrote and gives up all locks. One that was not prepared is as if it
+    /// had just begun: without a snapshot, or at the level `Snapshot` with a new one; its
+    /// timestamps stay.
     /// # Errors
     /// `InvalidArgument`: it is over · as [`Db::write`], for one that was prepared: it is so still.
     pub fn rollback(&mut self) -> Result<()> {
@@ -572,8 +583,8 @@ impl Transaction {
         }
     }
 
-    /// Locks a key, or the keys from it to `end`. With `validate` and a snapshot, nobody may have written them since; if
-    /// somebody has, nothing is locked.
+    /// Locks a key, or the keys from it to `end`. With `validate` and a snapshot, nobody may have
+    /// written them since; if somebody has, nothing is locked.
     pub(super) fn lock(
         &mut self,
         family: &ColumnFamilyHandle,

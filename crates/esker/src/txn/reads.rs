@@ -1,12 +1,14 @@
 //! What transactions read.
 //!
-//! In: keys, one or many. Out: what they would be if the transaction were committed: its own writes, then what its isolation
-//! level shows of the database ([`WriteBatchWithIndex`](super::WriteBatchWithIndex)).
+//! In: keys, one or many. Out: what they would be if the transaction were committed: its own
+//! writes, then what its isolation level shows of the database
+//! ([`WriteBatchWithIndex`](super::WriteBatchWithIndex)).
 //!
 //! Invariants
-//!  1. What is read for update, and with `Serializable` all that is read, is locked (or remembered for the check at commit)
-//!     before it is read.
-//!  2. Many keys are read as of one moment: those of which the transaction has written nothing as a batch of the database's.
+//!  1. What is read for update, and with `Serializable` all that is read, is locked (or remembered
+//!     for the check at commit) before it is read.
+//!  2. Many keys are read as of one moment: those of which the transaction has written nothing as a
+//!     batch of the database's.
 //!
 //! Source of the semantics: RocksDB `utilities/transactions/transaction_base.cc`.
 
@@ -21,8 +23,8 @@ use esker_base::{Error, PinnedBytes, Result};
 use esker_lock::{Endpoint, LockMode};
 
 impl Transaction {
-    /// The value of `key` in the default family, as this transaction sees it: its own writes, then what its isolation
-    /// level shows.
+    /// The value of `key` in the default family, as this transaction sees it: its own writes, then
+    /// what its isolation level shows.
     /// # Errors
     /// As [`Transaction::get_opt`].
     pub fn get(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
@@ -30,9 +32,11 @@ impl Transaction {
         self.get_opt(&ReadOptions::default(), &family, key)
     }
 
-    /// The value of `key` in `family`, as this transaction sees it. A snapshot in `options` comes before its own.
+    /// The value of `key` in `family`, as this transaction sees it. A snapshot in `options` comes
+    /// before its own.
     /// # Errors
-    /// As [`Db::get_opt`](crate::Db::get_opt) · with `Serializable`, those of locks: [`Transaction::put`].
+    /// As [`Db::get_opt`](crate::Db::get_opt) · with `Serializable`, those of locks:
+    /// [`Transaction::put`].
     pub fn get_opt(
         &mut self,
         options: &ReadOptions,
@@ -57,8 +61,9 @@ impl Transaction {
         self.read_own(&self.read_options(options), family, key.as_ref())
     }
 
-    /// The values of `keys` in `family`, all as of the same moment, each with its own result. Keys that this transaction has
-    /// not written are read together, as by [`Db::multi_get_opt`](crate::Db::multi_get_opt).
+    /// The values of `keys` in `family`, all as of the same moment, each with its own result. Keys
+    /// that this transaction has not written are read together, as by
+    /// [`Db::multi_get_opt`](crate::Db::multi_get_opt).
     /// # Errors
     /// Of each key: as [`Transaction::get_opt`]; a lock that is not given fails its key alone.
     pub fn multi_get(
@@ -70,7 +75,8 @@ impl Transaction {
         self.reading_many(family, keys, |this| this.read_own_batch(&this.read_options(options), family, keys))
     }
 
-    /// What `read` gives, once the keys are locked if they have to be; a lock that is not given fails its key alone.
+    /// What `read` gives, once the keys are locked if they have to be; a lock that is not given
+    /// fails its key alone.
     pub(super) fn reading_many<T>(
         &mut self,
         family: &ColumnFamilyHandle,
@@ -85,10 +91,11 @@ impl Transaction {
         locked.into_iter().zip(read(self)).map(|(locked, value)| locked.and(value)).collect()
     }
 
-    /// An iterator over `family` that sees what this transaction has written so far. With `Serializable`, everything
-    /// between the bounds of `options` is locked against writes first.
+    /// An iterator over `family` that sees what this transaction has written so far. With
+    /// `Serializable`, everything between the bounds of `options` is locked against writes first.
     /// # Errors
-    /// As [`Db::iter_opt`](crate::Db::iter_opt) · with `Serializable`, those of locks: [`Transaction::put`].
+    /// As [`Db::iter_opt`](crate::Db::iter_opt) · with `Serializable`, those of locks:
+    /// [`Transaction::put`].
     pub fn iter_opt(
         &mut self,
         options: &ReadOptions,
@@ -110,7 +117,8 @@ impl Transaction {
         self.core().batch.iter_with_base(self.db(), &self.read_options(options), family)
     }
 
-    /// [`Transaction::get`] of a key in the default family that is going to be written: it is locked, exclusively.
+    /// [`Transaction::get`] of a key in the default family that is going to be written: it is
+    /// locked, exclusively.
     /// # Errors
     /// As [`Transaction::get_for_update_opt`].
     pub fn get_for_update(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
@@ -118,10 +126,11 @@ impl Transaction {
         self.get_for_update_opt(&ReadOptions::default(), &family, key, LockMode::Exclusive, true)
     }
 
-    /// Locks `key` and reads it. Without `do_validate`, it may have been written since the snapshot.
+    /// Locks `key` and reads it. Without `do_validate`, it may have been written since the
+    /// snapshot.
     /// # Errors
-    /// Those of locks: [`Transaction::put`] · `InvalidArgument`: a snapshot in `options` without `do_validate` · as
-    /// [`Db::get_opt`](crate::Db::get_opt).
+    /// Those of locks: [`Transaction::put`] · `InvalidArgument`: a snapshot in `options` without
+    /// `do_validate` · as [`Db::get_opt`](crate::Db::get_opt).
     pub fn get_for_update_opt(
         &mut self,
         options: &ReadOptions,
@@ -136,10 +145,11 @@ impl Transaction {
         Ok(value.map(|value| value.to_vec()))
     }
 
-    /// [`Transaction::multi_get`] of keys that are going to be written: all are locked, exclusively, before the first is read.
+    /// [`Transaction::multi_get`] of keys that are going to be written: all are locked,
+    /// exclusively, before the first is read.
     /// # Errors
-    /// Of all keys, if one cannot be locked, its error; those before it stay locked · of each key: as
-    /// [`Transaction::get_for_update_opt`].
+    /// Of all keys, if one cannot be locked, its error; those before it stay locked · of each key:
+    /// as [`Transaction::get_for_update_opt`].
     pub fn multi_get_for_update(
         &mut self,
         options: &ReadOptions,
@@ -173,9 +183,10 @@ impl Transaction {
         Ok(())
     }
 
-    /// Takes one `get_for_update` of `key` back: if it was the last one, since the newest save point, and the transaction
-    /// has not written the key, others may lock it; unless it has locked ranges in `family`: what these need stays locked. Nothing
-    /// changes at the level `Serializable`, where what was read stays locked.
+    /// Takes one `get_for_update` of `key` back: if it was the last one, since the newest save
+    /// point, and the transaction has not written the key, others may lock it; unless it has locked
+    /// ranges in `family`: what these need stays locked. Nothing changes at the level
+    /// `Serializable`, where what was read stays locked.
     pub fn undo_get_for_update(&mut self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) {
         let key = key.as_ref();
         let Ok(locks) = self.shared().locks_of(family).cloned() else { return };
@@ -218,8 +229,8 @@ impl OptimisticTransaction {
         self.get_opt(&ReadOptions::default(), &family, key)
     }
 
-    /// The value of `key` in `family`, as this transaction sees it: its own writes, then its snapshot, unless it is
-    /// `ReadCommitted`. A snapshot in `options` comes first.
+    /// The value of `key` in `family`, as this transaction sees it: its own writes, then its
+    /// snapshot, unless it is `ReadCommitted`. A snapshot in `options` comes first.
     /// # Errors
     /// As [`Db::get_opt`](crate::Db::get_opt).
     pub fn get_opt(
@@ -235,8 +246,9 @@ impl OptimisticTransaction {
         Ok(value.map(|value| value.to_vec()))
     }
 
-    /// The values of `keys` in `family`, all as of the same moment, each with its own result. Keys that this transaction has
-    /// not written are read together, as by [`Db::multi_get_opt`](crate::Db::multi_get_opt).
+    /// The values of `keys` in `family`, all as of the same moment, each with its own result. Keys
+    /// that this transaction has not written are read together, as by
+    /// [`Db::multi_get_opt`](crate::Db::multi_get_opt).
     /// # Errors
     /// Of each key: as [`OptimisticTransaction::get_opt`].
     pub fn multi_get(
@@ -251,7 +263,8 @@ impl OptimisticTransaction {
         self.batch.multi_get_from_batch_and_db(&self.db, &self.read_options(options), family, keys)
     }
 
-    /// [`OptimisticTransaction::multi_get`] of keys that are going to be written, or must not be by others.
+    /// [`OptimisticTransaction::multi_get`] of keys that are going to be written, or must not be by
+    /// others.
     /// # Errors
     /// As there.
     pub fn multi_get_for_update(
@@ -266,7 +279,8 @@ impl OptimisticTransaction {
         self.batch.multi_get_from_batch_and_db(&self.db, &self.read_options(options), family, keys)
     }
 
-    /// The value of a key in the default family that is going to be written, or must not be by others.
+    /// The value of a key in the default family that is going to be written, or must not be by
+    /// others.
     /// # Errors
     /// As [`OptimisticTransaction::get_opt`].
     pub fn get_for_update(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
@@ -287,8 +301,8 @@ impl OptimisticTransaction {
         self.get_opt(options, family, key)
     }
 
-    /// An iterator over `family` that sees what this transaction has written so far. With `Serializable`, nobody may
-    /// write between the bounds of `options` until it commits.
+    /// An iterator over `family` that sees what this transaction has written so far. With
+    /// `Serializable`, nobody may write between the bounds of `options` until it commits.
     /// # Errors
     /// As [`Db::iter_opt`](crate::Db::iter_opt).
     pub fn iter_opt(

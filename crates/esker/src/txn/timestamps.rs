@@ -3,15 +3,18 @@
 //! In: keys without timestamps. Out: the same with the timestamp that is set before the commit.
 //!
 //! Invariants
-//!  1. In the batch, and in a prepared section, such keys end in [`NO_TIMESTAMP`]; locks and the index know them without.
-//!  2. What is committed has the commit timestamp in all such families: the batch is written with it, or the commit's
-//!     record carries it, and whoever replays that puts it in.
-//!  3. With a read timestamp and `enable_udt_validation`, a key is locked only if nobody has written it at a newer one, and
-//!     the commit timestamp is newer than it.
-//!  4. Which of two timestamps is newer depends on the family: its comparator orders them. A setter refuses an order that
-//!     no family takes; the commit checks the families that the transaction has written to.
+//!  1. In the batch, and in a prepared section, such keys end in [`NO_TIMESTAMP`]; locks and the
+//!     index know them without.
+//!  2. What is committed has the commit timestamp in all such families: the batch is written with
+//!     it, or the commit's record carries it, and whoever replays that puts it in.
+//!  3. With a read timestamp and `enable_udt_validation`, a key is locked only if nobody has
+//!     written it at a newer one, and the commit timestamp is newer than it.
+//!  4. Which of two timestamps is newer depends on the family: its comparator orders them. A setter
+//!     refuses an order that no family takes; the commit checks the families that the transaction
+//!     has written to.
 //!
-//! Source of the semantics: RocksDB `utilities/transactions/{pessimistic_transaction,transaction_util}.cc`.
+//! Source of the semantics: RocksDB
+//! `utilities/transactions/{pessimistic_transaction,transaction_util}.cc`.
 
 use super::batch_index::{OwnState, WriteBatchWithIndex};
 use super::pessimistic::{Core, Transaction};
@@ -36,12 +39,14 @@ pub(super) const UNSET: u64 = u64::MAX;
 const COMMIT_NOT_NEWER: &str = "Cannot commit at timestamp smaller than or equal to read timestamp";
 
 impl Transaction {
-    /// Sets the timestamp of everything that the transaction writes to families with user-defined timestamps. A commit
-    /// that writes to one needs it. May be set again, also for a prepared transaction; `u64::MAX` means none.
+    /// Sets the timestamp of everything that the transaction writes to families with user-defined
+    /// timestamps. A commit that writes to one needs it. May be set again, also for a prepared
+    /// transaction; `u64::MAX` means none.
     ///
     /// Keys end in it as in eight little-endian bytes.
     /// # Errors
-    /// `InvalidArgument` with `enable_udt_validation`: no family has it newer than the read timestamp.
+    /// `InvalidArgument` with `enable_udt_validation`: no family has it newer than the read
+    /// timestamp.
     pub fn set_commit_timestamp(&mut self, timestamp: u64) -> Result<()> {
         let validates = self.shared().options.enable_udt_validation;
         let read = self.core().read_timestamp;
@@ -53,7 +58,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// Whether any family's comparator takes `a` for newer than `b`; without such families the larger number is newer.
+    /// Whether any family's comparator takes `a` for newer than `b`; without such families the
+    /// larger number is newer.
     fn may_be_newer(&self, a: u64, b: u64) -> bool {
         let families = self.db().engine().families.all();
         let mut stamped = families.iter().filter(|cf| cf.icmp.timestamp_size() == TIMESTAMP_BYTES).peekable();
@@ -68,11 +74,11 @@ impl Transaction {
         Some(self.core().commit_timestamp).filter(|&timestamp| timestamp != UNSET)
     }
 
-    /// Sets the timestamp as of which keys are read for update. Keys of families with user-defined timestamps are locked
-    /// only if nobody has written them at a newer one; `u64::MAX` means none.
+    /// Sets the timestamp as of which keys are read for update. Keys of families with user-defined
+    /// timestamps are locked only if nobody has written them at a newer one; `u64::MAX` means none.
     /// # Errors
-    /// `InvalidArgument`: every family has it older than the one that is set; with `enable_udt_validation`, no family has
-    /// it older than the commit timestamp that is set.
+    /// `InvalidArgument`: every family has it older than the one that is set; with
+    /// `enable_udt_validation`, no family has it older than the commit timestamp that is set.
     pub fn set_read_timestamp_for_validation(&mut self, timestamp: u64) -> Result<()> {
         let validates = self.shared().options.enable_udt_validation;
         let Core { read_timestamp: read, commit_timestamp: commit, .. } = *self.core();
@@ -90,7 +96,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// Whether `key` may be read for update as of the timestamps of this transaction and of `options`.
+    /// Whether `key` may be read for update as of the timestamps of this transaction and of
+    /// `options`.
     pub(super) fn check_read_timestamp(
         &self,
         options: &ReadOptions,
@@ -154,7 +161,8 @@ impl Transaction {
         keys.iter().map(|key| self.read_own(&options, family, key.as_ref())).collect()
     }
 
-    /// Whether `key` of a family with timestamps was written since the snapshot, or at a timestamp newer than the one read.
+    /// Whether `key` of a family with timestamps was written since the snapshot, or at a timestamp
+    /// newer than the one read.
     pub(super) fn timestamped_conflict(&self, family: &ColumnFamilyHandle, key: &[u8]) -> Result<bool> {
         let core = self.core();
         let since = core.snapshot_sequence().unwrap_or(SequenceNumber::MAX);
@@ -167,8 +175,8 @@ impl Transaction {
 impl Core {
     /// The timestamp that is to be put into the batch; `None` if none of its keys has one.
     /// # Errors
-    /// `InvalidArgument`: there are such keys, and no commit timestamp; `validates`, and in a family that the batch writes
-    /// to it is not newer than the read timestamp.
+    /// `InvalidArgument`: there are such keys, and no commit timestamp; `validates`, and in a
+    /// family that the batch writes to it is not newer than the read timestamp.
     pub(super) fn stamp(&self, db: &Db, validates: bool) -> Result<Option<[u8; TIMESTAMP_BYTES]>> {
         if !self.may_have_timestamps {
             return Ok(None);
@@ -200,8 +208,8 @@ impl Core {
 }
 
 impl WriteBatchWithIndex {
-    /// What `key` of a family with timestamps would be if a transaction's batch were written: its own writes, whatever the
-    /// timestamp, then the database as of that of `options`.
+    /// What `key` of a family with timestamps would be if a transaction's batch were written: its
+    /// own writes, whatever the timestamp, then the database as of that of `options`.
     fn get_timestamped(
         &self,
         db: &Db,

@@ -1,10 +1,12 @@
 //! Reading a directory whose owner, another process, may be changing it.
 //!
-//! In: an attempt to read it. Out: what an attempt gives during which nothing that it needed went, or its error.
+//! In: an attempt to read it. Out: what an attempt gives during which nothing that it needed went,
+//! or its error.
 //!
-//! The owner logs an edit before it deletes the files that the edit gives up, and renames CURRENT before it deletes the MANIFEST
-//! that CURRENT named (formats.md §2.3). So an attempt that misses a file finds another MANIFEST, or a longer one, when it looks
-//! again; where it does not, the file is missing indeed.
+//! The owner logs an edit before it deletes the files that the edit gives up, and renames CURRENT
+//! before it deletes the MANIFEST that CURRENT named (formats.md §2.3). So an attempt that misses a
+//! file finds another MANIFEST, or a longer one, when it looks again; where it does not, the file
+//! is missing indeed.
 
 use super::manifest::{ManifestReader, read_current};
 use esker_base::{Error, ErrorKind, FileNumber, Result, SubCode};
@@ -36,7 +38,8 @@ impl OwnersProgress {
 
 /// The MANIFEST that CURRENT names, and its number.
 /// # Errors
-/// Those of [`read_current`] and [`ManifestReader::open`], where CURRENT goes on naming the same one.
+/// Those of [`read_current`] and [`ManifestReader::open`], where CURRENT goes on naming the same
+/// one.
 pub fn open_current_manifest(fs: &dyn FileSystem, dir: &Path) -> Result<(FileNumber, ManifestReader)> {
     let mut number = read_current(fs, dir)?;
     loop {
@@ -52,9 +55,10 @@ pub fn open_current_manifest(fs: &dyn FileSystem, dir: &Path) -> Result<(FileNum
     }
 }
 
-/// Makes attempts until one succeeds, or fails in a way that the owner has not caused: with another kind of error, or twice with
-/// the same one while the owner did nothing. An error that is marked as retryable may be of a write under way, which nothing tells:
-/// it is waited for, a quarter of a second in all.
+/// Makes attempts until one succeeds, or fails in a way that the owner has not caused: with another
+/// kind of error, or twice with the same one while the owner did nothing. An error that is marked
+/// as retryable may be of a write under way, which nothing tells: it is waited for, a quarter of a
+/// second in all.
 /// # Errors
 /// That of the last attempt · `TryAgain` if the owner is too fast.
 pub fn read_beside_owner<T>(

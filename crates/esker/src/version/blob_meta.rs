@@ -4,7 +4,8 @@
 //!
 //! Invariants
 //!  1. Garbage is never more than what the file holds.
-//!  2. A blob file stays as long as some table refers to it, or to an older one, and not all of it is garbage.
+//!  2. A blob file stays as long as some table refers to it, or to an older one, and not all of it
+//!     is garbage.
 
 use super::Level;
 use super::file_meta::ObsoleteFiles;
@@ -56,8 +57,8 @@ pub fn blob_file_size(addition: &BlobFileAddition) -> u64 {
     addition.total_blob_bytes + (HEADER_BYTES + FOOTER_BYTES) as u64
 }
 
-/// A blob file on disk, as long as some version names it. When the last one goes that was installed in a set, the number
-/// is in the set's [`ObsoleteFiles`].
+/// A blob file on disk, as long as some version names it. When the last one goes that was installed
+/// in a set, the number is in the set's [`ObsoleteFiles`].
 #[derive(Debug)]
 pub struct LiveBlobFile {
     number: FileNumber,
@@ -126,8 +127,9 @@ pub(super) fn add_garbage(files: &mut BlobFiles, garbage: &BlobFileGarbage) -> R
     }
 }
 
-/// Drops the blob files that nothing needs any more: those before the oldest that a table of `levels` names, and those that
-/// are all garbage and that no table names (tables name only the oldest file they refer to).
+/// Drops the blob files that nothing needs any more: those before the oldest that a table of
+/// `levels` names, and those that are all garbage and that no table names (tables name only the
+/// oldest file they refer to).
 pub(super) fn retire(files: &mut BlobFiles, levels: &[Arc<Level>]) {
     if files.is_empty() {
         return;

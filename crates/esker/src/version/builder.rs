@@ -1,7 +1,8 @@
 //! Version + edits -> version, by RocksDB's replay rules.
 //!
-//! In: a version, where its files are, and edits of its family in order. Out: the next version, which shares every level that
-//! did not change. Source: RocksDB `db/version_builder.cc`; formats.md §5.5.
+//! In: a version, where its files are, and edits of its family in order. Out: the next version,
+//! which shares every level that did not change. Source: RocksDB `db/version_builder.cc`;
+//! formats.md §5.5.
 //!
 //! Invariants
 //!  1. A file is in at most one level. A deleted file was there; an added one was not.
@@ -70,7 +71,8 @@ pub struct VersionBuilder {
     base: Arc<Version>,
     locations: Arc<Locations>,
     moved: LocationChanges,
-    /// By level: files that are new there. Levels that the family cannot have are kept too: later edits may empty them.
+    /// By level: files that are new there. Levels that the family cannot have are kept too: later
+    /// edits may empty them.
     added: BTreeMap<usize, BTreeMap<FileNumber, FileMetaData>>,
     /// Levels of the base that lost files.
     shrunk: Vec<bool>,
@@ -96,9 +98,9 @@ impl VersionBuilder {
         }
     }
 
-    /// Gives every added file an epoch if one has none, as if none had: deeper levels are older, one epoch each; level 0 by
-    /// sequence numbers, one epoch per file. Only over an empty version, when a MANIFEST has been read to its end.
-    /// Returns the next epoch of the family.
+    /// Gives every added file an epoch if one has none, as if none had: deeper levels are older,
+    /// one epoch each; level 0 by sequence numbers, one epoch per file. Only over an empty version,
+    /// when a MANIFEST has been read to its end. Returns the next epoch of the family.
     pub(super) fn infer_epochs(&mut self) -> u64 {
         let all = || self.added.values().flat_map(BTreeMap::values);
         let highest = all().map(|f| f.epoch_number).max().unwrap_or(0);
@@ -120,8 +122,8 @@ impl VersionBuilder {
 
     /// Applies one edit of this family.
     /// # Errors
-    /// `Corruption` if it deletes a file that is not where it says, adds one that is there already, or its blob files do not
-    /// add up. The builder is then of no use.
+    /// `Corruption` if it deletes a file that is not where it says, adds one that is there already,
+    /// or its blob files do not add up. The builder is then of no use.
     pub fn apply(&mut self, edit: &VersionEdit) -> Result<()> {
         for addition in &edit.blob_file_additions {
             blob_meta::add(Arc::make_mut(&mut self.blob_files), addition)?;
@@ -190,8 +192,9 @@ impl VersionBuilder {
 
     /// The version after all edits, checked. `number` is its number for logs.
     /// # Errors
-    /// `InvalidArgument` if a level that the family cannot have has files · `MemoryLimit` if tables are charged to a cache
-    /// whose strict limit has no room · `Corruption` if [`check_next_version`] fails.
+    /// `InvalidArgument` if a level that the family cannot have has files · `MemoryLimit` if tables
+    /// are charged to a cache whose strict limit has no room · `Corruption` if
+    /// [`check_next_version`] fails.
     pub fn finish(self, number: u64, obsolete: &Arc<ObsoleteFiles>) -> Result<Built> {
         let (levels, new_files) = self.build_levels(obsolete)?;
         let base = &self.base;
@@ -295,7 +298,8 @@ fn sort_level(level: usize, files: &mut [Arc<FileMeta>], base: &Version) {
     if level == 0 {
         files.sort_by(|a, b| newest_first(a, b));
     } else {
-        // Number last, so that equal bounds (which the check refuses) are reported the same way every time.
+        // Number last, so that equal bounds (which the check refuses) are reported the same way
+        // every time.
         files.sort_by(|a, b| {
             base.icmp.compare(&a.smallest, &b.smallest).then_with(|| a.number.cmp(&b.number))
         });

@@ -10,7 +10,8 @@ use esker_format::key::{InternalKeyComparator, TRAILER_BYTES};
 use esker_format::version_edit::FileMetaData;
 use std::cmp::Ordering;
 
-/// Checks order, bounds and blob files of what comes behind `base`, which was checked. Reads no file.
+/// Checks order, bounds and blob files of what comes behind `base`, which was checked. Reads no
+/// file.
 /// # Errors
 /// `Corruption`, naming level and files.
 pub fn check_next_version(base: &Version, version: &Version) -> Result<()> {

@@ -1,4 +1,5 @@
-//! What the set is told: where the database is, which families are wanted, how edits are to be logged.
+//! What the set is told: where the database is, which families are wanted, how edits are to be
+//! logged.
 
 use esker_base::comparator::{BytewiseComparator, ComparatorRef};
 use esker_base::sync::Arc;
@@ -19,7 +20,8 @@ pub struct VersionSetOptions {
     pub dir: PathBuf,
     /// Where tables are, by their path index; empty = all in `dir`.
     pub db_paths: Vec<PathBuf>,
-    /// Bytes after which the next edit goes to a fresh MANIFEST, if it has also become several times what it began with.
+    /// Bytes after which the next edit goes to a fresh MANIFEST, if it has also become several
+    /// times what it began with.
     pub max_manifest_file_size: u64,
     /// Bytes to preallocate in a MANIFEST; 0 for none.
     pub manifest_preallocation_size: u64,

@@ -1,8 +1,9 @@
 //! Families by id, in a map that counts how many of them are walked over.
 //!
-//! In: a value per family. Out: the same, and in builds with assertions the number of families that walks have passed.
-//! Databases may have thousands of families: a write, a flush or a replayed record of one family must not walk over the
-//! others. Tests compare [`FamilyMap::walked`] before and after an operation.
+//! In: a value per family. Out: the same, and in builds with assertions the number of families that
+//! walks have passed. Databases may have thousands of families: a write, a flush or a replayed
+//! record of one family must not walk over the others. Tests compare [`FamilyMap::walked`] before
+//! and after an operation.
 
 use esker_base::ColumnFamilyId;
 use esker_base::sync::process::atomic::{AtomicU64, Ordering};

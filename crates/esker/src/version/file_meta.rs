@@ -3,11 +3,14 @@
 //! In: a [`FileMetaData`] from an edit. Out: a shared, immutable [`FileMeta`].
 //!
 //! Invariants
-//!  1. All metas of one file number (a file that moves between levels gets a new meta) share one `TableFile`.
-//!  2. When the last meta of a number that was installed in a set goes, the number is in the [`ObsoleteFiles`] of its set: no version that
-//!     anybody can still read names the file. Whether it may be deleted is for the set to say (a failed MANIFEST
-//!     write can have named it: see `VersionSet::files_to_quarantine`).
-//!  3. What is known about a file is charged once, however many metas it has (`CacheEntryRole::kFileMetadata`).
+//!  1. All metas of one file number (a file that moves between levels gets a new meta) share one
+//!     `TableFile`.
+//!  2. When the last meta of a number that was installed in a set goes, the number is in the
+//!     [`ObsoleteFiles`] of its set: no version that anybody can still read names the file. Whether
+//!     it may be deleted is for the set to say (a failed MANIFEST write can have named it: see
+//!     `VersionSet::files_to_quarantine`).
+//!  3. What is known about a file is charged once, however many metas it has
+//!     (`CacheEntryRole::kFileMetadata`).
 
 use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use esker_base::sync::fork::Owner;
@@ -21,7 +24,8 @@ use esker_table::{BlockCache, CachedBlock, TableReader};
 use std::fmt;
 use std::ops::Deref;
 
-/// One table file as a version names it. The fields of [`FileMetaData`] are reached through `Deref`.
+/// One table file as a version names it. The fields of [`FileMetaData`] are reached through
+/// `Deref`.
 #[derive(Debug)]
 pub struct FileMeta {
     data: FileMetaData,
@@ -34,7 +38,8 @@ pub struct FileMeta {
     level: Option<usize>,
 }
 
-/// What a table's properties say that its MANIFEST entry does not. Filled once, by whoever first opens the table.
+/// What a table's properties say that its MANIFEST entry does not. Filled once, by whoever first
+/// opens the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FileStats {
     /// Entries of all types.
@@ -154,7 +159,8 @@ impl FileMeta {
         key::user_key(&self.data.largest)
     }
 
-    /// Whether its upper bound is the end of a range tombstone, so that the file holds nothing at that user key.
+    /// Whether its upper bound is the end of a range tombstone, so that the file holds nothing at
+    /// that user key.
     #[inline]
     pub fn largest_is_exclusive(&self) -> bool {
         key::trailer(&self.data.largest) == key::RANGE_END_SENTINEL
@@ -166,7 +172,8 @@ impl FileMeta {
         self.stats.get()
     }
 
-    /// When it was written, as far as that is known, in Unix seconds: else the age of its data. 0 if neither is known.
+    /// When it was written, as far as that is known, in Unix seconds: else the age of its data. 0
+    /// if neither is known.
     #[inline]
     pub fn write_time(&self) -> u64 {
         match self.file_creation_time {
@@ -175,9 +182,9 @@ impl FileMeta {
         }
     }
 
-    /// Says that range tombstones up to this sequence number delete all it holds. Whether that was not known before; the first to
-    /// say it is heard. It stays true: a tombstone goes only with all that it deletes, or for a newer one over the same keys that
-    /// every reader sees.
+    /// Says that range tombstones up to this sequence number delete all it holds. Whether that was
+    /// not known before; the first to say it is heard. It stays true: a tombstone goes only with
+    /// all that it deletes, or for a newer one over the same keys that every reader sees.
     pub fn set_covered_at(&self, sequence: SequenceNumber) -> bool {
         self.covered_at.compare_exchange(0, sequence.0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
@@ -192,22 +199,26 @@ impl FileMeta {
         self.hidden_below.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// About how many bytes in files below its range tombstones hide, blobs included; not of files that can go unread.
+    /// About how many bytes in files below its range tombstones hide, blobs included; not of files
+    /// that can go unread.
     pub fn hidden_below(&self) -> u64 {
         self.hidden_below.load(Ordering::Relaxed)
     }
 
-    /// Says that a compaction to the bottom wrote it and kept what these live snapshots (ascending) see, nothing else.
+    /// Says that a compaction to the bottom wrote it and kept what these live snapshots (ascending)
+    /// see, nothing else.
     pub fn set_kept_for(&self, snapshots: &Arc<[SequenceNumber]>) {
         self.kept_for.get_or_init(|| Arc::clone(snapshots));
     }
 
-    /// Whether a compaction to the bottom wrote it and kept nothing for snapshots: another one would make the same of it.
+    /// Whether a compaction to the bottom wrote it and kept nothing for snapshots: another one
+    /// would make the same of it.
     pub fn is_settled(&self) -> bool {
         self.is_settled_for(&[])
     }
 
-    /// Whether a compaction to the bottom wrote it and kept only what `snapshots` (ascending) still see.
+    /// Whether a compaction to the bottom wrote it and kept only what `snapshots` (ascending) still
+    /// see.
     pub fn is_settled_for(&self, snapshots: &[SequenceNumber]) -> bool {
         let Some(kept_for) = self.kept_for.get() else { return false };
         // Later snapshots see its newest versions, as everybody does.
@@ -215,8 +226,9 @@ impl FileMeta {
         kept_for[..parted].iter().all(|s| snapshots.binary_search(s).is_ok())
     }
 
-    /// Whether a compaction to the bottom may drop some of its entries, once no snapshot sees them: from its properties. A file
-    /// whose properties nobody has read may, unless all its sequence numbers are 0.
+    /// Whether a compaction to the bottom may drop some of its entries, once no snapshot sees them:
+    /// from its properties. A file whose properties nobody has read may, unless all its sequence
+    /// numbers are 0.
     pub fn may_lose_entries(&self) -> bool {
         match self.stats() {
             Some(stats) => stats.may_lose_entries(self.data.largest_seqno),
@@ -230,7 +242,8 @@ impl FileMeta {
         self.table.open.get().map(|(reader, _)| reader)
     }
 
-    /// Keeps `reader` open as long as the file lives; gives the one that is kept (the first to come).
+    /// Keeps `reader` open as long as the file lives; gives the one that is kept (the first to
+    /// come).
     pub fn keep_open(&self, reader: Arc<TableReader>) -> &Arc<TableReader> {
         &self.table.open.get_or_init(|| (reader, KeptFile::new())).0
     }
@@ -302,12 +315,14 @@ pub struct ObsoleteTable {
 
 /// Numbers of table and blob files that no version names any more, until somebody takes them.
 ///
-/// Its locks are leaves: nothing is taken under them, and they may be taken under any other (dropping a version does).
+/// Its locks are leaves: nothing is taken under them, and they may be taken under any other
+/// (dropping a version does).
 #[derive(Default)]
 pub struct ObsoleteFiles {
     tables: Mutex<Vec<ObsoleteTable>>,
     blobs: Mutex<Vec<FileNumber>>,
-    /// Called when there is one more, by whichever thread dropped the last view of it, under whatever locks that holds.
+    /// Called when there is one more, by whichever thread dropped the last view of it, under
+    /// whatever locks that holds.
     tell: OnceLock<Box<dyn Fn() + Send + Sync>>,
     process: Process,
 }
@@ -328,13 +343,14 @@ impl fmt::Debug for ObsoleteFiles {
 }
 
 impl ObsoleteFiles {
-    /// Has `tell` called whenever a file becomes obsolete, on any thread, under any lock: it may only hand work to others.
-    /// The first caller's stays.
+    /// Has `tell` called whenever a file becomes obsolete, on any thread, under any lock: it may
+    /// only hand work to others. The first caller's stays.
     pub fn on_obsolete(&self, tell: impl Fn() + Send + Sync + 'static) {
         self.tell.get_or_init(|| Box::new(tell));
     }
 
-    /// Whether they are this process's: views that a forked child drops are views of its parent's files.
+    /// Whether they are this process's: views that a forked child drops are views of its parent's
+    /// files.
     pub(super) fn are_ours(&self) -> bool {
         self.process.0.is_here()
     }

@@ -1,14 +1,15 @@
 //! Which files may hold a key, newest first.
 //!
-//! In: a version and an internal key to seek. Out: files, level 0 first, then at most one file per level, except
-//! where one user key's versions go on in the next file of the level (RocksDB `db/version_set.cc`, `FilePicker`).
+//! In: a version and an internal key to seek. Out: files, level 0 first, then at most one file per
+//! level, except where one user key's versions go on in the next file of the level (RocksDB
+//! `db/version_set.cc`, `FilePicker`).
 
 use super::{FileMeta, Level, Version};
 use esker_base::sync::Arc;
 use esker_format::key;
 
-/// Iterator over `(level, file)`. A file is yielded only if its bounds do not exclude the user key; the caller stops
-/// as soon as it has found what it wants.
+/// Iterator over `(level, file)`. A file is yielded only if its bounds do not exclude the user key;
+/// the caller stops as soon as it has found what it wants.
 #[derive(Debug)]
 pub struct Candidates<'a> {
     version: &'a Version,
@@ -52,8 +53,8 @@ impl<'a> Candidates<'a> {
         Some(file)
     }
 
-    /// Whether the file after the one just yielded must be looked at too: older versions of the user key can only
-    /// be there if this file ends in that user key.
+    /// Whether the file after the one just yielded must be looked at too: older versions of the
+    /// user key can only be there if this file ends in that user key.
     fn may_go_on(&self, file: &FileMeta) -> bool {
         self.version.icmp().same_user_key(file.largest_user_key(), key::user_key(self.internal_key))
     }

@@ -1,8 +1,10 @@
-//! What a picker has found out about a level by walking over files: found once, and true of every later version as long as
-//! the levels that it follows from are the same. One thing may be older: in which order files go is as it was when it was found, though
-//! what deletions in them weigh, and how old they are, goes on changing. RocksDB weighs a file once for all.
+//! What a picker has found out about a level by walking over files: found once, and true of every
+//! later version as long as the levels that it follows from are the same. One thing may be older:
+//! in which order files go is as it was when it was found, though what deletions in them weigh, and
+//! how old they are, goes on changing. RocksDB weighs a file once for all.
 //!
-//! In: versions that follow each other. Out: places for answers, which versions share; `picker` fills them, in the background.
+//! In: versions that follow each other. Out: places for answers, which versions share; `picker`
+//! fills them, in the background.
 
 use super::{FileMeta, Level};
 use crate::options::CompactionPri;
@@ -27,8 +29,8 @@ pub(crate) struct Findings {
 }
 
 impl Findings {
-    /// Of each level of a version with `levels`, as far as what was found in `base`, with levels of its own, is true still. `history`:
-    /// whether the same history may be dropped.
+    /// Of each level of a version with `levels`, as far as what was found in `base`, with levels of
+    /// its own, is true still. `history`: whether the same history may be dropped.
     pub(super) fn after(
         base: &[Findings],
         old: &[Arc<Level>],
@@ -54,7 +56,8 @@ impl Findings {
         base.iter().enumerate().map(of_level).collect()
     }
 
-    /// Files with nothing below them that a compaction may improve, when snapshots go: by their largest sequence number.
+    /// Files with nothing below them that a compaction may improve, when snapshots go: by their
+    /// largest sequence number.
     pub(crate) fn waiting(&self, find: impl FnOnce() -> Box<[Arc<FileMeta>]>) -> &[Arc<FileMeta>] {
         self.waiting.get_or_init(find)
     }
@@ -64,8 +67,8 @@ impl Findings {
         self.garbage.get_or_init(find)
     }
 
-    /// Which file of the level goes first: indexes, if they were found for this priority. The first priority that is asked for is the
-    /// one that is kept.
+    /// Which file of the level goes first: indexes, if they were found for this priority. The first
+    /// priority that is asked for is the one that is kept.
     pub(crate) fn order(&self, pri: CompactionPri, find: impl FnOnce() -> Vec<usize>) -> Option<&[usize]> {
         let (found_for, order) = self.order.get_or_init(|| (pri, find()));
         (*found_for == pri).then_some(order)

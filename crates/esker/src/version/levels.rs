@@ -1,14 +1,16 @@
 //! The files of one level, with what makes finding one of them fast.
 //!
-//! In: the files of a level in their order. Out: [`Level`], shared by all versions in which the level is the same.
+//! In: the files of a level in their order. Out: [`Level`], shared by all versions in which the
+//! level is the same.
 //!
 //! Invariants
 //!  1. Level 0 is newest first; deeper levels ascend by key and do not overlap as internal keys.
-//!  2. Heads are the first 8 bytes (big-endian, behind the prefix that all bounds of the level share) of the user
-//!     keys of the files' bounds. They order as the keys do, but equal heads say nothing. Only sorted levels in
-//!     bytewise order have them.
-//!  3. What is asked of all its files together is summed up once, when the level is made: a view that shares a level walks
-//!     over none of its files. Only [`Level::weights`] waits until somebody asks, as a new file's properties come later.
+//!  2. Heads are the first 8 bytes (big-endian, behind the prefix that all bounds of the level
+//!     share) of the user keys of the files' bounds. They order as the keys do, but equal heads say
+//!     nothing. Only sorted levels in bytewise order have them.
+//!  3. What is asked of all its files together is summed up once, when the level is made: a view
+//!     that shares a level walks over none of its files. Only [`Level::weights`] waits until
+//!     somebody asks, as a new file's properties come later.
 
 use super::{FileMeta, Weights};
 use esker_base::FileNumber;
@@ -103,15 +105,16 @@ impl Level {
         &self.oldest_blob_files
     }
 
-    /// What its files weigh, all together. What is learnt of a file after the first who asked counts when the level has changed, so
-    /// that nobody walks over its files under the db mutex.
+    /// What its files weigh, all together. What is learnt of a file after the first who asked
+    /// counts when the level has changed, so that nobody walks over its files under the db mutex.
     #[inline]
     pub fn weights(&self) -> &Weights {
         self.weights.get_or_init(|| self.files.iter().map(|f| Weights::of(f)).sum())
     }
 
-    /// The first file of a sorted level whose largest internal key is not below `internal_key`, if any: the only one,
-    /// with its successors, that can hold it or anything after it. `files().len()` if there is none.
+    /// The first file of a sorted level whose largest internal key is not below `internal_key`, if
+    /// any: the only one, with its successors, that can hold it or anything after it.
+    /// `files().len()` if there is none.
     #[inline]
     pub fn first_not_below(&self, internal_key: &[u8], icmp: &InternalKeyComparator) -> usize {
         let user_key = key::user_key(internal_key);
@@ -149,19 +152,22 @@ impl Heads {
         })
     }
 
-    /// A number that compares with every head as `user_key` compares with the bound, where the two differ.
+    /// A number that compares with every head as `user_key` compares with the bound, where the two
+    /// differ.
     #[inline]
     fn head_of(&self, user_key: &[u8]) -> u64 {
         let n = self.prefix.len();
         match user_key.get(..n) {
             Some(p) if *p == *self.prefix => head(user_key, n),
-            // Outside of the level: 0 and MAX may equal a head, which sends the caller to the keys themselves.
+            // Outside of the level: 0 and MAX may equal a head, which sends the caller to the keys
+            // themselves.
             _ if user_key < &self.prefix[..] => 0,
             _ => u64::MAX,
         }
     }
 
-    /// Half-open range of files among which the first with `largest >= user_key` is, if it is not the end of it.
+    /// Half-open range of files among which the first with `largest >= user_key` is, if it is not
+    /// the end of it.
     #[inline]
     fn candidates(&self, user_key: &[u8]) -> (usize, usize) {
         let h = self.head_of(user_key);

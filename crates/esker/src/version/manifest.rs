@@ -1,9 +1,12 @@
-//! The MANIFEST as a file: records appended and synced, CURRENT switched from one MANIFEST to the next, and both read.
+//! The MANIFEST as a file: records appended and synced, CURRENT switched from one MANIFEST to the
+//! next, and both read.
 //!
-//! Source: RocksDB `db/version_set.cc`, `file/filename.cc` (`SetCurrentFile`); formats.md §2.3, §5.1.
+//! Source: RocksDB `db/version_set.cc`, `file/filename.cc` (`SetCurrentFile`); formats.md §2.3,
+//! §5.1.
 //!
 //! Invariants
-//!  1. CURRENT names a MANIFEST only after that has been synced with everything that it needs to stand alone.
+//!  1. CURRENT names a MANIFEST only after that has been synced with everything that it needs to
+//!     stand alone.
 //!  2. After an error the writer is of no use: what of its last record reached the file is unknown.
 
 use super::VersionSetOptions;
@@ -27,9 +30,10 @@ pub(super) struct ManifestWriter {
     beginning: u64,
 }
 
-/// A MANIFEST may become so many times as large as what it began with, however little a MANIFEST may be: RocksDB's default of
-/// `max_manifest_space_amp_pct`, 500. What holds takes up bytes for each table there is, so that a bound for all MANIFESTs would have
-/// all of it written with each edit of a database that has outgrown the bound.
+/// A MANIFEST may become so many times as large as what it began with, however little a MANIFEST
+/// may be: RocksDB's default of `max_manifest_space_amp_pct`, 500. What holds takes up bytes for
+/// each table there is, so that a bound for all MANIFESTs would have all of it written with each
+/// edit of a database that has outgrown the bound.
 const GROWTH: u64 = 6;
 
 impl ManifestWriter {
@@ -60,7 +64,8 @@ impl ManifestWriter {
         self.beginning = self.bytes();
     }
 
-    /// Whether the next edit should go into a fresh one, which need not be before this one has `max_bytes`.
+    /// Whether the next edit should go into a fresh one, which need not be before this one has
+    /// `max_bytes`.
     pub(super) fn is_full(&self, max_bytes: u64) -> bool {
         self.bytes() > max_bytes.max(self.beginning.saturating_mul(GROWTH))
     }
@@ -108,14 +113,15 @@ pub fn write_manifest(options: &VersionSetOptions, number: FileNumber, edits: &[
     set_current(options, number)
 }
 
-/// Makes CURRENT name this MANIFEST: a temporary file is written, synced and renamed, then the directory is synced.
+/// Makes CURRENT name this MANIFEST: a temporary file is written, synced and renamed, then the
+/// directory is synced.
 /// # Errors
 /// `IoError`: CURRENT may name the old MANIFEST or this one; both must stay.
 pub(super) fn set_current(options: &VersionSetOptions, number: FileNumber) -> Result<()> {
     let (fs, dir) = (&options.fs, &options.dir);
     let directory = fs.new_directory(dir)?;
-    // RocksDB syncs the directory only after the rename. A file system that does not keep the order of directory changes
-    // could then lose the MANIFEST's name and keep CURRENT's.
+    // RocksDB syncs the directory only after the rename. A file system that does not keep the order
+    // of directory changes could then lose the MANIFEST's name and keep CURRENT's.
     directory.fsync()?;
     let temp = file_name::temp_file_name(dir, number);
     write_whole_file(fs.as_ref(), &temp, file_name::current_contents(number).as_bytes())?;
@@ -132,7 +138,8 @@ fn write_whole_file(fs: &dyn FileSystem, path: &Path, contents: &[u8]) -> Result
 
 /// Number of the MANIFEST that CURRENT names.
 /// # Errors
-/// `IoError` (sub-code `PathNotFound` if there is no database) · `Corruption` if CURRENT names none.
+/// `IoError` (sub-code `PathNotFound` if there is no database) · `Corruption` if CURRENT names
+/// none.
 pub fn read_current(fs: &dyn FileSystem, dir: &Path) -> Result<FileNumber> {
     /// Longer than any name of a MANIFEST with its newline.
     const MAX_BYTES: usize = 256;
@@ -183,7 +190,8 @@ impl ManifestReader {
         &self.path
     }
 
-    /// The next edit, or `None` at the end. A record torn at the very end was never acknowledged and is the end.
+    /// The next edit, or `None` at the end. A record torn at the very end was never acknowledged
+    /// and is the end.
     /// # Errors
     /// `Corruption` and `IoError`, naming the file.
     pub fn next_edit(&mut self) -> Result<Option<VersionEdit>> {

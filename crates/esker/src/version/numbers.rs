@@ -1,8 +1,9 @@
 //! The counters of a database that everybody draws from: file numbers and the last sequence number.
 //!
 //! Invariants
-//!  1. A file number is handed out once. Edits carry the counter's value at the time they are logged, so that every
-//!     number a MANIFEST names is below the `next_file` it names (RocksDB 7.8 deletes live tables that are not).
+//!  1. A file number is handed out once. Edits carry the counter's value at the time they are
+//!     logged, so that every number a MANIFEST names is below the `next_file` it names (RocksDB 7.8
+//!     deletes live tables that are not).
 //!  2. `last_sequence` never goes back.
 
 use esker_base::sync::atomic::{AtomicU64, Ordering};
@@ -51,7 +52,8 @@ impl Numbers {
     /// Makes everything up to `sequence` visible; never goes back.
     #[inline]
     pub fn set_last_sequence(&self, sequence: SequenceNumber) {
-        // A max, not a store: publishers may arrive out of order, and none may take back what another showed.
+        // A max, not a store: publishers may arrive out of order, and none may take back what
+        // another showed.
         self.last_sequence.fetch_max(sequence.0, Ordering::AcqRel);
     }
 }

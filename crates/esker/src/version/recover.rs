@@ -1,11 +1,13 @@
 //! A MANIFEST read back into versions. Writes nothing.
 //!
-//! In: edits in order, and the families that the caller wants. Out: every family's version, and the counters.
+//! In: edits in order, and the families that the caller wants. Out: every family's version, and the
+//! counters.
 //! Source: RocksDB `db/version_edit_handler.cc`; formats.md §5.5.
 //!
 //! Invariants
 //!  1. An atomic group is applied when its last edit has come, or not at all.
-//!  2. Edits of a family that was dropped mean nothing; edits of one that never was are `Corruption`.
+//!  2. Edits of a family that was dropped mean nothing; edits of one that never was are
+//!     `Corruption`.
 
 use super::builder::{Built, VersionBuilder};
 use super::file_meta::ObsoleteFiles;
@@ -271,7 +273,8 @@ impl<'a> Replay<'a> {
         Ok(Recovered {
             families,
             db_id: self.db_id,
-            // The recorded number may have been taken after it was recorded, hence the step beyond it.
+            // The recorded number may have been taken after it was recorded, hence the step beyond
+            // it.
             next_file: FileNumber(next_file.0.max(largest.0).saturating_add(1)),
             last_sequence,
             min_log_number_to_keep: self.min_log_number_to_keep,

@@ -1,15 +1,20 @@
-//! The current versions of all column families, and the only way to change them: log an edit, then apply it.
+//! The current versions of all column families, and the only way to change them: log an edit, then
+//! apply it.
 //!
-//! The set lives in the engine's manifest lock, which is held during MANIFEST I/O; the db mutex is taken after it, never
-//! before. `log_and_apply` returns new versions; the engine installs them in SuperVersions under the db mutex.
+//! The set lives in the engine's manifest lock, which is held during MANIFEST I/O; the db mutex is
+//! taken after it, never before. `log_and_apply` returns new versions; the engine installs them in
+//! SuperVersions under the db mutex.
 //! Source: RocksDB `db/version_set.cc`; formats.md §2, §5.
 //!
 //! Invariants
-//!  1. A version in the set is what the MANIFEST that CURRENT names says, up to the last synced record.
-//!  2. After a failed write the set is at the old versions, and what the MANIFEST on disk says is unknown: either the
-//!     old versions or the new ones. The next `log_and_apply` writes a fresh MANIFEST; until that has succeeded, the files
-//!     of both must stay: [`VersionSet::files_to_quarantine`]. If that fails before CURRENT was to name it, nothing of it is in
-//!     force: it is deleted, and its edits' files are nobody's, so that one attempt after the other leaves nothing behind.
+//!  1. A version in the set is what the MANIFEST that CURRENT names says, up to the last synced
+//!     record.
+//!  2. After a failed write the set is at the old versions, and what the MANIFEST on disk says is
+//!     unknown: either the old versions or the new ones. The next `log_and_apply` writes a fresh
+//!     MANIFEST; until that has succeeded, the files of both must stay:
+//!     [`VersionSet::files_to_quarantine`]. If that fails before CURRENT was to name it, nothing of
+//!     it is in force: it is deleted, and its edits' files are nobody's, so that one attempt after
+//!     the other leaves nothing behind.
 //!  3. Every number in a logged edit is below the `next_file` logged with it (formats.md §2.2).
 
 use super::beside_owner::open_current_manifest;
@@ -64,8 +69,8 @@ impl Family {
     pub fn current(&self) -> &Arc<Version> {
         &self.current
     }
-    /// The next epoch number to give out; each flush takes one with `fetch_add`, in the order of its memtables.
-    /// Shared, so that the engine may keep it and needs no manifest lock for it.
+    /// The next epoch number to give out; each flush takes one with `fetch_add`, in the order of
+    /// its memtables. Shared, so that the engine may keep it and needs no manifest lock for it.
     pub fn epochs(&self) -> &Arc<AtomicU64> {
         &self.epochs
     }
@@ -115,7 +120,8 @@ pub struct VersionSet {
     unsure_manifests: Vec<FileNumber>,
     obsolete: Arc<ObsoleteFiles>,
     quarantine: BTreeSet<FileNumber>,
-    /// Tables and blob files of edits that could not be written: obsolete as soon as CURRENT names a MANIFEST without them.
+    /// Tables and blob files of edits that could not be written: obsolete as soon as CURRENT names
+    /// a MANIFEST without them.
     orphans: (Vec<ObsoleteTable>, Vec<FileNumber>),
     /// Every version that was ever current and may still be in use.
     versions: Vec<Weak<Version>>,
@@ -125,8 +131,9 @@ pub struct VersionSet {
 }
 
 impl VersionSet {
-    /// Writes the first MANIFEST of a new database and CURRENT (formats.md §2.3, steps 2 and 3). `db_id` is what IDENTITY
-    /// says. The caller made the directory and IDENTITY; then [`VersionSet::recover`] opens the database.
+    /// Writes the first MANIFEST of a new database and CURRENT (formats.md §2.3, steps 2 and 3).
+    /// `db_id` is what IDENTITY says. The caller made the directory and IDENTITY; then
+    /// [`VersionSet::recover`] opens the database.
     /// # Errors
     /// `IoError`: nothing that could be taken for a database is left unless CURRENT was switched.
     pub fn create_new_db(options: &VersionSetOptions, db_id: &str, comparator: &ComparatorRef) -> Result<()> {
@@ -148,13 +155,15 @@ impl VersionSet {
         set_current(options, FIRST_MANIFEST)
     }
 
-    /// Reads CURRENT and its MANIFEST, and infers epochs where they are missing. Writes nothing; the first
-    /// `log_and_apply` writes a fresh MANIFEST. Families of `families` that the database does not have are not made:
-    /// ask [`VersionSet::family_by_name`].
+    /// Reads CURRENT and its MANIFEST, and infers epochs where they are missing. Writes nothing;
+    /// the first `log_and_apply` writes a fresh MANIFEST. Families of `families` that the database
+    /// does not have are not made: ask [`VersionSet::family_by_name`].
     /// # Errors
-    /// `IoError` (sub-code `PathNotFound` if there is no CURRENT) · `Corruption`: what the MANIFEST says cannot be, or, unless the
-    /// set is read-only, a table is missing or has another size · `InvalidArgument`: families that `families` does not name (each is listed),
-    /// another comparator (both are named), or files on more levels than `num_levels`; nothing is wrong with the database.
+    /// `IoError` (sub-code `PathNotFound` if there is no CURRENT) · `Corruption`: what the MANIFEST
+    /// says cannot be, or, unless the set is read-only, a table is missing or has another size ·
+    /// `InvalidArgument`: families that `families` does not name (each is listed), another
+    /// comparator (both are named), or files on more levels than `num_levels`; nothing is wrong
+    /// with the database.
     pub fn recover(options: VersionSetOptions, families: &[FamilyDescriptor]) -> Result<VersionSet> {
         let (manifest_number, reader) = open_current_manifest(options.fs.as_ref(), &options.dir)?;
         let obsolete = Arc::new(ObsoleteFiles::default());
@@ -202,14 +211,15 @@ impl VersionSet {
         Ok(VersionSet::list_families(fs, dir)?.into_iter().map(|f| f.name).collect())
     }
 
-    /// Logs `edits` (of one or several families, in this order), syncs, and makes them current. Each edit is one record.
-    /// It sets `next_file_number`, `last_sequence` and `prev_log_number` itself; and, if an edit raises a family's log
-    /// number and none says `min_log_number_to_keep`, that too; see [`VersionSet::keep_sections_from`].
-    /// Returns the new version of every family that was named, in the order of their ids. Without edits only numbers are
-    /// logged.
+    /// Logs `edits` (of one or several families, in this order), syncs, and makes them current.
+    /// Each edit is one record. It sets `next_file_number`, `last_sequence` and `prev_log_number`
+    /// itself; and, if an edit raises a family's log number and none says `min_log_number_to_keep`,
+    /// that too; see [`VersionSet::keep_sections_from`]. Returns the new version of every family
+    /// that was named, in the order of their ids. Without edits only numbers are logged.
     /// # Errors
-    /// `Corruption`: an edit does not fit the current version; nothing was written · `ColumnFamilyDropped`: likewise ·
-    /// any other: see invariant 2; calling again with the same edits is right.
+    /// `Corruption`: an edit does not fit the current version; nothing was written ·
+    /// `ColumnFamilyDropped`: likewise · any other: see invariant 2; calling again with the same
+    /// edits is right.
     pub fn log_and_apply(
         &mut self,
         mut edits: Vec<VersionEdit>,
@@ -261,7 +271,8 @@ impl VersionSet {
         Ok(built)
     }
 
-    /// Puts the smallest log number that any family will have into the last edit, if the caller did not and it rises.
+    /// Puts the smallest log number that any family will have into the last edit, if the caller did
+    /// not and it rises.
     fn say_min_log_number(&self, edits: &mut [VersionEdit]) {
         let said = edits.iter().any(|e| e.min_log_number_to_keep.is_some());
         if said || edits.iter().all(|e| e.log_number.is_none()) {
@@ -316,7 +327,8 @@ impl VersionSet {
         }
     }
 
-    /// Deletes a MANIFEST that CURRENT was never to name; if that fails, it goes with the next that is obsolete.
+    /// Deletes a MANIFEST that CURRENT was never to name; if that fails, it goes with the next that
+    /// is obsolete.
     fn give_up_manifest(&mut self, number: FileNumber) {
         let fs = &self.options.fs;
         let path = file_name::descriptor_file_name(&self.options.dir, number);
@@ -416,7 +428,8 @@ impl VersionSet {
         }
     }
 
-    /// Forgets versions that nobody uses, once they may be half of all: an edit costs the versions that it makes.
+    /// Forgets versions that nobody uses, once they may be half of all: an edit costs the versions
+    /// that it makes.
     fn forget_dead_versions(&mut self) {
         if self.versions.len() > self.versions_kept.saturating_mul(2).max(64) {
             self.versions.retain(|v| v.strong_count() > 0);
@@ -462,8 +475,8 @@ impl VersionSet {
         Ok((ids[0], Arc::clone(&self.families[&ids[0]].current)))
     }
 
-    /// Adds families with fresh ids, in this order, in one write; `log_number` is the current WAL's. After a crash in the midst of that the
-    /// first of them may be there.
+    /// Adds families with fresh ids, in this order, in one write; `log_number` is the current
+    /// WAL's. After a crash in the midst of that the first of them may be there.
     /// # Errors
     /// `InvalidArgument` if a name is taken, there twice, or none (`check_family_name`); else as
     /// [`VersionSet::log_and_apply`].
@@ -504,7 +517,8 @@ impl VersionSet {
         Ok(ids)
     }
 
-    /// Drops a family: its id is never used again, its files become obsolete when its last version goes.
+    /// Drops a family: its id is never used again, its files become obsolete when its last version
+    /// goes.
     /// # Errors
     /// As [`VersionSet::drop_column_families`].
     pub fn drop_column_family(&mut self, id: ColumnFamilyId) -> Result<()> {
@@ -513,7 +527,8 @@ impl VersionSet {
 
     /// Drops families in one write. After a crash in the midst of that some of them may be gone.
     /// # Errors
-    /// `InvalidArgument` for the default family or one that is not there; else as [`VersionSet::log_and_apply`].
+    /// `InvalidArgument` for the default family or one that is not there; else as
+    /// [`VersionSet::log_and_apply`].
     pub fn drop_column_families(&mut self, leaving: &HashSet<ColumnFamilyId>) -> Result<()> {
         self.check_writable()?;
         if leaving.contains(&ColumnFamilyId::DEFAULT) {
@@ -533,8 +548,8 @@ impl VersionSet {
         edits.sort_unstable_by_key(|edit| edit.column_family);
         let others = self.families.values().filter(|f| !leaving.contains(&f.id)).map(|f| f.log_number);
         let min = others.chain(self.oldest_section).min().unwrap_or_default();
-        // WALs that only these families needed are deleted now. A crash may bring their names back, and not all of
-        // their bytes.
+        // WALs that only these families needed are deleted now. A crash may bring their names back,
+        // and not all of their bytes.
         if min > self.min_log_number_to_keep {
             edits.push(VersionEdit { min_log_number_to_keep: Some(min), ..VersionEdit::default() });
         }
@@ -576,7 +591,8 @@ impl VersionSet {
         &self.options
     }
 
-    /// From now on a MANIFEST that is larger than `bytes`, and than several times what it began with, is followed by a fresh one.
+    /// From now on a MANIFEST that is larger than `bytes`, and than several times what it began
+    /// with, is followed by a fresh one.
     pub fn set_max_manifest_file_size(&mut self, bytes: u64) {
         self.options.max_manifest_file_size = bytes;
     }
@@ -606,14 +622,14 @@ impl VersionSet {
         self.prev_log_number
     }
 
-    /// WALs that a RocksDB with `track_and_verify_wals_in_manifest` recorded, with their synced sizes; a fresh MANIFEST
-    /// names none.
+    /// WALs that a RocksDB with `track_and_verify_wals_in_manifest` recorded, with their synced
+    /// sizes; a fresh MANIFEST names none.
     pub fn tracked_wals(&self) -> &BTreeMap<FileNumber, Option<u64>> {
         &self.tracked_wals
     }
 
-    /// What [`VersionSet::min_log_number_to_keep`] may become once these edits are applied: the smallest log number of
-    /// any family.
+    /// What [`VersionSet::min_log_number_to_keep`] may become once these edits are applied: the
+    /// smallest log number of any family.
     pub fn min_log_number_after(&self, edits: &[VersionEdit]) -> FileNumber {
         let number = |f: &Family| {
             let said = edits.iter().filter(|e| e.column_family == f.id).filter_map(|e| e.log_number).max();
@@ -622,16 +638,16 @@ impl VersionSet {
         self.families.values().map(number).min().unwrap_or_default()
     }
 
-    /// Says, in memory only, that a family needs no WAL below `log_number` (its memtables are empty). The next MANIFEST
-    /// record that raises a log number may then let WALs go.
+    /// Says, in memory only, that a family needs no WAL below `log_number` (its memtables are
+    /// empty). The next MANIFEST record that raises a log number may then let WALs go.
     pub fn raise_log_number(&mut self, id: ColumnFamilyId, log_number: FileNumber) {
         if let Some(f) = self.families.get_mut(&id) {
             f.log_number = f.log_number.max(log_number);
         }
     }
 
-    /// From now on records say that WALs are needed from this one on, for prepared transactions, whatever the families
-    /// need; `None`: there are none in WALs that families do not need.
+    /// From now on records say that WALs are needed from this one on, for prepared transactions,
+    /// whatever the families need; `None`: there are none in WALs that families do not need.
     pub fn keep_sections_from(&mut self, oldest: Option<FileNumber>) {
         self.oldest_section = oldest;
     }
@@ -641,8 +657,8 @@ impl VersionSet {
         self.manifest_number
     }
 
-    /// Bytes of the MANIFEST that is being written; 0 until the first edit after recovery, and after a failed write until the next
-    /// one.
+    /// Bytes of the MANIFEST that is being written; 0 until the first edit after recovery, and
+    /// after a failed write until the next one.
     pub fn manifest_bytes(&self) -> u64 {
         self.manifest.as_ref().map_or(0, ManifestWriter::bytes)
     }
@@ -652,8 +668,8 @@ impl VersionSet {
         self.max_column_family
     }
 
-    /// Numbers of all table and blob files that some version still in use names, and of the quarantined ones. Walks all
-    /// versions: for scans of the directory, not for every compaction.
+    /// Numbers of all table and blob files that some version still in use names, and of the
+    /// quarantined ones. Walks all versions: for scans of the directory, not for every compaction.
     pub fn live_files(&self) -> HashSet<FileNumber> {
         let mut live: HashSet<FileNumber> = self.quarantine.iter().copied().collect();
         for version in self.versions.iter().filter_map(Weak::upgrade) {
@@ -675,20 +691,22 @@ impl VersionSet {
         self.obsolete.table_bytes()
     }
 
-    /// Files of any kind that may not be deleted because a MANIFEST write failed and nobody knows what is on disk: the
-    /// tables and blobs of the edits that may be in force, and both MANIFESTs. WALs are safe by themselves, as no log number rose.
-    /// When this is empty again, what failed edits left behind is obsolete.
+    /// Files of any kind that may not be deleted because a MANIFEST write failed and nobody knows
+    /// what is on disk: the tables and blobs of the edits that may be in force, and both MANIFESTs.
+    /// WALs are safe by themselves, as no log number rose. When this is empty again, what failed
+    /// edits left behind is obsolete.
     pub fn files_to_quarantine(&self) -> &BTreeSet<FileNumber> {
         &self.quarantine
     }
 
-    /// Whether a MANIFEST may name this table or blob file although its edit failed: it is not its maker's to delete then.
+    /// Whether a MANIFEST may name this table or blob file although its edit failed: it is not its
+    /// maker's to delete then.
     pub fn may_be_named(&self, file: FileNumber) -> bool {
         self.quarantine.contains(&file)
     }
 
-    /// Has `tell` called whenever [`VersionSet::take_obsolete_tables`] has one more to report: on any thread, under any
-    /// lock, so it may only hand work to others.
+    /// Has `tell` called whenever [`VersionSet::take_obsolete_tables`] has one more to report: on
+    /// any thread, under any lock, so it may only hand work to others.
     pub fn on_obsolete_table(&self, tell: impl Fn() + Send + Sync + 'static) {
         self.obsolete.on_obsolete(tell);
     }
@@ -711,7 +729,8 @@ impl VersionSet {
         gone
     }
 
-    /// MANIFESTs that CURRENT cannot name any more. The caller deletes them; this is the only time they are reported.
+    /// MANIFESTs that CURRENT cannot name any more. The caller deletes them; this is the only time
+    /// they are reported.
     pub fn take_obsolete_manifests(&mut self) -> Vec<FileNumber> {
         std::mem::take(&mut self.obsolete_manifests)
     }
@@ -724,7 +743,8 @@ impl VersionSet {
     }
 }
 
-/// Deletes what a crash may have left of the creation of a database. CURRENT, if it is there, names another MANIFEST.
+/// Deletes what a crash may have left of the creation of a database. CURRENT, if it is there, names
+/// another MANIFEST.
 /// # Errors
 /// `InvalidArgument` if CURRENT names this one · `IoError` · `Corruption` if CURRENT names none.
 fn delete_left_manifest(options: &VersionSetOptions, number: FileNumber) -> Result<()> {

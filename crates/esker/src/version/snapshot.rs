@@ -6,7 +6,8 @@ use super::set::{Family, VersionSet};
 use esker_base::ColumnFamilyId;
 use esker_format::version_edit::VersionEdit;
 
-/// Edits that lead from nothing to the current versions. The edits that the caller appends behind them carry the counters.
+/// Edits that lead from nothing to the current versions. The edits that the caller appends behind
+/// them carry the counters.
 pub(super) fn edits(set: &VersionSet) -> Vec<VersionEdit> {
     let max = set.max_column_family;
     let mut edits = vec![VersionEdit {

@@ -1,13 +1,16 @@
-//! Bounds of tables whose user timestamps are not persisted: in memory they carry timestamps, in a MANIFEST they do not.
+//! Bounds of tables whose user timestamps are not persisted: in memory they carry timestamps, in a
+//! MANIFEST they do not.
 //!
-//! Source: RocksDB `db/version_edit_handler.cc`, `db/version_edit.cc`; formats.md §5.3 (custom tag 16).
+//! Source: RocksDB `db/version_edit_handler.cc`, `db/version_edit.cc`; formats.md §5.3 (custom tag
+//! 16).
 
 use esker_base::comparator::Comparator;
 use esker_format::key;
 use esker_format::version_edit::{FileMetaData, VersionEdit};
 use std::borrow::Cow;
 
-/// Gives the bounds the oldest timestamp, or, if a range tombstone ends the file, the newest: so it stays exclusive.
+/// Gives the bounds the oldest timestamp, or, if a range tombstone ends the file, the newest: so it
+/// stays exclusive.
 pub(super) fn pad(file: &mut FileMetaData, comparator: &dyn Comparator) {
     let oldest = comparator.min_timestamp();
     insert(&mut file.smallest, &oldest);

@@ -23,7 +23,8 @@ pub struct Version {
     pub(super) levels: Box<[Arc<Level>]>,
     /// Those that the version before it had not, or not on that level.
     pub(super) new_files: Vec<Arc<FileMeta>>,
-    /// Files that range tombstones cover whole, by [`FileMeta::covered_at`]: those of the version before it, and those found since.
+    /// Files that range tombstones cover whole, by [`FileMeta::covered_at`]: those of the version
+    /// before it, and those found since.
     pub(super) covered_before: Box<[Arc<FileMeta>]>,
     pub(super) covered_now: OnceLock<Box<[Arc<FileMeta>]>>,
     pub(super) garbage: OnceLock<Box<[Garbage]>>,
@@ -109,7 +110,8 @@ impl Version {
         &self.new_files
     }
 
-    /// Files all of whose entries are known to be deleted by range tombstones: [`FileMeta::covered_at`].
+    /// Files all of whose entries are known to be deleted by range tombstones:
+    /// [`FileMeta::covered_at`].
     pub fn covered(&self) -> impl Iterator<Item = &Arc<FileMeta>> {
         self.covered_before.iter().chain(self.covered_now.get().into_iter().flatten())
     }
@@ -133,7 +135,8 @@ impl Version {
         next(&self.covered_before).into_iter().chain(next(now)).min()
     }
 
-    /// Says which files were found to be [`Version::covered`] that were not so before. The first to say it is heard.
+    /// Says which files were found to be [`Version::covered`] that were not so before. The first to
+    /// say it is heard.
     pub(crate) fn set_covered(&self, mut files: Vec<Arc<FileMeta>>) {
         files.sort_by_key(|file| file.covered_at());
         self.covered_now.get_or_init(|| files.into());
@@ -179,8 +182,9 @@ impl Version {
         self.levels.iter().map(|l| l.bytes()).sum()
     }
 
-    /// About how many bytes would be left if everything were compacted: those of the deepest files, of others only if they
-    /// overlap none of these, and of blobs that are no garbage. RocksDB's `VersionStorageInfo::EstimateLiveDataSize`.
+    /// About how many bytes would be left if everything were compacted: those of the deepest files,
+    /// of others only if they overlap none of these, and of blobs that are no garbage. RocksDB's
+    /// `VersionStorageInfo::EstimateLiveDataSize`.
     pub fn estimate_live_data_size(&self) -> u64 {
         // Files that overlap none of each other, by their bounds.
         let mut counted: Vec<&FileMeta> = Vec::new();
@@ -232,15 +236,16 @@ impl Version {
         &self.full_history_ts_low
     }
 
-    /// The files that may hold versions of the user key of `internal_key` (a `LookupKey`'s), from newest to oldest.
-    /// Never allocates.
+    /// The files that may hold versions of the user key of `internal_key` (a `LookupKey`'s), from
+    /// newest to oldest. Never allocates.
     #[inline]
     pub fn candidates<'a>(&'a self, internal_key: &'a [u8]) -> Candidates<'a> {
         Candidates::new(self, internal_key)
     }
 
-    /// Files of a level whose keys or range tombstones touch `[begin, end]` (user keys, both inclusive, `None` = without
-    /// end), in the level's order. In level 0 exactly those, not the ones these overlap in turn.
+    /// Files of a level whose keys or range tombstones touch `[begin, end]` (user keys, both
+    /// inclusive, `None` = without end), in the level's order. In level 0 exactly those, not the
+    /// ones these overlap in turn.
     pub fn overlapping(&self, level: usize, begin: Option<&[u8]>, end: Option<&[u8]>) -> Vec<Arc<FileMeta>> {
         let files = self.files(level);
         if level > 0 {
@@ -281,7 +286,8 @@ impl Version {
         })
     }
 
-    /// Whether some file of the level touches `[begin, end]`; cheaper than [`Version::overlapping`].
+    /// Whether some file of the level touches `[begin, end]`; cheaper than
+    /// [`Version::overlapping`].
     pub fn overlaps(&self, level: usize, begin: Option<&[u8]>, end: Option<&[u8]>) -> bool {
         if level > 0 {
             return !self.overlapping_range(level, begin, end).is_empty();
@@ -292,7 +298,8 @@ impl Version {
         })
     }
 
-    /// Whether some file of it is known to hold range tombstones: `None` if a file has not been looked at yet.
+    /// Whether some file of it is known to hold range tombstones: `None` if a file has not been
+    /// looked at yet.
     pub fn has_range_deletions(&self) -> Option<bool> {
         let mut unknown = false;
         for (_, f) in self.all_files() {
@@ -321,7 +328,8 @@ impl Version {
     }
 }
 
-/// Level by level, every file as `number:size[smallest .. largest]`, in the manner of RocksDB's `Version::DebugString`.
+/// Level by level, every file as `number:size[smallest .. largest]`, in the manner of RocksDB's
+/// `Version::DebugString`.
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (level, l) in self.levels.iter().enumerate() {

@@ -1,6 +1,7 @@
 //! What files weigh when levels are compared: bytes, and what deletions in them will free.
 //!
-//! In: files. Out: sums, from which those of some files can be taken away again, so that nobody has to walk over the rest.
+//! In: files. Out: sums, from which those of some files can be taken away again, so that nobody has
+//! to walk over the rest.
 //! Source: RocksDB `db/version_set.cc` (`ComputeCompensatedSizes`, `UpdateAccumulatedStats`).
 
 use super::FileMeta;

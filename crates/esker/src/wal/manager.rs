@@ -1,20 +1,26 @@
-//! The WAL files of an open database: the one that is written, those not yet synced, those still needed.
+//! The WAL files of an open database: the one that is written, those not yet synced, those still
+//! needed.
 //!
-//! In: the pieces of one record (a batch header and batch bodies). Out: bytes in the kernel (`append`) or on the
-//! medium (`sync`).
+//! In: the pieces of one record (a batch header and batch bodies). Out: bytes in the kernel
+//! (`append`) or on the medium (`sync`).
 //!
 //! Invariants
 //!  1. A record is appended whole before `append` returns, so that it survives the process.
-//!  2. `sync` makes everything appended before it durable, in files that are already closed too, and the names of
-//!     those files.
-//!  3. A file leaves `alive` only when the caller says that no family needs it; the caller deletes it.
-//!  4. A file that gets its first record while the one before it is not synced says where that one ended: recovery finds
-//!     out if that end was lost. One that replaces a failed file says so as long as anybody may need that.
-//!  5. After a failed append or sync the current file's end is unknown: nothing more is appended to it.
-//!  6. What the memtables refuse after it was appended is taken back: recovery applies no write that failed.
-//!  7. A file that was another log's before is cut behind its last record before the next one is begun, and that is durable
-//!     before a family's tables are: only the last file may end in older records. Readers take those for damage, RocksDB's
-//!     (7.8, 11.8) refuse the database if a family's tables are newer and no record of a later file follows on.
+//!  2. `sync` makes everything appended before it durable, in files that are already closed too,
+//!     and the names of those files.
+//!  3. A file leaves `alive` only when the caller says that no family needs it; the caller deletes
+//!     it.
+//!  4. A file that gets its first record while the one before it is not synced says where that one
+//!     ended: recovery finds out if that end was lost. One that replaces a failed file says so as
+//!     long as anybody may need that.
+//!  5. After a failed append or sync the current file's end is unknown: nothing more is appended to
+//!     it.
+//!  6. What the memtables refuse after it was appended is taken back: recovery applies no write
+//!     that failed.
+//!  7. A file that was another log's before is cut behind its last record before the next one is
+//!     begun, and that is durable before a family's tables are: only the last file may end in older
+//!     records. Readers take those for damage, RocksDB's (7.8, 11.8) refuse the database if a
+//!     family's tables are newer and no record of a later file follows on.
 
 use super::Predecessor;
 use esker_base::sync::Arc;
@@ -27,7 +33,8 @@ use std::fmt;
 use std::ops::Range;
 use std::path::PathBuf;
 
-/// A buffer of records that has grown beyond this goes back to the allocator: a few groups of the usual limit.
+/// A buffer of records that has grown beyond this goes back to the allocator: a few groups of the
+/// usual limit.
 const KEEP_BUFFER_BYTES: usize = 4 << 20;
 
 /// The bytes that a file reserves at its first append.
@@ -45,8 +52,8 @@ pub(crate) struct WalOptions {
     /// Leave bytes in the process until `flush_wal`.
     pub(crate) manual_wal_flush: bool,
     pub(crate) use_fsync: bool,
-    /// Files say how long the timestamps of each family are: RocksDB from 8.4 on reads keys wrongly without, an older one
-    /// takes such a record for the end of the file.
+    /// Files say how long the timestamps of each family are: RocksDB from 8.4 on reads keys wrongly
+    /// without, an older one takes such a record for the end of the file.
     pub(crate) timestamp_sizes: bool,
 }
 
@@ -74,8 +81,9 @@ struct WalFile {
 struct AliveWal {
     number: FileNumber,
     bytes: u64,
-    /// Written by this process, so that its records carry its number if files are recycled at all. A file of before may
-    /// hold records without one: after a power loss they would pass for those of the log that was to be written over them.
+    /// Written by this process, so that its records carry its number if files are recycled at all.
+    /// A file of before may hold records without one: after a power loss they would pass for those
+    /// of the log that was to be written over them.
     ours: bool,
 }
 
@@ -83,7 +91,8 @@ struct AliveWal {
 #[derive(Clone, Copy, Debug)]
 struct Fresh {
     number: FileNumber,
-    /// All that is needed from before is in it, and durable, in so many bytes. `None`: nobody needs anything of it yet.
+    /// All that is needed from before is in it, and durable, in so many bytes. `None`: nobody needs
+    /// anything of it yet.
     complete: Option<u64>,
 }
 
@@ -145,7 +154,8 @@ impl Wals {
         }
     }
 
-    /// Keys of `family` have timestamps of `size` bytes, if any: files that have them say so, if that is wanted.
+    /// Keys of `family` have timestamps of `size` bytes, if any: files that have them say so, if
+    /// that is wanted.
     pub(crate) fn set_timestamp_size(&mut self, family: ColumnFamilyId, size: usize) {
         if size > 0 && self.options.timestamp_sizes {
             let size = u16::try_from(size).expect("timestamps are small");
@@ -166,8 +176,8 @@ impl Wals {
         self.options.wal_bytes_per_sync = bytes;
     }
 
-    /// Notes a file from before this open that is still needed (its contents are in memtables only). In order, before
-    /// the first `switch`.
+    /// Notes a file from before this open that is still needed (its contents are in memtables
+    /// only). In order, before the first `switch`.
     pub(crate) fn add_alive(&mut self, number: FileNumber, bytes: u64) {
         debug_assert!(self.current.is_none(), "old files come first");
         self.alive.push_back(AliveWal { number, bytes, ours: false });
@@ -203,10 +213,11 @@ impl Wals {
         self.current.as_ref().is_none_or(|c| c.file.file_size() == 0)
     }
 
-    /// Creates file `number` and writes to it from now on. The old one stays to be synced and, when no longer needed,
-    /// released.
+    /// Creates file `number` and writes to it from now on. The old one stays to be synced and, when
+    /// no longer needed, released.
     /// # Errors
-    /// As `append`; or `IoError` if the old file cannot be cut or the new one not be created; the old one stays current.
+    /// As `append`; or `IoError` if the old file cannot be cut or the new one not be created; the
+    /// old one stays current.
     pub(crate) fn switch(&mut self, number: FileNumber) -> Result<()> {
         self.check_usable()?;
         let flushed = self.current.as_mut().map_or(Ok(()), |c| c.file.flush());
@@ -224,9 +235,9 @@ impl Wals {
         Ok(())
     }
 
-    /// Creates file `number` after a failure of the current one, which is left as it is: whoever calls this makes sure
-    /// that nothing depends on it, or on older ones that are not synced, for long. Gives the current one if that was begun so and never
-    /// complete: it is to be deleted.
+    /// Creates file `number` after a failure of the current one, which is left as it is: whoever
+    /// calls this makes sure that nothing depends on it, or on older ones that are not synced, for
+    /// long. Gives the current one if that was begun so and never complete: it is to be deleted.
     /// # Errors
     /// `IoError` if the file cannot be created; everything stays as it was.
     pub(crate) fn abandon_current(&mut self, number: FileNumber) -> Result<Option<FileNumber>> {
@@ -242,7 +253,8 @@ impl Wals {
         Ok(useless)
     }
 
-    /// Whether nothing can be wrong with the current file: it has no record, or those that a recovery has made durable and no other.
+    /// Whether nothing can be wrong with the current file: it has no record, or those that a
+    /// recovery has made durable and no other.
     pub(crate) fn current_is_sound(&self) -> bool {
         self.failed.is_none() && (self.current_is_empty() || self.current_is_complete())
     }
@@ -287,7 +299,8 @@ impl Wals {
         })
     }
 
-    /// Appends one record made of `pieces`, which takes these sequence numbers, and hands it to the kernel unless `manual_wal_flush`.
+    /// Appends one record made of `pieces`, which takes these sequence numbers, and hands it to the
+    /// kernel unless `manual_wal_flush`.
     /// # Errors
     /// `IoError`; the end of the file is then unknown and every later append fails until `switch`.
     pub(crate) fn append(&mut self, pieces: &[&[u8]], sequences: Range<SequenceNumber>) -> Result<()> {
@@ -349,10 +362,11 @@ impl Wals {
         self.buffer.capacity()
     }
 
-    /// Removes the record appended last, if it is the one that took sequence numbers from `first` on: no
-    /// recovery applies it. The removal is durable if the record was.
+    /// Removes the record appended last, if it is the one that took sequence numbers from `first`
+    /// on: no recovery applies it. The removal is durable if the record was.
     /// # Errors
-    /// `IoError`: whether the record is there after a crash is unknown, and nothing more is appended.
+    /// `IoError`: whether the record is there after a crash is unknown, and nothing more is
+    /// appended.
     pub(crate) fn take_back(&mut self, first: SequenceNumber) -> Result<()> {
         let Some(mark) = self.mark.take_if(|mark| mark.sequence == first) else { return Ok(()) };
         let Some(current) = &mut self.current else { return Ok(()) };
@@ -398,8 +412,8 @@ impl Wals {
         self.note(result)
     }
 
-    /// Makes everything in files before the current one durable: a flush of one family must not become durable
-    /// before the earlier writes of the others are.
+    /// Makes everything in files before the current one durable: a flush of one family must not
+    /// become durable before the earlier writes of the others are.
     /// # Errors
     /// As `append`.
     pub(crate) fn sync_closed(&mut self) -> Result<()> {
@@ -435,8 +449,8 @@ impl Wals {
         Ok(())
     }
 
-    /// Gives up every file numbered below `oldest_needed`, except the newest one. What is returned is to be deleted;
-    /// files kept for recycling are not among them.
+    /// Gives up every file numbered below `oldest_needed`, except the newest one. What is returned
+    /// is to be deleted; files kept for recycling are not among them.
     pub(crate) fn release_before(&mut self, oldest_needed: FileNumber) -> Vec<FileNumber> {
         // Closing leaves no current one.
         let Some(newest) = self.alive.back() else { return Vec::new() };
@@ -486,8 +500,8 @@ impl Wals {
 }
 
 impl WalFile {
-    /// Reserves space for an append of `bytes` and more: as much again as the file has, so that a database that
-    /// writes little holds little. Failures are left for the append to meet.
+    /// Reserves space for an append of `bytes` and more: as much again as the file has, so that a
+    /// database that writes little holds little. Failures are left for the append to meet.
     fn reserve(&mut self, bytes: u64, options: &WalOptions) {
         let (size, most) = (self.file.file_size(), options.preallocate_bytes);
         let wanted = size + bytes + BLOCK_BYTES as u64;
@@ -501,7 +515,8 @@ impl WalFile {
             Ok(()) | Err(_) => self.reserved = end,
         }
         if size == 0 && options.recycle_log_file_num == 0 && !options.manual_wal_flush {
-            // The zeros that a kill leaves behind the last record are no damage to any reader of logs, in any mode.
+            // The zeros that a kill leaves behind the last record are no damage to any reader of
+            // logs, in any mode.
             match self.file.append_in_place(BLOCK_BYTES as u64) {
                 Ok(()) | Err(_) => {}
             }

@@ -1,4 +1,5 @@
-//! Write-ahead logs: appended before a write is acknowledged, replayed at open, gone when tables hold what they held.
+//! Write-ahead logs: appended before a write is acknowledged, replayed at open, gone when tables
+//! hold what they held.
 
 mod manager;
 mod predecessor;

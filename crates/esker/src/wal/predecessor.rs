@@ -1,15 +1,17 @@
 //! The first record of a WAL whose predecessor is not synced yet: where that one ended.
 //!
-//! A crash may take the end of a WAL, cut between two records, and leave the beginning of the next: nothing is damaged,
-//! and there is a hole. RocksDB 10 can tell with a record type of its own (`track_and_verify_wals`), at which older ones
-//! stop. Here it is a write batch without operations that carries log data, which every RocksDB passes over.
+//! A crash may take the end of a WAL, cut between two records, and leave the beginning of the next:
+//! nothing is damaged, and there is a hole. RocksDB 10 can tell with a record type of its own
+//! (`track_and_verify_wals`), at which older ones stop. Here it is a write batch without operations
+//! that carries log data, which every RocksDB passes over.
 //!
-//! In: number of the predecessor, the sequence number due after its last record, and how many records it has, as steps of prepared
-//! transactions take no numbers. Out: a batch; and back.
+//! In: number of the predecessor, the sequence number due after its last record, and how many
+//! records it has, as steps of prepared transactions take no numbers. Out: a batch; and back.
 //!
-//! A WAL that replaces one that has failed begins with copies of what is prepared there. It says so in the same way, with a number
-//! that is never due: until the MANIFEST says that nobody needs the failed one any more, that one counts, and not the copies. It
-//! may hold the commit of what was copied, which was refused, or have lost what came before.
+//! A WAL that replaces one that has failed begins with copies of what is prepared there. It says so
+//! in the same way, with a number that is never due: until the MANIFEST says that nobody needs the
+//! failed one any more, that one counts, and not the copies. It may hold the commit of what was
+//! copied, which was refused, or have lost what came before.
 
 use esker_base::{FileNumber, Result, SequenceNumber};
 use esker_format::write_batch::{BatchOp, WriteBatch, WriteBatchView};

@@ -1,8 +1,10 @@
-//! Transactions of two phases in WALs: which ops a record applies, at which sequence numbers, and what stays prepared.
+//! Transactions of two phases in WALs: which ops a record applies, at which sequence numbers, and
+//! what stays prepared.
 //!
-//! In: the records of all WALs, in order. Out: ops to apply, each with the WAL whose data it belongs to; at the end the
-//! sections that were prepared and neither committed nor rolled back.
-//! Source: RocksDB `db/write_batch.cc` (`MemTableInserter`), `utilities/transactions/write_{prepared,unprepared}_txn_db.h`.
+//! In: the records of all WALs, in order. Out: ops to apply, each with the WAL whose data it
+//! belongs to; at the end the sections that were prepared and neither committed nor rolled back.
+//! Source: RocksDB `db/write_batch.cc` (`MemTableInserter`),
+//! `utilities/transactions/write_{prepared,unprepared}_txn_db.h`.
 //!
 //! | policy | ops of a section | numbers |
 //! |---|---|---|
@@ -10,12 +12,15 @@
 //! | write-prepared, write-unprepared | RocksDB had them in memtables when the section was logged | one for each part of a batch in which no key is there twice |
 //!
 //! Invariants
-//!  1. No op of a section is applied before its commit, under any policy: what is not committed cannot be seen.
-//!  2. Ops of the second kind keep the numbers that they had, and belong to the section's WAL: tables may have them.
-//!  3. The policy of a WAL is known by its markers; batches of the second kind end in a marker or a no-op.
-//!  4. Under policies of the second kind a rolled back transaction leaves its ops: RocksDB takes keys back by writing their older
-//!     values before the marker, but not those that were only merged (`rollback_merge_operands`), nor those that a save point has
-//!     taken back already.
+//!  1. No op of a section is applied before its commit, under any policy: what is not committed
+//!     cannot be seen.
+//!  2. Ops of the second kind keep the numbers that they had, and belong to the section's WAL:
+//!     tables may have them.
+//!  3. The policy of a WAL is known by its markers; batches of the second kind end in a marker or a
+//!     no-op.
+//!  4. Under policies of the second kind a rolled back transaction leaves its ops: RocksDB takes
+//!     keys back by writing their older values before the marker, but not those that were only
+//!     merged (`rollback_merge_operands`), nor those that a save point has taken back already.
 
 use esker_base::sync::Arc;
 use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber};
@@ -40,10 +45,11 @@ pub(crate) struct Prepared {
     pub(crate) xid: Vec<u8>,
     /// Its ops, without markers.
     pub(crate) batch: WriteBatch,
-    /// False for one that write-unprepared RocksDB began to write and never prepared: it is to be forgotten.
+    /// False for one that write-unprepared RocksDB began to write and never prepared: it is to be
+    /// forgotten.
     pub(crate) is_prepared: bool,
-    /// For each family that a table may have uncommitted ops of: the oldest section that RocksDB had applied, its WAL and
-    /// its first number.
+    /// For each family that a table may have uncommitted ops of: the oldest section that RocksDB
+    /// had applied, its WAL and its first number.
     pub(crate) applied: BTreeMap<ColumnFamilyId, (FileNumber, SequenceNumber)>,
     /// The keys that such ops were applied to.
     pub(crate) keys: BTreeSet<(ColumnFamilyId, Vec<u8>)>,
@@ -64,12 +70,14 @@ pub(crate) struct TwoPhaseReplay {
     /// Whether batches of the WAL at hand take one number each, as far as it is known.
     by_batch: Option<bool>,
     prepared: BTreeMap<Vec<u8>, Vec<Section>>,
-    /// The last record commits a section that is not there: how many numbers it took cannot be known.
+    /// The last record commits a section that is not there: how many numbers it took cannot be
+    /// known.
     took_unknown: bool,
 }
 
 impl TwoPhaseReplay {
-    /// Before the first WAL. Unless `allowed`, WALs with sections of transactions of two phases are refused.
+    /// Before the first WAL. Unless `allowed`, WALs with sections of transactions of two phases are
+    /// refused.
     pub(crate) fn new(allowed: bool) -> TwoPhaseReplay {
         TwoPhaseReplay { allowed, ..TwoPhaseReplay::default() }
     }
@@ -86,8 +94,8 @@ impl TwoPhaseReplay {
 
     /// Gives `insert` what the record applies, and says how many sequence numbers it took.
     /// # Errors
-    /// `NotSupported` if there is a section and none is allowed · `Corruption` if markers do not match, or a commit
-    /// timestamp does not match its keys · those of `insert`.
+    /// `NotSupported` if there is a section and none is allowed · `Corruption` if markers do not
+    /// match, or a commit timestamp does not match its keys · those of `insert`.
     pub(crate) fn record(
         &mut self,
         wal: FileNumber,
@@ -117,15 +125,16 @@ impl TwoPhaseReplay {
         Ok(record.numbers.next.0 - batch.sequence().0)
     }
 
-    /// Takes up what a record prepares or resolves of which families need nothing. One that makes no sense is passed by.
+    /// Takes up what a record prepares or resolves of which families need nothing. One that makes
+    /// no sense is passed by.
     pub(crate) fn note(&mut self, wal: FileNumber, batch: &WriteBatchView<'_>) {
         let allowed = std::mem::replace(&mut self.allowed, true);
         self.record(wal, batch, &mut |_, _, _| Ok(())).unwrap_or_default();
         self.allowed = allowed;
     }
 
-    /// A commit or rollback alone is of a section whose WAL nobody needed any more: what it applied is in tables. Unless that
-    /// WAL is there.
+    /// A commit or rollback alone is of a section whose WAL nobody needed any more: what it applied
+    /// is in tables. Unless that WAL is there.
     fn needs_sections(&self, batch: &WriteBatchView<'_>) -> bool {
         batch.iter().any(|op| match op {
             BatchOp::BeginPrepare(_) => true,
@@ -136,14 +145,14 @@ impl TwoPhaseReplay {
         })
     }
 
-    /// Whether the sequence number behind the last record is known. It is not behind the commit of a section whose WAL is
-    /// gone, because what was committed is in tables.
+    /// Whether the sequence number behind the last record is known. It is not behind the commit of
+    /// a section whose WAL is gone, because what was committed is in tables.
     pub(crate) fn knows_next_number(&self) -> bool {
         !self.took_unknown
     }
 
-    /// What is prepared and not resolved, by name, with what was written before its transaction was prepared, and it
-    /// never was.
+    /// What is prepared and not resolved, by name, with what was written before its transaction was
+    /// prepared, and it never was.
     /// # Errors
     /// `NotSupported` if there is any and none is allowed · as [`WriteBatch::append`].
     pub(crate) fn into_prepared(self) -> Result<Vec<Prepared>> {
@@ -195,8 +204,9 @@ impl TwoPhaseReplay {
                 })
             };
             let kind = begun.or_else(resolved);
-            // What was applied before is taken back by ops before the marker; the section may be gone. Under the other policy such a
-            // record is that of a group: somebody's write, and behind it the rollback of a section that is gone.
+            // What was applied before is taken back by ops before the marker; the section may be
+            // gone. Under the other policy such a record is that of a group: somebody's write, and
+            // behind it the rollback of a section that is gone.
             let takes_back = batch.count() > 0
                 && self.by_batch != Some(false)
                 && begun.is_none()
@@ -282,7 +292,8 @@ impl Record<'_> {
         Ok(())
     }
 
-    /// Applies what RocksDB leaves of a transaction when it rolls it back. Where a section follows, Esker has written it anew.
+    /// Applies what RocksDB leaves of a transaction when it rolls it back. Where a section follows,
+    /// Esker has written it anew.
     fn keep_what_is_left(&mut self, sections: &[Section], insert: &mut Insert<'_>) -> Result<()> {
         if sections.iter().all(|s| s.kind == PrepareKind::Committed)
             || !matches!(self.batch.iter().last(), Some(BatchOp::Rollback { .. }))
@@ -302,7 +313,8 @@ impl Record<'_> {
         Ok(())
     }
 
-    /// A commit whose section is not there was applied, and is in tables. Its timestamp goes where it belongs.
+    /// A commit whose section is not there was applied, and is in tables. Its timestamp goes where
+    /// it belongs.
     fn commit(&mut self, xid: &[u8], timestamp: Option<&[u8]>, insert: &mut Insert<'_>) -> Result<()> {
         let sections = self.prepared.remove(xid).unwrap_or_default();
         *self.took_unknown |= sections.is_empty();
@@ -380,7 +392,8 @@ fn key_of(op: &BatchOp<'_>) -> Option<(ColumnFamilyId, bool, Vec<u8>)> {
     Some((family, matches!(op, BatchOp::DeleteRange { .. }), key.to_vec()))
 }
 
-/// The ops of `batch`; keys of the families that `has_timestamps` names end in `timestamp`, in place of what they ended in.
+/// The ops of `batch`; keys of the families that `has_timestamps` names end in `timestamp`, in
+/// place of what they ended in.
 /// # Errors
 /// `Corruption` if a key has no room for a timestamp · as [`WriteBatch::put`].
 pub(crate) fn stamped(
@@ -432,8 +445,8 @@ pub(crate) fn section_record(xid: &[u8], ops: &WriteBatch) -> Result<WriteBatch>
     Ok(record)
 }
 
-/// The same, ready to follow one that is in an older WAL, which may be replayed too; with ops that are applied at once,
-/// before it.
+/// The same, ready to follow one that is in an older WAL, which may be replayed too; with ops that
+/// are applied at once, before it.
 /// # Errors
 /// As [`WriteBatch::put`].
 pub(crate) fn section_record_again(
@@ -461,8 +474,9 @@ fn add_section(record: &mut WriteBatch, xid: &[u8], ops: &WriteBatch) -> Result<
 pub(crate) struct PreparedSections {
     /// Those that are not resolved, by name.
     open: BTreeMap<Vec<u8>, (FileNumber, Arc<WriteBatch>)>,
-    /// The WALs of those that are, each with the WAL that says so, until that is durable: else a crash could take a section though
-    /// it leaves nothing of what was written before that was resolved.
+    /// The WALs of those that are, each with the WAL that says so, until that is durable: else a
+    /// crash could take a section though it leaves nothing of what was written before that was
+    /// resolved.
     resolved: Vec<(FileNumber, FileNumber)>,
 }
 
@@ -496,8 +510,8 @@ impl PreparedSections {
         self.open.values().map(|(wal, _)| *wal).min()
     }
 
-    /// The oldest WAL that is needed for a section: it is not resolved, or that is in a WAL that is not durable, as those before
-    /// `durable_before` are.
+    /// The oldest WAL that is needed for a section: it is not resolved, or that is in a WAL that is
+    /// not durable, as those before `durable_before` are.
     pub(crate) fn oldest_wal_needed(&mut self, durable_before: FileNumber) -> Option<FileNumber> {
         self.resolved.retain(|(_, resolved_in)| *resolved_in >= durable_before);
         let resolved = self.resolved.iter().map(|(wal, _)| *wal);

@@ -13,8 +13,8 @@ use esker_format::file_name;
 use esker_format::version_edit::VersionEdit;
 
 impl WritePath {
-    /// Switches and flushes the memtables of `families`; with `wait`, returns when what was written before the call is in
-    /// tables.
+    /// Switches and flushes the memtables of `families`; with `wait`, returns when what was written
+    /// before the call is in tables.
     /// # Errors
     /// The background error in force or the flush's own · `ShutdownInProgress`.
     pub(crate) fn flush(&self, families: &[ColumnFamilyId], reason: FlushReason, wait: bool) -> Result<()> {
@@ -56,7 +56,8 @@ impl WritePath {
         if wait { self.wait_for_flush(&newest, reason) } else { Ok(()) }
     }
 
-    /// Queues what was sealed of these families, and gives what to wait for of each of which something waits.
+    /// Queues what was sealed of these families, and gives what to wait for of each of which
+    /// something waits.
     fn queue_sealed(&self, families: &[ColumnFamilyId], reason: FlushReason) -> Vec<Sealed> {
         let engine = &self.engine;
         let mut state = engine.state.lock();
@@ -80,12 +81,14 @@ impl WritePath {
                 return Ok(());
             }
             engine.check_open()?;
-            // Called off by a listener: the database goes on, and tries again; whoever asked knows what to do.
+            // Called off by a listener: the database goes on, and tries again; whoever asked knows
+            // what to do.
             if let Some(error) = newest.iter().find_map(|sealed| sealed.failure(&state)) {
                 return Err(error.clone());
             }
             if reason != FlushReason::ErrorRecovery {
-                // Also while somebody recovers from it: he may be waiting for us to let others lead.
+                // Also while somebody recovers from it: he may be waiting for us to let others
+                // lead.
                 state.background_error.check_writes()?;
             } else if state.background_error.stops_flushes()
                 && let Some(error) = state.background_error.current()
@@ -140,8 +143,8 @@ impl WritePath {
         flushed.map_err(|e| self.stop_writes(&e, ErrorReason::WalWrite))
     }
 
-    /// Makes what is in WALs before the current one durable, if a family that will have tables and need only the current one
-    /// would be ahead of them.
+    /// Makes what is in WALs before the current one durable, if a family that will have tables and
+    /// need only the current one would be ahead of them.
     /// # Errors
     /// `IoError`.
     pub(crate) fn sync_closed_wals(&self) -> Result<()> {
@@ -149,7 +152,8 @@ impl WritePath {
         synced.map_err(|e| self.stop_writes(&e, ErrorReason::WalWrite))
     }
 
-    /// Flushes everything, into a fresh WAL if the old one is damaged, while writes are still refused.
+    /// Flushes everything, into a fresh WAL if the old one is damaged, while writes are still
+    /// refused.
     /// # Errors
     /// As [`WritePath::flush`].
     pub(crate) fn recover_from_error(&self, wal_damaged: bool, reason: FlushReason) -> Result<()> {
@@ -159,7 +163,8 @@ impl WritePath {
         let leader = self.lead_alone_urgently();
         let fresh = {
             let mut wals = self.engine.wals.lock();
-            // Tried again and again, each attempt would leave one: that of the one before serves, or goes.
+            // Tried again and again, each attempt would leave one: that of the one before serves,
+            // or goes.
             if !wals.current_is_sound()
                 && let Some(useless) = wals.abandon_current(self.engine.numbers.new_file_number())?
             {
@@ -168,8 +173,8 @@ impl WritePath {
             wals.current_number()
         };
         self.log_sections_again(fresh)?;
-        // An earlier attempt may have left a WAL without a record. If that is a recycled one, its old records would stop
-        // replay before the fresh one, so nobody may need it.
+        // An earlier attempt may have left a WAL without a record. If that is a recycled one, its
+        // old records would stop replay before the fresh one, so nobody may need it.
         forget_old_wals(&mut self.engine.state.lock(), fresh);
         drop(leader);
         self.flush_all(reason)?;
@@ -185,8 +190,9 @@ impl WritePath {
         }
     }
 
-    /// Says in the MANIFEST that no family needs anything from before the current WAL: replay must not stop at the damage
-    /// before it reaches what is written from now on, and a write that failed must not come back.
+    /// Says in the MANIFEST that no family needs anything from before the current WAL: replay must
+    /// not stop at the damage before it reaches what is written from now on, and a write that
+    /// failed must not come back.
     fn disown_old_wals(&self) -> Result<()> {
         let engine = &self.engine;
         let mut manifest = engine.manifest.lock();

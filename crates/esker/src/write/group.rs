@@ -1,13 +1,16 @@
 //! One group of writes: numbered, logged, inserted, published, acknowledged, in this order.
 //!
-//! In: the lead, the leader's own request, and a [`Sink`]: the engine, or what stands for it in a model check. Out: every
-//! batch of the group where the sink puts it, the followers woken, the leader's batch back with the result of all.
+//! In: the lead, the leader's own request, and a [`Sink`]: the engine, or what stands for it in a
+//! model check. Out: every batch of the group where the sink puts it, the followers woken, the
+//! leader's batch back with the result of all.
 //!
 //! Invariants
-//!  1. `publish` comes after every batch of the group is in the memtables, those that followers insert included.
-//!  2. A leader serves others only when its own group has ended, and does not wait for anything meanwhile.
-//!  3. What fails for one of a group fails for all of it, and for nobody else: they share a record and are published by
-//!     one step. Its record leaves the log again if the memtables refuse it.
+//!  1. `publish` comes after every batch of the group is in the memtables, those that followers
+//!     insert included.
+//!  2. A leader serves others only when its own group has ended, and does not wait for anything
+//!     meanwhile.
+//!  3. What fails for one of a group fails for all of it, and for nobody else: they share a record
+//!     and are published by one step. Its record leaves the log again if the memtables refuse it.
 
 use super::apply::{ApplyTask, Countdown, Memtables};
 use super::queue::{Follower, Leader, Request};
@@ -16,8 +19,9 @@ use esker_base::{Error, Result, SequenceNumber};
 use esker_format::write_batch::WriteBatch;
 use std::ops::Range;
 
-/// A group that inserts fewer bytes than this is inserted by its leader: waking the followers would take longer. In the simulated
-/// machine, whose batches are small, nearly every group is inserted by all.
+/// A group that inserts fewer bytes than this is inserted by its leader: waking the followers would
+/// take longer. In the simulated machine, whose batches are small, nearly every group is inserted
+/// by all.
 const PARALLEL_APPLY_BYTES: usize = if cfg!(shuttle) { 64 } else { 16 << 10 };
 
 /// How many groups a leader writes for others before it hands over: its own caller waits as long.
@@ -27,7 +31,8 @@ const ROUNDS: usize = 4;
 pub(super) trait Sink {
     type Memtables: Memtables + 'static;
 
-    /// Whether `request` can be written at once: nothing is in the way of writes, no memtable or WAL is due for a switch.
+    /// Whether `request` can be written at once: nothing is in the way of writes, no memtable or
+    /// WAL is due for a switch.
     fn has_room_for(&self, request: &Request) -> bool;
 
     /// Hands out `count` sequence numbers: the first of them.
@@ -41,15 +46,17 @@ pub(super) trait Sink {
     /// Whether followers may insert their own batches.
     fn applies_concurrently(&self) -> bool;
 
-    /// The memtables would not take a batch of the group: removes its record from the log, and gives what to
-    /// tell the writers.
+    /// The memtables would not take a batch of the group: removes its record from the log, and
+    /// gives what to tell the writers.
     fn refused(&self, error: &Error, own: &Request, group: &[Follower]) -> Error;
 
-    /// Lets reads see everything up to the end of `numbers`, all of which `group` and its leader wrote.
+    /// Lets reads see everything up to the end of `numbers`, all of which `group` and its leader
+    /// wrote.
     fn publish(&self, own: &Request, group: &[Follower], numbers: Range<SequenceNumber>);
 }
 
-/// Writes for the leader and for those behind it who may share its record, in a group of `max_bytes` at most.
+/// Writes for the leader and for those behind it who may share its record, in a group of
+/// `max_bytes` at most.
 pub(super) fn write_group(
     sink: &impl Sink,
     leader: &Leader<'_>,
@@ -69,7 +76,8 @@ pub(super) fn write_group(
     (own.batch, result)
 }
 
-/// Writes for the first in line and those who may share its record; false if there is none for whom this leader can.
+/// Writes for the first in line and those who may share its record; false if there is none for whom
+/// this leader can.
 fn serve_next(sink: &impl Sink, leader: &Leader<'_>, max_bytes: usize) -> bool {
     let Some(mut first) = leader.take_next(|request| sink.has_room_for(request)) else { return false };
     esker_base::probe!("write:led_for_others");

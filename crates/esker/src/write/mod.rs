@@ -1,16 +1,19 @@
 //! The story of one write.
 //!
-//! In: a batch and its options. Out: the batch in the WAL and in the memtables, visible to reads, acknowledged.
+//! In: a batch and its options. Out: the batch in the WAL and in the memtables, visible to reads,
+//! acknowledged.
 //!
-//!   join the queue → as leader: make room (`room.rs`) → take a group → number it → WAL (and sync) → memtables →
-//!   publish the last sequence number → wake the followers → hand over the lead
+//!   join the queue → as leader: make room (`room.rs`) → take a group → number it → WAL (and sync)
+//!   → memtables → publish the last sequence number → wake the followers → hand over the lead
 //!
 //! Invariants
 //!  1. Nothing is acknowledged before its WAL record is in the kernel (on the medium, with `sync`).
-//!  2. A sequence number is published after everything up to it is in the memtables, so a read never sees half a batch.
-//!  3. A write that fails in the memtables leaves no WAL record: no reopen brings it back. As half of it may be
-//!     in memtables, writes stop until then.
-//!  4. Sequence numbers that were handed out are never handed out again, whatever failed in between.
+//!  2. A sequence number is published after everything up to it is in the memtables, so a read
+//!     never sees half a batch.
+//!  3. A write that fails in the memtables leaves no WAL record: no reopen brings it back. As half
+//!     of it may be in memtables, writes stop until then.
+//!  4. Sequence numbers that were handed out are never handed out again, whatever failed in
+//!     between.
 //!
 //! Source: RocksDB `db/db_impl/db_impl_write.cc`.
 
@@ -54,9 +57,10 @@ impl WritePath {
 
     /// Writes `batch`, which is the caller's again afterwards, with its sequence number set.
     /// # Errors
-    /// `InvalidArgument` (options that contradict each other, an unknown family) · `Incomplete` (`no_slowdown`) ·
-    /// `ShutdownInProgress` · the background error in force · `IoError` (the WAL could not be written: the write may
-    /// or may not be there after a reopen, and no further write is taken until `resume()` or a reopen).
+    /// `InvalidArgument` (options that contradict each other, an unknown family) · `Incomplete`
+    /// (`no_slowdown`) · `ShutdownInProgress` · the background error in force · `IoError` (the WAL
+    /// could not be written: the write may or may not be there after a reopen, and no further write
+    /// is taken until `resume()` or a reopen).
     pub(crate) fn write(&self, options: &WriteOptions, batch: &mut WriteBatch) -> Result<()> {
         let _watch = self.engine.time(Histogram::DbWrite);
         check_options(options, &self.engine.options)?;
@@ -105,8 +109,8 @@ impl WritePath {
         result
     }
 
-    /// Makes what was written before durable, whether or not there is room for more: with others who want that, if they are about
-    /// to write.
+    /// Makes what was written before durable, whether or not there is room for more: with others
+    /// who want that, if they are about to write.
     /// # Errors
     /// `ShutdownInProgress` · the background error in force · `IoError`, as [`WritePath::write`].
     pub(crate) fn sync_wal(&self) -> Result<()> {
@@ -133,7 +137,8 @@ impl WritePath {
         self.queue.lead_alone()
     }
 
-    /// The same for what needs no room and may make some: it does not wait for a leader that is stalled, whose write comes later.
+    /// The same for what needs no room and may make some: it does not wait for a leader that is
+    /// stalled, whose write comes later.
     pub(crate) fn lead_alone_urgently(&self) -> Leader<'_> {
         self.queue.lead_alone_urgently(|| self.wake_leader())
     }
@@ -181,8 +186,8 @@ impl WritePath {
         }
     }
 
-    /// One record for the whole group, as RocksDB writes it: a header with the first sequence and the total count,
-    /// then the bodies of all batches.
+    /// One record for the whole group, as RocksDB writes it: a header with the first sequence and
+    /// the total count, then the bodies of all batches.
     fn append_to_wal(
         &self,
         own: &Request,
@@ -232,7 +237,8 @@ impl WritePath {
         wals.sync()
     }
 
-    /// Records an error after which the database must not go on writing, and gives back what to tell the writers.
+    /// Records an error after which the database must not go on writing, and gives back what to
+    /// tell the writers.
     fn stop_writes(&self, error: &Error, reason: ErrorReason) -> Error {
         let in_force = self.engine.set_background_error(error, reason);
         let in_force = in_force.unwrap_or_else(|| error.clone());
@@ -304,7 +310,8 @@ fn protect(options: &WriteOptions, batch: &mut WriteBatch) -> Result<()> {
 
 fn check_options(options: &WriteOptions, db_options: &DbOptions) -> Result<()> {
     if options.disable_wal && db_options.recycle_log_file_num > 0 {
-        // Recovery tells new records of a recycled WAL from old ones by sequence numbers without gaps.
+        // Recovery tells new records of a recycled WAL from old ones by sequence numbers without
+        // gaps.
         return Err(Error::invalid_argument(
             "WriteOptions: disable_wal is not supported if recycle_log_file_num > 0",
         ));

@@ -1,11 +1,13 @@
 //! The write queue: many writers, one leader at a time.
 //!
-//! In: one [`Request`] per writer. Out: for the leader, the right to write and the requests that may share its
-//! record; for a follower, its batch back with the result. A writer that finds nobody writing leads at once, without
-//! allocating or waiting; the others look a moment longer, then line up, and the leader of the moment writes for as many as
-//! fit. A leader that has written serves those in line before it hands over: waking the next one only to have it write would
-//! let everybody wait for a sleeper, and the line would never end. While a leader is stalled it lends the lead to whoever wants it for
-//! something that needs no room ([`Request::urgent`]): dropping a family may be what makes room.
+//! In: one [`Request`] per writer. Out: for the leader, the right to write and the requests that
+//! may share its record; for a follower, its batch back with the result. A writer that finds nobody
+//! writing leads at once, without allocating or waiting; the others look a moment longer, then line
+//! up, and the leader of the moment writes for as many as fit. A leader that has written serves
+//! those in line before it hands over: waking the next one only to have it write would let
+//! everybody wait for a sleeper, and the line would never end. While a leader is stalled it lends
+//! the lead to whoever wants it for something that needs no room ([`Request::urgent`]): dropping a
+//! family may be what makes room.
 //!
 //! A waiter's states, and who moves it:
 //!
@@ -18,13 +20,14 @@
 //! | Done     | batch and result are here           | the waiter returns                         |
 //!
 //! Invariants
-//!  1. At most one leader: `lead` is `FREE` exactly while no [`Leader`] exists. Who finds it so takes it with one atomic
-//!     step, and without locking the line.
-//!  2. Requests are served in the order in which they joined, but for urgent ones while the leader is stalled; who lent the lead has
-//!     it back before anybody else.
+//!  1. At most one leader: `lead` is `FREE` exactly while no [`Leader`] exists. Who finds it so
+//!     takes it with one atomic step, and without locking the line.
+//!  2. Requests are served in the order in which they joined, but for urgent ones while the leader
+//!     is stalled; who lent the lead has it back before anybody else.
 //!  3. Every follower taken into a group is finished before its leader gives up the lead.
-//!  4. `lead` is `QUEUED` exactly while a leader exists and somebody waits in line; it goes there, and from there, only
-//!     under the line's lock. So a leader that finds `ALONE` has nobody to look after.
+//!  4. `lead` is `QUEUED` exactly while a leader exists and somebody waits in line; it goes there,
+//!     and from there, only under the line's lock. So a leader that finds `ALONE` has nobody to
+//!     look after.
 //!
 //! Source of the grouping rules: RocksDB `db/write_thread.cc` (`EnterAsBatchGroupLeader`).
 
@@ -36,7 +39,8 @@ use esker_base::{Error, Result};
 use esker_format::write_batch::WriteBatch;
 use std::collections::VecDeque;
 
-/// A leader with a small batch of its own takes at most this much more from others, so that it need not wait long.
+/// A leader with a small batch of its own takes at most this much more from others, so that it need
+/// not wait long.
 const SMALL_LEADER_BYTES: usize = 128 << 10;
 
 /// What one writer wants.
@@ -124,9 +128,9 @@ impl Waiter {
     }
 }
 
-/// How often a writer looks before it goes to sleep: one to two microseconds, in which a leader that runs has written, and
-/// which is less than a sleep costs the one who sleeps and the one who wakes it. Nothing on a machine where nobody else
-/// can run meanwhile.
+/// How often a writer looks before it goes to sleep: one to two microseconds, in which a leader
+/// that runs has written, and which is less than a sleep costs the one who sleeps and the one who
+/// wakes it. Nothing on a machine where nobody else can run meanwhile.
 fn looks() -> u32 {
     static LOOKS: OnceLock<u32> = OnceLock::new();
     *LOOKS.get_or_init(|| match std::thread::available_parallelism() {
@@ -155,7 +159,8 @@ const QUEUED: u8 = 2;
 
 #[derive(Debug, Default)]
 struct Line {
-    /// A stalled leader holds the lead (and clears this before it gives it up): whoever may not wait is turned away.
+    /// A stalled leader holds the lead (and clears this before it gives it up): whoever may not
+    /// wait is turned away.
     stalled: bool,
     waiting: VecDeque<Arc<Waiter>>,
 }
@@ -191,7 +196,8 @@ impl Follower {
         self.waiter.set(State::Done(self.request.batch, result));
     }
 
-    /// Has the follower insert its own batch, which it keeps; the task's countdown says when it has.
+    /// Has the follower insert its own batch, which it keeps; the task's countdown says when it
+    /// has.
     pub(crate) fn apply_itself(&mut self, task: impl FnOnce(WriteBatch) -> ApplyTask) {
         self.waiter.set(State::Apply(task(std::mem::take(&mut self.request.batch))));
     }
@@ -204,7 +210,8 @@ pub(crate) struct Leader<'q> {
 }
 
 impl WriteQueue {
-    /// Joins the line and returns when the request has been written or is to be written by the caller.
+    /// Joins the line and returns when the request has been written or is to be written by the
+    /// caller.
     pub(crate) fn join(&self, request: Request) -> Joined<'_> {
         self.join_and_wake(request, || {})
     }
@@ -257,7 +264,8 @@ impl WriteQueue {
         self.lead.compare_exchange(FREE, ALONE, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Says that somebody waits; false if nobody led, and the caller does now. Under the line's lock.
+    /// Says that somebody waits; false if nobody led, and the caller does now. Under the line's
+    /// lock.
     fn queue_up(&self) -> bool {
         loop {
             if self.take_lead() {
@@ -302,7 +310,8 @@ impl WriteQueue {
         }
     }
 
-    /// [`WriteQueue::lead_alone`], and does not wait for a leader that is stalled; `wake_leader` wakes it.
+    /// [`WriteQueue::lead_alone`], and does not wait for a leader that is stalled; `wake_leader`
+    /// wakes it.
     pub(crate) fn lead_alone_urgently(&self, wake_leader: impl FnOnce()) -> Leader<'_> {
         let request = Request { exclusive: true, urgent: true, ..Request::default() };
         match self.join_and_wake(request, wake_leader) {
@@ -313,9 +322,10 @@ impl WriteQueue {
 }
 
 impl Leader<'_> {
-    /// Takes those behind the leader that may share its WAL record: up to `max_bytes` of batches, none that asks for
-    /// more than the leader did (`sync`), none that differs in `disable_wal` or `no_slowdown`. No rollback: behind ops it would
-    /// look like one of RocksDB's that takes keys back by them.
+    /// Takes those behind the leader that may share its WAL record: up to `max_bytes` of batches,
+    /// none that asks for more than the leader did (`sync`), none that differs in `disable_wal` or
+    /// `no_slowdown`. No rollback: behind ops it would look like one of RocksDB's that takes keys
+    /// back by them.
     pub(crate) fn take_group(&self, own: &Request, max_bytes: usize) -> Vec<Follower> {
         let mut group = Vec::new();
         let own_bytes = own.batch.data_size();
@@ -351,8 +361,8 @@ impl Leader<'_> {
         group
     }
 
-    /// Takes the first in line if the leader can write for it, with a group of its own, after its own group: if it does not
-    /// want to be alone or to be synced, and `suits` says so.
+    /// Takes the first in line if the leader can write for it, with a group of its own, after its
+    /// own group: if it does not want to be alone or to be synced, and `suits` says so.
     pub(crate) fn take_next(&self, suits: impl FnOnce(&Request) -> bool) -> Option<Follower> {
         if self.queue.lead.load(Ordering::Relaxed) == ALONE {
             return None;
@@ -374,8 +384,8 @@ impl Leader<'_> {
         Some(Follower { waiter, request, bytes })
     }
 
-    /// Says that the leader is about to wait for compactions: turns away everybody in line who may not wait, and
-    /// whoever joins until [`Leader::end_stall`].
+    /// Says that the leader is about to wait for compactions: turns away everybody in line who may
+    /// not wait, and whoever joins until [`Leader::end_stall`].
     pub(crate) fn begin_stall(&self) {
         let mut line = self.queue.line.lock();
         line.stalled = true;
@@ -398,8 +408,8 @@ impl Leader<'_> {
             && self.queue.line.lock().waiting.iter().any(|waiter| waiter.urgent)
     }
 
-    /// Lets the first in line lead who wants that at once, and has the lead back when he is done. REQUIRES: the caller is stalled, with
-    /// nothing of its group begun, and holds no lock.
+    /// Lets the first in line lead who wants that at once, and has the lead back when he is done.
+    /// REQUIRES: the caller is stalled, with nothing of its group begun, and holds no lock.
     pub(crate) fn lend(&self) {
         let mut line = self.queue.line.lock();
         let Some(urgent) = line.waiting.iter().position(|waiter| waiter.urgent) else { return };

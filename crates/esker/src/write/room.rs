@@ -1,7 +1,7 @@
 //! Before a group is written: errors, full memtables, long WALs, stalls.
 //!
-//! Runs as the write leader, which lends the lead while it waits. Out: room to write, or the error that the leader's own request ends
-//! with.
+//! Runs as the write leader, which lends the lead while it waits. Out: room to write, or the error
+//! that the leader's own request ends with.
 
 use super::WritePath;
 use super::queue::{Leader, Request, write_stall};
@@ -47,7 +47,8 @@ impl WritePath {
         }
     }
 
-    /// Whether [`WritePath::make_room`] would find nothing to do and nothing in the way, for any request.
+    /// Whether [`WritePath::make_room`] would find nothing to do and nothing in the way, for any
+    /// request.
     pub(super) fn has_room(&self) -> bool {
         let engine = &self.engine;
         !engine.is_shutting_down()
@@ -154,7 +155,8 @@ impl WritePath {
         }
     }
 
-    /// Has memtables flushed that wait for more of them: writers who wait for memory would not bring any.
+    /// Has memtables flushed that wait for more of them: writers who wait for memory would not
+    /// bring any.
     fn flush_what_waits(&self) -> Result<()> {
         let waiting: Vec<_> = {
             let state = self.engine.state.lock();
@@ -167,7 +169,8 @@ impl WritePath {
         self.flush_sealed(&waiting, FlushReason::WriteBufferManager, false)
     }
 
-    /// Waits while the write buffer manager stops writers and a flush of this database is going to free memory.
+    /// Waits while the write buffer manager stops writers and a flush of this database is going to
+    /// free memory.
     fn wait_for_memory(&self, leader: &Leader<'_>, own: &Request) -> Result<()> {
         let is_over = |state: &DbState| is_over_memory(&self.engine, state);
         if own.no_slowdown {
@@ -226,8 +229,8 @@ fn monotonic_micros(engine: &Engine) -> u64 {
     engine.env.clock.monotonic_nanos() / 1000
 }
 
-/// Why what a stopped writer waits for is not going to run: the error in force, or what is wrong with a damaged table that is in
-/// its way.
+/// Why what a stopped writer waits for is not going to run: the error in force, or what is wrong
+/// with a damaged table that is in its way.
 fn nothing_will_make_room(engine: &Engine, state: &DbState) -> Option<Error> {
     if engine.jobs_scheduled(state) > 0 || !state.flush_queue.is_empty() || state.is_paused() {
         return None;
@@ -262,9 +265,10 @@ fn full_families(engine: &Engine) -> (Vec<ColumnFamilyId>, Vec<ColumnFamilyId>) 
     (full, range_deletions)
 }
 
-/// The newest of the WALs that are to go when there are too many bytes of them. With a limit set by the user that is
-/// the oldest one. Else the newest half of the limit stays: it has at least what memtables hold of late, so that
-/// families that are written to are left alone, and half of the limit is written before the next flushes.
+/// The newest of the WALs that are to go when there are too many bytes of them. With a limit set by
+/// the user that is the oldest one. Else the newest half of the limit stays: it has at least what
+/// memtables hold of late, so that families that are written to are left alone, and half of the
+/// limit is written before the next flushes.
 fn newest_wal_to_let_go(engine: &Engine) -> Option<FileNumber> {
     let wals = engine.wals.lock();
     let oldest = wals.oldest_alive();
@@ -281,7 +285,8 @@ fn newest_wal_to_let_go(engine: &Engine) -> Option<FileNumber> {
     newest.max(oldest)
 }
 
-/// Families without whose memtables the WALs up to `newest` could go. None while their flush is already under way.
+/// Families without whose memtables the WALs up to `newest` could go. None while their flush is
+/// already under way.
 fn families_holding_back(engine: &Engine, newest: Option<FileNumber>) -> Vec<ColumnFamilyId> {
     let Some(newest) = newest else { return Vec::new() };
     let state = engine.state.lock();
@@ -295,8 +300,8 @@ fn families_holding_back(engine: &Engine, newest: Option<FileNumber>) -> Vec<Col
     holding.map(|f| f.cf.id).collect()
 }
 
-/// Nobody's memtables hold the oldest WAL back. If a prepared transaction does, that is so until it is resolved, and the next writers
-/// need not ask all families.
+/// Nobody's memtables hold the oldest WAL back. If a prepared transaction does, that is so until it
+/// is resolved, and the next writers need not ask all families.
 fn note_what_keeps_oldest_wal(engine: &Engine) {
     let oldest = engine.wals.lock().oldest_alive();
     let section = engine.prepared.lock().oldest_wal();

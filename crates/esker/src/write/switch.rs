@@ -1,10 +1,10 @@
 //! A new memtable and a new WAL.
 //!
-//! In: families whose active memtable is to be flushed. Out: fresh active memtables, the old ones in line for a flush,
-//! later writes in a fresh WAL.
+//! In: families whose active memtable is to be flushed. Out: fresh active memtables, the old ones
+//! in line for a flush, later writes in a fresh WAL.
 //!
-//! Invariant: runs as the write leader, so no write is in flight; the WAL is created before any view shows the new
-//! memtable, so a failure leaves everything as it was.
+//! Invariant: runs as the write leader, so no write is in flight; the WAL is created before any
+//! view shows the new memtable, so a failure leaves everything as it was.
 
 use super::WritePath;
 use super::queue::Leader;
@@ -18,8 +18,8 @@ use esker_format::key::InternalKeyComparator;
 use esker_memtable::{Checks, MemTable, MemTableOptions, MemoryBudget};
 
 impl WritePath {
-    /// Switches the memtables of `families` (all families that have anything, under `atomic_flush`) and queues their
-    /// flush. Families without entries are left alone.
+    /// Switches the memtables of `families` (all families that have anything, under `atomic_flush`)
+    /// and queues their flush. Families without entries are left alone.
     /// # Errors
     /// `IoError` if the new WAL could not be made; the error is in force for writes from then on.
     pub(super) fn switch_memtables(
@@ -59,7 +59,8 @@ impl WritePath {
         queue_flushes(engine, &mut state, &families, reason);
         maybe_schedule(engine, &mut state);
         drop(state);
-        // The views it replaced are this thread's to hand over: it may not come here again for long.
+        // The views it replaced are this thread's to hand over: it may not come here again for
+        // long.
         epoch::pin().flush();
         for (cf, mem) in sealed {
             engine.tell_memtable_sealed(&cf.name, &mem);

@@ -8,12 +8,14 @@
 //!
 //! Invariants
 //!  1. A section that is in a WAL and not resolved is in `Engine::prepared`: its WAL stays.
-//!  2. A commit names the section's WAL in every memtable it writes to before it takes the section out of the list: the
-//!     WAL stays until these memtables are in tables, as replaying the commit takes both.
-//!  3. The section's WAL stays until the WAL that resolves it is durable: after a crash it is not resolved before what was
-//!     written before that.
+//!  2. A commit names the section's WAL in every memtable it writes to before it takes the section
+//!     out of the list: the WAL stays until these memtables are in tables, as replaying the commit
+//!     takes both.
+//!  3. The section's WAL stays until the WAL that resolves it is durable: after a crash it is not
+//!     resolved before what was written before that.
 //!
-//! Source: RocksDB `utilities/transactions/pessimistic_transaction.cc`, `db/logs_with_prep_tracker.h`.
+//! Source: RocksDB `utilities/transactions/pessimistic_transaction.cc`,
+//! `db/logs_with_prep_tracker.h`.
 
 use super::WritePath;
 use super::queue::{Follower, Request};
@@ -37,9 +39,11 @@ pub(crate) enum TwoPhase {
 }
 
 impl WritePath {
-    /// Writes `batch` as the prepared section of transaction `xid`: it survives a crash, and nobody sees it.
+    /// Writes `batch` as the prepared section of transaction `xid`: it survives a crash, and nobody
+    /// sees it.
     /// # Errors
-    /// `InvalidArgument` if there is a section of this name, or without a WAL · as [`WritePath::write`].
+    /// `InvalidArgument` if there is a section of this name, or without a WAL · as
+    /// [`WritePath::write`].
     pub(crate) fn prepare(&self, options: &WriteOptions, xid: &[u8], batch: WriteBatch) -> Result<()> {
         if options.disable_wal {
             return Err(Error::invalid_argument("a transaction can only be prepared in the WAL"));
@@ -52,8 +56,8 @@ impl WritePath {
         self.step(options, record, TwoPhase::Prepare { xid: xid.to_vec(), batch: Arc::new(batch) })
     }
 
-    /// Commits the prepared transaction `xid`: its ops are applied, together; with `timestamp`, at that one in families
-    /// that have timestamps of 8 bytes.
+    /// Commits the prepared transaction `xid`: its ops are applied, together; with `timestamp`, at
+    /// that one in families that have timestamps of 8 bytes.
     /// # Errors
     /// `InvalidArgument` if none of this name is prepared · as [`WritePath::write`].
     pub(crate) fn commit_prepared(
@@ -117,7 +121,8 @@ impl WritePath {
         }
     }
 
-    /// Behind the memtables: sections that are committed or rolled back hold their WALs no longer by themselves.
+    /// Behind the memtables: sections that are committed or rolled back hold their WALs no longer
+    /// by themselves.
     pub(super) fn resolve_sections(&self, own: &Request, group: &[Follower]) {
         for step in steps(own, group) {
             let current = || (!own.sync).then(|| self.engine.wals.lock().current_number());
@@ -148,8 +153,9 @@ impl WritePath {
         self.engine.prepared.lock().remove(xid, resolved_in);
     }
 
-    /// Writes every section to `wal`, the current one, and makes them durable: the WALs they are in are given up. Nothing is to be done
-    /// if an earlier attempt has, and nothing was written since.
+    /// Writes every section to `wal`, the current one, and makes them durable: the WALs they are in
+    /// are given up. Nothing is to be done if an earlier attempt has, and nothing was written
+    /// since.
     /// # Errors
     /// `IoError`.
     pub(super) fn log_sections_again(&self, wal: FileNumber) -> Result<()> {

@@ -1,4 +1,5 @@
-//! Compactions that are due because time passes: `ttl` and `periodic_compaction_seconds` in each style.
+//! Compactions that are due because time passes: `ttl` and `periodic_compaction_seconds` in each
+//! style.
 
 use esker::internals::env::MockClock;
 use esker::internals::env::mem::MemFs;
@@ -169,7 +170,8 @@ fn fifo_keeps_a_merged_file_until_all_of_it_is_old() {
     }
     assert_eq!(aging.next(), CompactionReason::FifoReduceNumFiles);
     assert_eq!(files(&db)[0], 1);
-    // Twelve hours after the first write, three after the last of the file: each flush looks for what is old.
+    // Twelve hours after the first write, three after the last of the file: each flush looks for
+    // what is old.
     db.put("hour12", "value").unwrap();
     db.flush().unwrap();
     db.wait_for_background_work().unwrap();

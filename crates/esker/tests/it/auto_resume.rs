@@ -1,4 +1,5 @@
-//! After an error that may pass the database goes on by itself, as often and as long as options and listeners let it.
+//! After an error that may pass the database goes on by itself, as often and as long as options and
+//! listeners let it.
 
 use esker::internals::env::fault::OpKind;
 use esker::internals::env::{CrashChoices, CrashFs, FaultFs, FaultRule, FileSystem};
@@ -159,7 +160,8 @@ fn it_gives_up_after_so_many_attempts() {
     scene.db.put("b", "2").unwrap();
 }
 
-/// Each attempt writes all that is in memory: what it leaves would fill the disk, the more so where that is what fails.
+/// Each attempt writes all that is in memory: what it leaves would fill the disk, the more so where
+/// that is what fails.
 #[test]
 fn attempts_that_cannot_write_the_manifest_leave_no_files_behind() {
     let scene = scene(5, 1000, true);

@@ -187,7 +187,8 @@ fn a_restoration_that_loses_power_leaves_the_backup_or_no_database() {
         let mut options = options.clone();
         options.db.create_if_missing = false;
         options.db.env = Env::with_fs(left);
-        // Nothing had been touched, the power failed before anything was durable, or there is no database.
+        // Nothing had been touched, the power failed before anything was durable, or there is no
+        // database.
         match Db::open(&options, "/db") {
             Ok(db) => {
                 let rounds = [0, 1, 2, 3].map(|round| holds(&db, round));
@@ -223,7 +224,8 @@ fn what_a_failed_backup_has_left_is_not_taken_for_the_file_it_should_be() {
     assert!(holds(&Db::open(&options(&fs), "/restored").unwrap(), 0));
 }
 
-/// A database that is restored hands out the same file numbers again, and files of one writer have one session.
+/// A database that is restored hands out the same file numbers again, and files of one writer have
+/// one session.
 #[test]
 fn an_ingested_file_is_backed_up_though_an_earlier_backup_has_another_of_its_number_writer_and_size() {
     let fs = Arc::new(MemFs::new());

@@ -1,7 +1,9 @@
-//! Databases that are opened for reading while another process has them open and writes: this test binary started again.
+//! Databases that are opened for reading while another process has them open and writes: this test
+//! binary started again.
 //!
-//! The owner writes a number to all keys of three families at once, as fast as it can, flushes, compacts, collects garbage and rolls its
-//! MANIFEST all the time. A reader must find one number everywhere, never a smaller one than the reader before it, and no error.
+//! The owner writes a number to all keys of three families at once, as fast as it can, flushes,
+//! compacts, collects garbage and rolls its MANIFEST all the time. A reader must find one number
+//! everywhere, never a smaller one than the reader before it, and no error.
 #![allow(clippy::disallowed_methods, reason = "a process that waits for another")]
 
 use esker::options::WalRecoveryMode;

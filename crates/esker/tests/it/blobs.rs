@@ -1,4 +1,5 @@
-//! Blob files as an option: what goes into them, what garbage collection moves, when they are deleted, what survives.
+//! Blob files as an option: what goes into them, what garbage collection moves, when they are
+//! deleted, what survives.
 
 use crate::door::put_entity_with_a_blob;
 use esker::internals::base::compaction_filter::{CompactionFilter, FilterDecision};
@@ -67,7 +68,8 @@ fn blob_files(options: &Options, dir: &str) -> Vec<String> {
     names
 }
 
-/// Waits until these are deleted: other tests' threads may be under guards that keep the versions which name them.
+/// Waits until these are deleted: other tests' threads may be under guards that keep the versions
+/// which name them.
 fn wait_for_the_end_of(names: &[String], options: &Options) {
     while blob_files(options, "/db").iter().any(|name| names.contains(name)) {
         epoch::collect();
@@ -233,8 +235,8 @@ fn a_repair_keeps_the_blob_files_that_tables_name() {
     db.close().unwrap();
 }
 
-/// A crash leaves the inputs of a compaction beside its outputs, and without a MANIFEST nobody can tell them apart: each value in
-/// a blob file is referred to twice, and becomes garbage twice.
+/// A crash leaves the inputs of a compaction beside its outputs, and without a MANIFEST nobody can
+/// tell them apart: each value in a blob file is referred to twice, and becomes garbage twice.
 #[test]
 fn what_two_tables_refer_to_after_a_repair_stays_until_both_are_gone() {
     let options = options();

@@ -1,4 +1,5 @@
-//! The engine on each kind of block cache, with plenty of room and with so little that blocks die at once.
+//! The engine on each kind of block cache, with plenty of room and with so little that blocks die
+//! at once.
 
 use esker::internals::base::sync::epoch;
 use esker::internals::cache::{CacheOptions, CacheType};
@@ -35,8 +36,8 @@ fn value(i: u32, round: u32) -> Vec<u8> {
     format!("{i:060}{round:040}").into_bytes()
 }
 
-/// What `count` is when nothing more is given back: views that nobody reads any more, and what they hold, go when the epoch
-/// moves on, and other tests of this process hold it back for a while.
+/// What `count` is when nothing more is given back: views that nobody reads any more, and what they
+/// hold, go when the epoch moves on, and other tests of this process hold it back for a while.
 fn settled<T: PartialEq>(count: impl Fn() -> T) -> T {
     let mut last = count();
     let mut same = 0;
@@ -50,8 +51,8 @@ fn settled<T: PartialEq>(count: impl Fn() -> T) -> T {
     last
 }
 
-/// Gets and scans from several threads while another writes, with iterators and pinned values that outlive their blocks'
-/// stay in the cache.
+/// Gets and scans from several threads while another writes, with iterators and pinned values that
+/// outlive their blocks' stay in the cache.
 fn use_it(db: &Db) {
     let mut model = BTreeMap::new();
     for i in 0..4000 {

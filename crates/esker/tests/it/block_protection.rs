@@ -1,5 +1,5 @@
-//! Checksums of entries in blocks in memory: nothing is different while memory keeps what was read, and what has changed is
-//! told as `Corruption` with file and offset, and not shown.
+//! Checksums of entries in blocks in memory: nothing is different while memory keeps what was read,
+//! and what has changed is told as `Corruption` with file and offset, and not shown.
 
 use esker::internals::base::probe::Probes;
 use esker::internals::env::MemFs;
@@ -32,7 +32,8 @@ fn fill(fs: &MemFs) {
     db.flush().unwrap();
 }
 
-/// Damages a byte in the `nth` block that comes into memory from now on, behind its checksums, and counts those that come.
+/// Damages a byte in the `nth` block that comes into memory from now on, behind its checksums, and
+/// counts those that come.
 fn damage(probes: &Probes, nth: usize, at: usize) -> Arc<AtomicUsize> {
     let came = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&came);
@@ -131,7 +132,8 @@ fn a_changed_byte_in_a_cached_block_is_an_error_of_the_keys_that_need_it() {
                 let failed = read(&db);
                 // The properties are taken out at once, and read again when they are damaged.
                 assert!(failed > 0 || block == 1, "block {block}: nobody noticed");
-                // Of a data block, its keys; of an index, those of the blocks that it can no longer tell.
+                // Of a data block, its keys; of an index, those of the blocks that it can no longer
+                // tell.
                 assert!(failed < 60 || block < at_open, "block {block}: {failed} keys");
             }
             Err(e) => {

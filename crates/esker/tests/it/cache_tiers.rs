@@ -1,4 +1,5 @@
-//! The engine with a tier below its block cache, with pinned and warmed blocks, and with all memory under one roof.
+//! The engine with a tier below its block cache, with pinned and warmed blocks, and with all memory
+//! under one roof.
 
 use esker::internals::base::sync::epoch;
 use esker::internals::cache::tier::{AdmissionPolicy, SecondaryCache};
@@ -61,8 +62,9 @@ fn read_all(db: &Db, options: &ReadOptions) {
     }
 }
 
-/// The small cache does not hold the table; the tier below does. After two rounds nearly everything comes from memory: keys
-/// depend on the session, and a small clock whose places for a key are full lets one go.
+/// The small cache does not hold the table; the tier below does. After two rounds nearly everything
+/// comes from memory: keys depend on the session, and a small clock whose places for a key are full
+/// lets one go.
 #[test]
 fn blocks_that_were_given_up_come_back_from_the_compressed_tier() {
     for text in [
@@ -135,7 +137,8 @@ fn a_file_tier_serves_blocks_after_a_restart() {
         }
         db.close().unwrap();
         drop((db, options, cache));
-        // Views that nobody reads any more hold it until the epoch moves on; with it goes the lock of its directory.
+        // Views that nobody reads any more hold it until the epoch moves on; with it goes the lock
+        // of its directory.
         while Arc::strong_count(&tier) > 1 {
             epoch::collect();
             std::thread::yield_now();
@@ -194,7 +197,8 @@ fn one_capacity_is_divided_while_databases_work() {
         }
         cache.set_capacity(400 << 10);
     });
-    // A thread of the pool may still be dropping a memtable, and then it is at what others have changed meanwhile.
+    // A thread of the pool may still be dropping a memtable, and then it is at what others have
+    // changed meanwhile.
     let is_settled = || {
         let charged = cache.role_stats().bytes(Role::WriteBuffer) as usize;
         let below = cache.secondary().unwrap().capacity();
@@ -210,7 +214,8 @@ fn one_capacity_is_divided_while_databases_work() {
     }
 }
 
-/// Index and filter of level 0 stay while their reader lives, charged, though the cache has no room for anything.
+/// Index and filter of level 0 stay while their reader lives, charged, though the cache has no room
+/// for anything.
 #[test]
 fn pinned_index_and_filter_stay() {
     for (pinning, l0, stays) in [
@@ -249,7 +254,8 @@ fn pinned_index_and_filter_stay() {
     }
 }
 
-/// And those of a table that a compaction has put into level 0, from the moment on when it is there.
+/// And those of a table that a compaction has put into level 0, from the moment on when it is
+/// there.
 #[test]
 fn index_and_filter_of_what_is_merged_within_level_0_stay() {
     for (pins, num_levels, stays) in [(true, 1, true), (false, 1, false), (true, 7, false)] {
@@ -288,8 +294,8 @@ fn a_flush_warms_the_cache() {
             let misses = ticker(&options, Ticker::BlockCacheDataMiss);
             read_all(&db, &ReadOptions::default());
             let missed = ticker(&options, Ticker::BlockCacheDataMiss) - misses;
-            // An insert may find all its places taken and drive another out, which is counted: how often depends on the
-            // keys' hashes, and they on the session's random id.
+            // An insert may find all its places taken and drive another out, which is counted: how
+            // often depends on the keys' hashes, and they on the session's random id.
             let most = if warm { cache.crowded_count() as u64 } else { u64::MAX };
             assert!(missed <= most, "{prepopulate:?}: {missed} misses, {most} displaced");
             assert!(missed < 100 || !warm, "{prepopulate:?}: {missed}");
@@ -304,7 +310,8 @@ fn a_flush_warms_the_cache() {
     }
 }
 
-/// A strict limit is never exceeded. What does not fit is read without the cache, or refused with `MemoryLimit`.
+/// A strict limit is never exceeded. What does not fit is read without the cache, or refused with
+/// `MemoryLimit`.
 #[test]
 fn a_strict_limit_holds() {
     for cache_type in [

@@ -1,4 +1,5 @@
-//! A listener may call an error off: the database goes on, whoever waits for the work that failed is told, and it is done again.
+//! A listener may call an error off: the database goes on, whoever waits for the work that failed
+//! is told, and it is done again.
 
 use esker::internals::env::fault::OpKind;
 use esker::internals::env::{FaultFs, FaultRule, MemFs};

@@ -1,4 +1,5 @@
-//! Collectors of table properties: what they say gets into tables, and files they mark are compacted.
+//! Collectors of table properties: what they say gets into tables, and files they mark are
+//! compacted.
 
 use esker::internals::env::mem::MemFs;
 use esker::observe::{CompactionJobInfo, CompactionReason, EventListener};

@@ -1,4 +1,5 @@
-//! What `compact_range` does beside compacting: alone if asked to be, and to the level that was asked for.
+//! What `compact_range` does beside compacting: alone if asked to be, and to the level that was
+//! asked for.
 
 use esker::internals::env::mem::MemFs;
 use esker::observe::{CompactionJobInfo, CompactionReason, EventListener, FlushJobInfo};
@@ -11,7 +12,8 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Nothing is compacted that nobody asked for: levels that are larger than the data needs would be drained.
+/// Nothing is compacted that nobody asked for: levels that are larger than the data needs would be
+/// drained.
 fn options() -> Options {
     let mut options = Options::default();
     options.db.create_if_missing = true;

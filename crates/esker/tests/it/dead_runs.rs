@@ -1,4 +1,5 @@
-//! Runs of deleted keys are stepped through at most once, wherever the deletions and what they hide lie.
+//! Runs of deleted keys are stepped through at most once, wherever the deletions and what they hide
+//! lie.
 
 use esker::comparator::BytewiseComparator;
 use esker::internals::base::compaction_filter::{CompactionFilter, FilterDecision};
@@ -271,7 +272,8 @@ fn what_an_iterator_has_hopped_over_stays_hidden_when_older_files_are_rewritten_
     }
 }
 
-/// A value of `skip` takes everything along up to the last key, deletions that hide older values, too.
+/// A value of `skip` takes everything along up to the last key, deletions that hide older values,
+/// too.
 struct SkipAll;
 
 impl CompactionFilter for SkipAll {
@@ -337,7 +339,8 @@ fn an_explained_scan_remembers_nothing_beside_a_memtable_that_it_did_not_see() {
     (1..KEYS - 1).for_each(|i| db.delete(key(i)).unwrap());
     db.flush().unwrap();
     db.put(key(0), "again").unwrap();
-    // Between the look at what there is and the look at what may be seen of it, a memtable is switched and written to.
+    // Between the look at what there is and the look at what may be seen of it, a memtable is
+    // switched and written to.
     let probes = Probes::new();
     let (other, here, done) = (db.clone(), thread::current().id(), AtomicBool::new(false));
     probes.on("moment:view", move |_| {

@@ -1,4 +1,5 @@
-//! `use_direct_reads` and `use_direct_io_for_flush_and_compaction`: the same answers and the same files, past the page cache.
+//! `use_direct_reads` and `use_direct_io_for_flush_and_compaction`: the same answers and the same
+//! files, past the page cache.
 
 use esker::internals::env::fault::{FaultRule, OpKind};
 use esker::internals::env::{CrashFs, FaultFs, FileSystem, MemFs, PosixFileSystem};
@@ -89,7 +90,8 @@ fn check(db: &Db, model: &Model, rng: &mut fastrand::Rng) {
     assert_eq!(found, expected);
 }
 
-/// A life of a database with these options, and of its backup, its checkpoint and a file that is ingested.
+/// A life of a database with these options, and of its backup, its checkpoint and a file that is
+/// ingested.
 fn live(fs: &Arc<dyn FileSystem>, dir: &Path, is_direct: (bool, bool), seed: u64) -> Model {
     let (options, path) = (options(fs, is_direct), dir.join("db"));
     let mut rng = fastrand::Rng::with_seed(seed);

@@ -103,7 +103,8 @@ fn a_downgrade_that_is_killed_leaves_everything_and_goes_on() {
     assert_eq!(contents(&new_layouts(), disk.crash_clone(&CrashChoices::lose_unsynced())), expected);
     let crashes = std::mem::take(&mut *crashes.lock().unwrap());
     assert!(crashes.len() > 40, "{} moments", crashes.len());
-    // Each moment costs three openings: some are enough, others every time the order of threads is another.
+    // Each moment costs three openings: some are enough, others every time the order of threads is
+    // another.
     for (at, crashed) in crashes.into_iter().enumerate().filter(|(at, _)| at % 5 == 0) {
         let noted = load_latest_options(&crashed, Path::new(DIR)).unwrap();
         let is_compacted = !noted.families[0].1.disable_auto_compactions;
@@ -163,8 +164,9 @@ fn a_wal_that_is_kept_for_a_prepared_transaction_alone_is_looked_into() {
     );
 }
 
-/// Puts 250 bytes under three keys, which go to a blob file of `db`, and over the first, `a`, an entity of which a column is the value in
-/// that file, as RocksDB 11.2 writes them; each in a table of its own. The large value.
+/// Puts 250 bytes under three keys, which go to a blob file of `db`, and over the first, `a`, an
+/// entity of which a column is the value in that file, as RocksDB 11.2 writes them; each in a table
+/// of its own. The large value.
 pub(crate) fn put_entity_with_a_blob(db: &Db) -> String {
     let large = "large".repeat(50);
     for key in ["a", "b", "c"] {

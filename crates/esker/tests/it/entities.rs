@@ -1,4 +1,5 @@
-//! Wide columns: written by every way there is, read by every way there is, through flushes and compactions.
+//! Wide columns: written by every way there is, read by every way there is, through flushes and
+//! compactions.
 
 use esker::internals::env::mem::MemFs;
 use esker::stats::{Statistics, Ticker};

@@ -81,7 +81,8 @@ fn what_is_written_after_a_damaged_wal_and_resume_survives_and_the_failed_write_
     }
 }
 
-/// The first flush goes on when a WAL has failed. Who puts a memtable in line afterwards goes on when some flush is done.
+/// The first flush goes on when a WAL has failed. Who puts a memtable in line afterwards goes on
+/// when some flush is done.
 #[derive(Default)]
 struct FlushBeforeAnother {
     wal_failed: AtomicBool,
@@ -118,7 +119,8 @@ fn a_death_at_any_file_operation_of_a_recovery_from_a_damaged_wal_leaves_what_op
     let synced = WriteOptions { sync: true, ..WriteOptions::default() };
     db.put_opt(&synced, &db.default_column_family(), "a", "1").unwrap();
     db.put_opt(&synced, &second, "b", "2").unwrap();
-    // One family has a memtable that could not be flushed, the other one only what is still written to; both need the older WAL.
+    // One family has a memtable that could not be flushed, the other one only what is still written
+    // to; both need the older WAL.
     db.flush_opt(&FlushOptions { wait: false, ..FlushOptions::default() }, &[&second]).unwrap();
     fs.add_rule(FaultRule::short_write(Some(12)).on_name(".log"));
     db.put("failed", "x").unwrap_err();
@@ -179,7 +181,8 @@ fn a_flush_that_fails_leaves_no_tables_and_blob_files() {
         names.filter(|name| name.ends_with(".sst") || name.ends_with(".blob")).count()
     };
     let second_table = || FaultRule::fail(&[OpKind::Create]).on_name(".sst").nth(1).no_space();
-    // Nobody knows whether the MANIFEST has the record: the files stay until another one is in force.
+    // Nobody knows whether the MANIFEST has the record: the files stay until another one is in
+    // force.
     let manifest = || FaultRule::fail(&[OpKind::Sync]).on_name("MANIFEST");
     for (round, (rule, left)) in [(second_table(), 0), (manifest(), 4)].into_iter().enumerate() {
         let before = files();
@@ -230,8 +233,8 @@ fn merges_are_applied_once_though_recovery_filled_memtables_and_keeps_wals() {
     }
 }
 
-/// The first attempt to resume makes a WAL and fails; the second makes another. The first one is an old file, recycled, and
-/// its records must not end a recovery.
+/// The first attempt to resume makes a WAL and fails; the second makes another. The first one is an
+/// old file, recycled, and its records must not end a recovery.
 #[test]
 fn a_second_resume_forgets_the_recycled_wal_of_the_first() {
     let disk = CrashFs::new();
@@ -260,7 +263,8 @@ fn a_second_resume_forgets_the_recycled_wal_of_the_first() {
     }
 }
 
-/// When a compaction begins, waits until no other job for compactions is at work or in the queue, and lets no table be made.
+/// When a compaction begins, waits until no other job for compactions is at work or in the queue,
+/// and lets no table be made.
 struct FailAlone {
     db: OnceLock<Weak<Db>>,
     fs: FaultFs,

@@ -1,4 +1,5 @@
-//! A handle belongs to one open database: calls of another refuse it, whatever family of theirs has the same id.
+//! A handle belongs to one open database: calls of another refuse it, whatever family of theirs has
+//! the same id.
 
 use esker::internals::env::{FileSystem, MemFs};
 use esker::txn::LockMode;

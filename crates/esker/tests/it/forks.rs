@@ -1,4 +1,5 @@
-//! Forked children: what belongs to the parent stays the parent's, and a child's own databases work.
+//! Forked children: what belongs to the parent stays the parent's, and a child's own databases
+//! work.
 #![expect(
     clippy::disallowed_methods,
     reason = "processes, threads and files of the system are what is tested"
@@ -324,7 +325,8 @@ fn children_of_a_busy_parent_open_their_own_and_end() {
         let mut child = fork(move || {
             let refused = handle.put("x", "y").is_err() && handle.get("x").is_err();
             drop(handle);
-            // What a thread of the parent was about to do to a shared cache is never done: caches of its own.
+            // What a thread of the parent was about to do to a shared cache is never done: caches
+            // of its own.
             let own = self::options();
             let used = uses_its_own(&own, &path);
             u8::from(!refused) + 2 * u8::from(!used.is_ok_and(|is_all| is_all))

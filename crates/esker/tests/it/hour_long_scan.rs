@@ -1,4 +1,5 @@
-//! What a scan holds that goes on for long while others write: nothing that the database itself does not need.
+//! What a scan holds that goes on for long while others write: nothing that the database itself
+//! does not need.
 
 use crate::obsolete_files::live_tables;
 use esker::internals::env::mem::MemFs;
@@ -76,7 +77,8 @@ fn scan(options: ReadOptions, forward: bool, mut look: impl FnMut(&Db)) {
     iter.status().unwrap();
 }
 
-/// Waits until readers hold nothing. Reads go on meanwhile: what other tests of this process read may stay for a while.
+/// Waits until readers hold nothing. Reads go on meanwhile: what other tests of this process read
+/// may stay for a while.
 fn wait_until_nothing_is_held(db: &Db) {
     for _ in 0..10_000 {
         (0..300).for_each(|i| drop(db.get(key(i)).unwrap()));

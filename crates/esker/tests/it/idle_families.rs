@@ -21,7 +21,8 @@ impl EventListener for WalFlushes {
 
 const MIB: u64 = 1 << 20;
 
-/// A database with this many families of small keys and a hot one, the default family, with buffers of 1 MiB.
+/// A database with this many families of small keys and a hot one, the default family, with buffers
+/// of 1 MiB.
 fn with_hot_family(families: usize) -> (Db, Vec<ColumnFamilyHandle>, Arc<WalFlushes>) {
     let counter = Arc::<WalFlushes>::default();
     let mut options = Options::default();
@@ -46,7 +47,8 @@ fn wals(db: &Db) -> (u64, usize) {
     (names.iter().map(|name| fs.file_size(&dir.join(name)).unwrap_or(0)).sum(), names.len())
 }
 
-/// RocksDB's rule allows four times what all write buffers may hold, 600 MiB here, and 512 MiB a family by default.
+/// RocksDB's rule allows four times what all write buffers may hold, 600 MiB here, and 512 MiB a
+/// family by default.
 #[test]
 fn wals_behind_idle_families_are_a_small_multiple_of_what_memtables_hold() {
     const FAMILIES: usize = 75;
@@ -82,7 +84,8 @@ fn families_that_are_written_to_now_and_then_are_flushed_at_most_eight_times_for
     assert!(flushes <= 8 * MEBIBYTES, "{flushes} flushes for {MEBIBYTES} MiB");
 }
 
-/// As RocksDB has it: the families that hold the oldest WAL back are flushed when all WALs have more.
+/// As RocksDB has it: the families that hold the oldest WAL back are flushed when all WALs have
+/// more.
 #[test]
 fn a_limit_of_wals_that_the_user_has_set_is_kept() {
     let (db, idle, counter) = with_hot_family(3);

@@ -64,7 +64,8 @@ fn key(n: usize) -> String {
     format!("key{n:04}")
 }
 
-/// A file with these keys and this value, and perhaps a range deletion that hides `hole` in what lies below.
+/// A file with these keys and this value, and perhaps a range deletion that hides `hole` in what
+/// lies below.
 fn file(options: &Options, path: &str, keys: &[usize], value: &str, hole: Option<(usize, usize)>) -> PathBuf {
     let mut writer = SstFileWriter::new(options);
     writer.open(path).unwrap();
@@ -251,7 +252,8 @@ fn what_cannot_be_ingested_is_refused_and_changes_nothing() {
     assert!(e.to_string().contains("External file version not found"), "{e}");
 }
 
-/// A comparator that calls itself what it is not: whatever it lets into a file is said to be in the order of bytes.
+/// A comparator that calls itself what it is not: whatever it lets into a file is said to be in the
+/// order of bytes.
 struct Backwards;
 
 impl Comparator for Backwards {
@@ -264,7 +266,8 @@ impl Comparator for Backwards {
     }
 }
 
-/// RocksDB reads other ranges out of such a file than it holds: it would miss keys that nobody deleted.
+/// RocksDB reads other ranges out of such a file than it holds: it would miss keys that nobody
+/// deleted.
 #[test]
 fn a_file_with_a_range_deletion_that_ends_before_it_begins_is_refused() {
     let options = options();
@@ -312,7 +315,8 @@ fn files_of_several_families_come_together_or_not_at_all() {
         let taken = db.ingest_external_files(&args, &Default::default());
         let met = faults.fault_count() > 0;
         faults.clear_rules();
-        // The power fails: what was acknowledged is there, and never one family's file without the other's.
+        // The power fails: what was acknowledged is there, and never one family's file without the
+        // other's.
         options.db.env = Env::with_fs(Arc::new(disk.crash_clone(&CrashChoices::lose_unsynced())));
         drop((handles, db));
         let db = Db::open_cf(&options.db, "/db", families()).unwrap();
@@ -486,8 +490,9 @@ fn what_is_due_after_an_ingestion_or_an_import_is_compacted_though_nothing_else_
     assert!(becomes(|| level0(&twin) == 0), "{} files in level 0", level0(&twin));
 }
 
-/// While `take_in` has its files in the directory and waits at `probe`, the database is closed, and opened again by somebody else, who
-/// writes. That must take nothing from him, and nothing may be said to be taken in that he does not have.
+/// While `take_in` has its files in the directory and waits at `probe`, the database is closed, and
+/// opened again by somebody else, who writes. That must take nothing from him, and nothing may be
+/// said to be taken in that he does not have.
 #[expect(clippy::disallowed_methods, reason = "nobody tells that nothing goes on")]
 fn closed_meanwhile(probe: &str, options: &Options, take_in: impl FnOnce(&Db) -> esker::Result<()>) {
     let db = Arc::new(Db::open(options, "/db").unwrap());

@@ -1,4 +1,5 @@
-//! A step of an iterator that is not valid leaves it not valid, of every kind of iterator and in every state.
+//! A step of an iterator that is not valid leaves it not valid, of every kind of iterator and in
+//! every state.
 
 use esker::internals::env::mem::MemFs;
 use esker::txn::{BatchIterator, TransactionIterator};

@@ -1,5 +1,5 @@
-//! Iterators of all kinds are moved, told of ranges, parked and refreshed in any order, while what they read is written, flushed and
-//! compacted: each move leads where a model says.
+//! Iterators of all kinds are moved, told of ranges, parked and refreshed in any order, while what
+//! they read is written, flushed and compacted: each move leads where a model says.
 
 use crate::multi_get::options as small_options;
 use esker::internals::env::{FaultFs, mem::MemFs};
@@ -24,7 +24,8 @@ fn two_keys(rng: &mut fastrand::Rng) -> (Vec<u8>, Vec<u8>) {
     if a <= b { (a, b) } else { (b, a) }
 }
 
-/// The first of the told ranges from `next` on that a seek to `target` begins; those before it are over then.
+/// The first of the told ranges from `next` on that a seek to `target` begins; those before it are
+/// over then.
 pub(crate) fn enter_range(
     args: &MultiScanArgs,
     next: &mut usize,

@@ -1,5 +1,5 @@
-//! Every layout of tables, and every way to read them, shows what a map holds: odd keys, odd sizes, options that change from one opening
-//! to the next.
+//! Every layout of tables, and every way to read them, shows what a map holds: odd keys, odd sizes,
+//! options that change from one opening to the next.
 
 use esker::comparator::{Comparator, ComparatorRef};
 use esker::internals::base::prefix;

@@ -1,5 +1,5 @@
-//! Limits of the process: no threads, few descriptors. Each scene runs in a child, this test binary started again, as limits
-//! hold for a whole process.
+//! Limits of the process: no threads, few descriptors. Each scene runs in a child, this test binary
+//! started again, as limits hold for a whole process.
 
 #![allow(
     clippy::disallowed_methods,
@@ -27,7 +27,8 @@ fn directory() -> Option<PathBuf> {
     std::env::var_os(DIRECTORY).map(PathBuf::from)
 }
 
-/// Runs `scene`, a test of this binary, in a child with a directory of its own, as an unprivileged user.
+/// Runs `scene`, a test of this binary, in a child with a directory of its own, as an unprivileged
+/// user.
 fn run_in_child(scene: &str) {
     let dir = TempDir::new("limits");
     std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o777)).unwrap();

@@ -1,4 +1,5 @@
-//! Listeners are told of everything that their methods are there for: what, how often, in which order.
+//! Listeners are told of everything that their methods are there for: what, how often, in which
+//! order.
 
 use esker::internals::env::mem::MemFs;
 use esker::observe::{
@@ -16,7 +17,8 @@ impl Told {
     fn note(&self, text: String) {
         self.0.lock().unwrap().push(text);
     }
-    /// What was told once all jobs have ended, flushes first: who waits for one goes on before listeners are told of it.
+    /// What was told once all jobs have ended, flushes first: who waits for one goes on before
+    /// listeners are told of it.
     fn take(&self, db: &Db) -> Vec<String> {
         db.wait_for_background_work().unwrap();
         let mut told = std::mem::take(&mut *self.0.lock().unwrap());

@@ -50,7 +50,8 @@ pub(crate) fn open(options: &Options, path: &Path, rng: &mut fastrand::Rng) -> D
     Db::open_cf(&options.db, path, families).unwrap()
 }
 
-/// Takes from nothing to everything out of memory, so that keys of a batch wait at every step of a read.
+/// Takes from nothing to everything out of memory, so that keys of a batch wait at every step of a
+/// read.
 fn keep_little_in_memory(table: &mut BlockBasedTableOptions, rng: &mut fastrand::Rng) {
     let capacity = [0, 2 << 10, 20 << 10, 8 << 20][rng.usize(..4)];
     table.block_cache = Some(Arc::new(Cache::new(&CacheOptions::with_capacity(capacity)).unwrap()));
@@ -321,8 +322,8 @@ fn the_cache_only_tier_fails_the_keys_that_would_be_read_from_files() {
     fs.clear_hook();
 }
 
-/// One key's error is its own, with the blocks of all levels read at once too: what an older file fails with does not touch
-/// keys that newer ones have.
+/// One key's error is its own, with the blocks of all levels read at once too: what an older file
+/// fails with does not touch keys that newer ones have.
 #[test]
 fn errors_of_older_files_do_not_touch_keys_of_newer_ones() {
     let fs = FaultFs::new(Arc::new(MemFs::new()));
@@ -438,8 +439,8 @@ fn keys_that_come_twice_get_their_value_twice() {
     }
 }
 
-/// Keys in order and anew, most of them named several times, some with the ends of others, in memtables and in files that have to be
-/// waited for or not.
+/// Keys in order and anew, most of them named several times, some with the ends of others, in
+/// memtables and in files that have to be waited for or not.
 #[test]
 fn keys_named_again_and_again_get_what_get_gives() {
     for_each_seed("keys named again", 12, |seed, mut rng| {

@@ -56,7 +56,8 @@ fn ranges(descending: bool, rng: &mut fastrand::Rng) -> MultiScanArgs {
     args
 }
 
-/// Rows of the iterator's range, which was entered just now; maybe not all, and now and then a step back.
+/// Rows of the iterator's range, which was entered just now; maybe not all, and now and then a step
+/// back.
 fn walk(iter: &mut DbIterator, reverse: bool, expected: &Rows, rng: &mut fastrand::Rng) {
     let (mut at, mut steps) = (0, 0);
     loop {
@@ -249,7 +250,8 @@ fn a_block_that_cannot_be_read_ends_its_range_alone() {
     let fs = FaultFs::new(Arc::new(MemFs::new()));
     let db = cold(Arc::new(fs.clone()), Path::new("/db"));
     let mut scans = db.new_multi_scan(ReadOptions::default(), &db.default_column_family(), &tens(0)).unwrap();
-    // One block of the wave, which has 110, and the same one when the scan comes to it: with what lies behind it, and alone.
+    // One block of the wave, which has 110, and the same one when the scan comes to it: with what
+    // lies behind it, and alone.
     for nth in [55, 110, 111] {
         fs.add_rule(FaultRule::fail(&[OpKind::Read]).on_name(".sst").nth(nth));
     }
@@ -400,7 +402,8 @@ fn ranges_that_are_told_to_an_iterator_with_bounds_are_whole_beyond_these() {
             iter.status().unwrap();
             keys
         };
-        // A range that begins below the lower bound of the iterator shows nothing there, unless it is read backward.
+        // A range that begins below the lower bound of the iterator shows nothing there, unless it
+        // is read backward.
         if reverse {
             assert_eq!(keys("c"), [b"a"]);
             assert_eq!(keys("z"), [b"y", b"x"]);

@@ -1,4 +1,5 @@
-//! Files that no view names any more go, whoever held the last view and however idle the database is then.
+//! Files that no view names any more go, whoever held the last view and however idle the database
+//! is then.
 
 use esker::internals::base::probe::Probes;
 use esker::internals::env::FileSystem;
@@ -44,7 +45,8 @@ pub(crate) fn live_tables(db: &Db) -> BTreeSet<String> {
     db.live_files().into_iter().map(|f| f.file.relative_filename.trim_start_matches('/').to_owned()).collect()
 }
 
-/// Waits until only live tables are on disk. Reads go on meanwhile, as in any process that uses a database; no job runs.
+/// Waits until only live tables are on disk. Reads go on meanwhile, as in any process that uses a
+/// database; no job runs.
 fn wait_until_only_live_tables_are_left(fs: &MemFs, db: &Db) {
     for _ in 0..10_000 {
         for i in 0..300_u32 {
@@ -143,7 +145,8 @@ fn the_end_of_an_iterator_has_nothing_rewritten() {
     drop(iter);
     db.wait_for_background_work().unwrap();
     assert_eq!(live_tables(&db), before);
-    // A snapshot's end does: files of the last level lose what only it kept, and their sequence numbers.
+    // A snapshot's end does: files of the last level lose what only it kept, and their sequence
+    // numbers.
     drop(db.snapshot());
     db.wait_for_background_work().unwrap();
     assert_ne!(live_tables(&db), before);
@@ -151,7 +154,8 @@ fn the_end_of_an_iterator_has_nothing_rewritten() {
 
 #[test]
 fn what_nobody_needs_any_more_is_gone_when_the_database_is_closed() {
-    // The last view of the inputs ends when no job runs any more. Reads of other tests may hold on to it meanwhile.
+    // The last view of the inputs ends when no job runs any more. Reads of other tests may hold on
+    // to it meanwhile.
     for _ in 0..50 {
         let fs = Arc::new(MemFs::new());
         let db = database(&fs);
@@ -227,7 +231,8 @@ fn tables_go_while_the_database_is_idle() {
     }
 }
 
-/// Says when a purge of the database in `path` has listed its files, and lets it delete them after half a second, or when told to.
+/// Says when a purge of the database in `path` has listed its files, and lets it delete them after
+/// half a second, or when told to.
 fn hold_purges(probes: &Probes, path: &'static str) -> (Receiver<()>, Sender<()>) {
     let ((listed, is_listed), (go_on, may_go_on)) = (channel(), channel());
     let (listed, may_go_on) = (Mutex::new(listed), Mutex::new(may_go_on));

@@ -1,8 +1,10 @@
-//! One database through many lives: closed, killed or without power, and opened again under other options each time.
+//! One database through many lives: closed, killed or without power, and opened again under other
+//! options each time.
 //!
-//! Drawn anew at each opening: how damage in WALs is taken, whether WALs are recycled, flushed by hand, flushed at open or at
-//! close, atomic flushes, limits of WALs and MANIFESTs, with transactions or without. After each opening, which one that only
-//! reads goes before, what was logged is that of one moment, not before the last that was durable; what was not logged is not
+//! Drawn anew at each opening: how damage in WALs is taken, whether WALs are recycled, flushed by
+//! hand, flushed at open or at close, atomic flushes, limits of WALs and MANIFESTs, with
+//! transactions or without. After each opening, which one that only reads goes before, what was
+//! logged is that of one moment, not before the last that was durable; what was not logged is not
 //! older than its last flush; prepared transactions are there.
 
 use esker::internals::env::{CrashChoices, CrashFs};

@@ -1,4 +1,5 @@
-//! `paranoid_file_checks`, `verify_output_flags`: a table that cannot be read back as it was written is not installed.
+//! `paranoid_file_checks`, `verify_output_flags`: a table that cannot be read back as it was
+//! written is not installed.
 
 use esker::internals::env::{FaultFs, FileSystem, MemFs, OpKind};
 use esker::internals::format::trailer::ChecksumType;
@@ -7,7 +8,8 @@ use esker::{Db, Env, Error, ErrorKind, Options};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-/// A disk on which the next table changes between the moment it is written and the moment it is first opened.
+/// A disk on which the next table changes between the moment it is written and the moment it is
+/// first opened.
 struct Disk {
     below: MemFs,
     fs: FaultFs,
@@ -94,7 +96,8 @@ fn is_filled(db: &Db, value: &str) -> bool {
 
 type Change = fn(Vec<u8>) -> Vec<u8>;
 
-/// What may become of a table that holds `fill("new")`, behind its writer's back: its blocks have no checksums.
+/// What may become of a table that holds `fill("new")`, behind its writer's back: its blocks have
+/// no checksums.
 const CHANGES: [Change; 2] = [
     |bytes| replaced(bytes, b"new300", b"old300"),
     // The end of the range tombstone.

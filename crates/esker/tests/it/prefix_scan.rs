@@ -154,7 +154,8 @@ fn gets_ask_filters_of_prefixes_where_there_are_no_whole_keys() {
         }
         let (checked, useful) = asked();
         assert!(checked > 8000, "{partitioned:?}: {checked}");
-        // The file with the prefix, for each get, and what filters of 20 bits a key let pass for nothing.
+        // The file with the prefix, for each get, and what filters of 20 bits a key let pass for
+        // nothing.
         assert!(checked - useful < 1500, "{partitioned:?}: {useful} of {checked}");
         let keys: Vec<String> = (0..600).flat_map(|n| [format!("{n:03}a"), format!("{n:03}c")]).collect();
         let (checked, useful) = asked();

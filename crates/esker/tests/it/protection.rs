@@ -1,5 +1,5 @@
-//! Checksums of entries in batches and memtables: nothing is different while memory keeps what was written, and what has
-//! changed is told as `Corruption`, and not shown.
+//! Checksums of entries in batches and memtables: nothing is different while memory keeps what was
+//! written, and what has changed is told as `Corruption`, and not shown.
 
 use esker::internals::base::entry_checksum::EntryChecksum;
 use esker::internals::base::probe::Probes;

@@ -1,4 +1,5 @@
-//! Many range deletions in one family: what they cost does not grow with how they lie over each other.
+//! Many range deletions in one family: what they cost does not grow with how they lie over each
+//! other.
 
 use esker::comparator::Comparator;
 use esker::internals::env::mem::MemFs;
@@ -111,7 +112,8 @@ fn contents(db: &Db, snapshots: &[Snapshot]) -> Vec<Vec<(Vec<u8>, Vec<u8>)>> {
     all
 }
 
-/// Comparisons of a flush, a reopening from the WAL, and two compactions, each of all that was deleted.
+/// Comparisons of a flush, a reopening from the WAL, and two compactions, each of all that was
+/// deleted.
 fn costs(shape: Shape, n: u32, with_snapshots: bool) -> [u64; 4] {
     let counting = Arc::new(Counting::default());
     let options = options(&counting);
@@ -153,8 +155,8 @@ fn flushes_reopenings_and_compactions_of_n_range_deletions_cost_n_log_n_in_every
     }
 }
 
-/// Comparisons of a new iterator, its seek to the middle and to both ends, after each of `n` range deletions, of keys in the same
-/// memtable or in a file: of the last tenth.
+/// Comparisons of a new iterator, its seek to the middle and to both ends, after each of `n` range
+/// deletions, of keys in the same memtable or in a file: of the last tenth.
 fn cost_of_iterators(shape: Shape, n: u32, is_flushed: bool, with_snapshot: bool) -> u64 {
     let counting = Arc::new(Counting::default());
     let db = Db::open(&options(&counting), "/db").unwrap();
@@ -200,7 +202,8 @@ fn an_iterator_after_each_range_deletion_costs_no_more_for_those_before_it() {
     }
 }
 
-/// What a queue's user sees, at each end, while keys are written and deleted one by one and in ranges, some of them anew.
+/// What a queue's user sees, at each end, while keys are written and deleted one by one and in
+/// ranges, some of them anew.
 #[test]
 fn iterators_over_a_memtable_show_what_is_there_while_ranges_are_deleted_and_written_anew() {
     for_each_seed("a queue by ranges", 6, |_, mut rng| {

@@ -14,7 +14,8 @@ use std::sync::atomic::{self, AtomicBool};
 /// The most bytes of a key and a value together, as the page of the format says.
 const MAX_ENTRY_BYTES: usize = u32::MAX as usize - 64;
 
-/// Panics at every key that begins with "bad", also in a recovery, unless it was told to be patient.
+/// Panics at every key that begins with "bad", also in a recovery, unless it was told to be
+/// patient.
 #[derive(Default)]
 struct Picky {
     is_patient: AtomicBool,
@@ -61,7 +62,8 @@ fn keys(db: &Db, family: &ColumnFamilyHandle) -> Vec<String> {
     keys
 }
 
-/// Puts "good", "bad" and "last" at once into the picky family, and "half" before them into the other one.
+/// Puts "good", "bad" and "last" at once into the picky family, and "half" before them into the
+/// other one.
 fn put_bad(db: &Db, picky: &ColumnFamilyHandle, options: &WriteOptions) -> Error {
     let mut batch = WriteBatch::new();
     batch.put(db.default_column_family().id(), b"half", &[1; 40_000]).unwrap();
@@ -124,7 +126,8 @@ fn no_wal_keeps_a_write_that_a_memtable_refused() {
     }
 }
 
-/// The commit is refused, not the section: that is what was prepared, and what a caller may roll back.
+/// The commit is refused, not the section: that is what was prepared, and what a caller may roll
+/// back.
 #[test]
 fn a_commit_that_a_memtable_refused_leaves_its_section_prepared() {
     let comparator = Arc::<Picky>::default();

@@ -113,7 +113,8 @@ fn everything_comes_back_without_manifest_and_current() {
     assert!(!fs.children(&path.join("lost")).unwrap().is_empty(), "the WALs are kept aside");
 }
 
-/// Tables without timestamps are described as such, bounds and all, and a WAL's operands are not taken a second time.
+/// Tables without timestamps are described as such, bounds and all, and a WAL's operands are not
+/// taken a second time.
 #[test]
 fn a_family_whose_timestamps_are_in_memory_only_comes_back_as_one() {
     let path = Path::new("/db");
@@ -200,7 +201,8 @@ fn db_families(
     all.into_iter().filter(|family| names.contains(&family.name)).collect()
 }
 
-/// Such tables say that they are in no family, or in the one they come from, and nothing of their age.
+/// Such tables say that they are in no family, or in the one they come from, and nothing of their
+/// age.
 #[test]
 fn ingested_and_imported_tables_keep_their_family_and_age_if_the_manifest_can_be_read() {
     let path = Path::new("/db");
@@ -418,8 +420,8 @@ fn rocksdb_reads_what_was_repaired() {
     std::fs::remove_dir_all(&path).unwrap();
 }
 
-/// A compaction into the last level took the operands' sequence numbers away; what is left of the MANIFEST says that they
-/// were flushed, though CURRENT is gone and the MANIFEST's end is torn.
+/// A compaction into the last level took the operands' sequence numbers away; what is left of the
+/// MANIFEST says that they were flushed, though CURRENT is gone and the MANIFEST's end is torn.
 #[test]
 fn operands_that_lost_their_sequence_numbers_are_not_taken_from_the_wal_again() {
     let options = options();
@@ -472,7 +474,8 @@ fn a_manifest_that_was_only_begun_is_not_taken_for_the_newest() {
         let db = Db::open_cf(&db_options, path, families()).unwrap();
         db.put_cf(&db.column_family("only in a WAL").unwrap(), "key", "value").unwrap();
         drop(db);
-        // As when power fails while the next open writes its MANIFEST, or a repair that was tried before.
+        // As when power fails while the next open writes its MANIFEST, or a repair that was tried
+        // before.
         let manifests = fs.children(path).unwrap().into_iter().filter(|name| name.starts_with("MANIFEST"));
         let manifest = path.join(manifests.max().unwrap());
         let mut beginning = vec![0; begun_with];
@@ -535,7 +538,8 @@ fn a_repair_that_failed_or_was_cut_short_is_done_again_and_loses_nothing() {
         options.db.wal_dir = wal_dir.map(Into::into);
         let expected = fill(&options, path);
         lose(&disk, path, gone);
-        // Of what nobody had synced before, a power loss on the way may take something; once it is repaired, none does.
+        // Of what nobody had synced before, a power loss on the way may take something; once it is
+        // repaired, none does.
         let killed = disk.crash_clone(&CrashChoices::process_kill());
         options.db.env = Env::with_fs(Arc::new(killed.clone()));
         repair_db(&options, &families(&options), path).unwrap();
@@ -561,7 +565,8 @@ fn a_repair_that_failed_or_was_cut_short_is_done_again_and_loses_nothing() {
             }
             let db = Db::open_cf(&options.db, path, families(&options))
                 .unwrap_or_else(|e| panic!("step {step}: {repaired:?}, then {e}"));
-            // What cannot be read this time is not damaged for that; but what cannot be read of a WAL is left out, and told.
+            // What cannot be read this time is not damaged for that; but what cannot be read of a
+            // WAL is left out, and told.
             assert!(
                 repaired.as_ref().is_ok_and(|told| told.tables_lost.is_empty() && told.blobs_lost.is_empty())
                     || repaired.is_err(),
@@ -581,7 +586,8 @@ fn a_repair_that_failed_or_was_cut_short_is_done_again_and_loses_nothing() {
     }
 }
 
-/// Without what it says a family that was dropped would be there again, and what had been compacted away.
+/// Without what it says a family that was dropped would be there again, and what had been compacted
+/// away.
 #[test]
 fn a_manifest_that_cannot_be_read_for_once_is_not_taken_for_damaged() {
     let path = Path::new("/db");
@@ -607,8 +613,9 @@ fn a_manifest_that_cannot_be_read_for_once_is_not_taken_for_damaged() {
     }
 }
 
-/// A process died while a copy was made of the directory: with tables that a compaction had replaced, one of which has an older value of a key whose newest one has
-/// lost its sequence number, and those of a family that was dropped. The options, and what is in the default family.
+/// A process died while a copy was made of the directory: with tables that a compaction had
+/// replaced, one of which has an older value of a key whose newest one has lost its sequence
+/// number, and those of a family that was dropped. The options, and what is in the default family.
 fn with_given_up_tables(disk: &CrashFs) -> (Options, Vec<(String, String)>) {
     let mut options = options();
     options.db.env = Env::with_fs(Arc::new(disk.clone()));

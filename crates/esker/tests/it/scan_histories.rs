@@ -1,5 +1,6 @@
-//! Scans find what a sorted map has at their moment, whatever has happened since and whatever earlier scans remember of runs
-//! of deleted keys: random histories of small key spaces, in which most keys are deleted most of the time.
+//! Scans find what a sorted map has at their moment, whatever has happened since and whatever
+//! earlier scans remember of runs of deleted keys: random histories of small key spaces, in which
+//! most keys are deleted most of the time.
 
 use esker::internals::base::prefix;
 use esker::internals::env::mem::MemFs;
@@ -180,7 +181,8 @@ impl History {
         }
     }
 
-    /// Keys of these are put when they are not there and single-deleted, nothing else but deleted by ranges.
+    /// Keys of these are put when they are not there and single-deleted, nothing else but deleted
+    /// by ranges.
     fn is_single(i: usize) -> bool {
         i % 10 == 7
     }

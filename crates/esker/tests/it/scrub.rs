@@ -1,4 +1,5 @@
-//! Damage in a table is found by scrubbing before anybody reads it, and stays where it is: everything else goes on.
+//! Damage in a table is found by scrubbing before anybody reads it, and stays where it is:
+//! everything else goes on.
 
 use esker::internals::base::probe::Probes;
 use esker::internals::env::{FileSystem, MemFs};

@@ -1,5 +1,5 @@
-//! A compaction that meets a damaged table sets it aside: writes, other compactions and reads of what is whole go on, nothing is
-//! dropped, and nothing newer gets below it.
+//! A compaction that meets a damaged table sets it aside: writes, other compactions and reads of
+//! what is whole go on, nothing is dropped, and nothing newer gets below it.
 
 use esker::builtin;
 use esker::internals::env::fault::OpKind;
@@ -91,7 +91,8 @@ fn damage(fs: &MemFs, path: &Path, at: usize) -> Vec<u8> {
     whole
 }
 
-/// A closed database with one table, in which the block with `key` is damaged; gives the table and its bytes.
+/// A closed database with one table, in which the block with `key` is damaged; gives the table and
+/// its bytes.
 fn with_damaged_table(fs: &MemFs, options: &Options, keys: usize) -> (PathBuf, Vec<u8>) {
     let db = Db::open(options, "/db").unwrap();
     write(&db, 0..keys, 0);
@@ -181,7 +182,8 @@ fn a_damaged_table_is_set_aside_and_everything_else_goes_on() {
     assert!(unreadable(&db, 0..1000, 0).is_empty() && db.tables_set_aside().is_empty());
 }
 
-/// Whatever lies under the damaged table, and whatever is written over it: level 0 does not fill up until writes stop.
+/// Whatever lies under the damaged table, and whatever is written over it: level 0 does not fill up
+/// until writes stop.
 #[test]
 fn writes_over_a_damaged_table_go_on_for_long() {
     let fs = MemFs::new();
@@ -243,7 +245,8 @@ fn a_failed_write_to_the_manifest_is_not_laid_to_a_damaged_table() {
     assert!(db.live_files().iter().all(|file| file.level > 0));
 }
 
-/// A value in a blob file that a compaction has to move on and cannot read: its table stays where it is, and so does the blob file.
+/// A value in a blob file that a compaction has to move on and cannot read: its table stays where
+/// it is, and so does the blob file.
 #[test]
 fn a_table_with_a_damaged_value_in_a_blob_file_is_set_aside() {
     let fs = MemFs::new();
@@ -394,7 +397,8 @@ impl World {
         }
     }
 
-    /// All is as in the model, or is an error and lies in a damaged table, or in a damaged blob file.
+    /// All is as in the model, or is an error and lies in a damaged table, or in a damaged blob
+    /// file.
     fn check(&self, db: &Db) {
         let is_damaged = |number: FileNumber| {
             self.damaged
@@ -415,7 +419,8 @@ impl World {
                     let named = |p: &PathBuf| text.contains(&*p.file_name().unwrap().to_string_lossy());
                     if text.contains(".blob") {
                         assert!(self.damaged.keys().any(named), "{name}: {e}");
-                        // The head of a blob file has no checksum: another version is one that is not known.
+                        // The head of a blob file has no checksum: another version is one that is
+                        // not known.
                         assert!(matches!(e.kind(), ErrorKind::Corruption | ErrorKind::NotSupported), "{e}");
                         continue;
                     }

@@ -69,7 +69,8 @@ fn database_options_change_too() {
     assert_eq!(db.get("7").unwrap().as_deref(), Some(&b"v"[..]));
 }
 
-/// Memtables that wait for more of them before they are flushed may be as many as stop writers under the new options.
+/// Memtables that wait for more of them before they are flushed may be as many as stop writers
+/// under the new options.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a writer who waits for ever is left behind")]
 fn memtables_that_a_change_makes_due_are_flushed() {

@@ -40,7 +40,8 @@ fn options() -> (Options, Arc<Rewrites>) {
     (options, rewrites)
 }
 
-/// Compacts what `write` writes, half of it under a snapshot; how often that is compacted once more when the snapshot has gone.
+/// Compacts what `write` writes, half of it under a snapshot; how often that is compacted once more
+/// when the snapshot has gone.
 fn rewrites(options: &Options, rewrites: &Rewrites, write: impl Fn(&Db, u64)) -> usize {
     let db = Db::open(options, "/db").unwrap();
     let before = rewrites.0.load(Ordering::SeqCst);

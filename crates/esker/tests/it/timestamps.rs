@@ -1,4 +1,5 @@
-//! Families with user-defined timestamps: every moment is read as a model has it, through flushes, compactions and reopenings.
+//! Families with user-defined timestamps: every moment is read as a model has it, through flushes,
+//! compactions and reopenings.
 
 mod counted;
 mod ingested;
@@ -286,7 +287,8 @@ fn a_timestamp_is_wanted_where_there_are_some_and_nowhere_else() {
     db.close().unwrap();
 }
 
-/// Versions from `from` to `to` as an iterator with `iter_start_ts` shows them, forward: key, timestamp, value or none.
+/// Versions from `from` to `to` as an iterator with `iter_start_ts` shows them, forward: key,
+/// timestamp, value or none.
 fn versions(db: &Db, from: u64, to: u64) -> Vec<(String, u64, Option<String>)> {
     let options = ReadOptions { iter_start_ts: Some(ts(from).to_vec()), ..at(to) };
     let mut iter = db.iter_opt(options, &db.default_column_family()).unwrap();
@@ -473,7 +475,8 @@ fn deleted_keys_leave_nothing_once_nobody_reads_before() {
     assert_eq!(db.get_opt(&at(9), &family, "gone").unwrap(), None);
 }
 
-/// A family with prefixes of 2 bytes, and keys `aa0..aa3`, `ab0..ab3`, ... at timestamp 1; every second one is deleted at 2.
+/// A family with prefixes of 2 bytes, and keys `aa0..aa3`, `ab0..ab3`, ... at timestamp 1; every
+/// second one is deleted at 2.
 fn of_prefixes(fs: Arc<dyn esker::internals::env::FileSystem>) -> Db {
     let mut options = options(NAMES[0]);
     options.db.env = Env::with_fs(fs);

@@ -98,7 +98,8 @@ fn a_recycled_wal_ends_with_its_last_record_once_another_is_begun() {
 
 #[test]
 fn a_wal_from_before_the_open_is_not_written_over() {
-    // Its records may lack the log number by which a recycled file's new records are told from its old ones.
+    // Its records may lack the log number by which a recycled file's new records are told from its
+    // old ones.
     let mut options = options();
     let db = Db::open(&options, "/db").unwrap();
     db.put("a", "value").unwrap();
@@ -146,8 +147,8 @@ fn destroying_takes_the_wals_wherever_they_are_and_nothing_else() {
     }
 }
 
-/// While "default" is flushed, writes for "other" fill a WAL, and another is begun; keeps what a crash leaves once "default" is in
-/// its table and "other" is not.
+/// While "default" is flushed, writes for "other" fill a WAL, and another is begun; keeps what a
+/// crash leaves once "default" is in its table and "other" is not.
 #[derive(Default)]
 struct SwitchDuringFlush {
     db: OnceLock<Weak<Db>>,
@@ -434,7 +435,8 @@ fn a_wal_dir_that_is_not_there_is_named_by_who_only_reads() {
     assert_eq!(db.get("a").unwrap().as_deref(), Some(&b"only in the WAL"[..]));
 }
 
-/// What was flushed for it is gone when the flush is over, and with it the reason to flush anything more.
+/// What was flushed for it is gone when the flush is over, and with it the reason to flush anything
+/// more.
 #[test]
 fn wals_beyond_their_limit_are_flushed_once() {
     let mut options = options();

@@ -1,4 +1,5 @@
-//! Blob files: large values of a flush or compaction, back to back, so that compactions move only references to them.
+//! Blob files: large values of a flush or compaction, back to back, so that compactions move only
+//! references to them.
 //!
 //! In: user keys and stored values. Out: the bytes of header, records and footer, and back.
 //! Source: RocksDB `db/blob/blob_log_format.h`; formats.md §8.
@@ -10,7 +11,8 @@
 //!   footer := magic u32 | records u64 | expiration u64 × 2 | crc of these u32                                        32
 //!
 //! Invariants
-//!  1. Flags and expirations are 0: those with a time to live were written by the former stacked BlobDB only.
+//!  1. Flags and expirations are 0: those with a time to live were written by the former stacked
+//!     BlobDB only.
 //!  2. All values of a file are stored under the one compression code of its header.
 //!  3. A blob index points at the value; its record begins 32 bytes and a key before.
 //!
@@ -60,7 +62,8 @@ impl BlobFileHeader {
 
     /// Takes it apart.
     /// # Errors
-    /// `Corruption` if it is not the header of a blob file · `NotSupported` for another version, or for values that expire.
+    /// `Corruption` if it is not the header of a blob file · `NotSupported` for another version, or
+    /// for values that expire.
     pub fn parse(bytes: &[u8]) -> Result<BlobFileHeader> {
         let mut d = Decoder::new(bytes);
         if d.fixed32()? != MAGIC {

@@ -35,30 +35,32 @@ impl BlockBuilder {
         }
     }
 
-    /// Whether keys share prefixes with the ones before them (RocksDB's `use_delta_encoding`). On by default.
+    /// Whether keys share prefixes with the ones before them (RocksDB's `use_delta_encoding`). On
+    /// by default.
     #[must_use]
     pub fn share_prefixes(mut self, on: bool) -> BlockBuilder {
         self.share_prefixes = on;
         self
     }
 
-    /// Whether values stand behind all keys (RocksDB 11's `separate_key_value_in_data_block`). Off by default.
+    /// Whether values stand behind all keys (RocksDB 11's `separate_key_value_in_data_block`). Off
+    /// by default.
     #[must_use]
     pub fn values_apart(mut self, on: bool) -> BlockBuilder {
         self.values = on.then(Vec::new);
         self
     }
 
-    /// Adds a hash index with `util_ratio` keys for each bucket to blocks of internal keys (RocksDB's
-    /// `kDataBlockBinaryAndHash`), where they are small enough. Off by default.
+    /// Adds a hash index with `util_ratio` keys for each bucket to blocks of internal keys
+    /// (RocksDB's `kDataBlockBinaryAndHash`), where they are small enough. Off by default.
     #[must_use]
     pub fn hash_index(mut self, util_ratio: f64) -> BlockBuilder {
         self.hash_index = Some(HashIndexBuilder::new(util_ratio));
         self
     }
 
-    /// Appends an entry. Keys come in the order of the block's comparator; lengths are below 4 GiB, as the engine's
-    /// limits see to.
+    /// Appends an entry. Keys come in the order of the block's comparator; lengths are below 4 GiB,
+    /// as the engine's limits see to.
     #[inline]
     pub fn add(&mut self, key: &[u8], value: &[u8]) {
         let shared = common_prefix(&self.last_key, key);
@@ -98,8 +100,8 @@ impl BlockBuilder {
         self.share_prefixes = shares;
     }
 
-    /// Appends an entry without the length of its value, as delta-encoded index blocks have them; `value` is told how
-    /// many bytes the key shares. With `in_full` it shares none.
+    /// Appends an entry without the length of its value, as delta-encoded index blocks have them;
+    /// `value` is told how many bytes the key shares. With `in_full` it shares none.
     pub(crate) fn add_unsized(&mut self, key: &[u8], in_full: bool, value: impl FnOnce(usize, &mut Vec<u8>)) {
         let shares = std::mem::replace(&mut self.share_prefixes, !in_full);
         let shared = self.begin_entry(key, common_prefix(&self.last_key, key));
@@ -147,7 +149,8 @@ impl BlockBuilder {
         plain + values + self.hash_index.as_ref().map_or(0, HashIndexBuilder::size_estimate)
     }
 
-    /// RocksDB's estimate of `size_estimate` after one more entry: what decides where blocks are cut.
+    /// RocksDB's estimate of `size_estimate` after one more entry: what decides where blocks are
+    /// cut.
     #[inline]
     pub fn size_estimate_after(&self, key: &[u8], value: &[u8]) -> usize {
         let is_restart = self.since_restart >= self.restart_interval;
@@ -160,7 +163,8 @@ impl BlockBuilder {
         self.size_estimate() + restart + lengths + key.len() + value.len() + place
     }
 
-    /// RocksDB's estimate of the same for an entry of `add_unsized` whose value has `value_bytes` bytes in full.
+    /// RocksDB's estimate of the same for an entry of `add_unsized` whose value has `value_bytes`
+    /// bytes in full.
     pub(crate) fn size_estimate_after_unsized(&self, key: &[u8], value_bytes: usize) -> usize {
         let in_full = self.since_restart >= self.restart_interval;
         let value = if in_full { value_bytes + varint_len(value_bytes as u64) + 4 } else { value_bytes / 2 };
@@ -201,8 +205,8 @@ impl BlockBuilder {
         self.buffer
     }
 
-    /// Starts the next block, keeping the memory, and the last key: what the next one shares with it can still be
-    /// asked for, though the first entry of a block never uses it.
+    /// Starts the next block, keeping the memory, and the last key: what the next one shares with
+    /// it can still be asked for, though the first entry of a block never uses it.
     pub fn reset(&mut self) {
         self.buffer.clear();
         self.restarts.clear();

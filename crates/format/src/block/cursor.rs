@@ -1,15 +1,15 @@
 //! Reads key/value blocks, forwards and backwards.
 //!
-//! A cursor does not own its block: every call names it, so that one cursor (and its buffers) serves block after
-//! block. Naming another block than the one it was positioned in gives wrong entries or `Corruption`; call `reset`.
+//! A cursor does not own its block: every call names it, so that one cursor (and its buffers)
+//! serves block after block. Naming another block than the one it was positioned in gives wrong
+//! entries or `Corruption`; call `reset`.
 //!
 //! Invariants
-//!  1. Valid: `key` is the whole key of the entry at `entry`, `value` its value's range in the block's bytes, `next`
-//!     the offset behind it.
+//!  1. Valid: `key` is the whole key of the entry at `entry`, `value` its value's range in the
+//!     block's bytes, `next` the offset behind it.
 //!  2. Moving one entry forward allocates nothing once `key` has grown to the longest key.
-//!  3. `before` holds where the entries of one restart interval up to some entry lie, so that going back parses each entry
-//!     once. No key is put together for that: the key of an entry has what the one behind it shares, and the rest lies in the
-//!     entry itself, but for what it shares with entries before it that the one behind it does not.
+//!  3. `before` holds the places of one restart interval's entries up to `end`: a backward scan
+//!     parses each entry once, and builds a key from its successor's key and its own bytes.
 
 mod ahead;
 mod compare;
@@ -29,7 +29,7 @@ use std::ops::Range;
 pub enum EntryShape {
     /// `shared | non_shared | value_len | key | value`: nearly all blocks.
     KeyValue,
-    /// `shared | non_shared | key | value`, the value being a delta-coded handle: index blocks since version 4.
+    /// `shared | non_shared | key | value`, a delta-coded handle: index blocks since version 4.
     DeltaIndex {
         /// Whether the first key of the block follows the handle.
         with_first_key: bool,
@@ -51,7 +51,7 @@ pub struct BlockCursor {
     before: Before,
 }
 
-/// Entries already parsed on the way back: those from a restart up to, without, the one at `end`.
+/// Entries already parsed on the way back: from a restart up to the one at `end`, exclusive.
 #[derive(Clone, Debug, Default)]
 struct Before {
     entries: Vec<Passed>,
@@ -62,8 +62,8 @@ struct Before {
     restart: u32,
 }
 
-/// An entry that the one behind it completes: its value ends where that entry or, where values lie apart, its value begins; its
-/// key ends where its value or, where values lie apart, that entry begins.
+/// An entry that the one behind it completes: its value ends where that entry or, where values lie
+/// apart, its value begins; its key ends where its value or, with values apart, that entry begins.
 #[derive(Clone, Copy, Debug)]
 struct Passed {
     entry: u32,
@@ -209,7 +209,7 @@ impl BlockCursor {
         if self.valid() { self.prev(block) } else { self.seek_to_last(block) }
     }
 
-    /// The last restart of `within` (first, last) whose key is `before`; the first of them if none is.
+    /// The last restart of `within` (first, last) whose key is `before`; else the first of them.
     #[inline]
     pub(crate) fn search_restarts(
         &mut self,
@@ -261,7 +261,7 @@ impl BlockCursor {
         self.seek_from(block, restart, target, icmp)
     }
 
-    /// The restart from which a search for the internal key `target` walks: the last one before it, or the first.
+    /// The restart to search the internal key `target` from: the last before it, or the first.
     /// # Errors
     /// `Corruption`.
     #[inline]
@@ -269,7 +269,7 @@ impl BlockCursor {
         self.restart_behind(block, 0, target, icmp)
     }
 
-    /// [`restart_for`](Self::restart_for) if it is known not to be before restart `low`, which the block has.
+    /// [`restart_for`](Self::restart_for) a target not before restart `low`, which the block has.
     /// # Errors
     /// `Corruption`.
     #[inline]
@@ -304,8 +304,7 @@ impl BlockCursor {
         self.walk_to(block, target, icmp)
     }
 
-    /// As [`seek_from`](Self::seek_from), when the last seek in this block was for a target before this one: walks on from
-    /// here if that is not the longer way.
+    /// [`seek_from`](Self::seek_from) for a target behind the last: walks on if that is shorter.
     /// # Errors
     /// `Corruption`.
     #[inline]
@@ -322,8 +321,8 @@ impl BlockCursor {
         }
     }
 
-    /// To the first entry at or after the internal key `target`, from the entry here on: what lies before it is before
-    /// the target.
+    /// To the first entry at or after the internal key `target`, from the entry here on: what lies
+    /// before it is before the target.
     #[inline]
     fn walk_to(&mut self, block: &Block, target: &[u8], icmp: &InternalKeyComparator) -> Result<()> {
         if icmp.order() != KeyOrder::Bytewise {
@@ -345,12 +344,13 @@ impl BlockCursor {
         Ok(())
     }
 
-    /// To the next entry that is not clearly smaller than `target`, a user key; nowhere if there is none. The key here is
-    /// smaller at byte `at`, within both user keys.
+    /// To the next entry that is not clearly smaller than `target`, a user key; nowhere if there is
+    /// none. The key here is smaller at byte `at`, within both user keys.
     ///
-    /// An entry that shares more than `at` bytes with the one before it is smaller at the same place; one that shares just
-    /// so many is compared from there on; one that shares fewer is greater. Until then no key is put together: that was two
-    /// thirds of a seek. When one is, what it shares it shares with the target too.
+    /// An entry that shares more than `at` bytes with the one before it is smaller at the same
+    /// place; one that shares just so many is compared from there on; one that shares fewer is
+    /// greater. Until then no key is put together: that was two thirds of a seek. When one is, what
+    /// it shares it shares with the target too.
     #[inline]
     fn skip_smaller(&mut self, block: &Block, target: &[u8], mut at: usize) -> Result<()> {
         let entries = block.entries();
@@ -440,8 +440,8 @@ impl BlockCursor {
         })
     }
 
-    /// From the entry at `at` on, up to one with lengths of more than a byte; where that is, and how long the key before it is.
-    /// Fails with the offset of an entry that is none.
+    /// From the entry at `at` on, up to one with lengths of more than a byte; where that is, and
+    /// how long the key before it is. Fails with the offset of an entry that is none.
     ///
     /// Lengths stay in registers: what is stored in parts and loaded whole waits for the stores.
     #[inline]
@@ -501,7 +501,8 @@ impl BlockCursor {
         if at == end { Ok(()) } else { Err(end) }
     }
 
-    /// To the last entry of `before`, which lies before the one here; if it stands nowhere, `key` and `shared` are empty.
+    /// To the last entry of `before`, which lies before the one here; if it stands nowhere, `key`
+    /// and `shared` are empty.
     #[inline]
     fn step_back(&mut self, block: &Block) -> Result<()> {
         let Some(passed) = self.before.entries.pop() else {
@@ -531,9 +532,9 @@ impl BlockCursor {
         Ok(())
     }
 
-    /// Where the key of a passed entry ends, which ends at `next` and its value at `value_end`, and where the value before it
-    /// ends, in a block that is not plain. It may have been parsed long ago, and so may those before it, of which a part of its
-    /// key is if it `borrows`.
+    /// Where the key of a passed entry ends, which ends at `next` and its value at `value_end`, and
+    /// where the value before it ends, in a block that is not plain. It may have been parsed long
+    /// ago, and so may those before it, of which a part of its key is if it `borrows`.
     #[inline(never)]
     fn look_again(
         &mut self,
@@ -555,11 +556,12 @@ impl BlockCursor {
         Ok(if block.values.is_some() { (next, passed.value) } else { (passed.value, passed.entry) })
     }
 
-    /// Appends to `key`, of length `from`, the bytes up to `until` of the key of the last entry in `before`: they are the same
-    /// in the entry behind it.
+    /// Appends to `key`, of length `from`, the bytes up to `until` of the key of the last entry in
+    /// `before`: they are the same in the entry behind it.
     #[inline(never)]
     fn fetch_shared(&mut self, block: &Block, from: u32, until: u32) {
-        // `parse_interval` has seen that each key is as long as the next one shares of it: all these bytes are there.
+        // `parse_interval` has seen that each key is as long as the next one shares of it: all
+        // these bytes are there.
         let bytes = |entry: &Passed, start: u32, end: u32| {
             let stored = (entry.key + (start - entry.shared)) as usize;
             block.entries().get(stored..stored + (end - start) as usize).unwrap_or_default()
@@ -654,7 +656,7 @@ impl BlockCursor {
         self.take(block, at, entry)
     }
 
-    /// Stands on `entry`, at offset `at`; of the key here, what it shares with the one before it is left.
+    /// Stands on `entry`, at offset `at`. `key` keeps what the entry shares with the one before.
     #[inline]
     fn take(&mut self, block: &Block, at: u32, entry: Entry) -> Result<()> {
         let suffix = block.entries().get(entry.key.start as usize..entry.key.end as usize);
@@ -701,7 +703,7 @@ impl BlockCursor {
         })
     }
 
-    /// `parse` for index blocks without first keys, whose handles are skipped: who reads them checks them.
+    /// `parse` for index blocks without first keys: skips the handles, which their reader checks.
     #[inline]
     fn parse_index(rest: &[u8], offset: u32) -> Option<Entry> {
         let [shared, key_len, ..] = *rest else { return None };

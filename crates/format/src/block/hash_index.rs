@@ -1,6 +1,7 @@
 //! The hash index of a data block: from user keys to restart intervals, for point lookups.
 //!
-//! In: the user key of each entry and the restart it lies behind. Out: the bytes between restarts and footer.
+//! In: the user key of each entry and the restart it lies behind. Out: the bytes between restarts
+//! and footer.
 //! Source: RocksDB `table/block_based/data_block_hash_index.{h,cc}`. Page: `docs/format/sst.md`.
 //!
 //!   bucket u8 × n | n u16        bucket = hash of user key mod n: a restart, 254 collision, 255 no key

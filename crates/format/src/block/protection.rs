@@ -1,10 +1,12 @@
-//! Checksums of a block's entries, made when the block comes into memory and compared whenever an entry is read from it:
-//! `block_protection_bytes_per_key`.
+//! Checksums of a block's entries, made when the block comes into memory and compared whenever an
+//! entry is read from it: `block_protection_bytes_per_key`.
 //!
-//! In: a block that was just read and checked. Out: for an entry, as a cursor has parsed it, whether it is what it was then.
-//! Idea: RocksDB `table/block_based/block.cc` (`InitializeDataBlockProtectionInfo`), which sums up keys put together. Here it
-//! is what is stored, so that entries that are only passed over, and keys of restarts, are compared as well: what a key shares
-//! with those before it is known to be right, and a search goes no wrong way. Sums are in memory only.
+//! In: a block that was just read and checked. Out: for an entry, as a cursor has parsed it,
+//! whether it is what it was then. Idea: RocksDB `table/block_based/block.cc`
+//! (`InitializeDataBlockProtectionInfo`), which sums up keys put together. Here it is what is
+//! stored, so that entries that are only passed over, and keys of restarts, are compared as well:
+//! what a key shares with those before it is known to be right, and a search goes no wrong way.
+//! Sums are in memory only.
 //!
 //! Invariant: `offsets` ascend, one for each entry; the sums lie in the same order.
 
@@ -51,8 +53,9 @@ fn sum_of(block: &Block, entry: Range<u32>, value: Range<u32>) -> u64 {
 }
 
 impl Block {
-    /// Sums its entries up, `width` bytes for each (0: not at all), and 4 more for where it lies; from now on cursors compare
-    /// them. `place`: the block's offset in its file, for errors. Searches do without what `prepare_for_search` has made: a copy of keys that nothing guards.
+    /// Sums its entries up, `width` bytes for each (0: not at all), and 4 more for where it lies;
+    /// from now on cursors compare them. `place`: the block's offset in its file, for errors.
+    /// Searches do without what `prepare_for_search` has made: a copy of keys that nothing guards.
     /// # Errors
     /// `Corruption` if an entry cannot be read.
     pub fn protect(&mut self, shape: EntryShape, width: usize, place: u64) -> Result<()> {
@@ -76,8 +79,8 @@ impl Block {
         Ok(())
     }
 
-    /// Whether the entry at `offset`, which ends at `next`, with its value at `value` if that stands apart, is one that was
-    /// there, and unchanged; true if nothing is compared.
+    /// Whether the entry at `offset`, which ends at `next`, with its value at `value` if that
+    /// stands apart, is one that was there, and unchanged; true if nothing is compared.
     pub(super) fn is_intact(&self, offset: u32, next: u32, value: Range<u32>) -> bool {
         self.protection.as_ref().is_none_or(|known| known.is_intact(self, offset, next, value))
     }

@@ -1,7 +1,9 @@
-//! Whether a block's restart points are what they should be: places of entries that hold their whole key.
+//! Whether a block's restart points are what they should be: places of entries that hold their
+//! whole key.
 //!
-//! In: a block, and a cursor that walks over it forwards. Out: nothing, or what is wrong. A walk forwards needs no restarts, so
-//! what is wrong with them it does not meet; seeks and ways back do. Source: RocksDB `table/block_based/block_builder.cc`.
+//! In: a block, and a cursor that walks over it forwards. Out: nothing, or what is wrong. A walk
+//! forwards needs no restarts, so what is wrong with them it does not meet; seeks and ways back do.
+//! Source: RocksDB `table/block_based/block_builder.cc`.
 
 use super::{Block, BlockCursor, EntryShape};
 use esker_base::{Error, Result};

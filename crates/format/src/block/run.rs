@@ -5,9 +5,10 @@ use esker_base::comparator::KeyOrder;
 use esker_base::run::{Ahead, Run, RunEntry};
 use esker_base::{SequenceNumber, ValueType};
 
-/// Leaves in the run what [`look_ahead`](esker_base::iter::InternalIterator::look_ahead) promises of the entries that were decoded
-/// into it, of which the first or, backward, the last is the one here. `global_seqno`: the sequence number of all of them.
-/// `is_first_alone`: no entry before the first that was decoded has its user key.
+/// Leaves in the run what [`look_ahead`](esker_base::iter::InternalIterator::look_ahead) promises
+/// of the entries that were decoded into it, of which the first or, backward, the last is the one
+/// here. `global_seqno`: the sequence number of all of them. `is_first_alone`: no entry before the
+/// first that was decoded has its user key.
 pub fn cut_run(
     run: &mut Run,
     ahead: &Ahead<'_>,

@@ -111,7 +111,8 @@ fn walk(block: &Block, entries: &[(Vec<u8>, Vec<u8>)], rng: &mut Rng, steps: usi
     }
 }
 
-/// Decodes from entry `i`, on which the cursor stands, and compares; the first entry that was decoded, if there is any.
+/// Decodes from entry `i`, on which the cursor stands, and compares; the first entry that was
+/// decoded, if there is any.
 fn decode(
     cursor: &BlockCursor,
     block: &Block,

@@ -35,7 +35,8 @@ impl Encoder {
         if !self.dictionary.is_empty() {
             self.stream.set_dictionary(&self.dictionary).map_err(|e| bad(CompressionType::Zlib, e))?;
         }
-        // compress_vec fills the capacity there is, and no more: what does not fit is not worth storing.
+        // compress_vec fills the capacity there is, and no more: what does not fit is not worth
+        // storing.
         out.reserve_exact(room);
         let status = self.stream.compress_vec(contents, out, FlushCompress::Finish);
         Ok(matches!(status, Ok(Status::StreamEnd)))
@@ -52,7 +53,8 @@ pub(super) fn decompress(data: &[u8], size: usize, dictionary: &[u8]) -> Result<
     }
 }
 
-/// For format versions that do not say the size: grows as it goes, up to what deflate can expand to.
+/// For format versions that do not say the size: grows as it goes, up to what deflate can expand
+/// to.
 pub(super) fn decompress_unsized(data: &[u8], dictionary: &[u8]) -> Result<Vec<u8>> {
     let mut out = buffer(data.len().saturating_mul(4))?;
     inflate(data, &mut out, data.len().saturating_mul(1040), dictionary)?;

@@ -1,4 +1,5 @@
-//! One zstd frame per block. Contexts are large, so an encoder keeps its own and decoders share a pool.
+//! One zstd frame per block. Contexts are large, so an encoder keeps its own and decoders share a
+//! pool.
 
 use super::{CompressionOptions, CompressionType, Output, bad};
 use esker_base::sync::fork::StaticMutex;
@@ -38,7 +39,8 @@ impl Encoder {
     }
 }
 
-/// A dictionary of at most `most` bytes for blocks like `samples`, cut by `sizes`; empty if there are too few.
+/// A dictionary of at most `most` bytes for blocks like `samples`, cut by `sizes`; empty if there
+/// are too few.
 pub(super) fn train(samples: &[u8], sizes: &[usize], most: usize) -> Vec<u8> {
     let mut dictionary = vec![0; most];
     match zstd_safe::train_from_buffer(dictionary.as_mut_slice(), samples, sizes) {
@@ -58,7 +60,8 @@ impl std::fmt::Debug for Dictionary {
 }
 
 impl Dictionary {
-    /// Trained dictionaries start with a magic number; anything else is a plain prefix. zstd tells them apart.
+    /// Trained dictionaries start with a magic number; anything else is a plain prefix. zstd tells
+    /// them apart.
     pub(super) fn new(bytes: &[u8]) -> Option<Dictionary> {
         DDict::try_create(bytes).map(Dictionary)
     }

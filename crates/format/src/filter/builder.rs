@@ -1,11 +1,11 @@
 //! Collecting the keys of a table and turning them into a filter.
 //!
-//! In: user keys without timestamps, and prefixes, in the table's order. Out: filter contents, byte for byte those
-//! that RocksDB writes with `optimize_filters_for_memory = false`.
+//! In: user keys without timestamps, and prefixes, in the table's order. Out: filter contents, byte
+//! for byte those that RocksDB writes with `optimize_filters_for_memory = false`.
 //!
 //! Invariants
-//!  1. Only neighbours are compared when repetitions are dropped: repetitions of a prefix are neighbours, and
-//!     dropping them affects only the size, but the size must be RocksDB's.
+//!  1. Only neighbours are compared when repetitions are dropped: repetitions of a prefix are
+//!     neighbours, and dropping them affects only the size, but the size must be RocksDB's.
 
 use super::{fast_local_bloom, key_hash, legacy_bloom, legacy_key_hash, ribbon};
 
@@ -24,7 +24,8 @@ pub enum FilterKind {
     },
     /// Format version 5 and later; falls back to `FastLocalBloom` where that is smaller.
     Ribbon {
-        /// Thousandths of bits for each key of the Bloom filter that has the same rate of false positives.
+        /// Thousandths of bits for each key of the Bloom filter that has the same rate of false
+        /// positives.
         millibits_per_key: u32,
     },
 }
@@ -88,7 +89,8 @@ impl FilterBitsBuilder {
         FilterBitsBuilder { kind, fill_memory: false, collected }
     }
 
-    /// Whether Bloom filters use all of the memory they will be given (`optimize_filters_for_memory`). Off by default.
+    /// Whether Bloom filters use all of the memory they will be given
+    /// (`optimize_filters_for_memory`). Off by default.
     #[must_use]
     pub fn fill_memory(mut self, on: bool) -> FilterBitsBuilder {
         self.fill_memory = on;

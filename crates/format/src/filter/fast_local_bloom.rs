@@ -1,10 +1,13 @@
-//! FastLocalBloom: a Bloom filter in which all bits of a key lie in one cache line. Format version 5 and later.
+//! FastLocalBloom: a Bloom filter in which all bits of a key lie in one cache line. Format version
+//! 5 and later.
 //!
-//! In: 64-bit hashes of keys. Out: filter contents, and answers.   Source: RocksDB `util/bloom_impl.h`.
+//! In: 64-bit hashes of keys. Out: filter contents, and answers. Source: RocksDB
+//! `util/bloom_impl.h`.
 //!
 //!   lines of 64 bytes | FF | 00 | probes u8 | 00 00
 //!
-//!   line = (low 32 bits of hash * lines) >> 32; g = high 32 bits; for each probe: bit g >> 23 of the line, g *= golden
+//!   line = (low 32 bits of hash * lines) >> 32; g = high 32 bits; for each probe: bit g >> 23 of
+//!   the line, g *= golden
 #![expect(
     clippy::indexing_slicing,
     clippy::cast_possible_truncation,
@@ -56,12 +59,12 @@ impl Layout {
     }
 }
 
-// All bits, though the first zero would do: where it comes cannot be predicted, and a wrong guess costs more than the other
-// probes. Absent keys 4.3 ns instead of 9.0, present ones 4.3 instead of 3.6 (6 probes, small filter, one run on a busy 2-vCPU
-// Zen 4 machine).
+// All bits, though the first zero would do: where it comes cannot be predicted, and a wrong guess
+// costs more than the other probes. Absent keys 4.3 ns instead of 9.0, present ones 4.3 instead of
+// 3.6 (6 probes, small filter, one run on a busy 2-vCPU Zen 4 machine).
 
-/// Whether the bits of `N` probes are set. None waits for the one before: 10.5 ns instead of 12.3 with the hash of a key of 24
-/// bytes, 16.1 instead of 20.5 among 40 filters.
+/// Whether the bits of `N` probes are set. None waits for the one before: 10.5 ns instead of 12.3
+/// with the hash of a key of 24 bytes, 16.1 instead of 20.5 among 40 filters.
 #[inline]
 fn has_all<const N: usize>(line: &[u8; LINE_BYTES], g: u32) -> bool {
     let (words, _) = line.as_chunks::<8>();
@@ -104,7 +107,8 @@ pub fn probes_for(millibits_per_key: u32) -> u32 {
 
 /// Size of a filter for this many entries, metadata included: a multiple of 64, plus 5.
 pub fn filter_bytes(entries: usize, millibits_per_key: u32) -> usize {
-    // Beyond u64 it is beyond the limit all the more. A compaction asks for every key: no wide division.
+    // Beyond u64 it is beyond the limit all the more. A compaction asks for every key: no wide
+    // division.
     let bits = (entries as u64).checked_mul(u64::from(millibits_per_key));
     let raw = bits.map_or(MAX_LEN, |bits| bits.div_ceil(8000).min(MAX_LEN));
     raw.next_multiple_of(LINE_BYTES as u64) as usize + METADATA_BYTES
@@ -135,8 +139,9 @@ pub fn build_filling_memory(hashes: &[u64], millibits_per_key: u32) -> Vec<u8> {
     build_sized(hashes, bytes - METADATA_BYTES, probes_for(millibits as u32))
 }
 
-/// Size of a filter that uses all of the allocation which one of `bytes` would be given: filters are cached with
-/// their trailer of 5 bytes, in allocations that, beyond 128 KiB, are whole pages but for 16 bytes.
+/// Size of a filter that uses all of the allocation which one of `bytes` would be given: filters
+/// are cached with their trailer of 5 bytes, in allocations that, beyond 128 KiB, are whole pages
+/// but for 16 bytes.
 pub fn filling_memory(bytes: usize) -> usize {
     const TRAILER: usize = 5;
     const MAPPED_FROM: usize = 128 << 10;
@@ -150,12 +155,13 @@ pub fn filling_memory(bytes: usize) -> usize {
     (usable.min(MAX_LEN as usize) / LINE_BYTES * LINE_BYTES) + METADATA_BYTES
 }
 
-/// The filter of these hashes with `len` bytes of bits, a multiple of 64, and this many probes, 1 to 30.
+/// The filter of these hashes with `len` bytes of bits, a multiple of 64, and this many probes, 1
+/// to 30.
 fn build_sized(hashes: &[u64], len: usize, probes: u32) -> Vec<u8> {
     let mut out = vec![0; len + METADATA_BYTES];
     let lines = u32::try_from(len / LINE_BYTES).expect("limited to 4 GiB");
-    // A line is a cache miss when the filter is large. Computing some hashes' lines ahead and touching them lets the
-    // misses overlap.
+    // A line is a cache miss when the filter is large. Computing some hashes' lines ahead and
+    // touching them lets the misses overlap.
     const AHEAD: usize = 8;
     let mut touched = 0u8;
     for (i, &hash) in hashes.iter().enumerate() {
@@ -182,8 +188,8 @@ fn add(out: &mut [u8], hash: u64, lines: u32, probes: u32) {
     }
 }
 
-/// The rate of false positives of a line-local Bloom filter: the mean of those of lines one standard deviation
-/// fuller and emptier than average.
+/// The rate of false positives of a line-local Bloom filter: the mean of those of lines one
+/// standard deviation fuller and emptier than average.
 pub fn false_positive_rate(bits_per_key: f64, probes: u32) -> f64 {
     if bits_per_key <= 0.0 {
         return 1.0;

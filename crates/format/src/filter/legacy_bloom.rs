@@ -1,13 +1,15 @@
 //! Legacy Bloom: the full filter of format versions below 5.
 //!
-//! In: 32-bit hashes of keys. Out: filter contents, and answers.   Source: RocksDB `util/bloom_impl.h`
-//! (`LegacyLocalityBloomImpl`).
+//! In: 32-bit hashes of keys. Out: filter contents, and answers. Source: RocksDB
+//! `util/bloom_impl.h` (`LegacyLocalityBloomImpl`).
 //!
 //!   lines | probes u8 (1..=127) | line count u32
 //!
-//!   line = hash mod lines; delta = hash rotated right by 17; for each probe: bit hash mod (bits per line), hash += delta
+//!   line = hash mod lines; delta = hash rotated right by 17; for each probe: bit hash mod (bits
+//!   per line), hash += delta
 //!
-//! A line is as long as the writer's cache line: 64 bytes, or another power of two, known only by division.
+//! A line is as long as the writer's cache line: 64 bytes, or another power of two, known only by
+//! division.
 #![expect(
     clippy::indexing_slicing,
     clippy::cast_possible_truncation,

@@ -1,11 +1,13 @@
 //! A filter cut into parts, each for a range of keys.
 //!
-//! In: keys in the table's order, and when to cut. Out: filters, each with the separator it is found by.
+//! In: keys in the table's order, and when to cut. Out: filters, each with the separator it is
+//! found by.
 //! Source: RocksDB `table/block_based/partitioned_filter_block.cc`.
 //!
 //! Invariants
-//!  1. A seek by prefix that lands in the part before or behind the one that holds the prefix finds it there, too: at
-//!     each cut the next key's prefix goes into the part that ends, the last key's prefix into the one that begins.
+//!  1. A seek by prefix that lands in the part before or behind the one that holds the prefix finds
+//!     it there, too: at each cut the next key's prefix goes into the part that ends, the last
+//!     key's prefix into the one that begins.
 //!  2. A separator is not before any key of its part, and before all keys of the next.
 
 use super::FilterBitsBuilder;
@@ -75,7 +77,8 @@ impl PartitionedFilterBuilder {
         }
     }
 
-    /// The table's keys end in timestamps, and so do separators: in `min_timestamp`, the oldest there can be.
+    /// The table's keys end in timestamps, and so do separators: in `min_timestamp`, the oldest
+    /// there can be.
     #[must_use]
     pub fn with_timestamps(mut self, min_timestamp: &[u8]) -> PartitionedFilterBuilder {
         self.min_timestamp = min_timestamp.to_vec();
@@ -100,7 +103,8 @@ impl PartitionedFilterBuilder {
         self.previous_prefix = prefix.map(<[u8]>::len);
     }
 
-    /// Ends the part before a key that has the prefix `next_prefix`. Without a `separator`, the last key is it.
+    /// Ends the part before a key that has the prefix `next_prefix`. Without a `separator`, the
+    /// last key is it.
     pub fn cut(&mut self, next_prefix: Option<&[u8]>, separator: Option<&[u8]>) {
         if let Some(prefix) = next_prefix {
             if self.whole_keys {

@@ -1,14 +1,17 @@
 //! Which filter to write, as users and OPTIONS files name it.
 //!
-//! In: `bloomfilter:10:false`, `ribbonfilter:9.9:-1`, `rocksdb.BuiltinBloomFilter`, with RocksDB's rounding.
-//! Out: the kind for a table about to be built.   Source: RocksDB `table/block_based/filter_policy.cc`.
+//! In: `bloomfilter:10:false`, `ribbonfilter:9.9:-1`, `rocksdb.BuiltinBloomFilter`, with RocksDB's
+//! rounding.
+//! Out: the kind for a table about to be built. Source: RocksDB
+//! `table/block_based/filter_policy.cc`.
 #![expect(clippy::cast_possible_truncation, reason = "a sanitized number of bits")]
 
 use super::builder::{FilterBitsBuilder, FilterKind};
 use esker_base::{Error, Result};
 use std::fmt;
 
-/// What filters of every policy are stored under (`fullfilter.` and this), and the name of the policy that only reads.
+/// What filters of every policy are stored under (`fullfilter.` and this), and the name of the
+/// policy that only reads.
 pub const COMPATIBILITY_NAME: &str = "rocksdb.BuiltinBloomFilter";
 
 const BLOOM_NAMES: [&str; 2] = ["bloomfilter", "rocksdb.BloomFilter"];
@@ -34,7 +37,8 @@ enum PolicyKind {
 pub struct FilterBuildingContext {
     /// Of the table.
     pub format_version: u32,
-    /// Where the table goes, if that is known and levels mean something (leveled and universal compaction).
+    /// Where the table goes, if that is known and levels mean something (leveled and universal
+    /// compaction).
     pub level: Option<i32>,
     /// Whether a flush writes it.
     pub is_flush: bool,
@@ -46,8 +50,9 @@ impl FilterPolicy {
         FilterPolicy { kind: PolicyKind::Bloom, millibits_per_key: millibits(bits_per_key) }
     }
 
-    /// Ribbon filters with the rate of false positives of a Bloom filter of this many bits per key; Bloom filters
-    /// for levels below `bloom_before_level`, a flush counting as level -1. RocksDB's default is 0: Bloom for flushes.
+    /// Ribbon filters with the rate of false positives of a Bloom filter of this many bits per key;
+    /// Bloom filters for levels below `bloom_before_level`, a flush counting as level -1. RocksDB's
+    /// default is 0: Bloom for flushes.
     pub fn ribbon(bloom_equivalent_bits_per_key: f64, bloom_before_level: i32) -> FilterPolicy {
         FilterPolicy {
             kind: PolicyKind::Ribbon { bloom_before_level },

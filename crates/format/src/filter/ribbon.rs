@@ -1,15 +1,16 @@
 //! Standard128Ribbon: three quarters of a Bloom filter's memory for some more time.
 //!
-//! In: 64-bit hashes of keys. Out: answers; `build` makes filters.   Source: RocksDB `util/ribbon_{alg,impl}.h`.
+//! In: 64-bit hashes of keys. Out: answers; `build` makes filters. Source: RocksDB
+//! `util/ribbon_{alg,impl}.h`.
 //!
 //! ```text
 //! segments of 16 bytes | FE | seed u8 | blocks u24
 //! ```
 //!
-//! A key stands for one linear equation over bits: 128 coefficients, beginning at slot `start`, and a result. The
-//! filter is a solution of the added keys' equations; a key that was not added satisfies its own only by chance,
-//! 2^-columns. There are 128 slots to a block; a block has `columns` segments, segment i holding bit i of the
-//! solution of each of its slots.
+//! A key stands for one linear equation over bits: 128 coefficients, beginning at slot `start`, and
+//! a result. The filter is a solution of the added keys' equations; a key that was not added
+//! satisfies its own only by chance, 2^-columns. There are 128 slots to a block; a block has
+//! `columns` segments, segment i holding bit i of the solution of each of its slots.
 #![expect(
     clippy::indexing_slicing,
     clippy::cast_possible_truncation,
@@ -66,7 +67,8 @@ impl Hasher {
     }
 }
 
-/// How many columns each block has, and where they lie: the first `lower_blocks` have `upper - 1`, the others `upper`.
+/// How many columns each block has, and where they lie: the first `lower_blocks` have `upper - 1`,
+/// the others `upper`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Columns {
     upper: u32,
@@ -80,7 +82,8 @@ impl Columns {
         if upper > u64::from(MAX_COLUMNS) {
             return Columns { upper: MAX_COLUMNS, lower_blocks: 0 };
         }
-        // At most `blocks - 1`, as the last block's columns exist unless there are no segments at all.
+        // At most `blocks - 1`, as the last block's columns exist unless there are no segments at
+        // all.
         let lower_blocks = (upper * u64::from(blocks) - segments) as u32;
         Columns { upper: upper as u32, lower_blocks }
     }
@@ -123,8 +126,8 @@ impl Layout {
         if bit == 0 {
             return (0..columns).all(|i| parity(segment(here, i) & low) == row.result >> i & 1);
         }
-        // The coefficients reach into the next block, which has as many columns or one more. There is a next
-        // block: the last start of all has bit 0.
+        // The coefficients reach into the next block, which has as many columns or one more. There
+        // is a next block: the last start of all has bit 0.
         let next = &contents[(first + columns) * SEGMENT_BYTES..][..columns * SEGMENT_BYTES];
         let high = row.coefficients >> (COEFFICIENT_BITS - bit);
         (0..columns).all(|i| parity(segment(here, i) & low ^ segment(next, i) & high) == row.result >> i & 1)

@@ -1,6 +1,7 @@
 //! Makes an index block.
 //!
-//! In: one data block after the other. Out: the block, when it is known whether its keys can be bare user keys.
+//! In: one data block after the other. Out: the block, when it is known whether its keys can be
+//! bare user keys.
 //! Source: RocksDB `table/block_based/index_builder.{h,cc}` (`ShortenedIndexBuilder`).
 
 use super::IndexShape;
@@ -117,7 +118,8 @@ impl IndexBuilder {
         });
     }
 
-    /// Adds a block of any kind with a separator that is known, an internal key. Not for indexes with first keys.
+    /// Adds a block of any kind with a separator that is known, an internal key. Not for indexes
+    /// with first keys.
     pub fn add_separator(&mut self, separator: &[u8], handle: BlockHandle) {
         debug_assert!(!self.with_first_key);
         self.keys.extend_from_slice(separator);
@@ -135,8 +137,8 @@ impl IndexBuilder {
         self.keys.len() + 8 * self.entries.len() + 8
     }
 
-    /// The index block, and the form its entries took: user keys if no user key spans two blocks and
-    /// `allow_user_keys`.
+    /// The index block, and the form its entries took: user keys if no user key spans two blocks
+    /// and `allow_user_keys`.
     pub fn finish(&self, allow_user_keys: bool) -> (Vec<u8>, IndexShape) {
         let shape = IndexShape {
             key_is_user_key: allow_user_keys && !self.needs_sequence,

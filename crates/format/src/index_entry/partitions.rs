@@ -1,11 +1,15 @@
-//! Makes an index of two levels: index blocks of about the same size, and one block that says where they are.
+//! Makes an index of two levels: index blocks of about the same size, and one block that says where
+//! they are.
 //!
 //! In: one data block after the other. Out: the partitions, then the top level.
-//! Source: RocksDB `table/block_based/index_builder.cc` (`PartitionedIndexBuilder`), `flush_block_policy.cc`.
+//! Source: RocksDB `table/block_based/index_builder.cc` (`PartitionedIndexBuilder`),
+//! `flush_block_policy.cc`.
 //!
 //! Invariants
-//!  1. All partitions and the top level have the same form of keys: bare user keys, unless a user key spans two blocks.
-//!  2. The last block's entry never has a partition for itself, if there are others: it comes without asking.
+//!  1. All partitions and the top level have the same form of keys: bare user keys, unless a user
+//!     key spans two blocks.
+//!  2. The last block's entry never has a partition for itself, if there are others: it comes
+//!     without asking.
 
 use super::{DataBlockPlace, IndexBuilder, IndexShape, Shortening};
 use crate::block::BlockBuilder;
@@ -17,7 +21,8 @@ use crate::key::InternalKeyComparator;
 pub struct PartitionedIndexBuilder {
     restart_interval: usize,
     delta_values: bool,
-    /// Bytes at which a partition is cut, and how full (bytes) it must be to be cut before it is over that.
+    /// Bytes at which a partition is cut, and how full (bytes) it must be to be cut before it is
+    /// over that.
     partition_bytes: usize,
     nearly_full_bytes: usize,
     /// At least one; the last one is being filled.
@@ -31,8 +36,8 @@ pub struct PartitionedIndexBuilder {
 }
 
 impl PartitionedIndexBuilder {
-    /// Partitions of about `partition_bytes`, cut early if one entry more would pass that and they are within
-    /// `deviation_percent` of it.
+    /// Partitions of about `partition_bytes`, cut early if one entry more would pass that and they
+    /// are within `deviation_percent` of it.
     pub fn new(
         restart_interval: usize,
         delta_values: bool,
@@ -59,7 +64,8 @@ impl PartitionedIndexBuilder {
         self.cut_requested = true;
     }
 
-    /// Whether a partition ended since this was last asked; so does a filter partition that goes with it.
+    /// Whether a partition ended since this was last asked; so does a filter partition that goes
+    /// with it.
     pub fn take_cut(&mut self) -> bool {
         std::mem::take(&mut self.was_cut)
     }
@@ -122,7 +128,8 @@ impl PartitionedIndexBuilder {
         self.partitions.iter().map(IndexBuilder::size_estimate).sum()
     }
 
-    /// Has `write` write the partitions, in order, and returns the top level and the form of all keys.
+    /// Has `write` write the partitions, in order, and returns the top level and the form of all
+    /// keys.
     /// # Errors
     /// Those of `write`.
     pub fn finish<E>(

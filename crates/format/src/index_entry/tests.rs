@@ -20,7 +20,8 @@ fn ikey(user: &str, seq: u64) -> Vec<u8> {
     internal_key(user.as_bytes(), SequenceNumber(seq), ValueType::Value)
 }
 
-/// Blocks of various sizes, some much larger than their neighbours, each with a first and a last key.
+/// Blocks of various sizes, some much larger than their neighbours, each with a first and a last
+/// key.
 fn blocks(count: u64, stride: u64) -> Vec<(Vec<u8>, Vec<u8>, BlockHandle)> {
     let mut offset = 0;
     (0..count)

@@ -1,8 +1,9 @@
 //! Finds the logical records of a log, and says what is wrong with everything that is not one.
 //!
-//! Two layers: `Blocks` cuts a block into physical records and checks each; `LogReader::next_record` joins them.
-//! No bytes of an open record are kept between two calls: an interruption is an event of its own, and the next call
-//! looks at what follows it again. A record about the log itself empties the open one, which then goes on.
+//! Two layers: `Blocks` cuts a block into physical records and checks each;
+//! `LogReader::next_record` joins them. No bytes of an open record are kept between two calls: an
+//! interruption is an event of its own, and the next call looks at what follows it again. A record
+//! about the log itself empties the open one, which then goes on.
 
 use super::{
     BLOCK_BYTES, HEADER_BYTES, RECYCLABLE_HEADER_BYTES, RecordType, stored_log_number, strict::describe,
@@ -79,7 +80,8 @@ pub enum LogCorruption {
     UnknownType(u8),
     /// A recyclable record in a log that began with plain ones; the rest of the block is dropped.
     UnexpectedRecyclable,
-    /// The compression record is not the first, not the only one, or names nothing that a log can be compressed with.
+    /// The compression record is not the first, not the only one, or names nothing that a log can
+    /// be compressed with.
     BadSetCompression,
     /// A piece of a compressed record does not decompress, or the record ends within its frame.
     BadCompression,
@@ -116,8 +118,8 @@ pub enum LogEvent {
         offset: u64,
         /// Bytes that are given up, those of an interrupted record included.
         dropped: usize,
-        /// Whether recyclable records were met before: then this may be the end of the log and a rest of its
-        /// predecessor.
+        /// Whether recyclable records were met before: then this may be the end of the log and a
+        /// rest of its predecessor.
         recycled: bool,
     },
     /// A record of the log that the file held before. Reading may go on behind it.
@@ -127,8 +129,8 @@ pub enum LogEvent {
         /// Whether a record of this log was begun and is cut off by it.
         in_fragment: bool,
     },
-    /// A record of a compressed log does not decompress, and none was open; the rest of the block is dropped. RocksDB
-    /// does so in every recovery mode without a word.
+    /// A record of a compressed log does not decompress, and none was open; the rest of the block
+    /// is dropped. RocksDB does so in every recovery mode without a word.
     Undecodable {
         /// Where.
         offset: u64,
@@ -188,14 +190,16 @@ impl<S: LogSource> LogReader<S> {
         }
     }
 
-    /// Lets no compressed record grow beyond this (4 GiB otherwise): a longer one is `BadCompression`.
+    /// Lets no compressed record grow beyond this (4 GiB otherwise): a longer one is
+    /// `BadCompression`.
     #[must_use]
     pub fn with_max_record_bytes(mut self, bytes: usize) -> LogReader<S> {
         self.max_record_bytes = bytes;
         self
     }
 
-    /// User-defined timestamp sizes of families, as far as the log has told; a family that is not here has none.
+    /// User-defined timestamp sizes of families, as far as the log has told; a family that is not
+    /// here has none.
     pub fn timestamp_sizes(&self) -> &[(ColumnFamilyId, u16)] {
         &self.timestamp_sizes
     }
@@ -205,8 +209,8 @@ impl<S: LogSource> LogReader<S> {
         self.blocks.recycled
     }
 
-    /// The file offset behind the last physical record that was looked at: where a writer may go on after `End`
-    /// if nothing was dropped.
+    /// The file offset behind the last physical record that was looked at: where a writer may go on
+    /// after `End` if nothing was dropped.
     pub fn offset(&self) -> u64 {
         self.blocks.offset()
     }
@@ -272,7 +276,8 @@ impl<S: LogSource> LogReader<S> {
         let continues =
             matches!(record_type, Some(T::Middle | T::Last | T::RecyclableMiddle | T::RecyclableLast));
         let finding = Finding::of(code);
-        // An open record without a byte is no loss: old writers left an empty FIRST at the end of a block.
+        // An open record without a byte is no loss: old writers left an empty FIRST at the end of a
+        // block.
         if let Some(at) = open.at.filter(|_| !continues && finding.is_none() && !buf.is_empty()) {
             self.blocks.step_back();
             return Some(self.corrupt(LogCorruption::PartialRecord, at, buf.len()));
@@ -343,8 +348,8 @@ impl<S: LogSource> LogReader<S> {
         self.step(physical, open, buf)
     }
 
-    /// Decompresses a payload of a compressed log to `piece`; whether it could. A record `begins` with it, or `before`
-    /// bytes of the record are there.
+    /// Decompresses a payload of a compressed log to `piece`; whether it could. A record `begins`
+    /// with it, or `before` bytes of the record are there.
     fn decompress(&mut self, payload: Range<usize>, begins: bool, before: usize) -> bool {
         let Some(d) = &mut self.decompressor else { return true };
         if begins {
@@ -455,15 +460,17 @@ impl<S: LogSource> LogReader<S> {
     }
 }
 
-/// Whether a logical record is open, which has begun and not ended. Its bytes are in the caller's buffer.
+/// Whether a logical record is open, which has begun and not ended. Its bytes are in the caller's
+/// buffer.
 #[derive(Clone, Copy, Debug)]
 struct OpenRecord {
     /// Where it began.
     at: Option<u64>,
 }
 
-/// RocksDB 11's codes for what its reader finds. They are types that may be skipped, but it takes a record of such a
-/// type for the finding. Nobody writes them; recovery agrees with RocksDB, so that both see the same database.
+/// RocksDB 11's codes for what its reader finds. They are types that may be skipped, but it takes a
+/// record of such a type for the finding. Nobody writes them; recovery agrees with RocksDB, so that
+/// both see the same database.
 #[derive(Clone, Copy, Debug)]
 enum Finding {
     End,
@@ -673,7 +680,8 @@ impl Decompressor {
         self.at_frame_end = self.context.reset(zstd_safe::ResetDirective::SessionOnly).is_ok();
     }
 
-    /// Appends what `bytes` decompress to; false if they do not, or to more than `max_bytes` in all.
+    /// Appends what `bytes` decompress to; false if they do not, or to more than `max_bytes` in
+    /// all.
     fn append(&mut self, bytes: &[u8], out: &mut Vec<u8>, max_bytes: usize) -> bool {
         let mut input = zstd_safe::InBuffer::around(bytes);
         loop {
@@ -688,7 +696,8 @@ impl Decompressor {
                 Ok(hint) => self.at_frame_end = hint == 0,
                 Err(_code) => return false,
             }
-            // A full output may hide more; but behind the end of a frame the decoder would begin another.
+            // A full output may hide more; but behind the end of a frame the decoder would begin
+            // another.
             let may_hold_more = output.pos() == room && !self.at_frame_end;
             if input.pos() == bytes.len() && !may_hold_more {
                 return true;

@@ -4,8 +4,8 @@ use super::{LogCorruption, LogEvent, LogReader, LogSource, Truncation};
 use esker_base::Result;
 use std::fmt;
 
-/// The next record of a MANIFEST into `buf`, or `false` at its end. A record torn at the very end is the end: its
-/// writer died before it was acknowledged.
+/// The next record of a MANIFEST into `buf`, or `false` at its end. A record torn at the very end
+/// is the end: its writer died before it was acknowledged.
 /// # Errors
 /// `Corruption` for any other damage, naming `file` and the offset · those of the source.
 pub fn next_strict<S: LogSource>(

@@ -7,10 +7,12 @@ use esker_base::crc32c;
 /// What is said of one family: its id and a size.
 const TIMESTAMP_SIZE_BYTES: usize = 6;
 
-/// Makes the bytes of a log. Knows no file: it appends to a vector, so that a group of records is one `write`.
+/// Makes the bytes of a log. Knows no file: it appends to a vector, so that a group of records is
+/// one `write`.
 ///
-/// The caller appends everything it gets to the log, in order. After a failed append the two disagree about the
-/// place in the block: make a new log, or [`LogWriter::resume`] at the offset the file really has.
+/// The caller appends everything it gets to the log, in order. After a failed append the two
+/// disagree about the place in the block: make a new log, or [`LogWriter::resume`] at the offset
+/// the file really has.
 #[derive(Clone, Debug)]
 pub struct LogWriter {
     log_number: u32,
@@ -19,7 +21,8 @@ pub struct LogWriter {
 }
 
 impl LogWriter {
-    /// For an empty log. `recyclable`: the file may hold an older log's bytes, or later serve another log.
+    /// For an empty log. `recyclable`: the file may hold an older log's bytes, or later serve
+    /// another log.
     pub fn new(log_number: u64, recyclable: bool) -> LogWriter {
         LogWriter::resume(log_number, recyclable, 0)
     }
@@ -71,8 +74,9 @@ impl LogWriter {
         }
     }
 
-    /// Appends what says how many bytes of timestamp the keys of these families have in the records that follow: without it RocksDB 11
-    /// takes them for keys without. A record of this kind is never split: of many families there are several.
+    /// Appends what says how many bytes of timestamp the keys of these families have in the records
+    /// that follow: without it RocksDB 11 takes them for keys without. A record of this kind is
+    /// never split: of many families there are several.
     pub fn add_timestamp_sizes(&mut self, sizes: &[(ColumnFamilyId, u16)], out: &mut Vec<u8>) {
         let most = (BLOCK_BYTES - self.header_bytes()) / TIMESTAMP_SIZE_BYTES;
         for sizes in sizes.chunks(most) {

@@ -41,10 +41,11 @@ pub fn unescape(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// The keys and values of `k=v;k={…};…`, with or without braces around it. A value in braces keeps them: it is a map
-/// (or list) of its own, to be split in turn.
+/// The keys and values of `k=v;k={…};…`, with or without braces around it. A value in braces keeps
+/// them: it is a map (or list) of its own, to be split in turn.
 /// # Errors
-/// `InvalidArgument` if a key is missing, braces do not match, or something stands behind a closing brace.
+/// `InvalidArgument` if a key is missing, braces do not match, or something stands behind a closing
+/// brace.
 pub fn split_map(value: &str) -> Result<Vec<(&str, &str)>> {
     let mut rest = without_braces(trim(value));
     let mut entries = Vec::new();

@@ -1,7 +1,8 @@
 //! Overlapping range tombstones, cut into disjoint fragments that can be searched.
 //!
-//! In: tombstones in any order. Out: for any user key and snapshot, the newest tombstone that covers it, and how far the
-//! covered range around it reaches.   Source: RocksDB `db/range_tombstone_fragmenter.h`.
+//! In: tombstones in any order. Out: for any user key and snapshot, the newest tombstone that
+//! covers it, and how far the covered range around it reaches. Source: RocksDB
+//! `db/range_tombstone_fragmenter.h`.
 //!
 //! ```text
 //! a----------e @5                    a---c @5
@@ -10,19 +11,24 @@
 //! ```
 //!
 //! Invariants
-//!  1. Boundaries are sorted and distinct: the starts and ends of the tombstones. Fragment i lies between boundaries i and
-//!     i + 1. A fragment that no tombstone covers is a gap; two gaps are never neighbours.
-//!  2. `newest[i]` is the newest sequence number over fragment i, zero in a gap. Zero is a number, too, of tables that were not
-//!     ingested yet, and hides nothing: `zeros` are the fragments under such tombstones, ascending.
-//!  3. `layers` exists exactly if some fragment has two sequence numbers or more; without it `newest` says everything.
+//!  1. Boundaries are sorted and distinct: the starts and ends of the tombstones. Fragment i lies
+//!     between boundaries i and i + 1. A fragment that no tombstone covers is a gap; two gaps are
+//!     never neighbours.
+//!  2. `newest[i]` is the newest sequence number over fragment i, zero in a gap. Zero is a number,
+//!     too, of tables that were not ingested yet, and hides nothing: `zeros` are the fragments
+//!     under such tombstones, ascending.
+//!  3. `layers` exists exactly if some fragment has two sequence numbers or more; without it
+//!     `newest` says everything.
 //!
-//! A lookup searches the boundaries' first 8 bytes behind their common prefix, as numbers; it compares whole keys only
-//! among boundaries that agree there. That is for the bytewise order; other orders compare keys (1000 tombstones, one
-//! run on a busy 2-vCPU Zen 4 machine: 146 ns for a lookup by keys, 47 by numbers).
+//! A lookup searches the boundaries' first 8 bytes behind their common prefix, as numbers; it
+//! compares whole keys only among boundaries that agree there. That is for the bytewise order;
+//! other orders compare keys (1000 tombstones, one run on a busy 2-vCPU Zen 4 machine: 146 ns for a
+//! lookup by keys, 47 by numbers).
 //!
-//! Costs, for n tombstones of any shape: O(n log n) to build, O(log n) for the newest tombstone over a key, O(log² n) for
-//! the newest that an older snapshot sees. Memory is O(n), plus 4 bytes for each node of the segment tree (`layers.rs`)
-//! that a tombstone covers: at most 2 log n of them, and none if no two tombstones overlap.
+//! Costs, for n tombstones of any shape: O(n log n) to build, O(log n) for the newest tombstone
+//! over a key, O(log² n) for the newest that an older snapshot sees. Memory is O(n), plus 4 bytes
+//! for each node of the segment tree (`layers.rs`) that a tombstone covers: at most 2 log n of
+//! them, and none if no two tombstones overlap.
 #![expect(
     clippy::indexing_slicing,
     reason = "indices come from this file's own tables; no bytes from disk are used as numbers"
@@ -61,7 +67,8 @@ pub struct FragmentedRangeTombstones {
     key_ends: Vec<usize>,
     /// How many bytes all boundaries begin with in common.
     prefix_len: usize,
-    /// Of each boundary, the 8 bytes behind those, big-endian, zeros behind its end. Empty unless the order is bytewise.
+    /// Of each boundary, the 8 bytes behind those, big-endian, zeros behind its end. Empty unless
+    /// the order is bytewise.
     heads: Vec<u64>,
     /// Every `STRIDE`th head, from the first: few enough to stay in a processor's cache.
     top_heads: Vec<u64>,
@@ -95,8 +102,9 @@ impl FragmentedRangeTombstones {
         Builder::run(tombstones, icmp, false)
     }
 
-    /// Keeps only the newest tombstone over each key, for readers that see all of them. Neighbours with the same sequence
-    /// number are joined, so there are at most twice as many fragments as tombstones.
+    /// Keeps only the newest tombstone over each key, for readers that see all of them. Neighbours
+    /// with the same sequence number are joined, so there are at most twice as many fragments as
+    /// tombstones.
     pub fn newest_of<'a>(
         tombstones: impl IntoIterator<Item = RangeTombstoneRef<'a>>,
         icmp: &InternalKeyComparator,
@@ -153,7 +161,8 @@ impl FragmentedRangeTombstones {
         (0..self.len()).filter(|&i| !self.is_gap(i)).map(|i| self.fragment(i))
     }
 
-    /// A set of tombstones that says the same as those that went in, and is no larger than twice as many; in no order.
+    /// A set of tombstones that says the same as those that went in, and is no larger than twice as
+    /// many; in no order.
     pub fn tombstones(&self) -> impl Iterator<Item = RangeTombstoneRef<'_>> {
         let layered = self.layers.iter().flat_map(|layers| layers.stored()).map(|stored| RangeTombstoneRef {
             start: self.boundary(stored.start as usize),
@@ -165,7 +174,8 @@ impl FragmentedRangeTombstones {
         layered.chain(flat.map(|f| RangeTombstoneRef { start: f.start, end: f.end, seq: f.newest }))
     }
 
-    /// The distinct sequence numbers of all tombstones over fragment `i`, newest first. O(log n) for each.
+    /// The distinct sequence numbers of all tombstones over fragment `i`, newest first. O(log n)
+    /// for each.
     pub fn sequences(&self, i: usize) -> Vec<SequenceNumber> {
         let mut all = Vec::new();
         let mut next = self.newest[i];
@@ -188,7 +198,8 @@ impl FragmentedRangeTombstones {
         self.zeros.binary_search_by(|&zero| (zero as usize).cmp(&i)).is_ok()
     }
 
-    /// The sequence number of the newest tombstone that covers `user_key` and that `snapshot` may see; zero if none.
+    /// The sequence number of the newest tombstone that covers `user_key` and that `snapshot` may
+    /// see; zero if none.
     #[inline]
     pub fn max_covering_seq(
         &self,
@@ -202,14 +213,15 @@ impl FragmentedRangeTombstones {
         }
     }
 
-    /// How many boundaries are at or before `user_key`. At position p, fragment p - 1 holds the key, if there is one: at 0 the
-    /// key lies before all fragments, beyond `len()` behind them.
+    /// How many boundaries are at or before `user_key`. At position p, fragment p - 1 holds the
+    /// key, if there is one: at 0 the key lies before all fragments, beyond `len()` behind them.
     #[inline]
     pub fn position(&self, user_key: &[u8], icmp: &InternalKeyComparator) -> usize {
         if self.newest.is_empty() { 0 } else { self.boundaries_up_to(user_key, icmp) }
     }
 
-    /// [`position`](Self::position), looked for first at `near` and one further: scans mostly find it there.
+    /// [`position`](Self::position), looked for first at `near` and one further: scans mostly find
+    /// it there.
     pub fn position_near(&self, near: usize, user_key: &[u8], icmp: &InternalKeyComparator) -> usize {
         let count = self.key_ends.len().saturating_sub(1);
         let is_at_or_before =
@@ -245,12 +257,14 @@ impl FragmentedRangeTombstones {
         self.layers.as_ref().map_or(SequenceNumber::ZERO, |layers| layers.newest_visible(i, snapshot))
     }
 
-    /// The boundary at which the range ends that `snapshot` sees covered, without a gap, from fragment `i` on. O(log n).
+    /// The boundary at which the range ends that `snapshot` sees covered, without a gap, from
+    /// fragment `i` on. O(log n).
     pub fn covered_until(&self, i: usize, snapshot: SequenceNumber) -> usize {
         self.bare.first_above(i, snapshot, &|i| self.covered_from(i)).unwrap_or(self.len())
     }
 
-    /// The boundary at which the range begins that `snapshot` sees covered, without a gap, up to fragment `i`. O(log n).
+    /// The boundary at which the range begins that `snapshot` sees covered, without a gap, up to
+    /// fragment `i`. O(log n).
     pub fn covered_since(&self, i: usize, snapshot: SequenceNumber) -> usize {
         self.bare.last_above(i + 1, snapshot, &|i| self.covered_from(i)).map_or(0, |bare| bare + 1)
     }
@@ -265,7 +279,8 @@ impl FragmentedRangeTombstones {
         }
     }
 
-    /// Whether some tombstone that `snapshot` may see covers part of `[start, end]`, both inclusive.
+    /// Whether some tombstone that `snapshot` may see covers part of `[start, end]`, both
+    /// inclusive.
     pub fn overlaps(
         &self,
         start: &[u8],
@@ -311,7 +326,8 @@ impl FragmentedRangeTombstones {
         start + stretch.iter().filter(|&&h| h < head).count()
     }
 
-    /// The end of those boundaries in `range` that are at or before the key `compare` compares them with.
+    /// The end of those boundaries in `range` that are at or before the key `compare` compares them
+    /// with.
     fn boundaries_up_to_by_keys(&self, range: Range<usize>, compare: impl Fn(&[u8]) -> Ordering) -> usize {
         let (mut low, mut high) = (range.start, range.end);
         while low < high {
@@ -455,7 +471,8 @@ fn sorted_edges<'a>(tombstones: &[RangeTombstoneRef<'a>], icmp: &InternalKeyComp
         edges.push(Edge { key: t.start, tombstone, is_end: false });
         edges.push(Edge { key: t.end, tombstone, is_end: true });
     }
-    // Starts come before ends, so that a number that ends here and starts here anew stays in the set.
+    // Starts come before ends, so that a number that ends here and starts here anew stays in the
+    // set.
     edges.sort_unstable_by(|a, b| icmp.compare_user_keys(a.key, b.key).then(a.is_end.cmp(&b.is_end)));
     edges
 }

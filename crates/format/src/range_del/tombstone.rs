@@ -6,7 +6,8 @@
 //!   key = start user key | (sequence << 8 | 0x0F) u64        value = end user key
 //!
 //! Invariants
-//!  1. The end is exclusive: a tombstone `[start, end)@seq` hides `(key, s)` when `start <= key < end` and `s < seq`.
+//!  1. The end is exclusive: a tombstone `[start, end)@seq` hides `(key, s)` when `start <= key <
+//!     end` and `s < seq`.
 //!  2. `start >= end` is possible in bytes from disk; it hides nothing.
 
 use crate::key::{self, InternalKeyComparator, ParsedInternalKey};

@@ -136,7 +136,8 @@ proptest! {
     fn cut_edits_are_corruption_or_shorter_edits(edit in edit(), at in any::<prop::sample::Index>()) {
         let bytes = edit.encode();
         let cut = at.index(bytes.len() + 1);
-        // Fields are independent, so a cut between two of them cannot be seen; the log record's length guards it.
+        // Fields are independent, so a cut between two of them cannot be seen; the log record's
+        // length guards it.
         if let Ok(shorter) = VersionEdit::decode(&bytes[..cut]) {
             prop_assert_eq!(shorter.encode(), &bytes[..cut]);
         }

@@ -1,9 +1,10 @@
 //! Entities as they may be stored: columns in blob files, too.
 //!
-//! In: the bytes of an entity of version 1 or 2. Out: its columns, some of them only as the place where they lie; and
-//! back.   Source: RocksDB `db/wide/wide_column_serialization.h`.
+//! In: the bytes of an entity of version 1 or 2. Out: its columns, some of them only as the place
+//! where they lie; and back. Source: RocksDB `db/wide/wide_column_serialization.h`.
 //!
-//!   version varint32 = 2 | n varint32 | bytes of name sizes, of value sizes and of names varint32 × 3 | n × type u8
+//!   version varint32 = 2 | n varint32 | bytes of name sizes, of value sizes and of names varint32
+//!   × 3 | n × type u8
 //!   | n × name size varint32 | n × value size varint32 | names | values        type 01: the value, 11: a blob index
 //!
 //! Invariant: names ascend strictly; sections have the sizes they promise and fill the entity.
@@ -34,7 +35,8 @@ pub struct StoredColumns<'a> {
     pub columns: Vec<(&'a [u8], StoredValue<'a>)>,
 }
 
-/// Whether an entity may have columns in blob files, as its version says, in however many bytes that is written.
+/// Whether an entity may have columns in blob files, as its version says, in however many bytes
+/// that is written.
 pub fn may_have_blobs(entity: &[u8]) -> bool {
     entity.first().is_some_and(|&version| u32::from(version & 0x7F) == VERSION_WITH_BLOBS)
 }
@@ -42,8 +44,8 @@ pub fn may_have_blobs(entity: &[u8]) -> bool {
 impl<'a> StoredColumns<'a> {
     /// Checks all of `entity`.
     /// # Errors
-    /// `Corruption` if it is cut off, names do not ascend, sections do not fit or a blob index is none · `NotSupported` for
-    /// an unknown version, or for blobs that expire.
+    /// `Corruption` if it is cut off, names do not ascend, sections do not fit or a blob index is
+    /// none · `NotSupported` for an unknown version, or for blobs that expire.
     pub fn parse(entity: &'a [u8]) -> Result<StoredColumns<'a>> {
         let mut d = Decoder::new(entity);
         match d.varint32()? {
@@ -149,7 +151,8 @@ fn stored_value(kind: u8, value: &[u8]) -> Result<StoredValue<'_>> {
     }
 }
 
-/// Shows the place of every value of an entry that is in a blob file: of a blob index, or of an entity's columns.
+/// Shows the place of every value of an entry that is in a blob file: of a blob index, or of an
+/// entity's columns.
 /// # Errors
 /// `Corruption` in the blob index or entity.
 pub fn for_each_blob(value_type: ValueType, value: &[u8], visit: &mut dyn FnMut(BlobLocation)) -> Result<()> {

@@ -3,7 +3,8 @@
 use esker_base::coding::{Decoder, put_length_prefixed};
 use esker_base::{ColumnFamilyId, Error, Result};
 
-/// Tags on disk. Those of internal keys have the same code (`esker_base::ValueType`); the others are in WALs only.
+/// Tags on disk. Those of internal keys have the same code (`esker_base::ValueType`); the others
+/// are in WALs only.
 pub(super) mod tag {
     pub(crate) const DELETE: u8 = 0x00;
     pub(crate) const PUT: u8 = 0x01;

@@ -4,7 +4,8 @@
 //! Source: RocksDB's `WriteBatch::ProtectionInfo`, `WriteOptions::protection_bytes_per_key`.
 //!
 //! Invariants
-//!  1. The checksum of an op is that of the memtable entry it becomes, with its family: of a timed put without the time.
+//!  1. The checksum of an op is that of the memtable entry it becomes, with its family: of a timed
+//!     put without the time.
 //!  2. The bytes of a batch that failed a comparison are not walked as checked ones.
 
 use super::op::{BatchOp, tag};
@@ -25,7 +26,8 @@ impl WriteBatch {
         Ok(batch)
     }
 
-    /// Protects the batch from now on, its ops as they are now; with 0, no longer. Says nothing new of a protected one.
+    /// Protects the batch from now on, its ops as they are now; with 0, no longer. Says nothing new
+    /// of a protected one.
     /// # Errors
     /// `InvalidArgument` if `bytes_per_key` is neither 0 nor 8.
     pub fn protect(&mut self, bytes_per_key: usize) -> Result<()> {
@@ -57,8 +59,8 @@ impl WriteBatch {
         self.checked_ops(&mut |_, _| Ok(()))
     }
 
-    /// Calls `each` for all counted ops of a protected batch, with their checksums without the family; nothing if it is not
-    /// protected.
+    /// Calls `each` for all counted ops of a protected batch, with their checksums without the
+    /// family; nothing if it is not protected.
     /// # Errors
     /// As [`WriteBatch::verify_checksum`]; that of `each`.
     pub fn checked_ops(&self, each: &mut dyn FnMut(&BatchOp<'_>, EntryChecksum) -> Result<()>) -> Result<()> {
@@ -91,7 +93,8 @@ impl WriteBatch {
         }
     }
 
-    /// Notes the checksums of ops that were taken over from `other`: those it has, or those of its ops as they are now.
+    /// Notes the checksums of ops that were taken over from `other`: those it has, or those of its
+    /// ops as they are now.
     #[inline]
     pub(super) fn protect_appended(&mut self, other: &WriteBatch) {
         if let Some(checksums) = &mut self.checksums {

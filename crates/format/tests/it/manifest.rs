@@ -40,7 +40,8 @@ fn every_edit_survives_encoding_and_decoding() {
     assert!(count > 800, "only {count} edits were there");
 }
 
-/// RocksDB 11.9 writes the same tags in the same order; so what we write of its edits is what it wrote, byte for byte.
+/// RocksDB 11.9 writes the same tags in the same order; so what we write of its edits is what it
+/// wrote, byte for byte.
 #[test]
 fn edits_of_rocksdb_11_come_out_in_the_same_bytes() {
     let mut count = 0;
@@ -50,7 +51,8 @@ fn edits_of_rocksdb_11_come_out_in_the_same_bytes() {
             let has_unwritten = !edit.wal_additions.is_empty()
                 || edit.wal_deletion.is_some()
                 || !edit.ignored_tags.is_empty();
-            // Of the two ways to say how old the WALs may be, RocksDB uses both when there is a new file.
+            // Of the two ways to say how old the WALs may be, RocksDB uses both when there is a new
+            // file.
             let says_it_twice = edit.min_log_number_to_keep.is_some() && !edit.new_files.is_empty();
             if has_unwritten || says_it_twice {
                 continue;

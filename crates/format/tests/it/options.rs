@@ -1,4 +1,5 @@
-//! Every OPTIONS file that RocksDB wrote is understood and comes out with the same sections, keys and values.
+//! Every OPTIONS file that RocksDB wrote is understood and comes out with the same sections, keys
+//! and values.
 
 use crate::fixtures::{database, databases, files, read};
 use esker_format::file_name::FileType;

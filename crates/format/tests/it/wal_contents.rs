@@ -56,7 +56,8 @@ fn every_wal_of_rocksdb_is_read_without_damage() {
     }
 }
 
-/// The final state of a WAL of puts, deletes and merges, compared with what RocksDB showed of the database.
+/// The final state of a WAL of puts, deletes and merges, compared with what RocksDB showed of the
+/// database.
 #[test]
 fn compressed_wal_holds_the_values() {
     let mut found = BTreeMap::new();

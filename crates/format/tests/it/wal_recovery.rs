@@ -1,4 +1,5 @@
-//! Every damaged database recovers, in every mode, to what RocksDB 11.9 made of it, or fails where that failed.
+//! Every damaged database recovers, in every mode, to what RocksDB 11.9 made of it, or fails where
+//! that failed.
 
 use crate::fixtures::{databases, files, manifest_edits, read};
 use esker_base::{ColumnFamilyId, FileNumber, Result};
@@ -18,7 +19,8 @@ const MODES: [WalRecoveryMode; 4] = [
 
 type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Replays the WALs of a database without tables or merges; gives its keys and its last sequence number.
+/// Replays the WALs of a database without tables or merges; gives its keys and its last sequence
+/// number.
 fn recover(db: &Path, mode: WalRecoveryMode) -> Result<(Contents, u64)> {
     let edits = manifest_edits(db);
     let needed = edits.iter().filter_map(|e| e.log_number).max().map_or(0, |n| n.0);

@@ -26,7 +26,8 @@ fn inputs(target: &str) -> Vec<(String, Vec<u8>)> {
     inputs
 }
 
-/// Whether the input breaks no law; which one it is stands on standard error, the panic's text before it.
+/// Whether the input breaks no law; which one it is stands on standard error, the panic's text
+/// before it.
 fn holds(run: fn(&[u8]), bytes: &[u8]) -> bool {
     catch_unwind(AssertUnwindSafe(|| run(bytes))).is_ok()
 }
@@ -60,7 +61,8 @@ fn change(bytes: &mut Vec<u8>, rng: &mut fastrand::Rng) {
     }
 }
 
-/// A fuzzer of its own, which knows nothing of coverage: `ROUNDS=n` changes n inputs of each corpus.
+/// A fuzzer of its own, which knows nothing of coverage: `ROUNDS=n` changes n inputs of each
+/// corpus.
 #[test]
 fn inputs_that_are_changed_at_random_keep_their_targets_law() {
     for &(target, run) in TARGETS {

@@ -397,7 +397,8 @@ fn whoever_a_line_waits_for_passes_all_of_it() {
     let [holder, first, second, late] = &mut lockers[..] else { unreachable!() };
     assert!(ask(holder, &family, 3, 3).is_none());
     let waits = [ask(first, &family, 1, 5).unwrap(), ask(second, &family, 4, 9).unwrap()];
-    // The second waits for the first, and the first for the holder: to wait for the second would be a circle.
+    // The second waits for the first, and the first for the holder: to wait for the second would be
+    // a circle.
     assert!(ask(holder, &family, 8, 8).is_none());
     // Whoever came later is in nobody's way.
     let waits_too = ask(late, &family, 9, 9).unwrap();

@@ -1,9 +1,11 @@
-//! Many threads at once: what the manager decides is what the reference decides, in the order in which it was decided.
+//! Many threads at once: what the manager decides is what the reference decides, in the order in
+//! which it was decided.
 //!
-//! Requests with and without waiting, for a time and with cancellations, for keys and ranges of one to all leaves, in a
-//! family for ranges with leaves of a few locks, another one, and a family for points; upgrades, downgrades, save points,
-//! releases, circles. Real threads here; under `--cfg shuttle` orders that a scheduler chooses. `ROUNDS` gives more rounds;
-//! `cargo xtask long locks` gives twenty million requests.
+//! Requests with and without waiting, for a time and with cancellations, for keys and ranges of one
+//! to all leaves, in a family for ranges with leaves of a few locks, another one, and a family for
+//! points; upgrades, downgrades, save points, releases, circles. Real threads here; under `--cfg
+//! shuttle` orders that a scheduler chooses. `ROUNDS` gives more rounds; `cargo xtask long locks`
+//! gives twenty million requests.
 
 use super::TickingClock;
 use super::history::KEYS;

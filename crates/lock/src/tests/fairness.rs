@@ -1,9 +1,10 @@
-//! Nobody starves: a request that waits is passed only by transactions that were there when it came, never by those who
-//! begin anew, however many do.
+//! Nobody starves: a request that waits is passed only by transactions that were there when it
+//! came, never by those who begin anew, however many do.
 //!
-//! One thread takes wide ranges. The others take some keys in ascending order, and so pass whoever waits for them, again and
-//! again. Whoever has seen a wide request wait, and begins then, gets its first key after that request has been granted.
-//! Real threads here; under `--cfg shuttle` orders that a scheduler chooses.
+//! One thread takes wide ranges. The others take some keys in ascending order, and so pass whoever
+//! waits for them, again and again. Whoever has seen a wide request wait, and begins then, gets its
+//! first key after that request has been granted. Real threads here; under `--cfg shuttle` orders
+//! that a scheduler chooses.
 
 use super::manager_with_patience;
 use crate::*;

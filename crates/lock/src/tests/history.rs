@@ -1,13 +1,14 @@
-//! What a lock manager decided, in the order in which it did, and whether the reference decides the same.
+//! What a lock manager decided, in the order in which it did, and whether the reference decides the
+//! same.
 //!
-//! In: decisions, noted under the latches under which they were made: those that have to do with each other share a latch,
-//! so the list is one order in which all of them could have been made one by one. Out: the first that the reference
-//! makes otherwise.
+//! In: decisions, noted under the latches under which they were made: those that have to do with
+//! each other share a latch, so the list is one order in which all of them could have been made one
+//! by one. Out: the first that the reference makes otherwise.
 //!
-//! What is left to the manager's threads is when a request is let through that touches several leaves, or may overtake:
-//! that is decided behind the release, under latches of its own. So each grant must be due, in the order of the
-//! reference, at the place where it is noted; and whenever nobody is between a release and what follows from it, nobody
-//! waits who need not.
+//! What is left to the manager's threads is when a request is let through that touches several
+//! leaves, or may overtake: that is decided behind the release, under latches of its own. So each
+//! grant must be due, in the order of the reference, at the place where it is noted; and whenever
+//! nobody is between a release and what follows from it, nobody waits who need not.
 
 use super::reference::{Answer, Cells, Reference};
 use crate::LockMode;
@@ -129,8 +130,8 @@ impl History {
         self.note(ColumnFamilyId::DEFAULT, 0, || 0..0, What::Done);
     }
 
-    /// Lets the reference decide everything again. How many requests there were. With `calm`, nobody's waiting was ended
-    /// but by circles, so each victim must have been in one.
+    /// Lets the reference decide everything again. How many requests there were. With `calm`,
+    /// nobody's waiting was ended but by circles, so each victim must have been in one.
     pub(crate) fn check(&self, families: usize, lockers: usize, patience: u64, calm: bool) -> usize {
         let events = self.0.lock().take().expect("begun");
         let keys = vec![(0..CELLS).map(|cell| cell % 2 == 1).collect(); families];

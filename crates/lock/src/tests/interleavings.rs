@@ -1,6 +1,8 @@
-//! Threads in orders that a scheduler chooses: few of them in all orders (loom), more of them in many (shuttle).
+//! Threads in orders that a scheduler chooses: few of them in all orders (loom), more of them in
+//! many (shuttle).
 //!
-//! `RUSTFLAGS="--cfg loom" cargo test --profile stress -p esker-lock --lib loom`, and the same with `shuttle`.
+//! `RUSTFLAGS="--cfg loom" cargo test --profile stress -p esker-lock --lib loom`, and the same with
+//! `shuttle`.
 
 use super::manager;
 #[cfg(loom)]

@@ -1,7 +1,8 @@
-//! Random requests: the manager, with leaves of a few locks, says what the reference says, every time.
+//! Random requests: the manager, with leaves of a few locks, says what the reference says, every
+//! time.
 //!
-//! One thread plays many lockers: requests that wait are left in the queues and looked at again later. `ROUNDS` gives more
-//! seeds; `cargo xtask long locks` gives millions of requests.
+//! One thread plays many lockers: requests that wait are left in the queues and looked at again
+//! later. `ROUNDS` gives more seeds; `cargo xtask long locks` gives millions of requests.
 
 use super::reference::{Answer, Cells, Reference};
 use super::{StillClock, manager_with_patience};

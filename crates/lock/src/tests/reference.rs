@@ -1,6 +1,8 @@
-//! A lock manager that is obviously right: the key space as a short row of cells, a list of those who wait.
+//! A lock manager that is obviously right: the key space as a short row of cells, a list of those
+//! who wait.
 //!
-//! It knows nothing of leaves, fragments or cuts: a range is two numbers of cells. It says what `wait.rs` promises.
+//! It knows nothing of leaves, fragments or cuts: a range is two numbers of cells. It says what
+//! `wait.rs` promises.
 
 use crate::LockMode;
 use crate::fragment::Change;

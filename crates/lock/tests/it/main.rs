@@ -1,4 +1,5 @@
-//! The lock manager with real threads. `waiting`: who is let through, and in which order; `soak`: everything at once.
+//! The lock manager with real threads. `waiting`: who is let through, and in which order; `soak`:
+//! everything at once.
 #![cfg(not(any(loom, shuttle)))]
 #![allow(clippy::unwrap_used, reason = "tests")]
 

@@ -1,9 +1,9 @@
-//! Everything at once: points, ranges, upgrades, downgrades, save points, timeouts, cancellations, circles, too little
-//! memory, and families dropped, by many threads. No two of them may ever hold what conflicts; nobody may be stuck; and in
-//! the end there must be nothing left.
+//! Everything at once: points, ranges, upgrades, downgrades, save points, timeouts, cancellations,
+//! circles, too little memory, and families dropped, by many threads. No two of them may ever hold
+//! what conflicts; nobody may be stuck; and in the end there must be nothing left.
 //!
-//! `SECONDS=1800 THREADS=100 cargo test --profile stress -p esker-lock --test it -- soak` is the long form (`cargo xtask long
-//! locks`); it prints what happened.
+//! `SECONDS=1800 THREADS=100 cargo test --profile stress -p esker-lock --test it -- soak` is the
+//! long form (`cargo xtask long locks`); it prints what happened.
 
 use crate::{manager, until};
 use esker_base::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -17,8 +17,8 @@ use std::thread;
 use std::time::Duration;
 
 const KEYS: usize = 40;
-/// How often one looks, a hundredth of a second apart, until nothing that moves is taken for stuck. Looks, not time: the
-/// whole process may have been stopped for a while.
+/// How often one looks, a hundredth of a second apart, until nothing that moves is taken for stuck.
+/// Looks, not time: the whole process may have been stopped for a while.
 const PATIENCE: u32 = 12_000;
 /// How many operations lie between two disturbances.
 const CALM: u64 = 50;
@@ -27,7 +27,8 @@ fn key(i: usize) -> [u8; 2] {
     [i as u8 / 8, i as u8 % 8]
 }
 
-/// What the threads believe they hold, key by key: the number of sharers; far below zero if exclusively.
+/// What the threads believe they hold, key by key: the number of sharers; far below zero if
+/// exclusively.
 struct Shadow {
     keys: [AtomicI64; KEYS],
 }
@@ -239,7 +240,8 @@ fn soak_leaves_nothing_behind() {
             Some(time) => start.elapsed() > time,
             None => operations > 20_000,
         });
-        // Nobody may need a cancellation to come to an end: whoever waits, waits for somebody who will stop.
+        // Nobody may need a cancellation to come to an end: whoever waits, waits for somebody who
+        // will stop.
     });
     soak.manager.check().unwrap();
     assert!(soak.manager.locks().is_empty() && soak.manager.waits().is_empty());

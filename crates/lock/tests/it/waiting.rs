@@ -1,5 +1,5 @@
-//! Threads that wait: in which order they go on, and what ends their waiting. No test depends on time or on who is faster:
-//! each waits until the others are where it needs them.
+//! Threads that wait: in which order they go on, and what ends their waiting. No test depends on
+//! time or on who is faster: each waits until the others are where it needs them.
 
 use crate::{family, manager, manager_with_patience, until};
 use esker_base::sync::{Arc, Mutex};
@@ -23,8 +23,8 @@ fn code(result: Result<(), Error>) -> (ErrorKind, SubCode) {
     (why.kind(), why.subcode())
 }
 
-/// Starts threads one after the other, each once the one before stands in the queue, that lock `key`, note their number
-/// and release. What they noted once `before` has run and the key is free.
+/// Starts threads one after the other, each once the one before stands in the queue, that lock
+/// `key`, note their number and release. What they noted once `before` has run and the key is free.
 fn served(
     manager: &LockManager,
     family: &Arc<Family>,

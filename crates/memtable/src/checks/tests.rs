@@ -37,7 +37,8 @@ fn get(mem: &Arc<MemTable>, n: u64) -> Result<Option<Vec<u8>>, ErrorKind> {
     Ok(found)
 }
 
-/// Flips a bit of the n-th record, `back` bytes before the end of its value; its checksum lies behind that.
+/// Flips a bit of the n-th record, `back` bytes before the end of its value; its checksum lies
+/// behind that.
 fn flip(mem: &MemTable, n: u64, back: isize) {
     let mut run = Run::new();
     let target = LookupKey::new(&key(n), SequenceNumber::MAX);

@@ -1,15 +1,17 @@
 //! Where a dead stretch ends.
 //!
-//! In: a place in a cursor's copy of a leaf, and a snapshot. Out: how far from there on a reader is shown nothing. Leaves that say that
-//! they are dead, and nodes above that do, are passed whole; of others the records are looked at one by one, from the place on and at the
-//! far end: so a stretch ends at the very record that a reader is shown, and may begin and end in the middle of a leaf.
+//! In: a place in a cursor's copy of a leaf, and a snapshot. Out: how far from there on a reader is
+//! shown nothing. Leaves that say that they are dead, and nodes above that do, are passed whole; of
+//! others the records are looked at one by one, from the place on and at the far end: so a stretch
+//! ends at the very record that a reader is shown, and may begin and end in the middle of a leaf.
 //!
-//! Who comes here mostly finds that the nodes are in no cache, and waits for each. So the way along a level is by what the nodes above
-//! say of their children, and leads to a child only where they do not know.
+//! Who comes here mostly finds that the nodes are in no cache, and waits for each. So the way along
+//! a level is by what the nodes above say of their children, and leads to a child only where they
+//! do not know.
 //!
 //! Invariants
-//!  1. Whatever lies between the place and the edge was looked at, or lies in the range of a node that was dead when that range was read
-//!     afterwards.
+//!  1. Whatever lies between the place and the edge was looked at, or lies in the range of a node
+//!     that was dead when that range was read afterwards.
 //!  2. A version of which it is not known whether a newer one hides it ends the stretch.
 
 use super::is_deletion;
@@ -19,7 +21,8 @@ use crate::tree::Tree;
 use esker_base::sync::atomic::Ordering;
 use esker_format::key::InternalKeyComparator;
 
-/// Steps from leaf to leaf before the nodes above are asked for. In the simulated machine nodes are small, and few, and in models fewer.
+/// Steps from leaf to leaf before the nodes above are asked for. In the simulated machine nodes are
+/// small, and few, and in models fewer.
 const STEPS: usize = match (cfg!(loom), cfg!(shuttle)) {
     (true, _) => 0,
     (_, true) => 1,
@@ -29,8 +32,8 @@ const STEPS: usize = match (cfg!(loom), cfg!(shuttle)) {
 const LEVELS: usize = 12;
 /// Records that are fetched ahead.
 const AHEAD: usize = 16;
-/// Leaves that are looked at record by record because they do not say that they are dead, and turn out to be, before that is left to
-/// the next hop.
+/// Leaves that are looked at record by record because they do not say that they are dead, and turn
+/// out to be, before that is left to the next hop.
 const LIVING: usize = 4;
 
 /// The user key whose versions are being looked at, newest first.
@@ -87,8 +90,8 @@ impl<'t, const N: usize> Above<'t, N> {
         }
     }
 
-    /// From dead node `edge`, which is on this way, to the right, over those beside it of which the node above says that they are dead:
-    /// what begins behind them.
+    /// From dead node `edge`, which is on this way, to the right, over those beside it of which the
+    /// node above says that they are dead: what begins behind them.
     fn leave_right(&mut self, edge: &'t Node<N>, snapshot: u64) -> Option<&'t Node<N>> {
         let level = usize::from(edge.level()) + 1;
         let known = self.get(level).and_then(|(node, place)| {
@@ -106,8 +109,8 @@ impl<'t, const N: usize> Above<'t, N> {
         next
     }
 
-    /// A step has led from child to child, below `level`, to `next`. The highest node above `next` that begins with it and is not the
-    /// one that was above before, if there is one.
+    /// A step has led from child to child, below `level`, to `next`. The highest node above `next`
+    /// that begins with it and is not the one that was above before, if there is one.
     fn step(&mut self, level: usize, next: &'t Node<N>) -> Option<&'t Node<N>> {
         let (mut next, mut entered) = (next, None);
         for level in level.. {
@@ -126,8 +129,8 @@ impl<'t, const N: usize> Above<'t, N> {
 }
 
 impl<'t, const N: usize> Above<'t, N> {
-    /// From dead node `edge`, which is on this way, to the left, and up where all children of a node are behind: the node before which
-    /// none was found to be dead.
+    /// From dead node `edge`, which is on this way, to the left, and up where all children of a
+    /// node are behind: the node before which none was found to be dead.
     fn leave_left(&self, mut edge: &'t Node<N>, snapshot: u64) -> &'t Node<N> {
         for level in usize::from(edge.level()) + 1.. {
             let Some((node, place)) = self.get(level).filter(|(node, place)| node.leads_to(*place, edge))
@@ -176,9 +179,10 @@ impl<const N: usize> Tree<N> {
     /// Records that a hop must leave out within a leaf: it costs about as much as 20 steps.
     const WORTH_A_HOP: usize = N / 4;
 
-    /// How far a reader at `snapshot` is shown nothing from place `at` of `run` on, that record included: the last user key that has
-    /// none of what it is shown, or, not `forward`, one before which nothing was looked at, and which must still be looked at. `None`:
-    /// not a whole user key, or it is not worth while.
+    /// How far a reader at `snapshot` is shown nothing from place `at` of `run` on, that record
+    /// included: the last user key that has none of what it is shown, or, not `forward`, one before
+    /// which nothing was looked at, and which must still be looked at. `None`: not a whole user
+    /// key, or it is not worth while.
     ///
     /// # Safety
     /// `run` was loaded from this tree.
@@ -253,7 +257,8 @@ impl<const N: usize> Tree<N> {
         group.before.or_else(|| stop.and_then(|stop| self.last_key_before(Some(stop))))
     }
 
-    /// Looks at the records of a copy of `leaf` from `at` on. The place of one of the group's user key that the reader is shown.
+    /// Looks at the records of a copy of `leaf` from `at` on. The place of one of the group's user
+    /// key that the reader is shown.
     ///
     /// # Safety
     /// As [`dead_edge`](Self::dead_edge).
@@ -312,7 +317,8 @@ impl<const N: usize> Tree<N> {
         }
     }
 
-    /// The nodes above the leaf that `target` is in, or if not `inclusive`, what is just before it, and the node below the last of them.
+    /// The nodes above the leaf that `target` is in, or if not `inclusive`, what is just before it,
+    /// and the node below the last of them.
     fn path<'t>(&'t self, target: &Target<'_>, inclusive: bool) -> (Above<'t, N>, &'t Node<N>) {
         let mut path = Above([None; LEVELS]);
         let mut node = self.root();
@@ -394,15 +400,17 @@ impl<const N: usize> Tree<N> {
         Some(first.user_key())
     }
 
-    /// Whether `node`, to which the way to `target` leads, is dead and has it, or if not `inclusive` what is just before it, in its range.
+    /// Whether `node`, to which the way to `target` leads, is dead and has it, or if not
+    /// `inclusive` what is just before it, in its range.
     fn is_dead_around(&self, node: &Node<N>, target: &Target<'_>, inclusive: bool, snapshot: u64) -> bool {
         // In this order: invariant 1 of `dead`.
         node.dead().at(snapshot)
             && node.next().is_none_or(|next| next.starts_after(self.icmp(), target, inclusive))
     }
 
-    /// Looks at the records of a copy of `leaf` from `at` on to the left. `edge`: the last user key that was looked at of which the
-    /// reader is shown nothing here. A place beyond which the reader is shown one of the next.
+    /// Looks at the records of a copy of `leaf` from `at` on to the left. `edge`: the last user key
+    /// that was looked at of which the reader is shown nothing here. A place beyond which the
+    /// reader is shown one of the next.
     ///
     /// # Safety
     /// As [`dead_edge`](Self::dead_edge).

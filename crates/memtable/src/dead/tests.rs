@@ -46,7 +46,8 @@ fn edge_of<'t, const N: usize>(
     unsafe { tree.dead_edge(&run, at, snapshot, forward) }
 }
 
-/// What is passed over from each record of `from` on, both ways, must not be there. How many keys were passed.
+/// What is passed over from each record of `from` on, both ways, must not be there. How many keys
+/// were passed.
 fn check<const N: usize>(tree: &Tree<N>, from: &[Version], snapshot: u64, versions: &[Version]) -> usize {
     let way = |forward| check_way(tree, from, snapshot, versions, forward);
     way(true) + way(false)
@@ -66,7 +67,8 @@ fn check_way<const N: usize>(
         let target = Target { user_key: &bytes, trailer: seq << 8 | kind as u64 };
         let Some(edge) = edge_of(tree, &target, snapshot, forward) else { continue };
         let edge = u16::from_be_bytes(*edge.first_chunk().expect("2 bytes"));
-        // Forward, `key` is what the reader has left; backward it stops before it looks at the edge.
+        // Forward, `key` is what the reader has left; backward it stops before it looks at the
+        // edge.
         let between = if forward { key + 1..edge + 1 } else { edge + 1..key };
         for key in between {
             passed += 1;
@@ -156,7 +158,8 @@ fn nothing_that_is_there_is_passed_over() {
     assert!(passed > 10_000, "{passed}");
 }
 
-/// Each insert into a leaf is told above only after some of the others: its thread had lost the processor in between.
+/// Each insert into a leaf is told above only after some of the others: its thread had lost the
+/// processor in between.
 #[test]
 fn nothing_that_is_there_is_passed_over_when_the_nodes_above_learn_of_it_late() {
     let mut passed = 0;
@@ -266,8 +269,8 @@ fn not_dead<const N: usize>(tree: &Tree<N>) -> Vec<usize> {
     }
 }
 
-/// A queue that is popped at one end: the deletions go to one place beside a key that is there, from which leaves and nodes above
-/// are split off that nothing comes into any more.
+/// A queue that is popped at one end: the deletions go to one place beside a key that is there,
+/// from which leaves and nodes above are split off that nothing comes into any more.
 fn pop_beside_a_live_key<const N: usize>(ascending: bool) {
     let tree = tree::<N>();
     let n: u16 = if cfg!(miri) { 60 } else { 5000 };
@@ -288,7 +291,8 @@ fn what_is_split_off_a_leaf_with_a_live_key_and_nothing_comes_into_any_more_is_d
     }
 }
 
-/// Looks through all leaves for a reader at `snapshot` who sees a range tombstone at this number over all keys.
+/// Looks through all leaves for a reader at `snapshot` who sees a range tombstone at this number
+/// over all keys.
 fn bury_all<const N: usize>(tree: &Tree<N>, snapshot: u64) {
     let mut leaf = tree.root();
     while leaf.level() > 0 {
@@ -328,8 +332,9 @@ mod models {
     use esker_base::sync::process::atomic::{AtomicUsize, Ordering};
     use loom::thread;
 
-    /// Lets two writers and a reader who sees what is in `old` and goes one way, then one who goes the other, work on one tree, in all
-    /// interleavings that loom tells apart with so many preemptions; then a reader sees everything.
+    /// Lets two writers and a reader who sees what is in `old` and goes one way, then one who goes
+    /// the other, work on one tree, in all interleavings that loom tells apart with so many
+    /// preemptions; then a reader sees everything.
     fn model(preemptions: usize, old: &'static [Version], writers: [&'static [Version]; 2]) {
         [true, false].into_iter().for_each(|forward| model_of_way(preemptions, old, writers, forward));
     }
@@ -376,7 +381,8 @@ mod models {
         model(1, old, [&[(3, 4, true)], &[(3, 5, false)]]);
     }
 
-    /// What a reader says of leaves under a range tombstone at 4 is true for later readers of what is written meanwhile.
+    /// What a reader says of leaves under a range tombstone at 4 is true for later readers of what
+    /// is written meanwhile.
     #[test]
     fn loom_a_reader_looks_through_covered_leaves_beside_a_write() {
         const OLD: &[Version] = &[(1, 1, false), (3, 2, false), (6, 3, false)];
@@ -423,7 +429,8 @@ mod models {
         model(1, old, [&[(2, 4, true)], &[(2, 5, false)]]);
     }
 
-    /// The node above two dead leaves is split between the halves of the leaf that a write is on its way up from.
+    /// The node above two dead leaves is split between the halves of the leaf that a write is on
+    /// its way up from.
     #[test]
     fn loom_an_inner_node_is_split_beside_a_write_below_it() {
         let old = &[(0, 1, true), (10, 2, true), (20, 3, true)];
@@ -432,8 +439,8 @@ mod models {
         model(2, old, [&[(27, 4, false)], &[(22, 5, true)]]);
     }
 
-    /// What the root says of its children, asked at any moment beside these writers, is true of what is in `old`. With 4 slots a node
-    /// or more, so that children are moved from slot to slot.
+    /// What the root says of its children, asked at any moment beside these writers, is true of
+    /// what is in `old`. With 4 slots a node or more, so that children are moved from slot to slot.
     fn model_of_root<const N: usize>(
         preemptions: usize,
         old: &'static [Version],
@@ -516,8 +523,9 @@ mod models {
         model_of_root::<4>(2, old, &[&[(14, 20, false)], &[(23, 21, false)]]);
     }
 
-    /// Leaves of 10 to 12, 20 to 23, 30 to 33 and 40: the second is dead. When the third is split, so is the node above, and when
-    /// then the second is, a place that had been given away is in use again.
+    /// Leaves of 10 to 12, 20 to 23, 30 to 33 and 40: the second is dead. When the third is split,
+    /// so is the node above, and when then the second is, a place that had been given away is in
+    /// use again.
     #[test]
     fn loom_the_node_above_is_split_and_filled_again() {
         let old = &[
@@ -538,8 +546,9 @@ mod models {
         model_of_root::<4>(1, old, &[&[(34, 20, false)], &[(24, 21, false)]]);
     }
 
-    /// Leaves of 4 to 9, of 10 to 20, of 21 to 23, and of 30, the first full and dead. It is split, and its new half is, too: so it may
-    /// be two others that have come into the place of a child, and behind it.
+    /// Leaves of 4 to 9, of 10 to 20, of 21 to 23, and of 30, the first full and dead. It is split,
+    /// and its new half is, too: so it may be two others that have come into the place of a child,
+    /// and behind it.
     #[test]
     fn loom_children_move_twice() {
         let old = &[

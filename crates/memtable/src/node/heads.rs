@@ -1,4 +1,5 @@
-//! Heads: 8 bytes of a key behind what the keys of a node share, compared as numbers before any record is looked at.
+//! Heads: 8 bytes of a key behind what the keys of a node share, compared as numbers before any
+//! record is looked at.
 
 use super::MAX_PREFIX;
 use crate::record::Record;
@@ -23,8 +24,8 @@ pub(super) fn key_at<'t>(record: *mut u8) -> &'t [u8] {
     unsafe { Record::from_ptr(place) }.user_key()
 }
 
-/// 8 bytes of the key behind `prefix`, as a number in the order of the keys; keys without the prefix get the least
-/// or greatest number, on whichever side of it they are.
+/// 8 bytes of the key behind `prefix`, as a number in the order of the keys; keys without the
+/// prefix get the least or greatest number, on whichever side of it they are.
 #[inline]
 pub(super) fn head_after(prefix: &[u8], order: KeyOrder, user_key: &[u8]) -> u64 {
     let head = if user_key.starts_with(prefix) {
@@ -50,8 +51,9 @@ pub(super) fn head_in_node(prefix: &[u8; MAX_PREFIX], len: usize, order: KeyOrde
     }
 }
 
-/// Whether what a key of 16 bytes or more starts with begins with the first `len` bytes of `prefix`, if these are no more than 16.
-/// A call that compares so few takes as long as the search that follows.
+/// Whether what a key of 16 bytes or more starts with begins with the first `len` bytes of
+/// `prefix`, if these are no more than 16. A call that compares so few takes as long as the search
+/// that follows.
 #[inline(always)]
 fn begins_with(start: &[u8; 16], prefix: &[u8; MAX_PREFIX], len: usize) -> bool {
     let word = |of: &[u8], at: usize| of[at..].first_chunk().map_or(0, |chunk| u64::from_be_bytes(*chunk));

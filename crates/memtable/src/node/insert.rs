@@ -1,7 +1,7 @@
 //! How a node takes a record: its one writer, who holds the latch.
 //!
-//! In: a node latched for a key. Out: the record in its slot, or a new node to the right that must be made known above. The
-//! order of the stores is what readers rely on: `node.rs`, invariants 1 to 3.
+//! In: a node latched for a key. Out: the record in its slot, or a new node to the right that must
+//! be made known above. The order of the stores is what readers rely on: `node.rs`, invariants 1 to 3.
 
 use super::heads::{head_after, key_at, prefetch_record, shared_prefix, spare_one};
 use super::{Children, Link, Node, Slot, own};
@@ -31,7 +31,8 @@ pub(crate) struct Latched<'t, const N: usize> {
 pub(crate) enum Inserted<'t, const N: usize> {
     /// It is in.
     Done,
-    /// It is in, and the node was split: this one is new, to the right, and begins with this record.
+    /// It is in, and the node was split: this one is new, to the right, and begins with this
+    /// record.
     Split(&'t Node<N>, Record<'t>),
     /// This very key, sequence and type is there already.
     Duplicate,
@@ -62,9 +63,11 @@ impl Trend {
 }
 
 impl<'t, const N: usize> Latched<'t, N> {
-    /// Inserts `record` (in an inner node, as the separator of `child`) at its place, which the latch was taken for.
+    /// Inserts `record` (in an inner node, as the separator of `child`) at its place, which the
+    /// latch was taken for.
     /// # Errors
-    /// `Aborted` with `MemoryLimit` if the node is full and there is no memory for another; nothing was inserted.
+    /// `Aborted` with `MemoryLimit` if the node is full and there is no memory for another; nothing
+    /// was inserted.
     pub(crate) fn insert(
         mut self,
         icmp: &InternalKeyComparator,
@@ -77,7 +80,8 @@ impl<'t, const N: usize> Latched<'t, N> {
         let count = link.count();
         let target = Target::of(record);
         let head = node.head_of(icmp.order(), target.user_key);
-        // Other heads say that the keys differ, without a look at the other record, which is far away.
+        // Other heads say that the keys differ, without a look at the other record, which is far
+        // away.
         let is_twin = at < count
             && node.head::<true>(at) == head
             && target.cmp_record(icmp, node.record::<true>(at)) == cmp::Ordering::Equal;
@@ -157,7 +161,8 @@ impl<'t, const N: usize> Latched<'t, N> {
 }
 
 impl<'t, const N: usize> Node<N> {
-    /// Puts `slot` in place `at` and moves those behind it. REQUIRES: the latch; `link` is current and not full.
+    /// Puts `slot` in place `at` and moves those behind it. REQUIRES: the latch; `link` is current
+    /// and not full.
     fn put(&'t self, at: usize, slot: (Slot<N>, Span), link: Link<N>) {
         let count = link.count();
         let grown = Link::new(link.next(), count + 1).0;
@@ -209,7 +214,8 @@ impl<'t, const N: usize> Node<N> {
         Slot { head: own!(self.heads[at]), record: own!(self.records[at]), child }
     }
 
-    /// A new node with the slots from `keep` on and, in its place, the new one. REQUIRES: the latch, a full node.
+    /// A new node with the slots from `keep` on and, in its place, the new one. REQUIRES: the
+    /// latch, a full node.
     fn split_off(
         &'t self,
         icmp: &InternalKeyComparator,
@@ -273,7 +279,8 @@ impl<'t, const N: usize> Node<N> {
         Ok(right)
     }
 
-    /// The prefix for a new node with these slots: what their keys share, unless the old one is nearly as good.
+    /// The prefix for a new node with these slots: what their keys share, unless the old one is
+    /// nearly as good.
     fn choose_prefix(&'t self, order: KeyOrder, slots: &[Slot<N>], keep: usize) -> &'t [u8] {
         let old = &self.prefix[..usize::from(self.prefix_len)];
         if order == KeyOrder::Custom {

@@ -1,7 +1,8 @@
 //! One key in a leaf: its first record that a target does not lie behind.
 //!
-//! In: a leaf that the target is in or right of. Out: that record, or why there is none here. A guess, made while the record is being
-//! fetched, saves the search once it has come; a wrong one costs a search. What makes it right beside a writer: `node.rs`, invariants 1 and 2.
+//! In: a leaf that the target is in or right of. Out: that record, or why there is none here. A
+//! guess, made while the record is being fetched, saves the search once it has come; a wrong one
+//! costs a search. What makes it right beside a writer: `node.rs`, invariants 1 and 2.
 
 use super::heads::{prefetch_line, prefetch_record};
 use super::{Link, Node, is_before};
@@ -41,7 +42,8 @@ impl Guess {
 }
 
 impl<'t, const N: usize> Node<N> {
-    /// Leaves: about where the target's user key is, with the address of its record being fetched. What is there may move on at once.
+    /// Leaves: about where the target's user key is, with the address of its record being fetched.
+    /// What is there may move on at once.
     #[inline]
     pub(crate) fn guess(&'t self, icmp: &InternalKeyComparator, target: &Target<'_>) -> Guess {
         let count = self.load_link().count();
@@ -67,8 +69,9 @@ impl<'t, const N: usize> Node<N> {
         Guess { head: self.head_of(icmp.order(), target.user_key), at: usize::MAX }
     }
 
-    /// Leaves: the first record at or after `target` in this leaf or one to its right; if no record has the target's user
-    /// key, may answer `None` without looking at any. `guess` is of this leaf.
+    /// Leaves: the first record at or after `target` in this leaf or one to its right; if no record
+    /// has the target's user key, may answer `None` without looking at any. `guess` is of this
+    /// leaf.
     #[inline(always)]
     pub(crate) fn first_of_key(
         &'t self,
@@ -98,7 +101,8 @@ impl<'t, const N: usize> Node<N> {
         loop {
             let link = self.load_link();
             let count = link.count();
-            // What is left of a head below the target's is before the target, however the guess was made.
+            // What is left of a head below the target's is before the target, however the guess was
+            // made.
             let is_right = guess < count
                 && self.head::<false>(guess) >= head
                 && (guess == 0 || self.head::<false>(guess - 1) < head);
@@ -106,7 +110,8 @@ impl<'t, const N: usize> Node<N> {
             guess = usize::MAX;
             if at < count && self.head::<false>(at) == head {
                 let record = self.record::<false>(at);
-                // What was before it stays before the target (invariant 1): so it is the first, or was until something came between.
+                // What was before it stays before the target (invariant 1): so it is the first, or
+                // was until something came between.
                 if !is_before(icmp, record, target, false) {
                     if self.load_link().next() == link.next() {
                         return Here::First(record);
@@ -118,7 +123,8 @@ impl<'t, const N: usize> Node<N> {
             if at < count {
                 let behind = self.head::<false>(at);
                 if behind > head {
-                    // Heads are sorted and only move right: no slot has had this head since `search` began.
+                    // Heads are sorted and only move right: no slot has had this head since
+                    // `search` began.
                     if self.load_link().next() == link.next() {
                         return Here::Absent(Gap::before(behind));
                     }
@@ -132,7 +138,8 @@ impl<'t, const N: usize> Node<N> {
         }
     }
 
-    /// The first record from slot `at` on that is not before `target`, and the link as it was after that.
+    /// The first record from slot `at` on that is not before `target`, and the link as it was after
+    /// that.
     #[inline(always)]
     fn scan(
         &'t self,

@@ -27,7 +27,8 @@ fn heads_in_a_node_are_those_behind_its_prefix() {
         let mut bytes = |len: usize| -> Vec<u8> { (0..len).map(|_| rng.u8(..2) * 0xFF).collect() };
         let (mut key, rest) = (bytes(40), bytes(MAX_PREFIX));
         key.truncate(rng.usize(..=40));
-        // The prefix of a node, and behind it what does not count; mostly that of the key, up to a byte.
+        // The prefix of a node, and behind it what does not count; mostly that of the key, up to a
+        // byte.
         let len = rng.usize(..=MAX_PREFIX);
         let mut prefix: [u8; MAX_PREFIX] = rest.try_into().unwrap();
         let shared = len.min(key.len());

@@ -1,5 +1,5 @@
-//! What a lookup is told of tombstones, against all tombstones looked at one by one: never too little, and nothing where
-//! nothing is.
+//! What a lookup is told of tombstones, against all tombstones looked at one by one: never too
+//! little, and nothing where nothing is.
 
 use super::*;
 use crate::arena::{Arena, ShardStats};
@@ -142,7 +142,8 @@ fn keys_that_are_not_there_are_told_of_tombstones_in_their_own_gap() {
     let tombstones: Vec<Tombstone> =
         (1..39).map(|i| (ends(i * 100).0, ends(i * 100).1, 1000 + u64::from(i))).collect();
     tombstones.iter().for_each(|&tombstone| cast(&tree, tombstone));
-    // In another gap of each leaf, in the one before, in their own, and in the one behind if the tombstone goes on there.
+    // In another gap of each leaf, in the one before, in their own, and in the one behind if the
+    // tombstone goes on there.
     for (place, expected) in [(55, 0), (91, 0), (5, 38), (11, 9)] {
         let told = told_of(
             &tree,
@@ -184,8 +185,8 @@ fn a_wide_tombstone_is_told_of_in_its_range_only() {
     }
 }
 
-/// Ten leaves of four keys, 10, 20, ..., under nodes of four children, and a tombstone that marks the four leaves under the first
-/// of those nodes, and the second node.
+/// Ten leaves of four keys, 10, 20, ..., under nodes of four children, and a tombstone that marks
+/// the four leaves under the first of those nodes, and the second node.
 fn under_inner_nodes() -> (Vec<Version>, Tombstone) {
     ((1..=40).map(|i| (i * 10, u64::from(i))).collect(), (15, 345, 1000))
 }
@@ -193,7 +194,8 @@ fn under_inner_nodes() -> (Vec<Version>, Tombstone) {
 /// The first key of a leaf whose nodes above are not those that the way to it leads through.
 const SECOND_LOOK: u16 = 170;
 
-/// Whether only a second look tells what covers this key: neither its leaf nor what lies on the way to it does.
+/// Whether only a second look tells what covers this key: neither its leaf nor what lies on the way
+/// to it does.
 fn is_told_by_the_second_look<const N: usize>(tree: &Tree<N>, key: u16) -> bool {
     let bytes = key.to_be_bytes();
     let target = Target { user_key: &bytes, trailer: u64::MAX };
@@ -272,7 +274,8 @@ mod models {
     use super::*;
     use esker_base::sync::Arc;
 
-    /// An insert and a tombstone in all interleavings, in trees of tiny nodes. A key that is not there is looked for, too.
+    /// An insert and a tombstone in all interleavings, in trees of tiny nodes. A key that is not
+    /// there is looked for, too.
     fn model<const N: usize>(
         old: &'static [Version],
         new: &'static [Version],
@@ -290,7 +293,8 @@ mod models {
             for &version in old {
                 check(&tree, (version.0, version.1), old, &[tombstone]);
             }
-            // Beside a split that is too much to be searched through; there it is looked for afterwards.
+            // Beside a split that is too much to be searched through; there it is looked for
+            // afterwards.
             if N > 2 {
                 let bytes = absent.to_be_bytes();
                 let (found, _, over_key) = told(&tree.sight(&Target { user_key: &bytes, trailer: u64::MAX }));
@@ -344,8 +348,9 @@ mod models {
         model::<2>(&[(10, 1), (20, 2), (30, 3), (40, 4)], &[(25, 5)], ((15, 35, 9), 27));
     }
 
-    /// What is looked for is the first key of its leaf, and moves with it or stays: in the leaf before it, in its own, and
-    /// under a node that must be split as well; or a newer version of it comes into the leaf before.
+    /// What is looked for is the first key of its leaf, and moves with it or stays: in the leaf
+    /// before it, in its own, and under a node that must be split as well; or a newer version of it
+    /// comes into the leaf before.
     #[test]
     fn loom_a_split_beside_a_lookup_that_looks_twice() {
         for key in [SECOND_LOOK - 5, SECOND_LOOK, SECOND_LOOK + 5, SECOND_LOOK + 15] {

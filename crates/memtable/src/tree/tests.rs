@@ -1,5 +1,5 @@
-//! The tree with tiny nodes: by loom in all interleavings (`RUSTFLAGS="--cfg loom" cargo test -p esker-memtable
-//! --release loom`), and by real threads.
+//! The tree with tiny nodes: by loom in all interleavings (`RUSTFLAGS="--cfg loom" cargo test -p
+//! esker-memtable --release loom`), and by real threads.
 
 use super::*;
 use crate::arena::ShardStats;
@@ -85,12 +85,14 @@ mod models {
         assert!(old.iter().all(|n| all.contains(n)), "{old:?} in {all:?}");
     }
 
-    /// Lets each of `writers` insert its keys and `read` read, over a tree that holds `old`, in all interleavings that
-    /// loom's search tells apart with at most `preemptions` preemptions; then looks whether everything is there.
+    /// Lets each of `writers` insert its keys and `read` read, over a tree that holds `old`, in all
+    /// interleavings that loom's search tells apart with at most `preemptions` preemptions; then
+    /// looks whether everything is there.
     ///
-    /// loom remembers only the last access to a word: a load hides an earlier one by another thread from its search.
-    /// So writers do nothing but insert, latch holders read past loom (`own!`), the search starts both from readers
-    /// first and from readers last, and few runs count as a failure.
+    /// loom remembers only the last access to a word: a load hides an earlier one by another thread
+    /// from its search. So writers do nothing but insert, latch holders read past loom (`own!`),
+    /// the search starts both from readers first and from readers last, and few runs count as a
+    /// failure.
     fn model<const N: usize>(
         preemptions: usize,
         old: &'static [u32],
@@ -266,7 +268,8 @@ fn threads_insert_and_read_in_trees_of_all_widths() {
     }
 }
 
-/// The newest version goes before all others, so a full leaf gives all of them away before it takes the new one.
+/// The newest version goes before all others, so a full leaf gives all of them away before it takes
+/// the new one.
 #[cfg(not(loom))]
 #[test]
 fn a_key_that_is_there_is_found_while_the_only_leaf_gives_all_its_records_away() {

@@ -1,5 +1,5 @@
-//! Damages every golden database in every way: `esker-damage STEP [REPAIR_STEP [PREFIX]]`. Of the bytes of each file one in STEP
-//! is flipped; of the cases one in REPAIR_STEP is repaired.
+//! Damages every golden database in every way: `esker-damage STEP [REPAIR_STEP [PREFIX]]`. Of the
+//! bytes of each file one in STEP is flipped; of the cases one in REPAIR_STEP is repaired.
 
 use esker_peer::damage::{Tally, campaign};
 use esker_peer::{fixture, note};

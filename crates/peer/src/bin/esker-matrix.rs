@@ -1,5 +1,5 @@
-//! The matrix and the chain for as long as somebody wants: `esker-matrix mixtures|chains FIRST_SEED COUNT`. The program
-//! `esker-party` lies beside it.
+//! The matrix and the chain for as long as somebody wants: `esker-matrix mixtures|chains FIRST_SEED
+//! COUNT`. The program `esker-party` lies beside it.
 
 use esker_peer::matrix::{Done, Matrix};
 use esker_peer::note;

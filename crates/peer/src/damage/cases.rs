@@ -131,7 +131,8 @@ impl Damage {
     pub(super) fn names(&self) -> Vec<String> {
         let files = self.files();
         let mut names: Vec<String> = files.iter().map(|name| (*name).clone()).collect();
-        // CURRENT leads to any MANIFEST, and an old MANIFEST to files that are gone, or to sizes of before.
+        // CURRENT leads to any MANIFEST, and an old MANIFEST to files that are gone, or to sizes of
+        // before.
         if files.iter().any(|name| *name == "CURRENT") {
             names.push("MANIFEST-".to_owned());
         }
@@ -162,8 +163,8 @@ impl Damage {
         matches!(self, Damage::Flip { .. } | Damage::Zero { .. })
     }
 
-    /// A WAL can lose something in its middle, and nothing tells: zeros pass for its end of a block, and nobody knows that a
-    /// file was there, or that it was another's.
+    /// A WAL can lose something in its middle, and nothing tells: zeros pass for its end of a
+    /// block, and nobody knows that a file was there, or that it was another's.
     pub(super) fn may_leave_a_hole(&self) -> bool {
         match self {
             Damage::Zero { file, .. } | Damage::Missing { file } => is_wal(file),
@@ -223,7 +224,8 @@ fn with_record(bytes: &[u8], record: &[u8]) -> Vec<u8> {
     whole
 }
 
-/// Where the parts of a file begin, its end last: blocks of a table, records of a log, pieces of anything else.
+/// Where the parts of a file begin, its end last: blocks of a table, records of a log, pieces of
+/// anything else.
 fn block_starts(name: &str, bytes: &[u8]) -> Vec<usize> {
     let mut starts = match kind_of(name) {
         Some(FileType::Table) => table_blocks(bytes).unwrap_or_default(),

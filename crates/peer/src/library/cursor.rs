@@ -18,7 +18,8 @@ pub struct CursorOptions {
 /// An iterator of RocksDB. Destroyed when dropped.
 pub struct RocksCursor<'a> {
     iter: Cursor,
-    /// The iterator reads the bounds in here as long as it lives; vectors do not move what they hold.
+    /// The iterator reads the bounds in here as long as it lives; vectors do not move what they
+    /// hold.
     _options: (ReadOptionSet, CursorOptions),
     _db: PhantomData<&'a RocksDb>,
 }

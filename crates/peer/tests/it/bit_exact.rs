@@ -1,8 +1,9 @@
-//! The same entries with the same options, by RocksDB 11.8.1's `SstFileWriter` and by Esker's: which bytes are the same.
+//! The same entries with the same options, by RocksDB 11.8.1's `SstFileWriter` and by Esker's:
+//! which bytes are the same.
 //!
-//! Without compression all bytes up to the properties are; compressed, the blocks as they are once decompressed, dictionaries
-//! among them: the codecs are other implementations, or other versions, and their output differs. Properties: see
-//! [`DIFFERENT_PROPERTIES`].
+//! Without compression all bytes up to the properties are; compressed, the blocks as they are once
+//! decompressed, dictionaries among them: the codecs are other implementations, or other versions,
+//! and their output differs. Properties: see [`DIFFERENT_PROPERTIES`].
 
 use esker::internals::env::{FileSystem, PosixFileSystem};
 use esker::internals::format::block::{Block, BlockCursor};
@@ -32,7 +33,8 @@ const DIFFERENT_PROPERTIES: &[&str] = &[
     "rocksdb.creation.time",
     "rocksdb.file.creation.time",
     "rocksdb.original.file.number",
-    // The options' text names options of 11 that 7.8 does not have; the manager's name and codes come with format version 7.
+    // The options' text names options of 11 that 7.8 does not have; the manager's name and codes
+    // come with format version 7.
     "rocksdb.compression_options",
     // Of 11 only.
     "rocksdb.key.smallest.seqno",
@@ -152,7 +154,8 @@ fn partitions(table: &TableReader, top: BlockHandle) -> Vec<Vec<u8>> {
     all
 }
 
-/// What of the tables must be the same once decompressed: data blocks, and those of the meta index that name no offsets.
+/// What of the tables must be the same once decompressed: data blocks, and those of the meta index
+/// that name no offsets.
 fn contents(table: &TableReader, dictionary: bool, with_index: bool) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     let mut handles = Vec::new();
@@ -192,10 +195,12 @@ fn sst_file_writers_of_both_make_the_same_tables() {
     seed::for_each_seed("bit-exact", 80, |seed, mut rng| {
         let level = if rng.bool() { TargetVersion::V11 } else { TargetVersion::V7_8 };
         let mixture = Mixture::random(&mut rng, level).family;
-        // Blob files are none of the writer's; without a filter partitioned ones differ (docs/compat.md).
+        // Blob files are none of the writer's; without a filter partitioned ones differ
+        // (docs/compat.md).
         let mixture = mixture.replace("enable_blob_files=true;", "").replace(
             "block_based_table_factory={",
-            // By default RocksDB 11 asks its allocator how much memory filters may fill, and decouples partitions.
+            // By default RocksDB 11 asks its allocator how much memory filters may fill, and
+            // decouples partitions.
             &format!(
                 "block_based_table_factory={{optimize_filters_for_memory=false;decouple_partitioned_filters={};\
                  use_delta_encoding={};",

@@ -1,4 +1,5 @@
-//! Values in blob files: written by RocksDB 11.8.1 under all its options, read and rewritten by Esker, handed back.
+//! Values in blob files: written by RocksDB 11.8.1 under all its options, read and rewritten by
+//! Esker, handed back.
 
 use crate::party::{check_7, check_11, check_open_esker, open_esker, small_files};
 use crate::ping_pong::{FOR_7, FOR_11, esker_writes, rocksdb_7_writes, rocksdb_11_writes};

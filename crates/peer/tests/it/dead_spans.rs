@@ -1,4 +1,5 @@
-//! Tables with a block of dead spans, which only Esker knows: RocksDB 7.8.3 and 11.8.1 open, verify, read and compact them.
+//! Tables with a block of dead spans, which only Esker knows: RocksDB 7.8.3 and 11.8.1 open,
+//! verify, read and compact them.
 
 use crate::party::{check_7, check_11, check_all, check_open_11, check_open_esker, open_esker, small_files};
 use esker::WriteOptions;

@@ -1,5 +1,5 @@
-//! The door back: what `esker::door` says of a directory is what RocksDB finds; what it downgrades, 7.8.3 reads; and a
-//! target holds for every byte.
+//! The door back: what `esker::door` says of a directory is what RocksDB finds; what it downgrades,
+//! 7.8.3 reads; and a target holds for every byte.
 
 use crate::fixtures::{families, has_timestamps, has_transactions, read_by_7, read_by_11};
 use crate::party::{check_7, check_11, db_options, small_files};
@@ -33,8 +33,8 @@ fn without_options(dir: &Path) {
     }
 }
 
-/// Whether `ldb` 7.8.3 without an OPTIONS file can be asked at all: it then knows one order, no merge operator, and no
-/// prepared transactions.
+/// Whether `ldb` 7.8.3 without an OPTIONS file can be asked at all: it then knows one order, no
+/// merge operator, and no prepared transactions.
 fn can_be_asked(fixture: &Fixture) -> bool {
     let plain = fixture.expected().iter().all(|f| f.name == "default");
     let merges = ["ingest", "merge", "wal_unflushed"].iter().any(|name| fixture.name.contains(name));

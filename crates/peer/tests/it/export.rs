@@ -7,7 +7,8 @@ use esker_peer::world::{Kinds, Merge, Order};
 use esker_peer::{RocksDb, World, WriteFlags, require};
 use esker_testkit::{TempDir, seed};
 
-/// RocksDB 11.8.1 writes a family, Esker exports it and imports it elsewhere, RocksDB reads that and writes on.
+/// RocksDB 11.8.1 writes a family, Esker exports it and imports it elsewhere, RocksDB reads that
+/// and writes on.
 #[test]
 fn a_family_of_rocksdb_is_imported_for_rocksdb() {
     if require("librocksdb 11.8", RocksDb::available()).is_none() {

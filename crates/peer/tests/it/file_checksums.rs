@@ -202,7 +202,8 @@ fn ingested_files_are_compared_with_the_checksums_they_come_with() {
     }
 }
 
-/// RocksDB before 9.2 reckons with other bytes than the padding it writes: its own `VerifyFileChecksums` fails, too.
+/// RocksDB before 9.2 reckons with other bytes than the padding it writes: its own
+/// `VerifyFileChecksums` fails, too.
 #[test]
 fn checksums_by_7_8_of_files_with_aligned_blocks_are_those_of_other_bytes() {
     let Some(tools) = require("ldb 7.8", Tools::find()) else { return };

@@ -1,4 +1,5 @@
-//! Golden databases: Esker opens each, read-only and read-write, shows what is in it, rewrites it, and hands it back.
+//! Golden databases: Esker opens each, read-only and read-write, shows what is in it, rewrites it,
+//! and hands it back.
 
 use esker::options::{
     BottommostLevelCompaction, IngestExternalFileOptions, TargetVersion, load_latest_options,
@@ -21,7 +22,8 @@ pub(crate) fn has_transactions(dir: &Path) -> bool {
     dir.to_string_lossy().contains("_txn_")
 }
 
-/// Databases in which a transaction stays prepared: only RocksDB with `allow_2pc` opens them, which `ldb` has no flag for.
+/// Databases in which a transaction stays prepared: only RocksDB with `allow_2pc` opens them, which
+/// `ldb` has no flag for.
 pub(crate) fn has_pending_transaction(fixture: &Fixture) -> bool {
     fixture.name.ends_with("_txn_2pc")
 }
@@ -42,8 +44,8 @@ fn read_options(db: &Db) -> ReadOptions {
     ReadOptions { timestamp: has_timestamps.then(|| NEWEST.to_vec()), ..ReadOptions::default() }
 }
 
-/// Families as a user would name them: from the OPTIONS file if there is one; merges are `stringappend`, as
-/// fixtures/README.md says.
+/// Families as a user would name them: from the OPTIONS file if there is one; merges are
+/// `stringappend`, as fixtures/README.md says.
 pub(crate) fn families(db_options: &DbOptions, dir: &Path) -> esker::Result<Vec<ColumnFamilyDescriptor>> {
     let loaded = match load_latest_options(db_options.env.fs.as_ref(), dir) {
         Ok(loaded) => Some(loaded),
@@ -126,7 +128,8 @@ fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     paths.map(|path| (path.clone(), std::fs::read(path).expect("readable"))).collect()
 }
 
-/// Opens a copy for writing, rewrites every table, and opens it again. The copy is left for RocksDB to read.
+/// Opens a copy for writing, rewrites every table, and opens it again. The copy is left for RocksDB
+/// to read.
 fn read_write(fixture: &Fixture, dir: &Path) -> Outcome {
     let expected = fixture.expected();
     let db = open(dir, OpenMode::ReadWrite).map_err(describe)?;
@@ -157,7 +160,8 @@ fn read_write(fixture: &Fixture, dir: &Path) -> Outcome {
     db.close().map_err(describe)
 }
 
-/// Writes to what Esker cannot read all of, as far as it lets itself be written to: RocksDB must find the rest as it was.
+/// Writes to what Esker cannot read all of, as far as it lets itself be written to: RocksDB must
+/// find the rest as it was.
 fn write_regardless(dir: &Path) -> Outcome {
     let refused = |result: esker::Result<()>| match result {
         Err(e) if e.kind() != ErrorKind::NotSupported => Err(describe(e)),
@@ -209,7 +213,8 @@ pub(crate) fn read_by_11(fixture: &Fixture, dir: &Path) -> Outcome {
         let in_memory_only = fixture.name.contains("memtable_only");
         let persisted = if in_memory_only { "persist_user_defined_timestamps=false;" } else { "" };
         let order = family.options.comparator.name();
-        // Not `put`, which is RocksDB's name for the operator: its class name is not among those it knows.
+        // Not `put`, which is RocksDB's name for the operator: its class name is not among those it
+        // knows.
         let operator = match family.options.merge_operator.as_ref().map_or("", |o| o.name()) {
             "StringAppendOperator" => "{id=StringAppendOperator;delimiter=,}",
             "PutOperator" => "put",
@@ -304,7 +309,8 @@ fn entities_and_blob_indexes_survive_a_rewrite_byte_for_byte() {
     for (name, kind) in [("v7_8_wide_columns", 22), ("v7_8_blob", 17), ("v7_8_blob_zstd", 17)] {
         let fixture = &fixture::all(&[name])[0];
         let copy = fixture.copy();
-        // What is in the WAL becomes blobs when RocksDB flushes it; Esker would store the values themselves.
+        // What is in the WAL becomes blobs when RocksDB flushes it; Esker would store the values
+        // themselves.
         tools.ldb(copy.path(), ["compact"]).expect("compacts");
         let before = stored(tools, copy.path());
         assert!(before.values().any(|(k, _)| *k == kind), "{name}: none to see");
@@ -334,8 +340,8 @@ fn a_table_with_embedded_blobs_is_ingested_read_and_rewritten() {
     read(&db);
     db.close().expect("closes");
     drop(db);
-    // A guard of another test may have kept the table that was ingested, which 7.8.3's tools would look at too; an open
-    // leaves nothing over.
+    // A guard of another test may have kept the table that was ingested, which 7.8.3's tools would
+    // look at too; an open leaves nothing over.
     let db = Db::open_with(&options, dir.path(), families(), OpenMode::ReadWrite).expect("opens again");
     db.close().expect("closes");
     drop(db);
@@ -343,7 +349,8 @@ fn a_table_with_embedded_blobs_is_ingested_read_and_rewritten() {
     read_by_11(fixture, dir.path()).expect("read by 11.8.1");
 }
 
-/// RocksDB 11 takes keys of a WAL that does not say their timestamps' size for keys without: also those that 7.8 wrote.
+/// RocksDB 11 takes keys of a WAL that does not say their timestamps' size for keys without: also
+/// those that 7.8 wrote.
 #[test]
 fn a_wal_with_timestamps_is_read_by_rocksdb_11() {
     for name in ["v7_8_udt_u64", "v11_9_udt_u64"] {
@@ -365,8 +372,8 @@ fn a_wal_with_timestamps_is_read_by_rocksdb_11() {
     }
 }
 
-/// More databases, laid out as `fixtures/` is, from the directory that `ESKER_DATABASES` names: each is opened for reading
-/// and for writing, rewritten, and compared.
+/// More databases, laid out as `fixtures/` is, from the directory that `ESKER_DATABASES` names:
+/// each is opened for reading and for writing, rewritten, and compared.
 #[test]
 fn databases_from_elsewhere_open_and_keep_what_is_in_them() {
     let Some(root) = std::env::var_os("ESKER_DATABASES") else { return };

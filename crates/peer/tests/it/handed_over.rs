@@ -1,5 +1,5 @@
-//! What Esker writes, RocksDB 7.8.3 and 11.8.1 read: each compression, families, merges, deletions of all kinds, held
-//! snapshots, several levels, an unflushed WAL.
+//! What Esker writes, RocksDB 7.8.3 and 11.8.1 read: each compression, families, merges, deletions
+//! of all kinds, held snapshots, several levels, an unflushed WAL.
 
 use crate::party::{check_7, check_11, check_all, check_open_esker, open_esker, small_files};
 use esker::options::CompressionType;

@@ -1,7 +1,8 @@
 //! A process killed while it writes, Esker or RocksDB: what it leaves, the others recover.
 //!
-//! The child is this test binary again, running `child` with its directory in the environment. It writes batches that
-//! both processes can make from the seed, says after each how far it is, and is killed with SIGKILL.
+//! The child is this test binary again, running `child` with its directory in the environment. It
+//! writes batches that both processes can make from the seed, says after each how far it is, and is
+//! killed with SIGKILL.
 
 use crate::party::{
     check_7, check_7_after_kill, check_11, check_open_11, check_open_esker, db_options, open_esker,
@@ -132,8 +133,8 @@ fn write_and_kill(dir: &TempDir, writer: &str, seed: u64, batches: usize) -> usi
     written
 }
 
-/// The world after as many batches as the directory holds, which must be `written` or, if the last line was not printed
-/// any more, one more.
+/// The world after as many batches as the directory holds, which must be `written` or, if the last
+/// line was not printed any more, one more.
 fn recovered(seed: u64, written: usize, sequence: u64) -> World {
     let mut batches = Batches::new(seed);
     for _ in 0..written {
@@ -203,8 +204,8 @@ fn newest_wal(dir: &Path) -> (PathBuf, Vec<u8>) {
     (newest, bytes)
 }
 
-/// What a log looks like when its writer was killed: behind the last record zeros, to the end of its block, or there the
-/// payload of a record whose header was not stored any more.
+/// What a log looks like when its writer was killed: behind the last record zeros, to the end of
+/// its block, or there the payload of a record whose header was not stored any more.
 #[test]
 fn logs_that_end_with_zeros_are_whole_to_everyone_in_every_mode() {
     use WalRecoveryMode as Mode;

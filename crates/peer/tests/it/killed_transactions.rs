@@ -1,12 +1,15 @@
-//! Prepared transactions and kill -9: one database that goes from hand to hand, Esker's and RocksDB's.
+//! Prepared transactions and kill -9: one database that goes from hand to hand, Esker's and
+//! RocksDB's.
 //!
-//! In each round a child process, of one engine or the other, opens the database, takes up what is prepared in it, goes on,
-//! and is killed. Then one of the two opens what it left, checks it against what the child had said, and resolves some of
-//! what is prepared. What must be there is known to this process only: the child says after each step that it is done.
+//! In each round a child process, of one engine or the other, opens the database, takes up what is
+//! prepared in it, goes on, and is killed. Then one of the two opens what it left, checks it
+//! against what the child had said, and resolves some of what is prepared. What must be there is
+//! known to this process only: the child says after each step that it is done.
 //!
-//! There are [`LANES`], each with one transaction at a time, in an order that is known beforehand ([`Lane`]). So of each lane
-//! it is enough to know how many steps are done, and after a kill that is as many as were said, or one more. Some lanes
-//! are slow: their transactions stay prepared while memtables are flushed and WALs retired all around them.
+//! There are [`LANES`], each with one transaction at a time, in an order that is known beforehand
+//! ([`Lane`]). So of each lane it is enough to know how many steps are done, and after a kill that
+//! is as many as were said, or one more. Some lanes are slow: their transactions stay prepared
+//! while memtables are flushed and WALs retired all around them.
 //!
 //! `ROUNDS=n` for more rounds (`cargo xtask long durability`).
 
@@ -37,8 +40,8 @@ enum Step {
     Direct(u64),
 }
 
-/// How far a lane is: of four transactions the first and third are prepared and committed, the second is prepared and rolled
-/// back, the fourth is committed as it is.
+/// How far a lane is: of four transactions the first and third are prepared and committed, the
+/// second is prepared and rolled back, the fourth is committed as it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Lane {
     number: usize,
@@ -313,8 +316,8 @@ fn walk_and_kill(dir: &Path, engine: &str, lanes: &mut [Lane], lines: usize) {
     assert!(killed, "the child ended by itself: {status}");
 }
 
-/// Compares what is there with what was said, finds out which lanes are a step further, and takes some steps with what is
-/// prepared.
+/// Compares what is there with what was said, finds out which lanes are a step further, and takes
+/// some steps with what is prepared.
 fn check(engine: &mut dyn Engine, lanes: &mut [Lane], rng: &mut fastrand::Rng, when: &str) {
     let prepared = engine.prepared();
     for lane in lanes.iter_mut() {

@@ -1,4 +1,5 @@
-//! Esker and real RocksDB on the same directories, in both directions. See docs/testing.md, "RocksDB as oracle".
+//! Esker and real RocksDB on the same directories, in both directions. See docs/testing.md,
+//! "RocksDB as oracle".
 #![allow(
     clippy::disallowed_methods,
     reason = "what is tested here is on the real file system, and peers do not go through esker-env"

@@ -1,5 +1,5 @@
-//! Directories as crashes, copies and other programs leave them: Esker opens what RocksDB 11.8.1 opens, finds the same in it,
-//! and deletes the leftovers that RocksDB deletes.
+//! Directories as crashes, copies and other programs leave them: Esker opens what RocksDB 11.8.1
+//! opens, finds the same in it, and deletes the leftovers that RocksDB deletes.
 
 use crate::party::db_options;
 use esker::internals::base::FileNumber;
@@ -140,7 +140,8 @@ fn current_is_read_as_rocksdb_reads_it() {
     compare("IDENTITY is missing", None, |dir| fs::remove_file(dir.join("IDENTITY")).expect("removed"));
 }
 
-/// Tag 300 begins an entry of an atomic group and says how many follow; tag 6 deletes a table of a level.
+/// Tag 300 begins an entry of an atomic group and says how many follow; tag 6 deletes a table of a
+/// level.
 fn deletes_in_group(remaining: u8, file: FileNumber) -> Vec<u8> {
     let number = u8::try_from(file.0).expect("few files");
     assert!(number < 128, "one byte");

@@ -27,7 +27,8 @@ pub(crate) fn db_options() -> DbOptions {
     DbOptions { create_if_missing: true, create_missing_column_families: true, ..DbOptions::default() }
 }
 
-/// Opens `dir` with the families of `world`, for RocksDB 7.8 to read as well unless the options rule that out.
+/// Opens `dir` with the families of `world`, for RocksDB 7.8 to read as well unless the options
+/// rule that out.
 pub(crate) fn open_esker(dir: &Path, world: &World, options: &ColumnFamilyOptions) -> Result<Db> {
     let mut db = db_options();
     if options.validate_target(&db).is_err() {
@@ -55,7 +56,8 @@ pub(crate) fn check_7(dir: &Path, world: &World, when: &str) {
     check_7_after_kill(dir, world, when);
 }
 
-/// As [`check_7`], but for the tables one by one: who was killed may have left one unfinished, which no MANIFEST names.
+/// As [`check_7`], but for the tables one by one: who was killed may have left one unfinished,
+/// which no MANIFEST names.
 #[track_caller]
 pub(crate) fn check_7_after_kill(dir: &Path, world: &World, when: &str) {
     let Some(tools) = require("ldb 7.8", Tools::find()) else { return };
@@ -97,7 +99,8 @@ pub(crate) fn check_open_11(db: &RocksDb, world: &World, when: &str) {
     }
 }
 
-/// RocksDB 11.8.1 opens a copy as the OPTIONS file in it says: Esker wrote one that stands for the database.
+/// RocksDB 11.8.1 opens a copy as the OPTIONS file in it says: Esker wrote one that stands for the
+/// database.
 #[track_caller]
 pub(crate) fn check_options_by_11(dir: &Path, world: &World, when: &str) {
     if require("librocksdb 11.8", RocksDb::available()).is_none() {

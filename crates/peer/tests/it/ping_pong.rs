@@ -1,5 +1,5 @@
-//! Databases that go to and fro: Esker, RocksDB 7.8.3 and RocksDB 11.8.1 write in turn, and each finds what the others
-//! left.
+//! Databases that go to and fro: Esker, RocksDB 7.8.3 and RocksDB 11.8.1 write in turn, and each
+//! finds what the others left.
 
 use crate::party::{check_7, check_11, check_open_11, check_open_esker, open_esker, small_files};
 use esker::internals::format::properties::IndexType;

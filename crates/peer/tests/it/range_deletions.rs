@@ -1,4 +1,5 @@
-//! Range deletions over each other, under snapshots: RocksDB 7.8.3 and 11.8.1 read the tables that flushes and compactions write of them.
+//! Range deletions over each other, under snapshots: RocksDB 7.8.3 and 11.8.1 read the tables that
+//! flushes and compactions write of them.
 
 use crate::party::{check_all, check_open_esker, open_esker, small_files};
 use esker::WriteOptions;

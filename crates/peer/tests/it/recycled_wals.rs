@@ -1,4 +1,5 @@
-//! WALs written over older ones, left by a crash when one family's tables are newer than what another has in its WAL.
+//! WALs written over older ones, left by a crash when one family's tables are newer than what
+//! another has in its WAL.
 
 use crate::party::{check_7_after_kill, check_11, check_open_11, check_open_esker, db_options};
 use esker::{ColumnFamilyOptions, Db, DbOptions, FlushOptions, WriteOptions};
@@ -13,8 +14,9 @@ fn copy(dir: &TempDir) -> TempDir {
     copy
 }
 
-/// The WAL that one family still needs is an old file, shorter than it was then; the next one is empty; the other family's tables
-/// are newer. Where older records followed, RocksDB would take that for damage that the tables are ahead of.
+/// The WAL that one family still needs is an old file, shorter than it was then; the next one is
+/// empty; the other family's tables are newer. Where older records followed, RocksDB would take
+/// that for damage that the tables are ahead of.
 #[test]
 fn a_recycled_wal_before_an_empty_one_is_whole_to_everyone() {
     seed::for_each_seed("recycled", 1, |seed, mut rng| {

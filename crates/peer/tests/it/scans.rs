@@ -1,9 +1,11 @@
-//! Scans of Esker and of RocksDB 11.8.1, step by step, over databases that were written alike: each answer of one is the other's.
+//! Scans of Esker and of RocksDB 11.8.1, step by step, over databases that were written alike: each
+//! answer of one is the other's.
 //!
-//! Most keys are deleted most of the time, by deletions of every kind. RocksDB's iterators stay with the files and memtables they began
-//! with; before each step of Esker's its view is made another one, mostly by a flush, so that each step goes over to it.
-//! `ROUNDS=500 cargo test --release -p esker-peer --test it scans -- --nocapture` is the long form; it prints how many answers were
-//! compared.
+//! Most keys are deleted most of the time, by deletions of every kind. RocksDB's iterators stay
+//! with the files and memtables they began with; before each step of Esker's its view is made
+//! another one, mostly by a flush, so that each step goes over to it. `ROUNDS=500 cargo test
+//! --release -p esker-peer --test it scans -- --nocapture` is the long form; it prints how many
+//! answers were compared.
 
 use esker::options::{BottommostLevelCompaction, CompactRangeOptions, CompressionType, FlushOptions};
 use esker::{
@@ -57,7 +59,8 @@ struct Both<'a> {
     rocks: RocksCursor<'a>,
     is_valid: bool,
     forward: bool,
-    /// With bounds and by prefix RocksDB goes to an end by way of the bound, and stays within that one's prefix.
+    /// With bounds and by prefix RocksDB goes to an end by way of the bound, and stays within that
+    /// one's prefix.
     has_ends: bool,
     what: String,
 }
@@ -281,7 +284,8 @@ impl<'a> Pair<'a> {
         self.esker.flush_opt(&flush, &[&self.esker.default_column_family()]).expect("Esker flushes");
     }
 
-    /// All iterators move on for a while, each mostly in one direction; the view is another one at each step.
+    /// All iterators move on for a while, each mostly in one direction; the view is another one at
+    /// each step.
     fn walk(&mut self, rng: &mut fastrand::Rng, step: usize) {
         if self.open.is_empty() {
             return;
@@ -333,7 +337,8 @@ fn scans_find_what_rocksdb_finds_whichever_view_they_stand_on() {
             answers: 0,
             views: 0,
         };
-        // RocksDB's compactions merge through a snapshot of number 0, such as one of a database that has ingested files only.
+        // RocksDB's compactions merge through a snapshot of number 0, such as one of a database
+        // that has ingested files only.
         pair.write(&[Op::Put { family: FAMILY.to_owned(), key: SIDE.to_vec(), value: Vec::new() }]);
         pair.run(&mut rng, 300);
         answers += pair.answers;

@@ -1,4 +1,5 @@
-//! What crashes leave of Esker's databases, read by RocksDB as well: the long histories with a second reader.
+//! What crashes leave of Esker's databases, read by RocksDB as well: the long histories with a
+//! second reader.
 
 use esker_peer::{RocksDb, require};
 use esker_stress::histories::{Parameters, run};

@@ -24,8 +24,8 @@ fn options_for(table: &Path) -> Options {
     options
 }
 
-/// What is there of the entries, newest first within a key, as far as the table alone can tell: keys, and values if they are
-/// plain.
+/// What is there of the entries, newest first within a key, as far as the table alone can tell:
+/// keys, and values if they are plain.
 fn visible(entries: &[(Vec<u8>, ValueType, Vec<u8>)]) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
     let mut newest: Vec<&(Vec<u8>, ValueType, Vec<u8>)> = Vec::new();
     for entry in entries {
@@ -55,7 +55,8 @@ fn entries(reader: &SstFileReader) -> Vec<(Vec<u8>, ValueType, Vec<u8>)> {
     found
 }
 
-/// Both ways through the table, and by key: what its entries say. Returns how many keys were compared.
+/// Both ways through the table, and by key: what its entries say. Returns how many keys were
+/// compared.
 fn check(path: &Path) -> usize {
     let mut options = options_for(path);
     options.cf.merge_operator = esker::builtin::merge_operator("stringappend");

@@ -1,5 +1,5 @@
-//! Tables of RocksDB 11.8.1, written again by Esker from the same entries with the same options: the same bytes, up to
-//! the properties (RocksDB 11 writes more of them than 7.8 knows).
+//! Tables of RocksDB 11.8.1, written again by Esker from the same entries with the same options:
+//! the same bytes, up to the properties (RocksDB 11 writes more of them than 7.8 knows).
 
 use esker::internals::base::prefix;
 use esker::internals::env::{FileSystem, MemFs, PosixFileSystem};
@@ -160,8 +160,8 @@ fn written_again(reader: &Arc<TableReader>, mixture: &Mixture) -> Vec<u8> {
     bytes
 }
 
-/// Shortened separators end in the largest sequence number and the type to seek with, which RocksDB 11 has moved from
-/// 0x16 to 0x18. Esker writes that of 7.8: it would not know the newer one.
+/// Shortened separators end in the largest sequence number and the type to seek with, which RocksDB
+/// 11 has moved from 0x16 to 0x18. Esker writes that of 7.8: it would not know the newer one.
 fn with_old_separators(mut bytes: Vec<u8>) -> Vec<u8> {
     for at in 0..bytes.len().saturating_sub(7) {
         if bytes[at..at + 8] == [0x18, 255, 255, 255, 255, 255, 255, 255] {

@@ -1,4 +1,5 @@
-//! Histories of keys with user-defined timestamps, which either side shows, trims, and refuses where they were trimmed.
+//! Histories of keys with user-defined timestamps, which either side shows, trims, and refuses
+//! where they were trimmed.
 
 use esker::options::TargetVersion;
 use esker::{

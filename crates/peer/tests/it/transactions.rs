@@ -1,4 +1,5 @@
-//! Prepared transactions, handed over in both directions between Esker and RocksDB 11.8.1, and committed by the other.
+//! Prepared transactions, handed over in both directions between Esker and RocksDB 11.8.1, and
+//! committed by the other.
 
 use esker::{
     Options, ReadOptions, Transaction, TransactionDb, TransactionDbOptions, TransactionOptions, WriteOptions,

@@ -13,8 +13,8 @@ fn open(dir: &Path) -> DbWithTtl {
     DbWithTtl::open(&options.db, dir, families, &[3600], OpenMode::ReadWrite).expect("opens")
 }
 
-/// What `ldb --ttl` prints. 7.8.3 does what it is told, and then says of every database that is there that it has several
-/// families.
+/// What `ldb --ttl` prints. 7.8.3 does what it is told, and then says of every database that is
+/// there that it has several families.
 fn ldb(tools: Tools, dir: &Path, args: &[&str]) -> Vec<String> {
     let text = tools.ldb(dir, [args, &["--ttl"]].concat()).unwrap_or_else(|e| e);
     let complaint = "Failed: ldb doesn't support TTL DB with multiple column families";

@@ -1,5 +1,5 @@
-//! Universal compaction beside RocksDB 11.8.1: the same flushes, the same amount written; and either opens what the other's
-//! universal compactions left.
+//! Universal compaction beside RocksDB 11.8.1: the same flushes, the same amount written; and
+//! either opens what the other's universal compactions left.
 
 use crate::party::{check_7, check_11, check_open_esker, open_esker, small_files};
 use esker::options::{CompactionStopStyle, CompactionStyle, CompressionType};

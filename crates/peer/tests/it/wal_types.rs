@@ -1,7 +1,8 @@
-//! A physical record of each type in a WAL: Esker makes of it what RocksDB 11.8.1 makes of it, in each recovery mode.
+//! A physical record of each type in a WAL: Esker makes of it what RocksDB 11.8.1 makes of it, in
+//! each recovery mode.
 //!
-//! In: types × places × logs × payloads × modes, generated. Out: the keys that each engine recovers, or the kind of
-//! its error.
+//! In: types × places × logs × payloads × modes, generated. Out: the keys that each engine
+//! recovers, or the kind of its error.
 
 use esker::{Db, Options, ReadOptions, WalRecoveryMode};
 use esker_base::crc32c;
@@ -66,7 +67,8 @@ struct Case {
     payload: &'static [u8],
 }
 
-/// Nothing; zstd's number, as a record about compression has it; timestamp sizes of family 7; a batch's length.
+/// Nothing; zstd's number, as a record about compression has it; timestamp sizes of family 7; a
+/// batch's length.
 const PAYLOADS: [&[u8]; 4] = [b"", b"\x07\0\0\0", b"\x07\0\0\0\x08\0", &[0; 24]];
 
 /// One physical record; types that name their log name `number`.
@@ -89,7 +91,8 @@ fn put(sequence: u8) -> Vec<u8> {
 
 /// A zstd frame of this, which is short.
 fn compressed(payload: &[u8]) -> Vec<u8> {
-    // A frame of one raw block: magic, descriptor (one segment, one byte of size), block header, contents.
+    // A frame of one raw block: magic, descriptor (one segment, one byte of size), block header,
+    // contents.
     let size = u8::try_from(payload.len()).expect("a short payload");
     let mut frame = vec![0x28, 0xB5, 0x2F, 0xFD, 0x20, size, (size << 3) | 1, size >> 5, 0];
     frame.extend_from_slice(payload);
@@ -211,7 +214,8 @@ fn place(case: &Case, base: &Path, dir: &Path) {
     }
 }
 
-/// Compares each case in each mode. A case that RocksDB does not come back from is named, and ends the process.
+/// Compares each case in each mode. A case that RocksDB does not come back from is named, and ends
+/// the process.
 fn compare(cases: &[Case]) {
     if require("RocksDB 11.8.1", RocksDb::available()).is_none() {
         return;

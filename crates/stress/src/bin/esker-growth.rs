@@ -1,4 +1,5 @@
-//! `esker-growth`: how work grows with what lies in a database, against the table in `docs/growth.md`.
+//! `esker-growth`: how work grows with what lies in a database, against the table in
+//! `docs/growth.md`.
 //!
 //! A program of its own, because it installs a global allocator that counts.
 #![forbid(unsafe_code)]

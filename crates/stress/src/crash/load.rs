@@ -1,4 +1,5 @@
-//! What a run does to its database: options, writers, flushes and compactions, all drawn from a seed.
+//! What a run does to its database: options, writers, flushes and compactions, all drawn from a
+//! seed.
 
 use super::DIR;
 use super::history::{Batch, Change, Contents, History, LAST};
@@ -77,7 +78,8 @@ impl fmt::Display for Load {
 }
 
 impl Load {
-    /// `families`: how many the database has, if it is there already. A brief one writes a tenth, and flushes more often.
+    /// `families`: how many the database has, if it is there already. A brief one writes a tenth,
+    /// and flushes more often.
     pub(super) fn random(seed: u64, rng: &mut fastrand::Rng, families: Option<usize>, brief: bool) -> Load {
         let families = families.unwrap_or_else(|| rng.usize(1..=4));
         let threads = if rng.bool() { 1 } else { rng.u32(2..=4) };

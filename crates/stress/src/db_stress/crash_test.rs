@@ -1,7 +1,9 @@
-//! The driver: starts `db_stress` with other flags each time, kills it, and starts the next on the same directory.
+//! The driver: starts `db_stress` with other flags each time, kills it, and starts the next on the
+//! same directory.
 //!
-//! In: how long, and whether to kill from outside (black box) or to let the process end itself at a random file operation
-//! (white box). Out: a [`Report`], or the run that found something, with its flags.
+//! In: how long, and whether to kill from outside (black box) or to let the process end itself at a
+//! random file operation (white box). Out: a [`Report`], or the run that found something, with its
+//! flags.
 //!
 //! Source of the idea: RocksDB `tools/db_crashtest.py`.
 

@@ -1,15 +1,17 @@
-//! What the database must hold, kept outside of it: in a file that outlives the process that is killed.
+//! What the database must hold, kept outside of it: in a file that outlives the process that is
+//! killed.
 //!
-//! In: what a writer is about to do to a key, and what came of it. Out: which values a reader may find.
+//! In: what a writer is about to do to a key, and what came of it. Out: which values a reader may
+//! find.
 //!
 //!   magic u64 | families u32 | keys u32 | (now u32 | next u32) for each key of each family      little-endian
 //!
-//! A state is the number of the key's newest value, with the highest bit set if that value has been deleted since. Numbers
-//! count up, so a value that comes back from the past is known by its own.
+//! A state is the number of the key's newest value, with the highest bit set if that value has been
+//! deleted since. Numbers count up, so a value that comes back from the past is known by its own.
 //!
 //! Invariants
-//!  1. `next` is in the file before the database is asked to make it so, and `now` after it said that it is: whatever a
-//!     process that dies leaves, each key is in one of the two states.
+//!  1. `next` is in the file before the database is asked to make it so, and `now` after it said
+//!     that it is: whatever a process that dies leaves, each key is in one of the two states.
 //!  2. Only who holds the key's lock changes its state.
 //!
 //! Source of the idea: RocksDB `db_stress_tool/expected_state.h`.

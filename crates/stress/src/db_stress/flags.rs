@@ -3,7 +3,8 @@
 use clap::Args;
 use std::path::PathBuf;
 
-/// Random operations of many threads on a real directory, each answer compared with what is expected.
+/// Random operations of many threads on a real directory, each answer compared with what is
+/// expected.
 #[derive(Args, Clone, Debug)]
 #[command(rename_all = "snake_case")]
 pub struct Flags {
@@ -31,7 +32,8 @@ pub struct Flags {
     /// Values have up to 16 times so many bytes; the same in each run on a directory
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(..=1 << 20))]
     pub value_size_mult: u32,
-    /// Per cent of the keys that are put once and then deleted by single deletions; the same in each run on a directory
+    /// Per cent of the keys that are put once and then deleted by single deletions; the same in
+    /// each run on a directory
     #[arg(long, default_value_t = 10)]
     pub nooverwritepercent: u32,
     /// How often the database is closed, or dropped, and opened again meanwhile
@@ -43,7 +45,8 @@ pub struct Flags {
     /// Only compare what is there with what is expected
     #[arg(long)]
     pub verification_only: bool,
-    /// Of which all options are drawn, as the metamorphic campaign draws them; 0: Esker's own, with small buffers
+    /// Of which all options are drawn, as the metamorphic campaign draws them; 0: Esker's own, with
+    /// small buffers
     #[arg(long, default_value_t = 0)]
     pub options_seed: u64,
     /// Of what must stay the same over all runs on a directory, as compaction's style
@@ -130,7 +133,8 @@ pub struct Flags {
     /// About one in so many reads of files fails; 0: none
     #[arg(long, default_value_t = 0)]
     pub read_fault_one_in: u32,
-    /// The process ends at one in so many file operations that change something, without a word to the database; 0: never
+    /// The process ends at one in so many file operations that change something, without a word to
+    /// the database; 0: never
     #[arg(long, default_value_t = 0)]
     pub kill_random_test: u32,
 }

@@ -19,7 +19,8 @@ pub(super) struct Setup {
     /// Of files that fail, or kill.
     faults: Option<FaultFs>,
     pub(super) families: Vec<String>,
-    /// How many files stay open where options say all, if those may be more than the process may have.
+    /// How many files stay open where options say all, if those may be more than the process may
+    /// have.
     max_open_files: Option<i32>,
     max_key: u32,
     value_bytes: u32,
@@ -96,7 +97,8 @@ impl Setup {
         Ok((db, family))
     }
 
-    /// Whether files in this directory, which may not be there yet, can be opened past the page cache.
+    /// Whether files in this directory, which may not be there yet, can be opened past the page
+    /// cache.
     fn has_direct_io(&self, dir: &Path) -> bool {
         let (fs, probe) = (&self.env.fs, dir.join("direct-io.dbtmp"));
         let made = fs.create_dir_if_missing(dir).and_then(|()| fs.new_direct_writable_file(&probe, 1));
@@ -113,7 +115,8 @@ impl Setup {
             .map_err(|e| format!("the database does not open: {e}"))
     }
 
-    /// Opens a checkpoint, whose files do not fail. Families that were being cleared when it was made may not be in it.
+    /// Opens a checkpoint, whose files do not fail. Families that were being cleared when it was
+    /// made may not be in it.
     pub(super) fn open_copy(&self, directory: &Path) -> Result<Db, String> {
         let family = ColumnFamilyOptions::default().merge_operator(Some(builtin::put()));
         let descriptor = |name: &String| ColumnFamilyDescriptor::new(name.clone(), family.clone());
@@ -207,9 +210,10 @@ impl Setup {
     }
 }
 
-/// With `blob_file_size=1k` or `target_file_size_base=2k` each value may have a file of its own, and two if it is there twice, until
-/// compactions have merged what there is; whoever compares all values then has all of them open. `None` if that many may
-/// stay open: half of the limit is left to what no option bounds, as tables under iterators, and checkpoints.
+/// With `blob_file_size=1k` or `target_file_size_base=2k` each value may have a file of its own,
+/// and two if it is there twice, until compactions have merged what there is; whoever compares all
+/// values then has all of them open. `None` if that many may stay open: half of the limit is left
+/// to what no option bounds, as tables under iterators, and checkpoints.
 fn max_open_files(keys: u64, limit: u64) -> Option<i32> {
     (2 * keys > limit / 2).then(|| i32::try_from(limit / 2).unwrap_or(i32::MAX))
 }

@@ -1,6 +1,7 @@
 //! All of the database against what is expected, in each way in which it can be read.
 //!
-//! In: a database that nobody writes to. Out: what every key holds is settled; or the first one that holds something else.
+//! In: a database that nobody writes to. Out: what every key holds is settled; or the first one
+//! that holds something else.
 
 use super::{Kind, Run};
 use crate::audit::{self, Subject};

@@ -1,10 +1,12 @@
 //! What the threads of a run do, and what they may find.
 //!
-//! In: an open database, and what is expected of it. Out: nothing, or the first answer that was wrong, in `Run::wrong`.
+//! In: an open database, and what is expected of it. Out: nothing, or the first answer that was
+//! wrong, in `Run::wrong`.
 //!
 //! Invariants
 //!  1. Who changes a key holds its lock from before the change is announced until it is settled.
-//!  2. Readers without the lock take what was expected before and after, and accept what lies between.
+//!  2. Readers without the lock take what was expected before and after, and accept what lies
+//!     between.
 
 mod maintain;
 mod read;
@@ -18,7 +20,8 @@ use esker::internals::base::sync::thread;
 use esker::{ColumnFamilyHandle, Db, Error, Snapshot};
 use std::collections::VecDeque;
 
-/// Lets the threads of one phase work until each has done so many operations, or something is wrong.
+/// Lets the threads of one phase work until each has done so many operations, or something is
+/// wrong.
 pub(super) fn work(run: &Run<'_>, db: &Db, phase: u64, operations: u64) {
     let families: Vec<_> = run.setup.families.iter().map(|_| RwLock::new(())).collect();
     thread::scope(|scope| {
@@ -105,7 +108,8 @@ impl Worker<'_> {
         }
     }
 
-    /// A family is not there. That is so if it was dropped, and then a fault kept it from being made again: nobody goes on then.
+    /// A family is not there. That is so if it was dropped, and then a fault kept it from being
+    /// made again: nobody goes on then.
     fn gone(&self) -> Outcome {
         if self.run.stop.load(Ordering::SeqCst) { Ok(()) } else { Err("a family is gone".to_owned()) }
     }
@@ -138,7 +142,8 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Takes note of a write that failed: afterwards the database takes writes again, and what it shows is what is true.
+    /// Takes note of a write that failed: afterwards the database takes writes again, and what it
+    /// shows is what is true.
     fn recover(
         &mut self,
         family: &ColumnFamilyHandle,

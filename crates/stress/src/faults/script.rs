@@ -126,7 +126,8 @@ impl Script {
         }
     }
 
-    /// How often what could not be read, or came damaged, was read once more and was whole, by what the databases have counted.
+    /// How often what could not be read, or came damaged, was read once more and was whole, by what
+    /// the databases have counted.
     pub(super) fn mended_reads(&self) -> u64 {
         let mended = [Ticker::ReadaheadErrors, Ticker::FileReadCorruptionRetrySuccessCount];
         mended.iter().map(|ticker| self.statistics.ticker_count(*ticker)).sum()
@@ -167,7 +168,8 @@ impl Script {
         Db::open_cf(&options, dir, names.into_iter().map(descriptor).collect())
     }
 
-    /// Does the next thing; false behind the last. After an error the same call goes on with what follows.
+    /// Does the next thing; false behind the last. After an error the same call goes on with what
+    /// follows.
     pub(super) fn step(&mut self, db: &Db) -> Result<bool> {
         let n = self.writes.len();
         if n == WRITES {

@@ -1,7 +1,7 @@
 //! The axes: each makes a database with `n` of something.
 //!
-//! In: `n`. Out: the [`Subject`], open, with `n` more of that. To add an axis: a line in [`ALL`], a function,
-//! and a section in `docs/growth.md`.
+//! In: `n`. Out: the [`Subject`], open, with `n` more of that. To add an axis: a line in [`ALL`], a
+//! function, and a section in `docs/growth.md`.
 
 use super::subject::{SIDE, Subject, VALUE, key};
 use esker::options::{BottommostLevelCompaction, CompactRangeOptions};
@@ -54,7 +54,8 @@ pub(super) const ALL: &[Axis] = &[
     axis("bytes of a value", 400_000, |s, n| s.db().put(key(0), vec![b'v'; n as usize])),
 ];
 
-/// `n` families with a key each in memory. Opened again in between: nothing about them is left to be written down.
+/// `n` families with a key each in memory. Opened again in between: nothing about them is left to
+/// be written down.
 fn families(subject: &mut Subject, n: u64) -> Result<()> {
     let family = |i| ColumnFamilyDescriptor::new(format!("family{i}"), subject.options.cf.clone());
     let families: Vec<_> = (0..n).map(family).collect();

@@ -1,10 +1,10 @@
 //! Counts of instructions from callgrind, read by the program that it runs.
 //!
-//! In: `GROWTH_CALLGRIND`, the name of callgrind's output files without their numbers. Out: the instructions
-//! of the last measured call, of all threads; 0 outside of callgrind.
+//! In: `GROWTH_CALLGRIND`, the name of callgrind's output files without their numbers. Out: the
+//! instructions of the last measured call, of all threads; 0 outside of callgrind.
 //!
-//! callgrind writes a file, and counts from zero again, when [`mark_begin`] and [`mark_end`] are entered. The file of
-//! [`mark_end`] has the count. Both are deleted.
+//! callgrind writes a file, and counts from zero again, when [`mark_begin`] and [`mark_end`] are
+//! entered. The file of [`mark_end`] has the count. Both are deleted.
 
 use esker::internals::base::sync::process::atomic::{AtomicU64, Ordering};
 use std::path::{Path, PathBuf};

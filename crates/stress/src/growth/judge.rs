@@ -1,10 +1,10 @@
 //! Whether amounts of work grow as they may.
 //!
-//! In: work at n, 2n, 4n and so on, and what the page allows. Out: for each measure the exponent that fits what
-//! was added, and whether it is too much.
+//! In: work at n, 2n, 4n and so on, and what the page allows. Out: for each measure the exponent
+//! that fits what was added, and whether it is too much.
 //!
-//! What a doubling of n adds is compared with what the first one added: so the part of the work that does not
-//! depend on n does not hide the part that does.
+//! What a doubling of n adds is compared with what the first one added: so the part of the work
+//! that does not depend on n does not hide the part that does.
 
 use super::page::{Allowed, Growth};
 use super::work::{Measure, Work};
@@ -13,8 +13,8 @@ use super::work::{Measure, Work};
 const NOISE: f64 = 0.06;
 /// By how much the last doubling may exceed what is allowed: nodes and buffers fill up in steps.
 const SLACK: f64 = 1.4;
-/// The part of the work that must grow before its growth counts: what is added may come in one step, such as a buffer
-/// that is doubled.
+/// The part of the work that must grow before its growth counts: what is added may come in one
+/// step, such as a buffer that is doubled.
 const PART: f64 = 0.6;
 
 /// A measure of a cell.

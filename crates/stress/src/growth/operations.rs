@@ -1,7 +1,8 @@
 //! The operations: every kind of call, on a database in which something has grown.
 //!
-//! In: a [`Subject`] that an axis has grown. Out: what is to be measured, with all that comes before it done.
-//! To add an operation: a line in [`ALL`], a function, and its rows in `docs/growth.md`.
+//! In: a [`Subject`] that an axis has grown. Out: what is to be measured, with all that comes
+//! before it done. To add an operation: a line in [`ALL`], a function, and its rows in
+//! `docs/growth.md`.
 
 use super::subject::{Act, SIDE, Subject, VALUE};
 use esker::internals::env::fault::{FaultRule, OpKind};
@@ -15,7 +16,8 @@ use esker::{
 pub(super) struct Operation {
     /// As `docs/growth.md` calls it.
     pub(super) name: &'static str,
-    /// Whether it needs a database of its own: it leaves something that the next would be measured with.
+    /// Whether it needs a database of its own: it leaves something that the next would be measured
+    /// with.
     pub(super) alone: bool,
     /// Options that it needs, if it has a database of its own.
     pub(super) options: fn(&mut Options),
@@ -129,7 +131,8 @@ fn times(count: u64, act: impl FnMut(u64) -> Result<()>) -> Result<()> {
     (0..count).try_for_each(act)
 }
 
-/// Keys before, between and behind what an axis has, and its first, one in its middle, and none of them.
+/// Keys before, between and behind what an axis has, and its first, one in its middle, and none of
+/// them.
 const PROBES: [&str; 6] = ["a05", "b", "m00000000", "m00000007", "m00000007x", "z05"];
 
 fn get(subject: &mut Subject) -> Result<()> {
@@ -154,7 +157,8 @@ fn hand_back(subject: &mut Subject, iterator: DbIterator) -> Result<()> {
     Ok(())
 }
 
-/// Four steps from `from` on, which is the last key before those of an axis, or the first behind them.
+/// Four steps from `from` on, which is the last key before those of an axis, or the first behind
+/// them.
 fn walk(subject: &mut Subject, from: &str, step: fn(&mut DbIterator)) -> Result<Act> {
     let mut iterator = subject.iterator("a")?;
     iterator.seek(from);

@@ -1,9 +1,11 @@
 //! `docs/growth.md`, the table of what may grow with what.
 //!
-//! In: the page. Out: for an axis and an operation what is allowed, with the reason. The page is the only copy.
+//! In: the page. Out: for an axis and an operation what is allowed, with the reason. The page is
+//! the only copy.
 //!
 //! Invariants
-//!  1. Every axis has a section, and every operation one row in it: its own, or that of `all others`.
+//!  1. Every axis has a section, and every operation one row in it: its own, or that of `all
+//!     others`.
 //!  2. A row names operations and a section an axis that there are; every row gives a reason.
 
 use std::collections::BTreeMap;
@@ -34,7 +36,8 @@ impl Growth {
         })
     }
 
-    /// By how much a doubling of `n` may multiply what the doubling before it added; `None`: nothing may be added.
+    /// By how much a doubling of `n` may multiply what the doubling before it added; `None`:
+    /// nothing may be added.
     pub(super) fn factor(self) -> Option<f64> {
         match self {
             Growth::Constant => None,

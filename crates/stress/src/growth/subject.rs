@@ -1,10 +1,10 @@
 //! The database that is measured, with what an axis lets grow in it.
 //!
-//! In: options and steps of an axis. Out: an open database on the real file system, every operation of which
-//! is counted, and whatever keeps it in its state: snapshots, iterators, transactions.
+//! In: options and steps of an axis. Out: an open database on the real file system, every operation
+//! of which is counted, and whatever keeps it in its state: snapshots, iterators, transactions.
 //!
-//! Keys: `a00` to `a31` and `z00` to `z31` lie in two tables of the last level; what an axis adds has keys
-//! that begin with `m`, between them.
+//! Keys: `a00` to `a31` and `z00` to `z31` lie in two tables of the last level; what an axis adds
+//! has keys that begin with `m`, between them.
 
 use esker::internals::base::sync::epoch;
 use esker::internals::cache::{CacheOptions, CacheType};

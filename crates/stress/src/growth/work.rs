@@ -54,8 +54,8 @@ impl Measure {
         }
     }
 
-    /// Growth from the smallest size to the largest that says nothing: rounding up to blocks, lengths of
-    /// numbers, where a node of a tree is full.
+    /// Growth from the smallest size to the largest that says nothing: rounding up to blocks,
+    /// lengths of numbers, where a node of a tree is full.
     pub(super) fn floor(self) -> f64 {
         match self {
             Measure::Allocations => 60.0,

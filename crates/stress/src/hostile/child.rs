@@ -37,13 +37,15 @@ pub struct ChildParameters<'a> {
 }
 
 fn tell(line: std::fmt::Arguments<'_>) {
-    // One line in one call: threads must not mix theirs. Without a driver nobody is there to be told.
+    // One line in one call: threads must not mix theirs. Without a driver nobody is there to be
+    // told.
     let text = format!("{line}\n");
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).ok();
 }
 
-/// Writes until standard input is closed, then closes the database. Whatever fails is reported and tried again.
+/// Writes until standard input is closed, then closes the database. Whatever fails is reported and
+/// tried again.
 /// # Errors
 /// The error of `close`, if it does not go away.
 pub fn child(parameters: &ChildParameters<'_>) -> Result<(), String> {
@@ -92,7 +94,8 @@ fn start_writer<'scope>(
     }
 }
 
-/// Children of this process hold the database too. None of their calls may do anything, nor may its end.
+/// Children of this process hold the database too. None of their calls may do anything, nor may its
+/// end.
 fn fork_again_and_again(db: &Db, stop: &AtomicBool) {
     while !stop.load(Ordering::SeqCst) {
         let handle = db.clone();
@@ -204,15 +207,16 @@ impl Writer<'_> {
     }
 }
 
-/// Opens the database for writing, and compares it with what was acknowledged. Gives each thread's last batch.
+/// Opens the database for writing, and compares it with what was acknowledged. Gives each thread's
+/// last batch.
 /// # Errors
 /// What is missing or wrong.
 pub fn verify(directory: &Path, acknowledged: &[u64]) -> Result<Vec<u64>, String> {
     kill9::verify(directory, acknowledged)
 }
 
-/// Opens the database beside its writer: for writing, which must be refused, or for reading, which must show each thread's
-/// batches without a gap.
+/// Opens the database beside its writer: for writing, which must be refused, or for reading, which
+/// must show each thread's batches without a gap.
 /// # Errors
 /// What was not expected.
 pub fn open_beside(directory: &Path, for_writing: bool) -> Result<(), String> {

@@ -282,7 +282,8 @@ impl Trouble {
         Ok(())
     }
 
-    /// Makes another database at the path of the first, with some batches of its own, and ends its process.
+    /// Makes another database at the path of the first, with some batches of its own, and ends its
+    /// process.
     fn put_another(&mut self, program: &Path, place: &Place) -> Result<(), String> {
         let mut another = Process::start(program, place, &[], &[])?;
         another.wait_for_progress(&[0; super::THREADS as usize], super::PATIENCE)?;

@@ -9,7 +9,8 @@ use std::process::{Command, Stdio};
 
 /// Bytes of a small file system.
 const SMALL: u64 = 48 << 20;
-/// The user that children run as, if the driver may choose: limits on processes do not hold for root.
+/// The user that children run as, if the driver may choose: limits on processes do not hold for
+/// root.
 pub(super) const USER: u32 = 65534;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -232,7 +232,8 @@ pub(super) fn ask(
     if output.status.success() { Ok(out) } else { Err(format!("{name}: {}: {err}", output.status)) }
 }
 
-/// Opens the database in a process of its own and compares it with what was acknowledged. Gives each thread's last batch.
+/// Opens the database in a process of its own and compares it with what was acknowledged. Gives
+/// each thread's last batch.
 /// # Errors
 /// What is missing or wrong.
 pub(super) fn verify(program: &Path, directory: &Path, acknowledged: &[u64]) -> Result<Vec<u64>, String> {

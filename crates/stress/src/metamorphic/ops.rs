@@ -1,11 +1,13 @@
 //! The operations, and what each must answer.
 //!
-//! In: a seed, or a list of operations. Out: a [`Script`]: each operation with its answer, from families that are sorted maps.
+//! In: a seed, or a list of operations. Out: a [`Script`]: each operation with its answer, from
+//! families that are sorted maps.
 //!
 //! Invariants
-//!  1. Operations depend on the seed only, not on options, and any part of a list is a list: what makes no sense any more
-//!     because another operation was left out is left out too.
-//!  2. A key of which `is_single` is true is put only where it is not, and deleted by single deletions.
+//!  1. Operations depend on the seed only, not on options, and any part of a list is a list: what
+//!     makes no sense any more because another operation was left out is left out too.
+//!  2. A key of which `is_single` is true is put only where it is not, and deleted by single
+//!     deletions.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -40,7 +42,8 @@ pub(super) enum Move {
     Prev,
 }
 
-/// One operation. Numbers behind reads are the snapshot to read at: nothing is taken there, it reads now.
+/// One operation. Numbers behind reads are the snapshot to read at: nothing is taken there, it
+/// reads now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Op {
     Write(Vec<Write>),
@@ -249,7 +252,8 @@ struct Model {
     cursors: [Option<Cursor>; ITERATORS],
 }
 
-/// The operations of `kept` (indexes, ascending) that make sense one after the other, with their answers.
+/// The operations of `kept` (indexes, ascending) that make sense one after the other, with their
+/// answers.
 pub(super) fn script(ops: &[Op], kept: &[usize]) -> Script {
     let mut model = Model::default();
     kept.iter()

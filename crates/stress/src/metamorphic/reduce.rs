@@ -1,6 +1,8 @@
-//! A failure made small: what is not needed for it to fail is taken away, operations first, then options.
+//! A failure made small: what is not needed for it to fail is taken away, operations first, then
+//! options.
 //!
-//! Source of the idea: Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input" (2002).
+//! Source of the idea: Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input"
+//! (2002).
 
 use super::ops::{self, Op};
 use super::run::Divergence;
@@ -8,7 +10,8 @@ use super::{Case, Failure};
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
-/// A case that passes so often does not fail without what was taken away: threads choose their own moments.
+/// A case that passes so often does not fail without what was taken away: threads choose their own
+/// moments.
 const ATTEMPTS: usize = 3;
 
 struct Reducer<'a> {

@@ -178,7 +178,8 @@ impl Run<'_> {
         audit::audit(&subject, self.env.clock.as_ref())
     }
 
-    /// Nothing of the database that is closed is left in its caches and its memory, and what it counted adds up.
+    /// Nothing of the database that is closed is left in its caches and its memory, and what it
+    /// counted adds up.
     fn check_what_is_left(&self) -> Result<(), String> {
         let Opening { db, families, .. } = &self.opening;
         let tables = families.iter().filter_map(|family| family.table.block_cache.as_ref());

@@ -1,10 +1,11 @@
 //! The options: which values each may have, and what one opening draws.
 //!
-//! In: a seed, the number of an opening, names to leave alone. Out: options that the engine accepts, and the list of what was
-//! drawn, as text.
+//! In: a seed, the number of an opening, names to leave alone. Out: options that the engine
+//! accepts, and the list of what was drawn, as text.
 //!
-//! Every option with a text form is here with its values, or in [`LEFT_ALONE`] with the reason, or it is a flag: those are
-//! drawn without being named. [`unvaried`] tells which options none of that is true of.
+//! Every option with a text form is here with its values, or in [`LEFT_ALONE`] with the reason, or
+//! it is a flag: those are drawn without being named. [`unvaried`] tells which options none of that
+//! is true of.
 
 use super::ops::FAMILIES;
 use esker::comparator::{BytewiseComparator, ReverseBytewiseComparator};
@@ -189,7 +190,8 @@ const LASTING: &[Knob] = &[
     ("num_levels", &["2", "4", "7"]),
 ];
 
-/// The same for the whole database: the end of a recycled WAL is damage to the modes that know no recycling.
+/// The same for the whole database: the end of a recycled WAL is damage to the modes that know no
+/// recycling.
 const LASTING_DB: &[Knob] = &[
     ("recycle_log_file_num", &["0", "1", "3"]),
     ("wal_recovery_mode", &["kPointInTimeRecovery", "kTolerateCorruptedTailRecords", "kAbsoluteConsistency"]),
@@ -304,8 +306,8 @@ impl Space {
         Opening { door, db, families, unlogged_one_in: u32::from(unlogged) * 5, told }
     }
 
-    /// Options for one opening of any database, and for all its families: what `opening` draws, but for what loses
-    /// acknowledged writes when a process is killed, or is too slow with much data.
+    /// Options for one opening of any database, and for all its families: what `opening` draws, but
+    /// for what loses acknowledged writes when a process is killed, or is too slow with much data.
     pub(super) fn any_database(&self, number: u64, env: &Env) -> (DbOptions, ColumnFamilyOptions) {
         let Opening { mut db, families, .. } = self.opening(number, env);
         db.manual_wal_flush = false;

@@ -5,8 +5,8 @@ use super::state::State;
 use esker::prefix::SliceTransformRef;
 use esker::{ColumnFamilyId, DbIterator, Error, ReadOptions};
 
-/// Most entries that one move may pass: more than there are, so that a move without end is an error. An iterator with a
-/// limit shares no cursor with others, so half of them have none.
+/// Most entries that one move may pass: more than there are, so that a move without end is an
+/// error. An iterator with a limit shares no cursor with others, so half of them have none.
 pub(super) const MOST_SKIPPED: u64 = 1 << 20;
 
 /// How an iterator is opened, apart from its moment.

@@ -1,6 +1,7 @@
 //! What the families are like: order, merge operator, the keys that may occur.
 //!
-//! Invariant: a family's keys are distinct and in its order, so that an index stands for a key and compares like it.
+//! Invariant: a family's keys are distinct and in its order, so that an index stands for a key and
+//! compares like it.
 
 use esker::builtin;
 use esker::comparator::{BytewiseComparator, Comparator, ComparatorRef, ReverseBytewiseComparator};
@@ -78,8 +79,9 @@ pub(crate) struct FamilySpec {
 }
 
 impl FamilySpec {
-    /// So many families of a database, 4 to 10, with `count` keys each. `shared`: such as RocksDB reads, too: an order of our own it
-    /// does not know, and where it merges by `max`, 11.8.1's iterators show bytes from memory that was used anew.
+    /// So many families of a database, 4 to 10, with `count` keys each. `shared`: such as RocksDB
+    /// reads, too: an order of our own it does not know, and where it merges by `max`, 11.8.1's
+    /// iterators show bytes from memory that was used anew.
     pub(crate) fn all(
         rng: &mut fastrand::Rng,
         families: usize,
@@ -147,8 +149,8 @@ impl FamilySpec {
     }
 }
 
-/// Distinct keys in order: some in clusters with a common prefix, some prefixes of others, some with bytes at the ends
-/// of their range, the empty one too.
+/// Distinct keys in order: some in clusters with a common prefix, some prefixes of others, some
+/// with bytes at the ends of their range, the empty one too.
 fn random_keys(rng: &mut fastrand::Rng, comparator: &dyn Comparator, count: usize) -> Vec<Vec<u8>> {
     let mut keys: Vec<Vec<u8>> = vec![Vec::new(), vec![0], vec![0xff], vec![0xff, 0xff, 0xff]];
     while keys.len() < count {

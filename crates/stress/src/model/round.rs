@@ -83,7 +83,8 @@ type Done = Result<(), Stop>;
 pub(super) enum Stop {
     /// An answer was wrong.
     Wrong(String),
-    /// The database gave an error, which a disk in trouble may be the reason of. The text tells what was asked.
+    /// The database gave an error, which a disk in trouble may be the reason of. The text tells
+    /// what was asked.
     Refused(Error, String),
 }
 
@@ -134,11 +135,13 @@ pub(crate) struct Round {
     /// Not over.
     live: Vec<Live>,
     steps: Steps,
-    /// Since the last crash the database was open where prepared transactions are refused: there is none.
+    /// Since the last crash the database was open where prepared transactions are refused: there is
+    /// none.
     opened_without: bool,
     /// While the disk makes trouble: what has come of it.
     trouble: Option<Trouble>,
-    /// The disk has made trouble since the opening: what could not be deleted then is left for the next.
+    /// The disk has made trouble since the opening: what could not be deleted then is left for the
+    /// next.
     had_trouble: bool,
     audited: Audited,
 }
@@ -272,7 +275,8 @@ impl Round {
             Kind::Verify => self.verify(),
             // What becomes of those beside errors is no question to this model.
             Kind::Reopen | Kind::DropFamily | Kind::Resume if self.is_in_trouble() => self.get(),
-            // Its threads would go on after a recovery, and leave more refused writes than ways to take some can be tried.
+            // Its threads would go on after a recovery, and leave more refused writes than ways to
+            // take some can be tried.
             Kind::Burst if self.is_in_trouble() && self.resumes_itself() => self.get(),
             Kind::Reopen => Ok(self.reopen()?),
             Kind::DropFamily => Ok(self.drop_families()?),
@@ -511,7 +515,8 @@ impl Round {
         WriteOptions::default().sync(sync).disable_wal(disable_wal)
     }
 
-    /// Whether writes may leave the WAL out: the close flushes them. Recycled WALs refuse such writes.
+    /// Whether writes may leave the WAL out: the close flushes them. Recycled WALs refuse such
+    /// writes.
     fn may_be_unlogged(&self) -> bool {
         let db = &self.settings.db;
         !db.avoid_flush_during_shutdown && db.recycle_log_file_num == 0
@@ -655,8 +660,8 @@ impl Round {
             .map_err(refused(format!("compact_range of '{name}'")))
     }
 
-    /// Tables all of whose keys lie in a range go, behind a deletion of that range that is durable: no answer changes but those of
-    /// who looks at a moment before.
+    /// Tables all of whose keys lie in a range go, behind a deletion of that range that is durable:
+    /// no answer changes but those of who looks at a moment before.
     fn delete_files(&mut self) -> Done {
         if self.journal.as_ref().is_some_and(Journal::unlogged) {
             return self.get();

@@ -1,5 +1,5 @@
-//! Options of one opening, chosen at random so that small data exercises everything: tiny buffers, tiny files, many
-//! levels.
+//! Options of one opening, chosen at random so that small data exercises everything: tiny buffers,
+//! tiny files, many levels.
 
 use super::families::FamilySpec;
 use esker::internals::base::prefix;
@@ -50,7 +50,8 @@ impl Settings {
             db.rate_limiter = Some(Arc::new(RateLimiter::new(bytes_per_second, 100_000, 10, mode)));
         }
         for family in &mut self.families {
-            // On a slow disk whose clock leaps a compaction takes hours, and who waits for all of them wants an end.
+            // On a slow disk whose clock leaps a compaction takes hours, and who waits for all of
+            // them wants an end.
             family.ttl = pick(rng, &[0, 3 * 86_400, 30 * 86_400]);
             family.periodic_compaction_seconds = pick(rng, &[0, 3 * 86_400, 30 * 86_400]);
             if !family.disable_auto_compactions {
@@ -153,7 +154,8 @@ fn random_family(rng: &mut fastrand::Rng, spec: &FamilySpec, cache: &Arc<BlockCa
     options
 }
 
-/// Layouts of indexes, filters and data blocks. What depends on the prefix extractor is refused without one.
+/// Layouts of indexes, filters and data blocks. What depends on the prefix extractor is refused
+/// without one.
 fn random_layout(rng: &mut fastrand::Rng, options: &mut ColumnFamilyOptions) {
     let has_prefixes = options.prefix_extractor.is_some();
     let table = &mut options.table;

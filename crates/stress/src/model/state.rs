@@ -1,5 +1,5 @@
-//! What must be in a family: one slot for each key. Copying it is cheap until one of the copies changes, so that a
-//! snapshot is a copy.
+//! What must be in a family: one slot for each key. Copying it is cheap until one of the copies
+//! changes, so that a snapshot is a copy.
 
 use super::families::Merge;
 use std::rc::Rc;

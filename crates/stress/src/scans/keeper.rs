@@ -62,7 +62,8 @@ fn compact(round: &Round, family: usize, rng: &mut fastrand::Rng) -> Outcome {
         .map_err(|e| format!("compact_range: {e}"))
 }
 
-/// A file with values and deletions of a stretch of keys. Nobody else writes meanwhile, so that its sequence number is known.
+/// A file with values and deletions of a stretch of keys. Nobody else writes meanwhile, so that its
+/// sequence number is known.
 fn ingest(round: &Round, number: usize, family: usize, count: u32, rng: &mut fastrand::Rng) -> Outcome {
     let (spec, path) = (&round.specs[family], format!("/outside-{count}"));
     let mut options = Options { db: round.settings.db.clone(), ..Options::default() };

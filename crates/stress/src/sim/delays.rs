@@ -1,12 +1,15 @@
 //! A scheduler that puts threads to sleep where it hurts.
 //!
-//! In: a seed. Out: which thread goes on. A system takes a thread's processor away in the middle of what it does and gives it back
-//! thousands of steps later, while others go on: what is halfway done is seen by many. Throwing dice at every step lets
-//! everybody advance alike, so that nobody is ever that late. Here a running thread falls asleep now and then, for a number of
-//! steps that is drawn over orders of magnitude; how often and how long at most is drawn once a machine. At places that the engine
-//! marks by `hesitate` it falls asleep half of the time: what is halfway done there nobody must rely on.
+//! In: a seed. Out: which thread goes on. A system takes a thread's processor away in the middle of
+//! what it does and gives it back thousands of steps later, while others go on: what is halfway
+//! done is seen by many. Throwing dice at every step lets everybody advance alike, so that nobody
+//! is ever that late. Here a running thread falls asleep now and then, for a number of steps that
+//! is drawn over orders of magnitude; how often and how long at most is drawn once a machine. At
+//! places that the engine marks by `hesitate` it falls asleep half of the time: what is halfway
+//! done there nobody must rely on.
 //!
-//! Invariant: while anybody can run, somebody does: if all are asleep, the one that would wake first.
+//! Invariant: while anybody can run, somebody does: if all are asleep, the one that would wake
+//! first.
 
 use esker::internals::base::sync::take_hesitation;
 use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};

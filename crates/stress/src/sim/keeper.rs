@@ -1,11 +1,13 @@
 //! A scheduler above another one, which says when time passes.
 //!
-//! In: any scheduler. Out: the same, but that the thread that moves the clock (`base/sync/time.rs`) goes on only when no other
-//! can, or now and then, by little: how often is drawn once a machine. Then what takes long falls into the middle of what others do.
+//! In: any scheduler. Out: the same, but that the thread that moves the clock (`base/sync/time.rs`)
+//! goes on only when no other can, or now and then, by little: how often is drawn once a machine.
+//! Then what takes long falls into the middle of what others do.
 //!
-//! Invariant: beside somebody who can go on and is never let, the clock goes on `MOST_BESIDE` times at most. The schedulers below owe
-//! nobody a turn (PCT runs the first that can run, always), and what a timer begins is then never done before the timer
-//! begins it again: he would wait for ever. So everybody else comes to an end of his work, and he gets his turn.
+//! Invariant: beside somebody who can go on and is never let, the clock goes on `MOST_BESIDE` times
+//! at most. The schedulers below owe nobody a turn (PCT runs the first that can run, always), and
+//! what a timer begins is then never done before the timer begins it again: he would wait for ever.
+//! So everybody else comes to an end of his work, and he gets his turn.
 
 use esker::internals::base::sync::time::{self, KEEPER};
 use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};

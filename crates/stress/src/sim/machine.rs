@@ -1,9 +1,10 @@
 //! One simulated machine: what runs in it is decided by its seed.
 //!
-//! In: a seed and what to do. Out: what that gave, or why the machine stopped: a panic, or threads that wait for each other.
-//! Which thread goes on at each place where it matters is drawn by one of four schedulers, each of which finds what the others
-//! seldom do: one that seldom changes threads (PCT, Burckhardt et al., ASPLOS 2010), one that weighs them by what they have
-//! left, one that throws dice, and [`Delays`]; above them, [`Timed`] says when the clock goes on.
+//! In: a seed and what to do. Out: what that gave, or why the machine stopped: a panic, or threads
+//! that wait for each other. Which thread goes on at each place where it matters is drawn by one of
+//! four schedulers, each of which finds what the others seldom do: one that seldom changes threads
+//! (PCT, Burckhardt et al., ASPLOS 2010), one that weighs them by what they have left, one that
+//! throws dice, and [`Delays`]; above them, [`Timed`] says when the clock goes on.
 
 use super::delays::Delays;
 use super::keeper::Timed;

@@ -1,4 +1,5 @@
-//! The short form of the growth campaign, in a process of its own: what is counted is counted for all threads.
+//! The short form of the growth campaign, in a process of its own: what is counted is counted for
+//! all threads.
 
 use std::process::Command;
 

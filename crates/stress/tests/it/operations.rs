@@ -1,6 +1,8 @@
-//! Every public call that changes a database is an operation of a campaign, or is listed here with the reason why not.
+//! Every public call that changes a database is an operation of a campaign, or is listed here with
+//! the reason why not.
 //!
-//! In: the sources of the engine and of the campaigns. Out: names that are in no list, in two, or that no longer exist.
+//! In: the sources of the engine and of the campaigns. Out: names that are in no list, in two, or
+//! that no longer exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -1,4 +1,5 @@
-//! The simulated machine, for seconds: `RUSTFLAGS="--cfg shuttle" cargo test -p esker-stress -- shuttle`.
+//! The simulated machine, for seconds: `RUSTFLAGS="--cfg shuttle" cargo test -p esker-stress --
+//! shuttle`.
 
 use esker_stress::sim::{Parameters, run};
 

@@ -5,8 +5,9 @@
 //! Invariants
 //!  1. A place is checked against the file's size before anything is allocated for it.
 //!  2. Every error names the file and the offset.
-//!  3. What comes damaged from the file is read once more before that is an error. Nothing guards the header: if what was read of it
-//!     does not fit an index, which has a checksum, or a value, it is the header that is read once more.
+//!  3. What comes damaged from the file is read once more before that is an error. Nothing guards
+//!     the header: if what was read of it does not fit an index, which has a checksum, or a value,
+//!     it is the header that is read once more.
 //!
 //! Source: RocksDB `db/blob/blob_file_reader.cc`.
 
@@ -53,7 +54,8 @@ pub struct BlobRecord<'a> {
 impl BlobFileReader {
     /// Checks header and footer of a file.
     /// # Errors
-    /// `Corruption` (cut off, damaged), `NotSupported` (values that expire, an unknown codec) and `IoError` name the file.
+    /// `Corruption` (cut off, damaged), `NotSupported` (values that expire, an unknown codec) and
+    /// `IoError` name the file.
     pub fn open(file: Arc<dyn RandomAccessFile>) -> Result<BlobFileReader> {
         BlobFileReader::open_counting(file, None)
     }
@@ -116,8 +118,8 @@ impl BlobFileReader {
         self.file_size
     }
 
-    /// The value of `user_key` at `location`, decompressed. With `verify`, its record is read whole and checked: also that
-    /// it is this key's.
+    /// The value of `user_key` at `location`, decompressed. With `verify`, its record is read whole
+    /// and checked: also that it is this key's.
     /// # Errors
     /// `Corruption` and `IoError` name file and offset.
     pub fn value(&self, user_key: &[u8], location: &BlobLocation, verify: bool) -> Result<Vec<u8>> {
@@ -216,7 +218,8 @@ impl BlobFileReader {
 
     /// Shows every record, checked, in the order of the file.
     /// # Errors
-    /// `Corruption` (a damaged record, or not as many as the footer says), `IoError`, or what `visit` gives.
+    /// `Corruption` (a damaged record, or not as many as the footer says), `IoError`, or what
+    /// `visit` gives.
     pub fn for_each_record(&self, visit: &mut dyn FnMut(&BlobRecord<'_>) -> Result<()>) -> Result<()> {
         let end = self.file_size - FOOTER_BYTES as u64;
         let (mut at, mut count) = (HEADER_BYTES as u64, 0u64);
@@ -264,7 +267,8 @@ impl BlobFileReader {
         Ok((header, total))
     }
 
-    /// The `bytes` at `at`, which end at `end` at the latest, from a window that moves through the file.
+    /// The `bytes` at `at`, which end at `end` at the latest, from a window that moves through the
+    /// file.
     fn window<'w>(
         &self,
         window: &'w mut Vec<u8>,

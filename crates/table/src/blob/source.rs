@@ -66,8 +66,9 @@ impl BlobSource {
 
     /// The value that the blob index of `user_key` stands for.
     /// # Errors
-    /// `Corruption` and `IoError` name the file · `NotSupported` for values that expire · `Incomplete` when it is not
-    /// cached and `read_tier` forbids I/O, `TimedOut` when it is too late for I/O.
+    /// `Corruption` and `IoError` name the file · `NotSupported` for values that expire ·
+    /// `Incomplete` when it is not cached and `read_tier` forbids I/O, `TimedOut` when it is too
+    /// late for I/O.
     pub fn value(&self, user_key: &[u8], index: &[u8], options: &TableReadOptions) -> Result<PinnedBytes> {
         match BlobIndex::parse(index) {
             Ok(BlobIndex::Blob(location)) => self.at(user_key, &location, options),
@@ -158,7 +159,8 @@ impl BlobSource {
         Ok(reader)
     }
 
-    /// Opens the blob file of another owner, to keep it whatever the owner does. Nothing of it is read.
+    /// Opens the blob file of another owner, to keep it whatever the owner does. Nothing of it is
+    /// read.
     /// # Errors
     /// `IoError`; sub-code `PathNotFound` if it is not there.
     pub fn hold(&self, number: FileNumber) -> Result<()> {
@@ -181,7 +183,8 @@ impl BlobSource {
         self.fs.open_random_access(&path, self.options.use_direct_reads)
     }
 
-    /// Forgets a file, because it is about to be deleted. Those who hold its reader may go on using it.
+    /// Forgets a file, because it is about to be deleted. Those who hold its reader may go on using
+    /// it.
     pub fn evict(&self, number: FileNumber) {
         self.options.open_files.forget_blob_file(number);
     }

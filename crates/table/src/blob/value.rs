@@ -1,7 +1,7 @@
 //! From a stored value to the user's value, where some of it lies in blob files.
 //!
-//! In: a user key and its blob index, or an entity with columns in blob files. Out: the value; the entity with all its
-//! columns in place.
+//! In: a user key and its blob index, or an entity with columns in blob files. Out: the value; the
+//! entity with all its columns in place.
 //!
 //! Source: RocksDB `db/blob/blob_fetcher.cc`, `db/wide/wide_column_serialization.cc`.
 

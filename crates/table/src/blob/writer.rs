@@ -1,6 +1,7 @@
 //! One blob file being written.
 //!
-//! In: user keys and values, in the order of the flush or compaction. Out: where each value lies; a finished file.
+//! In: user keys and values, in the order of the flush or compaction. Out: where each value lies; a
+//! finished file.
 //!
 //! Source: RocksDB `db/blob/blob_file_builder.cc`, `blob_log_writer.cc`.
 
@@ -57,7 +58,8 @@ impl BlobFileBuilder {
 
     /// Appends the value of `user_key`; says where it is.
     /// # Errors
-    /// `IoError`; `InvalidArgument` for a value of 4 GiB or more that is to be compressed. The file is lost then.
+    /// `IoError`; `InvalidArgument` for a value of 4 GiB or more that is to be compressed. The file
+    /// is lost then.
     pub fn add(&mut self, user_key: &[u8], value: &[u8]) -> Result<BlobLocation> {
         let stored = if self.compressor.kind() == CompressionType::None {
             value

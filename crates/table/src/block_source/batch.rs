@@ -1,12 +1,13 @@
 //! Many data blocks at once, of any tables.
 //!
-//! In: handles. Out: for each the block, from the cache, the tier below it or the file, or why there is none. What has to be
-//! read goes to the kernel together, neighbours in a file as one read: `esker_env::read_many`. Files that lend no descriptor
-//! are read block by block.
+//! In: handles. Out: for each the block, from the cache, the tier below it or the file, or why
+//! there is none. What has to be read goes to the kernel together, neighbours in a file as one
+//! read: `esker_env::read_many`. Files that lend no descriptor are read block by block.
 //!
 //! Invariants
 //!  1. No guard is held: what is gathered is held by itself.
-//!  2. An error belongs to the blocks that needed what failed: if neighbours cannot be read as one, each is read alone.
+//!  2. An error belongs to the blocks that needed what failed: if neighbours cannot be read as one,
+//!     each is read alone.
 
 use super::{BlockKind, BlockRef, BlockSource, Started};
 use crate::options::TableReadOptions;
@@ -16,10 +17,12 @@ use esker_format::handle::BlockHandle;
 use esker_format::trailer::TRAILER_BYTES;
 use smallvec::SmallVec;
 
-/// Bytes between two blocks that are read with them rather than left out: less than another read costs.
+/// Bytes between two blocks that are read with them rather than left out: less than another read
+/// costs.
 const GAP_BYTES: u64 = 4 << 10;
 
-/// The same for scans that are known beforehand: RocksDB's number (`MultiScanArgs::io_coalesce_threshold`).
+/// The same for scans that are known beforehand: RocksDB's number
+/// (`MultiScanArgs::io_coalesce_threshold`).
 pub(crate) const COALESCED_GAP_BYTES: u64 = 16 << 10;
 
 /// Bytes of one read, at most: more are no cheaper together.
@@ -65,7 +68,8 @@ pub(crate) struct GatherCounts {
     pub(crate) gaps_read: u64,
 }
 
-/// All the blocks that are `wanted`, in their order. Those of one table are wanted in the order of their offsets.
+/// All the blocks that are `wanted`, in their order. Those of one table are wanted in the order of
+/// their offsets.
 pub(crate) fn gather(wanted: &[Wanted<'_>], options: &TableReadOptions) -> Vec<Gathered> {
     gather_closer(wanted, options, GAP_BYTES, &mut GatherCounts::default())
 }
@@ -143,8 +147,8 @@ impl BlockSource {
         self.cache.as_ref().is_some_and(|cache| cache.secondary().is_some())
     }
 
-    /// A data block, if it has not to be waited for, and the next who wants it will find it in the cache: else those who want it are
-    /// better served together.
+    /// A data block, if it has not to be waited for, and the next who wants it will find it in the
+    /// cache: else those who want it are better served together.
     pub(crate) fn block_if_resident(
         &self,
         handle: BlockHandle,

@@ -1,9 +1,11 @@
 //! Blocks that come back from the tier below the cache.
 //!
-//! In: a handle whose block is not in the cache. Out: the block, if the tier has it; then it counts as found in the cache.
-//! For a batch the lookups are started first and ended one by one, so that what lies on disk is read at once.
+//! In: a handle whose block is not in the cache. Out: the block, if the tier has it; then it counts
+//! as found in the cache. For a batch the lookups are started first and ended one by one, so that
+//! what lies on disk is read at once.
 //!
-//! Invariant: what a tier returns is parsed as if it had come from the file. If that fails, it was not there.
+//! Invariant: what a tier returns is parsed as if it had come from the file. If that fails, it was
+//! not there.
 
 use super::{BlockKind, BlockRef, BlockSource, CachedBlock};
 use crate::counts;
@@ -19,7 +21,8 @@ pub(crate) enum Started {
 }
 
 impl BlockSource {
-    /// Looks a block of a batch up, and starts looking below if it is not in the cache. `finish` gives it.
+    /// Looks a block of a batch up, and starts looking below if it is not in the cache. `finish`
+    /// gives it.
     pub(crate) fn start(&self, handle: BlockHandle, kind: BlockKind, options: &TableReadOptions) -> Started {
         let Some(cache) = &self.cache else { return Started::Missed(Lookup::Missing { was_seen: false }) };
         let key = self.key(handle);
@@ -79,7 +82,8 @@ impl BlockSource {
             let admission = tier.insert(&self.key(handle), saved, false);
             counts::secondary_promotion(self.statistics.as_ref(), admission);
         }
-        // A strict limit may refuse an index: it is read from the file then, where the error is told.
+        // A strict limit may refuse an index: it is read from the file then, where the error is
+        // told.
         let block = self.keep(block, handle, kind, options, false).ok()?;
         if !is_kept {
             self.pass_by(&block, handle, kind, true);
@@ -87,8 +91,8 @@ impl BlockSource {
         Some(block)
     }
 
-    /// A block for which the cache had no room after all is offered below, as if it had been evicted; `was_taken` from
-    /// there: it goes back.
+    /// A block for which the cache had no room after all is offered below, as if it had been
+    /// evicted; `was_taken` from there: it goes back.
     pub(super) fn pass_by(&self, block: &BlockRef, handle: BlockHandle, kind: BlockKind, was_taken: bool) {
         if !Handle::is_in_cache(block)
             && let Some(tier) = self.cache.as_ref().and_then(|cache| cache.secondary())

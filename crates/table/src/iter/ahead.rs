@@ -62,7 +62,8 @@ impl TableIter {
     /// See [`esker_base::iter::InternalIterator::pass`].
     pub(super) fn pass_backward(&mut self, run: &mut Run, ahead: &Ahead<'_>) -> Result<()> {
         if run.first() > 0 {
-            // It was decoded, but what lies before it was not known, or it is not to be shown as it is.
+            // It was decoded, but what lies before it was not known, or it is not to be shown as it
+            // is.
             self.cursor.stand_on_entry(run, run.first() - 1);
             self.decode_ahead(run, ahead);
             return Ok(());

@@ -1,11 +1,14 @@
 //! The two blocks behind the one that is being walked over, found beforehand.
 //!
-//! In: a run that reaches a block's edge. Out: the index stands on the neighbour, and its memory is on the way to the processor, if it is
-//! in the cache, and so is that of the one behind it: without that the processor waits at each edge, more so backward, where it cannot guess
-//! what comes. One block is not enough where memory is slow, as beside others who use it: what is asked for at the edge is not there yet
-//! when it is wanted (rows of cached blocks beside busy neighbours: back 52 -> 30 ns, on 34 -> 30; alone 18 and 18; 2-vCPU Zen 5, 2026-11-23).
+//! In: a run that reaches a block's edge. Out: the index stands on the neighbour, and its memory is
+//! on the way to the processor, if it is in the cache, and so is that of the one behind it: without
+//! that the processor waits at each edge, more so backward, where it cannot guess what comes. One
+//! block is not enough where memory is slow, as beside others who use it: what is asked for at the
+//! edge is not there yet when it is wanted (rows of cached blocks beside busy neighbours: back 52 ->
+//! 30 ns, on 34 -> 30; alone 18 and 18; 2-vCPU Zen 5, 2026-11-23).
 //!
-//! The far block costs nothing twice: who has looked for it holds it until it is the neighbour, and the index goes where the scout stands.
+//! The far block costs nothing twice: who has looked for it holds it until it is the neighbour, and
+//! the index goes where the scout stands.
 
 use super::TableIter;
 use crate::block_source::{BlockKind, BlockRef};
@@ -70,7 +73,8 @@ impl Far {
 }
 
 impl TableIter {
-    /// Moves the walker on to the neighbour, unless that takes more than the index block that it is in, or nothing there is wanted.
+    /// Moves the walker on to the neighbour, unless that takes more than the index block that it is
+    /// in, or nothing there is wanted.
     pub(super) fn step_beyond(&mut self, forward: bool) {
         // Of scans that hold blocks, the next block may be among these.
         let holds = self.ahead.as_ref().is_some_and(|ahead| ahead.holds());
@@ -88,8 +92,9 @@ impl TableIter {
         self.beyond = Some(Beyond { forward, block: None, is_sought: false, failed: walked.err() });
     }
 
-    /// Looks for the neighbour and the one behind it in the cache, and has the processor fetch them: after everything else that is done at
-    /// an edge, since counts of references are changed by instructions that wait for what is being fetched.
+    /// Looks for the neighbour and the one behind it in the cache, and has the processor fetch
+    /// them: after everything else that is done at an edge, since counts of references are changed
+    /// by instructions that wait for what is being fetched.
     pub(super) fn fetch_beyond(&mut self) {
         let ends_there = self.is_beyond_upper_bound();
         let (Some(beyond), Some(walker)) = (&mut self.beyond, &self.walker) else { return };
@@ -119,7 +124,8 @@ impl TableIter {
         prefetch_back(block.bytes());
     }
 
-    /// Whether all in the block before this one is known to have other user keys than the first entry here, an internal key.
+    /// Whether all in the block before this one is known to have other user keys than the first
+    /// entry here, an internal key.
     pub(super) fn is_alone_at_edge(&self, first: &[u8]) -> bool {
         let is_before = self.beyond.as_ref().is_some_and(|beyond| !beyond.forward && beyond.failed.is_none());
         // Its separator is not before its last entry, nor behind the first one here.
@@ -129,8 +135,9 @@ impl TableIter {
         })
     }
 
-    /// Leaves the block on this side: true if the walker stands on the neighbour there, which is loaded if it was found; else the
-    /// walker has yet to move there. There is no `beyond` any more.
+    /// Leaves the block on this side: true if the walker stands on the neighbour there, which is
+    /// loaded if it was found; else the walker has yet to move there. There is no `beyond` any
+    /// more.
     pub(super) fn cross(&mut self, forward: bool) -> Result<bool> {
         let Some(Beyond { forward: is_forward, block, failed, .. }) = self.beyond.take() else {
             return Ok(false);

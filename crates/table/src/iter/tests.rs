@@ -29,7 +29,8 @@ fn cached_table(rows: u32) -> Arc<TableReader> {
     TableReader::open(fs.new_random_access_file(path).unwrap(), options).unwrap()
 }
 
-/// Goes from where it stands to the end over runs, or by steps where there are none. How many rows it has seen.
+/// Goes from where it stands to the end over runs, or by steps where there are none. How many rows
+/// it has seen.
 fn walk_over_runs(iter: &mut TableIter, forward: bool) -> usize {
     let ahead = Ahead { forward, sequence: SequenceNumber::MAX, limit: None };
     let (mut run, mut rows) = (Run::default(), 0);

@@ -1,10 +1,12 @@
 //! What a plan needs of what the kernel has in memory.
 //!
-//! In: a plan. Out: the same without the keys whose blocks are held, or were read without waiting for a device; those are searched.
+//! In: a plan. Out: the same without the keys whose blocks are held, or were read without waiting
+//! for a device; those are searched.
 //!
-//! Blocks that have to be waited for are best read all at once. Of those that have not, a few are read and searched before the next: all of a
-//! batch's blocks do not fit into the processor's first cache, and read together each is fetched into it twice, which made a batch a tenth
-//! slower than its keys one by one.
+//! Blocks that have to be waited for are best read all at once. Of those that have not, a few are
+//! read and searched before the next: all of a batch's blocks do not fit into the processor's first
+//! cache, and read together each is fetched into it twice, which made a batch a tenth slower than
+//! its keys one by one.
 
 use super::{Needed, Place, Plan, Wave};
 use crate::block_source::{Wanted, gather_resident};
@@ -19,7 +21,8 @@ const PART_BYTES: u64 = 16 << 10;
 const NEIGHBOURS_BYTES: u64 = 128 << 10;
 
 impl Plan {
-    /// Visits the entries of its keys up to the first block that would have to be waited for. The other keys stay. Call it without a guard.
+    /// Visits the entries of its keys up to the first block that would have to be waited for. The
+    /// other keys stay. Call it without a guard.
     pub fn search_resident(
         &mut self,
         options: &TableReadOptions,

@@ -1,10 +1,12 @@
-//! Blocks that are known to be wanted, read at once, each into memory of its own, in which it stays.
+//! Blocks that are known to be wanted, read at once, each into memory of its own, in which it
+//! stays.
 //!
 //! In: the handles of blocks that lie behind each other. Out: their bytes, one after the other.
 //!
-//! A block that is copied out of what was read ahead waits for its new memory, which nobody has looked at for long, and so does all
-//! that follows. For a few blocks it is less to have the kernel write there; long scans, whose blocks mostly go from one
-//! buffer to the next and back, copy (`window.rs`).
+//! A block that is copied out of what was read ahead waits for its new memory, which nobody has
+//! looked at for long, and so does all that follows. For a few blocks it is less to have the kernel
+//! write there; long scans, whose blocks mostly go from one buffer to the next and back, copy
+//! (`window.rs`).
 
 use esker_base::Buffer;
 use esker_env::RandomAccessFile;
@@ -41,8 +43,9 @@ impl Together {
         self.blocks.pop_front().map(|(_, buffer)| buffer)
     }
 
-    /// Reads the block, which lies within the file, and those that were planned to be read with it, as far as they have no more
-    /// than `most` bytes. `None`: none were planned, or it cannot be read so.
+    /// Reads the block, which lies within the file, and those that were planned to be read with it,
+    /// as far as they have no more than `most` bytes. `None`: none were planned, or it cannot be
+    /// read so.
     pub(super) fn read(
         &mut self,
         file: &dyn RandomAccessFile,

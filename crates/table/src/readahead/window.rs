@@ -1,11 +1,13 @@
 //! The stretch of a file that one reader has read ahead.
 //!
-//! Of a file that is read past the page cache it holds whole blocks of the medium, in memory that is aligned as the file demands, so
-//! that what is read need not be copied. What the next stretch has in common with this one is moved, not read again.
+//! Of a file that is read past the page cache it holds whole blocks of the medium, in memory that
+//! is aligned as the file demands, so that what is read need not be copied. What the next stretch
+//! has in common with this one is moved, not read again.
 //!
 //! Invariants
 //!  1. `start` is a multiple of the file's block, and so is the end, unless the file ended there.
-//!  2. `front` bytes of the buffer lie before the first one of the stretch, so that its address is aligned.
+//!  2. `front` bytes of the buffer lie before the first one of the stretch, so that its address is
+//!     aligned.
 
 use esker_base::{Buffer, Result};
 use esker_env::{Alignment, RandomAccessFile};
@@ -33,7 +35,8 @@ impl Window {
         self.start + self.length as u64
     }
 
-    /// Holds the bytes of `wanted`, as far as the file has them, and whatever else is in the same blocks of the medium.
+    /// Holds the bytes of `wanted`, as far as the file has them, and whatever else is in the same
+    /// blocks of the medium.
     /// # Errors
     /// `IoError`; the window is empty then.
     pub(super) fn cover(&mut self, file: &dyn RandomAccessFile, wanted: Range<u64>) -> Result<()> {
@@ -67,7 +70,8 @@ impl Window {
         }
     }
 
-    /// Room for `length` bytes from `self.start` on, with those of `kept` in their place; they lie in what begins at `start`.
+    /// Room for `length` bytes from `self.start` on, with those of `kept` in their place; they lie
+    /// in what begins at `start`.
     fn make_room(&mut self, length: usize, kept: &Range<u64>, start: u64, alignment: Alignment) {
         let kept_bytes = (kept.end - kept.start) as usize;
         let source = if kept_bytes == 0 { 0 } else { self.front + (kept.start - start) as usize };

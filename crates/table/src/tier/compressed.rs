@@ -1,14 +1,16 @@
 //! Compressed blocks in memory: RocksDB's `CompressedSecondaryCache`.
 //!
-//! In: blocks. Out: the same blocks.   Source of the rules: RocksDB `cache/compressed_secondary_cache.h`.
+//! In: blocks. Out: the same blocks. Source of the rules: RocksDB
+//! `cache/compressed_secondary_cache.h`.
 //!
-//! The store is a clock cache of compressed bytes, so a lookup takes no lock. A block is compressed when it is offered for
-//! the second time of late: a scan compresses nothing. Blocks of the roles in `do_not_compress_roles` (filters, which
-//! are random bits) are stored as they are.
+//! The store is a clock cache of compressed bytes, so a lookup takes no lock. A block is compressed
+//! when it is offered for the second time of late: a scan compresses nothing. Blocks of the roles
+//! in `do_not_compress_roles` (filters, which are random bits) are stored as they are.
 //!
 //! Invariants
 //!  1. What is taken (`advise_erase`) is gone here, and is stored at once when it is offered next.
-//!  2. All that is stored is charged: bytes, the entry around them, the memory of keys seen of late.
+//!  2. All that is stored is charged: bytes, the entry around them, the memory of keys seen of
+//!     late.
 //!  3. With capacity 0 nothing is compressed, looked up or remembered.
 
 use esker_base::Result;
@@ -27,7 +29,8 @@ const MAX_IDLE_COMPRESSORS: usize = 8;
 /// RocksDB's `CompressedSecondaryCacheOptions`.
 #[derive(Clone, Debug)]
 pub struct CompressedSecondaryCacheOptions {
-    /// Capacity, metadata charge, strict limit; the type is which table holds the compressed blocks.
+    /// Capacity, metadata charge, strict limit; the type is which table holds the compressed
+    /// blocks.
     pub cache: CacheOptions,
     /// Which codec. Those that are not worth compressing are stored as they are.
     pub compression_type: CompressionType,

@@ -2,10 +2,11 @@
 //!
 //! In: blocks. Out: the same blocks, unless their bytes have suffered: then they were never there.
 //!
-//! Blocks are appended to segment files (`segment`), the oldest of which goes when the capacity is used up. Which block
-//! is where is kept in memory, and read from the segments at open. A thread of its own writes, fed by a queue that is
-//! bounded: who evicts never waits for the disk, and what does not fit into the queue is not stored. A lookup asks the
-//! operating system to read ahead and returns; its `wait` reads, so that lookups of a batch are read at once.
+//! Blocks are appended to segment files (`segment`), the oldest of which goes when the capacity is
+//! used up. Which block is where is kept in memory, and read from the segments at open. A thread of
+//! its own writes, fed by a queue that is bounded: who evicts never waits for the disk, and what
+//! does not fit into the queue is not stored. A lookup asks the operating system to read ahead and
+//! returns; its `wait` reads, so that lookups of a batch are read at once.
 //!
 //! | a block's place | found by a lookup | becomes |
 //! |---|---|---|
@@ -14,9 +15,10 @@
 //!
 //! Invariants
 //!  1. What is returned has the checksum and the key it was written with.
-//!  2. The first error of the disk turns the tier off for good and is said once; lookups miss from then on.
-//!  3. `State::bytes` is the sum of the lengths of all segments, and exceeds the capacity by one block at most. There are at
-//!     most `MAX_SEGMENTS`.
+//!  2. The first error of the disk turns the tier off for good and is said once; lookups miss from
+//!     then on.
+//!  3. `State::bytes` is the sum of the lengths of all segments, and exceeds the capacity by one
+//!     block at most. There are at most `MAX_SEGMENTS`.
 //!  4. Nothing is read or written while `state` is locked.
 
 mod segment;
@@ -42,7 +44,8 @@ const MIN_SEGMENT_BYTES: usize = 16 << 10;
 const MAX_SEGMENT_BYTES: usize = 64 << 20;
 /// … and those that a large one is cut into at most, though they are larger then.
 pub(super) const FULL_SEGMENTS: usize = 128;
-/// With those that were not full when the tier was closed. Each has a file open, of which a process may not have many.
+/// With those that were not full when the tier was closed. Each has a file open, of which a process
+/// may not have many.
 const MAX_SEGMENTS: usize = 256;
 /// Bytes that wait to be written, at most.
 const MAX_QUEUED_BYTES: usize = 8 << 20;
@@ -80,8 +83,8 @@ pub struct FileSecondaryCache {
     _lock: Box<dyn FileLock>,
 }
 
-/// The thread that writes. Where the system refuses it, each insert tries again, and the queue stays in memory: blocks that it has no
-/// room for are refused, and closing writes what there is.
+/// The thread that writes. Where the system refuses it, each insert tries again, and the queue
+/// stays in memory: blocks that it has no room for are refused, and closing writes what there is.
 struct Writer {
     thread: Mutex<Option<JoinHandle<()>>>,
     first_number: u64,
@@ -188,7 +191,8 @@ impl FileSecondaryCache {
         Ok(FileSecondaryCache { owner: Owner::here(), inner, writer, _lock: lock })
     }
 
-    /// Whether an error of the disk has turned it off, or this is a forked child of the process that opened it.
+    /// Whether an error of the disk has turned it off, or this is a forked child of the process
+    /// that opened it.
     pub fn is_off(&self) -> bool {
         !self.owner.is_here() || self.inner.is_off.load(Ordering::Acquire)
     }
@@ -219,8 +223,8 @@ impl State {
         Ok(())
     }
 
-    /// Takes the oldest segments out that the capacity has no room for, or that are too many. Their files are the caller's to
-    /// delete.
+    /// Takes the oldest segments out that the capacity has no room for, or that are too many. Their
+    /// files are the caller's to delete.
     fn take_excess(&mut self) -> Vec<u64> {
         let mut gone = Vec::new();
         while (self.bytes > self.capacity || self.segments.len() > MAX_SEGMENTS)

@@ -162,7 +162,8 @@ fn the_oldest_segments_go_when_the_capacity_is_used_up() {
     );
 }
 
-/// A crash leaves some writes out, tears some and keeps some: what is returned is right, and the tier works on.
+/// A crash leaves some writes out, tears some and keeps some: what is returned is right, and the
+/// tier works on.
 #[test]
 fn torn_blocks_are_forgotten() {
     let (mut found, mut lost) = (0, 0);
@@ -347,7 +348,8 @@ fn nothing_is_found_after_the_tier_is_off() {
     }
 }
 
-/// What the compressed tier gives up goes to the file, compressed as it is, and comes back from there.
+/// What the compressed tier gives up goes to the file, compressed as it is, and comes back from
+/// there.
 #[test]
 fn compressed_blocks_go_on_to_the_file() {
     let file = FileSecondaryCache::open(file_options(Arc::new(MemFs::new()), 4 << 20)).unwrap();

@@ -117,7 +117,8 @@ pub(super) enum FinishedFilter {
     Partitioned(Vec<(Vec<u8>, Vec<u8>)>),
 }
 
-/// The index decides: it is asked to cut when the filter's part is full, and when it does, the filter follows.
+/// The index decides: it is asked to cut when the filter's part is full, and when it does, the
+/// filter follows.
 fn cut_with_index(
     filter: &mut PartitionedFilterBuilder,
     next_prefix: Option<&[u8]>,

@@ -1,4 +1,5 @@
-//! What is decided before the first key: whether the options make sense, and what is known of the table.
+//! What is decided before the first key: whether the options make sense, and what is known of the
+//! table.
 
 use crate::options::{BlockBasedTableOptions, TableBuilderOptions};
 use esker_base::hash::xxh3_64;
@@ -63,7 +64,8 @@ pub(super) fn first_properties(options: &TableBuilderOptions) -> TableProperties
         prefix_filtering: options.prefix_extractor.is_some(),
         decoupled_partitioned_filters: table.partition_filters && table.decouple_partitioned_filters,
         separate_key_value_in_data_block: separate,
-        // Readers of separate values need it; in all other tables it is left out, as RocksDB 7.8 does.
+        // Readers of separate values need it; in all other tables it is left out, as RocksDB 7.8
+        // does.
         data_block_restart_interval: if separate { table.block_restart_interval as u64 } else { 0 },
         column_family_id: u64::from(options.column_family_id),
         column_family_name: options.column_family_name.clone(),

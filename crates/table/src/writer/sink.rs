@@ -16,7 +16,8 @@ pub(super) struct BlockSink {
     guard: BlockGuard,
     /// Bytes written.
     pub(super) offset: u64,
-    /// Data blocks do not cross multiples of it if less than `most_padding` prevents that; 0: they may.
+    /// Data blocks do not cross multiples of it if less than `most_padding` prevents that; 0: they
+    /// may.
     super_block: u64,
     most_padding: u64,
     /// Bytes that `block_align` aligns to; 0: not.
@@ -65,7 +66,8 @@ impl BlockSink {
         }
     }
 
-    /// Writes a data block, compressed if that is worth it. Also says whether there is padding before it.
+    /// Writes a data block, compressed if that is worth it. Also says whether there is padding
+    /// before it.
     pub(super) fn write_data(
         &mut self,
         compressor: &mut Compressor,
@@ -99,7 +101,8 @@ impl BlockSink {
         self.write_block(&mut contents, CompressionType::None)
     }
 
-    /// Puts the compressed form into `scratch` and says of which kind it is; `None`: `contents` are to be stored.
+    /// Puts the compressed form into `scratch` and says of which kind it is; `None`: `contents` are
+    /// to be stored.
     fn compress(&mut self, compressor: &mut Compressor, contents: &[u8]) -> Result<CompressionType> {
         self.scratch.clear();
         let is_compressed = compressor.compress(contents, &mut self.scratch)?;
@@ -144,7 +147,8 @@ impl BlockSink {
         Ok(handle)
     }
 
-    /// Bytes that keep a block of `size` bytes from crossing into the next super block; 0 if they would be too many.
+    /// Bytes that keep a block of `size` bytes from crossing into the next super block; 0 if they
+    /// would be too many.
     fn padding_before(&self, size: u64) -> u64 {
         if self.super_block == 0 || self.most_padding == 0 {
             return 0;

@@ -1,4 +1,5 @@
-//! Blob files: there and back under each codec, and what is damaged is an error, never another value.
+//! Blob files: there and back under each codec, and what is damaged is an error, never another
+//! value.
 
 use esker_base::{ColumnFamilyId, FileNumber, stats::Statistics, stats::Ticker};
 use esker_cache::{Cache, CacheOptions};
@@ -76,7 +77,8 @@ fn values_of_every_codec_come_back() {
     }
 }
 
-/// One flipped bit anywhere, or a file cut anywhere, makes errors that name the file, never another value.
+/// One flipped bit anywhere, or a file cut anywhere, makes errors that name the file, never another
+/// value.
 #[test]
 fn damage_is_an_error_and_never_another_value() {
     for compression in [CompressionType::None, CompressionType::Lz4] {

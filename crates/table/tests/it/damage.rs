@@ -116,7 +116,8 @@ fn without_checksums_damage_is_at_least_survived() {
     }
 }
 
-/// Reads go by how new the MANIFEST says a file is: what is newer would be missed by some of them, and shown by others.
+/// Reads go by how new the MANIFEST says a file is: what is newer would be missed by some of them,
+/// and shown by others.
 #[test]
 fn an_entry_newer_than_the_manifest_says_does_not_pass() {
     let table = BlockBasedTableOptions { block_size: 300, ..with_filters() };
@@ -147,7 +148,8 @@ fn an_entry_newer_than_the_manifest_says_does_not_pass() {
     }
 }
 
-/// What a walk forwards does not need is checked, too: restarts lead to entries, and partitions are found from above.
+/// What a walk forwards does not need is checked, too: restarts lead to entries, and partitions are
+/// found from above.
 #[test]
 fn a_damaged_table_that_is_found_whole_is_read_in_every_way() {
     let layouts = [
@@ -336,8 +338,8 @@ fn runs_of_a_damaged_table_show_what_steps_show() {
                 failed += usize::from(on.1.is_some()) + usize::from(back.1.is_some());
                 let found = walked(by_runs, true);
                 assert!(found == [on.clone(), on_again], "restarts {restarts}, byte {i} ^ {change}, forward");
-                // Who decodes several intervals together needs few restarts and sees, as who goes forward does, where entries
-                // end and not where others begin.
+                // Who decodes several intervals together needs few restarts and sees, as who goes
+                // forward does, where entries end and not where others begin.
                 for (found, back) in walked(by_runs, false).into_iter().zip([back, back_again]) {
                     let goes_farther = found.0.len() > back.0.len() && found.0.starts_with(&back.0);
                     let is_as_forward = found.1 == on.1;

@@ -183,7 +183,8 @@ fn two_level_indexes_walk_alike() {
     assert!(walked >= 4);
 }
 
-/// User keys of all kinds: few of a byte or none, such as share much and are longer than registers hold, and very long ones.
+/// User keys of all kinds: few of a byte or none, such as share much and are longer than registers
+/// hold, and very long ones.
 fn odd_key(rng: &mut Rng, longest: usize) -> Vec<u8> {
     let mut key = vec![b'a'; rng.below(longest + 1)];
     for _ in 0..rng.below(3).min(key.len()) {

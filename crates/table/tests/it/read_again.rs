@@ -1,5 +1,5 @@
-//! What comes damaged from a file is read once more: each read of all that can be learned from a table or a blob file has a bit
-//! flipped in turn, once or twice.
+//! What comes damaged from a file is read once more: each read of all that can be learned from a
+//! table or a blob file has a bit flipped in turn, once or twice.
 
 use crate::util::*;
 use esker_base::iter::InternalIterator;
@@ -159,7 +159,8 @@ impl RandomAccessFile for FlippedHead {
     }
 }
 
-/// Nothing guards the head of a blob file, and some of its bits are as good flipped: another codec, another family.
+/// Nothing guards the head of a blob file, and some of its bits are as good flipped: another codec,
+/// another family.
 #[test]
 fn a_bit_of_a_blob_files_head_that_is_wrong_once_changes_no_value() {
     for compression in

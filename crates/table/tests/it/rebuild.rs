@@ -117,7 +117,8 @@ fn is_other(name: &str) -> bool {
     let never = [
         // The later RocksDB: other properties and other separators.
         "v11_",
-        // Partitions are cut by sizes that depend on the codec: compared uncompressed, with the real library (esker-peer).
+        // Partitions are cut by sizes that depend on the codec: compared uncompressed, with the
+        // real library (esker-peer).
         "partitioned",
         // Made by another version of zstd's trainer.
         "dict_zstd_trained",

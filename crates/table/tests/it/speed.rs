@@ -1,5 +1,5 @@
-//! How fast tables are written and read. Small when run as a test; `ESKER_SPEED=500000 cargo test --release -- speed
-//! --nocapture` gives numbers worth looking at.
+//! How fast tables are written and read. Small when run as a test; `ESKER_SPEED=500000 cargo test
+//! --release -- speed --nocapture` gives numbers worth looking at.
 
 use crate::util::*;
 use esker_base::iter::InternalIterator;
@@ -13,7 +13,8 @@ use esker_table::{BlockBasedTableOptions, TableBuilder, TableReadOptions};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Seconds of processor time, so that a busy machine disturbs less; of wall time where that cannot be had.
+/// Seconds of processor time, so that a busy machine disturbs less; of wall time where that cannot
+/// be had.
 fn seconds(clock: &dyn Clock, work: impl FnOnce()) -> f64 {
     let now = || {
         let spent = std::fs::read_to_string("/proc/thread-self/schedstat").ok();

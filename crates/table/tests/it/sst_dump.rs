@@ -1,5 +1,5 @@
-//! Our tables, read by RocksDB's own `sst_dump` (7.8.3, which reads up to format version 5); and RocksDB's tables, as
-//! that tool prints them, against what we read.
+//! Our tables, read by RocksDB's own `sst_dump` (7.8.3, which reads up to format version 5); and
+//! RocksDB's tables, as that tool prints them, against what we read.
 
 use crate::options::variants;
 use crate::util::*;
@@ -126,7 +126,8 @@ fn we_read_what_the_tool_reads() {
             continue;
         }
         let ours: Vec<_> = ours.iter().map(|e| printed(e).trim_end().to_owned()).collect();
-        // Without a MANIFEST the tool shows ingested files at the sequence they were written with, and so do we.
+        // Without a MANIFEST the tool shows ingested files at the sequence they were written with,
+        // and so do we.
         assert_eq!(lines, ours, "{name}");
         compared += 1;
     }

@@ -1,8 +1,8 @@
 //! `kill -9`: a process writes and is killed in the middle; what it had acknowledged must be there.
 //!
-//! What is checked after each kill, for each writer thread: every write that it told of is there with its value; what is
-//! there beyond those (written, killed before telling) follows without a hole; both keys of each batch are there or
-//! neither is.
+//! What is checked after each kill, for each writer thread: every write that it told of is there
+//! with its value; what is there beyond those (written, killed before telling) follows without a
+//! hole; both keys of each batch are there or neither is.
 
 use super::victim::{WRITERS, Written};
 use super::{Stage, db_options};
@@ -69,7 +69,8 @@ fn kill_one(stage: &Stage, path: &Path, round: u32, time: Duration) -> Outcome<A
     told
 }
 
-/// Reads acknowledgements, kills the victim when it has written for `time`, and reads what is still in the pipe.
+/// Reads acknowledgements, kills the victim when it has written for `time`, and reads what is still
+/// in the pipe.
 fn listen(stage: &Stage, victim: &mut Child, time: Duration) -> Outcome<Acknowledged> {
     let mut told: Acknowledged = [0; WRITERS as usize];
     let mut lines = BufReader::new(victim.stdout.take().expect("it was piped"));
@@ -110,7 +111,8 @@ fn take(told: &mut Acknowledged, line: &str) -> Outcome {
     }
 }
 
-/// Returns how many batches of the thread are there: the acknowledged ones, and those it had no time to tell of.
+/// Returns how many batches of the thread are there: the acknowledged ones, and those it had no
+/// time to tell of.
 fn check_thread(db: &Db, round: u32, thread: u32, acknowledged: u64) -> Outcome<u64> {
     let first = count_half(db, round, thread, 0)?;
     let second = count_half(db, round, thread, 1)?;

@@ -1,9 +1,11 @@
 //! `esker demo`: a real database on a real disk, and every answer checked.
 //!
-//! In: how many records, where. Out: progress on standard error; on standard output a table of rates, level sizes and what
-//! was verified. The first wrong answer ends the demonstration with exit code 1, and the directory stays to be looked at.
+//! In: how many records, where. Out: progress on standard error; on standard output a table of
+//! rates, level sizes and what was verified. The first wrong answer ends the demonstration with
+//! exit code 1, and the directory stays to be looked at.
 //!
-//! The story, a module each: `load`, `reads`, `scans`, `range_delete`, `crash` (with `victim`, the process that is killed).
+//! The story, a module each: `load`, `reads`, `scans`, `range_delete`, `crash` (with `victim`, the
+//! process that is killed).
 
 mod crash;
 mod load;
@@ -32,7 +34,8 @@ use std::sync::Arc;
 
 #[derive(Args)]
 pub(crate) struct DemoOptions {
-    /// Directory for the database; it must not hold one, and stays. Default: a temporary one, removed at the end
+    /// Directory for the database; it must not hold one, and stays. Default: a temporary one,
+    /// removed at the end
     #[arg(long)]
     dir: Option<PathBuf>,
     /// Records to load
@@ -111,7 +114,8 @@ fn tell(stage: &mut Stage, place: &Place, kills: u32) -> Outcome {
 /// Bytes of block cache.
 const CACHE_BYTES: usize = 256 << 20;
 
-/// RocksDB's defaults, and what its users turn on first: a filter, a larger cache, a job for each core and more.
+/// RocksDB's defaults, and what its users turn on first: a filter, a larger cache, a job for each
+/// core and more.
 fn db_options() -> esker::Result<Options> {
     let mut options = Options::default();
     options.db.create_if_missing = true;

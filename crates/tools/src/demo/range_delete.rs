@@ -1,5 +1,5 @@
-//! A tenth of the records goes by one range delete, while a snapshot is held: the snapshot still sees them, the present
-//! does not; before and after a flush and a compaction.
+//! A tenth of the records goes by one range delete, while a snapshot is held: the snapshot still
+//! sees them, the present does not; before and after a flush and a compaction.
 
 use super::Stage;
 use super::reads::check;
@@ -57,7 +57,8 @@ fn check_snapshot(db: &Db, records: &Records, snapshot: &Snapshot, gone: &Range<
     Ok(())
 }
 
-/// The present goes from the key before the range to the key behind it, both ways; point reads find nothing.
+/// The present goes from the key before the range to the key behind it, both ways; point reads find
+/// nothing.
 fn check_present(db: &Db, records: &Records, gone: &Range<u64>) -> Outcome {
     let (before, behind) = (records.key(gone.start - 1), records.key(gone.end));
     let mut iter = db.iter()?;

@@ -1,4 +1,5 @@
-//! Point reads and batched reads at random, by several threads; each answer is compared with the record.
+//! Point reads and batched reads at random, by several threads; each answer is compared with the
+//! record.
 
 use super::Stage;
 use super::progress::Part;

@@ -1,7 +1,8 @@
-//! The records: key and value of each are known from its index, so that every answer can be checked.
+//! The records: key and value of each are known from its index, so that every answer can be
+//! checked.
 //!
-//! Keys sort as their indexes do. Half of a value's bytes are random, the other half repeat it, so that compression has
-//! something to do.
+//! Keys sort as their indexes do. Half of a value's bytes are random, the other half repeat it, so
+//! that compression has something to do.
 
 /// The data set of one demonstration.
 #[derive(Clone, Debug)]

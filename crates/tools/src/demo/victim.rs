@@ -1,7 +1,9 @@
-//! The process that is killed: several threads write as fast as they can and tell of each write once it has returned.
+//! The process that is killed: several threads write as fast as they can and tell of each write
+//! once it has returned.
 //!
-//! Out, on standard output: `THREAD SEQUENCE\n` for each write that was acknowledged to its thread, in one system call, so
-//! that a line is there whole or was never told. One thread of the four syncs each write; `kill -9` does not ask for it.
+//! Out, on standard output: `THREAD SEQUENCE\n` for each write that was acknowledged to its thread,
+//! in one system call, so that a line is there whole or was never told. One thread of the four
+//! syncs each write; `kill -9` does not ask for it.
 //!
 //! Each write is a batch of two keys with the same value: both must survive, or neither.
 
@@ -83,7 +85,8 @@ fn write_forever(db: &Db, round: u32, thread: u32) -> Outcome {
     Ok(())
 }
 
-/// A whole line ending in a newline goes from the line buffer to the pipe in one `write`, which is atomic at this length.
+/// A whole line ending in a newline goes from the line buffer to the pipe in one `write`, which is
+/// atomic at this length.
 fn acknowledge(thread: u32, sequence: u64) -> Outcome {
     std::io::stdout().lock().write_all(format!("{thread} {sequence}\n").as_bytes())?;
     Ok(())

@@ -1,4 +1,5 @@
-//! Commands on the database as a whole: column families, consistency, compaction, sizes, properties.
+//! Commands on the database as a whole: column families, consistency, compaction, sizes,
+//! properties.
 
 use super::session::{Session, db_path};
 use super::{Common, Out};
@@ -53,7 +54,8 @@ pub(super) fn drop_column_family(session: &Session, name: &str, out: &mut Out) -
     Ok(writeln!(out, "OK")?)
 }
 
-/// Opening with paranoid checks compares every file with the MANIFEST and the levels with the order of keys.
+/// Opening with paranoid checks compares every file with the MANIFEST and the levels with the order
+/// of keys.
 pub(super) fn checkconsistency(session: &mut Session, out: &mut Out) -> Outcome {
     session.options.paranoid_checks = true;
     session.open_for_read_only()?;
@@ -141,7 +143,8 @@ pub(super) fn approxsize(session: &Session, range: &Range, out: &mut Out) -> Out
 
 pub(super) fn get_property(session: &Session, name: &str, out: &mut Out) -> Outcome {
     let opened = session.open_for_read_only()?;
-    // RocksDB's tool shows maps line by line, but for the level statistics, which 7.8.3 has as text only.
+    // RocksDB's tool shows maps line by line, but for the level statistics, which 7.8.3 has as text
+    // only.
     let map =
         if name == "rocksdb.levelstats" { None } else { opened.db.map_property_cf(&opened.family, name) };
     if let Some(map) = map {

@@ -1,6 +1,7 @@
 //! Commands that bring entries in or out as files: load, write_extern_sst, ingest_extern_sst.
 //!
-//! In: lines `KEY ==> VALUE` on standard input, as `dump` prints them; or a table. Lines of another form are counted.
+//! In: lines `KEY ==> VALUE` on standard input, as `dump` prints them; or a table. Lines of another
+//! form are counted.
 
 use super::Out;
 use super::session::{Opened, Session};
@@ -51,8 +52,8 @@ pub(super) struct IngestOptions {
     allow_blocking_flush: bool,
 }
 
-/// Calls `take` with each entry on standard input; how many lines were none. Bytes that are no text are entries as well:
-/// `dump` prints them as they are.
+/// Calls `take` with each entry on standard input; how many lines were none. Bytes that are no text
+/// are entries as well: `dump` prints them as they are.
 fn read_entries(
     session: &Session,
     host: &Host,

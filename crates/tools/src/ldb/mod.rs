@@ -1,8 +1,8 @@
 //! `esker ldb`: RocksDB's `ldb` for the commands people script, with its flags and its output.
 //!
-//! In: a database directory and a command. Out: what `ldb` of RocksDB 7.8.3 prints, on standard output; errors as
-//! `Failed: …` on standard error, exit code 1. Commands that only read open the database read-only and leave nothing in
-//! its directory.
+//! In: a database directory and a command. Out: what `ldb` of RocksDB 7.8.3 prints, on standard
+//! output; errors as `Failed: …` on standard error, exit code 1. Commands that only read open the
+//! database read-only and leave nothing in its directory.
 //!
 //! Difference on purpose: bytes are printed as they are, where `ldb` stops at the first zero byte.
 //!
@@ -146,7 +146,8 @@ enum Command {
     CreateColumnFamily { name: String },
     /// Drops a column family and its data
     DropColumnFamily { name: String },
-    /// Checks that the files of the MANIFEST are there with their sizes, and that levels are in order
+    /// Checks that the files of the MANIFEST are there with their sizes, and that levels are in
+    /// order
     Checkconsistency,
     /// Compacts a range of keys
     Compact(admin::Range),
@@ -170,7 +171,8 @@ enum Command {
         #[arg(long)]
         to: String,
     },
-    /// Makes a new MANIFEST from what tables and WALs say; what cannot be used goes into the directory lost
+    /// Makes a new MANIFEST from what tables and WALs say; what cannot be used goes into the
+    /// directory lost
     Repair {
         /// Say what was found even if nothing is lost
         #[arg(long)]

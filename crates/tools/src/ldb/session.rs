@@ -1,7 +1,9 @@
-//! How `ldb` opens a database: with all families it has, the options it was last used with, and what the flags override.
+//! How `ldb` opens a database: with all families it has, the options it was last used with, and
+//! what the flags override.
 //!
-//! Invariant: where nobody says which merge operator a family has, it is opened without one for writing. Flushes and compactions then
-//! keep operands as they are; a guess would combine them for good.
+//! Invariant: where nobody says which merge operator a family has, it is opened without one for
+//! writing. Flushes and compactions then keep operands as they are; a guess would combine them for
+//! good.
 
 use super::Common;
 use crate::failure::{Failure, Outcome};
@@ -20,7 +22,8 @@ use esker::{
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The database in `path` with all its families and the options of its OPTIONS file, for reading only.
+/// The database in `path` with all its families and the options of its OPTIONS file, for reading
+/// only.
 pub(crate) fn open_as_it_is(path: &Path, host: &Host) -> Outcome<Db> {
     let common = Common {
         db: Some(path.to_owned()),
@@ -135,7 +138,8 @@ impl Session {
         Ok(Opened { db, family })
     }
 
-    /// Who only reads passes prepared transactions by, and they stay what they are: also where no OPTIONS file speaks of them.
+    /// Who only reads passes prepared transactions by, and they stay what they are: also where no
+    /// OPTIONS file speaks of them.
     fn options_for(&self, mode: OpenMode) -> DbOptions {
         let allow_2pc = self.options.allow_2pc || mode == OpenMode::ReadOnly;
         DbOptions { allow_2pc, ..self.options.clone() }
@@ -221,7 +225,8 @@ fn family_options(
         options.unresolved.clear();
     }
     if common.ttl {
-        // The merge operator of the file is the one that looks past the times, which opening with TTL adds.
+        // The merge operator of the file is the one that looks past the times, which opening with
+        // TTL adds.
         options.merge_operator = None;
         options
             .unresolved

@@ -48,8 +48,8 @@ fn progress_goes_to_standard_error() {
     assert!(done.ok().contains("\nfillseq      : "));
 }
 
-/// Each digit becomes a 0, runs of them one, so that lines can be compared but for their numbers; numbers of columns that
-/// are aligned lose the blanks before them.
+/// Each digit becomes a 0, runs of them one, so that lines can be compared but for their numbers;
+/// numbers of columns that are aligned lose the blanks before them.
 fn shape(line: &str) -> String {
     let mut shape = String::new();
     for c in line.trim_end().chars() {
@@ -65,8 +65,8 @@ fn shape(line: &str) -> String {
     shape
 }
 
-/// The lines from the first result on, without those that only one of the tools has, histograms' buckets, which depend on
-/// times, and empty ones.
+/// The lines from the first result on, without those that only one of the tools has, histograms'
+/// buckets, which depend on times, and empty ones.
 fn results(out: &str) -> Vec<String> {
     const DROPPED: [&str; 5] = ["Initializing", "Integrated BlobDB", "DB path", "[", "("];
     out.lines()

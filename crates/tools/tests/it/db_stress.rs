@@ -1,4 +1,5 @@
-//! `esker db_stress` and `esker db_crashtest` from outside: their campaigns are tested in `crates/stress`.
+//! `esker db_stress` and `esker db_crashtest` from outside: their campaigns are tested in
+//! `crates/stress`.
 
 use crate::run::esker;
 use esker_testkit::TempDir;

@@ -1,4 +1,5 @@
-//! `esker door`, `esker compare`, `esker ldb downgrade` and `esker ldb repair`, as a user calls them.
+//! `esker door`, `esker compare`, `esker ldb downgrade` and `esker ldb repair`, as a user calls
+//! them.
 
 use crate::run::{Done, copy, esker, files, flip, ldb, sample};
 use esker_testkit::TempDir;
@@ -97,8 +98,8 @@ fn a_repair_keeps_what_is_whole_and_lists_what_is_not() {
     assert!(ldb(&temp.join("nothing"), &["repair"]).failed().contains("does not exist"));
 }
 
-/// What a power loss may leave of a MANIFEST that was being synced: half a record, and zeros or something else behind it.
-/// RocksDB refuses both, too.
+/// What a power loss may leave of a MANIFEST that was being synced: half a record, and zeros or
+/// something else behind it. RocksDB refuses both, too.
 #[test]
 fn a_manifest_with_a_torn_record_before_other_bytes_says_how_it_is_repaired() {
     for (what, tail) in [("zeros", [0u8; 100]), ("garbage", [0xA5; 100])] {

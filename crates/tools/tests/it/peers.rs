@@ -1,5 +1,6 @@
-//! The same commands on the same databases, by RocksDB's tools and by ours: equal output, equal exit codes. The databases
-//! are RocksDB's and ours. Skipped where the tools are not installed; `ESKER_REQUIRE_PEERS=1` makes that a failure.
+//! The same commands on the same databases, by RocksDB's tools and by ours: equal output, equal
+//! exit codes. The databases are RocksDB's and ours. Skipped where the tools are not installed;
+//! `ESKER_REQUIRE_PEERS=1` makes that a failure.
 
 use crate::run::{Done, copy, esker, files, golden, ldb, peer, sample};
 use esker_testkit::TempDir;

@@ -221,7 +221,8 @@ fn trimming_gives_pages_back() {
     let resident = |checked: &Checked| -> usize {
         let pages = |start: &NonNull<u8>| {
             let mut pages = vec![0_u8; Region::BYTES / 4096];
-            // SAFETY: the region is mapped, and the vector has a byte for each page of at least 4 KiB.
+            // SAFETY: the region is mapped, and the vector has a byte for each page of at least 4
+            // KiB.
             let outcome = unsafe { libc::mincore(start.as_ptr().cast(), Region::BYTES, pages.as_mut_ptr()) };
             assert_eq!(outcome, 0);
             pages.iter().filter(|&&page| page & 1 == 1).count()

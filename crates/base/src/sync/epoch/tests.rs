@@ -1,10 +1,11 @@
-//! A `Swap` with readers and writers, in all interleavings that loom tells apart (`cargo xtask long loom`).
+//! A `Swap` with readers and writers, in all interleavings that loom tells apart (`cargo xtask long
+//! loom`).
 //!
 //! The epochs below it are `crossbeam-epoch` itself, built for loom too.
 //!
 //! Shown for every interleaving
-//!  * What a guard has loaded is not freed while the guard lives, and its freeing comes after the reader's last look in
-//!    loom's order of memory.
+//!  * What a guard has loaded is not freed while the guard lives, and its freeing comes after the
+//!    reader's last look in loom's order of memory.
 //!  * Every value is freed once: replaced ones when no guard is left, the last one with its `Swap`.
 
 use super::*;
@@ -21,7 +22,8 @@ type Freed = std::sync::Arc<[AtomicUsize; 3]>;
 struct Value {
     number: usize,
     freed: Freed,
-    /// Written before it is stored, read by readers, written by the freeing: loom sees when neither comes before the other.
+    /// Written before it is stored, read by readers, written by the freeing: loom sees when neither
+    /// comes before the other.
     content: UnsafeCell<usize>,
 }
 
@@ -36,7 +38,8 @@ impl Drop for Value {
     }
 }
 
-/// A run's values, all made at its start so that each has an address of its own, and what became of them.
+/// A run's values, all made at its start so that each has an address of its own, and what became of
+/// them.
 struct Run {
     swap: Swap<Value>,
     addresses: [usize; 3],
@@ -83,7 +86,8 @@ impl Run {
         collect();
     }
 
-    /// When all others have returned: the `replaced` values are freed once, the one in force is not; then all are.
+    /// When all others have returned: the `replaced` values are freed once, the one in force is
+    /// not; then all are.
     fn end(run: Arc<Run>, replaced: [usize; 3]) {
         let freed = run.freed.clone();
         let counts = || freed.each_ref().map(|count| count.load(Ordering::Relaxed));
@@ -95,7 +99,8 @@ impl Run {
     }
 }
 
-/// Lets other threads run (loom tears a thread's epochs down after its `join`), and frees what nobody guards.
+/// Lets other threads run (loom tears a thread's epochs down after its `join`), and frees what
+/// nobody guards.
 fn collect_until(is_freed: impl Fn() -> bool) {
     for _ in 0..10 {
         if is_freed() {
@@ -107,8 +112,8 @@ fn collect_until(is_freed: impl Fn() -> bool) {
     assert!(is_freed(), "nobody has a guard, and yet not everything is freed");
 }
 
-/// Runs `once` in all interleavings with at most this many preemptions. Few runs count as a failure: a search that is
-/// over at once has searched nothing.
+/// Runs `once` in all interleavings with at most this many preemptions. Few runs count as a
+/// failure: a search that is over at once has searched nothing.
 #[expect(clippy::print_stdout, reason = "how much was searched is part of the result")]
 fn explore(name: &str, preemptions: usize, once: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
@@ -199,8 +204,9 @@ impl View {
     }
 }
 
-/// How reads that stay longer than a call find their moment: the view, then the sequence number, then whether the view is still
-/// in force; and how they go over to a newer one, whenever they like.
+/// How reads that stay longer than a call find their moment: the view, then the sequence number,
+/// then whether the view is still in force; and how they go over to a newer one, whenever they
+/// like.
 #[test]
 fn loom_a_moment_sees_all_that_was_published_before_it() {
     explore("a moment beside a write, a switch, a write", 2, || {

@@ -6,9 +6,11 @@ use crate::sync::epoch::{self, Swap};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-/// Runs `work` in a forked child. Gives what it gives; `None` if it does not end within 20 seconds, or panics.
+/// Runs `work` in a forked child. Gives what it gives; `None` if it does not end within 20 seconds,
+/// or panics.
 fn in_a_child(work: impl FnOnce() -> u8) -> Option<u8> {
-    // SAFETY: the child runs `work`, whose allocations are safe after `fork` with this platform's allocator, and `_exit`.
+    // SAFETY: the child runs `work`, whose allocations are safe after `fork` with this platform's
+    // allocator, and `_exit`.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let code = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_or(255);

@@ -35,7 +35,8 @@ fn looks(cache: &ClockCache<u64>) -> usize {
     hands.map(|hand| hand.0.load(Ordering::Relaxed)).sum()
 }
 
-/// Charges in small steps from outside, as a builder does that holds blocks. Returns the buckets that were looked at.
+/// Charges in small steps from outside, as a builder does that holds blocks. Returns the buckets
+/// that were looked at.
 fn charge_often(cache: &ClockCache<u64>, times: usize) -> usize {
     let before = looks(cache);
     (0..times).for_each(|_| cache.charge(10).expect("the limit is not strict"));

@@ -1,9 +1,11 @@
-//! Every pair of transitions of an entry and its places, in all interleavings that loom's search tells apart with a few
-//! preemptions (`RUSTFLAGS="--cfg loom" cargo test -p esker-cache --profile stress --lib loom`).
+//! Every pair of transitions of an entry and its places, in all interleavings that loom's search
+//! tells apart with a few preemptions (`RUSTFLAGS="--cfg loom" cargo test -p esker-cache --profile
+//! stress --lib loom`).
 //!
-//! A model is a table of two buckets with some entries, and two threads. Whatever happens: who finds a value finds the
-//! key's and one that is alive, at most one living entry has a key, and when all is over everything that was made is
-//! gone, everything charged is taken back, and each bucket's count of the spilled is zero.
+//! A model is a table of two buckets with some entries, and two threads. Whatever happens: who
+//! finds a value finds the key's and one that is alive, at most one living entry has a key, and
+//! when all is over everything that was made is gone, everything charged is taken back, and each
+//! bucket's count of the spilled is zero.
 
 use super::*;
 use crate::entry::{About, Borrowed, Home};
@@ -133,7 +135,8 @@ impl Model {
     }
 }
 
-/// Runs `one` and `other` at once over a table with `entries`, in all interleavings with at most `preemptions`.
+/// Runs `one` and `other` at once over a table with `entries`, in all interleavings with at most
+/// `preemptions`.
 fn pair(preemptions: usize, entries: u64, one: fn(&Model), other: fn(&Model)) {
     let runs = Arc::new(Plain::new(0));
     for swapped in [false, true] {

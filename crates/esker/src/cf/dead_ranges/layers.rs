@@ -1,11 +1,13 @@
 //! Ranges of user keys in layers: sorted, disjoint within a layer, newest on top.
 //!
-//! In: ranges. Out: the one around a key that leads farthest for a reader. A layer is cut into chunks that copies of it share, so that
-//! a copy with one range more costs a chunk and the list of chunks, whatever there is.
+//! In: ranges. Out: the one around a key that leads farthest for a reader. A layer is cut into
+//! chunks that copies of it share, so that a copy with one range more costs a chunk and the list of
+//! chunks, whatever there is.
 //!
 //! Invariants
 //!  1. The ranges of a layer, chunk by chunk, are sorted and disjoint. No chunk is empty.
-//!  2. A range that is here says no more than those say that were inserted: parts of them joined only at one sequence number.
+//!  2. A range that is here says no more than those say that were inserted: parts of them joined
+//!     only at one sequence number.
 
 use esker_base::sync::Arc;
 use esker_base::{FileNumber, SequenceNumber};
@@ -139,8 +141,8 @@ impl Layers {
         ranges.map(|range| range.bytes()).sum()
     }
 
-    /// The range around `user_key` that leads farthest for a reader at `snapshot`; of those that lead as far the newest, which
-    /// knows more files and needs fewer entries to be old.
+    /// The range around `user_key` that leads farthest for a reader at `snapshot`; of those that
+    /// lead as far the newest, which knows more files and needs fewer entries to be old.
     pub(super) fn find(
         &self,
         icmp: &InternalKeyComparator,

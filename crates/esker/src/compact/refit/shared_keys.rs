@@ -1,6 +1,7 @@
-//! Versions of one user key in neighbouring files of a level. Esker makes no such levels, but RocksDB does: it moves files of
-//! level 0 down as they are if they touch in a user key and in nothing else. Every reader goes on into the next file where a file
-//! ends in the key that it looks for, and a compaction takes all files that share a key.
+//! Versions of one user key in neighbouring files of a level. Esker makes no such levels, but
+//! RocksDB does: it moves files of level 0 down as they are if they touch in a user key and in
+//! nothing else. Every reader goes on into the next file where a file ends in the key that it looks
+//! for, and a compaction takes all files that share a key.
 
 use super::log_move;
 use crate::options::{BottommostLevelCompaction, CompactRangeOptions};
@@ -63,8 +64,8 @@ impl History {
         }
     }
 
-    /// Three files and more of level 0 that touch in one user key: the oldest holds what lies above it, the newest what lies
-    /// below.
+    /// Three files and more of level 0 that touch in one user key: the oldest holds what lies above
+    /// it, the newest what lies below.
     fn fill(&mut self, round: usize, rng: &mut fastrand::Rng) -> u64 {
         let shared = format!("{round}k");
         for i in 0..rng.usize(1..20) {

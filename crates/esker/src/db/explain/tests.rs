@@ -63,7 +63,8 @@ fn a_lookup_tells_its_sources_and_what_it_touched_in_them() {
     assert!(hidden.steps[0].tombstone.is_some(), "{hidden:?}");
 }
 
-/// What a lookup tells is what the lookup that it explains does: the same answer, and as many blocks.
+/// What a lookup tells is what the lookup that it explains does: the same answer, and as many
+/// blocks.
 #[test]
 fn lookups_do_what_they_are_told_to_do() {
     let db = open(|options| options.cf.table.no_block_cache = true);

@@ -67,7 +67,8 @@ impl Watch {
         counts.nanos += more.nanos;
     }
 
-    /// The memtables and files of the view that were opened, newest first, and those that were not, with the reason.
+    /// The memtables and files of the view that were opened, newest first, and those that were not,
+    /// with the reason.
     pub(in crate::db) fn told(&self, view: &SuperVersion) -> (Vec<RunRead>, Vec<(ReadSource, &'static str)>) {
         let all = self.counts.lock();
         let (mut runs, mut left_out) = (Vec::new(), Vec::new());

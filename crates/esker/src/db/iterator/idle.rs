@@ -1,16 +1,20 @@
 //! Whoever drops an iterator leaves its cursor to those who want one over the same view next.
 //!
-//! In: an iterator that is dropped. Out: its cursor with all parts, for another one: nothing is allocated, opened or counted then
-//! but the view. With a family of three sorted runs that is most of what a seek and ten steps cost beside reading blocks.
+//! In: an iterator that is dropped. Out: its cursor with all parts, for another one: nothing is
+//! allocated, opened or counted then but the view. With a family of three sorted runs that is most
+//! of what a seek and ten steps cost beside reading blocks.
 //!
 //! Invariants
-//!  1. A cursor that lies idle holds no blocks, no view and no table that somebody else would close; it lies with its view
-//!     (`cf/idle_cursors.rs`), and goes with it.
-//!  2. It has all runs of its view that its sequence number sees. Whoever takes it goes over to his own number first, as
-//!     [`DbIterator::refresh`] does: a memtable may have got its first entry, or range tombstones.
-//!  3. It reads tables as its taker wants to (`Runs::reads_plainly`); it gives it his bounds. Iterators with unusual options
-//!     leave none and take none, nor do those whose bounds leave files of level 0 out.
-//!  4. It goes by the family's options of now: it may be older than they are, as it moves from view to view with its iterator.
+//!  1. A cursor that lies idle holds no blocks, no view and no table that somebody else would
+//!     close; it lies with its view (`cf/idle_cursors.rs`), and goes with it.
+//!  2. It has all runs of its view that its sequence number sees. Whoever takes it goes over to his
+//!     own number first, as [`DbIterator::refresh`] does: a memtable may have got its first entry,
+//!     or range tombstones.
+//!  3. It reads tables as its taker wants to (`Runs::reads_plainly`); it gives it his bounds.
+//!     Iterators with unusual options leave none and take none, nor do those whose bounds leave
+//!     files of level 0 out.
+//!  4. It goes by the family's options of now: it may be older than they are, as it moves from view
+//!     to view with its iterator.
 
 use super::runs::{Runs, plain_reads};
 use super::{Cursor, DbIterator, Watched};
@@ -25,7 +29,8 @@ use esker_base::{Result, SequenceNumber};
 impl Drop for DbIterator {
     fn drop(&mut self) {
         if !self.db.engine.owner.is_here() {
-            // Blocks, tables and views are given back under locks that threads of the parent may have held.
+            // Blocks, tables and views are given back under locks that threads of the parent may
+            // have held.
             let iter = std::mem::replace(&mut self.iter, Cursor::Gone);
             let watched = std::mem::replace(&mut self.watched, Watched::Stays);
             std::mem::forget((iter, watched, self.prepared.take()));
@@ -47,7 +52,8 @@ impl Drop for DbIterator {
     }
 }
 
-/// A cursor over this view that somebody has left, at this sequence number. `has_ranges`: bounds are set before it is positioned.
+/// A cursor over this view that somebody has left, at this sequence number. `has_ranges`: bounds
+/// are set before it is positioned.
 /// # Errors
 /// See [`Db::iter_opt`](crate::Db::iter_opt).
 pub(super) fn take_idle(

@@ -1,13 +1,17 @@
 //! Iterators that are told beforehand which ranges will be scanned.
 //!
-//! In: ranges. Out: the same rows as without them; the iterator ends where each range does, and the blocks of the ranges are
-//! read together when the first of them is missing in the cache (`esker_table::ScansAhead`).
+//! In: ranges. Out: the same rows as without them; the iterator ends where each range does, and the
+//! blocks of the ranges are read together when the first of them is missing in the cache
+//! (`esker_table::ScansAhead`).
 //!
 //! Invariants
-//!  1. While `prepared` is there, the bounds are those of the range that was entered last; else those of the read options.
-//!  2. What is read ahead comes from the files that the cursor reads: `Runs` tells of them whenever they change. Nothing is told of tables,
-//!     or allocated for them, if the cursor has had ranges before: a cursor that another iterator has left is used as it is.
-//!  3. The cursor reads all files within the bounds of the read options and within those of the ranges.
+//!  1. While `prepared` is there, the bounds are those of the range that was entered last; else
+//!     those of the read options.
+//!  2. What is read ahead comes from the files that the cursor reads: `Runs` tells of them whenever
+//!     they change. Nothing is told of tables, or allocated for them, if the cursor has had ranges
+//!     before: a cursor that another iterator has left is used as it is.
+//!  3. The cursor reads all files within the bounds of the read options and within those of the
+//!     ranges.
 
 use super::runs::{Runs, Told, iterator_table_options};
 use super::{Cursor, DbIterator, Watched};
@@ -25,12 +29,14 @@ pub(super) struct Prepared {
     /// The range that is to be entered next.
     next: usize,
     told: Told,
-    /// What files are opened by, if not by the read options: these with bounds around their own and around all ranges.
+    /// What files are opened by, if not by the read options: these with bounds around their own and
+    /// around all ranges.
     pub(super) around: Option<Box<ReadOptions>>,
 }
 
 impl Prepared {
-    /// The ranges of `args`, of which `runs` are told, if there are any. REQUIRES: they were checked.
+    /// The ranges of `args`, of which `runs` are told, if there are any. REQUIRES: they were
+    /// checked.
     pub(super) fn new(
         args: &MultiScanArgs,
         runs: Option<&mut Runs>,
@@ -107,7 +113,8 @@ pub(in crate::db) fn within_ranges(mut options: ReadOptions, args: &MultiScanArg
     options
 }
 
-/// The options with bounds as wide as their own and those that the ranges of `args` put in their place. REQUIRES: the ranges ascend.
+/// The options with bounds as wide as their own and those that the ranges of `args` put in their
+/// place. REQUIRES: the ranges ascend.
 fn around(options: &ReadOptions, args: &MultiScanArgs, icmp: &InternalKeyComparator) -> ReadOptions {
     let mut around = options.clone();
     if let (true, Some(lower), Some((start, _))) =
@@ -128,17 +135,21 @@ fn has_bounds_of(a: &ReadOptions, b: &ReadOptions) -> bool {
 }
 
 impl DbIterator {
-    /// Tells which ranges will be scanned: blocks that they need and that are not in the cache are read together, those of all
-    /// files and of as many ranges as `args` has room for. To be followed by a [`seek`](Self::seek) to the start of each range,
-    /// in their order (with `reverse`, a [`seek_for_prev`](Self::seek_for_prev) to the limit of each); ranges may be left out.
-    /// From there to the next seek the range takes the place of `iterate_upper_bound`, and with `reverse` of
-    /// `iterate_lower_bound` too. Any other positioning ends it: the iterator is then as if nothing had been prepared.
+    /// Tells which ranges will be scanned: blocks that they need and that are not in the cache are
+    /// read together, those of all files and of as many ranges as `args` has room for. To be
+    /// followed by a [`seek`](Self::seek) to the start of each range, in their order (with
+    /// `reverse`, a [`seek_for_prev`](Self::seek_for_prev) to the limit of each); ranges may be
+    /// left out. From there to the next seek the range takes the place of `iterate_upper_bound`,
+    /// and with `reverse` of `iterate_lower_bound` too. Any other positioning ends it: the iterator
+    /// is then as if nothing had been prepared.
     ///
-    /// The iterator is not valid afterwards, until it is positioned. Costs nothing but a copy of the ranges while all blocks are
-    /// in the cache. Nothing is read ahead for an iterator that stays at its view (see [`park`](Self::park)); the bounds are set all the same.
+    /// The iterator is not valid afterwards, until it is positioned. Costs nothing but a copy of
+    /// the ranges while all blocks are in the cache. Nothing is read ahead for an iterator that
+    /// stays at its view (see [`park`](Self::park)); the bounds are set all the same.
     /// # Errors
-    /// `InvalidArgument` as for [`Db::new_multi_scan`](crate::Db::new_multi_scan), and if a range reaches beyond the bounds of an
-    /// iterator that stays at its view, which opens no other files any more. Nothing has changed then.
+    /// `InvalidArgument` as for [`Db::new_multi_scan`](crate::Db::new_multi_scan), and if a range
+    /// reaches beyond the bounds of an iterator that stays at its view, which opens no other files
+    /// any more. Nothing has changed then.
     pub fn prepare(&mut self, args: &MultiScanArgs) -> Result<()> {
         let db = self.db.clone();
         let statistics = db.engine.options.statistics.as_ref();
@@ -173,7 +184,8 @@ impl DbIterator {
         Ok(())
     }
 
-    /// Before a seek to `target`: its range is entered, or all are left if it is not where one begins.
+    /// Before a seek to `target`: its range is entered, or all are left if it is not where one
+    /// begins.
     pub(super) fn enter_range(&mut self, target: &[u8], reverse: bool) {
         let Some(prepared) = &mut self.prepared else { return };
         let ranges = &prepared.told.ranges;
@@ -187,7 +199,8 @@ impl DbIterator {
         prepared.enter(number, &self.options, &mut self.iter);
     }
 
-    /// Enters the range behind the one that was entered last, and goes to its first entry, or its last. False if there is none.
+    /// Enters the range behind the one that was entered last, and goes to its first entry, or its
+    /// last. False if there is none.
     pub(in crate::db) fn enter_next_range(&mut self) -> bool {
         self.catch_up();
         let is_there = self.leave_old_view();

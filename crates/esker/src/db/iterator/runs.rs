@@ -1,17 +1,20 @@
 //! The sorted runs of a view as one cursor, and how it goes over to a newer view.
 //!
-//! In: a view, options, a sequence number. Out: one cursor over all that the number may see. Of a newer view, runs that the
-//! old one has too keep their cursor, mostly where it stands, with its block and what it has read ahead: a flush costs one new
-//! cursor, a compaction one for each level it changed; a run that stays costs a comparison of two pointers. A level that a
-//! compaction has changed opens no file but the one with the place, and that not either if it stood in it before.
+//! In: a view, options, a sequence number. Out: one cursor over all that the number may see. Of a
+//! newer view, runs that the old one has too keep their cursor, mostly where it stands, with its
+//! block and what it has read ahead: a flush costs one new cursor, a compaction one for each level
+//! it changed; a run that stays costs a comparison of two pointers. A level that a compaction has
+//! changed opens no file but the one with the place, and that not either if it stood in it before.
 //!
 //! Invariants
-//!  1. `sources` says of each child what it reads, newest first. Two views have the runs that both have in the same order.
+//!  1. `sources` says of each child what it reads, newest first. Two views have the runs that both
+//!     have in the same order.
 //!  2. Cursors of which one has hopped are kept, but not where they stand.
-//!  3. While there are ranges (`is_told`), `ahead` knows the files of `sources`; without them it knows these or none.
+//!  3. While there are ranges (`is_told`), `ahead` knows the files of `sources`; without them it
+//!     knows these or none.
 //!  4. A memtable of which the sequence number sees nothing is not among them.
-//!  5. The cursor of a file that one level hands to another has the bounds and options of all, and is positioned by its taker;
-//!     only exchanges at the same sequence number hand any over.
+//!  5. The cursor of a file that one level hands to another has the bounds and options of all, and
+//!     is positioned by its taker; only exchanges at the same sequence number hand any over.
 
 use super::super::explain::{Watch, Watched};
 use super::super::reads::table_read_options;
@@ -67,7 +70,8 @@ impl SourceRef<'_> {
 }
 
 impl Source {
-    /// Whether it may hide something that it did not hide when it was opened without range tombstones.
+    /// Whether it may hide something that it did not hide when it was opened without range
+    /// tombstones.
     #[inline]
     fn has_new_tombstones(&self) -> bool {
         matches!(self, Source::Memtable(mem) if mem.has_range_tombstones())
@@ -150,11 +154,13 @@ pub(super) struct Told {
     pub(super) ahead: Option<Arc<ScansAhead>>,
 }
 
-/// Cursors over files of levels that are gone, for the levels that come in their stead; empty but while one view is exchanged for
-/// another, so that nothing is held by it. Shared by all that one `Runs` opens.
+/// Cursors over files of levels that are gone, for the levels that come in their stead; empty but
+/// while one view is exchanged for another, so that nothing is held by it. Shared by all that one
+/// `Runs` opens.
 #[derive(Default)]
 struct KeptFiles {
-    /// Whether the files of levels that go may be wanted; not those of scans that were told beforehand.
+    /// Whether the files of levels that go may be wanted; not those of scans that were told
+    /// beforehand.
     open: AtomicBool,
     files: Mutex<Vec<(FileNumber, Box<dyn InternalIterator>)>>,
 }
@@ -192,7 +198,8 @@ impl Runs {
         Runs::open(cf, view, options, Opening::new(cf, options, sequence, Default::default()))
     }
 
-    /// The same, with everything it opens watched, as part of scans that were told beforehand, if there are any.
+    /// The same, with everything it opens watched, as part of scans that were told beforehand, if
+    /// there are any.
     /// # Errors
     /// As [`Runs::new`].
     pub(in crate::db) fn watched(
@@ -275,7 +282,8 @@ impl Runs {
         }
     }
 
-    /// Tells the scans which files there are, unless they know. What they know stays for those that are told of next.
+    /// Tells the scans which files there are, unless they know. What they know stays for those that
+    /// are told of next.
     fn tell_files(&mut self) {
         if !self.knows_files {
             let (icmp, tables) = (self.icmp.clone(), self.tables.clone());
@@ -295,7 +303,8 @@ impl Runs {
         }
     }
 
-    /// What changes if the cursor goes over to `view`, at `sequence`: runs that it has already are not opened again.
+    /// What changes if the cursor goes over to `view`, at `sequence`: runs that it has already are
+    /// not opened again.
     /// # Errors
     /// Those of opening files of level 0; nothing has changed then.
     pub(super) fn prepare(
@@ -368,13 +377,14 @@ impl Runs {
         self.kept.files.lock().is_empty()
     }
 
-    /// Whether the cursor of child `at` shows the right thing at `sequence` as well: what range tombstones hide was asked for at
-    /// another one, and a memtable may have got some since.
+    /// Whether the cursor of child `at` shows the right thing at `sequence` as well: what range
+    /// tombstones hide was asked for at another one, and a memtable may have got some since.
     fn may_keep(&self, at: usize, sequence: SequenceNumber) -> bool {
         sequence == self.sequence || !self.cursor.has_tombstones(at) && !self.sources[at].has_new_tombstones()
     }
 
-    /// Goes over to what was prepared. With a place and a direction it stands there afterwards, as it must have before.
+    /// Goes over to what was prepared. With a place and a direction it stands there afterwards, as
+    /// it must have before.
     pub(super) fn exchange(&mut self, prepared: Exchange, place: Option<(&[u8], bool)>) {
         self.cursor.read_at(prepared.sequence);
         if prepared.is_empty() && place.is_none() {
@@ -382,7 +392,8 @@ impl Runs {
             self.sequence = prepared.sequence;
             return;
         }
-        // Where a comparator panics on the way, sources and cursors may not belong together any more.
+        // Where a comparator panics on the way, sources and cursors may not belong together any
+        // more.
         let plain = self.plain.take();
         let icmp = &self.icmp;
         let Exchange { sequence, gone, fresh } = prepared;
@@ -437,8 +448,9 @@ impl Exchange {
     }
 }
 
-/// Calls `each` with the runs of `view` that a scan needs, newest first, but for those of which `is_kept` says that nothing is to be done:
-/// it is asked of each in turn, of files before they are compared with the bounds.
+/// Calls `each` with the runs of `view` that a scan needs, newest first, but for those of which
+/// `is_kept` says that nothing is to be done: it is asked of each in turn, of files before they are
+/// compared with the bounds.
 fn for_each_source<'a>(
     cf: &ColumnFamily,
     view: &'a SuperVersion,
@@ -447,12 +459,14 @@ fn for_each_source<'a>(
     is_kept: impl Fn(SourceRef<'a>) -> bool,
     mut each: impl FnMut(SourceRef<'a>) -> Result<()>,
 ) -> Result<()> {
-    // What may be shown was written before `sequence` was read: a memtable without it now will not have it later.
+    // What may be shown was written before `sequence` was read: a memtable without it now will not
+    // have it later.
     let seen = |mem: &&Arc<MemTable>| {
         let has_tombstones = !options.ignore_range_deletions && mem.num_range_deletes() > 0;
         (has_tombstones || !mem.has_no_points()) && mem.first_seqno() <= sequence
     };
-    // Only gets by timestamps come here with that tier, and only if memtables may have what no WAL has.
+    // Only gets by timestamps come here with that tier, and only if memtables may have what no WAL
+    // has.
     if options.read_tier != ReadTier::Persisted {
         let memtables = view.memtables().filter(seen).map(SourceRef::Memtable);
         memtables.filter(|&source| !is_kept(source)).try_for_each(&mut each)?;
@@ -642,8 +656,8 @@ impl InternalIterator for Runs {
     }
 }
 
-/// How tables are read with these options, if a cursor over a view may be used by all who read like that: it has all runs, and holds
-/// no table open that the table cache would close.
+/// How tables are read with these options, if a cursor over a view may be used by all who read like
+/// that: it has all runs, and holds no table open that the table cache would close.
 pub(super) fn plain_reads(
     cf: &ColumnFamily,
     view: &SuperVersion,
@@ -678,8 +692,8 @@ fn outside_bounds(cf: &ColumnFamily, file: &FileMeta, options: &ReadOptions) -> 
     below || above
 }
 
-/// A seek may ask prefix filters only if the caller wants nothing but keys with the prefix of the seek key; with mere
-/// bounds a key could be missed, so bounds alone never turn it on.
+/// A seek may ask prefix filters only if the caller wants nothing but keys with the prefix of the
+/// seek key; with mere bounds a key could be missed, so bounds alone never turn it on.
 pub(super) fn iterator_table_options(options: &ReadOptions) -> TableReadOptions {
     let mut table_options = table_read_options(options);
     table_options.prefix_filter_on_seek = options.prefix_same_as_start && !options.total_order_seek;

@@ -1,4 +1,5 @@
-//! Iterators move to newer views by themselves: an iterator lets go of old files, and shows what it would have shown.
+//! Iterators move to newer views by themselves: an iterator lets go of old files, and shows what it
+//! would have shown.
 
 use super::*;
 use crate::options::{BottommostLevelCompaction, CompactRangeOptions, Options};

@@ -1,5 +1,5 @@
-//! Iterators over families with user-defined timestamps: the view's sorted runs, and all range tombstones beside them; for one key,
-//! the runs that may hold it.
+//! Iterators over families with user-defined timestamps: the view's sorted runs, and all range
+//! tombstones beside them; for one key, the runs that may hold it.
 
 use super::internal_iterator;
 use crate::cf::{ColumnFamily, SuperVersion};
@@ -17,7 +17,8 @@ use esker_base::sync::Arc;
 use esker_base::{Result, SequenceNumber};
 use esker_table::blob::BlobReader;
 
-/// A cursor over a family with user-defined timestamps; for one key only the files that may hold it count.
+/// A cursor over a family with user-defined timestamps; for one key only the files that may hold it
+/// count.
 pub(in crate::db) fn new_timestamped_iter(
     cf: &ColumnFamily,
     view: &Arc<SuperVersion>,
@@ -33,8 +34,8 @@ pub(in crate::db) fn new_timestamped_iter(
 
 /// A cursor over all versions from `ReadOptions::iter_start_ts` on.
 /// # Errors
-/// As [`new_timestamped_iter`]; `InvalidArgument` if the first timestamp is of another size, or older than what the family
-/// still keeps.
+/// As [`new_timestamped_iter`]; `InvalidArgument` if the first timestamp is of another size, or
+/// older than what the family still keeps.
 pub(in crate::db) fn new_versions_iter(
     cf: &ColumnFamily,
     view: &Arc<SuperVersion>,
@@ -99,7 +100,8 @@ fn parts(
     Ok(Parts { iter, iter_options, tombstones, keep_alive: Some(view.clone() as KeepAlive) })
 }
 
-/// The memtables of a view, and those of its files that may hold `key`, which is without a timestamp.
+/// The memtables of a view, and those of its files that may hold `key`, which is without a
+/// timestamp.
 fn runs_with(
     cf: &ColumnFamily,
     view: &SuperVersion,

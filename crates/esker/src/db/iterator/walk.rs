@@ -1,16 +1,21 @@
 //! Walks over runs of deleted keys behind flushes and compactions.
 //!
-//! In: a run of a new table that lies over other tables, or deletions in a memtable (`around.rs`). Out: what a scan through it would have remembered (`cf/dead_ranges.rs`), so that
-//! none has to step through it.
+//! In: a run of a new table that lies over other tables, or deletions in a memtable (`around.rs`).
+//! Out: what a scan through it would have remembered (`cf/dead_ranges.rs`), so that none has to
+//! step through it.
 //!
-//! A walk is a scan as of now over the family's present view. It goes on until its run is behind it, until there is something else
-//! to do, or until it is plain that there is too little to find: then what it has passed is remembered all the same.
+//! A walk is a scan as of now over the family's present view. It goes on until its run is behind
+//! it, until there is something else to do, or until it is plain that there is too little to find:
+//! then what it has passed is remembered all the same.
 //!
 //! Invariants
-//!  1. It holds no lock while it reads, and a view no longer than until it looks up and finds that replaced.
-//!  2. It looks up every `LOOK_UP_EVERY` entries, and ends then if the database closes or the family is dropped; it stops for as long
-//!     as background work is paused or an error stops it, and if a job waits for a thread it goes behind that.
-//!  3. It changes nothing but what is remembered; blocks that it reads do not go into the block cache; an error is told in LOG only.
+//!  1. It holds no lock while it reads, and a view no longer than until it looks up and finds that
+//!     replaced.
+//!  2. It looks up every `LOOK_UP_EVERY` entries, and ends then if the database closes or the
+//!     family is dropped; it stops for as long as background work is paused or an error stops it,
+//!     and if a job waits for a thread it goes behind that.
+//!  3. It changes nothing but what is remembered; blocks that it reads do not go into the block
+//!     cache; an error is told in LOG only.
 
 mod around;
 
@@ -23,7 +28,8 @@ use crate::options::ReadOptions;
 use esker_base::sync::Arc;
 use esker_base::{Result, SequenceNumber, Severity};
 
-/// Entries between two looks at what else there is to do, some 100 µs; fewer where runs of fewer entries are gone through.
+/// Entries between two looks at what else there is to do, some 100 µs; fewer where runs of fewer
+/// entries are gone through.
 const LOOK_UP_EVERY: u64 = 2048;
 /// At least.
 const LOOK_UP_LEAST: u64 = 16;

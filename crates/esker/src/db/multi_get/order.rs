@@ -4,9 +4,9 @@ use super::Keys;
 use esker_base::comparator::{KeyOrder, head};
 use smallvec::SmallVec;
 
-/// A key's place in the order in which a batch is read: which of the moment's views, 32 bits; a number that sorts as the
-/// key does where two of them differ, 64 bits; its number in the batch, 32 bits. One number, because numbers are sorted
-/// several times as fast.
+/// A key's place in the order in which a batch is read: which of the moment's views, 32 bits; a
+/// number that sorts as the key does where two of them differ, 64 bits; its number in the batch, 32
+/// bits. One number, because numbers are sorted several times as fast.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Ordered(u128);
 
@@ -18,7 +18,8 @@ impl Ordered {
     /// Keys that can be told apart by a short number.
     pub(super) const MOST_SHORT: usize = 1 << 16;
 
-    /// The key's place among those of one family, as a number that is sorted in half the time: 48 bits of the head.
+    /// The key's place among those of one family, as a number that is sorted in half the time: 48
+    /// bits of the head.
     #[inline]
     pub(super) fn short(head: u64, key: usize) -> u64 {
         head >> 16 << 16 | key as u64
@@ -44,8 +45,8 @@ impl Ordered {
 /// Stays on the stack while a batch has few keys.
 pub(super) type Order = SmallVec<[Ordered; 32]>;
 
-/// A number, of the bytes from `from` on, that sorts as `order` does wherever two of them differ; the same for all keys of an order
-/// that is not known.
+/// A number, of the bytes from `from` on, that sorts as `order` does wherever two of them differ;
+/// the same for all keys of an order that is not known.
 #[inline]
 pub(super) fn head_of(order: KeyOrder, user_key: &[u8], from: usize) -> u64 {
     let head = head(user_key, from);
@@ -56,9 +57,9 @@ pub(super) fn head_of(order: KeyOrder, user_key: &[u8], from: usize) -> u64 {
     }
 }
 
-/// One more than the number of the last key of a batch that fell into each slot, as its last 8 bytes have it. Two keys in one slot
-/// hide each other: a key that is named again is mostly found to be, where sorting finds each but costs more than a search of a
-/// memtable.
+/// One more than the number of the last key of a batch that fell into each slot, as its last 8
+/// bytes have it. Two keys in one slot hide each other: a key that is named again is mostly found
+/// to be, where sorting finds each but costs more than a search of a memtable.
 pub(super) struct Named<const SLOTS: usize>([u32; SLOTS]);
 
 impl<const SLOTS: usize> Named<SLOTS> {

@@ -1,12 +1,14 @@
 //! What a batch of reads has found.
 //!
 //! Invariants
-//!  1. Small values of a lent batch lie in `bytes`; large ones, that of an only key in a memtable, and errors lie apart, once for each
-//!     different key.
-//!  2. Small values of a pinned batch of many keys lie together in chunks, which are theirs alone: to take one along counts in
-//!     memory that no other batch counts in, and it holds no block of the cache.
-//!  3. What is noted for a key is a few words, written in place: what is made of small words elsewhere and moved here waits for
-//!     all that the processor has begun before, memory that has not come yet among it.
+//!  1. Small values of a lent batch lie in `bytes`; large ones, that of an only key in a memtable,
+//!     and errors lie apart, once for each different key.
+//!  2. Small values of a pinned batch of many keys lie together in chunks, which are theirs alone:
+//!     to take one along counts in memory that no other batch counts in, and it holds no block of
+//!     the cache.
+//!  3. What is noted for a key is a few words, written in place: what is made of small words
+//!     elsewhere and moved here waits for all that the processor has begun before, memory that has
+//!     not come yet among it.
 
 use crate::read::answer::{Answer, LentValue};
 use esker_base::bytes::Parts;
@@ -16,10 +18,12 @@ use smallvec::SmallVec;
 /// Values up to this many bytes are copied: cheaper than keeping their block or memtable alive.
 const COPY_UP_TO_BYTES: usize = 1 << 10;
 
-/// The values of a batch of keys, lent by [`get`](Self::get) or taken along by [`take_pinned`](Self::take_pinned).
+/// The values of a batch of keys, lent by [`get`](Self::get) or taken along by
+/// [`take_pinned`](Self::take_pinned).
 ///
-/// Use one for batch after batch: its memory is used again. It holds nothing of the database but the blocks of large
-/// values, and the memtable of the value of a batch's only key, until the next batch or its end.
+/// Use one for batch after batch: its memory is used again. It holds nothing of the database but
+/// the blocks of large values, and the memtable of the value of a batch's only key, until the next
+/// batch or its end.
 #[derive(Debug, Default)]
 pub struct MultiGetOutput {
     found: Vec<Found>,
@@ -68,8 +72,8 @@ impl MultiGetOutput {
         }
     }
 
-    /// The value of key `i` of the batch, alive for as long as it is held: a copy of a small one, a large one without a
-    /// copy.
+    /// The value of key `i` of the batch, alive for as long as it is held: a copy of a small one, a
+    /// large one without a copy.
     /// # Errors
     /// As [`get`](Self::get).
     /// # Panics
@@ -153,8 +157,8 @@ impl MultiGetOutput {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Notes the answer for the only key. A value in a memtable is not copied, which would wait for all of it to come from memory
-    /// with nothing else to do.
+    /// Notes the answer for the only key. A value in a memtable is not copied, which would wait for
+    /// all of it to come from memory with nothing else to do.
     #[inline]
     pub(super) fn set_only(&mut self, answer: Answer<'_>) {
         match answer {
@@ -179,8 +183,9 @@ const FEW_PINNED_IN_MEMTABLES: usize = 5;
 /// Bytes of a chunk: what a small value that is kept keeps alive, at most.
 const CHUNK_BYTES: usize = 16 << 10;
 
-/// The answers for those who keep the values. Pinned, each of many small values would count at its block, where all threads
-/// that read the same blocks count; and a batch would hold all of its blocks, however few the cache has room for.
+/// The answers for those who keep the values. Pinned, each of many small values would count at its
+/// block, where all threads that read the same blocks count; and a batch would hold all of its
+/// blocks, however few the cache has room for.
 #[derive(Default)]
 pub(super) struct PinnedOutput {
     values: Vec<Result<Option<PinnedBytes>>>,
@@ -225,7 +230,8 @@ impl PinnedOutput {
         true
     }
 
-    /// A chunk with room for a value of so many bytes: as large as all that are left may need, if they are like this one.
+    /// A chunk with room for a value of so many bytes: as large as all that are left may need, if
+    /// they are like this one.
     #[cold]
     fn open_chunk(&mut self, bytes: usize) {
         self.close_chunk();

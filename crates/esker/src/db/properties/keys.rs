@@ -1,11 +1,13 @@
-//! `rocksdb.estimate-num-keys`: how many keys a family has, from counts that its memtables and tables keep.
+//! `rocksdb.estimate-num-keys`: how many keys a family has, from counts that its memtables and
+//! tables keep.
 //!
-//! In: a super version. Out: entries, less two for each point deletion (itself and a key), less what range tombstones cover in
-//! older memtables and files. Overwritten keys count once for each version. A memtable's own tombstones do not count against it:
-//! nobody knows which of its entries are older.   Source: RocksDB `HandleEstimateNumKeys`, which leaves range tombstones out.
+//! In: a super version. Out: entries, less two for each point deletion (itself and a key), less
+//! what range tombstones cover in older memtables and files. Overwritten keys count once for each
+//! version. A memtable's own tombstones do not count against it: nobody knows which of its entries
+//! are older. Source: RocksDB `HandleEstimateNumKeys`, which leaves range tombstones out.
 //!
-//! Cost: one look at each memtable and file; O(log n) for each of n range tombstones; for a file that tombstones cover in
-//! part, at most [`MOST_SAMPLES`] pairs of index lookups.
+//! Cost: one look at each memtable and file; O(log n) for each of n range tombstones; for a file
+//! that tombstones cover in part, at most [`MOST_SAMPLES`] pairs of index lookups.
 
 use crate::cf::ColumnFamily;
 use crate::read::tables::open_file;
@@ -17,10 +19,12 @@ use esker_format::range_del::FragmentedRangeTombstones;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-/// Covered ranges that are measured in one memtable or file; more of them are taken to be like these.
+/// Covered ranges that are measured in one memtable or file; more of them are taken to be like
+/// these.
 const MOST_SAMPLES: usize = 32;
 
-/// About how many keys the family has. Opens tables that nobody has opened yet; one that cannot be opened is not counted.
+/// About how many keys the family has. Opens tables that nobody has opened yet; one that cannot be
+/// opened is not counted.
 pub(super) fn estimate_num_keys(cf: &ColumnFamily) -> u64 {
     let view = cf.super_version.load_full();
     let has_timestamps = cf.icmp.timestamp_size() > 0;

@@ -7,7 +7,8 @@ use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
 use esker_env::mem::MemFs;
 
-/// Else each snapshot that is given back beside a writer would have a job look for a compaction that does not come.
+/// Else each snapshot that is given back beside a writer would have a job look for a compaction
+/// that does not come.
 #[test]
 fn what_does_not_come_of_the_end_of_a_snapshot_is_not_asked_for_again() {
     for (style, preserve) in

@@ -1,11 +1,14 @@
 //! Level-0 tables that recovery writes while it replays WALs.
 //!
-//! In: families with memtables that are full, or too large together. Out: tables, numbered in the order in which the
-//! memtables filled. Several tables are written at once. The caller syncs the directory once, before the MANIFEST names them.
+//! In: families with memtables that are full, or too large together. Out: tables, numbered in the
+//! order in which the memtables filled. Several tables are written at once. The caller syncs the
+//! directory once, before the MANIFEST names them.
 //!
 //! Invariants
-//!  1. A batch costs its own entries, not the number of families: only families that the batch wrote to are looked at.
-//!  2. All memtables together stay near the bound of the write buffer manager, except when the database is read-only.
+//!  1. A batch costs its own entries, not the number of families: only families that the batch
+//!     wrote to are looked at.
+//!  2. All memtables together stay near the bound of the write buffer manager, except when the
+//!     database is read-only.
 
 use super::{RecoveredFamily, Recovery, ReplayRun};
 use crate::files::OutputContext;
@@ -31,7 +34,8 @@ struct Sealed {
 }
 
 impl ReplayRun<'_> {
-    /// Writes the memtables that the last batch filled, or else the largest half if all together are too large.
+    /// Writes the memtables that the last batch filled, or else the largest half if all together
+    /// are too large.
     pub(super) fn flush_full(&mut self) -> Result<()> {
         let mut due = std::mem::take(&mut self.full);
         if self.recovery.is_read_only() {
@@ -49,8 +53,8 @@ impl ReplayRun<'_> {
         self.flush(&due)
     }
 
-    /// Whether the write buffer manager wants a flush, and this database holds enough to make one worthwhile. Memory
-    /// of other databases would otherwise cause a flush after each batch.
+    /// Whether the write buffer manager wants a flush, and this database holds enough to make one
+    /// worthwhile. Memory of other databases would otherwise cause a flush after each batch.
     fn is_over_budget(&self) -> bool {
         let manager = self.recovery.options.write_buffer_manager.as_ref();
         manager.is_some_and(|m| self.bytes_since_flush >= m.buffer_size() / 8 && m.should_flush())

@@ -1,4 +1,5 @@
-//! What a new super version costs does not depend on how many files the family has, nor on how many families there are.
+//! What a new super version costs does not depend on how many files the family has, nor on how many
+//! families there are.
 
 use super::*;
 use crate::Db;
@@ -31,7 +32,8 @@ struct Costs {
     pick_under_mutex: u64,
 }
 
-/// Keys `from` to `to`, of which sequence number 0 says that no snapshot was in the way when it was written.
+/// Keys `from` to `to`, of which sequence number 0 says that no snapshot was in the way when it was
+/// written.
 fn file(db: &Db, file_size: u64, (from, to): (u64, u64), seqno: u64) -> FileMetaData {
     let key = |n: u64| internal_key(format!("{n:09}").as_bytes(), SequenceNumber(seqno), ValueType::Value);
     let (number, now) = (db.engine().numbers.new_file_number(), db.engine().env.clock.now_seconds());
@@ -49,8 +51,9 @@ fn file(db: &Db, file_size: u64, (from, to): (u64, u64), seqno: u64) -> FileMeta
     }
 }
 
-/// A database of which the last level has so many files, every third with what only a snapshot had needed, and the level above a
-/// tenth, too much for it if it `is_due`. None of them is on disk, so nothing may run.
+/// A database of which the last level has so many files, every third with what only a snapshot had
+/// needed, and the level above a tenth, too much for it if it `is_due`. None of them is on disk, so
+/// nothing may run.
 fn with_files(count: u64, is_due: bool) -> Db {
     let mut options = Options::default();
     options.db.create_if_missing = true;
@@ -130,7 +133,8 @@ fn costs(files: u64, is_due: bool) -> Costs {
 fn under_the_db_mutex_nobody_walks_over_files() {
     for is_due in [false, true] {
         let (few, many) = (costs(1_000, is_due), costs(10_000, is_due));
-        // Of files with many deletions it looks at as many in both, and for each it searches the level below.
+        // Of files with many deletions it looks at as many in both, and for each it searches the
+        // level below.
         assert!(many.flush.before < 2 * few.flush.before, "{few:?} {many:?}");
         // It searches, which takes the logarithm of their number.
         for looks in [many.flush.under_mutex, many.compaction.under_mutex, many.switch_under_mutex] {
@@ -197,7 +201,8 @@ fn writes_and_new_super_versions_walk_over_no_other_families_and_flushes_rarely(
     let shown = walked(&|| publish_super_version(engine, &mut engine.state.lock(), FAMILY));
     let snapshots = walked(&|| drop(db.snapshot()));
     assert_eq!((puts, shown, snapshots), (0, 0, 0));
-    // A switch and a flush ask all families which WALs they need. No other work may be added to that.
+    // A switch and a flush ask all families which WALs they need. No other work may be added to
+    // that.
     let flush = walked(&|| db.flush().unwrap());
     assert!(flush <= 16 * FAMILIES, "a flush looks {flush} times at one of {FAMILIES} families");
     db.close().unwrap();

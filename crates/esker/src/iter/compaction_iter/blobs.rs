@@ -1,7 +1,7 @@
 //! Values in blob files, in a flush or compaction: how many of them come in and go out.
 //!
-//! In: entries. Out: for each blob file, how many of its records entries refer to. What comes in and does not go out is
-//! garbage.   Source: RocksDB `db/blob/blob_garbage_meter.cc`.
+//! In: entries. Out: for each blob file, how many of its records entries refer to. What comes in
+//! and does not go out is garbage. Source: RocksDB `db/blob/blob_garbage_meter.cc`.
 
 use esker_base::{FileNumber, Result, ValueType};
 use esker_format::blob::BlobLocation;

@@ -1,10 +1,12 @@
 //! Versions of keys with user-defined timestamps, in a flush or compaction.
 //!
-//! In: versions of a key, its timestamp left aside, newest timestamp first; the timestamp before which nobody reads any more.
+//! In: versions of a key, its timestamp left aside, newest timestamp first; the timestamp before
+//! which nobody reads any more.
 //! Out: which of them no read can come to.
 //!
-//! Of the versions that are older than that timestamp only the newest matters, with the sequence numbers that see it: who sees
-//! the older ones sees that one, too, and goes no further, unless it is an operand.
+//! Of the versions that are older than that timestamp only the newest matters, with the sequence
+//! numbers that see it: who sees the older ones sees that one, too, and goes no further, unless it
+//! is an operand.
 //!
 //! Source: RocksDB `db/compaction/compaction_iterator.cc` (`full_history_ts_low_`).
 
@@ -39,8 +41,8 @@ impl History {
 }
 
 impl<I: InternalIterator> CompactionIterator<I> {
-    /// Passes over the version that the input stands on, if nobody can come to it. With `keep_history` and
-    /// `full_history_ts_low`.
+    /// Passes over the version that the input stands on, if nobody can come to it. With
+    /// `keep_history` and `full_history_ts_low`.
     pub(super) fn is_trimmed(&mut self, head: Head) -> bool {
         let Some(low) = &self.options.full_history_ts_low else { return false };
         let (plain, timestamp) = self.icmp.split_timestamp(&self.user_key);
@@ -115,8 +117,9 @@ impl<I: InternalIterator> CompactionIterator<I> {
         Ok(())
     }
 
-    /// Puts a deletion at the timestamp of a version that the filter has removed, off which the input has been moved: without it
-    /// the version before would be back. It goes where any other deletion would, too.
+    /// Puts a deletion at the timestamp of a version that the filter has removed, off which the
+    /// input has been moved: without it the version before would be back. It goes where any other
+    /// deletion would, too.
     pub(super) fn delete_version(&mut self, head: Head, deletion: ValueType) {
         let (_, timestamp) = self.icmp.split_timestamp(&self.user_key);
         let low = self.options.full_history_ts_low.as_deref();
@@ -134,7 +137,8 @@ pub(super) fn is_carried_through(value_type: ValueType) -> bool {
     value_type.is_point_deletion() || matches!(value_type, ValueType::Merge | ValueType::ValuePreferredSeqno)
 }
 
-/// The part of a tombstone with timestamps from `lower` to `upper`, whose timestamps count for nothing.
+/// The part of a tombstone with timestamps from `lower` to `upper`, whose timestamps count for
+/// nothing.
 pub(crate) fn clipped(
     tombstone: &RangeTombstone,
     icmp: &InternalKeyComparator,

@@ -1,7 +1,7 @@
 //! Merge operands in a flush or compaction.
 //!
-//! In: the input on the newest operand of a stripe. Out: one value, or fewer operands, or all of them unchanged if they
-//! cannot be combined; the input behind them.
+//! In: the input on the newest operand of a stripe. Out: one value, or fewer operands, or all of
+//! them unchanged if they cannot be combined; the input behind them.
 
 use super::timed::split_timed_value;
 use super::{CompactionIterator, Head};
@@ -148,14 +148,16 @@ impl<I: InternalIterator> CompactionIterator<I> {
                 Ok(true)
             }
             Err(_) => {
-                // Reads of the key fail as they did; the operands stay for whoever mends the operator.
+                // Reads of the key fail as they did; the operands stay for whoever mends the
+                // operator.
                 self.stats.merge_failures += 1;
                 Ok(false)
             }
         }
     }
 
-    /// Queues the entity the input stands on, its default column merged; its other columns stay where they are.
+    /// Queues the entity the input stands on, its default column merged; its other columns stay
+    /// where they are.
     fn merge_onto_entity(&mut self, newest: SequenceNumber) -> Result<bool> {
         let stored = StoredColumns::parse(self.input.value())?;
         let fetched;
@@ -199,9 +201,10 @@ impl<I: InternalIterator> CompactionIterator<I> {
         let join = |left: &Part<'_>, right: &Part<'_>| {
             operator.partial_merge(&self.user_key, &left.operand, &right.operand)
         };
-        // Oldest first, each more than twice as long as the next one that it may be joined with: so each byte is copied a few
-        // times only, however many operands there are. One after the other onto the first, an operator that appends would copy
-        // all that went before for each of them.
+        // Oldest first, each more than twice as long as the next one that it may be joined with: so
+        // each byte is copied a few times only, however many operands there are. One after the
+        // other onto the first, an operator that appends would copy all that went before for each
+        // of them.
         let mut parts: Vec<Part<'_>> = Vec::new();
         for i in (0..count).rev() {
             let operand = Cow::Borrowed(self.operands.operand(i));

@@ -148,7 +148,8 @@ fn operands_are_combined_as_far_as_is_known() {
     assert_eq!(compacted(&lines, apart), lines);
 }
 
-/// Joins, and counts the bytes that it is given; nothing is joined that would be longer than `longest`.
+/// Joins, and counts the bytes that it is given; nothing is joined that would be longer than
+/// `longest`.
 struct Counting {
     longest: usize,
     bytes: Arc<AtomicU64>,

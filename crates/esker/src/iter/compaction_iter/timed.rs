@@ -7,8 +7,9 @@ use esker_base::iter::InternalIterator;
 use esker_base::{Error, Result, SequenceNumber, ValueType};
 
 impl<I: InternalIterator> CompactionIterator<I> {
-    /// A value that wants an older sequence number than it was written with. It gets it where all older versions are here
-    /// and hidden by it, unless a range tombstone would then hide it. RocksDB `db/compaction/compaction_iterator.cc`.
+    /// A value that wants an older sequence number than it was written with. It gets it where all
+    /// older versions are here and hidden by it, unless a range tombstone would then hide it.
+    /// RocksDB `db/compaction/compaction_iterator.cc`.
     pub(super) fn settle_timed_value(&mut self, head: Head) -> Result<()> {
         let (value, preferred) = split_timed_value(self.input.value(), &self.user_key)?;
         let sequence = preferred.min(head.sequence);

@@ -1,7 +1,8 @@
 //! The backward half of the user's cursor.
 //!
-//! A key's versions are met oldest first, so all that are visible are looked at, and each takes the place of what the older
-//! ones came to. A key with many versions is sought from its newest instead.
+//! A key's versions are met oldest first, so all that are visible are looked at, and each takes the
+//! place of what the older ones came to. A key with many versions is sought from its newest
+//! instead.
 
 use super::value::{NEWEST_FIRST, OLDEST_FIRST, value_part};
 use super::{DbIter, DbIterOptions, Value, set};
@@ -18,7 +19,8 @@ enum Found {
     Value,
     /// The value of the entry that the inner cursor has just left, in `self.left`.
     Left,
-    /// In `buffer`, as it is stored: a blob index or an entity. Only the last one found is worth fetching.
+    /// In `buffer`, as it is stored: a blob index or an entity. Only the last one found is worth
+    /// fetching.
     Stored(ValueType),
 }
 
@@ -46,7 +48,8 @@ impl<I: InternalIterator> DbIter<I> {
     }
 
     /// # Errors
-    /// That of the inner cursor: told at once, as every other step back tells it, not by the next move.
+    /// That of the inner cursor: told at once, as every other step back tells it, not by the next
+    /// move.
     fn seek_before_current(&mut self) -> Result<()> {
         self.aim(SequenceNumber::MAX, ValueType::SEEK);
         self.iter.seek_for_prev(&self.target);
@@ -97,7 +100,8 @@ impl<I: InternalIterator> DbIter<I> {
         }
     }
 
-    /// What the inner cursor stands on, with its user key in `ahead_key`; `None` at the end, and if it fails.
+    /// What the inner cursor stands on, with its user key in `ahead_key`; `None` at the end, and if
+    /// it fails.
     #[inline]
     fn look_ahead(&mut self) -> Option<(SequenceNumber, ValueType)> {
         if let Some(ahead) = self.ahead.take() {
@@ -118,8 +122,8 @@ impl<I: InternalIterator> DbIter<I> {
         }
     }
 
-    /// From the oldest version of `key`, of which sequence and type are given, to before its newest, remembering what is
-    /// there at the sequence number.
+    /// From the oldest version of `key`, of which sequence and type are given, to before its
+    /// newest, remembering what is there at the sequence number.
     #[inline]
     fn walk_versions_backward(
         &mut self,
@@ -222,7 +226,8 @@ impl<I: InternalIterator> DbIter<I> {
         Ok(Found::Value)
     }
 
-    /// For a key with many versions: seeks to the newest that is visible, and then to before the key.
+    /// For a key with many versions: seeks to the newest that is visible, and then to before the
+    /// key.
     #[cold]
     fn find_from_newest(&mut self) -> Result<Found> {
         self.aim(self.options.sequence, ValueType::SEEK);

@@ -1,18 +1,20 @@
 //! How the user's cursor crosses runs of deleted keys, and what it remembers of them.
 //!
 //! After `HOP_AFTER` entries in one call that were not shown it asks the inner cursor to hop
-//! ([`InternalIterator::hop`]), and again after every hop that led to the end of what was known; if a hop led nowhere, or
-//! only to an entry that an older run has in between, the next one is tried twice as many entries later. When a call has
-//! stepped over many deleted keys all the same, it says so to the family's [`DeadRanges`]: between the place where it began
-//! and the key it found nothing is there at its sequence number.
+//! ([`InternalIterator::hop`]), and again after every hop that led to the end of what was known; if
+//! a hop led nowhere, or only to an entry that an older run has in between, the next one is tried
+//! twice as many entries later. When a call has stepped over many deleted keys all the same, it
+//! says so to the family's [`DeadRanges`]: between the place where it began and the key it found
+//! nothing is there at its sequence number.
 //!
-//! A walk ([`DbIter::walk`]) is a scan for the sake of what it remembers: it asks now and then whether it shall go on, and what it
-//! has passed when it stops is remembered like what it passed when it found a key.
+//! A walk ([`DbIter::walk`]) is a scan for the sake of what it remembers: it asks now and then
+//! whether it shall go on, and what it has passed when it stops is remembered like what it passed
+//! when it found a key.
 //!
 //! Invariants
 //!  1. `keys` user keys were found deleted in this call, not counting what was hopped over.
-//!  2. If `keys > 0`, nothing is there between `edge` (exclusive; inclusive for a forward call in an order whose next key
-//!     cannot be named) and the cursor's place.
+//!  2. If `keys > 0`, nothing is there between `edge` (exclusive; inclusive for a forward call in
+//!     an order whose next key cannot be named) and the cursor's place.
 
 use super::{DbIter, set};
 use crate::cf::DeadRanges;
@@ -22,8 +24,8 @@ use esker_base::iter::{Hopped, InternalIterator};
 use esker_base::sync::Arc;
 use esker_format::key;
 
-/// Entries that one call passes over before it tries to hop, unless fewer are enough to remember a range: a hop costs about as
-/// much as 20 steps.
+/// Entries that one call passes over before it tries to hop, unless fewer are enough to remember a
+/// range: a hop costs about as much as 20 steps.
 const HOP_AFTER: u64 = 8;
 
 /// Where a cursor remembers dead ranges, and the newest file that its view has.
@@ -88,8 +90,9 @@ pub(super) struct Walk {
 }
 
 impl<I: InternalIterator> DbIter<I> {
-    /// From now on a move that passes over `every` entries asks `goes_on` with the user key it has come to, and again after as many. If
-    /// that says no, the cursor is not valid and its status is fine; [`DbIter::stopped_at`] is that key then. Moves go forward only.
+    /// From now on a move that passes over `every` entries asks `goes_on` with the user key it has
+    /// come to, and again after as many. If that says no, the cursor is not valid and its status is
+    /// fine; [`DbIter::stopped_at`] is that key then. Moves go forward only.
     pub(crate) fn walk(&mut self, every: u64, goes_on: GoesOn) {
         self.options.max_skippable_internal_keys = every;
         self.walk = Some(Walk { goes_on, every, stopped: false });
@@ -103,7 +106,8 @@ impl<I: InternalIterator> DbIter<I> {
         }
     }
 
-    /// Where a walk was stopped: nothing was found before this key that was not shown, and nothing is known of the key itself.
+    /// Where a walk was stopped: nothing was found before this key that was not shown, and nothing
+    /// is known of the key itself.
     pub(crate) fn stopped_at(&self) -> Option<&[u8]> {
         self.walk.as_ref().filter(|walk| walk.stopped).map(|_| self.key.as_slice())
     }
@@ -141,7 +145,8 @@ impl<I: InternalIterator> DbIter<I> {
         hopped != Hopped::No
     }
 
-    /// Forward, before `key` is replaced by the first deleted key of this call, on which the inner cursor stands.
+    /// Forward, before `key` is replaced by the first deleted key of this call, on which the inner
+    /// cursor stands.
     #[inline]
     pub(super) fn begin_run_forward(&mut self) {
         if self.icmp.order() == KeyOrder::Bytewise {

@@ -8,7 +8,8 @@ use esker_base::sync::Arc;
 use esker_base::{Error, Result, SequenceNumber};
 use esker_table::blob::BlobReader;
 
-/// What an iterator shows. Names and defaults are RocksDB's, of `ReadOptions` and the family's options.
+/// What an iterator shows. Names and defaults are RocksDB's, of `ReadOptions` and the family's
+/// options.
 #[derive(Clone, Debug)]
 pub struct DbIterOptions {
     /// Entries newer than this are not there.
@@ -25,7 +26,8 @@ pub struct DbIterOptions {
     pub max_sequential_skip_in_iterations: u64,
     /// After so many entries that are not shown in one call, fail with `Incomplete`; 0 for never.
     pub max_skippable_internal_keys: u64,
-    /// Whether files may be passed over by what their filters say of prefixes: if they are opened with this very extractor.
+    /// Whether files may be passed over by what their filters say of prefixes: if they are opened
+    /// with this very extractor.
     pub asks_prefix_filters: bool,
     /// Combines merge operands.
     pub merge_operator: Option<MergeOperatorRef>,

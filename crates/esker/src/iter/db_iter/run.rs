@@ -1,20 +1,25 @@
-//! The user's cursor walks over runs: entries that the inner cursor has decoded ahead, each to be shown as it is.
+//! The user's cursor walks over runs: entries that the inner cursor has decoded ahead, each to be
+//! shown as it is.
 //!
-//! In: an inner cursor that can look ahead. Out: steps that touch nothing but the run. A run ends where something must be looked at:
-//! an entry that is no plain value, or has several versions, or lies behind another child's, or a block's edge; the inner cursor then goes
-//! there in one move, and steps as if there had been no run.
+//! In: an inner cursor that can look ahead. Out: steps that touch nothing but the run. A run ends
+//! where something must be looked at: an entry that is no plain value, or has several versions, or
+//! lies behind another child's, or a block's edge; the inner cursor then goes there in one move,
+//! and steps as if there had been no run.
 //!
 //! Invariants
-//!  1. `value` is `Run` if and only if `run` is not empty. Then the cursor is valid, and the inner cursor stands on the run's first entry.
-//!  2. Forward, the key before the run's first entry is another one; backward, no entry before it has the key of one that was shown.
+//!  1. `value` is `Run` if and only if `run` is not empty. Then the cursor is valid, and the inner
+//!     cursor stands on the run's first entry.
+//!  2. Forward, the key before the run's first entry is another one; backward, no entry before it
+//!     has the key of one that was shown.
 
 use super::{DbIter, Value, set};
 use esker_base::iter::InternalIterator;
 use esker_base::run::{Ahead, Run};
 
-/// Steps in one direction before it looks ahead, if it does not know better. The first run takes memory and reads a block that nothing
-/// has waited for yet: scans of 10 to 100 rows had become slower by a tenth to a quarter (docs/performance.md). Builds with assertions
-/// look ahead soon, so that short tests walk over runs, too.
+/// Steps in one direction before it looks ahead, if it does not know better. The first run takes
+/// memory and reads a block that nothing has waited for yet: scans of 10 to 100 rows had become
+/// slower by a tenth to a quarter (docs/performance.md). Builds with assertions look ahead soon, so
+/// that short tests walk over runs, too.
 const FIRST_STEPS: u32 = if cfg!(debug_assertions) { 2 } else { 100 };
 
 /// Where scans usually go so far, they look ahead with their first step, as far as that.
@@ -26,10 +31,12 @@ const MOST_COUNTED: u32 = 1 << 10;
 /// A run of fewer entries was not worth looking for, unless its block has no more.
 const WORTHWHILE: usize = 4;
 
-/// Steps between two looks ahead at most, where none was worth it: entries of several sorted runs alternate.
+/// Steps between two looks ahead at most, where none was worth it: entries of several sorted runs
+/// alternate.
 const MAX_STEPS: u32 = 64;
 
-/// How soon it looks ahead, and how far. What it has learned goes with the cursor from one scan to the next.
+/// How soon it looks ahead, and how far. What it has learned goes with the cursor from one scan to
+/// the next.
 #[derive(Debug)]
 pub(super) struct Eagerness {
     /// Steps until it looks ahead.
@@ -58,7 +65,8 @@ impl Eagerness {
         self.left = self.steps.max(if self.goes_far() { 1 } else { FIRST_STEPS });
     }
 
-    /// A scan has ended. The guess rises slowly and falls fast: it should be right for most scans where they differ.
+    /// A scan has ended. The guess rises slowly and falls fast: it should be right for most scans
+    /// where they differ.
     fn learn(&mut self) {
         let (usual, now) = (self.usual, 16 * std::mem::take(&mut self.so_far).min(MOST_COUNTED));
         let is_longer = now > usual;
@@ -179,7 +187,8 @@ impl<I: InternalIterator> DbIter<I> {
         !self.run.is_empty()
     }
 
-    /// Takes the inner cursor behind the run, from the last entry of which the key is kept; whether there is another run then.
+    /// Takes the inner cursor behind the run, from the last entry of which the key is kept; whether
+    /// there is another run then.
     #[inline]
     fn pass_run(&mut self) -> bool {
         set(&mut self.key, self.run.user_key());

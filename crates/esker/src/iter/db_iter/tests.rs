@@ -364,7 +364,8 @@ fn refreshing_shows_another_state_and_rebasing_the_same_place() {
 
 #[test]
 fn a_run_that_another_state_ends_is_not_asked_again() {
-    // The first of what is decoded together is too short for a key; those behind it are walked over.
+    // The first of what is decoded together is too short for a key; those behind it are walked
+    // over.
     let mut list = entries(&["b@1 put b", "c@1 put c", "d@1 put d", "e@1 put e"]).to_vec();
     list.insert(0, (b"!".to_vec(), Vec::new()));
     for parks in [false, true] {

@@ -1,7 +1,7 @@
 //! From a stored value to the one the user sees.
 //!
-//! In: the entry that the inner cursor stands on. Out: `value`, which the user sees: of an entity, its default column;
-//! what lies in blob files is fetched.
+//! In: the entry that the inner cursor stands on. Out: `value`, which the user sees: of an entity,
+//! its default column; what lies in blob files is fetched.
 
 use super::{DbIter, Value, set};
 use esker_base::iter::InternalIterator;

@@ -1,14 +1,16 @@
 //! A merge goes on with other children: those of a newer view, of which most are the same.
 //!
-//! In: children that go, children that come. Out: the same merge, at the same place. Kept children are not touched: neither
-//! moved nor looked at, so what it costs follows from what changes.
+//! In: children that go, children that come. Out: the same merge, at the same place. Kept children
+//! are not touched: neither moved nor looked at, so what it costs follows from what changes.
 //!
 //! Invariants
-//!  1. A kept child stands where it stood, on its first (last) entry that is not before (behind) the place, or further on where
-//!     range tombstones hide what is in between; a fresh one is positioned by the place.
-//!  2. If a child has hopped since all were positioned, all are positioned anew. What it left out (`hop`) hides nothing of
-//!     older children as they stood; a fresh older one, positioned by the place, may have in between what the deletions hid: of
-//!     two that had hopped together over a range, the newer's deletions and the older's values, only the older is exchanged.
+//!  1. A kept child stands where it stood, on its first (last) entry that is not before (behind)
+//!     the place, or further on where range tombstones hide what is in between; a fresh one is
+//!     positioned by the place.
+//!  2. If a child has hopped since all were positioned, all are positioned anew. What it left out
+//!     (`hop`) hides nothing of older children as they stood; a fresh older one, positioned by the
+//!     place, may have in between what the deletions hid: of two that had hopped together over a
+//!     range, the newer's deletions and the older's values, only the older is exchanged.
 
 use super::{MergeChild, MergingIterator, Shade, node_of};
 use esker_base::iter::InternalIterator;
@@ -25,9 +27,10 @@ impl MergingIterator {
         self.children[at].tombstones.is_some()
     }
 
-    /// Goes on without the children at the places `gone`, ascending, and with those of `fresh`, each with its place
-    /// afterwards, ascending. With a place, an internal key, and a direction it stands there afterwards: forward at or after
-    /// it, else at or before it; it must have stood there before. Without, nowhere.
+    /// Goes on without the children at the places `gone`, ascending, and with those of `fresh`,
+    /// each with its place afterwards, ascending. With a place, an internal key, and a direction it
+    /// stands there afterwards: forward at or after it, else at or before it; it must have stood
+    /// there before. Without, nowhere.
     pub(crate) fn exchange(
         &mut self,
         gone: &[usize],

@@ -1,10 +1,12 @@
 //! A merge leaves out runs of deleted keys.
 //!
-//! In: the current child's dead run, and a range in which a reader finds nothing. Out: children that have moved on.
+//! In: the current child's dead run, and a range in which a reader finds nothing. Out: children
+//! that have moved on.
 //!
-//! Invariant: what is left out of one child hides nothing that is shown of an older one. A dead run is left up to the first user
-//! key that an older child has in it; a known range only together with all older children. So it may be left out only as long
-//! as the older children stay where they are: who puts others in their place positions all of them again.
+//! Invariant: what is left out of one child hides nothing that is shown of an older one. A dead run
+//! is left up to the first user key that an older child has in it; a known range only together with
+//! all older children. So it may be left out only as long as the older children stay where they
+//! are: who puts others in their place positions all of them again.
 
 use super::{MergingIterator, Node};
 use esker_base::SequenceNumber;
@@ -40,8 +42,9 @@ impl MergingIterator {
         hopped
     }
 
-    /// Moves children that stand in the range to its edge, oldest first, as long as all they have up to there was seen or the
-    /// range is true for this very snapshot. Whether the current child was among them, and whether any was.
+    /// Moves children that stand in the range to its edge, oldest first, as long as all they have
+    /// up to there was seen or the range is true for this very snapshot. Whether the current child
+    /// was among them, and whether any was.
     fn leave_known(
         &mut self,
         snapshot: SequenceNumber,
@@ -77,8 +80,9 @@ impl MergingIterator {
         (current_moved, any_moved)
     }
 
-    /// Moves child `c`, which stands in a dead run of its own, to the run's end, or to the first user key that an older child
-    /// has in the run: there the run's deletion of that key may be needed.
+    /// Moves child `c`, which stands in a dead run of its own, to the run's end, or to the first
+    /// user key that an older child has in the run: there the run's deletion of that key may be
+    /// needed.
     pub(super) fn leave_run(&mut self, snapshot: SequenceNumber, forward: bool, c: usize) -> Hopped {
         let icmp = &self.icmp;
         let nearer = |a: &[u8], b: &[u8]| {
@@ -101,8 +105,8 @@ impl MergingIterator {
         if !forward && !nearer(here, edge) {
             return Hopped::No;
         }
-        // Forward, before all entries of the key at which it stops, or behind all of the run's last; backward, to the oldest
-        // entry of either.
+        // Forward, before all entries of the key at which it stops, or behind all of the run's
+        // last; backward, to the oldest entry of either.
         self.target.clear();
         push_place(&mut self.target, stop.unwrap_or(edge), forward && stop.is_some());
         let hopped = if stop.is_some() { Hopped::Near } else { Hopped::Far };

@@ -1,14 +1,16 @@
 //! All range tombstones of a flush or compaction.
 //!
-//! In: the fragments of each input, with its bounds, and the live snapshots. Out: which point entries they hide for
-//! everybody, and the tombstones each output file must carry.   Source: RocksDB `db/range_del_aggregator.h`.
+//! In: the fragments of each input, with its bounds, and the live snapshots. Out: which point
+//! entries they hide for everybody, and the tombstones each output file must carry. Source: RocksDB
+//! `db/range_del_aggregator.h`.
 //!
-//! Snapshots cut sequence numbers into *stripes*: no reader tells apart what lies between two neighbouring snapshots. A
-//! tombstone hides an older entry from everybody only within its own stripe, and over each key only the newest tombstone
-//! of each stripe is needed. So each stripe with tombstones has a set of its own, of the newest ones only.
+//! Snapshots cut sequence numbers into *stripes*: no reader tells apart what lies between two
+//! neighbouring snapshots. A tombstone hides an older entry from everybody only within its own
+//! stripe, and over each key only the newest tombstone of each stripe is needed. So each stripe
+//! with tombstones has a set of its own, of the newest ones only.
 //!
-//! For n tombstones of any shape, and any number of snapshots: O(n log n) time, O(n) memory, and at most 2n tombstones
-//! in the outputs, plus one for each place at which an output cuts one.
+//! For n tombstones of any shape, and any number of snapshots: O(n log n) time, O(n) memory, and at
+//! most 2n tombstones in the outputs, plus one for each place at which an output cuts one.
 //!
 //! Invariant: `stripes` holds everything that was added, or is `None`.
 
@@ -18,7 +20,8 @@ use esker_base::sync::Arc;
 use esker_format::key::InternalKeyComparator;
 use esker_format::range_del::{FragmentedRangeTombstones, RangeTombstone, RangeTombstoneRef};
 
-/// What tombstones hide of one user key that is split between its file and the next (see [`super::Cover`]).
+/// What tombstones hide of one user key that is split between its file and the next (see
+/// [`super::Cover`]).
 #[derive(Debug)]
 struct Edge {
     user_key: Vec<u8>,
@@ -89,7 +92,8 @@ impl RangeDelAggregator {
         &self.snapshots
     }
 
-    /// Whether a tombstone hides the entry from everybody who could see it. Fastest when asked in key order.
+    /// Whether a tombstone hides the entry from everybody who could see it. Fastest when asked in
+    /// key order.
     #[inline]
     pub fn should_delete(&mut self, user_key: &[u8], sequence: SequenceNumber) -> bool {
         !self.is_empty() && self.is_hidden(user_key, sequence)
@@ -114,9 +118,10 @@ impl RangeDelAggregator {
         })
     }
 
-    /// The tombstones that an output file for the user keys `[lower, upper)` must hold, cut to them, in the order in which
-    /// they are written: by start, then newest first. Those of one stripe do not overlap. At the `bottommost` level those
-    /// that every snapshot sees are left out: what they hid is gone.
+    /// The tombstones that an output file for the user keys `[lower, upper)` must hold, cut to
+    /// them, in the order in which they are written: by start, then newest first. Those of one
+    /// stripe do not overlap. At the `bottommost` level those that every snapshot sees are left
+    /// out: what they hid is gone.
     pub fn tombstones_for_output(
         &mut self,
         lower: Option<&[u8]>,
@@ -172,8 +177,8 @@ fn built<'s>(
     })
 }
 
-/// How many snapshots are older than `sequence`. With none, everything is in stripe 0; what is in stripe 0 all snapshots
-/// see.
+/// How many snapshots are older than `sequence`. With none, everything is in stripe 0; what is in
+/// stripe 0 all snapshots see.
 #[inline]
 pub(in crate::iter) fn stripe(snapshots: &[SequenceNumber], sequence: SequenceNumber) -> usize {
     match snapshots.last() {

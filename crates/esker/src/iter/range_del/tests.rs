@@ -189,7 +189,8 @@ const SHAPES: [(&str, Shape); 9] = [
     ("without any order", |i, n| (i * 7919 % n, n + i * 104_729 % n)),
 ];
 
-/// Comparisons that a compaction of `n` tombstones makes which asks of each key and writes `PARTS` files.
+/// Comparisons that a compaction of `n` tombstones makes which asks of each key and writes `PARTS`
+/// files.
 fn comparisons(shape: Shape, n: u32, snapshots: u32) -> u64 {
     const PARTS: u32 = 10;
     let key = |i: u32| i.to_be_bytes();

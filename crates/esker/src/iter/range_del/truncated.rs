@@ -1,7 +1,8 @@
 //! The tombstones of one memtable or file, cut to the file's bounds.
 //!
-//! In: fragments, in one set or several, the file's smallest and largest internal keys, a snapshot. Out: windows
-//! ([`TombstoneSource`]), and the cover of single keys.   Source of the rules for bounds: formats.md §7.9.
+//! In: fragments, in one set or several, the file's smallest and largest internal keys, a snapshot.
+//! Out: windows ([`TombstoneSource`]), and the cover of single keys. Source of the rules for
+//! bounds: formats.md §7.9.
 
 use super::{Cover, TombstoneSource};
 use esker_base::sync::Arc;
@@ -10,7 +11,8 @@ use esker_format::key::{self, InternalKeyComparator, RANGE_END_SENTINEL};
 use esker_format::range_del::FragmentedRangeTombstones;
 use std::ops::Bound;
 
-/// Covered ranges of several sets that touch are joined this often; then the caller asks again from where they end.
+/// Covered ranges of several sets that touch are joined this often; then the caller asks again from
+/// where they end.
 const MAX_JOINED: usize = 32;
 
 /// Where the tombstones of a file act, in user keys.
@@ -18,16 +20,19 @@ const MAX_JOINED: usize = 32;
 pub struct FileBounds {
     smallest: Vec<u8>,
     largest: Vec<u8>,
-    /// `None`: nothing at `largest` itself. Else: there, only versions from this sequence number on.
+    /// `None`: nothing at `largest` itself. Else: there, only versions from this sequence number
+    /// on.
     edge_from: Option<SequenceNumber>,
 }
 
 impl FileBounds {
-    /// From a file's bounds as the MANIFEST has them (internal keys; the type bytes may be unknown ones).
+    /// From a file's bounds as the MANIFEST has them (internal keys; the type bytes may be unknown
+    /// ones).
     pub fn new(smallest: &[u8], largest: &[u8]) -> FileBounds {
         let trailer = key::trailer(largest);
-        // A largest key of sequence s ends the tombstones just behind (u, s). One of sequence zero ends them before
-        // itself, as in RocksDB: nothing that is hidden can have lost its sequence number.
+        // A largest key of sequence s ends the tombstones just behind (u, s). One of sequence zero
+        // ends them before itself, as in RocksDB: nothing that is hidden can have lost its sequence
+        // number.
         let edge_from = (trailer != RANGE_END_SENTINEL).then_some(SequenceNumber((trailer >> 8).max(1)));
         FileBounds {
             smallest: key::user_key(smallest).to_vec(),
@@ -65,7 +70,8 @@ enum Place {
     Inside,
 }
 
-/// One set of tombstones, and the position of the key located last ([`FragmentedRangeTombstones::position`]).
+/// One set of tombstones, and the position of the key located last
+/// ([`FragmentedRangeTombstones::position`]).
 #[derive(Clone, Debug)]
 struct Set {
     fragments: Arc<FragmentedRangeTombstones>,

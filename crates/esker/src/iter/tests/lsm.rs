@@ -107,7 +107,8 @@ pub(super) struct Lsm {
     pub(super) levels: Vec<Vec<Arc<File>>>,
     /// Live snapshots, ascending.
     pub(super) snapshots: Vec<SequenceNumber>,
-    /// Old RocksDB versions let a user key go on in the next file and wrote tombstones beyond a file's bounds.
+    /// Old RocksDB versions let a user key go on in the next file and wrote tombstones beyond a
+    /// file's bounds.
     old_cuts: bool,
     /// What the walks found out, at any snapshot.
     dead_ranges: Arc<DeadRanges>,
@@ -200,7 +201,8 @@ impl Lsm {
         }
     }
 
-    /// All point entries that no tombstone visible at `snapshot` hides, by comparing each with each.
+    /// All point entries that no tombstone visible at `snapshot` hides, by comparing each with
+    /// each.
     pub(super) fn entries_not_hidden(&self, snapshot: SequenceNumber) -> Vec<(Vec<u8>, Vec<u8>)> {
         let mut entries = self.mem.clone();
         let files = || self.levels.iter().flatten();
@@ -435,8 +437,8 @@ impl Lsm {
         files
     }
 
-    /// A file as a compaction writes it, up to `upper`, with the tombstones of the files before and behind. Those that go
-    /// on there are stored beyond the file's bounds if cuts are old ones.
+    /// A file as a compaction writes it, up to `upper`, with the tombstones of the files before and
+    /// behind. Those that go on there are stored beyond the file's bounds if cuts are old ones.
     fn file(
         &self,
         entries: Vec<(Vec<u8>, Vec<u8>)>,

@@ -1,8 +1,9 @@
-//! A small LSM tree without files: random histories are written, flushed and compacted with the code of this module,
-//! and what every live snapshot sees is compared with a model after each change.
+//! A small LSM tree without files: random histories are written, flushed and compacted with the
+//! code of this module, and what every live snapshot sees is compared with a model after each
+//! change.
 //!
-//! `ESKER_ITER_WORLDS` (how many worlds, default a few) and `ESKER_ITER_SEED` (the first one's seed) make it longer or
-//! repeat one; each failure names its seed.
+//! `ESKER_ITER_WORLDS` (how many worlds, default a few) and `ESKER_ITER_SEED` (the first one's
+//! seed) make it longer or repeat one; each failure names its seed.
 
 pub(in crate::iter) mod blobs;
 mod lsm;

@@ -11,7 +11,8 @@ use esker_base::sync::process::atomic::{AtomicU64, Ordering};
 use esker_base::{SequenceNumber, ValueType};
 use esker_format::key::{InternalKeyComparator, internal_key, seek_key};
 
-/// Writes, takes snapshots, flushes, compacts; compares after each change. Returns how many cursor steps were compared.
+/// Writes, takes snapshots, flushes, compacts; compares after each change. Returns how many cursor
+/// steps were compared.
 pub(super) fn live_through(seed: u64) -> u64 {
     let mut rng = fastrand::Rng::with_seed(seed);
     let icmp = comparator(rng.usize(..8));

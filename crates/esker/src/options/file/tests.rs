@@ -123,7 +123,8 @@ fn what_cannot_be_read_is_named() {
     }
 }
 
-/// RocksDB 7.8 and 11 must both know every name we may write: their own files list all the names they know.
+/// RocksDB 7.8 and 11 must both know every name we may write: their own files list all the names
+/// they know.
 #[test]
 fn only_names_that_both_versions_know_are_written() {
     let names = |name: &str| -> HashSet<String> {
@@ -138,7 +139,8 @@ fn only_names_that_both_versions_know_are_written() {
     ours.extend(DbOptions::all_options().iter().filter(|o| o.text.is_some()).map(|o| o.name));
     ours.extend(ColumnFamilyOptions::all_options().iter().filter(|o| o.text.is_some()).map(|o| o.name));
     ours.extend(BlockBasedTableOptions::all_options().iter().filter(|o| o.text.is_some()).map(|o| o.name));
-    // RocksDB leaves an empty list out of its file but reads it; the fixtures do not say where they were made.
+    // RocksDB leaves an empty list out of its file but reads it; the fixtures do not say where they
+    // were made.
     let left_out = ["compression_per_level", "wal_dir"];
     // Where it is not the default, 7.8 would misread the tables: the name keeps its tools out.
     let keeps_out = ["persist_user_defined_timestamps"];
@@ -179,13 +181,15 @@ fn a_saved_file_comes_back() {
     }
 }
 
-/// A number that is the default's where nothing else is set, and not what would be chosen beside these other options.
+/// A number that is the default's where nothing else is set, and not what would be chosen beside
+/// these other options.
 #[test]
 fn what_would_be_chosen_otherwise_comes_back_as_it_was() {
     use crate::options::CompactionStyle;
     let mut universal = defaults().compaction_style(CompactionStyle::Universal);
     (universal.ttl, universal.periodic_compaction_seconds) = (0, 0);
-    // As after `set_options`: the options were made consistent with another write buffer and file size.
+    // As after `set_options`: the options were made consistent with another write buffer and file
+    // size.
     let mut changed = defaults();
     changed.sanitize(&DbOptions::default());
     (changed.write_buffer_size, changed.target_file_size_base) = (1 << 20, 2 << 20);
@@ -256,7 +260,8 @@ fn files_are_written_whole_and_the_newest_counts() {
     assert_eq!(obsolete_options_files(&names), [FileNumber(9)]);
 }
 
-/// Damaged files give errors or options, never a panic; what loads can be made consistent and printed again.
+/// Damaged files give errors or options, never a panic; what loads can be made consistent and
+/// printed again.
 #[test]
 fn damaged_files_never_panic() {
     let files = ["v7_8_default/db/OPTIONS-000007", "v11_9_merge/db/OPTIONS-000007"].map(fixture);

@@ -32,7 +32,8 @@ fn memtables_are_charged_to_the_cache_in_steps() {
         manager.reserve(2 * CHARGE_STEP);
         assert_eq!((charged(), manager.dummy_entries_in_cache_usage()), (3 * CHARGE_STEP, 3 * CHARGE_STEP));
         manager.reserve(4 * CHARGE_STEP);
-        // What a strict limit has no room for is not charged; a limit that is not strict is exceeded.
+        // What a strict limit has no room for is not charged; a limit that is not strict is
+        // exceeded.
         assert_eq!(charged(), if strict_capacity_limit { 3 } else { 7 } * CHARGE_STEP);
         manager.schedule_free(6 * CHARGE_STEP);
         manager.free(6 * CHARGE_STEP);
@@ -42,7 +43,8 @@ fn memtables_are_charged_to_the_cache_in_steps() {
     }
 }
 
-/// Changing the charge evicts, and whoever evicts drops what readers have left behind: here memory of the same manager.
+/// Changing the charge evicts, and whoever evicts drops what readers have left behind: here memory
+/// of the same manager.
 #[test]
 fn memory_that_is_given_back_while_the_charge_is_changed_is_uncharged() {
     use esker_cache::TieredCacheOptions;

@@ -1,6 +1,6 @@
-//! A tree that holds nothing but user keys and sequence numbers, and lives by what the picker says: flushes come, several
-//! compactions run at a time and end in any order, and after every step each key's newest version is the first that a
-//! reader meets, and what versions share is true of each.
+//! A tree that holds nothing but user keys and sequence numbers, and lives by what the picker says:
+//! flushes come, several compactions run at a time and end in any order, and after every step each
+//! key's newest version is the first that a reader meets, and what versions share is true of each.
 
 use super::*;
 use crate::options::{CompactionOptionsUniversal, CompactionStopStyle};
@@ -132,7 +132,8 @@ impl Tree {
         }
     }
 
-    /// What is kept from version to version is what a version would say that has nothing of another.
+    /// What is kept from version to version is what a version would say that has nothing of
+    /// another.
     fn check_what_is_shared(&self) {
         let (seed, version) = (self.seed, &self.version);
         let empty =
@@ -390,7 +391,8 @@ impl Tree {
     /// Nothing comes any more: everything must come to rest, with every level within its size.
     fn drain(&mut self) {
         self.manual = None;
-        // Sequence numbers do not become 0 here, so rewriting for the sake of snapshots would go on for ever.
+        // Sequence numbers do not become 0 here, so rewriting for the sake of snapshots would go on
+        // for ever.
         self.oldest_snapshot = SequenceNumber::ZERO;
         (self.options.ttl, self.options.periodic_compaction_seconds) = (0, 0);
         for _ in 0..3000 {

@@ -1,9 +1,11 @@
 //! The keys of a batch that have to wait for files.
 //!
-//! In: a held view and keys that were put aside, each with its place. Out: their answers. Level by level: the files that the
-//! open keys of a level lie in are planned one after the other, and searched as far as the kernel has in memory what they miss; then the rest of
-//! what all of them miss is read together, then they are searched. Level 0 goes file by file. With `async_io` all levels are planned at once: the batch waits once, and may read
-//! blocks that newer ones make superfluous.
+//! In: a held view and keys that were put aside, each with its place. Out: their answers. Level by
+//! level: the files that the open keys of a level lie in are planned one after the other, and
+//! searched as far as the kernel has in memory what they miss; then the rest of what all of them
+//! miss is read together, then they are searched. Level 0 goes file by file. With `async_io` all
+//! levels are planned at once: the batch waits once, and may read blocks that newer ones make
+//! superfluous.
 //!
 //! Invariants
 //!  1. No guard is held.
@@ -19,8 +21,8 @@ use esker_base::Error;
 use esker_format::key::{LookupKey, ParsedInternalKey};
 use esker_table::{BatchVisitor, Missing, Plan, TableValue, read_plans};
 
-/// Gives `settle` the answer for each of `keys` (by its number), once. `parked` says how far each has come. The keys ascend
-/// and differ.
+/// Gives `settle` the answer for each of `keys` (by its number), once. `parked` says how far each
+/// has come. The keys ascend and differ.
 #[cold]
 pub(crate) fn multi_get_on(
     view: &SuperVersion,
@@ -97,7 +99,8 @@ impl<'b> Waiting<'b> {
         self.ask(groups);
     }
 
-    /// What key `i` was missing if this file is where it takes part from; else `None` as long as it does not take part.
+    /// What key `i` was missing if this file is where it takes part from; else `None` as long as it
+    /// does not take part.
     fn come_to(&mut self, i: usize, level: usize, file: &FileMeta) -> Option<Option<Missing>> {
         match self.places[i] {
             None => Some(None),
@@ -245,7 +248,8 @@ impl<'b> Waiting<'b> {
     }
 }
 
-/// Hands a table's entries to the savers of keys that are not done: others may have been planned with them.
+/// Hands a table's entries to the savers of keys that are not done: others may have been planned
+/// with them.
 struct OpenOnly<'v> {
     savers: &'v mut [Saver],
     settle: &'v mut dyn FnMut(usize, Answer<'_>),

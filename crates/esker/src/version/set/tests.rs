@@ -448,7 +448,8 @@ fn blob_files_are_kept_as_long_as_they_are_needed() {
     assert!(set.current(DEFAULT).unwrap().blob_files().is_empty());
 }
 
-/// A random history; every operation may fail. What is acknowledged is there afterwards, and a retry succeeds.
+/// A random history; every operation may fail. What is acknowledged is there afterwards, and a
+/// retry succeeds.
 #[test]
 fn after_failed_writes_the_old_or_the_new_state_is_there_and_a_retry_mends_it() {
     let (mut nothing_in_force, mut may_be_in_force) = (0, 0);

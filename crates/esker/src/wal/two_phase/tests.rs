@@ -3,7 +3,8 @@ use esker_base::ErrorKind;
 
 const DEFAULT: ColumnFamilyId = ColumnFamilyId::DEFAULT;
 
-/// `put a`, `merge a`, `del a`, `range a b`, `noop`, `begin`, `begin-persisted`, `begin-unprepared`, `end x`, `commit x`, `rollback x`.
+/// `put a`, `merge a`, `del a`, `range a b`, `noop`, `begin`, `begin-persisted`,
+/// `begin-unprepared`, `end x`, `commit x`, `rollback x`.
 fn record(sequence: u64, ops: &[&str]) -> WriteBatch {
     let mut batch = WriteBatch::new();
     for op in ops {
@@ -133,7 +134,8 @@ fn a_rollback_that_takes_keys_back_tells_the_policy_even_if_its_section_is_gone(
     assert_eq!(r.applied, ["4:7 a", "4:7 b", "+1", "+1"]);
 }
 
-/// A group of writers shares a record, and the section of a transaction that is rolled back may be gone.
+/// A group of writers shares a record, and the section of a transaction that is rolled back may be
+/// gone.
 #[test]
 fn a_rollback_behind_the_write_of_somebody_else_is_none_that_takes_keys_back() {
     let mut r = Replayed::new();

@@ -1,12 +1,16 @@
-//! The write queue and the story of a group in all interleavings that loom tells apart (`cargo xtask long loom`).
+//! The write queue and the story of a group in all interleavings that loom tells apart (`cargo
+//! xtask long loom`).
 //!
-//! What is modelled is the code itself: `WriteQueue`, `Leader`, `write_group`, `ApplyTask`, `Countdown`. Only the engine is
-//! replaced, by a WAL and a memtable that remember what they were given and by whom they may be touched.
+//! What is modelled is the code itself: `WriteQueue`, `Leader`, `write_group`, `ApplyTask`,
+//! `Countdown`. Only the engine is replaced, by a WAL and a memtable that remember what they were
+//! given and by whom they may be touched.
 //!
 //! Shown for every interleaving
 //!  * Nobody waits for ever (loom reports a deadlock), and there is one leader at a time.
-//!  * What is acknowledged is in the WAL once, synced if that was asked for, and in the memtables once, under its number.
-//!  * Numbers are in the WAL's order, without gaps, and are published in this order; what is published is in the memtables.
+//!  * What is acknowledged is in the WAL once, synced if that was asked for, and in the memtables
+//!    once, under its number.
+//!  * Numbers are in the WAL's order, without gaps, and are published in this order; what is
+//!    published is in the memtables.
 //!  * An error reaches those who shared the record, and nobody else; the others are written.
 
 use super::*;
@@ -215,8 +219,8 @@ impl Seen {
     }
 }
 
-/// Runs `once` in all interleavings with at most this many preemptions. Few runs count as a failure: a search that is
-/// over at once has searched nothing.
+/// Runs `once` in all interleavings with at most this many preemptions. Few runs count as a
+/// failure: a search that is over at once has searched nothing.
 #[expect(clippy::print_stdout, reason = "how much was searched is part of the result")]
 fn explore(name: &str, preemptions: usize, once: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
@@ -232,8 +236,8 @@ fn explore(name: &str, preemptions: usize, once: impl Fn() + Send + Sync + 'stat
     assert!(runs.times() >= 100, "{} runs cannot have been all interleavings", runs.times());
 }
 
-/// Lets each thread make its writes one after the other, the first thread's in this one; then checks. `look` sees the
-/// model and the outcomes of every run.
+/// Lets each thread make its writes one after the other, the first thread's in this one; then
+/// checks. `look` sees the model and the outcomes of every run.
 fn writers(
     name: &str,
     preemptions: usize,
@@ -421,7 +425,8 @@ fn loom_a_leader_without_room_fails_alone_and_the_next_one_leads() {
     assert!(failed.times() > 0 && carried.times() > 0);
 }
 
-/// A leader that is stalled until the writer who may not wait has returned: who waited for it would wait for ever.
+/// A leader that is stalled until the writer who may not wait has returned: who waited for it would
+/// wait for ever.
 #[test]
 fn loom_who_may_not_wait_is_turned_away_from_a_stall() {
     let (turned_away, written) = (Seen::default(), Seen::default());
@@ -465,7 +470,8 @@ fn loom_who_may_not_wait_is_turned_away_from_a_stall() {
     assert!(turned_away.times() > 0 && written.times() > 0);
 }
 
-/// A leader that is stalled until somebody has led who needs no room: who waited for the stalled one would wait for ever.
+/// A leader that is stalled until somebody has led who needs no room: who waited for the stalled
+/// one would wait for ever.
 #[test]
 fn loom_who_needs_no_room_leads_during_a_stall_and_nobody_is_written_meanwhile() {
     let (lent, came_first) = (Seen::default(), Seen::default());

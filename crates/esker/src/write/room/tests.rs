@@ -13,7 +13,8 @@ fn delayed() -> (Db, Arc<MockClock>) {
     with_level0_files(2)
 }
 
-/// A database of which so many files of level 0 slow down writers. It has two, and nobody compacts them.
+/// A database of which so many files of level 0 slow down writers. It has two, and nobody compacts
+/// them.
 fn with_level0_files(slowdown: i32) -> (Db, Arc<MockClock>) {
     let clock = Arc::new(MockClock::new(1_000_000));
     let mut options = Options::default();
@@ -145,7 +146,8 @@ fn writes_of_low_priority_give_way_as_soon_as_compactions_are_behind() {
         (0..8).for_each(|_| db.write(options, &mut batch(BYTES)).unwrap());
         clock.slept() - before
     };
-    // Two files are more than compaction begins with, and fewer than slow down writers: theirs is 1 MiB a second.
+    // Two files are more than compaction begins with, and fewer than slow down writers: theirs is 1
+    // MiB a second.
     assert_eq!(timed(&WriteOptions::default()), Duration::ZERO);
     let slept = timed(&low_pri);
     assert!(slept >= seconds(8 * BYTES as u64) * 9 / 10, "{slept:?}");
@@ -212,8 +214,9 @@ fn stopped(gate: &Arc<Gate>) -> (Db, ColumnFamilyHandle) {
     (db, busy)
 }
 
-/// Calls `then` with a writer who waits for the gate, and opens that behind it. A writer that nobody lets go on would wait for ever, and so
-/// may what `then` asks for: after a minute the gate opens all the same.
+/// Calls `then` with a writer who waits for the gate, and opens that behind it. A writer that
+/// nobody lets go on would wait for ever, and so may what `then` asks for: after a minute the gate
+/// opens all the same.
 fn beside_a_stopped_writer(db: &Db, gate: &Gate, then: impl FnOnce(&dyn Fn() -> bool)) {
     let done = Gate::default();
     std::thread::scope(|scope| {

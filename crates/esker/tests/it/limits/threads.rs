@@ -1,4 +1,5 @@
-//! The system refuses threads (`RLIMIT_NPROC`): callers do the work themselves, and threads come when they can be had.
+//! The system refuses threads (`RLIMIT_NPROC`): callers do the work themselves, and threads come
+//! when they can be had.
 
 use super::{directory, run_in_child, threads};
 use esker::internals::env::fault::OpKind;

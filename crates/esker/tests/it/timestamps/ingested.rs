@@ -109,7 +109,8 @@ fn a_file_that_ends_in_a_newer_version_than_a_range_deletion_comes_to_lie_over_i
         writer.put([key.as_bytes(), &ts(12)].concat(), "new").unwrap();
         writer.finish().unwrap();
         db.ingest_external_file(&["/file"], &IngestExternalFileOptions::default()).unwrap();
-        // RocksDB's gets end at a level that has a range deletion over the key: what is newer must not lie below.
+        // RocksDB's gets end at a level that has a range deletion over the key: what is newer must
+        // not lie below.
         let newest = [key.as_bytes(), &ts(12)].concat();
         let ingested = db.live_files().into_iter().find(|f| f.smallest_key == newest).unwrap();
         assert_eq!(ingested.level, level, "{key}");
@@ -174,7 +175,8 @@ fn a_range_deletion_within_the_versions_of_one_key_deletes_nothing() {
     assert_eq!(get(&Db::open(&options, "/db").unwrap()).as_deref(), Some(&b"v"[..]));
 }
 
-/// Writes these events, in the order of their times, into a file: what it deletes by ranges comes first.
+/// Writes these events, in the order of their times, into a file: what it deletes by ranges comes
+/// first.
 fn write_file(options: &Options, path: &str, events: &[(u64, Event)]) {
     let mut writer = SstFileWriter::new(options);
     writer.open(path).unwrap();

@@ -6,8 +6,8 @@ use esker::compaction_filter::{CompactionFilter, FilterDecision};
 use esker_testkit::seed::for_each_seed;
 use std::sync::Arc;
 
-/// Removes what begins with `x`, purges what begins with `p`, makes a `C` of each `c` that something begins with; from what begins with
-/// `s` on it skips to `k05`.
+/// Removes what begins with `x`, purges what begins with `p`, makes a `C` of each `c` that
+/// something begins with; from what begins with `s` on it skips to `k05`.
 struct Judge;
 
 impl Judge {

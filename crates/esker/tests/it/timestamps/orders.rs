@@ -1,4 +1,5 @@
-//! Families whose comparators order timestamps otherwise than as little-endian numbers of eight bytes.
+//! Families whose comparators order timestamps otherwise than as little-endian numbers of eight
+//! bytes.
 
 use super::{Event, apply_by, check_by, rewrite, state};
 use esker::comparator::{Comparator, ComparatorRef};

@@ -4,7 +4,8 @@ use super::{NAMES, at, options, rewrite, ts};
 use crate::ingest::becomes;
 use esker::{Db, WriteOptions};
 
-/// One key in the last level, with versions at these timestamps; nothing but a snapshot that has gone keeps any of them.
+/// One key in the last level, with versions at these timestamps; nothing but a snapshot that has
+/// gone keeps any of them.
 fn database(timestamps: &[u64]) -> Db {
     let mut options = options(NAMES[0]);
     options.cf.merge_operator = None;

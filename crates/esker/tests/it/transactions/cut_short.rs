@@ -1,6 +1,8 @@
-//! Prepared transactions over crashes in the middle of recoveries: from an error of the disk, and of an opening.
+//! Prepared transactions over crashes in the middle of recoveries: from an error of the disk, and
+//! of an opening.
 //!
-//! Steps of a transaction take no sequence numbers of their own, so that numbers alone do not tell whether one is missing.
+//! Steps of a transaction take no sequence numbers of their own, so that numbers alone do not tell
+//! whether one is missing.
 
 use super::options;
 use esker::internals::env::crash::{CrashKind, Keep, Tail};
@@ -47,7 +49,8 @@ fn crashes(fs: &FaultFs, disk: &CrashFs, choices: CrashChoices, work: impl FnOnc
     left
 }
 
-/// The WAL that replaces one that has failed begins with sections, numbered behind what the write that failed would have been.
+/// The WAL that replaces one that has failed begins with sections, numbered behind what the write
+/// that failed would have been.
 #[test]
 fn an_opening_that_is_cut_short_behind_a_failed_write_may_be_begun_again() {
     let disk = CrashFs::new();
@@ -71,7 +74,8 @@ fn an_opening_that_is_cut_short_behind_a_failed_write_may_be_begun_again() {
     }
 }
 
-/// An opening writes what is prepared to its own WAL, durably, and what stands before it is in one that nobody has synced.
+/// An opening writes what is prepared to its own WAL, durably, and what stands before it is in one
+/// that nobody has synced.
 #[test]
 fn no_prepared_transaction_is_ahead_of_earlier_writes_when_an_opening_is_cut_short() {
     for avoid_flush in [false, true] {
@@ -96,7 +100,8 @@ fn no_prepared_transaction_is_ahead_of_earlier_writes_when_an_opening_is_cut_sho
     }
 }
 
-/// The sections of a WAL that has failed are written again, and durably, before what else was in it is in tables.
+/// The sections of a WAL that has failed are written again, and durably, before what else was in it
+/// is in tables.
 #[test]
 fn no_prepared_transaction_is_ahead_of_earlier_writes_while_a_failed_wal_is_replaced() {
     for choices in [CrashChoices::lose_unsynced(), CrashChoices::keep_flushed()] {
@@ -121,7 +126,8 @@ fn no_prepared_transaction_is_ahead_of_earlier_writes_while_a_failed_wal_is_repl
     }
 }
 
-/// The commit is whole in the WAL whose sync has failed, and was refused: so the section is written again.
+/// The commit is whole in the WAL whose sync has failed, and was refused: so the section is written
+/// again.
 #[test]
 fn no_transaction_is_both_committed_and_prepared_while_a_failed_wal_is_replaced() {
     for choices in [CrashChoices::process_kill(), CrashChoices::keep_flushed()] {
@@ -184,7 +190,8 @@ fn no_later_write_is_there_without_the_step_that_ended_the_wal_before() {
     assert!(lost > 20, "{lost}");
 }
 
-/// The section's WAL would go with the family; the rollback is in the current one, which nobody has synced.
+/// The section's WAL would go with the family; the rollback is in the current one, which nobody has
+/// synced.
 #[test]
 fn a_transaction_is_not_rolled_back_before_what_was_written_before_that() {
     for commits in [false, true] {

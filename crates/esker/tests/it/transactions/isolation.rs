@@ -1,7 +1,8 @@
 //! Isolation levels: Hermitage's anomalies by name, and random histories searched for circles.
 //!
-//! Everything runs in one thread, one operation after the other; whoever would have to wait gives up. Source of the
-//! scripts: Hermitage (Martin Kleppmann), of the circles: Adya, "Weak Consistency", 1999.
+//! Everything runs in one thread, one operation after the other; whoever would have to wait gives
+//! up. Source of the scripts: Hermitage (Martin Kleppmann), of the circles: Adya, "Weak
+//! Consistency", 1999.
 
 use super::options;
 use esker::{
@@ -129,7 +130,8 @@ impl Txn {
 /// A script that says whether the anomaly was seen; an error means that it was prevented.
 type Script = fn(&Engine, IsolationLevel) -> Result<bool>;
 
-/// Runs `script` with both kinds of transactions at all levels; `allowed` are those at which the anomaly happens.
+/// Runs `script` with both kinds of transactions at all levels; `allowed` are those at which the
+/// anomaly happens.
 fn check(script: Script, allowed: &[IsolationLevel]) {
     for level in LEVELS {
         for engine in Engine::both() {

@@ -293,7 +293,8 @@ fn history_goes_before_writers_wait_for_memory() {
             most = most.max(manager.memory_usage());
             kept = kept.max(db.db().int_property("rocksdb.num-immutable-mem-table-flushed").unwrap_or(0));
         }
-        // What is full, and what fills up meanwhile. Only writers that may wait keep to it while flushes are behind.
+        // What is full, and what fills up meanwhile. Only writers that may wait keep to it while
+        // flushes are behind.
         db.db().flush().unwrap();
         let most = if may_stall { most } else { manager.memory_usage() };
         assert!(most <= 2 * bound, "{most} bytes of memtables under a bound of {bound}");

@@ -238,8 +238,9 @@ fn the_wal_of_a_section_stays_until_what_was_committed_is_in_tables() {
     }
 }
 
-/// Writers who wait share a record. That of a write and a rollback, whose section is in a WAL that is gone, must not be taken for a
-/// rollback under another policy, where ops take no numbers of their own.
+/// Writers who wait share a record. That of a write and a rollback, whose section is in a WAL that
+/// is gone, must not be taken for a rollback under another policy, where ops take no numbers of
+/// their own.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "nobody tells that somebody is in line")]
 fn writes_around_a_rollback_are_there_after_a_crash() {
@@ -301,7 +302,8 @@ fn writes_around_a_rollback_are_there_after_a_crash() {
     assert_eq!(found, expected.map(|value| value.map(|v| v.as_bytes().to_vec())));
 }
 
-/// How many numbers that commit took, only the section says, whose WAL is gone: the next WAL begins where it may.
+/// How many numbers that commit took, only the section says, whose WAL is gone: the next WAL begins
+/// where it may.
 #[test]
 fn a_wal_may_end_in_the_commit_of_a_section_that_is_in_tables() {
     let disk = CrashFs::new();
@@ -335,7 +337,8 @@ fn a_wal_may_end_in_the_commit_of_a_section_that_is_in_tables() {
     assert_eq!(db.db().get("b").unwrap().unwrap(), b"two");
 }
 
-/// The MANIFEST names the oldest WAL that sections may need; it may have gone since, when they were resolved.
+/// The MANIFEST names the oldest WAL that sections may need; it may have gone since, when they were
+/// resolved.
 #[test]
 fn a_wal_may_follow_one_that_only_a_resolved_section_needed() {
     let disk = CrashFs::new();

@@ -17,8 +17,8 @@ fn header_footer_and_record_go_there_and_back() {
     assert!(record.check(b"key", b"values").unwrap_err().is_corruption());
 }
 
-/// No byte of footer or record header may change unseen; of the file header, which has no checksum, family and
-/// compression may.
+/// No byte of footer or record header may change unseen; of the file header, which has no checksum,
+/// family and compression may.
 #[test]
 fn a_changed_byte_is_seen() {
     let footer = BlobFileFooter { blob_count: 12 }.encode();

@@ -1,12 +1,15 @@
 //! Entries decoded ahead of the cursor, many in one loop.
 //!
-//! In: the entry on which the cursor stands. Out: it and its neighbours in a [`Run`], with their keys put together. The cursor does
-//! not move; [`stand_on`](BlockCursor::stand_on) moves it to one of them without parsing anything.
+//! In: the entry on which the cursor stands. Out: it and its neighbours in a [`Run`], with their
+//! keys put together. The cursor does not move; [`stand_on`](BlockCursor::stand_on) moves it to one
+//! of them without parsing anything.
 //!
-//! Going on and going back are the same loop: entries can only be parsed, and keys be put together, in the order in which they lie. Short
-//! keys are put together in registers and stored whole, so that nothing waits for stores of their parts.
+//! Going on and going back are the same loop: entries can only be parsed, and keys be put together,
+//! in the order in which they lie. Short keys are put together in registers and stored whole, so
+//! that nothing waits for stores of their parts.
 //!
-//! What cannot be decoded so ends a run or is the reason for none; it is not an error here: the cursor meets it when it is moved.
+//! What cannot be decoded so ends a run or is the reason for none; it is not an error here: the
+//! cursor meets it when it is moved.
 
 use super::{BlockCursor, EntryShape, NOWHERE};
 use crate::block::Block;
@@ -58,7 +61,8 @@ impl BlockCursor {
         }
         let wanted = run.wanted();
         let (keys, places) = run.room(wanted);
-        // One that shares nothing is decoded with the others: its key here may just have been stored, in parts.
+        // One that shares nothing is decoded with the others: its key here may just have been
+        // stored, in parts.
         let is_whole = self.shared == 0;
         let head = (!is_whole).then_some(&self.key[..]);
         let stretch = Stretch { at: if is_whole { self.entry } else { self.next }, end: block.entries_end };
@@ -146,8 +150,8 @@ impl BlockCursor {
     }
 }
 
-/// Decodes the entries from restart `last` on, or one before it, up to the one at `here.0` or, if that is `NOWHERE`, to the last; it
-/// ends at `here.1`. None if that does not work out.
+/// Decodes the entries from restart `last` on, or one before it, up to the one at `here.0` or, if
+/// that is `NOWHERE`, to the last; it ends at `here.1`. None if that does not work out.
 fn decode_intervals(block: &Block, last: u32, here: (u32, u32), key_len: usize, run: &mut Run) {
     let wanted = run.wanted();
     let first = last.saturating_sub(run.intervals - 1);
@@ -196,8 +200,9 @@ fn all_lengths(rest: &[u8]) -> Option<Lengths> {
     Some(Lengths { shared, non_shared, value, header })
 }
 
-/// Decodes entries with keys of at most `N` bytes into `places`, if there is a `head` behind one whose key that is and lies first among
-/// the keys; each key gets `N` bytes, which are `W` words. How many there are.
+/// Decodes entries with keys of at most `N` bytes into `places`, if there is a `head` behind one
+/// whose key that is and lies first among the keys; each key gets `N` bytes, which are `W` words.
+/// How many there are.
 #[inline(never)]
 fn decode_short<const W: usize, const N: usize>(
     block: &Block,
@@ -206,7 +211,8 @@ fn decode_short<const W: usize, const N: usize>(
     keys: &mut Vec<u8>,
     places: &mut [RunEntry],
 ) -> usize {
-    // What lies behind the entries belongs to the block as well, so that whole vectors can be loaded near its end.
+    // What lies behind the entries belongs to the block as well, so that whole vectors can be
+    // loaded near its end.
     let (bytes, end) = (block.bytes(), stretch.end.min(block.entries_end) as usize);
     let room = (places.len() + 1) * N;
     if keys.len() < room {
@@ -237,8 +243,8 @@ fn decode_short<const W: usize, const N: usize>(
         if kept > key_len || len > N || value_end > end {
             break;
         }
-        // What stands before the suffix in the block is passed over. There is as much of it as the key shares: the bytes that keys
-        // share are in the block before it.
+        // What stands before the suffix in the block is passed over. There is as much of it as the
+        // key shares: the bytes that keys share are in the block before it.
         let aligned = bytes.get(suffix.wrapping_sub(kept)..).and_then(<[u8]>::first_chunk::<N>);
         let before = key;
         match aligned {
@@ -297,7 +303,8 @@ fn bytes_of<const W: usize, const N: usize>(words: &[u64; W]) -> [u8; N] {
     bytes
 }
 
-/// Words of which the first `at` bytes are set, and no others. REQUIRES: `W` words and `at` bytes are at most 64 bytes.
+/// Words of which the first `at` bytes are set, and no others. REQUIRES: `W` words and `at` bytes
+/// are at most 64 bytes.
 #[inline(always)]
 fn mask<const W: usize>(at: usize) -> [u64; W] {
     let masks = MASKS.as_flattened();
@@ -305,7 +312,8 @@ fn mask<const W: usize>(at: usize) -> [u64; W] {
     words(mask.unwrap_or(&[0; MIDDLE_KEY]))
 }
 
-/// The first `at` bytes of `head`, then those of `tail` behind them. A few instructions on whole vectors; no length decides a branch.
+/// The first `at` bytes of `head`, then those of `tail` behind them. A few instructions on whole
+/// vectors; no length decides a branch.
 #[inline(always)]
 fn join<const W: usize>(head: &[u64; W], tail: &[u64; W], at: usize) -> [u64; W] {
     let (mask, mut joined) = (mask::<W>(at), *tail);
@@ -333,7 +341,8 @@ fn near_edge<const W: usize>(suffix: &[u8], at: usize) -> [u64; W] {
     words(&key)
 }
 
-/// A place within a block, or the length of a key or value of one that has been checked to lie within it: below 4 GiB.
+/// A place within a block, or the length of a key or value of one that has been checked to lie
+/// within it: below 4 GiB.
 #[inline(always)]
 #[expect(clippy::cast_possible_truncation, reason = "see above")]
 fn small(n: usize) -> u32 {

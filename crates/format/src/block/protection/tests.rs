@@ -1,4 +1,5 @@
-//! Every byte of a block changed, one after the other: whatever is read then is what was there, or `Corruption`.
+//! Every byte of a block changed, one after the other: whatever is read then is what was there, or
+//! `Corruption`.
 
 use super::*;
 use crate::block::BlockBuilder;

@@ -1,6 +1,7 @@
 //! Building a Ribbon filter: choose a size, solve the equations, lay out the solution.
 //!
-//! Source: RocksDB `util/ribbon_alg.h` (banding, back substitution), `util/ribbon_config.cc` (how many slots).
+//! Source: RocksDB `util/ribbon_alg.h` (banding, back substitution), `util/ribbon_config.cc` (how
+//! many slots).
 #![expect(
     clippy::indexing_slicing,
     clippy::cast_possible_truncation,
@@ -13,7 +14,8 @@ use crate::filter::fast_local_bloom;
 /// Above this many entries RocksDB takes a Bloom filter instead.
 const MAX_ENTRIES: usize = 950_000_000;
 
-/// Entries that fit into 2^8, 2^9, … 2^17 slots so that one seed in twenty fails (measured by RocksDB's authors).
+/// Entries that fit into 2^8, 2^9, … 2^17 slots so that one seed in twenty fails (measured by
+/// RocksDB's authors).
 const KNOWN_ENTRIES: [f64; 10] =
     [248.851, 499.532, 1001.26, 2003.97, 4005.59, 8000.39, 15966.6, 31828.1, 63447.3, 126_506.0];
 const KNOWN_FROM_LOG2: u32 = 8;
@@ -26,9 +28,9 @@ pub(in crate::filter) struct Sizing {
 }
 
 impl Sizing {
-    /// For this many entries at the rate of false positives that a Bloom filter of `millibits_per_key` has, with
-    /// the first entry's hash to round by. `None` if RocksDB would write a Bloom filter: too many keys, or so few
-    /// that Bloom is smaller.
+    /// For this many entries at the rate of false positives that a Bloom filter of
+    /// `millibits_per_key` has, with the first entry's hash to round by. `None` if RocksDB would
+    /// write a Bloom filter: too many keys, or so few that Bloom is smaller.
     pub(in crate::filter) fn choose(
         entries: usize,
         millibits_per_key: u32,
@@ -54,14 +56,16 @@ impl Sizing {
     }
 }
 
-/// How many entries RocksDB expects to fit into `bytes`, metadata included: what partitions are cut by.
+/// How many entries RocksDB expects to fit into `bytes`, metadata included: what partitions are cut
+/// by.
 pub(in crate::filter) fn entries_for(bytes: usize, millibits_per_key: u32) -> usize {
     let usable = (bytes.saturating_sub(METADATA_BYTES) / SEGMENT_BYTES * SEGMENT_BYTES) as u64;
     let one_in = desired_one_in(millibits_per_key);
     if !one_in.is_finite() || one_in <= 1.0 {
         return MAX_ENTRIES;
     }
-    // A little below the truth: blocks of two kinds of columns take somewhat more than the logarithm.
+    // A little below the truth: blocks of two kinds of columns take somewhat more than the
+    // logarithm.
     let bits_per_slot = if one_in > f64::from(u32::MAX) {
         f64::from(MAX_COLUMNS)
     } else {
@@ -125,7 +129,8 @@ fn entries_for_log2_slots(log2: u32) -> f64 {
     }
 }
 
-/// Slots for this many entries: interpolated between powers of two, rounded up to whole blocks, two at least.
+/// Slots for this many entries: interpolated between powers of two, rounded up to whole blocks, two
+/// at least.
 fn slots_for(entries: usize) -> u32 {
     let entries = entries as f64;
     let mut log2 = (entries.ln() * std::f64::consts::LOG2_E + 0.5) as u32;
@@ -142,8 +147,8 @@ fn slots_for(entries: usize) -> u32 {
     slots.next_multiple_of(COEFFICIENT_BITS).max(2 * COEFFICIENT_BITS)
 }
 
-/// Segments so that blocks of k and of k + 1 columns together have the desired rate of false positives. `rounding`
-/// spreads the error over filters.
+/// Segments so that blocks of k and of k + 1 columns together have the desired rate of false
+/// positives. `rounding` spreads the error over filters.
 fn segments_for(slots: u32, one_in: f64, rounding: u32) -> u64 {
     let blocks = u64::from(slots / COEFFICIENT_BITS);
     if !one_in.is_finite() || one_in <= 1.0 {
@@ -161,12 +166,13 @@ fn segments_for(slots: u32, one_in: f64, rounding: u32) -> u64 {
     blocks * u64::from(lower) + (blocks - lower_blocks.min(blocks))
 }
 
-/// From this many keys on the equations do not fit into a processor's cache, and it pays to add them in order.
+/// From this many keys on the equations do not fit into a processor's cache, and it pays to add
+/// them in order.
 const ORDER_FROM: usize = 1 << 14;
 
-/// Sorts hashes by the highest 8 bits of their start slots. The order in which equations are added changes neither
-/// whether they can be solved nor the solution: the slots that get an equation are the leading ones of the space
-/// they span, and the others are zero.
+/// Sorts hashes by the highest 8 bits of their start slots. The order in which equations are added
+/// changes neither whether they can be solved nor the solution: the slots that get an equation are
+/// the leading ones of the space they span, and the others are zero.
 fn order_roughly_by_start(hashes: &[u64], hasher: &Hasher, out: &mut Vec<u64>) {
     let bucket = |hash: u64| (hasher.seeded(hash) >> 56) as usize;
     let mut next = [0usize; 257];
@@ -253,7 +259,8 @@ fn encode(banding: &Banding, sizing: Sizing, seed: u8) -> Vec<u8> {
     out
 }
 
-/// From the last slot to the first: each solution bit follows from the 127 behind it and the slot's equation.
+/// From the last slot to the first: each solution bit follows from the 127 behind it and the slot's
+/// equation.
 fn back_substitute(banding: &Banding, sizing: Sizing, out: &mut [u8]) {
     let layout = Columns::new(sizing.segments, sizing.blocks);
     // The solution of the slots just behind, one window of 128 for each column.

@@ -1,11 +1,11 @@
 //! Overlapping tombstones as older snapshots see them.
 //!
-//! In: tombstones as pairs of boundaries. Out: for a fragment and a snapshot, the newest tombstone that the snapshot sees;
-//! and the next fragment in either direction of which it sees none.
+//! In: tombstones as pairs of boundaries. Out: for a fragment and a snapshot, the newest tombstone
+//! that the snapshot sees; and the next fragment in either direction of which it sees none.
 //!
-//! [`Layers`] is a segment tree over the fragments. Each tombstone is listed at the at most 2 log n nodes that its range
-//! consists of, so the nodes above a fragment list all tombstones over it. [`Summary`] holds maxima of 16, 256, …
-//! fragments.
+//! [`Layers`] is a segment tree over the fragments. Each tombstone is listed at the at most 2 log n
+//! nodes that its range consists of, so the nodes above a fragment list all tombstones over it.
+//! [`Summary`] holds maxima of 16, 256, … fragments.
 //!
 //! Invariants
 //!  1. `stored` is sorted newest first; a list holds places in `stored`, ascending.
@@ -27,8 +27,8 @@ pub(super) struct Layers {
     stored: Vec<Stored>,
     /// The oldest tombstone over each fragment; zero in a gap.
     oldest: Vec<SequenceNumber>,
-    /// Node i's list is `lists[list_ends[i - 1]..list_ends[i]]`. The root is node 1, the leaf of fragment f is node
-    /// f + the number of fragments, and the node above node i is node i / 2.
+    /// Node i's list is `lists[list_ends[i - 1]..list_ends[i]]`. The root is node 1, the leaf of
+    /// fragment f is node f + the number of fragments, and the node above node i is node i / 2.
     list_ends: Vec<u32>,
     lists: Vec<u32>,
 }
@@ -46,7 +46,8 @@ impl Layers {
             *list_end = end;
         }
         let mut lists = vec![0; end as usize];
-        // From the back: each list's end moves to its start and, with the next node's start, is its end again.
+        // From the back: each list's end moves to its start and, with the next node's start, is its
+        // end again.
         for (place, tombstone) in stored.iter().enumerate().rev() {
             let place = u32::try_from(place).expect("fewer than 2^31 tombstones");
             for_each_node(tombstone, fragments, |node| {
@@ -113,7 +114,8 @@ fn for_each_node(tombstone: &Stored, fragments: usize, mut each: impl FnMut(usiz
 /// How many values one value of the next level is the largest of.
 const WIDTH: usize = 16;
 
-/// The largest of each `WIDTH` of a list of values, of each `WIDTH` of those, and so on. The list itself lies elsewhere.
+/// The largest of each `WIDTH` of a list of values, of each `WIDTH` of those, and so on. The list
+/// itself lies elsewhere.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Summary {
     /// How many values the list has.

@@ -101,7 +101,8 @@ fn shapes(n: u32) -> Vec<(&'static str, Vec<RangeTombstone>)> {
     ]
 }
 
-/// O(n) memory; the least that the old lists of sequence numbers took without order was n² / 3 numbers.
+/// O(n) memory; the least that the old lists of sequence numbers took without order was n² / 3
+/// numbers.
 #[test]
 fn memory_is_linear_in_the_tombstones_whatever_their_shape() {
     let icmp = InternalKeyComparator::default();

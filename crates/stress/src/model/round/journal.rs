@@ -1,15 +1,18 @@
 //! A round with crashes: what is promised while it goes on, and what may be there afterwards.
 //!
-//! In: the writes that were acknowledged, steps of prepared transactions, flushes, families that were dropped. Out: [`Promises`],
-//! which a crash looks at when it happens, and whether what is found afterwards is what some prefix of the writes leads to, the same in
-//! all families and with the same transactions prepared, and not less than what was promised.
+//! In: the writes that were acknowledged, steps of prepared transactions, flushes, families that
+//! were dropped. Out: [`Promises`], which a crash looks at when it happens, and whether what is
+//! found afterwards is what some prefix of the writes leads to, the same in all families and with
+//! the same transactions prepared, and not less than what was promised.
 //!
 //! Invariants
-//!  1. A promise is in [`Promises`] before the next operation begins, and not before the database has given it.
+//!  1. A promise is in [`Promises`] before the next operation begins, and not before the database
+//!     has given it.
 //!  2. `written` is in the order of [`Position`]s: that of the WAL.
-//!  3. What was refused is in `written` as long as a crash may bring it back, and as long as there is a crash that was made before
-//!     that was over.
-//!  4. Each operation draws from a generator of its own, so that leaving out others changes little: for shrinking.
+//!  3. What was refused is in `written` as long as a crash may bring it back, and as long as there
+//!     is a crash that was made before that was over.
+//!  4. Each operation draws from a generator of its own, so that leaving out others changes little:
+//!     for shrinking.
 
 use super::transactions::{Found, Image, Section, What};
 use super::{Changes, Checked, Done, Event, Kind, Round, WEIGHTS_WITH_CRASHES, Write, refused};
@@ -30,8 +33,8 @@ const FAMILIES: usize = 10;
 const CHANGING: u32 = u32::MAX;
 const SEED_STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// Where something stands in the order of all that is written: its sequence number, and among those that take none, as
-/// preparing a transaction, how many came before.
+/// Where something stands in the order of all that is written: its sequence number, and among those
+/// that take none, as preparing a transaction, how many came before.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(super) struct Position(u64);
 
@@ -66,7 +69,8 @@ pub(crate) struct Floor {
 }
 
 impl Floor {
-    /// The same, for a disk that was taken between this moment and the `later` one: families may have changed meanwhile.
+    /// The same, for a disk that was taken between this moment and the `later` one: families may
+    /// have changed meanwhile.
     pub(crate) fn until(self, later: Floor) -> Floor {
         let same = |i: usize| self.families[i] == later.families[i];
         let families = std::array::from_fn(|i| if same(i) { self.families[i] } else { CHANGING });
@@ -74,7 +78,8 @@ impl Floor {
     }
 }
 
-/// What has been promised so far. Not part of a simulation: looking at it is no place where threads change.
+/// What has been promised so far. Not part of a simulation: looking at it is no place where threads
+/// change.
 #[derive(Debug, Default)]
 pub(crate) struct Promises {
     /// What survives a killed process.
@@ -110,7 +115,8 @@ impl Promises {
 }
 
 pub(super) struct Written {
-    /// None if the database refused it on a disk that made trouble: after a crash it may be there or not.
+    /// None if the database refused it on a disk that made trouble: after a crash it may be there
+    /// or not.
     pub(super) at: Option<Position>,
     pub(super) what: What,
 }
@@ -189,7 +195,8 @@ impl Journal {
         self.written.push(Written { at: Some(at), what });
     }
 
-    /// A recovery came to its end after all that was refused: nothing of that comes back, unless a crash was made before.
+    /// A recovery came to its end after all that was refused: nothing of that comes back, unless a
+    /// crash was made before.
     pub(super) fn forget_refused(&mut self) {
         if !self.promises.looked_at.load(Ordering::SeqCst) {
             self.written.retain(|written| written.at.is_some());
@@ -211,7 +218,8 @@ impl Journal {
         Image { states, prepared: self.base_prepared.clone() }
     }
 
-    /// The longest prefix of the writes that leads to what was found, and the transactions that are prepared then.
+    /// The longest prefix of the writes that leads to what was found, and the transactions that are
+    /// prepared then.
     fn prefix_of(&self, specs: &[FamilySpec], found: &Found) -> Option<(usize, BTreeMap<Vec<u8>, Section>)> {
         let apply = |written: &Written, image: &mut Image| image.apply(&written.what, specs, &found.ids);
         // More than one if some were refused.
@@ -477,7 +485,8 @@ impl Round {
         error.map_or(Ok(()), |e| Err(refused("a write of several threads")(e)))
     }
 
-    /// Keys that are deleted singly are left alone: what is in them when the batch is written is not known yet.
+    /// Keys that are deleted singly are left alone: what is in them when the batch is written is
+    /// not known yet.
     fn batch_of_burst(&mut self) -> (WriteOptions, Vec<(usize, Write)>) {
         let options = self.write_options();
         let kinds = [Kind::Put, Kind::Put, Kind::Delete, Kind::Merge, Kind::DeleteRange];
@@ -516,8 +525,8 @@ impl Round {
         self.open_and_close(settings).map_err(|e| format!("open: {e}"))
     }
 
-    /// Opens what a crash has left, compares, and goes on from there; `what` tells of the crash. Gives the number of writes that
-    /// were lost.
+    /// Opens what a crash has left, compares, and goes on from there; `what` tells of the crash.
+    /// Gives the number of writes that were lost.
     /// # Errors
     /// `Err((true, _))`: it does not open.
     pub(crate) fn recover(&mut self, env: Env, floor: Floor, what: &str) -> Result<usize, (bool, String)> {

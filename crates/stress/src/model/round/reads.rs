@@ -142,7 +142,8 @@ impl Round {
         let (moment, state, at) = self.random_moment(family);
         let extractor = self.settings.families[family].prefix_extractor.clone();
         let mut options = ReadOptions { snapshot: moment.snapshot, ..shape.read_options(&mut self.rng) };
-        // What is read without comparing checksums may be anything on a disk that makes trouble, also for who finds it in the cache.
+        // What is read without comparing checksums may be anything on a disk that makes trouble,
+        // also for who finds it in the cache.
         options.verify_checksums |= self.journal.is_some();
         let iter = self.db().iter_opt(options, &self.handles[family]).map_err(refused("iter_opt"))?;
         let family = (family, self.handles[family].id());

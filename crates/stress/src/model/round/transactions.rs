@@ -1,14 +1,19 @@
-//! Transactions of a round with crashes: what each has written, what it must see, and which are prepared.
+//! Transactions of a round with crashes: what each has written, what it must see, and which are
+//! prepared.
 //!
-//! In: some transactions at once, with save points, three levels of isolation and locks that are not waited for, beside writes that take no
-//! locks. Out: each read compared with what the transaction must see, each change of hands of a lock looked at; what was
-//! prepared, committed and rolled back goes into the journal, as one step each, so that after a crash a transaction is
-//! whole or not there, and those that are prepared are those of a prefix of everything that was written, with all their ops.
+//! In: some transactions at once, with save points, three levels of isolation and locks that are
+//! not waited for, beside writes that take no locks. Out: each read compared with what the
+//! transaction must see, each change of hands of a lock looked at; what was prepared, committed and
+//! rolled back goes into the journal, as one step each, so that after a crash a transaction is
+//! whole or not there, and those that are prepared are those of a prefix of everything that was
+//! written, with all their ops.
 //!
 //! Invariants
-//!  1. `live` has the transactions that have begun and are not over; those that are prepared outlive closing and crashes.
-//!  2. Keys that are deleted singly are written by nobody else while a transaction that is not over has written them: it may
-//!     have counted on their being there or not. That is what `random_write` looks for.
+//!  1. `live` has the transactions that have begun and are not over; those that are prepared
+//!     outlive closing and crashes.
+//!  2. Keys that are deleted singly are written by nobody else while a transaction that is not over
+//!     has written them: it may have counted on their being there or not. That is what
+//!     `random_write` looks for.
 
 use super::journal::Journal;
 use super::{Changes, Checked, Done, Event, Kind, Opened, PATH, Round, Write, refused};
@@ -148,7 +153,8 @@ pub(super) struct Live {
     changes: Changes,
     /// How many changes there were.
     save_points: Vec<usize>,
-    /// Where it has a snapshot: what that shows, but for families that were dropped or lost files since.
+    /// Where it has a snapshot: what that shows, but for families that were dropped or lost files
+    /// since.
     snapshot: Option<Vec<Option<State>>>,
 }
 
@@ -196,14 +202,16 @@ impl Write {
 // ---- opening and closing
 
 impl Round {
-    /// Opens as these options say, with transactions or at least so that they are kept, and closes again.
+    /// Opens as these options say, with transactions or at least so that they are kept, and closes
+    /// again.
     pub(super) fn open_and_close(&mut self, mut settings: Settings) -> esker::Result<()> {
         settings.db.allow_2pc = self.has_transactions;
         let is_plain = !self.has_transactions || self.rng.bool();
         open_database(&settings, &self.specs, !is_plain).map(drop)
     }
 
-    /// Now and then who knows nothing of transactions has the database first: it keeps them, or refuses to open.
+    /// Now and then who knows nothing of transactions has the database first: it keeps them, or
+    /// refuses to open.
     pub(super) fn open_without_transactions(&mut self) -> Checked {
         self.opened_without = false;
         if !self.has_transactions || self.rng.u8(..5) > 0 {
@@ -231,7 +239,8 @@ impl Round {
         }
     }
 
-    /// Transactions that are prepared, by the database's word, and which ops they have. Nobody has them.
+    /// Transactions that are prepared, by the database's word, and which ops they have. Nobody has
+    /// them.
     pub(super) fn prepared_in_database(&self) -> BTreeMap<Vec<u8>, Vec<u8>> {
         let Some(Opened::WithTransactions(db)) = &self.db else { return BTreeMap::new() };
         let all = db.get_all_prepared_transactions();
@@ -694,7 +703,8 @@ impl Round {
         id.is_some_and(|id| self.live.iter().any(|live| live.has_written(id, index)))
     }
 
-    /// A family is about to be dropped: transactions that have not been prepared could not be committed.
+    /// A family is about to be dropped: transactions that have not been prepared could not be
+    /// committed.
     pub(super) fn family_leaves(&mut self, family: usize) {
         let writes_to = |live: &Live| live.changes.iter().any(|(of, ..)| *of == family);
         self.live.retain(|live| live.is_prepared || !writes_to(live));

@@ -1,16 +1,19 @@
-//! A round while the disk makes trouble: what the database may refuse then, and what must hold when it is over.
+//! A round while the disk makes trouble: what the database may refuse then, and what must hold when
+//! it is over.
 //!
-//! In: operations on a disk that is slow, fails, is full or reads other bytes than were written. Out: each answer is right or an error
-//! that the disk is the reason of; writes are refused from a severe background error on; and when the trouble has passed, `resume()`
-//! lets everything go on, or says that the database must be opened again.
+//! In: operations on a disk that is slow, fails, is full or reads other bytes than were written.
+//! Out: each answer is right or an error that the disk is the reason of; writes are refused from a
+//! severe background error on; and when the trouble has passed, `resume()` lets everything go on,
+//! or says that the database must be opened again.
 //!
-//! What was acknowledged is never lost. A write that was refused is not seen; a crash may bring it back unless a recovery came between,
-//! or it was refused because of an error that was there before: what a recovery ends with is in tables, and says that no older
-//! WAL is needed.
+//! What was acknowledged is never lost. A write that was refused is not seen; a crash may bring it
+//! back unless a recovery came between, or it was refused because of an error that was there
+//! before: what a recovery ends with is in tables, and says that no older WAL is needed.
 //!
-//! Where the database resumes by itself, a recovery has come between if the error that a refused write left in force is gone: that is looked
-//! at before each operation. Of those that may still come back a crash may have left some, in some order, and all ways are
-//! tried; so trouble ends once there are `MOST_IN_DOUBT`.
+//! Where the database resumes by itself, a recovery has come between if the error that a refused
+//! write left in force is gone: that is looked at before each operation. Of those that may still
+//! come back a crash may have left some, in some order, and all ways are tried; so trouble ends
+//! once there are `MOST_IN_DOUBT`.
 
 use super::journal::{Journal, Written};
 use super::transactions::What;
@@ -56,8 +59,8 @@ impl Round {
         self.trouble.is_some()
     }
 
-    /// Whether so many writes were refused that may come back that the trouble must end. Where nothing is resumed, those of one
-    /// operation are all there are.
+    /// Whether so many writes were refused that may come back that the trouble must end. Where
+    /// nothing is resumed, those of one operation are all there are.
     pub(crate) fn is_murky(&self) -> bool {
         let Some(journal) = &self.journal else { return false };
         self.resumes_itself() && journal.written.len() - journal.written_certainly() >= MOST_IN_DOUBT
@@ -72,7 +75,8 @@ impl Round {
         if self.trouble.is_some() {
             let error = self.db().background_error();
             let refuses = error.as_ref().is_some_and(|e| e.severity() >= Severity::HardError);
-            // What a refused write has put in force is at least that bad, and nothing but a recovery takes it away.
+            // What a refused write has put in force is at least that bad, and nothing but a
+            // recovery takes it away.
             if !refuses {
                 self.journal.iter_mut().for_each(Journal::forget_refused);
             }
@@ -82,7 +86,8 @@ impl Round {
         self.journal.as_ref().map_or(0, |journal| journal.written_certainly())
     }
 
-    /// Whether the round can go on after an operation, before which so many writes had been acknowledged.
+    /// Whether the round can go on after an operation, before which so many writes had been
+    /// acknowledged.
     pub(super) fn tolerate(&mut self, done: Done, before: usize) -> Checked {
         let resumes_itself = self.resumes_itself();
         let Some(trouble) = &mut self.trouble else { return Ok(done?) };

@@ -1,7 +1,8 @@
-//! What is done to a database as a whole, beside reads and writes: files come in and go out, copies are made, options change.
+//! What is done to a database as a whole, beside reads and writes: files come in and go out, copies
+//! are made, options change.
 //!
-//! In: calls with random arguments, while snapshots and iterators are open. Out: contents that are the model's, in the
-//! database and in every copy.
+//! In: calls with random arguments, while snapshots and iterators are open. Out: contents that are
+//! the model's, in the database and in every copy.
 //!
 //! Invariants
 //!  1. A call that is refused has changed nothing.
@@ -99,8 +100,8 @@ impl Round {
         Ok(())
     }
 
-    /// A file without a sequence number goes into a family that holds nothing, beside a fresh snapshot and an iterator, then
-    /// without them: they keep it out, and nothing else does.
+    /// A file without a sequence number goes into a family that holds nothing, beside a fresh
+    /// snapshot and an iterator, then without them: they keep it out, and nothing else does.
     fn ingest_into_empty(&mut self) -> Done {
         let family = self.rng.usize(1..self.specs.len());
         self.empty_family(family)?;
@@ -150,7 +151,8 @@ impl Round {
         self.verify_scan(family, false, None)
     }
 
-    /// Leaves deletions of the first keys in a table of their own, and scans over them: the scan remembers that nothing is there.
+    /// Leaves deletions of the first keys in a table of their own, and scans over them: the scan
+    /// remembers that nothing is there.
     fn leave_deleted_run(&mut self, family: usize) -> Done {
         for index in 0..6 {
             if self.specs[family].is_single(index) {
@@ -182,7 +184,8 @@ impl Round {
         Ok(())
     }
 
-    /// A file of up to twenty keys, with a deletion of a range or without. Its keys are newer than that.
+    /// A file of up to twenty keys, with a deletion of a range or without. Its keys are newer than
+    /// that.
     fn write_external(&mut self, family: usize, path: &Path) -> esker::Result<Vec<Write>> {
         let mut writes = Vec::new();
         if self.rng.u8(..4) == 0 {

@@ -1,4 +1,5 @@
-//! One segment file of the file tier: blocks one behind the other, each with a head that can be checked by itself.
+//! One segment file of the file tier: blocks one behind the other, each with a head that can be
+//! checked by itself.
 //!
 //! In: blocks. Out: where they are; blocks again.
 //!
@@ -9,9 +10,12 @@
 //! ```
 //!
 //! Invariants
-//!  1. At open only heads are read. What lies behind the first that is wrong is not there: it was torn by a crash.
-//!  2. A payload is checked when it is read: its checksum covers the key too, so a payload of another is not taken for it.
-//!  3. The segment's own number is in each head: a file that was given a new name is not taken for another.
+//!  1. At open only heads are read. What lies behind the first that is wrong is not there: it was
+//!     torn by a crash.
+//!  2. A payload is checked when it is read: its checksum covers the key too, so a payload of
+//!     another is not taken for it.
+//!  3. The segment's own number is in each head: a file that was given a new name is not taken for
+//!     another.
 
 use super::role_of;
 use esker_base::{Error, Result, crc32c};

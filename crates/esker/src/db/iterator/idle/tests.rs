@@ -1,4 +1,5 @@
-//! An iterator with the cursor of another shows what one of its own would, and idle cursors hold nothing.
+//! An iterator with the cursor of another shows what one of its own would, and idle cursors hold
+//! nothing.
 
 use super::super::tests::{key, options};
 use super::super::*;

@@ -1,18 +1,22 @@
 //! Walks around deletions that a memtable has noted (`memtable/src/noted.rs`).
 //!
-//! In: a few deleted user keys. Out: around each of them that lies over a table, what a scan would have remembered that came by; so that of a
-//! run of deletions that is still in memory a scan has to step through no more than what was written since the last walk.
+//! In: a few deleted user keys. Out: around each of them that lies over a table, what a scan would
+//! have remembered that came by; so that of a run of deletions that is still in memory a scan has
+//! to step through no more than what was written since the last walk.
 //!
-//! A run grows while it is written, mostly upward or downward. So a walk begins where what is remembered around a key begins, or where the
-//! memtable's deletions before it begin if they are few, is at the end of what is remembered at once, and goes on over what is new: what it
-//! remembers then takes the place of what was remembered before, and the whole run is one range again.
+//! A run grows while it is written, mostly upward or downward. So a walk begins where what is
+//! remembered around a key begins, or where the memtable's deletions before it begin if they are
+//! few, is at the end of what is remembered at once, and goes on over what is new: what it
+//! remembers then takes the place of what was remembered before, and the whole run is one range
+//! again.
 //!
-//! Behind a walk that has found a run which grows fast the next one comes soon, whether any of its deletions was noted or not: what came
-//! since the last walk is what a scan steps through that comes as soon as the last deletion is written.
+//! Behind a walk that has found a run which grows fast the next one comes soon, whether any of its
+//! deletions was noted or not: what came since the last walk is what a scan steps through that
+//! comes as soon as the last deletion is written.
 //!
 //! Invariants
-//!  1. No entry of a table is stepped over twice for the same deletions, but where what was remembered has been forgotten, and then no
-//!     more than the memtable allows.
+//!  1. No entry of a table is stepped over twice for the same deletions, but where what was
+//!     remembered has been forgotten, and then no more than the memtable allows.
 //!  2. A key that cannot be looked at now, since the walk has to stop, is left for later.
 
 use super::{Stop, begin};
@@ -26,20 +30,24 @@ use std::time::Duration;
 /// Entries that a seek counts for.
 const SEEK_ENTRIES: u64 = 16;
 
-/// Entries of the memtable before a noted deletion that a walk goes back for: they were deleted before any of theirs was noted.
+/// Entries of the memtable before a noted deletion that a walk goes back for: they were deleted
+/// before any of theirs was noted.
 const NEAR: u64 = 2048;
 
-/// How long a job waits for more to do. Who wakes a thread pays some microseconds for it, a writer as much as for twenty deletions:
-/// so a job stays as long as deletions come fast, and none wakes another.
+/// How long a job waits for more to do. Who wakes a thread pays some microseconds for it, a writer
+/// as much as for twenty deletions: so a job stays as long as deletions come fast, and none wakes
+/// another.
 const LINGER: Duration = Duration::from_millis(1);
 
-/// How long it waits while a run grows fast: what comes meanwhile is what a scan has to step through.
+/// How long it waits while a run grows fast: what comes meanwhile is what a scan has to step
+/// through.
 const LINGER_BY_RUN: Duration = Duration::from_micros(100);
 
 /// Deletions since the last walk from which on a run grows fast.
 const FAST: u64 = 64;
 
-/// Behind a walk that has passed so many entries for so many deletions since the last one: queues the next if somebody goes on deleting.
+/// Behind a walk that has passed so many entries for so many deletions since the last one: queues
+/// the next if somebody goes on deleting.
 pub(super) fn linger(engine: &Arc<Engine>, (passed, deletions): (u64, u64)) {
     let goes_on =
         || !(engine.is_shutting_down() || engine.is_without_walks() || engine.scheduler.walk_is_in_the_way());
@@ -47,7 +55,8 @@ pub(super) fn linger(engine: &Arc<Engine>, (passed, deletions): (u64, u64)) {
         engine.env.clock.sleep(time);
         engine.queue_walks_in_memory(when)
     };
-    // Each deletion of a run lies over something; of others only those are looked at that were noted.
+    // Each deletion of a run lies over something; of others only those are looked at that were
+    // noted.
     let follows_run = deletions >= FAST && passed >= deletions;
     if follows_run && goes_on() && wait(LINGER_BY_RUN, Take::Any) {
         return;
@@ -90,7 +99,8 @@ pub(super) fn walk_over_view(
         iter.seek(start.as_deref().unwrap_or(known_start));
         iter.status()?;
         seeks += 1;
-        // Between where the memtable's deletions begin and what was noted a table has a key that is there: so it may be with the others.
+        // Between where the memtable's deletions begin and what was noted a table has a key that is
+        // there: so it may be with the others.
         if start.is_some() && iter.valid() && cf.icmp.compare_user_keys(iter.key(), &key).is_lt() {
             goes_back = false;
             iter.seek(known_start);

@@ -1,4 +1,5 @@
-//! Runs of deleted keys are gone through before scans come to them, and whatever happens meanwhile ends that.
+//! Runs of deleted keys are gone through before scans come to them, and whatever happens meanwhile
+//! ends that.
 
 use super::*;
 use crate::db::{ColumnFamilyHandle, Db};

@@ -1,4 +1,5 @@
-//! Runs of deletions in a memtable are gone through while they are written, in whatever order, and what they cost is bounded.
+//! Runs of deletions in a memtable are gone through while they are written, in whatever order, and
+//! what they cost is bounded.
 
 use super::super::{Stop, go_on_with_dead_walk};
 use crate::db::Db;
