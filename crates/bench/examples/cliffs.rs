@@ -1,5 +1,5 @@
 //! What deletes, snapshots and changing views cost those who read: the figures of
-//! docs/performance.md, "No cliffs".
+//! docs/performance.md, "Other programs".
 //!
 //! `cargo run --release -p esker-bench --example cliffs -- [rounds] [word of the case]`
 //!
