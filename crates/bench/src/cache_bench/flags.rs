@@ -8,11 +8,11 @@ use crate::flags::value::FlagValue;
 use std::fmt::Write;
 
 macro_rules! flags {
-    ($( #[doc = $help:literal] $field:ident: $ty:ty = $default:expr; )*) => {
+    ($( $( #[doc = $help:literal] )+ $field:ident: $ty:ty = $default:expr; )*) => {
         /// What a run does.
         #[derive(Clone, Debug, PartialEq)]
         pub(super) struct Flags {
-            $( #[doc = $help] pub(super) $field: $ty, )*
+            $( $( #[doc = $help] )+ pub(super) $field: $ty, )*
         }
 
         impl Default for Flags {
@@ -45,7 +45,7 @@ macro_rules! flags {
             $( writeln!(
                 text,
                 "    -{} ({}) type: {} default: {}",
-                stringify!($field), $help.trim(), <$ty as FlagValue>::KIND.as_str(), defaults.$field
+                stringify!($field), concat!($($help),+).trim(), <$ty as FlagValue>::KIND.as_str(), defaults.$field
             )
             .expect("a String takes all that is written"); )*
             text

@@ -26,11 +26,11 @@ pub(super) struct Flag {
 }
 
 macro_rules! flags {
-    ($( #[doc = $help:literal] $field:ident $(as $alias:literal)? : $ty:ty = $default:expr; )*) => {
+    ($( $( #[doc = $help:literal] )+ $field:ident $(as $alias:literal)? : $ty:ty = $default:expr; )*) => {
         /// The flags of one run.
         #[derive(Clone, Debug, PartialEq)]
         pub struct Flags {
-            $( #[doc = $help] pub $field: $ty, )*
+            $( $( #[doc = $help] )+ pub $field: $ty, )*
         }
 
         impl Default for Flags {
@@ -41,7 +41,7 @@ macro_rules! flags {
 
         pub(super) static TABLE: &[Flag] = &[ $( Flag {
             name: flags!(@name $field $($alias)?),
-            help: $help,
+            help: concat!($($help),+),
             kind: <$ty as FlagValue>::KIND,
             set: |flags, text| {
                 flags.$field = <$ty as FlagValue>::parse(text)?;
