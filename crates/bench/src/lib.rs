@@ -4,7 +4,7 @@
 //! In: a command line as RocksDB's users have it in their scripts. Out: result lines that their
 //! scripts parse.
 //! Source of names and formats: RocksDB 11.9 `tools/db_bench_tool.cc`, and the output of 7.8.3's
-//! `db_bench`. docs/compat.md says where the two differ.
+//! `db_bench`. docs/compat/tools.md says where the two differ.
 //!
 //! Reading order: [`flags`] (the command line), `options` (flags become the engine's options),
 //! `run` (the list of benchmarks), `workload` (what the threads of one do), `report` (what is

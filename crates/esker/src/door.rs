@@ -3,7 +3,7 @@
 //!
 //! In: a directory that nobody has open. Out: a [`DoorReport`]; or, by [`downgrade`], the same
 //! contents in files that an older RocksDB reads. Source: RocksDB `HISTORY.md`, and what 7.8.3
-//! makes of each feature (docs/compat.md).
+//! makes of each feature (docs/compat/).
 //!
 //! Invariants
 //!  1. Looking changes nothing and takes no lock. It reads every entry: which kinds there are, no

@@ -369,7 +369,7 @@ flags! {
     optimize_filters_for_hits: bool = false;
     /// Bytes of the block cache; 0 or less: no cache.
     cache_size: i64 = 33_554_432;
-    /// lru_cache; the clock caches' names are taken too, see docs/compat.md.
+    /// lru_cache; the clock caches' names are taken too, see docs/compat/tools.md.
     cache_type: String = String::from("hyper_clock_cache");
     /// The block cache has 2 to the power of this many shards; negative: by its size.
     cache_numshardbits: i32 = -1;

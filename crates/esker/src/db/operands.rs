@@ -6,7 +6,7 @@
 //! that. A WAL names none: the newest OPTIONS file tells. Only where it names another operator are
 //! tables opened here that would stay closed.
 //!
-//! RocksDB compares no operators when it opens a database (docs/compat.md).
+//! RocksDB compares no operators when it opens a database (docs/compat/entries.md).
 
 use super::column_family::ColumnFamilyDescriptor;
 use crate::builtin::object_name;

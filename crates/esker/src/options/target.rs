@@ -2,7 +2,7 @@
 //! what.
 //!
 //! In: a target. Out: whether a feature may be written, or an error with the option's name.
-//! Source: RocksDB `HISTORY.md`, by release; what 7.8.3 makes of each is measured (docs/compat.md,
+//! Source: RocksDB `HISTORY.md`, by release; what 7.8.3 makes of each is measured (docs/compat/,
 //! "Target version").
 //!
 //! Invariants

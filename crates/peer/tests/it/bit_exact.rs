@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Properties that are others, or that only one of the two writes; docs/compat.md says why.
+/// Properties that are others, or that only one of the two writes; docs/compat/ says why.
 const DIFFERENT_PROPERTIES: &[&str] = &[
     // Who made the file, when, where.
     "rocksdb.creating.db.identity",
@@ -196,7 +196,7 @@ fn sst_file_writers_of_both_make_the_same_tables() {
         let level = if rng.bool() { TargetVersion::V11 } else { TargetVersion::V7_8 };
         let mixture = Mixture::random(&mut rng, level).family;
         // Blob files are none of the writer's; without a filter partitioned ones differ
-        // (docs/compat.md).
+        // (docs/compat/).
         let mixture = mixture.replace("enable_blob_files=true;", "").replace(
             "block_based_table_factory={",
             // By default RocksDB 11 asks its allocator how much memory filters may fill, and
