@@ -1,14 +1,14 @@
-//! `esker compare DIR_A DIR_B`: do two databases hold the same?
+//! `esker compare DIR_A DIR_B`: whether two databases have the same contents.
 //!
 //! In: two database directories, of Esker or RocksDB; both are opened for reading only. Out: a line
-//! that says what is equal, or the first difference; exit code 0 if they hold the same, 1 if not, 2
-//! if that cannot be told.
+//! with the counts of equal families and keys, or with the first difference. Exit code 0 for equal
+//! contents, 1 for a difference, 2 for a database that cannot be read.
 //!
-//! The same means: the same families with the same orders, in each the same keys with the same
-//! values: all columns of entities, values in blob files, merged operands (with `stringappend`
-//! where the operator is not known here: the operands are then what is compared). In families with
-//! user-defined timestamps: the newest version with its timestamp, and what is read at each
-//! timestamp at which either has an entry. How it is stored makes no difference.
+//! Equal contents are equal families with equal orders, equal keys and equal values. Values include
+//! all columns of entities, values in blob files, and merged operands. If the merge operator is
+//! unknown, `stringappend` joins the operands, so the operands themselves are compared. In families
+//! with user-defined timestamps two things must be equal: the newest version with its timestamp,
+//! and the result of a read at each timestamp of either side. The form of storage does not matter.
 
 use crate::failure::{Failure, Outcome};
 use crate::host::Host;
@@ -26,15 +26,15 @@ use std::path::{Path, PathBuf};
 
 #[derive(Args)]
 pub(crate) struct CompareOptions {
-    /// A database's directory
+    /// Directory of a database
     dir_a: PathBuf,
-    /// Another one's
+    /// Directory of another database
     dir_b: PathBuf,
 }
 
-/// Exit code when they differ.
+/// Exit code for a difference.
 const DIFFERENT: u8 = 1;
-/// Exit code when one of them cannot be read.
+/// Exit code for a database that cannot be read.
 const UNREADABLE: u8 = 2;
 
 pub(crate) fn run(options: &CompareOptions, host: &Host) -> Outcome {
@@ -56,7 +56,7 @@ pub(crate) fn run(options: &CompareOptions, host: &Host) -> Outcome {
     }
 }
 
-/// One of the two.
+/// One of the two databases.
 struct Side {
     name: String,
     db: Db,
@@ -107,7 +107,7 @@ impl Comparison {
         self.history(order, a, b)
     }
 
-    /// What is read now.
+    /// Compares the present contents.
     fn newest_versions(&mut self, a: &ColumnFamilyHandle, b: &ColumnFamilyHandle) -> Outcome<Option<String>> {
         let order = plain_order(a.comparator());
         let timestamp_size = a.comparator().timestamp_size();
@@ -143,7 +143,7 @@ impl Comparison {
         }
     }
 
-    /// What is read at each timestamp at which either has an entry.
+    /// Compares reads at each timestamp at which either side has an entry.
     fn history(
         &self,
         order: &ComparatorRef,
@@ -190,7 +190,7 @@ fn only_in(key: &[u8], side: &Side) -> String {
     format!("key 0x{}: only in {}", hex(key), side.name)
 }
 
-/// How the entries of one key differ.
+/// The difference between the entries of one key.
 fn entry_difference(x: &DbIterator, y: &DbIterator, has_timestamps: bool) -> Option<String> {
     if has_timestamps && x.timestamp() != y.timestamp() {
         return Some(format!("timestamp 0x{} and 0x{}", hex(x.timestamp()), hex(y.timestamp())));
@@ -203,9 +203,9 @@ fn entry_difference(x: &DbIterator, y: &DbIterator, has_timestamps: bool) -> Opt
     Some(format!("{} and {}", column_text(a.get(at)), column_text(b.get(at))))
 }
 
-/// A column; the default one by its value alone.
+/// The text of a column; for the default column only its value.
 fn column_text(column: Option<&(&[u8], &[u8])>) -> String {
-    /// Longer values are cut off.
+    /// Bytes of a value that are shown.
     const SHOWN: usize = 40;
     match column {
         None => "no further column".to_owned(),

@@ -1,5 +1,5 @@
-//! `esker db_bench` and `esker cache_bench`: RocksDB's benchmark tools. The flags are gflags',
-//! which clap cannot read: `esker_bench` does.
+//! `esker db_bench` and `esker cache_bench`: RocksDB's benchmark tools. `esker_bench` reads their
+//! flags: they are gflags', which clap cannot read.
 
 use crate::failure::{Failure, Outcome};
 use crate::host::Host;
@@ -9,7 +9,7 @@ use esker_bench::{Output, Stop};
 #[derive(Args)]
 #[command(disable_help_flag = true, disable_version_flag = true)]
 pub(crate) struct BenchOptions {
-    /// As RocksDB's; --help lists them
+    /// RocksDB's flags; --help lists them
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "FLAGS")]
     flags: Vec<String>,
 }

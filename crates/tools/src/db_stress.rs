@@ -1,5 +1,5 @@
-//! `esker db_stress` and `esker db_crashtest`: RocksDB's stress test and its driver. `esker_stress`
-//! is what runs.
+//! `esker db_stress` and `esker db_crashtest`: RocksDB's stress test and its driver, both from
+//! `esker_stress`.
 
 use crate::failure::{Failure, Outcome};
 use crate::host::Host;
@@ -13,7 +13,7 @@ pub(crate) fn run(flags: &Flags, host: &Host) -> Outcome {
     Ok(writeln!(host.output(), "{report}")?)
 }
 
-/// Starts this program's own `db_stress`.
+/// The command line of this program's own `db_stress`.
 pub(crate) fn run_crash_test(flags: &CrashFlags, host: &Host) -> Outcome {
     let program = std::env::current_exe()?;
     let report = crash_test::run(flags, &program, &["db_stress"]).map_err(Failure::new)?;

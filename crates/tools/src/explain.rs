@@ -1,8 +1,8 @@
-//! `esker explain DIR get KEY`: what a read looks at, and why it takes as long as it does.
+//! `esker explain DIR get KEY`: the steps of a read, and the time each takes.
 //!
-//! In: a database directory, and a read. Out: every memtable, file, filter, index and block that it
-//! touches, with bytes and time; every entry, operand and range tombstone that it meets; with
-//! `--json` one object. Opens the database for reading only.
+//! In: a database directory and a read. Out: every memtable, file, filter, index and block that the
+//! read touches, with bytes and time; every entry, operand and range tombstone that it meets. With
+//! `--json` the output is one object. The command opens the database for reading only.
 
 use crate::failure::{Failure, Outcome};
 use crate::host::Host;
@@ -14,18 +14,18 @@ use std::path::PathBuf;
 
 #[derive(Args)]
 pub(crate) struct ExplainOptions {
-    /// The database's directory
+    /// Directory of the database
     dir: PathBuf,
     /// The column family
     #[arg(long, alias = "column_family", global = true, default_value = "default")]
     column_family: String,
-    /// Keys are given in hexadecimal
+    /// Read keys as hexadecimal digits
     #[arg(long, global = true)]
     hex: bool,
     /// Print one JSON object
     #[arg(long, global = true)]
     json: bool,
-    /// Explain the read a second time, when the caches have what the first one read
+    /// Explain the read a second time, with caches that the first one has filled
     #[arg(long, global = true)]
     warm: bool,
     #[command(subcommand)]
@@ -34,40 +34,40 @@ pub(crate) struct ExplainOptions {
 
 #[derive(Subcommand)]
 enum Read {
-    /// One key
+    /// Read one key
     Get { key: String },
-    /// Several keys at one moment
+    /// Read several keys at one sequence number
     #[command(name = "multiget")]
     MultiGet {
         #[arg(required = true)]
         keys: Vec<String>,
     },
-    /// To the first key at or after one
+    /// Seek to the first key at or after KEY
     Seek { key: String },
-    /// Rows of several ranges that are told together: START LIMIT, START LIMIT, … in order
+    /// Scan several ranges as one multi-scan: START LIMIT, START LIMIT, … in key order
     #[command(name = "multiscan")]
     MultiScan {
         #[arg(required = true, num_args = 2..)]
         bounds: Vec<String>,
-        /// From the end of each range to its start
+        /// Go from the end of each range to its start
         #[arg(long)]
         reverse: bool,
-        /// Bytes that may be read ahead at once; 0 for the default
+        /// Most bytes to read ahead at once; 0 for the default
         #[arg(long, default_value_t = 0)]
         max_prefetch_size: u64,
     },
-    /// Rows in order
+    /// Scan rows in key order
     Scan {
-        /// The first key; without it the scan begins at an end
+        /// Key to start at; default: the first key, or the last one with --reverse
         #[arg(long)]
         from: Option<String>,
-        /// The first key that is not part of it any more
+        /// Key to stop before
         #[arg(long)]
         to: Option<String>,
-        /// Rows at most
+        /// Most rows to scan
         #[arg(long, default_value_t = 1000)]
         rows: u64,
-        /// From the end to the front
+        /// Go from the end to the start
         #[arg(long)]
         reverse: bool,
     },

@@ -1,23 +1,23 @@
-//! Why a subcommand ends early, as the user reads it.
+//! The reason for a subcommand's early end, as the user reads it.
 
 use std::fmt::Display;
 use std::io;
 
-/// What stops a subcommand.
+/// The reason for a subcommand's early end.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// Told on standard error; exit code 1.
+    /// A message for standard error; exit code 1.
     Told(String),
-    /// Told on standard error; this exit code.
+    /// A message for standard error, and an exit code.
     Coded(u8, String),
-    /// Whoever read the output has seen enough (`esker ldb scan | head`); not an error.
+    /// The reader has closed the output (`esker ldb scan | head`). Not an error.
     OutputClosed,
 }
 
 pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 
 impl Failure {
-    /// Ends with `why` on standard error.
+    /// A failure with `why` on standard error and exit code 1.
     pub(crate) fn new(why: impl Display) -> Failure {
         Failure::Told(why.to_string())
     }

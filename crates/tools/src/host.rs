@@ -1,4 +1,4 @@
-//! What a command works with: files and a clock, standard input, and where its text goes.
+//! The surroundings of a command: files, clock, standard input, and the targets of its text.
 
 use esker::internals::env::FileSystem;
 use esker::options::load_latest_options;
@@ -8,13 +8,13 @@ use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Where text goes.
+/// A target of text.
 pub(crate) type Stream = Box<dyn Write + Send>;
 
 type Source = Box<dyn Fn() -> Box<dyn BufRead>>;
 type Sink = Box<dyn Fn() -> Stream>;
 
-/// The world as a command sees it: the machine, or one in memory.
+/// The surroundings of a command: the machine, or a simulation in memory.
 pub struct Host {
     env: Env,
     input: Source,
@@ -29,7 +29,7 @@ impl fmt::Debug for Host {
 }
 
 impl Host {
-    /// This machine, and the standard streams of this process.
+    /// This machine, with the standard streams of this process.
     pub fn machine() -> Host {
         Host {
             env: Env::default(),
@@ -39,7 +39,7 @@ impl Host {
         }
     }
 
-    /// Files of `env`, `input` on standard input, and nobody who reads what is printed.
+    /// The files of `env`, with `input` on standard input; output is thrown away.
     pub fn unheard(env: Env, input: Vec<u8>) -> Host {
         let input: Arc<[u8]> = input.into();
         Host {
@@ -58,13 +58,13 @@ impl Host {
         self.env.fs.as_ref()
     }
 
-    /// The defaults, in this environment.
+    /// Default options in this environment.
     pub(crate) fn db_options(&self) -> DbOptions {
         DbOptions { env: self.env(), ..DbOptions::default() }
     }
 
-    /// Where the WALs of the database in `dir` are, as its OPTIONS file says; one that is not there
-    /// counts for nothing, as in `ldb`.
+    /// The WAL directory that the OPTIONS file of the database in `dir` names. `None` if that
+    /// directory does not exist, as in RocksDB's `ldb`.
     pub(crate) fn wal_dir_of(&self, dir: &Path) -> Option<PathBuf> {
         let said = load_latest_options(self.fs(), dir).ok()?.db.wal_dir;
         said.filter(|wal_dir| self.fs().file_exists(wal_dir).unwrap_or(false))

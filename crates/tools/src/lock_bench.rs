@@ -1,4 +1,4 @@
-//! `esker lock_bench`: how many locks a second the lock manager takes and gives back.
+//! `esker lock_bench`: the number of locks that the lock manager takes and releases in a second.
 
 use crate::failure::{Failure, Outcome};
 use crate::host::Host;
@@ -8,40 +8,40 @@ use std::time::Duration;
 
 #[derive(Args)]
 pub(crate) struct LockBenchArguments {
-    /// Numbers of threads
+    /// Numbers of threads, one row each
     #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 8, 40])]
     threads: Vec<usize>,
     /// random, increasing, short-ranges, wide-ranges, shared, hot
     #[arg(long, value_delimiter = ',', value_parser = workload, default_values_t = Workload::ALL.map(Named))]
     workloads: Vec<Named>,
-    /// Locks that a transaction takes before it releases all
+    /// Locks that each transaction takes before it releases all
     #[arg(long, default_value_t = 5)]
     locks: usize,
-    /// Keys there are
+    /// Number of keys
     #[arg(long, default_value_t = 1_000_000)]
     keys: u64,
     /// Bytes of each key
     #[arg(long, default_value_t = 16)]
     key_size: usize,
-    /// Keys that separate leaves from the start
+    /// Keys between leaves at the start
     #[arg(long, default_value_t = 63)]
     boundaries: usize,
-    /// Transactions that put and commit, over a database in memory, in place of locks alone
+    /// Measure transactions that put and commit, on a database in memory
     #[arg(long)]
     commits: bool,
-    /// oltp_write_only, oltp_read_write: transactions of sysbench's, in place of locks alone;
-    /// --keys are rows
+    /// Measure sysbench's transactions: oltp_write_only, oltp_read_write; --keys is the number of
+    /// rows
     #[arg(long, value_delimiter = ',', value_parser = oltp)]
     oltp: Vec<Oltp>,
-    /// How often each cell is measured
+    /// Rounds for each cell
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// How long each time
+    /// Duration of a round
     #[arg(long, default_value_t = 200)]
     milliseconds: u64,
 }
 
-/// A workload by its name.
+/// A workload that the command line named.
 #[derive(Clone, Copy)]
 struct Named(Workload);
 
@@ -61,7 +61,7 @@ fn oltp(name: &str) -> Result<Oltp, String> {
     Oltp::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| format!("one of {}", names()))
 }
 
-/// A reader that has gone is nobody's failure.
+/// A closed output is no failure.
 fn failure(why: std::io::Error) -> Failure {
     if why.kind() == std::io::ErrorKind::BrokenPipe { Failure::OutputClosed } else { Failure::new(why) }
 }
@@ -95,6 +95,6 @@ pub(crate) fn run(arguments: &LockBenchArguments, host: &Host) -> Outcome {
     if arguments.commits || !arguments.oltp.is_empty() {
         return Ok(());
     }
-    // Nobody to tell it to: the reader has gone.
+    // The output is closed; the measurement goes on.
     measure(&options, out).map(|_| ()).map_err(|_| Failure::OutputClosed)
 }

@@ -1,11 +1,10 @@
-//! A MANIFEST for people and for `verify`: its edits as RocksDB prints them, and the files that
-//! follow from them.
+//! A MANIFEST for people and for `verify`: its edits in RocksDB's text form, and the live files at
+//! its end.
 //!
-//! In: the edits, in order. Out: what each family's levels hold at the end. Unlike the engine's
-//! recovery this needs no comparator to be known and opens what it can: it is made to look at
-//! damaged databases.
+//! In: the edits, in order. Out: the levels of each family at the end. Unlike the engine's
+//! recovery, this replay accepts unknown comparators and damaged databases.
 //!
-//! Source of the text forms: what `ldb manifest_dump` of RocksDB 7.8.3 prints.
+//! Source of the text form: the output of RocksDB 7.8.3's `ldb manifest_dump`.
 
 use crate::text::{append_internal_key, hex, public_unique_id_text};
 use esker::comparator::{self, ComparatorRef};
@@ -17,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::Path;
 
-/// A file as the log reader wants it.
+/// A file as a source for the log reader.
 pub(crate) struct FileSource(pub(crate) Box<dyn SequentialFile>);
 
 impl LogSource for FileSource {
@@ -32,10 +31,9 @@ pub(crate) struct FamilyState {
     pub(crate) name: String,
     pub(crate) comparator: Option<String>,
     pub(crate) log_number: u64,
-    /// Files by level; level 0 newest first, others in key order, once `ManifestState::sort` has
-    /// run.
+    /// Files by level. `ManifestState::sort` puts level 0 newest first, and others in key order.
     pub(crate) levels: BTreeMap<usize, Vec<FileMetaData>>,
-    /// Blob files that hold something.
+    /// Live blob files.
     pub(crate) blob_files: BTreeMap<FileNumber, BlobState>,
 }
 
@@ -61,7 +59,7 @@ pub(crate) struct ManifestState {
 }
 
 impl ManifestState {
-    /// Reads the MANIFEST at `path`; `see` is shown each edit.
+    /// Reads the MANIFEST at `path`; calls `see` with each edit.
     pub(crate) fn read(
         fs: &dyn FileSystem,
         path: &Path,
@@ -99,7 +97,7 @@ impl ManifestState {
         if edit.column_family_drop {
             self.families.remove(&id);
         }
-        // Edits of a family that is gone mean nothing.
+        // Edits of a dropped family have no effect.
         match self.families.get_mut(&id) {
             Some(family) => family.apply(edit),
             None => Ok(()),
@@ -125,12 +123,12 @@ impl ManifestState {
         }
     }
 
-    /// As `ldb manifest_dump` ends.
+    /// The last lines of `ldb manifest_dump`.
     pub(crate) fn to_text(&self, is_hex: bool) -> Vec<u8> {
         let mut out = Vec::new();
         for (index, (id, family)) in (0..).zip(&self.families) {
-            // RocksDB numbers versions as it makes them: an empty one per family, then the final
-            // ones in order.
+            // RocksDB numbers versions in the order of their making: first an empty one per family,
+            // then the final ones.
             family.append_text(*id, self.families.len() + index, is_hex, &mut out);
         }
         let line = format!(
@@ -147,11 +145,11 @@ impl ManifestState {
     }
 }
 
-/// Levels that RocksDB's dump shows, whatever the database has.
+/// The number of levels in RocksDB's dump, for every database.
 const DUMPED_LEVELS: usize = 64;
 
 impl FamilyState {
-    /// The order of its keys, if that is one of ours.
+    /// The order of its keys, if the comparator is built in.
     pub(crate) fn comparator(&self) -> Option<ComparatorRef> {
         comparator::by_name(self.comparator.as_deref().unwrap_or("leveldb.BytewiseComparator"))
     }
@@ -188,13 +186,13 @@ impl FamilyState {
         Ok(())
     }
 
-    /// Tables whose oldest blob is in this file.
+    /// Tables whose oldest blob lies in this file.
     fn linked_to(&self, blob: FileNumber) -> BTreeSet<FileNumber> {
         let tables = self.levels.values().flatten();
         tables.filter(|f| f.oldest_blob_file_number == Some(blob)).map(|f| f.number).collect()
     }
 
-    /// Puts files in order, and forgets blob files of which nothing is left.
+    /// Sorts files, and removes blob files that hold only garbage.
     fn sort(&mut self) {
         let kept: BTreeSet<FileNumber> =
             self.blob_files.keys().copied().filter(|number| !self.linked_to(*number).is_empty()).collect();
@@ -248,7 +246,7 @@ impl FamilyState {
     }
 }
 
-/// Larger is newer.
+/// The age of a level-0 file: a larger value is newer.
 fn age(f: &FileMetaData) -> (u64, u64, u64, u64) {
     (f.epoch_number, f.largest_seqno.0, f.smallest_seqno.0, f.number.0)
 }
@@ -259,7 +257,7 @@ fn append_range(file: &FileMetaData, is_hex: bool, out: &mut Vec<u8>) {
     append_internal_key(&file.largest, is_hex, out);
 }
 
-/// An edit as RocksDB prints it.
+/// Appends an edit in RocksDB's text form.
 pub(crate) fn edit_text(edit: &VersionEdit, is_hex: bool) -> Vec<u8> {
     let mut out = b"VersionEdit {".to_vec();
     let mut line = |name: &str, value: Option<String>| {

@@ -1,12 +1,13 @@
-//! `esker sst_dump`: RocksDB's `sst_dump` for what people script, with its flags and its output.
+//! `esker sst_dump`: RocksDB's `sst_dump` for the commands people script, with its flags and its
+//! output.
 //!
-//! In: a table file, or a directory of them. Out: what `sst_dump` of RocksDB 7.8.3 prints (but for
-//! the line with the address of its environment); the first damaged file is told on standard error,
-//! and the exit code is then 1.
+//! In: a table file, or a directory of them. Out: the text that RocksDB 7.8.3's `sst_dump` prints,
+//! without the address of its environment. The first damaged file is named on standard error, and
+//! the exit code is 1.
 //!
-//! Differences on purpose: files of a directory come in the order of their names; bytes are printed
-//! as they are, zeros included; damage found by `check`, `scan` and `verify` sets the exit code;
-//! `verify` reads data blocks, where 7.8.3 only compares checksums.
+//! Differences on purpose: files of a directory come in the order of their names; zero bytes are
+//! printed; damage found by `check`, `scan` and `verify` sets the exit code; `verify` reads data
+//! blocks, while 7.8.3 only compares checksums.
 
 use crate::failure::{Failure, Outcome};
 use crate::host::{Host, Stream};
@@ -29,34 +30,34 @@ pub(crate) struct SstDumpOptions {
     /// A table file, or a directory with table files
     #[arg(long)]
     file: PathBuf,
-    /// What to do
+    /// Command to run
     #[arg(long, value_enum, default_value = "check")]
     command: Command,
     /// Print keys and values in hexadecimal digits
     #[arg(long)]
     output_hex: bool,
-    /// Say in words where values in blob files lie
+    /// Decode blob indexes to text
     #[arg(long)]
     decode_blob_index: bool,
-    /// Key to start at; without a timestamp, as --to
+    /// Key to start at; like --to it has no timestamp
     #[arg(long)]
     from: Option<String>,
     /// Key to stop before
     #[arg(long)]
     to: Option<String>,
-    /// Only keys that begin with this
+    /// Read only keys with this prefix
     #[arg(long, conflicts_with = "from")]
     prefix: Option<String>,
-    /// --from and --to are 0x…
+    /// Read --from and --to as 0x…
     #[arg(long)]
     input_key_hex: bool,
     /// Read at most this many entries
     #[arg(long)]
     read_num: Option<u64>,
-    /// Accepted, for scripts: checksums are always checked
+    /// Accepted for scripts; has no effect: checksums are always checked
     #[arg(long)]
     verify_checksum: bool,
-    /// Print the table's properties
+    /// Print properties of the table
     #[arg(long)]
     show_properties: bool,
     /// Print sums over all files at the end
@@ -66,7 +67,7 @@ pub(crate) struct SstDumpOptions {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum Command {
-    /// Read all entries and print none
+    /// Read all entries, print none
     Check,
     /// Print all entries
     Scan,
@@ -74,9 +75,9 @@ enum Command {
     Raw,
     /// Check all blocks, their checksums, the order of keys, the filter
     Verify,
-    /// Say whether it is a table file
+    /// Say whether the file is a table
     Identify,
-    /// Only what other flags ask for
+    /// Run no command; obey other flags
     None,
 }
 
@@ -150,7 +151,7 @@ fn dump_all(options: &SstDumpOptions, fs: &dyn FileSystem, out: &mut Out) -> Out
     damage.map_or(Ok(()), Err)
 }
 
-/// Says what `command` asks for. The outer failure ends everything, the inner error is about this
+/// Runs `command` on a table. The outer failure ends the program; the inner error is about this
 /// table.
 fn process(
     options: &SstDumpOptions,
@@ -179,7 +180,7 @@ fn not_a_table(path: &Path, error: &Error) -> Failure {
     Failure::new(format_args!("{path}: {error}\n{path} is not a valid SST file"))
 }
 
-/// The file itself, or the table files in a directory, by name.
+/// The file itself, or the table files in a directory, sorted by name.
 fn table_files(fs: &dyn FileSystem, path: &Path) -> Outcome<Vec<PathBuf>> {
     let Ok(names) = fs.children(path) else {
         return match fs.file_exists(path)? {
@@ -194,7 +195,7 @@ fn table_files(fs: &dyn FileSystem, path: &Path) -> Outcome<Vec<PathBuf>> {
     Ok(names.into_iter().map(|name| path.join(name)).collect())
 }
 
-/// Opens a table with the comparator that its properties name.
+/// Opens a table with the comparator of its properties.
 pub(crate) fn open(fs: &dyn FileSystem, path: &Path) -> Result<Arc<TableReader>> {
     let size = fs.file_size(path)?;
     let properties = TableReader::properties_of(fs.new_random_access_file(path)?, size)?;
@@ -206,7 +207,7 @@ pub(crate) fn open(fs: &dyn FileSystem, path: &Path) -> Result<Arc<TableReader>>
     TableReader::open(fs.new_random_access_file(path)?, options)
 }
 
-/// User keys that are wanted.
+/// The user keys to read.
 struct Range {
     from: Vec<u8>,
     to: Option<Vec<u8>>,
@@ -262,7 +263,7 @@ fn scan(
     Ok(iter.status())
 }
 
-/// `FILE.sst` is dumped to `FILE_dump.txt` beside it.
+/// The dump of `FILE.sst` goes to `FILE_dump.txt` beside it.
 fn raw(fs: &dyn FileSystem, reader: &Arc<TableReader>, path: &Path, out: &mut Out) -> Outcome<Result<()>> {
     let mut contents = Vec::new();
     let dumped = append_raw_dump(reader, &mut contents);

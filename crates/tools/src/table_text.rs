@@ -1,7 +1,6 @@
-//! A table as `sst_dump` prints it: its properties, and everything in it block by block.
+//! A table in the text form of `sst_dump`: its properties, and all its blocks.
 //!
-//! Source of the forms: what `sst_dump` of RocksDB 7.8.3 prints. The time mapping is left
-//! empty.
+//! Source of the form: the output of RocksDB 7.8.3's `sst_dump`. The time mapping stays empty.
 
 use crate::text::{hex, public_unique_id_text};
 use esker::Result;
@@ -12,7 +11,7 @@ use esker::internals::format::unique_id::unique_id;
 use esker::internals::table::TableReader;
 use std::fmt::Write;
 
-/// The properties, each on a line after a rule of dashes, as `--show_properties` prints them.
+/// The properties in the form of `--show_properties`: a rule of dashes, then one a line.
 pub(crate) fn properties_text(reader: &TableReader, rule: &str) -> String {
     let mut text = format!("Table Properties:\n{rule}\n");
     for (name, value) in properties(reader) {
@@ -30,7 +29,7 @@ pub(crate) fn properties_text(reader: &TableReader, rule: &str) -> String {
     text
 }
 
-/// Properties of ours that RocksDB counts among the user's.
+/// Built-in properties that RocksDB lists among the user's.
 fn own_properties(p: &TableProperties) -> Vec<(String, String)> {
     let flag = |on: bool| hex(if on { b"1" } else { b"0" });
     let mut own = vec![
@@ -130,7 +129,7 @@ fn column_family_id(p: &TableProperties) -> String {
 
 const RULE: &str = "--------------------------------------";
 
-/// Everything in the table, as `--command=raw` writes it.
+/// The whole table in the form of `--command=raw`.
 pub(crate) fn append_raw_dump(reader: &TableReader, out: &mut Vec<u8>) -> Result<()> {
     out.extend_from_slice(footer_text(reader).as_bytes());
     let mut text = format!("Table Properties:\n{RULE}\n");
@@ -194,7 +193,7 @@ fn append_index(reader: &TableReader, out: &mut Vec<u8>) -> Result<()> {
             put_length_prefixed(&mut value, first_key);
         }
         out.extend_from_slice(format!("  HEX    {}: {}\n  ASCII  ", hex(key), hex(&value)).as_bytes());
-        // Unlike those of entries, zeros among them are printed as they are.
+        // Zeros stay zeros here, unlike those of entries.
         key.iter().for_each(|byte| out.extend_from_slice(&[*byte, b' ']));
         out.extend_from_slice(b"\n  ------\n");
         Ok(())
@@ -213,7 +212,7 @@ fn append_dictionary(reader: &TableReader, out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// Fragment by fragment, each as often as it has sequence numbers.
+/// Appends each fragment of the range tombstones once for each of its sequence numbers.
 fn append_range_deletions(reader: &TableReader, out: &mut Vec<u8>) {
     let Some(tombstones) = reader.range_dels() else { return };
     out.extend_from_slice(format!("Range deletions:\n{RULE}\n").as_bytes());
@@ -226,7 +225,7 @@ fn append_range_deletions(reader: &TableReader, out: &mut Vec<u8>) {
     out.push(b'\n');
 }
 
-/// Both in hexadecimal digits, and both as they are.
+/// Appends key and value twice: as hexadecimal digits and as raw bytes.
 fn append_pair(key: &[u8], value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(format!("  HEX    {}: {}\n  ASCII  ", hex(key), hex(value)).as_bytes());
     append_spaced(key, out);
@@ -265,7 +264,7 @@ fn append_blocks(reader: &TableReader, out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// Each byte and a space; a zero as `\0`.
+/// Each byte followed by a space; a zero becomes `\0`.
 fn append_spaced(bytes: &[u8], out: &mut Vec<u8>) {
     for byte in bytes {
         match byte {

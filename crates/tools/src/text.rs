@@ -1,4 +1,4 @@
-//! Keys and values as RocksDB's tools write them, and back.
+//! Keys and values in the text form of RocksDB's tools, in both directions.
 
 use crate::failure::{Failure, Outcome};
 use esker::internals::format::blob::{BlobIndex, BlobLocation};
@@ -31,17 +31,17 @@ pub(crate) fn parse_hex(text: &str, what: &str) -> Outcome<Vec<u8>> {
     Ok(nibbles.chunks(2).map(|pair| (pair[0] * 16 + pair[1]) as u8).collect())
 }
 
-/// The internal key in front of all versions of a key that is given without a timestamp.
+/// The internal key before all versions of `key`, which has no timestamp.
 pub(crate) fn before_all_versions(user_key: &[u8], icmp: &InternalKeyComparator) -> Vec<u8> {
     seek_key(&icmp.first_version(user_key), SequenceNumber::MAX)
 }
 
-/// Whether this user key, whatever its timestamp, is `end` or behind it, which has none.
+/// Whether the user key, without its timestamp, is at or after `end`.
 pub(crate) fn is_at_or_behind(user_key: &[u8], end: &[u8], icmp: &InternalKeyComparator) -> bool {
     icmp.without_timestamp().compare_user_keys(icmp.split_timestamp(user_key).0, end).is_ge()
 }
 
-/// `'user key' seq:N, type:T`: the key as it is, or in hexadecimal digits.
+/// Appends `'user key' seq:N, type:T`, with the key as raw bytes or hexadecimal digits.
 pub(crate) fn append_internal_key(key: &[u8], is_hex: bool, out: &mut Vec<u8>) {
     if key.len() < TRAILER_BYTES {
         out.extend_from_slice(format!("(bad){}", key.escape_ascii()).as_bytes());
@@ -53,16 +53,16 @@ pub(crate) fn append_internal_key(key: &[u8], is_hex: bool, out: &mut Vec<u8>) {
     out.extend_from_slice(format!("' seq:{}, type:{}", trailer >> 8, trailer & 0xFF).as_bytes());
 }
 
-/// How entries are printed.
+/// The form in which entries are printed.
 #[derive(Clone, Copy)]
 pub(crate) struct EntryForm {
     pub(crate) key_hex: bool,
     pub(crate) value_hex: bool,
-    /// Where a value lies is said in words.
+    /// Whether blob indexes are decoded to text.
     pub(crate) decode_blob_index: bool,
 }
 
-/// An entry as `ldb idump` and `sst_dump --command=scan` print it.
+/// Appends an entry in the form of `ldb idump` and `sst_dump --command=scan`.
 pub(crate) fn append_entry(key: &[u8], value: &[u8], form: EntryForm, out: &mut Vec<u8>) {
     append_internal_key(key, form.key_hex, out);
     out.extend_from_slice(b" => ");
@@ -73,7 +73,7 @@ pub(crate) fn append_entry(key: &[u8], value: &[u8], form: EntryForm, out: &mut 
     out.push(b'\n');
 }
 
-/// What a blob index says, if the entry is one.
+/// The text form of a blob index; `None` for other entries.
 fn blob_index_text(key: &[u8], value: &[u8], is_hex: bool) -> Option<Vec<u8>> {
     let parsed = ParsedInternalKey::parse(key).ok()?;
     let index = (parsed.value_type == ValueType::BlobIndex).then(|| BlobIndex::parse(value).ok())??;
@@ -97,12 +97,12 @@ fn blob_index_text(key: &[u8], value: &[u8], is_hex: bool) -> Option<Vec<u8>> {
     Some(text)
 }
 
-/// As it is, or in hexadecimal digits without prefix.
+/// Raw bytes, or hexadecimal digits without prefix.
 pub(crate) fn append_bytes(bytes: &[u8], is_hex: bool, out: &mut Vec<u8>) {
     if is_hex { out.extend_from_slice(hex(bytes).as_bytes()) } else { out.extend_from_slice(bytes) }
 }
 
-/// As it is, or as `0x…`.
+/// Raw bytes, or `0x…`.
 pub(crate) fn append_prefixed(bytes: &[u8], is_hex: bool, out: &mut Vec<u8>) {
     if is_hex {
         out.extend_from_slice(b"0x");
@@ -110,7 +110,7 @@ pub(crate) fn append_prefixed(bytes: &[u8], is_hex: bool, out: &mut Vec<u8>) {
     append_bytes(bytes, is_hex, out);
 }
 
-/// A table's unique id as RocksDB shows it.
+/// A table's unique id in RocksDB's form.
 pub(crate) fn public_unique_id_text(internal: [u64; 2]) -> String {
     let halves = public_unique_id(internal).map(|word| hex(&word.to_le_bytes()));
     halves.join("-")

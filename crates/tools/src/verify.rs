@@ -1,16 +1,20 @@
-//! `esker verify DIR`: is everything there, and is everything what it should be?
+//! `esker verify DIR`: checks every file of a database, alone and against the MANIFEST.
 //!
-//! In: a database directory, of Esker or RocksDB. Out: a line for each thing looked at, each
-//! problem, and a sum; exit code 1 if there is a problem. Opens files for reading only: takes no
-//! lock, writes nothing, works on damaged databases. A file that a running database gives up
-//! meanwhile is a note.
+//! In: a database directory, of Esker or RocksDB. Out: a line for each checked file, each problem,
+//! and a sum; exit code 1 if there is a problem. The command opens files for reading only, takes no
+//! lock, writes no file, and works on damaged databases.
 //!
-//! What is looked at: CURRENT and the MANIFEST it names; every table file: there, with its size,
-//! every checksum, the order of all keys, its counts, its unique id, its keys within what the
-//! MANIFEST says, and nothing newer than that; levels without overlaps; blob files: there, every
-//! record, as many as the MANIFEST says; WALs: every record that is still needed can be read,
-//! sequence numbers rise; the newest OPTIONS file can be parsed; in the end, whether the engine
-//! takes the MANIFEST for whole. What nobody needs (left over by a crash) is a note, not a problem.
+//! Checks, in this order:
+//! * CURRENT names a readable MANIFEST.
+//! * Tables exist with their size, checksums, key order, counts and unique id; keys and sequence
+//!   numbers lie within the bounds of the MANIFEST.
+//! * Levels below level 0 have no overlaps.
+//! * Blob files exist, and hold as many readable records as the MANIFEST says.
+//! * Needed WALs are readable to their end, with rising sequence numbers.
+//! * The newest OPTIONS file can be parsed.
+//! * The engine accepts the MANIFEST.
+//!
+//! A file left over by a crash, or deleted by a running owner meanwhile, is a note and no problem.
 
 use crate::failure::{Failure, Outcome};
 use crate::host::Host;
@@ -43,12 +47,12 @@ use std::sync::Arc;
 
 #[derive(Args)]
 pub(crate) struct VerifyOptions {
-    /// The database's directory
+    /// Directory of the database
     dir: PathBuf,
-    /// Where its WALs are; default: where its OPTIONS file says, else there
+    /// Directory of its WALs; default: the one in its OPTIONS file, else DIR
     #[arg(long)]
     wal_dir: Option<PathBuf>,
-    /// Say nothing of what is in order
+    /// Print problems and notes only
     #[arg(long, short)]
     quiet: bool,
 }
@@ -82,7 +86,7 @@ pub(crate) fn run(options: &VerifyOptions, host: &Host) -> Outcome {
     }
 }
 
-/// What was seen.
+/// The results of the checks.
 #[derive(Debug, Default)]
 struct Findings {
     in_order: Vec<String>,
@@ -122,7 +126,7 @@ impl<'a> Verifier<'a> {
     }
 
     /// # Errors
-    /// What makes it impossible to look at the rest: no CURRENT, no readable MANIFEST.
+    /// No CURRENT, or no readable MANIFEST: further checks are impossible.
     fn verify(&mut self) -> Outcome {
         let (number, state) = self.read_manifest()?;
         self.findings.in_order.push(format!(
@@ -143,7 +147,7 @@ impl<'a> Verifier<'a> {
         Ok(())
     }
 
-    /// The MANIFEST in force. The database's owner may be writing another.
+    /// The number of the current MANIFEST. The database's owner may be writing another.
     fn read_manifest(&self) -> Result<(FileNumber, ManifestState)> {
         read_beside_owner(self.fs, self.host.env().clock.as_ref(), self.dir, || {
             let number = read_current(self.fs, self.dir)?;
@@ -152,8 +156,8 @@ impl<'a> Verifier<'a> {
         })
     }
 
-    /// Notes what is wrong with a file: a problem, unless the database's owner has given the file
-    /// up since.
+    /// Records a problem with a file; a mere note if the database's owner has deleted the file
+    /// since.
     fn problem_with(
         &mut self,
         number: FileNumber,
@@ -171,8 +175,8 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    /// What is missing altogether, numbers that every MANIFEST has or the end of a group of edits,
-    /// keeps a database from opening, too.
+    /// Checks that the engine accepts the MANIFEST: that no required number and no end of an atomic
+    /// group is missing.
     fn verify_recovery(&mut self, state: &ManifestState) {
         let describe = |family: &FamilyState| {
             let deepest = family.levels.keys().next_back().map_or(0, |level| level + 1);
@@ -184,7 +188,7 @@ impl<'a> Verifier<'a> {
             })
         };
         let described: Option<Vec<_>> = state.families.values().map(describe).collect();
-        // Of other orders there is a note.
+        // Families in other orders have a note.
         let Some(families) = described else { return };
         let options = VersionSetOptions {
             read_only: true,
@@ -282,7 +286,7 @@ impl<'a> Verifier<'a> {
         Ok(())
     }
 
-    /// The checksum of the whole file, as the MANIFEST has it, if its function is known here.
+    /// Compares the checksum of the whole file with the MANIFEST, if its function is known.
     fn verify_file_checksum(&self, path: &Path, expected: &[u8], function: &str) -> Result<()> {
         let context = FileChecksumGenContext { requested_checksum_func_name: function, ..Default::default() };
         let Some(mut generator) = FileChecksumGenCrc32cFactory.create_file_checksum_generator(&context)
@@ -303,7 +307,7 @@ impl<'a> Verifier<'a> {
         Err(Error::corruption("the file has another checksum than the MANIFEST says").at(path.display()))
     }
 
-    /// Where a table is: `.sst`, or `.ldb` as LevelDB called it.
+    /// The path of a table: `.sst`, or LevelDB's `.ldb`.
     fn table_path(&self, file: &FileMetaData) -> Result<PathBuf> {
         let path = file_name::table_file_name(self.dir, file.number);
         let old = file_name::leveldb_table_file_name(self.dir, file.number);
@@ -316,7 +320,7 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    /// WALs that some family still needs must be readable to their end; a torn end is how a killed
+    /// Checks that each needed WAL is readable to its end. A torn end is no problem: a killed
     /// process leaves one.
     fn verify_wals(&mut self, state: &ManifestState) -> Outcome {
         let mut last_sequence = 0;
@@ -370,7 +374,7 @@ impl<'a> Verifier<'a> {
         Ok(())
     }
 
-    /// What is there and in no MANIFEST, and what is in the MANIFEST and not there.
+    /// Looks for files that the MANIFEST does not name, and for missing files that it names.
     fn verify_directory(&mut self, state: &ManifestState, manifest: FileNumber) -> Outcome {
         let live: BTreeSet<FileNumber> =
             state.families.values().flat_map(|f| f.levels.values().flatten().map(|f| f.number)).collect();
@@ -430,7 +434,7 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    /// IDENTITY says the same as the MANIFEST.
+    /// Compares IDENTITY with the MANIFEST.
     fn verify_identity(&mut self, state: &ManifestState) {
         let Some(db_id) = &state.db_id else { return };
         match self.read_identity() {
@@ -467,7 +471,7 @@ fn names_blob_file(state: &ManifestState, number: FileNumber) -> bool {
 
 fn needs_wal(state: &ManifestState, number: FileNumber) -> bool {
     let by_families = state.families.values().map(|f| f.log_number).min().unwrap_or(0);
-    // Older ones hold prepared transactions, where the MANIFEST says so.
+    // An older WAL is needed if the MANIFEST says that it holds prepared transactions.
     let oldest = match state.min_log_number_to_keep {
         0 => by_families,
         min_log => min_log.min(by_families),
@@ -475,7 +479,7 @@ fn needs_wal(state: &ManifestState, number: FileNumber) -> bool {
     number.0 >= oldest
 }
 
-/// The table's keys and tombstones lie within the bounds of its MANIFEST entry.
+/// Checks that the table's keys and tombstones lie within the bounds of its MANIFEST entry.
 fn verify_bounds(reader: &Arc<TableReader>, icmp: &InternalKeyComparator, file: &FileMetaData) -> Result<()> {
     let mut iter = reader.iter(TableReadOptions { fill_cache: false, ..TableReadOptions::default() });
     iter.seek_to_first();
@@ -489,8 +493,8 @@ fn verify_bounds(reader: &Arc<TableReader>, icmp: &InternalKeyComparator, file: 
     iter.status()
 }
 
-/// Footers up to format version 5 have no checksum, and readers skip their padding: they must be
-/// what a writer makes of what was read from them.
+/// Checks a footer up to format version 5, which has no checksum: its bytes must equal those that a
+/// writer makes of its values.
 fn verify_footer(reader: &TableReader, file_size: u64) -> Result<()> {
     let footer = reader.footer();
     let Some(offset) = file_size.checked_sub(FOOTER_BYTES as u64).filter(|_| footer.format_version > 0)

@@ -1,5 +1,4 @@
-//! Commands on the database as a whole: column families, consistency, compaction, sizes,
-//! properties.
+//! Commands on a whole database: column families, consistency, compaction, sizes, properties.
 
 use super::session::{Session, db_path};
 use super::{Common, Out};
@@ -54,8 +53,8 @@ pub(super) fn drop_column_family(session: &Session, name: &str, out: &mut Out) -
     Ok(writeln!(out, "OK")?)
 }
 
-/// Opening with paranoid checks compares every file with the MANIFEST and the levels with the order
-/// of keys.
+/// Checks consistency: an opening with paranoid checks compares every file with the MANIFEST, and
+/// the levels with the order of keys.
 pub(super) fn checkconsistency(session: &mut Session, out: &mut Out) -> Outcome {
     session.options.paranoid_checks = true;
     session.open_for_read_only()?;
@@ -68,7 +67,7 @@ pub(super) struct BackupDir {
     /// Directory of the backups
     #[arg(long)]
     backup_dir: PathBuf,
-    /// Accepted as RocksDB's tool does; files are copied one by one
+    /// Accepted for scripts; files are copied one by one
     #[arg(long)]
     num_threads: Option<u32>,
 }
@@ -83,7 +82,7 @@ impl BackupDir {
     }
 }
 
-/// As RocksDB's tool: memtables, which opening has just filled from the WALs, are not flushed.
+/// Adds a backup. Like RocksDB's tool it copies WALs and does not flush memtables.
 pub(super) fn backup(session: &Session, options: &BackupDir, host: &Host, out: &mut Out) -> Outcome {
     let opened = session.open()?;
     let id = options.open(host)?.create_new_backup(&opened.db, false)?;
@@ -91,7 +90,7 @@ pub(super) fn backup(session: &Session, options: &BackupDir, host: &Host, out: &
     Ok(writeln!(out, "create backup OK (backup {id})")?)
 }
 
-/// The database need not exist.
+/// Restores the newest backup; the database need not exist.
 pub(super) fn restore(common: &Common, options: &BackupDir, host: &Host, out: &mut Out) -> Outcome {
     let path = db_path(common)?;
     if !host.fs().file_exists(&options.backup_dir)? {
@@ -101,7 +100,7 @@ pub(super) fn restore(common: &Common, options: &BackupDir, host: &Host, out: &m
     Ok(writeln!(out, "restore from backup OK")?)
 }
 
-/// The database for RocksDB of the version `to`, with all it holds.
+/// Rewrites the database for RocksDB of the version `to`, without loss of data.
 pub(super) fn downgrade(session: &Session, to: &str, out: &mut Out) -> Outcome {
     let target = TargetVersion::from_name(to)?;
     let done = session.downgrade(target)?;
@@ -114,7 +113,7 @@ pub(super) fn downgrade(session: &Session, to: &str, out: &mut Out) -> Outcome {
     Ok(writeln!(out, "OK: RocksDB {} and later open it", done.after.oldest())?)
 }
 
-/// Everything in it: memtables are flushed first.
+/// Makes a checkpoint of the whole database; memtables are flushed first.
 pub(super) fn checkpoint(session: &Session, directory: &Path, out: &mut Out) -> Outcome {
     let opened = session.open()?;
     opened.db.create_checkpoint(directory, 0)?;
@@ -143,8 +142,7 @@ pub(super) fn approxsize(session: &Session, range: &Range, out: &mut Out) -> Out
 
 pub(super) fn get_property(session: &Session, name: &str, out: &mut Out) -> Outcome {
     let opened = session.open_for_read_only()?;
-    // RocksDB's tool shows maps line by line, but for the level statistics, which 7.8.3 has as text
-    // only.
+    // RocksDB's tool prints maps line by line. Level statistics are no map in 7.8.3.
     let map =
         if name == "rocksdb.levelstats" { None } else { opened.db.map_property_cf(&opened.family, name) };
     if let Some(map) = map {

@@ -23,10 +23,10 @@ pub(super) struct ScanOptions {
     /// Print keys only
     #[arg(long)]
     no_value: bool,
-    /// With --ttl: only values written at this time or later, Unix seconds
+    /// With --ttl: only values written at this time or later (Unix seconds)
     #[arg(long, default_value_t = 0)]
     start_time: u32,
-    /// With --ttl: only values written before this time, Unix seconds
+    /// With --ttl: only values written before this time (Unix seconds)
     #[arg(long, default_value_t = u32::MAX)]
     end_time: u32,
 }
@@ -96,7 +96,7 @@ fn write(
     Ok(writeln!(out, "OK")?)
 }
 
-/// A value of a database with TTL, and when it was written.
+/// Splits a value of a database with TTL into the value and its time of writing.
 pub(super) fn without_time(stored: &[u8]) -> Outcome<(&[u8], u32)> {
     match stored.split_last_chunk::<4>() {
         Some((value, time)) => Ok((value, u32::from_le_bytes(*time))),

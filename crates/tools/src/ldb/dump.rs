@@ -1,4 +1,5 @@
-//! Commands that print a family and count it: dump (user keys) and idump (internal entries).
+//! Commands that print and count the entries of a family: dump (user keys) and idump (internal
+//! entries).
 
 use super::Out;
 use super::session::Session;
@@ -25,7 +26,7 @@ pub(super) struct DumpOptions {
     /// Print at most this many
     #[arg(long)]
     max_keys: Option<u64>,
-    /// Print only how many there are and how large their values
+    /// Print only the number of keys and the sizes of their values
     #[arg(long)]
     count_only: bool,
     /// Print the database's statistics first
@@ -38,10 +39,10 @@ pub(super) struct DumpOptions {
 pub(super) struct IdumpOptions {
     #[command(flatten)]
     dump: DumpOptions,
-    /// --from and --to are 0x…
+    /// Read --from and --to as 0x…
     #[arg(long)]
     input_key_hex: bool,
-    /// Say in words where values in blob files lie
+    /// Decode blob indexes to text
     #[arg(long)]
     decode_blob_index: bool,
 }

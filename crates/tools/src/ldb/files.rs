@@ -1,7 +1,7 @@
-//! Commands that bring entries in or out as files: load, write_extern_sst, ingest_extern_sst.
+//! Commands that read or write files of entries: load, write_extern_sst, ingest_extern_sst.
 //!
-//! In: lines `KEY ==> VALUE` on standard input, as `dump` prints them; or a table. Lines of another
-//! form are counted.
+//! In: lines `KEY ==> VALUE` on standard input, in the form of `dump`; or a table. Other lines are
+//! counted as bad.
 
 use super::Out;
 use super::session::{Opened, Session};
@@ -17,15 +17,15 @@ use std::borrow::Cow;
 use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
 
-/// Between key and value.
+/// The text between key and value.
 const DELIMITER: &[u8] = b" ==> ";
-/// How lines begin that `dump` adds.
+/// First words of the lines that `dump` adds to its entries.
 const NO_ENTRIES: [&[u8]; 2] = [b"Keys in range:", b"Created bg thread 0x"];
 
 #[derive(Args)]
 #[command(rename_all = "snake_case")]
 pub(super) struct LoadOptions {
-    /// Leave the WAL out: what is not flushed when the machine fails is lost
+    /// Skip the WAL: a crash loses unflushed entries
     #[arg(long)]
     disable_wal: bool,
     /// Compact everything afterwards
@@ -36,24 +36,24 @@ pub(super) struct LoadOptions {
 #[derive(Args)]
 #[command(rename_all = "snake_case")]
 pub(super) struct IngestOptions {
-    /// The table, as write_extern_sst makes it
+    /// Path of a table, as write_extern_sst makes it
     input_sst_path: PathBuf,
-    /// Take the file over by a hard link
+    /// Take the file by a hard link and not by a copy
     #[arg(long)]
     move_files: bool,
-    /// Snapshots taken before do not see it
+    /// Hide the entries from older snapshots
     #[arg(long, num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true")]
     snapshot_consistency: bool,
-    /// It may be given a sequence number
+    /// Allow a sequence number for the table
     #[arg(long, num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true")]
     allow_global_seqno: bool,
-    /// Memtables may be flushed for it
+    /// Allow a flush of memtables before the ingestion
     #[arg(long, num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true")]
     allow_blocking_flush: bool,
 }
 
-/// Calls `take` with each entry on standard input; how many lines were none. Bytes that are no text
-/// are entries as well: `dump` prints them as they are.
+/// Calls `take` with each entry on standard input; returns the number of other lines. Entries may
+/// hold bytes that are no text: `dump` prints raw bytes.
 fn read_entries(
     session: &Session,
     host: &Host,
@@ -78,7 +78,7 @@ fn read_entries(
     Ok(bad_lines)
 }
 
-/// What a part of a line stands for.
+/// Decodes a key or value of a line.
 fn bytes_of<'a>(part: &'a [u8], is_hex: bool, what: &str) -> Outcome<Cow<'a, [u8]>> {
     if !is_hex {
         return Ok(Cow::Borrowed(part));
@@ -112,7 +112,7 @@ pub(super) fn load(session: &Session, options: &LoadOptions, host: &Host, out: &
     };
     tell_bad_lines(bad_lines, out)?;
     if options.disable_wal {
-        // The OPTIONS file may say that closing does not flush.
+        // The OPTIONS file may forbid a flush at closing.
         db.flush_opt(&FlushOptions::default(), &[&family]).map_err(failed)?;
     }
     if options.compact {

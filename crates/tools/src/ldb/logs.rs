@@ -1,4 +1,4 @@
-//! Commands on single log files: dump_wal, manifest_dump. They open no database.
+//! Commands on single log files, without a database: dump_wal, manifest_dump.
 
 use super::session::db_path;
 use super::{Common, Out};
@@ -22,16 +22,16 @@ use std::path::{Path, PathBuf};
 #[derive(Args)]
 #[command(rename_all = "snake_case")]
 pub(super) struct DumpWalOptions {
-    /// The WAL file
+    /// Path of the WAL
     #[arg(long)]
     walfile: PathBuf,
     /// Print a line of column names first
     #[arg(long)]
     header: bool,
-    /// Print values too
+    /// Print values, too
     #[arg(long)]
     print_value: bool,
-    /// Accepted, for scripts: how transactions were written does not change what is printed
+    /// Accepted for scripts; has no effect: all write policies are printed alike
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     write_committed: Option<bool>,
 }
@@ -39,10 +39,10 @@ pub(super) struct DumpWalOptions {
 #[derive(Args)]
 #[command(rename_all = "snake_case")]
 pub(super) struct ManifestDumpOptions {
-    /// The MANIFEST; default: the one in --db
+    /// Path of the MANIFEST; default: the one in --db
     #[arg(long)]
     path: Option<PathBuf>,
-    /// Print each version edit too
+    /// Print each version edit, too
     #[arg(long)]
     verbose: bool,
 }
@@ -72,7 +72,7 @@ pub(super) fn dump_wal(options: &DumpWalOptions, host: &Host, out: &mut Out) -> 
                 writeln!(out, "{row}")?;
             }
             LogEvent::End => break,
-            // A torn end is how a process that was killed leaves its WAL.
+            // A killed process leaves a torn end.
             LogEvent::Truncated { .. } => {}
             event => damage = damage.or_else(|| event.to_error(&path.display())),
         }
@@ -153,7 +153,7 @@ pub(super) fn manifest_dump(
     Ok(())
 }
 
-/// Number, function and checksum of each live table and blob file.
+/// Prints number, function and checksum of each live table and blob file.
 pub(super) fn file_checksum_dump(
     common: &Common,
     path: Option<&Path>,

@@ -1,12 +1,12 @@
 //! `esker ldb`: RocksDB's `ldb` for the commands people script, with its flags and its output.
 //!
-//! In: a database directory and a command. Out: what `ldb` of RocksDB 7.8.3 prints, on standard
-//! output; errors as `Failed: …` on standard error, exit code 1. Commands that only read open the
-//! database read-only and leave nothing in its directory.
+//! In: a database directory and a command. Out: on standard output the text that RocksDB 7.8.3's
+//! `ldb` prints; errors as `Failed: …` on standard error, with exit code 1. Commands that only read
+//! open the database read-only and leave no file in its directory.
 //!
-//! Difference on purpose: bytes are printed as they are, where `ldb` stops at the first zero byte.
+//! Difference on purpose: all bytes are printed; RocksDB's `ldb` stops at the first zero byte.
 //!
-//! Reading order: `session` (how the database is opened), then a file for each family of commands.
+//! Reading order: `session` (the opening of the database), then a file for each group of commands.
 
 mod admin;
 mod data;
@@ -40,13 +40,13 @@ struct Common {
     /// Directory of the database
     #[arg(long, global = true)]
     db: Option<PathBuf>,
-    /// Keys and values are read and written as 0x…
+    /// Read and print keys and values as 0x…
     #[arg(long, global = true)]
     hex: bool,
-    /// Keys are read and written as 0x…
+    /// Read and print keys as 0x…
     #[arg(long, global = true)]
     key_hex: bool,
-    /// Values are read and written as 0x…
+    /// Read and print values as 0x…
     #[arg(long, global = true)]
     value_hex: bool,
     /// Column family to work on
@@ -55,10 +55,10 @@ struct Common {
     /// Load the newest OPTIONS file; the default
     #[arg(long, global = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     try_load_options: Option<bool>,
-    /// Go on if the OPTIONS file names objects that are not known here
+    /// Ignore unknown objects in the OPTIONS file
     #[arg(long, global = true)]
     ignore_unknown_options: bool,
-    /// Create the database if there is none
+    /// Create the database if it is missing
     #[arg(long, global = true)]
     create_if_missing: bool,
     /// Bloom filters with this many bits per key in new tables
@@ -76,13 +76,14 @@ struct Common {
     /// Bytes in a table file
     #[arg(long, global = true)]
     file_size: Option<u64>,
-    /// Values end in the time they were written at; with get, put, batchput, load, scan and dump
+    /// Treat the last 4 bytes of values as their time of writing; with get, put, batchput, load,
+    /// scan and dump
     #[arg(long, global = true)]
     ttl: bool,
-    /// Large values of new tables go into blob files
+    /// Put large values into blob files
     #[arg(long, global = true)]
     enable_blob_files: bool,
-    /// Bytes from which on a value is large
+    /// Smallest size of a large value in bytes
     #[arg(long, global = true)]
     min_blob_size: Option<u64>,
     /// Bytes in a blob file
@@ -91,13 +92,13 @@ struct Common {
     /// Compression of new blob files: no, snappy, zlib, lz4, lz4hc, zstd
     #[arg(long, global = true)]
     blob_compression_type: Option<String>,
-    /// Compactions move values out of the oldest blob files
+    /// Let compactions move values out of the oldest blob files
     #[arg(long, global = true)]
     enable_blob_garbage_collection: bool,
-    /// The part of blob files that counts as oldest
+    /// Fraction of blob files that counts as oldest
     #[arg(long, global = true)]
     blob_garbage_collection_age_cutoff: Option<f64>,
-    /// The share of garbage in the oldest blob files that makes their tables be compacted
+    /// Fraction of garbage in the oldest blob files from which on their tables are compacted
     #[arg(long, global = true)]
     blob_garbage_collection_force_threshold: Option<f64>,
 }
@@ -120,25 +121,25 @@ enum Command {
     Deleterange { begin: String, end: String },
     /// Prints keys and values in order
     Scan(data::ScanOptions),
-    /// Prints keys and values in order, and how many there are
+    /// Prints and counts keys and values, in order
     Dump(dump::DumpOptions),
     /// Prints all internal entries: every version of every key
     Idump(dump::IdumpOptions),
     /// Prints the batches in a WAL file
     DumpWal(logs::DumpWalOptions),
-    /// Prints what a MANIFEST says
+    /// Prints the contents of a MANIFEST
     ManifestDump(logs::ManifestDumpOptions),
-    /// Prints the checksums of table and blob files that a MANIFEST has recorded
+    /// Prints the checksums of table and blob files in a MANIFEST
     FileChecksumDump {
-        /// The MANIFEST; default: the current one of --db
+        /// Path of the MANIFEST; default: the current one of --db
         #[arg(long)]
         path: Option<PathBuf>,
     },
-    /// Stores what standard input says: lines KEY ==> VALUE
+    /// Stores the entries on standard input: lines KEY ==> VALUE
     Load(files::LoadOptions),
-    /// Makes a table of what standard input says: lines KEY ==> VALUE, by key
+    /// Makes a table of the entries on standard input: lines KEY ==> VALUE, in key order
     WriteExternSst { output_sst_path: PathBuf },
-    /// Takes a table in
+    /// Ingests a table
     IngestExternSst(files::IngestOptions),
     /// Prints the names of the column families
     ListColumnFamilies,
@@ -157,22 +158,21 @@ enum Command {
     GetProperty { name: String },
     /// Prints the table files by column family and level, and the blob files
     ListLiveFilesMetadata {
-        /// By name instead
+        /// Sort by file name
         #[arg(long)]
         sort_by_filename: bool,
     },
     /// Adds a backup of the database to a backup directory
     Backup(admin::BackupDir),
-    /// Makes the database what it was at the newest backup; what it holds now is lost
+    /// Replaces the database by its newest backup; its present contents are lost
     Restore(admin::BackupDir),
-    /// Rewrites what an older RocksDB cannot read: tables, WALs, MANIFEST, OPTIONS
+    /// Rewrites the files that an older RocksDB cannot read: tables, WALs, MANIFEST, OPTIONS
     Downgrade {
-        /// The oldest RocksDB that is to read it: 7.8, 8.x, 9.x, 10.x
+        /// Oldest RocksDB to read the result: 7.8, 8.x, 9.x, 10.x
         #[arg(long)]
         to: String,
     },
-    /// Makes a new MANIFEST from what tables and WALs say; what cannot be used goes into the
-    /// directory lost
+    /// Makes a new MANIFEST from tables and WALs; unusable files go into the directory lost
     Repair {
         /// Say what was found even if nothing is lost
         #[arg(long)]

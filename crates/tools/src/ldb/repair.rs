@@ -1,4 +1,4 @@
-//! `esker ldb repair`: a database without a usable MANIFEST gets a new one, and every loss is told.
+//! `esker ldb repair`: makes a new MANIFEST from tables and WALs, and reports every loss.
 
 use super::session::{Session, db_path};
 use super::{Common, Out};
@@ -15,14 +15,14 @@ use esker::{
 use std::io::Write;
 use std::path::Path;
 
-/// Whatever is readable is kept, in `lost` lies what is not.
+/// Keeps readable data; moves the rest to `lost`.
 pub(super) fn repair(common: &Common, verbose: bool, host: &Host, out: &mut Out) -> Outcome {
     let path = db_path(common)?;
-    // Without CURRENT a session is that of a database that is not there yet.
+    // A directory without CURRENT counts as a database to be created.
     let has_current = host.fs().file_exists(&file_name::current_file_name(path))?;
     let (options, families) = match Session::new(common, host) {
         Ok(session) if has_current => (session.options.clone(), session.families().to_vec()),
-        // A MANIFEST or an OPTIONS file that cannot be read is what repairs are for.
+        // Repairs work without a readable MANIFEST or OPTIONS file.
         _ => {
             let wal_dir = host.wal_dir_of(path);
             (DbOptions { wal_dir, ..host.db_options() }, known_families(path, host.fs()))
@@ -36,7 +36,7 @@ pub(super) fn repair(common: &Common, verbose: bool, host: &Host, out: &mut Out)
     tell(&summary, verbose, out)
 }
 
-/// Families as the OPTIONS file has them, else as the tables that can be read say.
+/// The families that the OPTIONS file or a readable table names.
 fn known_families(path: &Path, fs: &dyn FileSystem) -> Vec<ColumnFamilyDescriptor> {
     let mut families: Vec<ColumnFamilyDescriptor> = match load_latest_options(fs, path) {
         Ok(loaded) => {

@@ -1,9 +1,8 @@
-//! How `ldb` opens a database: with all families it has, the options it was last used with, and
-//! what the flags override.
+//! `ldb`'s way to open a database: all its families, with the options of its OPTIONS file, changed
+//! by flags.
 //!
-//! Invariant: where nobody says which merge operator a family has, it is opened without one for
-//! writing. Flushes and compactions then keep operands as they are; a guess would combine them for
-//! good.
+//! Invariant: a family whose merge operator is unknown is opened for writing without an operator.
+//! Flushes and compactions then keep its operands; a guess would combine them for good.
 
 use super::Common;
 use crate::failure::{Failure, Outcome};
@@ -22,8 +21,8 @@ use esker::{
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The database in `path` with all its families and the options of its OPTIONS file, for reading
-/// only.
+/// Opens the database in `path` for reading only, with all its families and the options of its
+/// OPTIONS file.
 pub(crate) fn open_as_it_is(path: &Path, host: &Host) -> Outcome<Db> {
     let common = Common {
         db: Some(path.to_owned()),
@@ -34,7 +33,7 @@ pub(crate) fn open_as_it_is(path: &Path, host: &Host) -> Outcome<Db> {
     Ok(Session::new(&common, host)?.open_for_read_only()?.db)
 }
 
-/// Joins operands of any operator with colons, as RocksDB's tool shows them. For reading only.
+/// Joins operands of any operator with colons, as RocksDB's tool does. For reading only.
 struct AnyOperands;
 
 impl MergeOperator for AnyOperands {
@@ -49,7 +48,7 @@ impl MergeOperator for AnyOperands {
     }
 }
 
-/// What a command needs to know before it opens the database.
+/// The path and the options of a database, before it is opened.
 #[derive(Debug)]
 pub(super) struct Session {
     common: Common,
@@ -58,13 +57,13 @@ pub(super) struct Session {
     families: Vec<ColumnFamilyDescriptor>,
 }
 
-/// An open database, and the family that was asked for.
+/// An open database, and the family of `--column_family`.
 pub(super) struct Opened {
     pub(super) db: Db,
     pub(super) family: ColumnFamilyHandle,
 }
 
-/// `--db`, which all commands but those on single files need.
+/// The value of `--db`. All commands but those on single files need it.
 pub(super) fn db_path(common: &Common) -> Outcome<&Path> {
     common.db.as_deref().ok_or_else(|| Failure::new("--db=<path> must be given: the database's directory"))
 }
@@ -91,7 +90,7 @@ impl Session {
         if let Some(wal_dir) = &options.wal_dir
             && !fs.file_exists(wal_dir)?
         {
-            // As RocksDB's tool: the database was moved, and its WALs with it.
+            // Like RocksDB's tool: a missing WAL directory means that the database was moved.
             options.wal_dir = None;
         }
         options.create_if_missing = common.create_if_missing;
@@ -104,12 +103,12 @@ impl Session {
         Ok(Session { common: common.clone(), path, options, families })
     }
 
-    /// With --ttl.
+    /// Whether `--ttl` is given.
     pub(super) fn has_ttl(&self) -> bool {
         self.common.ttl
     }
 
-    /// As a database with TTL, whose values live for ever.
+    /// Opens the database with TTL; values never expire.
     pub(super) fn open_with_ttl(&self, mode: OpenMode) -> Outcome<(DbWithTtl, ColumnFamilyHandle)> {
         let ttls = vec![0; self.families.len()];
         let db = DbWithTtl::open(&self.options_for(mode), &self.path, self.families_for(mode), &ttls, mode)?;
@@ -119,12 +118,12 @@ impl Session {
         Ok((db, family))
     }
 
-    /// For commands that write.
+    /// Opens the database for a command that writes.
     pub(super) fn open(&self) -> Outcome<Opened> {
         self.open_as(OpenMode::ReadWrite)
     }
 
-    /// For commands that only look.
+    /// Opens the database for a command that only reads.
     pub(super) fn open_for_read_only(&self) -> Outcome<Opened> {
         self.open_as(OpenMode::ReadOnly)
     }
@@ -138,14 +137,14 @@ impl Session {
         Ok(Opened { db, family })
     }
 
-    /// Who only reads passes prepared transactions by, and they stay what they are: also where no
-    /// OPTIONS file speaks of them.
+    /// The options for `mode`. A reader skips prepared transactions, and leaves them prepared, even
+    /// without an OPTIONS file that allows them.
     fn options_for(&self, mode: OpenMode) -> DbOptions {
         let allow_2pc = self.options.allow_2pc || mode == OpenMode::ReadOnly;
         DbOptions { allow_2pc, ..self.options.clone() }
     }
 
-    /// For reading, as RocksDB's tool: merges can be looked at whatever operator made them.
+    /// The families for `mode`. A reader joins operands of unknown operators, like RocksDB's tool.
     fn families_for(&self, mode: OpenMode) -> Vec<ColumnFamilyDescriptor> {
         let mut families = self.families.clone();
         let is_free = |o: &&mut ColumnFamilyOptions| o.merge_operator.is_none() && o.unresolved.is_empty();
@@ -156,12 +155,12 @@ impl Session {
         families
     }
 
-    /// The database by `esker::door::downgrade`, with the options it was last used with.
+    /// Downgrades the database, with the options of its OPTIONS file.
     pub(super) fn downgrade(&self, target: TargetVersion) -> Outcome<Downgrade> {
         Ok(downgrade(&self.options, &self.path, self.families.clone(), target)?)
     }
 
-    /// What a repair needs to know of the families, as far as the MANIFEST can still be read.
+    /// The families of the MANIFEST, with their options.
     pub(super) fn families(&self) -> &[ColumnFamilyDescriptor] {
         &self.families
     }
@@ -170,7 +169,7 @@ impl Session {
         &self.path
     }
 
-    /// The options for a family that is to be created.
+    /// The options for a new family: those of the first one.
     pub(super) fn new_family_options(&self) -> ColumnFamilyOptions {
         self.families.first().map(|f| f.options.clone()).unwrap_or_default()
     }
@@ -191,13 +190,13 @@ impl Session {
         if self.value_hex() { parse_hex(text, "value") } else { Ok(text.as_bytes().to_vec()) }
     }
 
-    /// A key that may be missing.
+    /// Parses a key that may be missing.
     pub(super) fn parse_bound(&self, text: Option<&String>) -> Outcome<Option<Vec<u8>>> {
         text.map(|text| self.parse_key(text)).transpose()
     }
 }
 
-/// The newest OPTIONS file, if there is one and nobody said not to.
+/// The newest OPTIONS file. `None` if there is none or `--try_load_options=false` is given.
 fn load(
     common: &Common,
     fs: &dyn esker::internals::env::FileSystem,
@@ -225,8 +224,7 @@ fn family_options(
         options.unresolved.clear();
     }
     if common.ttl {
-        // The merge operator of the file is the one that looks past the times, which opening with
-        // TTL adds.
+        // Opening with TTL adds the operator of the file anew: the one that skips the times.
         options.merge_operator = None;
         options
             .unresolved
@@ -286,7 +284,7 @@ fn override_blobs_with(common: &Common, options: &mut ColumnFamilyOptions) -> Ou
     Ok(())
 }
 
-/// What `--compression_type` calls it.
+/// The name of the type in `--compression_type`.
 fn ldb_name(compression: esker::options::CompressionType) -> &'static str {
     match compression.property_name() {
         "NoCompression" => "no",
