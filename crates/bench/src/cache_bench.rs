@@ -3,8 +3,8 @@
 //! In: a command line. Out: throughput and the latencies of operations. Source of work and output:
 //! RocksDB `cache/cache_bench_tool.cc`, and the output of 7.8.3's `cache_bench`.
 //!
-//! Threads draw keys from a skewed distribution, with RocksDB's random numbers, so that the same
-//! flags mean the same load, and look up, insert or erase. As there, a handle is kept until the
+//! Threads look up, insert or erase keys of a skewed distribution. The random numbers are
+//! RocksDB's, so the same flags mean the same load. As there, a thread keeps a handle until its
 //! next operation that takes one.
 
 mod flags;
@@ -26,13 +26,13 @@ use std::time::Duration;
 
 type Value = Vec<u8>;
 
-/// One percent of what a random number may be.
+/// One percent of the range of random numbers.
 const HUNDREDTH: u64 = u64::MAX / 100;
 const KIB: u64 = 1 << 10;
 
 /// Runs `cache_bench` with these arguments (without the program's name).
 /// # Errors
-/// `Failed` says which flag is wrong · `OutputClosed` if nobody reads the results any more.
+/// `Failed` names the wrong flag; `OutputClosed` if the reader has closed the stream of results.
 pub fn cache_bench(arguments: &[String], output: &Output) -> Result<(), Stop> {
     match flags::parse(arguments).map_err(Stop::Failed)? {
         CommandLine::Help(text) => output.print(format_args!("{text}")),
@@ -52,31 +52,31 @@ struct Bench {
     flags: Flags,
     cache: Cache<Value>,
     max_key: u64,
-    /// Up to which random number it is this operation: lookup and insert, insert, blind insert,
-    /// lookup, erase.
+    /// The upper limits of random numbers for each operation: lookup and insert, insert, blind
+    /// insert, lookup, erase.
     thresholds: [u64; 5],
 }
 
-/// What one thread has done.
+/// The work of one thread.
 struct Done {
     latencies_nanos: HistogramSnapshot,
     hits: u64,
     misses: u64,
-    /// When it began and ended.
+    /// Start and end of the thread.
     start_nanos: u64,
     end_nanos: u64,
-    /// Of the processor, without the time it worked for others.
+    /// Processor time of the thread.
     cpu_nanos: u64,
 }
 
-/// What a thread keeps from one operation to the next.
+/// The state of a thread between operations.
 struct Worker {
     random: Random64,
-    /// Handles of the last values; the oldest go when there are more than this thread's share.
+    /// Handles of the last values, up to this thread's share.
     held: VecDeque<Handle<Value>>,
     hits: u64,
     misses: u64,
-    /// Of what was read, so that reading is not optimized away.
+    /// A sum of the bytes read, so the compiler keeps the reads.
     sum: u64,
 }
 
@@ -124,7 +124,7 @@ impl Bench {
         CacheKey::new((42, key), key)
     }
 
-    /// A value that takes some time to make, and that can be compressed as far as the flags say.
+    /// A value with the compression ratio of the flags; its making takes some time.
     fn value(&self, random: &mut Random64) -> Value {
         let bytes = self.flags.value_bytes as usize;
         let filled = ((bytes as f64 * self.flags.compressible_to_ratio) as usize).clamp(1, bytes);
@@ -178,7 +178,7 @@ impl Bench {
         }
     }
 
-    /// Whether the value is there, or below.
+    /// Whether the value is in the cache or in a tier below.
     #[inline]
     fn look_up(&self, worker: &mut Worker, key: &CacheKey) -> bool {
         if self.flags.guarded {
@@ -229,8 +229,8 @@ impl Bench {
         let mut left = self.flags.ops_per_thread;
         while left > 0 {
             let ops = left.min(u64::from(self.flags.ops_per_guard));
-            // One guard more around several operations makes theirs cheap, as in a read of the
-            // engine.
+            // An outer guard around several operations makes theirs cheap, as in the engine's
+            // reads.
             let _guard = (ops > 1).then(epoch::pin);
             for _ in 0..ops {
                 let key = self.key(&mut worker.random);
@@ -262,7 +262,7 @@ impl Bench {
         }
     }
 
-    /// Runs the threads and says how it went.
+    /// Runs the threads and prints the results.
     fn run(&self) -> String {
         let start_line = Barrier::new(self.flags.threads as usize + 1);
         let is_over = AtomicBool::new(false);
@@ -280,8 +280,7 @@ impl Bench {
             start_line.wait();
             let done: Vec<Done> =
                 workers.into_iter().map(|worker| worker.join().expect("no thread panics")).collect();
-            // Not by this thread's clock: where there are many threads it may get a processor when
-            // they are done.
+            // The threads' own clocks count: this thread may get no processor before they are done.
             let start = done.iter().map(|done| done.start_nanos).min().unwrap_or(0);
             let end = done.iter().map(|done| done.end_nanos).max().unwrap_or(0);
             let nanos = end - start;
@@ -394,13 +393,13 @@ impl Bench {
     }
 }
 
-/// What this thread has had of a processor: on a busy machine a better measure of work than time.
+/// The thread's processor time: on a busy machine a better measure of work than elapsed time.
 fn thread_cpu_nanos() -> u64 {
     let t = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     u64::try_from(t.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(t.tv_nsec).unwrap_or(0)
 }
 
-/// As RocksDB's `BytesToHumanString`.
+/// A number of bytes in the form of RocksDB's `BytesToHumanString`.
 fn human_bytes(bytes: u64) -> String {
     const UNITS: [&str; 4] = ["KB", "MB", "GB", "TB"];
     let mut size = bytes as f64 / KIB as f64;

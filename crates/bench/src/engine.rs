@@ -1,8 +1,8 @@
-//! What a benchmark needs of an engine, so that the same loops can drive Esker, another engine, or
-//! nothing at all.
+//! The interface between benchmarks and engines. The same loops drive Esker, another engine, or an
+//! engine that does nothing.
 //!
-//! Options and errors are Esker's own types: their names are RocksDB's, and others can translate
-//! them once at open. All calls of a loop are monomorphic; none goes through a table of functions.
+//! Options and errors are Esker's types, with RocksDB's names; another engine translates them once,
+//! at open. All calls of a loop are monomorphic: none goes through a table of functions.
 
 mod esker;
 mod noop;
@@ -19,37 +19,37 @@ pub trait Store: Sync {
 
     /// Opens the database, creating it if the run may write.
     /// # Errors
-    /// The engine's, with the directory named.
+    /// The engine's, naming the directory.
     fn open(&self) -> Result<Self::Engine>;
 
-    /// Removes the database; a directory without one is fine.
+    /// Removes the database, if there is one.
     /// # Errors
-    /// `InvalidArgument` if the directory holds something else; the engine's own.
+    /// `InvalidArgument` if the directory holds other files; else the engine's.
     fn destroy(&self) -> Result<()>;
 
-    /// Where it is, as people read it.
+    /// The location of the database, for people.
     fn path(&self) -> String;
 
-    /// What holds the newest writes, for the header.
+    /// The name of the memtable's kind, for the header.
     fn memtable_name(&self) -> &'static str;
 
-    /// The engine's statistics as text, if they are collected.
+    /// The engine's statistics as text; `None` if they are not collected.
     fn statistics(&self) -> Option<String>;
 }
 
-/// An open database, used by many threads.
+/// An open database, shared by threads.
 pub trait Engine: Send + Sync {
-    /// Writes that go together.
+    /// A batch of writes.
     type Batch: Batch;
-    /// A place in the order of keys.
+    /// An iterator over keys.
     type Cursor: Cursor;
-    /// Values of a batch of reads; one is used for batch after batch, as RocksDB's tool does.
+    /// Values of a batch of reads. A loop uses one object for all its batches, like RocksDB's tool.
     type Values: Default;
 
     /// An empty batch for this database.
     fn new_batch(&self) -> Self::Batch;
 
-    /// Writes all of `batch`; it stays the caller's.
+    /// Writes all of `batch`, and leaves it unchanged.
     /// # Errors
     /// The engine's.
     fn write(&self, options: &WriteOptions, batch: &mut Self::Batch) -> Result<()>;
@@ -74,15 +74,16 @@ pub trait Engine: Send + Sync {
     /// The engine's.
     fn delete_range(&self, options: &WriteOptions, begin: &[u8], end: &[u8]) -> Result<()>;
 
-    /// Reads `key` without copying its value; the value's bytes, or `None` if it is absent.
+    /// Reads `key` without a copy of its value. Returns the value's length, or `None` for an absent
+    /// key.
     /// # Errors
     /// The engine's.
     fn get(&self, options: &ReadOptions, key: &[u8]) -> Result<Option<usize>>;
 
-    /// Reads all `keys`, handing each value (or its absence) to `each` in the order of the keys.
-    /// What was read lies in `values` until the next batch.
+    /// Reads all `keys`; calls `each` with each value (or `None`) in the order of the keys.
+    /// `values` holds the results until the next batch.
     /// # Errors
-    /// The first error of a key; the others are still read.
+    /// The first error of a key; other keys are read all the same.
     fn multi_get(
         &self,
         options: &ReadOptions,
@@ -91,17 +92,17 @@ pub trait Engine: Send + Sync {
         each: impl FnMut(usize, Option<&[u8]>),
     ) -> Result<()>;
 
-    /// `options` that read the state of now, for as long as they live.
+    /// `options` under a snapshot of the present, which lives as long as they do.
     fn under_snapshot(&self, options: &ReadOptions) -> ReadOptions;
 
-    /// A cursor, not yet positioned.
+    /// An iterator without a position.
     /// # Errors
     /// The engine's.
     fn cursor(&self, options: ReadOptions) -> Result<Self::Cursor>;
 
-    /// Hands the entries of all ranges of `args` to `each`, range by range: key and value.
+    /// Calls `each` with key and value of each entry of all ranges in `args`, range by range.
     /// # Errors
-    /// The engine's; what was not read then is left out.
+    /// The engine's; the remaining entries are then not read.
     fn multi_scan(
         &self,
         options: ReadOptions,
@@ -109,37 +110,37 @@ pub trait Engine: Send + Sync {
         each: impl FnMut(&[u8], &[u8]),
     ) -> Result<()>;
 
-    /// Flushes what is in memory and waits.
+    /// Flushes memtables, and waits for the end of that.
     /// # Errors
     /// The engine's.
     fn flush(&self) -> Result<()>;
 
-    /// Compacts everything. `rewrite_last_level` also rewrites what is in the last level already.
+    /// Compacts the whole database; with `rewrite_last_level` also the tables of the last level.
     /// # Errors
     /// The engine's.
     fn compact(&self, rewrite_last_level: bool, max_subcompactions: u32) -> Result<()>;
 
-    /// Waits until no background work is running or due.
+    /// Waits for the end of all running and due background work.
     /// # Errors
-    /// The background error in force.
+    /// The background error, if there is one.
     fn wait_for_background_work(&self) -> Result<()>;
 
-    /// A property under RocksDB's name.
+    /// The property with this name of RocksDB's.
     fn property(&self, name: &str) -> Option<String>;
 
     /// Ends background work and closes all files.
     /// # Errors
-    /// The engine's; it is closed all the same.
+    /// The engine's; the database is closed all the same.
     fn close(self) -> Result<()>;
 }
 
 /// Writes that go together.
 pub trait Batch {
-    /// Forgets all of them.
+    /// Empties the batch.
     fn clear(&mut self);
     /// Stores `value` under `key`.
     /// # Errors
-    /// `InvalidArgument` for what the format cannot hold.
+    /// `InvalidArgument` for a key or value that is too long for the format.
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()>;
     /// Removes `key`.
     /// # Errors
@@ -153,25 +154,25 @@ pub trait Batch {
 
 /// A place in the order of keys.
 pub trait Cursor {
-    /// Whether it stands on an entry.
+    /// Whether the iterator is at an entry.
     fn valid(&self) -> bool;
-    /// To the first key.
+    /// Moves to the first key.
     fn seek_to_first(&mut self);
-    /// To the last key.
+    /// Moves to the last key.
     fn seek_to_last(&mut self);
-    /// To the first key at or after `target`.
+    /// Moves to the first key at or after `target`.
     fn seek(&mut self, target: &[u8]);
-    /// To the last key at or before `target`.
+    /// Moves to the last key at or before `target`.
     fn seek_for_prev(&mut self, target: &[u8]);
-    /// To the next key. REQUIRES: `valid()`.
+    /// Moves to the next key. REQUIRES: `valid()`.
     fn next(&mut self);
-    /// To the previous key. REQUIRES: `valid()`.
+    /// Moves to the previous key. REQUIRES: `valid()`.
     fn prev(&mut self);
-    /// The key here. REQUIRES: `valid()`.
+    /// The present key. REQUIRES: `valid()`.
     fn key(&self) -> &[u8];
-    /// The value here. REQUIRES: `valid()`.
+    /// The present value. REQUIRES: `valid()`.
     fn value(&self) -> &[u8];
-    /// Why it is not valid, if an error was the reason.
+    /// The error that made the iterator invalid, if there was one.
     /// # Errors
     /// The engine's.
     fn status(&self) -> Result<()>;

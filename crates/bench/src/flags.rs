@@ -1,13 +1,13 @@
 //! `db_bench`'s command line.
 //!
-//! In: arguments, as gflags takes them: `-flag` or `--flag` for truths, `-noflag` for the contrary,
-//! `-flag=value` and `-flag value` for all others. Out: [`Flags`], or what is wrong with the first
-//! argument that cannot be honoured.
+//! In: arguments in gflags' forms: `-flag` or `--flag` for true, `-noflag` for false, `-flag=value`
+//! and `-flag value` for other types. Out: [`Flags`], or an error for the first argument that
+//! cannot be honoured.
 //!
 //! Invariants
-//!  1. No argument is ignored: what is unknown, unsupported or out of place is an error. gflags
-//!     drops words that belong to no flag; here they are errors.
-//!  2. A flag stands once, in `supported` or in `known`.
+//!  1. No argument is ignored. An unknown, unsupported or misplaced argument is an error, as is a
+//!     word that belongs to no flag, which gflags drops.
+//!  2. A flag is in one table only: `supported` or `known`.
 
 mod known;
 mod supported;
@@ -20,12 +20,12 @@ use std::fmt::Write;
 use supported::{Flag, TABLE};
 use value::Kind;
 
-/// What a command line asks for.
+/// The request of a command line.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CommandLine {
-    /// Benchmarks.
+    /// A run of benchmarks.
     Run(Box<Flags>),
-    /// `--help`: the text.
+    /// The text of `--help`.
     Help(String),
     /// `--version`.
     Version,
@@ -76,8 +76,8 @@ impl Found {
 
 /// Reads the arguments behind the program's name.
 /// # Errors
-/// One sentence for the first argument that is unknown (with the nearest flag there is),
-/// unsupported, malformed or out of place.
+/// One sentence for the first argument that is unknown (with the nearest known flag), unsupported,
+/// malformed or misplaced.
 pub fn parse(arguments: &[String]) -> Result<CommandLine, String> {
     let mut flags = Flags::default();
     let mut arguments = arguments.iter();
@@ -89,7 +89,7 @@ pub fn parse(arguments: &[String]) -> Result<CommandLine, String> {
             Some((name, value)) => (name, Some(value)),
             None => (text, None),
         };
-        // gflags takes dashes for underscores.
+        // gflags reads dashes as underscores.
         let name = name.replace('-', "_");
         match name.as_str() {
             "help" | "helpfull" | "h" => return Ok(CommandLine::Help(help())),
@@ -131,7 +131,7 @@ fn unknown(name: &str) -> String {
     format!("--{name}: there is no such flag; did you mean --{nearest}? `esker db_bench --help` lists all")
 }
 
-/// All flags, as gflags lists them.
+/// All flags, in the form of gflags' list.
 fn help() -> String {
     let mut text = String::from(
         "esker db_bench: RocksDB's benchmark tool for Esker\n\nUSAGE:\nesker db_bench [OPTIONS]...\n\nFlags:\n",

@@ -1,16 +1,16 @@
-//! Keys as RocksDB's `db_bench` forms them, and the orders in which they come.
+//! Keys in the form of RocksDB's `db_bench`, and their orders.
 //!
 //! A key is its number in big-endian order, cut to 8 bytes, then '0' up to `key_size`. With
-//! `keys_per_prefix` the number of its prefix stands first, formed in the same way and
-//! `prefix_size` bytes long.
+//! `keys_per_prefix` the number of its prefix comes first, in the same form and `prefix_size` bytes
+//! long.
 
 use crate::flags::Flags;
 use crate::random::Random64;
 
-/// The bytes of a number.
+/// Bytes of a number.
 const NUMBER_BYTES: usize = 8;
 
-/// Makes keys of one size.
+/// A maker of keys of one size.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyMaker {
     key_size: usize,
@@ -29,7 +29,7 @@ impl KeyMaker {
         }
     }
 
-    /// A key's buffer, to be filled.
+    /// A buffer for a key.
     pub(crate) fn buffer(&self) -> Vec<u8> {
         vec![b'0'; self.key_size]
     }
@@ -51,12 +51,12 @@ impl KeyMaker {
         put_number(number, rest);
     }
 
-    /// As `fill`, for a seek; with `seek_missing_prefix` the prefix is one that no key has.
+    /// Like `fill`, for a seek; with `seek_missing_prefix` no key has the prefix.
     #[inline]
     pub(crate) fn fill_for_seek(&self, number: u64, count: u64, key: &mut [u8]) {
         self.fill(number, count, key);
         if self.seek_missing_prefix {
-            // The padding of a prefix is '0' in all keys there are.
+            // In all existing keys the padding of a prefix is '0'.
             key[NUMBER_BYTES] = b'1';
         }
     }
@@ -74,17 +74,17 @@ fn put_number(number: u64, to: &mut [u8]) {
     }
 }
 
-/// In which order a benchmark writes.
+/// The order of a benchmark's writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum WriteOrder {
     Sequential,
-    /// With repetitions.
+    /// Random keys, with repetitions.
     Random,
-    /// Each once.
+    /// Each key once, in random order.
     UniqueRandom,
 }
 
-/// Numbers of keys, one after the other.
+/// A sequence of key numbers.
 pub(crate) enum KeyNumbers {
     Sequential { next: u64 },
     Random { count: u64 },
@@ -92,7 +92,7 @@ pub(crate) enum KeyNumbers {
 }
 
 impl KeyNumbers {
-    /// Numbers below `count`.
+    /// A sequence of numbers below `count`.
     pub(crate) fn new(order: WriteOrder, count: u64, seed: u64) -> KeyNumbers {
         match order {
             WriteOrder::Sequential => KeyNumbers::Sequential { next: 0 },
@@ -100,7 +100,7 @@ impl KeyNumbers {
             WriteOrder::UniqueRandom => {
                 let mut shuffled: Vec<u64> = (0..count).collect();
                 let mut random = Random64::new(seed);
-                // Fisher and Yates.
+                // The shuffle of Fisher and Yates.
                 for i in (1..shuffled.len()).rev() {
                     let other = usize::try_from(random.below(i as u64 + 1)).expect("an index");
                     shuffled.swap(i, other);
@@ -110,7 +110,7 @@ impl KeyNumbers {
         }
     }
 
-    /// The next number; `None` if all unique ones have been drawn.
+    /// The next number; `None` after the last unique one.
     #[inline]
     pub(crate) fn next(&mut self, random: &mut Random64) -> Option<u64> {
         match self {

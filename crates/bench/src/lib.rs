@@ -1,16 +1,14 @@
-//! esker-bench: RocksDB's `db_bench` for Esker, with its flags, its benchmarks and its result
-//! lines.
+//! esker-bench: RocksDB's `db_bench` for Esker, with its flags, benchmarks and result lines.
 //!
-//! In: a command line as RocksDB's users have it in their scripts. Out: result lines that their
-//! scripts parse.
-//! Source of names and formats: RocksDB 11.9 `tools/db_bench_tool.cc`, and the output of 7.8.3's
-//! `db_bench`. docs/compat/tools.md says where the two differ.
+//! In: a command line from the scripts of RocksDB's users. Out: result lines that those scripts
+//! parse. Source of names and formats: RocksDB 11.9 `tools/db_bench_tool.cc`, and the output of
+//! 7.8.3's `db_bench`. docs/compat/tools.md lists the differences.
 //!
 //! Reading order: [`flags`] (the command line), `options` (flags become the engine's options),
-//! `run` (the list of benchmarks), `workload` (what the threads of one do), `report` (what is
-//! told). [`engine`] is what a benchmark needs of an engine; `keys`, `values` and `random` make the
-//! same keys and values as RocksDB's tool from the same seed. [`cache_bench()`] is RocksDB's tool
-//! of that name.
+//! `run` (the list of benchmarks), `workload` (the work of their threads), `report` (the output).
+//! [`engine`] is the interface between benchmarks and engines. `keys`, `values` and `random` make
+//! the keys and values of RocksDB's tool from the same seed. [`cache_bench()`] is RocksDB's tool of
+//! that name.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
@@ -36,9 +34,9 @@ use flags::CommandLine;
 
 /// Runs `db_bench` with these arguments (without the program's name) on Esker.
 /// # Errors
-/// `Failed` says which flag is wrong, why the database cannot be opened, or which operation failed;
-/// what was measured until then has been printed, and marked partial · `OutputClosed` if nobody
-/// reads the results any more.
+/// `Failed` names the wrong flag, the failed operation, or the reason why the database cannot be
+/// opened; results until then are printed, and marked partial. `OutputClosed` if the reader has
+/// closed the stream of results.
 pub fn db_bench(arguments: &[String], output: &Output) -> Result<(), Stop> {
     match flags::parse(arguments).map_err(Stop::Failed)? {
         CommandLine::Help(text) => output.print(format_args!("{text}")),

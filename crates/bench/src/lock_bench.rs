@@ -1,13 +1,13 @@
-//! `lock_bench`: how many locks a second the lock manager takes and gives back.
+//! `lock_bench`: the number of locks that the lock manager takes and releases in a second.
 //!
 //! In: workloads, numbers of threads, locks for each transaction. Out: a table of millions of locks
-//! a second, one row for each workload and number of threads, for families that lock points only
-//! and for families that lock ranges.
+//! a second. It has a row for each workload and number of threads, with figures for families that
+//! lock points only and for families that lock ranges.
 //!
-//! Cells take turns: each round measures every cell once, the two kinds of family one right after
-//! the other, so that what else the machine does hits both. A figure is the median of the rounds; a
-//! ratio is the median of the rounds' ratios. Processor time is shown beside the rates: it is what
-//! is left to compare on a machine that is busy with other things.
+//! Each round measures every cell once. The two kinds of family follow each other at once, so other
+//! load on the machine hits both. A figure is the median of the rounds; a ratio is the median of
+//! the rounds' ratios. Processor time stands beside the rates: it stays comparable on a busy
+//! machine.
 //!
 //! Source of the workloads: RocksDB's `point_lock_bench` (threads, keys, locks for each
 //! transaction, shares of shared and exclusive locks), and the ranges that a transaction over a
@@ -29,28 +29,28 @@ use std::fmt::Write as _;
 use std::io;
 use std::time::Duration;
 
-/// Deadlocks that are made to see how soon they are reported.
+/// Number of deadlocks for the measurement of their detection.
 const CIRCLES: usize = 200;
 
-/// What to measure.
+/// The options of a measurement.
 #[derive(Clone, Debug)]
 pub struct LockBenchOptions {
     /// Kinds of transactions.
     pub workloads: Vec<Workload>,
     /// Numbers of threads.
     pub threads: Vec<usize>,
-    /// Keys there are.
+    /// Number of keys.
     pub keys: u64,
-    /// Bytes of each key, 8 at least.
+    /// Bytes of each key, at least 8.
     pub key_bytes: usize,
-    /// Locks that a transaction takes before it releases all.
+    /// Locks that each transaction takes before it releases all.
     pub locks: usize,
-    /// Keys that separate the leaves of a range family from the start: what samples of the data
-    /// would give.
+    /// Keys between the leaves of a range family at the start; samples of the data would give
+    /// them.
     pub boundaries: usize,
-    /// How often each cell is measured.
+    /// Rounds for each cell.
     pub rounds: usize,
-    /// How long each time.
+    /// Duration of a round.
     pub time: Duration,
 }
 
@@ -72,31 +72,32 @@ impl Default for LockBenchOptions {
 /// One row of the table.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// What transactions do.
+    /// The workload.
     pub workload: Workload,
-    /// How many of them at once.
+    /// Number of threads.
     pub threads: usize,
     /// Locks a second in a family for points; `None` if the workload has ranges.
     pub point: Option<f64>,
     /// Locks a second in a family for ranges.
     pub range: f64,
-    /// The second by the first.
+    /// Ratio of the range family's rate to the point family's.
     pub ratio: Option<f64>,
-    /// The second by what random keys gave in the same rounds, if that was measured.
+    /// Ratio of the range family's rate to its rate with random keys in the same rounds, if
+    /// measured.
     pub of_random: Option<f64>,
-    /// Requests that waited, of a thousand, in the last round of the range family.
+    /// Waiting requests per thousand, in the last round of the range family.
     pub waits: f64,
     /// Nanoseconds of processor time for a lock and its release in a family for points.
     pub point_cpu: Option<f64>,
     /// The same in a family for ranges.
     pub range_cpu: f64,
-    /// The first by the second: 1 is the same, more is better for ranges.
+    /// Ratio of the two: 1 for equal times, more if ranges take less.
     pub cpu_ratio: Option<f64>,
 }
 
 /// Measures everything and writes the table.
 /// # Errors
-/// What writing gives.
+/// Errors of the output.
 pub fn run(options: &LockBenchOptions, out: &mut impl io::Write) -> io::Result<Vec<Row>> {
     writeln!(
         out,
@@ -141,7 +142,7 @@ pub fn run(options: &LockBenchOptions, out: &mut impl io::Write) -> io::Result<V
     Ok(rows)
 }
 
-/// All workloads with so many threads.
+/// Measures all workloads with `threads` threads.
 fn measure(options: &LockBenchOptions, threads: usize) -> Vec<Row> {
     let count = options.workloads.len();
     let (mut points, mut ranges) = (vec![Vec::new(); count], vec![Vec::new(); count]);
@@ -186,7 +187,7 @@ fn measure(options: &LockBenchOptions, threads: usize) -> Vec<Row> {
     options.workloads.iter().enumerate().map(row).collect()
 }
 
-/// What the two kinds of family gave, one right after the other, so many times.
+/// Results of the two kinds of family, a pair for each round.
 fn take_turns<R, E>(
     rounds: usize,
     mut run: impl FnMut(Locking, usize) -> Result<R, E>,

@@ -1,4 +1,4 @@
-//! Flags become the engine's options.
+//! Translates flags into the engine's options.
 
 mod cache;
 
@@ -19,7 +19,7 @@ use esker::{Error, Options, Result, builtin, comparator, prefix};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// The store that flags describe.
+/// The store that the flags describe.
 /// # Errors
 /// `InvalidArgument` or `NotSupported` naming the flag.
 pub(crate) fn store(flags: &Flags) -> Result<EskerStore> {
@@ -33,7 +33,7 @@ pub(crate) fn store(flags: &Flags) -> Result<EskerStore> {
     Ok(EskerStore { path: directory(flags), options, read_only: flags.readonly })
 }
 
-/// Where the database is.
+/// The directory of the database.
 fn directory(flags: &Flags) -> PathBuf {
     if !flags.db.is_empty() {
         return PathBuf::from(&flags.db);
@@ -45,7 +45,7 @@ fn directory(flags: &Flags) -> PathBuf {
     parent.join("dbbench")
 }
 
-/// `value` in the type that the engine wants.
+/// Converts `value` to the type of the engine's option.
 fn number<T: TryFrom<V>, V: Copy + std::fmt::Display>(flag: &str, value: V) -> Result<T> {
     T::try_from(value).map_err(|_| bad(flag, format_args!("{value} is out of range")))
 }
@@ -56,7 +56,7 @@ fn bad(flag: &str, why: impl std::fmt::Display) -> Error {
 
 fn db_options(flags: &Flags) -> Result<DbOptions> {
     let mut db = DbOptions {
-        // A benchmark's database is for whoever can read it.
+        // An older RocksDB need not read a benchmark's database.
         compatible_with: TargetVersion::V11,
         create_if_missing: !flags.readonly,
         paranoid_checks: flags.paranoid_checks,
@@ -109,7 +109,7 @@ fn db_options(flags: &Flags) -> Result<DbOptions> {
     Ok(db)
 }
 
-/// What `--perf_level` means.
+/// The level that `--perf_level` means.
 pub(crate) fn perf_level(flags: &Flags) -> Result<PerfLevel> {
     Ok(match flags.perf_level {
         1 => PerfLevel::Disable,
@@ -250,7 +250,7 @@ fn set_compression(flags: &Flags, cf: &mut ColumnFamilyOptions) -> Result<()> {
     Ok(())
 }
 
-/// The codec that `--compression_type` names.
+/// The codec of `--compression_type`.
 pub(crate) fn compression(flags: &Flags) -> Result<CompressionType> {
     codec_named("compression_type", &flags.compression_type)
 }
@@ -269,7 +269,7 @@ fn codec_named(flag: &str, name: &str) -> Result<CompressionType> {
     Ok(kind)
 }
 
-/// The codec and its effort, for the benchmarks that only compress.
+/// The codec and its level, for benchmarks that only compress.
 pub(crate) fn codec(flags: &Flags) -> Result<(CompressionType, CodecOptions)> {
     let mut cf = ColumnFamilyOptions::default();
     set_compression(flags, &mut cf)?;

@@ -1,16 +1,15 @@
-//! Where a run's text goes: results on one stream, progress and complaints on the other.
+//! The two streams of a run: one for results, one for progress and complaints.
 
 use std::fmt;
 use std::io::{self, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Why a run ended early.
+/// The reason for a run's early end.
 #[derive(Debug)]
 pub enum Stop {
-    /// What went wrong, as one sentence. What was measured until then has been told, and marked
-    /// partial.
+    /// An error, as one sentence. Results until then are printed, and marked partial.
     Failed(String),
-    /// Whoever read the results has seen enough.
+    /// The reader has closed the stream of results.
     OutputClosed,
 }
 
@@ -31,7 +30,7 @@ impl From<esker::Error> for Stop {
 
 type Stream = Box<dyn Write + Send>;
 
-/// The two streams. Used by all threads; each call writes whole.
+/// The two streams. All threads share them; each call writes its text whole.
 pub struct Output {
     results: Mutex<Stream>,
     progress: Mutex<Stream>,
@@ -43,7 +42,7 @@ impl fmt::Debug for Output {
     }
 }
 
-/// A stream is usable whatever happened to the thread that wrote before.
+/// Locks a stream, even after a writing thread has panicked.
 fn lock(stream: &Mutex<Stream>) -> MutexGuard<'_, Stream> {
     stream.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -54,9 +53,9 @@ impl Output {
         Output { results: Mutex::new(Box::new(results)), progress: Mutex::new(Box::new(progress)) }
     }
 
-    /// Writes results at once.
+    /// Writes results and flushes the stream.
     /// # Errors
-    /// `OutputClosed` if nobody reads any more; `Failed` with the reason.
+    /// `OutputClosed` if the reader has closed the stream; `Failed` for other errors.
     pub(crate) fn print(&self, text: fmt::Arguments<'_>) -> Result<(), Stop> {
         let mut stream = lock(&self.results);
         stream.write_fmt(text)?;
@@ -64,7 +63,7 @@ impl Output {
         Ok(())
     }
 
-    /// Tells how far it is. A stream that takes no more is no reason to stop.
+    /// Writes progress. A closed stream is no error.
     pub(crate) fn tell(&self, text: fmt::Arguments<'_>) {
         let mut stream = lock(&self.progress);
         if stream.write_fmt(text).is_ok() {

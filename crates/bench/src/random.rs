@@ -1,9 +1,8 @@
-//! RocksDB's random numbers, so that the same seed draws the same keys and values as RocksDB's
-//! `db_bench`.
+//! RocksDB's random numbers: a seed draws the same keys and values as in RocksDB's `db_bench`.
 
 /// Words of the Mersenne Twister's state.
 const WORDS: usize = 312;
-/// Distance of the words that are mixed.
+/// Distance of two words that are mixed.
 const MIDDLE: usize = 156;
 
 /// The 64-bit Mersenne Twister, which C++ calls `mt19937_64`.
@@ -27,7 +26,7 @@ impl Random64 {
         Random64 { words, next: WORDS }
     }
 
-    /// The next number, each of 64 bits as likely set as not.
+    /// The next number: 64 uniform bits.
     #[inline]
     pub(crate) fn next(&mut self) -> u64 {
         if self.next == WORDS {
@@ -51,14 +50,14 @@ impl Random64 {
         self.next = 0;
     }
 
-    /// A number below `limit`, drawn as RocksDB does: the remainder. REQUIRES: `limit` > 0.
+    /// A number below `limit`: the remainder, as in RocksDB. REQUIRES: `limit` > 0.
     #[inline]
     pub(crate) fn below(&mut self, limit: u64) -> u64 {
         self.next() % limit
     }
 }
 
-/// The generator of Park and Miller: x <- 16807 x mod 2^31-1. RocksDB's values come from it.
+/// The generator of Park and Miller: x <- 16807 x mod 2^31-1. It makes RocksDB's values.
 ///
 /// Source: S. Park and K. Miller, "Random number generators: good ones are hard to find", CACM 31
 /// (1988).
@@ -70,7 +69,7 @@ pub(crate) struct Random {
 impl Random {
     const MODULUS: u64 = (1 << 31) - 1;
 
-    /// `seed` is taken modulo 2^31; 0 and 2^31-1, on which it would stand still, become 1.
+    /// A generator with `seed` modulo 2^31. The seeds 0 and 2^31-1, fixed points, become 1.
     pub(crate) fn new(seed: u32) -> Random {
         let seed = seed & 0x7fff_ffff;
         Random { state: if seed == 0 || u64::from(seed) == Random::MODULUS { 1 } else { seed } }

@@ -1,6 +1,6 @@
-//! What a run tells: result lines, repeats, and operations per interval.
+//! The output of a run: result lines, repeats, and operations per interval.
 //!
-//! Source of the formats: the output of RocksDB's `db_bench` (7.8.3 and 11.9), which people parse.
+//! Source of the formats: the output of RocksDB's `db_bench` (7.8.3 and 11.9), which scripts parse.
 
 mod combined;
 mod date;

@@ -1,7 +1,6 @@
 //! A run: the database, the header, and one benchmark after the other.
 //!
-//! In: flags and a store. Out: result lines; after an error, those of what was done, marked
-//! partial.
+//! In: flags and a store. Out: result lines; after an error, the lines so far, marked partial.
 
 mod benchmark;
 mod header;
@@ -23,7 +22,7 @@ use std::path::Path;
 use std::sync::{Barrier, mpsc};
 use std::time::Duration;
 
-/// What stands behind the result line of a benchmark that an error ended.
+/// The mark behind the result line of a benchmark that ended with an error.
 const PARTIAL: &str = "(partial: ended by an error)";
 
 /// Runs the benchmarks of `flags` on `store`.
@@ -32,7 +31,7 @@ const PARTIAL: &str = "(partial: ended by an error)";
 pub fn run_on<S: Store>(store: &S, flags: &Flags, clock: &dyn Clock, output: &Output) -> Result<(), Stop> {
     check(flags)?;
     options::perf_level(flags)?;
-    // All names are looked at before the first database is made or removed.
+    // All names are checked before the first database is created or removed.
     let benchmarks: Vec<Benchmark> = name::parse_list(&flags.benchmarks)?
         .into_iter()
         .map(|n| Benchmark::new(flags, n))
@@ -59,7 +58,7 @@ pub fn run_on<S: Store>(store: &S, flags: &Flags, clock: &dyn Clock, output: &Ou
     outcome.and(closed)
 }
 
-/// What no benchmark can make sense of.
+/// Refuses flags that no benchmark can use.
 fn check(flags: &Flags) -> Result<(), Stop> {
     let wrong = |why: &str| Err(Stop::Failed(why.to_owned()));
     if !(0.0..=1.0).contains(&flags.compression_ratio) {
@@ -97,18 +96,18 @@ fn check(flags: &Flags) -> Result<(), Stop> {
     }
 }
 
-/// A run under way.
+/// The state of a run.
 struct Run<'a, S: Store> {
     store: &'a S,
     flags: &'a Flags,
     clock: &'a dyn Clock,
     output: &'a Output,
-    /// The database that is there must stay.
+    /// Whether the existing database must stay.
     keep: bool,
     seed: u64,
-    /// Each thread of a run has a seed of its own.
+    /// The number of threads so far, which makes each thread's seed different.
     threads_so_far: u64,
-    /// `None` only after an error of opening it anew.
+    /// `None` only after a failed reopening.
     engine: Option<S::Engine>,
 }
 
@@ -148,7 +147,7 @@ impl<S: Store> Run<'_, S> {
         }
     }
 
-    /// Runs a benchmark as often as its name says.
+    /// Runs a benchmark with the repeats of its name.
     fn threads(
         &mut self,
         named: &Named,
@@ -208,8 +207,8 @@ impl<S: Store> Run<'_, S> {
         Err(Stop::Failed(format!("{name}: {doing} error: {error}")))
     }
 
-    /// Starts the threads, and the one that writes `report_file` if there is to be one; what they
-    /// did.
+    /// Starts the threads, and the writer of `report_file` if there is one; returns the threads'
+    /// work.
     fn run_threads(
         &self,
         engine: &S::Engine,
@@ -228,7 +227,7 @@ impl<S: Store> Run<'_, S> {
             output: self.output,
             interval: (seconds > 0).then_some(&interval),
             stats_interval: match self.flags.stats_interval_seconds {
-                // How often the clock is looked at then.
+                // This is the interval between two readings of the clock.
                 1.. => 1000,
                 _ => non_negative(self.flags.stats_interval),
             },
@@ -286,7 +285,7 @@ impl<S: Store> Run<'_, S> {
         })
     }
 
-    /// Runs what prints no result line.
+    /// Runs a step without a result line.
     fn meta(&self, meta: Meta) -> Result<(), Stop> {
         let (engine, path) = (self.engine()?, self.store.path());
         match meta {
@@ -322,7 +321,7 @@ impl<S: Store> Run<'_, S> {
     }
 }
 
-/// What a thread has noted, zeros included, as RocksDB prints it.
+/// A thread's perf context in RocksDB's form, zeros included.
 fn perf_text(context: &PerfContext) -> String {
     let numbers: Vec<String> = context.iter().map(|(name, value)| format!("{name} = {value}")).collect();
     format!("PERF_CONTEXT:\n{}", numbers.join(", "))

@@ -1,22 +1,22 @@
-//! Values as RocksDB's `db_bench` makes them: slices of one long text that compresses as well as
-//! asked for.
+//! Values in the manner of RocksDB's `db_bench`: slices of one long text with a given compression
+//! ratio.
 
 use crate::flags::Flags;
 use crate::random::{Random, Random64};
 
-/// Bytes of text, unless a value is longer: more than a compressor looks back.
+/// Bytes of text, unless a value is longer: more than the window of a compressor.
 const TEXT_BYTES: usize = 1 << 20;
-/// Bytes that repeat one random piece.
+/// Bytes of a piece, which repeats its random part.
 const PIECE_BYTES: usize = 100;
 
-/// How long values are.
+/// The distribution of value sizes.
 enum Sizes {
     Fixed(usize),
     Uniform { min: u64, max: u64, random: Random64 },
     Normal { min: f64, max: f64, random: Random64 },
 }
 
-/// Makes values.
+/// A generator of values.
 pub(crate) struct Values {
     text: Vec<u8>,
     position: usize,
@@ -26,7 +26,7 @@ pub(crate) struct Values {
 }
 
 impl Values {
-    /// `value_size` is that of the benchmark; `seed` draws sizes.
+    /// A generator for a benchmark with `value_size`; `seed` starts the drawing of sizes.
     pub(crate) fn new(flags: &Flags, value_size: usize, seed: u64) -> Values {
         let size = |bytes: i32| usize::try_from(bytes).unwrap_or(0);
         let (min, max) = (size(flags.value_size_min), size(flags.value_size_max));

@@ -1,8 +1,7 @@
-//! The benchmarks: what each thread does.
+//! The benchmarks: the work of each thread.
 //!
-//! In: a [`Worker`], which has an open database, its own random numbers and counts. Out: counts, or
-//! the first error.
-//! Source of what each benchmark does: RocksDB's `db_bench` and its documentation.
+//! In: a [`Worker`] with an open database, random numbers and counts of its own. Out: counts, or
+//! the first error. Source of the work: RocksDB's `db_bench` and its documentation.
 
 mod background;
 mod compute;
@@ -24,7 +23,7 @@ use esker::internals::env::{Clock, IoKind, IoPriority, RateLimiter};
 use esker::{Error, ReadOptions, WriteOptions};
 use std::sync::OnceLock;
 
-/// An error, and what was being done.
+/// An error, and the operation that met it.
 pub(crate) struct Broken {
     pub(crate) doing: &'static str,
     pub(crate) error: Error,
@@ -32,7 +31,7 @@ pub(crate) struct Broken {
 
 pub(crate) type Outcome<T = ()> = Result<T, Broken>;
 
-/// Says what was being done when an error came.
+/// Adds the operation to an error.
 pub(crate) trait While<T> {
     fn doing(self, doing: &'static str) -> Outcome<T>;
 }
@@ -44,15 +43,15 @@ impl<T> While<T> for esker::Result<T> {
     }
 }
 
-/// What the flags say for one benchmark, made consistent.
+/// The flags for one benchmark, made consistent.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// Keys that are written.
+    /// Number of keys to write.
     pub(crate) num: u64,
     pub(crate) reads: u64,
     pub(crate) writes: u64,
     pub(crate) deletes: u64,
-    /// Of benchmarks that do both.
+    /// Number of operations of benchmarks that read and write.
     pub(crate) readwrites: u64,
     pub(crate) merge_keys: u64,
     pub(crate) batch_size: u64,
@@ -69,14 +68,14 @@ pub(crate) enum Workload {
     ReadSequential,
     ReadReverse,
     ReadRandom,
-    /// As `ReadRandom`, among the first hundredth of the keys.
+    /// Like `ReadRandom`, among the first hundredth of the keys.
     ReadHot,
     MultiReadRandom,
     MultiScan,
     MultiScanRandom,
     NewIterator,
     SeekRandom,
-    /// The first thread does something else behind the others.
+    /// The first thread has other work than the measured ones.
     Behind(Background, Foreground),
     ReadRandomWriteRandom,
     UpdateRandom,
@@ -89,7 +88,7 @@ pub(crate) enum Workload {
     Uncompress,
 }
 
-/// What the first thread does.
+/// The work of the first thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Background {
     Write,
@@ -97,7 +96,7 @@ pub(crate) enum Background {
     Scan,
 }
 
-/// What the other threads do.
+/// The work of the other threads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Foreground {
     Read,
@@ -109,14 +108,14 @@ pub(crate) enum Foreground {
 pub(crate) use compute::Checksum;
 pub(crate) use multi_scan::range_keys;
 
-/// What the threads of one benchmark share.
+/// The state that the threads of one benchmark share.
 #[derive(Default)]
 pub(crate) struct Shared {
-    /// Threads that run.
+    /// Number of threads.
     pub(crate) threads: usize,
-    /// Threads that have finished.
+    /// Number of finished threads.
     finished: AtomicUsize,
-    /// A thread has failed: the others stop.
+    /// Whether a thread has failed; the others then stop.
     failed: AtomicBool,
     first_error: OnceLock<Broken>,
     write_limiter: Option<RateLimiter>,
@@ -124,17 +123,17 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// For so many threads, which wait for these limiters.
+    /// The state for `threads` threads, which wait for these limiters.
     pub(crate) fn new(threads: usize, write: Option<RateLimiter>, read: Option<RateLimiter>) -> Shared {
         Shared { threads, write_limiter: write, read_limiter: read, ..Shared::default() }
     }
 
-    /// The error that came first.
+    /// The first error.
     pub(crate) fn into_error(self) -> Option<Broken> {
         self.first_error.into_inner()
     }
 
-    /// Whether the background thread is alone.
+    /// Whether all threads but the background one have finished.
     fn others_finished(&self) -> bool {
         self.finished.load(Ordering::Acquire) + 1 >= self.threads
     }
@@ -148,9 +147,9 @@ pub(crate) struct Worker<'a, E> {
     pub(crate) shared: &'a Shared,
     pub(crate) clock: &'a dyn Clock,
     pub(crate) output: &'a crate::output::Output,
-    /// 0 to the number of threads.
+    /// The thread's number, from 0 on.
     pub(crate) index: usize,
-    /// Seed of the run.
+    /// The seed of the run.
     pub(crate) seed: u64,
     pub(crate) random: Random64,
     pub(crate) keys: KeyMaker,
@@ -158,7 +157,7 @@ pub(crate) struct Worker<'a, E> {
 }
 
 impl<'a, E: Engine> Worker<'a, E> {
-    /// Does this thread's part. An error stops the other threads too.
+    /// Does the work of this thread. An error stops the other threads, too.
     pub(crate) fn run(&mut self, workload: Workload) {
         let outcome = match workload {
             Workload::Write(order) => self.write(order),
@@ -187,7 +186,7 @@ impl<'a, E: Engine> Worker<'a, E> {
             Workload::Uncompress => self.uncompress(),
         };
         if let Err(broken) = outcome {
-            // An error that comes later is dropped: the first says why the run ends.
+            // Later errors are dropped: the first one ends the run.
             self.shared.first_error.set(broken).ok();
             self.shared.failed.store(true, Ordering::Release);
         }
@@ -199,7 +198,7 @@ impl<'a, E: Engine> Worker<'a, E> {
         self.engine.compact(true, threads).doing("compact")
     }
 
-    /// How many keys `--num` says there are.
+    /// The number of keys: `--num`.
     fn key_count(&self) -> u64 {
         non_negative(self.flags.num).max(1)
     }
@@ -208,19 +207,19 @@ impl<'a, E: Engine> Worker<'a, E> {
         Values::new(self.flags, self.plan.value_size, self.seed.wrapping_add(self.index as u64))
     }
 
-    /// Draws the number with which RocksDB chooses among several databases, so that keys come in
-    /// the same order as there.
+    /// Draws the number with which RocksDB chooses among several databases. Keys then come in the
+    /// same order as there.
     #[inline]
     fn skip_choice_of_database(&mut self) {
         self.random.next();
     }
 
-    /// A loop of so many operations, or of `--duration` seconds.
+    /// The budget of a loop of `operations` operations, or of `--duration` seconds.
     fn budget(&self, operations: u64) -> Budget<'a> {
         self.budget_within(operations, non_negative(self.flags.duration))
     }
 
-    /// A loop of so many operations; or of so many seconds, unless they are 0.
+    /// The budget of a loop of `operations` operations, or of `seconds` seconds unless they are 0.
     fn budget_within(&self, operations: u64, seconds: u64) -> Budget<'a> {
         let check_every = non_negative(self.flags.ops_between_duration_checks).max(1);
         Budget {
@@ -234,14 +233,14 @@ impl<'a, E: Engine> Worker<'a, E> {
         }
     }
 
-    /// Waits until `operations` more may be read.
+    /// Waits until the limiter permits `operations` more reads.
     fn limit_reads(&mut self, operations: u64) {
         if let Some(limiter) = &self.shared.read_limiter {
             limiter.request(operations, IoPriority::High, IoKind::Read, self.clock);
         }
     }
 
-    /// Waits until `bytes` more may be written.
+    /// Waits until the limiter permits `bytes` more bytes of writes.
     #[inline]
     fn limit_writes(&mut self, bytes: u64) {
         if let Some(limiter) = &self.shared.write_limiter {
@@ -251,12 +250,12 @@ impl<'a, E: Engine> Worker<'a, E> {
     }
 }
 
-/// A count given as a signed number; negative is none.
+/// A count from a signed number: negative numbers become 0.
 pub(crate) fn non_negative(n: impl TryInto<u64>) -> u64 {
     n.try_into().unwrap_or(0)
 }
 
-/// When a loop ends.
+/// The condition for a loop's end.
 pub(crate) struct Budget<'a> {
     done: u64,
     limit: u64,
@@ -268,8 +267,8 @@ pub(crate) struct Budget<'a> {
 }
 
 impl Budget<'_> {
-    /// Counts `operations` and says whether they may still be done. The clock is looked at once in
-    /// a while only.
+    /// Counts `operations`; returns whether the loop may do them. Reads the clock only once in
+    /// `check_every` operations.
     #[inline]
     pub(crate) fn take(&mut self, operations: u64) -> bool {
         self.done += operations.max(1);

@@ -1,5 +1,5 @@
-//! `cache_bench`'s command line: a line for each flag makes the field, its default, its parser and
-//! its line in `--help`.
+//! `cache_bench`'s command line. One line per flag makes the field, its default, its parser and its
+//! line in `--help`.
 //!
 //! Source of names and defaults: RocksDB 11.9 `cache/cache_bench_tool.cc`. The default `cache_type`
 //! is Esker's.
@@ -9,7 +9,7 @@ use std::fmt::Write;
 
 macro_rules! flags {
     ($( $( #[doc = $help:literal] )+ $field:ident: $ty:ty = $default:expr; )*) => {
-        /// What a run does.
+        /// The flags of a run.
         #[derive(Clone, Debug, PartialEq)]
         pub(super) struct Flags {
             $( $( #[doc = $help] )+ pub(super) $field: $ty, )*
@@ -75,7 +75,7 @@ flags! {
     /// Full URI for creating a secondary cache: compressed_secondary_cache://… or
     /// file_secondary_cache://…
     secondary_cache_uri: String = String::new();
-    /// Clocks: how many held values an insert looks at for each that it evicts.
+    /// Clock caches: held values that an insert visits for each evicted one.
     eviction_effort_cap: u32 = 30;
     /// Populate cache before operations.
     populate_cache: bool = true;
@@ -102,20 +102,20 @@ flags! {
     cache_type: String = String::from("auto_hyper_clock_cache");
     /// Initial estimated entry charge of fixed_hyper_clock_cache; 0: value_bytes.
     value_bytes_estimate: u32 = 0;
-    /// Whether to refuse what does not fit.
+    /// Whether to refuse inserts beyond the capacity.
     strict_capacity_limit: bool = false;
-    /// Esker's: look up under a guard, as reads of the engine may, instead of taking a handle.
+    /// Esker's: look up under a guard, as reads of the engine do, without a handle.
     guarded: bool = false;
-    /// Esker's: estimate from a sample of the keys how often caches of other sizes would hit.
+    /// Esker's: estimate the hit rates of other cache sizes from a sample of the keys.
     estimates_misses: bool = false;
-    /// Esker's: open a guard for so many operations at once.
+    /// Esker's: operations under one guard.
     ops_per_guard: u32 = 1;
-    /// Seed of the keys; thread n draws from this plus n.
+    /// Seed of the keys; thread n draws with this number plus n.
     seed: u64 = 1000;
 }
 
 impl Flags {
-    /// Of the operations, in the order in which they are drawn.
+    /// Percentages of the operations, in the order of their drawing.
     pub(super) fn percents(&self) -> [u32; 5] {
         [
             self.lookup_insert_percent,
@@ -127,18 +127,18 @@ impl Flags {
     }
 }
 
-/// What a command line asks for.
+/// The request of a command line.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum CommandLine {
     /// A run.
     Run(Box<Flags>),
-    /// `--help`: the text.
+    /// The text of `--help`.
     Help(String),
 }
 
 /// Reads the arguments behind the program's name, in gflags' forms.
 /// # Errors
-/// One sentence for the first argument that is unknown, malformed or out of place.
+/// One sentence for the first argument that is unknown, malformed or misplaced.
 pub(super) fn parse(arguments: &[String]) -> Result<CommandLine, String> {
     let mut flags = Flags::default();
     let mut arguments = arguments.iter();

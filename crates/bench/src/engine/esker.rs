@@ -1,4 +1,4 @@
-//! Esker as a benchmark sees it.
+//! Esker behind the interface for benchmarks.
 
 use super::{Batch, Cursor, Engine, Store};
 use esker::internals::format::file_name::parse_file_name;
@@ -8,19 +8,19 @@ use esker::{
 };
 use std::path::PathBuf;
 
-/// A directory, and how Esker opens it.
+/// A directory, and the options to open it with.
 #[derive(Debug)]
 pub struct EskerStore {
     /// The database's directory.
     pub path: PathBuf,
-    /// How to open it.
+    /// The options to open it with.
     pub options: Options,
-    /// For reading only.
+    /// Whether to open for reading only.
     pub read_only: bool,
 }
 
 impl EskerStore {
-    /// A directory with files in it, none of which is a database's, is somebody else's.
+    /// Refuses a directory that has files, but none of a database.
     fn check_directory(&self) -> Result<()> {
         let names = match self.options.db.env.fs.children(&self.path) {
             Ok(names) => names,

@@ -1,11 +1,10 @@
-//! An engine that does nothing: what a loop costs by itself.
+//! An engine that does nothing: it shows the cost of a loop by itself.
 
 use super::{Batch, Cursor, Engine, Store};
 use esker::{MultiScanArgs, ReadOptions, Result, WriteOptions};
 use std::hint::black_box;
 
-/// A database that forgets everything, finds every key with an empty value, and whose scans never
-/// end.
+/// A database that stores no write, finds every key with an empty value, and never ends a scan.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoStore;
 

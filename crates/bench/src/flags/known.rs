@@ -1,8 +1,8 @@
-//! Flags that RocksDB's `db_bench` has and this one cannot honour: accepted at their default,
-//! refused otherwise.
+//! Flags of RocksDB's `db_bench` that this one cannot honour: accepted with their default, refused
+//! with another value.
 //!
 //! Source of names, types and defaults: RocksDB 11.9 `tools/db_bench_tool.cc` and the option
-//! headers it refers to; some are from 7.8 and gone since.
+//! headers it refers to. Some flags are from 7.8 and were removed later.
 
 use super::value::Kind;
 

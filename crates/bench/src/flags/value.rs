@@ -1,6 +1,6 @@
-//! Text forms of flag values, as gflags reads them.
+//! Text forms of flag values, in gflags' syntax.
 
-/// What a flag holds.
+/// The type of a flag's value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     Bool,
@@ -13,7 +13,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// gflags' word for it.
+    /// gflags' name of the type.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Kind::Bool => "bool",
@@ -26,9 +26,9 @@ impl Kind {
         }
     }
 
-    /// Whether `a` and `b` are the same value of this kind.
+    /// Whether `a` and `b` are the same value of this type.
     /// # Errors
-    /// What would be right, if `a` is no value of this kind.
+    /// The expected form, if `a` is no value of this type.
     pub(crate) fn same(self, a: &str, b: &str) -> Result<bool, String> {
         fn same<T: FlagValue + PartialEq>(a: &str, b: &str) -> Result<bool, String> {
             Ok(T::parse(a)? == T::parse(b)?)
@@ -45,11 +45,11 @@ impl Kind {
     }
 }
 
-/// A type that flags can have.
+/// A type of flags' values.
 pub(crate) trait FlagValue: Sized {
     const KIND: Kind;
     /// # Errors
-    /// What would be right.
+    /// The expected form.
     fn parse(text: &str) -> Result<Self, String>;
 }
 

@@ -1,4 +1,4 @@
-//! One measurement: some threads, for some time, with a lock manager of their own.
+//! One measurement: threads with a lock manager of their own, for a given time.
 
 use super::{LockBenchOptions, workload::Request, workload::Workload};
 use esker_lock::{
@@ -9,7 +9,7 @@ use rustix::time::{ClockId, clock_gettime};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-/// What is measured.
+/// The subject of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cell<'a> {
     pub(super) options: &'a LockBenchOptions,
@@ -18,23 +18,23 @@ pub(super) struct Cell<'a> {
     pub(super) seed: u64,
 }
 
-/// What came out.
+/// The result of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outcome {
     pub(super) locks_per_second: f64,
     pub(super) waits_per_thousand: f64,
-    /// Of a thread's processor time, for taking a lock and giving it back.
+    /// Processor time for a lock and its release.
     pub(super) cpu_nanos: f64,
 }
 
-/// What one thread did.
+/// The work of one thread.
 struct Work {
     locks: u64,
     nanos: u64,
     cpu_nanos: u64,
 }
 
-/// The system's clocks.
+/// The clocks of the system.
 pub(super) struct SystemTime;
 
 fn nanos(id: ClockId) -> u64 {
@@ -42,12 +42,12 @@ fn nanos(id: ClockId) -> u64 {
     time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
 }
 
-/// Of the machine, since some moment.
+/// The machine's monotonic clock.
 pub(super) fn monotonic_nanos() -> u64 {
     nanos(ClockId::Monotonic)
 }
 
-/// That this thread has had of a processor.
+/// The processor time of this thread.
 pub(super) fn cpu_nanos() -> u64 {
     nanos(ClockId::ThreadCPUTime)
 }
@@ -61,14 +61,13 @@ impl Clock for SystemTime {
     }
 }
 
-/// Writes key number `n`, so that numbers order as keys do.
+/// Writes key number `n`; keys sort as their numbers do.
 pub(super) fn write_key(key: &mut [u8], n: u64) {
     key[..8].copy_from_slice(&n.to_be_bytes());
 }
 
-/// Numbers below a bound: SplitMix64. Its state starts at the seed's own mixed value: seeds that
-/// are neighbours would give the same numbers otherwise, one step apart, and threads seeded so
-/// would follow each other from key to key.
+/// A generator of numbers below a bound: SplitMix64. Its state starts at the mixed seed. With
+/// unmixed neighbouring seeds, threads would draw the same numbers one step apart.
 pub(super) fn generator(seed: u64) -> impl FnMut(u64) -> u64 {
     let mut state = mixed(seed);
     move |bound| {
@@ -117,7 +116,7 @@ impl Cell<'_> {
         FamilyOptions { locking, boundaries, ..FamilyOptions::default() }
     }
 
-    /// Transactions, one after the other, until the time is over.
+    /// Runs transactions until the time is over.
     fn work(&self, manager: &LockManager, family: &Arc<Family>, barrier: &Barrier, thread: u64) -> Work {
         let LockBenchOptions { keys, key_bytes, locks, time, .. } = *self.options;
         let mut random = generator((self.seed << 32) | thread);
@@ -150,7 +149,7 @@ impl Cell<'_> {
                     write_key(&mut right, request.first + request.count - 1);
                     locker.lock_range(family, Endpoint::Key(&left), Endpoint::Key(&right), request.mode)
                 };
-                // Whoever waited in vain starts anew.
+                // A transaction whose wait failed starts anew.
                 if result.is_err() {
                     break;
                 }

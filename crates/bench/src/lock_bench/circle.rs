@@ -1,8 +1,8 @@
-//! How long it takes until a deadlock is reported: from the call that closes a circle to its error.
+//! The time to the report of a deadlock: from the call that closes a circle to its error.
 //!
-//! In: how many circles. Out: nanoseconds for each: two transactions hold a key each, the first
-//! waits for the second's, and the second asks for the first's. Where the first, not asleep yet,
-//! finds the circle before the second does, it is another try.
+//! In: the number of circles. Out: nanoseconds for each. Two transactions hold a key each; the
+//! first waits for the key of the second, and the second asks for the key of the first. If the
+//! first, not yet asleep, finds the circle before the second does, the attempt is repeated.
 
 use super::cell::{SystemTime, monotonic_nanos};
 use esker_lock::{
@@ -10,7 +10,7 @@ use esker_lock::{
 };
 use std::sync::Arc;
 
-/// The times, ascending.
+/// The times, in ascending order.
 pub(super) fn times_until_reported(count: usize) -> Vec<u64> {
     let manager = LockManager::new(LockManagerOptions::new(Arc::new(SystemTime)));
     let family =

@@ -1,9 +1,9 @@
-//! Transactions that put and commit, over a database in memory that has all keys: what locks cost
-//! where they are used.
+//! Transactions that put and commit, on a database in memory that has all keys: the cost of locks
+//! in their use.
 //!
 //! In: numbers of threads and locks for each transaction. Out: thousands of transactions a second,
-//! in a database whose families lock points only and in one whose families lock ranges. Cells take
-//! turns as those of locks alone do.
+//! for a database that locks points only and for one that locks ranges. Cells alternate as in
+//! measurements of locks alone.
 
 use super::cell::{cpu_nanos, generator, monotonic_nanos, write_key};
 use super::{LockBenchOptions, median, ratios, take_turns};
@@ -21,25 +21,25 @@ const VALUE_BYTES: usize = 100;
 /// One row of the table.
 #[derive(Clone, Debug)]
 pub struct CommitRow {
-    /// Threads at once.
+    /// Number of threads.
     pub threads: usize,
     /// Transactions a second in a family for points.
     pub point: f64,
-    /// The same in a family for ranges.
+    /// The same for ranges.
     pub range: f64,
-    /// The second by the first: the median of the rounds' ratios.
+    /// Ratio of ranges to points: the median of the rounds' ratios.
     pub ratio: f64,
     /// Microseconds of processor time for a transaction, in a family for points.
     pub point_cpu: f64,
-    /// The same in a family for ranges.
+    /// The same for ranges.
     pub range_cpu: f64,
-    /// The first by the second, likewise: 1 is the same, more is better for ranges.
+    /// Ratio of points to ranges, likewise: 1 for equal times, more if ranges take less.
     pub cpu_ratio: f64,
 }
 
 /// Measures everything and writes the table.
 /// # Errors
-/// What writing gives; an error of the database as `io::Error`.
+/// Errors of the output; an error of the database as `io::Error`.
 pub fn run_commits(options: &LockBenchOptions, out: &mut impl io::Write) -> io::Result<Vec<CommitRow>> {
     writeln!(
         out,
@@ -97,10 +97,10 @@ fn run_one(options: &LockBenchOptions, threads: usize, locking: Locking, round: 
     let mut db_options = Options::default();
     db_options.db.create_if_missing = true;
     db_options.db.env = Env::with_fs(Arc::new(MemFs::new()));
-    // What is measured is no flush.
+    // A large memtable keeps flushes out of the measurement.
     db_options.cf.write_buffer_size = 1 << 30;
-    // Nobody waits in a circle, so nobody gives up: not on a machine that stops for a while,
-    // either.
+    // Ascending keys make no circles, so waits need no timeout, and a pause of the machine breaks
+    // no wait.
     let txn_options =
         TransactionDbOptions { locking, transaction_lock_timeout: -1, ..TransactionDbOptions::default() };
     let db = TransactionDb::open(&db_options, &txn_options, "/lock_bench")?;
@@ -121,7 +121,7 @@ fn run_one(options: &LockBenchOptions, threads: usize, locking: Locking, round: 
     Ok((rate, cpu / transactions / 1e3))
 }
 
-/// Puts all keys there are.
+/// Puts all keys.
 fn fill(options: &LockBenchOptions, db: &TransactionDb) -> Result<()> {
     let (family, write_options) =
         (db.db().default_column_family(), WriteOptions::default().disable_wal(true));
@@ -137,15 +137,14 @@ fn fill(options: &LockBenchOptions, db: &TransactionDb) -> Result<()> {
     Ok(())
 }
 
-/// What one thread did.
+/// The work of one thread.
 struct Done {
     transactions: u64,
     nanos: u64,
     cpu_nanos: u64,
 }
 
-/// Transactions, one after the other, until the time is over. Keys ascend, so that nobody waits in
-/// a circle.
+/// Runs transactions until the time is over. Keys ascend, so waits make no circles.
 fn work(options: &LockBenchOptions, db: &TransactionDb, barrier: &Barrier, seed: u64) -> Result<Done> {
     let mut random = generator(seed);
     let (mut key, value) = (vec![0; options.key_bytes.max(8)], [b'v'; VALUE_BYTES]);

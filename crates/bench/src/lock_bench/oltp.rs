@@ -1,14 +1,13 @@
-//! Transactions as sysbench's `oltp_write_only` and `oltp_read_write` make them, over a table with
-//! secondary indexes.
+//! Transactions of sysbench's `oltp_write_only` and `oltp_read_write`, on a table with secondary
+//! indexes.
 //!
-//! In: numbers of threads. Out: queries a second, in a database whose families lock points only and
-//! in one whose families lock ranges, in the form in which such results are passed around: a line
-//! for each number of threads.
+//! In: numbers of threads. Out: queries a second, for a database that locks points only and for one
+//! that locks ranges; a line for each number of threads, in sysbench's form.
 //!
 //! A row lies in the default family under its number: the indexed columns `k`, a text `c` of 120
 //! bytes and a `pad` of 60. Each index is a family of its own, with keys of column and number and
-//! no values. What a statement reads in order to change it is read for update; what it writes is
-//! locked, entries of indexes too.
+//! no values. A statement reads rows that it changes for update, and locks rows and index entries
+//! that it writes.
 //!
 //! | | statements of a transaction, between BEGIN and COMMIT |
 //! |---|---|
@@ -33,24 +32,24 @@ const TEXT_BYTES: usize = 120;
 const PAD_BYTES: usize = 60;
 /// Single rows that `oltp_read_write` reads.
 const POINT_READS: u64 = 10;
-/// Stretches of rows that it reads, and how many rows each has.
+/// Ranges of rows that it reads, and the number of rows in each.
 const RANGE_READS: u64 = 4;
 const RANGE_ROWS: u64 = 100;
 
 /// A kind of transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Oltp {
-    /// Four statements that write.
+    /// Four writing statements.
     WriteOnly,
-    /// Fourteen that read, and the same four.
+    /// Fourteen reading statements, and the same four.
     ReadWrite,
 }
 
 impl Oltp {
-    /// All there are.
+    /// All kinds.
     pub const ALL: [Oltp; 2] = [Oltp::WriteOnly, Oltp::ReadWrite];
 
-    /// As sysbench calls it.
+    /// sysbench's name.
     pub const fn name(self) -> &'static str {
         match self {
             Oltp::WriteOnly => "oltp_write_only",
@@ -70,22 +69,21 @@ impl Oltp {
 /// One line of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct OltpRow {
-    /// Threads at once.
+    /// Number of threads.
     pub threads: usize,
     /// Queries a second where families lock points.
     pub point: f64,
-    /// The same where they lock ranges.
+    /// The same where families lock ranges.
     pub range: f64,
-    /// The second by the first: the median of the rounds' ratios.
+    /// Ratio of ranges to points: the median of the rounds' ratios.
     pub ratio: f64,
-    /// Transactions that were rolled back and tried again, of a thousand, where families lock
-    /// ranges.
+    /// Repeated transactions per thousand, where families lock ranges.
     pub retries: f64,
 }
 
 /// Measures everything and writes the table.
 /// # Errors
-/// What writing gives; an error of the database as `io::Error`.
+/// Errors of the output; an error of the database as `io::Error`.
 pub fn run_oltp(
     options: &LockBenchOptions,
     kind: Oltp,
@@ -176,7 +174,7 @@ impl Database {
         options.db.create_if_missing = true;
         options.db.create_missing_column_families = true;
         options.db.env = Env::with_fs(Arc::new(MemFs::new()));
-        // What is measured is no flush.
+        // A large memtable keeps flushes out of the measurement.
         options.cf.write_buffer_size = 2 << 30;
         options.db.max_total_wal_size = 8 << 30;
         let names = ["default"].into_iter().chain(INDEXES);
@@ -203,7 +201,7 @@ impl Database {
         Ok(database)
     }
 
-    /// Queries a second, and transactions that were tried again, of a thousand.
+    /// Queries a second, and repeated transactions per thousand.
     fn run(&self, options: &LockBenchOptions, kind: Oltp, threads: usize, round: u64) -> Result<(f64, f64)> {
         let barrier = Barrier::new(threads);
         let work = |thread: u64| {
@@ -279,7 +277,7 @@ impl Database {
         iter.status()
     }
 
-    /// UPDATE: reads a row for update, and writes what has changed.
+    /// UPDATE: reads a row for update, and writes its changes.
     fn change(&self, txn: &mut Transaction, id: u64, change: impl FnOnce(&mut Columns)) -> Result<()> {
         let Some(old) = self.row(txn, id)? else { return Ok(()) };
         let mut new = old.clone();

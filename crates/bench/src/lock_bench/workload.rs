@@ -1,11 +1,10 @@
-//! What transactions ask for.
+//! The requests of transactions.
 //!
-//! In: a generator. Out: requests, ascending where transactions could otherwise wait for each other
-//! in a circle.
+//! In: a generator. Out: requests, in ascending order where waits could otherwise make a circle.
 
 use esker_lock::LockMode;
 
-/// Keys that a hot workload has.
+/// Keys of a hot workload.
 const HOT_KEYS: u64 = 100;
 /// Keys in a short range.
 const SHORT: u64 = 10;
@@ -13,17 +12,17 @@ const SHORT: u64 = 10;
 /// A kind of transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Workload {
-    /// Exclusive locks on keys anywhere.
+    /// Exclusive locks on random keys.
     Random,
-    /// Exclusive locks on keys that only grow, over all threads.
+    /// Exclusive locks on keys that grow, over all threads.
     Increasing,
     /// Exclusive locks on ranges of ten keys.
     ShortRanges,
-    /// Random keys, and of a hundred requests one for a range over a hundredth of all keys.
+    /// Random keys; one request of a hundred is for a range of a hundredth of all keys.
     WideRanges,
-    /// Random keys, eight of ten shared.
+    /// Random keys; eight requests of ten are shared.
     Shared,
-    /// A hundred keys, eight of ten requests shared.
+    /// A hundred keys; eight requests of ten are shared.
     Hot,
 }
 
@@ -36,7 +35,7 @@ pub(super) struct Request {
 }
 
 impl Workload {
-    /// All there are.
+    /// All workloads.
     pub const ALL: [Workload; 6] = [
         Workload::Random,
         Workload::Increasing,
@@ -46,7 +45,7 @@ impl Workload {
         Workload::Hot,
     ];
 
-    /// As it is called on the command line.
+    /// Its name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Workload::Random => "random",
@@ -58,17 +57,17 @@ impl Workload {
         }
     }
 
-    /// The one with this name.
+    /// The workload with this name.
     pub fn by_name(name: &str) -> Option<Workload> {
         Workload::ALL.into_iter().find(|w| w.name() == name)
     }
 
-    /// Whether a family for points cannot do it.
+    /// Whether it locks ranges, which a family for points refuses.
     pub const fn has_ranges(self) -> bool {
         matches!(self, Workload::ShortRanges | Workload::WideRanges)
     }
 
-    /// One request of `count` for a transaction; `next` numbers growing keys.
+    /// One request of a transaction, among `count` keys; `next` gives growing keys.
     pub(super) fn request(
         self,
         keys: u64,
@@ -90,7 +89,7 @@ impl Workload {
         }
     }
 
-    /// Whether transactions take their locks in ascending order, so that no circles close.
+    /// Whether transactions take their locks in ascending order, and make no circles.
     pub(super) const fn is_sorted(self) -> bool {
         !matches!(self, Workload::Random | Workload::Increasing)
     }

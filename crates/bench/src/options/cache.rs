@@ -1,6 +1,6 @@
-//! Flags become a block cache, what lies below it, and what is charged to it.
+//! Translates flags into a block cache, its lower tiers, and its charges.
 //!
-//! Source of what the flags mean together: RocksDB `tools/db_bench_tool.cc` (`NewCache`).
+//! Source of the flags' joint meaning: RocksDB `tools/db_bench_tool.cc` (`NewCache`).
 
 use super::{bad, codec_named, number};
 use crate::flags::Flags;
@@ -17,9 +17,9 @@ use esker::options::{
 use esker::{Error, Result};
 use std::sync::Arc;
 
-/// The cache that the flags describe; `None`: there is to be none.
+/// The cache that the flags describe; `None` for no cache.
 /// # Errors
-/// `InvalidArgument` naming the flag · what opening a secondary cache returns.
+/// `InvalidArgument` naming the flag; errors of opening a secondary cache.
 pub(super) fn block_cache(flags: &Flags) -> Result<Option<Arc<BlockCache>>> {
     if !flags.cache_uri.is_empty() {
         return block_cache_from_string(&flags.cache_uri).map_err(|e| e.at("--cache_uri"));
@@ -47,8 +47,8 @@ pub(super) fn block_cache(flags: &Flags) -> Result<Option<Arc<BlockCache>>> {
 }
 
 fn primary(flags: &Flags) -> Result<CacheOptions> {
-    // As RocksDB's tool: a fixed table expects blocks of the usual size; without "fixed", the
-    // automatic one is meant.
+    // Like RocksDB's tool: a fixed table expects blocks of `block_size`; a name without "fixed"
+    // means the automatic table.
     let estimated_entry_charge = match flags.cache_type.as_str() {
         "fixed_hyper_clock_cache" => usize::try_from(flags.block_size).unwrap_or(0),
         _ => 0,
@@ -96,7 +96,7 @@ fn tiered(
     tiered_block_cache(options, compressed, &division, below)
 }
 
-/// What is charged to the cache.
+/// The charges of the cache: which memory counts against its capacity.
 pub(super) fn usage(flags: &Flags) -> CacheUsageOptions {
     let roles = [
         (Role::CompressionDictionaryBuildingBuffer, flags.charge_compression_dictionary_building_buffer),
@@ -104,7 +104,7 @@ pub(super) fn usage(flags: &Flags) -> CacheUsageOptions {
         (Role::BlockBasedTableReader, flags.charge_table_reader),
         (Role::FileMetadata, flags.charge_file_metadata),
     ];
-    // As in RocksDB's tool, what is not charged is so by decision.
+    // Like RocksDB's tool: a role without a charge is disabled, not left to its default.
     let decision = |is_charged| if is_charged { Decision::Enabled } else { Decision::Disabled };
     let options_overrides = roles
         .into_iter()

@@ -5,7 +5,7 @@ use super::{Done, MB};
 /// The 97.5th percentile of the standard normal distribution.
 const Z_95: f64 = 1.959_964;
 
-/// Throughputs of the runs so far.
+/// The throughputs of the runs so far.
 #[derive(Debug, Default)]
 pub(crate) struct Combined {
     operations: Vec<f64>,
@@ -61,12 +61,12 @@ impl Combined {
         )
     }
 
-    /// How many runs there were, if there is anything to combine.
+    /// The number of runs, if there are at least two.
     fn runs(&self) -> Option<usize> {
         Some(self.operations.len()).filter(|runs| *runs >= 2)
     }
 
-    /// The MB per second, if every run had some.
+    /// The megabytes per second, if every run has them.
     fn both(&self) -> Option<&[f64]> {
         Some(self.megabytes.as_slice()).filter(|m| m.len() == self.operations.len())
     }
@@ -76,7 +76,7 @@ fn average(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// Half of the 95% confidence interval of the mean, as if runs were normally distributed.
+/// Half of the 95% confidence interval of the mean, for normally distributed runs.
 fn confidence(values: &[f64]) -> f64 {
     let center = average(values);
     let squares: f64 = values.iter().map(|x| (x - center).powi(2)).sum();

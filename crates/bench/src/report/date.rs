@@ -18,7 +18,7 @@ fn civil(unix_seconds: u64) -> ([u64; 6], usize) {
     ([year, month, day, second / 3600, second / 60 % 60, second % 60], weekday)
 }
 
-/// As C's `ctime`, without the line's end.
+/// The date in the form of C's `ctime`, without the end of the line.
 pub(crate) fn ctime(unix_seconds: u64) -> String {
     const DAYS: [&str; 7] = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
     const MONTHS: &str = "JanFebMarAprMayJunJulAugSepOctNovDec";
@@ -27,7 +27,7 @@ pub(crate) fn ctime(unix_seconds: u64) -> String {
     format!("{} {} {day:2} {hour:02}:{minute:02}:{second:02} {year}", DAYS[weekday], &MONTHS[at..at + 3])
 }
 
-/// As RocksDB writes it in reports.
+/// The date in the form of RocksDB's reports.
 pub(crate) fn log_time(unix_seconds: u64) -> String {
     let ([year, month, day, hour, minute, second], _) = civil(unix_seconds);
     format!("{year:04}/{month:02}/{day:02}-{hour:02}:{minute:02}:{second:02} ")

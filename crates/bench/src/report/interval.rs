@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-/// What all threads have done so far.
+/// The operations of all threads so far.
 #[derive(Debug, Default)]
 pub(crate) struct IntervalReport {
     operations: AtomicU64,
@@ -19,7 +19,7 @@ impl IntervalReport {
         self.operations.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Starts the file.
+    /// Creates the file.
     /// # Errors
     /// `Failed` naming the file.
     pub(crate) fn create(fs: &dyn FileSystem, path: &Path) -> Result<Box<dyn WritableFile>, Stop> {

@@ -1,4 +1,4 @@
-//! What one thread, and then all of them, did in a benchmark.
+//! Counts and times of one thread, and their sums over all threads of a benchmark.
 
 use super::{IntervalReport, MB, log_time};
 use crate::flags::Flags;
@@ -7,7 +7,7 @@ use esker::internals::env::Clock;
 use esker::stats::HistogramSnapshot;
 use std::fmt::Write;
 
-/// What an operation was, for the histograms.
+/// The kind of an operation, for the histograms.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum OpKind {
     Read,
@@ -58,7 +58,7 @@ impl OpKind {
     }
 }
 
-/// What the threads of a benchmark share for telling.
+/// The state that the threads of a benchmark share for their reports.
 pub(crate) struct Sink<'a> {
     pub(crate) flags: &'a Flags,
     pub(crate) clock: &'a dyn Clock,
@@ -66,7 +66,7 @@ pub(crate) struct Sink<'a> {
     pub(crate) interval: Option<&'a IntervalReport>,
     /// Operations between reports of each thread; 0: ever more.
     pub(crate) stats_interval: u64,
-    /// A property of the database, for `stats_per_interval`.
+    /// Reads a property of the database, for `stats_per_interval`.
     pub(crate) property: &'a (dyn Fn(&str) -> Option<String> + Sync),
 }
 
@@ -81,13 +81,13 @@ pub(crate) struct Stats<'a> {
     done: Done,
 }
 
-/// What was done, and in which time.
+/// Counts of operations, and their times.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Done {
-    /// Microseconds of the monotonic clock.
+    /// Start in microseconds of the monotonic clock.
     pub(crate) start: u64,
     pub(crate) finish: u64,
-    /// Of all threads together.
+    /// Microseconds of all threads together.
     pub(crate) micros: u64,
     pub(crate) operations: u64,
     pub(crate) bytes: u64,
@@ -116,7 +116,7 @@ impl<'a> Stats<'a> {
         }
     }
 
-    /// Counts `count` operations of one kind, which took the time since the last call.
+    /// Counts `count` operations of one kind. Their time is the time since the last call.
     #[inline]
     pub(crate) fn finished(&mut self, count: u64, kind: OpKind) {
         if let Some(interval) = self.sink.interval {
@@ -148,7 +148,7 @@ impl<'a> Stats<'a> {
         self.done.excluded = true;
     }
 
-    /// The next operation starts now: what was waited for was not its time.
+    /// Starts the clock of the next operation now, after a wait.
     pub(crate) fn reset_last_op_time(&mut self) {
         self.last_op_micros = micros(self.sink.clock);
     }
@@ -220,7 +220,7 @@ impl<'a> Stats<'a> {
 }
 
 impl Done {
-    /// Adds what another thread did; its message only if there is none yet.
+    /// Adds the work of another thread; takes its message only if there is none yet.
     pub(crate) fn merge(&mut self, other: &Done) {
         if other.excluded {
             return;
@@ -244,9 +244,9 @@ impl Done {
         (self.finish - self.start) as f64 * 1e-6
     }
 
-    /// The result line, and the histograms if there are any.
+    /// Prints the result line, and the histograms if there are any.
     pub(crate) fn text(&self, name: &str) -> String {
-        // A benchmark that counts nothing is one operation.
+        // A benchmark without counts is one operation.
         let operations = self.operations.max(1);
         let elapsed = self.elapsed();
         let mut extra = String::new();

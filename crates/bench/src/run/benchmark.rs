@@ -1,5 +1,4 @@
-//! The benchmarks by name: what each does, with how many threads, and what it changes of what the
-//! flags say.
+//! The benchmarks by name: the work of each, its threads, and its changes to the flags.
 //!
 //! Source of names and changes: RocksDB 11.9 `tools/db_bench_tool.cc`.
 
@@ -10,7 +9,7 @@ use crate::output::Stop;
 use crate::workload::{Background, Checksum, Foreground, Plan, Workload, non_negative, range_keys};
 use esker::{ReadOptions, WriteOptions};
 
-/// What is done once, by the main thread, and not measured.
+/// A step that the main thread does once, without measurement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Meta {
     CompactAll,
@@ -20,12 +19,12 @@ pub(super) enum Meta {
     MemStats,
 }
 
-/// How many threads run a benchmark.
+/// The number of threads of a benchmark.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum ThreadCount {
-    /// As many as `--threads`.
+    /// `--threads` threads.
     Flag,
-    /// One more, which does something else behind them.
+    /// `--threads` threads, and one with other work behind them.
     OneMore,
     One,
 }
@@ -55,7 +54,7 @@ const fn behind(background: Background, foreground: Foreground) -> What {
     What::Threads(Workload::Behind(background, foreground), ThreadCount::OneMore)
 }
 
-/// The benchmarks that can be run. Those that fill want an empty database.
+/// The supported benchmarks. Those that fill need an empty database.
 #[rustfmt::skip]
 pub(super) const SUPPORTED: &[(&str, What)] = &[
     ("fillseq", threads(Workload::Write(WriteOrder::Sequential))),
@@ -105,7 +104,7 @@ pub(super) const SUPPORTED: &[(&str, What)] = &[
     ("memstats", What::Meta(Meta::MemStats)),
 ];
 
-/// Those that RocksDB 11.9 has besides.
+/// Unsupported benchmarks of RocksDB 11.9.
 const KNOWN: &[&str] = &[
     "acquireload",
     "appendrandom",
@@ -150,7 +149,7 @@ const KNOWN: &[&str] = &[
     "xorupdaterandom",
 ];
 
-/// Why there is no benchmark called `name`.
+/// The error for a missing benchmark `name`.
 fn unknown(name: &str) -> String {
     if KNOWN.contains(&name) {
         return format!("benchmark '{name}': RocksDB's db_bench has it, but it is not supported yet");
@@ -161,10 +160,10 @@ fn unknown(name: &str) -> String {
     format!("unknown benchmark '{name}'; did you mean '{nearest}'?")
 }
 
-/// A benchmark by its name, with what the flags say for it.
+/// A benchmark by its name, with its flags.
 pub(super) struct Benchmark {
     pub(super) named: Named,
-    /// It wants an empty database.
+    /// Whether it needs an empty database.
     pub(super) fresh: bool,
     pub(super) plan: Plan,
     pub(super) what: What,
@@ -218,7 +217,7 @@ impl Benchmark {
     }
 }
 
-/// What the flags say for any benchmark.
+/// The plan of a benchmark without changes to the flags.
 fn plan(flags: &Flags) -> Plan {
     let num = non_negative(flags.num);
     let or_num = |count: i64| u64::try_from(count).unwrap_or(num);

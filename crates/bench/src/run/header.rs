@@ -1,4 +1,4 @@
-//! What stands above the results: machine, keys, values, compression.
+//! The header above the results: machine, keys, values, compression.
 
 use crate::engine::Store;
 use crate::flags::Flags;
@@ -56,7 +56,7 @@ pub(super) fn print<S: Store>(
     ))
 }
 
-/// What makes results worthless.
+/// Warns of a build that makes results worthless.
 const fn warnings() -> &'static str {
     if cfg!(debug_assertions) {
         "WARNING: Assertions are enabled; benchmarks unnecessarily slow\n"
@@ -65,7 +65,7 @@ const fn warnings() -> &'static str {
     }
 }
 
-/// Version, date, and the machine if it says what it is.
+/// Version, date, and the machine's processor if the system names it.
 fn environment(clock: &dyn Clock) -> String {
     let mut text = format!(
         "Esker:      version {}\nDate:       {}\n",
@@ -90,7 +90,7 @@ fn environment(clock: &dyn Clock) -> String {
     text
 }
 
-/// A small file as text; nothing if it cannot be read.
+/// A small file as text; empty if it cannot be read.
 fn read_whole(path: &Path) -> Option<String> {
     let mut file = PosixFileSystem.new_sequential_file(path).ok()?;
     let (mut text, mut buffer) = (Vec::new(), [0; 4096]);

@@ -7,7 +7,7 @@ use crate::output::Stop;
 pub(super) struct Named {
     pub(super) name: String,
     pub(super) repeats: u32,
-    /// Runs before those, whose results do not count.
+    /// Runs before the repeats; their results do not count.
     pub(super) warm_ups: u32,
 }
 

@@ -1,5 +1,5 @@
-//! What the first thread does while the others are measured: write, merge, or scan. Its own counts
-//! are left out.
+//! The work of the first thread while the others are measured: write, merge, or scan. Its own
+//! counts are left out.
 
 use super::{Background, Outcome, While, Worker, non_negative};
 use crate::engine::{Cursor, Engine};
@@ -18,8 +18,8 @@ impl<E: Engine> Worker<'_, E> {
         outcome
     }
 
-    /// Writes random keys until the others have finished (or, with `--finish_after_writes`, until
-    /// all are written).
+    /// Writes random keys until the others have finished; with `--finish_after_writes`, until all
+    /// keys are written.
     fn write_behind(&mut self, background: Background, tombstones: &mut RangeTombstones) -> Outcome {
         let plan = self.plan;
         let key_count = self.key_count();
@@ -57,7 +57,8 @@ impl<E: Engine> Worker<'_, E> {
         if self.flags.finish_after_writes { written >= self.plan.writes } else { nobody_left }
     }
 
-    /// Scans the whole database over and over, as many steps as the others read, or as long.
+    /// Scans the whole database again and again: for the number of the others' reads, or for
+    /// `--duration`.
     fn scan_behind(&mut self) -> Outcome {
         let options = self.scan_options(self.flags.explicit_snapshot);
         let mut cursor = self.engine.cursor(options).doing("iterator")?;

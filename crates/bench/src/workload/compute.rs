@@ -1,4 +1,4 @@
-//! What costs no file: checksums and codecs.
+//! Work without files: checksums and codecs.
 
 use super::{Outcome, While, Worker, non_negative};
 use crate::engine::Engine;
@@ -8,11 +8,11 @@ use esker::internals::base::{crc32c, hash};
 use esker::internals::format::compression::{Compressor, Decompressor};
 use std::hint::black_box;
 
-/// Bytes that a checksum benchmark goes through.
+/// Bytes that a checksum benchmark reads.
 const CHECKSUM_BYTES: u64 = 5000 << 20;
-/// Bytes that are compressed.
+/// Bytes that a compression benchmark reads.
 const COMPRESS_BYTES: u64 = 3 << 30;
-/// Bytes that come out of decompression.
+/// Bytes that a decompression benchmark makes.
 const UNCOMPRESS_BYTES: u64 = 20 << 30;
 
 /// A checksum.
@@ -36,12 +36,12 @@ impl Checksum {
 }
 
 impl<E: Engine> Worker<'_, E> {
-    /// The bytes of a block, and as many operations as `bytes` allow; fewer with `--duration`.
+    /// The bytes of a block, and the budget for `bytes` bytes; with `--duration`, for its seconds.
     fn block_size(&self) -> u64 {
         non_negative(self.flags.block_size).max(1)
     }
 
-    /// Takes the checksum of a block of 'x' over and over.
+    /// Computes the checksum of a block of 'x' again and again.
     pub(super) fn checksum(&mut self, kind: Checksum) -> Outcome {
         let size = self.block_size();
         let data = vec![b'x'; usize::try_from(size).expect("a block fits into memory")];
@@ -56,7 +56,7 @@ impl<E: Engine> Worker<'_, E> {
         Ok(())
     }
 
-    /// Compresses a block over and over.
+    /// Compresses a block again and again.
     pub(super) fn compress(&mut self) -> Outcome {
         let (size, mut produced, mut consumed) = (self.block_size(), 0, 0);
         let input = self.block();
@@ -78,7 +78,7 @@ impl<E: Engine> Worker<'_, E> {
         Ok(())
     }
 
-    /// Decompresses a block over and over.
+    /// Decompresses a block again and again.
     pub(super) fn uncompress(&mut self) -> Outcome {
         let size = self.block_size();
         let mut stored = Vec::new();

@@ -5,7 +5,7 @@ use crate::engine::{Batch, Engine};
 use crate::report::OpKind;
 
 impl<E: Engine> Worker<'_, E> {
-    /// Deletes keys, `batch_size` together.
+    /// Deletes keys in batches of `batch_size`.
     pub(super) fn delete(&mut self, sequential: bool) -> Outcome {
         let (plan, count) = (self.plan, self.key_count());
         let mut batch = self.engine.new_batch();

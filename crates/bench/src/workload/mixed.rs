@@ -5,7 +5,7 @@ use crate::engine::Engine;
 use crate::report::OpKind;
 
 impl<E: Engine> Worker<'_, E> {
-    /// `readwritepercent` reads of a hundred, then the rest writes, over and over.
+    /// Cycles of a hundred operations: first `readwritepercent` reads, then writes.
     pub(super) fn read_random_write_random(&mut self) -> Outcome {
         let (plan, count) = (self.plan, self.key_count());
         let gets_of_hundred = non_negative(self.flags.readwritepercent).min(100);
@@ -39,7 +39,7 @@ impl<E: Engine> Worker<'_, E> {
         Ok(())
     }
 
-    /// Reads a random key and writes it anew.
+    /// Reads a random key, then overwrites it.
     pub(super) fn update_random(&mut self) -> Outcome {
         let (plan, count) = (self.plan, self.key_count());
         let mut values = self.values();

@@ -5,11 +5,11 @@ use crate::engine::{Cursor, Engine};
 use crate::report::OpKind;
 use esker::MultiScanArgs;
 
-/// Ranges of one multiscanrandom, at most.
+/// Most ranges of one multiscanrandom.
 const MOST_RANGES: u64 = 64;
-/// Bytes of one of its ranges, at most.
+/// Most bytes of one of its ranges.
 const MOST_RANGE_BYTES: u64 = 1 << 20;
-/// Keys of each range of multiscan unless `--seek_nexts` says how many.
+/// Keys of each range of multiscan, unless `--seek_nexts` is given.
 const USUAL_RANGE_KEYS: u64 = 50;
 
 /// Keys of each range of multiscan.
@@ -21,8 +21,7 @@ pub(crate) fn range_keys(seek_nexts: i32) -> u64 {
 }
 
 impl<E: Engine> Worker<'_, E> {
-    /// Scans `multiscan_size` ranges that lie `multiscan_stride` keys from each other, from a
-    /// random key on.
+    /// Scans `multiscan_size` ranges from a random key on, `multiscan_stride` keys apart.
     pub(super) fn multi_scan(&mut self) -> Outcome {
         let (flags, count) = (self.flags, self.key_count());
         let (keys, size) = (range_keys(flags.seek_nexts), non_negative(flags.multiscan_size));
@@ -73,7 +72,7 @@ impl<E: Engine> Worker<'_, E> {
         Ok(())
     }
 
-    /// Scans these ranges, each with its first key and how many it has; how many rows they had.
+    /// Scans ranges, each with a first key and a number of keys; returns the number of rows.
     fn scan_together(&mut self, ranges: &[(u64, u64)]) -> Outcome<u64> {
         let (flags, count) = (self.flags, self.key_count());
         let mut args = MultiScanArgs {
@@ -99,8 +98,7 @@ impl<E: Engine> Worker<'_, E> {
         Ok(rows)
     }
 
-    /// The same with one iterator that seeks the start of each range, and stops at its end by
-    /// itself.
+    /// The same with one iterator, which seeks the start of each range and steps to its end.
     fn scan_one_by_one(&mut self, ranges: &[(u64, u64)]) -> Outcome<u64> {
         let (count, reverse) = (self.key_count(), self.flags.reverse_iterator);
         let (mut from, mut to) = (self.keys.buffer(), self.keys.buffer());
@@ -138,7 +136,7 @@ impl<E: Engine> Worker<'_, E> {
     }
 }
 
-/// Ranges by their start, of which each loses what the one before it has.
+/// Sorts ranges by their start, and cuts off the part of each that overlaps the one before.
 fn without_overlaps(ranges: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let mut apart: Vec<(u64, u64)> = Vec::new();
     for &(start, keys) in ranges {

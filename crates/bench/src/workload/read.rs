@@ -4,11 +4,11 @@ use super::{Outcome, While, Worker, non_negative};
 use crate::engine::Engine;
 use crate::report::OpKind;
 
-/// Reads between questions to the rate limiter.
+/// Reads between two requests to the rate limiter.
 const READS_PER_REQUEST: u64 = 256;
 
 impl<E: Engine> Worker<'_, E> {
-    /// Reads random keys of the first `among`, one by one.
+    /// Reads random keys among the first `among` keys, one by one.
     pub(super) fn read_random(&mut self, among: u64) -> Outcome {
         let (mut read, mut found) = (0, 0);
         let outcome = self.read_counting(among, &mut read, &mut found);
@@ -38,7 +38,7 @@ impl<E: Engine> Worker<'_, E> {
         Ok(())
     }
 
-    /// Reads random keys, `batch_size` at once.
+    /// Reads random keys in batches of `batch_size`.
     pub(super) fn multi_read_random(&mut self) -> Outcome {
         let (mut read, mut found) = (0, 0);
         let outcome = self.multi_read_counting(&mut read, &mut found);
@@ -51,8 +51,7 @@ impl<E: Engine> Worker<'_, E> {
         let batch = usize::try_from(plan.batch_size).expect("a batch fits into memory");
         let mut picker = KeyPicker::new(self, count);
         let mut keys = vec![self.keys.buffer(); batch];
-        // Without --multiread_batched values are copied out, as by RocksDB's MultiGet that fills
-        // strings.
+        // Without --multiread_batched values are copied, as RocksDB's MultiGet into strings does.
         let mut copies = vec![Vec::new(); if self.flags.multiread_batched { 0 } else { batch }];
         let mut values = E::Values::default();
         let (mut multi_reads, mut budget) = (0, self.budget(plan.reads));
@@ -86,12 +85,12 @@ impl<E: Engine> Worker<'_, E> {
     }
 }
 
-/// Chooses keys to read: evenly, skewed, or at a distance from each other.
+/// A choice of keys to read: uniform, skewed, or at a distance from each other.
 struct KeyPicker {
     count: u64,
-    /// Of `--read_random_exp_range`; 0: evenly.
+    /// The exponent of `--read_random_exp_range`; 0 for a uniform choice.
     skew: f64,
-    /// Of `--multiread_stride`; 0: each at random.
+    /// The distance of `--multiread_stride`; 0 for random keys.
     stride: u64,
     batch_size: u64,
     in_batch: u64,
@@ -110,18 +109,18 @@ impl KeyPicker {
         }
     }
 
-    /// A key at random.
+    /// A random key.
     #[inline]
     fn random<E: Engine>(&self, worker: &mut Worker<'_, E>) -> u64 {
         let drawn = worker.random.next();
         if self.skew == 0.0 { drawn % self.count } else { self.skewed(drawn) }
     }
 
-    /// Low numbers are likelier, by e^skew; then spread over all keys, so that hot ones are not
-    /// neighbours.
+    /// A skewed random key. Low numbers are likelier, by e^skew; a multiplication then spreads them
+    /// over all keys, so hot keys are no neighbours.
     fn skewed(&self, drawn: u64) -> u64 {
         const RANGE: u64 = 1 << 62;
-        /// RocksDB's, so that the same keys are hot.
+        /// RocksDB's factor, so the same keys are hot.
         const PRIME: u64 = 0x5bd1_e995;
         let exponent = -((drawn % RANGE) as f64) / RANGE as f64 * self.skew;
         ((exponent.exp() * self.count as f64) as u64).wrapping_mul(PRIME) % self.count
@@ -143,7 +142,7 @@ impl KeyPicker {
         self.number
     }
 
-    /// Chooses where a batch of keys at a distance begins, so that all of them are there.
+    /// Chooses the first key of a batch with a distance, so that all its keys exist.
     fn start_batch<E: Engine>(&mut self, worker: &mut Worker<'_, E>) {
         if self.stride == 0 {
             return;

@@ -5,16 +5,16 @@ use crate::engine::{Cursor, Engine};
 use crate::report::OpKind;
 use esker::ReadOptions;
 
-/// Keys of a scan between questions to the rate limiter.
+/// Keys of a scan between two requests to the rate limiter.
 const KEYS_PER_REQUEST: u64 = 1024;
-/// Seeks between questions to the rate limiter.
+/// Seeks between two requests to the rate limiter.
 const SEEKS_PER_REQUEST: u64 = 256;
-/// How much of each value a scan behind a seek copies.
+/// Bytes of each value that a scan behind a seek copies.
 const COPIED_VALUE_BYTES: usize = 256;
 
 impl<E: Engine> Worker<'_, E> {
-    /// Reads keys in order, from the first or backwards from the last, until they end or are as
-    /// many as asked for.
+    /// Reads keys in order, forward from the first or backward from the last, until `--reads` keys
+    /// or the end.
     pub(super) fn read_in_order(&mut self, reverse: bool) -> Outcome {
         // RocksDB takes the snapshot in readseq only.
         let options = self.scan_options(!reverse && self.flags.explicit_snapshot);
@@ -25,7 +25,7 @@ impl<E: Engine> Worker<'_, E> {
             cursor.seek_to_first()
         }
         let mut left = self.plan.reads;
-        // RocksDB reads to the end whatever --duration says.
+        // Like RocksDB's tool, the scan ignores --duration.
         let mut budget = self.budget_within(u64::MAX, 0);
         while left > 0 && cursor.valid() && budget.take(1) {
             let bytes = cursor.key().len() + cursor.value().len();
@@ -40,7 +40,7 @@ impl<E: Engine> Worker<'_, E> {
         cursor.status().doing("iterator")
     }
 
-    /// Makes iterators and drops them.
+    /// Creates and drops iterators.
     pub(super) fn new_iterator(&mut self) -> Outcome {
         let mut budget = self.budget(self.plan.reads);
         while budget.take(1) {
@@ -51,7 +51,7 @@ impl<E: Engine> Worker<'_, E> {
         Ok(())
     }
 
-    /// Seeks random keys with an iterator for each, and steps on `seek_nexts` times.
+    /// Seeks random keys, each with a new iterator, and steps `seek_nexts` times.
     pub(super) fn seek_random(&mut self) -> Outcome {
         let (mut read, mut found) = (0, 0);
         let outcome = self.seek_counting(&mut read, &mut found);
@@ -84,7 +84,7 @@ impl<E: Engine> Worker<'_, E> {
         Ok(())
     }
 
-    /// Steps on `seek_nexts` times, looking at each key and value.
+    /// Steps `seek_nexts` times, and reads each key and value.
     #[inline]
     fn step(&mut self, cursor: &mut E::Cursor) {
         let mut copy = [0; COPIED_VALUE_BYTES];
@@ -103,7 +103,7 @@ impl<E: Engine> Worker<'_, E> {
         }
     }
 
-    /// Deletes the `seek_nexts_to_delete` keys where the scan has ended.
+    /// Deletes `seek_nexts_to_delete` keys from the end of the scan on.
     fn delete_ahead(&mut self, cursor: &mut E::Cursor) -> Outcome {
         for _ in 0..self.flags.seek_nexts_to_delete {
             if !cursor.valid() {
@@ -140,7 +140,7 @@ impl<E: Engine> Worker<'_, E> {
         }
     }
 
-    /// Options of a scan, under a snapshot of now if wanted.
+    /// Options of a scan, under a snapshot of the present if flags ask for it.
     pub(super) fn scan_options(&self, under_snapshot: bool) -> ReadOptions {
         let options = &self.plan.read_options;
         if under_snapshot { self.engine.under_snapshot(options) } else { options.clone() }

@@ -6,8 +6,8 @@ use crate::keys::{KeyNumbers, WriteOrder};
 use crate::report::OpKind;
 
 impl<E: Engine> Worker<'_, E> {
-    /// Writes keys in this order, `batch_size` together, with range deletions in between if flags
-    /// say so.
+    /// Writes keys in `order`, in batches of `batch_size`, with the range deletions that flags ask
+    /// for.
     pub(super) fn write(&mut self, order: WriteOrder) -> Outcome {
         let mut tombstones = RangeTombstones::new(self);
         let outcome = self.write_with(order, &mut tombstones);
@@ -59,14 +59,14 @@ impl<E: Engine> Worker<'_, E> {
     }
 }
 
-/// When range deletions come between writes, and what they cover.
+/// The schedule of range deletions between writes, and their length.
 pub(super) struct RangeTombstones {
     writes_before_first: u64,
     writes_between: u64,
     most: u64,
     width: u64,
     expand: bool,
-    /// Writes until the next one; `u64::MAX`: there is none.
+    /// Writes until the next range deletion; `u64::MAX` for none.
     until_next: u64,
     done: u64,
     begin: Vec<u8>,
@@ -91,7 +91,7 @@ impl RangeTombstones {
         tombstones
     }
 
-    /// Counts a write and says whether a range deletion follows it.
+    /// Counts a write; returns whether a range deletion follows it.
     #[inline]
     pub(super) fn is_due(&mut self) -> bool {
         if self.until_next == u64::MAX {
@@ -133,11 +133,11 @@ impl RangeTombstones {
         worker.engine.write(&worker.plan.write_options, &mut batch).doing("deleterange")
     }
 
-    /// Says how many there were, if any.
+    /// Prints the number of range deletions, if there were any.
     pub(super) fn tell<E: Engine>(&self, worker: &Worker<'_, E>) {
         if self.done > 0 {
             let text = format_args!("Number of range deletions: {}\n", self.done);
-            // Whoever has closed the output is noticed at the result line.
+            // The result line reports a closed output.
             worker.output.print(text).ok();
         }
     }
