@@ -1,8 +1,8 @@
 //! One engine at work: fresh directories, timed steps.
 //!
 //! Invariants
-//!  1. A fresh database is in a directory of its own that nothing was in.
-//!  2. No step starts while background work of the step before is running.
+//!  1. A fresh database has a directory of its own, which was empty.
+//!  2. A step starts after the background work of the step before.
 
 use crate::engine::{Durability, Engine, Result, Settings};
 use crate::keys::{Digest, KEY_BYTES, VALUE_BYTES, Values, key};
@@ -17,37 +17,37 @@ use std::time::{Duration, Instant};
 pub(crate) struct Plan {
     /// Keys of the core set; other sets scale with it.
     pub(crate) num: u64,
-    /// Sets have more steps: other thread counts.
+    /// Whether sets have more steps, with other numbers of threads.
     pub(crate) full: bool,
-    /// When a step is cut, seconds.
+    /// Time limit of a step, seconds.
     pub(crate) step_seconds: f64,
-    /// For every engine.
+    /// The settings of every engine.
     pub(crate) settings: Settings,
 }
 
-/// A step as the table shows it.
+/// A step in the table.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct StepInfo {
-    /// For the command line: `suite/step`.
+    /// Its name on the command line: `suite/step`.
     pub(crate) name: String,
-    /// What it is, for people.
+    /// Its description for people.
     pub(crate) title: String,
-    /// What one operation is: `put`, `key`, `row`.
+    /// The unit of an operation: `put`, `key`, `row`.
     pub(crate) unit: String,
-    /// What no engine can avoid: bytes, cache misses, system calls.
+    /// The cost that no engine can avoid: bytes, cache misses, system calls.
     pub(crate) limit: String,
-    /// Its rate counts the background work it causes.
+    /// Whether its rate counts the background work after it.
     pub(crate) counts_settling: bool,
 }
 
 impl StepInfo {
-    /// A step whose rate is that of the operations alone.
+    /// A step whose rate counts only its operations.
     pub(crate) fn new(name: String, title: impl Into<String>, unit: &str, limit: &str) -> StepInfo {
         let (title, unit, limit) = (title.into(), unit.to_owned(), limit.to_owned());
         StepInfo { name, title, unit, limit, counts_settling: false }
     }
 
-    /// The same, background work included.
+    /// A step whose rate includes background work.
     pub(crate) fn counting_settling(self) -> StepInfo {
         StepInfo { counts_settling: true, ..self }
     }
@@ -62,7 +62,7 @@ pub(crate) struct Bench<E> {
 }
 
 impl<E: Engine> Bench<E> {
-    /// Will work in `root`, which is empty.
+    /// An engine that works in `root`, which is empty.
     pub(crate) fn new(root: &Path, plan: Plan) -> Bench<E> {
         Bench { plan, root: root.to_owned(), databases: 0, db: None }
     }
@@ -71,7 +71,7 @@ impl<E: Engine> Bench<E> {
         self.root.join(format!("{}", self.databases))
     }
 
-    /// Closes and deletes what there is, and opens an empty database.
+    /// Closes and deletes the database, and opens an empty one.
     pub(crate) fn fresh(&mut self, settings: &Settings) -> Result<()> {
         self.close()?;
         self.databases += 1;
@@ -81,19 +81,19 @@ impl<E: Engine> Bench<E> {
         Ok(())
     }
 
-    /// The same database with other settings.
+    /// Reopens the database with other settings.
     pub(crate) fn reopen(&mut self, settings: &Settings) -> Result<()> {
         self.db = None;
         self.db = Some(E::open(&self.dir(), settings)?);
         Ok(())
     }
 
-    /// Whether there is a database.
+    /// Whether a database is open.
     pub(crate) fn is_open(&self) -> bool {
         self.db.is_some()
     }
 
-    /// Closes and deletes what there is.
+    /// Closes and deletes the database.
     pub(crate) fn close(&mut self) -> Result<()> {
         self.db = None;
         match std::fs::remove_dir_all(self.dir()) {
@@ -109,12 +109,12 @@ impl<E: Engine> Bench<E> {
         self.db.as_ref().expect("a step that needs a database has opened one")
     }
 
-    /// An empty database with the plan's settings.
+    /// Opens an empty database with the plan's settings.
     pub(crate) fn fresh_as_planned(&mut self) -> Result<()> {
         self.fresh(&self.plan.settings.clone())
     }
 
-    /// Runs `work`, and measures it and the background work behind it.
+    /// Measures `work` and the background work after it.
     pub(crate) fn measure(
         &mut self,
         work: impl FnOnce(&mut E, Deadline) -> Result<Sample>,
@@ -125,7 +125,7 @@ impl<E: Engine> Bench<E> {
         let meter = Meter::start(db.mapped_bytes());
         let start = Instant::now();
         let mut sample = work(db, Deadline::after(limit))?;
-        // Threads that must first be started measure themselves.
+        // Steps with threads of their own measure the time themselves.
         if sample.seconds == 0.0 {
             sample.seconds = start.elapsed().as_secs_f64();
         }
@@ -137,18 +137,18 @@ impl<E: Engine> Bench<E> {
     }
 }
 
-/// A sample of so many puts of the usual size.
+/// A sample of `puts` puts of the usual size.
 pub(crate) fn puts(done: u64, count: u64) -> Sample {
     let user_bytes = done * (KEY_BYTES + VALUE_BYTES) as u64;
     Sample { operations: done, user_bytes, cut: done < count, ..Sample::default() }
 }
 
-/// A sample of so many reads.
+/// A sample of reads.
 pub(crate) fn reads(done: u64, count: u64, digest: u64) -> Sample {
     Sample { operations: done, cut: done < count, digest, ..Sample::default() }
 }
 
-/// Puts the keys that `number` gives, one by one. Gives how many.
+/// Puts the keys that `number` gives, one by one. Returns their number.
 pub(crate) fn fill<E: Engine>(
     db: &E,
     deadline: Deadline,
@@ -161,15 +161,15 @@ pub(crate) fn fill<E: Engine>(
     deadline.repeat(count, |i| db.put(&key(number(i)), values.next(VALUE_BYTES), durability))
 }
 
-/// Time enough for what other steps need whole.
+/// A time limit for preparations, which other steps need whole.
 pub(crate) fn unhurried() -> Deadline {
     Deadline::after(Duration::from_secs(24 * 60 * 60))
 }
 
-/// Pairs of one batch when what comes in is not measured.
+/// Pairs of a batch in preparations.
 const LOAD_BATCH: usize = 500;
 
-/// Puts the keys that `number` gives, in batches: the quick way to what a step works on.
+/// Puts the keys that `number` gives, in batches, as a preparation.
 pub(crate) fn load<E: Engine>(
     db: &E,
     count: u64,
@@ -180,7 +180,7 @@ pub(crate) fn load<E: Engine>(
     load_behind(db, 0..count, seed, value_bytes, number)
 }
 
-/// The same for a part: values begin where those of the pairs before it have ended.
+/// The same for a part of the keys: its values continue those of the part before.
 pub(crate) fn load_behind<E: Engine>(
     db: &E,
     part: Range<u64>,
@@ -206,7 +206,7 @@ pub(crate) fn load_behind<E: Engine>(
     Ok(())
 }
 
-/// Reads `share` random ones of `num` keys in each of `threads` threads.
+/// Reads `share` random keys of `num` in each of `threads` threads.
 pub(crate) fn read_in_threads<E: Engine>(
     db: &E,
     deadline: Deadline,
@@ -225,14 +225,14 @@ pub(crate) fn read_in_threads<E: Engine>(
     Ok(Sample { seconds, ..sum(&done, share * threads) })
 }
 
-/// A sample of what several threads have read: counts and digests.
+/// A sample of the reads of several threads: counts and digests.
 pub(crate) fn sum(done: &[(u64, u64)], count: u64) -> Sample {
     let digest = done.iter().fold(0u64, |sum, (_, digest)| sum.wrapping_add(*digest));
     reads(done.iter().map(|(count, _)| count).sum(), count, digest)
 }
 
-/// Runs `work` in `threads` threads at once, each with its number, and gives the seconds from when
-/// the first began until the last ended, and what each gave.
+/// Runs `work` in `threads` threads, each with its number. Returns the seconds from the first start
+/// to the last end, and the results.
 pub(crate) fn in_threads<T: Send>(
     threads: u64,
     work: impl Fn(u64) -> Result<T> + Sync,
@@ -243,8 +243,7 @@ pub(crate) fn in_threads<T: Send>(
         let spawn = |number| {
             scope.spawn(move || {
                 barrier.wait();
-                // Each looks at the clock for itself: on a busy machine nobody else knows when it
-                // was let run.
+                // Each thread reads the clock itself: on a busy machine no other knows its start.
                 let start = Instant::now();
                 let result = work(number);
                 (start, Instant::now(), result)

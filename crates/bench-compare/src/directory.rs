@@ -1,20 +1,20 @@
-//! Where the databases go: a directory of our own, on a disk with room.
+//! The directory for the databases of a run, on a disk with enough space.
 //!
 //! Invariants
-//!  1. Nothing is deleted but what stands in a directory that bears our mark.
-//!  2. The directory is gone behind a run, the mark and all.
+//!  1. Only files in a directory with our mark are deleted.
+//!  2. A run removes its directory and the mark at its end.
 
 use crate::engine::Result;
 use std::path::{Path, PathBuf};
 
-/// A file that says that a directory is ours.
+/// The mark: a file that shows a directory to be ours.
 const MARK: &str = "ESKER-COMPARE";
 
-/// Of directories that nobody has named; behind it the number of the process.
+/// Prefix of the names of default directories; the process id follows.
 const PREFIX: &str = "esker-compare-";
 
-/// Removes what processes that were killed have left. One that cannot be removed is somebody
-/// else's.
+/// Removes directories of killed processes. A directory that cannot be removed belongs to another
+/// user.
 fn remove_orphans(parent: &Path) {
     let Ok(entries) = std::fs::read_dir(parent) else { return };
     for entry in entries.flatten() {
@@ -27,16 +27,17 @@ fn remove_orphans(parent: &Path) {
     }
 }
 
-/// A directory for one run. Removed when dropped.
+/// A directory for one run; dropping it removes the directory.
 #[derive(Debug)]
 pub(crate) struct WorkDirectory {
     path: PathBuf,
 }
 
 impl WorkDirectory {
-    /// Takes the one that was asked for, or makes one.
+    /// Takes the requested directory, or makes one.
     /// # Errors
-    /// It holds what is not ours · it cannot be made · the disk lacks `needed_bytes`.
+    /// A directory with foreign files, or one that cannot be made; a disk with less than
+    /// `needed_bytes`.
     pub(crate) fn take(wanted: Option<&Path>, needed_bytes: u64) -> Result<WorkDirectory> {
         let path = match wanted {
             Some(path) => path.to_owned(),
@@ -78,7 +79,7 @@ impl WorkDirectory {
         Ok(())
     }
 
-    /// Where it is.
+    /// The path of the directory.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -93,7 +94,7 @@ impl Drop for WorkDirectory {
     }
 }
 
-/// Shared memory if there is such a directory, or else the temporary one.
+/// The directory of shared memory if it exists, or else the temporary one.
 fn default_parent() -> PathBuf {
     let shared = Path::new("/dev/shm");
     if shared.is_dir() { shared.to_owned() } else { std::env::temp_dir() }

@@ -1,57 +1,59 @@
-//! What a benchmark asks of an engine: one trait, implemented once for each engine in `engines/`.
+//! The interface between workloads and engines: one trait, implemented for each engine in
+//! `engines/`.
 //!
-//! In: settings that every engine is given alike. Out: operations on one ordered map of bytes.
+//! In: settings, equal for all engines. Out: operations on one ordered map of bytes.
 //!
 //! Invariants
-//!  1. A workload sees nothing but this trait, so every engine does the same operations in the same
-//!     order.
+//!  1. A workload sees only this trait, so every engine does the same operations in the same order.
 //!  2. The workloads are compiled once for each engine: no virtual call stands between a workload
 //!     and an engine.
-//!  3. Values are lent to a closure wherever the engine can lend them; an engine that copies does
-//!     so because its interface has no other way.
+//!  3. An engine lends values to a closure if it can. It copies them only if its interface has no
+//!     other way.
 
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// What went wrong, for the person who runs this.
+/// An error, as text for the user.
 pub(crate) type Result<T> = std::result::Result<T, String>;
 
-/// What every engine is told, as far as it has such an option.
+/// The settings for every engine; an engine ignores those it does not have.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct Settings {
-    /// Size of a memtable, bytes. The levels below scale with it as RocksDB's defaults do.
+    /// Size of a memtable, bytes. Level sizes scale with it, in the proportion of RocksDB's
+    /// defaults.
     pub(crate) write_buffer_bytes: usize,
     /// Capacity of the block or page cache, bytes.
     pub(crate) cache_bytes: usize,
     /// Bits a key of Bloom filters.
     pub(crate) bloom_bits: f64,
-    /// Upper bound of what is ever stored, bytes: LMDB must reserve that much address space.
+    /// Upper bound of stored bytes. LMDB reserves this much address space.
     pub(crate) map_bytes: usize,
 }
 
-/// How a write is done.
+/// The durability of a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Durability {
-    /// Lost when the process dies.
+    /// A crash of the process loses it.
     NoWal,
-    /// Survives the process, not the machine; an engine without a log comes as near as it can.
+    /// It survives a crash of the process, not of the machine; an engine without a log comes as
+    /// near as it can.
     Wal,
-    /// Survives the machine.
+    /// It survives a crash of the machine.
     Sync,
 }
 
-/// Where a scan starts, and with that its direction.
+/// The start of a scan, which implies its direction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum From<'a> {
-    /// At the first pair, forwards.
+    /// At the first pair, forward.
     First,
-    /// At the first pair at or behind the key, forwards.
+    /// At the first pair at or after the key, forward.
     Key(&'a [u8]),
-    /// At the last pair, backwards.
+    /// At the last pair, backward.
     Last,
 }
 
-/// What an engine has; a workload that needs more is left out for it.
+/// The abilities of an engine; it skips workloads that need more.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Abilities {
     /// Writes can skip the log.
@@ -62,35 +64,35 @@ pub(crate) struct Abilities {
     pub(crate) delete_range: bool,
     /// The size of a cache can be set.
     pub(crate) cache: bool,
-    /// It can be compacted in place.
+    /// The database can be compacted in place.
     pub(crate) compacts: bool,
-    /// It keeps anything on disk.
+    /// Data lies on disk.
     pub(crate) disk: bool,
 }
 
 /// A cursor over one state of an engine.
 pub(crate) trait Cursor {
-    /// Shows up to `limit` pairs and gives their number.
+    /// Calls `show` with up to `limit` pairs; returns their number.
     fn scan(&mut self, from: From<'_>, limit: usize, visit: &mut impl FnMut(&[u8], &[u8])) -> Result<usize>;
 }
 
 /// An open database.
 pub(crate) trait Engine: Sized + Send + Sync {
-    /// What it has.
+    /// Its abilities.
     const ABILITIES: Abilities;
 
-    /// Its cursor.
+    /// The type of its cursors.
     type Cursor<'a>: Cursor
     where
         Self: 'a;
 
-    /// Opens the database in `dir`, which exists; it is empty, or was this engine's.
+    /// Opens the database in `dir`, which exists, and is empty or has a database of this engine.
     fn open(dir: &Path, settings: &Settings) -> Result<Self>;
 
     /// Stores one pair.
     fn put(&self, key: &[u8], value: &[u8], durability: Durability) -> Result<()>;
 
-    /// Stores all pairs at once.
+    /// Stores all pairs as one batch.
     fn put_all(&self, pairs: &[(&[u8], &[u8])], durability: Durability) -> Result<()>;
 
     /// Deletes one key.
@@ -101,10 +103,10 @@ pub(crate) trait Engine: Sized + Send + Sync {
         Err("this engine deletes no ranges".to_owned())
     }
 
-    /// Shows the value of `key`; false if there is none.
+    /// Calls `show` with the value of `key`; false for an absent key.
     fn get(&self, key: &[u8], visit: &mut impl FnMut(&[u8])) -> Result<bool>;
 
-    /// Shows the values that there are of `keys`, and gives their number. Without
+    /// Calls `show` with the values of `keys`; returns the number of present keys. Without
     /// [`Abilities::multi_get`] this is a loop.
     fn multi_get(&self, keys: &[&[u8]], visit: &mut impl FnMut(&[u8])) -> Result<usize> {
         let mut found = 0;
@@ -114,27 +116,27 @@ pub(crate) trait Engine: Sized + Send + Sync {
         Ok(found)
     }
 
-    /// A cursor over the state of now; `under_snapshot` asks for a snapshot object where the engine
-    /// makes a difference.
+    /// A cursor over the present state. `under_snapshot` asks for a snapshot object, for engines
+    /// that have one.
     fn cursor(&self, under_snapshot: bool) -> Result<Self::Cursor<'_>>;
 
-    /// How many pairs there are. An engine that does not count them walks over them.
+    /// The number of pairs. An engine without a count scans them.
     fn len(&self) -> Result<u64> {
         let count = self.cursor(false)?.scan(From::First, usize::MAX, &mut |_, _| ())?;
         Ok(count as u64)
     }
 
-    /// Writes what is in memory to its place on disk, and waits.
+    /// Flushes memory to disk, and waits.
     fn flush(&self) -> Result<()>;
 
-    /// Brings the whole database into its tightest form, and waits.
+    /// Compacts the whole database, and waits.
     fn compact(&mut self) -> Result<()>;
 
-    /// Waits until no background work is due or running.
+    /// Waits for the end of due and running background work.
     fn settle(&self) -> Result<()>;
 
-    /// Bytes stored since opening into files that are mapped, which no system call saw; as far as
-    /// the engine counts them.
+    /// Bytes stored into mapped files since opening, which no system call counts; 0 if the engine
+    /// does not count them.
     fn mapped_bytes(&self) -> u64 {
         0
     }

@@ -1,6 +1,6 @@
 //! Keys and values: the same ones in the same order for every engine.
 //!
-//! Invariant: everything here follows from numbers and seeds; nothing from time, addresses or the
+//! Invariant: keys and values depend on numbers and seeds only, not on time, addresses or the
 //! engine.
 
 /// Length of most keys, bytes: RocksDB's benchmark default.
@@ -8,8 +8,8 @@ pub(crate) const KEY_BYTES: usize = 16;
 /// Length of most values, bytes.
 pub(crate) const VALUE_BYTES: usize = 100;
 
-/// A key of most workloads: the number, big-endian, then zeros as characters, as RocksDB's
-/// benchmark makes them.
+/// A key of most workloads, in the form of RocksDB's benchmark: the number, big-endian, then '0'
+/// characters.
 pub(crate) type Key = [u8; KEY_BYTES];
 
 /// The key of `number`. Keys sort as their numbers do.
@@ -19,14 +19,14 @@ pub(crate) fn key(number: u64) -> Key {
     key
 }
 
-/// A stream of random bytes to cut values from.
+/// A stream of random bytes; values are cut from it.
 #[derive(Debug)]
 pub(crate) struct Values {
     bytes: Vec<u8>,
     at: usize,
 }
 
-/// Long enough that no engine can find repetitions within a block.
+/// Bytes of the stream: so long that no engine finds repetitions within a block.
 const STREAM_BYTES: usize = 1 << 20;
 
 impl Values {
@@ -47,13 +47,13 @@ impl Values {
     }
 }
 
-/// What a workload has read, as one number that does not depend on the order: equal for engines
-/// that gave equal answers.
+/// The values that a workload has read, as one number. It does not depend on their order, and is
+/// equal for engines with equal answers.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Digest(pub(crate) u64);
 
 impl Digest {
-    /// Adds a value, looking at its length and its first eight bytes.
+    /// Adds a value by its length and its first eight bytes.
     #[inline]
     pub(crate) fn add(&mut self, value: &[u8]) {
         let head = value.first_chunk::<8>().map_or(0, |head| u64::from_le_bytes(*head));

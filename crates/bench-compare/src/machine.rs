@@ -1,10 +1,10 @@
-//! What a run ran on, for whoever reads its figures.
+//! A description of the machine, for readers of the figures.
 
 use crate::report::Machine;
 use esker::internals::env::system;
 use std::path::Path;
 
-/// This machine, with `directory` for the databases.
+/// Describes this machine, with `directory` for the databases.
 pub(crate) fn describe(directory: &Path) -> Machine {
     Machine {
         cpu: field("/proc/cpuinfo", "model name"),
@@ -23,7 +23,7 @@ pub(crate) fn load() -> String {
     text.split_whitespace().take(3).collect::<Vec<_>>().join(" ")
 }
 
-/// Now, as a clock on the wall shows it.
+/// The present local time.
 pub(crate) fn now() -> system::LocalTime {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     system::local_time(since.as_secs())
@@ -39,7 +39,7 @@ fn number(text: &str) -> u64 {
     text.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or(0)
 }
 
-/// The type of the mount that `directory` is on: the longest mount point that is a prefix of it.
+/// The file system of `directory`: that of the longest mount point that is a prefix of it.
 fn file_system(directory: &Path) -> String {
     let Ok(path) = directory.canonicalize() else { return String::new() };
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();

@@ -1,11 +1,11 @@
 //! `esker-compare`: Esker, RocksDB, fjall, redb, LMDB and a plain BTreeMap under the same workloads
 //! in one run.
 //!
-//! In: which engines and workloads, how large, where. Out: a table, JSON, and a page with charts.
+//! In: engines, workloads, sizes, a directory. Out: a table, JSON, and a page with charts.
 //!
-//! Every engine runs in a process of its own (`worker.rs`); a round gives each a fresh directory,
-//! and the engines take turns at every step, in turning order, so that what disturbs the machine
-//! disturbs all of them (`run.rs`). What is asked of an engine is one trait (`engine.rs`),
+//! Every engine runs in a process of its own (`worker.rs`), with a fresh directory in each round.
+//! The engines take turns at every step, in alternating order, so a disturbance of the machine
+//! affects all of them (`run.rs`). The interface to an engine is one trait (`engine.rs`),
 //! implemented in `engines/`; the workloads are in `suites/`.
 #![deny(unsafe_code)]
 #![allow(
@@ -44,63 +44,62 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// One engine's process; started by the program itself.
+    /// Runs one engine; the program starts this by itself
     #[command(hide = true)]
     Worker {
-        /// What to do, as JSON.
+        /// The task as JSON
         task: String,
     },
 }
 
-/// What to run.
+/// The command line of a run.
 #[derive(Debug, clap::Args)]
 struct RunArguments {
     /// Small sizes: about ten minutes for everything on two cores.
     #[arg(long)]
     quick: bool,
-    /// The engines; those that are not installed are left out, and named.
+    /// The engines; missing ones are skipped and named.
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = Kind::ALL)]
     engines: Vec<Kind>,
-    /// The sets of workloads, or single ones (`core`, `core/readrandom`); everything if not said.
+    /// The sets of workloads, or single steps (`core`, `core/readrandom`); default: all.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Keys of the core set; other sets scale with it.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1000..))]
     num: Option<u64>,
-    /// Rounds that count; each engine runs once in each, in turning order.
+    /// Number of counted rounds; each engine runs once in each, in alternating order.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pairs: Option<u32>,
-    /// No round that warms up the machine.
+    /// Skip the round that warms up the machine.
     #[arg(long)]
     no_warm_up: bool,
-    /// When to stop, minutes: no set is begun behind that, and the figures are partial. 10 with
-    /// --quick.
+    /// Minutes after which no set begins; the figures are then partial. Default with --quick: 10.
     #[arg(long)]
     minutes: Option<u64>,
-    /// When a step of a slow engine is cut, seconds; its rate is then that of what it has done.
+    /// Seconds after which a step is cut; its rate counts the operations until then.
     #[arg(long)]
     step_seconds: Option<f64>,
     /// Bytes of a memtable.
     #[arg(long)]
     write_buffer_size: Option<usize>,
-    /// Bytes of the block cache; everything fits if not said.
+    /// Bytes of the block cache; default: enough for all data.
     #[arg(long)]
     cache_size: Option<usize>,
-    /// Where the databases go: a directory that is empty or not there. If not said: shared memory,
-    /// so that no disk disturbs, or else the temporary directory.
+    /// Directory for the databases, empty or new. Default: shared memory, which no disk slows down,
+    /// or else the temporary directory.
     #[arg(long)]
     directory: Option<PathBuf>,
-    /// The RocksDB to load: a librocksdb.so of 11.x, such as one that was compiled for this
-    /// machine. If not said: the one of the tests, in `target/peers` or `$ESKER_PEERS_DIR`.
+    /// The RocksDB to load: a librocksdb.so of 11.x, for example one compiled for this machine.
+    /// Default: that of the tests, in `target/peers` or `$ESKER_PEERS_DIR`.
     #[arg(long, env = "ESKER_ROCKSDB_LIBRARY")]
     rocksdb_library: Option<PathBuf>,
-    /// Where the figures go as JSON; kept up to date while it runs.
+    /// File for the figures as JSON; updated during the run.
     #[arg(long, default_value = "target/compare/compare.json")]
     json: PathBuf,
-    /// Where the page with the charts goes; beside the JSON if not said.
+    /// File for the page with charts; default: beside the JSON.
     #[arg(long)]
     html: Option<PathBuf>,
-    /// Run nothing: make table and page of the figures of an earlier run.
+    /// Run no step: make table and page from the figures of an earlier run.
     #[arg(long, value_name = "JSON")]
     render: Option<PathBuf>,
     /// List the workloads and stop.
@@ -124,7 +123,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The steps that are asked for: all of a set, or single ones.
+/// The requested steps: a whole set, or single steps.
 #[derive(Clone, Debug)]
 struct Selection {
     words: Vec<String>,
@@ -132,7 +131,7 @@ struct Selection {
 
 impl Selection {
     /// # Errors
-    /// A word that names nothing.
+    /// A word that names no set and no step.
     fn new(words: &[String], plan: &bench::Plan) -> engine::Result<Selection> {
         let steps = || SuiteId::ALL.iter().flat_map(|suite| suite.steps(plan));
         for word in words {

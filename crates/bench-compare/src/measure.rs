@@ -1,10 +1,10 @@
-//! What one step costs this process: time, CPU, memory, bytes written.
+//! The cost of a step for this process: time, CPU, memory, bytes written.
 //!
 //! Source: `clock_gettime(CLOCK_PROCESS_CPUTIME_ID)`, `/proc/self/{status,io,clear_refs}`
 //! (proc(5)).
 //!
-//! Invariant: one engine and one step at a time in this process, so what the process used is what
-//! the step used.
+//! Invariant: this process runs one step of one engine at a time, so its resources are those of the
+//! step.
 
 use crate::engine::Result;
 use rustix::time::{ClockId, clock_gettime};
@@ -15,30 +15,30 @@ use std::time::{Duration, Instant};
 /// One measurement of one step on one engine.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Sample {
-    /// Operations done; what one is, the step says.
+    /// Number of operations; the step defines their unit.
     pub(crate) operations: u64,
-    /// How long they took, seconds.
+    /// Their time, seconds.
     pub(crate) seconds: f64,
-    /// How long the background work they left took after them, seconds.
+    /// Time of the background work after them, seconds.
     pub(crate) settle_seconds: f64,
     /// CPU time of all threads, the background work included, seconds.
     pub(crate) cpu_seconds: f64,
-    /// The most memory that was resident during the step, bytes.
+    /// Largest resident memory during the step, bytes.
     pub(crate) peak_memory_bytes: u64,
     /// Bytes written to files, background work included.
     pub(crate) written_bytes: u64,
-    /// Bytes of keys and values that the step stored.
+    /// Bytes of stored keys and values.
     pub(crate) user_bytes: u64,
-    /// Bytes of the database's files afterwards.
+    /// Bytes of the database's files after the step.
     pub(crate) disk_bytes: u64,
-    /// Of the values read ([`crate::keys::Digest`]); 0 if none were.
+    /// Digest of the values read ([`crate::keys::Digest`]); 0 for none.
     pub(crate) digest: u64,
-    /// The time for a step was over before its operations were.
+    /// Whether the time limit ended the step.
     pub(crate) cut: bool,
 }
 
 impl Sample {
-    /// Operations a second. A step that is about what it leaves behind counts the background work.
+    /// Operations a second. Some steps count the background work, too.
     pub(crate) fn rate(&self, counts_settling: bool) -> f64 {
         let settle = if counts_settling { self.settle_seconds } else { 0.0 };
         self.operations as f64 / (self.seconds + settle).max(1e-9)
@@ -53,15 +53,15 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    /// Starts measuring; the engine has stored so much into mapped files.
+    /// Starts a measurement. `mapped_bytes` is the engine's count of bytes in mapped files.
     pub(crate) fn start(mapped_bytes: u64) -> Meter {
-        // The high-water mark of resident memory starts again from what is resident now. Where that
-        // is forbidden the figure covers the whole life of the process.
+        // Resets the high-water mark of resident memory. If that is forbidden, the figure covers
+        // the whole life of the process.
         drop(std::fs::write("/proc/self/clear_refs", "5"));
         Meter { cpu: cpu_time(), written: Written::now(mapped_bytes) }
     }
 
-    /// Fills in what has been used since the start.
+    /// Fills in the resources used since the start.
     pub(crate) fn finish(&self, sample: &mut Sample, dir: &Path, mapped_bytes: u64) -> Result<()> {
         sample.cpu_seconds = (cpu_time().saturating_sub(self.cpu)).as_secs_f64();
         sample.written_bytes = Written::now(mapped_bytes).since(&self.written);
@@ -76,11 +76,12 @@ fn cpu_time() -> Duration {
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// What the kernel has counted for this process, and what it cannot see.
+/// Bytes written: the kernel's count for this process, and the engine's for mapped files.
 #[derive(Debug)]
 struct Written {
     by_calls: u64,
-    /// Dirtied pages of files on disks, mapped ones too. Memory file systems count none.
+    /// Bytes of dirtied pages of files on disks, mapped ones included; memory file systems count
+    /// none.
     dirtied: u64,
     mapped: u64,
 }
@@ -116,7 +117,7 @@ pub(crate) fn directory_bytes(dir: &Path) -> Result<u64> {
         Err(error) => return Err(format!("{}: {error}", dir.display())),
     };
     for entry in entries {
-        // A file may go while we look: background work deletes what it has replaced.
+        // Background work may delete a file meanwhile.
         let Ok(entry) = entry else { continue };
         let Ok(data) = entry.metadata() else { continue };
         total += if data.is_dir() { directory_bytes(&entry.path())? } else { data.blocks() * 512 };
@@ -124,29 +125,29 @@ pub(crate) fn directory_bytes(dir: &Path) -> Result<u64> {
     Ok(total)
 }
 
-/// How long a step may take. Looking at the clock costs as much as a fast read, so it happens every
-/// so many operations.
+/// The time limit of a step. A reading of the clock costs as much as a fast read, so it happens
+/// once in `CHECK_EVERY` operations.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline {
     end: Instant,
 }
 
-/// Operations between looks at the clock.
+/// Operations between two readings of the clock.
 const LOOK_EVERY: u64 = 64;
 
 impl Deadline {
-    /// `limit` from now.
+    /// The end of `limit` from now on.
     pub(crate) fn after(limit: Duration) -> Deadline {
         Deadline { end: Instant::now() + limit }
     }
 
-    /// Whether it is over.
+    /// Whether the time is over.
     pub(crate) fn is_over(self) -> bool {
         Instant::now() >= self.end
     }
 
-    /// Does `operation` for 0, 1, … up to `count`, or until the time is over. Gives how often it
-    /// was done.
+    /// Calls `operation` with 0, 1, … up to `count`, or until the time is over. Returns the number
+    /// of calls.
     pub(crate) fn repeat(self, count: u64, mut operation: impl FnMut(u64) -> Result<()>) -> Result<u64> {
         for i in 0..count {
             if i % LOOK_EVERY == 0 && i > 0 && self.is_over() {

@@ -1,14 +1,14 @@
-//! The parent: rounds, turns, and what is kept of them.
+//! The parent process: rounds, turns, and their results.
 //!
-//! A round gives every engine a fresh process and directory. At each step the engines take turns;
-//! every other round turns the order around, so that over two rounds each two engines ran as ABBA.
-//! Ratios are taken within a round.
+//! A round gives every engine a fresh process and directory. At each step the engines take turns.
+//! Every other round reverses their order, so over two rounds each two engines run as ABBA. Ratios
+//! are computed within a round.
 //!
 //! Invariants
-//!  1. Only one engine works at a time: a child answers when its background work is done, too.
-//!  2. The JSON on disk is complete up to the last set that ended, and says `partial` until the run
-//!     has ended well.
-//!  3. An engine that fails is out for the rest of the set, and named; the others go on.
+//!  1. Only one engine works at a time: a child answers after its background work.
+//!  2. The JSON on disk is complete up to the last ended set. It says `partial` until the run has
+//!     ended without error.
+//!  3. A failed engine is named, and skips the rest of the set; the others go on.
 
 use crate::bench::{Plan, StepInfo};
 use crate::directory::WorkDirectory;
@@ -22,10 +22,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Does what the command line says.
+/// Runs the command line.
 /// # Errors
-/// Nonsense on the command line · no engine can run · a directory that cannot be used · any
-/// engine's failure; what has been measured is kept.
+/// A wrong command line; no engine that can run; an unusable directory; the failure of an engine.
+/// Results until then are kept.
 #[expect(clippy::print_stdout, reason = "a command-line tool")]
 pub(crate) fn main(arguments: &RunArguments) -> Result<()> {
     if let Some(json) = &arguments.render {
@@ -64,14 +64,14 @@ fn render_again(json: &Path, page: Option<&Path>) -> Result<()> {
     write_whole(page.unwrap_or(&json.with_extension("html")), &html::render(&report))
 }
 
-/// What `--quick` may take.
+/// Minutes of a run with `--quick`.
 const QUICK_MINUTES: u64 = 10;
-/// Keys from which on sets have all their steps.
+/// Number of keys from which on sets have all their steps.
 const FULL: u64 = 1_000_000;
 
-/// The sizes that the command line asks for.
+/// The sizes of the command line.
 /// # Errors
-/// Numbers that cannot be.
+/// Numbers out of range.
 fn plan(arguments: &RunArguments) -> Result<Plan> {
     let num = arguments.num.unwrap_or(if arguments.quick { 200_000 } else { 2_000_000 });
     let data = usize::try_from(num).map_err(|e| format!("--num {num}: {e}"))?.saturating_mul(116);
@@ -80,7 +80,7 @@ fn plan(arguments: &RunArguments) -> Result<Plan> {
         return Err(format!("--step-seconds {step_seconds}: a positive number of seconds is needed"));
     }
     let settings = Settings {
-        // RocksDB's default for its default size; the same proportion below.
+        // RocksDB's default for its default size; smaller runs keep the proportion.
         write_buffer_bytes: arguments.write_buffer_size.unwrap_or((data / 4).clamp(1 << 20, 64 << 20)),
         cache_bytes: arguments.cache_size.unwrap_or((data * 4).max(64 << 20)),
         bloom_bits: 10.0,
@@ -94,10 +94,10 @@ struct Run {
     directory: WorkDirectory,
     json: PathBuf,
     rocksdb_library: Option<PathBuf>,
-    /// What is run of each set, and which engines have failed in it.
+    /// The steps of each set, and the engines that failed in it.
     sets: Vec<Set>,
     start: Instant,
-    /// No set is begun behind this.
+    /// The time after which no set begins.
     end: Option<Instant>,
     progress: ProgressBar,
     failed: bool,
@@ -105,13 +105,12 @@ struct Run {
 
 struct Set {
     suite: SuiteId,
-    /// By their index in the set.
+    /// Steps by their index in the set.
     steps: Vec<(usize, StepInfo)>,
     failed: Vec<Kind>,
 }
 
-/// Bytes a run may take on disk for each byte of keys and values, with every engine's files at
-/// once.
+/// Bytes on disk for each byte of keys and values, with the files of all engines at once.
 const ROOM: u64 = 4;
 
 impl Run {
@@ -162,7 +161,7 @@ impl Run {
         Ok(run)
     }
 
-    /// Adds the steps of a set that must run: those asked for, and those they work on.
+    /// Adds the steps of a set: requested ones, and earlier ones whose database they use.
     fn add_set(&mut self, suite: SuiteId, selection: &Selection) {
         let plan = &self.report.plan;
         let steps = suite.steps(plan);
@@ -182,8 +181,8 @@ impl Run {
         self.report.engines.iter().map(|engine| cell(engine.kind)).collect()
     }
 
-    /// A round that warms up, at a tenth of the size, and the rounds that count: each runs all
-    /// sets, so that time that is over costs rounds rather than sets.
+    /// Runs a warm-up round at a tenth of the size, then the counted rounds. Each round runs all
+    /// sets, so a lack of time costs rounds and no sets.
     fn rounds(&mut self, warm_up: bool) -> Result<()> {
         let rounds = self.report.pairs + usize::from(warm_up);
         let steps: usize = self.sets.iter().map(|set| set.steps.len()).sum();
@@ -210,7 +209,7 @@ impl Run {
         self.report.problems.push(why);
     }
 
-    /// Says how it ended, and keeps the figures.
+    /// Records the end of a run, and saves the figures.
     fn finish(&mut self) -> Result<()> {
         self.progress.finish_and_clear();
         let disagreements: Vec<String> =
@@ -222,7 +221,7 @@ impl Run {
         self.save()
     }
 
-    /// Runs one set once on every engine.
+    /// Runs a set once on every engine.
     fn round(&mut self, set: usize, round: usize, is_warm_up: bool) -> Result<()> {
         let Set { suite, steps, .. } = &self.sets[set];
         let (suite, steps) = (*suite, steps.clone());
@@ -291,7 +290,7 @@ struct CellAt {
     kind: Kind,
 }
 
-/// Puts a file in place in one piece: a reader, or a run that dies, never leaves half of one.
+/// Replaces a file in one step: a crash leaves no half of it.
 fn write_whole(path: &Path, text: &str) -> Result<()> {
     let fail = |e: std::io::Error| format!("{}: {e}", path.display());
     if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {

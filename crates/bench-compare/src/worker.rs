@@ -19,23 +19,23 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-/// What a child is for.
+/// The task of a child.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Task {
     pub(crate) engine: Kind,
     pub(crate) suite: SuiteId,
     pub(crate) plan: Plan,
-    /// Where it works: empty, and its own.
+    /// Its own directory, empty at the start.
     pub(crate) directory: PathBuf,
-    /// The RocksDB to load; `None`: the one of the tests.
+    /// The RocksDB library to load; `None` for that of the tests.
     pub(crate) rocksdb_library: Option<PathBuf>,
 }
 
 type Answer = std::result::Result<Sample, String>;
 
-/// The child: does what its standard input says until that ends.
+/// Runs as a child: obeys its standard input until that ends.
 /// # Errors
-/// The task is none, the engine cannot be loaded, or the parent is gone.
+/// A task that cannot be parsed, an engine that cannot be loaded, or the end of the parent.
 pub(crate) fn serve(task: &str) -> Result<()> {
     let task: Task = serde_json::from_str(task).map_err(|e| format!("not a task: {e}"))?;
     if let (Kind::Rocksdb, Some(library)) = (task.engine, &task.rocksdb_library) {
@@ -66,7 +66,7 @@ impl WithEngine for Serve<'_> {
     }
 }
 
-/// The parent's side of a child. Ends it when dropped.
+/// The parent's side of a child. Dropping it ends the child.
 pub(crate) struct Worker {
     child: Child,
     orders: Option<ChildStdin>,
@@ -76,11 +76,11 @@ pub(crate) struct Worker {
     patience: Duration,
 }
 
-/// What a step may take beyond its own limit: loading what it works on, and settling.
+/// Extra time for a step beyond its own limit: for preparation and background work.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 impl Worker {
-    /// Starts a child in the task's directory, which is made.
+    /// Creates the task's directory, and starts a child in it.
     pub(crate) fn start(task: &Task) -> Result<Worker> {
         let directory = &task.directory;
         std::fs::create_dir_all(directory).map_err(|e| format!("{}: {e}", directory.display()))?;
@@ -111,9 +111,9 @@ impl Worker {
         Ok(Worker { child, orders, answers, errors, title: task.engine.title().to_owned(), patience })
     }
 
-    /// Has step `index` done.
+    /// Lets the child do step `index`.
     /// # Errors
-    /// The engine's · the process died or hung.
+    /// Errors of the engine; a child that died or hung.
     pub(crate) fn run(&mut self, index: usize) -> Result<Sample> {
         let title = &self.title;
         let orders = self.orders.as_mut().expect("there until dropped");
@@ -129,7 +129,7 @@ impl Worker {
         }
     }
 
-    /// Why it died, as far as it has said so.
+    /// The child's last words on standard error.
     fn last_words(&mut self) -> String {
         let status = self.child.wait().map_or_else(|e| e.to_string(), |status| status.to_string());
         let words = std::fs::read_to_string(&self.errors).unwrap_or_default();
@@ -139,7 +139,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // A child that is idle closes its database and goes; one that hangs is ended.
+        // An idle child closes its database and exits; a hanging child is killed.
         self.orders = None;
         for _ in 0..100 {
             if matches!(self.child.try_wait(), Ok(Some(_))) {
@@ -152,7 +152,7 @@ impl Drop for Worker {
     }
 }
 
-/// Removes what a round's children have left.
+/// Removes the directories of a round's children.
 pub(crate) fn clean(directory: &Path) -> Result<()> {
     match std::fs::remove_dir_all(directory) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

@@ -1,17 +1,17 @@
-//! Which record comes next: YCSB's distributions.
+//! YCSB's distributions of records.
 //!
 //! Source: Gray et al., "Quickly Generating Billion-Record Synthetic Databases" (SIGMOD 1994), for
 //! the method; YCSB core 0.17 (`ZipfianGenerator`, `ScrambledZipfianGenerator`,
-//! `SkewedLatestGenerator`) for the constants and for how ranks are scattered: the rank is hashed
-//! (FNV-1a, 64 bits, byte by byte from the lowest) and taken modulo the number of records, and a
+//! `SkewedLatestGenerator`) for the constants and for the scattering of ranks. A rank is hashed
+//! (FNV-1a, 64 bits, byte by byte from the lowest) and taken modulo the number of records. A
 //! scrambled generator always draws from ten billion ranks, whose zeta is a published constant.
 //!
-//! Invariant: rank r (from 0) is drawn with probability 1 / (r+1)^theta / zeta(n), as near as the
-//! method comes: exactly for the first two ranks.
+//! Invariant: rank r (from 0) is drawn with probability 1 / (r+1)^theta / zeta(n): exactly for the
+//! first two ranks, approximately for others.
 
 use fastrand::Rng;
 
-/// YCSB's skew.
+/// The skew of YCSB.
 pub(crate) const THETA: f64 = 0.99;
 /// Ranks that a scrambled generator draws from.
 const SCRAMBLED_RANKS: u64 = 10_000_000_000;
@@ -28,7 +28,7 @@ fn extend_zeta(from: u64, sum: f64, to: u64, theta: f64) -> f64 {
     (from + 1..=to).fold(sum, |sum, i| sum + (i as f64).powf(theta).recip())
 }
 
-/// Ranks 0..n, rank 0 most often.
+/// A generator of ranks 0..n, rank 0 most often.
 #[derive(Clone, Debug)]
 pub(crate) struct Zipfian {
     ranks: u64,
@@ -37,7 +37,7 @@ pub(crate) struct Zipfian {
 }
 
 impl Zipfian {
-    /// Over `ranks` ranks.
+    /// A generator over `ranks` ranks.
     pub(crate) fn new(ranks: u64) -> Zipfian {
         Zipfian::with_zeta(ranks, zeta(ranks, THETA))
     }
@@ -47,14 +47,14 @@ impl Zipfian {
         Zipfian { ranks, zeta: sum, eta }
     }
 
-    /// The same over more ranks.
+    /// Extends the generator to more ranks.
     pub(crate) fn grow(&mut self, ranks: u64) {
         if ranks > self.ranks {
             *self = Zipfian::with_zeta(ranks, extend_zeta(self.ranks, self.zeta, ranks, THETA));
         }
     }
 
-    /// The rank that a uniform number in 0..1 stands for.
+    /// The rank for a uniform number in 0..1.
     pub(crate) fn rank(&self, uniform: f64) -> u64 {
         let scaled = uniform * self.zeta;
         if scaled < 1.0 {
@@ -74,8 +74,8 @@ impl Zipfian {
     }
 }
 
-/// FNV-1a of a number's eight bytes, lowest first, as a positive signed number: what YCSB scatters
-/// ranks with.
+/// YCSB's hash for the scattering of ranks: FNV-1a of a number's eight bytes, lowest first, as a
+/// positive signed number.
 pub(crate) fn fnv64(number: u64) -> u64 {
     let hash = number.to_le_bytes().iter().fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(1_099_511_628_211)
@@ -83,7 +83,7 @@ pub(crate) fn fnv64(number: u64) -> u64 {
     hash.cast_signed().unsigned_abs()
 }
 
-/// Records 0..n, a few of them often, scattered over all.
+/// A generator of records 0..n; hot records lie scattered among all.
 #[derive(Clone, Debug)]
 pub(crate) struct Scrambled {
     zipfian: Zipfian,
@@ -91,7 +91,7 @@ pub(crate) struct Scrambled {
 }
 
 impl Scrambled {
-    /// Over `records` records.
+    /// A generator over `records` records.
     pub(crate) fn new(records: u64) -> Scrambled {
         Scrambled { zipfian: Zipfian::with_zeta(SCRAMBLED_RANKS, SCRAMBLED_ZETA), records }
     }
@@ -102,19 +102,19 @@ impl Scrambled {
     }
 }
 
-/// Records 0..n, the latest most often.
+/// A generator of records 0..n, the latest most often.
 #[derive(Clone, Debug)]
 pub(crate) struct Latest {
     zipfian: Zipfian,
 }
 
 impl Latest {
-    /// Over `records` records.
+    /// A generator over `records` records.
     pub(crate) fn new(records: u64) -> Latest {
         Latest { zipfian: Zipfian::new(records) }
     }
 
-    /// The next of so many records.
+    /// The next record, among `records` records.
     pub(crate) fn next(&mut self, random: &mut Rng, records: u64) -> u64 {
         self.zipfian.grow(records);
         records - 1 - self.zipfian.rank(random.f64()).min(records - 1)

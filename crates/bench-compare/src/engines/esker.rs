@@ -1,4 +1,4 @@
-//! Esker.
+//! The adapter for Esker.
 
 use crate::engine::{Abilities, Cursor, Durability, Engine, From, Result, Settings};
 use esker::internals::cache::{Cache, CacheOptions};
@@ -11,12 +11,12 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The adapter.
+/// An open database.
 pub(crate) struct Esker {
     db: Db,
     family: ColumnFamilyHandle,
     read: ReadOptions,
-    /// In the order of [`Durability`].
+    /// Write options in the order of [`Durability`].
     write: [WriteOptions; 3],
 }
 
@@ -124,7 +124,7 @@ impl Engine for Esker {
         self.db.wait_for_background_work().map_err(text)
     }
 
-    /// Bytes of the log, if the log is mapped here: that depends on the file system.
+    /// Bytes of the log, if it is mapped; that depends on the file system.
     fn mapped_bytes(&self) -> u64 {
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
         if !maps.lines().any(|line| line.ends_with(".log")) {
@@ -135,7 +135,7 @@ impl Engine for Esker {
     }
 }
 
-/// An iterator.
+/// An iterator as a cursor.
 pub(crate) struct EskerCursor {
     iter: DbIterator,
 }

@@ -8,10 +8,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How it differs from what the others do.
+/// Differences from the other engines' settings.
 pub(crate) const NOTES: &[&str] = &["no writes without its journal, no range deletions"];
 
-/// The adapter.
+/// The adapter for fjall.
 pub(crate) struct Fjall {
     db: Database,
     keyspace: Keyspace,
@@ -21,7 +21,7 @@ fn text(error: fjall::Error) -> String {
     error.to_string()
 }
 
-/// Between looks at whether background work is done: fjall has no call that waits for it.
+/// Time between two checks for background work: fjall has no call that waits for it.
 const POLL: Duration = Duration::from_micros(500);
 
 impl Engine for Fjall {
@@ -98,8 +98,8 @@ impl Engine for Fjall {
     }
 
     fn settle(&self) -> Result<()> {
-        // A flush that has ended may have asked for a compaction that has not begun: it is quiet
-        // when it was so twice.
+        // An ended flush may have asked for a compaction that has not begun. Two quiet checks in a
+        // row count as the end.
         let mut quiet = 0;
         while quiet < 3 {
             let is_busy = self.db.outstanding_flushes() > 0
@@ -121,7 +121,7 @@ impl Fjall {
     }
 }
 
-/// A snapshot: every scan is an iterator of its own.
+/// A snapshot; every scan makes an iterator.
 pub(crate) struct FjallCursor<'a> {
     snapshot: Snapshot,
     keyspace: &'a Keyspace,

@@ -6,7 +6,7 @@ use heed::{CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, RoTxn, RwTxn,
 use std::ops::Bound;
 use std::path::Path;
 
-/// How it differs from what the others do.
+/// Differences from the other engines' settings.
 pub(crate) const NOTES: &[&str] = &[
     "every put is a transaction, written but not synced (MDB_NOSYNC)",
     "every get is a transaction of its own, a batch of reads is one",
@@ -15,10 +15,10 @@ pub(crate) const NOTES: &[&str] = &[
 
 type Table = Database<'static, Bytes, Bytes>;
 
-/// The adapter.
+/// The adapter for LMDB.
 ///
-/// Invariant: `env` points to an environment that was leaked at opening and is freed when this is
-/// dropped; `table`, and cursors, which borrow `self`, are the only things that refer to it.
+/// Invariant: `env` points to an environment that `open` leaked and `drop` frees. Only `table` and
+/// cursors refer to it; cursors borrow `self`.
 pub(crate) struct Lmdb {
     table: Table,
     env: &'static Env<WithTls>,
@@ -28,7 +28,7 @@ fn text(error: heed::Error) -> String {
     error.to_string()
 }
 
-/// Address space comes in pages.
+/// Rounds up to whole pages: address space comes in pages.
 const PAGE: usize = 4096;
 
 impl Engine for Lmdb {
@@ -47,10 +47,10 @@ impl Engine for Lmdb {
     fn open(dir: &Path, settings: &Settings) -> Result<Lmdb> {
         let mut options = EnvOpenOptions::new().read_txn_with_tls();
         options.map_size(settings.map_bytes.next_multiple_of(PAGE)).max_readers(256);
-        // SAFETY: without sync a machine that goes down may leave a damaged file; it is deleted
+        // SAFETY: without sync a crash of the machine may leave a damaged file; the file is deleted
         // after the run.
         unsafe { options.flags(EnvFlags::NO_SYNC | EnvFlags::NO_META_SYNC) };
-        // SAFETY: nothing but this process touches the directory, and it opens it once at a time.
+        // SAFETY: only this process uses the directory, and it opens it once at a time.
         let env = unsafe { options.open(dir) }.map_err(text)?;
         let env: &'static Env<WithTls> = Box::leak(Box::new(env));
         let transaction = env.write_txn().map_err(text)?;
@@ -136,13 +136,13 @@ impl Drop for Lmdb {
     #[expect(unsafe_code, reason = "the environment is the target of a reference without end")]
     fn drop(&mut self) {
         let env = std::ptr::from_ref(self.env).cast_mut();
-        // SAFETY: it was a box, leaked in `open` and freed only here; cursors borrow `self`, and
+        // SAFETY: `open` leaked the box, and only this line frees it. Cursors borrow `self`;
         // `table` is not used again and has no destructor.
         drop(unsafe { Box::from_raw(env) });
     }
 }
 
-/// A read transaction: every scan is a range of its own.
+/// A read transaction; every scan makes a range.
 pub(crate) struct LmdbCursor<'a> {
     table: &'a Table,
     transaction: RoTxn<'a, WithTls>,

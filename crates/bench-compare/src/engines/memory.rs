@@ -1,5 +1,5 @@
-//! The limit: a `BTreeMap` behind a lock. Nothing is logged, flushed or recovered, and every write
-//! copies its bytes once.
+//! The limit: a `BTreeMap` behind a lock, without log, flush or recovery. Every write copies its
+//! bytes once.
 
 use crate::engine::{Abilities, Cursor, Durability, Engine, From, Result, Settings};
 use esker::internals::base::sync::{RwLock, RwLockReadGuard};
@@ -9,7 +9,7 @@ use std::path::Path;
 
 type Map = BTreeMap<Box<[u8]>, Box<[u8]>>;
 
-/// The adapter.
+/// The adapter for the map.
 pub(crate) struct Memory {
     map: RwLock<Map>,
 }
@@ -74,7 +74,7 @@ impl Engine for Memory {
     }
 }
 
-/// A scan keeps writers out: a map has no versions.
+/// A scan locks out writers: a map has no versions.
 pub(crate) struct MemoryCursor<'a> {
     map: RwLockReadGuard<'a, Map>,
 }

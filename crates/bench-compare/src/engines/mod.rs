@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::Path;
 
-/// An engine that can be asked for.
+/// An engine on the command line.
 #[derive(
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize, clap::ValueEnum,
 )]
@@ -32,16 +32,16 @@ pub(crate) enum Kind {
     Redb,
     /// LMDB, by heed.
     Lmdb,
-    /// A BTreeMap: what memory allows.
+    /// A BTreeMap: the limit of memory.
     Memory,
 }
 
 impl Kind {
-    /// All, in the order of the table.
+    /// All engines, in the order of the table.
     pub(crate) const ALL: [Kind; 6] =
         [Kind::Esker, Kind::Rocksdb, Kind::Fjall, Kind::Redb, Kind::Lmdb, Kind::Memory];
 
-    /// For people.
+    /// Its name for people.
     pub(crate) fn title(self) -> &'static str {
         match self {
             Kind::Esker => "Esker",
@@ -53,7 +53,7 @@ impl Kind {
         }
     }
 
-    /// The word for it on the command line.
+    /// Its name on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Kind::Esker => "esker",
@@ -72,18 +72,18 @@ impl fmt::Display for Kind {
     }
 }
 
-/// What is done with an engine whose type is known only when it runs.
+/// Work with an engine whose type is known at run time only.
 pub(crate) trait WithEngine {
-    /// What comes out.
+    /// The result of the work.
     type Output;
-    /// Does it.
+    /// Does the work.
     fn run<E: Engine>(self) -> Result<Self::Output>;
 }
 
 impl Kind {
     /// Does `work` with this engine.
     /// # Errors
-    /// The work's · the engine is not built in.
+    /// Errors of the work; an engine that is not built in.
     pub(crate) fn with<W: WithEngine>(self, work: W) -> Result<W::Output> {
         match self {
             Kind::Esker => work.run::<esker::Esker>(),
@@ -102,9 +102,9 @@ impl Kind {
         }
     }
 
-    /// What it has.
+    /// Its abilities.
     /// # Errors
-    /// It is not built in.
+    /// An engine that is not built in.
     pub(crate) fn abilities(self) -> Result<Abilities> {
         struct Ask;
         impl WithEngine for Ask {
@@ -117,9 +117,9 @@ impl Kind {
     }
 }
 
-/// What an engine that can run is called, and how it differs.
+/// The version of an engine, and its differences from others.
 /// # Errors
-/// Why it cannot run, and how to get it.
+/// The reason why it cannot run, and the way to get it.
 pub(crate) fn availability(kind: Kind, rocksdb_library: Option<&Path>) -> Result<EngineInfo> {
     let info = |version: String, notes: &[&str]| EngineInfo {
         kind,
@@ -132,7 +132,7 @@ pub(crate) fn availability(kind: Kind, rocksdb_library: Option<&Path>) -> Result
         Kind::Memory => Ok(info("std".to_owned(), &["no log, no files, no versions: what memory allows"])),
         Kind::Rocksdb => match rocksdb_library {
             Some(path) if !path.exists() => Err(format!("{} is not there", path.display())),
-            // Its name only: the page is to be shown to others.
+            // Only its file name: the page may be published.
             Some(path) => {
                 let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
                 Ok(info(format!("11, {name}"), &[]))

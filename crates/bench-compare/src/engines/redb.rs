@@ -7,7 +7,7 @@ use redb::{
 };
 use std::path::Path;
 
-/// How it differs from what the others do.
+/// Differences from the other engines' settings.
 pub(crate) const NOTES: &[&str] = &[
     "every put is a transaction; without sync (Durability::None) it is lost when the process dies",
     "every get is a transaction of its own, a batch of reads is one",
@@ -15,7 +15,7 @@ pub(crate) const NOTES: &[&str] = &[
 
 const TABLE: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("default");
 
-/// The adapter.
+/// The adapter for redb.
 pub(crate) struct Redb {
     db: Database,
 }
@@ -123,7 +123,7 @@ impl Engine for Redb {
     }
 }
 
-/// A read transaction: every scan is a range of its own.
+/// A read transaction; every scan makes a range.
 pub(crate) struct RedbCursor {
     table: ReadOnlyTable<&'static [u8], &'static [u8]>,
 }

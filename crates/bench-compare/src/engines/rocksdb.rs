@@ -1,14 +1,14 @@
-//! RocksDB 11, loaded at run time and called by its C functions (`esker_peer::timed`).
+//! RocksDB 11, loaded at run time and called through its C functions (`esker_peer::timed`).
 
 use crate::engine::{Abilities, Cursor, Durability, Engine, From, Result, Settings};
 use esker_peer::timed::{self, MultiGetScratch, ScanFrom, TimedCursor, TimedDb, TimedOptions};
 use std::cell::RefCell;
 use std::path::Path;
 
-/// Room for a value that is read. No workload has longer ones.
+/// Bytes for a value that is read; no workload has longer values.
 const BUFFER: usize = 4096;
 
-/// The adapter.
+/// The adapter for RocksDB.
 pub(crate) struct RocksDb {
     db: TimedDb,
 }

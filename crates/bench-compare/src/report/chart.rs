@@ -101,7 +101,8 @@ fn push(svg: &mut String, text: std::fmt::Arguments<'_>) {
     svg.write_fmt(text).expect("strings take everything");
 }
 
-/// The ground: a tint where Esker is ahead, lines at the powers of two, words at the ends.
+/// The background: a tint for the side where Esker is ahead, lines at the powers of two, words at
+/// the ends.
 fn axis(svg: &mut String, low: f64, high: f64, height: f64) {
     let one = x_of(1.0, low, high);
     let (top, tall) = (TOP - 4.0, height - TOP - 4.0);
@@ -131,7 +132,7 @@ fn axis(svg: &mut String, low: f64, high: f64, height: f64) {
     push(svg, format_args!("<text class=\"head\" x=\"{WIDTH}\" y=\"20\">RocksDB</text>"));
 }
 
-/// A ratio with its spread; an arrow if it lies beyond the axis.
+/// A ratio with its spread, or an arrow for a ratio beyond the axis.
 fn dot(svg: &mut String, rival: Kind, ratio: Spread, y: f64, (low, high): (f64, f64)) {
     let name = rival.name();
     let x = x_of(ratio.median, low, high);
@@ -172,7 +173,7 @@ const CHART_HEIGHT: f64 = 260.0;
 const CHART_WIDTH: f64 = 470.0;
 const MARGIN: f64 = 46.0;
 
-/// Rates over a row of settings; the y axis begins at zero.
+/// Rates over a series of settings; the y axis begins at zero.
 pub(super) fn lines(title: &str, x_title: &str, labels: &[String], lines: &[Line]) -> String {
     let values = lines.iter().flat_map(|line| line.values.iter().flatten().map(|v| v.median));
     let most = nice(values.fold(0.0, f64::max));

@@ -1,4 +1,4 @@
-//! The page: one file, no script, nothing fetched, light and dark.
+//! The page: one file, without scripts or external parts, in light and dark.
 
 use super::chart::{Line, escape, lines, rate_label, ratios};
 use super::table::{bytes, micros, short};
@@ -81,7 +81,7 @@ fn grouped(number: u64) -> String {
     text
 }
 
-/// A tile for each rival: the geometric mean of all ratios, and how many of them are above one.
+/// A tile for each rival: the geometric mean of all ratios, and the number of those above one.
 fn summary(page: &mut String, report: &Report) {
     let what = if report.was_disturbed() { "less CPU time than" } else { "as fast as" };
     page.push_str("<div class=\"tiles\">");
@@ -148,7 +148,7 @@ fn section(page: &mut String, report: &Report, suite: &SuiteReport) {
     page.push_str("</section>");
 }
 
-/// Line charts where a set is a curve: names like `cache/50-16` are x and series.
+/// Line charts for sets that are curves: names like `cache/50-16` are x and series.
 fn curves(report: &Report, suite: &SuiteReport) -> String {
     let x_title = match suite.id {
         SuiteId::Cache => "cache, % of the data",

@@ -1,4 +1,4 @@
-//! What a run has found, and its forms: JSON, a table, a page.
+//! The results of a run, and their forms: JSON, a table, a page.
 
 mod chart;
 pub(crate) mod html;
@@ -11,28 +11,28 @@ use crate::measure::Sample;
 use crate::suites::SuiteId;
 use serde::{Deserialize, Serialize};
 
-/// A whole run.
+/// The results of a whole run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Report {
-    /// When it began, local time.
+    /// Start of the run, local time.
     pub(crate) date: String,
     /// The command line.
     pub(crate) command: String,
-    /// What it ran on.
+    /// The machine.
     pub(crate) machine: Machine,
-    /// Its sizes.
+    /// The sizes of the run.
     pub(crate) plan: Plan,
-    /// Rounds that count; each engine ran once in each.
+    /// Number of counted rounds; each engine ran once in each.
     pub(crate) pairs: usize,
-    /// It did not come to its end, or an engine did not.
+    /// Whether the run, or an engine, ended early.
     pub(crate) partial: bool,
-    /// What went wrong, and what was left out.
+    /// Errors and skipped steps.
     pub(crate) problems: Vec<String>,
-    /// Who took part.
+    /// The engines of the run.
     pub(crate) engines: Vec<EngineInfo>,
     /// The figures.
     pub(crate) suites: Vec<SuiteReport>,
-    /// How long it took, seconds.
+    /// Duration of the run, seconds.
     pub(crate) seconds: f64,
 }
 
@@ -43,10 +43,10 @@ pub(crate) struct Machine {
     pub(crate) cpus: usize,
     pub(crate) memory_bytes: u64,
     pub(crate) kernel: String,
-    /// Of the directory the databases were in.
+    /// The file system of the databases' directory.
     pub(crate) file_system: String,
-    /// Load averages of a minute when it began and when it ended: above the number of threads at
-    /// work, somebody else was working too.
+    /// Load averages of a minute at start and end. More than the number of working threads means
+    /// that other programs were working.
     pub(crate) load_before: String,
     pub(crate) load_after: String,
 }
@@ -58,7 +58,7 @@ pub(crate) struct EngineInfo {
     pub(crate) title: String,
     /// Version and build.
     pub(crate) version: String,
-    /// How it differs from what the others were asked for.
+    /// Differences from the other engines' settings.
     pub(crate) notes: Vec<String>,
 }
 
@@ -81,26 +81,25 @@ pub(crate) struct Row {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Cell {
     pub(crate) kind: Kind,
-    /// In the order of the rounds.
+    /// Samples in the order of the rounds.
     pub(crate) samples: Vec<Sample>,
-    /// Why there are none.
+    /// The reason for missing samples.
     pub(crate) missing: Option<String>,
 }
 
 impl Report {
-    /// Whether the machine had so much other work that times say more about that than about
-    /// engines.
+    /// Whether other work on the machine made elapsed times useless.
     pub(crate) fn was_disturbed(&self) -> bool {
         let load = |text: &str| text.split(' ').next().and_then(|load| load.parse().ok()).unwrap_or(0.0);
         load(&self.machine.load_before) > self.machine.cpus as f64
     }
 
-    /// How many times as fast as `rival` Esker is; by CPU time if the machine was disturbed.
+    /// Speed of Esker over that of `rival`; by CPU time if the machine was disturbed.
     pub(crate) fn ratio(&self, row: &Row, rival: Kind) -> Option<stats::Spread> {
         if self.was_disturbed() { row.cpu_ratio(Kind::Esker, rival) } else { row.ratio(Kind::Esker, rival) }
     }
 
-    /// The engines that have figures in this set.
+    /// The engines with figures in this set.
     pub(crate) fn engines_of(&self, suite: &SuiteReport) -> Vec<&EngineInfo> {
         let has_figures = |engine: &&EngineInfo| {
             suite.rows.iter().any(|row| row.cell(engine.kind).is_some_and(|cell| !cell.samples.is_empty()))
@@ -110,8 +109,7 @@ impl Report {
 }
 
 impl SuiteReport {
-    /// A sentence for each step in which engines have read different values, though they did the
-    /// same operations.
+    /// A sentence for each step in which engines did the same operations and read different values.
     pub(crate) fn disagreements(&self) -> Vec<String> {
         let mut found = Vec::new();
         for row in &self.rows {
@@ -129,7 +127,7 @@ impl SuiteReport {
 }
 
 impl Row {
-    /// The cell of an engine.
+    /// The figures of an engine.
     pub(crate) fn cell(&self, kind: Kind) -> Option<&Cell> {
         self.cells.iter().find(|cell| cell.kind == kind)
     }

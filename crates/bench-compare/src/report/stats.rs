@@ -4,7 +4,7 @@ use super::{Cell, Row};
 use crate::engines::Kind;
 use crate::measure::Sample;
 
-/// A median and the extremes around it.
+/// A median with its extremes.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Spread {
     pub(crate) median: f64,
@@ -13,7 +13,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// Of these numbers; `None` if there are none.
+    /// The spread of `numbers`; `None` for no numbers.
     pub(crate) fn of(numbers: impl IntoIterator<Item = f64>) -> Option<Spread> {
         let mut numbers: Vec<f64> = numbers.into_iter().collect();
         numbers.sort_by(f64::total_cmp);
@@ -41,16 +41,15 @@ impl Row {
         self.cell(kind)?.spread(|sample| sample.rate(self.info.counts_settling))
     }
 
-    /// How many times as fast as `rival` `kind` is: the median over the rounds of each round's own
-    /// ratio.
+    /// Speed of `kind` over that of `rival`: the median of the rounds' ratios.
     pub(crate) fn ratio(&self, kind: Kind, rival: Kind) -> Option<Spread> {
         let (ours, theirs) = (self.cell(kind)?, self.cell(rival)?);
         let rate = |sample: &Sample| sample.rate(self.info.counts_settling);
         Spread::of(ours.samples.iter().zip(&theirs.samples).map(|(a, b)| rate(a) / rate(b)))
     }
 
-    /// How many times as much CPU time an operation costs `rival`: what is left to compare when
-    /// other work disturbs the machine.
+    /// CPU time of `rival`'s operation over that of `kind`'s. It stays comparable when other work
+    /// disturbs the machine.
     pub(crate) fn cpu_ratio(&self, kind: Kind, rival: Kind) -> Option<Spread> {
         let (ours, theirs) = (self.cell(kind)?, self.cell(rival)?);
         let cost = |sample: &Sample| sample.cpu_seconds.max(1e-9) / sample.operations.max(1) as f64;

@@ -5,7 +5,7 @@ use super::{EngineInfo, Report, Row, SuiteReport};
 use crate::engines::Kind;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
-/// A number with three significant digits or so.
+/// A number with about three significant digits.
 pub(crate) fn short(number: f64) -> String {
     let digits = match number.abs() {
         n if n >= 99.95 => 0,

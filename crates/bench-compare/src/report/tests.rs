@@ -18,7 +18,7 @@ fn an_engine_that_reads_something_else_is_found_out() {
         ["core/readrandom: Esker and RocksDB have read different values"]
     );
     assert!(suite(vec![cell(esker, 7, false), cell(rocksdb, 7, false)]).disagreements().is_empty());
-    // One that was cut has read less; one that reads nothing that could be compared says 0.
+    // A step that was cut has read less; a step without comparable reads has digest 0.
     assert!(suite(vec![cell(esker, 7, false), cell(rocksdb, 8, true)]).disagreements().is_empty());
     assert!(suite(vec![cell(esker, 7, false), cell(rocksdb, 0, false)]).disagreements().is_empty());
 }

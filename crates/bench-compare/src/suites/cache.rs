@@ -6,10 +6,10 @@ use crate::engine::{Abilities, Engine, Result};
 use crate::keys::{KEY_BYTES, VALUE_BYTES};
 use crate::measure::Sample;
 
-/// The set.
+/// The set of cache sizes.
 pub(crate) struct CacheSizes;
 
-/// A cache of so many percent of the data, read by so many threads.
+/// A cache size in percent of the data, and a number of reading threads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
     percent: u64,
@@ -62,7 +62,7 @@ impl Suite for CacheSizes {
         settings.cache_bytes = usize::try_from(data * step.percent / 100).expect("fits");
         bench.reopen(&settings)?;
         let (threads, share) = (step.threads, num / step.threads);
-        // What fits is in the cache before the measurement starts.
+        // The cache is full before the measurement starts.
         read_in_threads(bench.db(), unhurried(), 1, num / 2, num, SEED + 1000)?;
         bench.measure(|db, deadline| read_in_threads(db, deadline, threads, share, num, SEED + 1))
     }

@@ -1,7 +1,7 @@
 //! The core set of RocksDB's benchmark, under its names.
 //!
-//! Source: RocksDB `tools/db_bench_tool.cc` for what each one does: keys of 16 bytes, values of
-//! 100, keys drawn with repetition, one iterator for all seeks of a thread.
+//! Source: RocksDB `tools/db_bench_tool.cc`. Keys have 16 bytes, values 100; keys are drawn with
+//! repetition; a thread uses one iterator for all its seeks.
 
 use super::Suite;
 use crate::bench::{Bench, Plan, StepInfo, fill, in_threads, load, load_behind, puts, reads};
@@ -11,10 +11,10 @@ use crate::measure::{Deadline, Sample};
 use esker::internals::base::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// The set.
+/// The set of RocksDB's core benchmarks.
 pub(crate) struct Core;
 
-/// Its steps.
+/// The steps of the set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
     FillSeq,
@@ -40,16 +40,16 @@ const THREADS: u64 = 8;
 /// Pairs behind each seek.
 const NEXTS: usize = 100;
 
-/// How much longer than others overwriting may take: cut early, its few writes would be charged
-/// with compactions that the fill has caused.
+/// Factor for the time limit of overwriting. Cut early, its writes would pay for compactions that
+/// the fill caused.
 const OVERWRITE_PATIENCE: f64 = 10.0;
 
-/// What the thread writes that others read beside: RocksDB's `--benchmark_write_rate_limit`.
+/// Bytes a second of the writer beside readers: RocksDB's `--benchmark_write_rate_limit`.
 const WRITER_BYTES_PER_SECOND: f64 = 2e6;
-/// It sleeps when it is so far ahead.
+/// Lead over that rate at which the writer sleeps.
 const WRITER_NAP: Duration = Duration::from_millis(1);
 
-/// Seeds: one for each stream, so that no step repeats another's choices.
+/// Seeds, one for each stream: no step repeats another's choices.
 const FILL_SEED: u64 = 301;
 const OVERWRITE_SEED: u64 = 302;
 const READ_SEED: u64 = 303;
@@ -200,7 +200,7 @@ fn fill_fresh<E: Engine>(
     })
 }
 
-/// Puts what a fill that was cut has left out, so that what follows finds the same keys in every
+/// Puts the missing keys of a fill that was cut. Later steps then find the same keys in every
 /// engine.
 fn complete<E: Engine>(bench: &Bench<E>, sample: &Sample, seed: u64) -> Result<()> {
     let num = bench.plan.num;
@@ -212,7 +212,7 @@ fn complete<E: Engine>(bench: &Bench<E>, sample: &Sample, seed: u64) -> Result<(
     bench.db().settle()
 }
 
-/// Reads from a memtable that is large enough for everything.
+/// Reads from a memtable that holds all keys.
 fn read_memtable<E: Engine>(bench: &mut Bench<E>) -> Result<Sample> {
     let num = bench.plan.num;
     bench.fresh(&in_one_memtable(bench, num))?;
@@ -234,7 +234,7 @@ fn fill_in_threads<E: Engine>(bench: &mut Bench<E>) -> Result<Sample> {
     })
 }
 
-/// One pass over a tenth, so that caches are as warm as they will be.
+/// Reads a tenth of the keys, to warm up caches.
 fn warm<E: Engine>(db: &E, num: u64) -> Result<()> {
     let mut number = random_below(num, READ_SEED + 1);
     for i in 0..num / 10 {
@@ -267,9 +267,9 @@ fn multi_read_random<E: Engine>(bench: &mut Bench<E>, num: u64) -> Result<Sample
     })
 }
 
-/// One scan over everything, once to warm up and once to measure.
+/// Scans all keys twice: once to warm up, once to measure.
 fn read_all<E: Engine>(bench: &mut Bench<E>, from: From<'_>) -> Result<Sample> {
-    // The first pass brings everything into the caches.
+    // The first scan fills the caches.
     bench.db().cursor(false)?.scan(from, usize::MAX, &mut |_, _| ())?;
     bench.measure(|db, _| {
         let mut digest = Digest::default();
@@ -291,11 +291,10 @@ fn seek_random<E: Engine>(bench: &mut Bench<E>, count: u64, nexts: usize) -> Res
     })
 }
 
-/// Files of level 0 that are compacted: fewer than start a compaction by themselves.
+/// Files of level 0 to compact: fewer than the trigger of a compaction.
 const RUNS: u64 = 3;
 
-/// Compacts what every engine has in the same few files of level 0, however it flushes and compacts
-/// by itself.
+/// Compacts a given number of files of level 0, equal for all engines.
 fn compact<E: Engine>(bench: &mut Bench<E>, num: u64) -> Result<Sample> {
     bench.fresh(&in_one_memtable(bench, num))?;
     let mut number = random_below(num, FILL_SEED);
@@ -311,14 +310,14 @@ fn compact<E: Engine>(bench: &mut Bench<E>, num: u64) -> Result<Sample> {
     })
 }
 
-/// The plan's settings with a memtable for all keys.
+/// The plan's settings, with a memtable for all keys.
 fn in_one_memtable<E: Engine>(bench: &Bench<E>, num: u64) -> Settings {
     let mut settings = bench.plan.settings.clone();
     settings.write_buffer_bytes = settings.write_buffer_bytes.max(usize::try_from(num).expect("fits") * 512);
     settings
 }
 
-/// One thread reads; one overwrites at a rate that is the same for all engines until the reads are
+/// One thread reads while another overwrites, at the same rate for all engines, until the reads are
 /// done.
 fn read_while_writing<E: Engine>(bench: &mut Bench<E>, num: u64) -> Result<Sample> {
     bench.measure(|db, deadline| {

@@ -10,10 +10,10 @@ use crate::engine::{Abilities, Engine, Result};
 use crate::keys::{Digest, Key, VALUE_BYTES, key};
 use crate::measure::Sample;
 
-/// The set.
+/// The set of hot reads.
 pub(crate) struct Hot;
 
-/// So many keys, in batches or not.
+/// A number of keys, read in batches or one by one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
     keys: u64,

@@ -1,7 +1,7 @@
 //! The sets of workloads.
 //!
-//! A set is a list of steps that run in order in one process for one engine; a step may use the
-//! database that the one before has left.
+//! A set is a list of steps that run in order, in one process for each engine. A step may use the
+//! database of the step before.
 
 mod cache;
 mod core;
@@ -18,15 +18,15 @@ use serde::{Deserialize, Serialize};
 
 /// One set of workloads.
 pub(crate) trait Suite {
-    /// What distinguishes its steps.
+    /// The type of its steps.
     type Step: Clone;
-    /// Its steps under this plan, in order.
+    /// Its steps under a plan, in order.
     fn steps(plan: &Plan) -> Vec<(StepInfo, Self::Step)>;
-    /// Why an engine with these abilities leaves the step out, if it does.
+    /// The reason why an engine with these abilities skips the step, if it does.
     fn missing(step: &Self::Step, abilities: &Abilities) -> Option<&'static str>;
-    /// Whether steps behind this one work on what it leaves.
+    /// Whether later steps use the database of this one.
     fn prepares(step: &Self::Step) -> bool;
-    /// Makes what the step needs, and measures it.
+    /// Prepares the step, and measures it.
     fn run<E: Engine>(bench: &mut Bench<E>, step: &Self::Step) -> Result<Sample>;
 }
 
@@ -46,7 +46,7 @@ pub(crate) enum SuiteId {
     Scans,
     /// YCSB A to F.
     Ycsb,
-    /// What redb publishes.
+    /// redb's own benchmark.
     Redb,
 }
 
@@ -87,7 +87,7 @@ macro_rules! with_suite {
 }
 
 impl SuiteId {
-    /// All, in the order of the table.
+    /// All sets, in the order of the table.
     pub(crate) const ALL: [SuiteId; 7] = [
         SuiteId::Core,
         SuiteId::Hot,
@@ -98,7 +98,7 @@ impl SuiteId {
         SuiteId::Redb,
     ];
 
-    /// For people.
+    /// The title of the set.
     pub(crate) fn title(self) -> &'static str {
         match self {
             SuiteId::Core => "Core set: RocksDB's own benchmark",
@@ -111,17 +111,17 @@ impl SuiteId {
         }
     }
 
-    /// Its steps under this plan.
+    /// Its steps under a plan.
     pub(crate) fn steps(self, plan: &Plan) -> Vec<StepInfo> {
         with_suite!(self, S => S::steps(plan).into_iter().map(|(info, _)| info).collect())
     }
 
-    /// Why an engine leaves out step `index`, if it does.
+    /// The reason why an engine skips step `index`, if it does.
     pub(crate) fn missing(self, plan: &Plan, index: usize, abilities: &Abilities) -> Option<&'static str> {
         with_suite!(self, S => S::missing(&S::steps(plan)[index].1, abilities))
     }
 
-    /// Whether steps behind step `index` work on what it leaves.
+    /// Whether later steps use the database of step `index`.
     pub(crate) fn prepares(self, plan: &Plan, index: usize) -> bool {
         with_suite!(self, S => S::prepares(&S::steps(plan)[index].1))
     }

@@ -13,10 +13,10 @@ use crate::keys::Digest;
 use crate::measure::{Deadline, Sample};
 use fastrand::Rng;
 
-/// The set.
+/// The set of redb's steps.
 pub(crate) struct RedbSet;
 
-/// Its steps.
+/// The steps of the set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
     BulkLoad,
@@ -34,9 +34,9 @@ pub(crate) enum Step {
 type Pair = ([u8; 24], [u8; 150]);
 
 const SEED: u64 = 3;
-/// Pairs of one batch, in the bulk load and of each durable batch.
+/// Pairs of a batch, in the bulk load and in each durable batch.
 const BATCH: u64 = 1000;
-/// Rows of one range.
+/// Rows of a range.
 const RANGE: usize = 10;
 
 /// Pairs of the bulk load.
@@ -150,7 +150,7 @@ fn write<E: Engine>(
     Ok(Sample { operations, user_bytes: operations * 174, cut: done < batches, ..Sample::default() })
 }
 
-/// Reads the pairs of the bulk load in their order, which is random. Gives their number and digest.
+/// Reads the pairs of the bulk load in their random order. Returns their number and digest.
 fn read<E: Engine>(db: &E, deadline: Deadline, count: u64, elements: u64) -> Result<(u64, u64)> {
     let (mut random, mut digest) = (Rng::with_seed(SEED), Digest::default());
     let done = deadline.repeat(count.min(elements), |_| {

@@ -1,5 +1,5 @@
-//! Scans of 100, 20,000 and 400,000 rows under a snapshot, beside a writer; the view changes every
-//! second.
+//! Scans of 100, 20,000 and 400,000 rows under a snapshot, beside a writer. The snapshot is renewed
+//! every second.
 
 use super::Suite;
 use crate::bench::{Bench, Plan, StepInfo, in_threads, load, reads};
@@ -9,20 +9,20 @@ use crate::measure::{Deadline, Sample};
 use esker::internals::base::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// The set.
+/// The set of scans.
 pub(crate) struct Scans;
 
-/// Scans of so many rows.
+/// Scans of a number of rows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
     rows: u64,
 }
 
 const SEED: u64 = 801;
-/// How old a view may grow.
+/// The largest age of a snapshot.
 const VIEW: Duration = Duration::from_secs(1);
-/// What the writer does at once, and how long it then rests: ten thousand writes a second, so that
-/// it leaves the second core to nobody's advantage.
+/// Writes of the writer's burst, and its rest after each: ten thousand writes a second. At that
+/// rate no engine gains from the second core.
 const WRITES: usize = 100;
 const REST: Duration = Duration::from_millis(10);
 
@@ -68,7 +68,7 @@ impl Suite for Scans {
             bench.db().flush()?;
             bench.db().settle()?;
         }
-        // As many rows as there are keys, three times over; at least one scan.
+        // Three times as many rows as keys, and at least one scan.
         let scans = (3 * num / step.rows).max(1);
         let rows = step.rows;
         bench.measure(|db, deadline| {
@@ -86,7 +86,7 @@ impl Suite for Scans {
     }
 }
 
-/// Gives the rows shown.
+/// Returns the number of rows.
 fn scan<E: Engine>(db: &E, deadline: Deadline, scans: u64, rows: u64, num: u64) -> Result<u64> {
     let mut random = fastrand::Rng::with_seed(SEED + 1);
     let (mut cursor, mut taken) = (db.cursor(true)?, Instant::now());

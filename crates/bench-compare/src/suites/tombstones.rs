@@ -10,10 +10,10 @@ use crate::engine::{Abilities, Engine, Result};
 use crate::keys::{VALUE_BYTES, key};
 use crate::measure::Sample;
 
-/// The set.
+/// The set of range tombstones.
 pub(crate) struct Tombstones;
 
-/// Reads beside so many tombstones in so many threads.
+/// A number of tombstones, and a number of reading threads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
     tombstones: u64,
@@ -59,7 +59,7 @@ impl Suite for Tombstones {
         let mut random = fastrand::Rng::with_seed(SEED);
         load(bench.db(), num, SEED, VALUE_BYTES, |_| random.u64(..num))?;
         for i in 0..step.tombstones {
-            // Evenly over all keys; most overlap others when there are many.
+            // Tombstones lie evenly over all keys; a thousand of them overlap.
             let begin = i * num / step.tombstones;
             bench.db().delete_range(&key(begin), &key(begin + WIDTH))?;
         }

@@ -15,10 +15,10 @@ use crate::measure::{Deadline, Sample};
 use crate::zipf::{Latest, Scrambled, fnv64};
 use fastrand::Rng;
 
-/// The set.
+/// The set of YCSB's workloads.
 pub(crate) struct Ycsb;
 
-/// Workloads by their letters.
+/// The workloads by their letters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
     A,
@@ -81,7 +81,7 @@ impl Suite for Ycsb {
     }
 }
 
-/// What happens to the chosen record.
+/// The operation on the chosen record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Operation {
     Read,
@@ -92,7 +92,7 @@ enum Operation {
 }
 
 impl Step {
-    /// The operation that a number of 0..100 stands for.
+    /// The operation for a number of 0..100.
     fn operation(self, percent: u32) -> Operation {
         let (limit, below, above) = match self {
             Step::A => (50, Operation::Read, Operation::Update),
@@ -106,14 +106,14 @@ impl Step {
     }
 }
 
-/// One client and what it knows.
+/// A client and its state.
 struct Client {
     step: Step,
     random: Rng,
     scrambled: Scrambled,
     latest: Latest,
-    /// How many records there are: E starts where D, which also inserts, may have ended; both
-    /// overwrite the same ones.
+    /// The number of records. D and E both insert from the same number on, so E overwrites D's
+    /// records.
     records: u64,
     values: Values,
     digest: Digest,

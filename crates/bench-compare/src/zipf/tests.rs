@@ -51,8 +51,7 @@ fn ranks_come_as_often_as_the_law_says() {
         let got = f64::from(counts[rank]);
         assert!((got - expected).abs() < 5.0 * expected.sqrt(), "rank {rank}: {got} where {expected} is due");
     }
-    // The method is inexact behind the first two ranks; a tenth of them together are as they should
-    // be.
+    // The method is inexact behind the first two ranks; the sum of a tenth of all ranks is right.
     let share = |n: usize| f64::from(counts[..n].iter().sum::<u32>()) / f64::from(DRAWS);
     let due = |n: u64| zeta(n, THETA) / zipfian.zeta;
     assert!((share(10) - due(10)).abs() < 0.02, "{} {}", share(10), due(10));
@@ -80,6 +79,7 @@ fn scrambled_records_stay_in_range_and_favour_the_first_rank() {
     let draws: Vec<u64> = (0..100_000).map(|_| scrambled.next(&mut random)).collect();
     assert!(draws.iter().all(|&record| record < 1000));
     let hits = draws.iter().filter(|&&record| record == hottest).count() as f64;
-    // Its own share, 1 / zeta, and its part of all the other ranks that fall on it.
+    // The hottest record has its own share, 1 / zeta, and its part of all other ranks that hash to
+    // it.
     assert!((hits / 1e5 - 1.0 / SCRAMBLED_ZETA) < 0.01 && hits > 3000.0, "{hits}");
 }

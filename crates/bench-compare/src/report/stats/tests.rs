@@ -20,7 +20,7 @@ fn a_ratio_is_taken_within_each_round() {
     let info = StepInfo::new("a/b".to_owned(), "b", "op", "");
     let cells = vec![cell(Kind::Esker, &[1.0, 10.0, 2.0]), cell(Kind::Rocksdb, &[2.0, 30.0, 2.0])];
     let mut row = Row { info, cells };
-    // Of the whole run's medians it would be 1; the noise of the second round falls on both.
+    // The ratio of the run's medians would be 1; the noise of the second round falls on both.
     assert_eq!(row.ratio(Kind::Esker, Kind::Rocksdb).unwrap().median, 2.0);
     assert_eq!(row.rate(Kind::Esker).unwrap().median, 50.0);
     assert_eq!(row.ratio(Kind::Esker, Kind::Fjall), None);
