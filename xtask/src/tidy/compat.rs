@@ -1,53 +1,79 @@
-//! What `docs/compat.md` promises is shown by tests that are there.
+//! The pages under `docs/compat/` promise only what a test shows.
 //!
-//! A name between backticks with several underscores is a word of the source: an option, a
-//! function, a test; a test that is renamed or removed is missed. Each row of the tables that say
-//! what is read and written names a test, and so does each section.
+//! In: all sources. Out: a violation for each name between backticks that looks like a test or an
+//! option and is no word of the source; for each row of a table with a column `test` that names no
+//! test; for each cell that is too long to read; for a page that `index.md` does not link.
 
 use super::{Source, Violation};
 use std::collections::BTreeSet;
 
 const RULE: &str = "compat";
-const PAGE: &str = "docs/compat.md";
-/// Names with fewer may be words of RocksDB's that stand nowhere here.
+const PAGES: &str = "docs/compat/";
+const INDEX: &str = "docs/compat/index.md";
+/// Names with fewer may be words of RocksDB's that the source does not have.
 const UNDERSCORES: usize = 3;
-/// Sections whose tables' rows name a test each.
-const TABLES: &[&str] =
-    &["Files of a database", "Tables", "Entries", "Merge operators, comparators, prefix extractors"];
-/// What a row with this status alone promises nothing.
-const NOTHING_PROMISED: &[&str] = &["planned"];
+/// Characters of a cell, at most. Longer facts are prose below the table.
+const MAX_CELL: usize = 200;
+/// The last column of a table whose rows name a test each.
+const TEST: &str = "test";
 
 pub(super) fn check(files: &[Source]) -> Vec<Violation> {
-    let Some(page) = files.iter().find(|file| file.path == PAGE) else { return Vec::new() };
     let sources = || files.iter().filter(|file| file.path.ends_with(".rs"));
     let words: BTreeSet<&str> = sources().flat_map(|file| identifiers(&file.text)).collect();
     let tests: BTreeSet<&str> = sources().flat_map(|file| tests(&file.text)).collect();
+    let index = files.iter().find(|file| file.path == INDEX).map_or("", |file| file.text.as_str());
     let mut violations = Vec::new();
-    let mut complain =
-        |message: String| violations.push(Violation { rule: RULE, path: PAGE.to_owned(), message });
-    for name in spans(&page.text) {
-        let is_name = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
-        if is_name && name.matches('_').count() >= UNDERSCORES && !words.contains(name) {
+    for page in files.iter().filter(|file| file.path.starts_with(PAGES)) {
+        let mut complain =
+            |message: String| violations.push(Violation { rule: RULE, path: page.path.clone(), message });
+        for name in spans(&page.text).filter(|name| is_name(name) && !words.contains(name)) {
             complain(format!("`{name}` is no word of the source: no test, option or function"));
         }
-    }
-    for section in page.text.split("\n## ").skip(1) {
-        let (title, text) = section.split_once('\n').unwrap_or((section, ""));
-        let names_test = |text: &str| spans(text).any(|name| tests.contains(name));
-        if !names_test(text) {
-            complain(format!("the section '{title}' names no test"));
+        if !spans(&page.text).any(|name| tests.contains(name)) {
+            complain("the page names no test".to_owned());
         }
-        // Behind the heading and the line below it.
-        let rows = text.lines().filter(|line| line.starts_with('|')).skip(2);
-        for row in rows.filter(|_| TABLES.contains(&title)) {
-            let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
-            let promises = cells.iter().skip(1).any(|cell| !NOTHING_PROMISED.contains(cell));
-            if promises && !names_test(row) && !row.starts_with("|---") && !row.starts_with("| what |") {
-                complain(format!("section '{title}': the row '{}' names no test", cells[0]));
+        let name = &page.path[PAGES.len()..];
+        if page.path != INDEX && !index.contains(&format!("]({name})")) {
+            complain(format!("{INDEX} does not link it"));
+        }
+        for (header, row) in rows(&page.text) {
+            let cells = cells(row);
+            if let Some(cell) = cells.iter().find(|cell| cell.chars().count() > MAX_CELL) {
+                complain(format!("a cell has over {MAX_CELL} characters: '{cell}'"));
+            }
+            let wants_test = self::cells(header).last() == Some(&TEST);
+            let named = cells.last().is_some_and(|cell| spans(cell).any(|name| tests.contains(name)));
+            if wants_test && !named {
+                complain(format!("the row '{}' names no test", cells[0]));
             }
         }
     }
     violations
+}
+
+/// Whether `name` is long enough to be a test or an option of our own.
+fn is_name(name: &str) -> bool {
+    let is_word = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
+    is_word && name.matches('_').count() >= UNDERSCORES
+}
+
+/// The rows of all tables, each with the header of its table.
+fn rows(text: &str) -> Vec<(&str, &str)> {
+    let mut rows = Vec::new();
+    let mut header = None;
+    for line in text.lines() {
+        match header {
+            _ if !line.starts_with('|') => header = None,
+            None => header = Some(line),
+            Some(_) if line.starts_with("|---") => {}
+            Some(header) => rows.push((header, line)),
+        }
+    }
+    rows
+}
+
+fn cells(row: &str) -> Vec<&str> {
+    row.trim_matches('|').split('|').map(str::trim).collect()
 }
 
 /// What stands between single backticks.
@@ -72,22 +98,34 @@ fn tests(text: &str) -> impl Iterator<Item = &str> {
 mod tests {
     use super::*;
 
+    const GOOD: &str = "| what | test |\n|---|---|\n| a | `it_is_read_and_written` |\n\n\
+                        | what | remark |\n|---|---|\n| b | none |\n\n\
+                        `some_option_of_ours`, `short_name`, `Capital_Of_Some_Name`\n";
+
     fn complaints(page: &str) -> Vec<String> {
         let source = |path: &str, text: &str| Source { path: path.to_owned(), text: text.to_owned() };
         let code = "#[test]\nfn it_is_read_and_written() {}\nstruct Options { some_option_of_ours: u8 }";
-        let files = [source(PAGE, page), source("crates/x/src/lib.rs", code)];
+        let index = "`it_is_read_and_written`: [page](page.md)";
+        let files =
+            [source("docs/compat/page.md", page), source(INDEX, index), source("crates/x/src/lib.rs", code)];
         check(&files).into_iter().map(|violation| violation.message).collect()
     }
 
     #[test]
-    fn names_must_be_there_and_rows_must_name_a_test() {
-        let good = "\n## Tables\n\n| what | read |\n|---|---|\n| a | done (`it_is_read_and_written`) |\n| b | planned |\n\
-                    and `some_option_of_ours`, `short_name`, `Capital_Of_Some_Name`\n";
-        assert_eq!(complaints(good), Vec::<String>::new());
-        let renamed = good.replace("it_is_read_and_written", "it_was_read_and_written");
-        let found = complaints(&renamed);
-        assert_eq!(found.len(), 3, "the name, the section, the row: {found:?}");
-        let without = good.replace("some_option_of_ours", "some_option_of_theirs");
-        assert!(complaints(&without)[0].contains("some_option_of_theirs"));
+    fn names_exist_and_rows_with_a_test_column_name_one() {
+        assert_eq!(complaints(GOOD), Vec::<String>::new());
+        let renamed = complaints(&GOOD.replace("it_is_read_and_written", "it_was_read_and_written"));
+        assert_eq!(renamed.len(), 3, "the name, the page, the row: {renamed:?}");
+        let without = complaints(&GOOD.replace("some_option_of_ours", "some_option_of_theirs"));
+        assert!(without[0].contains("some_option_of_theirs"));
+    }
+
+    #[test]
+    fn long_cells_and_pages_without_a_link_are_refused() {
+        let long = complaints(&GOOD.replace("none", &"x".repeat(MAX_CELL + 1)));
+        assert!(long[0].contains("over 200 characters"), "{long:?}");
+        let lost = Source { path: "docs/compat/lost.md".to_owned(), text: String::new() };
+        let found = check(&[lost]);
+        assert!(found.iter().any(|violation| violation.message.contains("does not link")));
     }
 }

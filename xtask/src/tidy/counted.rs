@@ -1,5 +1,5 @@
-//! A ticker or histogram of RocksDB's that nothing here counts is listed in `docs/compat.md`: a
-//! zero that means "never counted" is told.
+//! A ticker or histogram of RocksDB's that nothing here counts is listed in
+//! `docs/compat/statistics.md`, so that readers know a zero that means "never counted".
 //!
 //! In: the enums of names, all other sources, the page's section. Out: names that are neither
 //! counted nor listed, and listed ones that are counted, or no names.
@@ -8,8 +8,8 @@ use super::{Source, Violation};
 use std::collections::BTreeSet;
 
 const RULE: &str = "counted";
-const PAGE: &str = "docs/compat.md";
-const SECTION: &str = "\n### Never counted\n";
+const PAGE: &str = "docs/compat/statistics.md";
+const SECTION: &str = "\n## Never counted\n";
 /// The enum, and the file that has its names.
 const ENUMS: [(&str, &str); 2] =
     [("Ticker", "crates/base/src/stats/ticker.rs"), ("Histogram", "crates/base/src/stats/histogram_kind.rs")];
@@ -80,9 +80,9 @@ mod tests {
             ];
             check(&files).into_iter().map(|violation| violation.message).collect::<Vec<_>>()
         };
-        assert_eq!(complaints("text\n### Never counted\n`other`\n\n## Behind\n`x`"), Vec::<String>::new());
-        assert!(complaints("text\n### Never counted\n\n")[0].contains("`other` is counted nowhere"));
-        let wrong = complaints("text\n### Never counted\n`other`, `some`, `none`\n");
+        assert_eq!(complaints("text\n## Never counted\n`other`\n\n## Behind\n`x`"), Vec::<String>::new());
+        assert!(complaints("text\n## Never counted\n\n")[0].contains("`other` is counted nowhere"));
+        let wrong = complaints("text\n## Never counted\n`other`, `some`, `none`\n");
         assert_eq!(wrong.len(), 2, "{wrong:?}");
     }
 }
