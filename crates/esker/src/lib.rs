@@ -25,8 +25,9 @@
 //! ```
 //!
 //! Reading order: [`Db`] and [`options`] (the front door), then the modules in the order of a
-//! write: `write`, `flush`, `compact`; of a read: `read`, `iter`; and what they stand on: `engine`
-//! (the shared state), `cf`, `version`, `picker`, `wal`, `files`. ARCHITECTURE.md draws the paths.
+//! write: `write`, `flush`, `compact`; of a read: `get`, `scan`, `merge`; and what they stand on:
+//! `engine` (the shared state), `cf`, `version`, `picker`, `wal`, `files`. ARCHITECTURE.md draws the
+//! paths.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
@@ -40,13 +41,14 @@ pub mod door;
 mod engine;
 mod files;
 mod flush;
+mod get;
 mod ingest;
-pub mod iter;
+mod merge;
 pub mod observe;
 pub mod options;
 pub mod picker;
-pub mod read;
 mod repair;
+mod scan;
 mod schedule;
 pub mod snapshot;
 mod sst_file_reader;

@@ -27,7 +27,7 @@ mod scan;
 mod wals;
 
 use crate::db::{self, ColumnFamilyDescriptor};
-use crate::iter::compaction_iter::BlobTally;
+use crate::merge::compaction_iter::BlobTally;
 use crate::options::{ColumnFamilyOptions, DbOptions, Options};
 use crate::version::manifest::write_manifest;
 use crate::version::{Numbers, VersionSetOptions, stripped};

@@ -7,10 +7,11 @@
 //! Source: RocksDB `table/sst_file_reader.cc`.
 
 use crate::db::table_read_options;
-use crate::iter::timestamped::{TimestampedIter, Tombstones, table_iter};
-use crate::iter::{DbIter, DbIterOptions};
+use crate::get::saver::{Finish, Saver};
+use crate::merge::timestamps::table_iter;
 use crate::options::{Options, ReadOptions};
-use crate::read::saver::{Finish, Saver};
+use crate::scan::timestamped::{TimestampedIter, Tombstones};
+use crate::scan::{DbIter, DbIterOptions};
 use crate::snapshot::Snapshot;
 use esker_base::comparator::ComparatorRef;
 use esker_base::iter::InternalIterator;

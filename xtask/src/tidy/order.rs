@@ -16,10 +16,15 @@ const ORDER: &[&[&str]] = &[
     &["write", "flush", "compact", "ingest"],
     &["engine"],
     &["schedule"],
-    &["read", "iter"],
+    &["get"],
+    &["scan"],
+    &["merge"],
     &["cf"],
-    &["picker", "version"],
-    &["wal", "files", "sst_file_writer"],
+    &["picker"],
+    &["sst_file_writer"],
+    &["files"],
+    &["version"],
+    &["wal"],
     &["options"],
     &["observe", "builtin", "snapshot"],
 ];
@@ -115,7 +120,7 @@ mod tests {
             source("db/mod.rs", "use crate::write::Writer;\nuse crate::options::{A, B};"),
             source("wal/writer.rs", "// crate::db\nuse crate::{\n    options::{X, db},\n    cf::Y,\n};"),
             source("wal/writer/tests.rs", "use crate::db::Db;"),
-            source("read/get.rs", "fn f() { crate::iter::g(); $crate::db::h!(); super::db(); }"),
+            source("get/search.rs", "fn f() { crate::scan::g(); $crate::db::h!(); super::db(); }"),
             source("novelty.rs", ""),
         ];
         let found: Vec<_> = check(&files).into_iter().map(|v| (v.path, v.message)).collect();

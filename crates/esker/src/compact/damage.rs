@@ -8,9 +8,9 @@
 
 use crate::cf::ColumnFamily;
 use crate::engine::{DbState, Engine, maybe_schedule, publish_super_version};
-use crate::iter::timestamped::table_iter;
+use crate::files::open_table::open_file;
+use crate::merge::timestamps::table_iter;
 use crate::picker::CompactionPlan;
-use crate::read::tables::open_file;
 use crate::version::FileMeta;
 use esker_base::iter::InternalIterator;
 use esker_base::sync::Arc;

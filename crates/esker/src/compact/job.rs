@@ -18,11 +18,11 @@ use crate::engine::{
     CompactionReport, DbState, Engine, ErrorReason, contained, maybe_schedule, publish_super_version,
     queue_dead_walks,
 };
-use crate::iter::CompactionIteratorStats;
-use crate::iter::compaction_iter::BlobTally;
+use crate::files::open_table::open_file;
+use crate::merge::CompactionIteratorStats;
+use crate::merge::compaction_iter::BlobTally;
 use crate::options::ColumnFamilyOptions;
 use crate::picker::{CompactionPlan, CompactionReason, PickContext, RunningId, pick};
-use crate::read::tables::open_file;
 use crate::version::{LogOptions, blob_file_size};
 use esker_base::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use esker_base::sync::{Arc, thread};

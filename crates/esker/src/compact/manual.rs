@@ -7,10 +7,10 @@ use super::refit::refit_level;
 use super::subjob::read_pace;
 use crate::cf::ColumnFamily;
 use crate::engine::{DbState, Engine, ManualCompaction, maybe_schedule};
+use crate::files::open_table::open_at_pace;
 use crate::options::{CompactRangeOptions, CompactionOptions};
 use crate::picker::CompactionPlan;
 use crate::picker::manual::{ManualCompaction as Steps, ManualStep, pick_files};
-use crate::read::tables::open_at_pace;
 use esker_base::sync::Arc;
 use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber};
 

@@ -9,8 +9,8 @@
 //!     key is covered twice and none is left uncovered.
 
 use crate::files::{BlobOutput, NewTable, OutputContext, TableOutput, type_of};
-use crate::iter::CompactionIterator;
-use crate::iter::compaction_iter::BlobTally;
+use crate::merge::CompactionIterator;
+use crate::merge::compaction_iter::BlobTally;
 use crate::options::{ColumnFamilyOptions, CompressionOptions};
 use crate::picker::CompactionPlan;
 use crate::picker::cut::OutputCutter;

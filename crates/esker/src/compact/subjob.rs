@@ -5,17 +5,17 @@
 use super::output::Outputs;
 use crate::cf::ColumnFamily;
 use crate::engine::{Engine, SubcompactionReport, contained};
-use crate::iter::compaction_iter::{BlobTally, KeyNotExistsBeyond, clipped};
-use crate::iter::range_del::FileBounds;
-use crate::iter::timestamped::{at_oldest_timestamp, stored_tombstones, with_timestamps};
-use crate::iter::{
+use crate::files::open_table::open_at_pace;
+use crate::merge::compaction_iter::{BlobTally, KeyNotExistsBeyond, clipped};
+use crate::merge::range_del::FileBounds;
+use crate::merge::timestamps::{at_oldest_timestamp, stored_tombstones, with_timestamps};
+use crate::merge::{
     CompactionIterator, CompactionIteratorOptions, CompactionIteratorStats, FileOpener, LevelIterator,
     MergeChild, OpenedFile, RangeDelAggregator, merge_children,
 };
 use crate::options::{ColumnFamilyOptions, CompressionOptions, DbOptions, Feature};
 use crate::picker::score::scores;
 use crate::picker::{CompactionOptions, CompactionPlan, CompactionReason, RunningCompactions};
-use crate::read::tables::open_at_pace;
 use crate::version::{FileMeta, Version};
 use esker_base::compaction_filter::{CompactionFilter, CompactionFilterContext};
 use esker_base::sync::Arc;

@@ -1,6 +1,6 @@
 //! Reads that tell what they do.
 //!
-//! In: what to read. Out: its [`Explanation`]. Lookups go through twins of `read/get.rs` and of the
+//! In: what to read. Out: its [`Explanation`]. Lookups go through twins of `get/search.rs` and of the
 //! tables' `get`, scans through the iterators themselves with a cursor around each run that counts:
 //! so nothing of it is in the reads that do not ask.
 //!
@@ -14,12 +14,12 @@ use super::iterator::{check_tier, new_ahead, watched_iter, within_ranges};
 use super::reads::{read_context, table_read_options};
 use super::{ColumnFamilyHandle, Db};
 use crate::cf::SuperVersion;
-use crate::iter::DbIter;
+use crate::files::open_table::open_for;
+use crate::get::saver::Saver;
+use crate::get::search::ReadContext;
 use crate::observe::{Explanation, KeyRead, ReadSource, ScanRead, SeenEntry, Step};
 use crate::options::{MultiScanArgs, ReadOptions};
-use crate::read::get::ReadContext;
-use crate::read::saver::Saver;
-use crate::read::tables::open_for;
+use crate::scan::DbIter;
 use crate::version::FileMeta;
 use esker_base::perf_context::{PerfContext, PerfLevel, perf_level, set_perf_level};
 use esker_base::sync::Arc;

@@ -3,10 +3,10 @@
 use super::{ColumnFamilyHandle, Db};
 use crate::cf::ColumnFamily;
 use crate::engine::Engine;
+use crate::files::open_table::open_file;
 use crate::observe::{
     BlobMetaData, ColumnFamilyMetaData, FlushReason, LevelMetaData, LiveFileMetaData, SstFileMetaData,
 };
-use crate::read::tables::open_file;
 use crate::version::blob_meta::BlobFileMeta;
 use crate::version::{FileMeta, LogOptions, Version};
 use esker_base::{FileNumber, Result, SequenceNumber};

@@ -5,7 +5,7 @@
 //!
 //! One guard, one view per family and one sequence number serve the whole batch: every key is read
 //! as of the same moment, across families too. The keys are sorted, so that those in the same file,
-//! index block and data block are read together: [`crate::read::multi_get`]. What only memtables
+//! index block and data block are read together: [`crate::get::multi_get`]. What only memtables
 //! can have is not sorted, and a few keys are read as by `get`, but lent: that costs less than what
 //! they could share. A key that is named again gets the answer it has.
 
@@ -20,10 +20,10 @@ use output::PinnedOutput;
 use super::reads::{PointRead, read_context, table_read_options};
 use super::{ColumnFamilyHandle, Db};
 use crate::cf::SuperVersion;
+use crate::get::answer::Answer;
+use crate::get::multi_get::{multi_get, multi_get_on};
+use crate::get::search::{Parked, ReadContext, find, find_on};
 use crate::options::{PLAIN, ReadOptions, ReadTier};
-use crate::read::answer::Answer;
-use crate::read::get::{Parked, ReadContext, find, find_on};
-use crate::read::multi_get::{multi_get, multi_get_on};
 use crate::snapshot::Snapshot;
 use esker_base::stats::{Histogram, Statistics, Ticker};
 use esker_base::sync::Arc;

@@ -5,8 +5,8 @@
 //!
 //! Source: RocksDB `db/version_builder.cc` (`LoadTableHandlers`), `db/version_edit_handler.cc`.
 
+use crate::files::open_table::open_file;
 use crate::options::DbOptions;
-use crate::read::tables::open_file;
 use crate::version::{FileMeta, Version};
 use esker_base::logger::InfoLog;
 use esker_base::sync::atomic::{AtomicUsize, Ordering};

@@ -10,8 +10,8 @@
 
 use super::column_family::ColumnFamilyDescriptor;
 use crate::builtin::object_name;
+use crate::files::open_table::open_file;
 use crate::options::{ColumnFamilyOptions, load_latest_options};
-use crate::read::tables::open_file;
 use crate::version::VersionSet;
 use esker_base::merge_operator::check_operands_of;
 use esker_base::sync::Arc;

@@ -2,8 +2,8 @@
 
 use super::{Db, reads};
 use crate::engine::{ScrubState, Scrubber};
+use crate::files::open_table::open_file;
 use crate::files::{under_either_name, verify_file_checksum};
-use crate::read::tables::open_file;
 use esker_base::{Error, FileNumber, Result};
 use esker_format::file_name;
 

@@ -16,8 +16,8 @@
 //! new file: a search in each candidate above it.
 
 use crate::cf::ColumnFamily;
+use crate::files::open_table::opened_file;
 use crate::picker::garbage::{average_blob_bytes, candidates};
-use crate::read::tables::opened_file;
 use crate::version::{FileMeta, Version};
 use esker_base::SequenceNumber;
 use esker_base::sync::Arc;

@@ -5,12 +5,12 @@ use crate::cf::{ColumnFamily, FamilyState, IdleCursors, StallInputs, SuperVersio
 use crate::engine::covered::note_covered;
 use crate::engine::totals::Share;
 use crate::engine::{DbState, Engine};
+use crate::files::open_table::open_file;
 use crate::observe::WriteStallInfo;
 use crate::picker::{
     CompactionOptions, PickContext, level0_files_for_stalls, needs_compaction, pending_compaction_bytes,
     prepare, snapshot_threshold,
 };
-use crate::read::tables::open_file;
 use crate::version::{FileMeta, Version};
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;

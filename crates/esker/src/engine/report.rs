@@ -6,7 +6,7 @@
 
 use super::{Engine, ErrorReason, contained};
 use crate::cf::ColumnFamily;
-use crate::iter::CompactionIteratorStats;
+use crate::merge::CompactionIteratorStats;
 use crate::observe::{
     BackgroundErrorReason, BackgroundErrorRecoveryInfo, CompactionFileInfo, CompactionJobInfo,
     CompactionJobStats, CompactionReason, CompactionStats, Event, EventListener, ExternalFileIngestionInfo,

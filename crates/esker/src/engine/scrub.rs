@@ -13,7 +13,7 @@
 //!  3. Its thread has ended when `Scrubber` is dropped.
 
 use super::Engine;
-use crate::read::tables::open_file;
+use crate::files::open_table::open_file;
 use crate::version::FileMeta;
 use crate::version::blob_meta::LiveBlobFile;
 use esker_base::sync::atomic::{AtomicBool, Ordering};

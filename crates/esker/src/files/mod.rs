@@ -4,6 +4,7 @@ mod blob_output;
 mod copy;
 mod file_checksum;
 mod obsolete;
+pub(crate) mod open_table;
 mod table_output;
 mod written;
 

@@ -6,8 +6,8 @@
 
 use crate::engine::contained;
 use crate::files::{BlobOutput, FinishedTable, NewTable, OutputContext, TableOutput};
-use crate::iter::timestamped::{TimestampsDropped, at_oldest_timestamp, newest_timestamp};
-use crate::iter::{CompactionIterator, CompactionIteratorOptions, MergeChild, merge_children};
+use crate::merge::timestamps::{TimestampsDropped, at_oldest_timestamp, newest_timestamp};
+use crate::merge::{CompactionIterator, CompactionIteratorOptions, MergeChild, merge_children};
 use crate::options::Feature;
 use crate::version::Numbers;
 use esker_base::sync::Arc;

@@ -1,8 +1,8 @@
 //! What tables and old MANIFESTs say.
 
 use super::{Family, Flushed, Found, Repair};
-use crate::iter::compaction_iter::BlobTally;
-use crate::iter::timestamped::{stored_tombstones, table_iter};
+use crate::merge::compaction_iter::BlobTally;
+use crate::merge::timestamps::{stored_tombstones, table_iter};
 use crate::version::manifest::{ManifestReader, read_current};
 use esker_base::iter::InternalIterator;
 use esker_base::sync::Arc;

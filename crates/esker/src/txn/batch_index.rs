@@ -15,8 +15,8 @@
 
 use super::iterator::TransactionIterator;
 use crate::db::{ColumnFamilyHandle, Db, OwnWrites, WideColumns};
+use crate::merge::MergeOperands;
 use crate::options::{ReadOptions, WriteOptions};
-use crate::read::merge::MergeOperands;
 use crate::write::entry_of;
 use esker_base::comparator::{BytewiseComparator, ComparatorRef};
 use esker_base::iter::InternalIterator;
@@ -220,7 +220,7 @@ impl WriteBatchWithIndex {
     /// [`new`](Self::new).
     /// # Errors
     /// `MergeInProgress` if there are merges and it depends on the database what they apply to · as
-    /// [`crate::read::merge::full_merge`].
+    /// [`crate::merge::operands::full_merge`].
     pub fn get_from_batch(
         &self,
         family: ColumnFamilyId,

@@ -1,7 +1,7 @@
 //! Iterators that see writes which are not in the database yet.
 
 use crate::db::Db;
-use crate::iter::DbIter;
+use crate::scan::DbIter;
 use esker_base::Result;
 
 /// A cursor over the keys of a family as they would be if a batch or transaction were written.

@@ -19,9 +19,8 @@
 use super::runs::{Runs, plain_reads};
 use super::{Cursor, DbIterator, Watched};
 use crate::cf::{ColumnFamily, SuperVersion};
-use crate::iter::DbIter;
-use crate::iter::db_iter::KeepAlive;
 use crate::options::ReadOptions;
+use crate::scan::{DbIter, KeepAlive};
 use esker_base::stats::{Ticker, record_tick};
 use esker_base::sync::Arc;
 use esker_base::{Result, SequenceNumber};

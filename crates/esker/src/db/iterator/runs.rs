@@ -19,14 +19,14 @@
 use super::super::explain::{Watch, Watched};
 use super::super::reads::table_read_options;
 use crate::cf::{ColumnFamily, SuperVersion};
-use crate::iter::db_iter::set_bound;
-use crate::iter::range_del::FileBounds;
-use crate::iter::timestamped::table_iter;
-use crate::iter::{
+use crate::files::open_table::open_for;
+use crate::merge::level::set_bound;
+use crate::merge::range_del::FileBounds;
+use crate::merge::timestamps::table_iter;
+use crate::merge::{
     FileOpener, LevelIterator, LevelTombstones, MergeChild, MergingIterator, OpenedFile, RunTombstones,
 };
 use crate::options::{ReadOptions, ReadTier};
-use crate::read::tables::open_for;
 use crate::version::FileMeta;
 use esker_base::iter::{Hopped, InternalIterator, KnownDead, LeftValue};
 use esker_base::run::{Ahead, Run};

@@ -4,14 +4,13 @@
 use super::internal_iterator;
 use crate::cf::{ColumnFamily, SuperVersion};
 use crate::db::reads::{read_timestamp, table_read_options};
-use crate::iter::db_iter::KeepAlive;
-use crate::iter::timestamped::{
-    TimestampedIter, TombstoneReader, Tombstones, may_hold, stored_tombstones, table_iter,
-};
-use crate::iter::versions::VersionsIter;
-use crate::iter::{DbIterOptions, MergeChild, MergingIterator};
+use crate::files::open_table::open_for;
+use crate::merge::timestamps::{may_hold, stored_tombstones, table_iter};
+use crate::merge::{MergeChild, MergingIterator};
 use crate::options::{ReadOptions, ReadTier};
-use crate::read::tables::open_for;
+use crate::scan::timestamped::{TimestampedIter, TombstoneReader, Tombstones};
+use crate::scan::versions::VersionsIter;
+use crate::scan::{DbIterOptions, KeepAlive};
 use esker_base::iter::InternalIterator;
 use esker_base::sync::Arc;
 use esker_base::{Result, SequenceNumber};

@@ -23,8 +23,8 @@ use super::super::reads::pinned_view;
 use super::{Runs, new_db_iter};
 use crate::cf::{ColumnFamily, SuperVersion};
 use crate::engine::{DeadWalk, Engine, contained};
-use crate::iter::DbIter;
 use crate::options::ReadOptions;
+use crate::scan::DbIter;
 use esker_base::sync::Arc;
 use esker_base::{Result, SequenceNumber, Severity};
 

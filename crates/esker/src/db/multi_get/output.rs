@@ -10,7 +10,7 @@
 //!     elsewhere and moved here waits for all that the processor has begun before, memory that has
 //!     not come yet among it.
 
-use crate::read::answer::{Answer, LentValue};
+use crate::get::answer::{Answer, LentValue};
 use esker_base::bytes::Parts;
 use esker_base::{Error, PinnedBytes, Result};
 use smallvec::SmallVec;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::iter::vec_iter::{Entries, Moves, VecIter};
+use crate::merge::vec_iter::{Entries, Moves, VecIter};
 use esker_base::ValueType;
 use esker_base::sync::atomic::Ordering::Relaxed;
 use esker_format::key::{InternalKeyComparator, internal_key};

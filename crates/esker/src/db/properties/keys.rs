@@ -10,7 +10,7 @@
 //! that tombstones cover in part, at most [`MOST_SAMPLES`] pairs of index lookups.
 
 use crate::cf::ColumnFamily;
-use crate::read::tables::open_file;
+use crate::files::open_table::open_file;
 use crate::version::FileMeta;
 use esker_base::SequenceNumber;
 use esker_base::sync::Arc;

@@ -1,0 +1,241 @@
+//! When a key was written last: how transactions find out that somebody else has written it.
+//!
+//! In: a view and a sequence number. Out: whether anything newer is there. Deletions of all kinds
+//! are writes, and so are range tombstones over the key.
+//!
+//! Invariant: an answer is given only if nothing that was written since can have disappeared, or
+//! come in past what is asked: memtables keep all they were given, and know nothing of ingested
+//! files; tables keep what is newer than a live snapshot.
+//!
+//! Source: RocksDB `utilities/transactions/transaction_util.cc`, `DBImpl::GetLatestSequenceForKey`.
+
+use super::search::ReadContext;
+use crate::cf::SuperVersion;
+use crate::files::open_table::open_file;
+use crate::merge::timestamps::{may_hold, stored_tombstones, table_iter};
+use esker_base::iter::InternalIterator;
+use esker_base::{Error, Result, SequenceNumber};
+use esker_format::key::{InternalKeyComparator, LookupKey, ParsedInternalKey, seek_key};
+use esker_format::range_del::{FragmentedRangeTombstones, RangeTombstone};
+
+/// The newest sequence number of `key`, if anything was written to it after `since`.
+/// # Errors
+/// `TryAgain` if `with_tables` is false and memtables do not reach back to `since`, or files were
+/// ingested since · `Corruption` · `IoError` of tables.
+pub(crate) fn latest_sequence(
+    view: &SuperVersion,
+    context: &ReadContext<'_>,
+    key: &[u8],
+    since: SequenceNumber,
+    with_tables: bool,
+) -> Result<Option<SequenceNumber>> {
+    let lookup = LookupKey::new(key, SequenceNumber::MAX);
+    let mut newest = SequenceNumber::ZERO;
+    for mem in view.history() {
+        newest = newest.max(mem.max_covering_tombstone_seq(key, SequenceNumber::MAX));
+        mem.get(&lookup, |_, sequence, _| {
+            newest = newest.max(sequence);
+            false
+        })?;
+        if newest > since {
+            return Ok(Some(newest));
+        }
+    }
+    if !with_tables {
+        check_history(view, since)?;
+        return Ok(None);
+    }
+    for (_, file) in view.version.candidates(lookup.internal_key()) {
+        if file.largest_seqno <= since {
+            continue;
+        }
+        let reader = open_file(context.tables, file)?;
+        if let Some(tombstones) = reader.range_dels() {
+            newest = newest.max(tombstones.max_covering_seq(key, view.version.icmp(), SequenceNumber::MAX));
+        }
+        reader.get(context.options, &lookup, &mut |entry, _| {
+            newest = newest.max(entry.sequence);
+            false
+        })?;
+        if newest > since {
+            return Ok(Some(newest));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether a key from `begin` to `end`, both included, was written after `since`; `None` is an open
+/// end.
+/// # Errors
+/// As [`latest_sequence`].
+pub(crate) fn range_written_since(
+    view: &SuperVersion,
+    context: &ReadContext<'_>,
+    range: (Option<&[u8]>, Option<&[u8]>),
+    since: SequenceNumber,
+    with_tables: bool,
+) -> Result<bool> {
+    let icmp = view.version.icmp();
+    for mem in view.history().filter(|mem| mem.largest_seqno() > since) {
+        let tombstones = if mem.num_range_deletes() > 0 { mem.range_tombstones() } else { Vec::new() };
+        if has_newer(icmp, &mut mem.iter(), range, since)?
+            || tombstones.iter().any(|set| has_newer_tombstone(icmp, set, range, since))
+        {
+            return Ok(true);
+        }
+    }
+    if !with_tables {
+        check_history(view, since)?;
+        return Ok(false);
+    }
+    for level in 0..view.version.levels().len() {
+        for file in view.version.overlapping(level, range.0, range.1) {
+            if file.largest_seqno <= since {
+                continue;
+            }
+            let reader = open_file(context.tables, &file)?;
+            let tombstones = reader.range_dels();
+            if tombstones.is_some_and(|fragments| has_newer_tombstone(icmp, fragments, range, since))
+                || has_newer(icmp, &mut reader.iter(*context.options), range, since)?
+            {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// Whether `key`, without a timestamp, was written after `since`, or at a timestamp newer than this
+/// one: of each memtable and table the version with the newest timestamp counts, which must be the
+/// newest by number, too, and range tombstones.
+/// # Errors
+/// `Corruption` · `IoError` of tables.
+pub(crate) fn timestamped_written_since(
+    view: &SuperVersion,
+    context: &ReadContext<'_>,
+    key: &[u8],
+    since: SequenceNumber,
+    timestamp: Option<&[u8]>,
+) -> Result<bool> {
+    let icmp = view.version.icmp();
+    let wanted = Timestamped { icmp, plain: icmp.without_timestamp(), key, since, timestamp };
+    let (newest, oldest) = (icmp.first_version(key), icmp.last_version(key));
+    let target = seek_key(&newest, SequenceNumber::MAX);
+    for mem in view.history() {
+        if wanted.is_newer(&mut mem.iter(), &target)? || wanted.is_covered(&mem.stored_range_tombstones()) {
+            return Ok(true);
+        }
+    }
+    for level in 0..view.version.levels().len() {
+        for file in view.version.overlapping(level, Some(&newest), Some(&oldest)) {
+            if timestamp.is_none() && file.largest_seqno <= since {
+                continue;
+            }
+            let reader = open_file(context.tables, &file)?;
+            let entries = || table_iter(&reader, *context.options, icmp);
+            if may_hold(&reader, context.options, icmp, key)?
+                && wanted.is_newer(entries().as_mut(), &target)?
+                || wanted.is_covered(&stored_tombstones(&reader, icmp))
+            {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// A key of a family with timestamps, and what is newer than what was read of it.
+struct Timestamped<'a> {
+    icmp: &'a InternalKeyComparator,
+    plain: InternalKeyComparator,
+    key: &'a [u8],
+    since: SequenceNumber,
+    timestamp: Option<&'a [u8]>,
+}
+
+impl Timestamped<'_> {
+    fn is_newer(&self, iter: &mut dyn InternalIterator, target: &[u8]) -> Result<bool> {
+        iter.seek(target);
+        if !iter.valid() {
+            return iter.status().map(|()| false);
+        }
+        let entry = ParsedInternalKey::parse(iter.key())?;
+        let (key, timestamp) = self.icmp.split_timestamp(entry.user_key);
+        Ok(self.plain.compare_user_keys(key, self.key).is_eq() && self.is_later(entry.sequence, timestamp))
+    }
+
+    fn is_covered(&self, tombstones: &[RangeTombstone]) -> bool {
+        tombstones.iter().any(|tombstone| {
+            let (start, timestamp) = self.icmp.split_timestamp(&tombstone.start);
+            let (end, _) = self.icmp.split_timestamp(&tombstone.end);
+            self.plain.compare_user_keys(start, self.key).is_le()
+                && self.plain.compare_user_keys(self.key, end).is_lt()
+                && self.is_later(tombstone.seq, timestamp)
+        })
+    }
+
+    fn is_later(&self, sequence: SequenceNumber, timestamp: &[u8]) -> bool {
+        sequence > self.since
+            || self.timestamp.is_some_and(|read| self.icmp.compare_timestamps(timestamp, read).is_gt())
+    }
+}
+
+fn has_newer(
+    icmp: &InternalKeyComparator,
+    iter: &mut dyn InternalIterator,
+    (begin, end): (Option<&[u8]>, Option<&[u8]>),
+    since: SequenceNumber,
+) -> Result<bool> {
+    match begin {
+        Some(begin) => iter.seek(&seek_key(begin, SequenceNumber::MAX)),
+        None => iter.seek_to_first(),
+    }
+    while iter.valid() {
+        let key = ParsedInternalKey::parse(iter.key())?;
+        if end.is_some_and(|end| icmp.compare_user_keys(key.user_key, end).is_gt()) {
+            return Ok(false);
+        }
+        if key.sequence > since {
+            return Ok(true);
+        }
+        iter.next();
+    }
+    iter.status().map(|()| false)
+}
+
+fn has_newer_tombstone(
+    icmp: &InternalKeyComparator,
+    fragments: &FragmentedRangeTombstones,
+    (begin, end): (Option<&[u8]>, Option<&[u8]>),
+    since: SequenceNumber,
+) -> bool {
+    if fragments.max_seq() <= since {
+        return false;
+    }
+    let first = begin.map_or(0, |begin| fragments.position(begin, icmp).saturating_sub(1));
+    let is_behind = |key: &[u8]| end.is_some_and(|end| icmp.compare_user_keys(key, end).is_gt());
+    let is_before = |key: &[u8]| begin.is_some_and(|begin| icmp.compare_user_keys(key, begin).is_le());
+    (first..fragments.len())
+        .map(|i| fragments.fragment(i))
+        .take_while(|fragment| !is_behind(fragment.start))
+        .any(|fragment| !is_before(fragment.end) && fragment.newest > since)
+}
+
+fn check_history(view: &SuperVersion, since: SequenceNumber) -> Result<()> {
+    if since < view.ingested {
+        return Err(Error::try_again(format!(
+            "whether others wrote since sequence number {since} cannot be said: files were ingested, at {} at last",
+            view.ingested
+        ))
+        .with_retryable(true));
+    }
+    let earliest = view.history().map(|mem| mem.earliest_seqno()).min().unwrap_or(SequenceNumber::ZERO);
+    if since >= earliest {
+        return Ok(());
+    }
+    Err(Error::try_again(format!(
+        "whether others wrote since sequence number {since} cannot be said: memtables hold only what is newer than \
+         {earliest}; a larger max_write_buffer_size_to_maintain makes this rarer"
+    ))
+    .with_retryable(true))
+}

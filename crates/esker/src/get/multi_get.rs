@@ -1,0 +1,307 @@
+//! Many keys of one family: memtables, then levels, each asked for all keys that are still open.
+//!
+//! In: a view of the family and keys at one sequence number. Out: for each key what `get` gives,
+//! but plain values are lent where they lie, so that nothing is counted for them.
+//!
+//! Under a guard the batch waits for nothing: keys that would have to wait are put aside, the
+//! others go on to their end. `multi_get/waiting.rs` ends those that were put aside.
+//!
+//! Invariants
+//!  1. Keys ascend and differ if there are files to search; so do the open ones, in every step.
+//!  2. A key goes through the sources in the order of `get`, and leaves at the first that settles
+//!     it.
+//!  3. An error settles the keys that needed what failed.
+
+mod waiting;
+
+pub(crate) use waiting::multi_get_on;
+
+use super::answer::{Answer, LentValue};
+use super::saver::Saver;
+use super::search::{Parked, ParkedAt, ReadContext, count, hit_at};
+use crate::cf::SuperVersion;
+use crate::files::open_table::opened_file;
+use crate::version::{FileMeta, Level};
+use esker_base::Error;
+use esker_base::stats::Ticker;
+use esker_base::sync::Arc;
+use esker_base::sync::epoch::Guard;
+use esker_format::key::{LookupKey, ParsedInternalKey};
+use esker_memtable::{MemTable, Seen};
+use esker_table::{BatchVisitor, Missing, TableValue};
+use smallvec::SmallVec;
+
+/// Gives `settle` the answer for each of `keys` (by its number), once, in no certain order, except
+/// for those that `park` gets: they would have to wait. The keys ascend and differ, unless the
+/// search ends in the memtables.
+pub(crate) fn multi_get(
+    view: &SuperVersion,
+    (context, guard): (&ReadContext<'_>, &Guard),
+    keys: &[LookupKey],
+    settle: &mut dyn FnMut(usize, Answer<'_>),
+    park: &mut dyn FnMut(usize, Parked),
+) {
+    let (mut fewer, mut few, mut many);
+    let savers: &mut [Saver] = if keys.len() <= FEWER {
+        fewer = [const { Saver::new() }; FEWER];
+        &mut fewer[..keys.len()]
+    } else if keys.len() <= FEW {
+        few = [const { Saver::new() }; FEW];
+        &mut few[..keys.len()]
+    } else {
+        many = Vec::from_iter(keys.iter().map(|_| Saver::new()));
+        &mut many
+    };
+    let mut batch = Batch {
+        view,
+        context,
+        guard,
+        keys,
+        savers,
+        open: (0..keys.len() as u32).collect(),
+        parked: Vec::new(),
+        settle,
+    };
+    if !context.files_only {
+        batch.search_memtables();
+    }
+    if !context.memtables_only {
+        batch.search_files();
+    }
+    batch.finish(park);
+}
+
+/// Keys for which nothing is allocated.
+const FEW: usize = 16;
+/// Keys for which less is made ready.
+const FEWER: usize = 4;
+
+struct Batch<'b> {
+    view: &'b SuperVersion,
+    context: &'b ReadContext<'b>,
+    guard: &'b Guard,
+    keys: &'b [LookupKey],
+    savers: &'b mut [Saver],
+    /// Numbers of the keys that are not settled.
+    open: SmallVec<[u32; FEW]>,
+    /// Those put aside, and where.
+    parked: Vec<(u32, ParkedAt)>,
+    settle: &'b mut dyn FnMut(usize, Answer<'_>),
+}
+
+/// Takes what a memtable shows of key `i`. Whether more of it is wanted.
+#[inline]
+fn save(saver: &mut Saver, i: u32, seen: Seen<'_>, settle: &mut dyn FnMut(usize, Answer<'_>)) -> bool {
+    match seen {
+        Seen::Covered(by) => {
+            saver.cover(by);
+            true
+        }
+        Seen::Version(value_type, sequence, value) if saver.settles(value_type, sequence) => {
+            settle(i as usize, Answer::Lent(LentValue::Memtable(value)));
+            false
+        }
+        Seen::Version(value_type, sequence, value) => saver.save(value_type, sequence, || value.pin()),
+    }
+}
+
+impl Batch<'_> {
+    fn search_memtables(&mut self) {
+        for mem in self.view.memtables() {
+            // Beside files mostly; what comes in now the batch does not see.
+            if mem.has_no_points() && !mem.has_range_tombstones() {
+                continue;
+            }
+            if mem.checks_itself() {
+                self.ask_checked(mem);
+                self.close_settled();
+                continue;
+            }
+            let mut visit = |i: u32, seen: Seen<'_>| save(&mut self.savers[i as usize], i, seen, self.settle);
+            if self.context.ignore_range_deletions {
+                mem.get_many(self.keys, &self.open, |i, value_type, sequence, value| {
+                    visit(i, Seen::Version(value_type, sequence, value))
+                });
+            } else {
+                mem.get_many_covered(self.keys, &self.open, visit);
+            }
+            self.close_settled();
+        }
+        if let Some(statistics) = self.context.statistics {
+            let missed = self.open.len() as u64;
+            statistics.record_tick(Ticker::MemtableMiss, missed);
+            statistics.record_tick(Ticker::MemtableHit, self.keys.len() as u64 - missed);
+        }
+    }
+
+    /// Key after key in a memtable that may find something wrong with itself.
+    #[cold]
+    fn ask_checked(&mut self, mem: &Arc<MemTable>) {
+        for &i in &self.open {
+            let (key, saver) = (&self.keys[i as usize], &mut self.savers[i as usize]);
+            let mut visit = |seen: Seen<'_>| save(saver, i, seen, self.settle);
+            let searched = if self.context.ignore_range_deletions {
+                mem.get(key, |value_type, sequence, value| visit(Seen::Version(value_type, sequence, value)))
+            } else {
+                mem.get_covered(key, visit)
+            };
+            if let Err(e) = searched {
+                saver.fail(e);
+            }
+        }
+    }
+
+    fn close_settled(&mut self) {
+        let savers = &*self.savers;
+        self.open.retain(|i| !savers[*i as usize].is_done());
+    }
+
+    fn search_files(&mut self) {
+        let view = self.view;
+        for (number, level) in view.version.levels().iter().enumerate() {
+            if self.open.is_empty() {
+                return;
+            }
+            if level.files().is_empty() {
+                continue;
+            }
+            let before = self.open.len();
+            if number == 0 {
+                self.search_level0(level)
+            } else {
+                self.search_sorted_level(number, level)
+            }
+            let parked = self.parked.iter().filter(|(_, at)| at.level == number).count();
+            for _ in self.open.len()..before - parked {
+                count(self.context, hit_at(number));
+            }
+        }
+    }
+
+    fn search_level0(&mut self, level: &Level) {
+        let icmp = self.view.version.icmp();
+        let mut within: SmallVec<[u32; FEW]> = SmallVec::new();
+        for file in level.files().iter() {
+            let user_key = |i: &u32| self.keys[*i as usize].user_key();
+            let is_before = |i: &u32| icmp.compare_user_keys(user_key(i), file.smallest_user_key()).is_lt();
+            let is_not_behind =
+                |i: &u32| icmp.compare_user_keys(user_key(i), file.largest_user_key()).is_le();
+            let rest = &self.open[self.open.partition_point(is_before)..];
+            within.clear();
+            within.extend_from_slice(&rest[..rest.partition_point(is_not_behind)]);
+            if !within.is_empty() {
+                self.ask((0, file), &within);
+                self.close_settled();
+            }
+        }
+    }
+
+    /// Cuts the open keys into runs that lie in one file each.
+    fn search_sorted_level(&mut self, number: usize, level: &Level) {
+        let icmp = self.view.version.icmp();
+        let open = std::mem::take(&mut self.open);
+        let mut rest = open.as_slice();
+        while let Some(&first) = rest.first() {
+            let key = &self.keys[first as usize];
+            let index = level.first_not_below(key.internal_key(), icmp);
+            let Some(file) = level.files().get(index) else { break };
+            if level.begins_above(index, key.user_key(), icmp) {
+                rest = &rest[1..];
+                continue;
+            }
+            let ends_before =
+                |&i: &u32| icmp.compare(&file.largest, self.keys[i as usize].internal_key()).is_ge();
+            let len = 1 + rest[1..].iter().take_while(|i| ends_before(i)).count();
+            let (within, behind) = rest.split_at(len);
+            self.ask((number, file), within);
+            self.follow(number, level, index, within[len - 1]);
+            rest = behind;
+        }
+        self.open = open;
+        self.close_settled();
+    }
+
+    /// Asks the files behind `index` for a key whose versions may go on there.
+    fn follow(&mut self, number: usize, level: &Level, mut index: usize, i: u32) {
+        let icmp = self.view.version.icmp();
+        let user_key = self.keys[i as usize].user_key();
+        while !self.savers[i as usize].is_done()
+            && icmp.same_user_key(level.files()[index].largest_user_key(), user_key)
+            && index + 1 < level.files().len()
+            && !level.begins_above(index + 1, user_key, icmp)
+        {
+            index += 1;
+            self.ask((number, &level.files()[index]), &[i]);
+        }
+    }
+
+    /// Asks one file of a level for these keys.
+    fn ask(&mut self, (level, file): (usize, &FileMeta), which: &[u32]) {
+        let Some(reader) = opened_file(self.context.tables, file) else {
+            for &i in which {
+                self.savers[i as usize].put_aside();
+                self.parked.push((i, ParkedAt { level, file: file.number, missing: None }));
+            }
+            return;
+        };
+        if !self.context.ignore_range_deletions
+            && let Some(tombstones) = reader.range_dels()
+        {
+            let icmp = self.view.version.icmp();
+            for &i in which {
+                let key = &self.keys[i as usize];
+                let covering = tombstones.max_covering_seq(key.user_key(), icmp, key.sequence());
+                self.savers[i as usize].cover(covering);
+            }
+        }
+        let mut park = |i: usize, missing| {
+            self.parked.push((i as u32, ParkedAt { level, file: file.number, missing: Some(missing) }));
+        };
+        let mut visitor = Visitor { savers: self.savers, settle: self.settle, park: &mut park };
+        reader.multi_get(self.context.options, self.guard, self.keys, which, &mut visitor);
+    }
+
+    fn finish(self, park: &mut dyn FnMut(usize, Parked)) {
+        for (i, at) in self.parked {
+            let saver = self.savers[i as usize].take_aside().expect("put aside with its place");
+            park(i as usize, Parked { saver, at: Some(at) });
+        }
+        for (i, saver) in self.savers.iter_mut().enumerate().filter(|(_, saver)| !saver.is_taken()) {
+            let saver = std::mem::replace(saver, Saver::new());
+            if saver.needs_blobs() {
+                park(i, Parked { saver, at: None });
+            } else {
+                let finish = self.context.finish(self.view, &self.keys[i]);
+                (self.settle)(i, Answer::Made(saver.finish(&finish)));
+            }
+        }
+    }
+}
+
+/// Hands a table's entries to the savers.
+struct Visitor<'v> {
+    savers: &'v mut [Saver],
+    settle: &'v mut dyn FnMut(usize, Answer<'_>),
+    park: &'v mut dyn FnMut(usize, Missing),
+}
+
+impl BatchVisitor for Visitor<'_> {
+    #[inline]
+    fn entry(&mut self, i: usize, entry: ParsedInternalKey<'_>, value: TableValue<'_>) -> bool {
+        let saver = &mut self.savers[i];
+        if saver.settles(entry.value_type, entry.sequence) {
+            (self.settle)(i, Answer::Lent(LentValue::Table(value)));
+            return false;
+        }
+        saver.save(entry.value_type, entry.sequence, || value.pin())
+    }
+
+    fn failed(&mut self, i: usize, error: Error) {
+        self.savers[i].fail(error);
+    }
+
+    fn missing(&mut self, i: usize, missing: Missing) {
+        self.savers[i].put_aside();
+        (self.park)(i, missing);
+    }
+}

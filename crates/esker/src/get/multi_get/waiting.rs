@@ -1,0 +1,280 @@
+//! The keys of a batch that have to wait for files.
+//!
+//! In: a held view and keys that were put aside, each with its place. Out: their answers. Level by
+//! level: the files that the open keys of a level lie in are planned one after the other, and
+//! searched as far as the kernel has in memory what they miss; then the rest of what all of them
+//! miss is read together, then they are searched. Level 0 goes file by file. With `async_io` all
+//! levels are planned at once: the batch waits once, and may read blocks that newer ones make
+//! superfluous.
+//!
+//! Invariants
+//!  1. No guard is held.
+//!  2. A key takes part from the place on where it was put aside, and until it is done.
+
+use crate::cf::SuperVersion;
+use crate::files::open_table::open_for;
+use crate::get::answer::{Answer, LentValue};
+use crate::get::saver::Saver;
+use crate::get::search::{Parked, ParkedAt, ReadContext, count, hit_at};
+use crate::version::{FileMeta, Level};
+use esker_base::Error;
+use esker_format::key::{LookupKey, ParsedInternalKey};
+use esker_table::{BatchVisitor, Missing, Plan, TableValue, read_plans};
+
+/// Gives `settle` the answer for each of `keys` (by its number), once. `parked` says how far each
+/// has come. The keys ascend and differ.
+#[cold]
+pub(crate) fn multi_get_on(
+    view: &SuperVersion,
+    context: &ReadContext<'_>,
+    keys: &[LookupKey],
+    parked: Vec<Parked>,
+    settle: &mut dyn FnMut(usize, Answer<'_>),
+) {
+    esker_base::probe!("read:parked_batch");
+    let (mut savers, mut places) = (Vec::with_capacity(keys.len()), Vec::with_capacity(keys.len()));
+    for Parked { saver, at } in parked {
+        places.push(at);
+        savers.push(saver);
+    }
+    let mut waiting = Waiting { view, context, keys, savers, places, settle };
+    if context.options.async_io {
+        waiting.search_all_levels();
+    } else {
+        waiting.search_by_level();
+    }
+    for (i, saver) in waiting.savers.into_iter().enumerate() {
+        if !saver.is_taken() {
+            let finish = context.finish(view, &keys[i]);
+            (waiting.settle)(i, Answer::Made(saver.finish(&finish)));
+        }
+    }
+}
+
+struct Waiting<'b> {
+    view: &'b SuperVersion,
+    context: &'b ReadContext<'b>,
+    keys: &'b [LookupKey],
+    savers: Vec<Saver>,
+    /// Where each takes part from; none once it has come there.
+    places: Vec<Option<ParkedAt>>,
+    settle: &'b mut dyn FnMut(usize, Answer<'_>),
+}
+
+/// Keys that are to be asked of one file.
+struct Group<'f> {
+    level: usize,
+    file: &'f FileMeta,
+    /// Its number in the level.
+    index: usize,
+    which: Vec<(u32, Option<Missing>)>,
+}
+
+impl<'b> Waiting<'b> {
+    fn search_by_level(&mut self) {
+        let view = self.view;
+        for (number, level) in view.version.levels().iter().enumerate() {
+            if number > 0 {
+                let groups = self.groups_of_level(number, level);
+                self.ask(groups);
+                continue;
+            }
+            for index in 0..level.files().len() {
+                let group = self.group_of_file(level, index);
+                self.ask(group.into_iter().collect());
+            }
+        }
+    }
+
+    fn search_all_levels(&mut self) {
+        let view = self.view;
+        let mut groups = Vec::new();
+        for (number, level) in view.version.levels().iter().enumerate() {
+            if number > 0 {
+                groups.extend(self.groups_of_level(number, level));
+            } else {
+                groups.extend((0..level.files().len()).filter_map(|index| self.group_of_file(level, index)));
+            }
+        }
+        self.ask(groups);
+    }
+
+    /// What key `i` was missing if this file is where it takes part from; else `None` as long as it
+    /// does not take part.
+    fn come_to(&mut self, i: usize, level: usize, file: &FileMeta) -> Option<Option<Missing>> {
+        match self.places[i] {
+            None => Some(None),
+            Some(at) if (at.level, at.file) == (level, file.number) => {
+                self.places[i] = None;
+                Some(at.missing)
+            }
+            Some(_) => None,
+        }
+    }
+
+    /// The keys that lie within a file of level 0.
+    fn group_of_file(&mut self, level: &'b Level, index: usize) -> Option<Group<'b>> {
+        let icmp = self.view.version.icmp();
+        let file = &*level.files()[index];
+        let mut which = Vec::new();
+        for i in 0..self.keys.len() {
+            let user_key = self.keys[i].user_key();
+            let may_hold = !self.savers[i].is_done()
+                && icmp.compare_user_keys(user_key, file.smallest_user_key()).is_ge()
+                && icmp.compare_user_keys(user_key, file.largest_user_key()).is_le();
+            if may_hold && let Some(missing) = self.come_to(i, 0, file) {
+                which.push((i as u32, missing));
+            }
+        }
+        (!which.is_empty()).then_some(Group { level: 0, file, index, which })
+    }
+
+    /// The keys by the file of the level that each lies in.
+    fn groups_of_level(&mut self, number: usize, level: &'b Level) -> Vec<Group<'b>> {
+        let icmp = self.view.version.icmp();
+        let mut groups: Vec<Group<'_>> = Vec::new();
+        for i in 0..self.keys.len() {
+            if self.savers[i].is_done() || level.files().is_empty() {
+                continue;
+            }
+            let mut index = level.first_not_below(self.keys[i].internal_key(), icmp);
+            if let Some(at) = self.places[i].filter(|at| at.level == number) {
+                index += level.files()[index..].iter().take_while(|file| file.number != at.file).count();
+            }
+            let Some(file) = level.files().get(index) else { continue };
+            if level.begins_above(index, self.keys[i].user_key(), icmp) {
+                continue;
+            }
+            let Some(missing) = self.come_to(i, number, file) else { continue };
+            match groups.last_mut() {
+                Some(last) if last.index == index => last.which.push((i as u32, missing)),
+                _ => groups.push(Group { level: number, file, index, which: vec![(i as u32, missing)] }),
+            }
+        }
+        groups
+    }
+
+    /// Asks each group's file for its keys; what all of them miss is read together.
+    fn ask(&mut self, groups: Vec<Group<'_>>) {
+        let (mut planned, mut plans) = (Vec::with_capacity(groups.len()), Vec::with_capacity(groups.len()));
+        for group in groups {
+            let before = self.open_keys(&group);
+            let mut failed = Vec::new();
+            let plan = self.plan(&group, &mut failed);
+            let has_plan = plan.is_some();
+            if let Some(mut plan) = plan {
+                // Groups of several levels are searched in the order of these only.
+                if !self.context.options.async_io {
+                    let mut visitor = OpenOnly { savers: &mut self.savers, settle: self.settle };
+                    plan.search_resident(self.context.options, self.keys, &mut visitor);
+                }
+                plans.push(plan);
+            }
+            planned.push((group, failed, before, has_plan));
+        }
+        read_plans(&mut plans, self.context.options);
+        let mut plans = plans.into_iter();
+        for (group, failed, before, has_plan) in planned {
+            // What a newer level has ended does not fail any more.
+            failed.into_iter().for_each(|(i, e)| self.fail(i, e));
+            if has_plan && let Some(plan) = plans.next() {
+                self.search(plan);
+            }
+            self.follow(&group);
+            for _ in self.open_keys(&group)..before {
+                count(self.context, hit_at(group.level));
+            }
+        }
+    }
+
+    fn open_keys(&self, group: &Group<'_>) -> usize {
+        group.which.iter().filter(|(i, _)| !self.savers[*i as usize].is_done()).count()
+    }
+
+    fn fail(&mut self, i: usize, error: Error) {
+        if !self.savers[i].is_done() {
+            self.savers[i].fail(error);
+        }
+    }
+
+    fn search(&mut self, plan: Plan) {
+        let mut visitor = OpenOnly { savers: &mut self.savers, settle: self.settle };
+        plan.search(self.context.options, self.keys, &mut visitor);
+    }
+
+    /// What the group needs of its file, and which keys fail when their turn comes.
+    fn plan(&mut self, group: &Group<'_>, failed: &mut Vec<(usize, Error)>) -> Option<Plan> {
+        let keys = group.which.iter().map(|(i, _)| *i as usize);
+        let reader = match open_for(self.context.tables, group.file, self.context.options) {
+            Ok(reader) => reader,
+            Err(e) => {
+                failed.extend(keys.map(|i| (i, e.clone())));
+                return None;
+            }
+        };
+        if !self.context.ignore_range_deletions
+            && let Some(tombstones) = reader.range_dels()
+        {
+            let icmp = self.view.version.icmp();
+            for i in keys {
+                let key = &self.keys[i];
+                self.savers[i].cover(tombstones.max_covering_seq(key.user_key(), icmp, key.sequence()));
+            }
+        }
+        Some(reader.plan(self.context.options, self.keys, &group.which, failed))
+    }
+
+    /// Asks the files behind the group's for the key whose versions may go on there: the last one.
+    fn follow(&mut self, group: &Group<'_>) {
+        let (view, icmp) = (self.view, self.view.version.icmp());
+        let Some(&(last, _)) = group.which.last() else { return };
+        let Some(level) = view.version.levels().get(group.level).filter(|_| group.level > 0) else { return };
+        let (i, files) = (last as usize, level.files());
+        let user_key = self.keys[i].user_key();
+        let mut index = group.index;
+        while !self.savers[i].is_done()
+            && icmp.same_user_key(files[index].largest_user_key(), user_key)
+            && index + 1 < files.len()
+            && !level.begins_above(index + 1, user_key, icmp)
+        {
+            index += 1;
+            let next = Group { level: group.level, file: &files[index], index, which: vec![(last, None)] };
+            let mut failed = Vec::new();
+            let mut plans: Vec<Plan> = self.plan(&next, &mut failed).into_iter().collect();
+            failed.into_iter().for_each(|(i, e)| self.fail(i, e));
+            read_plans(&mut plans, self.context.options);
+            plans.into_iter().for_each(|plan| self.search(plan));
+        }
+    }
+}
+
+/// Hands a table's entries to the savers of keys that are not done: others may have been planned
+/// with them.
+struct OpenOnly<'v> {
+    savers: &'v mut [Saver],
+    settle: &'v mut dyn FnMut(usize, Answer<'_>),
+}
+
+impl BatchVisitor for OpenOnly<'_> {
+    fn entry(&mut self, i: usize, entry: ParsedInternalKey<'_>, value: TableValue<'_>) -> bool {
+        let saver = &mut self.savers[i];
+        if saver.is_done() {
+            return false;
+        }
+        if saver.settles(entry.value_type, entry.sequence) {
+            (self.settle)(i, Answer::Lent(LentValue::Table(value)));
+            return false;
+        }
+        saver.save(entry.value_type, entry.sequence, || value.pin())
+    }
+
+    fn failed(&mut self, i: usize, error: Error) {
+        if !self.savers[i].is_done() {
+            self.savers[i].fail(error);
+        }
+    }
+
+    fn missing(&mut self, i: usize, _missing: Missing) {
+        self.failed(i, Error::incomplete("a plan waits for what it needs"));
+    }
+}

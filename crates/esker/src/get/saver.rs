@@ -1,0 +1,221 @@
+//! What a point read has found so far: a value, a deletion, or operands that still want a base.
+//!
+//! In: entries of one user key, newest first, from the memtables and then from the files. Out: the
+//! answer.
+//!
+//! Invariants
+//!  1. Entries arrive in descending sequence; nothing after a value or deletion changes the answer.
+//!  2. An entry older than the newest visible range tombstone over the key counts as a deletion.
+//!  3. Nothing is merged and no blob file is read before `finish`: entries may be shown under a
+//!     guard.
+
+use crate::merge::operands::full_merge;
+use esker_base::merge_operator::MergeOperatorRef;
+use esker_base::stats::{Histogram, Statistics};
+use esker_base::{Error, PinnedBytes, Result, SequenceNumber, ValueType};
+use esker_format::wide_column::stored::may_have_blobs;
+use esker_format::wide_column::{self, DEFAULT_COLUMN_NAME, WideColumns};
+use esker_table::blob::BlobReads;
+use smallvec::SmallVec;
+
+#[derive(Debug)]
+enum State {
+    /// Nothing decisive yet.
+    Searching,
+    Found(PinnedBytes),
+    /// An entity, of which the default column counts for plain reads.
+    Entity(PinnedBytes),
+    /// Where a blob file has the value.
+    Blob(PinnedBytes),
+    /// A value, which the caller has taken already: see `Saver::settles`.
+    Taken,
+    Deleted,
+    /// The search goes on elsewhere.
+    PutAside,
+    Failed(Error),
+}
+
+/// Collects the entries of one user key.
+#[derive(Debug)]
+pub(crate) struct Saver {
+    /// The newest tombstone that covers the key and that the read may see.
+    covering: SequenceNumber,
+    /// Newest first.
+    operands: Vec<PinnedBytes>,
+    state: State,
+}
+
+/// What it takes to make an answer of what was found.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Finish<'a> {
+    pub(crate) user_key: &'a [u8],
+    pub(crate) merge_operator: Option<&'a MergeOperatorRef>,
+    pub(crate) blobs: BlobReads<'a>,
+    /// The answer is an entity, serialized, with all its columns in place; a plain value is one of
+    /// its default column.
+    pub(crate) entity: bool,
+    pub(crate) statistics: Option<&'a Statistics>,
+}
+
+impl Saver {
+    /// Knows nothing yet.
+    #[inline]
+    pub(crate) const fn new() -> Saver {
+        Saver { covering: SequenceNumber::ZERO, operands: Vec::new(), state: State::Searching }
+    }
+
+    /// Whether nothing more is to be asked for it, here at least.
+    #[inline]
+    pub(crate) fn is_done(&self) -> bool {
+        !matches!(self.state, State::Searching)
+    }
+
+    /// A range tombstone at `sequence` covers the key.
+    #[inline]
+    pub(crate) fn cover(&mut self, sequence: SequenceNumber) {
+        self.covering = self.covering.max(sequence);
+    }
+
+    /// Takes the next entry; `pin` gives its value with what keeps it alive. Whether more entries
+    /// are wanted.
+    #[inline]
+    pub(crate) fn save(
+        &mut self,
+        value_type: ValueType,
+        sequence: SequenceNumber,
+        pin: impl FnOnce() -> PinnedBytes,
+    ) -> bool {
+        if sequence < self.covering {
+            self.state = State::Deleted;
+            return false;
+        }
+        self.state = match value_type {
+            ValueType::Value => State::Found(pin()),
+            ValueType::Deletion | ValueType::SingleDeletion | ValueType::DeletionWithTimestamp => {
+                State::Deleted
+            }
+            ValueType::Merge => {
+                self.operands.push(pin());
+                return true;
+            }
+            ValueType::WideColumnEntity => State::Entity(pin()),
+            ValueType::ValuePreferredSeqno => {
+                let value = pin();
+                match value.len().checked_sub(8) {
+                    Some(end) => State::Found(value.slice(0..end)),
+                    None => State::Failed(Error::corruption("a timed value is shorter than its 8-byte time")),
+                }
+            }
+            ValueType::BlobIndex => State::Blob(pin()),
+            ValueType::RangeDeletion => {
+                State::Failed(Error::corruption("a range deletion stands among point entries"))
+            }
+        };
+        false
+    }
+
+    /// Whether this entry is the answer as it stands: a plain value with nothing newer over it. The
+    /// caller then takes it, and does not ask `save`.
+    #[inline]
+    pub(crate) fn settles(&mut self, value_type: ValueType, sequence: SequenceNumber) -> bool {
+        let settles = value_type == ValueType::Value && sequence >= self.covering && self.operands.is_empty();
+        if settles {
+            self.state = State::Taken;
+        }
+        settles
+    }
+
+    /// Whether the caller has taken the answer.
+    #[inline]
+    pub(crate) fn is_taken(&self) -> bool {
+        matches!(self.state, State::Taken)
+    }
+
+    /// The answer is this error.
+    pub(crate) fn fail(&mut self, error: Error) {
+        self.state = State::Failed(error);
+    }
+
+    /// The search for this key ends here, and goes on elsewhere with what `take_aside` gives.
+    pub(crate) fn put_aside(&mut self) {
+        self.state = State::PutAside;
+    }
+
+    /// If it was put aside: what was found until then, to be searched on. Nothing is left here.
+    pub(crate) fn take_aside(&mut self) -> Option<Saver> {
+        let State::PutAside = self.state else { return None };
+        let operands = std::mem::take(&mut self.operands);
+        self.state = State::Taken;
+        Some(Saver { covering: self.covering, operands, state: State::Searching })
+    }
+
+    /// Whether `finish` may read a file.
+    pub(crate) fn needs_blobs(&self) -> bool {
+        match &self.state {
+            State::Blob(_) => true,
+            State::Entity(entity) => may_have_blobs(entity),
+            _ => false,
+        }
+    }
+
+    /// The answer, once every source has been asked or one has settled it.
+    /// # Errors
+    /// `Corruption` (a merge that makes no sense, damaged entries) · `InvalidArgument` (operands
+    /// without an operator) · those of reading a blob file.
+    #[inline]
+    pub(crate) fn finish(self, with: &Finish<'_>) -> Result<Option<PinnedBytes>> {
+        match self.state {
+            State::Found(value) if self.operands.is_empty() && !with.entity => Ok(Some(value)),
+            State::Failed(e) => Err(e),
+            State::Deleted | State::Searching | State::Taken | State::PutAside
+                if self.operands.is_empty() =>
+            {
+                Ok(None)
+            }
+            _ if with.entity => self.finish_entity(with).map(Some),
+            _ => self.finish_slowly(with),
+        }
+    }
+
+    /// REQUIRES: there is a value, or an operand.
+    #[cold]
+    fn finish_entity(mut self, with: &Finish<'_>) -> Result<PinnedBytes> {
+        let State::Entity(stored) = &self.state else {
+            let value = self.finish_slowly(with)?.unwrap_or_default();
+            let mut entity = Vec::new();
+            wide_column::serialize(&[(DEFAULT_COLUMN_NAME, &value)], &mut entity)?;
+            return Ok(PinnedBytes::from_vec(entity));
+        };
+        let whole = with.blobs.whole_entity(with.user_key, stored)?.map(PinnedBytes::from_vec);
+        let whole = whole.unwrap_or_else(|| stored.clone());
+        if self.operands.is_empty() {
+            return Ok(whole);
+        }
+        self.state = State::Entity(whole.clone());
+        let merged = self.finish_slowly(with)?.unwrap_or_default();
+        WideColumns::parse(&whole)?.with_default_value(&merged).map(PinnedBytes::from_vec)
+    }
+
+    #[cold]
+    fn finish_slowly(self, with: &Finish<'_>) -> Result<Option<PinnedBytes>> {
+        let base = match &self.state {
+            State::Found(value) => Some(value.clone()),
+            State::Blob(index) => Some(with.blobs.value(with.user_key, index)?),
+            // An entity without a default column counts as an empty value, for plain reads and for
+            // merges.
+            State::Entity(entity) => {
+                Some(with.blobs.default_column(with.user_key, entity)?.unwrap_or_default())
+            }
+            _ => None,
+        };
+        if self.operands.is_empty() {
+            return Ok(base);
+        }
+        if let Some(statistics) = with.statistics {
+            statistics.record_in_histogram(Histogram::ReadNumMergeOperands, self.operands.len() as u64);
+        }
+        let operands: SmallVec<[&[u8]; 16]> = self.operands.iter().rev().map(|o| o.as_slice()).collect();
+        let merged = full_merge(with.merge_operator, with.user_key, base.as_deref(), &operands)?;
+        Ok(Some(PinnedBytes::from_vec(merged)))
+    }
+}

@@ -1,0 +1,363 @@
+//! One key: memtables, then levels.
+//!
+//! In: a view of the family and a key at a sequence number. Out: its value, lent or pinned. Sources
+//! are asked newest first and the search ends at the first that settles the answer; range
+//! tombstones met on the way count for all that is older.
+//!
+//! A search under a guard waits for nothing: it would keep alive what everybody else gives up
+//! meanwhile. Where it comes to something that is not in memory it is put aside ([`Parked`]), and
+//! goes on ([`find_on`]) when the view is held and the guard is gone.
+//!
+//! Source: RocksDB `db/version_set.cc` (`Version::Get`), `db/memtable.cc`.
+
+use super::answer::{Answer, LentValue};
+use super::saver::{Finish, Saver};
+use crate::cf::SuperVersion;
+use crate::files::open_table::{TableRef, open_for, opened_file};
+use crate::version::{Candidates, FileMeta};
+use esker_base::stats::{Statistics, Ticker};
+use esker_base::sync::Arc;
+use esker_base::sync::epoch::{self, Guard};
+use esker_base::{FileNumber, Result, SequenceNumber, ValueType};
+use esker_format::key::{LookupKey, ParsedInternalKey};
+use esker_memtable::{MemTable, MemValue, Seen};
+use esker_table::blob::BlobReads;
+use esker_table::{Missing, TableCache, TableReadOptions, TableValue};
+
+/// What a read needs besides the view.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReadContext<'a> {
+    pub(crate) tables: &'a TableCache,
+    pub(crate) options: &'a TableReadOptions,
+    pub(crate) ignore_range_deletions: bool,
+    /// Only the memtables (`ReadTier::Memtable`).
+    pub(crate) memtables_only: bool,
+    /// Only the files (`ReadTier::Persisted`, if memtables may have what no WAL has).
+    pub(crate) files_only: bool,
+    pub(crate) statistics: Option<&'a Statistics>,
+    /// The guard that the read is under; without one it may wait for files.
+    pub(crate) guard: Option<&'a Guard>,
+    /// A read that goes on does so only if the block that it was missing has not to be waited for.
+    pub(crate) if_resident: bool,
+    /// What is made is an entity: [`Finish::entity`]. A plain value is lent all the same.
+    pub(crate) entities: bool,
+}
+
+impl<'a> ReadContext<'a> {
+    /// How values in blob files are read.
+    #[inline]
+    pub(crate) fn blobs(&self) -> BlobReads<'a> {
+        BlobReads { source: self.tables.blobs(), options: self.options }
+    }
+
+    /// What makes answers of what was found.
+    #[inline]
+    pub(crate) fn finish<'f>(&self, view: &'f SuperVersion, key: &'f LookupKey) -> Finish<'f>
+    where
+        'a: 'f,
+    {
+        Finish {
+            user_key: key.user_key(),
+            merge_operator: view.options.merge_operator.as_ref(),
+            blobs: self.blobs(),
+            entity: self.entities,
+            statistics: self.statistics,
+        }
+    }
+
+    /// The open table of `file`; none if that would have to be waited for.
+    #[inline]
+    pub(super) fn table<'f>(&self, file: &'f FileMeta) -> Result<Option<TableRef<'f>>> {
+        match self.guard {
+            Some(_) => Ok(opened_file(self.tables, file)),
+            None => open_for(self.tables, file, self.options).map(Some),
+        }
+    }
+}
+
+/// A search that would have had to wait under its guard.
+#[derive(Debug)]
+pub(crate) struct Parked {
+    pub(crate) saver: Saver,
+    /// Where it goes on; none if only the answer is left to be made.
+    pub(crate) at: Option<ParkedAt>,
+}
+
+impl Parked {
+    /// The file that it waits for, and where in it; none if that is not known.
+    pub(crate) fn block(&self) -> Option<(FileNumber, Option<u64>)> {
+        self.at.map(|at| (at.file, at.missing.and_then(|missing| missing.block_offset())))
+    }
+}
+
+/// A place among the files of a view.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ParkedAt {
+    pub(crate) level: usize,
+    pub(crate) file: FileNumber,
+    /// What the table was missing; none if that was the table itself.
+    pub(crate) missing: Option<Missing>,
+}
+
+/// Gives `settle` the value of `key` in this view, once, or what is in its way; a plain value is
+/// lent where it lies, so that nothing is counted for it. What is put aside is not settled yet.
+///
+/// What is given: the value or none · `Corruption` and `IoError`, which name the file ·
+/// `Incomplete` if the tier forbids the I/O it would take · see [`Saver::finish`].
+#[inline]
+pub(crate) fn find(
+    view: &SuperVersion,
+    context: &ReadContext<'_>,
+    key: &LookupKey,
+    settle: &mut impl FnMut(Answer<'_>),
+) -> Option<Parked> {
+    find_with(view, context, key, Saver::new(), settle)
+}
+
+#[inline]
+fn find_with(
+    view: &SuperVersion,
+    context: &ReadContext<'_>,
+    key: &LookupKey,
+    mut saver: Saver,
+    settle: &mut impl FnMut(Answer<'_>),
+) -> Option<Parked> {
+    if !saver.is_done() && !context.files_only {
+        search_memtables(view, context, key, &mut saver, settle);
+        count(context, if saver.is_done() { Ticker::MemtableHit } else { Ticker::MemtableMiss });
+    }
+    if saver.is_taken() {
+        return None;
+    }
+    let mut at = None;
+    if !saver.is_done() && !context.memtables_only {
+        let candidates = view.version.candidates(key.internal_key());
+        at = search_files(candidates, view, context, key, &mut saver, settle);
+    }
+    settle_or_park(view, context, key, (saver, at), settle)
+}
+
+/// Ends a search that was put aside. `context` has no guard. Gives it back, with how far it has
+/// come, if it is to go on `if_resident` and cannot.
+#[cold]
+pub(crate) fn find_on(
+    view: &SuperVersion,
+    context: &ReadContext<'_>,
+    key: &LookupKey,
+    parked: Parked,
+    settle: &mut impl FnMut(Answer<'_>),
+) -> Option<Parked> {
+    esker_base::probe!("read:parked");
+    if context.if_resident && parked.at.is_none_or(|at| at.missing.is_none()) {
+        return Some(parked);
+    }
+    let (mut saver, mut stopped) = (parked.saver, None);
+    if let Some(at) = parked.at {
+        let mut candidates = view.version.candidates(key.internal_key());
+        if let Some((level, file)) = candidates.find(|(_, file)| file.number == at.file) {
+            let place = (level, &**file, at.missing);
+            match search_file(place, view, context, key, &mut saver, settle) {
+                Step::GoOn if context.if_resident => {
+                    // What comes next is not to be waited for, either.
+                    let guard = epoch::pin();
+                    let under = ReadContext { guard: Some(&guard), ..*context };
+                    stopped = search_files(candidates, view, &under, key, &mut saver, settle);
+                }
+                Step::GoOn => _ = search_files(candidates, view, context, key, &mut saver, settle),
+                Step::End => {}
+                Step::Wait(at) => return Some(Parked { saver, at: Some(at) }),
+            }
+        }
+    }
+    match settle_or_park(view, context, key, (saver, stopped), settle) {
+        Some(parked) if context.if_resident => find_on(view, context, key, parked, settle),
+        parked => parked,
+    }
+}
+
+/// As [`find`], with the writes in `own` over everything in the view; `own_key` is the key as they
+/// number it.
+pub(crate) fn find_over(
+    view: &SuperVersion,
+    context: &ReadContext<'_>,
+    own: &Arc<MemTable>,
+    own_key: &LookupKey,
+    key: &LookupKey,
+    settle: &mut impl FnMut(Answer<'_>),
+) -> Option<Parked> {
+    let mut saver = Saver::new();
+    if !context.ignore_range_deletions {
+        saver.cover(own.max_covering_tombstone_seq(own_key.user_key(), own_key.sequence()));
+    }
+    let searched =
+        own.get(own_key, |value_type, sequence, value| saver.save(value_type, sequence, || value.pin()));
+    if let Err(e) = searched {
+        saver.fail(e);
+    }
+    find_with(view, context, key, saver, settle)
+}
+
+#[inline]
+fn settle_or_park(
+    view: &SuperVersion,
+    context: &ReadContext<'_>,
+    key: &LookupKey,
+    (saver, at): (Saver, Option<ParkedAt>),
+    settle: &mut impl FnMut(Answer<'_>),
+) -> Option<Parked> {
+    if at.is_some() || (context.guard.is_some() && saver.needs_blobs()) {
+        return Some(Parked { saver, at });
+    }
+    if !saver.is_taken() {
+        settle(Answer::Made(saver.finish(&context.finish(view, key))));
+    }
+    None
+}
+
+#[inline]
+pub(super) fn count(context: &ReadContext<'_>, ticker: Ticker) {
+    if let Some(statistics) = context.statistics {
+        statistics.record_tick(ticker, 1);
+    }
+}
+
+pub(super) fn hit_at(level: usize) -> Ticker {
+    match level {
+        0 => Ticker::GetHitL0,
+        1 => Ticker::GetHitL1,
+        _ => Ticker::GetHitL2AndUp,
+    }
+}
+
+#[inline]
+fn search_memtables(
+    view: &SuperVersion,
+    context: &ReadContext<'_>,
+    key: &LookupKey,
+    saver: &mut Saver,
+    settle: &mut impl FnMut(Answer<'_>),
+) {
+    for mem in view.memtables() {
+        let searched = if context.ignore_range_deletions {
+            search_without_tombstones(mem, key, saver, settle)
+        } else {
+            mem.get_covered(key, |seen| match seen {
+                Seen::Covered(by) => {
+                    saver.cover(by);
+                    true
+                }
+                Seen::Version(value_type, sequence, value) => {
+                    take(saver, (value_type, sequence, value), settle)
+                }
+            })
+        };
+        if let Err(e) = searched {
+            saver.fail(e);
+        }
+        if saver.is_done() {
+            return;
+        }
+    }
+}
+
+/// Takes a version that a memtable shows. Whether older ones are wanted.
+#[inline(always)]
+fn take(
+    saver: &mut Saver,
+    (value_type, sequence, value): (ValueType, SequenceNumber, MemValue<'_>),
+    settle: &mut impl FnMut(Answer<'_>),
+) -> bool {
+    if saver.settles(value_type, sequence) {
+        settle(Answer::Lent(LentValue::Memtable(value)));
+        return false;
+    }
+    saver.save(value_type, sequence, || value.pin())
+}
+
+#[cold]
+fn search_without_tombstones(
+    mem: &Arc<MemTable>,
+    key: &LookupKey,
+    saver: &mut Saver,
+    settle: &mut impl FnMut(Answer<'_>),
+) -> Result<()> {
+    mem.get(key, |value_type, sequence, value| take(saver, (value_type, sequence, value), settle))
+}
+
+/// Asks file after file. Where it would have to wait, it stops and says where.
+fn search_files(
+    candidates: Candidates<'_>,
+    view: &SuperVersion,
+    context: &ReadContext<'_>,
+    key: &LookupKey,
+    saver: &mut Saver,
+    settle: &mut impl FnMut(Answer<'_>),
+) -> Option<ParkedAt> {
+    for (level, file) in candidates {
+        match search_file((level, file, None), view, context, key, saver, settle) {
+            Step::GoOn => {}
+            Step::End => return None,
+            Step::Wait(at) => return Some(at),
+        }
+    }
+    None
+}
+
+/// What is next after a file was asked.
+enum Step {
+    GoOn,
+    End,
+    Wait(ParkedAt),
+}
+
+/// Asks one file.
+#[inline]
+fn search_file(
+    (level, file, missing): (usize, &FileMeta, Option<Missing>),
+    view: &SuperVersion,
+    context: &ReadContext<'_>,
+    key: &LookupKey,
+    saver: &mut Saver,
+    settle: &mut impl FnMut(Answer<'_>),
+) -> Step {
+    let parked_at = |missing| Step::Wait(ParkedAt { level, file: file.number, missing });
+    let reader = match context.table(file) {
+        Ok(Some(reader)) => reader,
+        Ok(None) => return parked_at(None),
+        Err(e) => {
+            saver.fail(e);
+            return Step::End;
+        }
+    };
+    if !context.ignore_range_deletions
+        && let Some(tombstones) = reader.range_dels()
+    {
+        let icmp = view.version.icmp();
+        saver.cover(tombstones.max_covering_seq(key.user_key(), icmp, key.sequence()));
+    }
+    let mut visit = |entry: ParsedInternalKey<'_>, value: TableValue<'_>| {
+        if saver.settles(entry.value_type, entry.sequence) {
+            settle(Answer::Lent(LentValue::Table(value)));
+            return false;
+        }
+        saver.save(entry.value_type, entry.sequence, || value.pin())
+    };
+    let stopped = match (context.guard, missing) {
+        (Some(guard), _) => reader.get_under(context.options, guard, key, &mut visit),
+        (None, None) => reader.get(context.options, key, &mut visit).map(|()| None),
+        (None, Some(missing)) if context.if_resident => {
+            match reader.get_on_if_resident(context.options, key, missing, &mut visit) {
+                Some(found) => found.map(|()| None),
+                None => Ok(Some(missing)),
+            }
+        }
+        (None, Some(missing)) => reader.get_on(context.options, key, missing, &mut visit).map(|()| None),
+    };
+    match stopped {
+        Err(e) => saver.fail(e),
+        Ok(Some(missing)) => return parked_at(Some(missing)),
+        Ok(None) if !saver.is_done() => return Step::GoOn,
+        Ok(None) => count(context, hit_at(level)),
+    }
+    Step::End
+}

@@ -1,0 +1,799 @@
+//! What a flush or compaction writes.
+//!
+//! In: all entries of the inputs in internal-key order, the live snapshots, the inputs' range
+//! tombstones. Out: the entries that a reader may still need, in the same order.
+//! Source: RocksDB `db/compaction/compaction_iterator.h`.
+//!
+//! Snapshots cut the versions of a user key into *stripes* (see
+//! [`super::range_del::RangeDelAggregator`]). Readers see only the newest version of each stripe,
+//! its *head*. From newest to oldest:
+//!  - a head is kept, unless a tombstone of its stripe hides it; then its whole stripe is hidden;
+//!  - entries behind a head are dropped; single deletions stay until they meet their own value;
+//!  - a deletion in the oldest stripe is dropped where no deeper level can hold the key, and one at
+//!    the bottommost level if no older entry of the key follows and no transaction may look for it;
+//!  - a single deletion and the value right behind it in its stripe annihilate each other;
+//!  - merge operands are combined with each other, and with the value below them if it is in the
+//!    same stripe or if there is none anywhere;
+//!  - two entries with one sequence number and type count once: a repair may find a table beside
+//!    its compaction's outputs;
+//!  - at the bottommost level, sequence numbers that all snapshots see become zero.
+//!
+//! Invariants
+//!  1. While an output is shown, the input stands on the entry it comes from (`Source::Input`,
+//!     `Source::Changed`) or behind everything that was used up for it.
+//!  2. `closed` is the stripe of the current user key whose head has been dealt with.
+
+mod blobs;
+mod history;
+mod merge;
+mod timed;
+
+pub(crate) use blobs::BlobTally;
+pub(crate) use history::clipped;
+use history::{History, is_carried_through};
+
+use super::MergeOperands;
+use super::range_del::{RangeDelAggregator, stripe};
+use esker_base::compaction_filter::{CompactionFilter, FilterDecision};
+use esker_base::iter::InternalIterator;
+use esker_base::merge_operator::MergeOperatorRef;
+use esker_base::sync::Arc;
+use esker_base::sync::atomic::{AtomicBool, Ordering};
+use esker_base::{Error, Result, SequenceNumber, ValueType};
+use esker_format::key::{self, InternalKeyComparator, ParsedInternalKey, append_internal_key, pack};
+use esker_format::range_del::RangeTombstone;
+use esker_table::blob::BlobReader;
+use std::fmt;
+
+/// Answers whether no level below the output level can hold a user key. Asked in key order.
+pub(crate) type KeyNotExistsBeyond = Box<dyn FnMut(&[u8]) -> bool + Send>;
+
+/// What a flush or compaction knows.
+pub(crate) struct CompactionIteratorOptions {
+    /// Ascending.
+    pub snapshots: Vec<SequenceNumber>,
+    /// The oldest sequence number that a transaction may check for conflicts; `MAX`: none.
+    pub earliest_write_conflict_snapshot: SequenceNumber,
+    /// Combines merge operands; without one they are kept as they are.
+    pub merge_operator: Option<MergeOperatorRef>,
+    /// Where values in blob files are read that operands apply to or the filter judges; without it,
+    /// both leave them alone.
+    pub blobs: Option<BlobReader>,
+    /// Entries may refer to blob files: each that goes has to be counted.
+    pub counts_blobs: bool,
+    /// Judges values and operands that no snapshot sees.
+    pub compaction_filter: Option<Box<dyn CompactionFilter>>,
+    /// The level that the filter is told.
+    pub filter_level: usize,
+    /// Whether the filter also judges the newest version of a key when a snapshot sees it, as
+    /// RocksDB 6 and later do; such snapshots are then no longer repeatable.
+    pub filter_ignores_snapshots: bool,
+    /// No deeper level holds anything in the key range of the compaction. Never for a flush.
+    pub bottommost: bool,
+    /// Sequence numbers stay even where all snapshots see them.
+    pub keep_sequence_numbers: bool,
+    /// User keys end in timestamps at which reads may ask: versions at different ones are different
+    /// keys, nothing is inferred from one for another, and range tombstones are carried through.
+    /// Needs `keep_sequence_numbers`.
+    pub keep_history: bool,
+    /// With `keep_history`: nobody reads at timestamps before this one; `None`: at any.
+    pub full_history_ts_low: Option<Vec<u8>>,
+    /// With `keep_history`: the range tombstones of all inputs, as they are stored.
+    pub stored_tombstones: Vec<RangeTombstone>,
+    /// For a flush: always false.
+    pub key_not_exists_beyond_output_level: KeyNotExistsBeyond,
+    /// Values with a preferred sequence number lose that: who is to read this does not know them.
+    pub plain_timed_values: bool,
+    /// Entities have all columns in place, also those that were in blob files. Needs `blobs`.
+    pub whole_entities: bool,
+    /// The range tombstones of all inputs, with the same snapshots.
+    pub range_dels: RangeDelAggregator,
+    /// The first user key of this (sub)compaction.
+    pub lower_bound: Option<Vec<u8>>,
+    /// The first user key beyond it.
+    pub upper_bound: Option<Vec<u8>>,
+    /// Set by whoever wants it to stop: shutdown, cancelled manual compaction.
+    pub cancelled: Option<Arc<AtomicBool>>,
+}
+
+impl CompactionIteratorOptions {
+    /// For a flush: nothing is known of deeper levels, no filter, all keys.
+    pub(crate) fn new(icmp: &InternalKeyComparator, snapshots: Vec<SequenceNumber>) -> Self {
+        CompactionIteratorOptions {
+            range_dels: RangeDelAggregator::new(icmp.clone(), snapshots.clone()),
+            snapshots,
+            earliest_write_conflict_snapshot: SequenceNumber::MAX,
+            merge_operator: None,
+            blobs: None,
+            counts_blobs: false,
+            compaction_filter: None,
+            filter_level: 0,
+            filter_ignores_snapshots: false,
+            bottommost: false,
+            keep_sequence_numbers: false,
+            keep_history: false,
+            full_history_ts_low: None,
+            stored_tombstones: Vec::new(),
+            plain_timed_values: false,
+            whole_entities: false,
+            key_not_exists_beyond_output_level: Box::new(|_| false),
+            lower_bound: None,
+            upper_bound: None,
+            cancelled: None,
+        }
+    }
+
+    /// Keeps what transactions with a snapshot look for when they check for conflicts: that a key
+    /// was written since.
+    pub(crate) fn keep_conflicts(&mut self) {
+        self.earliest_write_conflict_snapshot =
+            self.snapshots.first().copied().unwrap_or(SequenceNumber::MAX);
+    }
+}
+
+impl fmt::Debug for CompactionIteratorOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CompactionIteratorOptions")
+            .field("snapshots", &self.snapshots)
+            .field("bottommost", &self.bottommost)
+            .field("filter", &self.compaction_filter.as_ref().map(|filter| filter.name()))
+            .finish_non_exhaustive()
+    }
+}
+
+/// What became of the entries. Names in brackets: RocksDB's `CompactionIterationStats`.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct CompactionIteratorStats {
+    /// Entries read (`num_input_records`).
+    pub records_in: u64,
+    /// Point deletions among them (`num_input_deletion_records`).
+    pub deletions_in: u64,
+    /// Bytes of their internal keys.
+    pub key_bytes_in: u64,
+    /// Bytes of their values.
+    pub value_bytes_in: u64,
+    /// Entries shown.
+    pub records_out: u64,
+    /// Those that stand behind a newer one of the same user key.
+    pub older_out: u64,
+    /// Hidden by a newer version (`num_record_drop_hidden`).
+    pub dropped_hidden: u64,
+    /// Deletions with nothing left to delete (`num_record_drop_obsolete`).
+    pub dropped_obsolete: u64,
+    /// Hidden by a range tombstone (`num_record_drop_range_del`).
+    pub dropped_range_del: u64,
+    /// Removed by the filter (`num_record_drop_user`).
+    pub dropped_by_filter: u64,
+    /// Of those, removed in ways after which older versions may reappear.
+    pub may_reappear: u64,
+    /// Deletions dropped above the bottommost level (`num_optimized_del_drop_obsolete`).
+    pub optimized_deletions: u64,
+    /// Single deletions that met something else than one value (`num_single_del_mismatch`).
+    pub single_deletion_mismatches: u64,
+    /// Merge operands that went into something else.
+    pub operands_merged: u64,
+    /// Times that the merge operator refused; the operands were kept.
+    pub merge_failures: u64,
+}
+
+impl std::ops::AddAssign for CompactionIteratorStats {
+    fn add_assign(&mut self, other: CompactionIteratorStats) {
+        self.records_in += other.records_in;
+        self.deletions_in += other.deletions_in;
+        self.key_bytes_in += other.key_bytes_in;
+        self.value_bytes_in += other.value_bytes_in;
+        self.records_out += other.records_out;
+        self.older_out += other.older_out;
+        self.dropped_hidden += other.dropped_hidden;
+        self.dropped_obsolete += other.dropped_obsolete;
+        self.dropped_range_del += other.dropped_range_del;
+        self.dropped_by_filter += other.dropped_by_filter;
+        self.may_reappear += other.may_reappear;
+        self.optimized_deletions += other.optimized_deletions;
+        self.single_deletion_mismatches += other.single_deletion_mismatches;
+        self.operands_merged += other.operands_merged;
+        self.merge_failures += other.merge_failures;
+    }
+}
+
+/// Where the value of the output is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Source {
+    /// No output.
+    None,
+    /// The input's value; the input must be moved on.
+    Input,
+    /// In `changed`; the input must be moved on.
+    Changed,
+    /// Empty; the input has been moved on.
+    Empty,
+    /// Output i of `queue`; the input has been moved on.
+    Queue(usize),
+}
+
+/// Output that was made, not read.
+#[derive(Debug, Default)]
+struct Queue {
+    /// Sequence and type, and the value's end in `bytes`; newest first.
+    entries: Vec<(u64, usize)>,
+    bytes: Vec<u8>,
+}
+
+impl Queue {
+    fn clear(&mut self) {
+        self.entries.clear();
+        self.bytes.clear();
+    }
+    fn push(&mut self, sequence: SequenceNumber, value_type: ValueType, value: &[u8]) {
+        self.bytes.extend_from_slice(value);
+        self.entries.push((pack(sequence, value_type), self.bytes.len()));
+    }
+    fn value(&self, i: usize) -> &[u8] {
+        let start = i.checked_sub(1).map_or(0, |before| self.entries[before].1);
+        &self.bytes[start..self.entries[i].1]
+    }
+}
+
+/// The first version of a stripe.
+#[derive(Clone, Copy, Debug)]
+struct Head {
+    sequence: SequenceNumber,
+    value_type: ValueType,
+    stripe: usize,
+}
+
+/// The cursor over what is to be written. Forward only.
+pub(crate) struct CompactionIterator<I = Box<dyn InternalIterator>> {
+    icmp: InternalKeyComparator,
+    input: I,
+    options: CompactionIteratorOptions,
+    /// The user key dealt with, once `has_user_key`.
+    user_key: Vec<u8>,
+    has_user_key: bool,
+    /// With `keep_history`.
+    history: History,
+    closed: Option<usize>,
+    /// Sequence number and type of the last entry that was used up, if it was of this user key.
+    last_used: Option<u64>,
+    /// Something has been shown of this user key.
+    shown: bool,
+    /// The value that follows a single deletion kept for transactions: shown without its bytes.
+    clear_next: bool,
+    /// After `RemoveAndSkipUntil`: what no snapshot sees is dropped before this user key.
+    skip_until: Option<Vec<u8>>,
+    key: Vec<u8>,
+    source: Source,
+    is_first_of_user_key: bool,
+    changed: Vec<u8>,
+    queue: Queue,
+    operands: MergeOperands,
+    operand_sequences: Vec<SequenceNumber>,
+    stats: CompactionIteratorStats,
+    /// What the entries read so far refer to in blob files.
+    blobs_in: BlobTally,
+    status: Result<()>,
+}
+
+impl<I> fmt::Debug for CompactionIterator<I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CompactionIterator")
+            .field("options", &self.options)
+            .field("source", &self.source)
+            .field("stats", &self.stats)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<I: InternalIterator> CompactionIterator<I> {
+    /// Over `input`, which still holds what tombstones hide. Not valid until
+    /// [`seek_to_first`](Self::seek_to_first).
+    pub(crate) fn new(
+        icmp: InternalKeyComparator,
+        input: I,
+        options: CompactionIteratorOptions,
+    ) -> CompactionIterator<I> {
+        debug_assert!(options.snapshots.is_sorted(), "snapshots come in order");
+        debug_assert_eq!(options.snapshots, options.range_dels.snapshots(), "one list of snapshots");
+        CompactionIterator {
+            icmp,
+            input,
+            options,
+            user_key: Vec::new(),
+            has_user_key: false,
+            history: History::default(),
+            closed: None,
+            last_used: None,
+            shown: false,
+            clear_next: false,
+            skip_until: None,
+            key: Vec::new(),
+            source: Source::None,
+            is_first_of_user_key: false,
+            changed: Vec::new(),
+            queue: Queue::default(),
+            operands: MergeOperands::new(),
+            operand_sequences: Vec::new(),
+            stats: CompactionIteratorStats::default(),
+            blobs_in: BlobTally::default(),
+            status: Ok(()),
+        }
+    }
+
+    /// Positions the input at the lower bound and shows the first output. Call once.
+    pub(crate) fn seek_to_first(&mut self) {
+        match &self.options.lower_bound {
+            Some(lower) => self.input.seek(&key::seek_key(lower, SequenceNumber::MAX)),
+            None => self.input.seek_to_first(),
+        }
+        self.find_output();
+    }
+
+    /// Whether it shows an output.
+    #[inline]
+    pub(crate) fn valid(&self) -> bool {
+        self.source != Source::None
+    }
+
+    /// Why it is not valid, if an error was the reason.
+    /// # Errors
+    /// Those of the inputs · `Corruption` for entries that cannot be · `ShutdownInProgress` if it
+    /// was cancelled. Nothing written so far may be installed.
+    pub(crate) fn status(&self) -> Result<()> {
+        self.status.clone()
+    }
+
+    /// The internal key to write. REQUIRES: `valid()`.
+    #[inline]
+    pub(crate) fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// Its user key. REQUIRES: `valid()`.
+    #[inline]
+    pub(crate) fn user_key(&self) -> &[u8] {
+        key::user_key(&self.key)
+    }
+
+    /// The value to write. REQUIRES: `valid()`.
+    #[inline]
+    pub(crate) fn value(&self) -> &[u8] {
+        match self.source {
+            Source::Input => self.input.value(),
+            Source::Changed => &self.changed,
+            Source::Queue(i) => self.queue.value(i),
+            Source::Empty | Source::None => &[],
+        }
+    }
+
+    /// Whether this is its user key's first output: an output file may end only before such one.
+    #[inline]
+    pub(crate) fn is_first_of_user_key(&self) -> bool {
+        self.is_first_of_user_key
+    }
+
+    /// What became of the entries so far.
+    pub(crate) fn stats(&self) -> &CompactionIteratorStats {
+        &self.stats
+    }
+
+    /// What the entries read so far refer to in blob files.
+    pub(crate) fn blobs_in(&self) -> &BlobTally {
+        &self.blobs_in
+    }
+
+    /// The range tombstones that an output file for the user keys `[lower, upper)` must hold;
+    /// `None` is the end of this (sub)compaction. See
+    /// [`RangeDelAggregator::tombstones_for_output`].
+    pub(crate) fn tombstones_for_output(
+        &mut self,
+        lower: Option<&[u8]>,
+        upper: Option<&[u8]>,
+    ) -> Vec<RangeTombstone> {
+        let lower = lower.or(self.options.lower_bound.as_deref());
+        let upper = upper.or(self.options.upper_bound.as_deref());
+        if self.options.keep_history {
+            let stored = self.options.stored_tombstones.iter();
+            return stored.filter_map(|t| clipped(t, &self.icmp, lower, upper)).collect();
+        }
+        self.options.range_dels.tombstones_for_output(lower, upper, self.options.bottommost)
+    }
+
+    /// Shows the next output. REQUIRES: `valid()`.
+    #[inline]
+    pub(crate) fn next(&mut self) {
+        match self.source {
+            Source::Input | Source::Changed => self.consume(),
+            Source::Queue(i) if i + 1 < self.queue.entries.len() => return self.show_queued(i + 1),
+            _ => {}
+        }
+        self.find_output();
+    }
+
+    /// Deals with entries until there is an output, or none is left.
+    fn find_output(&mut self) {
+        self.source = Source::None;
+        while self.source == Source::None && self.input.valid() {
+            match self.step() {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => {
+                    self.source = Source::None;
+                    self.status = Err(error);
+                    return;
+                }
+            }
+        }
+        if self.source == Source::None {
+            self.status = self.input.status();
+        } else if let Err(error) = self.check_lookahead() {
+            self.source = Source::None;
+            self.status = Err(error);
+        }
+    }
+
+    /// Hides an output that relied on the input's end when an error ended the input.
+    fn check_lookahead(&self) -> Result<()> {
+        match self.source {
+            Source::Empty | Source::Queue(_) if !self.input.valid() => self.input.status(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Moves the input on, and counts what it stood on.
+    #[inline]
+    fn consume(&mut self) {
+        // A damaged entity or blob index is kept as it is; its reader reports it.
+        let key = self.input.key();
+        let packed = key::trailer(key);
+        self.stats.records_in += 1;
+        self.stats.key_bytes_in += key.len() as u64;
+        self.stats.value_bytes_in += self.input.value().len() as u64;
+        let value_type = ValueType::from_u8((packed & 0xFF) as u8);
+        self.stats.deletions_in += u64::from(value_type.is_some_and(ValueType::is_point_deletion));
+        if let Some(value_type @ (ValueType::BlobIndex | ValueType::WideColumnEntity)) = value_type {
+            self.blobs_in.count(value_type, key::user_key(key), self.input.value()).unwrap_or_default();
+        }
+        self.last_used = Some(packed);
+        self.input.next();
+    }
+
+    /// Deals with the entry the input stands on. False at the upper bound.
+    #[inline]
+    fn step(&mut self) -> Result<bool> {
+        if self.options.cancelled.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed)) {
+            return Err(Error::shutdown_in_progress("the compaction was cancelled"));
+        }
+        let entry = ParsedInternalKey::parse(self.input.key())?;
+        let (sequence, value_type) = (entry.sequence, entry.value_type);
+        if !self.has_user_key || !self.icmp.same_user_key(entry.user_key, &self.user_key) {
+            if let Some(upper) = &self.options.upper_bound
+                && self.icmp.compare_user_keys(entry.user_key, upper).is_ge()
+            {
+                return Ok(false);
+            }
+            self.user_key.clear();
+            self.user_key.extend_from_slice(entry.user_key);
+            self.has_user_key = true;
+            self.closed = None;
+            self.last_used = None;
+            self.shown = false;
+        } else if self.is_there_twice(sequence, value_type) {
+            self.stats.dropped_hidden += 1;
+            self.consume();
+            return Ok(true);
+        }
+        let head = Head { sequence, value_type, stripe: stripe(&self.options.snapshots, sequence) };
+        self.deal_with(head)?;
+        Ok(true)
+    }
+
+    fn deal_with(&mut self, head: Head) -> Result<()> {
+        if self.clear_next {
+            // The value whose single deletion was kept just before.
+            self.clear_next = false;
+            self.closed = Some(head.stripe);
+            self.consume();
+            self.show(head.sequence, ValueType::Value, Source::Empty);
+            return Ok(());
+        }
+        if self.options.keep_history && self.is_trimmed(head) {
+            return Ok(());
+        }
+        if self.options.keep_history && is_carried_through(head.value_type) {
+            return self.carry_through(head);
+        }
+        let hidden = self.closed == Some(head.stripe);
+        if hidden && head.value_type != ValueType::SingleDeletion {
+            self.stats.dropped_hidden += 1;
+            self.consume();
+            return Ok(());
+        }
+        if self.is_skipped(head) {
+            self.stats.dropped_by_filter += 1;
+            self.consume();
+            return Ok(());
+        }
+        self.closed = Some(head.stripe);
+        if self.options.range_dels.should_delete(&self.user_key, head.sequence) {
+            self.stats.dropped_range_del += 1;
+            self.consume();
+            return Ok(());
+        }
+        match head.value_type {
+            ValueType::Value => self.filter_value(head)?,
+            ValueType::BlobIndex => self.filter_blob(head)?,
+            ValueType::ValuePreferredSeqno => self.settle_timed_value(head)?,
+            ValueType::Deletion | ValueType::DeletionWithTimestamp => self.keep_deletion(head, false)?,
+            ValueType::SingleDeletion => {
+                self.consume();
+                self.match_single_deletion(head, hidden)?;
+            }
+            ValueType::Merge => self.merge(head)?,
+            ValueType::RangeDeletion => {
+                return Err(Error::corruption(format!(
+                    "a range tombstone lies among the point entries, at key '{}'",
+                    self.user_key.escape_ascii()
+                )));
+            }
+            ValueType::WideColumnEntity => self.keep_entity(head)?,
+        }
+        Ok(())
+    }
+
+    /// Shows an entry of the current user key.
+    fn show(&mut self, sequence: SequenceNumber, value_type: ValueType, source: Source) {
+        let visible_to_all = stripe(&self.options.snapshots, sequence) == 0;
+        let holds_value =
+            matches!(value_type, ValueType::Value | ValueType::BlobIndex | ValueType::WideColumnEntity);
+        let is_last = self.options.bottommost && !self.options.keep_sequence_numbers;
+        let zeroed = is_last && visible_to_all && holds_value;
+        let sequence = if zeroed { SequenceNumber::ZERO } else { sequence };
+        self.key.clear();
+        append_internal_key(&mut self.key, &self.user_key, sequence, value_type);
+        self.source = source;
+        self.is_first_of_user_key = !self.shown
+            && (!self.options.keep_history || self.history.is_another_plain_key(&self.icmp, &self.user_key));
+        self.shown = true;
+        self.stats.records_out += 1;
+        self.stats.older_out += u64::from(!self.is_first_of_user_key);
+    }
+
+    fn show_queued(&mut self, i: usize) {
+        let (packed, _) = self.queue.entries[i];
+        let value_type = ValueType::from_u8((packed & 0xFF) as u8).expect("a type was put in");
+        self.show(SequenceNumber(packed >> 8), value_type, Source::Queue(i));
+    }
+
+    /// No snapshot sees entries of this stripe.
+    fn is_tip(&self, stripe: usize) -> bool {
+        stripe == self.options.snapshots.len()
+    }
+
+    /// Whether the input stands on an entry of the current user key; if so its stripe and type.
+    fn peek(&self) -> Result<Option<Head>> {
+        if !self.input.valid() {
+            // At an error nobody knows what follows.
+            return self.input.status().map(|()| None);
+        }
+        let entry = ParsedInternalKey::parse(self.input.key())?;
+        Ok(self.icmp.same_user_key(entry.user_key, &self.user_key).then(|| Head {
+            sequence: entry.sequence,
+            value_type: entry.value_type,
+            stripe: stripe(&self.options.snapshots, entry.sequence),
+        }))
+    }
+
+    /// Whether this entry, on which the input stands, is the one of the current user key that was
+    /// just used up. Sequence number 0 names no write: it is what many have in the end.
+    fn is_there_twice(&self, sequence: SequenceNumber, value_type: ValueType) -> bool {
+        self.last_used == Some(pack(sequence, value_type)) && sequence > SequenceNumber::ZERO
+    }
+
+    /// As `peek`, once what is there twice has been passed by.
+    fn peek_behind_twins(&mut self) -> Result<Option<Head>> {
+        loop {
+            match self.peek()? {
+                Some(next) if self.is_there_twice(next.sequence, next.value_type) => {
+                    self.stats.dropped_hidden += 1;
+                    self.consume();
+                }
+                next => return Ok(next),
+            }
+        }
+    }
+
+    fn nothing_beyond(&mut self) -> bool {
+        self.options.bottommost || (self.options.key_not_exists_beyond_output_level)(&self.user_key)
+    }
+
+    /// Whether the filter, if there is one, judges this version.
+    fn is_judged(&self, head: Head) -> bool {
+        self.options.compaction_filter.is_some()
+            && (self.is_tip(head.stripe) || (self.options.filter_ignores_snapshots && !self.shown))
+    }
+
+    fn filter_value(&mut self, head: Head) -> Result<()> {
+        let decision = match self.options.compaction_filter.as_ref().filter(|_| self.is_judged(head)) {
+            Some(filter) => filter.filter(self.options.filter_level, &self.user_key, self.input.value()),
+            None => FilterDecision::Keep,
+        };
+        self.carry_out(head, decision)
+    }
+
+    /// A value in a blob file: it is fetched if the filter is to judge it.
+    fn filter_blob(&mut self, head: Head) -> Result<()> {
+        let decision = match (&self.options.compaction_filter, &self.options.blobs) {
+            (Some(filter), Some(blobs)) if self.is_judged(head) => {
+                let value = blobs.reads().value(&self.user_key, self.input.value())?;
+                filter.filter(self.options.filter_level, &self.user_key, &value)
+            }
+            _ => FilterDecision::Keep,
+        };
+        self.carry_out(head, decision)
+    }
+
+    fn carry_out(&mut self, head: Head, decision: FilterDecision) -> Result<()> {
+        match decision {
+            FilterDecision::Keep => self.show(head.sequence, head.value_type, Source::Input),
+            FilterDecision::ChangeValue(value) => {
+                self.changed = value;
+                self.show(head.sequence, ValueType::Value, Source::Changed);
+            }
+            FilterDecision::Remove => {
+                self.stats.dropped_by_filter += 1;
+                self.consume();
+                if self.options.keep_history {
+                    self.delete_version(head, ValueType::DeletionWithTimestamp);
+                    return Ok(());
+                }
+                return self.keep_deletion(head, true);
+            }
+            FilterDecision::Purge => {
+                self.stats.dropped_by_filter += 1;
+                self.stats.may_reappear += 1;
+                self.consume();
+                if self.options.keep_history {
+                    self.delete_version(head, ValueType::SingleDeletion);
+                    return Ok(());
+                }
+                return self.match_single_deletion(head, false);
+            }
+            FilterDecision::RemoveAndSkipUntil(target) => self.remove_and_skip(head, target),
+        }
+        Ok(())
+    }
+
+    /// An entity, with the columns that are in blob files if these may be written so.
+    fn keep_entity(&mut self, head: Head) -> Result<()> {
+        let blobs = self.options.blobs.as_ref().filter(|_| self.options.whole_entities);
+        let whole = match blobs {
+            Some(blobs) => blobs.reads().whole_entity(&self.user_key, self.input.value())?,
+            None => None,
+        };
+        let source = match whole {
+            Some(whole) => {
+                self.changed = whole;
+                Source::Changed
+            }
+            None => Source::Input,
+        };
+        self.show(head.sequence, head.value_type, source);
+        Ok(())
+    }
+
+    /// Drops what no snapshot sees up to `target`, as the filter asks; older versions may reappear.
+    fn remove_and_skip(&mut self, head: Head, target: Vec<u8>) {
+        if self.icmp.compare_user_keys(&target, &self.user_key).is_le() {
+            return self.show(head.sequence, head.value_type, Source::Input);
+        }
+        self.stats.dropped_by_filter += 1;
+        self.stats.may_reappear += 1;
+        self.consume();
+        let needs_none = self.options.snapshots.is_empty() || self.options.filter_ignores_snapshots;
+        if needs_none && !self.options.counts_blobs {
+            let is_behind = |key: &[u8]| self.icmp.compare_user_keys(key::user_key(key), &target).is_ge();
+            if self.input.valid() && !is_behind(self.input.key()) {
+                self.input.seek(&key::seek_key(&target, SequenceNumber::MAX));
+            }
+        } else {
+            self.skip_until = Some(target);
+        }
+    }
+
+    fn is_skipped(&mut self, head: Head) -> bool {
+        let Some(until) = &self.skip_until else { return false };
+        if self.icmp.compare_user_keys(&self.user_key, until).is_ge() {
+            self.skip_until = None;
+            return false;
+        }
+        self.is_tip(head.stripe)
+    }
+
+    /// A deletion that heads its stripe. `consumed`: the input has been moved off it.
+    fn keep_deletion(&mut self, head: Head, consumed: bool) -> Result<()> {
+        if head.stripe == 0 && self.nothing_beyond() {
+            self.drop_obsolete();
+            if !consumed {
+                self.consume();
+            }
+            return Ok(());
+        }
+        if !self.options.bottommost {
+            let source = if consumed { Source::Empty } else { Source::Input };
+            self.show(head.sequence, ValueType::Deletion, source);
+            return Ok(());
+        }
+        if !consumed {
+            self.consume();
+        }
+        // It is needed only for what older snapshots see of the key.
+        let older = loop {
+            match self.peek()? {
+                Some(next) if next.stripe == head.stripe => {
+                    self.stats.dropped_hidden += 1;
+                    self.consume();
+                }
+                next => break next,
+            }
+        };
+        if older.is_some() || !self.may_annihilate(head.sequence) {
+            self.show(head.sequence, ValueType::Deletion, Source::Empty);
+        } else {
+            self.stats.dropped_obsolete += 1;
+        }
+        Ok(())
+    }
+
+    fn drop_obsolete(&mut self) {
+        self.stats.dropped_obsolete += 1;
+        self.stats.optimized_deletions += u64::from(!self.options.bottommost);
+    }
+
+    /// A single deletion that the input has left. `hidden`: a newer version heads its stripe.
+    fn match_single_deletion(&mut self, head: Head, hidden: bool) -> Result<()> {
+        let next = self.peek_behind_twins()?;
+        match next.filter(|next| next.stripe == head.stripe).map(|next| next.value_type) {
+            Some(older @ (ValueType::SingleDeletion | ValueType::Deletion)) => {
+                // The older one deletes whatever this one could.
+                self.stats.dropped_obsolete += 1;
+                self.stats.single_deletion_mismatches += u64::from(older == ValueType::Deletion);
+                if !hidden {
+                    self.closed = None;
+                }
+            }
+            Some(ValueType::Merge) => {
+                // Not one write but several: only a deletion surely hides them all.
+                self.stats.single_deletion_mismatches += 1;
+                return self.keep_deletion(head, true);
+            }
+            Some(_) if self.may_annihilate(head.sequence) => {
+                self.stats.dropped_obsolete += 1;
+                self.stats.dropped_hidden += 1;
+                self.consume();
+            }
+            Some(_) => {
+                self.clear_next = true;
+                self.show(head.sequence, ValueType::SingleDeletion, Source::Empty);
+            }
+            None if head.stripe == 0 && self.nothing_beyond() => self.drop_obsolete(),
+            None if self.options.bottommost && next.is_none() && self.may_annihilate(head.sequence) => {
+                self.stats.dropped_obsolete += 1;
+            }
+            None => self.show(head.sequence, ValueType::SingleDeletion, Source::Empty),
+        }
+        Ok(())
+    }
+
+    /// Whether a deletion may go, and a single deletion with its value: no transaction needs to see
+    /// that the key was written.
+    fn may_annihilate(&self, sequence: SequenceNumber) -> bool {
+        let conflict = self.options.earliest_write_conflict_snapshot;
+        let oldest = self.options.snapshots.first().copied();
+        self.shown
+            || sequence <= conflict
+            || oldest.is_some_and(|oldest| oldest < conflict && sequence <= oldest)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,63 @@
+//! Values in blob files, in a flush or compaction: how many of them come in and go out.
+//!
+//! In: entries. Out: for each blob file, how many of its records entries refer to. What comes in
+//! and does not go out is garbage. Source: RocksDB `db/blob/blob_garbage_meter.cc`.
+
+use esker_base::{FileNumber, Result, ValueType};
+use esker_format::blob::BlobLocation;
+use esker_format::blob::file::record_bytes;
+use esker_format::version_edit::BlobFileGarbage;
+use esker_format::wide_column::stored::for_each_blob;
+use std::collections::BTreeMap;
+
+/// Records of blob files that entries refer to: their number and their bytes, by file.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(crate) struct BlobTally(BTreeMap<FileNumber, (u64, u64)>);
+
+impl BlobTally {
+    /// Counts what this entry refers to, if anything.
+    /// # Errors
+    /// `Corruption` in its blob index or entity.
+    #[inline]
+    pub(crate) fn count(&mut self, value_type: ValueType, user_key: &[u8], value: &[u8]) -> Result<()> {
+        match value_type {
+            ValueType::BlobIndex | ValueType::WideColumnEntity => {
+                for_each_blob(value_type, value, &mut |location| self.add(user_key, &location))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn add(&mut self, user_key: &[u8], location: &BlobLocation) {
+        let (count, bytes) = self.0.entry(location.file_number).or_default();
+        *count += 1;
+        *bytes = bytes.saturating_add(record_bytes(user_key.len(), location.size));
+    }
+
+    /// How many records of this file, and their bytes.
+    pub(crate) fn of_file(&self, number: FileNumber) -> (u64, u64) {
+        self.0.get(&number).copied().unwrap_or_default()
+    }
+
+    /// Adds another count to this one.
+    pub(crate) fn merge(&mut self, other: &BlobTally) {
+        for (number, (count, bytes)) in &other.0 {
+            let of_file = self.0.entry(*number).or_default();
+            of_file.0 += count;
+            of_file.1 = of_file.1.saturating_add(*bytes);
+        }
+    }
+
+    /// What of this is not in `out`, file by file.
+    pub(crate) fn garbage(&self, out: &BlobTally) -> Vec<BlobFileGarbage> {
+        let lost = self.0.iter().map(|(number, (count, bytes))| {
+            let (kept_count, kept_bytes) = out.of_file(*number);
+            BlobFileGarbage {
+                number: *number,
+                garbage_blob_count: count.saturating_sub(kept_count),
+                garbage_blob_bytes: bytes.saturating_sub(kept_bytes),
+            }
+        });
+        lost.filter(|garbage| garbage.garbage_blob_count > 0).collect()
+    }
+}

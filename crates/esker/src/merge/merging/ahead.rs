@@ -1,0 +1,79 @@
+//! A merge looks ahead as far as its current child comes first.
+//!
+//! In: the current child. Out: a run of its entries, all of which lie before those of the other
+//! children, and within the span in which nothing of it is hidden. So one comparison is made for a
+//! run, not for each entry.
+//!
+//! Invariant: while there is a run, no child moves; the current one stands on the run's first
+//! entry.
+
+use super::{BoundKind, MergingIterator, Node, prefix_of};
+use crate::merge::range_del::Cover;
+use esker_base::iter::InternalIterator;
+use esker_base::run::{Ahead, Run};
+use esker_format::key;
+
+impl MergingIterator {
+    /// See [`InternalIterator::look_ahead`].
+    pub(super) fn look_ahead_of_others(&mut self, run: &mut Run, ahead: &Ahead<'_>) {
+        run.clear();
+        if self.forward == ahead.forward && self.shows_all_of_current() {
+            self.ask_current(ahead, |iter, ahead| iter.look_ahead(run, ahead));
+        }
+    }
+
+    /// See [`InternalIterator::pass`].
+    pub(super) fn pass_before_others(&mut self, run: &mut Run, ahead: &Ahead<'_>) {
+        let Some(Node { child: i, .. }) = self.current else { return run.clear() };
+        debug_assert!(self.shows_all_of_current(), "nothing was located since there is a run");
+        self.ask_current(ahead, |iter, ahead| iter.pass(run, ahead));
+        if !run.is_empty() {
+            return;
+        }
+        let iter = &self.children[i].iter;
+        if iter.valid() {
+            let prefix = prefix_of(self.icmp.order(), key::user_key(iter.key()));
+            self.settle(Node { prefix, child: i });
+        } else {
+            self.settle_without(i);
+        }
+        self.skip_hidden();
+    }
+
+    /// Whether tombstones are known to hide nothing of the current child in the span.
+    fn shows_all_of_current(&self) -> bool {
+        match (&self.shade, self.current) {
+            (Some(shade), Some(Node { child: i, .. })) => i < shade.depth && shade.joint[i] == Cover::NONE,
+            _ => true,
+        }
+    }
+
+    /// Calls `ask` with the current child and with what is wanted of it, which is nothing at or
+    /// beyond the next child's entry or the end of the span.
+    fn ask_current(&mut self, ahead: &Ahead<'_>, ask: impl FnOnce(&mut dyn InternalIterator, &Ahead<'_>)) {
+        let Some(Node { child: i, .. }) = self.current else { return };
+        let icmp = &self.icmp;
+        let nearer = |limit: Option<&[u8]>, key: &[u8]| {
+            limit.is_none_or(|limit| {
+                let order = icmp.compare_user_keys(key, limit);
+                if ahead.forward { order.is_lt() } else { order.is_gt() }
+            })
+        };
+        let mut limit = ahead.limit;
+        if let Some(shade) = &self.shade {
+            let bound = if ahead.forward { &shade.high } else { &shade.low };
+            if bound.kind != BoundKind::Unbounded && nearer(limit, &bound.key) {
+                limit = Some(&bound.key);
+            }
+        }
+        let Some(top) = self.heap.first().map(|node| node.child) else {
+            return ask(&mut *self.children[i].iter, &Ahead { limit, ..*ahead });
+        };
+        let Ok([current, next]) = self.children.get_disjoint_mut([i, top]) else { return };
+        let next = key::user_key(next.iter.key());
+        if nearer(limit, next) {
+            limit = Some(next);
+        }
+        ask(&mut *current.iter, &Ahead { limit, ..*ahead });
+    }
+}

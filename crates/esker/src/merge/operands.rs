@@ -1,0 +1,131 @@
+//! Merge operands to a value.
+//!
+//! In: the operands of one user key, and the value below them if there is one. Out: the value, or
+//! why there is none. Reads meet operands newest first, the operator wants them oldest first;
+//! [`MergeOperands`] turns them round.
+
+use esker_base::merge_operator::{MergeOperator, MergeOperatorRef};
+use esker_base::{Error, Result, SubCode};
+use smallvec::SmallVec;
+
+/// Merges `operands`, oldest first and at least one, onto `existing`.
+/// # Errors
+/// `InvalidArgument` without an operator: open the database with the one it was written with ·
+/// `Corruption` with sub-code `MergeOperatorFailed` if the operator refuses; the operands stay
+/// stored.
+pub(crate) fn full_merge(
+    operator: Option<&MergeOperatorRef>,
+    user_key: &[u8],
+    existing: Option<&[u8]>,
+    operands: &[&[u8]],
+) -> Result<Vec<u8>> {
+    let Some(operator) = operator else { return Err(no_operator(user_key)) };
+    operator
+        .full_merge(user_key, existing, operands)
+        .ok_or_else(|| operator_failed(operator.as_ref(), user_key, operands.len()))
+}
+
+#[cold]
+fn no_operator(user_key: &[u8]) -> Error {
+    Error::invalid_argument(format!(
+        "merge_operator is not set, but key '{}' has merge operands",
+        user_key.escape_ascii()
+    ))
+}
+
+#[cold]
+fn operator_failed(operator: &dyn MergeOperator, user_key: &[u8], operands: usize) -> Error {
+    Error::corruption(format!(
+        "merge operator {} failed on {operands} operands of key '{}'",
+        operator.name(),
+        user_key.escape_ascii()
+    ))
+    .with_subcode(SubCode::MergeOperatorFailed)
+}
+
+/// Operands of one user key, copied into one buffer that is used again for the next key.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct MergeOperands {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl MergeOperands {
+    /// None yet.
+    pub(crate) fn new() -> MergeOperands {
+        MergeOperands::default()
+    }
+
+    /// Bytes of operands for which it has memory.
+    pub(crate) fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// Forgets them, keeps the memory.
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+
+    /// One more.
+    pub(crate) fn push(&mut self, operand: &[u8]) {
+        self.bytes.extend_from_slice(operand);
+        self.ends.push(self.bytes.len());
+    }
+
+    /// How many.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there are none.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// Operand `i`, in the order pushed.
+    ///
+    /// # Panics
+    /// If `i >= len()`.
+    pub(crate) fn operand(&self, i: usize) -> &[u8] {
+        let start = i.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.bytes[start..self.ends[i]]
+    }
+
+    /// All, in the order pushed.
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &[u8]> + ExactSizeIterator {
+        (0..self.len()).map(|i| self.operand(i))
+    }
+
+    /// [`full_merge`] of operands that were pushed newest first.
+    /// # Errors
+    /// As [`full_merge`].
+    pub(crate) fn merge_newest_first(
+        &self,
+        operator: Option<&MergeOperatorRef>,
+        user_key: &[u8],
+        existing: Option<&[u8]>,
+    ) -> Result<Vec<u8>> {
+        let operands: SmallVec<[&[u8]; 16]> = self.iter().rev().collect();
+        full_merge(operator, user_key, existing, &operands)
+    }
+
+    /// [`full_merge`] of operands that were pushed oldest first.
+    /// # Errors
+    /// As [`full_merge`].
+    pub(crate) fn merge_oldest_first(
+        &self,
+        operator: Option<&MergeOperatorRef>,
+        user_key: &[u8],
+        existing: Option<&[u8]>,
+    ) -> Result<Vec<u8>> {
+        let operands: SmallVec<[&[u8]; 16]> = self.iter().collect();
+        full_merge(operator, user_key, existing, &operands)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,84 @@
+//! What range tombstones hide: for scans, run by run; for flush and compaction, over all inputs.
+//!
+//! In: the fragments of memtables and files, with the files' bounds. Out: for scans [`TombstoneSource`]s, which tell what
+//! is hidden around a key and how far; for compactions the [`RangeDelAggregator`].   Bytes and bounds: formats.md §7.9,
+//! RocksDB `db/range_del_aggregator.h`.
+//!
+//! A tombstone acts only within its file's bounds: beyond them the same tombstone may have been
+//! compacted away together with what it hid, and newer entries, their sequence numbers set to zero,
+//! may lie there.
+
+mod aggregator;
+mod truncated;
+
+pub(crate) use aggregator::RangeDelAggregator;
+pub(super) use aggregator::stripe;
+pub(crate) use truncated::{FileBounds, RunTombstones};
+
+use esker_base::{Result, SequenceNumber};
+use std::ops::Bound;
+
+/// Which sequence numbers are hidden at a user key: all below `below`, and those in
+/// `edge_from..edge_to`.
+///
+/// The second part is for one case only: a user key whose versions go on in the next file of the
+/// level. The first file's tombstones hide only the versions in that file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Cover {
+    /// Everything older than this is hidden; zero hides nothing.
+    pub below: SequenceNumber,
+    /// Hidden as well from here ...
+    pub edge_from: SequenceNumber,
+    /// ... to here, exclusive.
+    pub edge_to: SequenceNumber,
+}
+
+impl Cover {
+    /// Hides nothing.
+    pub(crate) const NONE: Cover =
+        Cover { below: SequenceNumber::ZERO, edge_from: SequenceNumber::ZERO, edge_to: SequenceNumber::ZERO };
+
+    /// Hides everything older than `seq`.
+    #[inline]
+    pub(crate) fn below(seq: SequenceNumber) -> Cover {
+        Cover { below: seq, ..Cover::NONE }
+    }
+
+    /// Whether an entry with this sequence number is hidden.
+    #[inline]
+    pub(crate) fn hides(&self, sequence: SequenceNumber) -> bool {
+        sequence < self.below || (sequence < self.edge_to && sequence >= self.edge_from)
+    }
+
+    /// What either hides.
+    #[must_use]
+    pub(crate) fn or(self, other: Cover) -> Cover {
+        let (edge_from, edge_to) = match (self.edge_to.0, other.edge_to.0) {
+            (0, _) => (other.edge_from, other.edge_to),
+            (_, 0) => (self.edge_from, self.edge_to),
+            _ => (self.edge_from.min(other.edge_from), self.edge_to.max(other.edge_to)),
+        };
+        Cover { below: self.below.max(other.below), edge_from, edge_to }
+    }
+}
+
+/// The range tombstones of one sorted run, as a snapshot sees them: a cursor over *windows* of user
+/// keys within which the same is hidden everywhere.
+pub(crate) trait TombstoneSource: Send {
+    /// Goes to the window that holds `user_key`, in whatever direction, and says what is hidden in
+    /// it.
+    /// # Errors
+    /// Those of opening the file that holds `user_key`; the scan must stop.
+    fn locate(&mut self, user_key: &[u8]) -> Result<Cover>;
+    /// The window located last. Both ends may be tighter than need be.
+    fn window(&self) -> (Bound<&[u8]>, Bound<&[u8]>);
+    /// Appends the end (exclusive) of the hidden range that goes on from the window located last.
+    /// REQUIRES: `locate` said that all below some sequence number is hidden.
+    fn covered_until(&self, end: &mut Vec<u8>);
+    /// Appends the start (inclusive) of the hidden range that leads up to the window located last.
+    /// REQUIRES: as [`covered_until`](Self::covered_until).
+    fn covered_since(&self, start: &mut Vec<u8>);
+}
+
+#[cfg(test)]
+mod tests;

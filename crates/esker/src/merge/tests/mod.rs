@@ -1,0 +1,77 @@
+//! A small LSM tree without files: random histories are written, flushed and compacted with the
+//! code of this module, and what every live snapshot sees is compared with a model after each
+//! change.
+//!
+//! `ESKER_ITER_WORLDS` (how many worlds, default a few) and `ESKER_ITER_SEED` (the first one's
+//! seed) make it longer or repeat one; each failure names its seed.
+
+pub(crate) mod blobs;
+mod lsm;
+mod model;
+pub(crate) mod script;
+mod walk;
+
+use esker_base::comparator::{BytewiseComparator, Comparator, ComparatorRef, ReverseBytewiseComparator};
+use esker_base::merge_operator::AssociativeMergeOperator;
+use esker_base::sync::Arc;
+use esker_format::key::InternalKeyComparator;
+use std::cmp::Ordering;
+
+/// Bytewise, but the engine does not know it.
+struct Unknown;
+impl Comparator for Unknown {
+    fn name(&self) -> &str {
+        "test.Unknown"
+    }
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        a.cmp(b)
+    }
+}
+
+/// Appends behind a comma.
+struct Append;
+impl AssociativeMergeOperator for Append {
+    fn name(&self) -> &str {
+        "test.Append"
+    }
+    fn merge(&self, _key: &[u8], existing: Option<&[u8]>, operand: &[u8]) -> Option<Vec<u8>> {
+        Some(match existing {
+            Some(existing) => [existing, operand].join(&b','),
+            None => operand.to_vec(),
+        })
+    }
+}
+
+fn comparator(choice: usize) -> InternalKeyComparator {
+    let user: ComparatorRef = match choice % 4 {
+        0 => Arc::new(ReverseBytewiseComparator),
+        1 => Arc::new(Unknown),
+        _ => Arc::new(BytewiseComparator),
+    };
+    InternalKeyComparator::new(user)
+}
+
+fn env_number(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default)
+}
+
+/// Runs `test` with `worlds` seeds; says which one failed.
+fn for_seeds(name: &str, worlds: u64, test: impl Fn(u64)) {
+    let first = env_number("ESKER_ITER_SEED", 1);
+    for seed in first..first + env_number("ESKER_ITER_WORLDS", worlds) {
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| test(seed)));
+        if let Err(panic) = outcome {
+            println!("{name}: failed with ESKER_ITER_SEED={seed} ESKER_ITER_WORLDS=1");
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+#[test]
+fn every_snapshot_sees_the_same_before_and_after_each_change() {
+    let steps = std::cell::Cell::new(0);
+    for_seeds("lsm", 20, |seed| steps.set(steps.get() + walk::live_through(seed)));
+    let hops = walk::HOPS.load(std::sync::atomic::Ordering::Relaxed);
+    println!("{} cursor steps compared, {hops} hops", steps.get());
+    assert!(hops > 0, "runs of deleted keys are hopped over");
+}

@@ -1,0 +1,778 @@
+//! User keys and values at one sequence number.
+//!
+//! In: a cursor over internal keys (newest first within a user key), from which range tombstones
+//! have taken what they hide.
+//! Out: each user key once, with the value that the sequence number sees; both directions, within
+//! bounds. Semantics: RocksDB `db/db_iter.h`.
+//!
+//! Where the inner cursor stands while this one is valid
+//!  1. forward, plain value: on the entry the value is in.
+//!  2. forward, merged value: behind the newest operand, on an entry of the current user key or
+//!     later, or at the end. So too where a change of view has taken the current key away.
+//!  3. backward: on the last entry of the user keys before the current one, or before the first; of
+//!     that entry `ahead` says what was seen of it, unless the inner cursor was moved since by
+//!     anything but a step.
+//!  4. walking over a run (`run` is not empty, `value` is `Run`): on the run's first entry in the
+//!     direction of travel.
+//!
+//! No step allocates once the buffers have grown to the largest key and value. The key is always a
+//! copy; the value is the inner cursor's own in case 1, and mostly in case 3: that of the entry it
+//! has left; in case 4 it lies in the run's block; else it is a copy, or pinned if it is large.
+
+mod backward;
+mod dead;
+mod options;
+mod run;
+mod value;
+
+use value::NEWEST_FIRST;
+
+pub(crate) use dead::DeadRangesOfView;
+pub(crate) use options::{DbIterCounters, DbIterOptions};
+
+use crate::merge::MergeOperands;
+use dead::{DeadRun, Walk};
+use esker_base::iter::{InternalIterator, LeftValue};
+use esker_base::run::Run;
+use esker_base::stats::Ticker;
+use esker_base::sync::Arc;
+use esker_base::{Error, PinnedBytes, Result, SequenceNumber, SubCode, ValueType, perf_count};
+use esker_format::key::{self, InternalKeyComparator, ParsedInternalKey, append_internal_key};
+use run::Eagerness;
+use std::any::Any;
+use std::fmt;
+
+/// Keeps memtables and files alive for as long as an iterator lives: a super version, mostly.
+pub(crate) type KeepAlive = Arc<dyn Any + Send + Sync>;
+
+/// Bytes of a buffer for values that a cursor may keep while it is not used.
+const SMALL: usize = 4096;
+
+/// Where the current value is.
+#[derive(Debug)]
+enum Value {
+    /// In the inner cursor's value, all of it.
+    Inner,
+    /// In part of the inner cursor's value.
+    InnerPart { start: usize, end: usize },
+    /// That of the entry which the inner cursor has left: in `left`.
+    Left,
+    /// At the place of `run`, as the key is.
+    Run,
+    /// In `buffer`.
+    Buffer,
+    /// In part of `buffer`: the default column of the entity in it.
+    Entity { start: usize, end: usize },
+    /// Pinned where it lies.
+    Pinned(PinnedBytes),
+}
+
+/// The cursor that users move. Not valid until positioned; after an error, until positioned again.
+pub(crate) struct DbIter<I = Box<dyn InternalIterator>> {
+    icmp: InternalKeyComparator,
+    iter: I,
+    options: DbIterOptions,
+    valid: bool,
+    forward: bool,
+    /// Forward: the value was merged, so that `iter` does not stand on its entry.
+    merged: bool,
+    /// The current user key, if `value` is not `Run`; while looking for the next one, the one to
+    /// pass.
+    key: Vec<u8>,
+    value: Value,
+    left: LeftValue,
+    /// Entries ahead of the inner cursor, over which it walks.
+    run: Run,
+    eagerness: Eagerness,
+    buffer: Vec<u8>,
+    /// Backward: sequence number and type of the entry that the inner cursor stands on, whose user
+    /// key is in `ahead_key`.
+    ahead: Option<(SequenceNumber, ValueType)>,
+    ahead_key: Vec<u8>,
+    operands: MergeOperands,
+    /// Scratch: internal keys to seek to.
+    target: Vec<u8>,
+    prefix: Option<Vec<u8>>,
+    /// Entries passed over in this call.
+    skipped_in_call: u64,
+    dead: DeadRun,
+    walk: Option<Walk>,
+    status: Result<()>,
+    counters: DbIterCounters,
+    keep_alive: Option<KeepAlive>,
+}
+
+impl<I> fmt::Debug for DbIter<I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DbIter")
+            .field("valid", &self.valid)
+            .field("forward", &self.forward)
+            .field("sequence", &self.options.sequence)
+            .field("status", &self.status)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<I> DbIter<I> {
+    /// Moves the counters into the statistics.
+    fn report(&mut self) {
+        let counters = std::mem::take(&mut self.counters);
+        if let Some(statistics) = &self.options.statistics {
+            counters.add_to(statistics);
+        }
+    }
+}
+
+impl<I> Drop for DbIter<I> {
+    fn drop(&mut self) {
+        self.report();
+    }
+}
+
+impl<I: InternalIterator> DbIter<I> {
+    /// Over `iter`, whose order is `icmp`'s; `keep_alive` is dropped after it.
+    pub(crate) fn new(
+        icmp: InternalKeyComparator,
+        mut iter: I,
+        options: DbIterOptions,
+        keep_alive: Option<KeepAlive>,
+    ) -> DbIter<I> {
+        iter.set_upper_bound(options.upper_bound.as_deref());
+        let dead = DeadRun::new(options.dead_ranges.as_ref());
+        DbIter {
+            icmp,
+            iter,
+            options,
+            dead,
+            walk: None,
+            valid: false,
+            forward: true,
+            merged: false,
+            key: Vec::new(),
+            value: Value::Buffer,
+            left: LeftValue::default(),
+            run: Run::default(),
+            eagerness: Eagerness::default(),
+            buffer: Vec::new(),
+            ahead: None,
+            ahead_key: Vec::new(),
+            operands: MergeOperands::new(),
+            target: Vec::new(),
+            prefix: None,
+            skipped_in_call: 0,
+            status: Ok(()),
+            counters: DbIterCounters::default(),
+            keep_alive,
+        }
+    }
+
+    /// Shows another state, that at `sequence`, of newer memtables and files, which `exchange` puts
+    /// into the inner cursor. Not valid until positioned.
+    pub(crate) fn refresh(
+        &mut self,
+        sequence: SequenceNumber,
+        keep_alive: Option<KeepAlive>,
+        exchange: impl FnOnce(&mut I),
+    ) {
+        self.begin_call();
+        self.end_run();
+        exchange(&mut self.iter);
+        self.keep_alive = keep_alive;
+        self.options.sequence = sequence;
+        self.ahead = None;
+        self.valid = false;
+        self.status = Ok(());
+        self.report();
+    }
+
+    /// Goes on over newer memtables and files at the same sequence number and place. Flushes and
+    /// compactions must have kept what the sequence number sees: it is a live snapshot. (Not what a
+    /// compaction filter removes, or FIFO drops.) `exchange` puts them into the inner cursor and,
+    /// if it is told a place and a direction, takes the cursor there; what it keeps of the old ones
+    /// may stay where it stands. To be moved next.
+    pub(crate) fn rebase(
+        &mut self,
+        keep_alive: Option<KeepAlive>,
+        exchange: impl FnOnce(&mut I, Option<(&[u8], bool)>),
+    ) {
+        self.begin_call();
+        self.leave_run();
+        self.ahead = None;
+        if !self.valid {
+            exchange(&mut self.iter, None);
+        } else if self.forward {
+            self.aim(self.options.sequence, ValueType::SEEK);
+            if self.merged {
+                // The operands have been passed.
+                exchange(&mut self.iter, None);
+                self.iter.seek(&self.target);
+            } else {
+                exchange(&mut self.iter, Some((&self.target, true)));
+            }
+            set(&mut self.ahead_key, &self.key);
+            self.find_next(false, false);
+            if self.status.is_ok() && !(self.valid && self.key == self.ahead_key) {
+                self.stand_without_entry();
+            }
+        } else {
+            // The inner cursor stands before all entries of the key.
+            if matches!(self.value, Value::Left) {
+                self.left.keep_lent(&self.iter);
+            }
+            self.aim(SequenceNumber::MAX, ValueType::SEEK);
+            exchange(&mut self.iter, Some((&self.target, false)));
+        }
+        self.keep_alive = keep_alive;
+    }
+
+    /// Stands on `ahead_key`, of which the newer files have nothing: a compaction filter has
+    /// removed it, or FIFO its file. The next step leads to its neighbour; there is no value until
+    /// then.
+    #[cold]
+    fn stand_without_entry(&mut self) {
+        std::mem::swap(&mut self.key, &mut self.ahead_key);
+        self.aim(self.options.sequence, ValueType::SEEK);
+        self.iter.seek(&self.target);
+        self.valid = true;
+        self.merged = true;
+        self.buffer.clear();
+        self.value = Value::Buffer;
+    }
+
+    /// Goes on over the same memtables and files, which belong to another view now.
+    pub(crate) fn keep(&mut self, keep_alive: KeepAlive) {
+        self.begin_call();
+        self.keep_alive = Some(keep_alive);
+    }
+
+    /// Stays where it is with copies of key and value, and drops what it reads: `close` empties the
+    /// inner cursor. To be rebased before it moves.
+    pub(crate) fn park(&mut self, close: impl FnOnce(&mut I)) {
+        self.begin_call();
+        if self.valid && !matches!(self.value, Value::Buffer | Value::Entity { .. }) {
+            let value = self.value().to_vec();
+            self.end_run();
+            (self.buffer, self.value) = (value, Value::Buffer);
+        }
+        self.end_run();
+        self.left = LeftValue::default();
+        self.ahead = None;
+        // Who parks after every few steps does not go far.
+        self.run.begin();
+        self.eagerness.begin();
+        close(&mut self.iter);
+        self.keep_alive = None;
+        self.report();
+    }
+
+    /// Lets go of all that a view does not hold by itself: it will not be used for a while. To be
+    /// [`refresh`](Self::refresh)ed. False if it is not worth keeping.
+    pub(crate) fn rest(&mut self) -> bool {
+        self.begin_call();
+        self.forget_place();
+        self.value = Value::Buffer;
+        self.left.rest();
+        self.run.begin();
+        self.ahead = None;
+        self.iter.rest();
+        self.keep_alive = None;
+        self.report();
+        let is_small = self.buffer.capacity() <= SMALL && self.operands.capacity() <= SMALL;
+        is_small && self.prefix.is_none() && self.walk.is_none() && self.status.is_ok()
+    }
+
+    /// Stands nowhere until it is positioned.
+    pub(crate) fn forget_place(&mut self) {
+        self.end_run();
+        self.valid = false;
+    }
+
+    /// The inner cursor.
+    pub(crate) fn inner(&self) -> &I {
+        &self.iter
+    }
+
+    /// The inner cursor, not to be moved.
+    pub(crate) fn inner_mut(&mut self) -> &mut I {
+        &mut self.iter
+    }
+
+    /// Whether it shows only what lies within bounds.
+    pub(crate) fn has_bounds(&self) -> bool {
+        self.options.lower_bound.is_some() || self.options.upper_bound.is_some()
+    }
+
+    /// Another `max_sequential_skip_in_iterations`.
+    pub(crate) fn set_most_skipped(&mut self, entries: u64) {
+        self.options.max_sequential_skip_in_iterations = entries;
+    }
+
+    /// Shows what lies within these bounds. To be positioned next.
+    pub(crate) fn set_bounds(&mut self, lower: Option<&[u8]>, upper: Option<&[u8]>) {
+        self.forget_place();
+        self.options.set_bounds(lower, upper);
+        self.iter.set_upper_bound(upper);
+    }
+
+    /// Whether it stands on an entry.
+    #[inline]
+    pub(crate) fn valid(&self) -> bool {
+        self.valid
+    }
+
+    /// Why it is not valid, if an error was the reason.
+    /// # Errors
+    /// `Corruption` and `IoError` of the files · `Incomplete` if I/O was forbidden or
+    /// `max_skippable_internal_keys` reached · those of blob files and of
+    /// [`crate::merge::operands::full_merge`].
+    pub(crate) fn status(&self) -> Result<()> {
+        self.status.clone()
+    }
+
+    /// The user key here. REQUIRES: `valid()`.
+    #[inline]
+    pub(crate) fn key(&self) -> &[u8] {
+        debug_assert!(self.valid, "REQUIRES: valid()");
+        if matches!(self.value, Value::Run) { self.run.user_key() } else { &self.key }
+    }
+
+    /// The value here. REQUIRES: `valid()`.
+    #[inline]
+    pub(crate) fn value(&self) -> &[u8] {
+        debug_assert!(self.valid, "REQUIRES: valid()");
+        if matches!(self.value, Value::Run) { self.run.value() } else { self.value_elsewhere() }
+    }
+
+    /// The value, if it is not in the run.
+    fn value_elsewhere(&self) -> &[u8] {
+        match &self.value {
+            Value::Inner => self.iter.value(),
+            Value::InnerPart { start, end } => &self.iter.value()[*start..*end],
+            Value::Left => self.left.value(&self.iter),
+            Value::Run => self.run.value(),
+            Value::Buffer => &self.buffer,
+            Value::Entity { start, end } => &self.buffer[*start..*end],
+            Value::Pinned(bytes) => bytes,
+        }
+    }
+
+    /// The value here, alive beyond the next move. REQUIRES: `valid()`.
+    pub(crate) fn pinned_value(&self) -> PinnedBytes {
+        debug_assert!(self.valid, "REQUIRES: valid()");
+        match &self.value {
+            Value::Inner => self.iter.pinned_value(),
+            Value::InnerPart { start, end } => self.iter.pinned_value().slice(*start..*end),
+            Value::Left => self.left.pinned(&self.iter),
+            Value::Run => self.run.pinned_value(),
+            Value::Buffer => PinnedBytes::copy_from(&self.buffer),
+            Value::Entity { start, end } => PinnedBytes::copy_from(&self.buffer[*start..*end]),
+            Value::Pinned(bytes) => bytes.clone(),
+        }
+    }
+
+    /// Name and value of each column here, by name: of an entity all, of a plain value one without
+    /// a name. REQUIRES: `valid()`.
+    pub(crate) fn columns(&self) -> Vec<(&[u8], &[u8])> {
+        self.shown_columns(self.value())
+    }
+
+    /// The sequence number it reads at.
+    pub(crate) fn sequence(&self) -> SequenceNumber {
+        self.options.sequence
+    }
+
+    /// What it has done so far.
+    pub(crate) fn counters(&self) -> &DbIterCounters {
+        &self.counters
+    }
+
+    /// To the first key.
+    pub(crate) fn seek_to_first(&mut self) {
+        self.begin(true);
+        match &self.options.lower_bound {
+            Some(lower) => {
+                self.key.extend_from_slice(lower);
+                self.aim(self.options.sequence, ValueType::SEEK);
+                self.iter.seek(&self.target);
+            }
+            None => self.iter.seek_to_first(),
+        }
+        self.find_next(false, false);
+        self.adopt_prefix();
+        self.end_seek();
+    }
+
+    /// To the last key.
+    pub(crate) fn seek_to_last(&mut self) {
+        self.begin(false);
+        if self.options.upper_bound.is_some() {
+            self.seek_before_upper_bound();
+        } else {
+            self.iter.seek_to_last();
+        }
+        self.find_prev();
+        self.adopt_prefix();
+        self.end_seek();
+    }
+
+    /// To the first key at or after `target`.
+    pub(crate) fn seek(&mut self, target: &[u8]) {
+        self.begin(true);
+        self.want_prefix_of(target);
+        let lower = self.options.lower_bound.as_deref();
+        let from = lower.filter(|l| self.icmp.compare_user_keys(l, target).is_gt()).unwrap_or(target);
+        self.target.clear();
+        append_internal_key(&mut self.target, from, self.options.sequence, ValueType::SEEK);
+        set(&mut self.key, from);
+        self.iter.seek(&self.target);
+        self.find_next(false, false);
+        self.end_seek();
+    }
+
+    /// To the last key at or before `target`.
+    pub(crate) fn seek_for_prev(&mut self, target: &[u8]) {
+        self.begin(false);
+        self.want_prefix_of(target);
+        let upper = self.options.upper_bound.as_deref();
+        if upper.is_some_and(|u| self.icmp.compare_user_keys(target, u).is_ge()) {
+            self.seek_before_upper_bound();
+        } else {
+            self.target.clear();
+            append_internal_key(&mut self.target, target, SequenceNumber::ZERO, ValueType::Deletion);
+            set(&mut self.key, target);
+            self.iter.seek_for_prev(&self.target);
+        }
+        self.find_prev();
+        self.end_seek();
+    }
+
+    /// To the next key. Stays where it is if it is not valid.
+    #[inline]
+    pub(crate) fn next(&mut self) {
+        if self.next_in_run() || !self.valid {
+            return;
+        }
+        self.next_of_inner();
+        self.counters.nexts += 1;
+        if self.valid {
+            self.counters.nexts_found += 1;
+            self.count_bytes();
+        }
+    }
+
+    /// The same if the next key has been decoded already; else it stays, and says no.
+    #[inline]
+    pub(crate) fn next_in_run(&mut self) -> bool {
+        if !(self.forward && self.run.step_on()) {
+            return false;
+        }
+        debug_assert!(self.valid, "invariant 1 of `run`");
+        self.counters.nexts += 1;
+        self.counters.nexts_found += 1;
+        self.count_bytes();
+        true
+    }
+
+    /// To the previous key. Stays where it is if it is not valid.
+    #[inline]
+    pub(crate) fn prev(&mut self) {
+        if self.prev_in_run() || !self.valid {
+            return;
+        }
+        self.prev_of_inner();
+        self.counters.prevs += 1;
+        if self.valid {
+            self.counters.prevs_found += 1;
+            self.count_bytes();
+        }
+    }
+
+    /// As [`DbIter::next_in_run`], back.
+    #[inline]
+    pub(crate) fn prev_in_run(&mut self) -> bool {
+        if self.forward || !self.run.step_back() {
+            return false;
+        }
+        debug_assert!(self.valid, "invariant 1 of `run`");
+        self.counters.prevs += 1;
+        self.counters.prevs_found += 1;
+        self.count_bytes();
+        true
+    }
+
+    #[inline]
+    fn count_bytes(&mut self) {
+        if self.options.statistics.is_some() {
+            self.counters.bytes_read += (self.key().len() + self.value().len()) as u64;
+        }
+    }
+
+    fn begin(&mut self, forward: bool) {
+        self.end_run();
+        self.run.begin();
+        self.eagerness.begin();
+        self.valid = false;
+        self.forward = forward;
+        self.merged = false;
+        self.ahead = None;
+        self.status = Ok(());
+        if self.prefix.take().is_some() {
+            self.iter.set_wanted_prefix_of(None);
+        }
+        self.key.clear();
+        self.begin_call();
+    }
+
+    /// Nothing was passed over yet.
+    #[inline]
+    fn begin_call(&mut self) {
+        if self.skipped_in_call > 0 {
+            self.skipped_in_call = 0;
+            self.dead.begin();
+            self.begin_walk();
+        }
+    }
+
+    fn end_seek(&mut self) {
+        self.counters.seeks += 1;
+        if self.valid {
+            self.counters.seeks_found += 1;
+            self.count_bytes();
+        }
+    }
+
+    /// Stays within the prefix of a seek's target, and lets files without that prefix be passed
+    /// over.
+    fn want_prefix_of(&mut self, target: &[u8]) {
+        self.prefix = self.options.prefix_to_stay_in(target);
+        if self.prefix.is_some() && self.options.asks_prefix_filters {
+            self.iter.set_wanted_prefix_of(Some(target));
+        }
+    }
+
+    /// After going to an end: the prefix found there is the one to stay in.
+    fn adopt_prefix(&mut self) {
+        if self.valid {
+            self.prefix = self.options.prefix_to_stay_in(&self.key);
+        }
+    }
+
+    /// Sets `target` to the current user key with this sequence number and type.
+    fn aim(&mut self, sequence: SequenceNumber, value_type: ValueType) {
+        self.target.clear();
+        append_internal_key(&mut self.target, &self.key, sequence, value_type);
+    }
+
+    fn seek_before_upper_bound(&mut self) {
+        let upper = self.options.upper_bound.as_deref().expect("the caller saw one");
+        self.target.clear();
+        append_internal_key(&mut self.target, upper, SequenceNumber::MAX, ValueType::SEEK);
+        set(&mut self.key, upper);
+        self.iter.seek_for_prev(&self.target);
+    }
+
+    fn turn_forward(&mut self) {
+        self.forward = true;
+        self.ahead = None;
+        self.aim(SequenceNumber::ZERO, ValueType::Deletion);
+        self.iter.seek(&self.target);
+    }
+
+    #[cold]
+    pub(crate) fn fail(&mut self, error: Error) {
+        if error.subcode() == SubCode::MergeOperatorFailed
+            && let Some(statistics) = &self.options.statistics
+        {
+            statistics.record_tick(Ticker::NumberMergeFailures, 1);
+        }
+        self.valid = false;
+        self.status = Err(error);
+    }
+
+    /// The inner cursor has run out.
+    fn run_out(&mut self) {
+        self.valid = false;
+        if let Err(error) = self.iter.status() {
+            self.status = Err(error);
+        }
+    }
+
+    /// Counts an entry that is passed over. False if there were too many of them in this call.
+    #[inline]
+    fn may_skip(&mut self) -> bool {
+        self.counters.skipped += 1;
+        self.skipped_in_call += 1;
+        let max = self.options.max_skippable_internal_keys;
+        max == 0 || self.skipped_in_call <= max || self.may_go_on()
+    }
+
+    /// More than `max_skippable_internal_keys` entries were passed in this call.
+    #[cold]
+    fn may_go_on(&mut self) -> bool {
+        if self.walk.is_some() {
+            return self.ask_on_walk();
+        }
+        self.fail(Error::incomplete("Too many internal keys skipped."));
+        false
+    }
+
+    /// Forward to the first key that is there, from the inner cursor's place on, or one `step`
+    /// further. `passing`: entries of `key` are not wanted any more.
+    #[inline]
+    fn find_next(&mut self, passing: bool, step: bool) {
+        self.look_forward(passing, step);
+        if self.dead.keys >= self.dead.min_keys {
+            self.remember_forward();
+        }
+    }
+
+    #[inline]
+    fn look_forward(&mut self, mut passing: bool, step: bool) {
+        let mut run = 0; // entries in a row of the key in `key` that were passed over
+        self.merged = false;
+        let mut at = if step { self.iter.next_key() } else { self.iter.valid().then(|| self.iter.key()) };
+        while let Some(internal_key) = at {
+            let entry = match ParsedInternalKey::parse(internal_key) {
+                Ok(entry) => entry,
+                Err(error) => return self.fail(error),
+            };
+            if is_beyond(&self.icmp, &self.options, self.prefix.as_deref(), entry.user_key) {
+                self.valid = false;
+                return;
+            }
+            if entry.sequence > self.options.sequence {
+                perf_count!(internal_recent_skipped_count);
+                if self.icmp.same_user_key(entry.user_key, &self.key) {
+                    run += 1;
+                } else {
+                    set(&mut self.key, entry.user_key);
+                    passing = false;
+                    run = 0;
+                }
+            } else if passing && self.icmp.same_user_key(entry.user_key, &self.key) {
+                perf_count!(internal_key_skipped_count);
+                run += 1;
+            } else if entry.value_type == ValueType::Value {
+                set(&mut self.key, entry.user_key);
+                self.value = Value::Inner;
+                self.valid = true;
+                return;
+            } else {
+                let value_type = entry.value_type;
+                if value_type.is_point_deletion() {
+                    if self.dead.keys == 0 {
+                        self.begin_run_forward();
+                    }
+                    self.dead.keys += 1;
+                }
+                set(&mut self.key, key::user_key(self.iter.key()));
+                run = 0;
+                match value_type {
+                    value_type if value_type.is_point_deletion() => {
+                        perf_count!(internal_delete_skipped_count);
+                        passing = true;
+                    }
+                    ValueType::Merge => return self.merge_forward(),
+                    value_type => return self.show_unusual(value_type),
+                }
+            }
+            if !self.may_skip() {
+                return;
+            }
+            at = if self.skipped_in_call >= self.dead.hop_at && self.hop() {
+                run = 0;
+                self.iter.valid().then(|| self.iter.key())
+            } else if run > self.options.max_sequential_skip_in_iterations {
+                run = 0;
+                self.reseek_forward(passing);
+                self.iter.valid().then(|| self.iter.key())
+            } else {
+                self.iter.next_key()
+            };
+        }
+        self.run_out();
+    }
+
+    /// Seeks past all entries of `key` (`passing`), or past those that are too new.
+    #[cold]
+    fn reseek_forward(&mut self, passing: bool) {
+        self.counters.reseeks += 1;
+        if !passing {
+            self.aim(self.options.sequence, ValueType::SEEK);
+            return self.iter.seek(&self.target);
+        }
+        self.aim(SequenceNumber::ZERO, ValueType::Deletion);
+        self.iter.seek(&self.target);
+        // A deletion in an ingested file has number 0: the seek stops at it again.
+        while self.iter.valid() && self.is_current(self.iter.key()) {
+            self.iter.next();
+        }
+    }
+
+    /// Shows the entry of a rarer type that the inner cursor stands on.
+    #[cold]
+    fn show_unusual(&mut self, value_type: ValueType) {
+        match self.show_stored(value_type) {
+            Ok(()) => self.valid = true,
+            Err(error) => self.fail(error),
+        }
+    }
+
+    /// Merges from the newest operand, on which the inner cursor stands.
+    #[cold]
+    fn merge_forward(&mut self) {
+        self.merged = true;
+        self.operands.clear();
+        let merged = loop {
+            self.operands.push(self.iter.value());
+            self.iter.next();
+            if !self.iter.valid() {
+                if let Err(error) = self.iter.status() {
+                    return self.fail(error);
+                }
+                break self.show_merged(None, NEWEST_FIRST);
+            }
+            let entry = match ParsedInternalKey::parse(self.iter.key()) {
+                Ok(entry) => entry,
+                Err(error) => return self.fail(error),
+            };
+            if !self.icmp.same_user_key(entry.user_key, &self.key) {
+                break self.show_merged(None, NEWEST_FIRST);
+            }
+            match entry.value_type {
+                ValueType::Merge => {}
+                value_type if value_type.is_point_deletion() => break self.show_merged(None, NEWEST_FIRST),
+                value_type => {
+                    break self
+                        .show_stored(value_type)
+                        .and_then(|()| self.show_merged(Some(value_type), NEWEST_FIRST));
+                }
+            }
+        };
+        match merged {
+            Ok(()) => self.valid = true,
+            Err(error) => self.fail(error),
+        }
+    }
+}
+
+#[inline]
+fn set(buffer: &mut Vec<u8>, bytes: &[u8]) {
+    buffer.clear();
+    buffer.extend_from_slice(bytes);
+}
+
+/// Whether a forward scan ends at this key.
+#[inline]
+fn is_beyond(
+    icmp: &InternalKeyComparator,
+    options: &DbIterOptions,
+    prefix: Option<&[u8]>,
+    user_key: &[u8],
+) -> bool {
+    options.upper_bound.as_ref().is_some_and(|upper| icmp.compare_user_keys(user_key, upper).is_ge())
+        || options.leaves(prefix, user_key)
+}
+
+#[cfg(test)]
+mod tests;

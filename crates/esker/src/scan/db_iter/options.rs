@@ -1,0 +1,138 @@
+//! What an iterator shows, and what it counts.
+
+use super::DeadRangesOfView;
+use crate::merge::level::set_bound;
+use esker_base::merge_operator::MergeOperatorRef;
+use esker_base::prefix::SliceTransformRef;
+use esker_base::stats::{Statistics, Ticker};
+use esker_base::sync::Arc;
+use esker_base::{Error, Result, SequenceNumber};
+use esker_table::blob::BlobReader;
+
+/// What an iterator shows. Names and defaults are RocksDB's, of `ReadOptions` and the family's
+/// options.
+#[derive(Clone, Debug)]
+pub(crate) struct DbIterOptions {
+    /// Entries newer than this are not there.
+    pub sequence: SequenceNumber,
+    /// The first user key that may be shown.
+    pub lower_bound: Option<Vec<u8>>,
+    /// The first user key beyond those that may be shown.
+    pub upper_bound: Option<Vec<u8>>,
+    /// Stay within the prefix of the key that was sought.
+    pub prefix_same_as_start: bool,
+    /// What a prefix is; without it `prefix_same_as_start` does nothing.
+    pub prefix_extractor: Option<SliceTransformRef>,
+    /// After so many entries of one user key that are not shown, seek instead of stepping.
+    pub max_sequential_skip_in_iterations: u64,
+    /// After so many entries that are not shown in one call, fail with `Incomplete`; 0 for never.
+    pub max_skippable_internal_keys: u64,
+    /// Whether files may be passed over by what their filters say of prefixes: if they are opened
+    /// with this very extractor.
+    pub asks_prefix_filters: bool,
+    /// Combines merge operands.
+    pub merge_operator: Option<MergeOperatorRef>,
+    /// Where values in blob files are read; without it they cannot be.
+    pub blobs: Option<BlobReader>,
+    /// Where runs of deleted keys are remembered; `None`: nowhere.
+    pub(crate) dead_ranges: Option<DeadRangesOfView>,
+    /// Is told when the iterator is dropped or refreshed what it has done.
+    pub statistics: Option<Arc<Statistics>>,
+}
+
+impl DbIterOptions {
+    /// Other bounds. Allocates nothing once there has been a key as long in the place of each.
+    pub(crate) fn set_bounds(&mut self, lower: Option<&[u8]>, upper: Option<&[u8]>) {
+        set_bound(&mut self.lower_bound, lower);
+        set_bound(&mut self.upper_bound, upper);
+    }
+
+    /// The prefix of `user_key`, if that is the one to stay in. The key is without a timestamp.
+    pub(crate) fn prefix_to_stay_in(&self, user_key: &[u8]) -> Option<Vec<u8>> {
+        let extractor = self.prefix_extractor.as_ref().filter(|_| self.prefix_same_as_start)?;
+        extractor.transform(user_key).map(<[u8]>::to_vec)
+    }
+
+    /// Whether a key, without a timestamp, has another prefix than the one to stay in.
+    #[inline]
+    pub(crate) fn leaves(&self, prefix: Option<&[u8]>, user_key: &[u8]) -> bool {
+        prefix.is_some_and(|prefix| {
+            let extractor = self.prefix_extractor.as_ref();
+            extractor.is_some_and(|extractor| extractor.transform(user_key) != Some(prefix))
+        })
+    }
+
+    /// # Errors
+    /// `Incomplete` if a move may not pass over so many entries.
+    pub(crate) fn check_skipped(&self, skipped: u64) -> Result<()> {
+        match self.max_skippable_internal_keys {
+            0 => Ok(()),
+            max if skipped <= max => Ok(()),
+            _ => Err(Error::incomplete("Too many internal keys skipped.")),
+        }
+    }
+}
+
+impl Default for DbIterOptions {
+    fn default() -> DbIterOptions {
+        DbIterOptions {
+            sequence: SequenceNumber::MAX,
+            lower_bound: None,
+            upper_bound: None,
+            prefix_same_as_start: false,
+            prefix_extractor: None,
+            asks_prefix_filters: true,
+            max_sequential_skip_in_iterations: 8,
+            max_skippable_internal_keys: 0,
+            merge_operator: None,
+            blobs: None,
+            dead_ranges: None,
+            statistics: None,
+        }
+    }
+}
+
+/// What an iterator has done since it was made or refreshed.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct DbIterCounters {
+    /// Positioning calls (`NUMBER_DB_SEEK`).
+    pub seeks: u64,
+    /// Those that found an entry (`NUMBER_DB_SEEK_FOUND`).
+    pub seeks_found: u64,
+    /// Steps forward (`NUMBER_DB_NEXT`).
+    pub nexts: u64,
+    /// Those that found an entry (`NUMBER_DB_NEXT_FOUND`).
+    pub nexts_found: u64,
+    /// Steps backward (`NUMBER_DB_PREV`).
+    pub prevs: u64,
+    /// Those that found an entry (`NUMBER_DB_PREV_FOUND`).
+    pub prevs_found: u64,
+    /// Seeks instead of many steps (`NUMBER_OF_RESEEKS_IN_ITERATION`).
+    pub reseeks: u64,
+    /// Hops over runs of deleted keys.
+    pub hops: u64,
+    /// Entries passed over (`NUMBER_ITER_SKIP`).
+    pub skipped: u64,
+    /// Bytes of keys and values shown (`ITER_BYTES_READ`); counted only with statistics.
+    pub bytes_read: u64,
+}
+
+impl DbIterCounters {
+    pub(super) fn add_to(&self, statistics: &Statistics) {
+        for (ticker, count) in [
+            (Ticker::NumberDbSeek, self.seeks),
+            (Ticker::NumberDbSeekFound, self.seeks_found),
+            (Ticker::NumberDbNext, self.nexts),
+            (Ticker::NumberDbNextFound, self.nexts_found),
+            (Ticker::NumberDbPrev, self.prevs),
+            (Ticker::NumberDbPrevFound, self.prevs_found),
+            (Ticker::NumberOfReseeksInIteration, self.reseeks),
+            (Ticker::NumberIterSkip, self.skipped),
+            (Ticker::IterBytesRead, self.bytes_read),
+        ] {
+            if count > 0 {
+                statistics.record_tick(ticker, count);
+            }
+        }
+    }
+}

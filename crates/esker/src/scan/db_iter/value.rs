@@ -1,0 +1,143 @@
+//! From a stored value to the one the user sees.
+//!
+//! In: the entry that the inner cursor stands on. Out: `value`, which the user sees: of an entity,
+//! its default column; what lies in blob files is fetched.
+
+use super::{DbIter, Value, set};
+use esker_base::iter::InternalIterator;
+use esker_base::{Error, Result, ValueType, perf_add};
+use esker_format::wide_column::{DEFAULT_COLUMN_NAME, WideColumns};
+use esker_table::blob::BlobReads;
+
+/// Operands were pushed newest first, as forward scans meet them.
+pub(super) const NEWEST_FIRST: bool = true;
+
+/// Operands were pushed oldest first, as backward scans meet them.
+pub(super) const OLDEST_FIRST: bool = false;
+
+impl<I> DbIter<I> {
+    /// # Errors
+    /// `NotSupported` where there are no blob files.
+    fn blobs(&self) -> Result<BlobReads<'_>> {
+        match &self.options.blobs {
+            Some(blobs) => Ok(blobs.reads()),
+            None => Err(Error::not_supported("values in blob files cannot be read here")),
+        }
+    }
+
+    /// Shows the entity in `buffer`, which may have columns in blob files.
+    pub(super) fn show_entity(&mut self) -> Result<()> {
+        if let Some(blobs) = &self.options.blobs
+            && let Some(whole) = blobs.reads().whole_entity(&self.key, &self.buffer)?
+        {
+            self.buffer = whole;
+        }
+        let (start, end) = default_column(&self.buffer)?;
+        self.value = Value::Entity { start, end };
+        Ok(())
+    }
+
+    /// Shows the value that the blob index in `buffer` stands for.
+    pub(super) fn show_blob(&mut self) -> Result<()> {
+        self.value = Value::Pinned(self.blobs()?.value(&self.key, &self.buffer)?);
+        Ok(())
+    }
+
+    /// Name and value of each column of what is shown; a plain value is one column without a name.
+    pub(super) fn shown_columns<'a>(&'a self, value: &'a [u8]) -> Vec<(&'a [u8], &'a [u8])> {
+        match &self.value {
+            Value::Entity { .. } => {
+                WideColumns::parse(&self.buffer).expect("checked when it was shown").iter().collect()
+            }
+            _ => vec![(DEFAULT_COLUMN_NAME, value)],
+        }
+    }
+}
+
+impl<I: InternalIterator> DbIter<I> {
+    /// Shows the value that the inner cursor stands on.
+    /// # Errors
+    /// `Corruption` for a value that is not what its type says; those of blob files.
+    pub(super) fn show_stored(&mut self, value_type: ValueType) -> Result<()> {
+        let stored = self.iter.value();
+        match value_type {
+            ValueType::BlobIndex => {
+                self.value = Value::Pinned(self.blobs()?.value(&self.key, stored)?);
+            }
+            ValueType::WideColumnEntity => {
+                set(&mut self.buffer, stored);
+                self.show_entity()?;
+            }
+            _ => {
+                let (start, end) = value_part(value_type, stored, &self.key)?;
+                self.value = Value::InnerPart { start, end };
+            }
+        }
+        Ok(())
+    }
+
+    /// Applies the operands to what is shown, of type `base`, or to nothing; shows the result.
+    /// # Errors
+    /// Those of [`crate::merge::operands::full_merge`].
+    #[cold]
+    pub(super) fn show_merged(&mut self, base: Option<ValueType>, newest_first: bool) -> Result<()> {
+        perf_add!(internal_merge_count, self.operands.len() as u64);
+        let operator = self.options.merge_operator.as_ref();
+        let merge = |existing: Option<&[u8]>| {
+            if newest_first {
+                self.operands.merge_newest_first(operator, &self.key, existing)
+            } else {
+                self.operands.merge_oldest_first(operator, &self.key, existing)
+            }
+        };
+        let shown = match (&self.value, base) {
+            (_, None) => None,
+            (Value::Entity { .. }, _) => {
+                let entity = WideColumns::parse(&self.buffer)?;
+                let merged = merge(Some(entity.default_value()))?;
+                self.buffer = entity.with_default_value(&merged)?;
+                let (start, end) = default_column(&self.buffer)?;
+                self.value = Value::Entity { start, end };
+                return Ok(());
+            }
+            (Value::Inner, _) => Some(self.iter.value()),
+            (Value::InnerPart { start, end }, _) => Some(&self.iter.value()[*start..*end]),
+            (Value::Left, _) => Some(self.left.value(&self.iter)),
+            (Value::Run, _) => Some(self.run.value()),
+            (Value::Buffer, _) => Some(self.buffer.as_slice()),
+            (Value::Pinned(bytes), _) => Some(bytes.as_slice()),
+        };
+        self.buffer = merge(shown)?;
+        self.value = Value::Buffer;
+        Ok(())
+    }
+}
+
+/// Which part of a stored value the user sees, if it is all here and not an entity.
+/// # Errors
+/// `Corruption` for values that are not what their type says.
+pub(super) fn value_part(value_type: ValueType, value: &[u8], user_key: &[u8]) -> Result<(usize, usize)> {
+    match value_type {
+        ValueType::Value => Ok((0, value.len())),
+        ValueType::ValuePreferredSeqno => match value.len().checked_sub(8) {
+            Some(end) => Ok((0, end)),
+            None => Err(misfit(value_type, user_key)),
+        },
+        _ => Err(misfit(value_type, user_key)),
+    }
+}
+
+/// The values lie back to back at the end, and the default column's name sorts first.
+fn default_column(entity: &[u8]) -> Result<(usize, usize)> {
+    let columns = WideColumns::parse(entity)?;
+    let start = entity.len() - columns.iter().map(|(_, value)| value.len()).sum::<usize>();
+    Ok((start, start + columns.default_value().len()))
+}
+
+#[cold]
+fn misfit(value_type: ValueType, user_key: &[u8]) -> Error {
+    Error::corruption(format!(
+        "an entry of type {value_type:?} does not fit where key '{}' has one",
+        user_key.escape_ascii()
+    ))
+}

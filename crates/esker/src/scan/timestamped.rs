@@ -1,0 +1,571 @@
+//! User keys and values at one sequence number and one user-defined timestamp.
+//!
+//! In: a cursor over internal keys whose user keys end in timestamps, newest first, and all range
+//! tombstones that may matter.
+//! Out: each user key, without its timestamp, once: with the newest value that is not newer than
+//! the timestamp asked for, and the timestamp of that; both directions, within bounds.
+//!
+//! Of each user key the cursor walks the versions from the newest that may be seen, whichever way
+//! it is moved: histories are short, and one order of walking is enough to get right.
+//!
+//! Invariants
+//!  1. While it is valid the inner cursor stands on a version of the current user key or behind all
+//!     of them.
+//!  2. Key, value and timestamp are copies, or keep what they lie in alive.
+//!  3. Prefixes are those of keys without timestamps, and `max_skippable_internal_keys` counts the
+//!     entries of one move, as where keys have no timestamps.
+//!
+//! Source: RocksDB `db/db_iter.cc`; order of keys: `docs/format/internal-key.md`.
+
+use super::db_iter::{DbIterOptions, KeepAlive};
+use crate::merge::MergeOperands;
+use esker_base::iter::InternalIterator;
+use esker_base::{Error, PinnedBytes, Result, SequenceNumber, ValueType};
+use esker_format::key::{self, InternalKeyComparator, ParsedInternalKey};
+use esker_format::range_del::{FragmentedRangeTombstones, RangeTombstone, RangeTombstoneRef};
+use esker_format::wide_column::{DEFAULT_COLUMN_NAME, WideColumns};
+use esker_table::blob::BlobReader;
+use std::fmt;
+
+/// The range tombstones of one memtable or file that a reader sees.
+#[derive(Debug, Default)]
+pub(crate) struct TombstoneRun {
+    /// Without timestamps.
+    fragments: FragmentedRangeTombstones,
+    /// The file's first and last user key, without timestamps, and whether the last is exclusive:
+    /// beyond them its tombstones do not act.
+    bounds: Option<(Vec<u8>, Vec<u8>, bool)>,
+}
+
+impl TombstoneRun {
+    /// Whether the reader sees none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.fragments.is_empty()
+    }
+
+    /// Whether its file ends before `user_key`, a key of `plain` order, without a timestamp.
+    fn ends_before(&self, plain: &InternalKeyComparator, user_key: &[u8]) -> bool {
+        self.bounds.as_ref().is_some_and(|(_, last, is_exclusive)| {
+            let order = plain.compare_user_keys(last, user_key);
+            order.is_lt() || (order.is_eq() && *is_exclusive)
+        })
+    }
+
+    /// Whether its file begins behind `user_key`.
+    fn begins_behind(&self, plain: &InternalKeyComparator, user_key: &[u8]) -> bool {
+        self.bounds.as_ref().is_some_and(|(first, ..)| plain.compare_user_keys(first, user_key).is_gt())
+    }
+}
+
+/// All range tombstones that a reader sees.
+#[derive(Debug, Default)]
+pub(crate) struct Tombstones {
+    /// Of memtables and of files of level 0, in any order.
+    pub(crate) of_level_0: Vec<TombstoneRun>,
+    /// Of each deeper level, in the order of its files.
+    pub(crate) of_levels: Vec<Vec<TombstoneRun>>,
+}
+
+impl Tombstones {
+    /// The newest that covers `user_key`, without its timestamp; `plain` is the order of such keys.
+    pub(super) fn covering(&self, plain: &InternalKeyComparator, user_key: &[u8]) -> SequenceNumber {
+        let of_levels = self.of_levels.iter().flat_map(|runs| {
+            let from = runs.partition_point(|run| run.ends_before(plain, user_key));
+            // Versions of one key may go on in the next file.
+            runs[from..].iter().take_while(|run| !run.begins_behind(plain, user_key))
+        });
+        let within =
+            |run: &&TombstoneRun| !run.ends_before(plain, user_key) && !run.begins_behind(plain, user_key);
+        let newest =
+            |run: &TombstoneRun| run.fragments.max_covering_seq(user_key, plain, SequenceNumber::MAX);
+        self.of_level_0.iter().filter(within).chain(of_levels).map(newest).max().unwrap_or_default()
+    }
+}
+
+/// Who reads tombstones with timestamps.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TombstoneReader<'a> {
+    pub(crate) icmp: &'a InternalKeyComparator,
+    pub(crate) sequence: SequenceNumber,
+    pub(crate) timestamp: &'a [u8],
+    /// The only key, without a timestamp, that is asked for.
+    pub(crate) only: Option<&'a [u8]>,
+}
+
+impl TombstoneReader<'_> {
+    /// What it sees of these.
+    pub(crate) fn run<'t>(
+        &self,
+        tombstones: impl IntoIterator<Item = &'t RangeTombstone>,
+        bounds: Option<(Vec<u8>, Vec<u8>, bool)>,
+    ) -> TombstoneRun {
+        let plain = self.icmp.without_timestamp();
+        let seen = tombstones.into_iter().filter_map(|tombstone| {
+            let (start, timestamp) = self.icmp.split_timestamp(&tombstone.start);
+            let (end, _) = self.icmp.split_timestamp(&tombstone.end);
+            let seen = RangeTombstoneRef { start, end, seq: tombstone.seq };
+            let is_seen =
+                seen.seq <= self.sequence && self.icmp.compare_timestamps(timestamp, self.timestamp).is_le();
+            (is_seen && self.only.is_none_or(|key| seen.covers(key, &plain))).then_some(seen)
+        });
+        TombstoneRun { fragments: FragmentedRangeTombstones::from_refs(seen, &plain), bounds }
+    }
+}
+
+/// What is shown.
+pub(super) enum Shown {
+    Nothing,
+    Value(PinnedBytes),
+    /// An entity with all its columns in place.
+    Entity(Vec<u8>),
+}
+
+impl Shown {
+    pub(super) fn value(&self) -> &[u8] {
+        match self {
+            Shown::Nothing => &[],
+            Shown::Value(value) => value,
+            Shown::Entity(entity) => {
+                WideColumns::parse(entity).map_or(&[], |columns| columns.default_value())
+            }
+        }
+    }
+
+    pub(super) fn pinned_value(&self) -> PinnedBytes {
+        match self {
+            Shown::Value(value) => value.clone(),
+            _ => PinnedBytes::copy_from(self.value()),
+        }
+    }
+
+    pub(super) fn columns(&self) -> Vec<(&[u8], &[u8])> {
+        match self {
+            Shown::Entity(entity) => {
+                WideColumns::parse(entity).map_or(Vec::new(), |columns| columns.iter().collect())
+            }
+            _ => vec![(DEFAULT_COLUMN_NAME, self.value())],
+        }
+    }
+}
+
+/// The cursor. Not valid until positioned; after an error, until positioned again.
+pub(crate) struct TimestampedIter {
+    icmp: InternalKeyComparator,
+    /// The order of keys without timestamps.
+    plain: InternalKeyComparator,
+    iter: Box<dyn InternalIterator>,
+    options: DbIterOptions,
+    /// Versions newer than this are not there.
+    read_timestamp: Vec<u8>,
+    tombstones: Tombstones,
+    valid: bool,
+    key: Vec<u8>,
+    timestamp: Vec<u8>,
+    shown: Shown,
+    operands: MergeOperands,
+    lacks_base: bool,
+    /// The prefix to stay in.
+    prefix: Option<Vec<u8>>,
+    /// Entries passed over in this move.
+    skipped: u64,
+    status: Result<()>,
+    _keep_alive: Option<KeepAlive>,
+}
+
+impl fmt::Debug for TimestampedIter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TimestampedIter")
+            .field("valid", &self.valid)
+            .field("status", &self.status)
+            .finish_non_exhaustive()
+    }
+}
+
+impl TimestampedIter {
+    /// Over `iter`, from which tombstones have taken nothing. Bounds are without timestamps.
+    pub(crate) fn new(
+        icmp: InternalKeyComparator,
+        iter: Box<dyn InternalIterator>,
+        options: DbIterOptions,
+        read_timestamp: Vec<u8>,
+        tombstones: Tombstones,
+        keep_alive: Option<KeepAlive>,
+    ) -> TimestampedIter {
+        TimestampedIter {
+            plain: icmp.without_timestamp(),
+            icmp,
+            iter,
+            options,
+            read_timestamp,
+            tombstones,
+            valid: false,
+            key: Vec::new(),
+            timestamp: Vec::new(),
+            shown: Shown::Nothing,
+            operands: MergeOperands::new(),
+            lacks_base: false,
+            prefix: None,
+            skipped: 0,
+            status: Ok(()),
+            _keep_alive: keep_alive,
+        }
+    }
+
+    pub(crate) fn valid(&self) -> bool {
+        self.valid
+    }
+
+    /// Shows what lies within these bounds, which are without timestamps. To be positioned next.
+    pub(crate) fn set_bounds(&mut self, lower: Option<&[u8]>, upper: Option<&[u8]>) {
+        self.valid = false;
+        self.options.set_bounds(lower, upper);
+    }
+
+    pub(crate) fn status(&self) -> Result<()> {
+        self.status.clone()
+    }
+
+    /// Without its timestamp. REQUIRES: `valid()`.
+    pub(crate) fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// Of the version that is shown; of a merged value, of its newest operand. REQUIRES: `valid()`.
+    pub(crate) fn timestamp(&self) -> &[u8] {
+        &self.timestamp
+    }
+
+    /// REQUIRES: `valid()`.
+    pub(crate) fn value(&self) -> &[u8] {
+        self.shown.value()
+    }
+
+    /// REQUIRES: `valid()`.
+    pub(crate) fn pinned_value(&self) -> PinnedBytes {
+        self.shown.pinned_value()
+    }
+
+    /// REQUIRES: `valid()`.
+    pub(crate) fn columns(&self) -> Vec<(&[u8], &[u8])> {
+        self.shown.columns()
+    }
+
+    /// The value of one user key and its timestamp; `None` if it is not there.
+    /// # Errors
+    /// As [`TimestampedIter::status`].
+    pub(crate) fn get(&mut self, user_key: &[u8]) -> Result<Option<(PinnedBytes, Vec<u8>)>> {
+        self.stand_on_newest_of(user_key);
+        Ok(self.resolve()?.then(|| (self.pinned_value(), self.timestamp.clone())))
+    }
+
+    /// Whether the operands of the key that was last asked for met neither a value nor a deletion:
+    /// they apply to what is elsewhere, if there is more than this.
+    pub(crate) fn lacks_base(&self) -> bool {
+        self.lacks_base
+    }
+
+    /// Whether one user key is there; then its columns can be looked at.
+    /// # Errors
+    /// As [`TimestampedIter::status`].
+    pub(crate) fn find(&mut self, user_key: &[u8]) -> Result<bool> {
+        self.stand_on_newest_of(user_key);
+        self.resolve()
+    }
+
+    /// A move to another place begins.
+    fn begin(&mut self) {
+        self.status = Ok(());
+        self.skipped = 0;
+        self.prefix = None;
+    }
+
+    pub(crate) fn seek_to_first(&mut self) {
+        self.begin();
+        match self.options.lower_bound.clone() {
+            Some(lower) => self.iter.seek(&self.before_all_of(&lower)),
+            None => self.iter.seek_to_first(),
+        }
+        self.find_next(false);
+        self.adopt_prefix();
+    }
+
+    pub(crate) fn seek_to_last(&mut self) {
+        self.begin();
+        self.go_to_last();
+        self.adopt_prefix();
+    }
+
+    fn go_to_last(&mut self) {
+        match self.options.upper_bound.clone() {
+            Some(upper) => self.iter.seek_for_prev(&self.before_all_of(&upper)),
+            None => self.iter.seek_to_last(),
+        }
+        self.find_prev();
+    }
+
+    pub(crate) fn seek(&mut self, target: &[u8]) {
+        self.begin();
+        self.prefix = self.options.prefix_to_stay_in(target);
+        let lower = self.options.lower_bound.as_deref();
+        let target = lower.filter(|l| self.plain.compare_user_keys(l, target).is_gt()).unwrap_or(target);
+        let from = self.before_all_of(target);
+        self.iter.seek(&from);
+        self.find_next(false);
+    }
+
+    pub(crate) fn seek_for_prev(&mut self, target: &[u8]) {
+        self.begin();
+        self.prefix = self.options.prefix_to_stay_in(target);
+        let upper = self.options.upper_bound.as_deref();
+        if upper.is_some_and(|u| self.plain.compare_user_keys(target, u).is_ge()) {
+            return self.go_to_last();
+        }
+        let to = self.behind_all_of(target);
+        self.iter.seek_for_prev(&to);
+        self.find_prev();
+    }
+
+    /// To the next entry. Stays where it is if it is not valid.
+    pub(crate) fn next(&mut self) {
+        if !self.valid() {
+            return;
+        }
+        self.skipped = 0;
+        // The version that is shown is not passed over.
+        if self.iter.valid() && self.is_current() {
+            self.iter.next();
+        }
+        self.find_next(true);
+    }
+
+    /// To the previous entry. Stays where it is if it is not valid.
+    pub(crate) fn prev(&mut self) {
+        if !self.valid() {
+            return;
+        }
+        self.skipped = 0;
+        let before = self.before_all_of(&self.key);
+        self.iter.seek_for_prev(&before);
+        self.find_prev();
+    }
+
+    /// An internal key before every version of `user_key`.
+    fn before_all_of(&self, user_key: &[u8]) -> Vec<u8> {
+        key::seek_key(&self.icmp.first_version(user_key), SequenceNumber::MAX)
+    }
+
+    /// An internal key behind every version of `user_key`.
+    fn behind_all_of(&self, user_key: &[u8]) -> Vec<u8> {
+        let oldest = self.icmp.last_version(user_key);
+        key::internal_key(&oldest, SequenceNumber::ZERO, ValueType::Deletion)
+    }
+
+    fn stand_on_newest_of(&mut self, user_key: &[u8]) {
+        user_key.clone_into(&mut self.key);
+        let from = key::seek_key(&[user_key, &self.read_timestamp].concat(), SequenceNumber::MAX);
+        self.iter.seek(&from);
+    }
+
+    pub(crate) fn fail(&mut self, error: Error) {
+        self.valid = false;
+        self.status = Err(error);
+    }
+
+    /// After going to an end: the prefix found there is the one to stay in.
+    fn adopt_prefix(&mut self) {
+        if self.valid {
+            self.prefix = self.options.prefix_to_stay_in(&self.key);
+        }
+    }
+
+    /// Notes that the entry here is passed over.
+    /// # Errors
+    /// `Incomplete` if there were too many of them in this move.
+    fn skip(&mut self) -> Result<()> {
+        self.skipped += 1;
+        self.options.check_skipped(self.skipped)
+    }
+
+    /// Whether the inner cursor stands on a version of `key`.
+    fn is_current(&self) -> bool {
+        let (user_key, _) = self.icmp.split_timestamp(key::user_key(self.iter.key()));
+        self.plain.same_user_key(user_key, &self.key)
+    }
+
+    /// Takes over the user key that the inner cursor stands on; false if there is none.
+    fn take_key(&mut self) -> Result<bool> {
+        if !self.iter.valid() {
+            return self.iter.status().map(|()| false);
+        }
+        let user_key = key::user_key(self.iter.key());
+        if user_key.len() < self.icmp.timestamp_size() {
+            return Err(Error::corruption("a key is shorter than its timestamp"));
+        }
+        let (user_key, _) = self.icmp.split_timestamp(user_key);
+        user_key.clone_into(&mut self.key);
+        Ok(true)
+    }
+
+    /// Forward to the first user key that is there; `passing`: not the current one.
+    fn find_next(&mut self, passing: bool) {
+        self.valid = false;
+        if let Err(e) = self.search_forward(passing) {
+            self.fail(e);
+        }
+    }
+
+    fn search_forward(&mut self, mut passing: bool) -> Result<()> {
+        loop {
+            let mut run = 0;
+            while passing && self.iter.valid() && self.is_current() {
+                self.skip()?;
+                run += 1;
+                if run > self.options.max_sequential_skip_in_iterations {
+                    let behind = self.behind_all_of(&self.key);
+                    self.iter.seek(&behind);
+                    // A deletion in an ingested file may have number 0: the seek stops at it again.
+                    while self.iter.valid() && self.is_current() {
+                        self.iter.next();
+                    }
+                    break;
+                }
+                self.iter.next();
+            }
+            if !self.take_key()? {
+                return Ok(());
+            }
+            let upper = self.options.upper_bound.as_ref();
+            if upper.is_some_and(|upper| self.plain.compare_user_keys(&self.key, upper).is_ge())
+                || self.options.leaves(self.prefix.as_deref(), &self.key)
+            {
+                return Ok(());
+            }
+            if self.resolve()? {
+                self.valid = true;
+                return Ok(());
+            }
+            passing = true;
+        }
+    }
+
+    /// Backward to the last user key that is there, from the one that the inner cursor stands on.
+    fn find_prev(&mut self) {
+        self.valid = false;
+        if let Err(e) = self.search_backward() {
+            self.fail(e);
+        }
+    }
+
+    fn search_backward(&mut self) -> Result<()> {
+        while self.take_key()? {
+            let lower = self.options.lower_bound.as_ref();
+            if lower.is_some_and(|lower| self.plain.compare_user_keys(&self.key, lower).is_lt())
+                || self.options.leaves(self.prefix.as_deref(), &self.key)
+            {
+                return Ok(());
+            }
+            let key = std::mem::take(&mut self.key);
+            self.stand_on_newest_of(&key);
+            if self.resolve()? {
+                self.valid = true;
+                return Ok(());
+            }
+            self.skip()?;
+            let before = self.before_all_of(&self.key);
+            self.iter.seek_for_prev(&before);
+        }
+        Ok(())
+    }
+
+    /// Reads the versions of `key` from the inner cursor on. True: a value is there, and shown.
+    fn resolve(&mut self) -> Result<bool> {
+        self.lacks_base = false;
+        self.operands.clear();
+        self.timestamp.clear();
+        let covering = self.tombstones.covering(&self.plain, &self.key);
+        while self.iter.valid() && self.is_current() {
+            let entry = ParsedInternalKey::parse(self.iter.key())?;
+            let (_, timestamp) = self.icmp.split_timestamp(entry.user_key);
+            let is_too_new = entry.sequence > self.options.sequence
+                || self.icmp.compare_timestamps(timestamp, &self.read_timestamp).is_gt();
+            if is_too_new {
+                self.skip()?;
+                self.iter.next();
+                continue;
+            }
+            if entry.sequence < covering || entry.value_type.is_point_deletion() {
+                return self.show_merged(Shown::Nothing);
+            }
+            if self.timestamp.is_empty() {
+                self.timestamp.extend_from_slice(timestamp);
+            }
+            if entry.value_type == ValueType::Merge {
+                self.operands.push(self.iter.value());
+                self.iter.next();
+                continue;
+            }
+            let base = shown_base(&*self.iter, self.options.blobs.as_ref(), entry.value_type)?;
+            return self.show_merged(base);
+        }
+        if !self.iter.valid() {
+            self.iter.status()?;
+        }
+        self.lacks_base = !self.operands.is_empty();
+        self.show_merged(Shown::Nothing)
+    }
+
+    /// Applies the operands, newest first, to `base`. True: there is a result, and it is shown.
+    fn show_merged(&mut self, base: Shown) -> Result<bool> {
+        if self.operands.is_empty() {
+            self.shown = base;
+            return Ok(!matches!(self.shown, Shown::Nothing));
+        }
+        let operator = self.options.merge_operator.as_ref();
+        let merge = |existing: Option<&[u8]>| self.operands.merge_newest_first(operator, &self.key, existing);
+        self.shown = match base {
+            Shown::Nothing => Shown::Value(PinnedBytes::from_vec(merge(None)?)),
+            Shown::Value(value) => Shown::Value(PinnedBytes::from_vec(merge(Some(&value))?)),
+            Shown::Entity(entity) => {
+                let columns = WideColumns::parse(&entity)?;
+                let merged = merge(Some(columns.default_value()))?;
+                Shown::Entity(columns.with_default_value(&merged)?)
+            }
+        };
+        Ok(true)
+    }
+}
+
+/// The value that a cursor stands on.
+pub(super) fn shown_base(
+    iter: &dyn InternalIterator,
+    blobs: Option<&BlobReader>,
+    value_type: ValueType,
+) -> Result<Shown> {
+    shown(value_type, (key::user_key(iter.key()), iter.value()), || iter.pinned_value(), blobs)
+}
+
+/// What a key with this stored value shows; `pin` gives that value to keep.
+pub(super) fn shown(
+    value_type: ValueType,
+    (user_key, stored): (&[u8], &[u8]),
+    pin: impl FnOnce() -> PinnedBytes,
+    blobs: Option<&BlobReader>,
+) -> Result<Shown> {
+    Ok(match value_type {
+        ValueType::Value => Shown::Value(pin()),
+        ValueType::ValuePreferredSeqno if stored.len() >= 8 => Shown::Value(pin().slice(0..stored.len() - 8)),
+        ValueType::BlobIndex => match blobs {
+            Some(blobs) => Shown::Value(blobs.reads().value(user_key, stored)?),
+            None => return Err(Error::not_supported("values in blob files cannot be read here")),
+        },
+        ValueType::WideColumnEntity => {
+            let whole = blobs.map_or(Ok(None), |blobs| blobs.reads().whole_entity(user_key, stored))?;
+            let whole = whole.unwrap_or_else(|| stored.to_vec());
+            WideColumns::parse(&whole)?;
+            Shown::Entity(whole)
+        }
+        other => {
+            return Err(Error::corruption(format!("an entry of type {other:?} stands among values")));
+        }
+    })
+}
