@@ -9,6 +9,7 @@ mod counted;
 mod decoders;
 mod exceptions;
 mod order;
+mod pages;
 mod text;
 
 use std::path::Path;
@@ -42,6 +43,7 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
     violations.extend(decoders::check(&files));
     violations.extend(compat::check(&files));
     violations.extend(counted::check(&files));
+    violations.extend(pages::check(&files, &|path| root.join(path).exists()));
     let exceptions = files.iter().find(|f| f.path == exceptions::FILE).map_or("", |f| &f.text);
     let violations = exceptions::apply(violations, exceptions);
     if violations.is_empty() {

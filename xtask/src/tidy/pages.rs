@@ -1,0 +1,113 @@
+//! Links of pages lead somewhere, and the source files that pages name exist.
+//!
+//! In: all pages, all sources, and whether a path exists. Out: a violation for each relative link
+//! to no file, for each link to no heading, and for each path of a Rust file that is no file's.
+//! Paths are written without `crates/` and `src/`, as `ARCHITECTURE.md` writes them. The change log
+//! may name what is gone.
+
+use super::{Source, Violation};
+
+const RULE: &str = "pages";
+const FENCE: &str = "```";
+const CHANGE_LOG: &str = "CHANGELOG.md";
+
+pub(super) fn check(files: &[Source], exists: &dyn Fn(&str) -> bool) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for page in files.iter().filter(|file| file.path.ends_with(".md") && file.path != CHANGE_LOG) {
+        let mut complain =
+            |message: String| violations.push(Violation { rule: RULE, path: page.path.clone(), message });
+        for link in links(&page.text) {
+            let (target, heading) = link.split_once('#').unwrap_or((link, ""));
+            let path = if target.is_empty() { page.path.clone() } else { resolve(&page.path, target) };
+            if !exists(&path) {
+                complain(format!("the link '{link}' leads to no file"));
+            } else if let Some(file) = files.iter().find(|file| file.path == path)
+                && !heading.is_empty()
+                && !headings(&file.text).any(|found| found == heading)
+            {
+                complain(format!("the link '{link}' leads to no heading of {path}"));
+            }
+        }
+        for path in paths(&page.text).filter(|path| !files.iter().any(|file| is_named(&file.path, path))) {
+            complain(format!("'{path}' is no file of the source"));
+        }
+    }
+    violations
+}
+
+/// Targets of relative links, outside of code blocks.
+fn links(text: &str) -> impl Iterator<Item = &str> {
+    prose(text).flat_map(|line| line.split("](").skip(1)).filter_map(|behind| {
+        let (link, _) = behind.split_once(')')?;
+        (!link.contains("://") && !link.is_empty()).then_some(link)
+    })
+}
+
+/// Lines outside of code blocks.
+fn prose(text: &str) -> impl Iterator<Item = &str> {
+    text.split(FENCE).step_by(2).flat_map(str::lines)
+}
+
+/// `target` as seen from `page`, from the root.
+fn resolve(page: &str, target: &str) -> String {
+    let mut parts: Vec<&str> = page.split('/').collect();
+    parts.pop();
+    for part in target.split('/').filter(|part| !part.is_empty() && *part != ".") {
+        match part {
+            ".." => drop(parts.pop()),
+            _ => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+/// Names by which links find the headings, as GitHub makes them.
+fn headings(text: &str) -> impl Iterator<Item = String> {
+    let titles = prose(text).filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#'));
+    titles.map(|title| {
+        let title = title.trim().to_lowercase().replace(' ', "-");
+        title.chars().filter(|c| c.is_alphanumeric() || *c == '-' || *c == '_').collect()
+    })
+}
+
+/// Paths of Rust files. A word with a capital is a placeholder.
+fn paths(text: &str) -> impl Iterator<Item = &str> {
+    let is_path = |c: char| c.is_ascii_alphanumeric() || "_./-".contains(c);
+    text.split(move |c| !is_path(c)).filter(|word| {
+        word.ends_with(".rs") && word.contains('/') && !word.contains(|c: char| c.is_ascii_uppercase())
+    })
+}
+
+/// Whether `path` names `file`, with `crates/` and `src/` or without.
+fn is_named(file: &str, path: &str) -> bool {
+    let is_end =
+        |file: &str| file.strip_suffix(path).is_some_and(|head| head.is_empty() || head.ends_with('/'));
+    is_end(file) || is_end(&file.replacen("/src/", "/", 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn complaints(page: &str) -> Vec<String> {
+        let source = |path: &str, text: &str| Source { path: path.to_owned(), text: text.to_owned() };
+        let files = [
+            source("docs/page.md", page),
+            source("docs/other.md", "# The other\n\n## Two words: `a`\n"),
+            source("crates/x/src/db/open.rs", ""),
+        ];
+        let exists = |path: &str| files.iter().any(|file| file.path == path) || path == "docs";
+        check(&files, &exists).into_iter().map(|violation| violation.message).collect()
+    }
+
+    #[test]
+    fn links_and_paths_of_pages_lead_to_files() {
+        let good = "# A\n[a](other.md#two-words-a), [b](../docs/other.md), [c](#a), [d](https://e.org), [e](../docs)\n\
+                    `x/db/open.rs`, crates/x/src/db/open.rs, `MODULE/tests.rs`\n```\n[f](lost.md)\n```\n";
+        assert_eq!(complaints(good), Vec::<String>::new());
+        let red = |from: &str, to: &str| complaints(&good.replace(from, to));
+        assert_eq!(red("(other.md#", "(others.md#"), ["the link 'others.md#two-words-a' leads to no file"]);
+        assert!(red("two-words-a)", "three-words)")[0].contains("no heading of docs/other.md"));
+        assert_eq!(red("`x/db/open.rs`", "`x/db/close.rs`"), ["'x/db/close.rs' is no file of the source"]);
+    }
+}
