@@ -1,10 +1,10 @@
-//! Places between keys, and their order: what ranges start and end at.
+//! Cuts: positions between keys, where ranges start and end, and their order.
 //!
 //! In: endpoints as callers name them ([`Endpoint`]) and a comparator. Out: [`Cut`]s, which lie
-//! between keys, so that every range is half open (`lo` to `hi`) and can be cut anywhere without a
-//! gap or an overlap; and their [`Order`].
+//! between keys, and their [`Order`]. Every range is therefore half open (`lo` to `hi`) and can be
+//! cut anywhere without a gap or an overlap.
 //!
-//! Around a key the places are, in ascending order of the comparator:
+//! Cuts around a key, in ascending order of the comparator:
 //!
 //! ```text
 //! Infimum(p)    before every key that starts with p
@@ -13,14 +13,13 @@
 //! Supremum(p)   after every key that starts with p
 //! ```
 //!
-//! Nobody flips anything for a descending comparator: infimum and supremum are named by the
-//! comparator's order, not by that of the bytes. Source of the semantics: RocksDB
-//! `utilities/transaction_db.h` (`Endpoint`).
+//! A descending comparator needs no special case: infimum and supremum follow the comparator's
+//! order, not the order of the bytes. Source: RocksDB `utilities/transaction_db.h` (`Endpoint`).
 //!
 //! Invariants
-//!  1. The order of cuts is total for every comparator, as long as no `Infimum` or `Supremum` is
-//!     used; with those, for every comparator under which the keys that share a prefix lie
-//!     together. Both stock orders are such.
+//!  1. The order of cuts without `Infimum` and `Supremum` is total for every comparator. With them
+//!     it is total if the comparator keeps keys with a common prefix together, as both built-in
+//!     comparators do.
 //!  2. `a < b` implies `head(a) <= head(b)`.
 
 use crate::key::{KeyBuf, head_of};
@@ -28,7 +27,7 @@ use esker_base::comparator::{Comparator, ComparatorRef, KeyOrder};
 use std::cmp::Ordering;
 use std::fmt;
 
-/// One end of a range, which belongs to the range.
+/// One end of a closed range: the range includes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Endpoint<'a> {
     /// Before every key.
@@ -64,13 +63,13 @@ impl<'a> Endpoint<'a> {
 /// An end of a range, owned, as dumps and reports show it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct EndpointBuf {
-    /// Which place.
+    /// The position relative to `key`.
     pub place: Place,
     /// The bytes it is named by; empty for `Min` and `Max`.
     pub key: Vec<u8>,
 }
 
-/// As the text of it, quoted: dumps show keys, not numbers.
+/// Shows the key as quoted text, because people read dumps.
 impl fmt::Debug for EndpointBuf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "'{self}'")
@@ -90,7 +89,7 @@ impl fmt::Display for EndpointBuf {
     }
 }
 
-/// A place relative to a key, in ascending order.
+/// A position relative to a key, in ascending order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(u8)]
 pub enum Place {
@@ -112,7 +111,7 @@ impl Place {
     const ALL: [Place; 6] =
         [Place::Min, Place::Infimum, Place::Before, Place::After, Place::Supremum, Place::Max];
 
-    /// The place with this number, as `place as u8` gives it.
+    /// The position whose `position as u8` is `number`.
     pub(crate) fn from_u8(number: u8) -> Option<Place> {
         Place::ALL.get(usize::from(number)).copied()
     }
@@ -123,7 +122,7 @@ impl Place {
     }
 }
 
-/// A place between keys.
+/// A position between keys.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cut<'a> {
     pub(crate) key: &'a [u8],
@@ -172,12 +171,12 @@ impl<'a> Span<'a> {
         Span { lo: Cut { key, place: Place::Before }, hi: Cut { key, place: Place::After } }
     }
 
-    /// Both endpoints belong to it. Not checked for order.
+    /// The span from `left` to `right`, both included. Does not check their order.
     pub(crate) fn closed(left: Endpoint<'a>, right: Endpoint<'a>) -> Span<'a> {
         Span { lo: left.cut(Place::Before), hi: right.cut(Place::After) }
     }
 
-    /// Whether it is one key, by its form.
+    /// Whether the span has the form of a single key.
     #[inline]
     pub(crate) fn is_point(&self) -> bool {
         let is_one_key = || std::ptr::eq(self.lo.key, self.hi.key) || self.lo.key == self.hi.key;
@@ -205,11 +204,11 @@ impl SpanBuf {
 /// The order of a family's cuts.
 #[derive(Clone, Debug)]
 pub(crate) enum Order {
-    /// Unsigned bytes, ascending; also for keys whose timestamps have been cut off.
+    /// Unsigned bytes, ascending. Keys come without timestamps.
     Bytewise,
     /// Unsigned bytes, descending.
     Reverse,
-    /// Whatever the comparator says of keys without timestamps.
+    /// The comparator's order of keys without timestamps.
     Custom(ComparatorRef),
 }
 
@@ -241,7 +240,7 @@ impl Order {
         self.cmp_far(a, b)
     }
 
-    /// As [`cmp`](Self::cmp), where one of them is not beside a key.
+    /// [`cmp`](Self::cmp) where at least one cut is not beside a key.
     fn cmp_far(&self, a: Cut<'_>, b: Cut<'_>) -> Ordering {
         let is_end = |place| matches!(place, Place::Min | Place::Max);
         if is_end(a.place) || is_end(b.place) || a.key == b.key {
@@ -277,11 +276,11 @@ impl Order {
         if self.cmp(a, b).is_ge() { a } else { b }
     }
 
-    /// A number that settles most comparisons (invariant 2).
+    /// An integer that decides most comparisons (invariant 2).
     #[inline]
     pub(crate) fn head(&self, cut: Cut<'_>) -> u64 {
         let zeros = head_of(cut.key);
-        // The unknown bytes of a prefix, as large as they can be.
+        // The unknown bytes after a prefix, all ones.
         let ones = || if cut.key.len() >= 8 { zeros } else { zeros | (u64::MAX >> (8 * cut.key.len())) };
         match (self, cut.place) {
             (Order::Custom(_), _) | (_, Place::Min) => 0,
@@ -294,13 +293,13 @@ impl Order {
     }
 }
 
-/// As `a.cmp(b)`, without a call where the first eight bytes settle it.
+/// `a.cmp(b)`; calls no comparison function if the first eight bytes decide.
 #[inline]
 fn compare_bytes(a: &[u8], b: &[u8]) -> Ordering {
     head_of(a).cmp(&head_of(b)).then_with(|| a.cmp(b))
 }
 
-/// Timestamps do not count: a comparator that expects them gets the same one on both sides.
+/// Compares without regard to timestamps: a comparator that expects them gets the same one twice.
 fn compare_custom(comparator: &dyn Comparator, a: &[u8], b: &[u8]) -> Ordering {
     match comparator.timestamp_size() {
         0 => comparator.compare(a, b),

@@ -1,23 +1,24 @@
-//! Circles of those who wait for each other.
+//! Finds deadlocks: cycles of lockers that wait for each other.
 //!
-//! In: a request that has just been queued. Out: nothing, or the circle it has closed, and the
-//! request withdrawn.
+//! In: a request that has just been queued. Out: nothing, or the cycle that the request closed; the
+//! request is then withdrawn.
 //!
-//! Whoever waits is in the queues before it looks, and one looks at a time: of a circle, whoever
-//! looks last sees all of it, and whoever finds it first leaves, so that each circle costs one
-//! victim, the one that closed it. Edges are read from the leaves as they are now, in all families.
+//! A locker enters the queues before it searches, and one search runs at a time. The last searcher
+//! of a cycle therefore sees all of it. The first searcher that finds a cycle leaves it, so each
+//! cycle costs one victim: the locker that closed it. The search reads the current edges from the
+//! leaves of all families.
 //!
-//! Between two reads things move on: who was in the way may have let go and wait again, now for
-//! something else. So a circle is believed only if each of its edges is found once more and each
-//! request in it still waits after that: a locker that waits gives nothing up, so they were all
-//! there at that moment. And a request in a queue that stood for others in front of it
-//! ([`Latched::blockers`](crate::leaf::Latched::blockers)) hides them no longer when it is
-//! withdrawn: then the search starts again.
+//! Edges can change between two reads: a blocker may have released its lock and may wait again for
+//! something else. The search therefore believes a cycle only if it finds each edge a second time
+//! and each request still waits after that. A waiting locker releases nothing, so all edges existed
+//! at once. A queued request may stand for earlier requests
+//! ([`Latched::blockers`](crate::leaf::Latched::blockers)). If it is withdrawn during the search,
+//! the search starts again.
 //!
-//! Source of the contract (victim, depth, what is reported): RocksDB
-//! `utilities/transactions/lock/point`. There the depth counts transactions looked at; here it is
-//! the length of a chain of locks, and requests in a queue, which wait for those before them, do
-//! not count: a thousand who wait for one key are no deadlock.
+//! Source of the contract (victim, depth, report): RocksDB `utilities/transactions/lock/point`.
+//! RocksDB's depth counts transactions it looked at. Here the depth is the length of a chain of
+//! locks. A request that waits for an earlier request adds nothing, so a thousand lockers that wait
+//! for one key are no deadlock.
 
 use crate::LockMode;
 use crate::cut::EndpointBuf;
@@ -29,18 +30,18 @@ use esker_base::sync::atomic::Ordering;
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
 
-/// One who waits in a circle. RocksDB's `DeadlockInfo` and `RangeDeadlockInfo`.
+/// One waiting locker of a cycle. RocksDB's `DeadlockInfo` and `RangeDeadlockInfo`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DeadlockInfo {
-    /// Who.
+    /// The waiting locker.
     pub id: u64,
-    /// For whose keys.
+    /// The family of the keys it waits for.
     pub family: ColumnFamilyId,
     /// Shared or exclusive.
     pub mode: LockMode,
-    /// Left end of what it waits for.
+    /// Left end of the range it waits for.
     pub start: EndpointBuf,
-    /// Right end of what it waits for.
+    /// Right end of the range it waits for.
     pub end: EndpointBuf,
 }
 
@@ -52,10 +53,10 @@ impl fmt::Display for DeadlockInfo {
     }
 }
 
-/// A deadlock: each waits for the next, the last for the first, who was refused.
+/// A deadlock: each locker waits for the next, and the last, which was refused, for the first.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DeadlockPath {
-    /// The circle; empty if the search was given up.
+    /// The cycle; empty if the search stopped at its depth limit.
     pub path: Vec<DeadlockInfo>,
     /// The search went deeper than allowed and assumed a deadlock.
     pub limit_exceeded: bool,
@@ -63,7 +64,7 @@ pub struct DeadlockPath {
     pub deadlock_time: u64,
 }
 
-/// Recent deadlocks. Its lock is also what lets one search at a time.
+/// Recent deadlocks. The lock around them also serializes searches.
 #[derive(Debug)]
 pub(crate) struct Deadlocks {
     recent: VecDeque<DeadlockPath>,
@@ -90,13 +91,13 @@ impl Deadlocks {
     }
 }
 
-/// Somebody who waits, on the way from the one who asks.
+/// A waiting locker that the search reached.
 #[derive(Clone)]
 struct Node {
     waiter: Arc<Waiter>,
     from: usize,
     depth: usize,
-    /// It was found in the queue in front of `from`, and may stand for others there.
+    /// The search found it in the queue ahead of `from`, where it may stand for others.
     in_queue: bool,
 }
 
@@ -106,7 +107,7 @@ enum Found {
     TooDeep,
 }
 
-/// True if `waiter` closed a circle, or seems to; it has been withdrawn then.
+/// True if `waiter` closed a cycle, or the depth limit was reached; `waiter` is withdrawn then.
 pub(crate) fn is_victim(shared: &Shared, waiter: &Arc<Waiter>, max_depth: usize) -> bool {
     let mut deadlocks = shared.deadlocks.lock();
     let (circle, limit_exceeded) = match search(waiter, max_depth) {
@@ -133,8 +134,8 @@ fn search(start: &Arc<Waiter>, max_depth: usize) -> Found {
     }
 }
 
-/// Breadth first, so that the circle is a shortest one. `None` if something moved that it depends
-/// on: a request went away that stood for others in the way, or a circle was not one.
+/// Searches breadth first, so that it finds a shortest cycle. `None`: an edge changed meanwhile,
+/// and the search must run again.
 fn search_once(start: &Arc<Waiter>, max_depth: usize) -> Option<Found> {
     let mut nodes = vec![Node { waiter: start.clone(), from: 0, depth: 0, in_queue: false }];
     let mut seen = HashSet::new();
@@ -144,7 +145,7 @@ fn search_once(start: &Arc<Waiter>, max_depth: usize) -> Option<Found> {
         let blockers = match waiter.family.blockers(&waiter) {
             Some(blockers) => blockers,
             None if in_queue => return None,
-            // Its owner runs; should it wait again, it will look itself.
+            // Its owner runs. If it waits again, it searches by itself.
             None => Vec::new(),
         };
         for blocker in blockers {
@@ -180,7 +181,7 @@ fn circle_to(nodes: &[Node], last: usize) -> Vec<Arc<Waiter>> {
     circle
 }
 
-/// True if each of these waits for the next, and the last for the first.
+/// True if each locker waits for the next, and the last for the first.
 fn is_closed(circle: &[Arc<Waiter>]) -> bool {
     let nexts = circle.iter().skip(1).chain(circle.first());
     let is_in_the_way = |(waiter, next): (&Arc<Waiter>, &Arc<Waiter>)| {

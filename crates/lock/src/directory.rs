@@ -1,13 +1,13 @@
-//! Which leaf a key belongs to: a sorted array that is read without a lock and replaced as a whole.
+//! The directory of leaves: a sorted array that lookups read without a lock.
 //!
-//! In: a span. Out: the leaves it touches. A directory that has just been replaced does no harm: a
-//! leaf that it still names and that is gone says so under its latch.
+//! In: a span. Out: the leaves it touches. A change replaces the whole array. A reader of a
+//! replaced array is safe: a leaf that was removed says so under its latch.
 //!
 //! Invariants
 //!  1. Leaves lie side by side from Min to Max: `leaves[i]` ends where `leaves[i + 1]` starts, at
 //!     `bounds[i]`.
-//!  2. A directory never changes. The published one is replaced under `Stripe::structure`, and
-//!     under the latches of the leaves that go.
+//!  2. A directory never changes. A new one is published under `Stripe::structure` and under the
+//!     latches of the leaves it removes.
 
 use crate::cut::{CutBuf, Order, Span};
 use crate::leaf::{Leaf, LeafState};
@@ -18,7 +18,7 @@ use esker_base::sync::epoch::{Swap, pin};
 use esker_base::sync::{Arc, Mutex};
 use std::ops::Range;
 
-/// Leaves and what separates them.
+/// Leaves and the bounds between them.
 #[derive(Debug)]
 pub(crate) struct Directory {
     heads: Heads,
@@ -27,7 +27,7 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
-    /// Empty leaves between these bounds, which are sorted and differ.
+    /// A directory of empty leaves. `bounds` are sorted and distinct.
     pub(crate) fn new(order: &Order, bounds: Vec<CutBuf>) -> Directory {
         let los = std::iter::once(CutBuf::MIN).chain(bounds.iter().cloned());
         let his = bounds.iter().cloned().chain([CutBuf::MAX]);
@@ -40,18 +40,18 @@ impl Directory {
         Directory { heads, bounds, leaves }
     }
 
-    /// Indexes of the leaves that `span`, which is not empty, touches.
+    /// Indexes of the leaves that `span` touches. `span` is not empty.
     #[inline]
     pub(crate) fn touched(&self, order: &Order, span: Span<'_>) -> Range<usize> {
         let head = order.head(span.lo);
         let less = self.heads.count_below(head);
         let heads = &self.heads.sorted;
-        // The next bound lies behind the span: most often its head says so.
+        // The next bound lies behind the span; most often the heads decide.
         if heads.get(less).is_none_or(|next| *next > order.head(span.hi)) {
             return less..less + 1;
         }
-        // Bounds at or before `lo` lie to the left of the first leaf.
-        // Most often none; all of them in an order that the engine does not know.
+        // Bounds at or before `lo` lie to the left of the first leaf. Mostly there are none; with a
+        // custom order all bounds have equal heads.
         let equal = match heads.get(less) {
             Some(h) if *h == head => heads[less..].partition_point(|h| *h == head),
             _ => 0,
@@ -65,7 +65,7 @@ impl Directory {
         first..last + 1
     }
 
-    /// This one with the leaf at `index` cut in two.
+    /// A copy of this directory with the leaf at `index` cut in two.
     pub(crate) fn with_split(
         &self,
         order: &Order,
@@ -82,19 +82,20 @@ impl Directory {
     }
 }
 
-/// `Order::head` of each bound: settles most comparisons without following a key. A table over
-/// their highest bits that differ says where to look: a binary search mispredicts every other step,
-/// which cost a lock on a random key 15 ns (2026-11-22, EPYC).
+/// `Order::head` of each bound, which decides most comparisons without a pointer dereference. A
+/// table over the heads' highest distinguishing bits gives the start of the search. A binary search
+/// would mispredict every other step.
 #[derive(Debug)]
 struct Heads {
     sorted: Vec<u64>,
-    /// How many heads lie in slots before this one; one more slot than there are at the end.
+    /// For each slot, the number of heads in the slots before it; one more entry closes the last
+    /// slot.
     starts: Vec<u32>,
     shift: u32,
 }
 
 impl Heads {
-    /// Slots for each bound: with bounds at even distances three of four are empty.
+    /// Slots for each bound. With evenly spaced bounds three of four slots are empty.
     const SLOTS_PER_HEAD: usize = 4;
 
     fn new(sorted: Vec<u64>) -> Heads {
@@ -112,14 +113,14 @@ impl Heads {
         heads
     }
 
-    /// Ascends with `head`. Those beyond the last bound are in the last slot.
+    /// The slot of a head; grows with `head`. Heads beyond the last bound are in the last slot.
     #[inline]
     fn slot(&self, head: u64, slots: usize) -> usize {
         let distance = head.saturating_sub(self.sorted.first().copied().unwrap_or(0));
         ((distance >> self.shift) as usize).min(slots - 1)
     }
 
-    /// How many are less than `head`.
+    /// The number of heads below `head`.
     #[inline]
     fn count_below(&self, head: u64) -> usize {
         let slot = self.slot(head, self.starts.len() - 1);
@@ -128,12 +129,12 @@ impl Heads {
     }
 }
 
-/// One directory and what is needed to change it. A family for ranges has one; a family for points
-/// has many, chosen by the hash of the key.
+/// A directory and the lock to change it. A family for ranges has one stripe. A family for points
+/// has `POINT_STRIPES`; the hash of the key chooses one.
 #[derive(Debug)]
 pub(crate) struct Stripe {
     published: Published,
-    /// Held while leaves are cut; taken before any latch.
+    /// Held while leaves are split; taken before any latch.
     pub(crate) structure: Mutex<()>,
 }
 
@@ -149,7 +150,7 @@ impl Stripe {
         Stripe { published: Published::new(directory), structure: Mutex::new(()) }
     }
 
-    /// Lets `f` look at the directory. It must not sleep, other than for latches.
+    /// Calls `f` with the directory. `f` must not sleep, except for latches.
     #[cfg(not(any(loom, shuttle)))]
     #[inline]
     pub(crate) fn with<R>(&self, f: impl FnOnce(&Directory) -> R) -> R {

@@ -1,14 +1,14 @@
-//! Making room: joining the locks of the greediest.
+//! Escalation: joins locks of the lockers that hold the most bytes, to free lock memory.
 //!
-//! In: more bytes of locks than allowed. Out: fewer, or the word that this is all there is to gain.
+//! In: more bytes of locks than allowed. Out: fewer bytes, or the answer that no more can be freed.
 //!
-//! Whoever holds most gives up precision, not whoever happens to ask: its neighbouring exclusive
-//! locks become one, leaf by leaf, where nobody else holds or wants anything between them and the
-//! barrier agrees. There is no moment in which everything stands still.
+//! The locker that holds the most loses precision, not the locker that asks. Its neighbouring
+//! exclusive locks become one, leaf by leaf, if no other locker holds or wants anything between
+//! them and the barrier agrees. Other lockers keep running meanwhile.
 //!
-//! Invariant: `Owner::escalated` is set under the latch under which locks are joined, so that
-//! whoever has released what its log names, and so has had that latch since, knows whether to sweep
-//! for what the log does not name.
+//! Invariant: `Owner::escalated` is set under the latch under which locks are joined. A locker that
+//! releases its logged locks takes that latch, and so learns whether it must also sweep for locks
+//! that its log does not name.
 
 use crate::cut::{Cut, Order, Span};
 use crate::family::Family;
@@ -19,17 +19,18 @@ use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
 use std::collections::HashMap;
 
-/// When little was to be gained, it is not tried again for so many times as long as it took: it
-/// goes through all locks there are, and everybody who asks for one beyond the limit is refused
-/// meanwhile. What is given back makes room at once.
+/// An escalation that freed little is not repeated for this many times its own duration: it reads
+/// all locks, and each request over the limit is refused meanwhile. Released locks free room at
+/// once.
 const REST: u64 = 8;
 
-/// So large a part of the limit is made free, if it can be: else the next lock but a few would have
-/// all of them gone through again.
+/// An escalation tries to free the limit divided by this. A smaller gain would make a locker read
+/// all locks again soon.
 const GAIN: i64 = 16;
 
 impl Inner {
-    /// True if there is room for more locks, made if need be. `untold` bytes are the caller's own.
+    /// True if there is room for more locks, escalating if necessary. `untold` bytes are the
+    /// caller's.
     #[inline]
     pub(crate) fn has_room(&self, untold: i64) -> bool {
         self.shared.max_bytes.load(Ordering::Relaxed) == usize::MAX
@@ -47,7 +48,7 @@ impl Inner {
 
     #[cold]
     fn make_room(&self, untold: i64) -> bool {
-        // One at a time.
+        // One thread at a time.
         let mut not_before = self.making_room.lock();
         if self.fits(untold) {
             return true;
@@ -62,7 +63,8 @@ impl Inner {
         let owners = greediest_first(&families);
         let mut rest = &owners[..];
         let mut count = 1;
-        // Twice as many each time: of many who hold little each would take a walk of its own.
+        // Twice as many owners each time: many owners with few locks each must not cost a pass
+        // each.
         while !rest.is_empty() {
             let these;
             (these, rest) = rest.split_at(count.min(rest.len()));
@@ -103,7 +105,7 @@ fn is_adjacent(order: &Order, gap: Span<'_>) -> bool {
     order.is_empty(gap)
 }
 
-/// Everybody who holds locks, by how many bytes of them.
+/// All lockers that hold locks, by bytes held, most first.
 fn greediest_first(families: &[Arc<Family>]) -> Vec<Arc<Owner>> {
     let mut bytes: HashMap<u64, (i64, Arc<Owner>)> = HashMap::new();
     for family in families {

@@ -1,12 +1,12 @@
-//! The locks of one column family: how requests come in, wait, and are let through.
+//! The locks of one column family: requests arrive, wait and are granted here.
 //!
-//! In: requests and releases by lockers. Out: [`Decision`]s; waiting itself is the locker's
+//! In: requests and releases by lockers. Out: [`Decision`]s. The locker itself does the waiting
 //! (`locker.rs`).
 //!
-//! Every operation does the same: look the leaves up, latch them in ascending order, decide,
-//! release the latches, and only then wake those to whom something was handed ([`Wakes`]).
+//! Every operation has the same steps: look up the leaves, latch them in ascending order, decide,
+//! release the latches, and then wake the lockers that were granted something ([`Wakes`]).
 //!
-//! Order of locks: `Stripe::structure`, latches ascending, `Owner::seat`. Nothing is taken under a
+//! Lock order: `Stripe::structure`, latches ascending, `Owner::seat`. No lock is taken under a
 //! seat.
 
 use crate::cut::{CutBuf, Order, Span, SpanBuf};
@@ -24,10 +24,10 @@ use std::fmt;
 
 /// Directories of a family that locks points only.
 const POINT_STRIPES: usize = 64;
-/// A leaf may hold this many fragments, and one more for each [`LEAVES_PER_FRAGMENT`] leaves there
-/// are, so that directories stay small enough to be copied at each split.
+/// A leaf may hold `max_fragments`, and one more for each [`LEAVES_PER_FRAGMENT`] leaves. This
+/// keeps directories small enough to be copied at each split.
 const LEAVES_PER_FRAGMENT: usize = 8;
-/// Busy leaves are cut until there are this many.
+/// Contended leaves are split until there are this many.
 const MAX_LEAVES_BY_CONTENTION: usize = 1024;
 
 /// A column family, as far as locks go.
@@ -46,14 +46,14 @@ impl fmt::Debug for Family {
     }
 }
 
-/// What became of a request.
+/// The result of a request.
 #[derive(Debug)]
 pub(crate) enum Decision {
-    /// Granted, with what is held now that was not, and how many bytes that takes.
+    /// Granted: the pieces that are newly held, and their bytes.
     Granted(Pieces, i64),
-    /// It would have to wait and may not.
+    /// The request would have to wait and may not.
     Refused,
-    /// It stands in the queues.
+    /// The request is in the queues.
     Waits(Arc<Waiter>),
     /// The family has been dropped.
     Dropped,
@@ -62,7 +62,7 @@ pub(crate) enum Decision {
 impl Family {
     pub(crate) fn new(id: ColumnFamilyId, options: &FamilyOptions, shared: Arc<Shared>) -> Family {
         let (order, stripe_count) = match options.locking {
-            // Points are equal when their bytes are, whatever the comparator says, as in RocksDB.
+            // Points are equal when their bytes are, under every comparator, as in RocksDB.
             Locking::Points => (Order::Bytewise, POINT_STRIPES),
             Locking::Ranges => (Order::of(&options.comparator), 1),
         };
@@ -76,12 +76,12 @@ impl Family {
         Family { id, order, locking: options.locking, max_fragments, stripes, shared }
     }
 
-    /// The family's number.
+    /// The family's id.
     pub fn id(&self) -> ColumnFamilyId {
         self.id
     }
 
-    /// What it locks.
+    /// The kind of locks it takes.
     pub fn locking(&self) -> Locking {
         self.locking
     }
@@ -91,7 +91,7 @@ impl Family {
         if self.stripes.len() == 1 { &self.stripes[0] } else { &self.stripes[stripe_of(span.lo.key)] }
     }
 
-    /// Runs `f` with the latches of all leaves that `span` touches.
+    /// Calls `f` with the latches of all leaves that `span` touches.
     #[inline]
     fn latched<R>(&self, span: Span<'_>, f: impl FnOnce(&mut Latched<'_>) -> R) -> R {
         let stripe = self.stripe(span);
@@ -149,7 +149,7 @@ impl Family {
             return Decision::Granted(Pieces::Nothing, 0);
         }
         if latched.is_free_for(order, request, None, &|| self.shared.now()) {
-            // So that those whom it passes are not passed for ever.
+            // The ticket bounds how long younger owners may pass the waiting requests.
             if latched.overtakes(order, request) {
                 self.shared.draw_ticket();
             }
@@ -164,8 +164,7 @@ impl Family {
         Decision::Waits(waiter)
     }
 
-    /// A request that has to wait, with its ticket: drawn under the latches, so that queues are
-    /// sorted.
+    /// A waiter for `request`. Its ticket is drawn under the latches, which keeps queues sorted.
     fn waiter(self: &Arc<Family>, latched: &Latched<'_>, request: &Request<'_>) -> Arc<Waiter> {
         let ticket = self.shared.draw_ticket();
         let patience = if request.span.is_point() { 0 } else { self.shared.range_patience };
@@ -181,7 +180,8 @@ impl Family {
         })
     }
 
-    /// Gives up what `id` holds of `span`; the difference in bytes, `None` if it held nothing.
+    /// Releases the part of `span` that `id` holds. Returns the difference in bytes; `None`: it
+    /// held nothing.
     pub(crate) fn release(&self, span: Span<'_>, id: u64, escalated: Escalated) -> Option<i64> {
         let note = |_any: bool| {
             #[cfg(test)]
@@ -190,7 +190,8 @@ impl Family {
         self.loosen(span, |state, part| state.fragments.release(&self.order, part, id, escalated), note)
     }
 
-    /// Makes what `id` holds exclusively of `span` shared; as [`release`](Self::release).
+    /// Makes the exclusive locks of `id` within `span` shared. Returns the difference in bytes;
+    /// `None`: there were none.
     pub(crate) fn downgrade(&self, span: Span<'_>, id: u64) -> Option<i64> {
         let note = |_any: bool| {
             #[cfg(test)]
@@ -199,8 +200,8 @@ impl Family {
         self.loosen(span, |state, part| state.fragments.downgrade(&self.order, part, id), note)
     }
 
-    /// Lets `change` give something up in each leaf, and others have it. `note` is told, under the
-    /// latches, whether there was anything.
+    /// Applies `change`, which releases or weakens locks, to each leaf, then grants waiting
+    /// requests. `note` learns under the latches whether anything was released.
     #[inline]
     fn loosen(
         &self,
@@ -227,7 +228,7 @@ impl Family {
         sum
     }
 
-    /// Lets those have `span` who wait for it and may.
+    /// Grants the requests that wait for `span` and are free to go on.
     #[inline]
     fn grant(&self, latched: &mut Latched<'_>, span: Span<'_>, wakes: &mut Wakes) {
         let leaves = latched.leaves;
@@ -236,7 +237,7 @@ impl Family {
         }
     }
 
-    /// Takes a waiting request back. False if it has been settled meanwhile.
+    /// Withdraws a waiting request. False if it has been settled meanwhile.
     pub(crate) fn withdraw(&self, waiter: &Waiter) -> bool {
         let span = waiter.span.as_span();
         let mut wakes = Wakes::default();
@@ -254,8 +255,8 @@ impl Family {
         was_there || is_elsewhere
     }
 
-    /// Takes a request back that may be in queues where it does not belong any more: the comparator
-    /// has changed its mind.
+    /// Withdraws a request from any queue. A comparator that changed its answers may have left it
+    /// in the wrong one.
     #[cold]
     fn withdraw_from_anywhere(&self, waiter: &Waiter) -> bool {
         let mut wakes = Wakes::default();
@@ -265,12 +266,11 @@ impl Family {
             }
         });
         self.deliver(wakes);
-        // Whoever has let it through did that under the latch of a leaf.
+        // A grant would have happened under the latch of one of the leaves.
         waiter.stop_waiting()
     }
 
-    /// Looks at a waiting request again: somebody's locks may have expired, or it touches several
-    /// leaves.
+    /// Examines a waiting request again: locks may have expired, or it touches several leaves.
     pub(crate) fn decide(&self, waiter: &Waiter) {
         let mut wakes = Wakes::default();
         self.decide_into(waiter, &mut wakes);
@@ -296,8 +296,8 @@ impl Family {
         });
     }
 
-    /// Decides what was left undecided, first come first served, and wakes whoever sleeps. Without
-    /// any latch.
+    /// Decides the undecided requests in order of arrival and wakes sleeping lockers. Takes no
+    /// latch with another one held.
     #[inline]
     fn deliver(&self, mut wakes: Wakes) {
         if wakes.owners.is_empty() && wakes.undecided.is_empty() {
@@ -319,18 +319,18 @@ impl Family {
         }
     }
 
-    /// When the first of those expires whose locks alone are in the way of `waiter`.
+    /// The first expiry among the locks that alone block `waiter`.
     pub(crate) fn expiry_in_the_way(&self, waiter: &Waiter) -> u64 {
         let request = waiter.request();
         self.latched(request.span, |latched| latched.expiry(&self.order, &request, waiter.ticket))
     }
 
-    /// A locker that holds what the request is in conflict with; `None` if nobody does any more.
+    /// A locker that holds a conflicting lock; `None` if there is none any more.
     pub(crate) fn holder(&self, request: &Request<'_>) -> Option<u64> {
         self.latched(request.span, |latched| latched.holder(&self.order, request))
     }
 
-    /// Everybody in the way of a waiting request; `None` if it waits no longer.
+    /// All blockers of a waiting request; `None` if it waits no longer.
     pub(crate) fn blockers(&self, waiter: &Waiter) -> Option<Vec<Blocker>> {
         let request = waiter.request();
         self.latched(request.span, |latched| {
@@ -338,7 +338,7 @@ impl Family {
         })
     }
 
-    /// Cuts the leaf at the start of `span` in two, if it still wants that.
+    /// Splits the leaf at the start of `span` if it still should be split.
     #[cold]
     fn split(&self, stripe: &Stripe, span: Span<'_>) {
         let _structure = stripe.structure.lock();
@@ -372,7 +372,7 @@ impl Family {
         });
     }
 
-    /// Ends the family: its locks are gone, who waits for one is told so, and so is whoever asks.
+    /// Ends the family: drops its locks, and fails waiting and later requests.
     pub(crate) fn close(&self) {
         for stripe in &self.stripes {
             let _structure = stripe.structure.lock();
@@ -397,7 +397,7 @@ impl Family {
         }
     }
 
-    /// Shows `f` each leaf with its latch, one after the other.
+    /// Calls `f` with each leaf under its latch, one after the other.
     pub(crate) fn for_each_leaf(&self, mut f: impl FnMut(&Leaf, &mut LeafState)) {
         for stripe in &self.stripes {
             let _structure = stripe.structure.lock();
@@ -409,14 +409,14 @@ impl Family {
         }
     }
 
-    /// Whether its order is one that the engine does not know, so that it may change.
+    /// Whether the order is a user's comparator, whose answers may change.
     #[inline]
     pub(crate) fn may_change_its_mind(&self) -> bool {
         matches!(self.order, Order::Custom(_))
     }
 
-    /// Gives up all that `id`, which does not wait, holds anywhere, without asking the comparator
-    /// for the place. Bytes.
+    /// Releases everything that `id` holds, without the comparator. `id` does not wait. Returns
+    /// bytes.
     #[cold]
     pub(crate) fn purge(&self, id: u64) -> i64 {
         let (mut wakes, mut sum) = (Wakes::default(), 0);
@@ -431,8 +431,8 @@ impl Family {
         sum
     }
 
-    /// Gives up all that `id` holds anywhere: for owners whose log escalation has made incomplete.
-    /// Bytes.
+    /// Releases everything that `id` holds: for an owner whose log escalation has made incomplete.
+    /// Returns bytes.
     pub(crate) fn sweep(&self, id: u64) -> i64 {
         let everything = Span { lo: CutBuf::MIN.as_cut(), hi: CutBuf::MAX.as_cut() };
         let mut held: Vec<SpanBuf> = Vec::new();
@@ -450,13 +450,13 @@ pub(crate) fn dropped(id: ColumnFamilyId) -> Error {
     Error::column_family_dropped(format!("column family {id} was dropped; its locks are gone"))
 }
 
-/// Which directory of a family for points.
+/// The stripe of a key in a family for points.
 #[inline]
 fn stripe_of(key: &[u8]) -> usize {
     hash::xxh3_64(key, 0) as usize % POINT_STRIPES
 }
 
-/// Cuts before these keys, sorted, each once.
+/// Cuts before these keys, sorted and distinct.
 fn bounds_at(order: &Order, keys: &[Vec<u8>]) -> Vec<CutBuf> {
     let mut bounds: Vec<CutBuf> = keys.iter().map(|k| Span::point(k).lo.to_buf()).collect();
     bounds.sort_by(|a, b| order.cmp(a.as_cut(), b.as_cut()));

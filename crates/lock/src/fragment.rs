@@ -1,12 +1,11 @@
-//! The locks of one leaf: disjoint pieces of the key space in order, each with its mode and its
-//! owners.
+//! The locks of one leaf: disjoint fragments of the key space in order, each with mode and owners.
 //!
 //! In: a span and an owner. Out: whether it conflicts; or the span taken, released or downgraded,
-//! told as [`Pieces`] and as a difference in bytes. Nothing here waits or knows of those who do.
+//! reported as [`Pieces`] and as a difference in bytes. Nothing here waits.
 //!
 //! Invariants
 //!  1. Fragments are disjoint and sorted. None is empty.
-//!  2. Each has at least one owner, an exclusive one exactly one. Owners beyond the first are
+//!  2. Each has at least one owner; an exclusive one has exactly one. Owners beyond the first are
 //!     sorted by id.
 //!  3. A fragment without `more.hi` is a point: it starts before its key and ends after it.
 
@@ -27,31 +26,31 @@ pub(crate) struct Fragment {
     more: Option<Box<More>>,
     place: Place,
     mode: LockMode,
-    /// Made by escalation: bridges keys its owner never asked for. Always exclusive.
+    /// Made by escalation: covers keys that its owner never asked for. Always exclusive.
     escalated: bool,
 }
 
 const _: () = assert!(size_of::<Fragment>() == 48);
 
-/// What most fragments do not have.
+/// Fields that few fragments need.
 #[derive(Debug, Default)]
 struct More {
     hi: Option<CutBuf>,
     others: Vec<Arc<Owner>>,
 }
 
-/// What a request added to what its owner holds. Ranges are given where they are not the whole
-/// request.
+/// The parts of a request that its owner did not hold before. Ranges are listed only if they are
+/// not the whole request.
 #[derive(Debug)]
 pub(crate) enum Pieces {
-    /// All of it was held already.
+    /// The owner held all of it already.
     Nothing,
-    /// None of it was held: the whole request was taken.
+    /// The owner held none of it and took the whole request.
     Whole,
     Some(Vec<Piece>),
 }
 
-/// One stretch that changed hands.
+/// One span that the owner took or upgraded.
 #[derive(Debug)]
 pub(crate) struct Piece {
     pub(crate) change: Change,
@@ -66,12 +65,12 @@ pub(crate) enum Change {
     Upgraded,
 }
 
-/// What is to happen to locks that escalation has made.
+/// How a release treats locks that escalation has joined.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Escalated {
-    /// What is asked for goes; the rest is for whoever ends the transaction to sweep.
+    /// Releases the requested part; the sweep at the transaction's end releases the rest.
     Release,
-    /// They stay until everything is released: a part of them cannot be told from what they bridge.
+    /// Keeps them until everything is released: a part cannot be told from the gap it covers.
     Keep,
 }
 
@@ -109,7 +108,7 @@ impl Fragment {
         self.owner.id == id && self.others().is_empty()
     }
 
-    /// True if it is this span by its form, as one request asked for it, and `id`'s alone.
+    /// True if the fragment is exactly `span`, as one request asked for it, and only `id` owns it.
     #[inline]
     fn is_just(&self, span: Span<'_>, id: u64) -> bool {
         if self.owner.id != id || self.escalated || self.key.as_slice() != span.lo.key {
@@ -130,7 +129,7 @@ impl Fragment {
         self.owner.id == id || self.others().iter().any(|o| o.id == id)
     }
 
-    /// Everything it occupies.
+    /// Bytes it occupies, with keys and owners.
     pub(crate) fn bytes(&self) -> i64 {
         let more = self.more.as_ref().map_or(0, |more| {
             let hi = more.hi.as_ref().map_or(0, |hi| hi.key.heap_bytes());
@@ -139,7 +138,7 @@ impl Fragment {
         (size_of::<Fragment>() + self.key.heap_bytes() + more) as i64
     }
 
-    /// The part up to `at`, which lies inside; `self` keeps the rest.
+    /// Splits off the part up to `at`, which lies inside; `self` keeps the rest.
     fn split_off_left(&mut self, at: Cut<'_>) -> Fragment {
         let old = self.span();
         let left_span = Span { lo: old.lo, hi: at };
@@ -175,7 +174,7 @@ impl Fragment {
         self.set_owners(owners);
     }
 
-    /// False if nobody is left.
+    /// Removes an owner. False if none is left.
     fn remove_owner(&mut self, id: u64) -> bool {
         let owners: Vec<_> = self.owners().filter(|o| o.id != id).cloned().collect();
         if owners.is_empty() {
@@ -191,7 +190,7 @@ impl Fragment {
     }
 }
 
-/// True if the two may not overlap when they belong to different owners.
+/// True if locks of these modes by different owners must not overlap.
 #[inline]
 pub(crate) fn conflict(a: LockMode, b: LockMode) -> bool {
     a == LockMode::Exclusive || b == LockMode::Exclusive
@@ -208,7 +207,7 @@ impl Fragments {
         self.all.len()
     }
 
-    /// What has been allocated for them.
+    /// Bytes allocated for the fragments.
     #[cfg(all(test, not(any(loom, shuttle))))]
     pub(crate) fn allocated_bytes(&self) -> usize {
         let beside: i64 = self.all.iter().map(|f| f.bytes() - size_of::<Fragment>() as i64).sum();
@@ -219,7 +218,7 @@ impl Fragments {
         self.all.iter()
     }
 
-    /// Drops everything. Bytes that went.
+    /// Drops everything and returns the bytes freed.
     pub(crate) fn clear(&mut self) -> i64 {
         self.all.drain(..).map(|f| f.bytes()).sum()
     }
@@ -230,7 +229,7 @@ impl Fragments {
         self.all.partition_point(|f| order.cmp(f.span().hi, lo).is_le())
     }
 
-    /// Indexes of those that overlap `span`.
+    /// Indexes of the fragments that overlap `span`.
     #[inline]
     fn overlapping(&self, order: &Order, span: Span<'_>) -> Range<usize> {
         let first = self.first_behind(order, span.lo);
@@ -238,7 +237,7 @@ impl Fragments {
         first..first + count
     }
 
-    /// Those that overlap `span`, in order.
+    /// The fragments that overlap `span`, in order.
     pub(crate) fn within<'a>(
         &'a self,
         order: &'a Order,
@@ -248,7 +247,7 @@ impl Fragments {
         self.all[first..].iter().take_while(move |f| order.cmp(f.span().lo, span.hi).is_lt())
     }
 
-    /// True if `owner` holds all of `span` in this mode or a stronger one.
+    /// True if `id` holds all of `span` in this mode or a stronger one.
     pub(crate) fn holds(&self, order: &Order, span: Span<'_>, mode: LockMode, id: u64) -> bool {
         let mut at = span.lo;
         for fragment in self.within(order, span) {
@@ -261,7 +260,7 @@ impl Fragments {
         order.cmp(at, span.hi).is_ge()
     }
 
-    /// Takes `span` if nobody holds any of it; the difference in bytes.
+    /// Takes `span` if no owner holds any of it; returns the difference in bytes.
     #[inline]
     pub(crate) fn take_free(
         &mut self,
@@ -280,7 +279,7 @@ impl Fragments {
         Some(bytes)
     }
 
-    /// Takes `span`, which conflicts with nobody who may not be robbed.
+    /// Takes `span`. Any conflicting owner has expired and loses its lock.
     pub(crate) fn take(
         &mut self,
         order: &Order,
@@ -297,7 +296,7 @@ impl Fragments {
     #[inline]
     fn insert(&mut self, at: usize, fragment: Fragment) {
         if self.all.len() == self.all.capacity() {
-            // A quarter, not as much again: this is where the memory per lock is decided.
+            // Grows by a quarter, not to double: this decides the memory per lock.
             self.all.reserve_exact((self.all.len() / 4).max(4));
         }
         self.all.insert(at, fragment);
@@ -338,7 +337,7 @@ impl Fragments {
         if pieces.is_empty() { (Pieces::Nothing, bytes) } else { (Pieces::Some(pieces), bytes) }
     }
 
-    /// Takes the fragments of `range` out, those that stick out of `span` cut at its ends.
+    /// Removes the fragments of `range`; those that extend beyond `span` are cut at its ends.
     fn cut_out(&mut self, order: &Order, range: Range<usize>, span: Span<'_>) -> CutOut {
         let place = range.start;
         let mut inside: Vec<Fragment> = self.all.drain(range).collect();
@@ -354,7 +353,8 @@ impl Fragments {
         CutOut { place, left, inside, right, bytes }
     }
 
-    /// Gives up what `id` holds of `span`; the difference in bytes, `None` if nothing was held.
+    /// Releases the part of `span` that `id` holds; returns the difference in bytes, `None` for
+    /// nothing.
     pub(crate) fn release(
         &mut self,
         order: &Order,
@@ -387,8 +387,8 @@ impl Fragments {
         Some(bytes - saved)
     }
 
-    /// Gives up all that `id` holds, wherever it lies in whatever order; the difference in bytes,
-    /// `None` if that is nothing.
+    /// Releases everything that `id` holds, in any order of the keys; returns the difference in
+    /// bytes, `None` for nothing.
     pub(crate) fn purge(&mut self, id: u64) -> Option<i64> {
         let held = self.all.iter().filter(|f| f.is_owned_by(id));
         let old: i64 = held.map(Fragment::bytes).sum();
@@ -408,7 +408,7 @@ impl Fragments {
         Some(new - old)
     }
 
-    /// Makes what `id` holds exclusively of `span` shared. `None` if there is no such thing.
+    /// Makes the exclusive locks of `id` within `span` shared; `None` if there are none.
     pub(crate) fn downgrade(&mut self, order: &Order, span: Span<'_>, id: u64) -> Option<i64> {
         let is_hit = |f: &Fragment| f.mode == LockMode::Exclusive && f.is_owned_by(id);
         let range = self.overlapping(order, span);
@@ -428,8 +428,8 @@ impl Fragments {
         Some(bytes - saved)
     }
 
-    /// Joins fragments that touch and are alike, around `count` fragments from `place` on. Bytes
-    /// that saved.
+    /// Joins equal fragments that touch, around `count` fragments from `place` on. Returns bytes
+    /// saved.
     fn join_neighbours(&mut self, order: &Order, place: usize, count: usize) -> i64 {
         let mut saved = 0;
         let mut index = place.saturating_sub(1);
@@ -447,8 +447,7 @@ impl Fragments {
         saved
     }
 
-    /// Makes one fragment, from the first one's start to the last one's end, of those in `range`.
-    /// Bytes that saved.
+    /// Replaces the fragments of `range` by one that spans them all. Returns bytes saved.
     fn join_range(&mut self, range: Range<usize>) -> i64 {
         let old: i64 = self.all[range.clone()].iter().map(Fragment::bytes).sum();
         let (first, last) = (&self.all[range.start], &self.all[range.end - 1]);
@@ -461,9 +460,9 @@ impl Fragments {
         saved
     }
 
-    /// Joins runs of exclusive locks of each of `owners`, nobody else's between them, wherever
-    /// `may_bridge` agrees to the gap, and marks those of whom some were joined. Number of locks
-    /// that went, bytes saved.
+    /// Joins runs of exclusive locks of each of `owners` where no other owner lies between them and
+    /// `may_bridge` agrees to each gap. Marks the owners that lost locks. Returns the number of
+    /// locks removed and the bytes saved.
     pub(crate) fn escalate(
         &mut self,
         owners: &HashMap<u64, &Owner>,
@@ -497,7 +496,8 @@ impl Fragments {
         (merged, saved)
     }
 
-    /// Everything from `at` on; what sticks out is cut. The difference in bytes of both together.
+    /// Splits off everything from `at` on, cutting a fragment that spans `at`. Returns the
+    /// difference in bytes of both together.
     pub(crate) fn split_off(&mut self, order: &Order, at: Cut<'_>) -> (Fragments, i64) {
         let index = self.first_behind(order, at);
         let mut right: Vec<Fragment> = self.all.drain(index..).collect();
@@ -514,15 +514,15 @@ impl Fragments {
         (Fragments { all: right }, bytes)
     }
 
-    /// A key to cut in the middle, such that something lies on both sides.
+    /// A key near the middle that leaves fragments on both sides.
     pub(crate) fn middle(&self) -> Option<CutBuf> {
         let middle = self.all.get(self.all.len() / 2)?;
         Some(CutBuf { key: middle.key.clone(), place: middle.place })
     }
 
     fn shrink(&mut self) {
-        // Gives memory back after a burst; the margin keeps short transactions from allocating
-        // again and again.
+        // Frees memory after a burst; the margin keeps short transactions from allocating again and
+        // again.
         if self.all.capacity() > 16 && self.all.len() < self.all.capacity() / 4 {
             self.all.shrink_to(self.all.len() * 2);
         }
@@ -545,7 +545,7 @@ impl Fragments {
     }
 }
 
-/// Adds a piece, joined to the last one if it continues that.
+/// Adds a piece, or extends the last one if the new one continues it.
 fn add_piece(order: &Order, pieces: &mut Vec<Piece>, change: Change, span: Span<'_>) {
     match pieces.last_mut() {
         Some(last) if last.change == change && order.cmp(last.span.hi.as_cut(), span.lo).is_eq() => {
@@ -560,7 +560,7 @@ struct CutOut {
     left: Option<Fragment>,
     inside: Vec<Fragment>,
     right: Option<Fragment>,
-    /// Of all of it, before it was cut.
+    /// Bytes of all fragments before the cut.
     bytes: i64,
 }
 
@@ -569,8 +569,7 @@ impl Fragment {
         self.is_owned_by(id) && !(self.escalated && escalated == Escalated::Keep)
     }
 
-    /// Lets `owner` in; those whom the request conflicts with have been found to be robbable and
-    /// go.
+    /// Adds `owner`. Owners that conflict have expired and are removed.
     fn join(&mut self, mode: LockMode, owner: &Arc<Owner>) -> Option<Change> {
         let is_own = self.is_owned_by(owner.id);
         if is_own && self.mode >= mode {

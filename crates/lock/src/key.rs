@@ -1,7 +1,7 @@
-//! Keys as the lock table keeps them: short ones in place, long ones on the heap.
+//! Keys as the lock table keeps them: short ones inline, long ones on the heap.
 //!
-//! In: the bytes of a key. Out: the same bytes, 24 bytes of memory, no allocation up to [`INLINE`]
-//! bytes.
+//! In: the bytes of a key. Out: the same bytes in 24 bytes of memory, without an allocation up to
+//! [`INLINE`] bytes.
 
 /// Longest key that needs no allocation.
 pub(crate) const INLINE: usize = 22;
@@ -34,7 +34,7 @@ impl KeyBuf {
         }
     }
 
-    /// Bytes outside of the value itself.
+    /// Bytes on the heap.
     #[inline]
     pub(crate) fn heap_bytes(&self) -> usize {
         match self {

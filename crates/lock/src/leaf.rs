@@ -1,17 +1,16 @@
-//! A stretch of the key space, with what is locked in it and who waits there, behind one latch.
+//! A leaf: a range of the key space with its locks and its queue, behind one latch.
 //!
-//! In: requests and releases that touch it, by threads that have its latch. Out: grants, handed to
-//! those who waited.
+//! In: requests and releases that touch the leaf, by threads that hold its latch. Out: grants.
 //!
-//! A request that lies in one leaf is decided here. One that touches several is decided under the
-//! latches of all of them ([`Latched`]), taken in ascending order: so every decision is as if there
-//! were one latch for the whole family, and where leaves end makes no difference to who gets what.
+//! A request within one leaf is decided here. A request over several leaves is decided under all
+//! their latches ([`Latched`]), taken in ascending order. Decisions are therefore the same as under
+//! one latch for the whole family, wherever leaves end.
 //!
 //! Invariants
-//!  1. A leaf that has `moved` is empty and in no directory; whoever has its latch looks the
+//!  1. A leaf that has `moved` is empty and in no directory; a thread that finds it so looks the
 //!     directory up again.
 //!  2. Everything in a leaf lies between `lo` and `hi`; requests in its queue overlap them.
-//!  3. No thread sleeps with a latch, and none takes one while it has a higher one.
+//!  3. No thread sleeps with a latch, and none takes a latch while it holds a higher one.
 
 use crate::cut::{Cut, CutBuf, Order, Span};
 use crate::fragment::{Change, Fragments, Piece, Pieces, conflict};
@@ -20,13 +19,12 @@ use crate::wait::{Earlier, Queue, Request, Waiter};
 use esker_base::sync::{Arc, Mutex, MutexGuard};
 use smallvec::SmallVec;
 
-/// Contended latchings among [`WINDOW`] that make a leaf want to be split.
+/// A leaf should be split after this many contended latchings among [`WINDOW`].
 const CONTENDED_LIMIT: usize = 32;
 /// Latchings after which contention is counted anew.
 const WINDOW: u32 = 1024;
 
-/// One leaf. On cache lines of its own: its latch is the only word that requests of different
-/// leaves never share.
+/// One leaf, on its own cache lines: requests for different leaves share no latch word.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Leaf {
@@ -35,17 +33,17 @@ pub(crate) struct Leaf {
     pub(crate) hi: CutBuf,
 }
 
-/// What the latch guards.
+/// The data under the latch.
 #[derive(Debug, Default)]
 pub(crate) struct LeafState {
     pub(crate) fragments: Fragments,
     pub(crate) queue: Queue,
-    /// Replaced by others.
+    /// A split has replaced this leaf.
     pub(crate) moved: bool,
     /// The family has been dropped.
     pub(crate) closed: bool,
     latchings: u32,
-    /// Where those wanted to go who found the latch taken.
+    /// Starts of the requests that found the latch taken.
     contended: Vec<CutBuf>,
 }
 
@@ -54,7 +52,7 @@ impl Leaf {
         Leaf { state: Mutex::new(state), lo, hi }
     }
 
-    /// The latch, for a request that starts at `at`.
+    /// Takes the latch for a request that starts at `at`.
     #[inline]
     pub(crate) fn latch(&self, at: Cut<'_>) -> MutexGuard<'_, LeafState> {
         let mut state = match self.state.try_lock() {
@@ -87,25 +85,25 @@ impl Leaf {
     }
 }
 
-/// What is to be done once the latches are released.
+/// Work to do after the latches are released.
 #[derive(Debug, Default)]
 pub(crate) struct Wakes {
-    /// Sleep on an outcome, or are to look at the clock again.
+    /// Owners with an outcome, or with a new deadline to look at.
     pub(crate) owners: SmallVec<[Arc<Owner>; 2]>,
-    /// Touch more leaves than were latched; somebody must latch those and decide.
+    /// Requests that touch more leaves than were latched. The caller latches those and decides.
     pub(crate) undecided: Vec<Arc<Waiter>>,
 }
 
 impl LeafState {
-    /// Whether it should be cut in two, given how many fragments it may hold.
+    /// Whether to split it, if it may hold `max_fragments` fragments.
     #[inline]
     pub(crate) fn wants_split(&self, max_fragments: usize) -> bool {
         self.fragments.len() > max_fragments || self.contended.len() >= CONTENDED_LIMIT
     }
 
-    /// Where to cut it: in the middle of what it holds or, if it is small but busy, of where those
-    /// wanted to go who found the latch taken. `None` if a cut would not help: one place, or one
-    /// after the other in one direction.
+    /// The key to split at: the middle of the fragments or, for a small contended leaf, the middle
+    /// of the starts of requests that found the latch taken. `None` if a split would not help: all
+    /// requests start at one key, or at ascending or descending keys.
     pub(crate) fn place_to_split(&mut self, order: &Order, max_fragments: usize) -> Option<CutBuf> {
         if self.fragments.len() > max_fragments {
             return self.fragments.middle();
@@ -122,8 +120,8 @@ impl LeafState {
         (!is_one_place).then_some(middle)
     }
 
-    /// Everything from `at` on, as the state of a new leaf; requests that touch both sides stand in
-    /// both queues. The difference in bytes.
+    /// Splits off everything from `at` on as the state of a new leaf; a request that touches both
+    /// sides is in both queues. Returns the difference in bytes.
     pub(crate) fn split_off(&mut self, order: &Order, at: &CutBuf) -> (LeafState, LeafState, i64) {
         let mut fragments = std::mem::take(&mut self.fragments);
         let (right_fragments, bytes) = fragments.split_off(order, at.as_cut());
@@ -142,7 +140,7 @@ impl LeafState {
         (left, right, bytes)
     }
 
-    /// True if somebody else holds what `request` conflicts with and may not be robbed.
+    /// True if another owner holds a conflicting lock that has not expired.
     fn is_held(&self, order: &Order, request: &Request<'_>, now: &dyn Fn() -> u64) -> bool {
         self.fragments
             .within(order, request.span)
@@ -151,8 +149,7 @@ impl LeafState {
             .any(|o| o.id != request.owner.id && !o.may_be_robbed(now))
     }
 
-    /// Hands what was released in `region` to those who may have it now. `leaf` is the one whose
-    /// state this is.
+    /// Grants what was released in `region` to waiting requests. `leaf` is the leaf of this state.
     pub(crate) fn grant(
         &mut self,
         order: &Order,
@@ -168,7 +165,7 @@ impl LeafState {
                 index += 1;
                 continue;
             }
-            // Who may overtake is decided after all who came earlier.
+            // A request that may overtake is decided after all earlier ones.
             let overtakes = waiter.bypasses && !wakes.undecided.is_empty();
             if overtakes || !leaf.contains(order, span) {
                 wakes.undecided.push(waiter.clone());
@@ -193,7 +190,7 @@ impl LeafState {
         }
     }
 
-    /// Checks what is here against `leaf`, whose state this is; for tests.
+    /// Checks this state against its `leaf`; for tests.
     pub(crate) fn check(&self, order: &Order, leaf: &Leaf) -> Result<(), String> {
         self.fragments.check(order)?;
         if let Some(stray) = self.fragments.iter().find(|f| !leaf.contains(order, f.span())) {
@@ -203,8 +200,8 @@ impl LeafState {
         if let Some(pair) = waiters.windows(2).find(|w| w[0].ticket >= w[1].ticket) {
             return Err(format!("out of order: {pair:?}"));
         }
-        // Whoever could go on has been let through; but for those whom somebody may be about to
-        // decide, without latches.
+        // Every request that could go on has been granted, except those that another thread is
+        // about to decide without latches.
         let idle = waiters.iter().enumerate().find(|(index, w)| {
             !w.bypasses && leaf.contains(order, w.span.as_span()) && self.is_free_for(order, *index, w, &|| 0)
         });
@@ -217,7 +214,7 @@ impl LeafState {
             && !self.queue.ahead(order, index, &request).any(|(_, stand)| stand == Earlier::HoldsUp)
     }
 
-    /// Who got `span` can expire: those who wait there look at the clock again.
+    /// The new owner of `span` can expire: waiting requests must look at their deadlines again.
     fn nudge(&self, order: &Order, owner: &Owner, span: Span<'_>, wakes: &mut Wakes) {
         if owner.expires_at() == NEVER {
             return;
@@ -229,22 +226,22 @@ impl LeafState {
     }
 }
 
-/// Some neighbouring leaves, latched in ascending order.
+/// Neighbouring leaves, latched in ascending order.
 pub(crate) struct Latched<'d> {
     pub(crate) leaves: &'d [Arc<Leaf>],
     pub(crate) states: SmallVec<[MutexGuard<'d, LeafState>; 1]>,
 }
 
-/// Somebody in the way of a waiting request.
+/// A locker or request that blocks a waiting request.
 #[derive(Debug)]
 pub(crate) struct Blocker {
     pub(crate) owner: Arc<Owner>,
-    /// The request that came earlier; `None` if it is in the way by a lock it has.
+    /// The earlier request; `None` if a held lock blocks.
     pub(crate) by_request: Option<Arc<Waiter>>,
 }
 
 impl<'d> Latched<'d> {
-    /// `None` if one of them has moved.
+    /// Latches `leaves`; `None` if one of them has moved.
     #[inline]
     pub(crate) fn new(leaves: &'d [Arc<Leaf>], at: Cut<'_>) -> Option<Latched<'d>> {
         let mut states = SmallVec::new();
@@ -268,14 +265,14 @@ impl<'d> Latched<'d> {
         self.states.iter().any(|s| s.closed)
     }
 
-    /// True if the owner has all of it in this mode or a stronger one.
+    /// True if the owner holds all of it in this mode or a stronger one.
     pub(crate) fn holds(&self, order: &Order, request: &Request<'_>) -> bool {
         let Request { span, mode, owner, .. } = *request;
         let mut states = self.states.iter().enumerate();
         states.all(|(i, state)| state.fragments.holds(order, self.part(order, i, span), mode, owner.id))
     }
 
-    /// True if `request` can be granted now; `ticket` is its own if it waits already.
+    /// True if `request` can be granted now. `ticket` is its own if it waits already.
     pub(crate) fn is_free_for(
         &self,
         order: &Order,
@@ -287,17 +284,17 @@ impl<'d> Latched<'d> {
             && !self.is_held_up(order, request, ticket)
     }
 
-    /// True if somebody who came before `ticket` is in the way of `request`.
+    /// True if a request with an earlier ticket blocks `request`.
     fn is_held_up(&self, order: &Order, request: &Request<'_>, ticket: Option<u64>) -> bool {
         self.is_any_ahead(order, request, ticket, Earlier::HoldsUp)
     }
 
-    /// True if `request`, which has no ticket yet, passes somebody who waits.
+    /// True if `request`, which has no ticket yet, would pass a waiting request.
     pub(crate) fn overtakes(&self, order: &Order, request: &Request<'_>) -> bool {
         self.is_any_ahead(order, request, None, Earlier::Overtaken)
     }
 
-    /// True if one who came before `ticket` stands so to `request`.
+    /// True if a request with an earlier ticket has this relation to `request`.
     fn is_any_ahead(
         &self,
         order: &Order,
@@ -311,17 +308,17 @@ impl<'d> Latched<'d> {
         })
     }
 
-    /// A locker that holds what the request is in conflict with.
+    /// A locker that holds a conflicting lock.
     pub(crate) fn holder(&self, order: &Order, request: &Request<'_>) -> Option<u64> {
         let held = self.states.iter().flat_map(|state| state.fragments.within(order, request.span));
         let mut owners = held.filter(|f| conflict(f.mode(), request.mode)).flat_map(|f| f.owners());
         owners.find(|owner| owner.id != request.owner.id).map(|owner| owner.id)
     }
 
-    /// Everybody in the way of a request that waits with `ticket`; `None` if it waits no longer.
+    /// All blockers of the request that waits with `ticket`; `None` if it waits no longer.
     ///
-    /// Of requests that came earlier, the nearest exclusive one that covers this one stands for all
-    /// before it: they and their holders are in its way too.
+    /// The nearest earlier exclusive request that covers this one stands for all requests before
+    /// it: they and their holders block this one too.
     pub(crate) fn blockers(
         &self,
         order: &Order,
@@ -351,7 +348,7 @@ impl<'d> Latched<'d> {
         is_queued.then_some(blockers)
     }
 
-    /// When the first of those expires whose locks are in the way, if nobody who came earlier is.
+    /// The first expiry among the blocking locks, if no earlier request blocks.
     pub(crate) fn expiry(&self, order: &Order, request: &Request<'_>, ticket: u64) -> u64 {
         let is_queued = self.states.iter().any(|s| s.queue.position(ticket).is_some());
         if !is_queued || self.is_held_up(order, request, Some(ticket)) {
@@ -368,7 +365,7 @@ impl<'d> Latched<'d> {
             .unwrap_or(NEVER)
     }
 
-    /// Takes what is free.
+    /// Takes the span, which is free.
     pub(crate) fn take(&mut self, order: &Order, request: &Request<'_>, wakes: &mut Wakes) -> (Pieces, i64) {
         if let [state] = &mut self.states[..] {
             let taken = state.fragments.take(order, request.span, request.mode, request.owner);
@@ -385,7 +382,7 @@ impl<'d> Latched<'d> {
         all.finish(order)
     }
 
-    /// Puts a request that has to wait into the queues.
+    /// Puts a waiting request into the queues.
     pub(crate) fn enqueue(&mut self, waiter: &Arc<Waiter>) {
         waiter.owner.seat.lock().waiting = Some(waiter.clone());
         for state in &mut self.states {
@@ -393,7 +390,7 @@ impl<'d> Latched<'d> {
         }
     }
 
-    /// Takes a request out of the queues; false if it is not in them any more.
+    /// Takes a request out of the queues; false if it is no longer in them.
     pub(crate) fn dequeue(&mut self, ticket: u64) -> bool {
         let mut was_there = false;
         for state in &mut self.states {
@@ -413,7 +410,7 @@ pub(crate) fn part_of<'a>(leaves: &'a [Arc<Leaf>], order: &Order, index: usize, 
     Span { lo: order.max(leaf.lo, span.lo), hi: order.min(leaf.hi, span.hi) }
 }
 
-/// What a request took in several leaves, put together.
+/// The pieces that a request took in several leaves.
 #[derive(Default)]
 struct Taken {
     pieces: Vec<Piece>,
@@ -437,7 +434,7 @@ impl Taken {
     }
 
     fn finish(mut self, order: &Order) -> (Pieces, i64) {
-        // What touches across the border of two leaves is one piece.
+        // Pieces that touch at the border of two leaves become one.
         self.pieces.dedup_by(|next, piece| {
             let joins = piece.change == next.change
                 && order.cmp(piece.span.hi.as_cut(), next.span.lo.as_cut()).is_eq();

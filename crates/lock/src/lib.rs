@@ -1,15 +1,15 @@
-//! esker-lock: who waits for whom.
+//! Locks on keys and ranges of keys, for transactions.
 //!
-//! Locks on keys and ranges of keys, shared and exclusive, by many lockers (transactions) over many
-//! column families, first come first served. Knows keys as bytes and a comparator, and nothing of
-//! transactions, files or threads.
+//! Lockers (transactions) take shared and exclusive locks in many column families, first come first
+//! served. The crate knows keys as bytes and a comparator; it knows no transactions, files or
+//! threads.
 //!
-//! Reading order: [`cut`](crate::Endpoint) (places between keys), `fragment` (what is locked),
-//! `wait` (who waits, and who is before whom), `leaf` (both, behind one latch), `directory` (which
-//! leaf), `family` (requests and releases), [`Locker`] (what a transaction does), `deadlock`,
-//! `escalate`, [`LockManager`] (families, and what there is to see).
+//! Reading order: [`cut`](crate::Endpoint) (positions between keys), `fragment` (held locks),
+//! `wait` (waiting requests and their order), `leaf` (both, behind one latch), `directory` (leaves
+//! by key), `family` (requests and releases), [`Locker`] (the locks of one transaction),
+//! `deadlock`, `escalate`, [`LockManager`] (families, dumps and counters).
 //!
-//! Why it is made this way, and what was measured: `docs/design/0003-range-locks.md`.
+//! The design and its measurements: `docs/design/0003-range-locks.md`.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 

@@ -1,11 +1,11 @@
-//! Somebody who takes locks: a transaction, as far as locks go.
+//! A locker: takes and holds the locks of one transaction.
 //!
 //! In: keys and ranges to lock, save points, the end. Out: `Ok` with the lock held, or an error
-//! with nothing changed. What is held is given back when the locker is dropped, if not before.
+//! with nothing changed. Dropping the locker releases all its locks.
 //!
 //! Invariants
-//!  1. Every stretch it holds is named by its log (`log.rs`), or `Owner::escalated` is set.
-//!  2. It has at most one request in the queues, and only while its thread is inside of a call.
+//!  1. The log (`log.rs`) names every span that the locker holds, or `Owner::escalated` is set.
+//!  2. The locker has at most one request in the queues, and only during a call.
 
 use crate::cut::{Endpoint, Span};
 use crate::deadlock;
@@ -30,23 +30,23 @@ pub struct Locker {
     owner: Arc<Owner>,
     options: LockerOptions,
     log: Log,
-    /// Families it has locks in; the log names them by index.
+    /// Families with locks of this locker; the log refers to them by index.
     families: Vec<Arc<Family>>,
-    /// Ends of the log.
+    /// Lengths of the log at each save point.
     save_points: Vec<usize>,
-    /// Bytes of locks that the manager has not been told of.
+    /// Bytes of locks not yet added to the manager's total.
     untold: i64,
 }
 
-/// Ends a locker's waiting from another thread.
+/// Cancels a locker's wait from another thread.
 #[derive(Clone, Debug)]
 pub struct Canceller {
     owner: Arc<Owner>,
 }
 
 impl Canceller {
-    /// If the locker waits, its request fails with `Aborted` at once; later ones fail as soon as
-    /// they would have to wait, until [`Locker::reset_cancel`].
+    /// Fails the locker's waiting request with `Aborted`. Until [`Locker::reset_cancel`], later
+    /// requests fail as soon as they would have to wait.
     pub fn cancel(&self) {
         self.owner.seat.lock().is_cancelled = true;
         self.owner.wake.notify_one();
@@ -73,18 +73,18 @@ impl Locker {
         }
     }
 
-    /// Its number: what dumps and deadlocks call it.
+    /// The locker's id, as dumps and deadlock reports show it.
     pub fn id(&self) -> u64 {
         self.owner.id
     }
 
-    /// How long requests wait from now on.
+    /// Sets how long later requests wait.
     pub fn set_lock_timeout(&mut self, timeout: Timeout) {
         self.options.lock_timeout = timeout;
     }
 
-    /// When its locks may be stolen, counted from now; `None`: never. Those who wait for it already
-    /// do not notice.
+    /// Sets when its locks may be stolen, counted from now; `None`: never. A request that already
+    /// waits for this locker does not see the change.
     pub fn set_expiration(&mut self, after: Option<std::time::Duration>) {
         self.options.expiration = after;
         let at = after.map_or(NEVER, |after| {
@@ -94,50 +94,52 @@ impl Locker {
         self.owner.set_expires_at(at);
     }
 
-    /// What ends its waiting from elsewhere.
+    /// A handle to cancel this locker's waits from another thread.
     pub fn canceller(&self) -> Canceller {
         Canceller { owner: self.owner.clone() }
     }
 
-    /// Lets requests wait again after a cancellation.
+    /// Allows requests to wait again after a cancellation.
     pub fn reset_cancel(&mut self) {
         self.owner.seat.lock().is_cancelled = false;
     }
 
-    /// True if it has taken no lock, or given all back.
+    /// True if the locker holds no lock.
     pub fn is_empty(&self) -> bool {
         self.log.is_empty()
     }
 
-    /// Bytes in which it remembers what it holds.
+    /// Bytes of its log.
     pub fn log_bytes(&self) -> usize {
         self.log.capacity()
     }
 
-    /// How many entries of it were looked at to forget one.
+    /// Number of log entries that unlocking has read.
     #[cfg(all(test, not(any(loom, shuttle))))]
     pub(crate) fn log_entries_looked_at(&self) -> usize {
         self.log.looked_at
     }
 
-    /// Locks one key. Held already in this mode or a stronger one: nothing happens. Held shared and
-    /// wanted exclusive: an upgrade.
+    /// Locks one key. Does nothing if the locker holds it in this mode or a stronger one; upgrades
+    /// a shared lock if `mode` is exclusive.
     /// # Errors
-    /// `TimedOut(LockTimeout)`: not in time · `Busy(Deadlock)`: waiting would have closed a circle;
-    /// release something · `Aborted`: cancelled · `Aborted(LockLimit)`: no memory left for locks ·
-    /// `Expired`: its locks may have been stolen, start anew · `ColumnFamilyDropped` ·
-    /// `InvalidArgument`: a family of another manager, a key too long.
+    /// `TimedOut(LockTimeout)`: the wait took too long · `Busy(Deadlock)`: the wait would have
+    /// closed a cycle; release a lock · `Aborted`: cancelled · `Aborted(LockLimit)`: the memory for
+    /// locks is used up · `Expired`: locks of this locker may have been stolen; start anew ·
+    /// `ColumnFamilyDropped` · `InvalidArgument`: a family of another manager, or a key that is too
+    /// long.
     #[inline]
     pub fn lock_key(&mut self, family: &Arc<Family>, key: &[u8], mode: LockMode) -> Result<()> {
         self.lock(family, Span::point(key), mode)
     }
 
-    /// Locks all keys from `left` to `right`, both included, whether they exist or not. In the
-    /// comparator's order: nobody flips anything for a descending one. A range without a key in it
-    /// is granted, and nothing held.
+    /// Locks all keys from `left` to `right`, both included, existing or not, in the comparator's
+    /// order. A range that can hold no key is granted without a lock.
     /// # Errors
-    /// As [`lock_key`](Self::lock_key); `InvalidArgument` also if `left` lies behind `right`,
-    /// `NotSupported` in a family that locks points only.
+    /// `InvalidArgument`: `left` lies behind `right`, a family of another manager, or a key that is
+    /// too long · `NotSupported`: the family locks points only · `TimedOut(LockTimeout)` ·
+    /// `Busy(Deadlock)` · `Aborted` · `Aborted(LockLimit)` · `Expired` · `ColumnFamilyDropped`: see
+    /// [`lock_key`](Self::lock_key).
     pub fn lock_range(
         &mut self,
         family: &Arc<Family>,
@@ -158,7 +160,7 @@ impl Locker {
         Ok(())
     }
 
-    /// Asks for a lock. `None`: it is held. Otherwise the request that waits.
+    /// Requests a lock. `None`: the lock is held. `Some`: the request waits.
     #[inline]
     pub(crate) fn start(
         &mut self,
@@ -181,7 +183,7 @@ impl Locker {
         if !self.inner.has_room(self.untold) {
             return Err(lock_limit());
         }
-        // What escalation has joined may be held without being in the log.
+        // Escalation may have joined locks that are not in the log.
         if self.log.is_empty() && !self.owner.escalated.load(Ordering::Acquire) {
             self.owner.set_stamp(shared.next_ticket());
         }
@@ -200,14 +202,14 @@ impl Locker {
         }
     }
 
-    /// Notes what was granted.
+    /// Records a grant in the log and the byte count.
     #[inline]
     pub(crate) fn finish(&mut self, family: &Arc<Family>, span: Span<'_>, pieces: Pieces, bytes: i64) {
         self.record(family, span, pieces);
         self.tell(bytes);
     }
 
-    /// Notes what was taken.
+    /// Records the pieces in the log.
     #[inline]
     fn record(&mut self, family: &Arc<Family>, span: Span<'_>, pieces: Pieces) {
         let index = match self.families.iter().position(|f| Arc::ptr_eq(f, family)) {
@@ -228,7 +230,7 @@ impl Locker {
         }
     }
 
-    /// Adds to what the manager is to be told, and tells it if that is much.
+    /// Adds to the unreported bytes, and reports them to the manager once they are many.
     #[inline]
     fn tell(&mut self, bytes: i64) {
         self.untold += bytes;
@@ -295,7 +297,7 @@ impl Locker {
             || (self.options.deadlock_detect && !self.options.deadlock_timeout.is_zero())
     }
 
-    /// When somebody's locks expire that alone are in the way. Clears the word that this may have
+    /// The first expiry among the locks that alone block `waiter`. Clears the mark that it has
     /// changed.
     fn expiry_in_the_way(&self, waiter: &Waiter) -> u64 {
         if !self.inner.shared.may_expire.load(Ordering::Acquire) {
@@ -305,7 +307,7 @@ impl Locker {
         waiter.family.expiry_in_the_way(waiter)
     }
 
-    /// Sleeps until there is news or the time has come.
+    /// Sleeps until an outcome arrives or the deadline passes.
     fn sleep(&self, shared: &Shared, until: u64) -> Woken {
         let mut seat = self.owner.seat.lock();
         loop {
@@ -332,11 +334,11 @@ impl Locker {
 
     #[cfg(not(any(loom, shuttle)))]
     fn sleep_for(&self, seat: &mut MutexGuard<'_, Seat>, nanos: u64) {
-        // Whether the time has come is for the manager's clock to say.
+        // The manager's clock decides whether the deadline has passed.
         let _timed_out = self.owner.wake.wait_for(seat, std::time::Duration::from_nanos(nanos));
     }
 
-    /// Models have no time: they use clocks that stand still and wait for events.
+    /// Models have no time: their clocks stand still, and waits end by events.
     #[cfg(any(loom, shuttle))]
     fn sleep_for(&self, seat: &mut MutexGuard<'_, Seat>, _nanos: u64) {
         self.owner.wake.wait(seat);
@@ -344,15 +346,16 @@ impl Locker {
 
     /// Releases one key.
     /// # Errors
-    /// `InvalidArgument` if it is not held, or only as a part of what escalation has joined, which
-    /// is held to the end.
+    /// `InvalidArgument`: the locker does not hold it, or holds it only as part of a range that
+    /// escalation has joined, which it keeps to the end.
     pub fn unlock_key(&mut self, family: &Arc<Family>, key: &[u8]) -> Result<()> {
         self.unlock(family, Span::point(key))
     }
 
-    /// Releases all it holds between `left` and `right`, both included.
+    /// Releases all locks between `left` and `right`, both included.
     /// # Errors
-    /// As [`unlock_key`](Self::unlock_key) and [`lock_range`](Self::lock_range).
+    /// `InvalidArgument`: `left` lies behind `right`, or the locker holds nothing there, or only a
+    /// part of a range that escalation has joined · `NotSupported`: the family locks points only.
     pub fn unlock_range(
         &mut self,
         family: &Arc<Family>,
@@ -378,11 +381,11 @@ impl Locker {
         Ok(())
     }
 
-    /// Makes what it holds exclusively between `left` and `right` shared; those who wait to share
-    /// it are let through.
+    /// Makes its exclusive locks between `left` and `right` shared, and grants waiting shared
+    /// requests.
     /// # Errors
-    /// `InvalidArgument` if it holds nothing of it exclusively; otherwise as
-    /// [`lock_range`](Self::lock_range).
+    /// `InvalidArgument`: `left` lies behind `right`, or the locker holds nothing there exclusively
+    /// · `NotSupported`: the family locks points only.
     pub fn downgrade(&mut self, family: &Arc<Family>, left: Endpoint<'_>, right: Endpoint<'_>) -> Result<()> {
         let span = match (left, right) {
             (Endpoint::Key(a), Endpoint::Key(b)) if a == b => Some(Span::point(a)),
@@ -401,26 +404,26 @@ impl Locker {
         Ok(())
     }
 
-    /// How a request ended that was left waiting, if it has.
+    /// The outcome of the waiting request, if it has one.
     #[cfg(all(test, not(any(loom, shuttle))))]
     pub(crate) fn take_outcome(&mut self) -> Option<Outcome> {
         self.owner.seat.lock().outcome.take()
     }
 
-    /// Remembers what is held now.
+    /// Marks the locks held now as a save point.
     pub fn set_save_point(&mut self) {
         self.save_points.push(self.log.mark());
     }
 
-    /// Forgets the newest save point; what was taken since belongs to the one before.
+    /// Removes the newest save point; its locks belong to the one before.
     /// # Errors
     /// `NotFound` if there is none.
     pub fn pop_save_point(&mut self) -> Result<()> {
         self.save_points.pop().map(|_| ()).ok_or_else(no_save_point)
     }
 
-    /// Releases what was taken since the newest save point, makes shared what was upgraded since,
-    /// and forgets the save point. Locks that escalation has joined stay.
+    /// Undoes locking since the newest save point and removes the save point: releases new locks
+    /// and makes upgraded ones shared. Locks that escalation has joined stay.
     /// # Errors
     /// `NotFound` if there is none.
     pub fn rollback_to_save_point(&mut self) -> Result<()> {
@@ -435,14 +438,13 @@ impl Locker {
             };
             bytes += given_up.unwrap_or(0);
         }
-        // What escalation has kept is still named by its earlier entries or found by the sweep at
-        // the end.
+        // Earlier entries name the locks that escalation kept, or the sweep at the end finds them.
         self.log.truncate(mark);
         self.tell(bytes);
         Ok(())
     }
 
-    /// From now on nobody steals its locks, whether they expire or not.
+    /// Protects its locks from being stolen from now on, even when they expire.
     /// # Errors
     /// `Expired` if they have expired; release everything and start anew.
     pub fn begin_commit(&mut self) -> Result<()> {
@@ -452,9 +454,8 @@ impl Locker {
         if self.owner.begin_commit() { Ok(()) } else { Err(expired()) }
     }
 
-    /// Releases everything, in the order in which it was taken, and forgets all save points. The
-    /// locker can be used again.
-    /// In a forked child nothing is released: the locks are the parent's.
+    /// Releases all locks, in the order in which they were taken, and removes all save points. The
+    /// locker can be used again. In a forked child nothing is released: the locks are the parent's.
     pub fn release_all(&mut self) {
         if !self.inner.shared.process.is_here() {
             return;
@@ -466,12 +467,12 @@ impl Locker {
                 bytes += family.release(entry.span, id, Escalated::Release).unwrap_or(0);
             }
         }
-        // Again, if locks were joined while they were being swept up.
+        // Repeats if locks were joined during the sweep.
         while self.owner.escalated.load(Ordering::Acquire) {
             self.owner.escalated.store(false, Ordering::Release);
             bytes += self.families.iter().map(|family| family.sweep(id)).sum::<i64>();
         }
-        // Each lock that it holds has its owner.
+        // Each held lock has a reference to its owner.
         if Arc::strong_count(&self.owner) > 1 {
             let fickle = self.families.iter().filter(|family| family.may_change_its_mind());
             bytes += fickle.map(|family| family.purge(id)).sum::<i64>();
@@ -491,12 +492,12 @@ impl Drop for Locker {
     }
 }
 
-/// Why [`Locker::sleep`] returned.
+/// Why `Locker::sleep` returned.
 enum Woken {
     Settled(Outcome),
     Cancelled,
     Nudged,
-    /// It is this late.
+    /// The time now.
     Late(u64),
 }
 
@@ -504,7 +505,7 @@ fn nanos(time: std::time::Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(NEVER - 1)
 }
 
-/// The span of a closed range; `None` if no key can be in it.
+/// The span of a closed range; `None` if it can hold no key.
 fn range<'a>(family: &Family, left: Endpoint<'a>, right: Endpoint<'a>) -> Result<Option<Span<'a>>> {
     if family.locking() == Locking::Points {
         let why = format!("column family {} locks points only", family.id);
@@ -521,7 +522,7 @@ fn range<'a>(family: &Family, left: Endpoint<'a>, right: Endpoint<'a>) -> Result
     }
 }
 
-/// The keys that a request is for, and their family, for people.
+/// The keys of a request and their family, for error messages.
 fn keys_text(family: &Family, span: Span<'_>) -> String {
     let (start, end) = (span.lo.to_endpoint(), span.hi.to_endpoint());
     let keys =

@@ -1,19 +1,20 @@
-//! What one locker took, in order: what it gives back at its end, or back to a save point.
+//! A locker's log: the locks it took, in order, to release them all or back to a save point.
 //!
-//! In: each stretch it came to hold, or to hold exclusively. Out: the same, from the start or from
+//! In: each span that became held, or held exclusively. Out: the same spans, from the start or from
 //! a mark on.
 //!
-//! One buffer, because transactions hold many locks and most keys are short:
+//! The log is one buffer, because transactions hold many locks and most keys are short:
 //!
 //! ```text
-//! entry = flags u8 | [family varint] | end | [end] | length     flags: 1 upgraded, 2 a point (one end), 4 not the first family
+//! entry = flags u8 | [family varint] | end | [end] | length
+//!         flags: 1 upgraded, 2 a point (one end), 4 not the first family
 //! end   = [place u8, not for points] | length varint | key
-//! length of the entry but for itself = u8, or fixed64 | 255     at the end, so that the log is read backwards, too
+//! length of the entry without this field = u8, or fixed64 | 255; last, to read the log backwards
 //! ```
 //!
-//! Invariant: entries are whole; a mark lies between two. The log may name what is no longer held
-//! (it was unlocked, stolen or its family dropped) but, unless escalation joined locks, never less
-//! than what is.
+//! Invariant: entries are whole, and a mark lies between two entries. The log may name a lock that
+//! is no longer held (unlocked, stolen, or of a dropped family). It names every lock that is held,
+//! unless escalation has joined locks.
 
 use crate::cut::{Cut, Place, Span};
 use crate::fragment::Change;
@@ -24,24 +25,24 @@ const UPGRADED: u8 = 1;
 const POINT: u8 = 2;
 const OTHER_FAMILY: u8 = 4;
 
-/// The last byte of entries of so many bytes or more, with eight of their length before it.
+/// Last byte of an entry of at least this length; the eight bytes before it hold the length.
 const LONG: u8 = 255;
 
-/// How far back an entry is looked for that is to be forgotten. What is unlocked has mostly just
-/// been locked: a row was read for update, and is not wanted. Further back it stays, or each
-/// unlocking would go through all that is held.
+/// Number of newest entries that unlocking searches. A transaction mostly unlocks a row that it has
+/// just locked and does not want. Older entries stay: otherwise each unlock would read the whole
+/// log.
 const MOST_LOOKED_AT: usize = 256;
 
-/// The log.
+/// A locker's log of locks.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
     bytes: Vec<u8>,
-    /// Entries that were read to forget one.
+    /// Entries that unlocking has read.
     #[cfg(all(test, not(any(loom, shuttle))))]
     pub(crate) looked_at: usize,
 }
 
-/// One entry of it.
+/// One entry of the log.
 #[derive(Debug)]
 pub(crate) struct Entry<'a> {
     pub(crate) change: Change,
@@ -51,18 +52,18 @@ pub(crate) struct Entry<'a> {
 }
 
 impl Log {
-    /// Nothing was taken, or it was given back.
+    /// Whether the log has no entries.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// The present end.
+    /// The current end.
     pub(crate) fn mark(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Forgets what was added since the mark.
+    /// Removes the entries behind the mark.
     pub(crate) fn truncate(&mut self, mark: usize) {
         self.bytes.truncate(mark);
     }
@@ -76,7 +77,7 @@ impl Log {
         let is_point = span.is_point();
         let room = span.lo.key.len() + if is_point { 7 } else { span.hi.key.len() + 14 } + 13;
         if self.bytes.capacity() - self.bytes.len() < room {
-            // An eighth, not as much again: this counts into the memory per lock.
+            // Grows by an eighth, not to double: this counts into the memory per lock.
             self.bytes.reserve_exact(room.max(self.bytes.len() / 8).max(64));
         }
         let start = self.bytes.len();
@@ -114,9 +115,9 @@ impl Log {
         })
     }
 
-    /// Forgets the newest entry that names just this, if it is among the last ones, so that locking
-    /// and unlocking in turn does not make it grow. Returns where it was and how many bytes went,
-    /// for marks behind it to follow.
+    /// Removes the newest entry for exactly this span, if it is among the last [`MOST_LOOKED_AT`],
+    /// so that locking and unlocking in turn does not grow the log. Returns its offset and length:
+    /// marks behind it must move by them.
     pub(crate) fn forget(&mut self, family: usize, span: Span<'_>) -> Option<(usize, usize)> {
         let is_same = |a: Cut<'_>, b: Cut<'_>| a.place == b.place && a.key == b.key;
         let mut end = self.bytes.len();
@@ -137,7 +138,7 @@ impl Log {
         None
     }
 
-    /// Where the entry begins that ends here; `None` if that is the beginning of the log.
+    /// The start of the entry that ends at `end`; `None` at the start of the log.
     fn start_of_entry(&self, end: usize) -> Option<usize> {
         let (last, before) = self.bytes[..end].split_last()?;
         let len = match *last {
@@ -147,7 +148,7 @@ impl Log {
         Some(before.len() - len.expect("the log holds whole entries"))
     }
 
-    /// Forgets everything, but keeps the memory if it is little.
+    /// Removes all entries; keeps a small buffer.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         if self.bytes.capacity() > 64 << 10 {

@@ -1,12 +1,11 @@
-//! The lock manager: families, what they share, and what there is to see.
+//! The lock manager: families, shared state, and reports.
 //!
-//! In: families come and go, lockers are made. Out: locks (`locker.rs`), and for people: dumps,
-//! waits, deadlocks, counters.
+//! In: families are added and dropped, lockers are made. Out: locks (`locker.rs`), and dumps,
+//! waits, deadlocks and counters for people.
 //!
 //! Invariants
-//!  1. A locker touches nothing of [`Shared`] that others write to when it takes or releases a lock
-//!     without waiting, but for its share of `bytes`, which it adds up by itself until that is
-//!     worth it.
+//!  1. A locker that takes or releases a lock without waiting writes nothing of [`Shared`], except
+//!     `bytes`, to which it adds a batched difference.
 //!  2. Tickets are drawn under the latches of the leaves whose queues they are for.
 
 use crate::cut::EndpointBuf;
@@ -21,37 +20,37 @@ use esker_base::{ColumnFamilyId, Error, Result};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Most bytes that a locker keeps to itself before it tells others.
+/// Most bytes that a locker counts by itself before it adds them to the total.
 const MAX_UNTOLD_BYTES: i64 = 16 << 10;
 
-/// Whether locks may be joined across a gap: called with the family and the two ends of the gap;
-/// true forbids it. Runs under latches: it must not call back.
+/// Forbids joining locks across a gap. Called with the family and the two ends of the gap; true
+/// forbids. Runs under latches and must not call the lock manager.
 pub type EscalationBarrier = Arc<dyn Fn(ColumnFamilyId, &EndpointBuf, &EndpointBuf) -> bool + Send + Sync>;
 
-/// On cache lines of its own.
+/// A value on its own cache lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Apart<T>(pub(crate) T);
 
-/// What all families and lockers share.
+/// State shared by all families and lockers.
 pub(crate) struct Shared {
-    /// In a forked child nothing is locked or released: other threads' latches are held for ever
-    /// there.
+    /// The process of this manager. A forked child locks and releases nothing: latches that other
+    /// threads held stay taken there.
     pub(crate) process: fork::Owner,
-    // Read by all, seldom written.
+    // Read by all threads, seldom written.
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) max_bytes: AtomicUsize,
-    /// Tickets drawn behind a waiting range's before no new owner passes it.
+    /// Tickets behind a waiting range's after which no new owner passes it.
     pub(crate) range_patience: u64,
-    /// Some locker can expire.
+    /// A locker exists that can expire.
     pub(crate) may_expire: AtomicBool,
-    // Written by those who wait, or now and then.
+    // Written by waiting lockers, or seldom.
     tickets: Apart<AtomicU64>,
     ids: Apart<AtomicU64>,
     bytes: Apart<AtomicI64>,
     pub(crate) counters: Apart<Counts>,
     pub(crate) deadlocks: Mutex<Deadlocks>,
-    /// What was decided, for tests that ask for it.
+    /// Decisions, for tests that record them.
     #[cfg(test)]
     pub(crate) history: crate::tests::history::History,
 }
@@ -69,7 +68,7 @@ impl std::ops::Deref for Apart<Counts> {
     }
 }
 
-/// [`Counters`], as they are counted.
+/// [`Counters`] as atomics.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) waits: AtomicU64,
@@ -82,26 +81,26 @@ pub(crate) struct Counts {
     pub(crate) splits: AtomicU64,
 }
 
-/// What happened since the manager was made.
+/// Counts of events since the manager was made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
-    /// Requests that had to wait, however that ended.
+    /// Requests that had to wait, with any outcome.
     pub waits: u64,
-    /// Sleeping threads that were woken by others.
+    /// Sleeping threads that other threads woke.
     pub wakeups: u64,
     /// Requests that were not granted in time.
     pub timeouts: u64,
-    /// Requests refused because waiting would have closed a circle.
+    /// Requests refused because their wait would have closed a cycle.
     pub deadlocks: u64,
     /// Waits that were cancelled.
     pub cancellations: u64,
-    /// Times that locks were joined for lack of memory.
+    /// Escalations.
     pub escalations: u64,
-    /// Locks that went when they were joined with others.
+    /// Locks removed by joining them with others.
     pub escalated_locks: u64,
-    /// Leaves that were cut in two.
+    /// Leaf splits.
     pub splits: u64,
-    /// Bytes that locks take, to within what lockers keep to themselves.
+    /// Bytes of all locks, without the bytes that lockers have not reported yet.
     pub lock_memory: u64,
 }
 
@@ -114,7 +113,7 @@ impl Shared {
         self.tickets.0.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The next ticket: whoever reads this is senior to all who will draw one.
+    /// The next ticket. A locker that reads it is senior to all requests that draw one later.
     pub(crate) fn next_ticket(&self) -> u64 {
         self.tickets.0.load(Ordering::Relaxed)
     }
@@ -125,13 +124,13 @@ impl Shared {
         }
     }
 
-    /// Bytes of all locks that have been told of.
+    /// Bytes of all locks that lockers have reported.
     pub(crate) fn bytes(&self) -> i64 {
         self.bytes.0.load(Ordering::Relaxed)
     }
 
-    /// How many bytes a locker may keep to itself: little against the limit, nothing if that is
-    /// small.
+    /// Bytes that a locker may leave unreported: little compared with the limit, 0 for a small
+    /// limit.
     #[inline]
     pub(crate) fn untold_bytes(&self) -> i64 {
         let limit = self.max_bytes.load(Ordering::Relaxed);
@@ -139,13 +138,13 @@ impl Shared {
     }
 }
 
-/// What the manager and its lockers hold.
+/// The state behind a manager and its lockers.
 pub(crate) struct Inner {
     pub(crate) shared: Arc<Shared>,
     pub(crate) families: Mutex<BTreeMap<ColumnFamilyId, Arc<Family>>>,
     pub(crate) barrier: Mutex<Option<EscalationBarrier>>,
-    /// Held while locks are joined: one thread at a time makes room. When it may be tried again,
-    /// after it was of no use.
+    /// Held during an escalation. The value is the earliest time of the next one, after one that
+    /// freed little.
     pub(crate) making_room: Mutex<u64>,
 }
 
@@ -160,7 +159,7 @@ impl Inner {
         self.families.lock().values().cloned().collect()
     }
 
-    /// For dumps: a forked child sees none.
+    /// All families, for dumps. A forked child gets none.
     fn all_families_here(&self) -> Vec<Arc<Family>> {
         if self.shared.process.is_here() { self.all_families() } else { Vec::new() }
     }
@@ -182,20 +181,20 @@ impl Inner {
     }
 }
 
-/// The lock manager. Cloning shares.
+/// The lock manager. Clones share their state.
 #[derive(Clone, Debug)]
 pub struct LockManager {
     inner: Arc<Inner>,
 }
 
-/// A lock, as a dump shows it. RocksDB's `KeyLockInfo` and `RangeLockInfo`.
+/// A held lock in a dump. RocksDB's `KeyLockInfo` and `RangeLockInfo`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LockInfo {
-    /// Whose keys.
+    /// The family of the keys.
     pub family: ColumnFamilyId,
-    /// Left end, which belongs to it.
+    /// Left end, included.
     pub start: EndpointBuf,
-    /// Right end, which belongs to it.
+    /// Right end, included.
     pub end: EndpointBuf,
     /// Ids of the lockers that hold it, ascending.
     pub ids: Vec<u64>,
@@ -203,25 +202,25 @@ pub struct LockInfo {
     pub mode: LockMode,
 }
 
-/// A request that waits.
+/// A waiting request in a dump.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WaitInfo {
-    /// Who waits.
+    /// The waiting locker.
     pub id: u64,
-    /// For whose keys.
+    /// The family of the keys it waits for.
     pub family: ColumnFamilyId,
-    /// Left end, which belongs to it.
+    /// Left end, included.
     pub start: EndpointBuf,
-    /// Right end, which belongs to it.
+    /// Right end, included.
     pub end: EndpointBuf,
     /// Shared or exclusive.
     pub mode: LockMode,
-    /// Ids of those in its way, ascending: they hold a conflicting lock or came earlier.
+    /// Ids of its blockers, ascending: holders of conflicting locks, and earlier requests.
     pub waits_for: Vec<u64>,
 }
 
 impl LockManager {
-    /// No families, no locks.
+    /// A manager without families and locks.
     pub fn new(options: LockManagerOptions) -> LockManager {
         let LockManagerOptions { clock, max_lock_memory, max_num_deadlocks, range_patience } = options;
         let shared = Shared {
@@ -248,9 +247,9 @@ impl LockManager {
         }
     }
 
-    /// Makes a family known.
+    /// Adds a family.
     /// # Errors
-    /// `InvalidArgument` if there is one with this number.
+    /// `InvalidArgument` if one with this id exists.
     pub fn add_family(&self, id: ColumnFamilyId, options: &FamilyOptions) -> Result<Arc<Family>> {
         let mut families = self.inner.families.lock();
         if families.contains_key(&id) {
@@ -261,15 +260,15 @@ impl LockManager {
         Ok(family)
     }
 
-    /// The family with this number.
+    /// The family with this id.
     pub fn family(&self, id: ColumnFamilyId) -> Option<Arc<Family>> {
         self.inner.families.lock().get(&id).cloned()
     }
 
-    /// Drops a family, locks and all. Who waits for one of them gets `ColumnFamilyDropped`, and so
-    /// does whoever asks for one from now on; releasing them later does nothing.
+    /// Drops a family with its locks. Waiting and later requests for it fail with
+    /// `ColumnFamilyDropped`; releasing its locks later does nothing.
     /// # Errors
-    /// `NotFound` if there is none with this number.
+    /// `NotFound` if no family has this id.
     pub fn drop_family(&self, id: ColumnFamilyId) -> Result<()> {
         let family = self.inner.families.lock().remove(&id);
         let family =
@@ -278,13 +277,13 @@ impl LockManager {
         Ok(())
     }
 
-    /// Somebody who takes locks: a transaction, as far as locks go.
+    /// A new locker, for one transaction.
     pub fn locker(&self, options: LockerOptions) -> Locker {
         let id = self.inner.shared.ids.0.fetch_add(1, Ordering::Relaxed);
         Locker::new(self.inner.clone(), id, options)
     }
 
-    /// Every lock that is held, by family and place. Leaf by leaf: not one moment in time.
+    /// Every held lock, by family and place. Reads leaf by leaf, not at one point in time.
     pub fn locks(&self) -> Vec<LockInfo> {
         let mut all = Vec::new();
         for family in self.inner.all_families_here() {
@@ -300,7 +299,7 @@ impl LockManager {
         all
     }
 
-    /// Every request that waits, oldest first, with those in its way. Not one moment in time.
+    /// Every waiting request, oldest first, with its blockers. Not read at one point in time.
     pub fn waits(&self) -> Vec<WaitInfo> {
         let mut waiters: Vec<Arc<Waiter>> = Vec::new();
         for family in self.inner.all_families_here() {
@@ -319,34 +318,35 @@ impl LockManager {
         self.inner.shared.deadlocks.lock().recent()
     }
 
-    /// How many deadlocks are remembered.
+    /// Sets how many deadlocks are kept.
     pub fn set_max_num_deadlocks(&self, count: usize) {
         if self.inner.shared.process.is_here() {
             self.inner.shared.deadlocks.lock().resize(count);
         }
     }
 
-    /// Bytes that locks may take, of all families together. Over it, those of the greediest locker
-    /// are joined; if that does not help, requests get `LockLimit`. `usize::MAX`: no limit.
+    /// Limits the bytes of all locks of all families. Over the limit, escalation joins locks of the
+    /// greediest locker; if that does not help, requests fail with `LockLimit`. `usize::MAX`: no
+    /// limit.
     pub fn set_max_lock_memory(&self, bytes: usize) {
         self.inner.shared.max_bytes.store(bytes, Ordering::Relaxed);
         *self.inner.making_room.lock() = 0;
     }
 
-    /// What forbids joining two locks; `None` if nothing.
+    /// Sets the callback that forbids joining two locks; `None`: every gap may be joined.
     pub fn set_escalation_barrier(&self, barrier: Option<EscalationBarrier>) {
         *self.inner.barrier.lock() = barrier;
         *self.inner.making_room.lock() = 0;
     }
 
-    /// What happened so far.
+    /// The counters so far.
     pub fn counters(&self) -> Counters {
         self.inner.counters()
     }
 
-    /// Checks every invariant that can be seen from here; for tests.
+    /// Checks the invariants of all leaves; for tests.
     /// # Errors
-    /// The first that does not hold.
+    /// The first invariant that does not hold.
     pub fn check(&self) -> std::result::Result<(), String> {
         for family in self.inner.all_families() {
             let mut result = Ok(());

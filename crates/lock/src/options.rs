@@ -1,61 +1,61 @@
-//! What managers, families and lockers are made with.
+//! Options of managers, families and lockers.
 
 use esker_base::comparator::{BytewiseComparator, ComparatorRef};
 use esker_base::sync::Arc;
 use std::fmt;
 use std::time::Duration;
 
-/// What kind of lock.
+/// The mode of a lock.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum LockMode {
-    /// Together with other shared ones.
+    /// Compatible with other shared locks.
     Shared,
-    /// Alone.
+    /// Compatible with no other lock.
     Exclusive,
 }
 
 /// How long a request waits. RocksDB's `lock_timeout`: 0, milliseconds, negative.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Timeout {
-    /// Not at all.
+    /// The request does not wait.
     Never,
-    /// So long.
+    /// The request waits for at most this long.
     After(Duration),
-    /// Until it is granted, refused for another reason, or cancelled.
+    /// The request waits until it is granted, refused for another reason, or cancelled.
     Forever,
 }
 
-/// What a family can lock.
+/// The kind of locks a family takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Locking {
-    /// Single keys, equal when their bytes are. A request looks at one of many stripes, chosen by
-    /// the key's hash.
+    /// Single keys, equal when their bytes are. A request looks at one stripe, chosen by the key's
+    /// hash.
     Points,
     /// Keys and ranges of keys, in the comparator's order.
     Ranges,
 }
 
-/// The time.
+/// A source of time.
 pub trait Clock: Send + Sync {
-    /// Nanoseconds since some fixed moment; never goes back. Must keep pace with real time if
+    /// Nanoseconds since a fixed point in time. Never goes back, and keeps pace with real time if
     /// requests wait for a time.
     fn monotonic_nanos(&self) -> u64;
     /// Seconds since the Unix epoch.
     fn now_seconds(&self) -> u64;
 }
 
-/// What a lock manager is made with.
+/// Options of a lock manager.
 #[derive(Clone)]
 pub struct LockManagerOptions {
     /// For timeouts, expiry and the time of deadlocks.
     pub clock: Arc<dyn Clock>,
-    /// Bytes that locks may take before they are joined; `usize::MAX`, the default: no limit.
+    /// Bytes that locks may take before escalation joins them; `usize::MAX`, the default: no limit.
     pub max_lock_memory: usize,
-    /// How many recent deadlocks are remembered. Default: 5, as in RocksDB.
+    /// Number of recent deadlocks that are kept. Default: 5, as in RocksDB.
     pub max_num_deadlocks: usize,
-    /// A range that waits is passed by lockers that took their first lock before it came, or before
-    /// so many requests have waited or passed behind it. With 0, for one key that it waits for it
-    /// shuts all its others to whoever begins. Default: 256.
+    /// A locker passes a waiting range if it took its first lock before the range arrived, or
+    /// before this many later requests have waited or passed. With 0, a range that waits for one
+    /// key blocks all its other keys for new lockers. Default: 256.
     pub range_patience: u64,
 }
 
@@ -76,18 +76,17 @@ impl LockManagerOptions {
     }
 }
 
-/// What a family is made with.
+/// Options of a family.
 #[derive(Clone, Debug)]
 pub struct FamilyOptions {
-    /// The order of its keys. Timestamps do not count: keys are given without them.
+    /// The order of its keys. Keys come without timestamps.
     pub comparator: ComparatorRef,
-    /// What can be locked.
+    /// The kind of locks.
     pub locking: Locking,
     /// Keys that separate leaves from the start, so that the first transactions already spread:
-    /// samples of the data. Leaves are cut further as they fill up or get busy.
+    /// samples of the data. Leaves split further as they fill up or are contended.
     pub boundaries: Vec<Vec<u8>>,
-    /// Locks that one leaf may hold before it is cut in two (more, where there are many leaves).
-    /// Default: 64.
+    /// Locks that one leaf may hold before it splits (more with many leaves). Default: 64.
     pub max_fragments: usize,
 }
 
@@ -102,18 +101,18 @@ impl Default for FamilyOptions {
     }
 }
 
-/// What a locker is made with; RocksDB's `TransactionOptions`, as far as locks go.
+/// Options of a locker; the part of RocksDB's `TransactionOptions` that concerns locks.
 #[derive(Clone, Copy, Debug)]
 pub struct LockerOptions {
-    /// How long requests wait. Default: a second.
+    /// How long requests wait. Default: one second.
     pub lock_timeout: Timeout,
-    /// Look for a circle before waiting. Default: no.
+    /// Look for a cycle before waiting. Default: no.
     pub deadlock_detect: bool,
-    /// Longest chain of locks that is followed; a longer one is taken for a circle. Default: 50.
+    /// Longest chain of locks that the search follows; a longer one counts as a cycle. Default: 50.
     pub deadlock_detect_depth: usize,
-    /// How long to wait before looking for a circle. Default: not at all.
+    /// Time to wait before the search for a cycle. Default: none.
     pub deadlock_timeout: Duration,
-    /// After this time its locks may be stolen. Default: never.
+    /// Time after which its locks may be stolen. Default: never.
     pub expiration: Option<Duration>,
 }
 

@@ -1,20 +1,19 @@
-//! What others may see of a locker: its number, whether its locks may be stolen, and where it
-//! sleeps.
+//! The shared half of a locker: its id, its state, and its seat for sleeping.
 //!
-//! In: a grant, a cancellation or an error from whoever frees the way. Out: the sleeping thread
-//! wakes, once, with it.
+//! In: a grant, a cancellation or an error from the thread that ends the wait. Out: the sleeping
+//! thread wakes once, with it.
 //!
-//! | state     | means                                     | left by                                        |
-//! |-----------|-------------------------------------------|------------------------------------------------|
-//! | Active    | takes and holds locks                     | its own thread, to Committing; a thief, to Stolen |
-//! | Committing| may no longer be robbed                   | its own thread, to Active, with no locks left  |
-//! | Stolen    | somebody took a lock after it had expired | its own thread, to Active, with no locks left  |
+//! | state     | means                               | left by                                           |
+//! |-----------|-------------------------------------|---------------------------------------------------|
+//! | Active    | takes and holds locks               | its own thread, to Committing; a thief, to Stolen |
+//! | Committing| its locks can no longer be stolen   | its own thread, to Active, with no locks left     |
+//! | Stolen    | an expired lock of it was taken     | its own thread, to Active, with no locks left     |
 //!
 //! Invariants
 //!  1. `Seat::waiting` is the request that is in the queues of its leaves; both change under the
 //!     latches of those leaves.
-//!  2. An outcome is put by whoever takes the request out of the queues, before the latches are
-//!     released, and taken by the owner's thread.
+//!  2. The thread that takes the request out of the queues puts the outcome, before it releases the
+//!     latches. The owner's thread takes the outcome.
 
 use crate::fragment::Pieces;
 use crate::wait::Waiter;
@@ -34,32 +33,31 @@ pub(crate) const NEVER: u64 = u64::MAX;
 pub(crate) struct Owner {
     pub(crate) id: u64,
     state: AtomicU8,
-    /// Nanoseconds of the manager's clock from which on its locks may be stolen.
+    /// Time of the manager's clock, in nanoseconds, from which on its locks may be stolen.
     expires_at: AtomicU64,
-    /// The next ticket when it took its first lock since it last held none. Written by its own
-    /// thread, before it asks for that lock, and when it holds none.
+    /// The next ticket at the time of its first lock. Its own thread writes it, while it holds no
+    /// lock.
     stamp: AtomicU64,
-    /// Some of its locks were joined by escalation since it last held none: its log does not name
-    /// all it holds.
+    /// Escalation has joined some of its locks since it last held none: its log is incomplete.
     pub(crate) escalated: AtomicBool,
     pub(crate) seat: Mutex<Seat>,
     pub(crate) wake: Condvar,
 }
 
-/// Where a locker waits.
+/// The place where a locker sleeps.
 #[derive(Debug, Default)]
 pub(crate) struct Seat {
     pub(crate) waiting: Option<Arc<Waiter>>,
     pub(crate) outcome: Option<Outcome>,
     pub(crate) is_cancelled: bool,
-    /// When its wait may end by expiry has changed.
+    /// The time at which its wait may end by expiry has changed.
     pub(crate) is_nudged: bool,
 }
 
-/// How a wait ended, told by another thread.
+/// The end of a wait, reported by another thread.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// Granted: what is held now that was not, and how many bytes that took.
+    /// Granted: the pieces that are newly held, and their bytes.
     Granted(Pieces, i64),
     Failed(Error),
 }
@@ -83,11 +81,11 @@ impl Owner {
         }
     }
 
-    /// When its locks may be stolen, unless it is committing.
+    /// The time from which on its locks may be stolen, unless it is committing.
     #[inline]
     pub(crate) fn expires_at(&self) -> u64 {
-        // Written by the owner's thread only; others see it with the latch of a leaf that holds its
-        // lock.
+        // Only the owner's thread writes it. Other threads see it under the latch of a leaf with
+        // its lock.
         self.expires_at.load(Ordering::Relaxed)
     }
 
@@ -95,8 +93,8 @@ impl Owner {
         self.expires_at.store(at, Ordering::Relaxed);
     }
 
-    /// What makes it senior to requests with later tickets. Exact for whoever has the latch of a
-    /// leaf in which it holds something.
+    /// Its seniority: it passes requests with this or a later ticket. Exact under the latch of a
+    /// leaf in which it holds a lock.
     #[inline]
     pub(crate) fn stamp(&self) -> u64 {
         self.stamp.load(Ordering::Relaxed)
@@ -112,7 +110,7 @@ impl Owner {
         self.state.load(Ordering::Acquire) == STOLEN
     }
 
-    /// From now on nobody steals. False if somebody has.
+    /// Protects its locks from theft from now on. False if a lock was stolen already.
     pub(crate) fn begin_commit(&self) -> bool {
         match self.state.compare_exchange(ACTIVE, COMMITTING, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) | Err(COMMITTING) => true,
@@ -120,13 +118,13 @@ impl Owner {
         }
     }
 
-    /// It holds no locks any more and starts anew. By its own thread.
+    /// Starts anew, with no locks. Called by its own thread.
     pub(crate) fn restart(&self) {
         self.set_stamp(NEVER);
         self.state.store(ACTIVE, Ordering::Release);
     }
 
-    /// True if its locks are anybody's at `now` (asked for only if it can expire).
+    /// True if its locks may be stolen at `now`. Calls `now` only if it can expire.
     pub(crate) fn may_be_robbed(&self, now: impl FnOnce() -> u64) -> bool {
         let at = self.expires_at();
         if at == NEVER {
@@ -142,7 +140,7 @@ impl Owner {
         }
     }
 
-    /// When its locks may be stolen as things stand: never, if it is committing.
+    /// The time from which on its locks may be stolen; never, while it commits.
     pub(crate) fn robbable_at(&self) -> u64 {
         match self.state.load(Ordering::Acquire) {
             ACTIVE => self.expires_at(),
@@ -151,8 +149,8 @@ impl Owner {
         }
     }
 
-    /// Ends the wait of whoever sits here. The caller has taken the request out of the queues and
-    /// holds their latches; it notifies `wake` when it has released them.
+    /// Ends the owner's wait. The caller holds the latches, has taken the request out of the
+    /// queues, and notifies `wake` after it has released the latches.
     pub(crate) fn settle(&self, outcome: Outcome) {
         let mut seat = self.seat.lock();
         seat.waiting = None;

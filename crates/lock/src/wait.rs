@@ -1,26 +1,25 @@
-//! One request that waits, and the queue it stands in.
+//! Waiting requests and their queue.
 //!
-//! In: requests in the order in which they came. Out: who is held up by whom; who may go on when
-//! something was released.
+//! In: requests in order of arrival. Out: which request blocks which, and which may go on after a
+//! release.
 //!
-//! Fairness. A request is granted when nobody else *holds* what conflicts with it and nobody who
-//! came *earlier* waits for such. But whoever began before a request came passes it: its owner's
-//! stamp, the next ticket when it took its first lock, is not above the request's ticket. Otherwise
-//! those would wait who are waited for. And a *range* that waits is passed also by those who begin
-//! before `range_patience` tickets more are drawn; whoever passes draws one. Otherwise a hundredth
-//! of all keys is shut for as long as a thread that holds one of them waits for a processor: with
-//! 40 threads on two of them, two waits of three were for such ranges, and each of those who waited
-//! held keys again that others wanted. Only finitely many can have begun by then, so nobody starves
-//! behind transactions that end.
+//! Fairness. A request is granted when no other owner *holds* a conflicting lock and no *earlier*
+//! conflicting request waits. An owner older than a waiting request passes it: the owner's stamp,
+//! the next ticket at the time of its first lock, is not above the request's ticket. Otherwise
+//! lockers would wait that others already wait for. A waiting *range* is also passed by owners that
+//! begin before `range_patience` later tickets are drawn; each pass draws one. Otherwise one slow
+//! holder of a key would block a hundredth of all keys: with 40 threads on two processors, two
+//! waits of three were for such ranges. Only finitely many owners can have begun by then, so no
+//! request starves behind transactions that end.
 //!
-//! No circles out of that, for those who take their locks in ascending order. Say X waits for the
-//! request W, which waits, by others, for X. Following who holds what upwards from what W wants,
-//! one comes to what X holds; so that lies in W, or in a request that holds W up, and X passed
-//! that, but is too young to pass W, which is younger: a contradiction.
+//! Passing causes no cycles among lockers that take their locks in ascending order. Suppose X waits
+//! for the request W, and W waits, through others, for X. Following the holders upwards from the
+//! span of W leads to a lock of X. That lock lies in W, or in a request that blocks W and that X
+//! passed. But X is too young to pass W, which is younger than that request: a contradiction.
 //!
 //! Invariants
-//!  1. A queue is sorted by ticket. A request stands in the queue of each leaf that its span
-//!     touches, or in none.
+//!  1. A queue is sorted by ticket. A request is in the queue of each leaf that its span touches,
+//!     or in none.
 //!  2. `bypassing` counts the requests in the queue that may overtake.
 
 use crate::LockMode;
@@ -31,29 +30,29 @@ use crate::owner::Owner;
 use esker_base::sync::Arc;
 use std::collections::VecDeque;
 
-/// A request, as long as it is being looked at.
+/// A request during its decision.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request<'a> {
     pub(crate) owner: &'a Arc<Owner>,
-    /// The next ticket when the owner took its first lock.
+    /// The next ticket at the time of the owner's first lock.
     pub(crate) stamp: u64,
     pub(crate) span: Span<'a>,
     pub(crate) mode: LockMode,
 }
 
-/// A request that waits.
+/// A waiting request.
 #[derive(Debug)]
 pub(crate) struct Waiter {
-    /// When it came.
+    /// Its order of arrival.
     pub(crate) ticket: u64,
     pub(crate) owner: Arc<Owner>,
     pub(crate) stamp: u64,
     pub(crate) family: Arc<Family>,
     pub(crate) span: SpanBuf,
     pub(crate) mode: LockMode,
-    /// It may overtake some that came earlier.
+    /// It may overtake earlier requests.
     pub(crate) bypasses: bool,
-    /// Requests of owners whose stamps are smaller pass it.
+    /// Requests of owners with smaller stamps pass it.
     pub(crate) passable_until: u64,
 }
 
@@ -62,37 +61,37 @@ impl Waiter {
         Request { owner: &self.owner, stamp: self.stamp, span: self.span.as_span(), mode: self.mode }
     }
 
-    /// False if it has been granted, withdrawn or refused. It may stand in a queue even then if the
-    /// comparator has changed its mind.
+    /// False if it has been granted, withdrawn or refused. A comparator that changed its answers
+    /// may have left a settled request in a queue.
     pub(crate) fn is_unsettled(&self) -> bool {
         self.owner.seat.lock().waiting.as_ref().is_some_and(|waiting| waiting.ticket == self.ticket)
     }
 
-    /// Its owner waits for it no longer. False if it did not.
+    /// Ends the wait of its owner. False if the owner did not wait.
     pub(crate) fn stop_waiting(&self) -> bool {
         self.owner.seat.lock().waiting.take_if(|waiting| waiting.ticket == self.ticket).is_some()
     }
 }
 
 impl Waiter {
-    /// True if it is exclusive and covers `span`: nobody behind it gets any of that.
+    /// True if it is exclusive and covers `span`: no later request gets any of `span`.
     pub(crate) fn bars(&self, order: &Order, span: Span<'_>) -> bool {
         self.mode == LockMode::Exclusive && order.covers(self.span.as_span(), span)
     }
 }
 
-/// How an earlier request stands to a later one.
+/// The relation of an earlier request to a later one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Earlier {
-    /// They can both be granted.
+    /// Both can be granted.
     Compatible,
     /// The later one waits for the earlier.
     HoldsUp,
-    /// They conflict, but the later one was there first.
+    /// They conflict, but the later request may go first.
     Overtaken,
 }
 
-/// How `earlier` stands to `later`.
+/// The relation of `earlier` to `later`.
 pub(crate) fn stand(order: &Order, earlier: &Waiter, later: &Request<'_>) -> Earlier {
     let is_apart = earlier.owner.id == later.owner.id
         || !conflict(earlier.mode, later.mode)
@@ -106,7 +105,7 @@ pub(crate) fn stand(order: &Order, earlier: &Waiter, later: &Request<'_>) -> Ear
     }
 }
 
-/// Those who wait at a leaf.
+/// The waiting requests of a leaf.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     line: VecDeque<Arc<Waiter>>,
@@ -127,12 +126,12 @@ impl Queue {
         self.line.iter()
     }
 
-    /// Where the request with this ticket stands.
+    /// The index of the request with this ticket.
     pub(crate) fn position(&self, ticket: u64) -> Option<usize> {
         self.line.binary_search_by_key(&ticket, |w| w.ticket).ok()
     }
 
-    /// Where the request with this ticket stands; without one, behind all.
+    /// The index of the request with this ticket; the length of the queue without one.
     pub(crate) fn place(&self, ticket: Option<u64>) -> usize {
         ticket.and_then(|t| self.position(t)).unwrap_or(self.line.len())
     }
@@ -156,7 +155,7 @@ impl Queue {
         self.position(ticket).and_then(|index| self.remove(index)).is_some()
     }
 
-    /// Takes all requests of this owner out; true if there were any.
+    /// Removes all requests of this owner; true if there were any.
     pub(crate) fn remove_owner(&mut self, id: u64) -> bool {
         let before = self.line.len();
         while let Some(index) = self.line.iter().position(|waiter| waiter.owner.id == id) {
@@ -170,7 +169,7 @@ impl Queue {
         std::mem::take(&mut self.line)
     }
 
-    /// How those who came before the one at `index` stand to `later`.
+    /// The relation of each request before `index` to `later`.
     pub(crate) fn ahead<'a>(
         &'a self,
         order: &'a Order,
@@ -180,8 +179,8 @@ impl Queue {
         self.line.iter().take(index).map(move |w| (w, stand(order, w, later)))
     }
 
-    /// True if nobody behind a request like this can be granted anything of `region`: it is
-    /// exclusive, covers the region, and nobody here may overtake.
+    /// True if no request like this can be granted anything of `region`: this one is exclusive,
+    /// covers the region, and nothing in the queue may overtake.
     pub(crate) fn is_barred_by(&self, order: &Order, waiter: &Waiter, region: Span<'_>) -> bool {
         self.bypassing == 0 && waiter.bars(order, region)
     }
