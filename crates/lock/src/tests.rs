@@ -18,7 +18,7 @@ use crate::*;
 use esker_base::sync::Arc;
 use esker_base::sync::process::atomic::{AtomicU64, Ordering};
 
-/// A clock that stands still until it is told otherwise.
+/// A clock that stands still until a test sets it.
 #[derive(Debug, Default)]
 pub(crate) struct StillClock(AtomicU64);
 
@@ -38,7 +38,7 @@ impl Clock for StillClock {
     }
 }
 
-/// A clock by which each look at it takes a microsecond.
+/// A clock that advances by a microsecond at each read.
 #[cfg(not(loom))]
 #[derive(Debug, Default)]
 struct TickingClock(AtomicU64);
@@ -57,7 +57,7 @@ pub(crate) fn manager() -> LockManager {
     LockManager::new(LockManagerOptions::new(Arc::new(StillClock::default())))
 }
 
-/// One in which ranges that wait are passed for so many tickets.
+/// A manager in which waiting ranges are passed for `range_patience` tickets.
 pub(crate) fn manager_with_patience(range_patience: u64) -> LockManager {
     let options = LockManagerOptions::new(Arc::new(StillClock::default()));
     LockManager::new(LockManagerOptions { range_patience, ..options })

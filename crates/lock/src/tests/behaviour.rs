@@ -1,4 +1,4 @@
-//! What a caller sees, case by case, by one thread.
+//! Results that one caller sees, case by case, on one thread.
 
 use super::{StillClock, TickingClock, manager, manager_with_patience};
 use crate::LockMode::{Exclusive, Shared};
@@ -159,7 +159,7 @@ fn to_unlock_what_was_just_locked_is_as_cheap_with_many_locks_as_with_few() {
         a.unlock_key(&family, &key(i)).unwrap();
     }
     assert!(a.log_entries_looked_at() <= 200, "{}", a.log_entries_looked_at());
-    // In the order in which they were taken: soon nobody looks for the entries.
+    // Unlocks in the order of locking: the entries soon lie too far back to be searched.
     let bytes = a.log_bytes();
     for i in 0..HELD {
         a.unlock_key(&family, &key(i)).unwrap();
@@ -216,7 +216,7 @@ fn who_is_refused_for_lack_of_memory_does_not_have_all_locks_gone_through_each_t
         refused(b.lock_key(&family, &[i], Exclusive), ErrorKind::Aborted, SubCode::LockLimit);
     }
     assert!(manager.counters().escalations <= 20, "{:?}", manager.counters());
-    // What is given back can be taken at once.
+    // Released memory is available at once.
     drop(a);
     b.lock_key(&family, b"key", Exclusive).unwrap();
 }
@@ -226,7 +226,7 @@ fn who_takes_locks_just_below_the_limit_does_not_have_all_of_them_gone_through_e
     let manager = LockManager::new(LockManagerOptions::new(Arc::new(TickingClock::default())));
     let family = family(&manager);
     let (mut a, mut b) = (manager.locker(TRY), manager.locker(TRY));
-    // Those cannot be joined; the few beside them can, and leave room for as few.
+    // These cannot be joined. The few beside them can, and leave room for as few.
     for i in 0..2000_u64 {
         a.lock_key(&family, &i.to_be_bytes(), Shared).unwrap();
     }
@@ -238,7 +238,7 @@ fn who_takes_locks_just_below_the_limit_does_not_have_all_of_them_gone_through_e
     let counters = manager.counters();
     assert!(counters.escalations > 1 && counters.escalations < 300, "{counters:?}");
     manager.check().unwrap();
-    // With as much room as that, it is made for many at once, whoever has it.
+    // With that much to gain, one escalation makes room for many locks of any owner.
     let before = manager.counters().escalations;
     manager.set_max_lock_memory(2 * floor);
     let mut others: Vec<_> = (0..100).map(|_| manager.locker(TRY)).collect();
@@ -292,7 +292,7 @@ fn the_greediest_gives_up_precision_and_everything_in_the_end() {
     assert!(counters.escalations > 0 && counters.escalated_locks > 100, "{counters:?}");
     assert!(counters.lock_memory < 6000, "{counters:?}");
     manager.check().unwrap();
-    // Between keys that were asked for, and around the one that is somebody else's.
+    // A gap between requested keys is locked; a foreign lock and its neighbourhood are not.
     timed_out(modest.lock_key(&family, b"key 000+", Shared));
     timed_out(greedy.lock_key(&family, b"key 050", Shared));
     greedy.set_save_point();
@@ -344,7 +344,7 @@ fn a_dropped_family_takes_its_locks_with_it() {
     assert_eq!(manager.counters().lock_memory, 0);
 }
 
-/// Everything that the locks of one locker on `count` keys take, by what has been allocated.
+/// Bytes allocated for one locker's locks on `count` keys, per lock.
 fn bytes_per_lock(key: impl Fn(u64) -> Vec<u8>, count: u64) -> f64 {
     let manager = manager();
     let family = family(&manager);
@@ -382,7 +382,7 @@ fn one_locker_may_hold_many_locks() {
     assert!(manager.locks().is_empty());
 }
 
-/// Asks for the keys from `first` to `last`; the request that waits, if it has to.
+/// Requests the keys from `first` to `last`; returns the waiting request if it has to wait.
 fn ask(locker: &mut Locker, family: &Arc<Family>, first: u8, last: u8) -> Option<Arc<crate::wait::Waiter>> {
     let (first, last) = ([first], [last]);
     let span = crate::cut::Span::closed(Endpoint::Key(&first), Endpoint::Key(&last));
@@ -397,10 +397,10 @@ fn whoever_a_line_waits_for_passes_all_of_it() {
     let [holder, first, second, late] = &mut lockers[..] else { unreachable!() };
     assert!(ask(holder, &family, 3, 3).is_none());
     let waits = [ask(first, &family, 1, 5).unwrap(), ask(second, &family, 4, 9).unwrap()];
-    // The second waits for the first, and the first for the holder: to wait for the second would be
-    // a circle.
+    // The second waits for the first, and the first for the holder. If the holder waited for the
+    // second, it would close a cycle.
     assert!(ask(holder, &family, 8, 8).is_none());
-    // Whoever came later is in nobody's way.
+    // Later requests block nothing.
     let waits_too = ask(late, &family, 9, 9).unwrap();
     for waiter in [&waits_too, &waits[1], &waits[0]] {
         assert!(family.withdraw(waiter));
@@ -434,7 +434,7 @@ fn whoever_begins_anew_passes_nobody_who_waits() {
     assert!(ask(first, &family, 3, 3).is_none());
     assert!(ask(second, &family, 4, 4).is_none());
     let waits = ask(wide, &family, 0, 9).unwrap();
-    // Both are waited for, and pass.
+    // Others wait for both, so both pass.
     assert!(ask(first, &family, 5, 5).is_none());
     assert!(ask(second, &family, 6, 6).is_none());
     first.release_all();
@@ -461,14 +461,14 @@ fn a_range_that_waits_is_passed_by_so_many_and_by_those_who_were_there() {
     let waits = ask(wide, &family, 0, 9).unwrap();
     for _ in 0..2 {
         assert!(ask(young, &family, 1, 1).is_none());
-        // What it takes beside that passes, too: it is waited for now.
+        // Its further requests pass as well, since others wait for it now.
         assert!(ask(young, &family, 5, 7).is_none());
         young.release_all();
     }
     // These drew four tickets. The fifth is for one more.
     assert!(ask(young, &family, 2, 2).is_none());
     let waits_too = ask(key, &family, 1, 1).unwrap();
-    // Who has begun by then goes on.
+    // An owner that has begun by then goes on.
     assert!(ask(young, &family, 8, 8).is_none());
     holder.release_all();
     young.release_all();
@@ -494,11 +494,11 @@ fn a_key_that_is_waited_for_is_passed_only_by_those_who_were_there() {
     late.lock_key(&family, &[3], Shared).unwrap();
 }
 
-/// An order that somebody else changes.
+/// A comparator whose order changes between calls.
 #[derive(Debug, Default)]
 struct Fickle {
     asked: std::sync::atomic::AtomicU64,
-    /// 0: bytes; 1: the other way round; more: whatever comes.
+    /// 0: bytewise; 1: reverse; more: arbitrary.
     mood: std::sync::atomic::AtomicU64,
 }
 
@@ -517,7 +517,7 @@ impl esker_base::comparator::Comparator for Fickle {
     }
 }
 
-/// Takes a request back, or takes what it was granted.
+/// Withdraws a request, or takes its grant.
 fn end_waiting(locker: &mut Locker, waiter: &crate::wait::Waiter) {
     if waiter.family.withdraw(waiter) {
         return;
@@ -575,7 +575,7 @@ fn a_comparator_that_changes_its_mind_costs_no_lock_and_nobody_waits_for_ever() 
     });
 }
 
-/// Pages that nobody touches take no memory.
+/// Untouched pages take no memory.
 #[cfg(target_pointer_width = "64")]
 #[test]
 fn keys_of_4_gib_are_refused() {

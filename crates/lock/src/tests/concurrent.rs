@@ -1,11 +1,9 @@
-//! Many threads at once: what the manager decides is what the reference decides, in the order in
-//! which it was decided.
+//! Many threads at once: the manager decides like the reference, in the order of its decisions.
 //!
-//! Requests with and without waiting, for a time and with cancellations, for keys and ranges of one
-//! to all leaves, in a family for ranges with leaves of a few locks, another one, and a family for
-//! points; upgrades, downgrades, save points, releases, circles. Real threads here; under `--cfg
-//! shuttle` orders that a scheduler chooses. `ROUNDS` gives more rounds; `cargo xtask long locks`
-//! gives twenty million requests.
+//! Requests with and without waiting, with timeouts and cancellations; for keys and for ranges of
+//! one to all leaves; in two families for ranges and one for points. Upgrades, downgrades, save
+//! points, releases and cycles. The threads are real; under `--cfg shuttle` a scheduler chooses
+//! their order. `ROUNDS` gives more rounds; `cargo xtask long locks` gives twenty million requests.
 
 use super::TickingClock;
 use super::history::KEYS;
@@ -19,17 +17,17 @@ use esker_base::{ErrorKind, Result};
 type Pick<'a> = &'a mut dyn FnMut(u32) -> u32;
 
 const FAMILIES: usize = 3;
-/// For how many tickets ranges are passed.
+/// Values of `range_patience`.
 const PATIENCE: [u64; 4] = [0, 1, 8, 256];
 
-/// How waits end.
+/// The ways in which waits may end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Ends {
-    /// With a grant, or because a circle was closed.
+    /// With a grant, or because the request closed a cycle.
     Calm,
-    /// With a cancellation, too.
+    /// Also with a cancellation.
     Cancelled,
-    /// Or because it takes too long.
+    /// Also with a timeout.
     Any,
 }
 
@@ -64,7 +62,7 @@ impl Stage {
         (0..count).map(|_| self.manager.locker(options)).collect()
     }
 
-    /// What one thread does.
+    /// The work of one thread.
     fn work(&self, mut locker: Locker, cancellers: &[Canceller], steps: usize, pick: Pick<'_>) {
         for _ in 0..steps {
             let done = self.step(&mut locker, cancellers, pick);
@@ -83,7 +81,7 @@ impl Stage {
         let ends = (end(left, Endpoint::Min), end(right, Endpoint::Max));
         let kind = pick(24);
         match kind {
-            // What is not held cannot be released, and so on: nothing changes then.
+            // Releasing a lock that is not held fails and changes nothing.
             0 => drop(locker.unlock_range(family, ends.0, ends.1)),
             1 => drop(locker.downgrade(family, ends.0, ends.1)),
             2 => locker.set_save_point(),
@@ -122,7 +120,7 @@ impl Stage {
         ((open != 0).then_some([first]), (open != 1).then_some([last]))
     }
 
-    /// How many requests there were, each decided as the reference does.
+    /// Compares each request with the reference; returns the number of requests.
     fn check(self, lockers: usize) -> usize {
         self.manager.check().unwrap();
         assert!(self.manager.locks().is_empty() && self.manager.waits().is_empty());

@@ -1,10 +1,10 @@
-//! Nobody starves: a request that waits is passed only by transactions that were there when it
-//! came, never by those who begin anew, however many do.
+//! No request starves: only transactions that existed when a request began to wait pass it, never
+//! later ones.
 //!
-//! One thread takes wide ranges. The others take some keys in ascending order, and so pass whoever
-//! waits for them, again and again. Whoever has seen a wide request wait, and begins then, gets its
-//! first key after that request has been granted. Real threads here; under `--cfg shuttle` orders
-//! that a scheduler chooses.
+//! One thread takes wide ranges. The other threads take some keys in ascending order, and so pass
+//! waiting requests again and again. A transaction that begins after it saw a wide request wait
+//! gets its first key after that request was granted. The threads are real; under `--cfg shuttle` a
+//! scheduler chooses their order.
 
 use super::manager_with_patience;
 use crate::*;
@@ -23,17 +23,17 @@ const KEYS: u8 = 12;
 struct Stage {
     manager: LockManager,
     family: Arc<Family>,
-    /// Of wide ranges; grows while one is held.
+    /// Grants of wide ranges; grows while one is held.
     grants: AtomicU64,
     /// Threads that take keys and are not done.
     busy: AtomicU64,
-    /// How often one who came later was granted a key first.
+    /// Number of times that a later transaction was granted a key first.
     wrong: AtomicU64,
 }
 
 impl Stage {
     fn new(max_fragments: usize, threads: u64) -> Stage {
-        // Whoever comes later waits.
+        // Every later request waits.
         let manager = manager_with_patience(0);
         let options = FamilyOptions { max_fragments, ..FamilyOptions::default() };
         let family = manager.add_family(ColumnFamilyId::DEFAULT, &options).unwrap();
@@ -73,7 +73,7 @@ impl Stage {
             locker.lock_key(&self.family, &[first], LockMode::Exclusive).unwrap();
             let was_granted = self.grants.load(Ordering::Acquire) > before;
             self.wrong.fetch_add(u64::from(was_waiting && !was_granted), Ordering::AcqRel);
-            // While some hold something, others begin anew.
+            // While some transactions hold locks, others begin.
             thread::yield_now();
             while pick(4) != 0 && first + 2 < KEYS {
                 first += 1 + pick(2);

@@ -1,14 +1,13 @@
-//! What a lock manager decided, in the order in which it did, and whether the reference decides the
-//! same.
+//! The decisions of a lock manager, in order, compared with the reference.
 //!
-//! In: decisions, noted under the latches under which they were made: those that have to do with
-//! each other share a latch, so the list is one order in which all of them could have been made one
-//! by one. Out: the first that the reference makes otherwise.
+//! In: decisions, recorded under the latches under which they were made. Decisions that affect each
+//! other share a latch, so the list is one order in which all of them could have been made one by
+//! one. Out: the first decision that the reference makes differently.
 //!
-//! What is left to the manager's threads is when a request is let through that touches several
-//! leaves, or may overtake: that is decided behind the release, under latches of its own. So each
-//! grant must be due, in the order of the reference, at the place where it is noted; and whenever
-//! nobody is between a release and what follows from it, nobody waits who need not.
+//! The threads decide when a request is granted that touches several leaves, or that may overtake:
+//! they grant it after the release, under latches of its own. Each grant must therefore be due, in
+//! the reference's order, where it is recorded. When no thread is between a release and its grants,
+//! no request waits needlessly.
 
 use super::reference::{Answer, Cells, Reference};
 use crate::LockMode;
@@ -19,9 +18,9 @@ use esker_base::ColumnFamilyId;
 use esker_base::sync::process::Mutex;
 use std::collections::HashSet;
 
-/// Keys that are asked for, each a single byte: so many.
+/// The number of keys, each a single byte.
 pub(crate) const KEYS: u8 = 12;
-/// Pieces that the key space falls into: each key, and what lies between them.
+/// Cells of the key space: each key, and each gap between keys.
 pub(crate) const CELLS: usize = 2 * KEYS as usize + 1;
 
 #[cfg(not(shuttle))]
@@ -38,11 +37,11 @@ fn this_thread() -> ThreadId {
     shuttle::thread::current().id()
 }
 
-/// One thing that was decided.
+/// One decision.
 #[derive(Debug)]
 struct Event {
     thread: ThreadId,
-    /// Of the locker.
+    /// The locker's id.
     id: u64,
     family: usize,
     cells: Cells,
@@ -51,7 +50,7 @@ struct Event {
 
 #[derive(Debug)]
 enum What {
-    /// With the ticket if it waits.
+    /// A request, with its ticket if it waits.
     Asked {
         stamp: u64,
         mode: LockMode,
@@ -61,21 +60,21 @@ enum What {
     },
     Granted,
     Withdrawn,
-    /// It is going to be withdrawn, because it closes a circle.
+    /// The request will be withdrawn because it closes a cycle.
     Victim,
-    /// And whether there was anything.
+    /// A release, and whether anything was held.
     Released(bool),
     Downgraded(bool),
-    /// The thread has nothing left to hand over.
+    /// The thread has no grants left to make.
     Done,
 }
 
-/// The list, if it is kept.
+/// The list of decisions, while it records.
 #[derive(Debug, Default)]
 pub(crate) struct History(Mutex<Option<Vec<Event>>>);
 
 impl History {
-    /// From now on everything is noted.
+    /// Starts recording.
     pub(crate) fn begin(&self) {
         *self.0.lock() = Some(Vec::new());
     }
@@ -130,8 +129,8 @@ impl History {
         self.note(ColumnFamilyId::DEFAULT, 0, || 0..0, What::Done);
     }
 
-    /// Lets the reference decide everything again. How many requests there were. With `calm`,
-    /// nobody's waiting was ended but by circles, so each victim must have been in one.
+    /// Replays the decisions in the reference; returns the number of requests. With `calm`, only
+    /// cycles ended waits, so each victim must have been in one.
     pub(crate) fn check(&self, families: usize, lockers: usize, patience: u64, calm: bool) -> usize {
         let events = self.0.lock().take().expect("begun");
         let keys = vec![(0..CELLS).map(|cell| cell % 2 == 1).collect(); families];
@@ -158,7 +157,7 @@ impl History {
     }
 }
 
-/// Whether the reference agrees with one decision, which it follows.
+/// Whether the reference agrees with one decision; the reference then follows it.
 fn agrees(reference: &mut Reference, event: &Event, calm: bool) -> bool {
     // Lockers are numbered from one on.
     let (owner, family, cells) = (event.id.saturating_sub(1) as usize, event.family, event.cells.clone());

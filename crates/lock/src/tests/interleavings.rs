@@ -1,5 +1,5 @@
-//! Threads in orders that a scheduler chooses: few of them in all orders (loom), more of them in
-//! many (shuttle).
+//! Threads whose order a scheduler chooses: a few of them in all orders (loom), more of them in
+//! many orders (shuttle).
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test --profile stress -p esker-lock --lib loom`, and the same with
 //! `shuttle`.
@@ -33,7 +33,7 @@ mod shuttle_scenarios {
     use shuttle::rand::{Rng, thread_rng};
     use shuttle::thread;
 
-    /// What one thread does: a few transactions of a few requests.
+    /// The work of one thread: a few transactions of a few requests.
     fn work(mut locker: Locker, family: &Arc<Family>, passing: &Arc<Family>, transactions: usize) {
         for _ in 0..transactions {
             for _ in 0..thread_rng().gen_range(1..6) {
@@ -65,7 +65,7 @@ mod shuttle_scenarios {
                 locker.set_lock_timeout(Timeout::Never);
                 let result = locker.lock_range(family, Endpoint::Key(&left), Endpoint::Key(&right), mode);
                 locker.set_lock_timeout(Timeout::Forever);
-                // Whoever did not get it goes on with what it has.
+                // A locker that timed out goes on with the locks it has.
                 result.or_else(|why| if why.kind() == ErrorKind::TimedOut { Ok(()) } else { Err(why) })?;
             }
             _ => locker.lock_range(family, Endpoint::Key(&left), Endpoint::Key(&right), mode)?,
@@ -172,7 +172,7 @@ mod loom_models {
                     locker.lock_range(&family, Endpoint::Key(b"a"), Endpoint::Key(b"c"), Exclusive)
                 })
             };
-            // The second lock in a leaf for one.
+            // The second lock of a leaf made for one.
             match locker.lock_key(&family, b"b", Shared) {
                 Ok(()) => {}
                 Err(why) => assert_eq!(why.kind(), ErrorKind::Busy),
@@ -311,7 +311,7 @@ mod loom_models {
                     was_granted.store(1, Ordering::Release);
                 })
             };
-            // Whether the other one waits already or not.
+            // Whether the other locker waits already or not.
             lock(&mut locker, b"d").unwrap();
             locker.release_all();
             let was_waiting = manager.waits().iter().any(|wait| wait.id == id);

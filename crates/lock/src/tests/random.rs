@@ -1,8 +1,7 @@
-//! Random requests: the manager, with leaves of a few locks, says what the reference says, every
-//! time.
+//! Random requests: a manager with leaves of a few locks answers each like the reference.
 //!
-//! One thread plays many lockers: requests that wait are left in the queues and looked at again
-//! later. `ROUNDS` gives more seeds; `cargo xtask long locks` gives millions of requests.
+//! One thread plays many lockers: waiting requests stay in the queues and are examined later.
+//! `ROUNDS` gives more seeds; `cargo xtask long locks` gives millions of requests.
 
 use super::reference::{Answer, Cells, Reference};
 use super::{StillClock, manager_with_patience};
@@ -20,7 +19,7 @@ use esker_testkit::seed;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-/// By length, then by bytes: an order that the engine does not know. No prefix lies together in it.
+/// Orders keys by length, then by bytes: a custom order that separates keys with a common prefix.
 struct ByLength;
 
 impl Comparator for ByLength {
@@ -37,7 +36,7 @@ const LOCKERS: usize = 12;
 struct Table {
     family: Arc<Family>,
     order: Order,
-    /// All places there are, in order; cell `i` lies between places `i` and `i + 1`.
+    /// All cuts, in order; cell `i` lies between cuts `i` and `i + 1`.
     places: Vec<CutBuf>,
 }
 
@@ -67,7 +66,7 @@ impl Table {
         self.places.len() - 1
     }
 
-    /// Which cells are keys.
+    /// For each cell, whether it is a key.
     fn keys(&self) -> Vec<bool> {
         (0..self.cell_count()).map(|i| self.span(&(i..i + 1)).as_span().is_point()).collect()
     }
@@ -131,7 +130,7 @@ impl Round {
     fn step(&mut self, rng: &mut fastrand::Rng) {
         let who = rng.usize(..LOCKERS);
         if self.asked[who].is_some() {
-            // Its thread sleeps: all it can do is give up.
+            // Its thread sleeps: it can only give up.
             if rng.u8(..6) == 0 {
                 self.give_up(who);
             }
@@ -194,7 +193,7 @@ impl Round {
         }
     }
 
-    /// The newest deadlock starts with the victim, and everybody else in it waits.
+    /// The newest deadlock starts with the victim, and every other locker in it waits.
     fn check_path(&self, victim: usize) {
         let newest = self.manager.deadlocks().swap_remove(0);
         assert!(!newest.limit_exceeded);
@@ -230,7 +229,7 @@ impl Round {
         self.reference.release_all(who);
     }
 
-    /// Those who were let through are those whom the reference let through.
+    /// Compares the granted requests with those of the reference.
     fn collect(&mut self) {
         let mut expected = std::mem::take(&mut self.reference.granted);
         for who in 0..LOCKERS {
@@ -251,7 +250,7 @@ impl Round {
         assert!(expected.is_empty(), "{expected:?}");
     }
 
-    /// The lock table is the reference's, cell by cell.
+    /// Compares the lock table with the reference, cell by cell.
     fn compare(&self) {
         self.manager.check().unwrap();
         for (number, table) in self.tables.iter().enumerate() {

@@ -1,15 +1,15 @@
-//! A lock manager that is obviously right: the key space as a short row of cells, a list of those
-//! who wait.
+//! A reference lock manager that is obviously right: a short row of cells and a list of waiting
+//! requests.
 //!
-//! It knows nothing of leaves, fragments or cuts: a range is two numbers of cells. It says what
-//! `wait.rs` promises.
+//! It knows no leaves, fragments or cuts: a range is two cell numbers. It implements the rules of
+//! `wait.rs`.
 
 use crate::LockMode;
 use crate::fragment::Change;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// A stretch of cells.
+/// A range of cells.
 pub(crate) type Cells = Range<usize>;
 
 #[derive(Clone, Debug)]
@@ -20,7 +20,7 @@ pub(crate) struct Waiting {
     family: usize,
     cells: Cells,
     mode: LockMode,
-    /// Owners whose stamps are smaller pass it.
+    /// Owners with smaller stamps pass it.
     passable_until: u64,
 }
 
@@ -38,20 +38,20 @@ pub(crate) enum Answer {
     Waits,
 }
 
-/// The reference.
+/// The reference lock manager.
 #[derive(Debug)]
 pub(crate) struct Reference {
     /// Family, cell -> owners and modes.
     held: Vec<Vec<BTreeMap<usize, LockMode>>>,
-    /// Oldest first.
+    /// Waiting requests, oldest first.
     waiting: Vec<Waiting>,
     owners: Vec<Owner>,
     next_ticket: u64,
-    /// Family, cell -> whether it is a key, not what lies between keys.
+    /// Family, cell -> whether it is a key rather than a gap.
     keys: Vec<Vec<bool>>,
     /// The manager's option.
     range_patience: u64,
-    /// Owners let through since this was last taken.
+    /// Owners granted since this was last taken.
     pub(crate) granted: BTreeSet<usize>,
 }
 
@@ -64,7 +64,7 @@ fn intersect(a: &Cells, b: &Cells) -> Cells {
 }
 
 impl Reference {
-    /// Of each family's cells `keys` says which are keys.
+    /// A reference without locks. `keys` says for each family's cells whether they are keys.
     pub(crate) fn new(keys: Vec<Vec<bool>>, owners: usize, range_patience: u64) -> Reference {
         Reference {
             held: keys.iter().map(|cells| vec![BTreeMap::new(); cells.len()]).collect(),
@@ -89,7 +89,7 @@ impl Reference {
         !self.owners[owner].save_points.is_empty()
     }
 
-    /// Who holds what conflicts with the request.
+    /// Owners that hold a lock in conflict with the request.
     fn holders(&self, r: &Waiting) -> BTreeSet<usize> {
         let cells = &self.held[r.family][r.cells.clone()];
         cells
@@ -157,7 +157,7 @@ impl Reference {
         cells.len() == 1 && self.keys[family][cells.start]
     }
 
-    /// Whether what is granted now passes somebody who waits.
+    /// Whether a grant now would pass a waiting request.
     fn passes(&self, owner: usize, family: usize, cells: &Cells, mode: LockMode) -> bool {
         let stamp = self.owners[owner].stamp;
         let is_passed = |w: &Waiting| {
@@ -167,7 +167,8 @@ impl Reference {
         self.waiting.iter().any(is_passed)
     }
 
-    /// A request with stamp and ticket of the manager's, decided but not followed up.
+    /// Decides a request with the manager's stamp and ticket, without the grants that follow from
+    /// it.
     pub(crate) fn ask(
         &mut self,
         owner: usize,
@@ -181,7 +182,7 @@ impl Reference {
         let patience = if self.is_key(family, &cells) { 0 } else { self.range_patience };
         let passable_until = ticket.saturating_add(1).saturating_add(patience);
         let mut r = Waiting { ticket, owner, stamp, family, cells, mode, passable_until };
-        // Before it has a ticket, it comes behind all others.
+        // Without a ticket it is behind all others.
         r.ticket = u64::MAX;
         let holds_all =
             self.held[family][r.cells.clone()].iter().all(|c| c.get(&owner).is_some_and(|m| *m >= mode));
@@ -201,7 +202,7 @@ impl Reference {
         Answer::Waits
     }
 
-    /// Lets the request of `owner` through. False if somebody is in its way, or it does not wait.
+    /// Grants the request of `owner`. False if it is blocked or does not wait.
     pub(crate) fn grant(&mut self, owner: usize) -> bool {
         let Some(index) = self.waiting.iter().position(|w| w.owner == owner) else { return false };
         if !self.is_free(&self.waiting[index]) {
@@ -212,24 +213,24 @@ impl Reference {
         true
     }
 
-    /// Takes the request of `owner` back. False if it does not wait.
+    /// Withdraws the request of `owner`. False if it does not wait.
     pub(crate) fn remove(&mut self, owner: usize) -> bool {
         let count = self.waiting.len();
         self.waiting.retain(|w| w.owner != owner);
         self.waiting.len() < count
     }
 
-    /// The first who waits for nobody.
+    /// The first waiting request that nothing blocks.
     pub(crate) fn may_go(&self) -> Option<&Waiting> {
         self.waiting.iter().find(|w| self.is_free(w))
     }
 
-    /// Nothing is held, nobody waits.
+    /// True without held locks and waiting requests.
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.held.iter().flatten().all(BTreeMap::is_empty)
     }
 
-    /// Lets everybody through who may go, first come first served.
+    /// Grants every request that nothing blocks, first come first served.
     fn settle(&mut self) {
         let mut index = 0;
         while index < self.waiting.len() {
@@ -248,14 +249,14 @@ impl Reference {
         self.settle();
     }
 
-    /// False if nothing was held.
+    /// Releases locks and grants what became free. False if nothing was held.
     pub(crate) fn release(&mut self, owner: usize, family: usize, cells: Cells) -> bool {
         let any = self.give_up(owner, family, cells);
         self.settle();
         any
     }
 
-    /// As [`release`](Self::release), not followed up.
+    /// [`release`](Self::release) without the grants that follow from it.
     pub(crate) fn give_up(&mut self, owner: usize, family: usize, cells: Cells) -> bool {
         let mut any = false;
         for cell in cells {
@@ -264,14 +265,14 @@ impl Reference {
         any
     }
 
-    /// False if nothing was held exclusively.
+    /// Makes locks shared and grants what became free. False if nothing was held exclusively.
     pub(crate) fn downgrade(&mut self, owner: usize, family: usize, cells: Cells) -> bool {
         let any = self.weaken(owner, family, cells);
         self.settle();
         any
     }
 
-    /// As [`downgrade`](Self::downgrade), not followed up.
+    /// [`downgrade`](Self::downgrade) without the grants that follow from it.
     pub(crate) fn weaken(&mut self, owner: usize, family: usize, cells: Cells) -> bool {
         let mut any = false;
         for cell in cells {
@@ -283,7 +284,7 @@ impl Reference {
         any
     }
 
-    /// Forgets the newest entry of the log that names just this.
+    /// Removes the newest log entry for exactly these cells.
     pub(crate) fn forget(&mut self, owner: usize, family: usize, cells: &Cells) {
         let owner = &mut self.owners[owner];
         let found = owner.log.iter().rposition(|(_, f, c)| *f == family && c == cells);
@@ -320,7 +321,7 @@ impl Reference {
         self.owners[owner].save_points.clear();
     }
 
-    /// True if `owner` waits, by others, for itself.
+    /// True if `owner` waits, through others, for itself.
     pub(crate) fn is_in_circle(&self, owner: usize) -> bool {
         let mut reached = BTreeSet::new();
         let mut next = vec![owner];

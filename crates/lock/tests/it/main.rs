@@ -1,5 +1,5 @@
-//! The lock manager with real threads. `waiting`: who is let through, and in which order; `soak`:
-//! everything at once.
+//! The lock manager with real threads. `waiting`: grants and their order; `soak`: everything at
+//! once.
 #![cfg(not(any(loom, shuttle)))]
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -11,7 +11,7 @@ use esker_base::sync::Arc;
 use esker_lock::{Clock, Family, FamilyOptions, LockManager, LockManagerOptions};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// The real clocks: what waits for a time here is to be late at worst.
+/// The real clock. A timed wait in these tests may only end late.
 struct RealClock(Instant);
 
 impl Clock for RealClock {
@@ -41,7 +41,7 @@ fn family(manager: &LockManager, id: u32) -> Arc<Family> {
     manager.add_family(ColumnFamilyId(id), &FamilyOptions::default()).unwrap()
 }
 
-/// Lets others run until something is so.
+/// Yields to other threads until `condition` holds.
 fn until(mut condition: impl FnMut() -> bool) {
     while !condition() {
         std::thread::yield_now();

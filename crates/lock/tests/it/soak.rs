@@ -1,9 +1,9 @@
 //! Everything at once: points, ranges, upgrades, downgrades, save points, timeouts, cancellations,
-//! circles, too little memory, and families dropped, by many threads. No two of them may ever hold
-//! what conflicts; nobody may be stuck; and in the end there must be nothing left.
+//! cycles, too little memory, and dropped families, by many threads. No two threads may ever hold
+//! conflicting locks, no thread may be stuck, and no lock may be left at the end.
 //!
 //! `SECONDS=1800 THREADS=100 cargo test --profile stress -p esker-lock --test it -- soak` is the
-//! long form (`cargo xtask long locks`); it prints what happened.
+//! long form (`cargo xtask long locks`); it prints counters.
 
 use crate::{manager, until};
 use esker_base::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -17,24 +17,24 @@ use std::thread;
 use std::time::Duration;
 
 const KEYS: usize = 40;
-/// How often one looks, a hundredth of a second apart, until nothing that moves is taken for stuck.
-/// Looks, not time: the whole process may have been stopped for a while.
+/// Looks, a hundredth of a second apart, without any progress before the test counts as stuck. It
+/// counts looks, not time: the whole process may have been stopped for a while.
 const PATIENCE: u32 = 12_000;
-/// How many operations lie between two disturbances.
+/// Operations between two disturbances.
 const CALM: u64 = 50;
 
 fn key(i: usize) -> [u8; 2] {
     [i as u8 / 8, i as u8 % 8]
 }
 
-/// What the threads believe they hold, key by key: the number of sharers; far below zero if
-/// exclusively.
+/// The locks that the threads believe they hold, for each key: the number of sharers, or far below
+/// zero for an exclusive lock.
 struct Shadow {
     keys: [AtomicI64; KEYS],
 }
 
 impl Shadow {
-    /// Asserts that nobody else holds what `mode` excludes, for a moment.
+    /// Asserts, for a short time, that no other thread holds a lock that `mode` excludes.
     fn visit(&self, keys: std::ops::Range<usize>, mode: LockMode) {
         let (enter, leave) = if mode == Exclusive { (-1000, 1000) } else { (1, -1) };
         for i in keys.clone() {
@@ -101,7 +101,7 @@ impl Soak {
             match rng.u8(..20) {
                 0 => locker.set_save_point(),
                 1 => {
-                    // There may be none.
+                    // There may be no save point.
                     locker.rollback_to_save_point().ok();
                 }
                 2 => {
@@ -119,7 +119,7 @@ impl Soak {
         }
     }
 
-    /// False if the transaction is over.
+    /// Takes a lock. False if the transaction is over.
     fn lock(&self, locker: &mut Locker, rng: &mut fastrand::Rng, kind: u8) -> bool {
         let first = rng.usize(..KEYS);
         let count = if kind < 5 { rng.usize(1..=(KEYS - first).min(12)) } else { 1 };
@@ -150,14 +150,14 @@ impl Soak {
         }
     }
 
-    /// Fails the test, with what there is to see.
+    /// Fails the test with a dump of locks and waits.
     fn tell_who_is_stuck(&self) {
         let (waits, locks) = (self.manager.waits(), self.manager.locks());
         let check = self.manager.check();
         panic!("nothing moves: {check:?}\nwaits {waits:#?}\nlocks {locks:#?}");
     }
 
-    /// Cancels somebody, changes the limit, drops a family: now and then, until it is enough.
+    /// Until `is_enough`, now and then cancels a locker, changes the limit or drops a family.
     fn disturb(&self, mut rng: fastrand::Rng, is_enough: impl Fn(u64) -> bool) {
         let _end = LetGo(self);
         let mut done = 0;
@@ -195,7 +195,7 @@ impl Soak {
     }
 }
 
-/// Ends the soak; if it has failed, for those too who would wait for ever.
+/// Ends the soak. After a failure it also frees threads that would wait for ever.
 struct LetGo<'a>(&'a Soak);
 
 impl Drop for LetGo<'_> {
@@ -207,7 +207,7 @@ impl Drop for LetGo<'_> {
     }
 }
 
-/// Leaves the processor to others for a moment.
+/// Yields the processor.
 #[expect(clippy::disallowed_methods, reason = "nothing depends on how long this takes")]
 fn look_away() {
     thread::sleep(Duration::from_millis(10));
@@ -240,8 +240,7 @@ fn soak_leaves_nothing_behind() {
             Some(time) => start.elapsed() > time,
             None => operations > 20_000,
         });
-        // Nobody may need a cancellation to come to an end: whoever waits, waits for somebody who
-        // will stop.
+        // No thread may need a cancellation to come to an end: each waits for one that will stop.
     });
     soak.manager.check().unwrap();
     assert!(soak.manager.locks().is_empty() && soak.manager.waits().is_empty());

@@ -1,5 +1,5 @@
-//! Threads that wait: in which order they go on, and what ends their waiting. No test depends on
-//! time or on who is faster: each waits until the others are where it needs them.
+//! Threads that wait: their order, and the events that end a wait. No test depends on time or
+//! speed: each waits until the other threads are where it needs them.
 
 use crate::{family, manager, manager_with_patience, until};
 use esker_base::sync::{Arc, Mutex};
@@ -23,8 +23,9 @@ fn code(result: Result<(), Error>) -> (ErrorKind, SubCode) {
     (why.kind(), why.subcode())
 }
 
-/// Starts threads one after the other, each once the one before stands in the queue, that lock
-/// `key`, note their number and release. What they noted once `before` has run and the key is free.
+/// Starts threads one after the other, each once the one before is in the queue. Each locks `key`,
+/// notes its number and releases. Returns the noted numbers after `before` has run and the key is
+/// free.
 fn served(
     manager: &LockManager,
     family: &Arc<Family>,
@@ -115,7 +116,7 @@ fn a_wide_range_is_granted_in_a_storm_of_points() {
                     if *done.lock() {
                         break;
                     }
-                    // Two at a time, in ascending order: some key is held at any moment.
+                    // Two at a time, in ascending order: some key is always held.
                     locker.lock_key(family, &[thread, round as u8, 0], Exclusive).unwrap();
                     locker.lock_key(family, &[thread, round as u8, 1], Exclusive).unwrap();
                     locker.release_all();
@@ -133,7 +134,7 @@ fn a_wide_range_is_granted_in_a_storm_of_points() {
     assert!(manager.locks().is_empty());
 }
 
-/// Two lockers, each with a lock that the other one asks for, the second one last.
+/// Two lockers that each ask for the other's lock; the second asks last.
 fn close_a_circle(manager: &LockManager, first: &Arc<Family>, second: &Arc<Family>) -> (Locker, Locker) {
     let (mut a, mut b) = (manager.locker(FOREVER), manager.locker(DETECTING));
     a.lock_key(first, b"one", Exclusive).unwrap();
@@ -184,7 +185,7 @@ fn a_chain_longer_than_allowed_is_taken_for_a_circle() {
     let manager = manager();
     let family = family(&manager, 0);
     let key = |i: usize| [i as u8];
-    // Locker i holds key i and waits for key i + 1; nobody waits for locker 0.
+    // Locker i holds key i and waits for key i + 1; no locker waits for locker 0.
     let lockers: Vec<Mutex<Locker>> = (0..5).map(|_| Mutex::new(manager.locker(FOREVER))).collect();
     for (i, locker) in lockers.iter().enumerate() {
         locker.lock().lock_key(&family, &key(i), Exclusive).unwrap();
@@ -223,7 +224,7 @@ fn waiting_ends_by_cancellation_by_time_and_with_the_family() {
     thread::scope(|scope| {
         let waiting = scope.spawn(|| {
             let first = code(cancelled.lock_key(&family, b"a", Shared));
-            // Still cancelled: it may take what is free, but not wait.
+            // Still cancelled: it may take a free lock, but not wait.
             let second = code(cancelled.lock_key(&family, b"b", Shared));
             cancelled.reset_cancel();
             (first, second)
@@ -249,7 +250,7 @@ fn waiting_ends_by_cancellation_by_time_and_with_the_family() {
 
 #[test]
 fn who_waits_for_whom_can_be_seen() {
-    // Nobody passes who begins later.
+    // No later transaction passes.
     let manager = manager_with_patience(0);
     let family = family(&manager, 0);
     let mut holder = manager.locker(FOREVER);
