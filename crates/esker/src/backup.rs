@@ -220,7 +220,7 @@ impl BackupEngine {
         keep(&esker_format::file_name::descriptor_file_name(&cut.path, manifest), bytes)?;
         let current = esker_format::file_name::current_contents(manifest);
         let options_path = self.dir.join(&private);
-        db.save_options_in(&options_path, cut.options_number)?;
+        db.inner.save_options_in(&options_path, cut.options_number)?;
         let options = esker_format::file_name::options_file_name(&options_path, cut.options_number);
         let name = format!("{private}/{}", options.file_name().unwrap_or_default().to_string_lossy());
         let bytes = self.fs().file_size(&options)?;

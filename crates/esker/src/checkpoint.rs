@@ -81,7 +81,7 @@ impl Db {
             &file_name::descriptor_file_name(staging, manifest),
             bytes,
         )?;
-        self.save_options_in(staging, cut.options_number)?;
+        self.inner.save_options_in(staging, cut.options_number)?;
         write_file(
             fs,
             &file_name::current_file_name(staging),

@@ -43,6 +43,7 @@ mod files;
 mod flush;
 mod get;
 mod ingest;
+mod instance;
 mod merge;
 pub mod observe;
 pub mod options;

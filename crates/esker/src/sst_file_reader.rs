@@ -6,9 +6,9 @@
 //!
 //! Source: RocksDB `table/sst_file_reader.cc`.
 
-use crate::db::table_read_options;
 use crate::get::saver::{Finish, Saver};
 use crate::merge::timestamps::table_iter;
+use crate::options::table_read_options;
 use crate::options::{Options, ReadOptions};
 use crate::scan::timestamped::{TimestampedIter, Tombstones};
 use crate::scan::{DbIter, DbIterOptions};

@@ -2,13 +2,13 @@
 
 use crate::cf::{DeadRanges, MemTables, SuperVersion, WriteStall};
 use crate::observe::{FlushReason, IngestedFiles, LevelCompactionStats, StallCounts};
-use crate::options::ColumnFamilyOptions;
+use crate::options::{ColumnFamilyOptions, ReadOptions};
 use crate::picker::{CompactionOptions, RunningCompactions};
 use crate::version::Version;
 use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use esker_base::sync::epoch::Swap;
 use esker_base::sync::{Arc, OnceLock};
-use esker_base::{ColumnFamilyId, Error, SequenceNumber};
+use esker_base::{ColumnFamilyId, Error, Result, SequenceNumber};
 use esker_format::key::InternalKeyComparator;
 use esker_table::TableCache;
 use std::fmt;
@@ -43,6 +43,36 @@ impl ColumnFamily {
         let super_version = Swap::new(super_version);
         let (locks, dropped) = (OnceLock::new(), AtomicBool::new(false));
         ColumnFamily { database, id, name, icmp, super_version, tables, locks, dropped }
+    }
+
+    /// The present view, counted, for reads that outlive one call.
+    pub(crate) fn pinned_view(&self) -> Arc<SuperVersion> {
+        self.super_version.load_full()
+    }
+
+    /// The timestamp to read at in this family.
+    /// # Errors
+    /// `InvalidArgument`: there is none where the family has timestamps, or one where it has not; it is
+    /// of another size, or older than what the family still keeps.
+    pub(crate) fn read_timestamp(&self, view: &SuperVersion, options: &ReadOptions) -> Result<Vec<u8>> {
+        let size = self.icmp.timestamp_size();
+        let wrong =
+            |what: String| Err(Error::invalid_argument(format!("column family '{}': {what}", self.name)));
+        match &options.timestamp {
+            _ if size == 0 => {
+                wrong("ReadOptions::timestamp is set, but its keys have no timestamps".to_owned())
+            }
+            None => wrong("its keys have timestamps, but ReadOptions::timestamp is not set".to_owned()),
+            Some(timestamp) if timestamp.len() != size => {
+                wrong(format!("ReadOptions::timestamp has {} bytes, its keys have {size}", timestamp.len()))
+            }
+            Some(timestamp)
+                if self.icmp.compare_timestamps(timestamp, view.version.full_history_ts_low()).is_lt() =>
+            {
+                wrong("ReadOptions::timestamp is older than full_history_ts_low".to_owned())
+            }
+            Some(timestamp) => Ok(timestamp.clone()),
+        }
     }
 
     /// Whether it was dropped: reads go on with what they hold, writes fail.

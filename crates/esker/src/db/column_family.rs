@@ -128,7 +128,7 @@ impl Db {
     ) -> Result<Vec<ColumnFamilyHandle>> {
         let _under_way = UnderWay::begin(self.engine())?;
         let made = self.add_column_families(families)?;
-        self.options_changed(made.len())?;
+        self.inner.options_changed(made.len())?;
         Ok(made)
     }
 
@@ -225,7 +225,7 @@ impl Db {
         }
         drop(manifest);
         drop(lead);
-        self.options_changed(families.len())?;
+        self.inner.options_changed(families.len())?;
         epoch::collect();
         engine.purger.request();
         Ok(())

@@ -11,13 +11,13 @@
 mod watch;
 
 use super::iterator::{check_tier, new_ahead, watched_iter, within_ranges};
-use super::reads::{read_context, table_read_options};
 use super::{ColumnFamilyHandle, Db};
 use crate::cf::SuperVersion;
 use crate::files::open_table::open_for;
 use crate::get::saver::Saver;
 use crate::get::search::ReadContext;
 use crate::observe::{Explanation, KeyRead, ReadSource, ScanRead, SeenEntry, Step};
+use crate::options::table_read_options;
 use crate::options::{MultiScanArgs, ReadOptions};
 use crate::scan::DbIter;
 use crate::version::FileMeta;
@@ -71,7 +71,8 @@ impl Db {
         let (view, sequence) = self.inner.pinned_moment(&family.cf, options, None);
         let table_options = table_read_options(options);
         let files_only = self.inner.reads_files_only(options);
-        let context = ReadContext { files_only, ..read_context(&family.cf, options, &table_options, None) };
+        let context =
+            ReadContext { files_only, ..ReadContext::new(&family.cf, options, &table_options, None) };
         let mut sorted: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
         let icmp = &family.cf.icmp;
         sorted.sort_by(|a, b| icmp.compare_user_keys(a, b));

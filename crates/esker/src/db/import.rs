@@ -61,7 +61,7 @@ impl Db {
         drop(lead);
         engine.tell_stall_changes();
         family_is_there(engine, &descriptor.options);
-        self.options_changed(1)?;
+        self.inner.options_changed(1)?;
         if import_options.move_files {
             import.remove_sources();
         }

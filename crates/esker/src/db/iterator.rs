@@ -24,9 +24,10 @@ mod timestamped;
 mod walk;
 
 use super::explain::Watch;
-use super::reads::{pinned_view, table_read_options};
-use super::{ColumnFamilyHandle, Db, DbInner};
+use super::{ColumnFamilyHandle, Db};
 use crate::cf::{ColumnFamily, SuperVersion};
+use crate::instance::DbInner;
+use crate::options::table_read_options;
 use crate::options::{MultiScanArgs, ReadOptions, ReadTier};
 use crate::scan::timestamped::TimestampedIter;
 use crate::scan::versions::VersionsIter;
@@ -167,7 +168,7 @@ impl Db {
     /// level-0 files.
     pub fn internal_iter(&self, family: &ColumnFamilyHandle) -> Result<Box<dyn InternalIterator>> {
         self.inner.check_family(&family.cf)?;
-        let view = pinned_view(&family.cf);
+        let view = family.cf.pinned_view();
         let options = ReadOptions { total_order_seek: true, ..ReadOptions::default() };
         internal_iterator(&family.cf, &view, &options, SequenceNumber::MAX)
     }
@@ -479,7 +480,7 @@ impl DbIterator {
     /// fails if there is none.
     #[cold]
     fn change_view(&mut self) {
-        let view = pinned_view(&self.cf);
+        let view = self.cf.pinned_view();
         let Cursor::Plain(iter) = &self.iter else { return };
         let prepared = iter.inner().prepare(&self.cf, &view, self.opening_options(), iter.sequence());
         let prepared = match (prepared, &self.watched) {
@@ -601,30 +602,6 @@ impl DbInner {
     /// leave its view.
     fn hold_for_iterator(self: &Arc<Self>, options: &ReadOptions) -> Option<Snapshot> {
         (options.snapshot.is_none() && !options.pin_data).then(|| self.hold_now(Holder::Iterator))
-    }
-
-    /// A view of `cf` and the sequence number to read it at: that of `held`, if there is one, else
-    /// as the options say. The view has all that the number sees.
-    pub(super) fn pinned_moment(
-        &self,
-        cf: &ColumnFamily,
-        options: &ReadOptions,
-        held: Option<&Snapshot>,
-    ) -> (Arc<SuperVersion>, SequenceNumber) {
-        if let Some(snapshot) = held.or(options.snapshot.as_ref()) {
-            // What the number sees is in all views since it was taken.
-            return (pinned_view(cf), snapshot.sequence());
-        }
-        loop {
-            let view = pinned_view(cf);
-            esker_base::probe!("moment:view");
-            let sequence = self.read_sequence(options);
-            // Else something that the number sees may be in a memtable that was put in place
-            // meanwhile.
-            if cf.super_version.holds(&view) {
-                return (view, sequence);
-            }
-        }
     }
 }
 

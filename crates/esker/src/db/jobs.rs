@@ -1,7 +1,7 @@
 //! What the background jobs are: the engine knows when they run, this file what they do.
 
-use super::purge::settle_and_purge;
 use crate::engine::{Engine, Jobs, Purger, maybe_schedule};
+use crate::instance::settle_and_purge;
 use crate::{compact, flush};
 use esker_base::sync::Arc;
 

@@ -1,8 +1,9 @@
 //! Work asked for by hand: flush, sync, compact, pause.
 
-use super::{ColumnFamilyHandle, Db, purge};
+use super::{ColumnFamilyHandle, Db};
 use crate::compact::ManualRange;
 use crate::engine::{UnderWay, maybe_schedule};
+use crate::instance::{disable_file_deletions, enable_file_deletions};
 use crate::observe::FlushReason;
 use crate::options::{CompactRangeOptions, CompactionOptions, FlushOptions, RangeOpt};
 use esker_base::{Error, FileNumber, Result};
@@ -215,7 +216,7 @@ impl Db {
     /// a copy of the directory can be made. Waits for deletions that are under way.
     pub fn disable_file_deletions(&self) {
         if self.engine().owner.is_here() {
-            purge::disable(self.engine());
+            disable_file_deletions(self.engine());
         }
     }
 
@@ -224,7 +225,7 @@ impl Db {
     /// `InvalidArgument` if deletions are not disabled.
     pub fn enable_file_deletions(&self) -> Result<()> {
         self.engine().check_process()?;
-        if !purge::enable(self.engine()) {
+        if !enable_file_deletions(self.engine()) {
             return Err(Error::invalid_argument("enable_file_deletions: deletions are not disabled"));
         }
         Ok(())

@@ -3,7 +3,6 @@
 //! In: the user's calls. Out: calls into the rooms behind: `write` for writes, `read` and `iter`
 //! for reads, `flush` and `compact` for maintenance. Nothing below names this module.
 
-mod auto_resume;
 mod close;
 mod column_family;
 mod compaction_timer;
@@ -24,10 +23,8 @@ mod multi_scan;
 mod open;
 mod open_tables;
 mod operands;
-mod options_file;
 mod own_writes;
 mod properties;
-mod purge;
 mod reads;
 mod recover;
 mod resume;
@@ -51,13 +48,12 @@ pub use open::OpenMode;
 pub(crate) use open::{family_tables, make_consistent};
 pub(crate) use open_tables::table_capacity;
 pub(crate) use own_writes::OwnWrites;
-pub(crate) use reads::table_read_options;
 pub(crate) use recover::check_for_forgotten_wal_dir;
 pub use verify::TableSetAside;
 pub(crate) use writes::check_timestamp;
 
 use crate::engine::Engine;
-use crate::write::WritePath;
+use crate::instance::DbInner;
 use esker_base::sync::Arc;
 use std::fmt;
 use std::path::Path;
@@ -67,22 +63,6 @@ use std::path::Path;
 #[derive(Clone)]
 pub struct Db {
     pub(crate) inner: Arc<DbInner>,
-}
-
-/// What all handles share. Dropping it closes the database. A line of its own: its counts change
-/// with each iterator and snapshot, and every read and write looks at what lies behind them.
-#[repr(align(128))]
-pub(crate) struct DbInner {
-    pub(crate) engine: Arc<Engine>,
-    pub(crate) write_path: Arc<WritePath>,
-    /// Goes last.
-    pub(crate) _last: close::ReleaseAll,
-}
-
-impl fmt::Debug for DbInner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.engine.fmt(f)
-    }
 }
 
 impl Db {

@@ -17,12 +17,13 @@ pub use output::MultiGetOutput;
 pub(super) use output::Output;
 use output::PinnedOutput;
 
-use super::reads::{PointRead, read_context, table_read_options};
+use super::reads::PointRead;
 use super::{ColumnFamilyHandle, Db};
 use crate::cf::SuperVersion;
 use crate::get::answer::Answer;
 use crate::get::multi_get::{multi_get, multi_get_on};
 use crate::get::search::{Parked, ReadContext, find, find_on};
+use crate::options::table_read_options;
 use crate::options::{PLAIN, ReadOptions, ReadTier};
 use crate::snapshot::Snapshot;
 use esker_base::stats::{Histogram, Statistics, Ticker};
@@ -468,7 +469,7 @@ struct Waiting {
 impl<K: Keys> KeyBatch<'_, K> {
     fn context(&self, key: usize) -> ReadContext<'_> {
         let context =
-            read_context(&self.keys.family(key).cf, self.options, self.table_options, self.statistics);
+            ReadContext::new(&self.keys.family(key).cf, self.options, self.table_options, self.statistics);
         ReadContext { entities: self.entities, files_only: self.files_only, ..context }
     }
 

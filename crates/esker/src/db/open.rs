@@ -6,8 +6,6 @@
 //! Source: RocksDB `db/db_impl/db_impl_open.cc`; the order of durable steps is
 //! docs/format/manifest.md's.
 
-use super::auto_resume::enable_auto_resume;
-use super::close::ReleaseAll;
 use super::column_family::{ColumnFamilyDescriptor, family_with};
 use super::compaction_timer::schedule_compaction_trigger;
 use super::leftovers::Leftovers;
@@ -15,9 +13,10 @@ use super::open_tables::{OpenAllTables, table_capacity};
 use super::operands::FormerOperators;
 use super::recover::{BeforeManifest, Recovered, RecoveredFamily, Recovery};
 use super::stats_dump::schedule_stats_dump;
-use super::{Db, DbInner, identity, jobs, purge};
+use super::{Db, identity, jobs};
 use crate::cf::{ColumnFamilySet, FamilyState};
 use crate::engine::{DbState, Engine, EngineParts, begin_scrubbing, publish_super_versions};
+use crate::instance::{DbInner, ReleaseAll, enable_auto_resume, purge_directory};
 use crate::options::{DbOptions, Feature, Options, WriteBufferManager};
 use crate::schedule::Scheduler;
 use crate::version::beside_owner::{OwnersProgress, read_beside_owner};
@@ -635,9 +634,9 @@ impl Db {
         }
         self.add_column_families(&missing)?;
         if notes_options {
-            self.write_options_file()?;
+            self.inner.write_options_file()?;
         }
-        purge::purge_directory(engine)?;
+        purge_directory(engine)?;
         enable_auto_resume(&self.inner);
         jobs::start(engine);
         schedule_stats_dump(engine);

@@ -11,12 +11,13 @@
 //!     they look older than own writes.
 
 use super::iterator::{check_tier, db_iter_options, internal_iterator};
-use super::reads::{pinned_view, read_context, read_timestamp, table_read_options};
 use super::{ColumnFamilyHandle, Db};
 use crate::cf::ColumnFamily;
 use crate::get::latest::{latest_sequence, range_written_since, timestamped_written_since};
+use crate::get::search::ReadContext;
 use crate::merge::{MergeChild, RunTombstones, merge_children};
 use crate::options::ReadOptions;
+use crate::options::table_read_options;
 use crate::scan::{DbIter, KeepAlive};
 use esker_base::iter::InternalIterator;
 use esker_base::sync::Arc;
@@ -176,9 +177,9 @@ impl Db {
         with_tables: bool,
     ) -> Result<bool> {
         // Files may be read: the view is held, without a guard.
-        let (options, view) = (ReadOptions::default(), pinned_view(&family.cf));
+        let (options, view) = (ReadOptions::default(), family.cf.pinned_view());
         let table_options = table_read_options(&options);
-        let context = read_context(&family.cf, &options, &table_options, None);
+        let context = ReadContext::new(&family.cf, &options, &table_options, None);
         Ok(latest_sequence(&view, &context, key, since, with_tables)?.is_some())
     }
 
@@ -193,15 +194,15 @@ impl Db {
         since: SequenceNumber,
         timestamp: Option<&[u8]>,
     ) -> Result<bool> {
-        let (mut options, view) = (ReadOptions::default(), pinned_view(&family.cf));
+        let (mut options, view) = (ReadOptions::default(), family.cf.pinned_view());
         if let Some(timestamp) = timestamp {
             // What was written behind it, and before the history that is left, nobody can tell any
             // more.
             options.timestamp = Some(timestamp.to_vec());
-            read_timestamp(&family.cf, &view, &options)?;
+            family.cf.read_timestamp(&view, &options)?;
         }
         let table_options = table_read_options(&options);
-        let context = read_context(&family.cf, &options, &table_options, None);
+        let context = ReadContext::new(&family.cf, &options, &table_options, None);
         timestamped_written_since(&view, &context, key, since, timestamp)
     }
 
@@ -216,9 +217,9 @@ impl Db {
         since: SequenceNumber,
         with_tables: bool,
     ) -> Result<bool> {
-        let (options, view) = (ReadOptions::default(), pinned_view(&family.cf));
+        let (options, view) = (ReadOptions::default(), family.cf.pinned_view());
         let table_options = table_read_options(&options);
-        let context = read_context(&family.cf, &options, &table_options, None);
+        let context = ReadContext::new(&family.cf, &options, &table_options, None);
         range_written_since(&view, &context, range, since, with_tables)
     }
 }

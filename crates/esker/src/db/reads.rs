@@ -2,21 +2,18 @@
 
 use super::iterator::new_timestamped_iter;
 use super::own_writes::OwnWrites;
-use super::{ColumnFamilyHandle, Db, DbInner};
-use crate::cf::{ColumnFamily, SuperVersion};
-use crate::engine::Engine;
+use super::{ColumnFamilyHandle, Db};
+use crate::cf::ColumnFamily;
 use crate::get::answer::Answer;
 use crate::get::search::{ReadContext, find, find_on, find_over};
-use crate::options::{PLAIN, ReadOptions, ReadTier};
+use crate::instance::DbInner;
+use crate::options::{PLAIN, ReadOptions, ReadTier, table_read_options};
 use crate::scan::timestamped::TimestampedIter;
-use crate::snapshot::{Holder, Snapshot, SnapshotOwner, Ticket};
+use crate::snapshot::{Holder, Snapshot};
 use esker_base::stats::{Histogram, Statistics, Ticker};
-use esker_base::sync::atomic::Ordering;
-use esker_base::sync::{Arc, epoch};
-use esker_base::{Error, PinnedBytes, Result, SequenceNumber};
+use esker_base::sync::epoch;
+use esker_base::{PinnedBytes, Result, SequenceNumber};
 use esker_format::key::LookupKey;
-use esker_table::TableReadOptions;
-use std::time::Duration;
 
 impl Db {
     /// The value of `key` in the default family, copied.
@@ -108,20 +105,6 @@ impl Db {
     }
 }
 
-impl SnapshotOwner for DbInner {
-    fn release_snapshot(&self, ticket: Ticket) {
-        let engine = &self.engine;
-        if !engine.owner.is_here() {
-            return;
-        }
-        let oldest = engine.snapshots.release(ticket, || engine.visible_sequence());
-        // As in RocksDB, the end of an iterator is no reason to rewrite files.
-        if ticket.is_of_user() {
-            engine.snapshot_released(oldest);
-        }
-    }
-}
-
 /// How one key is read.
 #[derive(Clone, Copy)]
 pub(super) struct PointRead<'a> {
@@ -135,22 +118,6 @@ pub(super) struct PointRead<'a> {
 }
 
 impl DbInner {
-    /// The state of now, for `holder`.
-    pub(super) fn hold_now(self: &Arc<Self>, holder: Holder) -> Snapshot {
-        let engine = &self.engine;
-        if !engine.owner.is_here() {
-            // Every read with it fails.
-            return Snapshot::new(
-                engine.visible_sequence(),
-                Ticket::NONE,
-                self.clone() as Arc<dyn SnapshotOwner>,
-            );
-        }
-        let (sequence, ticket) =
-            engine.snapshots.acquire(|| engine.visible_sequence(), holder, || engine.env.clock.now_seconds());
-        Snapshot::new(sequence, ticket, self.clone() as Arc<dyn SnapshotOwner>)
-    }
-
     fn get(&self, options: &ReadOptions, cf: &ColumnFamily, key: &[u8]) -> Result<Option<PinnedBytes>> {
         if cf.icmp.timestamp_size() > 0 || options.timestamp.is_some() {
             return Ok(self.get_timestamped(options, cf, key)?.map(|(value, _)| value));
@@ -208,7 +175,7 @@ impl DbInner {
         let lookup = LookupKey::new(key, self.read_sequence(options));
         let table_options = table_read_options(options);
         let files_only = self.reads_files_only(options);
-        let context = read_context(cf, options, &table_options, statistics);
+        let context = ReadContext::new(cf, options, &table_options, statistics);
         let context = ReadContext { entities, files_only, ..context };
         let under = ReadContext { guard: Some(&guard), ..context };
         let parked = match own {
@@ -254,132 +221,10 @@ impl DbInner {
         if options.read_tier == ReadTier::Persisted && !self.reads_files_only(&options) {
             options.read_tier = ReadTier::ReadAll;
         }
-        let view = pinned_view(cf);
+        let view = cf.pinned_view();
         let sequence = self.read_sequence(&options);
         new_timestamped_iter(cf, &view, &options, sequence, Some(key))
     }
-
-    /// Whether a read shall not see the memtables, since they may have what no WAL has.
-    #[inline]
-    pub(super) fn reads_files_only(&self, options: &ReadOptions) -> bool {
-        options.read_tier == ReadTier::Persisted && self.engine.has_unlogged_data.load(Ordering::Acquire)
-    }
-
-    /// # Errors
-    /// `InvalidArgument` if it is a snapshot of another database.
-    #[inline]
-    pub(super) fn check_own(&self, snapshot: &Snapshot) -> Result<()> {
-        if snapshot.belongs_to(self) {
-            return Ok(());
-        }
-        Err(Error::invalid_argument("the snapshot is one of another database"))
-    }
-
-    /// # Errors
-    /// `InvalidArgument` if it is a family of another database · `ShutdownInProgress` after the
-    /// close · `NotSupported` in a forked child.
-    #[inline]
-    pub(super) fn check_family(&self, cf: &ColumnFamily) -> Result<()> {
-        if cf.database != self.engine.open_tag.load(Ordering::Relaxed) {
-            return Err(no_such_family(&self.engine, cf));
-        }
-        self.engine.check_process()
-    }
-
-    /// The sequence number that a read sees up to. Load the view before calling it.
-    #[inline]
-    pub(super) fn read_sequence(&self, options: &ReadOptions) -> SequenceNumber {
-        options.snapshot.as_ref().map_or_else(|| self.engine.visible_sequence(), Snapshot::sequence)
-    }
-}
-
-#[cold]
-fn no_such_family(engine: &Engine, cf: &ColumnFamily) -> Error {
-    if cf.database == engine.tag {
-        return Error::shutdown_in_progress("the database was closed");
-    }
-    foreign_family(&cf.name)
-}
-
-#[cold]
-fn foreign_family(name: &str) -> Error {
-    Error::invalid_argument(format!(
-        "column family '{name}' is one of another database, or of an earlier opening"
-    ))
-}
-
-/// What `read::get` needs besides the view.
-pub(super) fn read_context<'a>(
-    cf: &'a ColumnFamily,
-    options: &ReadOptions,
-    table_options: &'a TableReadOptions,
-    statistics: Option<&'a Statistics>,
-) -> ReadContext<'a> {
-    ReadContext {
-        tables: &cf.tables,
-        options: table_options,
-        ignore_range_deletions: options.ignore_range_deletions,
-        memtables_only: options.read_tier == ReadTier::Memtable,
-        files_only: false,
-        statistics,
-        guard: None,
-        if_resident: false,
-        entities: false,
-    }
-}
-
-/// The part of the options that tables look at.
-#[inline]
-pub(crate) fn table_read_options(options: &ReadOptions) -> TableReadOptions {
-    let read_tier = match options.read_tier {
-        ReadTier::BlockCache => esker_table::ReadTier::BlockCache,
-        _ => esker_table::ReadTier::ReadAll,
-    };
-    TableReadOptions {
-        verify_checksums: options.verify_checksums,
-        fill_cache: options.fill_cache,
-        read_tier,
-        readahead_size: options.readahead_size,
-        prefix_filter_on_seek: false,
-        async_io: options.async_io,
-        deadline_micros: options.deadline.map_or(u64::MAX, micros),
-    }
-}
-
-#[cold]
-fn micros(duration: Duration) -> u64 {
-    duration.as_micros().try_into().unwrap_or(u64::MAX)
-}
-
-/// The timestamp to read at in this family.
-/// # Errors
-/// `InvalidArgument`: there is none where the family has timestamps, or one where it has not; it is
-/// of another size, or older than what the family still keeps.
-pub(super) fn read_timestamp(
-    cf: &ColumnFamily,
-    view: &SuperVersion,
-    options: &ReadOptions,
-) -> Result<Vec<u8>> {
-    let size = cf.icmp.timestamp_size();
-    let wrong = |what: String| Err(Error::invalid_argument(format!("column family '{}': {what}", cf.name)));
-    match &options.timestamp {
-        _ if size == 0 => wrong("ReadOptions::timestamp is set, but its keys have no timestamps".to_owned()),
-        None => wrong("its keys have timestamps, but ReadOptions::timestamp is not set".to_owned()),
-        Some(timestamp) if timestamp.len() != size => {
-            wrong(format!("ReadOptions::timestamp has {} bytes, its keys have {size}", timestamp.len()))
-        }
-        Some(timestamp)
-            if cf.icmp.compare_timestamps(timestamp, view.version.full_history_ts_low()).is_lt() =>
-        {
-            wrong("ReadOptions::timestamp is older than full_history_ts_low".to_owned())
-        }
-        Some(timestamp) => Ok(timestamp.clone()),
-    }
-}
-
-/// The view of a family, counted, for those who stay longer than one call.
-pub(super) fn pinned_view(cf: &ColumnFamily) -> Arc<SuperVersion> {
-    cf.super_version.load_full()
 }
 
 #[cfg(test)]

@@ -1,14 +1,7 @@
-//! After a background error: try to go on.
+//! After a background error: the door to `instance/resume.rs`.
 
 use super::Db;
-use crate::cf::FamilyState;
-use crate::engine::{
-    DbState, Engine, ErrorReason, UnderWay, contained, maybe_schedule, publish_super_version, queue_if_due,
-};
-use crate::observe::FlushReason;
-use crate::write::WritePath;
-use esker_base::sync::Arc;
-use esker_base::{Result, Severity};
+use esker_base::{Error, Result};
 
 impl Db {
     /// Tries to lift the error that stopped writes. Tables that were set aside
@@ -20,86 +13,14 @@ impl Db {
     /// `FatalError`): reopen · the new error, if the same thing fails again; call again when its
     /// cause is gone.
     pub fn resume(&self) -> Result<()> {
-        let _under_way = UnderWay::begin(self.engine())?;
-        self.forget_set_aside();
-        resume(self.engine(), &self.inner.write_path)
-    }
-
-    fn forget_set_aside(&self) {
-        let engine = self.engine();
-        let mut state = engine.state.lock();
-        let forgets = |f: &mut FamilyState| f.running.forget_set_aside().then_some(f.cf.id);
-        let again: Vec<_> = state.families.values_mut().filter_map(forgets).collect();
-        for family in again {
-            publish_super_version(engine, &mut state, family);
-        }
-        maybe_schedule(engine, &mut state);
+        self.inner.resume()
     }
 
     /// The error that stops writes or background work, if there is one.
-    pub fn background_error(&self) -> Option<esker_base::Error> {
+    pub fn background_error(&self) -> Option<Error> {
         if let Err(error) = self.engine().check_process() {
             return Some(error);
         }
         self.engine().state.lock().background_error.current().cloned()
     }
-}
-
-/// Tries to lift the error in force. Waits while somebody else does.
-/// # Errors
-/// As [`Db::resume`].
-pub(super) fn resume(engine: &Arc<Engine>, write_path: &WritePath) -> Result<()> {
-    let mut state = engine.state.lock();
-    // The job that failed may still be clearing up, and others have met the same.
-    while state.background_error.resuming || is_clearing_up(engine, &state) {
-        engine.check_open()?;
-        engine.wait_for_change(&mut state);
-    }
-    let Some(error) = state.background_error.current().cloned() else { return Ok(()) };
-    if error.severity() > Severity::HardError {
-        return Err(error);
-    }
-    esker_base::probe!("resume:begun");
-    let wal_damaged = state.background_error.wal_damaged;
-    state.background_error.begin_recovery();
-    state.background_error.resuming = true;
-    drop(state);
-    esker_base::info_log!(engine.info_log, Info, "Resuming after a background error");
-    let flushed = if error.severity() == Severity::SoftError && !wal_damaged {
-        // What has failed begins anew, and nothing else has stopped.
-        Ok(())
-    } else {
-        // Who waits for this one to end must not wait for ever.
-        contained("a recovery", Severity::FatalError, || {
-            write_path.recover_from_error(wal_damaged, FlushReason::ErrorRecovery)
-        })
-    };
-    let mut state = engine.state.lock();
-    state.background_error.resuming = false;
-    let result = match flushed {
-        Ok(()) => state.background_error.end_recovery(),
-        Err(e) => {
-            state.background_error.set(&e, ErrorReason::Flush);
-            Err(e)
-        }
-    };
-    if result.is_ok() {
-        engine.allow_writes();
-        // A compaction that failed is in no queue any more, and writes may be waiting for it.
-        let oldest_snapshot = engine.oldest_snapshot_at_release();
-        let families: Vec<_> = state.families.keys().copied().collect();
-        for family in families {
-            queue_if_due(engine, &mut state, family, oldest_snapshot);
-        }
-    }
-    maybe_schedule(engine, &mut state);
-    engine.state_changed.notify_all();
-    result
-}
-
-/// Whether a job is at work that was begun before the error in force, or met it.
-fn is_clearing_up(engine: &Engine, state: &DbState) -> bool {
-    let error = &state.background_error;
-    let jobs = if error.stops_flushes() { engine.jobs_scheduled(state) } else { state.compactions_scheduled };
-    jobs > 0 && error.stops_compactions()
 }

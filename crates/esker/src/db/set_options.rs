@@ -52,7 +52,7 @@ impl Db {
         for (name, value) in changes {
             esker_base::info_log!(engine.info_log, Info, "[{}] SetOptions: {name}={value}", family.name());
         }
-        self.options_changed(1)
+        self.inner.options_changed(1)
     }
 
     /// Changes options of the database: all of `changes` or none.
@@ -87,7 +87,7 @@ impl Db {
         for (name, value) in changes {
             esker_base::info_log!(engine.info_log, Info, "SetDBOptions: {name}={value}");
         }
-        self.options_changed(1)
+        self.inner.options_changed(1)
     }
 
     /// The options of `family` that are in force.

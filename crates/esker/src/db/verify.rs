@@ -1,6 +1,6 @@
 //! Whether the tables are what was written.
 
-use super::{Db, reads};
+use super::Db;
 use crate::engine::{ScrubState, Scrubber};
 use crate::files::open_table::open_file;
 use crate::files::{under_either_name, verify_file_checksum};
@@ -70,7 +70,7 @@ impl Db {
     pub fn verify_checksum(&self) -> Result<()> {
         self.engine().check_process()?;
         for family in self.engine().families.all() {
-            let view = reads::pinned_view(&family);
+            let view = family.pinned_view();
             for (_, file) in view.version.all_files() {
                 open_file(&family.tables, file)?.verify(&mut |_| true)?;
             }
@@ -96,7 +96,7 @@ impl Db {
         };
         let (fs, is_direct) = (engine.fs().as_ref(), engine.options.use_direct_reads);
         for family in engine.families.all() {
-            let view = reads::pinned_view(&family);
+            let view = family.pinned_view();
             for (_, file) in view.version.all_files() {
                 let Some((checksum, function)) = &file.file_checksum else { continue };
                 let path = file_name::table_file_name(&engine.path, file.number);

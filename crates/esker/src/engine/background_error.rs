@@ -6,7 +6,7 @@
 //! memtables would pile up; a compaction that failed for lack of space or by an error that may pass
 //! only stops compactions, until that is over.
 //!
-//! Who lifts it: [`crate::Db::resume`], or an automatic recovery (`db/auto_resume.rs`) if the error
+//! Who lifts it: [`crate::Db::resume`], or an automatic recovery (`instance/auto_resume.rs`) if the error
 //! may pass.
 //!
 //! | automatic recovery | from, to | by |

@@ -12,8 +12,9 @@
 
 use super::answer::{Answer, LentValue};
 use super::saver::{Finish, Saver};
-use crate::cf::SuperVersion;
+use crate::cf::{ColumnFamily, SuperVersion};
 use crate::files::open_table::{TableRef, open_for, opened_file};
+use crate::options::{ReadOptions, ReadTier};
 use crate::version::{Candidates, FileMeta};
 use esker_base::stats::{Statistics, Ticker};
 use esker_base::sync::Arc;
@@ -44,6 +45,26 @@ pub(crate) struct ReadContext<'a> {
 }
 
 impl<'a> ReadContext<'a> {
+    /// What a read of this family with these options needs.
+    pub(crate) fn new(
+        cf: &'a ColumnFamily,
+        options: &ReadOptions,
+        table_options: &'a TableReadOptions,
+        statistics: Option<&'a Statistics>,
+    ) -> ReadContext<'a> {
+        ReadContext {
+            tables: &cf.tables,
+            options: table_options,
+            ignore_range_deletions: options.ignore_range_deletions,
+            memtables_only: options.read_tier == ReadTier::Memtable,
+            files_only: false,
+            statistics,
+            guard: None,
+            if_resident: false,
+            entities: false,
+        }
+    }
+
     /// How values in blob files are read.
     #[inline]
     pub(crate) fn blobs(&self) -> BlobReads<'a> {

@@ -79,7 +79,7 @@ pub use file_checksum::{
     FileChecksumGenContext, FileChecksumGenCrc32cFactory, FileChecksumGenFactory, FileChecksumGenFactoryRef,
     FileChecksumGenerator,
 };
-pub(crate) use read::PLAIN;
+pub(crate) use read::{PLAIN, table_read_options};
 pub use read::{ReadOptions, ReadTier};
 pub use scan::MultiScanArgs;
 pub use set::{cf_options_from_string, set_db_options, set_options};

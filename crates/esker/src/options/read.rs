@@ -3,6 +3,7 @@
 //! Source: RocksDB `include/rocksdb/options.h`.
 
 use crate::snapshot::Snapshot;
+use esker_table::TableReadOptions;
 use std::time::Duration;
 
 /// How far a read may go for its answer.
@@ -209,4 +210,27 @@ impl ReadOptions {
         self.readahead_size = bytes;
         self
     }
+}
+
+/// The part of the options that tables look at.
+#[inline]
+pub(crate) fn table_read_options(options: &ReadOptions) -> TableReadOptions {
+    let read_tier = match options.read_tier {
+        ReadTier::BlockCache => esker_table::ReadTier::BlockCache,
+        _ => esker_table::ReadTier::ReadAll,
+    };
+    TableReadOptions {
+        verify_checksums: options.verify_checksums,
+        fill_cache: options.fill_cache,
+        read_tier,
+        readahead_size: options.readahead_size,
+        prefix_filter_on_seek: false,
+        async_io: options.async_io,
+        deadline_micros: options.deadline.map_or(u64::MAX, micros),
+    }
+}
+
+#[cold]
+fn micros(duration: Duration) -> u64 {
+    duration.as_micros().try_into().unwrap_or(u64::MAX)
 }

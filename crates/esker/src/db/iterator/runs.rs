@@ -17,7 +17,6 @@
 //!     is positioned by its taker; only exchanges at the same sequence number hand any over.
 
 use super::super::explain::{Watch, Watched};
-use super::super::reads::table_read_options;
 use crate::cf::{ColumnFamily, SuperVersion};
 use crate::files::open_table::open_for;
 use crate::merge::level::set_bound;
@@ -26,6 +25,7 @@ use crate::merge::timestamps::table_iter;
 use crate::merge::{
     FileOpener, LevelIterator, LevelTombstones, MergeChild, MergingIterator, OpenedFile, RunTombstones,
 };
+use crate::options::table_read_options;
 use crate::options::{ReadOptions, ReadTier};
 use crate::version::FileMeta;
 use esker_base::iter::{Hopped, InternalIterator, KnownDead, LeftValue};

@@ -201,7 +201,7 @@ fn a_flush_costs_one_new_cursor_and_a_compaction_those_of_its_levels() {
     let mut iter = iterator(&db, ReadOptions::new());
     iter.seek("key0100");
     let fresh = |iter: &DbIterator| -> Vec<usize> {
-        let view = pinned_view(&iter.cf);
+        let view = iter.cf.pinned_view();
         let Cursor::Plain(plain) = &iter.iter else { panic!("no timestamps here") };
         let prepared = plain.inner().prepare(&iter.cf, &view, &iter.options, plain.sequence());
         prepared.unwrap().fresh()
@@ -498,7 +498,7 @@ fn a_view_with_the_same_files_costs_nothing_and_is_let_go() {
             let change = (step % 5).to_string();
             db.set_options(&family, &[("max_sequential_skip_in_iterations", &change)]).unwrap();
             let Cursor::Plain(plain) = &iter.iter else { panic!("no timestamps here") };
-            let view = pinned_view(&iter.cf);
+            let view = iter.cf.pinned_view();
             let prepared = plain.inner().prepare(&iter.cf, &view, &iter.options, plain.sequence()).unwrap();
             assert!(iter.is_outdated() && prepared.is_empty());
             if forward == (step % 4 < 2) {

@@ -3,10 +3,10 @@
 
 use super::internal_iterator;
 use crate::cf::{ColumnFamily, SuperVersion};
-use crate::db::reads::{read_timestamp, table_read_options};
 use crate::files::open_table::open_for;
 use crate::merge::timestamps::{may_hold, stored_tombstones, table_iter};
 use crate::merge::{MergeChild, MergingIterator};
+use crate::options::table_read_options;
 use crate::options::{ReadOptions, ReadTier};
 use crate::scan::timestamped::{TimestampedIter, TombstoneReader, Tombstones};
 use crate::scan::versions::VersionsIter;
@@ -25,7 +25,7 @@ pub(in crate::db) fn new_timestamped_iter(
     sequence: SequenceNumber,
     only: Option<&[u8]>,
 ) -> Result<TimestampedIter> {
-    let timestamp = read_timestamp(cf, view, options)?;
+    let timestamp = cf.read_timestamp(view, options)?;
     let reader = TombstoneReader { icmp: &cf.icmp, sequence, timestamp: &timestamp, only };
     let Parts { iter, iter_options, tombstones, keep_alive } = parts(cf, view, options, &reader)?;
     Ok(TimestampedIter::new(cf.icmp.clone(), iter, iter_options, timestamp, tombstones, keep_alive))
@@ -41,9 +41,9 @@ pub(in crate::db) fn new_versions_iter(
     options: &ReadOptions,
     sequence: SequenceNumber,
 ) -> Result<VersionsIter> {
-    let to = read_timestamp(cf, view, options)?;
+    let to = cf.read_timestamp(view, options)?;
     let from = ReadOptions { timestamp: options.iter_start_ts.clone(), ..ReadOptions::default() };
-    let from = read_timestamp(cf, view, &from).map_err(|e| e.at("iter_start_ts"))?;
+    let from = cf.read_timestamp(view, &from).map_err(|e| e.at("iter_start_ts"))?;
     let reader = TombstoneReader { icmp: &cf.icmp, sequence, timestamp: &to, only: None };
     let Parts { iter, iter_options, tombstones, keep_alive } = parts(cf, view, options, &reader)?;
     Ok(VersionsIter::new(cf.icmp.clone(), iter, iter_options, (from, to), tombstones, keep_alive))

@@ -19,7 +19,6 @@
 
 mod around;
 
-use super::super::reads::pinned_view;
 use super::{Runs, new_db_iter};
 use crate::cf::{ColumnFamily, SuperVersion};
 use crate::engine::{DeadWalk, Engine, contained};
@@ -190,7 +189,7 @@ fn stop_of(iter: &DbIter<Runs>, around: &Surroundings, walk: &mut DeadWalk) -> S
 /// The family's view, and a sequence number of which it has all that was written.
 fn moment(engine: &Engine, cf: &ColumnFamily) -> (Arc<SuperVersion>, SequenceNumber) {
     loop {
-        let view = pinned_view(cf);
+        let view = cf.pinned_view();
         let sequence = engine.visible_sequence();
         if cf.super_version.holds(&view) {
             return (view, sequence);

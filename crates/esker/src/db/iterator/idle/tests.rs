@@ -46,7 +46,7 @@ fn rows(mut iter: DbIterator) -> Rows {
 
 /// How many idle cursors the present view has, which are dropped.
 fn idle(db: &Db) -> usize {
-    let view = pinned_view(&db.default_column_family().cf);
+    let view = db.default_column_family().cf.pinned_view();
     std::iter::from_fn(|| view.idle.take(|_: &DbIter<Runs>| true)).count()
 }
 
@@ -92,7 +92,7 @@ fn what_was_written_since_is_shown_at_each_sequence_number() {
 fn they_hold_neither_blocks_nor_views_and_are_used_again_and_again() {
     let db = open();
     let family = db.default_column_family();
-    let cache = pinned_view(&family.cf).options.table.block_cache.clone().unwrap();
+    let cache = family.cf.pinned_view().options.table.block_cache.clone().unwrap();
     for backward in [false, true] {
         let mut iter = db.iter().unwrap();
         if backward {
@@ -108,7 +108,7 @@ fn they_hold_neither_blocks_nor_views_and_are_used_again_and_again() {
     }
     assert_eq!(idle(&db), 1, "the second had the first one's");
     drop(db.iter().unwrap());
-    let view = Arc::downgrade(&pinned_view(&family.cf));
+    let view = Arc::downgrade(&family.cf.pinned_view());
     let old = db.iter().unwrap();
     db.put(key(1), "third").unwrap();
     db.flush().unwrap();
@@ -286,7 +286,7 @@ fn scans_that_are_told_together_take_them_and_leave_them_without_ranges() {
     let mut left = scans();
     assert!(left.next_scan().unwrap().next().is_some());
     drop(left);
-    let view = pinned_view(&db.default_column_family().cf);
+    let view = db.default_column_family().cf.pinned_view();
     let cursor = view.idle.take(|_: &DbIter<Runs>| true).unwrap();
     assert!(cursor.inner().has_nothing_ahead());
     view.idle.put(cursor);

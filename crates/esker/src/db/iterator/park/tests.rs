@@ -52,7 +52,7 @@ fn it_holds_no_view_and_shows_what_it_showed() {
             if !iter.valid() {
                 break;
             }
-            let view = Arc::downgrade(&pinned_view(&family.cf));
+            let view = Arc::downgrade(&family.cf.pinned_view());
             let shown = (iter.key().to_vec(), iter.value().to_vec());
             if step % 4 == 1 {
                 iter.park().unwrap();

@@ -1,5 +1,5 @@
 //! Going on by itself after a background error that may pass: what
-//! [`Db::resume`](super::Db::resume) does, from a thread of its own.
+//! [`DbInner::resume`] does, from a thread of its own.
 //!
 //! In: a recovery that was planned when an error was put in force (`Engine::set_background_error`).
 //! Out: the error is lifted, or the recovery has given up and the error stays until somebody calls
@@ -40,7 +40,7 @@ use std::time::Duration;
 const FULL_DISK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// From now on errors that may pass are recovered from.
-pub(super) fn enable_auto_resume(db: &DbInner) {
+pub(crate) fn enable_auto_resume(db: &DbInner) {
     let (engine, path) = (Arc::downgrade(&db.engine), Arc::downgrade(&db.write_path));
     let begin = move |error| {
         if let Some(engine) = engine.upgrade() {

@@ -12,7 +12,7 @@
 //! between its MANIFEST and its OPTIONS file. The MANIFEST has all families, and every opening
 //! writes a new file.
 
-use super::Db;
+use super::DbInner;
 use super::purge::Deleting;
 use crate::engine::Engine;
 use crate::options::{obsolete_options_files, save_options_file};
@@ -29,13 +29,13 @@ const FAMILIES_PER_CHANGE: usize = 32;
 /// A file follows a change within this time.
 const DELAY: Duration = Duration::from_secs(1);
 
-impl Db {
+impl DbInner {
     /// Families came or went, or options changed, this many times: sees to it that an OPTIONS file
     /// says so.
     /// # Errors
     /// `IoError` if a file was due; the older files are as they were.
-    pub(super) fn options_changed(&self, changes: usize) -> Result<()> {
-        let engine = self.engine();
+    pub(crate) fn options_changed(&self, changes: usize) -> Result<()> {
+        let engine = &self.engine;
         let is_due = {
             let mut unwritten = engine.unwritten_options.lock();
             unwritten.changes += changes;
@@ -52,8 +52,8 @@ impl Db {
     /// disabled.
     /// # Errors
     /// `IoError`; the older files are as they were.
-    pub(super) fn write_options_file(&self) -> Result<()> {
-        write_options_file(self.engine())
+    pub(crate) fn write_options_file(&self) -> Result<()> {
+        write_options_file(&self.engine)
     }
 
     /// Writes an OPTIONS file with this number into another directory: that of a copy, which has
@@ -61,7 +61,7 @@ impl Db {
     /// # Errors
     /// `IoError`.
     pub(crate) fn save_options_in(&self, directory: &Path, number: FileNumber) -> Result<()> {
-        save_options(self.engine(), directory, Some(number))
+        save_options(&self.engine, directory, Some(number))
     }
 }
 

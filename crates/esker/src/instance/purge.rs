@@ -33,7 +33,7 @@ const ROUNDS: u32 = 100;
 
 /// Deletes files that have become obsolete since the last purge. It ends early when the database
 /// closes.
-pub(super) fn settle_and_purge(engine: &Engine) {
+pub(crate) fn settle_and_purge(engine: &Engine) {
     for _ in 0..ROUNDS {
         let is_settled = settle(engine.env.clock.as_ref());
         purge(engine);
@@ -97,9 +97,9 @@ fn purge(engine: &Engine) {
     }
 }
 
-/// Has no file deleted from now on until as many [`enable`] follow; waits for deletions that are
+/// Has no file deleted from now on until as many [`enable_file_deletions`] follow; waits for deletions that are
 /// under way.
-pub(super) fn disable(engine: &Engine) {
+pub(crate) fn disable_file_deletions(engine: &Engine) {
     let mut state = engine.state.lock();
     state.file_deletions_disabled += 1;
     while state.deleting > 0 {
@@ -107,8 +107,8 @@ pub(super) fn disable(engine: &Engine) {
     }
 }
 
-/// Undoes one [`disable`]; false if there is none.
-pub(super) fn enable(engine: &Engine) -> bool {
+/// Undoes one [`disable_file_deletions`]; false if there is none.
+pub(crate) fn enable_file_deletions(engine: &Engine) -> bool {
     let mut state = engine.state.lock();
     let Some(left) = state.file_deletions_disabled.checked_sub(1) else { return false };
     state.file_deletions_disabled = left;
@@ -205,7 +205,7 @@ impl<'a> Obsolete<'a> {
 
 /// Deletes everything in the directory that a crash or an earlier process left and nothing needs.
 /// No job has begun yet: what the MANIFEST does not name, nobody is writing.
-pub(super) fn purge_directory(engine: &Engine) -> Result<()> {
+pub(crate) fn purge_directory(engine: &Engine) -> Result<()> {
     let names = engine.fs().children(&engine.path)?;
     let mut keep = {
         let manifest = engine.manifest.lock();

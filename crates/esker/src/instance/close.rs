@@ -1,0 +1,149 @@
+//! Closing: no new work, running work ended promptly, nothing acknowledged left behind.
+//!
+//! What happens to memtables: data in a WAL stays there and is replayed at the next open; data
+//! written without a WAL is flushed first unless `avoid_flush_during_shutdown`. Source: RocksDB
+//! `DBImpl::CancelAllBackgroundWork`, `CloseHelper`.
+
+use super::auto_resume::end_auto_resume;
+use super::options_file::end_options_files;
+use super::{DbInner, purge};
+use crate::engine::{DbState, Engine};
+use crate::observe::FlushReason;
+use crate::options::{DbOptions, Feature};
+use esker_base::Result;
+use esker_base::sync::atomic::Ordering;
+use esker_base::sync::{Arc, epoch};
+use esker_env::Clock;
+
+impl DbInner {
+    /// See `Db::close`.
+    /// # Errors
+    /// As there.
+    pub(crate) fn close(&self) -> Result<()> {
+        let engine = &self.engine;
+        engine.check_process()?;
+        if engine.closed.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        let flushed = self.cancel_jobs();
+        // Jobs see the flag and stop at the next key or file.
+        engine.wait_for_jobs();
+        // It may lead writes, and begin a WAL.
+        end_auto_resume(engine);
+        wait_for_calls(engine);
+        if !engine.read_only {
+            end_options_files(engine);
+        }
+        // As the write leader: a write that was let in before the flag went up is finished first.
+        let lead = self.write_path.lead_alone();
+        let closed = engine.wals.lock().close();
+        drop(lead);
+        // That of a write's error, which finds the flag and does nothing.
+        end_auto_resume(engine);
+        if !engine.read_only {
+            purge::settle_and_purge_last(engine);
+        }
+        // The next owner may replace every file: reads that begin from here on are refused.
+        engine.open_tag.store(0, Ordering::Relaxed);
+        esker_base::info_log!(engine.info_log, Info, "Shutdown complete");
+        *engine.lock.lock() = None;
+        flushed.and(closed)
+    }
+
+    /// See `Db::cancel_all_background_work`.
+    /// # Errors
+    /// As there.
+    pub(crate) fn cancel_all_background_work(&self, wait: bool) -> Result<()> {
+        self.engine.check_process()?;
+        let flushed = self.cancel_jobs();
+        if wait {
+            self.engine.wait_for_jobs();
+            end_auto_resume(&self.engine);
+        }
+        flushed
+    }
+
+    /// Flushes what no WAL holds, then lets no job start and tells running ones to stop.
+    fn cancel_jobs(&self) -> Result<()> {
+        let engine = &self.engine;
+        if engine.is_shutting_down() {
+            return Ok(());
+        }
+        engine.tell_shutdown();
+        // Whoever paused background work and closes does not wait for it to go on.
+        engine.state.lock().paused = 0;
+        let flushed = if engine.read_only { Ok(()) } else { self.flush_unlogged() };
+        // Under the lock that waiters hold while they look, so that none misses it.
+        let state = engine.state.lock();
+        engine.shutting_down.store(true, Ordering::Release);
+        drop(state);
+        engine.state_changed.notify_all();
+        let dump = engine.stats_dump_timer.lock().take();
+        let look = engine.compaction_timer.lock().take();
+        drop((dump, look));
+        let scrubber = engine.scrubber.lock().take();
+        drop(scrubber);
+        flushed
+    }
+
+    fn flush_unlogged(&self) -> Result<()> {
+        let engine = &self.engine;
+        let options = engine.db_options();
+        if options.avoid_flush_during_shutdown
+            || !(engine.has_unlogged_data.load(Ordering::Acquire) || self.has_ambiguous_wal(&options))
+        {
+            return Ok(());
+        }
+        self.write_path.flush_all(FlushReason::ShutDown)
+    }
+
+    /// Whether the WAL holds timestamps and does not say so, as the target wants it: later versions
+    /// would misread the keys.
+    fn has_ambiguous_wal(&self, options: &DbOptions) -> bool {
+        let has_timestamps = |state: &DbState| {
+            let mut families = state.families.values();
+            families.any(|f| f.options.comparator.timestamp_size() > 0)
+        };
+        !options.compatible_with.reads(Feature::TimestampSizes) && has_timestamps(&self.engine.state.lock())
+    }
+}
+
+/// Calls that take long see the flag and stop. What they have put into the directory they delete
+/// again, while it is ours.
+fn wait_for_calls(engine: &Engine) {
+    let mut state = engine.state.lock();
+    while state.calls_under_way > 0 {
+        engine.state_changed.wait(&mut state);
+    }
+}
+
+/// Dropped behind all that a database consists of: families give their views to the epoch, and with
+/// them memtables, block caches and open tables, which would stay until something else in the
+/// process moves the epoch on.
+pub(crate) struct ReleaseAll(pub(crate) Arc<dyn Clock>);
+
+impl Drop for ReleaseAll {
+    fn drop(&mut self) {
+        if epoch::is_pinned() {
+            return epoch::collect();
+        }
+        // Thousands of views may be in line, each with descriptors that the next database needs.
+        purge::settle_for_long(self.0.as_ref());
+    }
+}
+
+impl Drop for DbInner {
+    fn drop(&mut self) {
+        if !self.engine.owner.is_here() {
+            // A forked child has neither the threads nor the locks of what lies behind, and the
+            // files are the parent's.
+            std::mem::forget((self.engine.clone(), self.write_path.clone()));
+            return;
+        }
+        if let Err(e) = self.close() {
+            esker_base::info_log!(self.engine.info_log, Error, "Close failed: {e}");
+        }
+        // This one and the write path's.
+        purge::wait_for_other_holders(&self.engine, 2);
+    }
+}

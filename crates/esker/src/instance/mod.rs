@@ -1,0 +1,149 @@
+//! The open database that all handles, iterators and snapshots share, until the last of them is
+//! gone.
+//!
+//! In: an engine and its write path, made by `db/open.rs`. Out: what reads ask for (the present
+//! moment, whether a family or a snapshot is this database's own), and the ends of its life: errors
+//! lifted, files deleted, the database closed.
+//!
+//! Reading order: this file, [`close`], `purge` (which files go, and when), `resume` and
+//! `auto_resume` (after a background error), `options_file` (OPTIONS follows each change).
+
+mod auto_resume;
+mod close;
+mod options_file;
+mod purge;
+mod resume;
+
+pub(crate) use auto_resume::enable_auto_resume;
+pub(crate) use close::ReleaseAll;
+pub(crate) use purge::{disable_file_deletions, enable_file_deletions, purge_directory, settle_and_purge};
+
+use crate::cf::{ColumnFamily, SuperVersion};
+use crate::engine::Engine;
+use crate::options::{ReadOptions, ReadTier};
+use crate::snapshot::{Holder, Snapshot, SnapshotOwner, Ticket};
+use crate::write::WritePath;
+use esker_base::sync::Arc;
+use esker_base::sync::atomic::Ordering;
+use esker_base::{Error, Result, SequenceNumber};
+use std::fmt;
+
+/// What all handles share. Dropping it closes the database. A line of its own: its counts change
+/// with each iterator and snapshot, and every read and write looks at what lies behind them.
+#[repr(align(128))]
+pub(crate) struct DbInner {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) write_path: Arc<WritePath>,
+    /// Goes last.
+    pub(crate) _last: ReleaseAll,
+}
+
+impl fmt::Debug for DbInner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.engine.fmt(f)
+    }
+}
+
+impl SnapshotOwner for DbInner {
+    fn release_snapshot(&self, ticket: Ticket) {
+        let engine = &self.engine;
+        if !engine.owner.is_here() {
+            return;
+        }
+        let oldest = engine.snapshots.release(ticket, || engine.visible_sequence());
+        // As in RocksDB, the end of an iterator is no reason to rewrite files.
+        if ticket.is_of_user() {
+            engine.snapshot_released(oldest);
+        }
+    }
+}
+
+impl DbInner {
+    /// The state of now, for `holder`.
+    pub(crate) fn hold_now(self: &Arc<Self>, holder: Holder) -> Snapshot {
+        let engine = &self.engine;
+        if !engine.owner.is_here() {
+            // Every read with it fails.
+            return Snapshot::new(
+                engine.visible_sequence(),
+                Ticket::NONE,
+                self.clone() as Arc<dyn SnapshotOwner>,
+            );
+        }
+        let (sequence, ticket) =
+            engine.snapshots.acquire(|| engine.visible_sequence(), holder, || engine.env.clock.now_seconds());
+        Snapshot::new(sequence, ticket, self.clone() as Arc<dyn SnapshotOwner>)
+    }
+
+    /// Whether a read shall not see the memtables, since they may have what no WAL has.
+    #[inline]
+    pub(crate) fn reads_files_only(&self, options: &ReadOptions) -> bool {
+        options.read_tier == ReadTier::Persisted && self.engine.has_unlogged_data.load(Ordering::Acquire)
+    }
+
+    /// # Errors
+    /// `InvalidArgument` if it is a snapshot of another database.
+    #[inline]
+    pub(crate) fn check_own(&self, snapshot: &Snapshot) -> Result<()> {
+        if snapshot.belongs_to(self) {
+            return Ok(());
+        }
+        Err(Error::invalid_argument("the snapshot is one of another database"))
+    }
+
+    /// # Errors
+    /// `InvalidArgument` if it is a family of another database · `ShutdownInProgress` after the
+    /// close · `NotSupported` in a forked child.
+    #[inline]
+    pub(crate) fn check_family(&self, cf: &ColumnFamily) -> Result<()> {
+        if cf.database != self.engine.open_tag.load(Ordering::Relaxed) {
+            return Err(no_such_family(&self.engine, cf));
+        }
+        self.engine.check_process()
+    }
+
+    /// The sequence number that a read sees up to. Load the view before calling it.
+    #[inline]
+    pub(crate) fn read_sequence(&self, options: &ReadOptions) -> SequenceNumber {
+        options.snapshot.as_ref().map_or_else(|| self.engine.visible_sequence(), Snapshot::sequence)
+    }
+
+    /// A view of `cf` and the sequence number to read it at: that of `held`, if there is one, else
+    /// as the options say. The view has all that the number sees.
+    pub(crate) fn pinned_moment(
+        &self,
+        cf: &ColumnFamily,
+        options: &ReadOptions,
+        held: Option<&Snapshot>,
+    ) -> (Arc<SuperVersion>, SequenceNumber) {
+        if let Some(snapshot) = held.or(options.snapshot.as_ref()) {
+            // What the number sees is in all views since it was taken.
+            return (cf.pinned_view(), snapshot.sequence());
+        }
+        loop {
+            let view = cf.pinned_view();
+            esker_base::probe!("moment:view");
+            let sequence = self.read_sequence(options);
+            // Else something that the number sees may be in a memtable that was put in place
+            // meanwhile.
+            if cf.super_version.holds(&view) {
+                return (view, sequence);
+            }
+        }
+    }
+}
+
+#[cold]
+fn no_such_family(engine: &Engine, cf: &ColumnFamily) -> Error {
+    if cf.database == engine.tag {
+        return Error::shutdown_in_progress("the database was closed");
+    }
+    foreign_family(&cf.name)
+}
+
+#[cold]
+fn foreign_family(name: &str) -> Error {
+    Error::invalid_argument(format!(
+        "column family '{name}' is one of another database, or of an earlier opening"
+    ))
+}
