@@ -4,9 +4,9 @@
 //! the only copy.
 //!
 //! Invariants
-//!  1. Every axis has a section, and every operation one row in it: its own, or that of `all
-//!     others`.
-//!  2. A row names operations and a section an axis that there are; every row gives a reason.
+//!  1. Every axis stands in one section, and every operation in one row of it: its own, or that of
+//!     `all others`.
+//!  2. Rows name known operations, sections known axes; every row gives a reason.
 
 use std::collections::BTreeMap;
 
@@ -87,14 +87,15 @@ impl Page {
         let tables = tables.split_once("\n## ").map_or(tables, |(tables, _)| tables);
         let mut page = Page { axes: BTreeMap::new() };
         for section in tables.split("\n### ").skip(1) {
-            let (axis, rows) = section.split_once('\n').unwrap_or((section, ""));
-            let axis = axis.trim();
-            if !axes.contains(&axis) {
-                return Err(format!("there is no axis '{axis}'"));
-            }
-            let rows = parse_rows(rows, operations).map_err(|why| format!("{axis}: {why}"))?;
-            if page.axes.insert(axis.to_owned(), rows).is_some() {
-                return Err(format!("the axis '{axis}' has two sections"));
+            let (title, rows) = section.split_once('\n').unwrap_or((section, ""));
+            let rows = parse_rows(rows, operations).map_err(|why| format!("{title}: {why}"))?;
+            for axis in title.split(" · ").map(str::trim) {
+                if !axes.contains(&axis) {
+                    return Err(format!("there is no axis '{axis}'"));
+                }
+                if page.axes.insert(axis.to_owned(), rows.clone()).is_some() {
+                    return Err(format!("the axis '{axis}' has two sections"));
+                }
             }
         }
         match axes.iter().find(|axis| !page.axes.contains_key(**axis)) {
@@ -144,11 +145,11 @@ fn parse_rows(text: &str, operations: &[&str]) -> Result<BTreeMap<String, Allowe
 mod tests {
     use super::*;
 
-    const ROWS: &str = "x\n## The table\n\n### files\n\n| operations | work | memory | why |\n|---|---|---|---|\n\
+    const ROWS: &str = "x\n## The table\n\n### files · levels\n\n| operations | work | memory | why |\n|---|---|---|---|\n\
                         | get · put | 1 | 1 | a |\n| all others | n log n | n | b |\n\n## Behind\n| a |";
 
     fn parse(text: &str) -> Result<Page, String> {
-        Page::parse(text, &["files"], &["get", "put", "open"])
+        Page::parse(text, &["files", "levels"], &["get", "put", "open"])
     }
 
     #[test]
@@ -158,6 +159,7 @@ mod tests {
         assert_eq!(page.allowed("files", "get"), &constant);
         let open = Allowed::Grows { work: Growth::Linearithmic, memory: Growth::Linear };
         assert_eq!(page.allowed("files", "open"), &open);
+        assert_eq!(page.allowed("levels", "open"), &open);
         let senseless = parse(&ROWS.replace("| n log n | n |", "| none | – |")).unwrap();
         assert_eq!(senseless.allowed("files", "open"), &Allowed::Senseless);
     }
@@ -171,7 +173,8 @@ mod tests {
         complains("get · put", "get · poke", "no operation 'poke'");
         complains("get · put", "get · get", "'get' has two rows");
         complains("### files", "### fields", "no axis 'fields'");
-        complains("### files", "text", "'files' has no section");
+        complains("· levels", "· files", "the axis 'files' has two sections");
+        complains(" · levels", "", "'levels' has no section");
         complains("| n log n |", "| n³ |", "no growth");
         complains("| b |", "|  |", "no reason");
         complains("| all others | n log n | n | b |\n", "", "'open' has no row");
