@@ -1,5 +1,4 @@
-//! A global allocator that counts: for campaigns that compare how much memory an operation asks
-//! for.
+//! A counting global allocator, for campaigns that compare the memory of operations.
 //!
 //! In: `#[global_allocator] static ALLOCATOR: CountingAllocator = CountingAllocator;` in a program.
 //! Out: [`Allocations::now`], for all threads of the process together.
@@ -27,7 +26,7 @@ pub struct CountingAllocator;
 pub struct Allocations {
     /// Allocations and reallocations since the process began.
     pub count: u64,
-    /// Bytes that they asked for.
+    /// Bytes requested by them.
     pub bytes: u64,
     /// Bytes that are allocated now.
     pub live: u64,
@@ -36,13 +35,13 @@ pub struct Allocations {
 }
 
 impl Allocations {
-    /// The numbers of now. Beside threads that allocate they may not fit each other exactly.
+    /// The current counts. They may not match each other exactly while other threads allocate.
     pub fn now() -> Allocations {
         let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
         Allocations { count: read(&COUNT), bytes: read(&BYTES), live: read(&LIVE), peak: read(&PEAK) }
     }
 
-    /// From now on the peak is that of what follows.
+    /// Restarts the peak from the bytes allocated now.
     pub fn reset_peak() {
         PEAK.store(LIVE.load(Ordering::Relaxed), Ordering::Relaxed);
     }
@@ -60,8 +59,8 @@ fn freed(bytes: usize) {
     LIVE.fetch_sub(bytes as u64, Ordering::Relaxed);
 }
 
-// SAFETY: every method hands its arguments on to `System`, which is a correct allocator, and gives
-// back what `System` gave; the counters allocate nothing.
+// SAFETY: every method passes its arguments to `System`, which is a correct allocator, and returns
+// the result of `System`; the counters allocate nothing.
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         allocated(layout.size());

@@ -1,24 +1,22 @@
-//! Bytes that caches keep: blocks on their way from files, and as long as anybody holds them.
+//! Buffers of blocks: memory that caches keep, from reading a block until its last user drops it.
 //!
-//! In: a length. Out: so many bytes, which go back when they are dropped, to the thread that drops
-//! them first.
+//! In: a length. Out: that many bytes. A dropped buffer goes first to a small list of the thread
+//! that dropped it.
 //!
-//! General allocators grow what one thread has by a system call for each block, touch each page of
-//! it for the first time, and put nobody's memory back in order when a cache goes: a first pass
-//! through a cache of 32 MiB made 7,300 calls of `mprotect` and 8,200 page faults. Here blocks lie
-//! in regions of a huge page each (`arena.rs`), and each thread keeps a few that it has just
-//! dropped, since a cache that is smaller than what is read lets one block go for each that comes
-//! in, mostly on the same thread.
+//! A general allocator grows a thread's heap by a system call for each block, faults in each page
+//! anew, and does not compact memory when a cache goes: a first pass through a 32 MiB cache made
+//! 7,300 calls of `mprotect` and 8,200 page faults. Here blocks lie in regions of one huge page
+//! each (`arena.rs`). A thread also keeps its last few dropped buffers, because a full cache evicts
+//! one block for each block it reads, mostly on the same thread.
 //!
 //! Invariants
-//!  1. The first `length` bytes of a buffer are initialized; of one that lies in a region, all of
-//!     its room is.
+//!  1. The first `length` bytes of a buffer are initialized; a buffer in a region is initialized to
+//!     the end of its room.
 //!  2. A thread keeps at most `MOST_SPARE` pieces of regions, and at most `MOST_SPARE_BYTES` in
-//!     them. Nobody is charged for them.
-//!  3. What is handed out is at most an eighth larger than was asked for, or as large as was
-//!     allowed, so that a cache's charges stay those of its blocks. All of it is told:
-//!     [`Buffer::memory_bytes`].
-//!  4. Nothing here fails: what no region can be had for comes from the allocator.
+//!     them. No cache is charged for them.
+//!  3. A buffer is at most an eighth larger than requested, or as large as allowed, so that a
+//!     cache's charges match its blocks. [`Buffer::memory_bytes`] reports all of it.
+//!  4. Nothing here fails: without a region the memory comes from the allocator.
 
 mod arena;
 mod region;
@@ -34,24 +32,24 @@ use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
-/// Pieces of regions that one thread keeps: what a small batch reads at once.
+/// Pieces of regions that one thread keeps: as many as a small batch reads at once.
 const MOST_SPARE: usize = 16;
-/// Bytes of them.
+/// Bytes in the pieces that one thread keeps.
 const MOST_SPARE_BYTES: usize = 128 << 10;
-/// Smaller ones the allocator gives and takes back quickly.
+/// Smaller buffers come from the allocator, which is fast for them.
 const LEAST: usize = 1 << 10;
 
-/// Threads that allocate at once meet in one arena only as long as there is little in it.
+/// Most arenas. Threads share an arena only while it has few regions.
 const ARENAS: usize = 8;
-/// For so many regions there is one arena: each may have a region of which little is used.
+/// Regions for each arena, since each arena may have one region that is nearly empty.
 const REGIONS_AN_ARENA: usize = 16;
-/// The first regions take memory page by page: processes that read little have none to spare.
+/// The first regions take memory page by page, so that processes with small caches stay small.
 const REGIONS_OF_SMALL_PAGES: usize = 2;
 
-/// Sanitizers and models are to see each buffer by itself.
+/// Sanitizers and models get each buffer from the allocator, to see it by itself.
 const IS_PLAIN: bool = cfg!(any(esker_asan, loom, shuttle, all(miri, not(test))));
 
-/// The arenas of the process, and how many regions they have.
+/// The arenas of the process and their number of regions.
 struct Pool {
     arenas: [StaticMutex<Arena>; ARENAS],
     regions: AtomicUsize,
@@ -64,20 +62,20 @@ thread_local! {
     static SPARE: RefCell<Vec<Piece>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Memory of one buffer. Dropped, it goes back to where it came from.
+/// Memory of one buffer. Dropping it returns the memory to its arena or to the allocator.
 #[derive(Debug)]
 struct Piece {
     start: NonNull<u8>,
-    /// Bytes, and whether they are the allocator's.
+    /// Bytes, with [`IS_HEAP`] set for memory of the allocator.
     room: usize,
 }
 
-/// In `Piece::room`.
+/// A flag in `Piece::room`.
 const IS_HEAP: usize = 1 << (usize::BITS - 1);
 
 // SAFETY: a piece is the only claim to its memory.
 unsafe impl Send for Piece {}
-// SAFETY: a shared piece can only be looked at.
+// SAFETY: a shared piece can only be read.
 unsafe impl Sync for Piece {}
 
 impl Piece {
@@ -92,7 +90,7 @@ impl Piece {
         self.room & IS_HEAP != 0
     }
 
-    /// Of the vector, whose length is lost.
+    /// Takes the vector's memory; its length is lost.
     fn of_heap(bytes: Vec<u8>) -> Piece {
         let mut bytes = ManuallyDrop::new(bytes);
         match NonNull::new(bytes.as_mut_ptr()) {
@@ -123,8 +121,8 @@ impl Pool {
 
     fn hand_out(&self, length: usize) -> Option<Piece> {
         let number = self.own_arena();
-        // In a forked child an arena may be lost with the thread that had it; the allocator steps
-        // in.
+        // In a forked child the arena's lock may be held by a thread that does not exist; then the
+        // caller uses the allocator.
         let mut arena = self.arenas[number].lock()?;
         let found = arena.hand_out(length).or_else(|| {
             let before = self.regions.fetch_add(1, Ordering::Relaxed);
@@ -139,10 +137,11 @@ impl Pool {
     }
 
     fn take_back(&self, start: NonNull<u8>) {
-        // SAFETY: `hand_out` gave it out, and its piece is being dropped.
+        // SAFETY: `start` came from `hand_out`, and its piece is being dropped.
         let number = unsafe { Arena::number_of(start) };
         let Some(mut arena) = self.arenas[number as usize].lock() else { return };
-        // SAFETY: the same; it is the arena of that number.
+        // SAFETY: `start` came from `hand_out` of the arena with this number, and its piece is
+        // being dropped.
         let empty = unsafe { arena.take_back(start) };
         drop(arena);
         if !empty.is_empty() {
@@ -158,8 +157,8 @@ impl Pool {
     }
 }
 
-/// Gives memory of regions that nobody uses back to the operating system: for who has just let much
-/// go. What is more than is in use goes by itself.
+/// Returns unused memory of regions to the operating system; useful after a large cache was
+/// dropped. Unused memory beyond the memory in use goes back without this call.
 pub fn trim() {
     POOL.trim();
 }
@@ -169,23 +168,23 @@ pub fn region_bytes() -> usize {
     POOL.regions.load(Ordering::Relaxed) * Region::BYTES
 }
 
-/// Bytes of its own. See the head of the file.
+/// A buffer of bytes, owned by its holder.
 pub struct Buffer {
     piece: ManuallyDrop<Piece>,
     length: usize,
 }
 
 impl Buffer {
-    /// Larger ones come from the allocator.
+    /// Buffers larger than this come from the allocator.
     pub const LARGE: usize = MOST_ROOM;
 
-    /// `length` bytes, whatever they are.
+    /// A buffer of `length` bytes of arbitrary content.
     pub fn new(length: usize) -> Buffer {
         Buffer::at_most(length, length + length / 8)
     }
 
-    /// `length` bytes, whatever they are, in memory for at most `most`, or an eighth more than
-    /// `length`.
+    /// A buffer of `length` bytes of arbitrary content, with room for at most `most` bytes or an
+    /// eighth more than `length`.
     pub fn at_most(length: usize, most: usize) -> Buffer {
         if IS_PLAIN || !(LEAST..=MOST_ROOM).contains(&length) {
             return Buffer::from(vec![0; length]);
@@ -195,7 +194,7 @@ impl Buffer {
             let at = spare.iter().rposition(|piece| (length..=most).contains(&piece.room()))?;
             Some(spare.remove(at))
         };
-        // A thread that ends has none any more.
+        // A thread that is ending has no spare pieces.
         let piece = SPARE.try_with(find).ok().flatten().or_else(|| POOL.hand_out(length));
         match piece {
             Some(piece) => Buffer { piece: ManuallyDrop::new(piece), length },
@@ -203,26 +202,26 @@ impl Buffer {
         }
     }
 
-    /// Bytes of memory that it takes.
+    /// Bytes of memory that the buffer takes.
     #[inline]
     pub fn memory_bytes(&self) -> usize {
         let around = if self.piece.is_heap() { 0 } else { arena::AROUND_BYTES };
         self.piece.room() + around
     }
 
-    /// Bytes that it can have without moving.
+    /// Bytes that fit without moving the buffer.
     #[inline]
     pub fn room(&self) -> usize {
         self.piece.room()
     }
 
-    /// Forgets all but the first `length` bytes; their memory stays.
+    /// Drops all but the first `length` bytes; the memory stays.
     #[inline]
     pub fn truncate(&mut self, length: usize) {
         self.length = self.length.min(length);
     }
 
-    /// Has `length` bytes, if that is more: the new ones are whatever they are.
+    /// Extends the buffer to `length` bytes if it is shorter. New bytes have arbitrary content.
     /// # Panics
     /// If there is no room for them.
     pub fn lengthen(&mut self, length: usize) {
@@ -232,7 +231,8 @@ impl Buffer {
         }
         if self.piece.is_heap() {
             let (start, count) = (self.piece.start.as_ptr().wrapping_add(self.length), length - self.length);
-            // SAFETY: these bytes lie within the vector's capacity, which nobody else has.
+            // SAFETY: these bytes lie within the vector's capacity, which only this buffer refers
+            // to.
             unsafe { start.write_bytes(0, count) };
         }
         self.length = length;
@@ -241,19 +241,19 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        // SAFETY: it is never looked at again.
+        // SAFETY: `self.piece` is not used again.
         let piece = unsafe { ManuallyDrop::take(&mut self.piece) };
         if piece.is_heap() || piece.room() > MOST_SPARE_BYTES {
             return;
         }
-        // Who is refused drops it.
+        // A piece that the list does not take is dropped.
         _ = SPARE.try_with(|spare| {
             let mut spare = spare.borrow_mut();
             let room = piece.room();
             while spare.len() >= MOST_SPARE
                 || spare.iter().map(Piece::room).sum::<usize>() + room > MOST_SPARE_BYTES
             {
-                // What has lain there longest goes.
+                // The oldest piece goes.
                 drop(spare.remove(0));
             }
             spare.push(piece);
@@ -272,7 +272,7 @@ impl Deref for Buffer {
     type Target = [u8];
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: the piece is this buffer's alone, and so many bytes of it are initialized
+        // SAFETY: only this buffer refers to the piece, and `length` bytes of it are initialized
         // (invariant 1).
         unsafe { std::slice::from_raw_parts(self.piece.start.as_ptr(), self.length) }
     }
@@ -281,7 +281,8 @@ impl Deref for Buffer {
 impl DerefMut for Buffer {
     #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as `deref`, and nobody else looks at it now.
+        // SAFETY: only this buffer refers to the piece, `length` bytes of it are initialized
+        // (invariant 1), and `self` is borrowed mutably.
         unsafe { std::slice::from_raw_parts_mut(self.piece.start.as_ptr(), self.length) }
     }
 }
@@ -316,8 +317,8 @@ impl std::fmt::Debug for Buffer {
     }
 }
 
-// SAFETY: its memory stays where it is when the buffer moves, and nobody reaches it mutably through
-// a shared one.
+// SAFETY: the memory stays in place when the buffer moves, and a shared buffer gives no mutable
+// access.
 unsafe impl StableBytes for Buffer {
     fn stable_bytes(&self) -> &[u8] {
         self

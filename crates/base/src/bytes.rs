@@ -1,7 +1,8 @@
-//! Bytes and whatever keeps them alive.
+//! Bytes together with the owner that keeps them alive.
 //!
-//! A value handed to the user is a few bytes inside a cached block or a memtable. `PinnedBytes` is
-//! those bytes plus one reference to their owner: no copy, `Send`, valid for as long as it is held.
+//! A value returned to the user is a few bytes inside a cached block or a memtable. `PinnedBytes`
+//! is those bytes plus one reference to their owner: no copy, `Send`, valid for as long as it is
+//! held.
 //!
 //! Invariant: `ptr..ptr+len` lies in memory that `owner` keeps in place and unchanged until it is
 //! dropped.
@@ -13,7 +14,7 @@ use std::ops::{Deref, Range};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// An owner whose bytes stay where they are, unchanged, for as long as it lives.
+/// An owner whose bytes stay in place and unchanged for as long as it lives.
 ///
 /// # Safety
 /// `stable_bytes` returns the same address and length at each call, nothing changes those bytes,
@@ -23,8 +24,8 @@ pub unsafe trait StableBytes: Send + Sync + 'static {
     fn stable_bytes(&self) -> &[u8];
 }
 
-// SAFETY: the heap buffer of a Vec that nobody can reach mutably stays where it is, also when the
-// Vec moves.
+// SAFETY: the heap buffer of a Vec stays in place when the Vec moves, and a shared Vec gives no
+// mutable access.
 unsafe impl StableBytes for Vec<u8> {
     fn stable_bytes(&self) -> &[u8] {
         self
@@ -34,18 +35,20 @@ unsafe impl StableBytes for Vec<u8> {
 /// A counted reference, such as an `Arc`, that fits into a pointer.
 ///
 /// # Safety
-/// What it leads to stays where it is, unchanged, while any of its clones lives, whether those move
-/// or not. `from_raw(into_raw(x))` is `x`, and nothing happens in between.
+/// The referent stays in place and unchanged while any clone of the reference lives, even when
+/// clones move. `from_raw(into_raw(x))` is `x` and has no side effect.
 pub unsafe trait RawOwner: Clone + Deref + Send + Sync + 'static {
-    /// The reference as a pointer, which keeps the count.
+    /// The reference as a pointer, which keeps its count.
     fn into_raw(self) -> *const ();
 
+    /// The reference that `into_raw` made a pointer of.
     /// # Safety
-    /// `raw` came from `into_raw` of this type and is turned back once.
+    /// `raw` came from `into_raw` of this type and is converted back once.
     unsafe fn from_raw(raw: *const ()) -> Self;
 }
 
-// SAFETY: an `Arc` in the way that it is meant to be used.
+// SAFETY: `Arc::into_raw` and `Arc::from_raw` keep the count, and the value stays in place while
+// any `Arc` of it lives.
 unsafe impl<T: Send + Sync + 'static> RawOwner for Arc<T> {
     #[inline]
     fn into_raw(self) -> *const () {
@@ -54,17 +57,18 @@ unsafe impl<T: Send + Sync + 'static> RawOwner for Arc<T> {
 
     #[inline]
     unsafe fn from_raw(raw: *const ()) -> Arc<T> {
-        // SAFETY: the caller's promise.
+        // SAFETY: `raw` came from `into_raw` and is converted back once (contract of this
+        // function).
         unsafe { Arc::from_raw(raw.cast()) }
     }
 }
 
-/// An owner of a type that is no longer known.
+/// An owner with its type erased.
 struct Owner {
     raw: *const (),
     /// Adds a count.
     add: unsafe fn(*const ()),
-    /// Gives one back.
+    /// Releases a count.
     release: unsafe fn(*const ()),
 }
 
@@ -72,12 +76,12 @@ impl Owner {
     #[inline]
     fn new<O: RawOwner>(owner: O) -> Owner {
         unsafe fn add<O: RawOwner>(raw: *const ()) {
-            // SAFETY: `raw` is an `O` that is not ours to give back: a look at it.
+            // SAFETY: `raw` came from `O::into_raw`. The count it stands for is not released here.
             let owner = ManuallyDrop::new(unsafe { O::from_raw(raw) });
             std::mem::forget(O::clone(&owner));
         }
         unsafe fn release<O: RawOwner>(raw: *const ()) {
-            // SAFETY: the count is the caller's to give back.
+            // SAFETY: `raw` came from `O::into_raw`, and the caller gives up one count.
             drop(unsafe { O::from_raw(raw) });
         }
         Owner { raw: owner.into_raw(), add: add::<O>, release: release::<O> }
@@ -87,7 +91,7 @@ impl Owner {
 impl Clone for Owner {
     #[inline]
     fn clone(&self) -> Owner {
-        // SAFETY: `raw` is of the type that `add` is for, and `self` holds a count of it.
+        // SAFETY: `add` belongs to the type of `raw`, and `self` holds a count of it.
         unsafe { (self.add)(self.raw) };
         Owner { raw: self.raw, add: self.add, release: self.release }
     }
@@ -96,14 +100,14 @@ impl Clone for Owner {
 impl Drop for Owner {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: `raw` is of the type that `release` is for, and the count is ours.
+        // SAFETY: `release` belongs to the type of `raw`, and `self` holds a count of it.
         unsafe { (self.release)(self.raw) };
     }
 }
 
 /// A buffer that is lent in parts.
 struct Shared {
-    /// How many parts hold it.
+    /// Number of parts that hold it.
     parts: AtomicUsize,
     bytes: Vec<u8>,
 }
@@ -114,18 +118,18 @@ impl fmt::Debug for Parts {
     }
 }
 
-/// A buffer whose parts are handed out one by one, each kept alive by itself. They are counted
-/// beforehand, all at once.
+/// A buffer whose parts are handed out one by one; each part keeps the buffer alive. All parts are
+/// counted at once, beforehand.
 pub struct Parts {
     shared: NonNull<Shared>,
-    /// Counts that nobody has yet.
+    /// Counted parts that were not taken yet.
     left: usize,
 }
 
 impl Parts {
-    /// For up to `parts` parts of `bytes`; the counts of those that are not taken are given back.
+    /// Prepares up to `parts` parts of `bytes`. Dropping it releases the counts of parts not taken.
     pub fn of(bytes: Vec<u8>, parts: usize) -> Parts {
-        // One is our own.
+        // `Parts` itself holds one count.
         let shared = Box::new(Shared { parts: AtomicUsize::new(parts + 1), bytes });
         Parts { shared: NonNull::from(Box::leak(shared)), left: parts + 1 }
     }
@@ -133,11 +137,12 @@ impl Parts {
     /// The next part.
     ///
     /// # Panics
-    /// If `range` does not lie within the buffer, or as many parts were taken as there are.
+    /// If `range` does not lie within the buffer, or all parts were taken.
     #[inline]
     pub fn take(&mut self, range: Range<usize>) -> PinnedBytes {
         assert!(self.left > 1, "one count for each part");
-        // SAFETY: it lives as long as a count of it is held, which this one does, and is only read.
+        // SAFETY: the buffer lives as long as a count of it is held, as `self` does, and is only
+        // read.
         let bytes = &unsafe { self.shared.as_ref() }.bytes[range];
         let (ptr, len) = (bytes.as_ptr(), bytes.len());
         self.left -= 1;
@@ -149,36 +154,39 @@ impl Parts {
 
 impl Drop for Parts {
     fn drop(&mut self) {
-        // SAFETY: these counts are ours.
+        // SAFETY: `self` holds `left` counts.
         unsafe { release_parts(self.shared.as_ptr(), self.left) };
     }
 }
 
+/// Adds a count.
 /// # Safety
-/// `raw` leads to a `Shared` of which a count is held.
+/// `raw` points to a `Shared`, and the caller holds a count of it.
 unsafe fn add_part(raw: *const ()) {
-    // SAFETY: the caller's promise.
+    // SAFETY: `raw` points to a live `Shared` (contract of this function).
     let before = unsafe { &*raw.cast::<Shared>() }.parts.fetch_add(1, Ordering::Relaxed);
-    // As `Arc` has it: a count that wraps would free what is held.
+    // Like `Arc`: a count that wraps would free bytes in use.
     if before > isize::MAX as usize {
         std::process::abort();
     }
 }
 
+/// Releases a count.
 /// # Safety
-/// `raw` leads to a `Shared` of which a count is held, which is given back.
+/// `raw` points to a `Shared`, and the caller gives up a count of it.
 unsafe fn release_part(raw: *const ()) {
-    // SAFETY: the caller's promise; it was made from a `Box` and is not borrowed.
+    // SAFETY: the caller gives up one count; the `Shared` came from a `Box` and is not borrowed.
     unsafe { release_parts(raw.cast::<Shared>().cast_mut(), 1) };
 }
 
+/// Releases `count` counts.
 /// # Safety
-/// `shared` came from `Parts::of`, and `count` counts of it are given back.
+/// `shared` came from `Parts::of`, and the caller gives up `count` counts of it.
 unsafe fn release_parts(shared: *mut Shared, count: usize) {
-    // SAFETY: the caller's promise: it lives until all counts are given back.
-    // All that others did with it comes before its end.
+    // SAFETY: `shared` lives until its last count is released, and the caller still holds `count`.
+    // The ordering makes all uses by other holders happen before the end.
     if unsafe { &*shared }.parts.fetch_sub(count, Ordering::AcqRel) == count {
-        // SAFETY: nobody else has a count, so nobody else leads here.
+        // SAFETY: this was the last count, so nothing else refers to the box.
         drop(unsafe { Box::from_raw(shared) });
     }
 }
@@ -193,16 +201,17 @@ pub struct PinnedBytes {
 
 // SAFETY: the bytes are never written through `ptr` and the owner is `Send + Sync`.
 unsafe impl Send for PinnedBytes {}
-// SAFETY: as above; shared access only reads.
+// SAFETY: the bytes are never written through `ptr`, the owner is `Send + Sync`, and shared access
+// only reads.
 unsafe impl Sync for PinnedBytes {}
 
 impl PinnedBytes {
-    /// No bytes, no owner.
+    /// No bytes and no owner.
     pub const fn empty() -> PinnedBytes {
         PinnedBytes { ptr: std::ptr::NonNull::<u8>::dangling().as_ptr(), len: 0, owner: None }
     }
 
-    /// Takes over a vector, without copying its contents.
+    /// Takes over a vector without copying its contents.
     pub fn from_vec(bytes: Vec<u8>) -> PinnedBytes {
         let len = bytes.len();
         PinnedBytes::slice_of(Arc::new(bytes), 0..len)
@@ -213,7 +222,7 @@ impl PinnedBytes {
         if bytes.is_empty() { PinnedBytes::empty() } else { PinnedBytes::from_vec(bytes.to_vec()) }
     }
 
-    /// `range` of the bytes of `owner`, which is kept alive.
+    /// `range` of the bytes of `owner`. The result keeps `owner` alive.
     ///
     /// # Panics
     /// If `range` does not lie within the owner's bytes.
@@ -223,7 +232,7 @@ impl PinnedBytes {
         PinnedBytes { ptr, len, owner: Some(Owner::new(owner)) }
     }
 
-    /// What `part` shows of `owner`, which is kept alive.
+    /// The bytes that `part` selects of `owner`. The result keeps `owner` alive.
     #[inline]
     pub fn part_of<O: RawOwner>(
         owner: O,
@@ -231,13 +240,13 @@ impl PinnedBytes {
     ) -> PinnedBytes {
         let bytes = part(&owner);
         let (ptr, len) = (bytes.as_ptr(), bytes.len());
-        // `part` is right for every lifetime, so also for one as long as this count of the owner is
-        // held: during that time nobody can move what it leads to or borrow it mutably, so what it
-        // lends stays in place and unchanged.
+        // `part` is valid for every lifetime, so also for the lifetime of this count of the owner.
+        // While the count is held, nothing can move the referent or borrow it mutably, so the bytes
+        // stay in place and unchanged.
         PinnedBytes { ptr, len, owner: Some(Owner::new(owner)) }
     }
 
-    /// `bytes`, kept alive by `owner`, whatever that is.
+    /// `bytes`, kept alive by `owner`.
     ///
     /// # Safety
     /// `bytes` stay in place and unchanged until `owner`'s last reference is dropped.
@@ -249,7 +258,7 @@ impl PinnedBytes {
     /// The bytes.
     #[inline]
     pub fn as_slice(&self) -> &[u8] {
-        // SAFETY: the invariant at the head of this file; an empty one has a dangling, aligned,
+        // SAFETY: the invariant at the head of this file; an empty value has a dangling, aligned,
         // non-null pointer.
         unsafe { std::slice::from_raw_parts(self.ptr, self.len) }
     }

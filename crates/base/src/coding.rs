@@ -39,7 +39,7 @@ pub fn put_length_prefixed(out: &mut Vec<u8>, bytes: &[u8]) {
     put_varint32(out, u32::try_from(bytes.len()).expect("lengths are checked against the 4 GiB limit"));
     out.extend_from_slice(bytes);
 }
-/// How many bytes `put_varint64` appends.
+/// Number of bytes that `put_varint64` appends.
 pub const fn varint_len(v: u64) -> usize {
     (64 - (v | 1).leading_zeros() as usize).div_ceil(7)
 }
@@ -55,8 +55,8 @@ pub fn fixed32(bytes: &[u8]) -> Option<u32> {
     bytes.first_chunk().map(|b| u32::from_le_bytes(*b))
 }
 
-/// Reads values off the front of a slice; every method fails with `Corruption` when the bytes do
-/// not suffice.
+/// Reads values off the front of a slice. Every method fails with `Corruption` if too few bytes are
+/// left.
 #[derive(Clone, Copy, Debug)]
 pub struct Decoder<'a> {
     rest: &'a [u8],
@@ -68,7 +68,7 @@ impl<'a> Decoder<'a> {
     pub fn new(bytes: &'a [u8]) -> Decoder<'a> {
         Decoder { rest: bytes }
     }
-    /// What is left.
+    /// The unread bytes.
     #[inline]
     pub fn rest(&self) -> &'a [u8] {
         self.rest

@@ -5,7 +5,7 @@ use crate::types::ColumnFamilyId;
 use std::fmt;
 use std::sync::Arc;
 
-/// What to do with an entry.
+/// A filter's decision about an entry.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FilterDecision {
     /// Leave it.
@@ -36,7 +36,7 @@ pub trait CompactionFilter: Send + Sync {
     }
 }
 
-/// What a factory may know of the compaction it makes a filter for.
+/// The facts about a compaction that a filter's factory gets.
 #[derive(Clone, Debug)]
 pub struct CompactionFilterContext {
     /// Every file of the family takes part.
@@ -55,8 +55,8 @@ pub trait CompactionFilterFactory: Send + Sync {
     fn name(&self) -> &str;
     /// A filter for this compaction, or `None`.
     fn create(&self, context: &CompactionFilterContext) -> Option<Box<dyn CompactionFilter>>;
-    /// What it was put in front of, by the engine: options that a database is open with may be used
-    /// for another one. Default: nothing was.
+    /// The filter and factory that the engine put this factory in front of, so that the same
+    /// options can open another database. Default: none.
     fn before(&self) -> Option<BeforeTtl> {
         None
     }
@@ -65,8 +65,7 @@ pub trait CompactionFilterFactory: Send + Sync {
 /// A shared factory.
 pub type CompactionFilterFactoryRef = Arc<dyn CompactionFilterFactory>;
 
-/// The filter and the factory that a family's options had before they became those of a family with
-/// TTL.
+/// The filter and the factory in a family's options before TTL was added to them.
 #[derive(Clone, Debug, Default)]
 pub struct BeforeTtl {
     /// The filter.

@@ -22,7 +22,7 @@ pub trait Comparator: Send + Sync {
     fn find_shortest_separator(&self, _start: &mut Vec<u8>, _limit: &[u8]) {}
     /// May shorten `key` to some key that is not smaller; leaving it alone is right.
     fn find_short_successor(&self, _key: &mut Vec<u8>) {}
-    /// How many bytes at the end of each user key are a timestamp; 0 for none, at most `u16::MAX`.
+    /// Bytes at the end of each user key that are a timestamp; 0 for none, at most `u16::MAX`.
     ///
     /// With timestamps, `compare` orders the versions of one key from the newest timestamp to the
     /// oldest.
@@ -53,20 +53,20 @@ pub trait Comparator: Send + Sync {
     /// The oldest timestamp newer than `timestamp`; `None` if there is none, or the comparator
     /// cannot tell.
     ///
-    /// Where timestamps stay in memory only, a flush moves `full_history_ts_low` there; without an
-    /// answer, to the newest timestamp itself.
+    /// If timestamps stay in memory only, a flush raises `full_history_ts_low` to this timestamp.
+    /// With `None` it raises it to the newest timestamp itself.
     fn next_timestamp(&self, _timestamp: &[u8]) -> Option<Vec<u8>> {
         None
     }
-    /// Which of the orders the engine knows by heart this is. Only the stock comparators may answer
-    /// anything else than `Custom`: the engine then compares bytes itself and does not call
+    /// The order, if it is one that the engine has code for. Only the built-in comparators may
+    /// answer anything else than `Custom`: the engine then compares bytes itself and does not call
     /// `compare`.
     fn order(&self) -> KeyOrder {
         KeyOrder::Custom
     }
 }
 
-/// The orders that the engine can compare without a call.
+/// Orders that the engine compares without a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KeyOrder {
     /// Unsigned bytes, ascending.
@@ -77,11 +77,10 @@ pub enum KeyOrder {
     Custom,
 }
 
-/// Up to 8 bytes of `key` from `from` on, with zeros behind them, as a number that orders as they
-/// do.
+/// Up to 8 bytes of `key` from `from` on, padded with zeros, as an integer of the same order.
 ///
-/// They are not put together in memory: a load of what smaller stores have just written waits for
-/// these.
+/// The bytes are not assembled in memory: a load that spans several recent smaller stores would
+/// stall.
 /// # Panics
 /// If the key is shorter than `from`.
 #[inline]
@@ -229,7 +228,7 @@ impl Comparator for ReverseBytewiseComparatorWithU64Ts {
     }
 }
 
-/// Little-endian numbers of equal width compare as their reversed bytes do.
+/// Little-endian integers of equal width compare as their reversed bytes do.
 fn compare_u64_timestamps(a: &[u8], b: &[u8]) -> Ordering {
     a.iter().rev().cmp(b.iter().rev())
 }
@@ -239,8 +238,7 @@ fn next_u64_timestamp(timestamp: &[u8]) -> Option<Vec<u8>> {
     number.checked_add(1).map(|next| next.to_le_bytes().to_vec())
 }
 
-/// The order of keys whose timestamps are taken off, for tables that do not have them: such tables
-/// bear the full name.
+/// The order of keys without timestamps, under the full name: for tables that do not store them.
 struct WithoutTimestamp {
     name: &'static str,
     order: ComparatorRef,
@@ -264,7 +262,7 @@ impl Comparator for WithoutTimestamp {
     }
 }
 
-/// The stock comparator of this name, if there is one.
+/// The built-in comparator of this name, if there is one.
 pub fn by_name(name: &str) -> Option<ComparatorRef> {
     Some(match name {
         "leveldb.BytewiseComparator" | "rocksdb.BytewiseComparator" => Arc::new(BytewiseComparator),

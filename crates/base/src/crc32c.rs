@@ -19,13 +19,13 @@ pub fn extend(crc: u32, bytes: &[u8]) -> u32 {
     ::crc32c::crc32c_append(crc, bytes)
 }
 
-/// What is stored for a CRC.
+/// The masked form of a CRC, as files store it.
 #[inline]
 pub const fn mask(crc: u32) -> u32 {
     crc.rotate_right(15).wrapping_add(MASK_DELTA)
 }
 
-/// The CRC that was stored as `masked`.
+/// The CRC whose masked form is `masked`.
 #[inline]
 pub const fn unmask(masked: u32) -> u32 {
     masked.wrapping_sub(MASK_DELTA).rotate_left(15)

@@ -1,14 +1,14 @@
-//! The one error of the engine.
+//! The error type of the engine.
 //!
-//! RocksDB's `Status`, as a Rust error: a kind with RocksDB's name, a sub-code, a severity, and a
-//! sentence that names the file and offset, or the option, and what to do. One word wide, cheap to
-//! clone (a write group hands one error to all its writers). Source of the names: RocksDB
+//! RocksDB's `Status` as a Rust error: a kind with RocksDB's name, a sub-code, a severity, and a
+//! sentence that names the file and offset, or the option, and what to do. One word wide and cheap
+//! to clone: a write group gives one error to all its writers. Source of the names: RocksDB
 //! `include/rocksdb/status.h`.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// The result of everything that can fail.
+/// The result of a fallible call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// RocksDB's status codes. An absent key is `Ok(None)`, not an error; `NotFound` is for files and
@@ -19,7 +19,7 @@ pub enum ErrorKind {
     NotFound,
     /// Stored bytes contradict themselves or each other.
     Corruption,
-    /// Valid, but nothing this version can do.
+    /// Valid, but this version cannot do it.
     NotSupported,
     /// The call or an option is wrong; the caller must change it.
     InvalidArgument,
@@ -38,7 +38,7 @@ pub enum ErrorKind {
     Aborted,
     /// Somebody else holds what is needed.
     Busy,
-    /// What was referred to has expired.
+    /// The referent has expired.
     Expired,
     /// Try again; nothing was done.
     TryAgain,
@@ -127,7 +127,7 @@ struct Inner {
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
-/// What went wrong, where, and what the caller can do. One word; cloning shares.
+/// An error: its cause, its place, and advice for the caller. One word; clones share.
 #[derive(Clone)]
 pub struct Error(Arc<Inner>);
 
@@ -182,13 +182,13 @@ impl Error {
         column_family_dropped => ColumnFamilyDropped,
     }
 
-    /// The operating system's refusal; `what` says which operation on which file ("pread 000012.sst
-    /// at 4096"). A full disk becomes sub-code `NoSpace`, a missing path `PathNotFound`;
-    /// interrupted or busy calls are retryable, as are those for which the process or the system
-    /// has no descriptors or no memory.
+    /// An error of the operating system. `what` names the operation and the file ("pread 000012.sst
+    /// at 4096"). A full disk becomes sub-code `NoSpace`, a missing path `PathNotFound`.
+    /// Interrupted and busy calls are retryable, and so are calls that failed for want of
+    /// descriptors or memory.
     #[cold]
     pub fn io_with(what: impl fmt::Display, source: std::io::Error) -> Error {
-        /// On all systems that this runs on; the standard library has no names for them.
+        /// The value on all supported systems; the standard library has no name for it.
         const ENFILE: i32 = 23;
         const EMFILE: i32 = 24;
         use std::io::ErrorKind as Os;
@@ -239,7 +239,7 @@ impl Error {
         self.edit(|e| e.severity = severity)
     }
 
-    /// The same error, marked as worth another try or not.
+    /// The same error, marked as retryable or not.
     #[must_use]
     pub fn with_retryable(self, retryable: bool) -> Error {
         self.edit(|e| e.retryable = retryable)
@@ -251,7 +251,7 @@ impl Error {
         self.edit(|e| e.message = format!("{place}: {}", e.message))
     }
 
-    /// The same error with a sentence behind its own: what the caller can do.
+    /// The same error with advice for the caller behind its sentence.
     #[must_use]
     pub fn advising(self, advice: impl fmt::Display) -> Error {
         self.edit(|e| e.message = format!("{}; {advice}", e.message))
@@ -262,18 +262,17 @@ impl Error {
         self.0.kind
     }
 
-    /// The finer distinction.
+    /// The sub-code.
     pub fn subcode(&self) -> SubCode {
         self.0.subcode
     }
 
-    /// How far it reaches, if it came from the background.
+    /// How severe it is, for an error of background work.
     pub fn severity(&self) -> Severity {
         self.0.severity
     }
 
-    /// Whether the same call may succeed later without anybody changing anything but the
-    /// circumstances.
+    /// Whether the same call may succeed later without a change by the caller.
     pub fn is_retryable(&self) -> bool {
         self.0.retryable
     }

@@ -1,7 +1,7 @@
-//! The hashes that files are made of, other than [`xxph3`](crate::xxph3).
+//! Hashes that files contain, other than [`xxph3`](crate::xxph3).
 //!
-//! In: bytes (and a seed). Out: a number that is the same on every machine, for ever: all of these
-//! are on disk.
+//! In: bytes (and a seed). Out: a number that is the same on every machine for ever, because all of
+//! these are on disk.
 //! Source: RocksDB `util/hash.cc` (hash32), `util/xxhash.h` (released xxHash, here the `twox-hash`
 //! crate), `table/format.cc` (block checksums), `table/unique_id.cc`.
 
@@ -23,7 +23,7 @@ pub fn hash32(bytes: &[u8], seed: u32) -> u32 {
         h = h.wrapping_add(u32::from_le_bytes(*word)).wrapping_mul(M);
         h ^= h >> 16;
     }
-    // The bytes of the tail are signed: that is what the first writers' compilers made of them.
+    // The bytes of the tail are signed, as the first writers' compilers had them.
     let signed = |i: usize| i32::from(tail[i] as i8) as u32;
     if tail.len() >= 3 {
         h = h.wrapping_add(signed(2) << 16);

@@ -1,7 +1,8 @@
-//! esker-base: the words every crate uses.
+//! Vocabulary, primitives and plug-in traits that every crate of Esker uses.
 //!
-//! Knows no file, no thread pool and no other crate of ours. What is `pub` here is shared between
-//! Esker's crates and promises nothing to others; users see the part that `esker` re-exports.
+//! This crate knows no file, no thread pool and no other crate of ours. Its public items are shared
+//! between Esker's crates and promise nothing to others; users see the part that `esker`
+//! re-exports.
 //!
 //! Reading order: [`types`] and [`error`] (the vocabulary), [`coding`], [`bytes`] and [`buffer`]
 //! (how bytes are cut, kept alive and kept), [`comparator`], [`prefix`], [`merge_operator`],

@@ -1,24 +1,24 @@
-//! Where the engine tells people what it does. The rolling `LOG` file is `esker_env::InfoLogFile`.
+//! Log lines for people. The rolling `LOG` file is `esker_env::InfoLogFile`.
 //!
 //! Names and order of the levels: RocksDB `include/rocksdb/env.h`.
 
 use std::fmt;
 
-/// How important a line is. A log takes lines of its own level and above; headers always.
+/// The level of a line. A log takes lines of its own level and above; headers always.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
 pub enum InfoLogLevel {
-    /// For those who look for a fault of the engine.
+    /// Details for finding a fault of the engine.
     Debug = 0,
-    /// What is going on.
+    /// Normal events.
     #[default]
     Info = 1,
-    /// Somebody should look.
+    /// An operator should look.
     Warn = 2,
     /// Something failed.
     Error = 3,
-    /// Nothing works any more.
+    /// The database cannot go on.
     Fatal = 4,
-    /// What belongs at the head of every log file: version, options.
+    /// Lines at the head of every log file: version, options.
     Header = 5,
 }
 
@@ -36,11 +36,11 @@ impl InfoLogLevel {
     }
 }
 
-/// Takes lines for people. Never fails: what cannot be written is lost.
+/// A log of lines for people. Never fails: a line that cannot be written is lost.
 pub trait InfoLog: Send + Sync {
     /// Writes a line, if `level` is one this log takes.
     fn log(&self, level: InfoLogLevel, args: fmt::Arguments<'_>);
-    /// The lowest level it takes.
+    /// The lowest level that the log takes.
     fn level(&self) -> InfoLogLevel;
 }
 
@@ -64,7 +64,7 @@ macro_rules! info_log {
     }};
 }
 
-/// Keeps nothing.
+/// A log that keeps nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoInfoLog;
 

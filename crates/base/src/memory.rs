@@ -2,19 +2,16 @@
 
 use std::mem::MaybeUninit;
 
-/// What huge pages are worth asking for: a block should have this size, or a multiple, and this
-/// alignment.
+/// Size and alignment of a huge page; a block for [`prefer_huge_pages`] is a multiple of it.
 pub const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// Asks for `block`, which is not in use yet, to be backed by huge pages: random access to it then
-/// misses the address translation cache far less often. Changes nothing else; where it cannot be
-/// had, nothing happens.
+/// Asks for huge pages behind `block`, which is not in use yet. Random access then misses the
+/// address translation cache less often. Without huge pages nothing happens.
 pub fn prefer_huge_pages(block: &mut [MaybeUninit<u8>]) {
     #[cfg(all(target_os = "linux", not(miri)))]
-    // SAFETY: the range is memory of the caller; the advice changes how it is backed, not what it
-    // holds.
+    // SAFETY: the range is memory of the caller; the advice changes its pages, not its content.
     unsafe {
-        // Refused where the kernel has no huge pages; nothing depends on it.
+        // Kernels without huge pages refuse; nothing depends on it.
         libc::madvise(block.as_mut_ptr().cast(), block.len(), libc::MADV_HUGEPAGE);
     }
     #[cfg(not(all(target_os = "linux", not(miri))))]
@@ -23,32 +20,31 @@ pub fn prefer_huge_pages(block: &mut [MaybeUninit<u8>]) {
     }
 }
 
-/// How many bytes the processor fetches at once.
+/// Bytes that the processor fetches at once.
 pub const CACHE_LINE_BYTES: usize = 64;
 
-/// Has the processor fetch the cache lines of `bytes`, so that reading them soon does not wait.
-/// Changes nothing else.
+/// Prefetches the cache lines of `bytes`, so that a read soon after does not wait. Has no other
+/// effect.
 #[inline]
 pub fn prefetch(bytes: &[u8]) {
     fetch::<NEAR, false>(bytes);
 }
 
-/// As [`prefetch`], the last line first: for who goes back over blocks that lie one behind the
-/// other, as the processor, which sees where this leads, then goes on with the one before and not
-/// with the one behind.
+/// [`prefetch`] from the last line to the first, for backward scans over adjacent blocks: the
+/// hardware prefetcher then continues with the block before.
 #[inline]
 pub fn prefetch_back(bytes: &[u8]) {
     fetch::<NEAR, true>(bytes);
 }
 
-/// As [`prefetch`], for what is read after other things: into the second-level cache, so that it
-/// takes none of the few places that lines have on their way into the first.
+/// [`prefetch`] into the second-level cache, for bytes that are read later: it takes none of the
+/// few fill buffers of the first-level cache.
 #[inline]
 pub fn prefetch_early(bytes: &[u8]) {
     fetch::<LATER, false>(bytes);
 }
 
-/// [`prefetch_early`], the last line first, as [`prefetch_back`] does it.
+/// [`prefetch_early`] from the last line to the first, for backward scans.
 #[inline]
 pub fn prefetch_early_back(bytes: &[u8]) {
     fetch::<LATER, true>(bytes);
@@ -56,14 +52,14 @@ pub fn prefetch_early_back(bytes: &[u8]) {
 
 /// Into all caches.
 const NEAR: i32 = 3;
-/// Into all but the first.
+/// Into all caches except the first level.
 const LATER: i32 = 2;
 
 #[inline]
 fn fetch<const HINT: i32, const BACK: bool>(bytes: &[u8]) {
     let fetch_line = |_at: usize| {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
-        // SAFETY: a prefetch of any address has no effect but on caches.
+        // SAFETY: a prefetch of any address affects only caches.
         unsafe {
             std::arch::x86_64::_mm_prefetch::<HINT>(bytes.as_ptr().wrapping_add(_at).cast());
         }

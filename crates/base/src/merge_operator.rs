@@ -9,17 +9,16 @@ use std::sync::Arc;
 
 /// Combines merge operands.
 pub trait MergeOperator: Send + Sync {
-    /// Stored in tables; RocksDB's stock operators keep RocksDB's names.
+    /// Stored in tables; the built-in operators have RocksDB's names.
     fn name(&self) -> &str;
-    /// What OPTIONS files call it. Default: its name.
+    /// Its name in OPTIONS files. Default: [`name`](Self::name).
     fn option_text(&self) -> String {
         self.name().to_owned()
     }
-    /// Whether operands that an operator called `name` wrote mean the same here. Default: only its
-    /// own.
+    /// Whether this operator reads operands that an operator called `name` wrote. Default: only its
+    /// own name.
     ///
-    /// An operator under a new name says yes to its former one; else the tables it wrote do not
-    /// open.
+    /// A renamed operator accepts its former name; otherwise the tables it wrote do not open.
     fn takes_operands_of(&self, name: &str) -> bool {
         name == self.name()
     }
@@ -27,7 +26,7 @@ pub trait MergeOperator: Send + Sync {
     /// no value below). `None` means the operands make no sense: the read fails with
     /// `Corruption`/`MergeOperatorFailed`, nothing is lost.
     fn full_merge(&self, key: &[u8], existing: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>>;
-    /// One operand that does what `left` and then `right` do, or `None` if they must stay apart.
+    /// One operand with the effect of `left` and then `right`; `None` if they must stay apart.
     fn partial_merge(&self, _key: &[u8], _left: &[u8], _right: &[u8]) -> Option<Vec<u8>> {
         None
     }
@@ -46,8 +45,9 @@ impl fmt::Debug for dyn MergeOperator {
     }
 }
 
+/// Checks that `operator` reads the operands of the operator called `written_by`.
 /// # Errors
-/// `InvalidArgument` if `operator` does not take the operands of the one called `written_by`.
+/// `InvalidArgument` if it does not.
 pub fn check_operands_of(operator: &dyn MergeOperator, written_by: &str) -> Result<()> {
     if operator.takes_operands_of(written_by) {
         return Ok(());
@@ -61,9 +61,10 @@ pub fn check_operands_of(operator: &dyn MergeOperator, written_by: &str) -> Resu
 
 /// An operator whose operands have the form of values: full and partial merge are one function.
 pub trait AssociativeMergeOperator: Send + Sync {
-    /// As [`MergeOperator::name`].
+    /// Stored in tables, as [`MergeOperator::name`].
     fn name(&self) -> &str;
-    /// As [`MergeOperator::takes_operands_of`].
+    /// Whether this operator reads operands that an operator called `name` wrote. Default: only its
+    /// own name. See [`MergeOperator::takes_operands_of`].
     fn takes_operands_of(&self, name: &str) -> bool {
         name == self.name()
     }

@@ -1,9 +1,10 @@
-//! What one thread's own operations cost, for finding out why one of them was slow.
+//! Counts and times of one thread's operations, to find out why one of them was slow.
 //!
-//! In: [`perf_count!`], [`perf_add!`] and [`perf_time!`] on the way. Out: [`PerfContext::current`],
-//! for the thread. Names are RocksDB's (`include/rocksdb/perf_context.h`, `perf_level.h`).
+//! In: [`perf_count!`], [`perf_add!`] and [`perf_time!`] in the engine. Out:
+//! [`PerfContext::current`], for the thread. Names are RocksDB's (`include/rocksdb/perf_context.h`,
+//! `perf_level.h`).
 //!
-//! Cost when the level says no: one thread-local read and a comparison.
+//! Cost below the level: one thread-local read and a comparison.
 //!
 //! [`perf_count!`]: crate::perf_count
 //! [`perf_add!`]: crate::perf_add
@@ -12,7 +13,7 @@
 use std::cell::Cell;
 use std::fmt;
 
-/// How much a thread notes down. Each level includes those before it.
+/// The level of detail of a thread. Each level includes those before it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 #[repr(u8)]
 pub enum PerfLevel {
@@ -21,7 +22,7 @@ pub enum PerfLevel {
     /// Counts.
     #[default]
     EnableCount = 2,
-    /// Also how long it waited for others.
+    /// Also waits for other threads.
     EnableWait = 3,
     /// Also times, except those of mutexes.
     EnableTimeExceptForMutex = 4,
@@ -33,14 +34,14 @@ pub enum PerfLevel {
 
 macro_rules! contexts {
     ($($field:ident,)*) => {
-        /// What a thread has noted since it last reset. A copy: it does not change any more.
+        /// A copy of a thread's numbers since its last reset.
         #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
         pub struct PerfContext {
             $(#[doc = concat!("RocksDB's `", stringify!($field), "`.")] pub $field: u64,)*
         }
 
         impl PerfContext {
-            /// What this thread has noted since its last [`reset`](Self::reset).
+            /// This thread's numbers since its last [`reset`](Self::reset).
             pub fn current() -> PerfContext {
                 with_live(|live| PerfContext { $($field: live.$field.get(),)* })
             }
@@ -56,7 +57,7 @@ macro_rules! contexts {
             }
         }
 
-        /// A thread's numbers while they change. For the macros.
+        /// A thread's numbers while they change; for the macros.
         #[doc(hidden)]
         #[derive(Debug)]
         pub struct LivePerfContext {
@@ -201,18 +202,18 @@ pub fn with_live<R>(f: impl FnOnce(&LivePerfContext) -> R) -> R {
     LIVE.with(f)
 }
 
-/// How much this thread notes down.
+/// This thread's level.
 #[inline]
 pub fn perf_level() -> PerfLevel {
     with_live(|live| live.level.get())
 }
 
-/// Changes how much this thread notes down.
+/// Sets this thread's level.
 pub fn set_perf_level(level: PerfLevel) {
     with_live(|live| live.level.set(level));
 }
 
-/// RocksDB's form, numbers that are zero left out: `name = 1, other = 2`.
+/// RocksDB's text form, without numbers that are zero: `name = 1, other = 2`.
 impl fmt::Display for PerfContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut separator = "";
@@ -232,8 +233,8 @@ macro_rules! perf_count {
     };
 }
 
-/// `perf_add!(block_read_byte, n)`: adds to a number of this thread; `n` (a `u64`) is computed only
-/// if it counts.
+/// `perf_add!(block_read_byte, n)`: adds `n` (a `u64`) to a number of this thread. Evaluates `n`
+/// only if the level counts it.
 #[macro_export]
 macro_rules! perf_add {
     ($field:ident, $amount:expr) => {
@@ -245,8 +246,8 @@ macro_rules! perf_add {
     };
 }
 
-/// `perf_time!(block_read_time, clock, { … })`: runs the block, adds the nanoseconds it took by
-/// `clock.monotonic_nanos()`, and gives its value. Does not ask the clock below
+/// `perf_time!(block_read_time, clock, { … })`: runs the block, adds its nanoseconds by
+/// `clock.monotonic_nanos()`, and returns its value. Reads no clock below
 /// `EnableTimeExceptForMutex`, or below the level given as `perf_time!(level EnableTime,
 /// db_mutex_lock_nanos, clock, { … })`. A `return` or `?` in the block leaves without adding.
 #[macro_export]

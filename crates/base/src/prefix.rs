@@ -48,8 +48,8 @@ pub fn capped(bytes: usize) -> SliceTransformRef {
     Arc::new(Stock { name: format!("rocksdb.CappedPrefix.{bytes}"), bytes, capped: true })
 }
 
-/// The stock extractor of this name: `rocksdb.FixedPrefix.<n>`, `rocksdb.CappedPrefix.<n>`, or the
-/// option-string forms `fixed:<n>` and `capped:<n>`.
+/// The built-in extractor of this name: `rocksdb.FixedPrefix.<n>`, `rocksdb.CappedPrefix.<n>`, or
+/// the option-string forms `fixed:<n>` and `capped:<n>`.
 pub fn by_name(name: &str) -> Option<SliceTransformRef> {
     let number = |prefix: &str| name.strip_prefix(prefix).and_then(|n| n.parse().ok());
     number("rocksdb.FixedPrefix.")

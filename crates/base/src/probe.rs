@@ -1,18 +1,17 @@
 //! Named points in the engine that tests can watch, delay and change.
 //!
-//! In: `probe!("Module::point")` where something interesting is about to happen. Out: nothing,
-//! unless a test holds a
-//! [`Probes`]: then a point may wait until others have been passed, and may call the test.
-//! The idea is RocksDB's `test_util/sync_point.h`.
+//! In: `probe!("Module::point")` before an interesting step. Out: nothing, unless a test holds a
+//! [`Probes`]; then a point may wait until other points were passed, and may call the test. The
+//! idea is RocksDB's `test_util/sync_point.h`.
 //!
-//! Points that mark rare paths are also counted, if that is asked for: `esker-stress --probes`.
+//! `esker-stress --probes` also counts points that mark rare paths.
 //!
-//! Only with debug assertions (dev and stress builds); otherwise `probe!` is compiled away. Without
-//! a `Probes` a point costs one relaxed load.
+//! Points exist only with debug assertions (dev and stress builds); otherwise `probe!` is compiled
+//! away. Without a `Probes` a point costs one relaxed load.
 //!
 //! Invariants
-//!  1. There is at most one `Probes` at a time; who wants another waits. Its end lets go whoever
-//!     waits at a point.
+//!  1. At most one `Probes` exists at a time; a second `new` waits. Dropping a `Probes` releases
+//!     all threads that wait at a point.
 //!  2. Calls run without any lock of this module, so they may pass points themselves.
 
 use crate::sync::process::atomic::{AtomicBool, Ordering};
@@ -22,7 +21,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a point waits for those before it until it is taken for a fault of the test.
+/// Time that a point waits for others before the test fails.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 type Call = Arc<dyn Fn(&mut dyn Any) + Send + Sync>;
@@ -35,7 +34,7 @@ struct State {
     passed: HashSet<String>,
     /// Calls that are running.
     running: usize,
-    /// Counts the `Probes` there have been: who waits for one that is gone goes on.
+    /// Counts the `Probes`; a thread that waits for an old one goes on.
     generation: u64,
 }
 
@@ -70,7 +69,7 @@ macro_rules! probe {
     };
 }
 
-/// What `probe!` calls.
+/// The function behind `probe!`.
 #[doc(hidden)]
 #[inline]
 pub fn pass(name: &str, value: &mut dyn Any) {
@@ -91,7 +90,7 @@ pub fn count_passes() {
     REGISTRY.counts.store(true, Ordering::Relaxed);
 }
 
-/// What was counted.
+/// The number of passes of each counted point.
 pub fn passes() -> BTreeMap<String, u64> {
     PASSES.lock().clone()
 }
@@ -139,14 +138,14 @@ impl Drop for Running {
     }
 }
 
-/// What a test wants of the points, until it is dropped.
+/// A test's hold on the points, until it is dropped.
 #[derive(Debug)]
 pub struct Probes {
     _session: MutexGuard<'static, ()>,
 }
 
 impl Probes {
-    /// Waits until nobody else has one. Without debug assertions no point will ever be passed.
+    /// Waits until no other `Probes` exists. Without debug assertions no point is ever passed.
     #[expect(clippy::new_without_default, reason = "it waits and takes hold of something")]
     pub fn new() -> Probes {
         static GENERATIONS: Mutex<u64> = Mutex::new(0);
@@ -163,7 +162,7 @@ impl Probes {
         REGISTRY.changed.notify_all();
     }
 
-    /// Nobody passes `after` before somebody has passed `before`.
+    /// Makes `after` wait until `before` has been passed.
     pub fn order(&self, before: &str, after: &str) -> &Probes {
         self.change(|s| s.before.entry(after.to_owned()).or_default().push(before.to_owned()));
         self
@@ -193,7 +192,7 @@ impl Probes {
     /// Waits until `point` has been passed.
     ///
     /// # Panics
-    /// If nobody does in two minutes.
+    /// After two minutes.
     pub fn wait_for(&self, point: &str) {
         let mut guard = REGISTRY.state.lock();
         while !guard.as_ref().is_some_and(|s| s.passed.contains(point)) {
@@ -209,8 +208,8 @@ impl Probes {
 }
 
 impl Drop for Probes {
-    /// Lets go whoever waits, and waits for calls that run: what they borrow from the test stays
-    /// alive. Must not be dropped by such a call.
+    /// Releases waiting threads and waits for running calls, because they borrow from the test. A
+    /// call must not drop it.
     fn drop(&mut self) {
         REGISTRY.is_on.store(false, Ordering::Release);
         let mut guard = REGISTRY.state.lock();

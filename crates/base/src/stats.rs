@@ -1,13 +1,12 @@
-//! Counters and distributions of a whole database, or several.
+//! Counters and histograms of one database or several.
 //!
-//! In: [`record_tick`] and [`record_in_histogram`] on the way, by all threads. Out: totals, by
-//! RocksDB's names.
-//! Source of names, levels and text: RocksDB `include/rocksdb/statistics.h`,
+//! In: [`record_tick`] and [`record_in_histogram`] by all threads. Out: totals, under RocksDB's
+//! names. Source of names, levels and text: RocksDB `include/rocksdb/statistics.h`,
 //! `monitoring/statistics.cc`.
 //!
-//! Each thread adds to one of several shards, so that counting does not slow down what is counted;
-//! reading adds the shards up. A total read while others count lies somewhere between before and
-//! after.
+//! Each thread adds to one of several shards, so that counting does not slow down the counted work.
+//! Reading adds the shards up. A total that is read while other threads count lies between its
+//! values before and after.
 
 pub mod histogram;
 mod histogram_kind;
@@ -30,7 +29,7 @@ pub enum StatsLevel {
     DisableAll = 0,
     /// Tickers.
     ExceptHistogramOrTimers = 1,
-    /// Also distributions of what is no time.
+    /// Also histograms that are not times.
     ExceptTimers = 2,
     /// Also times, except of mutexes and compression.
     #[default]
@@ -98,7 +97,7 @@ impl Statistics {
         StatsLevel::ALL[usize::from(self.level.load(Ordering::Relaxed))]
     }
 
-    /// Changes how much is collected; what is there stays.
+    /// Sets the level; totals so far stay.
     pub fn set_stats_level(&self, level: StatsLevel) {
         self.level.store(level as u8, Ordering::Relaxed);
     }

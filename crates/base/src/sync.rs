@@ -1,6 +1,7 @@
-//! Every lock, atomic and fence of the engine comes from here, so that loom, shuttle and the
-//! sanitizers can drive them. Nothing else in the workspace names `std::sync::atomic` or a crate of
-//! locks.
+//! Locks, atomics and fences of the engine.
+//!
+//! All of them come from here, so that loom, shuttle and the sanitizers can drive them. Nothing
+//! else in the workspace names `std::sync::atomic` or a crate of locks.
 
 pub mod epoch;
 pub mod fork;
@@ -53,9 +54,9 @@ pub use simulated_thread as thread;
 #[cfg(not(shuttle))]
 pub use std::thread;
 
-/// Marks a place where others must not rely on this thread's going on soon: something is done, and
-/// not yet told. In the simulated machine a thread often loses its processor here, for long;
-/// elsewhere nothing happens.
+/// Marks a place between a change and its publication, where other threads must not rely on this
+/// one. In the simulated machine a thread often loses its processor here for long; elsewhere
+/// nothing happens.
 #[inline(always)]
 pub fn hesitate() {
     #[cfg(shuttle)]
@@ -65,8 +66,8 @@ pub fn hesitate() {
 #[cfg(shuttle)]
 pub use model::take_hesitation;
 
-/// What statics are made of: things of the whole process, which are no part of any model. loom's
-/// own locks and atomics exist only while a model runs.
+/// Types for statics: state of the whole process, outside of any model. loom's own locks and
+/// atomics exist only while a model runs.
 pub mod process {
     pub use super::locks::{Condvar, Mutex, MutexGuard};
     pub use std::sync::atomic;

@@ -1,6 +1,6 @@
-//! The plug-in that looks at each entry of a table while it is written, and says what the table's
-//! properties are to tell of them, or that the table is to be compacted soon. Semantics are
-//! RocksDB's `TablePropertiesCollector`.
+//! The plug-in that reads each entry of a table while it is written. It adds properties to the
+//! table, or marks the table for an early compaction. Semantics are RocksDB's
+//! `TablePropertiesCollector`.
 //!
 //! Source: RocksDB `include/rocksdb/table_properties.h`,
 //! `utilities/table_properties_collectors/compact_on_deletion_collector.cc`.
@@ -12,17 +12,17 @@ use crate::types::{ColumnFamilyId, SequenceNumber, ValueType};
 use std::collections::VecDeque;
 use std::fmt;
 
-/// What a collector adds to a table's properties: names and values.
+/// Properties that a collector adds to a table: names and values.
 pub type UserCollectedProperties = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// Looks at the entries of one table.
 pub trait TablePropertiesCollector: Send {
     /// For the property `rocksdb.property.collectors` and logs.
     fn name(&self) -> &str;
-    /// An entry goes into the table: in order of keys, range tombstones at any time. `file_size`:
-    /// bytes of the file so far.
+    /// Called for each entry of the table, in key order; for range tombstones at any time.
+    /// `file_size`: bytes of the file so far.
     /// # Errors
-    /// Whatever ends the flush or compaction that writes the table.
+    /// Any error ends the flush or compaction that writes the table.
     fn add_user_key(
         &mut self,
         key: &[u8],
@@ -31,9 +31,9 @@ pub trait TablePropertiesCollector: Send {
         sequence: SequenceNumber,
         file_size: u64,
     ) -> Result<()>;
-    /// All entries are in.
+    /// Called after the last entry.
     /// # Errors
-    /// As above.
+    /// Any error ends the flush or compaction that writes the table.
     fn finish(&mut self) -> Result<UserCollectedProperties> {
         Ok(Vec::new())
     }
@@ -43,7 +43,7 @@ pub trait TablePropertiesCollector: Send {
     }
 }
 
-/// What a factory may know of the table it makes a collector for.
+/// The facts about a table that its collector's factory gets.
 #[derive(Clone, Copy, Debug)]
 pub struct TablePropertiesCollectorContext {
     /// The family.

@@ -1,4 +1,4 @@
-//! Numbers that must not be mixed up, and the kinds an internal key can have.
+//! Number types that must not be mixed up, and the kinds of internal keys.
 //!
 //! Source: RocksDB `db/dbformat.h`; the codes are on disk and never change.
 
@@ -39,7 +39,7 @@ macro_rules! display_inner {
 }
 display_inner!(SequenceNumber, FileNumber, ColumnFamilyId);
 
-/// What an internal key says about its user key.
+/// The kind of an internal key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum ValueType {

@@ -1,26 +1,26 @@
-//! Pieces of any size, cut from regions and joined again.
+//! An arena: cuts pieces of any size from regions and joins them again.
 //!
-//! In: lengths, regions, pieces that are given back. Out: pieces; regions of which nothing is used.
-//! Source: TLSF (Masmano, Ripoll, Crespo, Real, ECRTS '04), which is Knuth's boundary tags (TAOCP
-//! 1, 2.5) with lists by size and a bit for each list that is not empty. Lists are finer here:
+//! In: lengths, regions, pieces to take back. Out: pieces, and regions that became unused.
+//! Source: TLSF (Masmano, Ripoll, Crespo, Real, ECRTS '04): Knuth's boundary tags (TAOCP 1, 2.5)
+//! with lists by size and a bit for each list that is not empty. The lists are finer here, because
 //! blocks of a table differ by a few bytes.
 //!
 //! ```text
 //! region:  number of its arena | ... | head, piece | head, piece | ... | end
-//! head:    units | units of the piece before | state         the last 16 bytes before a line of 64; pieces begin on lines
+//! head:    units | units of the piece before | state         the last 16 bytes before a line of 64;
+//!                                                            pieces begin on lines
 //! free:    next, previous in its list                        the first bytes of the piece
 //! ```
 //!
 //! Invariants
-//!  1. Heads lie behind each other without gap, from the first to the region's end: `units` leads
-//!     to the next, `before` back.
-//!  2. No two free pieces lie side by side. A free piece is in the list of its size, and in no
-//!     other.
-//!  3. A list's bit is set exactly if it is not empty.
-//!  4. What is free and was not given back to the operating system is not more than what is handed
-//!     out, or little.
-//!  5. Who has the arena (its lock) may touch heads and free pieces; what is handed out is its
-//!     owner's.
+//!  1. Heads follow each other without a gap, from the first to the region's end: `units` leads to
+//!     the next, `before` back.
+//!  2. No two free pieces are neighbours. A free piece is in the list of its size, and in no other.
+//!  3. A list's bit is set exactly if the list is not empty.
+//!  4. Free memory not returned to the operating system is at most `MOST_IDLE`, or the memory in
+//!     use.
+//!  5. The holder of the arena's lock may read and write heads and free pieces. A piece handed out
+//!     belongs to its owner.
 
 use super::region::Region;
 use std::cell::Cell;
@@ -28,33 +28,33 @@ use std::ptr::NonNull;
 
 /// Sizes are multiples of this, and pieces begin there.
 const UNIT: usize = 64;
-/// Where the first head lies, so that its piece begins on a line.
+/// Offset of the first head, so that its piece begins on a line.
 const FIRST_HEAD: usize = 2 * UNIT - HEAD_BYTES;
 const HEAD_BYTES: usize = size_of::<Head>();
-/// Of a region that is one piece.
+/// Units of a region that is one piece.
 const REGION_UNITS: u32 = ((Region::BYTES - FIRST_HEAD) / UNIT) as u32;
 
-/// The most that a piece may be asked for.
+/// The largest length that a piece may be requested for.
 pub(super) const MOST_ROOM: usize = 256 << 10;
-/// Bytes that each piece takes beside its room.
+/// Bytes of a piece beside its room.
 pub(super) const AROUND_BYTES: usize = HEAD_BYTES;
 
-/// Up to so many units (8 KiB) each size has its own list.
+/// Each size up to this many units (8 KiB) has its own list.
 const EXACT: u32 = 128;
-/// Above, so many lists for each doubling.
+/// Lists for each doubling of larger sizes.
 const FINE: u32 = EXACT / 2;
 const LISTS: usize = (EXACT + FINE * 8) as usize;
 const WORDS: usize = LISTS / 64;
 
-/// So many units (4 MiB) may be idle for long.
+/// Units (4 MiB) that may stay idle.
 const MOST_IDLE: usize = (4 << 20) / UNIT;
 
-/// What stands before each piece.
+/// The head of a piece.
 #[repr(C)]
 struct Head {
-    /// From this head to the next one, or the end.
+    /// Units from this head to the next one, or to the end.
     units: Cell<u32>,
-    /// Of the piece before; 0: this is the first.
+    /// Units of the piece before; 0: this is the first.
     before: Cell<u32>,
     state: Cell<State>,
     _rest: u32,
@@ -65,24 +65,24 @@ struct Head {
 enum State {
     Taken,
     Free,
-    /// Free, and its whole pages were given back to the operating system.
+    /// Free, and its whole pages went back to the operating system.
     GivenBack,
 }
 
-/// What stands in each free piece.
+/// The links at the start of a free piece.
 #[repr(C)]
 struct Links {
     next: Cell<Option<Place>>,
     previous: Cell<Option<Place>>,
 }
 
-/// What stands at the beginning of each region.
+/// The first bytes of each region.
 #[repr(C)]
 struct RegionHead {
     arena: u32,
 }
 
-/// A head of a region that its arena has.
+/// A head in a region of this arena.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Place(NonNull<u8>);
 
@@ -108,8 +108,8 @@ impl Place {
 
     /// REQUIRES: it is free, or about to be.
     fn links(&self) -> &Links {
-        // SAFETY: a piece is at least a unit less a head long, begins on a line, and is nobody's
-        // when it is free.
+        // SAFETY: a free piece is at least a unit less a head long, begins on a line, and only the
+        // arena refers to it.
         unsafe { offset(self.0, HEAD_BYTES as isize).cast().as_ref() }
     }
 
@@ -176,16 +176,16 @@ pub(super) struct Arena {
     filled: [u64; WORDS],
     /// Regions that are one free piece.
     whole: u32,
-    /// Units that are handed out.
+    /// Units in use.
     taken: usize,
-    /// Units that are free and were not given back to the operating system.
+    /// Free units that did not go back to the operating system.
     idle: usize,
 }
 
-// SAFETY: regions are owned by the arena that has them, wherever it moves.
+// SAFETY: the arena owns its regions, wherever it moves.
 unsafe impl Send for Arena {}
 
-/// The list of pieces of so many units.
+/// The list of pieces of this many units.
 fn list_of(units: u32) -> usize {
     if units < EXACT {
         return units as usize;
@@ -194,7 +194,7 @@ fn list_of(units: u32) -> usize {
     (EXACT + (shift - 1) * FINE + (units >> shift) - FINE) as usize
 }
 
-/// The first list of which each piece has so many units at least.
+/// The first list whose pieces all have at least this many units.
 fn list_for(units: u32) -> usize {
     if units < EXACT {
         return units as usize;
@@ -208,19 +208,20 @@ impl Arena {
         Arena { lists: [None; LISTS], filled: [0; WORDS], whole: 0, taken: 0, idle: 0 }
     }
 
-    /// The number that the arena had to which the region of this piece was added.
+    /// The number of the arena that the piece's region was added to.
     /// # Safety
-    /// The piece is handed out.
+    /// The piece was handed out and not taken back.
     pub(super) unsafe fn number_of(start: NonNull<u8>) -> u32 {
         let region = start.as_ptr().map_addr(|at| at - at % Region::BYTES).cast::<RegionHead>();
-        // SAFETY: `add` wrote it before the first piece of the region was handed out, and nobody
-        // has since.
+        // SAFETY: `add` wrote it before the first piece of the region was handed out, and nothing
+        // writes it later.
         unsafe { (*region).arena }
     }
 
-    /// Takes pieces from this region, too. The arena is called `number`.
+    /// Adds a region to cut pieces from. `number` is the number of this arena.
     pub(super) fn add(&mut self, region: Region, number: u32) {
-        // SAFETY: the region is new, nobody else has it, and it begins at a multiple of its size.
+        // SAFETY: the region is new, only this function refers to it, and it begins at a multiple
+        // of its size.
         unsafe { region.at(0).cast().write(RegionHead { arena: number }) };
         let place = Place::first_of(&region);
         place.write(REGION_UNITS, 0, State::GivenBack);
@@ -228,15 +229,15 @@ impl Arena {
         std::mem::forget(region);
     }
 
-    /// A piece with room for `length` bytes, which are initialized, and its room; `None`: there is
-    /// none.
+    /// A piece with room for `length` bytes, all initialized, and its room; `None` if no piece is
+    /// large enough.
     pub(super) fn hand_out(&mut self, length: usize) -> Option<(NonNull<u8>, usize)> {
         debug_assert!(length <= MOST_ROOM, "{length} bytes");
         let units = ((length + HEAD_BYTES).div_ceil(UNIT) as u32).max(1);
         let place = self.find(list_for(units))?;
         self.unlink(place);
         let rest = place.units() - units;
-        // Less is of little use to others; its owner is charged for it.
+        // A smaller rest would be of little use to others; the owner is charged for it.
         let most = length + length / 8;
         if rest > 0 && place.units() as usize * UNIT - HEAD_BYTES > most {
             let state = place.head().state.get();
@@ -251,10 +252,10 @@ impl Arena {
         Some((place.piece(), place.units() as usize * UNIT - HEAD_BYTES))
     }
 
-    /// Takes a piece back, which is joined with its free neighbours. Regions that nobody needs
-    /// then.
+    /// Takes a piece back and joins it with its free neighbours. Returns regions that became
+    /// unused.
     /// # Safety
-    /// This arena has handed it out, and it is nobody's any more.
+    /// This arena handed the piece out, and nothing refers to it any more.
     pub(super) unsafe fn take_back(&mut self, start: NonNull<u8>) -> Vec<Region> {
         let mut place = Place::of_piece(start);
         debug_assert!(!place.is_free(), "it is here already");
@@ -275,15 +276,14 @@ impl Arena {
         if self.idle > self.taken.max(MOST_IDLE) {
             self.trim()
         } else if place.is_whole_region() && self.whole > 1 {
-            // One stays, for who allocates and frees at the edge of a region.
+            // One unused region stays, for callers that allocate and free at a region's edge.
             vec![self.remove(place)]
         } else {
             Vec::new()
         }
     }
 
-    /// Gives the whole pages of all free pieces back to the operating system. The regions of which
-    /// nothing is used.
+    /// Returns the whole pages of all free pieces to the operating system. Returns unused regions.
     pub(super) fn trim(&mut self) -> Vec<Region> {
         let mut regions = Vec::new();
         for list in 0..LISTS {
@@ -296,8 +296,7 @@ impl Arena {
                     self.idle -= place.units() as usize;
                     let from = place.offset() + HEAD_BYTES + size_of::<Links>();
                     let to = place.offset() + place.units() as usize * UNIT;
-                    // SAFETY: that is what lies between the links of a free piece and the next
-                    // head.
+                    // SAFETY: the range lies between the links of a free piece and the next head.
                     unsafe { Region::give_back(place.0, from..to) };
                 }
             }
@@ -305,14 +304,14 @@ impl Arena {
         regions
     }
 
-    /// The region, which is one free piece.
+    /// Removes a region that is one free piece.
     fn remove(&mut self, place: Place) -> Region {
         self.unlink(place);
-        // SAFETY: `add` forgot it, and none of it is handed out or in a list.
+        // SAFETY: `add` forgot the region, and none of it is handed out or in a list.
         unsafe { Region::from_within(place.0) }
     }
 
-    /// The first piece of a list that is not empty, from this one on.
+    /// The first piece of the first list from `from` on that is not empty.
     fn find(&self, from: usize) -> Option<Place> {
         let first = from / 64;
         let here = self.filled.get(first)? & (u64::MAX << (from % 64));

@@ -1,6 +1,6 @@
-//! Memory of the operating system, a huge page at a time.
+//! Regions: memory of the operating system, one huge page at a time.
 //!
-//! In: nothing. Out: regions, of which whole pages can be given back before they go as a whole.
+//! Whole pages of a region can go back to the system before the region does.
 //!
 //! Invariant: a region begins at a multiple of its size, so that any address in it leads to its
 //! beginning.
@@ -9,25 +9,24 @@ use crate::memory::{HUGE_PAGE_BYTES, prefer_huge_pages};
 use std::ops::Range;
 use std::ptr::NonNull;
 
-/// Memory as large as a huge page, and aligned so, that holds zeros at first. It goes back when it
-/// is dropped.
+/// Zeroed memory of a huge page's size and alignment. Dropping it returns it.
 ///
-/// It comes from the operating system, not from the allocator: those keep what is given back, and
-/// let none but the largest pieces begin where huge pages do.
+/// It comes from the operating system, not from the allocator. An allocator keeps freed memory and
+/// aligns only the largest pieces to huge pages.
 #[derive(Debug)]
 pub(super) struct Region(NonNull<u8>);
 
-// SAFETY: it is the only claim to its memory.
+// SAFETY: the region is the only reference to its memory.
 unsafe impl Send for Region {}
 
 impl Region {
     pub(super) const BYTES: usize = HUGE_PAGE_BYTES;
 
-    /// Backed by a huge page if that `is_huge` and can be had. `None`: there is no memory.
+    /// A new region. `is_huge` asks for a huge page, if one can be had. `None`: there is no memory.
     pub(super) fn new(is_huge: bool) -> Option<Region> {
         let region = Region(map_region()?);
         if is_huge {
-            // SAFETY: it is this region's memory, all of it, and nobody else has it yet.
+            // SAFETY: the slice is all of this region's memory, and nothing else refers to it yet.
             prefer_huge_pages(unsafe {
                 std::slice::from_raw_parts_mut(region.0.as_ptr().cast(), Region::BYTES)
             });
@@ -35,25 +34,26 @@ impl Region {
         Some(region)
     }
 
-    /// The address so many bytes behind its beginning.
+    /// The address at this offset.
     pub(super) fn at(&self, offset: usize) -> NonNull<u8> {
         assert!(offset < Region::BYTES, "{offset}");
-        // SAFETY: that lies within.
+        // SAFETY: the offset lies within the region.
         unsafe { self.0.add(offset) }
     }
 
-    /// The region in which the address lies.
+    /// The region that contains the address.
     /// # Safety
-    /// There is one, it was forgotten, and is got back once. The address came from [`Region::at`].
+    /// `address` came from [`Region::at`] of a region that was forgotten. The region is recovered
+    /// once.
     pub(super) unsafe fn from_within(address: NonNull<u8>) -> Region {
         Region(start_of(address))
     }
 
-    /// Gives memory back to the operating system, as far as whole pages lie in `bytes` of the
-    /// region in which the address lies. What it holds then is not known; it is initialized.
+    /// Returns the whole pages within `bytes` of the address's region to the operating system.
+    /// Their content is unknown then, but initialized.
     /// # Safety
-    /// There is such a region, and nobody uses these bytes of it. The address came from
-    /// [`Region::at`].
+    /// `address` came from [`Region::at`] of a live region, and nothing refers to these bytes of
+    /// it.
     pub(super) unsafe fn give_back(address: NonNull<u8>, bytes: Range<usize>) {
         #[cfg(all(target_os = "linux", not(miri)))]
         {
@@ -61,8 +61,8 @@ impl Region {
             let (from, to) = (bytes.start.next_multiple_of(page), bytes.end / page * page);
             if from < to {
                 let start = start_of(address).as_ptr().wrapping_add(from);
-                // SAFETY: whole pages of the region that nobody uses: they read zero from now on.
-                // If it is refused nothing has changed.
+                // SAFETY: the range is whole pages of the region that nothing refers to; they read
+                // as zeros from now on. A refusal changes nothing.
                 unsafe { libc::madvise(start.cast(), to - from, libc::MADV_DONTNEED) };
             }
         }
@@ -73,10 +73,10 @@ impl Region {
     }
 }
 
-/// Where the region begins in which the address lies.
+/// The start of the region that contains the address.
 fn start_of(address: NonNull<u8>) -> NonNull<u8> {
     let back = address.as_ptr().addr() % Region::BYTES;
-    // SAFETY: regions begin at multiples of their size, so that is not before this one.
+    // SAFETY: regions begin at multiples of their size, so the result is not before this region.
     unsafe { address.sub(back) }
 }
 
@@ -89,7 +89,7 @@ impl Drop for Region {
 
 #[cfg(all(target_os = "linux", not(miri)))]
 fn map_region() -> Option<NonNull<u8>> {
-    // Newer kernels align what is as large as a huge page by themselves.
+    // Newer kernels align mappings of a huge page's size by themselves.
     let start = map(Region::BYTES)?;
     if start.as_ptr().addr().is_multiple_of(Region::BYTES) {
         return Some(start);
@@ -105,26 +105,26 @@ fn map_region() -> Option<NonNull<u8>> {
     NonNull::new(aligned)
 }
 
-/// Memory of zeros that is nobody else's.
+/// New memory of zeros.
 #[cfg(all(target_os = "linux", not(miri)))]
 fn map(bytes: usize) -> Option<NonNull<u8>> {
     let (read_write, private) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-    // SAFETY: a new mapping, wherever the kernel likes it, overlaps nothing.
+    // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
     let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, read_write, private, -1, 0) };
     if start == libc::MAP_FAILED { None } else { NonNull::new(start.cast()) }
 }
 
-/// REQUIRES: whole pages of what `map` gave, which nobody uses.
+/// REQUIRES: whole pages from `map`, to which nothing refers.
 #[cfg(all(target_os = "linux", not(miri)))]
 fn unmap(start: *mut u8, bytes: usize) {
-    // SAFETY: they are the caller's to give back. It fails only for want of memory for the kernel's
-    // books; then they stay.
+    // SAFETY: the caller owns these pages. The call fails only if the kernel lacks memory; then
+    // they stay mapped.
     unsafe { libc::munmap(start.cast(), bytes) };
 }
 
 #[cfg(all(target_os = "linux", not(miri)))]
 fn page_bytes() -> usize {
-    // SAFETY: it reads a constant of the system.
+    // SAFETY: the call reads a constant of the system.
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     usize::try_from(bytes).ok().filter(|bytes| bytes.is_power_of_two()).unwrap_or(Region::BYTES)
 }
@@ -145,7 +145,7 @@ fn map_region() -> Option<NonNull<u8>> {
 #[cfg(not(all(target_os = "linux", not(miri))))]
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: `map_region` allocated it so.
+        // SAFETY: `map_region` allocated it with this layout.
         unsafe { std::alloc::dealloc(self.0.as_ptr(), REGION_LAYOUT) };
     }
 }

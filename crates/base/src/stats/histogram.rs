@@ -1,10 +1,10 @@
-//! Distributions of numbers, in buckets that grow by half each.
+//! Histograms, with buckets that grow by half each.
 //!
 //! In: numbers. Out: count, sum, percentiles, and RocksDB's texts. Source: RocksDB
 //! `monitoring/histogram.cc`.
 //!
 //! Invariants
-//!  1. Bucket b holds values in (limit[b-1], limit\[b\]]; the last takes whatever is larger. Limits
+//!  1. Bucket b holds values in (limit[b-1], limit\[b\]]; the last holds all larger ones. Limits
 //!     are RocksDB's: 1, 2, then one and a half times the one before, cut to two digits.
 
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -107,7 +107,7 @@ impl HistogramStat {
         self.sum_squares.fetch_add(value.wrapping_mul(value), Ordering::Relaxed);
     }
 
-    /// Adds what this holds to `out`.
+    /// Adds its values to `out`.
     pub fn merge_into(&self, out: &mut HistogramSnapshot) {
         out.min = out.min.min(self.min.load(Ordering::Relaxed));
         out.max = out.max.max(self.max.load(Ordering::Relaxed));
@@ -120,7 +120,7 @@ impl HistogramStat {
         out.count = out.buckets.iter().sum();
     }
 
-    /// What it holds now.
+    /// Its current values.
     pub fn snapshot(&self) -> HistogramSnapshot {
         let mut out = HistogramSnapshot::new();
         self.merge_into(&mut out);

@@ -1,5 +1,4 @@
-//! What is measured as a distribution. Names and order are RocksDB's
-//! (`include/rocksdb/statistics.h`, 11.9).
+//! The histograms. Names and order are RocksDB's (`include/rocksdb/statistics.h`, 11.9).
 
 super::ticker::named_enum! {
 /// A distribution of microseconds, bytes or counts, as its name says.

@@ -1,6 +1,6 @@
-//! What is counted. Names and order are RocksDB's (`include/rocksdb/statistics.h`, 11.9): tools and
-//! dashboards know them. What only Esker counts stands behind, under names of its own. The numbers
-//! of the variants are not stored anywhere.
+//! The counters. Names and order are RocksDB's (`include/rocksdb/statistics.h`, 11.9): tools and
+//! dashboards know them. Counters of Esker alone follow, under names of their own. The numbers of
+//! the variants are not stored anywhere.
 
 macro_rules! named_enum {
     ($(#[$doc:meta])* $kind:ident { $($variant:ident = $name:literal,)* }) => {

@@ -1,20 +1,19 @@
-//! One guard per operation: while it lives, nothing it has loaded goes away.
+//! Epochs: a guard keeps every value alive that was loaded under it.
 //!
 //! In: an `Arc<T>` put into a [`Swap`]. Out: `&T` for as long as a [`Guard`] lives, without a lock
-//! and without touching a shared reference count; or a clone of the `Arc` for those who stay
-//! longer. The reclamation itself is `crossbeam-epoch`, behind these few lines so that it can be
-//! replaced.
+//! and without a shared reference count; or a clone of the `Arc` for longer use. `crossbeam-epoch`
+//! does the reclamation, behind these few lines so that it can be replaced.
 //!
 //! Invariants
-//!  1. A `Swap` always holds one strong count of its current `Arc`; `store` gives the old one's
-//!     count to the epoch, which releases it when no guard that could have loaded it is left.
+//!  1. A `Swap` always holds one strong count of its current `Arc`. `store` gives the old `Arc`'s
+//!     count to the epoch, which releases it after all guards that could have loaded it.
 //!  2. A guard stays on its thread.
 
 use super::Arc;
 use super::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::fmt;
 
-/// What keeps loaded values alive. Cheap (a few nanoseconds), nests, stays on its thread.
+/// Keeps loaded values alive. Cheap (a few nanoseconds), nests, stays on its thread.
 pub struct Guard(reclaim::Guard);
 
 /// Opens a guard.
@@ -28,23 +27,22 @@ pub fn is_pinned() -> bool {
     reclaim::is_pinned()
 }
 
-/// Hands this thread's retired values over for release and tries to let the epoch move on.
-/// Releases what no guard protects any more; call it after replacing something large.
+/// Hands this thread's retired values over for release and tries to advance the epoch. Releases
+/// values that no guard protects any more. Call it after replacing something large.
 pub fn collect() {
     for _ in 0..3 {
         reclaim::pin().flush();
     }
 }
 
-/// Hands this thread's retired values over and has every guard that is open now, and what was
-/// handed over before, gone; between attempts, so many at most, it calls `pause`: a guard lives as
-/// long as the read that opened it, and longer when its thread gets no processor. Only for threads
-/// that hold no guard and no lock. Returns whether all is released.
+/// Waits until all values retired so far, and by this thread, are released. Calls `pause` between
+/// at most `attempts` attempts: a guard lives as long as its read, and longer if its thread gets no
+/// processor. Only for threads without a guard or lock. Returns whether all is released.
 pub fn settle(attempts: u32, mut pause: impl FnMut()) -> bool {
     let mut left = attempts;
-    // Releases begin in the order in which values were handed over. The first round tells that
-    // those of all earlier values have begun. A thread that has not finished its own holds a guard,
-    // and the second round waits for that.
+    // Releases begin in the order of retirement. The first round shows that the releases of all
+    // earlier values have begun. A thread in the middle of a release holds a guard, and the second
+    // round waits for that guard.
     reach_release(&mut left, &mut pause) && reach_release(&mut left, &mut pause)
 }
 
@@ -66,19 +64,18 @@ fn reach_release(left: &mut u32, pause: &mut impl FnMut()) -> bool {
 }
 
 impl Guard {
-    /// Calls `release` when every guard that is open now is gone, on any thread, at any later time.
+    /// Calls `release` after all guards that are open now, on any thread, at any later time.
     ///
     /// # Safety
-    /// `release` may run on any thread, and after everything it borrows from the caller is gone:
-    /// what it captures is `Send` and lives until then.
+    /// Everything that `release` captures is `Send` and stays alive until it has run.
     #[inline]
     pub unsafe fn defer(&self, release: impl FnOnce()) {
         // SAFETY: the caller's promise.
         unsafe { self.0.defer_unchecked(release) };
     }
 
-    /// Hands what this thread has deferred over to whoever moves the epoch on, and tries to do
-    /// that. Nothing that this guard protects is released.
+    /// Hands this thread's deferred calls over and tries to advance the epoch. Releases nothing
+    /// that this guard protects.
     pub fn flush(&self) {
         self.0.flush();
     }
@@ -131,7 +128,7 @@ mod reclaim {
             // SAFETY: just made, and never freed from now on.
             Ok(_) => unsafe { &*new },
             Err(others) => {
-                // SAFETY: nobody else has seen it.
+                // SAFETY: the box was not published, so nothing else refers to it.
                 drop(unsafe { Box::from_raw(new) });
                 // SAFETY: as above: a box that is never freed.
                 unsafe { &*others }
@@ -170,8 +167,8 @@ mod reclaim {
     }
 }
 
-/// Called in a forked child, by the thread that forked: what is retired from now on waits for no
-/// thread of the parent.
+/// Called in a forked child by the forking thread: later retirements wait for no thread of the
+/// parent.
 #[cfg(not(any(loom, shuttle)))]
 pub(super) fn begin_in_child() {
     reclaim::begin_in_child();
@@ -180,11 +177,10 @@ pub(super) fn begin_in_child() {
 #[cfg(any(loom, shuttle))]
 pub(super) fn begin_in_child() {}
 
-/// Reclamation that costs loom and shuttle little, for models of what is built on it (with `--cfg
-/// crossbeam_loom` loom drives crossbeam's). Their threads share one thread of the system: their
-/// guards are counted together, and what is deferred runs when the last one goes. The fences stand
-/// for those of crossbeam's `pin` and of its advancing: who opens a guard after something was
-/// released sees that it was taken away.
+/// Cheap reclamation for loom and shuttle models (with `--cfg crossbeam_loom` loom drives
+/// crossbeam's). All model threads run on one system thread: their guards are counted together, and
+/// deferred calls run when the last guard goes. The fences stand for those of crossbeam's `pin` and
+/// of its advancing: a guard opened after a release sees the removal.
 #[cfg(any(all(loom, not(crossbeam_loom)), shuttle))]
 mod reclaim {
     use crate::sync::atomic::{Ordering, fence};
@@ -212,7 +208,7 @@ mod reclaim {
     impl Guard {
         pub(super) unsafe fn defer_unchecked<F: FnOnce()>(&self, release: F) {
             let release: Box<dyn FnOnce() + '_> = Box::new(release);
-            // SAFETY: the caller promises that what it captures lives until it runs; only the
+            // SAFETY: the captures live until the call runs (contract of `defer`); only the
             // lifetime's name changes.
             let release = unsafe { std::mem::transmute::<Box<dyn FnOnce() + '_>, Release>(release) };
             DEFERRED.with_borrow_mut(|all| all.push(release));
@@ -253,8 +249,8 @@ impl<T: Send + Sync + 'static> Swap<T> {
     /// The current value, for as long as the guard lives.
     #[inline]
     pub fn load<'g>(&self, _guard: &'g Guard) -> &'g T {
-        // SAFETY: the pointer came from `Arc::into_raw` and its strong count is released, after a
-        // later `store`, only when every guard open at that time, this one included, is gone
+        // SAFETY: the pointer came from `Arc::into_raw`. Its strong count is released after a later
+        // `store`, and only when every guard open at that time, this one included, is gone
         // (invariant 1).
         unsafe { &*self.current.load(Ordering::Acquire) }
     }
@@ -296,9 +292,9 @@ impl<T: Send + Sync + 'static> Swap<T> {
     }
 }
 
-/// What a [`Swap`] holds or held, for as long as a guard lives.
+/// A value of a [`Swap`], borrowed for as long as a guard lives.
 ///
-/// Invariant: it lies in an `Arc` that has a count which is not released before the guard goes.
+/// Invariant: the value lies in an `Arc` with a count that is released only after the guard.
 pub struct Lent<'g, T>(&'g T);
 
 impl<T> Clone for Lent<'_, T> {
@@ -319,9 +315,8 @@ impl<'g, T> Lent<'g, T> {
 
     /// The value, counted: it may stay when the guard goes.
     pub fn hold(self) -> Arc<T> {
-        // SAFETY: the reference comes from `Swap::load`, which made it of a pointer that came from
-        // `Arc::into_raw`, and the count that the `Swap` had of it is there as long as the guard,
-        // which `'g` does not outlive.
+        // SAFETY: `Swap::load` made the reference of a pointer from `Arc::into_raw`. The `Swap`'s
+        // count of it outlives the guard, and `'g` does not outlive the guard.
         unsafe { Arc::increment_strong_count(self.0) };
         // SAFETY: as above, and the count just added is ours to own.
         unsafe { Arc::from_raw(self.0) }
@@ -347,8 +342,7 @@ impl<T> SendPtr<T> {
 
 impl<T: Send + Sync + 'static> Drop for Swap<T> {
     fn drop(&mut self) {
-        // Nobody can hold a reference borrowed from `self` now except through a guard, so release
-        // by the epoch too.
+        // References into `self` now exist only under guards, so the epoch releases this count too.
         let last = SendPtr(self.current.load(Ordering::Relaxed));
         let guard = reclaim::pin();
         // SAFETY: as in `store`.

@@ -1,9 +1,9 @@
-//! Which process runs: a forked child must be told from the process that made a value.
+//! Tells a forked child from the process that made a value.
 //!
 //! In: a value and the process that makes it. Out: [`Owner::is_here`], one load and one comparison.
-//! A forked child has a copy of all memory and one thread. The other threads are gone, and so are
-//! the locks that they held. A value that belongs to the parent must not write to its files, wait
-//! for its threads, or take its locks.
+//! A forked child has a copy of all memory and one thread. The other threads are gone, but the
+//! locks that they held stay taken. A value of the parent must not write to its files, wait for its
+//! threads, or take its locks.
 //!
 //! `pthread_atfork` raises a generation in the child. A child made by a bare `clone` system call
 //! runs no such handler and is not noticed; neither is `vfork`, after which only `exec` is allowed.
@@ -11,7 +11,7 @@
 //! Invariants
 //!  1. The generation never changes while a process runs, except in its child, before `fork`
 //!     returns there.
-//!  2. Nothing that was made by another process is freed here: a thread that is gone may have been
+//!  2. Nothing that another process made is freed here: a thread that is gone may have been
 //!     changing it.
 
 use super::epoch;
@@ -101,8 +101,8 @@ impl<T> PerProcess<T> {
         PerProcess { made: AtomicPtr::new(ptr::null_mut()) }
     }
 
-    /// This process's value. `make` makes it, in a forked child from that of the parent, whose
-    /// locks may be held for ever: it may only look at what is never locked.
+    /// This process's value. A forked child calls `make` with the parent's value, whose locks may
+    /// be held for ever: `make` may read only parts that are never locked.
     #[inline]
     pub fn get(&self, make: impl FnOnce(Option<&T>) -> T) -> &T {
         match self.here() {
@@ -126,14 +126,14 @@ impl<T> PerProcess<T> {
     #[cold]
     fn make(&self, make: impl FnOnce(Option<&T>) -> T) -> &T {
         let old = self.made.load(Ordering::Acquire);
-        // SAFETY: as in `made`; what a parent made stays for good.
+        // SAFETY: the pointer came from `Box::into_raw`; a value that a parent made is never freed.
         let value = make(unsafe { old.as_ref() }.map(|made| &made.value));
         let new = Box::into_raw(Box::new(Made { owner: Owner::here(), value }));
         match self.made.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire) {
             // SAFETY: just made and published; freed as said in `made`.
             Ok(_) => unsafe { &(*new).value },
             Err(others) => {
-                // SAFETY: it was not published: nobody else has it.
+                // SAFETY: the box was not published, so nothing else refers to it.
                 drop(unsafe { Box::from_raw(new) });
                 // SAFETY: another thread of this process published it, and it stays as said in
                 // `made`.
@@ -152,8 +152,8 @@ impl<T> Default for PerProcess<T> {
 impl<T> Drop for PerProcess<T> {
     fn drop(&mut self) {
         if self.here().is_some() {
-            // SAFETY: from `Box::into_raw`, made by this process, and nobody can refer to it any
-            // more.
+            // SAFETY: this process made it with `Box::into_raw`, and `&mut self` shows that nothing
+            // refers to it.
             drop(unsafe { Box::from_raw(*self.made.get_mut()) });
         }
     }

@@ -1,9 +1,9 @@
-//! The locks of the system: on Linux each is a futex, and nothing global lies behind them.
+//! Locks of the system. On Linux each is a futex, without global state.
 //!
-//! A forked child has none of its parent's other threads, and new threads get the memory of their
-//! stacks. A table of all threads that sleep, which `parking_lot` has, then names threads that have
-//! become others: locks of the child's own hang. A futex knows its sleepers only in the kernel,
-//! where the child has none.
+//! A forked child has none of its parent's other threads, and new threads reuse the memory of their
+//! stacks. `parking_lot` keeps a table of all sleeping threads, which names wrong threads in the
+//! child; the child's own locks would hang. A futex knows its sleepers only in the kernel, where
+//! the child has none.
 
 #[cfg(target_os = "linux")]
 pub use futex::Condvar;
@@ -19,11 +19,10 @@ mod futex {
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::time::Duration;
 
-    /// A condition variable whose notifications cost a load while nobody waits.
+    /// A condition variable whose notifications cost one load while no thread waits.
     ///
-    /// A waiter counts itself under its mutex before it sleeps. A notifier has changed the
-    /// condition under that mutex: so either the waiter has seen the change, or the notifier sees
-    /// the waiter.
+    /// A waiter counts itself under its mutex before it sleeps. A notifier changes the condition
+    /// under that mutex. Either the waiter sees the change, or the notifier sees the waiter.
     pub struct Condvar {
         inner: RawCondvar,
         waiters: AtomicU32,
@@ -41,7 +40,7 @@ mod futex {
     }
 
     impl Condvar {
-        /// Nobody waits.
+        /// A condition variable without waiters.
         pub const fn new() -> Condvar {
             Condvar { inner: RawCondvar::new(), waiters: AtomicU32::new(0) }
         }
@@ -84,7 +83,7 @@ mod futex {
             WaitTimeoutResult(!is_in_time)
         }
 
-        /// Wakes one who waits.
+        /// Wakes one waiter.
         #[inline]
         pub fn notify_one(&self) {
             if self.waiters.load(Ordering::SeqCst) > 0 {
@@ -92,7 +91,7 @@ mod futex {
             }
         }
 
-        /// Wakes all who wait.
+        /// Wakes all waiters.
         #[inline]
         pub fn notify_all(&self) {
             if self.waiters.load(Ordering::SeqCst) > 0 {

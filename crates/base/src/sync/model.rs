@@ -1,8 +1,8 @@
-//! loom's and shuttle's locks behind the faces of `sync/locks.rs`: what the engine's locks are when
-//! a model checker drives them.
+//! loom's and shuttle's locks with the interfaces of `sync/locks.rs`, for model checkers.
 //!
-//! In: the calls the engine makes on those types. Out: the same, each a point where loom may switch
-//! threads. A poisoned lock is a panic in some thread of the model; the model has failed already.
+//! In: the calls that the engine makes on those types. Out: the same results, each call a point
+//! where the checker may switch threads. A poisoned lock is a panic in some thread of the model;
+//! the model has failed already.
 
 #[cfg(loom)]
 use loom::sync as ls;
@@ -39,7 +39,7 @@ impl<T> Mutex<T> {
     pub fn lock(&self) -> MutexGuard<'_, T> {
         MutexGuard(Some(during("a lock", || self.0.lock()).expect(POISON)))
     }
-    /// Takes it if nobody has it.
+    /// Takes the lock if it is free.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         self.0.try_lock().ok().map(|g| MutexGuard(Some(g)))
     }
@@ -71,7 +71,7 @@ impl<T> DerefMut for MutexGuard<'_, T> {
 pub struct Condvar(std::sync::Arc<ls::Condvar>);
 
 impl Condvar {
-    /// Nobody waits.
+    /// A condition variable without waiters.
     pub fn new() -> Condvar {
         Condvar(std::sync::Arc::new(ls::Condvar::new()))
     }
@@ -81,9 +81,8 @@ impl Condvar {
         let held = guard.0.take().expect("present but during a wait");
         guard.0 = Some(during("a notification", || self.0.wait(held)).expect(POISON));
     }
-    /// Waits for a notification, or until the time is over; where there is no clock, the
-    /// notification comes. Gives whether the time was over. Where there is one, others who wait
-    /// here may wake without a reason.
+    /// Waits for a notification or a timeout; without a clock the notification must come. Returns
+    /// whether it timed out. With a clock, other waiters may wake spuriously.
     #[track_caller]
     pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, at_most: std::time::Duration) -> bool {
         #[cfg(shuttle)]
@@ -169,7 +168,7 @@ impl<T> RankedMutex<T> {
     pub fn lock(&self) -> RankedMutexGuard<'_, T> {
         self.0.lock()
     }
-    /// Takes it if nobody has it.
+    /// Takes the lock if it is free.
     pub fn try_lock(&self) -> Option<RankedMutexGuard<'_, T>> {
         self.0.try_lock()
     }

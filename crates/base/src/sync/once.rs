@@ -1,9 +1,8 @@
-//! `OnceLock` as ThreadSanitizer can see it: the standard one's last step is in the standard
-//! library, which is not instrumented, so that every value it publishes looks like a race. Only for
-//! `--cfg esker_tsan`.
+//! `OnceLock` for ThreadSanitizer (`--cfg esker_tsan`). The standard one's last step is in the
+//! standard library, which is not instrumented, so every value it publishes looks like a race.
 //!
-//! Invariant: `ready` is set, with release, by whoever has put the value or found it under `lock`;
-//! who sees it set, with acquire, sees the value.
+//! Invariant: `ready` is set, with release, after the value was put or found under `lock`; a thread
+//! that loads it set, with acquire, sees the value.
 
 use super::locks::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,9 +39,9 @@ impl<T> OnceLock<T> {
         if self.ready.load(Ordering::Acquire) { self.cell.get() } else { None }
     }
 
-    /// Puts the value.
+    /// Sets the value.
     /// # Errors
-    /// The value, if there is one already.
+    /// The given value, if one is set already.
     pub fn set(&self, value: T) -> Result<(), T> {
         let _one_at_a_time = self.lock.lock();
         let result = self.cell.set(value);

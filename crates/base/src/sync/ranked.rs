@@ -1,15 +1,14 @@
-//! Mutexes that know their place: in debug builds, taking them in a wrong order panics at once,
-//! with both names, instead of deadlocking once a month.
+//! Mutexes with ranks. In debug builds a wrong order of locking panics at once, with both names,
+//! instead of deadlocking once a month.
 //!
-//! In: a value and a [`LockRank`]. Out: a guard. The ranks themselves are listed in
-//! `docs/locking.md`. Without debug assertions these are the system's mutex and condition variable
-//! and nothing else.
+//! In: a value and a [`LockRank`]. Out: a guard. `docs/locking.md` lists the ranks. Without debug
+//! assertions these are the system's mutex and condition variable and nothing else.
 //!
 //! Invariants (checked in debug builds)
 //!  1. A thread waits only for a lock of higher rank than each one it holds. `try_lock` does not
 //!     wait, so it may take any.
 //!  2. A thread that waits on a condition variable holds no lock of higher rank than the one it
-//!     gives up meanwhile.
+//!     releases meanwhile.
 
 use super::locks::{Condvar, Mutex, MutexGuard};
 use std::fmt;
@@ -24,8 +23,7 @@ pub struct LockRank {
 }
 
 impl LockRank {
-    /// Locks of higher rank are taken while those of lower rank are held, never the other way
-    /// round.
+    /// Locks of higher rank are taken while locks of lower rank are held, never the reverse.
     pub const fn new(rank: u16, name: &'static str) -> LockRank {
         LockRank { rank, name }
     }
@@ -45,7 +43,7 @@ impl fmt::Display for LockRank {
     }
 }
 
-/// What each thread holds. Only in debug builds.
+/// The locks that each thread holds. Only in debug builds.
 #[cfg(debug_assertions)]
 mod held {
     use super::LockRank;
@@ -136,7 +134,7 @@ impl<T> RankedMutex<T> {
         }
     }
 
-    /// The value; nobody else can have the lock.
+    /// The value; ownership proves that the lock is free.
     pub fn into_inner(self) -> T {
         self.inner.into_inner()
     }
@@ -160,7 +158,7 @@ impl<T: ?Sized> RankedMutex<T> {
         Some(self.guard(self.inner.try_lock()?))
     }
 
-    /// The value, without locking: the borrow proves that nobody else can have it.
+    /// The value, without locking: the mutable borrow proves that the lock is free.
     pub fn get_mut(&mut self) -> &mut T {
         self.inner.get_mut()
     }
@@ -192,7 +190,7 @@ pub struct RankedMutexGuard<'a, T: ?Sized> {
 }
 
 impl<T: ?Sized> RankedMutexGuard<'_, T> {
-    /// Gives the lock up while `f` runs and waits for it again.
+    /// Releases the lock while `f` runs and then takes it again.
     ///
     /// # Panics
     /// In debug builds, if this thread then holds a lock of the same or a higher rank.
@@ -258,13 +256,13 @@ pub struct RankedCondvar {
 }
 
 impl RankedCondvar {
-    /// Nobody waits.
+    /// A condition variable without waiters.
     pub const fn new() -> RankedCondvar {
         RankedCondvar { inner: Condvar::new() }
     }
 
-    /// Gives the lock up, waits to be notified (or for nothing: check the condition), and has the
-    /// lock again.
+    /// Releases the lock, waits for a notification (which may be spurious: check the condition),
+    /// and takes the lock again.
     ///
     /// # Panics
     /// In debug builds, if this thread holds a lock of higher rank.
@@ -294,13 +292,13 @@ impl RankedCondvar {
         self.inner.wait_for(&mut guard.inner, timeout).timed_out()
     }
 
-    /// Wakes one who waits.
+    /// Wakes one waiter.
     #[inline]
     pub fn notify_one(&self) {
         self.inner.notify_one();
     }
 
-    /// Wakes all who wait.
+    /// Wakes all waiters.
     #[inline]
     pub fn notify_all(&self) {
         self.inner.notify_all();

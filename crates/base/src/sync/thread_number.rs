@@ -1,12 +1,10 @@
-//! Small numbers for threads: what is kept in shards, a thread looks for in the shard of its
-//! number.
+//! Small numbers for threads, which choose a thread's shard of sharded state.
 
 use super::process::atomic::{AtomicUsize, Ordering};
 use std::cell::Cell;
 
-/// The caller's number: threads are numbered from 0 in the order in which they first ask. Another
-/// thread's number is never the same, but modulo a number of shards it may be. In a model every
-/// thread has 0.
+/// The caller's number: threads are numbered from 0 in the order of their first call. Numbers are
+/// unique, but not modulo a number of shards. In a model every thread has 0.
 #[inline]
 pub fn thread_number() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);

@@ -1,33 +1,32 @@
-//! Time in a simulated machine: it passes when somebody sleeps and nobody else can go on, or when
-//! the scheduler wants it to.
+//! Time in a simulated machine: it passes when threads sleep and no other thread can run, or when
+//! the scheduler decides so.
 //!
-//! In: threads that sleep or wait until a moment. Out: they are woken when the clock has come
-//! there. The clock is moved by a thread of its own, the keeper, each of whose steps leads to the
-//! next moment that somebody waits for; when it takes one, the scheduler decides like everything
-//! else: mostly when all others wait, now and then earlier, and then by little at a time. Each look
-//! at the clock moves it a little.
+//! In: threads that sleep or wait for a deadline. Out: they wake when the clock reaches it. A
+//! thread of its own, the keeper, moves the clock; each of its steps leads to the next deadline.
+//! The scheduler decides when the keeper runs: mostly when all others wait, sometimes earlier, and
+//! then by little at a time. Each read of the clock moves it a little.
 //!
-//! All threads of a machine share one thread of the system, so what is kept here is kept for that
-//! one. Without a keeper no time passes, and who waits, waits for a notification.
+//! All threads of a machine share one thread of the system, so this state is kept in that thread.
+//! Without a keeper no time passes, and every wait ends by a notification.
 //!
 //! Invariants
 //!  1. The clock never goes back.
-//!  2. Who waits until a moment stays in the list until he has seen himself that it has come: a
-//!     call between his entry and his wait is repeated.
-//!  3. Beside one who could go on no day passes: what is due every day would be due again before it
-//!     is done once.
+//!  2. A timed waiter stays listed until it has observed its own deadline: a call between its
+//!     listing and its wait is repeated.
+//!  3. While another thread can run, no step takes a day: daily work would be due again before it
+//!     was done once.
 
 use shuttle::sync::{Condvar, Mutex};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What a look at the clock takes, in nanoseconds.
+/// Nanoseconds that each read of the clock takes.
 const LOOK: u64 = 100;
 /// A machine that gets that old waits for something that never comes: ten years, in nanoseconds.
 const TOO_OLD: u64 = 10 * 365 * 86_400 * SECOND;
 const SECOND: u64 = 1_000_000_000;
-/// What a step of the clock takes at most beside one who could go on.
+/// The longest step of the clock while another thread can run.
 const BESIDE: u64 = SECOND;
 
 #[derive(Default)]
@@ -44,17 +43,17 @@ struct Machine {
 #[derive(Default)]
 struct Keeper {
     over: Mutex<bool>,
-    /// Somebody waits, or the machine ends.
+    /// A thread waits, or the machine ends.
     changed: Condvar,
 }
 
 thread_local! {
     static MACHINE: RefCell<Machine> = RefCell::default();
-    /// What the scheduler said last.
+    /// The scheduler's last answer.
     static IS_BESIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// For schedulers: whether somebody else could go on as the keeper does.
+/// For schedulers: whether another thread can run while the keeper does.
 pub fn keeper_goes_on(beside_others: bool) {
     IS_BESIDE.set(beside_others);
 }
@@ -79,7 +78,7 @@ pub fn with_clock<T>(leaps: Option<u64>, work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// What the thread is called that moves the clock: for schedulers.
+/// The name of the thread that moves the clock, for schedulers.
 pub const KEEPER: &str = "time";
 
 fn keep(keeper: &Keeper) {
@@ -100,8 +99,7 @@ fn keep(keeper: &Keeper) {
 }
 
 impl Machine {
-    /// Moves the clock to the next moment that somebody waits for, and gives those whose moment has
-    /// come.
+    /// Moves the clock to the next deadline; returns the waiters whose deadline has passed.
     fn go_on(&mut self) -> Vec<Arc<Condvar>> {
         let next = self.waiting.range((self.now + 1, 0)..).next();
         if let Some((&(moment, _), _)) = next {
@@ -150,7 +148,7 @@ pub(super) fn wait<'a, T>(
     until: u64,
 ) -> (shuttle::sync::MutexGuard<'a, T>, bool) {
     let entered = with(|machine| machine.keeper.clone()).map(|keeper| {
-        // Not between the keeper's look at the list and his wait.
+        // The lock keeps this out of the gap between the keeper's look at the list and its wait.
         let still = keeper.over.lock().expect("nobody panics with it");
         let entry = with(|machine| {
             machine.waited += 1;

@@ -1,11 +1,11 @@
-//! Who waits where in a simulated machine: what is told when it stands still.
+//! The threads that wait in a simulated machine, for the report when it stands still.
 //!
-//! In: each wait for a lock or a notification, with the place in the source that asked for it. Out:
-//! a list of those that have not ended. All threads of a machine share one thread of the system, so
-//! the list is kept for that one, and nothing in it is a point where threads change.
+//! In: each wait for a lock or a notification, with its place in the source. Out: a list of the
+//! waits that have not ended. All threads of a machine share one thread of the system, so the list
+//! is kept in that thread, and nothing in it is a point where threads change.
 //!
-//! Invariant: a wait that ends takes its own entry out. One that never ends leaves it, also when
-//! its thread is unwound.
+//! Invariant: a wait that ends removes its own entry. One that never ends leaves it, also when its
+//! thread is unwound.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -28,7 +28,7 @@ impl Checked {
 
     fn give(&mut self, at: usize) {
         let (start, _) = self.taken.swap_remove(at);
-        // SAFETY: it was handed out, and nobody uses it.
+        // SAFETY: the piece was handed out, and nothing refers to it any more.
         assert_eq!(unsafe { Arena::number_of(start) }, 3);
         // SAFETY: the same.
         let empty = unsafe { self.arena.take_back(start) };
@@ -140,7 +140,7 @@ fn what_is_handed_out_is_initialized_and_survives_its_neighbours() {
     for round in 0..3_u8 {
         for i in 0..40 {
             let start = checked.take(1000 + 500 * i);
-            // SAFETY: so many bytes were handed out, initialized.
+            // SAFETY: the piece has this many bytes, all initialized.
             let bytes = unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), 1000 + 500 * i) };
             let sum: u64 = bytes.iter().map(|&byte| u64::from(byte)).sum();
             assert!(round > 0 || sum == 0, "fresh memory is zero");
@@ -215,7 +215,7 @@ fn trimming_gives_pages_back() {
     let mut checked = Checked::new();
     while checked.regions.len() < 2 {
         let start = checked.take(100_000);
-        // SAFETY: so many bytes were handed out.
+        // SAFETY: the piece has this many bytes.
         unsafe { start.write_bytes(9, 100_000) };
     }
     let resident = |checked: &Checked| -> usize {

@@ -13,7 +13,7 @@ use crate::sync::process::atomic::AtomicUsize;
 use loom::cell::UnsafeCell;
 use loom::thread;
 
-/// What stands in a value from when it is finished until it is freed.
+/// The content of a value from its completion until it is freed.
 const ALIVE: usize = 7;
 
 /// How often each value of a run was freed.
@@ -22,12 +22,12 @@ type Freed = std::sync::Arc<[AtomicUsize; 3]>;
 struct Value {
     number: usize,
     freed: Freed,
-    /// Written before it is stored, read by readers, written by the freeing: loom sees when neither
-    /// comes before the other.
+    /// Written before the store, read by readers, written by the release. loom reports unordered
+    /// accesses.
     content: UnsafeCell<usize>,
 }
 
-// SAFETY: `content` is written only when nobody else has the value; loom checks that.
+// SAFETY: `content` is written only while no other thread has the value; loom checks that.
 unsafe impl Sync for Value {}
 
 impl Drop for Value {
@@ -78,16 +78,17 @@ impl Run {
         assert_eq!(self.look(value), number);
     }
 
-    /// Stores a value that is finished at the last moment: who loads it sees that.
+    /// Stores a value that is completed at the last moment: a reader that loads it sees it
+    /// complete.
     fn replace(&self, value: Arc<Value>) {
-        // SAFETY: nobody else has the value yet; loom checks that.
+        // SAFETY: no other thread has the value yet; loom checks that.
         value.content.with_mut(|content| unsafe { *content = ALIVE });
         self.swap.store(value);
         collect();
     }
 
-    /// When all others have returned: the `replaced` values are freed once, the one in force is
-    /// not; then all are.
+    /// After all threads have returned: each of the `replaced` values is freed once and the current
+    /// value is not; then all are.
     fn end(run: Arc<Run>, replaced: [usize; 3]) {
         let freed = run.freed.clone();
         let counts = || freed.each_ref().map(|count| count.load(Ordering::Relaxed));
@@ -99,8 +100,7 @@ impl Run {
     }
 }
 
-/// Lets other threads run (loom tears a thread's epochs down after its `join`), and frees what
-/// nobody guards.
+/// Runs other threads (loom ends a thread's epochs after its `join`), and frees unguarded values.
 fn collect_until(is_freed: impl Fn() -> bool) {
     for _ in 0..10 {
         if is_freed() {

@@ -19,7 +19,7 @@ fn shuttle_nobody_wakes_before_the_moment_and_no_time_passes_that_nobody_waits_f
                 });
             }
         });
-        // At once, or one after the other.
+        // At once, or in turn.
         assert!((30 * SECOND..61 * SECOND).contains(&now().expect("there is a clock")));
     });
 }
