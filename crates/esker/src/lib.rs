@@ -62,8 +62,8 @@ mod write;
 
 pub use backup::{BackupEngine, BackupEngineOptions, BackupInfo};
 pub use db::{
-    AttributeGroup, ColumnFamilyDescriptor, ColumnFamilyHandle, Db, DbIterator, ExplainScan,
-    IngestExternalFileArg, MultiGetOutput, MultiScan, OpenMode, Scan, TableSetAside, WideColumns, destroy_db,
+    AttributeGroup, ColumnFamilyDescriptor, ColumnFamilyHandle, Db, ExplainScan, IngestExternalFileArg,
+    MultiGetOutput, OpenMode, TableSetAside, WideColumns, destroy_db,
 };
 pub use engine::ScrubState;
 pub use esker_base::{
@@ -81,6 +81,7 @@ pub use options::{
     ReadTier, WalRecoveryMode, WriteOptions,
 };
 pub use repair::{RepairSummary, repair_db};
+pub use scan::{DbIterator, MultiScan, Scan};
 pub use snapshot::Snapshot;
 pub use sst_file_reader::{ParsedEntryInfo, SstFileIterator, SstFileReader};
 pub use sst_file_writer::{ExternalSstFileInfo, SstFileWriter};

@@ -8,8 +8,9 @@
 //!
 //! Source: RocksDB `utilities/ttl/db_ttl_impl.h`.
 
+use crate::DbIterator;
 use crate::builtin;
-use crate::db::{ColumnFamilyDescriptor, ColumnFamilyHandle, Db, DbIterator, OpenMode};
+use crate::db::{ColumnFamilyDescriptor, ColumnFamilyHandle, Db, OpenMode};
 use crate::options::{ColumnFamilyOptions, CompactionFilterRef, DbOptions, ReadOptions, WriteOptions};
 use esker_base::compaction_filter::{
     BeforeTtl, CompactionFilter, CompactionFilterContext, CompactionFilterFactory, FilterDecision,

@@ -10,23 +10,22 @@
 
 mod watch;
 
-use super::iterator::{check_tier, new_ahead, watched_iter, within_ranges};
 use super::{ColumnFamilyHandle, Db};
 use crate::cf::SuperVersion;
 use crate::files::open_table::open_for;
 use crate::get::saver::Saver;
 use crate::get::search::ReadContext;
 use crate::observe::{Explanation, KeyRead, ReadSource, ScanRead, SeenEntry, Step};
-use crate::options::table_read_options;
-use crate::options::{MultiScanArgs, ReadOptions};
+use crate::options::{MultiScanArgs, ReadOptions, table_read_options};
 use crate::scan::DbIter;
+use crate::scan::iterator::{RunWatch, check_tier, new_ahead, watched_iter, within_ranges};
 use crate::version::FileMeta;
 use esker_base::perf_context::{PerfContext, PerfLevel, perf_level, set_perf_level};
 use esker_base::sync::Arc;
 use esker_base::{Error, Result, SequenceNumber};
 use esker_format::key::LookupKey;
 use esker_table::ScansAhead;
-pub(super) use watch::{Watch, Watched};
+use watch::Watch;
 
 /// Which rows a scan is to give.
 #[derive(Clone, Debug, Default)]
@@ -172,7 +171,13 @@ impl Db {
         let mut read = ScanRead::default();
         let before = PerfContext::current();
         let scanned = counting(|| {
-            let iter = watched_iter(&family.cf, &view, options, sequence, (&watch, ahead))?;
+            let iter = watched_iter(
+                &family.cf,
+                &view,
+                options,
+                sequence,
+                (&(watch.clone() as Arc<dyn RunWatch>), ahead),
+            )?;
             read.opening_nanos = self.now() - start;
             scan(iter, &mut read)
         });

@@ -10,14 +10,13 @@
 //!  2. Entries of the database that the read must not see are taken out below the merge, as to it
 //!     they look older than own writes.
 
-use super::iterator::{check_tier, db_iter_options, internal_iterator};
 use super::{ColumnFamilyHandle, Db};
 use crate::cf::ColumnFamily;
 use crate::get::latest::{latest_sequence, range_written_since, timestamped_written_since};
 use crate::get::search::ReadContext;
 use crate::merge::{MergeChild, RunTombstones, merge_children};
-use crate::options::ReadOptions;
-use crate::options::table_read_options;
+use crate::options::{ReadOptions, table_read_options};
+use crate::scan::iterator::{check_tier, db_iter_options, internal_iterator};
 use crate::scan::{DbIter, KeepAlive};
 use esker_base::iter::InternalIterator;
 use esker_base::sync::Arc;

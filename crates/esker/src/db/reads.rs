@@ -1,6 +1,5 @@
 //! Point reads and snapshots.
 
-use super::iterator::new_timestamped_iter;
 use super::own_writes::OwnWrites;
 use super::{ColumnFamilyHandle, Db};
 use crate::cf::ColumnFamily;
@@ -8,6 +7,7 @@ use crate::get::answer::Answer;
 use crate::get::search::{ReadContext, find, find_on, find_over};
 use crate::instance::DbInner;
 use crate::options::{PLAIN, ReadOptions, ReadTier, table_read_options};
+use crate::scan::iterator::new_timestamped_iter;
 use crate::scan::timestamped::TimestampedIter;
 use crate::snapshot::{Holder, Snapshot};
 use esker_base::stats::{Histogram, Statistics, Ticker};

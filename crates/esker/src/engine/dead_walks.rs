@@ -2,7 +2,7 @@
 //! them.
 //!
 //! In: the long runs of tables that flushes and compactions have installed, and deletions that
-//! active memtables have noted. Out: a queue of walks; `db/iterator/walk.rs` makes them.
+//! active memtables have noted. Out: a queue of walks; `scan/iterator/walk.rs` makes them.
 //!
 //! Invariants
 //!  1. The queue holds at most `MOST_WAITING` walks: what does not fit is left to scans.

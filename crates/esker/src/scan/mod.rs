@@ -1,10 +1,19 @@
-//! Scans: from one order of internal keys to what the user sees.
+//! Scans: a family's keys in order, as of one point in time.
 //!
-//! Reading order: [`db_iter`] (user keys at one sequence number), [`timestamped`] (the same of keys
-//! with user-defined timestamps), [`versions`] (all versions between two timestamps).
+//! In: the super version of a family, a sequence number, bounds. Out: cursors over user keys.
+//!
+//! Reading order: [`iterator`] (what the user holds), with its `runs` (the sorted runs of a super
+//! version as one cursor), `prepared` (ranges planned ahead), `idle`, `park` and `timestamped`;
+//! [`db_iter`] (internal keys to user keys at one sequence number), [`timestamped`] (the same for
+//! keys with user-defined timestamps), [`versions`] (all versions between two timestamps),
+//! [`multi_scan`] (several ranges, one after the other).
 
 pub(crate) mod db_iter;
+pub(crate) mod iterator;
+mod multi_scan;
 pub(crate) mod timestamped;
 pub(crate) mod versions;
 
 pub(crate) use db_iter::{DbIter, DbIterOptions, DeadRangesOfView, KeepAlive};
+pub use iterator::DbIterator;
+pub use multi_scan::{MultiScan, Scan};

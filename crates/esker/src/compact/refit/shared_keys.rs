@@ -4,8 +4,9 @@
 //! for, and a compaction takes all files that share a key.
 
 use super::log_move;
+use crate::DbIterator;
 use crate::options::{BottommostLevelCompaction, CompactRangeOptions};
-use crate::{Db, DbIterator, Env, IngestExternalFileOptions, Options, ReadOptions, Snapshot, SstFileWriter};
+use crate::{Db, Env, IngestExternalFileOptions, Options, ReadOptions, Snapshot, SstFileWriter};
 use esker_base::sync::Arc;
 use esker_env::mem::MemFs;
 use esker_table::FilterPolicy;

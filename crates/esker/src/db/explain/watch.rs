@@ -4,20 +4,12 @@
 
 use crate::cf::SuperVersion;
 use crate::observe::{ReadSource, RunRead};
+use crate::scan::iterator::{RunWatch, WatchedRun};
 use esker_base::iter::{Hopped, InternalIterator, KnownDead};
 use esker_base::perf_context::PerfContext;
 use esker_base::sync::{Arc, Mutex};
-use esker_base::{FileNumber, PinnedBytes, Result, SequenceNumber};
+use esker_base::{PinnedBytes, Result, SequenceNumber};
 use esker_env::Clock;
-
-/// What a cursor is over.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(in crate::db) enum Watched {
-    /// The memtable with this number.
-    Memtable(u64),
-    /// The file with this number.
-    File(FileNumber),
-}
 
 /// What one of them did.
 #[derive(Clone, Copy, Default, Debug)]
@@ -34,7 +26,7 @@ struct Counts {
 #[derive(Debug)]
 pub(in crate::db) struct Watch {
     clock: Arc<dyn Clock>,
-    counts: Mutex<Vec<(Watched, Counts)>>,
+    counts: Mutex<Vec<(WatchedRun, Counts)>>,
 }
 
 impl Watch {
@@ -42,17 +34,7 @@ impl Watch {
         Arc::new(Watch { clock, counts: Mutex::new(Vec::new()) })
     }
 
-    /// `iter`, counted as this.
-    pub(in crate::db) fn over(
-        self: &Arc<Self>,
-        what: Watched,
-        iter: Box<dyn InternalIterator>,
-    ) -> Box<dyn InternalIterator> {
-        self.add(what, Counts::default());
-        Box::new(WatchedIter { iter, what, watch: Arc::clone(self) })
-    }
-
-    fn add(&self, what: Watched, more: Counts) {
+    fn add(&self, what: WatchedRun, more: Counts) {
         let mut all = self.counts.lock();
         let at = all.iter().position(|(other, _)| *other == what).unwrap_or_else(|| {
             all.push((what, Counts::default()));
@@ -72,7 +54,7 @@ impl Watch {
     pub(in crate::db) fn told(&self, view: &SuperVersion) -> (Vec<RunRead>, Vec<(ReadSource, &'static str)>) {
         let all = self.counts.lock();
         let (mut runs, mut left_out) = (Vec::new(), Vec::new());
-        let mut tell = |what: Watched, source: ReadSource, why| {
+        let mut tell = |what: WatchedRun, source: ReadSource, why| {
             let Some((_, counts)) = all.iter().find(|(other, _)| *other == what) else {
                 return left_out.push((source, why));
             };
@@ -82,7 +64,7 @@ impl Watch {
         for mem in view.memtables() {
             let (id, is_immutable, entries) = (mem.id(), mem.is_immutable(), mem.num_entries());
             let source = ReadSource::Memtable { id, is_immutable, entries };
-            tell(Watched::Memtable(id), source, "it holds nothing that the scan may see");
+            tell(WatchedRun::Memtable(id), source, "it holds nothing that the scan may see");
         }
         for (level, file) in view.version.all_files() {
             let source = ReadSource::File { level, number: file.number, bytes: file.data().file_size };
@@ -90,15 +72,23 @@ impl Watch {
                 0 => "outside of the scan's bounds",
                 _ => "the scan did not get there",
             };
-            tell(Watched::File(file.number), source, why);
+            tell(WatchedRun::File(file.number), source, why);
         }
         (runs, left_out)
     }
 }
 
+impl RunWatch for Watch {
+    /// Counts what `iter` does as this run's.
+    fn over(self: Arc<Self>, what: WatchedRun, iter: Box<dyn InternalIterator>) -> Box<dyn InternalIterator> {
+        self.add(what, Counts::default());
+        Box::new(WatchedIter { iter, what, watch: self })
+    }
+}
+
 struct WatchedIter {
     iter: Box<dyn InternalIterator>,
-    what: Watched,
+    what: WatchedRun,
     watch: Arc<Watch>,
 }
 
@@ -130,7 +120,7 @@ impl Counting {
         Counting { before: PerfContext::current(), start: watch.clock.monotonic_nanos() }
     }
 
-    fn end(self, watch: &Watch, what: Watched, counts: Counts) {
+    fn end(self, watch: &Watch, what: WatchedRun, counts: Counts) {
         let nanos = watch.clock.monotonic_nanos().saturating_sub(self.start);
         let (before, after) = (self.before, PerfContext::current());
         let counts = Counts {

@@ -23,12 +23,9 @@ mod runs;
 mod timestamped;
 mod walk;
 
-use super::explain::Watch;
-use super::{ColumnFamilyHandle, Db};
 use crate::cf::{ColumnFamily, SuperVersion};
 use crate::instance::DbInner;
-use crate::options::table_read_options;
-use crate::options::{MultiScanArgs, ReadOptions, ReadTier};
+use crate::options::{MultiScanArgs, ReadOptions, ReadTier, table_read_options};
 use crate::scan::timestamped::TimestampedIter;
 use crate::scan::versions::VersionsIter;
 use crate::scan::{DbIter, DbIterOptions, DeadRangesOfView, KeepAlive};
@@ -41,10 +38,11 @@ use esker_table::ScansAhead;
 use esker_table::blob::BlobReader;
 use idle::take_idle;
 use prepared::{Prepared, check as check_ranges};
-pub(super) use prepared::{new_ahead, within_ranges};
+pub(crate) use prepared::{new_ahead, within_ranges};
 use runs::Runs;
-pub(super) use timestamped::{new_timestamped_iter, new_versions_iter};
-pub(super) use walk::go_on_with_dead_walk;
+pub(crate) use runs::{RunWatch, WatchedRun};
+pub(crate) use timestamped::{new_timestamped_iter, new_versions_iter};
+pub(crate) use walk::go_on_with_dead_walk;
 
 /// A cursor over the keys of a family. Not valid until it is positioned; after an error until it is
 /// positioned again. May be sent to another thread, not shared.
@@ -84,72 +82,50 @@ enum Cursor {
     Gone,
 }
 
-impl Db {
-    /// An iterator over the default family as of now.
-    /// # Errors
-    /// As [`Db::iter_opt`].
-    pub fn iter(&self) -> Result<DbIterator> {
-        self.iter_opt(ReadOptions::default(), &self.default_column_family())
-    }
-
-    /// An iterator over `family` as of now.
-    /// # Errors
-    /// As [`Db::iter_opt`].
-    pub fn iter_cf(&self, family: &ColumnFamilyHandle) -> Result<DbIterator> {
-        self.iter_opt(ReadOptions::default(), family)
-    }
-
-    /// An iterator over `family` within the bounds of `options`, as of its snapshot or of now.
-    /// # Errors
-    /// `InvalidArgument` if the snapshot or the family is one of another database, or the iterator
-    /// is to follow new writes and has a snapshot or timestamps, too · `NotSupported` for the tier
-    /// of what is persisted · `Corruption` and `IoError` from opening level-0 files; `Incomplete`
-    /// and `TimedOut` if one cannot be opened as far, or as long, as the options let a read go.
-    pub fn iter_opt(&self, options: ReadOptions, family: &ColumnFamilyHandle) -> Result<DbIterator> {
-        self.new_iterator(options, family, None)
-    }
-
+impl DbIterator {
     /// An iterator that was told of the ranges of `args` when it was made. Files outside all of
     /// them are not opened.
     /// # Errors
-    /// As [`Db::new_multi_scan`].
-    pub(super) fn prepared_iter(
-        &self,
+    /// As `Db::new_multi_scan`.
+    pub(crate) fn new_prepared(
+        db: &Arc<DbInner>,
         options: ReadOptions,
-        family: &ColumnFamilyHandle,
+        cf: &Arc<ColumnFamily>,
         args: &MultiScanArgs,
     ) -> Result<DbIterator> {
-        let statistics = self.inner.engine.options.statistics.as_ref();
-        check_ranges(args, &family.cf.icmp, statistics)?;
-        self.new_iterator(within_ranges(options, args), family, Some(args))
+        let statistics = db.engine.options.statistics.as_ref();
+        check_ranges(args, &cf.icmp, statistics)?;
+        DbIterator::new(db, within_ranges(options, args), cf, Some(args))
     }
 
-    fn new_iterator(
-        &self,
+    /// Over `cf`, told of `ranges` if there are any.
+    /// # Errors
+    /// See `Db::iter_opt`.
+    pub(crate) fn new(
+        db: &Arc<DbInner>,
         options: ReadOptions,
-        family: &ColumnFamilyHandle,
+        cf: &Arc<ColumnFamily>,
         ranges: Option<&MultiScanArgs>,
     ) -> Result<DbIterator> {
         check_tier(&options)?;
-        check_tailing(&options, family.cf.icmp.timestamp_size() > 0)?;
-        self.inner.check_family(&family.cf)?;
-        options.snapshot.as_ref().map_or(Ok(()), |snapshot| self.inner.check_own(snapshot))?;
-        let cf = family.cf.clone();
-        let held = self.inner.hold_for_iterator(&options);
-        let (view, sequence) = self.inner.pinned_moment(&cf, &options, held.as_ref());
-        let statistics = self.inner.engine.options.statistics.clone();
+        check_tailing(&options, cf.icmp.timestamp_size() > 0)?;
+        db.check_family(cf)?;
+        options.snapshot.as_ref().map_or(Ok(()), |snapshot| db.check_own(snapshot))?;
+        let held = db.hold_for_iterator(&options);
+        let (view, sequence) = db.pinned_moment(cf, &options, held.as_ref());
+        let statistics = db.engine.options.statistics.clone();
         let mut iter = if options.iter_start_ts.is_some() {
-            Cursor::Versions(Box::new(new_versions_iter(&cf, &view, &options, sequence)?))
+            Cursor::Versions(Box::new(new_versions_iter(cf, &view, &options, sequence)?))
         } else if cf.icmp.timestamp_size() > 0 || options.timestamp.is_some() {
-            Cursor::Timestamped(Box::new(new_timestamped_iter(&cf, &view, &options, sequence, None)?))
+            Cursor::Timestamped(Box::new(new_timestamped_iter(cf, &view, &options, sequence, None)?))
         } else {
-            Cursor::Plain(match take_idle(&cf, &view, &options, (sequence, ranges.is_some()))? {
+            Cursor::Plain(match take_idle(cf, &view, &options, (sequence, ranges.is_some()))? {
                 Some(iter) => iter,
-                None => Box::new(new_db_iter(&cf, &view, &options, sequence, statistics)?),
+                None => Box::new(new_db_iter(cf, &view, &options, sequence, statistics)?),
             })
         };
         let prepared = ranges.map(|ranges| {
-            let statistics = self.inner.engine.options.statistics.as_ref();
+            let statistics = db.engine.options.statistics.as_ref();
             Prepared::new(ranges, iter.runs(), &options, statistics)
         });
         // Others would lose what goes from memory into files, or what compactions drop since nobody
@@ -157,24 +133,10 @@ impl Db {
         let sees_all = options.read_tier == ReadTier::ReadAll && !options.ignore_range_deletions;
         let can_watch = matches!(iter, Cursor::Plain(_)) && !options.pin_data && sees_all;
         let watched = if can_watch { Watched::View(view) } else { Watched::Stays };
-        record_tick(&self.inner.engine.options.statistics, Ticker::NoIteratorCreated, 1);
-        Ok(DbIterator { iter, cf, db: self.inner.clone(), options, watched, held, prepared })
+        record_tick(&db.engine.options.statistics, Ticker::NoIteratorCreated, 1);
+        Ok(DbIterator { iter, cf: cf.clone(), db: db.clone(), options, watched, held, prepared })
     }
 
-    /// A cursor over all internal entries of `family` as of now: every version of every key but
-    /// those that range tombstones hide. For tools; keys end in their sequence number and type.
-    /// # Errors
-    /// `InvalidArgument` for a family of another database · `Corruption` and `IoError` from opening
-    /// level-0 files.
-    pub fn internal_iter(&self, family: &ColumnFamilyHandle) -> Result<Box<dyn InternalIterator>> {
-        self.inner.check_family(&family.cf)?;
-        let view = family.cf.pinned_view();
-        let options = ReadOptions { total_order_seek: true, ..ReadOptions::default() };
-        internal_iterator(&family.cf, &view, &options, SequenceNumber::MAX)
-    }
-}
-
-impl DbIterator {
     /// Whether it stands on an entry.
     #[inline]
     pub fn valid(&self) -> bool {
@@ -304,7 +266,7 @@ impl DbIterator {
     /// An iterator with a snapshot stays at it, but lets go of memtables and files that are no
     /// longer needed for it.
     /// # Errors
-    /// As [`Db::iter_opt`]; the iterator is as it was then.
+    /// As [`Db::iter_opt`](crate::Db::iter_opt); the iterator is as it was then.
     pub fn refresh(&mut self) -> Result<()> {
         self.db.engine.check_process()?;
         let held = self.db.hold_for_iterator(&self.options);
@@ -336,7 +298,7 @@ impl DbIterator {
     /// had been opened with it.
     /// # Errors
     /// `InvalidArgument` if it is a snapshot of another database, or the iterator is to follow new
-    /// writes · as [`Db::iter_opt`]. The iterator is as it was then.
+    /// writes · as [`Db::iter_opt`](crate::Db::iter_opt). The iterator is as it was then.
     pub fn refresh_at(&mut self, snapshot: &Snapshot) -> Result<()> {
         self.db.check_own(snapshot)?;
         let before = self.options.snapshot.replace(snapshot.clone());
@@ -502,8 +464,8 @@ impl DbIterator {
 }
 
 /// # Errors
-/// See [`Db::iter_opt`].
-pub(super) fn check_tier(options: &ReadOptions) -> Result<()> {
+/// See [`Db::iter_opt`](crate::Db::iter_opt).
+pub(crate) fn check_tier(options: &ReadOptions) -> Result<()> {
     match options.read_tier {
         ReadTier::Persisted => {
             Err(Error::not_supported("ReadOptions::read_tier: iterators over what is persisted"))
@@ -513,7 +475,7 @@ pub(super) fn check_tier(options: &ReadOptions) -> Result<()> {
 }
 
 /// # Errors
-/// See [`Db::iter_opt`].
+/// See [`Db::iter_opt`](crate::Db::iter_opt).
 fn check_tailing(options: &ReadOptions, has_timestamps: bool) -> Result<()> {
     let why = match options.tailing {
         true if options.snapshot.is_some() => "a snapshot",
@@ -540,13 +502,13 @@ fn new_db_iter(
 
 /// A cursor over the keys of a family whose runs are watched. It stays at its view.
 /// # Errors
-/// As [`Db::iter_opt`].
-pub(super) fn watched_iter(
+/// As [`Db::iter_opt`](crate::Db::iter_opt).
+pub(crate) fn watched_iter(
     cf: &ColumnFamily,
     view: &Arc<SuperVersion>,
     options: &ReadOptions,
     sequence: SequenceNumber,
-    (watch, ahead): (&Arc<Watch>, Option<Arc<ScansAhead>>),
+    (watch, ahead): (&Arc<dyn RunWatch>, Option<Arc<ScansAhead>>),
 ) -> Result<DbIter> {
     let runs = Runs::watched(cf, view, options, sequence, (watch, ahead))?;
     let iter: Box<dyn InternalIterator> = Box::new(runs);
@@ -557,7 +519,7 @@ pub(super) fn watched_iter(
 
 /// What the user's options say to the cursor over user keys. It remembers no dead ranges: those who
 /// read something over the database, or a view that was not asked whether it is complete, must not.
-pub(super) fn db_iter_options(
+pub(crate) fn db_iter_options(
     cf: &ColumnFamily,
     view: &SuperVersion,
     options: &ReadOptions,
@@ -606,7 +568,7 @@ impl DbInner {
 }
 
 /// All sorted runs of a view as one cursor, newest first.
-pub(super) fn internal_iterator(
+pub(crate) fn internal_iterator(
     cf: &ColumnFamily,
     view: &Arc<SuperVersion>,
     options: &ReadOptions,

@@ -5,12 +5,14 @@
 //! RocksDB `include/rocksdb/multi_scan.h`.
 
 use super::iterator::DbIterator;
-use super::{ColumnFamilyHandle, Db};
+use crate::cf::ColumnFamily;
+use crate::instance::DbInner;
 use crate::options::{MultiScanArgs, ReadOptions};
+use esker_base::sync::Arc;
 use esker_base::{PinnedBytes, Result};
 use esker_table::AheadCounts;
 
-/// Ranges that are scanned one after the other: see [`Db::new_multi_scan`].
+/// Ranges that are scanned one after the other: see [`Db::new_multi_scan`](crate::Db::new_multi_scan).
 #[derive(Debug)]
 pub struct MultiScan {
     iter: DbIterator,
@@ -32,52 +34,20 @@ pub struct Scan<'m> {
     is_over: bool,
 }
 
-impl Db {
-    /// Scans of several `ranges` of the default family, each from its first key up to, not
-    /// including, its second, as of now.
+impl MultiScan {
+    /// Over the ranges of `args`.
     /// # Errors
-    /// As [`Db::new_multi_scan`].
-    pub fn multi_scan<K: AsRef<[u8]>>(&self, ranges: impl IntoIterator<Item = (K, K)>) -> Result<MultiScan> {
-        let mut args = MultiScanArgs::new();
-        ranges.into_iter().for_each(|(start, limit)| args.insert(start, limit));
-        self.new_multi_scan(ReadOptions::default(), &self.default_column_family(), &args)
-    }
-
-    /// Scans of the ranges of `args` in `family`, as of the snapshot of `options` or of now. The
-    /// ranges take the place of `iterate_upper_bound`, with `reverse` of `iterate_lower_bound` too.
-    /// Blocks of all files and ranges are read together, as many as `args` has room for, when the
-    /// first of them is missing in the cache.
-    ///
-    /// ```no_run
-    /// # fn main() -> Result<(), esker::Error> {
-    /// # let db = esker::Db::open(&esker::Options::default(), "/tmp/db")?;
-    /// let mut scans = db.multi_scan([("a", "b"), ("m", "n")])?;
-    /// while let Some(scan) = scans.next_scan() {
-    ///     for item in scan {
-    ///         let (key, value) = item?;
-    ///         println!("{} has {} bytes", key.escape_ascii(), value.len());
-    ///     }
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    /// # Errors
-    /// `InvalidArgument`: there are no ranges; one does not begin before its limit; one begins
-    /// before the one before it ends (as RocksDB refuses them); one without a limit is not the
-    /// last, or `reverse` is set (RocksDB takes the former among others that have limits) · as
-    /// [`Db::iter_opt`].
-    pub fn new_multi_scan(
-        &self,
+    /// See `Db::new_multi_scan`.
+    pub(crate) fn new(
+        db: &Arc<DbInner>,
         options: ReadOptions,
-        family: &ColumnFamilyHandle,
+        cf: &Arc<ColumnFamily>,
         args: &MultiScanArgs,
     ) -> Result<MultiScan> {
-        let iter = self.prepared_iter(options, family, args)?;
+        let iter = DbIterator::new_prepared(db, options, cf, args)?;
         Ok(MultiScan { iter, reverse: args.reverse })
     }
-}
 
-impl MultiScan {
     /// The scan of the next range; `None` behind the last one. What is left of the one before it is
     /// passed over.
     pub fn next_scan(&mut self) -> Option<Scan<'_>> {

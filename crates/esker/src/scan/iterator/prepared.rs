@@ -93,7 +93,7 @@ fn ahead_options(args: &MultiScanArgs, options: &ReadOptions) -> AheadOptions {
 /// What reads the ranges of `args` ahead.
 /// # Errors
 /// `InvalidArgument`: see [`DbIterator::prepare`].
-pub(in crate::db) fn new_ahead(
+pub(crate) fn new_ahead(
     args: &MultiScanArgs,
     icmp: &InternalKeyComparator,
     options: &ReadOptions,
@@ -105,7 +105,7 @@ pub(in crate::db) fn new_ahead(
 }
 
 /// The options of an iterator that goes through these ranges, with bounds around all of them.
-pub(in crate::db) fn within_ranges(mut options: ReadOptions, args: &MultiScanArgs) -> ReadOptions {
+pub(crate) fn within_ranges(mut options: ReadOptions, args: &MultiScanArgs) -> ReadOptions {
     if args.reverse {
         options.iterate_lower_bound = args.ranges.get(0).map(|(start, _)| start.to_vec());
     }
@@ -201,7 +201,7 @@ impl DbIterator {
 
     /// Enters the range behind the one that was entered last, and goes to its first entry, or its
     /// last. False if there is none.
-    pub(in crate::db) fn enter_next_range(&mut self) -> bool {
+    pub(crate) fn enter_next_range(&mut self) -> bool {
         self.catch_up();
         let is_there = self.leave_old_view();
         let Some(prepared) = &mut self.prepared else { return false };

@@ -6,8 +6,7 @@ use crate::cf::{ColumnFamily, SuperVersion};
 use crate::files::open_table::open_for;
 use crate::merge::timestamps::{may_hold, stored_tombstones, table_iter};
 use crate::merge::{MergeChild, MergingIterator};
-use crate::options::table_read_options;
-use crate::options::{ReadOptions, ReadTier};
+use crate::options::{ReadOptions, ReadTier, table_read_options};
 use crate::scan::timestamped::{TimestampedIter, TombstoneReader, Tombstones};
 use crate::scan::versions::VersionsIter;
 use crate::scan::{DbIterOptions, KeepAlive};
@@ -18,7 +17,7 @@ use esker_table::blob::BlobReader;
 
 /// A cursor over a family with user-defined timestamps; for one key only the files that may hold it
 /// count.
-pub(in crate::db) fn new_timestamped_iter(
+pub(crate) fn new_timestamped_iter(
     cf: &ColumnFamily,
     view: &Arc<SuperVersion>,
     options: &ReadOptions,
@@ -35,7 +34,7 @@ pub(in crate::db) fn new_timestamped_iter(
 /// # Errors
 /// As [`new_timestamped_iter`]; `InvalidArgument` if the first timestamp is of another size, or
 /// older than what the family still keeps.
-pub(in crate::db) fn new_versions_iter(
+pub(crate) fn new_versions_iter(
     cf: &ColumnFamily,
     view: &Arc<SuperVersion>,
     options: &ReadOptions,

@@ -2,6 +2,7 @@
 //! would have shown.
 
 use super::*;
+use crate::db::Db;
 use crate::options::{BottommostLevelCompaction, CompactRangeOptions, Options};
 use esker_base::stats::Ticker;
 use esker_env::Env;

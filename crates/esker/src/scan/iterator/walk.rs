@@ -75,7 +75,7 @@ impl Surroundings {
 }
 
 /// Takes the walk that waits first, and puts what is left of it back if it had to give way.
-pub(in crate::db) fn go_on_with_dead_walk(engine: &Arc<Engine>) {
+pub(crate) fn go_on_with_dead_walk(engine: &Arc<Engine>) {
     let Some(mut walk) = engine.state.lock().dead_walks.pop_front() else { return };
     let Some(cf) = engine.families.by_id(walk.family) else { return };
     let (start, passed) = (engine.env.clock.now_micros(), walk.passed);

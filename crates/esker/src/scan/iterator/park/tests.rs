@@ -2,6 +2,7 @@
 
 use super::super::tests::{key, options};
 use super::super::*;
+use crate::db::Db;
 
 const KEYS: usize = 100;
 

@@ -3,6 +3,7 @@
 
 use super::super::tests::{key, options};
 use super::super::*;
+use crate::db::Db;
 use esker_base::comparator::Comparator;
 use esker_base::stats::Ticker;
 use std::cmp::Ordering;

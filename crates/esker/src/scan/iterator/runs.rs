@@ -16,7 +16,6 @@
 //!  5. The cursor of a file that one level hands to another has the bounds and options of all, and
 //!     is positioned by its taker; only exchanges at the same sequence number hand any over.
 
-use super::super::explain::{Watch, Watched};
 use crate::cf::{ColumnFamily, SuperVersion};
 use crate::files::open_table::open_for;
 use crate::merge::level::set_bound;
@@ -25,8 +24,7 @@ use crate::merge::timestamps::table_iter;
 use crate::merge::{
     FileOpener, LevelIterator, LevelTombstones, MergeChild, MergingIterator, OpenedFile, RunTombstones,
 };
-use crate::options::table_read_options;
-use crate::options::{ReadOptions, ReadTier};
+use crate::options::{ReadOptions, ReadTier, table_read_options};
 use crate::version::FileMeta;
 use esker_base::iter::{Hopped, InternalIterator, KnownDead, LeftValue};
 use esker_base::run::{Ahead, Run};
@@ -123,6 +121,21 @@ impl Cursor {
     }
 }
 
+/// What a cursor is over.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum WatchedRun {
+    /// The memtable with this number.
+    Memtable(u64),
+    /// The file with this number.
+    File(FileNumber),
+}
+
+/// Wraps the cursors that a scan opens: a scan that is explained counts what each of them does.
+pub(crate) trait RunWatch: Send + Sync {
+    /// `iter`, which is over `what`, with the watch around it.
+    fn over(self: Arc<Self>, what: WatchedRun, iter: Box<dyn InternalIterator>) -> Box<dyn InternalIterator>;
+}
+
 /// All that a view has, newest first, as one cursor.
 pub(super) struct Runs {
     icmp: InternalKeyComparator,
@@ -202,12 +215,12 @@ impl Runs {
     /// there are any.
     /// # Errors
     /// As [`Runs::new`].
-    pub(in crate::db) fn watched(
+    pub(crate) fn watched(
         cf: &ColumnFamily,
         view: &SuperVersion,
         options: &ReadOptions,
         sequence: SequenceNumber,
-        (watch, ahead): (&Arc<Watch>, Option<Arc<ScansAhead>>),
+        (watch, ahead): (&Arc<dyn RunWatch>, Option<Arc<ScansAhead>>),
     ) -> Result<Runs> {
         let shared = (Arc::default(), ahead.unwrap_or_default());
         Runs::open(cf, view, options, Opening::watched(cf, options, sequence, Some(watch.clone()), shared))
@@ -506,7 +519,7 @@ impl Opening<'_> {
         cf: &'a ColumnFamily,
         options: &ReadOptions,
         sequence: SequenceNumber,
-        watch: Option<Arc<Watch>>,
+        watch: Option<Arc<dyn RunWatch>>,
         (kept, ahead): (Arc<KeptFiles>, Arc<ScansAhead>),
     ) -> Opening<'a> {
         let opener = Arc::new(ReadOpener {
@@ -528,7 +541,7 @@ impl Opening<'_> {
             SourceRef::Memtable(mem) => MergeChild {
                 iter: {
                     let iter = if hides { mem.iter() } else { mem.iter_ignoring_range_deletions() };
-                    watched(&self.opener.watch, Watched::Memtable(mem.id()), Box::new(iter))
+                    watched(&self.opener.watch, WatchedRun::Memtable(mem.id()), Box::new(iter))
                 },
                 tombstones: (hides && mem.num_range_deletes() > 0).then(|| {
                     let sets = mem.range_tombstones();
@@ -708,7 +721,7 @@ struct ReadOpener {
     ignore_range_deletions: bool,
     kept: Arc<KeptFiles>,
     /// Who counts what its cursors do, if anybody does.
-    watch: Option<Arc<Watch>>,
+    watch: Option<Arc<dyn RunWatch>>,
     /// Where its cursors are told of scans that they are part of.
     ahead: Arc<ScansAhead>,
 }
@@ -752,13 +765,13 @@ impl ScanTables for FilesOfScans {
 
 /// `iter`, counted if it is watched.
 fn watched(
-    watch: &Option<Arc<Watch>>,
-    what: Watched,
+    watch: &Option<Arc<dyn RunWatch>>,
+    what: WatchedRun,
     iter: Box<dyn InternalIterator>,
 ) -> Box<dyn InternalIterator> {
     match watch {
         None => iter,
-        Some(watch) => watch.over(what, iter),
+        Some(watch) => watch.clone().over(what, iter),
     }
 }
 
@@ -771,7 +784,7 @@ impl FileOpener<Arc<FileMeta>> for ReadOpener {
         } else {
             table_iter(&reader, self.options, &self.icmp)
         };
-        Ok(OpenedFile { iter: watched(&self.watch, Watched::File(file.number), iter), range_dels })
+        Ok(OpenedFile { iter: watched(&self.watch, WatchedRun::File(file.number), iter), range_dels })
     }
 
     fn range_dels(&self, file: &Arc<FileMeta>) -> Result<Option<Arc<FragmentedRangeTombstones>>> {
