@@ -1,6 +1,6 @@
-//! Time. Wall time for stamps, monotonic time for measuring and waiting.
+//! Clocks: wall time for stamps, monotonic time for measuring and waiting.
 //!
-//! [`SystemClock`] asks the machine. [`MockClock`] stands still until a test moves it or somebody
+//! [`SystemClock`] asks the machine. [`MockClock`] stands still until a test moves it or a thread
 //! sleeps on it. With `--cfg shuttle`, `SimulatedClock` is the clock of the simulated machine.
 
 use esker_base::sync::atomic::{AtomicU64, Ordering};
@@ -45,16 +45,14 @@ impl Clock for SystemClock {
     fn sleep(&self, duration: Duration) {
         thread::sleep(duration);
     }
-    /// From the clock that the kernel moves on at each tick, every few milliseconds: a third of the
-    /// price.
+    /// Reads the clock that the kernel advances every few milliseconds, at a third of the price.
     #[cfg(target_os = "linux")]
     fn now_seconds(&self) -> u64 {
         u64::try_from(clock_gettime(ClockId::RealtimeCoarse).tv_sec).unwrap_or(0)
     }
 }
 
-/// The clock of the simulated machine (`base/sync/time.rs`): who sleeps, sleeps, while others go
-/// on.
+/// The clock of the simulated machine (`base/sync/time.rs`): a thread that sleeps lets others run.
 #[cfg(shuttle)]
 #[derive(Clone, Copy, Debug)]
 pub struct SimulatedClock {
@@ -76,7 +74,7 @@ impl Clock for SimulatedClock {
 }
 
 /// A clock that a test owns: it moves only by [`MockClock::advance`], [`MockClock::set_micros`] and
-/// `sleep`, which returns at once with the time moved on.
+/// `sleep`, which advances the clock and returns at once.
 #[derive(Debug)]
 pub struct MockClock {
     wall_nanos: AtomicU64,

@@ -1,26 +1,25 @@
-//! A file system in memory that knows what a crash would leave.
+//! A file system in memory that knows the possible states after a crash.
 //!
-//! In: the calls of an engine. Out: [`CrashFs::crash_clone`], at any moment and while other threads
-//! go on: a file system as it could be found after a crash at this moment. Which of the possible
-//! ones, [`CrashChoices`] says.
+//! In: the calls of an engine. Out: [`CrashFs::crash_clone`], at any time and while other threads
+//! run: a file system as a crash at this point could leave it. [`CrashChoices`] chooses among the
+//! possible states.
 //!
 //! The model
-//!  - *Killed process*: everything that was flushed is there, names included; what a writable file
-//!    still collected is not. The machine goes on: what was not safe from a power loss is not safe
-//!    from the next one either.
-//!  - *Power loss, bytes*: of each file there is what its last `sync` covered, then a prefix of the
-//!    appends, overwrites and truncations that came since. The first one that is lost may be torn.
-//!    Behind it, up to where the file had grown, there may be nothing, zeros, garbage, or some
-//!    pages of the real bytes and zeros between; or some sectors of what was lost, also where it
-//!    overwrote what was there before.
-//!  - *Appended in place*: such a file may end later than that, with zeros, at a multiple of its
-//!    block; it does after a kill, and an append that was in the making then may have left anything
-//!    behind its first eight bytes.
+//!  - *Killed process*: everything that was flushed is there, names included; bytes that a writable
+//!    file still buffers are lost. The machine goes on: data that a power loss could take can still
+//!    be lost by the next one.
+//!  - *Power loss, bytes*: each file keeps the bytes of its last `sync`, then a prefix of the later
+//!    appends, overwrites and truncations. The first one that is lost may be torn. Behind it, up to
+//!    the file's former end, there may be nothing, zeros, garbage, or some pages of the real bytes
+//!    with zeros between; or some sectors of the lost writes, also over earlier bytes.
+//!  - *Appended in place*: such a file may end later, with zeros up to a multiple of its block.
+//!    After a kill it does, and an append in progress may have left anything behind its first eight
+//!    bytes.
 //!  - *Power loss, names*: creations, links, renames and deletions survive in order, as a prefix.
-//!    `Strict` (what POSIX promises): each directory has its own order, and only `Directory::fsync`
-//!    makes its names safe. `Journaled` (what ext4 does): all names share one order, and a sync of
-//!    any file with news or of any directory makes all earlier ones safe. A rename is never torn.
-//!    New directories are safe at once.
+//!    `Strict` (POSIX's promise): each directory has its own order, and only `Directory::fsync`
+//!    makes its names safe. `Journaled` (ext4's behaviour): all names share one order, and a sync
+//!    of any directory or changed file makes all earlier ones safe. A rename is never torn. New
+//!    directories are safe at once.
 //!
 //! The same calls and the same seed give the same file system.
 
@@ -48,9 +47,9 @@ impl CrashFs {
         CrashFs(MemFs::with_tree(Tree::new(true), true))
     }
 
-    /// What a crash at this moment leaves. The two share nothing afterwards, and locks are free.
-    /// What a power loss leaves is safe from the next crash. Cheap: bytes are shared until one side
-    /// changes them.
+    /// The file system that a crash at this point leaves. The two share nothing afterwards, and
+    /// locks are free. Data that survives a power loss also survives the next crash. Cheap: bytes
+    /// are shared until one side changes them.
     pub fn crash_clone(&self, choices: &CrashChoices) -> CrashFs {
         let mut draws = Draws::new(choices);
         let shared = &self.0.shared;

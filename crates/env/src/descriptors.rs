@@ -1,9 +1,8 @@
-//! The descriptors of this process: how many files of databases may be open, and which are closed
-//! when none is left.
+//! File descriptors of this process: how many database files may be open, and which are closed when
+//! descriptors run out.
 //!
 //! In: the limit of the process (`RLIMIT_NOFILE`), and opens that fail for lack of descriptors.
-//! Out: the same open, made again after open files that nobody uses were closed, of whichever
-//! database.
+//! Out: the same open, repeated after unused files of any database were closed.
 //!
 //! | of the limit | for |
 //! |---|---|
@@ -12,7 +11,7 @@
 //! | half of the rest | those of them that stay open for as long as they live (`max_open_files` = -1) |
 //!
 //! Invariants
-//!  1. The parts are no strict limits: an open is refused by the system only.
+//!  1. The parts are no strict limits: only the system refuses an open.
 //!  2. No lock of this module is held while files are closed.
 
 use esker_base::sync::Arc;
@@ -29,8 +28,8 @@ const FIRST_CLOSED: usize = 8;
 
 /// Keeps files open that it can do without.
 pub trait ClosesFiles: Send + Sync {
-    /// Lets go of up to `count` files, those first that were not used for longest. How many that
-    /// were; some of them may stay open, as others use them.
+    /// Releases up to `count` files, least recently used first. Returns how many; some may stay
+    /// open while others use them.
     fn close_unused(&self, count: usize) -> usize;
     /// How many it keeps open.
     fn open_files(&self) -> usize;
@@ -56,8 +55,8 @@ pub fn add_closer(closer: Weak<dyn ClosesFiles>) {
     closers.push(closer);
 }
 
-/// How many tables and blob files may be open for reading, of all databases of the process. A
-/// system call.
+/// Number of tables and blob files, of all databases of the process, that may be open for reading.
+/// Costs a system call.
 pub fn data_file_limit() -> usize {
     let limit = crate::system::open_files_limit().and_then(|limit| usize::try_from(limit).ok());
     let limit = limit.map_or(UNLIMITED, |limit| limit.min(UNLIMITED));
@@ -66,7 +65,7 @@ pub fn data_file_limit() -> usize {
     limit
 }
 
-/// Whether so many may be. Asks the system only where they are more than it has last allowed.
+/// Whether this many may be open. Asks the system only above its last answer.
 fn is_allowed(data_files: usize) -> bool {
     data_files <= LIMIT.load(Ordering::Relaxed) || data_files <= data_file_limit()
 }
@@ -127,8 +126,8 @@ impl Drop for KeptFile {
     }
 }
 
-/// Has `count` files closed that nobody uses, each keeper's share by how many it has. How many were
-/// let go.
+/// Closes `count` unused files, of each keeper in proportion to its number. Returns how many were
+/// released.
 fn close_unused(count: usize) -> usize {
     let closers: Vec<Arc<dyn ClosesFiles>> = closers().lock().iter().filter_map(Weak::upgrade).collect();
     let open: Vec<usize> = closers.iter().map(|closer| closer.open_files()).collect();
@@ -142,7 +141,7 @@ fn close_unused(count: usize) -> usize {
         .sum()
 }
 
-/// Does what takes a descriptor; where there is none, again, as long as files can be closed.
+/// Calls `open`, and again after closing unused files for as long as descriptors run out.
 pub(crate) fn with_descriptor<T>(mut open: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     let mut count = FIRST_CLOSED;
     loop {

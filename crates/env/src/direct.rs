@@ -1,22 +1,22 @@
-//! Reads and writes past the page cache (`O_DIRECT`): what the medium demands of them, and files
-//! that meet it.
+//! Direct I/O (`O_DIRECT`): reads and writes past the page cache, and their alignment.
 //!
-//! In: a source or a sink that takes whole blocks from and to aligned memory: an open file
-//! (`posix/direct.rs`) or one of the simulated disk, which refuses anything else (`mem/direct.rs`).
+//! In: a source or a sink of whole blocks from and to aligned memory: an open file
+//! (`posix/direct.rs`), or one of the simulated disk, which refuses anything else
+//! (`mem/direct.rs`).
 //! Out: files that are read and written at any offset and length.
 //!
-//! A request that is aligned goes to the source as it is. Any other is widened to whole blocks and
-//! copied out of memory that the thread keeps; several at once share the blocks they have in common
-//! (`direct/together.rs`). Who reads on and on keeps its own aligned memory and asks for whole
+//! An aligned request goes to the source as it is. Any other is widened to whole blocks and copied
+//! out of a buffer that the thread keeps; several at once share their common blocks
+//! (`direct/together.rs`). A sequential reader keeps aligned memory of its own and asks for whole
 //! blocks: [`Alignment`].
 //!
 //! Invariants
-//!  1. A source is asked for whole blocks only, at a multiple of a block, into memory that is
-//!     aligned; so is a sink.
-//!  2. What is asked for beyond the end of the file is not there: a read that ends within a block
-//!     ended with the file.
-//!  3. `Alignment::block` is a multiple of `Alignment::memory`: where a block ends in aligned
-//!     memory, aligned memory begins.
+//!  1. A source is asked only for whole blocks, at a multiple of a block, into aligned memory; so
+//!     is a sink.
+//!  2. Bytes beyond the end of the file do not exist: a read that ends within a block ended with
+//!     the file.
+//!  3. `Alignment::block` is a multiple of `Alignment::memory`: a block that starts in aligned
+//!     memory also ends at an aligned address.
 
 mod buffer;
 mod reader;
@@ -28,7 +28,7 @@ pub(crate) use reader::{DirectRandomAccessFile, DirectSequentialFile, DirectSour
 pub(crate) use together::read_together;
 pub(crate) use writer::{DirectSink, DirectWritableFile};
 
-/// What reads and writes past the page cache must be multiples of.
+/// The alignment of direct reads and writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Alignment {
     block: usize,
@@ -51,13 +51,13 @@ impl Alignment {
         Alignment { block: block.max(memory), memory }
     }
 
-    /// Bytes of which offsets and lengths are multiples.
+    /// Offsets and lengths are multiples of this.
     #[inline]
     pub fn block(self) -> usize {
         self.block
     }
 
-    /// Bytes of which addresses are multiples.
+    /// Addresses are multiples of this.
     #[inline]
     pub fn memory(self) -> usize {
         self.memory

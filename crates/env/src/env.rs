@@ -7,7 +7,7 @@ use crate::thread_pool::ThreadPool;
 use crate::timer::Timer;
 use esker_base::sync::{Arc, OnceLock};
 
-/// What an engine needs of the outside world. Cloning shares it.
+/// Everything an engine needs from outside. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Env {
     /// Files.
@@ -16,7 +16,7 @@ pub struct Env {
     pub clock: Arc<dyn Clock>,
     /// Background threads.
     pub pool: Arc<ThreadPool>,
-    /// What is to be done now and then.
+    /// Work that is repeated at intervals.
     pub timer: Arc<Timer>,
 }
 
@@ -33,7 +33,7 @@ impl Env {
     }
 }
 
-/// The machine's files and clock; all databases of the process that use it share its threads, as
+/// The machine's files and clock. All databases of the process that use it share its threads, as
 /// with RocksDB's `Env::Default()`.
 impl Default for Env {
     fn default() -> Env {

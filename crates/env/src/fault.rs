@@ -1,10 +1,10 @@
-//! A file system that fails on command, counts what is asked of it, and can list it.
+//! A file system that fails on command, counts its operations, and can list them.
 //!
-//! In: any file system, and rules. Out: the same file system, except where a rule says otherwise:
-//! the n-th operation of these kinds on these files fails, writes only part of its data, reads a
-//! flipped bit, or does nothing and claims success; or the disk is full after so many bytes. Or the
-//! [`Weather`] decides: trouble of all kinds that comes and goes by a seed, slow operations and
-//! misdirected reads among it. Without either it is transparent.
+//! In: any file system, and rules. Out: the same file system, except where a rule applies: the n-th
+//! operation of these kinds on these files fails, writes part of its data, reads a flipped bit, or
+//! does nothing and claims success; or the disk is full after a number of bytes. Alternatively a
+//! [`Weather`] decides: faults of all kinds that come and go by a seed, with slow operations and
+//! misdirected reads. Without either it is transparent.
 //!
 //! Every operation is counted, shown to the hook, and listed if the list is on, before a rule or
 //! the file system below sees it. A crash test hooks in here and clones a [`crate::crash::CrashFs`]
@@ -67,13 +67,13 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// What a rule wants of an operation.
+/// A rule's decision about an operation.
 enum Verdict {
     Go,
     Fail(Error),
-    /// Append only so many bytes, then fail.
+    /// Append this many bytes, then fail.
     Short(usize, Error),
-    /// Flip a bit of what is read; the number chooses which.
+    /// Flip a bit of the bytes read; the number chooses which.
     Flip(u64),
     /// Ask the weather about the bytes that are read.
     Spoil,
@@ -87,7 +87,8 @@ impl FaultFs {
         FaultFs::with_seed(inner, 0)
     }
 
-    /// `inner`; what rules leave open (which bit, how much of an append) is drawn from `seed`.
+    /// Wraps `inner`. `seed` draws the details that rules leave open (which bit, how much of an
+    /// append).
     pub fn with_seed(inner: Arc<dyn FileSystem>, seed: u64) -> FaultFs {
         let state = State {
             rules: Vec::new(),
@@ -104,7 +105,7 @@ impl FaultFs {
         FaultFs { shared: Arc::new(Shared { inner, state: Mutex::new(state) }) }
     }
 
-    /// What is wrapped.
+    /// The wrapped file system.
     pub fn inner(&self) -> &Arc<dyn FileSystem> {
         &self.shared.inner
     }
@@ -127,9 +128,9 @@ impl FaultFs {
         self.shared.state.lock().weather = Some(weather);
     }
 
-    /// After this many more appended bytes the disk is full: what still fits is written, then
-    /// appends fail with sub-code `NoSpace`. `None`: there is space again. Deleting files gives
-    /// nothing back.
+    /// Fills the disk after this many more appended bytes: the append that reaches the limit writes
+    /// the part that fits, then appends fail with sub-code `NoSpace`. `None`: there is space again.
+    /// Deleting files frees nothing.
     pub fn no_space_after(&self, bytes: Option<u64>) {
         self.shared.state.lock().space_left = bytes;
     }
@@ -164,8 +165,8 @@ impl FaultFs {
         self.shared.state.lock().list.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Called with each operation before anything comes of it, on the thread that asks for it. No
-    /// lock of this file system is held, but the caller may hold some of its own.
+    /// Sets a hook that is called with each operation before it takes effect, on the calling
+    /// thread. This file system holds no lock then; the caller may hold its own.
     pub fn on_op(&self, hook: impl Fn(&Op) + Send + Sync + 'static) {
         self.shared.state.lock().hook = Some(Arc::new(hook));
     }
@@ -203,7 +204,8 @@ impl Shared {
         verdict
     }
 
-    /// For operations of which there is no part: fails, or says whether to carry it out.
+    /// For operations that cannot be done in part: fails, or says whether to carry the operation
+    /// out.
     fn check(&self, kind: OpKind, path: &Path) -> Result<bool> {
         match self.begin(kind, path, None, 0) {
             Verdict::Fail(e) | Verdict::Short(_, e) => Err(e),
@@ -212,14 +214,14 @@ impl Shared {
         }
     }
 
-    /// Lets the weather change what was read at `offset`.
+    /// Lets the schedule change the bytes read at `offset`.
     fn spoil(&self, path: &Path, offset: u64, read: &mut [u8], again: &mut weather::ReadAgain<'_>) {
         let mut state = self.state.lock();
         let spoilt = state.weather.as_mut().is_some_and(|w| w.spoil(path, offset, read, again));
         state.faults += u64::from(spoilt);
     }
 
-    /// A file was deleted that had so many bytes.
+    /// A file of this many bytes was deleted.
     fn freed(&self, bytes: u64) {
         if let Some(weather) = &mut self.state.lock().weather {
             weather.freed(bytes);
@@ -273,8 +275,7 @@ impl State {
     }
 }
 
-/// Stands for what a skipped operation should have returned: only operations without a result can
-/// be skipped.
+/// The error for skipping an operation that returns a result.
 #[cold]
 fn cannot_skip(kind: OpKind) -> Error {
     Error::invalid_argument(format!("a fault rule cannot skip {kind}: it has a result"))

@@ -1,13 +1,11 @@
-//! Appends at a measured pace: asks a rate limiter first, and starts writing back every so many
-//! bytes.
+//! A writable file with a rate limiter and periodic write-back.
 //!
 //! In: a writable file. Out: the same, slower and smoother. Without a limiter and with
 //! `bytes_per_sync` 0 it only passes calls on.
 //!
-//! `bytes_per_sync`: when so many bytes have come since the last time, the kernel is asked to start
-//! writing them back, except for the last MiB, which may be appended to while it is written (a page
-//! in write-back blocks the append that touches it). Source: RocksDB `file/writable_file_writer.cc`
-//! (semantics).
+//! After each `bytes_per_sync` bytes the kernel is asked to start writing them back, except for the
+//! last MiB: a page in write-back blocks an append that touches it. Source: RocksDB
+//! `file/writable_file_writer.cc` (semantics).
 
 use crate::clock::Clock;
 use crate::fs::WritableFile;
@@ -15,7 +13,7 @@ use crate::rate_limiter::{IoKind, IoPriority, RateLimiter};
 use esker_base::Result;
 use esker_base::sync::Arc;
 
-/// What is left alone at the end of the file.
+/// Bytes at the end of the file that are not written back yet.
 const NOT_SYNCED_BYTES: u64 = 1 << 20;
 /// Ranges start and end on pages.
 const PAGE_BYTES: u64 = 4096;

@@ -1,4 +1,4 @@
-//! Forked children that run Rust code: for tests and campaigns of what `fork` does to an engine.
+//! Forked children that run Rust code, for tests of an engine across `fork`.
 //!
 //! In: work. Out: a process that is a copy of this one, runs the work on its one thread, and ends
 //! with the work's code. Programs that only start other programs use `std::process::Command`.
@@ -24,13 +24,13 @@ pub struct ForkedChild {
     code: Option<Option<u8>>,
 }
 
-/// Forks. The child runs `work`, drops what it has captured, and ends without running what is
-/// registered for the end of the process: that is the parent's.
+/// Forks. The child runs `work`, drops its captures, and ends without the exit handlers of the
+/// process, which are the parent's.
 /// # Errors
-/// `IoError` if there is no process to be had.
+/// `IoError` if the system refuses a process.
 pub fn fork(work: impl FnOnce() -> u8) -> Result<ForkedChild> {
     // SAFETY: the child calls allocators and locks only as far as this platform's `fork` keeps them
-    // usable; that is what the callers test.
+    // usable, which is what the callers test.
     let process = unsafe { libc::fork() };
     if process < 0 {
         return Err(failed("fork", Path::new("this process"), IoError::last_os_error()));
@@ -49,8 +49,8 @@ impl ForkedChild {
         self.process.cast_unsigned()
     }
 
-    /// Waits until it has ended. Gives its code; `None` if it has not ended within `patience`, or a
-    /// signal has ended it.
+    /// Waits until the child has ended. Returns its code; `None` if it has not ended within
+    /// `patience`, or a signal has ended it.
     pub fn wait(&mut self, patience: Duration) -> Option<u8> {
         let start = Instant::now();
         loop {
@@ -74,8 +74,7 @@ impl ForkedChild {
     /// Ends it without letting it do anything more.
     pub fn kill(&mut self) {
         if self.code.is_none() {
-            // SAFETY: a child of ours that has not been waited for, so that the number is still its
-            // own.
+            // SAFETY: the child has not been waited for, so the number is still its own.
             unsafe { libc::kill(self.process, libc::SIGKILL) };
         }
     }

@@ -1,5 +1,5 @@
-//! What a file system must do for the engine. Every implementation (real, memory, crash, fault)
-//! passes one conformance suite. Errors are `IoError` with the path in the message.
+//! The contract of a file system. Every implementation (real, memory, crash, fault) passes one
+//! conformance suite. Errors are `IoError` with the path in the message.
 
 use crate::direct::Alignment;
 use esker_base::{Error, Result};
@@ -16,35 +16,33 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
     fn new_random_access_file(&self, path: &Path) -> Result<Arc<dyn RandomAccessFile>>;
     /// Creates a file for appending; an existing one is emptied.
     fn new_writable_file(&self, path: &Path) -> Result<Box<dyn WritableFile>>;
-    /// As [`FileSystem::new_writable_file`], of a file that nobody has: one that is there may be
+    /// [`FileSystem::new_writable_file`] for a file that must not exist yet: an existing one may be
     /// another process's.
     /// # Errors
-    /// `IoError` if there is such a file.
+    /// `IoError` if the file exists.
     fn create_writable_file(&self, path: &Path) -> Result<Box<dyn WritableFile>> {
         if self.file_exists(path)? { Err(exists(path)) } else { self.new_writable_file(path) }
     }
-    /// Opens a file for appending behind what it holds; creates it if it is missing.
+    /// Opens a file for appending behind its present end; creates it if it is missing.
     fn reopen_writable_file(&self, path: &Path) -> Result<Box<dyn WritableFile>>;
-    /// As [`FileSystem::new_sequential_file`], past the page cache.
+    /// [`FileSystem::new_sequential_file`] with direct I/O.
     /// # Errors
-    /// `NotSupported` where there is no direct I/O: also of the two below.
+    /// `NotSupported` where there is no direct I/O, as for the two methods below.
     fn new_direct_sequential_file(&self, path: &Path) -> Result<Box<dyn SequentialFile>> {
         Err(no_direct_io("open a file for sequential read", path))
     }
-    /// As [`FileSystem::new_random_access_file`], past the page cache: see
-    /// [`RandomAccessFile::alignment`].
+    /// [`FileSystem::new_random_access_file`] with direct I/O: see [`RandomAccessFile::alignment`].
     fn new_direct_random_access_file(&self, path: &Path) -> Result<Arc<dyn RandomAccessFile>> {
         Err(no_direct_io("open a file for random read", path))
     }
-    /// As [`FileSystem::new_writable_file`], past the page cache, about `buffer_bytes` at a time.
-    /// What is appended survives the process once it is flushed, and the machine once it is synced,
-    /// as with any other file.
+    /// [`FileSystem::new_writable_file`] with direct I/O, about `buffer_bytes` at a time. As with
+    /// any file, flushed bytes survive the process and synced bytes survive the machine.
     fn new_direct_writable_file(&self, path: &Path, _buffer_bytes: usize) -> Result<Box<dyn WritableFile>> {
         Err(no_direct_io("open a file for appending", path))
     }
-    /// As [`FileSystem::create_writable_file`], past the page cache.
+    /// [`FileSystem::create_writable_file`] with direct I/O.
     /// # Errors
-    /// `IoError` if there is such a file.
+    /// `IoError` if the file exists.
     fn create_direct_writable_file(&self, path: &Path, buffer_bytes: usize) -> Result<Box<dyn WritableFile>> {
         if self.file_exists(path)? {
             Err(exists(path))
@@ -60,7 +58,7 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
     fn open_random_access(&self, path: &Path, is_direct: bool) -> Result<Arc<dyn RandomAccessFile>> {
         if is_direct { self.new_direct_random_access_file(path) } else { self.new_random_access_file(path) }
     }
-    /// Renames `old` to `new` and opens it for overwriting from offset 0 without emptying it (WAL
+    /// Renames `old` to `new` and opens it for overwriting from offset 0 without truncating it (WAL
     /// recycling).
     fn reuse_writable_file(&self, new: &Path, old: &Path) -> Result<Box<dyn WritableFile>>;
     /// Opens a directory, to sync it.
@@ -83,24 +81,26 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
     /// A second name for a file. `NotSupported` where the file system has no links.
     fn link_file(&self, existing: &Path, new: &Path) -> Result<()>;
-    /// The same files, with paths below these directories looked up from handles of the
-    /// directories: they stay what they are when the directories are renamed or replaced. Once
-    /// their `LOCK` is locked, nothing in them is created, renamed or deleted unless it is still
-    /// the file that was locked. `None` where directories have no handles.
+    /// The same files, with paths below these directories resolved from handles of the directories.
+    /// The handles stay valid when the directories are renamed or replaced. Once a directory's
+    /// `LOCK` is locked, changes in it fail unless `LOCK` is still the locked file. `None` where
+    /// directories have no handles.
     /// # Errors
     /// `IoError` naming the directory that cannot be opened.
     fn hold_directories(&self, _paths: &[&Path]) -> Result<Option<Arc<dyn FileSystem>>> {
         Ok(None)
     }
-    /// Whether what lies at `path` may be changed, as far as [`FileSystem::hold_directories`]
-    /// knows. One system call.
+    /// Whether the file at `path` may be changed, as far as [`FileSystem::hold_directories`] knows.
+    /// One system call.
     /// # Errors
     /// `IoError`: the lock of its directory is gone, and another process may have the directory.
     fn check_may_change(&self, _path: &Path) -> Result<()> {
         Ok(())
     }
-    /// Takes the lock file (a lock that excludes a live RocksDB, too; and a table of this process).
-    /// `IoError`/`Busy`-like error naming the path when somebody else has it.
+    /// Takes the lock file. The lock also excludes a live RocksDB and other holders in this
+    /// process.
+    /// # Errors
+    /// `IoError`, retryable and naming the path, if another holder has it.
     fn lock_file(&self, path: &Path) -> Result<Box<dyn FileLock>>;
     /// The path from the root.
     fn absolute_path(&self, path: &Path) -> Result<PathBuf>;
@@ -137,8 +137,8 @@ pub trait SequentialFile: Send {
 pub trait RandomAccessFile: Send + Sync + fmt::Debug {
     /// Reads up to `buf.len()` bytes at `offset`; fewer only at the end of the file.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize>;
-    /// Reads bytes that lie behind each other into `bufs`, from `offset` on; fewer only at the end
-    /// of the file. Gives how many were read in all.
+    /// Reads consecutive bytes from `offset` on into `bufs`; fewer only at the end of the file.
+    /// Returns the number of bytes read.
     fn read_vectored_at(&self, offset: u64, bufs: &mut [&mut [u8]]) -> Result<usize> {
         let mut done = 0;
         for buf in bufs {
@@ -150,25 +150,25 @@ pub trait RandomAccessFile: Send + Sync + fmt::Debug {
         }
         Ok(done)
     }
-    /// If it is read past the page cache: what reads must be aligned to that are not to be widened
-    /// and copied.
+    /// The alignment of a file opened with direct I/O: aligned reads are neither widened nor
+    /// copied.
     fn alignment(&self) -> Option<Alignment> {
         None
     }
-    /// The descriptor behind it, if reading from that, aligned as it demands, is the same as
-    /// reading here: [`read_many`](crate::read_many) may.
+    /// The descriptor, if aligned reads from it equal reads from this file;
+    /// [`read_many`](crate::read_many) uses it.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
-    /// Whether reads wait for no device, so that nothing is gained by beginning several before one
-    /// is done. `false`: not known.
+    /// Whether reads never wait for a device, so that starting several at once gains nothing.
+    /// `false`: unknown.
     fn never_waits(&self) -> bool {
         false
     }
     /// Hints that this range will be read soon.
     fn prefetch(&self, _offset: u64, _bytes: u64) {}
-    /// What was read of this range was damaged: the next read shall come from the medium, as far as
-    /// that can be had. A hint.
+    /// The bytes read from this range were damaged: the next read should come from the medium, if
+    /// possible. A hint.
     fn read_anew(&self, _offset: u64, _bytes: u64) {}
     /// Bytes in the file.
     fn size(&self) -> Result<u64>;
@@ -178,13 +178,13 @@ pub trait RandomAccessFile: Send + Sync + fmt::Debug {
 
 /// Appends. Not shared. Dropping it closes it without syncing.
 pub trait WritableFile: Send {
-    /// Appends all of `data`, or fails; after a failure how much was appended is unknown until
-    /// `file_size`.
+    /// Appends all of `data`, or fails; after a failure only `file_size` tells how much was
+    /// appended.
     fn append(&mut self, data: &[u8]) -> Result<()>;
     /// Hands buffered bytes to the operating system: they survive the process, not the machine.
     fn flush(&mut self) -> Result<()>;
-    /// `flush`, then waits until the data (and the size, as far as needed to read it) is on the
-    /// medium (`fdatasync`).
+    /// Flushes, then waits until the data (and the size, as far as reads need it) is on the medium
+    /// (`fdatasync`).
     fn sync(&mut self) -> Result<()>;
     /// As `sync`, metadata included (`fsync`).
     fn fsync(&mut self) -> Result<()> {
@@ -194,15 +194,14 @@ pub trait WritableFile: Send {
     fn range_sync(&mut self, _offset: u64, _bytes: u64) -> Result<()> {
         Ok(())
     }
-    /// Reserves space, as much as is sensible for what is free; a hint, the file's size stays.
+    /// Reserves space, limited to a part of the free space; a hint. The file's size stays.
     fn preallocate(&mut self, _offset: u64, _bytes: u64) -> Result<()> {
         Ok(())
     }
-    /// Says that this is a log: many small appends will follow, of which each begins with something
-    /// else than eight zeros. A hint. From then on an append needs no `flush`, and until `truncate`
-    /// or `close` the file may end behind what was appended: with zeros, up to the next multiple of
-    /// `block` bytes. Who opens it after the process died in the middle of an append that ends in
-    /// the block it began in finds all of that append, or eight zeros where it would begin.
+    /// Announces a log: many small appends follow, none of which begins with eight zeros. A hint.
+    /// From now on an append needs no `flush`. Until `truncate` or `close` the file may end behind
+    /// its appended bytes, with zeros up to the next multiple of `block` bytes. After a kill during
+    /// an append within one block, the file holds all of that append, or eight zeros at its start.
     fn append_in_place(&mut self, _block: u64) -> Result<()> {
         Ok(())
     }

@@ -1,13 +1,13 @@
-//! The `LOG` file: what the engine says to people.
+//! The `LOG` file: the engine's messages to people.
 //!
 //! In: lines with a level. Out: `2026/11/20-20:25:43.123456 THREAD [LEVEL] message`, local time,
 //! the kernel's thread id; plain information has no level in its line. Each line is flushed, so
 //! that it survives the process.
 //! Source: RocksDB `logging/env_logger.h`, `logging/auto_roll_logger.cc` (names and line format).
 //!
-//! Opening renames an existing `LOG` to `LOG.old.<microseconds>`; so does a file that has become
-//! too large or too old. Of all files, the newest `keep_log_file_num` stay. Headers are repeated at
-//! the head of each new file.
+//! Opening renames an existing `LOG` to `LOG.old.<microseconds>`; a file that has become too large
+//! or too old is renamed as well. The newest `keep_log_file_num` files stay. Headers are repeated
+//! at the head of each new file.
 //!
 //! Nothing here fails the engine: a line that cannot be written is lost and counted.
 
@@ -69,10 +69,10 @@ struct State {
 }
 
 impl InfoLogFile {
-    /// Starts a new file `path` (as a rule `DB/LOG`), whose directory is made if it is missing.
+    /// Starts a new file `path` (normally `DB/LOG`) and makes its directory if it is missing.
     /// # Errors
-    /// What the file system says, if the new file cannot be made. That old ones cannot be removed
-    /// is no error.
+    /// The file system's error if the new file cannot be made. Old files that cannot be removed are
+    /// no error.
     pub fn open(env: &Env, path: &Path, options: InfoLogOptions) -> Result<InfoLogFile> {
         let log = InfoLogFile {
             fs: Arc::clone(&env.fs),
@@ -115,8 +115,8 @@ impl InfoLogFile {
         self.remove_old_files();
         let file = state.file.insert(self.fs.new_writable_file(&path)?);
         state.opened_seconds = self.clock.now_seconds();
-        // Without them it is the current file all the same: if each line of a full disk began
-        // another one, all old ones would go.
+        // A file without its headers is still the current one: a new file for each line of a full
+        // disk would push out all old ones.
         state.headers.iter().try_for_each(|header| file.append(header.as_bytes()))?;
         file.flush()
     }

@@ -1,13 +1,12 @@
-//! esker-env: the outside world, and the only way to it: files, clocks, threads, randomness.
+//! The outside world and the only way to it: files, clocks, threads, randomness.
 //!
-//! What is `pub` here is shared between Esker's crates; users see what `esker` re-exports.
+//! Public items are shared between Esker's crates; users see what `esker` re-exports.
 //!
 //! Reading order: [`fs`] and [`clock`] (the contracts), [`env`](mod@env) (all in one handle);
-//! [`posix`] (the real one); [`mem`], [`crash`] and [`fault`] (what tests run on: nothing on disk,
-//! what a power loss leaves, what goes wrong); [`read_many`](read_many()) (several reads as one);
-//! [`direct`] (past the page cache); [`thread_pool`] and [`timer`]; [`rate_limiter`] and
-//! [`file_writer`] (pace); [`info_log`]; [`random`] and [`system`]; [`forked`] (children, for
-//! tests).
+//! [`posix`] (the real one); [`mem`], [`crash`] and [`fault`] (for tests: files in memory, crashes,
+//! faults); [`read_many`](read_many()) (several reads as one); [`direct`] (past the page cache);
+//! [`thread_pool`] and [`timer`]; [`rate_limiter`] and [`file_writer`] (pace); [`info_log`];
+//! [`random`] and [`system`]; [`forked`] (children, for tests).
 //!
 //! Invariants
 //!  1. No other crate of the workspace opens a file, tells time, sleeps or starts a thread.
@@ -25,7 +24,9 @@
 //! let fs = FaultFs::new(Arc::new(disk.clone()));
 //! let crashes = Arc::new(Mutex::new(Vec::new()));
 //! let found = Arc::clone(&crashes);
-//! fs.on_op(move |op| found.lock().unwrap().push(disk.crash_clone(&CrashChoices::random(op.index))));
+//! fs.on_op(move |op| {
+//!     found.lock().unwrap().push(disk.crash_clone(&CrashChoices::random(op.index)));
+//! });
 //! let mut wal = fs.new_writable_file(Path::new("/000004.log"))?;
 //! wal.append(b"record")?;
 //! wal.sync()?;

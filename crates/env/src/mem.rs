@@ -1,13 +1,13 @@
 //! Files in memory: for tests, and for databases that need no disk.
 //!
-//! In: paths and bytes. Out: what was put in, until the last handle goes. A file that is deleted
+//! In: paths and bytes. Out: the same bytes, until the last handle goes. A file that is deleted
 //! while it is open stays readable, as on a disk. Errors are those of the real file system. Nothing
 //! here fails for want of space.
 //!
-//! What is opened past the page cache demands what a disk of 512-byte sectors does: whoever reads
-//! or writes it unaligned panics.
+//! A file opened with direct I/O has the alignment of a disk with 512-byte sectors: an unaligned
+//! read or write panics.
 //!
-//! [`crate::crash::CrashFs`] is the same with tracking on: it knows what a power loss would leave.
+//! [`crate::crash::CrashFs`] is the same with tracking on: it knows the state after a power loss.
 
 pub(crate) mod content;
 mod direct;
@@ -33,8 +33,8 @@ pub struct MemFs {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) tracked: bool,
-    /// Whoever changes something holds it shared; whoever needs all to stand still, exclusively.
-    /// Order: `gate`, then `tree`, then a file's data.
+    /// A change holds it shared; a caller that needs a consistent state of everything, exclusively.
+    /// Lock order: `gate`, then `tree`, then a file's data.
     pub(crate) gate: RwLock<()>,
     pub(crate) tree: Mutex<Tree>,
 }

@@ -8,12 +8,12 @@
 //!  1. Interrupted calls (`EINTR`) and short reads and writes are carried on; callers never see
 //!     them.
 //!  2. Every descriptor is closed on `exec`.
-//!  3. Every path is looked up by [`Places`]: by its name, or from a directory that is held
+//!  3. Every path is resolved by [`Places`]: by its name, or from a held directory
 //!     (`posix/held.rs`).
-//!  4. An open that finds no descriptor left is made again when other files were closed
+//!  4. An open that finds no descriptor is repeated after other files were closed
 //!     (`descriptors.rs`).
 //!
-//! Random reads go one `pread` at a time; several go to the kernel together where that is possible
+//! Random reads use one `pread` each; several go to the kernel together where that is possible
 //! (`posix/ring.rs`).
 
 #[cfg(target_os = "linux")]
@@ -90,8 +90,9 @@ impl<'a> At<'a> {
 trait Places: Debug + Send + Sync {
     fn at<'a>(&'a self, path: &'a Path) -> At<'a>;
 
+    /// Checks that the file may be changed.
     /// # Errors
-    /// `IoError`: what is there belongs to another process · `NotSupported` in a forked child.
+    /// `IoError`: the file belongs to another process · `NotSupported` in a forked child.
     fn check_may_change(&self, at: &At<'_>) -> Result<()>;
 
     /// A lock was taken.
@@ -138,7 +139,7 @@ fn create_directory(places: &dyn Places, path: &Path) -> Result<()> {
             };
             create_directory(places, parent)?;
             match rustix::fs::mkdirat(at.dir, at.name, mode) {
-                // Somebody else has made it meanwhile.
+                // Another process has made it meanwhile.
                 Ok(()) | Err(Errno::EXIST) => Ok(()),
                 Err(e) => Err(failed("mkdir", path, e)),
             }

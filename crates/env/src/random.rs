@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-/// In a simulation: what [`fill`] gives from now on, on this thread of the system.
+/// In a simulation: seeds the results of [`fill`] on this thread of the system.
 #[cfg(shuttle)]
 pub fn seed(seed: u64) {
     SIMULATED.set(seed);
@@ -25,7 +25,7 @@ pub fn fill(bytes: &mut [u8]) {
 /// Fills `bytes`.
 ///
 /// # Panics
-/// If the kernel has no randomness to give, which Linux has not known since 3.17.
+/// If the kernel has no randomness, which has not happened on Linux since 3.17.
 #[cfg(not(shuttle))]
 pub fn fill(bytes: &mut [u8]) {
     let mut done = 0;
@@ -43,7 +43,7 @@ pub fn u64() -> u64 {
     u64::from_le_bytes(bytes)
 }
 
-/// A random (version 4) UUID, 36 characters: what `IDENTITY` holds.
+/// A random (version 4) UUID, 36 characters: the content of `IDENTITY`.
 pub fn uuid_v4() -> String {
     let mut b = [0; 16];
     fill(&mut b);

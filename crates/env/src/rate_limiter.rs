@@ -1,8 +1,8 @@
-//! Bytes per second, shared out by priority.
+//! A rate limiter: bytes per second, shared out by priority.
 //!
 //! In: requests for bytes. Out: each returns when its bytes may go. Once per period the limiter
-//! gets the bytes of a period; what is left over from the period before is kept, so that at most
-//! two periods' worth go at once.
+//! gets the bytes of a period. It keeps the rest of the period before, so that at most two periods'
+//! bytes go at once.
 //! Source: RocksDB `util/rate_limiter.cc` (semantics).
 //!
 //! Waiting: one waiter, the leader, sleeps until the next period and shares out its bytes; the
@@ -24,7 +24,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
-/// Who asks. RocksDB's names, without `IO_`.
+/// The priority of a request. RocksDB's names, without `IO_`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub enum IoPriority {
     /// Compactions.
@@ -37,7 +37,7 @@ pub enum IoPriority {
     User,
 }
 
-/// What is asked for.
+/// The kind of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IoKind {
     /// Read.
@@ -46,7 +46,7 @@ pub enum IoKind {
     Write,
 }
 
-/// What is limited.
+/// The requests that are limited.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum RateLimiterMode {
     /// Reads.
@@ -65,8 +65,8 @@ pub struct RateLimiter {
     refill_period_micros: u64,
     fairness: u32,
     mode: RateLimiterMode,
-    /// Bytes a second. Here as well as in `state`, whose lock a thread may hold that a forked child
-    /// does not have.
+    /// Bytes a second. A copy of the value in `state`, whose lock may be held for ever in a forked
+    /// child.
     rate: AtomicU64,
     state: PerProcess<Mutex<State>>,
 }
@@ -240,7 +240,7 @@ impl State {
                 request.bytes_left -= part;
                 self.total_bytes[priority] += part;
                 if request.bytes_left > 0 {
-                    // It keeps what it has got, or a rate that was lowered could starve it.
+                    // The request keeps its bytes so far; otherwise a lowered rate could starve it.
                     return;
                 }
                 let done = self.queues[priority].pop_front().expect("the front was just there");
@@ -250,7 +250,7 @@ impl State {
         }
     }
 
-    /// Who is served first this time.
+    /// The order of priorities for this period.
     fn order(&mut self, fairness: u32) -> [usize; PRIORITIES] {
         let [low, mid, high, user] =
             [IoPriority::Low, IoPriority::Mid, IoPriority::High, IoPriority::User].map(|p| p as usize);

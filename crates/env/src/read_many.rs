@@ -1,12 +1,12 @@
 //! Several reads as one.
 //!
-//! In: reads of any files. Out: each one's result. Of files that lend their descriptor what is in
-//! the kernel's memory is read at once, and what has to be waited for goes to the kernel together,
-//! if it has an `io_uring` for us; all others, and what the kernel did not finish, go through the
-//! file itself, one by one: so faults that a test's file system makes up are met in any case. Files
-//! that are read past the page cache have their own way (`direct/together.rs`).
+//! In: reads of any files. Out: each one's result. For files that lend their descriptor, bytes in
+//! the kernel's memory are read at once. The other reads go to the kernel together, through
+//! `io_uring` if there is one. All remaining reads go through the file itself, one by one, so that
+//! they meet the faults of a test's file system. Files with direct I/O have their own path
+//! (`direct/together.rs`).
 //!
-//! Invariant: what a read gives does not depend on the way it went.
+//! Invariant: the result of a read does not depend on its path.
 
 use crate::direct::read_together;
 use crate::fs::RandomAccessFile;
@@ -17,7 +17,7 @@ use std::fmt;
 
 /// One of several reads: of bytes that lie behind each other in a file, into one or more buffers.
 pub struct ReadRequest<'a> {
-    /// What to read.
+    /// The file to read.
     pub file: &'a dyn RandomAccessFile,
     /// Where to start.
     pub offset: u64,
@@ -38,7 +38,7 @@ impl<'a> ReadRequest<'a> {
         self.bufs.iter().map(|buf| buf.len()).sum()
     }
 
-    /// Reads what is wanted behind the first `done` bytes.
+    /// Reads the part of the request behind its first `done` bytes.
     pub(crate) fn read_behind(&mut self, done: usize) {
         if done == 0 {
             self.result = match self.bufs.as_mut_slice() {
@@ -87,8 +87,8 @@ pub fn read_many(requests: &mut [ReadRequest<'_>]) {
     }
 }
 
-/// Does all of these reads if none has to wait for a device. Whether they are done; if not, they
-/// are as they were, but for what lies in their buffers.
+/// Does all of these reads if none has to wait for a device. Returns whether they are done. If not,
+/// only the content of their buffers may have changed.
 pub fn read_if_resident(requests: &mut [ReadRequest<'_>]) -> bool {
     if requests.iter().all(|request| request.file.never_waits()) {
         requests.iter_mut().for_each(|request| request.read_behind(0));
@@ -137,8 +137,7 @@ fn read_from_page_cache(_requests: &mut [ReadRequest<'_>]) -> bool {
     false
 }
 
-/// How many bytes of each the kernel has read when it was given all of them; of none, if it was
-/// not.
+/// Gives all requests to the kernel; returns the bytes read of each, or zeros without a ring.
 #[cfg(target_os = "linux")]
 fn submit(requests: &mut [ReadRequest<'_>]) -> Vec<usize> {
     let may_wait =

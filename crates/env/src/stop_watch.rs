@@ -1,7 +1,7 @@
-//! How long calls take, into a distribution.
+//! A stop watch: records how long a call takes in a histogram.
 //!
-//! In: statistics, a clock. Out: when the watch is dropped, the microseconds since it was made.
-//! Where times are not collected the clock is not asked. Source: RocksDB `util/stop_watch.h`.
+//! In: statistics, a clock. Out: dropping the watch records the microseconds since it was made.
+//! If times are not collected, the clock is not read. Source: RocksDB `util/stop_watch.h`.
 
 use crate::clock::Clock;
 use esker_base::stats::{Histogram, Statistics};

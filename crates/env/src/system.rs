@@ -17,7 +17,7 @@ pub fn hostname() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// How many threads run at the same time here; 1 if nobody knows.
+/// Number of threads that run at the same time here; 1 if unknown.
 pub fn available_parallelism() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
@@ -62,7 +62,7 @@ pub fn local_time(seconds: u64) -> LocalTime {
         tm_gmtoff: 0,
         tm_zone: std::ptr::null(),
     };
-    // SAFETY: both pointers are to live values of ours; on failure `tm` keeps what it held.
+    // SAFETY: both pointers are to live local values; on failure `tm` keeps its content.
     unsafe { libc::localtime_r(&raw const time, &raw mut tm) };
     LocalTime {
         year: tm.tm_year.saturating_add(1900),
@@ -74,20 +74,19 @@ pub fn local_time(seconds: u64) -> LocalTime {
     }
 }
 
-/// The first directory of this process whose file system does not sync directories. What was done
-/// there lasts as long as that file system sees to it: worth a line in the LOG.
+/// The first directory of this process whose file system does not sync directories; worth a line in
+/// the LOG, because its names are only as durable as that file system makes them.
 pub fn unsynced_directory() -> Option<&'static std::path::Path> {
     crate::posix::refused::unsynced_directory()
 }
 
-/// How many descriptors this process may have at once (the soft limit); `None` if nobody limits or
-/// knows it.
+/// The soft limit of descriptors of this process; `None` if there is no limit, or it is unknown.
 pub fn open_files_limit() -> Option<u64> {
     rustix::process::getrlimit(rustix::process::Resource::Nofile).current
 }
 
-/// Raises that limit as far as the system allows without asking (to the hard limit), and tells what
-/// it is then. For programs only: all of the process has it, and what it starts.
+/// Raises that limit to the hard limit and returns it. For programs only: it affects the whole
+/// process and its children.
 pub fn raise_open_files_limit() -> Option<u64> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let maximum = getrlimit(Resource::Nofile).maximum;

@@ -5,13 +5,13 @@
 //! is dropped or made smaller.
 //!
 //! Invariants
-//!  1. No job runs, and none is dropped, while a lock of the pool is held: jobs and what they own
+//!  1. No job runs, and none is dropped, while a lock of the pool is held: jobs and their captures
 //!     may call the pool.
 //!  2. Dropping the pool drops queued jobs unrun, waits for running ones, then ends. A job that
 //!     drops the pool itself is not waited for.
-//!  3. A job that panics does not take its thread with it. The first panic is kept and raised again
-//!     by [`ThreadPool::join`] and by dropping the pool; until then [`ThreadPool::take_panic`]
-//!     hands it over.
+//!  3. A job that panics does not end its thread. The first panic is kept and raised again by
+//!     [`ThreadPool::join`] and by dropping the pool; until then [`ThreadPool::take_panic`] returns
+//!     it.
 //!  4. A system that refuses threads (`RLIMIT_NPROC`, a full cgroup) fails no call. A priority
 //!     without any thread keeps its jobs; each call of the pool tries to start one, and a caller
 //!     that waits runs them itself ([`ThreadPool::take_starved`]).
@@ -121,21 +121,21 @@ impl ThreadPool {
         queue.changed.notify_one();
     }
 
-    /// Whether some priority has jobs and no thread, because the system refuses threads. One load
-    /// for each priority.
+    /// Whether a priority has jobs but no thread, because the system refuses threads. One load for
+    /// each priority.
     pub fn is_starved(&self) -> bool {
         self.queues().iter().any(|queue| queue.is_starved.load(Ordering::Acquire))
     }
 
-    /// Tries to start threads where the system has refused them. Where it still does, takes out the
-    /// first job with this tag, which the caller runs at once, under no lock.
+    /// Tries to start threads that the system refused before. If it still refuses, returns the
+    /// first job with this tag, which the caller must run at once, under no lock.
     pub fn take_starved(&self, tag: u64) -> Option<Job> {
         let starved = self.queues().iter().filter(|queue| queue.is_starved.load(Ordering::Acquire));
         starved.into_iter().find_map(|queue| queue.take_starved(tag))
     }
 
-    /// Takes back the queued jobs with this tag, of all priorities; they are dropped unrun. Says
-    /// how many. Running ones go on.
+    /// Drops the queued jobs with this tag, of all priorities, unrun; returns their number. Running
+    /// ones go on.
     pub fn unschedule(&self, tag: u64) -> usize {
         self.queues().iter().map(|queue| queue.unschedule(tag).len()).sum()
     }
@@ -169,7 +169,7 @@ impl ThreadPool {
         }
     }
 
-    /// What the first job that panicked panicked with.
+    /// Takes the first panic of a job.
     pub fn take_panic(&self) -> Option<Panic> {
         self.queues.here()?.iter().find_map(|queue| queue.state.lock().panic.take())
     }
@@ -332,8 +332,8 @@ impl Queue {
     fn work(&self, index: usize) {
         let mut state = self.state.lock();
         loop {
-            // Whoever lowers the limit wakes all, so that no job's wake-up is lost on a thread that
-            // ends here.
+            // Lowering the limit wakes all threads, so that no job's wake-up is lost on a thread
+            // that ends here.
             if state.closing || state.live > state.limit {
                 state.live -= 1;
                 if !state.closing {
@@ -355,9 +355,9 @@ impl Queue {
     }
 }
 
-/// Starts a thread of its own, for the few that are not in a pool.
+/// Starts a thread outside of the pools.
 /// # Errors
-/// `IoError`, retryable, if the operating system has none to give.
+/// `IoError`, retryable, if the operating system refuses a thread.
 pub fn spawn<T: Send + 'static>(name: &str, f: impl FnOnce() -> T + Send + 'static) -> Result<JoinHandle<T>> {
     #[cfg(test)]
     if tests::REFUSES.get() {
@@ -368,7 +368,7 @@ pub fn spawn<T: Send + 'static>(name: &str, f: impl FnOnce() -> T + Send + 'stat
 
 /// Starts a thread that ends within `scope`.
 /// # Errors
-/// As [`spawn`]: the caller does the work itself.
+/// `IoError`, retryable, if the operating system refuses a thread: the caller does the work itself.
 pub fn spawn_scoped<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     name: &str,

@@ -1,4 +1,4 @@
-//! Work repeated at intervals, on one thread.
+//! A timer: work repeated at intervals, on one thread.
 //!
 //! In: boxed work and a period. Out: the work is called once in each period until its [`Repeating`]
 //! is dropped. The thread starts with the first work and ends with the timer.
@@ -7,7 +7,7 @@
 //!  1. No work runs, and none is dropped, while the timer's lock is held: work may call the timer.
 //!  2. Once [`Repeating`] is dropped its work does not run any more, and is dropped; a drop from
 //!     within the work itself does not wait.
-//!  3. A forked child has no work of its parent's, and a thread of its own.
+//!  3. A forked child has none of its parent's work, and a thread of its own.
 //!  4. Late work is not made up for: the next call is one period after the end of the last.
 //!
 //! The idea is RocksDB's `util/timer.h`.
@@ -74,10 +74,9 @@ impl Timer {
         self.shared.get(|_| Arc::new(Shared::new(self.clock.clone())))
     }
 
-    /// Calls `work` every `period`, first when one has passed; periods are counted from beginning
-    /// to beginning. Work should be short: all work shares one thread. Work that panics is not
-    /// called again. If the system refuses the thread, work waits for a call of
-    /// [`Timer::start_refused`] that gets it.
+    /// Calls `work` every `period`, first after one period; periods count from start to start. Work
+    /// should be short: all work shares one thread. Work that panics is not called again. If the
+    /// system refuses the thread, work waits until a call of [`Timer::start_refused`] gets one.
     pub fn repeat(&self, period: Duration, work: impl FnMut() + Send + 'static) -> Repeating {
         let own = self.shared();
         let mut state = own.state.lock();

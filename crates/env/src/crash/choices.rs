@@ -1,9 +1,9 @@
-//! Which of the states that a crash may leave is the one to look at.
+//! The choice of one state among those that a crash may leave.
 
 use crate::mem::content::Content;
 use crate::mem::node::{FileData, Piece};
 
-/// What happened.
+/// The kind of crash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CrashKind {
     /// The process died; the machine goes on.
@@ -15,13 +15,13 @@ pub enum CrashKind {
 /// When the name of a file is safe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NameDurability {
-    /// Only when its directory was synced: what POSIX promises.
+    /// Names are safe after a sync of their directory: POSIX's promise.
     Strict,
-    /// When anything was synced after it: what ext4 does.
+    /// Names are safe after any later sync: ext4's behaviour.
     Journaled,
 }
 
-/// How much survives of what was not synced.
+/// How much of the unsynced data survives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Keep {
     /// None of it.
@@ -32,7 +32,7 @@ pub enum Keep {
     Everything,
 }
 
-/// What lies between the last byte that survived and where the file had grown to.
+/// The bytes between the last one that survived and the file's former end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tail {
     /// Nothing: the file ends.
@@ -41,20 +41,18 @@ pub enum Tail {
     Zeros,
     /// Random bytes, to somewhere.
     Garbage,
-    /// To somewhere, 4 KiB pages of which each has its real bytes or zeros: written back out of
-    /// order.
+    /// Some 4 KiB pages, each with its real bytes or zeros: written back out of order.
     Pages,
-    /// Of what was written behind what survived, sectors of 512 bytes of which each has its real
-    /// bytes or those that were there before, also within the file: a disk writes sectors, in
-    /// whatever order.
+    /// Some 512-byte sectors of the lost writes, each with its new or its former bytes, also within
+    /// the file: a disk writes sectors in any order.
     Sectors,
 }
 
-/// One outcome of a crash. Change fields at will: `CrashChoices { tear: true,
+/// One outcome of a crash. Fields may be changed: `CrashChoices { tear: true,
 /// ..CrashChoices::random(7) }`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CrashChoices {
-    /// What happened. A killed process makes all other choices idle.
+    /// The kind of crash. A killed process ignores all other choices.
     pub kind: CrashKind,
     /// When names are safe.
     pub names: NameDurability,
@@ -64,7 +62,7 @@ pub struct CrashChoices {
     pub keep_data: Keep,
     /// Whether part of the first append that is lost survives (with [`Keep::Some`]).
     pub tear: bool,
-    /// What lies behind.
+    /// The bytes behind those that survived.
     pub tail: Tail,
     /// Where the draws come from: the same choices for the same file system give the same outcome.
     pub seed: u64,
@@ -133,9 +131,8 @@ impl Draws<'_> {
         self.prefix(self.choices.keep_names, n)
     }
 
-    /// What a killed process leaves of this file. One that was appended to in place ends with its
-    /// block: behind its bytes there are zeros, or what an append in the making had brought there,
-    /// all but its first eight bytes.
+    /// This file after its process was killed. A file appended in place ends with its block: behind
+    /// its bytes there are zeros, or an append in progress without its first eight bytes.
     pub(super) fn killed(&self, file: &FileData) -> FileData {
         let mut left = file.clone();
         let len = left.live.len();
@@ -151,8 +148,7 @@ impl Draws<'_> {
         left
     }
 
-    /// What a power loss leaves of this file. One that was appended to in place may end with its
-    /// block, by zeros.
+    /// This file after a power loss. A file appended in place may end with its block, in zeros.
     pub(super) fn content(&mut self, file: &FileData) -> Content {
         let mut content = self.appended(file);
         let len = content.len();
@@ -165,7 +161,7 @@ impl Draws<'_> {
         content
     }
 
-    /// What is found of what was appended.
+    /// The appended bytes that survive.
     fn appended(&mut self, file: &FileData) -> Content {
         if file.pieces.is_empty() {
             return file.live.clone();
@@ -186,7 +182,7 @@ impl Draws<'_> {
         content
     }
 
-    /// Brings some sectors of what was lost.
+    /// Adds some sectors of the lost writes.
     fn scatter(&mut self, content: &mut Content, live: &Content, lost: &[Piece]) {
         const SECTOR: u64 = 512;
         let (mut start, mut end) = (u64::MAX, 0);

@@ -379,7 +379,7 @@ fn what_a_killed_process_had_not_synced_a_later_power_loss_may_take() {
     let killed = fs.crash_clone(&CrashChoices::process_kill());
     assert_eq!(names(&killed, ""), ["f", "new"]);
     assert_eq!(read(&killed, "f").unwrap(), b"safe, not safe");
-    // What is done to the one is not done to the other.
+    // Operations on one clone do not change the other.
     sync_file(&fs, "f");
     sync_dir(&fs, "");
     let after = killed.crash_clone(&CrashChoices::lose_unsynced());
@@ -438,7 +438,7 @@ fn nothing_is_lost_that_is_kept_or_synced_and_seeds_repeat() {
     }
 }
 
-/// Two threads' worth of order: whoever sees the second file's bytes must see the first's.
+/// The order of two threads: a reader that sees the second file's bytes must see the first's.
 #[test]
 fn a_clone_taken_amid_writes_is_one_moment() {
     let fs = CrashFs::new();

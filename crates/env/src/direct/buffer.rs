@@ -1,7 +1,6 @@
-//! Memory whose first byte has a wanted alignment, without `unsafe`: a vector with slack in front.
+//! Aligned memory without `unsafe`: a vector with slack in front.
 //!
-//! Invariant: the vector never moves, so that what was aligned stays so: it is never asked for more
-//! than its capacity.
+//! Invariant: the vector never grows beyond its capacity, so it never moves and stays aligned.
 
 use super::Alignment;
 
@@ -59,7 +58,7 @@ impl AlignedBuffer {
         &mut self.bytes[self.start..]
     }
 
-    /// Lets it have `length` bytes: what is added is zeros.
+    /// Changes the length to `length`; new bytes are zeros.
     ///
     /// # Panics
     /// If there is no room.
@@ -68,7 +67,7 @@ impl AlignedBuffer {
         self.bytes.resize(self.start + length, 0);
     }
 
-    /// Adds `data` behind what is there.
+    /// Appends `data`.
     ///
     /// # Panics
     /// If there is no room.
@@ -78,7 +77,7 @@ impl AlignedBuffer {
         self.bytes.extend_from_slice(data);
     }
 
-    /// Takes away the first `count` bytes; the others move to the front.
+    /// Removes the first `count` bytes; the others move to the front.
     ///
     /// # Panics
     /// If there are fewer.

@@ -8,12 +8,11 @@ use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 
-/// Bytes that are read at a time where they are copied out of the thread's memory: a multiple of
-/// every block.
+/// Bytes of one read that is copied out of the thread's buffer: a multiple of every block.
 const PIECE_BYTES: usize = 1 << 20;
-/// What a thread keeps of that memory.
+/// Bytes of that buffer that a thread keeps.
 const KEPT_BYTES: usize = 256 << 10;
-/// What a sequential file reads at a time: nobody else reads ahead.
+/// Bytes that a sequential file reads at a time: the kernel reads nothing ahead for it.
 const STRETCH_BYTES: usize = 1 << 20;
 
 thread_local! {
@@ -34,7 +33,7 @@ pub(crate) trait DirectSource: Send + Sync + fmt::Debug {
     }
 }
 
-/// Lends `use_it` so many bytes of aligned memory, whatever they are.
+/// Lends `use_it` `length` bytes of aligned memory, of arbitrary content.
 pub(super) fn with_scratch<T>(length: usize, alignment: Alignment, use_it: impl FnOnce(&mut [u8]) -> T) -> T {
     // A thread that ends has none any more.
     let kept = SCRATCH.try_with(Cell::take).ok().flatten();
@@ -60,8 +59,8 @@ impl<S: DirectSource> DirectRandomAccessFile<S> {
         DirectRandomAccessFile(source)
     }
 
-    /// Reads `bytes` from `offset` on and hands them over piece by piece, in order. How many there
-    /// were.
+    /// Reads `bytes` from `offset` on and passes them to `take` piece by piece, in order. Returns
+    /// their number.
     fn read_widened(&self, offset: u64, bytes: usize, take: &mut dyn FnMut(&[u8])) -> Result<usize> {
         let alignment = self.0.alignment();
         let mut done = 0;
@@ -124,7 +123,7 @@ impl<S: DirectSource> RandomAccessFile for DirectRandomAccessFile<S> {
     }
 }
 
-/// Copies what comes in order into one buffer after the other.
+/// Copies a stream of bytes into one buffer after the other.
 pub(super) struct Scatter<'a, 'b> {
     bufs: &'a mut [&'b mut [u8]],
     at: usize,
@@ -167,7 +166,7 @@ impl<S: DirectSource> DirectSequentialFile<S> {
         DirectSequentialFile { source, offset: 0, stretch: AlignedBuffer::default(), start: 0, filled: 0 }
     }
 
-    /// What has been read of what comes next.
+    /// The bytes that were read but not consumed.
     fn ready(&self) -> &[u8] {
         let from = self.offset.checked_sub(self.start).and_then(|from| usize::try_from(from).ok());
         from.and_then(|from| self.stretch.as_slice()[..self.filled].get(from..)).unwrap_or_default()

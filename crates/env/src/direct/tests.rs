@@ -214,11 +214,11 @@ fn sequential_reads_and_skips_read_no_block_twice() {
     }
 }
 
-/// What a sink was told to do, and what it refuses.
+/// A sink that records its calls and refuses some.
 #[derive(Debug, Default)]
 struct Disk {
     bytes: Vec<u8>,
-    /// So many writes more; `None` for no limit.
+    /// Writes that still succeed; `None`: all.
     writes_left: Option<usize>,
     refuses_lengths: bool,
     synced: Option<(Vec<u8>, bool)>,

@@ -1,13 +1,13 @@
-//! Several reads past the page cache as one.
+//! Several direct reads as one.
 //!
-//! In: reads of any bytes of such files. Out: each one's result. Those of a file that share a
-//! block, or lie side by side, become one read of whole blocks (a run); the runs go to the kernel
-//! together, and what was asked for is copied out of them.
+//! In: reads of any bytes of files opened for direct I/O. Out: each one's result. Reads of one file
+//! that share a block, or are adjacent, become one read of whole blocks (a run). All runs go to the
+//! kernel together, and each request's bytes are copied out of them.
 //!
 //! Invariants
 //!  1. No block of a file is read twice, unless a read failed.
-//!  2. An error belongs to the requests that needed what failed: those of a run that cannot be read
-//!     are read each by itself.
+//!  2. An error belongs to the requests that needed the failed bytes: requests of a failed run are
+//!     read each by itself.
 
 use super::Alignment;
 use super::reader::{Scatter, with_scratch};
@@ -17,7 +17,7 @@ use std::cmp::Ordering;
 
 /// Bytes of runs that only lie side by side, at most: more are no cheaper together.
 const MOST_RUN_BYTES: u64 = 1 << 20;
-/// Bytes on their way at the same time: what is copied out of memory that is nobody's.
+/// Most bytes in flight at once: they are copied out of uncharged memory.
 const MOST_WAVE_BYTES: usize = 8 << 20;
 
 /// Whole blocks of one file.
@@ -86,7 +86,7 @@ fn runs_of<'f>(requests: &[&mut ReadRequest<'f>]) -> Vec<Run<'f>> {
     runs
 }
 
-/// Reads these runs and gives their members what they asked for.
+/// Reads these runs and fills the requests of their members.
 fn read_wave(wave: &[Run<'_>], requests: &mut [&mut ReadRequest<'_>]) {
     // Each run begins where any of them may begin.
     let block = wave.iter().map(|run| run.alignment.block()).max().unwrap_or(1);

@@ -1,17 +1,17 @@
-//! A file that is written past the page cache.
+//! A writable file with direct I/O.
 //!
-//! Appends are collected in aligned memory and written as whole blocks, as many at a time as the
+//! Appends collect in aligned memory and are written as whole blocks, as many at a time as the
 //! buffer holds. The last block of a file is seldom whole: `flush`, `sync` and `close` write it
-//! with zeros behind what was appended and cut the file to its length. What is appended later
-//! begins in the same block, which is kept in memory and written again.
+//! padded with zeros and cut the file to its length. The block stays in memory, and later appends
+//! write it again.
 //! Source: RocksDB `file/writable_file_writer.cc` (semantics).
 //!
 //! Invariants
 //!  1. `written` is a multiple of a block; the buffer holds the bytes that follow; their sum is
 //!     `file_size()`, also after an error.
 //!  2. The first `tail` bytes of the buffer, less than a block, are in the file too.
-//!  3. Unless `is_padded`, no zeros of ours lie behind the end of the file.
-//!  4. After `sync` the file has its length on the medium: cutting it is made durable with it.
+//!  3. Unless `is_padded`, no padding lies behind the end of the file.
+//!  4. After `sync` the file has its length on the medium: the cut is made durable with it.
 
 use super::{AlignedBuffer, Alignment};
 use crate::fs::WritableFile;
@@ -26,7 +26,7 @@ pub(crate) trait DirectSink: Send {
     /// Reads one block, as much of it as there is.
     fn read(&mut self, offset: u64, block: &mut [u8]) -> Result<usize>;
     fn set_len(&mut self, size: u64) -> Result<()>;
-    /// What was written is on the medium; with `all`, what was cut is so too.
+    /// Waits until written bytes are on the medium; with `all`, also the file's length.
     fn sync(&mut self, all: bool) -> Result<()>;
     /// Reserves space; whether it did.
     fn preallocate(&mut self, offset: u64, bytes: u64) -> Result<bool>;
@@ -67,7 +67,7 @@ impl<S: DirectSink> DirectWritableFile<S> {
         self.sink.as_mut().ok_or_else(|| closed(&self.path))
     }
 
-    /// Writes what is whole in the buffer; with `tail` also what is not, and zeros behind it.
+    /// Writes the whole blocks of the buffer; with `tail` also the last one, padded with zeros.
     fn write_blocks(&mut self, with_tail: bool) -> Result<()> {
         let sink = self.sink.as_mut().ok_or_else(|| closed(&self.path))?;
         let block = sink.alignment().block();
@@ -188,7 +188,7 @@ impl<S: DirectSink> WritableFile for DirectWritableFile<S> {
         self.write_all()?;
         let size = self.file_size();
         if self.reserved_end > size {
-            // Cutting to what was appended gives back the blocks behind it.
+            // Cutting to the appended length frees the blocks behind it.
             self.sink()?.set_len(size)?;
         }
         self.sink = None;
@@ -203,7 +203,7 @@ impl<S: DirectSink> WritableFile for DirectWritableFile<S> {
 impl<S: DirectSink> Drop for DirectWritableFile<S> {
     fn drop(&mut self) {
         if self.sink.is_some() {
-            // Nobody is left to hear of an error: whoever needs to know calls `close`.
+            // A drop cannot report an error: a caller that needs it calls `close`.
             match self.close() {
                 Ok(()) | Err(_) => {}
             }

@@ -8,8 +8,8 @@ use esker_base::Result;
 use esker_base::sync::Arc;
 use std::path::{Path, PathBuf};
 
-/// Reads through `read`, unless a rule has other plans; `spoils` says whether the weather may
-/// change what was read.
+/// Reads through `read`, unless a rule decides otherwise; `spoils` says whether the schedule may
+/// change the bytes.
 fn read(
     shared: &Shared,
     path: &Path,
@@ -84,7 +84,7 @@ impl RandomAccessFile for FaultRandomAccessFile {
         let mut spoils = false;
         let n = read(&self.shared, path, offset, buf, &mut spoils, |buf| self.inner.read_at(offset, buf))?;
         if spoils {
-            // Whether that can be read is no part of what is read wrong.
+            // An error of this second read does not change the misread.
             let mut again = |at: u64, other: &mut [u8]| drop(self.inner.read_at(at, other));
             self.shared.spoil(path, offset, &mut buf[..n], &mut again);
         }
@@ -103,7 +103,7 @@ impl RandomAccessFile for FaultRandomAccessFile {
         self.inner.read_anew(offset, bytes);
     }
 
-    /// Of half of the files that is said: who asks goes another way then, and both are to be met.
+    /// Half of the files answer `true`: callers take another path then, and both are tested.
     fn never_waits(&self) -> bool {
         let name = self.inner.path().as_os_str().as_encoded_bytes();
         self.inner.never_waits() && name.iter().fold(0, |sum, byte| sum ^ byte) & 1 == 0
@@ -148,8 +148,8 @@ impl WritableFile for FaultWritableFile {
         if self.shared.check(OpKind::Flush, &self.path)? { self.inner.flush() } else { Ok(()) }
     }
 
-    /// What was appended is in the kernel before the medium is waited for: who looks at the disk as
-    /// the sync begins finds what a crash within it may part.
+    /// Gives appended bytes to the kernel before the sync begins: a crash within the sync may then
+    /// keep any part of them.
     fn sync(&mut self) -> Result<()> {
         self.inner.flush()?;
         // A sync that is skipped still hands the bytes to the kernel: the liar is the disk.
@@ -177,7 +177,7 @@ impl WritableFile for FaultWritableFile {
         }
     }
 
-    /// No operation of its own: what it does to the disk happens in appends.
+    /// Not an operation of its own: it takes effect in appends.
     fn append_in_place(&mut self, block: u64) -> Result<()> {
         self.inner.append_in_place(block)
     }

@@ -1,4 +1,4 @@
-//! What is asked of a file system, as counted and listed.
+//! Operations of a file system, as counted and listed.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -17,8 +17,8 @@ pub(super) enum Action {
     Skip,
 }
 
-/// Of the operations of certain kinds on certain files, the n-th and maybe some after it go wrong.
-/// By default the first, once, on any file, with `IoError` (EIO), not retryable.
+/// A rule: the n-th of the operations of certain kinds on certain files, and maybe later ones,
+/// fail. By default the first, once, on any file, with `IoError` (EIO), not retryable.
 #[derive(Clone)]
 pub struct FaultRule {
     kinds: u32,
@@ -68,8 +68,8 @@ impl FaultRule {
         FaultRule::new(&[OpKind::Read], Action::BitFlip)
     }
 
-    /// Operations of these kinds do nothing and succeed: the disk that lies about its syncs. Not
-    /// for operations that return something; those fail with `InvalidArgument`.
+    /// Operations of these kinds do nothing and succeed, like a disk that lies about syncs. An
+    /// operation that returns a result fails with `InvalidArgument` instead.
     pub fn skip(kinds: &[OpKind]) -> FaultRule {
         FaultRule::new(kinds, Action::Skip)
     }
@@ -92,7 +92,7 @@ impl FaultRule {
         self.times(u64::MAX)
     }
 
-    /// Only on paths of which `accept` is true.
+    /// Restricts the rule to paths that `accept` accepts.
     #[must_use]
     pub fn on(self, accept: impl Fn(&Path) -> bool + Send + Sync + 'static) -> FaultRule {
         FaultRule { path: Some(Arc::new(accept)), ..self }

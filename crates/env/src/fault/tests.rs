@@ -157,7 +157,7 @@ fn the_hook_sees_each_operation_and_may_use_the_file_system_below() {
     assert_eq!(fs.op_count(), 3);
 }
 
-/// Who sleeps on it goes on at once.
+/// A thread that sleeps on it goes on at once.
 #[derive(Debug, Default)]
 struct Counting(AtomicU64);
 
@@ -173,7 +173,7 @@ impl Clock for Counting {
     }
 }
 
-/// What so many operations of a file come to in this weather.
+/// The outcomes of this many operations on a file under this schedule.
 fn in_weather(seed: u64, make: fn(u64, Arc<dyn Clock>) -> Weather) -> (Vec<String>, u64) {
     let clock = Arc::new(Counting::default());
     let fs = new_fs();

@@ -1,17 +1,17 @@
-//! Trouble that comes and goes: what a disk does to a database in a bad hour, drawn from a seed.
+//! A schedule of faults that come and go: a disk's behaviour in a bad hour, drawn from a seed.
 //!
-//! In: operations. Out: which of them take long, fail, find the disk full, or read other bytes than
-//! were written. A spell of trouble begins at some operation, concerns some kinds of operations or
-//! files, and is over after so many operations or so much time; then comes the next.
-//! [`super::FaultFs::clear_rules`] ends the weather, and heals what it has damaged.
+//! In: operations. Out: the operations that take long, fail, find the disk full, or read other
+//! bytes than were written. A spell of faults begins at some operation, concerns some kinds of
+//! operations or files, and ends after a number of operations or a time; then comes the next.
+//! [`super::FaultFs::clear_rules`] ends the schedule and heals its damage.
 //!
-//! Bytes are only changed in what a read gives, never on the disk below: in files that carry
-//! checksums of what they hold (tables and blob files). For logs, whose torn ends are taken for
-//! their ends, that would be a loss of what was promised.
+//! Damage changes only the bytes that a read returns, never the disk below, and only in files with
+//! checksums (tables and blob files). Damage in a log would look like its torn end, and lose
+//! acknowledged writes.
 //!
 //! Invariants
-//!  1. The same operations give the same weather.
-//!  2. A place that is damaged for good gives the same wrong bytes at each read.
+//!  1. The same operations give the same faults.
+//!  2. A permanently damaged place gives the same wrong bytes at each read.
 
 use super::op::OpKind;
 use super::rule::injected;
@@ -25,7 +25,7 @@ use std::time::Duration;
 /// Bytes that a disk reads and writes as one.
 const SECTOR: u64 = 512;
 
-/// Reads at an offset of a file; what lies behind its end stays as it is.
+/// Reads at an offset of a file; bytes beyond its end keep their value.
 pub(super) type ReadAgain<'a> = dyn FnMut(u64, &mut [u8]) + 'a;
 
 /// See the head of the file.
@@ -33,13 +33,13 @@ pub(super) type ReadAgain<'a> = dyn FnMut(u64, &mut [u8]) + 'a;
 pub struct Weather {
     clock: Arc<dyn Clock>,
     rng: fastrand::Rng,
-    /// One operation in so many is slow; 0: none.
+    /// One operation in this many is slow; 0: none.
     slow_one_in: u64,
     /// At most so slow: a millisecond times two to this power.
     slowest: u32,
-    /// One operation in so many begins a spell; 0: none.
+    /// One operation in this many begins a spell; 0: none.
     spell_one_in: u64,
-    /// One read in so many gives other bytes; 0: none.
+    /// One read in this many gives other bytes; 0: none.
     damage_one_in: u64,
     spell: Option<Spell>,
     damaged: BTreeMap<PathBuf, Vec<Damage>>,
@@ -53,13 +53,13 @@ struct Spell {
     name: &'static str,
     errno: i32,
     retryable: Option<bool>,
-    /// What an append that fails puts into the file before.
+    /// A failing append first puts a part of its bytes into the file.
     short: bool,
-    /// It ends after so many failures.
+    /// The spell ends after this many failures.
     left: u64,
     /// It ends at this moment, in monotonic nanoseconds.
     until: u64,
-    /// The disk is full: what is deleted makes room for this many bytes.
+    /// The disk is full, and deleted files have freed this many bytes.
     room: Option<u64>,
 }
 
@@ -72,12 +72,12 @@ enum Damage {
     Sector(u64, u64),
 }
 
-/// What becomes of an operation.
+/// The outcome of an operation.
 #[derive(Debug)]
 pub(super) enum Forecast {
     Fair,
     Fail(Error),
-    /// Append so many bytes, then fail.
+    /// Append this many bytes, then fail.
     Short(usize, Error),
 }
 
@@ -104,7 +104,7 @@ impl Weather {
         weather
     }
 
-    /// Reads fail or give other bytes; what is written is written.
+    /// A schedule of failing and misdirected reads; writes succeed.
     pub fn bad_reads(seed: u64, clock: Arc<dyn Clock>) -> Weather {
         let mut weather = Weather::slow(seed, clock);
         weather.damage_one_in = 1 << weather.rng.u32(0..=6);
@@ -125,7 +125,7 @@ impl Weather {
         self.damage_one_in > 0
     }
 
-    /// What becomes of an operation.
+    /// The outcome of an operation.
     pub(super) fn forecast(
         &mut self,
         index: u64,
@@ -171,14 +171,14 @@ impl Weather {
         }
     }
 
-    /// A file of so many bytes is deleted.
+    /// A file of this many bytes was deleted.
     pub(super) fn freed(&mut self, bytes: u64) {
         if let Some(Spell { room: Some(room), .. }) = &mut self.spell {
             *room += bytes;
         }
     }
 
-    /// Changes what was read at `offset`, if it is to come back wrong, and says whether it does.
+    /// Changes the bytes read at `offset` if this read is to be wrong; returns whether it is.
     /// `again` reads from the file.
     pub(super) fn spoil(
         &mut self,
@@ -254,7 +254,7 @@ impl Spell {
 }
 
 impl Damage {
-    /// Changes what was read at `offset`; whether it lies there.
+    /// Changes the bytes read at `offset`; returns whether the damage lies among them.
     fn apply(self, offset: u64, read: &mut [u8], again: &mut ReadAgain<'_>) -> bool {
         let end = offset + read.len() as u64;
         match self {

@@ -1,5 +1,5 @@
-//! Files in memory that are opened past the page cache: they take what a disk of 512-byte sectors
-//! takes, and panic at all else.
+//! Files in memory opened with direct I/O: they accept the alignment of a disk with 512-byte
+//! sectors, and panic otherwise.
 
 use super::Shared;
 use super::node::FileNode;
@@ -8,7 +8,7 @@ use esker_base::Result;
 use esker_base::sync::Arc;
 use std::path::{Path, PathBuf};
 
-/// Bytes of which all has to be a multiple.
+/// Offsets, lengths and addresses are multiples of this.
 const SECTOR_BYTES: usize = 512;
 
 #[derive(Debug)]

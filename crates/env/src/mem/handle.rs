@@ -1,8 +1,7 @@
 //! Open files, directories and locks in memory.
 //!
-//! A writable file of a tracked file system keeps its appends to itself until it is flushed, synced
-//! or closed, or until they are as many bytes as the real one collects: whoever forgets to flush
-//! finds out here.
+//! A writable file of a tracked file system keeps its appends until it is flushed, synced or
+//! closed, or until they reach the buffer size of the real one: tests thus find a missing flush.
 
 use super::Shared;
 use super::node::FileNode;

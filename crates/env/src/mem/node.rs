@@ -1,4 +1,4 @@
-//! A file in memory, with or without a memory of what a power loss would leave of it.
+//! A file in memory; if tracked, also its possible states after a power loss.
 
 use super::content::Content;
 use crate::clock::{Clock, SystemClock};
@@ -30,11 +30,11 @@ pub(crate) struct FileNode {
 /// Invariant, if tracked: `synced` with `pieces` applied in order is `live`.
 #[derive(Clone, Debug)]
 pub(crate) struct FileData {
-    /// What readers see: what the kernel was given.
+    /// The bytes that the kernel has, as readers see them.
     pub(crate) live: Content,
-    /// What is certainly on the medium.
+    /// The bytes that are certainly on the medium.
     pub(crate) synced: Content,
-    /// What came since, one piece for each append.
+    /// Later changes, one piece for each append.
     pub(crate) pieces: Vec<Piece>,
     pub(crate) ever_synced: bool,
     pub(crate) changed_micros: u64,

@@ -1,18 +1,18 @@
-//! Names in memory: directories, what they hold, and, if tracked, which of it a power loss would
-//! leave.
+//! Names in memory: directories, their entries and, if tracked, the entries that survive a power
+//! loss.
 //!
 //! Invariants
 //!  1. `durable` with the journal's operations applied in order is `live`.
-//!  2. A directory that was made is durable at once; only names of files and renames can be lost.
-//!  3. In the journal, an operation that a journaling file system has committed is preceded only by
-//!     such.
+//!  2. A new directory is durable at once; only names of files and renames can be lost.
+//!  3. In the journal, an operation that a journaling file system has committed follows only
+//!     committed ones.
 
 use super::node::FileNode;
 use esker_base::sync::Arc;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Component, Path};
 
-/// What a name stands for.
+/// The object behind a name.
 #[derive(Clone, Debug)]
 pub(crate) enum Node {
     File(Arc<FileNode>),
@@ -36,7 +36,7 @@ struct Dir {
     durable: Names,
 }
 
-/// What is to be done with the names of a directory.
+/// A change of a directory's names.
 type Change<'a> = &'a mut dyn FnMut(&mut Names);
 
 /// A name in a directory.
@@ -119,7 +119,7 @@ impl Tree {
         self.next_id - 1
     }
 
-    /// What `path` names, or `None`.
+    /// The object that `path` names, or `None`.
     pub(crate) fn lookup(&self, path: &Path) -> Option<Node> {
         let mut at = Node::Dir(ROOT);
         for name in names(path) {
@@ -252,8 +252,7 @@ impl Tree {
         Ok(())
     }
 
-    /// The directory was synced: its names are durable, and on a journaling file system all others
-    /// as well.
+    /// The directory was synced: its names are durable; on a journaling file system all others too.
     pub(crate) fn sync_dir(&mut self, dir: u64) {
         let group = self.connected(dir);
         let mut rest = Vec::new();
@@ -278,8 +277,8 @@ impl Tree {
         }
     }
 
-    /// The directories that pending moves tie to this one: their operations keep their order among
-    /// each other.
+    /// The directories tied to this one by pending moves: their operations keep their relative
+    /// order.
     fn connected(&self, dir: u64) -> HashSet<u64> {
         let mut group = HashSet::from([dir]);
         loop {
@@ -296,10 +295,10 @@ impl Tree {
         }
     }
 
-    /// The names that a power loss leaves: `keep(n)` says how many of `n` operations in a row
-    /// survive. With `journaled`, all operations are one row and those before the last sync of
-    /// anything are safe; without, each directory has its own row and only what its own sync
-    /// covered is safe.
+    /// The names that a power loss leaves. `keep(n)` says how many of `n` consecutive operations
+    /// survive. With `journaled`, all operations form one sequence, and those before the last sync
+    /// of anything are safe. Without it, each directory has its own sequence, and only its own sync
+    /// makes it safe.
     pub(crate) fn names_after_power_loss(
         &self,
         journaled: bool,
@@ -330,8 +329,8 @@ impl Tree {
         after
     }
 
-    /// The same names, as safe as these, for files of its own, which `copy` makes: each is copied
-    /// once. Nothing is locked.
+    /// The same names, equally safe, with files of their own from `copy`; each file is copied once.
+    /// Locks nothing.
     pub(crate) fn copied(&self, copy: &mut dyn FnMut(&FileNode) -> FileNode) -> Tree {
         let mut files: HashMap<u64, Arc<FileNode>> = HashMap::new();
         let mut node = |node: &Node| match node {

@@ -1,8 +1,7 @@
-//! Files of the real file system that are opened with `O_DIRECT`.
+//! Files of the real file system with `O_DIRECT`.
 //!
-//! How reads and writes must be aligned, the kernel says (`statx`, since Linux 6.1); before that it
-//! is the logical block of the device, and where that is not known, a page. Source of the last two:
-//! RocksDB `env/io_posix.cc`.
+//! The kernel tells the alignment (`statx`, since Linux 6.1). Before that it is the logical block
+//! of the device, or a page if that is unknown. Source of the last two: RocksDB `env/io_posix.cc`.
 
 use super::{At, failed, failed_at, file, size_of, try_open};
 use crate::descriptors::DataFile;
@@ -15,7 +14,7 @@ use rustix::fs::{AtFlags, OFlags, StatxFlags};
 use rustix::io::{Errno, retry_on_intr};
 use std::path::{Path, PathBuf};
 
-/// Where nobody knows better.
+/// The alignment if nothing better is known.
 const PAGE_BYTES: usize = 4096;
 /// Larger blocks than any device has are no answer.
 const BLOCK_BYTES: std::ops::RangeInclusive<usize> = 512..=64 << 10;
@@ -53,7 +52,7 @@ impl DirectFile {
     }
 }
 
-/// What this file demands; `None` if it cannot be read and written so.
+/// The file's alignment; `None` if it has no direct I/O.
 fn alignment_of(fd: &OwnedFd) -> Option<Alignment> {
     let told = rustix::fs::statx(fd, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
     match told {
@@ -74,7 +73,7 @@ fn told_alignment(block: u32, memory: u32) -> Option<Alignment> {
     (is_answer(block) && is_answer(memory)).then(|| Alignment::new(block, memory))
 }
 
-/// What the device under the file says; partitions have it from their disk.
+/// The logical block of the device under the file; a partition has its disk's.
 fn logical_block(fd: &OwnedFd) -> Option<usize> {
     let device = rustix::fs::fstat(fd).ok()?.st_dev;
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
@@ -95,8 +94,7 @@ impl DirectFile {
                 Ok(n) => done += n,
                 Err(e) => return Err(failed_at("pread", &self.path, at, e)),
             }
-            // Within a block only the file ends, and behind that nothing aligned is to be asked
-            // for.
+            // Only the file's end lies within a block, and no aligned read is possible behind it.
             if !done.is_multiple_of(self.alignment.block()) {
                 break;
             }
@@ -136,7 +134,7 @@ impl DirectSink for DirectFile {
         self.owner.check(self.path.display())?;
         let n = retry_on_intr(|| rustix::io::pwrite(&self.fd, blocks, offset))
             .map_err(|e| failed_at("pwrite", &self.path, offset, e))?;
-        // What there is of a block is written again with all of it.
+        // A block written in part is written again as a whole.
         match n - n % self.alignment.block() {
             // Not for ever.
             0 => Err(failed_at("pwrite", &self.path, offset, Errno::IO)),

@@ -1,8 +1,8 @@
 //! Files and directories of the real file system.
 //!
-//! A writable file collects small appends in a buffer and writes them at its own offset with
-//! `pwrite`, so that a recycled file is overwritten in place and an error says exactly how far it
-//! got. A log's end is mapped instead (`posix/mapped.rs`).
+//! A writable file buffers small appends and writes them at its own offset with `pwrite`. A
+//! recycled file is thus overwritten in place, and an error says exactly how far it got. The end of
+//! a log is mapped instead (`posix/mapped.rs`).
 //!
 //! Invariants
 //!  1. `written` bytes are in the kernel; the buffer holds the bytes that follow; their sum is
@@ -26,8 +26,8 @@ use std::io::IoSliceMut;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// What is collected before it is written: large enough that the system call (about 0.3 µs)
-/// vanishes beside the copy, small enough to stay in the second-level cache.
+/// Bytes collected before a write: large enough to hide the system call (about 0.3 µs) behind the
+/// copy, small enough for the second-level cache.
 pub(super) const BUFFER_BYTES: usize = 128 << 10;
 
 /// Parts of one `preadv` at most: the kernel's `IOV_MAX`.
@@ -47,12 +47,12 @@ fn read_full(fd: &OwnedFd, path: &Path, offset: u64, buf: &mut [u8]) -> Result<u
     Ok(done)
 }
 
-/// A reservation takes at most one part in so many of the free space.
+/// A reservation takes at most this fraction (1/N) of the free space.
 const FREE_SPACE_PARTS: u64 = 8;
 
-/// Reserves up to `bytes` from `offset` on without changing the file's size, and returns how many
-/// it reserved: a part of what is free at most, and none where the file system cannot. That is no
-/// error: what is written later may well fit. A reservation that fails holds no space.
+/// Reserves up to `bytes` from `offset` on without changing the file's size; returns how many it
+/// reserved. It takes at most a part of the free space, and nothing where the file system cannot
+/// reserve. That is no error: later writes may well fit. A failed reservation holds no space.
 /// # Errors
 /// `IoError` from the medium.
 pub(super) fn reserve(fd: &OwnedFd, path: &Path, offset: u64, bytes: u64) -> Result<u64> {
@@ -137,7 +137,7 @@ pub(super) struct PosixRandomAccessFile {
 }
 
 impl PosixRandomAccessFile {
-    /// The kernel's own read-ahead is off, as with RocksDB's `advise_random_on_open`: scans read
+    /// Turns the kernel's read-ahead off, as RocksDB's `advise_random_on_open` does: scans read
     /// ahead themselves.
     pub(super) fn new(fd: OwnedFd, path: &Path) -> PosixRandomAccessFile {
         advise(&fd, 0, 0, Advice::Random);
@@ -236,7 +236,7 @@ impl PosixWritableFile {
         self.fd.as_ref().ok_or_else(|| closed(&self.path))
     }
 
-    /// Writes all of `data` at the end of what the kernel has.
+    /// Writes all of `data` at the end of the kernel's bytes.
     fn write_through(&mut self, data: &[u8]) -> Result<()> {
         self.owner.check(self.path.display())?;
         let fd = self.fd.as_ref().ok_or_else(|| closed(&self.path))?;
@@ -255,7 +255,7 @@ impl PosixWritableFile {
         Ok(())
     }
 
-    /// Appends `rest` of what could not be stored whole, and makes room for more.
+    /// Appends the `rest` of an append that was stored in part, and extends the mapped end.
     #[cold]
     fn append_beyond(&mut self, rest: &[u8]) -> Result<()> {
         self.write_through(rest)?;
@@ -264,7 +264,7 @@ impl PosixWritableFile {
             && mapped.is_full(self.written)
             && mapped.grow(fd, &self.path, self.written).is_err()
         {
-            // From now on it is written to; the next write says what is wrong, if it still is.
+            // Later appends use `write`, which reports the error if it persists.
             self.mapped = None;
             // Zeros that stay behind the end will be overwritten, or cut at close.
             match retry_on_intr(|| rustix::fs::ftruncate(fd, self.written)) {
@@ -339,7 +339,7 @@ impl WritableFile for PosixWritableFile {
         let fd = self.fd()?.as_raw_fd();
         let (from, count) = (offset.cast_signed(), bytes.cast_signed());
         // SAFETY: a system call on a descriptor that `self.fd` keeps open; it reads and writes no
-        // memory of ours.
+        // memory of this process.
         let result = unsafe { libc::sync_file_range(fd, from, count, libc::SYNC_FILE_RANGE_WRITE) };
         if result == 0 {
             return Ok(());
@@ -352,8 +352,7 @@ impl WritableFile for PosixWritableFile {
 
     fn preallocate(&mut self, offset: u64, bytes: u64) -> Result<()> {
         let fd = self.fd()?;
-        // Without a gap behind what is written or reserved, so that one number says how far it
-        // goes.
+        // Leaves no gap behind the written or reserved bytes, so that one number describes them.
         let from = offset.min(self.reserved_end.max(self.file_size()));
         let end = offset.saturating_add(bytes);
         let reserved = reserve(fd, &self.path, from, end.saturating_sub(from))?;
@@ -369,7 +368,8 @@ impl WritableFile for PosixWritableFile {
     fn append_in_place(&mut self, block: u64) -> Result<()> {
         self.write_buffer()?;
         let fd = self.fd()?;
-        // What lies behind the end would be taken for records: a recycled log is written to.
+        // Bytes behind the end would be taken for records, so a recycled log is written, not
+        // mapped.
         if size_of(fd, &self.path)? == self.written {
             self.mapped = MappedEnd::new(fd, block, self.written, self.reserved_end);
         }
@@ -390,7 +390,7 @@ impl WritableFile for PosixWritableFile {
     fn close(&mut self) -> Result<()> {
         self.write_buffer()?;
         if self.reserved_end > self.written || self.mapped.is_some() {
-            // Cutting to what was appended gives back the blocks behind it.
+            // Cutting to the appended length frees the blocks behind it.
             self.truncate(self.written)?;
         }
         self.fd = None;
@@ -406,7 +406,7 @@ impl WritableFile for PosixWritableFile {
 impl Drop for PosixWritableFile {
     fn drop(&mut self) {
         if self.fd.is_some() && self.owner.is_here() {
-            // Nobody is left to hear of an error: whoever needs to know calls `close`.
+            // A drop cannot report an error: a caller that needs it calls `close`.
             match self.close() {
                 Ok(()) | Err(_) => {}
             }

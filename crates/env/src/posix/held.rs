@@ -1,14 +1,12 @@
-//! Directories that are held: paths below them stay with the directories, whatever becomes of their
-//! names.
+//! Held directories: paths below them follow the directories, not their names.
 //!
-//! In: the directories of a database. Out: a file system in which a path below one of them is
-//! looked up from a descriptor of it. A directory that was renamed is still the same; one that was
-//! removed has no files any more, and what another process makes under its path is never touched.
-//! Once `LOCK` is locked, nothing is created, renamed or deleted in the directories unless `LOCK`
-//! is still the file that was locked.
+//! In: the directories of a database. Out: a file system that resolves a path below one of them
+//! from its descriptor. A renamed directory is still the same. A removed one has no files any more,
+//! and a new directory under its path is never touched. Once `LOCK` is locked, nothing is created,
+//! renamed or deleted in the directories unless `LOCK` is still the locked file.
 //!
 //! Invariants
-//!  1. A path below a held directory is never looked up by its name from the root.
+//!  1. A path below a held directory is never resolved by its name from the root.
 //!  2. In a forked child nothing in the directories is changed.
 
 use super::{At, Places, failed, lock, open};
@@ -30,6 +28,7 @@ pub(super) struct HeldDirectories {
 }
 
 impl HeldDirectories {
+    /// Opens the directories.
     /// # Errors
     /// `IoError` naming the one that cannot be opened.
     pub(super) fn new(paths: &[&Path]) -> Result<HeldDirectories> {
@@ -38,7 +37,7 @@ impl HeldDirectories {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY;
             directories.push(((*path).to_owned(), open("open directory", &At::by_path(path), flags)?));
         }
-        // Of two that lie one within the other the inner one is the right one.
+        // Of two nested directories the inner one resolves the path.
         directories.sort_by_key(|(path, _)| std::cmp::Reverse(path.components().count()));
         Ok(HeldDirectories { owner: Owner::here(), directories, locked: OnceLock::new() })
     }

@@ -1,17 +1,17 @@
-//! The `LOCK` file: one process, one holder within it.
+//! The `LOCK` file: one process, and one holder within it.
 //!
-//! An open-file-description lock (`F_OFD_SETLK`) on the whole file keeps everybody else out: other
-//! processes, RocksDB in any of them with its `fcntl` record locks, and other descriptors of this
-//! process. Unlike a record lock it stays when this process opens and closes the file elsewhere.
-//! Systems without it get a record lock. A table of this process says who holds what here. Sources:
+//! An open-file-description lock (`F_OFD_SETLK`) on the whole file excludes other processes,
+//! RocksDB in any of them with its `fcntl` record locks, and other descriptors of this process.
+//! Unlike a record lock it stays when this process opens and closes the file elsewhere. Systems
+//! without it get a record lock. A table of this process lists the locks held here. Sources:
 //! `fcntl(2)`; RocksDB `env/fs_posix.cc` (messages).
 //!
 //! Invariants
-//!  1. The file that is locked is the one at its path then.
+//!  1. The locked file is the one at its path at that time.
 //!  2. A forked child shares the description. Its copy of the descriptor is closed before `fork`
 //!     returns, and it unlocks nothing: the lock ends with the process that took it.
-//!  3. The holder writes its process number into the file: the kernel does not tell whose a
-//!     description is. RocksDB neither reads nor writes the file.
+//!  3. The holder writes its process number into the file: the kernel does not tell the owner of a
+//!     description. RocksDB neither reads nor writes the file.
 
 use super::{At, failed, open};
 use crate::clock::{Clock, SystemClock};
@@ -41,8 +41,8 @@ struct Held {
 /// Device and number.
 pub(super) type Inode = (u64, u64);
 
-/// Guards the whole of taking and giving back: two threads never race for one file. A forked child
-/// holds nothing.
+/// Guards all of locking and unlocking: two threads never race for one file. A forked child holds
+/// nothing.
 static HELD: PerProcess<Mutex<Vec<Held>>> = PerProcess::new();
 
 fn held() -> &'static Mutex<Vec<Held>> {
@@ -82,15 +82,15 @@ impl Drop for PosixFileLock {
 
 /// Creates the file if it is missing and locks it, without waiting.
 /// # Errors
-/// `IoError`, retryable when somebody else has the lock: another process ("While lock file: …:
-/// Resource temporarily unavailable") or this one ("lock hold by current process …").
+/// `IoError`, retryable, if another process ("While lock file: …: Resource temporarily
+/// unavailable") or this one ("lock hold by current process …") has the lock.
 pub(super) fn lock_file(at: &At<'_>) -> Result<PosixFileLock> {
     let path = at.path;
     let absolute = std::path::absolute(path).map_err(|e| failed("lock file", path, e))?;
     let owner = Owner::here();
     let mut held = held().lock();
     loop {
-        // What cannot be looked at cannot be opened either, which says why.
+        // If this fails, the open fails as well, and its error says why.
         let there = inode_at(at).unwrap_or_default();
         if let Some(holder) = held.iter().find(|h| h.path == absolute || Some(h.inode) == there) {
             return Err(held_here(path, holder));
@@ -101,8 +101,7 @@ pub(super) fn lock_file(at: &At<'_>) -> Result<PosixFileLock> {
         let descriptor = Descriptor::new(fd);
         descriptor.lock().map_err(|e| refused(path, descriptor.fd(), e))?;
         if inode_at(at).map_err(|e| failed("stat", path, e))? != Some(inode) {
-            // Somebody removed the file between our opening and locking it: what we have guards
-            // nothing.
+            // The file was removed between open and lock: this lock guards nothing.
             continue;
         }
         sign(descriptor.fd());
@@ -125,8 +124,8 @@ pub(super) fn inode_at(at: &At<'_>) -> Result<Option<Inode>, Errno> {
     }
 }
 
-/// Writes this process's number into the file. Only messages need it: a full disk is no reason not
-/// to have the lock.
+/// Writes this process's number into the file. Only messages need it, so a full disk does not
+/// prevent the lock.
 fn sign(fd: BorrowedFd<'_>) {
     let text = format!("{}\n", process_id());
     let written = rustix::fs::ftruncate(fd, 0).and_then(|()| rustix::io::pwrite(fd, text.as_bytes(), 0));
@@ -136,8 +135,7 @@ fn sign(fd: BorrowedFd<'_>) {
 /// The process that holds the lock, as far as that can be told.
 fn holder(fd: BorrowedFd<'_>) -> Option<u32> {
     let mut asked = whole_file(libc::F_WRLCK);
-    // SAFETY: the descriptor is open and `asked` is a live value of ours, which the kernel fills
-    // in.
+    // SAFETY: the descriptor is open, and the kernel fills in `asked`, a live local value.
     let result = unsafe { libc::fcntl(fd.as_raw_fd(), GET_LOCK, &raw mut asked) };
     if result == 0 && asked.l_pid > 0 {
         // A record lock, of RocksDB perhaps.
@@ -172,7 +170,7 @@ fn held_here(path: &Path, holder: &Held) -> Error {
     .with_retryable(true)
 }
 
-/// The error of a holder whose file is not the one at the path any more.
+/// The error of a holder whose file is no longer the one at the path.
 #[cold]
 pub(super) fn replaced(path: &Path) -> Error {
     Error::io(format!(
@@ -239,8 +237,8 @@ extern "C" fn close_all() {
     for place in places() {
         let fd = place.fd.swap(-1, Ordering::Relaxed);
         if fd >= 0 {
-            // SAFETY: a copy of a descriptor of the parent's, which nobody in this child uses:
-            // `PosixFileLock::drop`.
+            // SAFETY: this is the child's copy of a descriptor; nothing in the child uses it
+            // (`PosixFileLock::drop`).
             unsafe { libc::close(fd) };
         }
     }
@@ -249,9 +247,9 @@ extern "C" fn close_all() {
 impl Descriptor {
     fn new(fd: OwnedFd) -> Descriptor {
         if !IS_WATCHED.swap(true, Ordering::Relaxed) {
-            // SAFETY: the handler lives as long as the process and does only what a child of
-            // threads may do. Without memory for it children keep locks alive until they end:
-            // nothing is lost.
+            // SAFETY: the handler lives as long as the process and makes only calls that are
+            // allowed in a child of a process with threads. Without memory for it, children keep
+            // locks until they end, which loses nothing.
             unsafe { libc::pthread_atfork(None, None, Some(close_all)) };
         }
         let number = fd.as_raw_fd();
@@ -261,7 +259,7 @@ impl Descriptor {
         let place = taken.unwrap_or_else(|| {
             let place = Place { fd: AtomicI32::new(number), next: AtomicPtr::new(ptr::null_mut()) };
             let place: &'static mut Place = Box::leak(Box::new(place));
-            // Under the lock of the table: nobody else puts one in.
+            // Under the table's lock: no other thread inserts.
             *place.next.get_mut() = PLACES.load(Ordering::Relaxed);
             let place: *mut Place = place;
             PLACES.store(place, Ordering::Release);
@@ -277,7 +275,7 @@ impl Descriptor {
 
     fn lock(&self) -> Result<(), Errno> {
         match set_lock(self.fd(), SET_LOCK, libc::F_WRLCK) {
-            // A file system, or a kernel, without such locks.
+            // The file system or the kernel has no such locks.
             Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
                 set_lock(self.fd(), libc::F_SETLK, libc::F_WRLCK)
             }
@@ -289,8 +287,8 @@ impl Descriptor {
 impl Drop for Descriptor {
     fn drop(&mut self) {
         let Some(fd) = self.fd.take() else { return };
-        // Closing is not enough while a process that is being started has a copy; and a child must
-        // not close what comes under this number next.
+        // Closing does not unlock while a process that is being started has a copy. And a forked
+        // child must not close a later file with this number.
         self.place.fd.store(-1, Ordering::Relaxed);
         set_lock(fd.as_fd(), SET_LOCK, libc::F_UNLCK).unwrap_or_default();
     }

@@ -1,31 +1,29 @@
-//! The end of a log, mapped: an append is a copy, not a system call.
+//! The mapped end of a log: an append is a copy, not a system call.
 //!
 //! In: appends, in order. Out: the same bytes in the page cache, where they survive the process as
 //! written ones do.
 //!
-//! A `write` of 150 bytes takes longer than all else that happens to them; a store into a shared
-//! mapping takes a few nanoseconds and ends in the same page. What could go wrong, and what is done
-//! about it:
+//! A `write` of 150 bytes takes longer than everything else that an append does. A store into a
+//! shared mapping takes a few nanoseconds and ends in the same page. The risks and their remedies:
 //!
-//! * *The process dies in the middle of a copy.* The first `COMMIT_BYTES` of an append are stored
-//!   last, by one instruction: until then the file has zeros there, with which no record begins.
-//! * *The file has zeros behind its end.* Never beyond the block that is being filled. What crosses
-//!   into the next block is appended by a `write`, behind which the file ends; only then does it
-//!   grow by the rest of that block. So there is never a piece of a record with zeros where the
-//!   next piece should be.
+//! * *The process dies during a copy.* The first `COMMIT_BYTES` of an append are stored last, by
+//!   one instruction: until then the file has zeros there, and no record begins with zeros.
+//! * *The file has zeros behind its end.* Never beyond the block that is being filled. An append
+//!   that crosses into the next block uses `write`, behind which the file ends; only then does it
+//!   grow by the rest of that block. So zeros never follow a piece of a record where its next piece
+//!   belongs.
 //! * *The disk is full*, and a store would raise `SIGBUS`. Space is reserved and the pages are
-//!   brought in before anything is stored; if either fails, the file goes back to `write`, which
-//!   says what is wrong.
-//! * *The file system moves what was reserved* (copy on write), or has no mappings: only those are
-//!   used that are known to write in place.
-//! * Not covered: somebody else cuts the file, or a page that was written back and evicted cannot
-//!   be read again.
+//!   faulted in before any store. If either fails, the file goes back to `write`, which reports the
+//!   error.
+//! * *The file system moves reserved blocks* (copy on write), or has no mappings: only file systems
+//!   known to write in place are used.
+//! * Not covered: another program truncates the file, or a page that was written back and evicted
+//!   cannot be read again.
 //!
 //! Invariants
-//!  1. Bytes are stored only below `end`, up to which the file reaches, in pages that are reserved
-//!     and mapped.
-//!  2. `end` is where the last `write` ended, or a multiple of `block`, at most one block behind
-//!     what was appended.
+//!  1. Bytes are stored only below `end`, the file's length, in pages that are reserved and mapped.
+//!  2. `end` is the end of the last `write`, or a multiple of `block`, at most one block behind the
+//!     appended bytes.
 
 use super::{failed_at, file};
 use esker_base::sync::process::atomic::{Ordering, compiler_fence};
@@ -36,13 +34,13 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::path::Path;
 use std::ptr::{self, NonNull};
 
-/// What one instruction stores.
+/// Bytes that one instruction stores.
 const COMMIT_BYTES: usize = 8;
 /// How much is mapped at a time. It counts as memory of the process while it is.
 const WINDOW_BYTES: u64 = 4 << 20;
-/// How much is reserved at a time once the file has outgrown what its owner preallocated.
+/// Bytes reserved at a time once the file has outgrown its owner's preallocation.
 const RESERVE_BYTES: u64 = 1 << 20;
-/// What `statfs` calls file systems that keep reserved blocks in place: ext2 to ext4, XFS, tmpfs.
+/// `statfs` types of file systems that keep reserved blocks in place: ext2 to ext4, XFS, tmpfs.
 const IN_PLACE: [i64; 3] = [0xEF53, 0x5846_5342, 0x0102_1994];
 
 /// The end of a file that is appended to by stores.
@@ -56,8 +54,7 @@ pub(super) struct MappedEnd {
 }
 
 impl MappedEnd {
-    /// For a file that ends at `end` and has space up to `reserved`; `None` where it cannot be
-    /// done.
+    /// For a file that ends at `end` and has space up to `reserved`; `None` if it cannot be mapped.
     pub(super) fn new(fd: &OwnedFd, block: u64, end: u64, reserved: u64) -> Option<MappedEnd> {
         let one_instruction = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
         let fits =
@@ -68,9 +65,8 @@ impl MappedEnd {
         usable.then_some(MappedEnd { block, window: None, end, reserved })
     }
 
-    /// Stores as much of `data` at `at`, the end of what was appended, as lies below the file's
-    /// end; how much that is. All of it, or nothing of it, is seen by who opens the file after this
-    /// process died.
+    /// Stores the part of `data` that fits below the file's end, at `at`, the end of the appended
+    /// bytes. Returns its length. After a kill the file holds all of it or nothing.
     #[inline]
     pub(super) fn store(&mut self, at: u64, data: &[u8]) -> usize {
         let room = usize::try_from(self.end.saturating_sub(at)).unwrap_or(usize::MAX);
@@ -95,9 +91,9 @@ impl MappedEnd {
         self.reserved = self.reserved.max(reserved);
     }
 
-    /// After a write up to `size`: lets the file end with that block.
+    /// After a write up to `size`: extends the file to the end of that block.
     /// # Errors
-    /// `IoError`: no space, or no mapping. The file is as it was, or longer by zeros.
+    /// `IoError`: no space, or no mapping. The file is unchanged, or longer by zeros.
     pub(super) fn grow(&mut self, fd: &OwnedFd, path: &Path, size: u64) -> Result<()> {
         let end = (size / self.block + 1) * self.block;
         let fail = |what: &'static str| move |e| failed_at(what, path, size, e);
@@ -138,8 +134,7 @@ unsafe impl Send for Window {}
 impl Window {
     fn map(fd: &OwnedFd, start: u64) -> rustix::io::Result<Window> {
         let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
-        // SAFETY: a new mapping at an address of the kernel's choice; it touches no memory that
-        // exists.
+        // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
         let at = unsafe {
             rustix::mm::mmap(ptr::null_mut(), WINDOW_BYTES as usize, protection, flags, fd, start)
         }?;
@@ -151,7 +146,7 @@ impl Window {
         self.start + WINDOW_BYTES
     }
 
-    /// Where the byte at this offset of the file is.
+    /// The address of the byte at this offset of the file.
     ///
     /// # Panics
     /// If `offset..offset + len` is not in the window.
@@ -177,12 +172,13 @@ impl Window {
         let place = self.place(offset, COMMIT_BYTES + rest.len());
         // SAFETY: `place` checked that this is within the window.
         let behind = unsafe { place.add(COMMIT_BYTES) };
-        // SAFETY: as above; the pages are there (`MappedEnd`, invariant 1), and no reference to
-        // them exists.
+        // SAFETY: `place` checked that the bytes lie in the window; its pages are mapped
+        // (`MappedEnd`, invariant 1), and no reference to them exists.
         unsafe { ptr::copy_nonoverlapping(rest.as_ptr(), behind.as_ptr(), rest.len()) };
         // A kill comes between two instructions: it is enough that they stand in this order.
         compiler_fence(Ordering::SeqCst);
-        // SAFETY: as above. Eight bytes at any address are one instruction on the machines that
+        // SAFETY: `place` checked that the bytes lie in the window, and no reference to them
+        // exists. Eight bytes at any address are one instruction on the machines that
         // `MappedEnd::new` admits.
         unsafe { place.cast::<[u8; COMMIT_BYTES]>().write_unaligned(*first) };
         compiler_fence(Ordering::SeqCst);
@@ -191,7 +187,7 @@ impl Window {
 
 impl Drop for Window {
     fn drop(&mut self) {
-        // SAFETY: our own mapping, which nobody refers to any more.
+        // SAFETY: the mapping is this value's, and nothing refers to it any more.
         let unmapped = unsafe { rustix::mm::munmap(self.at.as_ptr().cast(), WINDOW_BYTES as usize) };
         debug_assert!(unmapped.is_ok(), "a mapping of our own can be taken away");
     }

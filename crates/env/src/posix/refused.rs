@@ -1,8 +1,7 @@
-//! Calls that a kernel, its rules (seccomp) or a file system may refuse, and that nothing depends
-//! on.
+//! Optional system calls: a kernel, its rules (seccomp) or a file system may refuse them.
 //!
-//! In: the error of such a call. Out: whether to go on without it. Errors about the medium (`EIO`)
-//! are never among them.
+//! In: the error of such a call. Out: whether to go on without it. Errors of the medium (`EIO`) are
+//! never among them.
 
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
@@ -24,7 +23,7 @@ pub(super) fn is_refused(error: Errno) -> bool {
 }
 
 /// Whether this error of `fsync` says that the file system syncs no directories. Network file
-/// systems (CIFS, some NFS and FUSE servers) say so: they keep names durable by themselves, or
+/// systems (CIFS, some NFS and FUSE servers) return it: they keep names durable by themselves, or
 /// cannot.
 pub(super) fn syncs_no_directory(error: Errno) -> bool {
     matches!(error, Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS)

@@ -1,12 +1,12 @@
-//! Reads of what the kernel has in memory, before anything is handed to a device.
+//! Reads of bytes that the kernel has in memory.
 //!
-//! In: several reads. Out: which of them are done, because nothing had to be waited for. A read
-//! from the page cache costs a third of a microsecond; one that goes through a ring costs more,
-//! though it pays where it waits for a device.
+//! In: several reads. Out: the reads that are done because none had to wait. A read from the page
+//! cache costs a third of a microsecond. A read through a ring costs more, and pays only where it
+//! waits for a device.
 //! Source: the kernel's `preadv2(2)`, `RWF_NOWAIT`.
 //!
-//! Invariant: an error here is no error of the read: who called reads again, and gets the system's
-//! word for it.
+//! Invariant: an error here is no error of the read: the caller reads again and gets the system's
+//! own error.
 
 use crate::read_many::ReadRequest;
 use rustix::io::{Errno, ReadWriteFlags};
@@ -16,11 +16,11 @@ use std::os::fd::BorrowedFd;
 #[cfg(test)]
 mod tests;
 
-/// So many reads in a row that would have to wait, and the others are not tried.
+/// After this many reads in a row that would have to wait, the others are not tried.
 const MOST_MISSES: usize = 4;
 /// Buffers of one read, at most: the kernel's `IOV_MAX`.
 const MOST_PARTS: usize = 1024;
-/// Reads what is in memory: `done` gets how many bytes of each, all that are wanted or none.
+/// Reads from memory. `done` gets the number of bytes of each request: all, or none.
 pub(crate) fn read_resident(requests: &mut [ReadRequest<'_>], done: &mut [usize]) {
     let mut misses = 0;
     for (request, done) in requests.iter_mut().zip(done) {

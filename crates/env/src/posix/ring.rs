@@ -1,15 +1,15 @@
-//! Reads that go to the kernel together: `io_uring`.
+//! Batched reads with `io_uring`.
 //!
-//! Each thread that reads so has a ring of its own, made at its first use. If this kernel or its
-//! rules do not let us have one, nobody asks again; any other failure costs the thread its ring and
-//! this call the way through it. Source: the kernel's `io_uring(7)`.
+//! Each thread that reads in batches has its own ring, made at its first use. If the kernel or its
+//! rules refuse a ring, no thread asks again. Any other failure costs the thread its ring, and this
+//! call falls back to single reads. Source: the kernel's `io_uring(7)`.
 //!
 //! Invariants
-//!  1. No submission is left behind: [`read_many`] returns when the kernel has reported all that it
-//!     took, so that it writes to no buffer later.
+//!  1. [`read_many`] returns only after the kernel has reported every submission that it took, so
+//!     that the kernel writes to no buffer later.
 //!  2. A forked child makes a ring of its own.
-//!  3. An error here is no error of the read: who called reads again, by itself, and gets the
-//!     system's word for it.
+//!  3. An error here is no error of the read: the caller repeats the read alone and gets the
+//!     system's own error.
 
 use super::refused::is_refused;
 use crate::read_many::ReadRequest;
@@ -30,8 +30,7 @@ const ENTRIES: usize = 128;
 /// Buffers of one read, at most: the kernel's `IOV_MAX`.
 const MOST_PARTS: usize = 1024;
 
-/// A thread's ring, once it is made, and the process that made it: a forked child shares the
-/// kernel's end of it.
+/// A thread's ring and the process that made it: a forked child shares the kernel's end of it.
 struct Ring(Option<(Box<IoUring>, Owner)>);
 
 /// Whether the kernel forbids rings.
@@ -48,7 +47,7 @@ impl Ring {
             None => match IoUring::new(ENTRIES as u32) {
                 Ok(ring) => (Box::new(ring), Owner::here()),
                 Err(e) => {
-                    // Locked memory is limited by a rule; that of a submission is short for a
+                    // A rule limits locked memory; memory for a submission is short only for a
                     // while.
                     refuse_if(is_forbidden(&e) || Errno::from_io_error(&e) == Some(Errno::NOMEM));
                     return Err(e);
@@ -58,8 +57,8 @@ impl Ring {
         Ok(&mut self.0.insert(ring).0)
     }
 
-    /// Reads all, wave by wave. After an error there is no ring: what was pushed and not taken goes
-    /// with it.
+    /// Reads all requests, batch by batch. An error drops the ring and the submissions it has not
+    /// taken.
     fn read(&mut self, requests: &mut [ReadRequest<'_>], done: &mut [usize]) -> io::Result<()> {
         for (wave, done) in requests.chunks_mut(ENTRIES).zip(done.chunks_mut(ENTRIES)) {
             let ring = self.open()?;
@@ -73,8 +72,7 @@ impl Ring {
     }
 }
 
-/// Whether the kernel has no rings, or its rules keep them from us: it will say so however often we
-/// ask.
+/// Whether the kernel has no rings, or its rules forbid them: later calls would fail as well.
 fn is_forbidden(error: &io::Error) -> bool {
     Errno::from_io_error(error).is_some_and(is_refused)
 }
@@ -85,17 +83,16 @@ fn refuse_if(is_forbidden: bool) {
     }
 }
 
-/// Reads those of `requests` that are not done: `done` gets how many bytes of each the kernel has
-/// read; of none more, if it does not work so.
+/// Reads those of `requests` that are not done. `done` gets the number of bytes read of each; it is
+/// unchanged if the ring does not work.
 pub(crate) fn read_many(requests: &mut [ReadRequest<'_>], done: &mut [usize]) {
     if !IS_REFUSED.load(Ordering::Relaxed) {
-        // After an error what is not done is left to the caller (invariant 3).
+        // After an error the caller reads the rest (invariant 3).
         RING.with_borrow_mut(|ring| ring.read(requests, done)).unwrap_or_default();
     }
 }
 
-/// Reads at most `ENTRIES` requests. An error means that the ring is of no use; nothing is on its
-/// way then.
+/// Reads at most `ENTRIES` requests. After an error the ring is useless, and nothing is in flight.
 fn read_wave(ring: &mut IoUring, wave: &mut [ReadRequest<'_>], done: &mut [usize]) -> io::Result<()> {
     let parts: Vec<Vec<libc::iovec>> = wave.iter_mut().map(parts_of).collect();
     let mut taken = 0;
@@ -105,9 +102,9 @@ fn read_wave(ring: &mut IoUring, wave: &mut [ReadRequest<'_>], done: &mut [usize
             .offset(request.offset)
             .build()
             .user_data(i as u64);
-        // SAFETY: the descriptor, the vector of parts and the buffers they name live, and the
-        // buffers are lent to nobody else, until `wait` below has taken the completion of every
-        // read that the kernel took (invariant 1).
+        // SAFETY: the descriptor, the vector of parts and the buffers they name stay alive, and
+        // nothing else uses the buffers, until `wait` below has taken the completion of every read
+        // that the kernel took (invariant 1).
         if unsafe { ring.submission().push(&read) }.is_err() {
             break;
         }
@@ -120,16 +117,16 @@ fn read_wave(ring: &mut IoUring, wave: &mut [ReadRequest<'_>], done: &mut [usize
     })
 }
 
-/// Submits what was pushed, `count` reads, and hands their results over as they come.
+/// Submits the `count` pushed reads and reports their results as they come.
 fn wait(ring: &mut IoUring, count: usize, mut report: impl FnMut(usize, i32)) -> io::Result<()> {
     let (mut submitted, mut reported) = (0, 0);
     while reported < count {
         match ring.submit_and_wait(count - reported) {
             Ok(n) => submitted += n,
             Err(e) if Errno::from_io_error(&e) == Some(Errno::INTR) => {}
-            // Nothing is on its way and nothing was taken. What was pushed goes with the ring.
+            // Nothing is in flight and nothing was taken. The pushed submissions go with the ring.
             Err(e) if submitted == reported => return Err(e),
-            // What is on its way comes in first.
+            // Completions in flight come first.
             Err(_) => {}
         }
         for entry in ring.completion() {

@@ -71,7 +71,7 @@ fn waiting(limiter: &RateLimiter, each: usize) {
 
 #[test]
 fn priorities_go_first_but_nobody_starves() {
-    // One byte in each period: who gets it?
+    // One byte in each period goes to one request, by priority.
     let limiter = RateLimiter::new(10, 100_000, 10, RateLimiterMode::AllIo);
     waiting(&limiter, 10_000);
     let mut state = limiter.state().lock();

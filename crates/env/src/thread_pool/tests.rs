@@ -9,8 +9,8 @@ thread_local! {
     pub(crate) static REFUSES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What never comes fails the test instead of hanging it. A thread of a busy machine may wait half
-/// a minute for its turn.
+/// A missing event fails the test instead of hanging it. A thread of a busy machine may wait half a
+/// minute for its turn.
 const LONG: Duration = Duration::from_secs(600);
 
 #[test]

@@ -1,4 +1,4 @@
-//! What every file system must do, run on each of them. A case gets an empty directory.
+//! The conformance suite of file systems. A case gets an empty directory.
 
 use super::temp_dir::TempDir;
 use esker_base::{Error, ErrorKind, Result, SubCode};

@@ -129,8 +129,7 @@ fn direct_and_buffered_handles_see_the_same_bytes() {
     }
 }
 
-/// What was synced is there after a power loss, whole, and nothing behind it unless more was
-/// written.
+/// Synced bytes are whole after a power loss, with nothing behind them unless more was written.
 #[test]
 fn synced_bytes_survive_power_loss_with_their_length() {
     for seed in 0..400 {

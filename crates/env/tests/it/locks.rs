@@ -10,7 +10,7 @@ use std::time::Duration;
 
 const PATH_VARIABLE: &str = "ESKER_TEST_LOCK_PATH";
 
-/// Not a test of its own: what the child does, when there is a path to lock.
+/// Not a test of its own: the work of the child, when there is a path to lock.
 #[test]
 fn lock_in_a_child() {
     let Some(path) = std::env::var_os(PATH_VARIABLE) else { return };

@@ -10,7 +10,7 @@ fn temp_file(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("esker-mapped-{name}-{}", std::process::id()))
 }
 
-/// A file of the memory file system that nobody else sees, and a path to it.
+/// A private file of the memory file system, and a path to it.
 fn memory_file() -> (rustix::fd::OwnedFd, PathBuf) {
     let fd = rustix::fs::memfd_create("esker", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
     let path = PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()));
