@@ -8,7 +8,7 @@
 //!  1. Interrupted calls (`EINTR`) and short reads and writes are carried on; callers never see
 //!     them.
 //!  2. Every descriptor is closed on `exec`.
-//!  3. Every path is resolved by [`Places`]: by its name, or from a held directory
+//!  3. Every path is resolved by `Places`: by its name, or from a held directory
 //!     (`posix/held.rs`).
 //!  4. An open that finds no descriptor is repeated after other files were closed
 //!     (`descriptors.rs`).
