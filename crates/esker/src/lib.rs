@@ -39,6 +39,7 @@ mod compact;
 mod db;
 pub mod door;
 mod engine;
+mod explain;
 mod files;
 mod flush;
 mod get;
@@ -62,8 +63,8 @@ mod write;
 
 pub use backup::{BackupEngine, BackupEngineOptions, BackupInfo};
 pub use db::{
-    AttributeGroup, ColumnFamilyDescriptor, ColumnFamilyHandle, Db, ExplainScan, IngestExternalFileArg,
-    MultiGetOutput, OpenMode, TableSetAside, WideColumns, destroy_db,
+    AttributeGroup, ColumnFamilyDescriptor, ColumnFamilyHandle, Db, IngestExternalFileArg, MultiGetOutput,
+    OpenMode, TableSetAside, WideColumns, destroy_db,
 };
 pub use engine::ScrubState;
 pub use esker_base::{
@@ -74,6 +75,7 @@ pub use esker_base::{
 pub use esker_format::properties::TableProperties;
 pub use esker_format::write_batch::{BatchOp, WriteBatch};
 pub use esker_table::{AheadCounts, ScanRanges};
+pub use explain::ExplainScan;
 pub use observe::{Explanation, ExportImportFilesMetaData, LiveFileMetaData};
 pub use options::{
     ColumnFamilyOptions, CompactRangeOptions, CompactionOptions, DbOptions, Env, FlushOptions,

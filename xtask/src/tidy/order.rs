@@ -13,6 +13,7 @@ const ENGINE: &str = "crates/esker/src/";
 const ORDER: &[&[&str]] = &[
     &["txn", "checkpoint", "backup", "ttl", "repair", "door", "sst_file_reader"],
     &["db"],
+    &["explain"],
     &["get"],
     &["scan"],
     &["instance"],

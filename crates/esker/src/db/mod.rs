@@ -36,7 +36,6 @@ pub use column_family::{ColumnFamilyDescriptor, ColumnFamilyHandle};
 pub(crate) use destroy::delete_archive;
 pub use destroy::destroy_db;
 pub use entities::{AttributeGroup, WideColumns};
-pub use explain::ExplainScan;
 pub(crate) use identity::load_or_create_identity;
 pub use ingest::IngestExternalFileArg;
 pub(crate) use live_files::LiveCut;

@@ -1,7 +1,7 @@
 //! What a read looked at, as a value: for people ([`Display`](std::fmt::Display)) and for programs
 //! ([`Explanation::to_json`]).
 //!
-//! In: what `db/explain.rs` found. Out: text.
+//! In: what `explain/` found. Out: text.
 
 use super::JsonWriter;
 use esker_base::{FileNumber, SequenceNumber, ValueType};

@@ -22,6 +22,7 @@ mod prepared;
 mod runs;
 mod timestamped;
 mod walk;
+mod watch;
 
 use crate::cf::{ColumnFamily, SuperVersion};
 use crate::instance::DbInner;
@@ -40,9 +41,9 @@ use idle::take_idle;
 use prepared::{Prepared, check as check_ranges};
 pub(crate) use prepared::{new_ahead, within_ranges};
 use runs::Runs;
-pub(crate) use runs::{RunWatch, WatchedRun};
 pub(crate) use timestamped::{new_timestamped_iter, new_versions_iter};
 pub(crate) use walk::go_on_with_dead_walk;
+pub(crate) use watch::{RunWatch, WatchedRun};
 
 /// A cursor over the keys of a family. Not valid until it is positioned; after an error until it is
 /// positioned again. May be sent to another thread, not shared.

@@ -16,6 +16,7 @@
 //!  5. The cursor of a file that one level hands to another has the bounds and options of all, and
 //!     is positioned by its taker; only exchanges at the same sequence number hand any over.
 
+use super::watch::{RunWatch, WatchedRun};
 use crate::cf::{ColumnFamily, SuperVersion};
 use crate::files::open_table::open_for;
 use crate::merge::level::set_bound;
@@ -119,21 +120,6 @@ impl Cursor {
             Cursor::Merged(merged) => merged.has_tombstones(at),
         }
     }
-}
-
-/// What a cursor is over.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum WatchedRun {
-    /// The memtable with this number.
-    Memtable(u64),
-    /// The file with this number.
-    File(FileNumber),
-}
-
-/// Wraps the cursors that a scan opens: a scan that is explained counts what each of them does.
-pub(crate) trait RunWatch: Send + Sync {
-    /// `iter`, which is over `what`, with the watch around it.
-    fn over(self: Arc<Self>, what: WatchedRun, iter: Box<dyn InternalIterator>) -> Box<dyn InternalIterator>;
 }
 
 /// All that a view has, newest first, as one cursor.

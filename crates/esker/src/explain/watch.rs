@@ -24,13 +24,13 @@ struct Counts {
 
 /// What all of them did, in the order in which they came.
 #[derive(Debug)]
-pub(in crate::db) struct Watch {
+pub(super) struct Watch {
     clock: Arc<dyn Clock>,
     counts: Mutex<Vec<(WatchedRun, Counts)>>,
 }
 
 impl Watch {
-    pub(in crate::db) fn new(clock: Arc<dyn Clock>) -> Arc<Watch> {
+    pub(super) fn new(clock: Arc<dyn Clock>) -> Arc<Watch> {
         Arc::new(Watch { clock, counts: Mutex::new(Vec::new()) })
     }
 
@@ -51,7 +51,7 @@ impl Watch {
 
     /// The memtables and files of the view that were opened, newest first, and those that were not,
     /// with the reason.
-    pub(in crate::db) fn told(&self, view: &SuperVersion) -> (Vec<RunRead>, Vec<(ReadSource, &'static str)>) {
+    pub(super) fn told(&self, view: &SuperVersion) -> (Vec<RunRead>, Vec<(ReadSource, &'static str)>) {
         let all = self.counts.lock();
         let (mut runs, mut left_out) = (Vec::new(), Vec::new());
         let mut tell = |what: WatchedRun, source: ReadSource, why| {

@@ -1,0 +1,22 @@
+//! Cursors of a scan that somebody watches: what an explained scan counts.
+//!
+//! In: the cursor over one run. Out: the same with a watch around it.
+
+use esker_base::FileNumber;
+use esker_base::iter::InternalIterator;
+use esker_base::sync::Arc;
+
+/// What a cursor is over.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum WatchedRun {
+    /// The memtable with this number.
+    Memtable(u64),
+    /// The file with this number.
+    File(FileNumber),
+}
+
+/// Wraps the cursors that a scan opens: a scan that is explained counts what each of them does.
+pub(crate) trait RunWatch: Send + Sync {
+    /// `iter`, which is over `what`, with the watch around it.
+    fn over(self: Arc<Self>, what: WatchedRun, iter: Box<dyn InternalIterator>) -> Box<dyn InternalIterator>;
+}
