@@ -1,11 +1,13 @@
-//! Blob indexes: values that lie elsewhere. Enough to say what a key points to.
+//! Blob indexes: references to values in blob files.
 //!
-//! In: the value of a `BlobIndex` entry. Out: where the real value is. Source: RocksDB
+//! In: the value of a `BlobIndex` entry. Out: the place of the real value. Source: RocksDB
 //! `db/blob/blob_index.h`.
 //!
-//!   kind u8 = 0 | expiration varint64 | value                                                    inlined, with TTL
-//!   kind u8 = 1 | file varint64 | offset varint64 | size varint64 | compression u8
-//!   kind u8 = 2 | expiration varint64 | as 1                                                     with TTL
+//! ```text
+//! kind u8 = 0 | expiration varint64 | value                                        inlined, with TTL
+//! kind u8 = 1 | file varint64 | offset varint64 | size varint64 | compression u8
+//! kind u8 = 2 | expiration varint64 | as 1                                         with TTL
+//! ```
 //!
 //! Kinds 0 and 2 come from the former stacked BlobDB only.
 //!
@@ -53,7 +55,7 @@ pub enum BlobIndex<'a> {
 }
 
 impl<'a> BlobIndex<'a> {
-    /// Takes it apart.
+    /// Parses a blob index.
     /// # Errors
     /// `Corruption` if it is cut off, too long or of an unknown kind.
     pub fn parse(bytes: &'a [u8]) -> Result<BlobIndex<'a>> {

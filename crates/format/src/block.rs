@@ -1,4 +1,4 @@
-//! Key/value blocks: sorted entries with shared prefixes, and restart points to search by.
+//! Key/value blocks: sorted entries with shared prefixes, and restart points for binary search.
 //!
 //! In: a block's contents, decompressed. Out: [`Block`], read through a [`BlockCursor`]; written by
 //! [`BlockBuilder`].
@@ -6,9 +6,10 @@
 //! `docs/format/sst.md`.
 //!
 //! ```text
-//! entries... | [values] | restart offsets u32... | [hash index] | [offset of values u32] | footer u32
+//! block:  entries... | [values] | restart offsets u32... | [hash index] | [offset of values u32]
+//!         | footer u32
 //! entry:  shared varint32 | non_shared varint32 | value_len varint32 | key bytes | value bytes
-//! footer: restart count, bits 0-27 | 28 values stand apart | 29 a hint | 31 hash index before the footer
+//! footer: restart count, bits 0-27 | 28 values stand apart | 29 a hint | 31 hash index before it
 //! ```
 //!
 //! Invariants of a parsed block
@@ -40,8 +41,8 @@ const SEPARATED_VALUES: u32 = 1 << 28;
 const UNIFORM_KEYS: u32 = 1 << 29;
 const HASH_INDEX: u32 = 1 << 31;
 
-/// Whether the footer of a block with these contents says that its keys are spread evenly: RocksDB
-/// before 11.1 takes that for a part of the number of restarts.
+/// Whether the footer of these contents says that keys are evenly spread. RocksDB before 11.1 reads
+/// that bit as part of the number of restarts.
 pub fn is_marked_uniform(contents: &[u8]) -> bool {
     contents.last_chunk::<4>().is_some_and(|footer| u32::from_le_bytes(*footer) & UNIFORM_KEYS != 0)
 }
@@ -57,7 +58,7 @@ pub struct Block {
     restart_count: u32,
     /// For large indexes in bytewise order.
     prefixes: Option<prefixes::RestartPrefixes>,
-    /// What its entries are compared with, if they are.
+    /// Checksums of its entries, if it is protected.
     protection: Option<Box<protection::Protection>>,
     /// Values stand with their keys, and nothing is compared.
     is_plain: bool,
@@ -165,14 +166,13 @@ impl Block {
         self.bytes.get(at..).and_then(|b| b.first_chunk()).map_or(0, |b| u32::from_le_bytes(*b))
     }
 
-    /// Has the processor fetch what a search reads first: the restart offsets.
+    /// Prefetches the restart offsets, which a search reads first.
     #[inline]
     pub fn prefetch_restarts(&self) {
         prefetch(self.bytes.get(self.restarts as usize..).unwrap_or_default());
     }
 
-    /// Has the processor fetch the first keys a search compares, those of all restarts if they are
-    /// few.
+    /// Prefetches the first keys that a search compares; of a block with few restarts, all of them.
     #[inline]
     pub fn prefetch_restart_keys(&self) {
         let few = 4;
@@ -196,16 +196,16 @@ impl Block {
         prefetch(self.bytes.get(self.restart(restart) as usize..end as usize).unwrap_or_default());
     }
 
-    /// Speeds up searches by user key, whose order is bytewise; `user_key` cuts it from a restart's
-    /// key.
+    /// Prepares fast searches by user key in bytewise order; `user_key` extracts it from a
+    /// restart's key.
     pub(crate) fn prepare_for_search(&mut self, shape: EntryShape, user_key: impl Fn(&[u8]) -> &[u8]) {
         let cursor = BlockCursor::with_buffer(shape, Vec::new());
         let key = |i| cursor.restart_key(self, i).map(&user_key);
         self.prefixes = prefixes::RestartPrefixes::build(self.restart_count, key);
     }
 
-    /// Restarts (low, high) between which a search for `user_key` has to look: `low` is the first
-    /// one or before the key, those behind `high` are not before it.
+    /// The restarts (low, high) to search `user_key` between: `low` is the first one or before the
+    /// key, and restarts behind `high` are not before it.
     #[inline]
     pub(crate) fn narrow(&self, user_key: &[u8]) -> (u32, u32) {
         match &self.prefixes {

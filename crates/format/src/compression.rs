@@ -1,10 +1,12 @@
-//! Compressed blocks: which codec, how its output is framed, and back.
+//! Compressed blocks: codecs, and the framing of their output.
 //!
-//! In: block contents. Out: what is stored, and its code. Source: RocksDB `util/compression.h`,
-//! `table/format.cc`.
+//! In: block contents. Out: the stored form and its code, and back. Source: RocksDB
+//! `util/compression.h`, `table/format.cc`.
 //!
-//!   format version >= 2:  [decompressed size varint32, not for Snappy] | codec output
-//!   format version 0, 1:  [decompressed size fixed64, LZ4 only]        | codec output
+//! ```text
+//! format version >= 2:  [decompressed size varint32, not for Snappy] | codec output
+//! format version 0, 1:  [decompressed size fixed64, LZ4 only]        | codec output
+//! ```
 //!
 //! Invariants
 //!  1. The code stands in each block's trailer: any block may be stored uncompressed.
@@ -199,7 +201,7 @@ impl std::fmt::Debug for Compressor {
 }
 
 impl Compressor {
-    /// For this codec and effort.
+    /// A compressor for this codec and effort.
     /// # Errors
     /// `NotSupported` for codecs that are only read.
     pub fn new(kind: CompressionType, options: &CompressionOptions) -> Result<Compressor> {
@@ -219,9 +221,9 @@ impl Compressor {
         Ok(Compressor { codec, kind })
     }
 
-    /// For this codec and effort, with a dictionary.
+    /// A compressor with a dictionary.
     /// # Errors
-    /// As `new`; `NotSupported` if the codec knows no dictionaries (see
+    /// `NotSupported` if the codec is only read, or has no dictionaries (see
     /// `CompressionType::has_dictionaries`).
     pub fn with_dictionary(
         kind: CompressionType,
@@ -248,10 +250,10 @@ impl Compressor {
         self.kind
     }
 
-    /// Puts the stored form (format version 2 and later) of `contents` behind what `out` holds and
-    /// returns true; or, if that would save less than 1/8, leaves `out` as it is and returns false.
+    /// Appends the stored form (format version 2 and later) of `contents` to `out` and returns
+    /// true. If that would save less than 1/8, leaves `out` as it is and returns false.
     /// # Errors
-    /// None that depend on the contents; `Corruption` if a codec breaks its own promise.
+    /// `Corruption` if a codec breaks its own contract; never because of the contents.
     pub fn compress(&mut self, contents: &[u8], out: &mut Vec<u8>) -> Result<bool> {
         let start = out.len();
         let largest_worth_storing = contents.len() - contents.len() / 8;
@@ -263,13 +265,13 @@ impl Compressor {
         Ok(worth_it)
     }
 
-    /// As `compress`, for where the codec stands once for many values: false only for contents of 4
-    /// GiB or more, and without a codec.
+    /// Compresses even if it saves nothing, for formats with one codec for many values. Returns
+    /// false only for contents of 4 GiB or more, and without a codec.
     /// # Errors
-    /// As `compress`.
+    /// `Corruption` if a codec breaks its own contract; never because of the contents.
     pub fn compress_whatever_it_saves(&mut self, contents: &[u8], out: &mut Vec<u8>) -> Result<bool> {
         let start = out.len();
-        // Deflate stores what it cannot compress, at 5 bytes for each 16 KiB.
+        // Deflate stores incompressible bytes, with 5 more for each 16 KiB.
         let fits = self.encode(contents, contents.len() + contents.len() / 1024 + 64, out)?;
         if !fits {
             out.truncate(start);
@@ -277,8 +279,8 @@ impl Compressor {
         Ok(fits)
     }
 
-    /// Appends size and encoded contents; false if there is no codec, or if `room` bytes (for those
-    /// codecs that need to be told) are not enough. What it has appended then is of no use.
+    /// Appends size and encoded contents. False without a codec, or if `room` bytes (for codecs
+    /// with a fixed output buffer) are not enough; the appended bytes are then garbage.
     fn encode(&mut self, contents: &[u8], room: usize, out: &mut Vec<u8>) -> Result<bool> {
         let Ok(size) = u32::try_from(contents.len()) else { return Ok(false) };
         if !matches!(self.codec, Codec::None | Codec::Snappy(_)) {
@@ -295,9 +297,9 @@ impl Compressor {
     }
 }
 
-/// The dictionary for the blocks that `samples` (cut by `sizes`) are taken from: trained by zstd if
-/// `zstd_max_train_bytes` is set and the codec is zstd, else the samples themselves. Empty if none
-/// can be made.
+/// The dictionary for the blocks behind `samples` (cut by `sizes`). zstd trains it if
+/// `zstd_max_train_bytes` is set and the codec is zstd; otherwise it is the samples themselves.
+/// Empty if none can be made.
 pub fn make_dictionary(
     kind: CompressionType,
     options: &CompressionOptions,
@@ -320,7 +322,7 @@ pub struct Decompressor {
     dictionary: Option<Dictionary>,
 }
 
-/// A table's dictionary, prepared for zstd if that is what it is for.
+/// A table's dictionary; for zstd also in prepared form.
 #[derive(Debug)]
 struct Dictionary {
     bytes: Vec<u8>,
@@ -342,15 +344,16 @@ impl Decompressor {
 
     /// The contents of a block stored as `stored` under `kind`.
     /// # Errors
-    /// `Corruption` if the bytes are not what the codec writes or do not give the size they
-    /// promise; `NotSupported` for Xpress.
+    /// `Corruption` if the codec cannot have written the bytes, or they do not expand to their
+    /// stated size · `NotSupported` for Xpress.
     pub fn decompress(&self, kind: CompressionType, stored: &[u8]) -> Result<Vec<u8>> {
         self.decompress_to(kind, stored)
     }
 
-    /// The same, in memory that is kept for blocks.
+    /// [`decompress`](Self::decompress) into memory that is kept for blocks.
     /// # Errors
-    /// As `decompress`.
+    /// `Corruption` if the codec cannot have written the bytes, or they do not expand to their
+    /// stated size · `NotSupported` for Xpress.
     pub fn decompress_block(&self, kind: CompressionType, stored: &[u8]) -> Result<Buffer> {
         self.decompress_to(kind, stored)
     }
@@ -405,7 +408,7 @@ const fn most_expansion(kind: CompressionType) -> u64 {
     }
 }
 
-/// What a codec that knows the size beforehand writes to.
+/// The output of a codec that knows the size beforehand.
 trait Output: DerefMut<Target = [u8]> + From<Vec<u8>> {
     /// `size` bytes, whatever they are.
     fn of(size: usize) -> Result<Self>;

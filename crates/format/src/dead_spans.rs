@@ -18,10 +18,9 @@ use crate::block::{Block, BlockBuilder, BlockCursor};
 use crate::key::{self, InternalKeyComparator, ParsedInternalKey};
 use esker_base::{Error, Result, SequenceNumber, ValueType};
 
-/// The meta index's name for the block. RocksDB skips names it does not know when it opens a table;
-/// but when it verifies checksums, builds of 7.8 with assertions stop at names of which they do not
-/// know the kind. Those of filters it has given up, `filter.*`, have none and are skipped there
-/// too.
+/// The block's name in the meta index. RocksDB skips unknown names when it opens a table. Builds of
+/// 7.8 with assertions stop at names of unknown kind when they verify checksums; `filter.*`, a kind
+/// that RocksDB has given up, is skipped there too.
 pub const NAME: &str = "filter.esker.dead_spans";
 
 /// Collects the spans of one table.
@@ -34,12 +33,12 @@ pub struct DeadSpanBuilder {
     /// Entries of the run so far; 0: the last key is not deleted.
     entries: u64,
     sequence: SequenceNumber,
-    /// Spans of at least so many entries are told of; 0: none.
+    /// Spans of at least this many entries are reported; 0: none.
     long_entries: u64,
     long: Vec<LongSpan>,
 }
 
-/// A span of many entries, told to whoever writes the table.
+/// A span of many entries, reported to the writer of the table.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LongSpan {
     /// Its first user key.
@@ -65,7 +64,7 @@ impl DeadSpanBuilder {
         }
     }
 
-    /// Tells also which spans have at least so many entries; 0: of none.
+    /// Also reports the spans of at least this many entries; 0: none.
     #[must_use]
     pub fn telling_of(mut self, long_entries: u64) -> DeadSpanBuilder {
         self.long_entries = long_entries;

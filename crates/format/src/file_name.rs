@@ -24,7 +24,7 @@ pub const INFO_LOG_FILE: &str = "LOG";
 /// The directory of retired WALs, below the WAL directory.
 pub const ARCHIVE_DIR: &str = "archive";
 
-/// What a name says its file is.
+/// The kind of a file by its name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum FileType {
     /// `NNNNNN.log`.
@@ -53,8 +53,8 @@ pub enum FileType {
     CompactionProgress,
 }
 
-/// The kind and number that a name (not a path) stands for; 0 where there is no number. `None` if
-/// the name is none of a database's.
+/// The kind and number of a name (not a path); 0 where there is no number. `None` if a database has
+/// no file of this name.
 pub fn parse_file_name(name: &str) -> Option<(FileType, FileNumber)> {
     let (file_type, number) = match name {
         CURRENT_FILE => (FileType::Current, 0),
@@ -162,9 +162,9 @@ pub fn info_log_file_name(dir: &Path) -> PathBuf {
     dir.join(INFO_LOG_FILE)
 }
 
-/// What the `LOG` of the database in `database`, an absolute path, is called in a directory of
-/// logs: the path, with `_` for what is no letter, digit, `-`, `.` or `_`, and `_LOG`. Older ones
-/// have `.old.<microseconds>` behind that.
+/// The name of the `LOG` of the database at `database`, an absolute path, in a directory of logs:
+/// the path with `_` for each character that is no letter, digit, `-`, `.` or `_`, and `_LOG`.
+/// Older ones end in `.old.<microseconds>`.
 pub fn info_log_name_elsewhere(database: &Path) -> String {
     /// File systems take 255 bytes; older ones need 21 more. Of a longer path the end counts.
     const MAX_BYTES: usize = 230;
@@ -183,7 +183,7 @@ pub fn old_info_log_file_name(dir: &Path, unix_micros: u64) -> PathBuf {
     dir.join(format!("LOG.old.{unix_micros}"))
 }
 
-/// What CURRENT holds: the MANIFEST's name and a newline.
+/// The contents of CURRENT: the MANIFEST's name and a newline.
 pub fn current_contents(number: FileNumber) -> String {
     format!("{}\n", descriptor_base_name(number))
 }

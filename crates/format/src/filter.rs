@@ -1,17 +1,20 @@
 //! Filters: "this table cannot hold that key".
 //!
-//! In: the contents of a filter block. Out: for a key or prefix, whether the table may hold it; and
-//! the other way round, [`FilterBitsBuilder`]. Bytes: `docs/format/filter.md`.
+//! In: the contents of a filter block. Out: for a key or prefix, whether the table may hold it.
+//! [`FilterBitsBuilder`] writes them. Bytes: `docs/format/filter.md`.
 //! Source: RocksDB `table/block_based/filter_policy.cc`, `util/bloom_impl.h`, `util/ribbon_impl.h`.
 //!
-//!   contents = bits | 5 bytes; the first of the five (m0) says which kind:
-//!     0x00 matches everything   0x01-0x7F legacy Bloom   0xFF FastLocalBloom   0xFE Standard128Ribbon
-//!     anything else: from the future, matches everything
-//!   5 bytes or fewer: no keys, matches nothing
+//! ```text
+//! contents = bits | 5 bytes; the first of the five (m0) is the kind:
+//!   0x00 matches everything          0x01-0x7F legacy Bloom
+//!   0xFF FastLocalBloom              0xFE Standard128Ribbon
+//!   anything else: from the future, matches everything
+//! 5 bytes or fewer: no keys, matches nothing
+//! ```
 //!
 //! Invariants
-//!  1. Never a false "no": whatever is not understood in full matches everything. So parsing cannot
-//!     fail.
+//!  1. Never a false "no": a filter that is not understood in full matches everything. So parsing
+//!     cannot fail.
 
 pub mod builder;
 pub mod fast_local_bloom;
@@ -74,7 +77,7 @@ impl<'a> FilterProbe<'a> {
     }
 }
 
-/// What the metadata of a filter say, checked against its length.
+/// The metadata of a filter, checked against its length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Layout {
     MatchesNothing,
@@ -135,8 +138,8 @@ impl<B: AsRef<[u8]>> FilterReader<B> {
         }
     }
 
-    /// Has the processor fetch what the probe will look at, where that is known: one line of a
-    /// Bloom filter.
+    /// Prefetches the line that the probe will read, where that is known: one line of a Bloom
+    /// filter.
     #[inline]
     pub fn prefetch(&self, probe: &mut FilterProbe<'_>) {
         if let Layout::FastLocalBloom(l) = &self.layout {
@@ -154,7 +157,7 @@ impl<B: AsRef<[u8]>> FilterReader<B> {
         self.contents.as_ref()
     }
 
-    /// What owns or lends the bytes.
+    /// The owner or lender of the bytes.
     pub fn source(&self) -> &B {
         &self.contents
     }

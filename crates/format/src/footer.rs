@@ -2,10 +2,13 @@
 //!
 //! Source: RocksDB `table/format.cc`. Page: `docs/format/sst.md`.
 //!
-//!   version 0:     meta index handle | index handle | zeros to 40 | legacy magic u64
-//!   version 1-5:   checksum type u8 | meta index handle | index handle | zeros to 41 | version u32 | magic u64
-//!   version >= 6:  checksum type u8 | 3e 00 7a 00 | footer checksum u32 | base context u32 | meta index size u32
-//!                  | 24 zeros | version u32 | magic u64
+//! ```text
+//! version 0:     meta index handle | index handle | zeros to 40 | legacy magic u64
+//! version 1-5:   checksum type u8 | meta index handle | index handle | zeros to 41 | version u32
+//!                | magic u64
+//! version >= 6:  checksum type u8 | 3e 00 7a 00 | footer checksum u32 | base context u32
+//!                | meta index size u32 | 24 zeros | version u32 | magic u64
+//! ```
 //!
 //! Invariant of a parsed footer: both handles lie within the file.
 
@@ -30,12 +33,12 @@ const EXTENDED_MAGIC: [u8; 4] = [0x3e, 0x00, 0x7a, 0x00];
 /// The newest version whose tables can be read, if nothing else in them is unknown.
 pub const LATEST_FORMAT_VERSION: u32 = 7;
 
-/// What the footer says.
+/// A parsed footer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Footer {
     /// Version of the table's format.
     pub format_version: u32,
-    /// What guards its blocks.
+    /// The checksums of its blocks.
     pub guard: BlockGuard,
     /// The meta index.
     pub meta_index: BlockHandle,
@@ -44,13 +47,12 @@ pub struct Footer {
 }
 
 impl Footer {
-    /// Parses the footer of a file of `file_size` bytes, of which `tail` are the last ones (at
-    /// least 53, or all).
+    /// Parses the footer of a file of `file_size` bytes. `tail` is its last bytes (at least 53, or
+    /// all).
     /// # Errors
-    /// `Corruption` if this is no table or a damaged one; `NotSupported` naming the kind of table,
-    /// the version or the feature. What is unknown is a version's or a feature's only where the
-    /// footer's checksum says that it was written so: a bit that flipped must not pass for a newer
-    /// RocksDB.
+    /// `Corruption` if this is no table or a damaged one · `NotSupported` naming the kind of table,
+    /// the version or the feature. An unknown version or feature counts as such only if the
+    /// footer's checksum is right: a flipped bit must not pass for a newer RocksDB.
     pub fn parse(tail: &[u8], file_size: u64) -> Result<Footer> {
         let Some((_, magic)) = tail.split_last_chunk::<8>() else { return Err(too_short(file_size)) };
         match u64::from_le_bytes(*magic) {
@@ -157,7 +159,7 @@ impl Footer {
     }
 }
 
-/// What stands between the checksum type and the version since version 6, and is as it was written.
+/// The part between the checksum type and the version since version 6.
 struct Extended {
     guard: BlockGuard,
     meta_index_size: u64,
@@ -165,8 +167,9 @@ struct Extended {
 }
 
 impl Extended {
+    /// Parses the extended part.
     /// # Errors
-    /// `Corruption`: no such footer, or not as it was written.
+    /// `Corruption`: there is no such footer, or its checksum is wrong.
     fn parse(
         footer: &[u8; FOOTER_BYTES],
         checksum_type: ChecksumType,

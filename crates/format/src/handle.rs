@@ -1,8 +1,8 @@
-//! Block handles: where a block lies in its table.
+//! Block handles: the place of a block in its table.
 //!
-//!   offset varint64 | size varint64        Source: RocksDB `table/format.h`.
+//! `offset varint64 | size varint64`. Source: RocksDB `table/format.h`.
 //!
-//! Invariant: `size` counts the contents only; the 5-byte trailer follows them and is not in it.
+//! Invariant: `size` counts the contents only, without the 5-byte trailer behind them.
 //!
 //! Page: `docs/format/sst.md`.
 
@@ -28,7 +28,7 @@ impl BlockHandle {
         BlockHandle { offset, size }
     }
 
-    /// Takes a handle off the front.
+    /// Reads a handle off the front.
     /// # Errors
     /// `Corruption` if the bytes end within it.
     #[inline]
@@ -48,7 +48,8 @@ impl BlockHandle {
         self.offset.checked_add(self.size)?.checked_add(TRAILER_BYTES as u64)
     }
 
-    /// That the block with its trailer lies within a file of `file_size` bytes and below 4 GiB.
+    /// Checks that the block with its trailer lies within a file of `file_size` bytes and below 4
+    /// GiB.
     /// # Errors
     /// `Corruption` naming the handle.
     #[inline]

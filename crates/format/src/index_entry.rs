@@ -1,15 +1,19 @@
-//! Index blocks: where the data blocks of a table are, and which keys they hold.
+//! Index blocks: the places of a table's data blocks, and separators between their keys.
 //!
-//! In: an index block, and three switches from the table's properties. Out: [`IndexCursor`]; and
-//! back: [`IndexBuilder`], [`PartitionedIndexBuilder`].
+//! In: an index block, and three switches from the table's properties. Out: [`IndexCursor`].
+//! [`IndexBuilder`] and [`PartitionedIndexBuilder`] write them.
 //! Source: RocksDB `table/block_based/index_builder.cc`, `table/format.cc` (IndexValue). Page:
 //! `docs/format/index.md`.
 //!
-//!   key:   a separator s, last key of the block <= s < first key of the next: internal key, or bare user key
-//!   value: offset varint64 | size varint64              full
-//!          zigzag varint64 (size - previous size)       delta-encoded and key sharing bytes with the one before;
-//!                                                       offset = end of the previous block with its trailer
-//!          then, with first keys: length varint32 | first internal key of the block
+//! ```text
+//! key:   a separator s, last key of the block <= s < first key of the next: internal key, or
+//!        bare user key
+//! value: offset varint64 | size varint64          full
+//!        zigzag varint64 (size - previous size)   delta-encoded and key sharing bytes with the one
+//!                                                 before; offset = end of the previous block with
+//!                                                 its trailer
+//!        then, with first keys: length varint32 | first internal key of the block
+//! ```
 
 mod build;
 mod partitions;
@@ -55,7 +59,7 @@ pub fn prepare_for_search(block: &mut Block, shape: IndexShape, icmp: &InternalK
     }
 }
 
-/// Whether seeks in an index block find what a walk over it does.
+/// Checks that seeks in an index block find the same entries as a scan.
 /// # Errors
 /// `Corruption`.
 pub fn check_restarts(block: &Block, shape: IndexShape) -> Result<()> {
@@ -138,8 +142,8 @@ impl IndexCursor {
             return Ok(None);
         }
         let mut input = Decoder::new(self.cursor.value(block));
-        // Past the handle, which is known; as a difference it would mean something to the entry
-        // before only.
+        // Skips the handle, which is known; as a difference it has a meaning only behind the entry
+        // before.
         if self.is_delta() {
             input.varsignedint64()?;
         } else {
@@ -148,9 +152,9 @@ impl IndexCursor {
         Ok(Some(input.length_prefixed()?))
     }
 
-    /// To the first entry.
+    /// Moves to the first entry.
     /// # Errors
-    /// `Corruption`; it stands nowhere then. So for all that follow.
+    /// `Corruption`; the cursor is then invalid, as after every error below.
     pub fn seek_to_first(&mut self, block: &Block) -> Result<()> {
         self.cursor.seek_to_first(block)?;
         self.read_handle(block)
@@ -195,7 +199,7 @@ impl IndexCursor {
         Ok(())
     }
 
-    /// One entry on; nowhere behind the last.
+    /// Moves to the next entry; invalid behind the last.
     /// # Errors
     /// `Corruption`.
     #[inline]
@@ -204,7 +208,7 @@ impl IndexCursor {
         self.read_handle(block)
     }
 
-    /// One entry back; nowhere before the first.
+    /// Moves to the previous entry; invalid before the first.
     /// # Errors
     /// `Corruption`.
     pub fn prev(&mut self, block: &Block) -> Result<()> {
@@ -255,7 +259,7 @@ impl IndexCursor {
         }
     }
 
-    /// Whether the value here is a difference to the one before.
+    /// Whether the current value is a difference to the one before.
     #[inline]
     fn is_delta(&self) -> bool {
         self.shape.value_is_delta_encoded && self.cursor.shared() > 0

@@ -1,9 +1,9 @@
-//! Internal keys: a user key, and which write of it this is.
+//! Internal keys: a user key with the sequence number and type of one write.
 //!
 //! In: user key, sequence, type. Out: bytes that sort newest first, and back. Source: RocksDB
 //! `db/dbformat.h`.
 //!
-//!   user key | (sequence << 8 | type) u64 little-endian
+//! `user key | (sequence << 8 | type) u64 little-endian`
 //!
 //! Invariants
 //!  1. Order: user key ascending by the family's comparator, then the packed 8 bytes, as a number,
@@ -61,12 +61,12 @@ pub struct ParsedInternalKey<'a> {
     pub user_key: &'a [u8],
     /// Order of the write.
     pub sequence: SequenceNumber,
-    /// What it says.
+    /// The type of the write.
     pub value_type: ValueType,
 }
 
 impl<'a> ParsedInternalKey<'a> {
-    /// Takes an internal key apart.
+    /// Parses an internal key.
     /// # Errors
     /// `Corruption` if it is shorter than 8 bytes or its type is unknown.
     #[inline]
@@ -119,8 +119,8 @@ pub fn internal_key(user_key: &[u8], sequence: SequenceNumber, value_type: Value
     out
 }
 
-/// The key to seek for "the newest version of `user_key` not newer than `sequence`": before all of
-/// them.
+/// The key to seek for "the newest version of `user_key` not newer than `sequence`": it is before
+/// all of them.
 pub fn seek_key(user_key: &[u8], sequence: SequenceNumber) -> Vec<u8> {
     internal_key(user_key, sequence, ValueType::SEEK)
 }
@@ -137,8 +137,8 @@ pub fn trailer(internal_key: &[u8]) -> u64 {
     internal_key.last_chunk::<TRAILER_BYTES>().map_or(0, |t| u64::from_le_bytes(*t))
 }
 
-/// The order of internal keys over a family's user-key order. Cheap to clone; compares stock orders
-/// inline.
+/// The order of internal keys over a family's user-key order. Cheap to clone; compares built-in
+/// orders inline.
 #[derive(Clone, Debug)]
 pub struct InternalKeyComparator {
     user: ComparatorRef,
@@ -244,8 +244,7 @@ impl InternalKeyComparator {
         }
     }
 
-    /// Compares user keys that may have timestamps by what stands before these: all versions of a
-    /// key are one.
+    /// Compares user keys without their timestamps: all versions of a key are equal.
     #[inline]
     pub fn compare_plain_keys(&self, a: &[u8], b: &[u8]) -> Ordering {
         match self.plain() {
@@ -270,12 +269,11 @@ impl InternalKeyComparator {
     }
 }
 
-/// Whether the bytes are the same. For short ones that were written a moment ago, as keys of
-/// iterators are: the system's `memcmp` loads them whole, and such a load waits until all the
-/// stores it spans have left the processor's buffers. So does that of a word whose end was put
-/// behind what the key shares with the one before; the last byte of the key, or of a number that
-/// stands before something else, in which neighbours mostly differ, does not: three quarters of the
-/// time of a step went there.
+/// Whether the bytes are equal; for short keys that were stored a moment ago, as iterators' keys
+/// are. The system's `memcmp` loads them whole, and such a load waits until all the stores it spans
+/// have left the processor's store buffer. A load of the last byte of the key, or of a number
+/// before something else, does not wait. Neighbours mostly differ there. Three quarters of a step
+/// went into the wait.
 #[inline]
 fn is_same(a: &[u8], b: &[u8]) -> bool {
     if a.len() != b.len() || a.last() != b.last() {
@@ -293,7 +291,7 @@ impl Default for InternalKeyComparator {
     }
 }
 
-/// What a point read looks for: the newest version of a user key that a sequence number may see.
+/// The target of a point read: the newest version of a user key that a sequence number may see.
 #[derive(Clone, Debug)]
 pub struct LookupKey {
     len: usize,
@@ -315,8 +313,7 @@ impl Default for LookupKey {
 }
 
 impl LookupKey {
-    /// Makes another one of it, as [`new`](Self::new) does; where many are made one after the other
-    /// that is less work.
+    /// Changes it to another key and sequence number, with less work than [`new`](Self::new).
     #[inline]
     pub fn set(&mut self, user_key: &[u8], sequence: SequenceNumber) {
         let len = user_key.len() + TRAILER_BYTES;

@@ -1,4 +1,4 @@
-//! esker-format: every byte that reaches the disk, and nothing else.
+//! Every byte that reaches the disk, and nothing else.
 //!
 //! Bytes to values and back: no I/O, no unsafe, no panic on any input. Everything is parsed once
 //! into a value that needs no second check; bad bytes are `Corruption`. Pages with grammar and

@@ -1,9 +1,10 @@
-//! Log records: how the WAL and the MANIFEST are cut into 32 KiB blocks.
+//! Log records: the WAL and the MANIFEST, cut into 32 KiB blocks.
 //!
-//! In: whole (logical) records. Out: physical records, and back again.   Source: RocksDB `db/log_format.h`,
-//! `db/log_reader.cc` for what a reader tolerates.   Bytes: `fixtures/walrec_*`, page `docs/format/log.md`.
+//! In: whole (logical) records. Out: physical records, and back. Source: RocksDB `db/log_format.h`;
+//! `db/log_reader.cc` for a reader's tolerance. Bytes: `fixtures/walrec_*`, page
+//! `docs/format/log.md`.
 //!
-//!   crc u32 | size u16 | type u8 | [log number u32] | payload
+//! `crc u32 | size u16 | type u8 | [log number u32] | payload`
 //!
 //! Little-endian; `crc` is the masked CRC32C of everything behind `size`; recyclable types carry
 //! the log number.
@@ -12,12 +13,11 @@
 //!  1. No physical record crosses a block; the bytes of a block too short for a header (7, or 11
 //!     when the writer is recyclable) are zero.
 //!  2. A FIRST is followed by MIDDLEs and one LAST, in order, or the log ended there.
-//!  3. Of a record that fails its checks the rest of the block goes with it: its size cannot be
+//!  3. A record that fails its checks takes the rest of its block with it: its size cannot be
 //!     trusted.
 //!
-//! [`LogWriter`] makes the bytes; [`LogReader`] says of every stretch of a log what it is
-//! ([`LogEvent`]) and decides nothing: which of it is tolerated is the business of
-//! [`crate::wal_recovery`] and of [`next_strict`].
+//! [`LogWriter`] makes the bytes. [`LogReader`] classifies every part of a log ([`LogEvent`]) and
+//! decides nothing: [`crate::wal_recovery`] and [`next_strict`] decide what is tolerated.
 
 mod reader;
 mod strict;
@@ -36,7 +36,7 @@ pub const HEADER_BYTES: usize = 7;
 /// Header of the recyclable types, which name the log they belong to.
 pub const RECYCLABLE_HEADER_BYTES: usize = 11;
 
-/// What a physical record is. Codes are on disk.
+/// The type of a physical record. Codes are on disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum RecordType {

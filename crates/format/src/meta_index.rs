@@ -1,8 +1,8 @@
-//! The meta index: names of a table's other blocks, and where they are.
+//! The meta index: names and places of a table's other blocks.
 //!
 //! In: a key/value block of names and handles. Out: [`MetaIndex`], and back. Source: RocksDB
 //! `table/meta_blocks.cc`, `table/block_based/block_based_table_builder.cc`. Unknown names are
-//! skipped: they are for those who know them.
+//! skipped.
 //!
 //! Page: `docs/format/sst.md`.
 
@@ -26,7 +26,7 @@ pub const RANGE_DEL: &str = "rocksdb.range_del";
 pub const FULL_FILTER: &str = "fullfilter.rocksdb.BuiltinBloomFilter";
 /// The index of the partitions of a filter.
 pub const PARTITIONED_FILTER: &str = "partitionedfilter.rocksdb.BuiltinBloomFilter";
-/// Prefixes of a hash index, one behind the other.
+/// Prefixes of a hash index, back to back.
 pub const HASH_INDEX_PREFIXES: &str = "rocksdb.hashindex.prefixes";
 /// For each of them: its length, the first index entry and how many.
 pub const HASH_INDEX_METADATA: &str = "rocksdb.hashindex.metadata";

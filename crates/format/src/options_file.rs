@@ -1,6 +1,6 @@
-//! The OPTIONS file: its grammar. What the keys mean is the engine's business.
+//! The grammar of the OPTIONS file. The engine knows the meaning of the keys.
 //!
-//! In: text. Out: sections of `key=value`, and back.   Source: RocksDB `options/options_parser.cc`.
+//! In: text. Out: sections of `key=value`, and back. Source: RocksDB `options/options_parser.cc`.
 //! Page: `docs/format/options.md`.
 //!
 //! ```text
@@ -26,7 +26,7 @@ mod value;
 
 pub use value::{escape, split_list, split_map, unescape};
 
-/// What a section is about.
+/// The kind of a section.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SectionKind {
     /// `[Version]`
@@ -47,7 +47,7 @@ pub enum SectionKind {
 /// One section.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Section {
-    /// What it is about.
+    /// Its kind.
     pub kind: SectionKind,
     /// Keys and values as they are written, in order.
     pub entries: Vec<(String, String)>,
@@ -222,7 +222,7 @@ impl fmt::Display for OptionsFile {
     }
 }
 
-/// `inner` is what stands between the brackets.
+/// Parses the text between the brackets.
 fn parse_section(inner: &str) -> Result<SectionKind> {
     let (title, name) = match (inner.find('"'), inner.rfind('"')) {
         (Some(open), Some(close)) if open < close => {

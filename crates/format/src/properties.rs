@@ -1,4 +1,4 @@
-//! Table properties: what a table says about itself.
+//! Table properties: a table's description of itself.
 //!
 //! In: the key/value block that the meta index calls `rocksdb.properties`. Out:
 //! [`TableProperties`], and back.
@@ -15,8 +15,8 @@ use esker_base::coding::{Decoder, fixed32, fixed64, put_varint64};
 use esker_base::{Error, Result};
 use std::collections::BTreeMap;
 
-/// Esker's own property of a flushed or compacted table: how many of its entries stand behind a
-/// newer one of the same user key, in decimal digits. RocksDB takes it for a user's property.
+/// Esker's own property of a flushed or compacted table: the number of entries behind a newer one
+/// of the same user key, in decimal digits. RocksDB takes it for a user's property.
 pub const OLDER_VERSIONS: &str = "esker.older.versions";
 
 /// `rocksdb.block.based.table.index.type`.
@@ -49,8 +49,8 @@ impl IndexType {
     }
 }
 
-/// What a table says about itself. Sizes are bytes, times Unix seconds; 0 and empty mean "not
-/// said".
+/// A table's description of itself. Sizes are bytes, times Unix seconds; 0 and empty mean
+/// "unknown".
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TableProperties {
     /// Data blocks with their trailers.
@@ -168,7 +168,7 @@ pub const UNKNOWN_COLUMN_FAMILY: u64 = 2_147_483_647;
 const EXTERNAL_GLOBAL_SEQNO: &[u8] = b"rocksdb.external_sst_file.global_seqno";
 
 impl TableProperties {
-    /// Everything at what its absence means.
+    /// All fields as their absence means.
     pub fn absent() -> TableProperties {
         TableProperties {
             user_defined_timestamps_persisted: true,
@@ -279,8 +279,8 @@ impl TableProperties {
         true
     }
 
-    /// Entries that stand behind a newer one of the same user key, if that is known: from
-    /// [`OLDER_VERSIONS`], or because a table made for ingestion has one entry a key.
+    /// Entries behind a newer one of the same user key, if known: from [`OLDER_VERSIONS`], or
+    /// because a table made for ingestion has one entry a key.
     pub fn older_versions(&self) -> Option<u64> {
         match self.user_collected_properties.get(OLDER_VERSIONS.as_bytes()) {
             Some(count) => std::str::from_utf8(count).ok()?.parse().ok(),

@@ -1,4 +1,4 @@
-//! Range tombstones: "every key from here up to there is gone".
+//! Range tombstones: "every key from here up to there is deleted".
 //!
 //! In: tombstones as written, overlapping and in any order. Out: disjoint fragments that can be
 //! searched. Bytes: `docs/format/range-del.md`. Source: RocksDB `db/range_tombstone_fragmenter.h`.

@@ -1,6 +1,6 @@
-//! The 5 bytes behind every block of a table, and the checksums in them.
+//! The 5 bytes behind every block of a table, and their checksums.
 //!
-//!   contents | compression code u8 | checksum u32        Source: RocksDB `table/format.cc`.
+//! `contents | compression code u8 | checksum u32`. Source: RocksDB `table/format.cc`.
 //!
 //! The checksum covers contents and code byte. Since format version 6 a number made from the file's
 //! base context and the block's offset is added, so that a block in the wrong place does not pass.
@@ -75,14 +75,14 @@ const fn low_half(v: u64) -> u32 {
     (v & 0xFFFF_FFFF) as u32
 }
 
-/// What is added to the checksum of a block at `offset` in a file whose base context is `base`; 0
-/// if `base` is 0.
+/// The number added to the checksum of a block at `offset` in a file with base context `base`; 0 if
+/// `base` is 0.
 #[inline]
 pub const fn context_modifier(base: u32, offset: u64) -> u32 {
     if base == 0 { 0 } else { base ^ low_half(offset).wrapping_add(low_half(offset >> 32)) }
 }
 
-/// What the blocks of one file are guarded with.
+/// The checksum type and base context of one file's blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct BlockGuard {
     /// The function.
@@ -98,8 +98,8 @@ impl BlockGuard {
         self.checksum_type.checksum(bytes).wrapping_add(context_modifier(self.base_context, offset))
     }
 
-    /// Appends code byte and checksum to `block`, which holds the contents of the block that goes
-    /// to `offset` and, before them, `start` bytes of something else.
+    /// Appends code byte and checksum to `block`, which goes to `offset`. Its contents begin at
+    /// `start`; other bytes may lie before them.
     pub fn append_trailer(&self, block: &mut Vec<u8>, start: usize, compression_code: u8, offset: u64) {
         block.push(compression_code);
         let sum = self.stored_checksum(block.get(start..).unwrap_or_default(), offset);

@@ -1,4 +1,4 @@
-//! Unique ids of tables, made from who wrote them.
+//! Unique ids of tables, made from the session that wrote them.
 //!
 //! In: the properties `creating.db.identity`, `creating.session.identity` and
 //! `original.file.number`. Out: two u64 that the MANIFEST stores beside the file. Source: RocksDB

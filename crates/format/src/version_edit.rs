@@ -1,16 +1,17 @@
-//! MANIFEST records: what changed from one version of the database to the next.
+//! MANIFEST records: changes from one version of the database to the next.
 //!
-//! In: an edit. Out: one log record, and back.   Source: RocksDB `db/version_edit.cc`.   Page: `docs/format/manifest.md`.
+//! In: an edit. Out: one log record, and back. Source: RocksDB `db/version_edit.cc`. Page:
+//! `docs/format/manifest.md`.
 //!
-//!   (tag varint32, payload)*
+//! `(tag varint32, payload)*`
 //!
 //! Invariants
 //!  1. An unknown tag with bit 13 set is skipped (its payload is one length-prefixed slice); any
 //!     other unknown tag is corruption. In a table's description an unknown custom tag with bit 6
 //!     set is fatal and others are skipped.
-//!  2. What is written is understood by RocksDB 7.8 and 11: tags come in RocksDB's order, and WAL
-//!     tracking (which makes a read-only open of theirs fail) is never written.
-//!  3. An edit that says nothing has no bytes, and is legal.
+//!  2. RocksDB 7.8 and 11 understand everything written: tags come in RocksDB's order, and WAL
+//!     tracking (which makes their read-only opens fail) is never written.
+//!  3. An edit without changes has no bytes, and is legal.
 
 mod decode;
 mod encode;

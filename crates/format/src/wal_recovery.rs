@@ -1,7 +1,6 @@
-//! Which records of the WALs count after a crash: RocksDB's four recovery modes, as a decision per
-//! event.
+//! WAL recovery: RocksDB's four recovery modes, as a decision for each event of a log.
 //!
-//! In: the events of each WAL, in order of their numbers. Out: what to do, and where replay
+//! In: the events of each WAL, in order of their numbers. Out: the next step, and where replay
 //! stopped.
 //! Source: RocksDB `db/db_impl/db_impl_open.cc`, measured on 46 damaged databases
 //! (`fixtures/walrec_*`).
@@ -14,16 +13,17 @@
 //! ... within a record    end of this WAL   fail       stop                     go on
 //! ```
 //!
-//! \[1\] but the silent end if the WAL is a recycled one and the CRC or length is wrong: that is
-//! how an overwritten log looks behind its end.
+//! \[1\] but the silent end if the WAL is recycled and the CRC or length is wrong: an overwritten
+//! log looks like that behind its end.
 //!
 //! Invariants
-//!  1. After a stop nothing is applied, except that replay resumes when the first record of a later
-//!     WAL carries exactly the sequence number that was due: then nothing was lost in between.
-//!  2. A batch that is whole and asks for what nobody applies (an inverted range, see
-//!     [`WalReplay::refused`]) is damage, and none of it is applied.
-//!  3. A batch that is whole but makes no sense (op count, unknown tag) fails the open in every
-//!     mode; so does a sequence number that goes backwards.
+//!  1. After a stop nothing is applied, with one exception. Replay resumes when the first record of
+//!     a later WAL carries exactly the sequence number that was due: then nothing was lost in
+//!     between.
+//!  2. A whole batch that no engine applies (an inverted range, see [`WalReplay::refused`]) is
+//!     damage, and none of it is applied.
+//!  3. A whole batch that makes no sense (op count, unknown tag) fails the open in every mode; so
+//!     does a sequence number that goes backwards.
 //!
 //! Page: `docs/format/log.md`.
 
@@ -42,14 +42,14 @@ pub enum WalRecoveryMode {
     TolerateCorruptedTailRecords = 0,
     /// Nothing at all.
     AbsoluteConsistency = 1,
-    /// The database becomes what it was before the first damage.
+    /// The database returns to its state before the first damage.
     #[default]
     PointInTimeRecovery = 2,
     /// Whatever can be read is applied, holes or not.
     SkipAnyCorruptedRecords = 3,
 }
 
-/// What to do after an event.
+/// The step after an event.
 #[derive(Clone, Copy, Debug)]
 pub enum ReplayStep<'a> {
     /// Apply this batch (to families that still want it), then call [`WalReplay::applied`].
@@ -86,19 +86,19 @@ impl WalReplay {
         self.next_sequence
     }
 
-    /// The WAL at whose damage replay stopped for good. If a family that has tables needs no WAL as
-    /// old as this one, its tables are newer than what was recovered and the open must fail
+    /// The WAL whose damage stopped replay for good. If a family with tables needs no WAL as old as
+    /// this one, its tables are newer than the recovered state, and the open must fail
     /// (point-in-time and tail modes).
     pub fn stopped_in(&self) -> Option<FileNumber> {
         self.stopped_in
     }
 
-    /// What was dropped or skipped since the last call, as a sentence for the info log.
+    /// A sentence for the info log on everything dropped or skipped since the last call.
     pub fn take_warning(&mut self) -> Option<String> {
         self.warning.take()
     }
 
-    /// Decides over an event; `record` is the reader's buffer.
+    /// Decides on an event; `record` is the reader's buffer.
     /// # Errors
     /// `Corruption`, naming the WAL and the offset: the open must fail.
     pub fn event<'a>(&mut self, event: &LogEvent, record: &'a [u8]) -> Result<ReplayStep<'a>> {
@@ -130,8 +130,8 @@ impl WalReplay {
         }
     }
 
-    /// Decides over the batch of `event`, which the engine refuses to apply for this reason: as
-    /// over a record that is none.
+    /// Decides on the batch of `event`, which the engine refused to apply because of `why`: treats
+    /// it as a damaged record.
     /// # Errors
     /// `Corruption`, naming the WAL and the offset: the open must fail.
     pub fn refused(&mut self, event: &LogEvent, why: &str) -> Result<ReplayStep<'static>> {
@@ -139,8 +139,8 @@ impl WalReplay {
         self.bad_record(offset, why)
     }
 
-    /// Decides over a failed read of a WAL: only the mode that skips anything goes on, with the
-    /// next WAL.
+    /// Decides on a failed read of a WAL: only `SkipAnyCorruptedRecords` goes on, with the next
+    /// WAL.
     /// # Errors
     /// The error itself.
     pub fn read_error(&mut self, error: Error) -> Result<ReplayStep<'static>> {
@@ -151,8 +151,8 @@ impl WalReplay {
         Ok(ReplayStep::EndOfFile)
     }
 
-    /// A batch was applied and `consumed` sequence numbers were given out, from that of its header:
-    /// those of its ops, or for a two-phase commit those of the transaction.
+    /// Records that a batch was applied and used `consumed` sequence numbers, from its header's on:
+    /// those of its operations, or for a two-phase commit those of the transaction.
     /// # Errors
     /// `Corruption` if numbers went backwards.
     pub fn applied(&mut self, batch: SequenceNumber, consumed: u64) -> Result<()> {
@@ -169,12 +169,12 @@ impl WalReplay {
         Ok(())
     }
 
-    /// The WAL at hand says that `due`, if that is known, was due when `predecessor`, which is
-    /// replayed too, was full, and it has not fewer records than it had then if it `is_whole`.
-    /// Whether to go on: not if the end of `predecessor` was lost without a trace and the mode
-    /// wants no holes.
+    /// Checks the current WAL's statement about `predecessor`, which was replayed too: the sequence
+    /// number `due` at its end, if known, and whether it `is_whole`, with no fewer records than
+    /// then. Returns whether to go on: not if the end of `predecessor` was lost without a trace and
+    /// the mode allows no holes.
     /// # Errors
-    /// `Corruption` where nothing may be lost.
+    /// `Corruption` in a mode where nothing may be lost.
     pub fn after(
         &mut self,
         predecessor: FileNumber,
@@ -259,8 +259,8 @@ impl WalReplay {
     }
 }
 
-/// Checks the timestamp sizes that a WAL tells of ([`crate::log::LogReader::timestamp_sizes`])
-/// against those of the families that are open; `running` gives `None` for a family that is gone.
+/// Checks the timestamp sizes in a WAL ([`crate::log::LogReader::timestamp_sizes`]) against those
+/// of the open families; `running` gives `None` for a dropped family.
 /// # Errors
 /// `NotSupported`, naming the family, if its keys in the WAL have timestamps of another size than
 /// its comparator.

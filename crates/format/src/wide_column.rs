@@ -121,7 +121,7 @@ impl<'a> WideColumns<'a> {
         self.iter().find(|(n, _)| *n == name).map(|(_, value)| value)
     }
 
-    /// What a plain get returns; empty if there is no default column.
+    /// The value of a plain get; empty if there is no default column.
     pub fn default_value(&self) -> &'a [u8] {
         match self.iter().next() {
             Some((name, value)) if name == DEFAULT_COLUMN_NAME => value,

@@ -1,18 +1,20 @@
-//! Write batches: what one atomic write says, as it stands in the WAL.
+//! Write batches: the operations of one atomic write, in the bytes that the WAL holds.
 //!
 //! In: operations. Out: RocksDB's bytes, and back again, checked. Source: RocksDB
 //! `db/write_batch.cc`. Page: `docs/format/write-batch.md`.
 //!
-//!   sequence u64 | count u32 | op*        op = tag u8 | [family varint32] | length-prefixed slices
+//! ```text
+//! sequence u64 | count u32 | op*        op = tag u8 | [family varint32] | length-prefixed slices
+//! ```
 //!
 //! Invariants
 //!  1. `count` is the number of ops that take a sequence number when they are applied; log data and
 //!     transaction markers do not.
-//!  2. The bytes of a [`WriteBatch`] or [`WriteBatchView`] were checked (or made) op by op: walking
-//!     them cannot fail.
+//!  2. The bytes of a [`WriteBatch`] or [`WriteBatchView`] were checked (or made) op by op:
+//!     iterating over them cannot fail.
 //!  3. The family id 0 is written in the short form, without the id.
-//!  4. `rep` begins with a header, or is empty: a batch that says nothing yet owns no memory.
-//!  5. A protected batch has a checksum of each counted op, made of what its caller gave
+//!  4. `rep` begins with a header, or is empty: a batch without operations owns no memory.
+//!  5. A protected batch has a checksum of each counted op, made of the caller's arguments
 //!     (`protection.rs`).
 
 mod op;
@@ -33,7 +35,7 @@ use op::{Decoded, decode_op, tag};
 /// Bytes before the first op.
 pub const BATCH_HEADER_BYTES: usize = 12;
 
-/// What kinds of ops a batch has.
+/// The kinds of ops in a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct BatchContent {
     /// Merges.
@@ -48,10 +50,10 @@ pub struct BatchContent {
     pub extended: bool,
 }
 
-/// What a batch looks like that has not been written to.
+/// The bytes of an empty batch.
 const NO_OPS: &[u8] = &[0; BATCH_HEADER_BYTES];
 
-/// Where a batch stood when a save point was set.
+/// The state of a batch when a save point was set.
 #[derive(Clone, Copy, Debug)]
 struct SavePoint {
     bytes: usize,
@@ -324,8 +326,8 @@ impl WriteBatch {
         self.view().sequence()
     }
 
-    /// The header of a batch with this first sequence number and op count: what a group of batches
-    /// gets that are logged as one record.
+    /// The header of a batch with this first sequence number and op count, for a group of batches
+    /// that is logged as one record.
     pub fn encode_header(sequence: SequenceNumber, count: u32) -> [u8; BATCH_HEADER_BYTES] {
         let mut header = [0; BATCH_HEADER_BYTES];
         let (first, second) = header.split_at_mut(8);
@@ -343,7 +345,7 @@ impl WriteBatch {
         }
     }
 
-    /// What kinds of ops there are.
+    /// The kinds of ops.
     #[inline]
     pub fn content(&self) -> BatchContent {
         self.content
@@ -489,7 +491,7 @@ impl<'a> WriteBatchView<'a> {
         self.count
     }
 
-    /// What kinds of ops there are.
+    /// The kinds of ops.
     pub fn content(&self) -> BatchContent {
         self.content
     }

@@ -1,18 +1,21 @@
-//! Blob files: large values of a flush or compaction, back to back, so that compactions move only
+//! Blob files: large values of a flush or compaction, back to back. Compactions move only
 //! references to them.
 //!
 //! In: user keys and stored values. Out: the bytes of header, records and footer, and back.
-//! Source: RocksDB `db/blob/blob_log_format.h`; formats.md §8.
+//! Source: RocksDB `db/blob/blob_log_format.h`.
 //!
-//!   file   := header record* footer                                            little-endian; crc = masked CRC32C
-//!   header := magic u32 = 00248F37 | version u32 = 1 | family u32 | flags u8 | compression u8 | expiration u64 × 2    30
-//!   record := key bytes u64 | value bytes u64 | expiration u64 | crc of these u32 | crc of key and value u32          32
-//!             | key | value
-//!   footer := magic u32 | records u64 | expiration u64 × 2 | crc of these u32                                        32
+//! ```text
+//! file   := header record* footer                            little-endian; crc = masked CRC32C
+//! header := magic u32 = 00248F37 | version u32 = 1 | family u32 | flags u8 | compression u8
+//!         | expiration u64 × 2                                                          30 bytes
+//! record := key bytes u64 | value bytes u64 | expiration u64 | crc of these u32
+//!         | crc of key and value u32                                                    32 bytes
+//!         | key | value
+//! footer := magic u32 | records u64 | expiration u64 × 2 | crc of these u32             32 bytes
+//! ```
 //!
 //! Invariants
-//!  1. Flags and expirations are 0: those with a time to live were written by the former stacked
-//!     BlobDB only.
+//!  1. Flags and expirations are 0: only the former stacked BlobDB wrote others.
 //!  2. All values of a file are stored under the one compression code of its header.
 //!  3. A blob index points at the value; its record begins 32 bytes and a key before.
 //!
@@ -37,7 +40,7 @@ const MAGIC: u32 = 0x0024_8F37;
 const VERSION: u32 = 1;
 const HAS_TTL: u8 = 1;
 
-/// What stands at the head of a blob file.
+/// The header of a blob file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BlobFileHeader {
     /// The family whose values these are.
@@ -60,7 +63,7 @@ impl BlobFileHeader {
         out
     }
 
-    /// Takes it apart.
+    /// Parses a header.
     /// # Errors
     /// `Corruption` if it is not the header of a blob file · `NotSupported` for another version, or
     /// for values that expire.
@@ -88,7 +91,7 @@ impl BlobFileHeader {
     }
 }
 
-/// What stands at the end of a finished blob file.
+/// The footer of a finished blob file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BlobFileFooter {
     /// Records in the file.
@@ -108,7 +111,7 @@ impl BlobFileFooter {
         out
     }
 
-    /// Takes it apart.
+    /// Parses a footer.
     /// # Errors
     /// `Corruption` if it is not a footer, or damaged.
     pub fn parse(bytes: &[u8]) -> Result<BlobFileFooter> {
@@ -130,7 +133,7 @@ impl BlobFileFooter {
     }
 }
 
-/// What stands before the key of a record.
+/// The part of a record before its key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BlobRecordHeader {
     /// Bytes of the user key.
@@ -163,7 +166,7 @@ impl BlobRecordHeader {
         out
     }
 
-    /// Takes it apart.
+    /// Parses a record's header.
     /// # Errors
     /// `Corruption` if it is damaged.
     pub fn parse(bytes: &[u8]) -> Result<BlobRecordHeader> {
@@ -177,8 +180,9 @@ impl BlobRecordHeader {
         Ok(BlobRecordHeader { key_bytes, value_bytes, blob_crc })
     }
 
+    /// Checks key and value against the record's checksum.
     /// # Errors
-    /// `Corruption` if key and value are not those that the record was written with.
+    /// `Corruption` if they differ from those written.
     pub fn check(&self, user_key: &[u8], stored: &[u8]) -> Result<()> {
         if self.key_bytes != user_key.len() as u64 || self.value_bytes != stored.len() as u64 {
             return Err(Error::corruption(format!(
@@ -196,7 +200,7 @@ impl BlobRecordHeader {
     }
 }
 
-/// Bytes that a record takes in its file, which is what the MANIFEST counts.
+/// Bytes of a record in its file, as the MANIFEST counts them.
 pub fn record_bytes(user_key_bytes: usize, stored_bytes: u64) -> u64 {
     RECORD_HEADER_BYTES as u64 + user_key_bytes as u64 + stored_bytes
 }

@@ -100,8 +100,8 @@ impl BlockBuilder {
         self.share_prefixes = shares;
     }
 
-    /// Appends an entry without the length of its value, as delta-encoded index blocks have them;
-    /// `value` is told how many bytes the key shares. With `in_full` it shares none.
+    /// Appends an entry without the length of its value, the form of delta-encoded index blocks.
+    /// `value` gets the number of bytes that the key shares; with `in_full` it shares none.
     pub(crate) fn add_unsized(&mut self, key: &[u8], in_full: bool, value: impl FnOnce(usize, &mut Vec<u8>)) {
         let shares = std::mem::replace(&mut self.share_prefixes, !in_full);
         let shared = self.begin_entry(key, common_prefix(&self.last_key, key));
@@ -149,8 +149,7 @@ impl BlockBuilder {
         plain + values + self.hash_index.as_ref().map_or(0, HashIndexBuilder::size_estimate)
     }
 
-    /// RocksDB's estimate of `size_estimate` after one more entry: what decides where blocks are
-    /// cut.
+    /// RocksDB's estimate of `size_estimate` after one more entry, by which blocks are cut.
     #[inline]
     pub fn size_estimate_after(&self, key: &[u8], value: &[u8]) -> usize {
         let is_restart = self.since_restart >= self.restart_interval;
@@ -205,8 +204,8 @@ impl BlockBuilder {
         self.buffer
     }
 
-    /// Starts the next block, keeping the memory, and the last key: what the next one shares with
-    /// it can still be asked for, though the first entry of a block never uses it.
+    /// Starts the next block. Keeps the memory and the last key, for callers that ask how much the
+    /// next key shares with it; the first entry of a block shares nothing.
     pub fn reset(&mut self) {
         self.buffer.clear();
         self.restarts.clear();

@@ -163,9 +163,9 @@ impl BlockCursor {
         self.shared
     }
 
-    /// To the first entry.
+    /// Moves to the first entry.
     /// # Errors
-    /// `Corruption`; the cursor stands nowhere then. So for all that follow.
+    /// `Corruption`; the cursor is then invalid, as after every error below.
     #[inline]
     pub fn seek_to_first(&mut self, block: &Block) -> Result<()> {
         self.move_to(block, 0)
@@ -183,7 +183,8 @@ impl BlockCursor {
         self.step_back(block)
     }
 
-    /// To the first entry whose key is not `before`; keys that are come before those that are not.
+    /// Moves to the first entry whose key is not `before`. Keys that are `before` precede all
+    /// others.
     /// # Errors
     /// `Corruption`.
     #[inline]
@@ -197,7 +198,8 @@ impl BlockCursor {
         Ok(())
     }
 
-    /// To the last entry whose key is `not_after`; keys that are come before those that are not.
+    /// Moves to the last entry whose key is `not_after`. Keys that are `not_after` precede all
+    /// others.
     /// # Errors
     /// `Corruption`.
     pub fn seek_for_prev_by(
@@ -289,7 +291,7 @@ impl BlockCursor {
         }
     }
 
-    /// [`seek`](Self::seek), from what [`restart_for`](Self::restart_for) has found.
+    /// [`seek`](Self::seek) from a restart that [`restart_for`](Self::restart_for) returned.
     /// # Errors
     /// `Corruption`.
     #[inline]
@@ -321,8 +323,8 @@ impl BlockCursor {
         }
     }
 
-    /// To the first entry at or after the internal key `target`, from the entry here on: what lies
-    /// before it is before the target.
+    /// Moves forward to the first entry at or after the internal key `target`. Entries before the
+    /// current one are before the target.
     #[inline]
     fn walk_to(&mut self, block: &Block, target: &[u8], icmp: &InternalKeyComparator) -> Result<()> {
         if icmp.order() != KeyOrder::Bytewise {
@@ -344,13 +346,13 @@ impl BlockCursor {
         Ok(())
     }
 
-    /// To the next entry that is not clearly smaller than `target`, a user key; nowhere if there is
-    /// none. The key here is smaller at byte `at`, within both user keys.
+    /// Moves to the next entry that is not clearly smaller than the user key `target`; invalid if
+    /// there is none. The current key is smaller at byte `at`, within both user keys.
     ///
-    /// An entry that shares more than `at` bytes with the one before it is smaller at the same
-    /// place; one that shares just so many is compared from there on; one that shares fewer is
-    /// greater. Until then no key is put together: that was two thirds of a seek. When one is, what
-    /// it shares it shares with the target too.
+    /// An entry that shares more than `at` bytes with the one before is smaller at the same byte.
+    /// One that shares exactly `at` is compared from there. One that shares fewer is greater. Only
+    /// then is a key put together, which was two thirds of a seek. Its shared bytes equal the
+    /// target's.
     #[inline]
     fn skip_smaller(&mut self, block: &Block, target: &[u8], mut at: usize) -> Result<()> {
         let entries = block.entries();
@@ -382,7 +384,7 @@ impl BlockCursor {
         Ok(())
     }
 
-    /// One entry on; nowhere behind the last.
+    /// Moves to the next entry; invalid behind the last.
     /// # Errors
     /// `Corruption`.
     #[inline]
@@ -395,7 +397,7 @@ impl BlockCursor {
         }
     }
 
-    /// One entry back; nowhere before the first.
+    /// Moves to the previous entry; invalid before the first.
     /// # Errors
     /// `Corruption`.
     #[inline]
@@ -413,7 +415,7 @@ impl BlockCursor {
 
     /// Fills `before` with the entries from the last restart before `here` up to it.
     fn parse_interval_before(&mut self, block: &Block, here: u32) -> Result<()> {
-        // Mostly the interval before the one it comes from.
+        // Mostly the restart interval before the current one.
         let known = self.before.restart;
         let restart = if known > 0 && known < block.restart_count() && block.restart(known) == here {
             known - 1
@@ -423,7 +425,7 @@ impl BlockCursor {
         self.parse_interval(block, restart, here)
     }
 
-    /// Fills `before` with the entries from a restart up to, without, the one at `end`.
+    /// Fills `before` with the entries from a restart up to the one at `end`, exclusive.
     fn parse_interval(&mut self, block: &Block, restart: u32, end: u32) -> Result<()> {
         let start = block.restart(restart);
         self.before.entries.clear();
@@ -440,10 +442,11 @@ impl BlockCursor {
         })
     }
 
-    /// From the entry at `at` on, up to one with lengths of more than a byte; where that is, and
-    /// how long the key before it is. Fails with the offset of an entry that is none.
+    /// Parses entries from `at` on, up to one with lengths of more than a byte. Returns the offset
+    /// of that entry and the length of the key before it. Fails with the offset of a malformed
+    /// entry.
     ///
-    /// Lengths stay in registers: what is stored in parts and loaded whole waits for the stores.
+    /// Lengths stay in registers: a load that spans several recent smaller stores would stall.
     #[inline]
     fn parse_short_lengths(
         &mut self,
@@ -483,7 +486,7 @@ impl BlockCursor {
         end: u32,
         mut key_len: u32,
     ) -> std::result::Result<(), u32> {
-        // What `parse` goes by where values lie apart.
+        // `parse` goes by these lengths where values stand apart.
         if let Some(values) = block.values {
             self.value = values..values;
         }
@@ -501,8 +504,8 @@ impl BlockCursor {
         if at == end { Ok(()) } else { Err(end) }
     }
 
-    /// To the last entry of `before`, which lies before the one here; if it stands nowhere, `key`
-    /// and `shared` are empty.
+    /// Moves to the last entry of `before`, which lies before the current one. If the cursor is
+    /// invalid, `key` and `shared` are empty.
     #[inline]
     fn step_back(&mut self, block: &Block) -> Result<()> {
         let Some(passed) = self.before.entries.pop() else {
@@ -514,7 +517,7 @@ impl BlockCursor {
             true => (passed.value, passed.entry),
             false => self.look_again(block, passed, (next, value_end), self.shared < passed.shared)?,
         };
-        // This much of its key the one behind it has as well.
+        // The entry behind it shares this much of its key.
         let (known, shared) = (self.shared, passed.shared);
         self.key.truncate(known as usize);
         if known < shared {
@@ -532,9 +535,10 @@ impl BlockCursor {
         Ok(())
     }
 
-    /// Where the key of a passed entry ends, which ends at `next` and its value at `value_end`, and
-    /// where the value before it ends, in a block that is not plain. It may have been parsed long
-    /// ago, and so may those before it, of which a part of its key is if it `borrows`.
+    /// Parses an entry of `before` again, in a block with values apart or long lengths. It ends at
+    /// `next` and its value at `value_end`. Returns the end of its key and the end of the value
+    /// before it. The entry and those before it were parsed long ago; if it `borrows`, its key has
+    /// bytes of theirs.
     #[inline(never)]
     fn look_again(
         &mut self,
@@ -556,12 +560,12 @@ impl BlockCursor {
         Ok(if block.values.is_some() { (next, passed.value) } else { (passed.value, passed.entry) })
     }
 
-    /// Appends to `key`, of length `from`, the bytes up to `until` of the key of the last entry in
-    /// `before`: they are the same in the entry behind it.
+    /// Appends bytes `from..until` of the last key in `before` to `key`, whose length is `from`.
+    /// The entry behind has the same bytes.
     #[inline(never)]
     fn fetch_shared(&mut self, block: &Block, from: u32, until: u32) {
-        // `parse_interval` has seen that each key is as long as the next one shares of it: all
-        // these bytes are there.
+        // `parse_interval` checked that each key is at least as long as the next one's shared part,
+        // so all these bytes exist.
         let bytes = |entry: &Passed, start: u32, end: u32| {
             let stored = (entry.key + (start - entry.shared)) as usize;
             block.entries().get(stored..stored + (end - start) as usize).unwrap_or_default()

@@ -1,10 +1,12 @@
 //! The hash index of a data block: from user keys to restart intervals, for point lookups.
 //!
-//! In: the user key of each entry and the restart it lies behind. Out: the bytes between restarts
-//! and footer.
+//! In: the user key of each entry and the restart before it. Out: the bytes between restarts and
+//! footer.
 //! Source: RocksDB `table/block_based/data_block_hash_index.{h,cc}`. Page: `docs/format/sst.md`.
 //!
-//!   bucket u8 × n | n u16        bucket = hash of user key mod n: a restart, 254 collision, 255 no key
+//! ```text
+//! bucket u8 × n | n u16      bucket = hash of user key mod n: a restart, 254 collision, 255 no key
+//! ```
 //!
 //! Invariants
 //!  1. A block with more than 253 restarts, or larger than 64 KiB, has no hash index.
@@ -17,7 +19,7 @@ const COLLISION: u8 = 254;
 const MAX_RESTART: u8 = 253;
 /// Larger blocks have no hash index.
 pub(super) const MAX_BLOCK_BYTES: usize = 1 << 16;
-/// What RocksDB takes where the ratio makes no sense.
+/// RocksDB's ratio for a ratio that makes no sense.
 const DEFAULT_UTIL_RATIO: f64 = 0.75;
 
 /// Collects the keys of one block. Reused from block to block.

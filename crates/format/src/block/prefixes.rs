@@ -1,9 +1,9 @@
-//! The first bytes of restart keys, side by side, so that a search in a large index stays within
-//! few cache lines.
+//! The first bytes of restart keys, side by side: a search in a large index touches few cache
+//! lines.
 //!
 //! A binary search over the block itself touches two distant lines for each of its steps: the
-//! restart offset and the key. Eight bytes of each key (behind what all keys have in common) decide
-//! nearly all steps, and 16,000 of them take 128 KiB. For keys in bytewise order only.
+//! restart offset and the key. Eight bytes of each key (behind the common prefix) decide nearly all
+//! steps, and 16,000 of them take 128 KiB. For keys in bytewise order only.
 
 use esker_base::comparator::head;
 
@@ -13,7 +13,7 @@ const GROUP: usize = 64;
 /// Eight bytes of each restart's user key.
 #[derive(Debug)]
 pub(crate) struct RestartPrefixes {
-    /// What all keys begin with.
+    /// The common prefix of all keys.
     common: Vec<u8>,
     /// The bytes behind it, big-endian, zeros behind short keys. Ascending.
     words: Vec<u64>,
@@ -22,8 +22,8 @@ pub(crate) struct RestartPrefixes {
 }
 
 impl RestartPrefixes {
-    /// From the restarts' user keys, which ascend; `None` if there are too few to be worth it, or
-    /// they do not ascend.
+    /// Builds it from the restarts' user keys, which ascend. `None` if there are too few, or they
+    /// do not ascend.
     pub(crate) fn build<'a>(count: u32, key: impl Fn(u32) -> Option<&'a [u8]>) -> Option<RestartPrefixes> {
         if count < 8 {
             return None;
@@ -38,15 +38,14 @@ impl RestartPrefixes {
         Some(RestartPrefixes { common, words, tops })
     }
 
-    /// Numbers of restarts (low, high): those below `low` are before `target`, those from `high` on
-    /// are not, the keys between have to be looked at.
+    /// Restart numbers (low, high): those below `low` are before `target`, those from `high` on are
+    /// not, and those between must be compared.
     #[inline]
     pub(crate) fn narrow(&self, target: &[u8]) -> (usize, usize) {
         if target.starts_with(&self.common) {
             let word = head(target, self.common.len());
             let low = self.first_not_below(word);
-            // Ties are few, mostly none: a search of all that is left took more than half of the
-            // time of a seek.
+            // Ties are few, mostly none: a binary search of the rest took more than half of a seek.
             let ties = self.words.get(low..).unwrap_or_default();
             return (low, low + ties.iter().take_while(|w| **w == word).count());
         }

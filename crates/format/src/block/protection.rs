@@ -1,12 +1,9 @@
-//! Checksums of a block's entries, made when the block comes into memory and compared whenever an
-//! entry is read from it: `block_protection_bytes_per_key`.
+//! Checksums of a block's entries in memory: `block_protection_bytes_per_key`.
 //!
-//! In: a block that was just read and checked. Out: for an entry, as a cursor has parsed it,
-//! whether it is what it was then. Idea: RocksDB `table/block_based/block.cc`
-//! (`InitializeDataBlockProtectionInfo`), which sums up keys put together. Here it is what is
-//! stored, so that entries that are only passed over, and keys of restarts, are compared as well:
-//! what a key shares with those before it is known to be right, and a search goes no wrong way.
-//! Sums are in memory only.
+//! In: a block that was just read and checked. Out: for a parsed entry, whether it has changed
+//! since. Idea: RocksDB `table/block_based/block.cc` (`InitializeDataBlockProtectionInfo`), which
+//! sums whole keys. Here the stored bytes are summed, so that skipped entries and restart keys are
+//! compared as well, and a search takes no wrong turn. Sums are in memory only.
 //!
 //! Invariant: `offsets` ascend, one for each entry; the sums lie in the same order.
 
@@ -24,7 +21,7 @@ pub(super) struct Protection {
     sums: Box<[u8]>,
     /// Bytes of each sum.
     width: usize,
-    /// Where in its file the block lies, for those who are told that it is damaged.
+    /// The block's offset in its file, for errors.
     place: u64,
 }
 
@@ -47,15 +44,15 @@ impl Protection {
 fn sum_of(block: &Block, entry: Range<u32>, value: Range<u32>) -> u64 {
     let bytes =
         |range: Range<u32>| block.bytes.get(range.start as usize..range.end as usize).unwrap_or_default();
-    // With its place, so that two entries cannot stand for each other.
+    // The sum includes the offset, so that entries cannot be swapped.
     let sum = hash64_with_seed(bytes(entry.clone()), u64::from(entry.start));
     if block.values.is_some() { hash64_with_seed(bytes(value), sum) } else { sum }
 }
 
 impl Block {
-    /// Sums its entries up, `width` bytes for each (0: not at all), and 4 more for where it lies;
-    /// from now on cursors compare them. `place`: the block's offset in its file, for errors.
-    /// Searches do without what `prepare_for_search` has made: a copy of keys that nothing guards.
+    /// Sums the entries, `width` bytes for each (0: not at all) plus 4 for its offset; cursors
+    /// compare them from now on. `place`: the block's offset in its file, for errors. Drops the
+    /// copies of keys that `prepare_for_search` made, because nothing protects them.
     /// # Errors
     /// `Corruption` if an entry cannot be read.
     pub fn protect(&mut self, shape: EntryShape, width: usize, place: u64) -> Result<()> {
@@ -79,8 +76,8 @@ impl Block {
         Ok(())
     }
 
-    /// Whether the entry at `offset`, which ends at `next`, with its value at `value` if that
-    /// stands apart, is one that was there, and unchanged; true if nothing is compared.
+    /// Whether the entry at `offset` is unchanged. It ends at `next`; `value` is its value if that
+    /// stands apart. True if nothing is compared.
     pub(super) fn is_intact(&self, offset: u32, next: u32, value: Range<u32>) -> bool {
         self.protection.as_ref().is_none_or(|known| known.is_intact(self, offset, next, value))
     }
@@ -91,7 +88,7 @@ impl Block {
         known.is_none_or(|offset| offset == Some(&self.restart(i)))
     }
 
-    /// What a cursor says of an entry that it cannot read.
+    /// The error of a cursor that cannot read an entry.
     #[cold]
     pub(super) fn bad_entry(&self, offset: u32) -> Error {
         Error::corruption(match &self.protection {
@@ -104,7 +101,7 @@ impl Block {
         })
     }
 
-    /// Changes bits of a byte, for tests of what damaged memory leads to.
+    /// Flips bits of a byte, for tests of damaged memory.
     #[doc(hidden)]
     pub fn damage_for_test(&mut self, at: usize, bits: u8) {
         if let Some(byte) = self.bytes.get_mut(at) {

@@ -1,8 +1,7 @@
-//! Whether a block's restart points are what they should be: places of entries that hold their
-//! whole key.
+//! Checks a block's restart points: each must point to an entry that holds its whole key.
 //!
-//! In: a block, and a cursor that walks over it forwards. Out: nothing, or what is wrong. A walk
-//! forwards needs no restarts, so what is wrong with them it does not meet; seeks and ways back do.
+//! In: a block, and a cursor that scans it forward. Out: nothing, or the error. A forward scan
+//! needs no restarts and does not notice wrong ones; seeks and backward scans do.
 //! Source: RocksDB `table/block_based/block_builder.cc`.
 
 use super::{Block, BlockCursor, EntryShape};
@@ -16,7 +15,7 @@ pub struct RestartCheck {
 }
 
 impl RestartCheck {
-    /// The cursor has come to the next entry. REQUIRES: it stands on one.
+    /// Checks the cursor's entry, the next one. REQUIRES: the cursor is valid.
     /// # Errors
     /// `Corruption` if a restart points to it and its key needs another one.
     #[inline]
@@ -28,9 +27,9 @@ impl RestartCheck {
         if cursor.shared() > 0 { Err(self.wrong(block, "to a key that is not whole")) } else { Ok(()) }
     }
 
-    /// There are no more entries.
+    /// Checks that every restart was met, after the last entry.
     /// # Errors
-    /// `Corruption` if a restart points to none of them.
+    /// `Corruption` if a restart points to no entry.
     pub fn end(mut self, block: &Block) -> Result<()> {
         if self.next == block.restart_count() || block.is_empty() {
             return Ok(());
@@ -50,7 +49,7 @@ impl RestartCheck {
     }
 }
 
-/// Walks over a block and compares.
+/// Scans a block and checks its restarts.
 /// # Errors
 /// `Corruption`, also of its entries.
 pub(crate) fn check(block: &Block, shape: EntryShape) -> Result<()> {

@@ -28,7 +28,7 @@ pub fn cut_run(
     let user_key = |i: usize| key::user_key(run.internal_key(i));
     // Asked only of those whose bytes do not tell.
     let begins_key = |i: usize| !icmp.same_user_key(user_key(i - 1), user_key(i));
-    // Whether a key lies before the limit in key order; going back, also the one at the limit.
+    // Whether a key lies before the limit in key order; for a backward scan also at the limit.
     let is_below = |entry: &RunEntry| {
         let order = |limit| icmp.compare_user_keys(key::user_key(run.key_of(entry)), limit);
         match ahead.limit {

@@ -10,9 +10,8 @@ const WORK_FACTOR: u32 = 30;
 /// Appends the compressed form of `contents`; false if it would be longer than `room` bytes.
 pub(super) fn compress(contents: &[u8], room: usize, out: &mut Vec<u8>) -> bool {
     let mut stream = Compress::new(Compression::fast(), WORK_FACTOR);
-    // compress_vec fills the capacity there is, and no more: what does not fit is not worth
-    // storing. Who wants it whatever it saves has it: at worst bzip2 adds a hundredth and 600
-    // bytes.
+    // compress_vec fills only the present capacity: larger output is not worth storing. Larger
+    // `room` asks for the output in any case: bzip2 adds at worst a hundredth and 600 bytes.
     out.reserve_exact(if room > contents.len() { room + room / 64 + 600 } else { room });
     matches!(stream.compress_vec(contents, out, Action::Finish), Ok(Status::StreamEnd))
 }

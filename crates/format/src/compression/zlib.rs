@@ -35,8 +35,7 @@ impl Encoder {
         if !self.dictionary.is_empty() {
             self.stream.set_dictionary(&self.dictionary).map_err(|e| bad(CompressionType::Zlib, e))?;
         }
-        // compress_vec fills the capacity there is, and no more: what does not fit is not worth
-        // storing.
+        // compress_vec fills only the present capacity: larger output is not worth storing.
         out.reserve_exact(room);
         let status = self.stream.compress_vec(contents, out, FlushCompress::Finish);
         Ok(matches!(status, Ok(Status::StreamEnd)))
@@ -53,8 +52,7 @@ pub(super) fn decompress(data: &[u8], size: usize, dictionary: &[u8]) -> Result<
     }
 }
 
-/// For format versions that do not say the size: grows as it goes, up to what deflate can expand
-/// to.
+/// For format versions without a size: the output grows, up to deflate's largest expansion.
 pub(super) fn decompress_unsized(data: &[u8], dictionary: &[u8]) -> Result<Vec<u8>> {
     let mut out = buffer(data.len().saturating_mul(4))?;
     inflate(data, &mut out, data.len().saturating_mul(1040), dictionary)?;
@@ -83,7 +81,8 @@ fn inflate(data: &[u8], out: &mut Vec<u8>, most: usize, dictionary: &[u8]) -> Re
             if out.len() >= most && stuck {
                 return Err(bad(kind, format_args!("more than {most} bytes")));
             }
-            // One byte more than allowed, so that a stream that ends exactly there can say so.
+            // One byte more than allowed, so that a stream that ends exactly there can report its
+            // end.
             let more = out.capacity().min((most + 1).saturating_sub(out.len())).max(1);
             out.try_reserve_exact(more).map_err(|e| bad(kind, e))?;
         }

@@ -1,11 +1,11 @@
-//! Collecting the keys of a table and turning them into a filter.
+//! Collects the keys of a table and builds a filter of them.
 //!
 //! In: user keys without timestamps, and prefixes, in the table's order. Out: filter contents, byte
 //! for byte those that RocksDB writes with `optimize_filters_for_memory = false`.
 //!
 //! Invariants
-//!  1. Only neighbours are compared when repetitions are dropped: repetitions of a prefix are
-//!     neighbours, and dropping them affects only the size, but the size must be RocksDB's.
+//!  1. A repetition is dropped only behind its equal, as in RocksDB: repetitions of a prefix are
+//!     neighbours. Dropping affects only the size, but the size must be RocksDB's.
 
 use super::{fast_local_bloom, key_hash, legacy_bloom, legacy_key_hash, ribbon};
 
@@ -30,7 +30,7 @@ pub enum FilterKind {
     },
 }
 
-/// The hashes of one of the two widths, with what is needed to drop repetitions.
+/// Hashes of one width, with the state to drop repetitions.
 #[derive(Debug)]
 struct Hashes<H> {
     entries: Vec<H>,

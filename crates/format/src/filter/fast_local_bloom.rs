@@ -23,7 +23,7 @@ const LINE_BYTES: usize = 64;
 const GOLDEN: u32 = 0x9E37_79B9;
 const MAX_LEN: u64 = 0xFFFF_FFC0;
 
-/// What the metadata say.
+/// The metadata.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Layout {
     lines: u32,
@@ -59,12 +59,12 @@ impl Layout {
     }
 }
 
-// All bits, though the first zero would do: where it comes cannot be predicted, and a wrong guess
-// costs more than the other probes. Absent keys 4.3 ns instead of 9.0, present ones 4.3 instead of
-// 3.6 (6 probes, small filter, one run on a busy 2-vCPU Zen 4 machine).
+// Tests all bits, although the first zero would do: its position cannot be predicted, and a wrong
+// guess costs more than the other probes. Absent keys take 4.3 ns instead of 9.0, present ones 4.3
+// instead of 3.6 (6 probes, small filter, one run on a busy 2-vCPU Zen 4 machine).
 
-/// Whether the bits of `N` probes are set. None waits for the one before: 10.5 ns instead of 12.3
-/// with the hash of a key of 24 bytes, 16.1 instead of 20.5 among 40 filters.
+/// Whether the bits of `N` probes are set. No probe waits for the one before: 10.5 ns instead of
+/// 12.3 with the hash of a key of 24 bytes, 16.1 instead of 20.5 among 40 filters.
 #[inline]
 fn has_all<const N: usize>(line: &[u8; LINE_BYTES], g: u32) -> bool {
     let (words, _) = line.as_chunks::<8>();
@@ -107,7 +107,7 @@ pub fn probes_for(millibits_per_key: u32) -> u32 {
 
 /// Size of a filter for this many entries, metadata included: a multiple of 64, plus 5.
 pub fn filter_bytes(entries: usize, millibits_per_key: u32) -> usize {
-    // Beyond u64 it is beyond the limit all the more. A compaction asks for every key: no wide
+    // A product beyond u64 is beyond the limit as well. A compaction asks for every key: no wide
     // division.
     let bits = (entries as u64).checked_mul(u64::from(millibits_per_key));
     let raw = bits.map_or(MAX_LEN, |bits| bits.div_ceil(8000).min(MAX_LEN));
@@ -129,7 +129,7 @@ pub fn build(hashes: &[u64], millibits_per_key: u32) -> Vec<u8> {
     build_sized(hashes, bytes - METADATA_BYTES, probes_for(millibits_per_key))
 }
 
-/// The same, with what the allocator adds to a request of that size used for more bits.
+/// Builds a filter that uses the allocator's rounding of that size for more bits.
 pub fn build_filling_memory(hashes: &[u64], millibits_per_key: u32) -> Vec<u8> {
     if hashes.is_empty() {
         return Vec::new();
@@ -139,9 +139,8 @@ pub fn build_filling_memory(hashes: &[u64], millibits_per_key: u32) -> Vec<u8> {
     build_sized(hashes, bytes - METADATA_BYTES, probes_for(millibits as u32))
 }
 
-/// Size of a filter that uses all of the allocation which one of `bytes` would be given: filters
-/// are cached with their trailer of 5 bytes, in allocations that, beyond 128 KiB, are whole pages
-/// but for 16 bytes.
+/// Size of a filter that fills the allocation for `bytes`. Filters are cached with their trailer of
+/// 5 bytes, in allocations that beyond 128 KiB are whole pages less 16 bytes.
 pub fn filling_memory(bytes: usize) -> usize {
     const TRAILER: usize = 5;
     const MAPPED_FROM: usize = 128 << 10;

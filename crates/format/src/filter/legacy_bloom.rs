@@ -21,7 +21,7 @@ use super::METADATA_BYTES;
 const LINE_BITS: u32 = 512;
 const MAX_BITS: u64 = 0xFFFF_0000;
 
-/// What the metadata say.
+/// The metadata.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Layout {
     lines: u32,

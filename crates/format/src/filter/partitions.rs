@@ -1,14 +1,13 @@
-//! A filter cut into parts, each for a range of keys.
+//! A filter cut into partitions, each for a range of keys.
 //!
-//! In: keys in the table's order, and when to cut. Out: filters, each with the separator it is
-//! found by.
+//! In: keys in the table's order, and the places to cut. Out: filters, each with its separator.
 //! Source: RocksDB `table/block_based/partitioned_filter_block.cc`.
 //!
 //! Invariants
-//!  1. A seek by prefix that lands in the part before or behind the one that holds the prefix finds
-//!     it there, too: at each cut the next key's prefix goes into the part that ends, the last
-//!     key's prefix into the one that begins.
-//!  2. A separator is not before any key of its part, and before all keys of the next.
+//!  1. A seek by prefix that lands in a partition next to the one with the prefix finds it there,
+//!     too. At each cut the next key's prefix goes into the partition that ends, the last key's
+//!     prefix into the one that begins.
+//!  2. A separator is not before any key of its partition, and before all keys of the next.
 
 use super::FilterBitsBuilder;
 use crate::key;
@@ -32,8 +31,7 @@ pub struct PartitionedFilterBuilder {
     bits: FilterBitsBuilder,
     keys_per_partition: usize,
     whole_keys: bool,
-    /// Of the table's keys, which come without.
-    /// The oldest timestamp; empty where keys have none.
+    /// The oldest timestamp; empty if keys have none. Keys come without timestamps.
     min_timestamp: Vec<u8>,
     partitions: Vec<FilterPartition>,
     entries_in_partitions: usize,
@@ -77,8 +75,8 @@ impl PartitionedFilterBuilder {
         }
     }
 
-    /// The table's keys end in timestamps, and so do separators: in `min_timestamp`, the oldest
-    /// there can be.
+    /// The table's keys and separators end in timestamps; a separator gets `min_timestamp`, the
+    /// oldest.
     #[must_use]
     pub fn with_timestamps(mut self, min_timestamp: &[u8]) -> PartitionedFilterBuilder {
         self.min_timestamp = min_timestamp.to_vec();
@@ -103,8 +101,8 @@ impl PartitionedFilterBuilder {
         self.previous_prefix = prefix.map(<[u8]>::len);
     }
 
-    /// Ends the part before a key that has the prefix `next_prefix`. Without a `separator`, the
-    /// last key is it.
+    /// Ends the partition before a key with the prefix `next_prefix`. Without a `separator`, the
+    /// last key is the separator.
     pub fn cut(&mut self, next_prefix: Option<&[u8]>, separator: Option<&[u8]>) {
         if let Some(prefix) = next_prefix {
             if self.whole_keys {

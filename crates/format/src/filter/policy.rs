@@ -1,8 +1,7 @@
-//! Which filter to write, as users and OPTIONS files name it.
+//! Filter policies, as users and OPTIONS files name them.
 //!
 //! In: `bloomfilter:10:false`, `ribbonfilter:9.9:-1`, `rocksdb.BuiltinBloomFilter`, with RocksDB's
-//! rounding.
-//! Out: the kind for a table about to be built. Source: RocksDB
+//! rounding. Out: the kind of filter for a table. Source: RocksDB
 //! `table/block_based/filter_policy.cc`.
 #![expect(clippy::cast_possible_truncation, reason = "a sanitized number of bits")]
 
@@ -10,8 +9,8 @@ use super::builder::{FilterBitsBuilder, FilterKind};
 use esker_base::{Error, Result};
 use std::fmt;
 
-/// What filters of every policy are stored under (`fullfilter.` and this), and the name of the
-/// policy that only reads.
+/// Filters of every policy are stored under `fullfilter.` and this; also the name of the policy
+/// that only reads.
 pub const COMPATIBILITY_NAME: &str = "rocksdb.BuiltinBloomFilter";
 
 const BLOOM_NAMES: [&str; 2] = ["bloomfilter", "rocksdb.BloomFilter"];
@@ -32,13 +31,12 @@ enum PolicyKind {
     Ribbon { bloom_before_level: i32 },
 }
 
-/// What a policy may know of the table it chooses a filter for.
+/// The facts about a table that its filter policy gets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FilterBuildingContext {
     /// Of the table.
     pub format_version: u32,
-    /// Where the table goes, if that is known and levels mean something (leveled and universal
-    /// compaction).
+    /// The table's level, if known and meaningful (leveled and universal compaction).
     pub level: Option<i32>,
     /// Whether a flush writes it.
     pub is_flush: bool,
@@ -95,7 +93,7 @@ impl FilterPolicy {
         f64::from(self.millibits_per_key) / 1000.0
     }
 
-    /// What tables record as the property `rocksdb.filter.policy`.
+    /// The value of the table property `rocksdb.filter.policy`.
     pub const fn name(&self) -> &'static str {
         match self.kind {
             PolicyKind::ReadOnly => COMPATIBILITY_NAME,
@@ -146,7 +144,7 @@ fn millibits(bits_per_key: f64) -> u32 {
     } else if bits_per_key < 100.0 {
         bits_per_key
     } else {
-        // Also what is no number at all.
+        // Also for NaN.
         100.0
     };
     // The nudge makes numbers written with three decimals come out as written.

@@ -67,8 +67,8 @@ impl Hasher {
     }
 }
 
-/// How many columns each block has, and where they lie: the first `lower_blocks` have `upper - 1`,
-/// the others `upper`.
+/// The number of columns of each block: the first `lower_blocks` have `upper - 1`, the others
+/// `upper`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Columns {
     upper: u32,
@@ -97,7 +97,7 @@ impl Columns {
     }
 }
 
-/// What the metadata say.
+/// The metadata.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Layout {
     hasher: Hasher,

@@ -34,8 +34,8 @@ fn damage_is_noticed() {
             let mut bytes = good.clone();
             bytes[i] ^= 0x41;
             match Footer::parse(&bytes, size) {
-                // Before version 6 nothing guards the footer: what it says must at least lie within
-                // the file.
+                // Before version 6 no checksum covers the footer: its handles must at least lie
+                // within the file.
                 Ok(f) if version == 5 => assert!(f.meta_index.end().unwrap() <= size),
                 Ok(_) => panic!("byte {i} changed in silence"),
                 Err(_) => {}
@@ -70,9 +70,8 @@ fn a_flipped_bit_does_not_pass_for_a_newer_rocksdb() {
             bytes[bit / 8] ^= 1 << (bit % 8);
             match Footer::parse(&bytes, offset + FOOTER_BYTES as u64) {
                 Err(e) => assert!(e.is_corruption(), "version {version}, bit {bit}: {e}"),
-                // Nothing guards earlier footers. A later one that is taken for such begins with
-                // blocks of no bytes, which no checksum fits: what the extended magic number is
-                // for.
+                // No checksum covers earlier footers. A later footer that is taken for an earlier
+                // one begins with empty blocks, which no checksum fits.
                 Ok(f) => {
                     assert!(version < 6 || f.format_version < 6 && f.meta_index.size == 0, "bit {bit}: {f:?}")
                 }

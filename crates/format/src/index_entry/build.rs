@@ -1,6 +1,6 @@
-//! Makes an index block.
+//! Builds an index block.
 //!
-//! In: one data block after the other. Out: the block, when it is known whether its keys can be
+//! In: one data block after the other. Out: the block, once it is known whether its keys can be
 //! bare user keys.
 //! Source: RocksDB `table/block_based/index_builder.{h,cc}` (`ShortenedIndexBuilder`).
 
@@ -29,7 +29,7 @@ struct IndexEntry {
     separator_end: usize,
     first_key_end: usize,
     handle: BlockHandle,
-    /// Something lies between this block and the one before.
+    /// Other bytes lie between this block and the one before.
     follows_gap: bool,
 }
 

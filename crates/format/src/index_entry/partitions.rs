@@ -1,5 +1,5 @@
-//! Makes an index of two levels: index blocks of about the same size, and one block that says where
-//! they are.
+//! Builds an index of two levels: partitions of about equal size, and a top-level block of their
+//! places.
 //!
 //! In: one data block after the other. Out: the partitions, then the top level.
 //! Source: RocksDB `table/block_based/index_builder.cc` (`PartitionedIndexBuilder`),
@@ -8,8 +8,8 @@
 //! Invariants
 //!  1. All partitions and the top level have the same form of keys: bare user keys, unless a user
 //!     key spans two blocks.
-//!  2. The last block's entry never has a partition for itself, if there are others: it comes
-//!     without asking.
+//!  2. The last block's entry never has a partition for itself, if there are others: it is added
+//!     without a check of the size.
 
 use super::{DataBlockPlace, IndexBuilder, IndexShape, Shortening};
 use crate::block::BlockBuilder;
@@ -21,8 +21,7 @@ use crate::key::InternalKeyComparator;
 pub struct PartitionedIndexBuilder {
     restart_interval: usize,
     delta_values: bool,
-    /// Bytes at which a partition is cut, and how full (bytes) it must be to be cut before it is
-    /// over that.
+    /// Bytes at which a partition is cut, and bytes from which it may be cut to stay below that.
     partition_bytes: usize,
     nearly_full_bytes: usize,
     /// At least one; the last one is being filled.
@@ -64,8 +63,8 @@ impl PartitionedIndexBuilder {
         self.cut_requested = true;
     }
 
-    /// Whether a partition ended since this was last asked; so does a filter partition that goes
-    /// with it.
+    /// Whether a partition has ended since the last call; the matching filter partition ends as
+    /// well.
     pub fn take_cut(&mut self) -> bool {
         std::mem::take(&mut self.was_cut)
     }
@@ -128,8 +127,7 @@ impl PartitionedIndexBuilder {
         self.partitions.iter().map(IndexBuilder::size_estimate).sum()
     }
 
-    /// Has `write` write the partitions, in order, and returns the top level and the form of all
-    /// keys.
+    /// Calls `write` with the partitions, in order; returns the top level and the form of all keys.
     /// # Errors
     /// Those of `write`.
     pub fn finish<E>(

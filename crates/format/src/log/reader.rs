@@ -1,9 +1,9 @@
-//! Finds the logical records of a log, and says what is wrong with everything that is not one.
+//! Finds the logical records of a log, and classifies everything else.
 //!
 //! Two layers: `Blocks` cuts a block into physical records and checks each;
 //! `LogReader::next_record` joins them. No bytes of an open record are kept between two calls: an
-//! interruption is an event of its own, and the next call looks at what follows it again. A record
-//! about the log itself empties the open one, which then goes on.
+//! interruption is an event of its own, and the next call reads on behind it. A record about the
+//! log itself empties the open one, which then goes on.
 
 use super::{
     BLOCK_BYTES, HEADER_BYTES, RECYCLABLE_HEADER_BYTES, RecordType, stored_log_number, strict::describe,
@@ -16,9 +16,9 @@ use std::ops::Range;
 
 /// Where a log's bytes come from, front to back.
 pub trait LogSource {
-    /// Fills `buf` from the front and says how far; 0 only at the end.
+    /// Fills `buf` from the front and returns the number of bytes; 0 only at the end.
     /// # Errors
-    /// Whatever the source meets; the reader hands it on and then takes the log as ended.
+    /// Any error of the source; the reader returns it and then takes the log as ended.
     fn read(&mut self, buf: &mut [u8]) -> Result<usize>;
 }
 
@@ -43,7 +43,7 @@ impl LogSource for SliceSource<'_> {
     }
 }
 
-/// What the log before this one looked like when this one was begun.
+/// The state of the log before this one when this one was begun.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PredecessorWal {
     /// Its number.
@@ -65,7 +65,7 @@ pub enum Truncation {
     Fragment,
 }
 
-/// What is wrong with a stretch of a log.
+/// The damage of a part of a log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LogCorruption {
     /// The stored CRC is not that of the bytes; the rest of the block is dropped.
@@ -161,7 +161,7 @@ impl fmt::Display for LogEvent {
 pub struct LogReader<S> {
     blocks: Blocks<S>,
     decompressor: Option<Decompressor>,
-    /// What the payload at hand decompresses to, in a compressed log.
+    /// The decompressed payload of the current record, in a compressed log.
     piece: Vec<u8>,
     /// There was a record about compression.
     compression_seen: bool,
@@ -198,8 +198,8 @@ impl<S: LogSource> LogReader<S> {
         self
     }
 
-    /// User-defined timestamp sizes of families, as far as the log has told; a family that is not
-    /// here has none.
+    /// User-defined timestamp sizes of families that the log has named so far; other families have
+    /// none.
     pub fn timestamp_sizes(&self) -> &[(ColumnFamilyId, u16)] {
         &self.timestamp_sizes
     }
@@ -209,8 +209,8 @@ impl<S: LogSource> LogReader<S> {
         self.blocks.recycled
     }
 
-    /// The file offset behind the last physical record that was looked at: where a writer may go on
-    /// after `End` if nothing was dropped.
+    /// The file offset behind the last physical record read: after `End` a writer may go on there,
+    /// if nothing was dropped.
     pub fn offset(&self) -> u64 {
         self.blocks.offset()
     }
@@ -323,7 +323,7 @@ impl<S: LogSource> LogReader<S> {
         LogEvent::Record { offset }
     }
 
-    /// What RocksDB 11 does with a record whose type is one of its own codes for what it finds.
+    /// RocksDB 11's behaviour for a record whose type equals one of its own internal result codes.
     fn misread(
         &mut self,
         finding: Finding,
@@ -348,8 +348,8 @@ impl<S: LogSource> LogReader<S> {
         self.step(physical, open, buf)
     }
 
-    /// Decompresses a payload of a compressed log to `piece`; whether it could. A record `begins`
-    /// with it, or `before` bytes of the record are there.
+    /// Decompresses a payload of a compressed log into `piece`; false if it cannot. The payload
+    /// `begins` a record, or `before` bytes of the record are there.
     fn decompress(&mut self, payload: Range<usize>, begins: bool, before: usize) -> bool {
         let Some(d) = &mut self.decompressor else { return true };
         if begins {
@@ -372,7 +372,7 @@ impl<S: LogSource> LogReader<S> {
         }
     }
 
-    /// A record about compression holds for what follows, also where it is out of place.
+    /// A record about compression applies to everything behind it, even where it is out of place.
     fn set_compression(
         &mut self,
         payload: Range<usize>,
@@ -460,17 +460,16 @@ impl<S: LogSource> LogReader<S> {
     }
 }
 
-/// Whether a logical record is open, which has begun and not ended. Its bytes are in the caller's
-/// buffer.
+/// An open logical record: begun and not ended. Its bytes are in the caller's buffer.
 #[derive(Clone, Copy, Debug)]
 struct OpenRecord {
     /// Where it began.
     at: Option<u64>,
 }
 
-/// RocksDB 11's codes for what its reader finds. They are types that may be skipped, but it takes a
-/// record of such a type for the finding. Nobody writes them; recovery agrees with RocksDB, so that
-/// both see the same database.
+/// RocksDB 11's internal result codes of its reader. They lie among the types that may be skipped,
+/// but RocksDB takes a record of such a type for the result. No writer uses them; recovery agrees
+/// with RocksDB, so that both see the same database.
 #[derive(Clone, Copy, Debug)]
 enum Finding {
     End,
@@ -495,7 +494,7 @@ impl Finding {
     }
 }
 
-/// One physical record, or what is there instead. Numbers are bytes that were given up.
+/// One physical record, or the damage in its place. Numbers are bytes dropped.
 enum Physical {
     Record(u8, Range<usize>),
     End,
@@ -569,7 +568,7 @@ impl<S: LogSource> Blocks<S> {
         }
     }
 
-    /// The order of these checks is RocksDB's and decides what a damaged record counts as.
+    /// Checks in RocksDB's order, which decides how a damaged record is classified.
     fn check(
         &mut self,
         code: u8,
@@ -631,7 +630,7 @@ impl<S: LogSource> Blocks<S> {
         Ok(None)
     }
 
-    /// Gives up what is left of the block and says how much that was.
+    /// Drops the rest of the block and returns its length.
     fn drop_rest(&mut self) -> usize {
         let rest = self.block.len() - self.next;
         self.next = self.block.len();
@@ -680,8 +679,8 @@ impl Decompressor {
         self.at_frame_end = self.context.reset(zstd_safe::ResetDirective::SessionOnly).is_ok();
     }
 
-    /// Appends what `bytes` decompress to; false if they do not, or to more than `max_bytes` in
-    /// all.
+    /// Appends the decompressed `bytes`; false if they do not decompress, or to more than
+    /// `max_bytes` in all.
     fn append(&mut self, bytes: &[u8], out: &mut Vec<u8>, max_bytes: usize) -> bool {
         let mut input = zstd_safe::InBuffer::around(bytes);
         loop {

@@ -1,4 +1,4 @@
-//! Reading a log of which nothing may be missing, and the sentences for what is wrong with one.
+//! Reads a log that must be complete, and words the errors.
 
 use super::{LogCorruption, LogEvent, LogReader, LogSource, Truncation};
 use esker_base::Result;

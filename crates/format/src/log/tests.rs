@@ -151,7 +151,7 @@ fn records_of_an_older_log_are_told_apart() {
     let mut record = Vec::new();
     assert_eq!(reader.next_record(&mut record).unwrap(), LogEvent::Record { offset: 0 });
     assert!(reader.is_recycled());
-    // What follows starts in the middle of an old record: damage, but marked as a recycled log's.
+    // The next bytes start in the middle of an old record: damage, but marked as a recycled log's.
     let event = reader.next_record(&mut record).unwrap();
     assert!(
         matches!(event, LogEvent::Corrupt { recycled: true, .. } | LogEvent::Truncated { .. }),
@@ -220,7 +220,7 @@ fn types_that_rocksdb_misreads_are_what_it_reads() {
     assert!(matches!(found[0].0, LogEvent::Corrupt { what: LogCorruption::ChecksumMismatch, .. }));
 }
 
-/// As RocksDB does: what comes behind counts as all of the record.
+/// As in RocksDB: the bytes behind it count as all of the record.
 #[test]
 fn a_record_about_the_log_empties_the_one_that_is_open() {
     for (code, payload) in [(10, [7, 0, 0, 0, 8, 0].to_vec()), (130, vec![0; 24])] {

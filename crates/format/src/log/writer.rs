@@ -4,15 +4,14 @@ use super::{BLOCK_BYTES, HEADER_BYTES, RECYCLABLE_HEADER_BYTES, RecordType, stor
 use esker_base::ColumnFamilyId;
 use esker_base::crc32c;
 
-/// What is said of one family: its id and a size.
+/// Bytes for one family: its id and a size.
 const TIMESTAMP_SIZE_BYTES: usize = 6;
 
 /// Makes the bytes of a log. Knows no file: it appends to a vector, so that a group of records is
 /// one `write`.
 ///
-/// The caller appends everything it gets to the log, in order. After a failed append the two
-/// disagree about the place in the block: make a new log, or [`LogWriter::resume`] at the offset
-/// the file really has.
+/// The caller appends all bytes to the log, in order. After a failed append the file's offset and
+/// the writer's differ: make a new log, or [`LogWriter::resume`] at the file's real offset.
 #[derive(Clone, Debug)]
 pub struct LogWriter {
     log_number: u32,
@@ -74,9 +73,9 @@ impl LogWriter {
         }
     }
 
-    /// Appends what says how many bytes of timestamp the keys of these families have in the records
-    /// that follow: without it RocksDB 11 takes them for keys without. A record of this kind is
-    /// never split: of many families there are several.
+    /// Appends the timestamp sizes of these families' keys in the records that follow; without it
+    /// RocksDB 11 takes them for keys without timestamps. A record of this kind is never split:
+    /// many families get several.
     pub fn add_timestamp_sizes(&mut self, sizes: &[(ColumnFamilyId, u16)], out: &mut Vec<u8>) {
         let most = (BLOCK_BYTES - self.header_bytes()) / TIMESTAMP_SIZE_BYTES;
         for sizes in sizes.chunks(most) {

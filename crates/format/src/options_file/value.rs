@@ -1,4 +1,4 @@
-//! What stands behind a `=`: escapes, maps in braces, lists.
+//! Values behind a `=`: escapes, maps in braces, lists.
 
 use super::trim;
 use esker_base::{Error, Result};
@@ -81,7 +81,7 @@ pub fn split_list(value: &str, delimiter: char) -> Result<Vec<&str>> {
     Ok(items)
 }
 
-/// One value, and what follows its delimiter.
+/// One value, and the text behind its delimiter.
 fn split_item(text: &str, delimiter: char) -> Result<(&str, &str)> {
     let text = text.trim_start_matches([' ', '\t', '\n', '\u{b}', '\u{c}', '\r']);
     if !text.starts_with('{') {
@@ -123,7 +123,7 @@ fn matching_brace(text: &str) -> Option<usize> {
     None
 }
 
-/// What stands between braces that belong together and enclose all of it.
+/// The text between matching braces that enclose all of it.
 fn without_braces(mut text: &str) -> &str {
     while text.starts_with('{') && matching_brace(text) == Some(text.len()) {
         text = trim(text.get(1..text.len() - 1).unwrap_or_default());

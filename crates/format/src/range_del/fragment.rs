@@ -67,8 +67,8 @@ pub struct FragmentedRangeTombstones {
     key_ends: Vec<usize>,
     /// How many bytes all boundaries begin with in common.
     prefix_len: usize,
-    /// Of each boundary, the 8 bytes behind those, big-endian, zeros behind its end. Empty unless
-    /// the order is bytewise.
+    /// The 8 bytes of each boundary behind the common prefix, big-endian, padded with zeros. Empty
+    /// unless the order is bytewise.
     heads: Vec<u64>,
     /// Every `STRIDE`th head, from the first: few enough to stay in a processor's cache.
     top_heads: Vec<u64>,
@@ -161,8 +161,7 @@ impl FragmentedRangeTombstones {
         (0..self.len()).filter(|&i| !self.is_gap(i)).map(|i| self.fragment(i))
     }
 
-    /// A set of tombstones that says the same as those that went in, and is no larger than twice as
-    /// many; in no order.
+    /// An equivalent set of tombstones, at most twice as many as went in; in no order.
     pub fn tombstones(&self) -> impl Iterator<Item = RangeTombstoneRef<'_>> {
         let layered = self.layers.iter().flat_map(|layers| layers.stored()).map(|stored| RangeTombstoneRef {
             start: self.boundary(stored.start as usize),
@@ -213,15 +212,15 @@ impl FragmentedRangeTombstones {
         }
     }
 
-    /// How many boundaries are at or before `user_key`. At position p, fragment p - 1 holds the
-    /// key, if there is one: at 0 the key lies before all fragments, beyond `len()` behind them.
+    /// Number of boundaries at or before `user_key`. At position p, fragment p - 1 holds the key,
+    /// if there is one: at 0 the key lies before all fragments, beyond `len()` behind them.
     #[inline]
     pub fn position(&self, user_key: &[u8], icmp: &InternalKeyComparator) -> usize {
         if self.newest.is_empty() { 0 } else { self.boundaries_up_to(user_key, icmp) }
     }
 
-    /// [`position`](Self::position), looked for first at `near` and one further: scans mostly find
-    /// it there.
+    /// [`position`](Self::position), tried first at `near` and one further, where scans mostly find
+    /// it.
     pub fn position_near(&self, near: usize, user_key: &[u8], icmp: &InternalKeyComparator) -> usize {
         let count = self.key_ends.len().saturating_sub(1);
         let is_at_or_before =
@@ -257,14 +256,14 @@ impl FragmentedRangeTombstones {
         self.layers.as_ref().map_or(SequenceNumber::ZERO, |layers| layers.newest_visible(i, snapshot))
     }
 
-    /// The boundary at which the range ends that `snapshot` sees covered, without a gap, from
-    /// fragment `i` on. O(log n).
+    /// The boundary that ends the gapless range covered for `snapshot` from fragment `i` on. O(log
+    /// n).
     pub fn covered_until(&self, i: usize, snapshot: SequenceNumber) -> usize {
         self.bare.first_above(i, snapshot, &|i| self.covered_from(i)).unwrap_or(self.len())
     }
 
-    /// The boundary at which the range begins that `snapshot` sees covered, without a gap, up to
-    /// fragment `i`. O(log n).
+    /// The boundary that begins the gapless range covered for `snapshot` up to fragment `i`. O(log
+    /// n).
     pub fn covered_since(&self, i: usize, snapshot: SequenceNumber) -> usize {
         self.bare.last_above(i + 1, snapshot, &|i| self.covered_from(i)).map_or(0, |bare| bare + 1)
     }
@@ -326,8 +325,7 @@ impl FragmentedRangeTombstones {
         start + stretch.iter().filter(|&&h| h < head).count()
     }
 
-    /// The end of those boundaries in `range` that are at or before the key `compare` compares them
-    /// with.
+    /// The end of the boundaries in `range` at or before the key that `compare` compares with.
     fn boundaries_up_to_by_keys(&self, range: Range<usize>, compare: impl Fn(&[u8]) -> Ordering) -> usize {
         let (mut low, mut high) = (range.start, range.end);
         while low < high {
@@ -345,7 +343,7 @@ impl FragmentedRangeTombstones {
     fn index(&mut self, icmp: &InternalKeyComparator) {
         let count = self.key_ends.len() - 1;
         if icmp.order() == KeyOrder::Bytewise {
-            // Sorted: what the first and the last begin with, all do.
+            // Boundaries are sorted: the common prefix of the first and the last is that of all.
             let (first, last) = (self.boundary(0), self.boundary(count - 1));
             self.prefix_len = first.iter().zip(last).take_while(|(a, b)| a == b).count();
             self.heads = (0..count).map(|i| head(self.boundary(i), self.prefix_len)).collect();
@@ -471,8 +469,7 @@ fn sorted_edges<'a>(tombstones: &[RangeTombstoneRef<'a>], icmp: &InternalKeyComp
         edges.push(Edge { key: t.start, tombstone, is_end: false });
         edges.push(Edge { key: t.end, tombstone, is_end: true });
     }
-    // Starts come before ends, so that a number that ends here and starts here anew stays in the
-    // set.
+    // Starts come before ends: a number that ends here and starts here again stays in the set.
     edges.sort_unstable_by(|a, b| icmp.compare_user_keys(a.key, b.key).then(a.is_end.cmp(&b.is_end)));
     edges
 }

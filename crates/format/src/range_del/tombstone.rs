@@ -1,9 +1,9 @@
-//! One range tombstone, and how it is stored.
+//! One range tombstone and its stored form.
 //!
 //! In: an entry of a range tombstone block or memtable. Out: start, end, sequence number; and back.
 //! Source: RocksDB `db/dbformat.h` (`RangeTombstone`).
 //!
-//!   key = start user key | (sequence << 8 | 0x0F) u64        value = end user key
+//! `key = start user key | (sequence << 8 | 0x0F) u64`, `value = end user key`
 //!
 //! Invariants
 //!  1. The end is exclusive: a tombstone `[start, end)@seq` hides `(key, s)` when `start <= key <
@@ -54,7 +54,7 @@ pub struct RangeTombstoneRef<'a> {
 }
 
 impl<'a> RangeTombstoneRef<'a> {
-    /// Takes an entry of a range tombstone block apart.
+    /// Parses an entry of a range tombstone block.
     /// # Errors
     /// `Corruption` if the key is no internal key of type `RangeDeletion`.
     pub fn parse(internal_key: &'a [u8], end: &'a [u8]) -> Result<RangeTombstoneRef<'a>> {

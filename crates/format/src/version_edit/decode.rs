@@ -17,10 +17,10 @@ const MAX_FILE_NUMBER: u64 = (1 << 62) - 1;
 const MAX_LEVEL: u32 = 1 << 10;
 
 impl VersionEdit {
-    /// Takes one log record apart.
+    /// Parses one log record.
     /// # Errors
-    /// `Corruption`, naming the tag, if it is cut off, contradicts itself, or has a tag that must
-    /// be understood and is not · `NotSupported` if a name in it is not UTF-8.
+    /// `Corruption`, naming the tag, if the record is cut off, contradicts itself, or has an
+    /// unknown mandatory tag · `NotSupported` if a name in it is not UTF-8.
     pub fn decode(bytes: &[u8]) -> Result<VersionEdit> {
         let mut edit = VersionEdit::default();
         let mut d = Decoder::new(bytes);

@@ -154,7 +154,7 @@ proptest! {
 
 #[test]
 fn new_database_is_three_small_records() {
-    // What RocksDB 7.8.3 writes for a new database.
+    // The edit that RocksDB 7.8.3 writes for a new database.
     let records: [&[u8]; 3] =
         [b"\x01\x1aleveldb.BytewiseComparator", b"\x02\x00\x04\x00", b"\x09\x00\x03\x06\x04\x00"];
     let edits = [

@@ -60,7 +60,7 @@ impl<'a> StoredColumns<'a> {
         }
     }
 
-    /// What a plain get returns; `None` if there is no default column.
+    /// The value of a plain get; `None` if there is no default column.
     pub fn default_value(&self) -> Option<StoredValue<'a>> {
         self.columns.first().filter(|(name, _)| *name == DEFAULT_COLUMN_NAME).map(|(_, value)| *value)
     }
@@ -116,7 +116,7 @@ impl<'a> StoredColumns<'a> {
     }
 }
 
-/// What follows the version.
+/// The part behind the version.
 fn parse_sections(mut d: Decoder<'_>) -> Result<StoredColumns<'_>> {
     let count = d.varint32()? as usize;
     let section_bytes = [d.varint32()?, d.varint32()?, d.varint32()?];

@@ -17,7 +17,7 @@ use esker_base::{ColumnFamilyId, Error, Result, ValueType, probe};
 pub const BATCH_PROTECTION_BYTES: usize = 8;
 
 impl WriteBatch {
-    /// An empty batch that has a checksum of so many bytes for each op: 0 (none) or 8.
+    /// An empty batch with a checksum of this many bytes for each op: 0 (none) or 8.
     /// # Errors
     /// `InvalidArgument` for another number.
     pub fn with_protection(bytes_per_key: usize) -> Result<WriteBatch> {
@@ -106,7 +106,7 @@ impl WriteBatch {
     }
 }
 
-/// What the tag of a counted op makes in a memtable.
+/// The kind of memtable entry that the tag of a counted op makes.
 fn kind_of(short_tag: u8) -> Option<ValueType> {
     Some(match short_tag {
         tag::PUT | tag::TIMED_PUT => ValueType::Value,

@@ -1,15 +1,15 @@
-//! Entries decoded ahead of the cursor, many in one loop.
+//! Decodes many entries ahead of the cursor in one loop.
 //!
-//! In: the entry on which the cursor stands. Out: it and its neighbours in a [`Run`], with their
-//! keys put together. The cursor does not move; [`stand_on`](BlockCursor::stand_on) moves it to one
-//! of them without parsing anything.
+//! In: the current entry of a cursor. Out: it and its neighbours in a [`Run`], with whole keys. The
+//! cursor does not move; [`stand_on`](BlockCursor::stand_on) moves it to one of them without
+//! parsing.
 //!
-//! Going on and going back are the same loop: entries can only be parsed, and keys be put together,
-//! in the order in which they lie. Short keys are put together in registers and stored whole, so
-//! that nothing waits for stores of their parts.
+//! Forward and backward decoding share one loop: entries can be parsed, and keys put together, only
+//! in their order in the block. Short keys are put together in registers and stored whole, so that
+//! no load waits for stores of their parts.
 //!
-//! What cannot be decoded so ends a run or is the reason for none; it is not an error here: the
-//! cursor meets it when it is moved.
+//! An entry that cannot be decoded this way ends the run, or prevents it. That is no error here:
+//! the cursor meets the entry when it moves.
 
 use super::{BlockCursor, EntryShape, NOWHERE};
 use crate::block::Block;
@@ -21,11 +21,11 @@ use esker_base::run::{Run, RunEntry};
 const SHORT_KEY: usize = 32;
 /// and up to this long if some are longer.
 const MIDDLE_KEY: usize = 64;
-/// Fewer entries are wanted only by who has not gone far.
+/// Below this, a reader has not scanned far yet.
 const FEW: usize = 32;
 /// Nothing is decoded backward if an interval has more entries.
 const MAX_INTERVAL: usize = 256;
-/// So many intervals are decoded together at most, short ones.
+/// Most (short) restart intervals that are decoded together.
 const MAX_RESTARTS: u32 = 64;
 /// Nor if its keys, put together, take more bytes.
 const MAX_KEY_BYTES: usize = 64 << 10;
@@ -61,8 +61,8 @@ impl BlockCursor {
         }
         let wanted = run.wanted();
         let (keys, places) = run.room(wanted);
-        // One that shares nothing is decoded with the others: its key here may just have been
-        // stored, in parts.
+        // An entry that shares nothing is decoded with the others: its key here may just have been
+        // stored in parts.
         let is_whole = self.shared == 0;
         let head = (!is_whole).then_some(&self.key[..]);
         let stretch = Stretch { at: if is_whole { self.entry } else { self.next }, end: block.entries_end };
@@ -103,7 +103,7 @@ impl BlockCursor {
         decode_intervals(block, last, (self.entry, self.next), self.key.len(), run);
     }
 
-    /// To the last entry, which is decoded with those before it, back to a restart.
+    /// Moves to the last entry and decodes it with those before it, back to a restart.
     /// # Errors
     /// `Corruption`.
     pub fn seek_to_last_and_decode(&mut self, block: &Block, run: &mut Run) -> Result<()> {
@@ -138,7 +138,7 @@ impl BlockCursor {
         self.value = entry.value..entry.value_end;
     }
 
-    /// Whether no entry follows the one on which it stands.
+    /// Whether the current entry is the last one.
     #[inline]
     pub fn is_last(&self, block: &Block) -> bool {
         self.next >= block.entries_end
@@ -151,12 +151,12 @@ impl BlockCursor {
 }
 
 /// Decodes the entries from restart `last` on, or one before it, up to the one at `here.0` or, if
-/// that is `NOWHERE`, to the last; it ends at `here.1`. None if that does not work out.
+/// that is `NOWHERE`, to the last; it ends at `here.1`. Decodes none if that fails.
 fn decode_intervals(block: &Block, last: u32, here: (u32, u32), key_len: usize, run: &mut Run) {
     let wanted = run.wanted();
     let first = last.saturating_sub(run.intervals - 1);
     let stretch = Stretch { at: block.restart(first), end: here.1 };
-    // For who goes far there is room for long intervals, too.
+    // A reader that scans far gets room for long intervals, too.
     let (keys, places) = run.room(if wanted < FEW { 2 * FEW } else { MAX_INTERVAL });
     let is_whole = |places: &[RunEntry], count: usize| {
         let decoded = places.get(..count).and_then(<[RunEntry]>::last);
@@ -200,9 +200,9 @@ fn all_lengths(rest: &[u8]) -> Option<Lengths> {
     Some(Lengths { shared, non_shared, value, header })
 }
 
-/// Decodes entries with keys of at most `N` bytes into `places`, if there is a `head` behind one
-/// whose key that is and lies first among the keys; each key gets `N` bytes, which are `W` words.
-/// How many there are.
+/// Decodes entries with keys of at most `N` bytes, which are `W` words, into `places`; each key
+/// gets `N` bytes. `head` is the key before the first entry, and the first among the keys. Returns
+/// the number of entries.
 #[inline(never)]
 fn decode_short<const W: usize, const N: usize>(
     block: &Block,
@@ -211,8 +211,8 @@ fn decode_short<const W: usize, const N: usize>(
     keys: &mut Vec<u8>,
     places: &mut [RunEntry],
 ) -> usize {
-    // What lies behind the entries belongs to the block as well, so that whole vectors can be
-    // loaded near its end.
+    // The bytes behind the entries belong to the block as well, so whole vectors can be loaded near
+    // the entries' end.
     let (bytes, end) = (block.bytes(), stretch.end.min(block.entries_end) as usize);
     let room = (places.len() + 1) * N;
     if keys.len() < room {
@@ -243,8 +243,8 @@ fn decode_short<const W: usize, const N: usize>(
         if kept > key_len || len > N || value_end > end {
             break;
         }
-        // What stands before the suffix in the block is passed over. There is as much of it as the
-        // key shares: the bytes that keys share are in the block before it.
+        // Skips the bytes before the suffix. There are at least as many as the key shares: the
+        // shared bytes lie in the block before it.
         let aligned = bytes.get(suffix.wrapping_sub(kept)..).and_then(<[u8]>::first_chunk::<N>);
         let before = key;
         match aligned {
@@ -303,8 +303,8 @@ fn bytes_of<const W: usize, const N: usize>(words: &[u64; W]) -> [u8; N] {
     bytes
 }
 
-/// Words of which the first `at` bytes are set, and no others. REQUIRES: `W` words and `at` bytes
-/// are at most 64 bytes.
+/// Words in which exactly the first `at` bytes are set. REQUIRES: `W` words and `at` bytes are at
+/// most 64 bytes.
 #[inline(always)]
 fn mask<const W: usize>(at: usize) -> [u64; W] {
     let masks = MASKS.as_flattened();
@@ -312,7 +312,7 @@ fn mask<const W: usize>(at: usize) -> [u64; W] {
     words(mask.unwrap_or(&[0; MIDDLE_KEY]))
 }
 
-/// The first `at` bytes of `head`, then those of `tail` behind them. A few instructions on whole
+/// The first `at` bytes of `head`, followed by those of `tail`. A few instructions on whole
 /// vectors; no length decides a branch.
 #[inline(always)]
 fn join<const W: usize>(head: &[u64; W], tail: &[u64; W], at: usize) -> [u64; W] {
@@ -341,8 +341,7 @@ fn near_edge<const W: usize>(suffix: &[u8], at: usize) -> [u64; W] {
     words(&key)
 }
 
-/// A place within a block, or the length of a key or value of one that has been checked to lie
-/// within it: below 4 GiB.
+/// An offset within a block, or a checked length of a key or value in it: below 4 GiB.
 #[inline(always)]
 #[expect(clippy::cast_possible_truncation, reason = "see above")]
 fn small(n: usize) -> u32 {
@@ -350,7 +349,7 @@ fn small(n: usize) -> u32 {
     n as u32
 }
 
-/// What a key shares that is put together: below 64 KiB.
+/// The shared length of a key that is put together: below 64 KiB.
 #[inline(always)]
 #[expect(clippy::cast_possible_truncation, reason = "see above")]
 fn shorter(n: usize) -> u16 {

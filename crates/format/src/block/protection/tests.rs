@@ -1,5 +1,4 @@
-//! Every byte of a block changed, one after the other: whatever is read then is what was there, or
-//! `Corruption`.
+//! Each byte of a block changed in turn: a read then gives the original entry, or `Corruption`.
 
 use super::*;
 use crate::block::BlockBuilder;
@@ -62,7 +61,7 @@ fn protected(contents: &[u8], width: usize) -> Block {
     block
 }
 
-/// What is read from the first entry to the last, or back; and how it ended.
+/// The entries of a scan in either direction, and how it ended.
 fn walk(block: &Block, forward: bool) -> (Vec<Entry>, Result<()>) {
     let (mut cursor, mut found) = (BlockCursor::new(), Vec::new());
     let mut moved = if forward { cursor.seek_to_first(block) } else { cursor.seek_to_last(block) };
@@ -186,7 +185,7 @@ fn cursor_offset(contents: &[u8], n: usize) -> usize {
     cursor.entry_offset().unwrap() as usize
 }
 
-/// An index of blocks that lie one behind the other.
+/// An index of adjacent blocks.
 fn index(with_deltas: bool, with_first_key: bool) -> (Block, IndexShape, Vec<BlockHandle>) {
     let icmp = InternalKeyComparator::default();
     let mut builder = IndexBuilder::new(4, with_deltas, with_first_key);

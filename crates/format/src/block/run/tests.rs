@@ -18,7 +18,7 @@ fn decoded(entries: &[(&str, u64, ValueType)]) -> Run {
     run
 }
 
-/// What is left of them, from where a reader at 10 goes.
+/// The entries that a reader at 10 still sees.
 fn left(entries: &[(&str, u64, ValueType)], forward: bool, limit: Option<&str>) -> Vec<String> {
     let mut run = decoded(entries);
     let ahead = Ahead { forward, sequence: SequenceNumber(10), limit: limit.map(str::as_bytes) };
@@ -38,7 +38,7 @@ const PUT: ValueType = ValueType::Value;
 fn plain_values_are_left() {
     let entries = [("a", 1, PUT), ("b", 9, PUT), ("c", 3, PUT), ("d", 10, PUT)];
     assert_eq!(left(&entries, true, None), ["a", "b", "c", "d"]);
-    // What lies before `a` is not known.
+    // Entries before `a` are unknown.
     assert_eq!(left(&entries, false, None), ["d", "c", "b"]);
 }
 

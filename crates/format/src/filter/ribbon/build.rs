@@ -56,8 +56,8 @@ impl Sizing {
     }
 }
 
-/// How many entries RocksDB expects to fit into `bytes`, metadata included: what partitions are cut
-/// by.
+/// Number of entries that RocksDB expects to fit into `bytes`, metadata included; partitions are
+/// cut by it.
 pub(in crate::filter) fn entries_for(bytes: usize, millibits_per_key: u32) -> usize {
     let usable = (bytes.saturating_sub(METADATA_BYTES) / SEGMENT_BYTES * SEGMENT_BYTES) as u64;
     let one_in = desired_one_in(millibits_per_key);

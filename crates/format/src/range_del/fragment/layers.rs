@@ -1,10 +1,10 @@
-//! Overlapping tombstones as older snapshots see them.
+//! Overlapping tombstones, as older snapshots see them.
 //!
 //! In: tombstones as pairs of boundaries. Out: for a fragment and a snapshot, the newest tombstone
-//! that the snapshot sees; and the next fragment in either direction of which it sees none.
+//! that the snapshot sees; and the next fragment in either direction without one.
 //!
 //! [`Layers`] is a segment tree over the fragments. Each tombstone is listed at the at most 2 log n
-//! nodes that its range consists of, so the nodes above a fragment list all tombstones over it.
+//! nodes that make up its range, so the nodes above a fragment list all tombstones over it.
 //! [`Summary`] holds maxima of 16, 256, … fragments.
 //!
 //! Invariants
@@ -114,7 +114,7 @@ fn for_each_node(tombstone: &Stored, fragments: usize, mut each: impl FnMut(usiz
 /// How many values one value of the next level is the largest of.
 const WIDTH: usize = 16;
 
-/// The largest of each `WIDTH` of a list of values, of each `WIDTH` of those, and so on. The list
+/// The largest of each `WIDTH` values of a list, of each `WIDTH` of those, and so on. The list
 /// itself lies elsewhere.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Summary {

@@ -156,7 +156,7 @@ fn check_against_naive_list(seed: u64, comparator: Arc<dyn Comparator>) {
     let mut rng = Rng::new(seed);
     let icmp = InternalKeyComparator::new(comparator);
     let alphabet = rng.between(1, 250);
-    // What all keys begin with, and so often that their first bytes behind it agree.
+    // A common prefix of all keys; keys often agree in their first bytes behind it.
     let prefix = vec![7; rng.index(4)];
     let stretch = [0, 0, 9][rng.index(3)];
     let max_seq = rng.between(1, 30);
