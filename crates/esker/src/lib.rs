@@ -63,8 +63,8 @@ mod write;
 
 pub use backup::{BackupEngine, BackupEngineOptions, BackupInfo};
 pub use db::{
-    AttributeGroup, ColumnFamilyDescriptor, ColumnFamilyHandle, Db, IngestExternalFileArg, MultiGetOutput,
-    OpenMode, TableSetAside, WideColumns, destroy_db,
+    AttributeGroup, ColumnFamilyDescriptor, ColumnFamilyHandle, Db, IngestExternalFileArg, OpenMode,
+    TableSetAside, WideColumns, destroy_db,
 };
 pub use engine::ScrubState;
 pub use esker_base::{
@@ -76,6 +76,7 @@ pub use esker_format::properties::TableProperties;
 pub use esker_format::write_batch::{BatchOp, WriteBatch};
 pub use esker_table::{AheadCounts, ScanRanges};
 pub use explain::ExplainScan;
+pub use get::MultiGetOutput;
 pub use observe::{Explanation, ExportImportFilesMetaData, LiveFileMetaData};
 pub use options::{
     ColumnFamilyOptions, CompactRangeOptions, CompactionOptions, DbOptions, Env, FlushOptions,

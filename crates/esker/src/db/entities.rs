@@ -10,11 +10,12 @@
 //! Invariants
 //!  1. What one call returns is of one sequence number, over all its keys and families.
 
-use super::multi_get::{Output, behind_limit};
-use super::reads::PointRead;
 use super::writes::timestamp_wanted;
-use super::{ColumnFamilyHandle, Db, OwnWrites};
+use super::{ColumnFamilyHandle, Db};
+use crate::cf::OwnWrites;
 use crate::get::answer::Answer;
+use crate::get::batch::{Output, behind_limit};
+use crate::get::point::PointRead;
 use crate::options::{ReadOptions, WriteOptions};
 use esker_base::stats::{Statistics, Ticker};
 use esker_base::{Error, Result};

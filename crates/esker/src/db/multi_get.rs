@@ -1,39 +1,11 @@
-//! Many keys at one moment.
-//!
-//! In: keys of one family or of several. Out: a value or an error for each, in the order of the
-//! keys.
-//!
-//! One guard, one view per family and one sequence number serve the whole batch: every key is read
-//! as of the same moment, across families too. The keys are sorted, so that those in the same file,
-//! index block and data block are read together: [`crate::get::multi_get`]. What only memtables
-//! can have is not sorted, and a few keys are read as by `get`, but lent: that costs less than what
-//! they could share. A key that is named again gets the answer it has.
+//! Many keys as of one moment: the door to `get/batch.rs`.
 
-mod order;
-mod output;
-
-use order::{Named, Order, Ordered, head_of};
-pub use output::MultiGetOutput;
-pub(super) use output::Output;
-use output::PinnedOutput;
-
-use super::reads::PointRead;
 use super::{ColumnFamilyHandle, Db};
-use crate::cf::SuperVersion;
-use crate::get::answer::Answer;
-use crate::get::multi_get::{multi_get, multi_get_on};
-use crate::get::search::{Parked, ReadContext, find, find_on};
-use crate::options::table_read_options;
-use crate::options::{PLAIN, ReadOptions, ReadTier};
-use crate::snapshot::Snapshot;
-use esker_base::stats::{Histogram, Statistics, Ticker};
-use esker_base::sync::Arc;
-use esker_base::sync::epoch::{self, Lent};
-use esker_base::{ColumnFamilyId, Error, PinnedBytes, Result, SequenceNumber};
-use esker_format::block::common_prefix;
-use esker_format::key::LookupKey;
-use esker_table::TableReadOptions;
-use smallvec::{SmallVec, smallvec};
+use crate::cf::ColumnFamily;
+use crate::get::MultiGetOutput;
+use crate::get::batch::{Keys, Output, PinnedOutput};
+use crate::options::{PLAIN, ReadOptions};
+use esker_base::{PinnedBytes, Result};
 
 impl Db {
     /// The values of `keys` in the default family, in the order of the keys.
@@ -53,7 +25,7 @@ impl Db {
         keys: &[K],
     ) -> Vec<Result<Option<PinnedBytes>>> {
         if let [key] = keys {
-            return vec![self.read_batch_of_one(options, family, key.as_ref())];
+            return vec![self.inner.read_batch_of_one(options, &family.cf, key.as_ref())];
         }
         let mut values = Vec::with_capacity(keys.len());
         self.multi_get_into(options, family, keys, &mut values);
@@ -71,33 +43,12 @@ impl Db {
     ) {
         if let [key] = keys {
             values.clear();
-            values.push(self.read_batch_of_one(options, family, key.as_ref()));
+            values.push(self.inner.read_batch_of_one(options, &family.cf, key.as_ref()));
             return;
         }
         let mut output = PinnedOutput::with_memory_of(std::mem::take(values));
-        self.read_batch(options, &OneFamily { family, keys }, &mut output);
+        self.inner.read_batch_as(false, options, &OneFamily { family, keys }, &mut output);
         *values = output.take_values();
-    }
-
-    /// As `get` reads it, which is a sixth less work than a batch is.
-    #[inline]
-    fn read_batch_of_one(
-        &self,
-        options: &ReadOptions,
-        family: &ColumnFamilyHandle,
-        key: &[u8],
-    ) -> Result<Option<PinnedBytes>> {
-        if options.timestamp.is_some() || family.cf.icmp.timestamp_size() > 0 {
-            return self.get_pinned_opt(options, family, key);
-        }
-        let _watch = self.engine().time(Histogram::DbMultiget);
-        let statistics = self.engine().options.statistics.as_deref();
-        let value = self.inner.read(options, &family.cf, key, None, statistics);
-        if let Some(statistics) = statistics {
-            let bytes = value.as_ref().ok().and_then(Option::as_ref).map(|value| value.len() as u64);
-            count_batch(statistics, 1, (bytes.is_some().into(), bytes.unwrap_or(0)));
-        }
-        value
     }
 
     /// The values of keys in several families, all as of one moment.
@@ -107,7 +58,7 @@ impl Db {
         keys: &[(&ColumnFamilyHandle, &[u8])],
     ) -> Vec<Result<Option<PinnedBytes>>> {
         let mut output = PinnedOutput::default();
-        self.read_batch(options, &Pairs(keys), &mut output);
+        self.inner.read_batch_as(false, options, &Pairs(keys), &mut output);
         output.take_values()
     }
 
@@ -123,30 +74,9 @@ impl Db {
     ) {
         match keys {
             [key] if options.timestamp.is_none() && family.cf.icmp.timestamp_size() == 0 => {
-                self.lend_one(options, family, key.as_ref(), output);
+                self.inner.lend_one(options, &family.cf, key.as_ref(), output);
             }
-            _ => self.read_batch(options, &OneFamily { family, keys }, output),
-        }
-    }
-
-    /// As `get` reads it.
-    #[inline]
-    fn lend_one(
-        &self,
-        options: &ReadOptions,
-        family: &ColumnFamilyHandle,
-        key: &[u8],
-        output: &mut MultiGetOutput,
-    ) {
-        let _watch = self.engine().time(Histogram::DbMultiget);
-        output.reset(1);
-        let statistics = self.engine().options.statistics.as_deref();
-        let read = PointRead { options, cf: &family.cf, own: None, statistics, entities: false };
-        if let Err(e) = self.inner.find(&read, key, &mut |answer| output.set_only(answer)) {
-            output.set(0, Answer::Made(Err(e)));
-        }
-        if let Some(statistics) = statistics {
-            count_batch(statistics, 1, (output.found_count(), output.value_bytes()));
+            _ => self.inner.read_batch_as(false, options, &OneFamily { family, keys }, output),
         }
     }
 
@@ -158,7 +88,7 @@ impl Db {
         keys: &[(&ColumnFamilyHandle, &[u8])],
         output: &mut MultiGetOutput,
     ) {
-        self.read_batch(options, &Pairs(keys), output);
+        self.inner.read_batch_as(false, options, &Pairs(keys), output);
     }
 
     /// The entities of `keys` in `family`, which has no timestamps.
@@ -169,186 +99,8 @@ impl Db {
         keys: &[K],
         output: &mut impl Output,
     ) {
-        self.read_batch_as(true, options, &OneFamily { family, keys }, output);
+        self.inner.read_batch_as(true, options, &OneFamily { family, keys }, output);
     }
-
-    fn read_batch(&self, options: &ReadOptions, keys: &impl Keys, output: &mut impl Output) {
-        self.read_batch_as(false, options, keys, output);
-    }
-
-    #[inline]
-    fn read_batch_as(
-        &self,
-        entities: bool,
-        options: &ReadOptions,
-        keys: &impl Keys,
-        output: &mut impl Output,
-    ) {
-        let _watch = self.engine().time(Histogram::DbMultiget);
-        output.reset(keys.len());
-        let families = if keys.is_of_one_family() { keys.len().min(1) } else { keys.len() };
-        let own = options.snapshot.as_ref().map_or(Ok(()), |snapshot| self.inner.check_own(snapshot));
-        let own =
-            own.and_then(|()| (0..families).try_for_each(|i| self.inner.check_family(&keys.family(i).cf)));
-        if let Err(e) = own {
-            return (0..keys.len()).for_each(|i| output.set(i, Answer::Made(Err(e.clone()))));
-        }
-        let has_timestamps = |i: usize| keys.family(i).cf.icmp.timestamp_size() > 0;
-        if options.timestamp.is_some() || (0..families).any(has_timestamps) {
-            return self.read_timestamped_batch(options, keys, output);
-        }
-        let table_options = table_read_options(options);
-        let statistics = self.engine().options.statistics.as_deref();
-        let files_only = self.inner.reads_files_only(options);
-        let batch =
-            KeyBatch { keys, options, table_options: &table_options, statistics, entities, files_only };
-        if let Some(guard) = self.read_few(&batch, epoch::pin(), output) {
-            self.read_many(&batch, guard, output);
-        }
-        if let Some(statistics) = statistics {
-            count_batch(statistics, keys.len() as u64, (output.found_count(), output.value_bytes()));
-        }
-    }
-
-    /// A few keys of one family, one after the other as by `get`, but all under one guard: nothing
-    /// is put together for them that a batch of many has. Gives the guard back, and has read
-    /// nothing, if the batch is another one.
-    #[inline]
-    fn read_few(
-        &self,
-        batch: &KeyBatch<'_, impl Keys>,
-        guard: epoch::Guard,
-        output: &mut impl Output,
-    ) -> Option<epoch::Guard> {
-        let KeyBatch { keys, options, .. } = *batch;
-        let has_limit = options.value_size_soft_limit < u64::MAX;
-        if has_limit || !keys.is_of_one_family() || !(1..=FEW_KEYS).contains(&keys.len()) {
-            return Some(guard);
-        }
-        let family = keys.family(0);
-        // Before the number, as for `get`.
-        let view = family.cf.super_version.lend(&guard);
-        if keys.len() > FEW_KEYS_OF_MEMTABLES && ends_in_memtables(options, view.get()) {
-            return Some(guard);
-        }
-        let sequence = self.inner.read_sequence(options);
-        let context = ReadContext { guard: Some(&guard), ..batch.context(0) };
-        let mut left = Left::default();
-        let mut named = (keys.len() > FEW_KEYS_OF_MEMTABLES).then(Named::<32>::new);
-        for i in 0..keys.len() {
-            if let Some(of) = named.as_mut().and_then(|named| named.before(keys, i)) {
-                left.repeated.push((i as u32, of as u32));
-                continue;
-            }
-            let key = LookupKey::new(keys.key(i), sequence);
-            if let Some(parked) = find(view.get(), &context, &key, &mut |answer| output.set(i, answer)) {
-                left.waiting.push(Waiting { view: 0, key: i, parked });
-            }
-        }
-        if !left.waiting.is_empty() {
-            let views = smallvec![(family.id(), view.hold())];
-            drop(guard);
-            batch.read_on(&HeldMoment { views, sequence, _snapshot: None }, &mut left, output);
-        }
-        left.repeat(output);
-        None
-    }
-
-    /// All others.
-    #[inline(never)]
-    fn read_many(&self, batch: &KeyBatch<'_, impl Keys>, guard: epoch::Guard, output: &mut impl Output) {
-        let moment = self.moment(batch.options, batch.keys, &guard);
-        if batch.options.value_size_soft_limit < u64::MAX {
-            let held = moment.hold();
-            drop(guard);
-            batch.read_up_to_limit(&held, output);
-        } else {
-            let mut left = Left::default();
-            batch.read_under(&moment, &guard, output, &mut left);
-            if !left.waiting.is_empty() {
-                let held = moment.hold();
-                drop(guard);
-                batch.read_on(&held, &mut left, output);
-            }
-            left.repeat(output);
-        }
-    }
-
-    /// Keys with user-defined timestamps are read one by one, under one snapshot. In a batch that
-    /// has some, the timestamp is not for those of families without.
-    #[cold]
-    fn read_timestamped_batch(&self, options: &ReadOptions, keys: &impl Keys, output: &mut impl Output) {
-        let snapshot = options.snapshot.clone().unwrap_or_else(|| self.snapshot());
-        let options = ReadOptions { snapshot: Some(snapshot), ..options.clone() };
-        let plain = ReadOptions { timestamp: None, ..options.clone() };
-        let has_timestamps = |i: usize| keys.family(i).cf.icmp.timestamp_size() > 0;
-        let has_some = (0..keys.len()).any(has_timestamps);
-        for i in 0..keys.len() {
-            if output.value_bytes() > options.value_size_soft_limit {
-                output.set(i, Answer::Made(Err(behind_limit())));
-                continue;
-            }
-            let of_family = if has_timestamps(i) || !has_some { &options } else { &plain };
-            output.set(i, Answer::Made(self.get_pinned_opt(of_family, keys.family(i), keys.key(i))));
-        }
-    }
-
-    /// What to read, and at which number. All views are loaded before the number is read; the
-    /// number is good for all of them if no memtable was switched in between: else writes below it
-    /// may be in a memtable that a view lacks.
-    #[inline]
-    fn moment<'g>(&self, options: &ReadOptions, keys: &impl Keys, guard: &'g epoch::Guard) -> Moment<'g> {
-        for _ in 0..MOMENT_ATTEMPTS {
-            let views = views_of(keys, guard);
-            let sequence = self.inner.read_sequence(options);
-            // A snapshot is older than the views, and one family by itself was at one moment just
-            // as its view is.
-            let is_one_moment = options.snapshot.is_some() || views.len() <= 1;
-            if is_one_moment || views_of(keys, guard).iter().zip(&views).all(same_memtable) {
-                return Moment { views, sequence, snapshot: None };
-            }
-        }
-        // Views that are loaded behind a snapshot hold all that it sees.
-        let snapshot = self.snapshot();
-        Moment { views: views_of(keys, guard), sequence: snapshot.sequence(), snapshot: Some(snapshot) }
-    }
-}
-
-/// The error of a key that `value_size_soft_limit` has ended its batch before.
-#[cold]
-pub(super) fn behind_limit() -> Error {
-    Error::aborted("multi_get: value_size_soft_limit reached before this key")
-}
-
-/// Notes a batch of so many keys, how many of them have values, and the bytes of those.
-fn count_batch(statistics: &Statistics, keys: u64, (found, bytes): (u64, u64)) {
-    statistics.record_tick(Ticker::NumberMultigetCalls, 1);
-    statistics.record_tick(Ticker::NumberMultigetKeysRead, keys);
-    statistics.record_tick(Ticker::NumberMultigetBytesRead, bytes);
-    statistics.record_in_histogram(Histogram::BytesPerMultiget, bytes);
-    statistics.record_tick(Ticker::NumberMultigetKeysFound, found);
-}
-
-/// So many keys are read one by one: what they could share is less than it costs to put them in
-/// order. Measured with `cargo run --release -p esker-bench --example batches`.
-const FEW_KEYS: usize = 14;
-
-/// The same if nothing but memtables is searched, in any order. Side by side, three cost 0.85 of
-/// what they do one by one if they are in no cache of the processor; if they are, up to 1.2 while
-/// another program has its share of the core.
-const FEW_KEYS_OF_MEMTABLES: usize = 3;
-
-/// Different keys that go through a family's memtables and files together, at most: what is noted
-/// of them has to stay in the first-level cache.
-const MOST_KEYS_TOGETHER: usize = 64;
-
-/// What a batch asks for.
-trait Keys {
-    fn len(&self) -> usize;
-    fn key(&self, i: usize) -> &[u8];
-    fn family(&self, i: usize) -> &ColumnFamilyHandle;
-    /// Whether all keys are of one family.
-    fn is_of_one_family(&self) -> bool;
 }
 
 struct OneFamily<'k, K> {
@@ -366,8 +118,8 @@ impl<K: AsRef<[u8]>> Keys for OneFamily<'_, K> {
         self.keys[i].as_ref()
     }
     #[inline]
-    fn family(&self, _i: usize) -> &ColumnFamilyHandle {
-        self.family
+    fn family(&self, _i: usize) -> &ColumnFamily {
+        &self.family.cf
     }
     #[inline]
     fn is_of_one_family(&self) -> bool {
@@ -387,400 +139,11 @@ impl Keys for Pairs<'_> {
         self.0[i].1
     }
     #[inline]
-    fn family(&self, i: usize) -> &ColumnFamilyHandle {
-        self.0[i].0
+    fn family(&self, i: usize) -> &ColumnFamily {
+        &self.0[i].0.cf
     }
     #[inline]
     fn is_of_one_family(&self) -> bool {
         false
     }
 }
-
-/// A batch to be read.
-struct KeyBatch<'b, K> {
-    keys: &'b K,
-    options: &'b ReadOptions,
-    table_options: &'b TableReadOptions,
-    statistics: Option<&'b Statistics>,
-    /// What is not lent is an entity.
-    entities: bool,
-    /// Memtables are not searched.
-    files_only: bool,
-}
-
-/// Keys of which what is looked up with them stays on the stack; as many go through a memtable side
-/// by side.
-const FEW_LOOKUPS: usize = 16;
-
-/// So few that room for `FEW_LOOKUPS` costs more than what goes on in it.
-const FEWER_LOOKUPS: usize = 4;
-
-/// Keys that wait for files together, at most: what they read is held until all of them are done
-/// with a level.
-const MOST_KEYS_WAITING: usize = 256;
-
-/// So many keys that wait for files are ended one by one, as by `get`: to plan them costs more than
-/// they can share. With `async_io` one key is, as what several miss is read at the same time.
-const FEW_KEYS_WAITING: usize = 4;
-
-/// So many are first tried one by one, each as far as what it was missing is in the kernel's
-/// memory: only what waits for a device gains by being planned. More are if they do not share the
-/// blocks.
-const FEW_KEYS_RESIDENT: usize = 64;
-
-/// Of so many that stand side by side, two share a block: then reading it once is worth the
-/// planning.
-const SHARING: usize = 16;
-
-/// What is left of a batch when all that is in memory was read.
-#[derive(Default)]
-struct Left {
-    waiting: SmallVec<[Waiting; FEW_KEYS_WAITING]>,
-    /// Keys that are the same as others, and those.
-    repeated: SmallVec<[(u32, u32); FEW_LOOKUPS]>,
-}
-
-impl Left {
-    /// Gives those that are the same as others the answers of these, the last of them first: the
-    /// others may in turn have been found later to be the same as some.
-    #[inline]
-    fn repeat(&self, output: &mut impl Output) {
-        for &(key, of) in self.repeated.iter().rev() {
-            output.repeat(key as usize, of as usize);
-        }
-    }
-}
-
-/// Whether many of these, which stand in the order of their keys where there are files, are missing
-/// what their neighbours are.
-fn shares_blocks(waiting: &[Waiting]) -> bool {
-    let place = |waiting: &Waiting| (waiting.view, waiting.parked.block());
-    let same = waiting.windows(2).filter(|two| place(&two[0]) == place(&two[1])).count();
-    same * SHARING > waiting.len()
-}
-
-/// A key of a batch that has to wait for files.
-struct Waiting {
-    view: usize,
-    key: usize,
-    parked: Parked,
-}
-
-impl<K: Keys> KeyBatch<'_, K> {
-    fn context(&self, key: usize) -> ReadContext<'_> {
-        let context =
-            ReadContext::new(&self.keys.family(key).cf, self.options, self.table_options, self.statistics);
-        ReadContext { entities: self.entities, files_only: self.files_only, ..context }
-    }
-
-    /// What is in memory. What is not is put aside.
-    #[inline]
-    fn read_under(
-        &self,
-        moment: &Moment<'_>,
-        guard: &epoch::Guard,
-        output: &mut impl Output,
-        left: &mut Left,
-    ) {
-        let ends_in_memtables = self.ends_in_memtables(moment);
-        let few = if ends_in_memtables { FEW_KEYS_OF_MEMTABLES } else { FEW_KEYS };
-        if self.keys.len() <= few {
-            self.read_one_by_one(moment, guard, output, left);
-        } else {
-            self.read_together(moment, guard, (output, left), ends_in_memtables);
-        }
-    }
-
-    #[inline]
-    fn read_one_by_one(
-        &self,
-        moment: &Moment<'_>,
-        guard: &epoch::Guard,
-        output: &mut impl Output,
-        left: &mut Left,
-    ) {
-        for i in 0..self.keys.len() {
-            let at = self.view_of(moment, i);
-            let view = moment.views[at].1.get();
-            let key = LookupKey::new(self.keys.key(i), moment.sequence);
-            let context = ReadContext { guard: Some(guard), ..self.context(i) };
-            if let Some(parked) = find(view, &context, &key, &mut |answer| output.set(i, answer)) {
-                left.waiting.push(Waiting { view: at, key: i, parked });
-            }
-        }
-    }
-
-    /// In the order of the keys, so that the limit ends the batch at a key that the caller can
-    /// name.
-    #[cold]
-    fn read_up_to_limit(&self, held: &HeldMoment, output: &mut impl Output) {
-        for i in 0..self.keys.len() {
-            if output.value_bytes() > self.options.value_size_soft_limit {
-                output.set(i, Answer::Made(Err(behind_limit())));
-                continue;
-            }
-            let family = self.keys.family(i);
-            let view = held.views.iter().find(|(id, _)| *id == family.id());
-            let (_, view) = view.expect("collected with the moment");
-            let key = LookupKey::new(self.keys.key(i), held.sequence);
-            find(view, &self.context(i), &key, &mut |answer| output.set(i, answer));
-        }
-    }
-
-    /// Family by family and, where files are read, sorted and each different key once.
-    fn read_together(
-        &self,
-        moment: &Moment<'_>,
-        guard: &epoch::Guard,
-        (output, left): (&mut impl Output, &mut Left),
-        ends_in_memtables: bool,
-    ) {
-        if ends_in_memtables && self.keys.is_of_one_family() {
-            return match self.keys.len() {
-                ..=FEWER_LOOKUPS => self.read_memtables::<FEWER_LOOKUPS, 16>(moment, guard, output, left),
-                len if len <= FEW_LOOKUPS => {
-                    self.read_memtables::<FEW_LOOKUPS, 64>(moment, guard, output, left)
-                }
-                _ => self.read_memtables::<FEW_LOOKUPS, 512>(moment, guard, output, left),
-            };
-        }
-        let ordered = self.ordered(moment, ends_in_memtables);
-        let most = ordered.len().min(MOST_KEYS_TOGETHER);
-        let mut lookups: SmallVec<[LookupKey; FEW_LOOKUPS]> = SmallVec::new();
-        lookups.resize_with(most, LookupKey::default);
-        let mut numbers: SmallVec<[u32; FEW_LOOKUPS]> = SmallVec::with_capacity(most);
-        let Left { waiting, repeated } = left;
-        let mut rest = ordered.as_slice();
-        let mut last: Option<Ordered> = None;
-        while let Some(first) = rest.first() {
-            numbers.clear();
-            let mut taken = 0;
-            for at in rest.iter().take_while(|at| at.view() == first.view()) {
-                match last {
-                    Some(last) if self.is_same_key(last, *at) => {
-                        repeated.push((at.key() as u32, last.key() as u32));
-                    }
-                    _ if numbers.len() == most => break,
-                    _ => {
-                        lookups[numbers.len()].set(self.keys.key(at.key()), moment.sequence);
-                        numbers.push(at.key() as u32);
-                        last = Some(*at);
-                    }
-                }
-                taken += 1;
-            }
-            rest = &rest[taken..];
-            let view = first.view();
-            let context = ReadContext { guard: Some(guard), ..self.context(first.key()) };
-            let mut settle = |i: usize, answer: Answer<'_>| output.set(numbers[i] as usize, answer);
-            let mut park =
-                |i: usize, parked| waiting.push(Waiting { view, key: numbers[i] as usize, parked });
-            let lookups = &lookups[..numbers.len()];
-            multi_get(moment.views[view].1.get(), (&context, guard), lookups, &mut settle, &mut park);
-        }
-    }
-
-    /// Keys of one family that go no further than its memtables: in any order, `N` side by side,
-    /// and once as far as `SLOTS` words tell.
-    fn read_memtables<const N: usize, const SLOTS: usize>(
-        &self,
-        moment: &Moment<'_>,
-        guard: &epoch::Guard,
-        output: &mut impl Output,
-        left: &mut Left,
-    ) {
-        let mut lookups: [LookupKey; N] = std::array::from_fn(|_| LookupKey::default());
-        let mut numbers = [0; N];
-        let mut named = Named::<SLOTS>::new();
-        let context = ReadContext { guard: Some(guard), ..self.context(0) };
-        let Left { waiting, repeated } = left;
-        let mut next = 0;
-        while next < self.keys.len() {
-            let mut count = 0;
-            while count < N && next < self.keys.len() {
-                match named.before(self.keys, next) {
-                    Some(of) => repeated.push((next as u32, of as u32)),
-                    None => {
-                        lookups[count].set(self.keys.key(next), moment.sequence);
-                        numbers[count] = next;
-                        count += 1;
-                    }
-                }
-                next += 1;
-            }
-            let mut settle = |i: usize, answer: Answer<'_>| output.set(numbers[i], answer);
-            let mut park = |i, parked| waiting.push(Waiting { view: 0, key: numbers[i], parked });
-            let lookups = &lookups[..count];
-            multi_get(moment.views[0].1.get(), (&context, guard), lookups, &mut settle, &mut park);
-        }
-    }
-
-    /// Ends the keys that were put aside: a few one by one, many a family's at a time.
-    #[cold]
-    fn read_on(&self, held: &HeldMoment, left: &mut Left, output: &mut impl Output) {
-        let mut waiting = std::mem::take(&mut left.waiting);
-        let few = if self.options.async_io { 1 } else { FEW_KEYS_WAITING };
-        let mut end_one = |Waiting { view, key: i, parked }, if_resident| {
-            let key = LookupKey::new(self.keys.key(i), held.sequence);
-            let mut settle = |answer: Answer<'_>| output.set(i, answer);
-            let context = ReadContext { if_resident, ..self.context(i) };
-            find_on(&held.views[view].1, &context, &key, parked, &mut settle).map(|parked| Waiting {
-                view,
-                key: i,
-                parked,
-            })
-        };
-        let gains_by_sharing = waiting.len() > FEW_KEYS_RESIDENT && shares_blocks(&waiting);
-        if few < waiting.len() && !gains_by_sharing && !self.options.async_io {
-            waiting = waiting.into_iter().filter_map(|waiting| end_one(waiting, true)).collect();
-        }
-        if waiting.len() <= few {
-            waiting.into_iter().for_each(|waiting| _ = end_one(waiting, false));
-            return;
-        }
-        let icmp = |w: &Waiting| &self.keys.family(w.key).cf.icmp;
-        let key = |w: &Waiting| self.keys.key(w.key);
-        waiting.sort_by(|a, b| a.view.cmp(&b.view).then_with(|| icmp(a).compare_user_keys(key(a), key(b))));
-        waiting.dedup_by(|repeat, of| {
-            let is_same = repeat.view == of.view && icmp(of).same_user_key(key(repeat), key(of));
-            if is_same {
-                left.repeated.push((repeat.key as u32, of.key as u32));
-            }
-            is_same
-        });
-        let mut waiting = waiting.into_iter().peekable();
-        while let Some(first) = waiting.peek() {
-            let (view, context) = (first.view, self.context(first.key));
-            let (mut numbers, mut lookups, mut parked) = (Vec::new(), Vec::new(), Vec::new());
-            while let Some(next) = waiting.next_if(|w| w.view == view && numbers.len() < MOST_KEYS_WAITING) {
-                lookups.push(LookupKey::new(self.keys.key(next.key), held.sequence));
-                numbers.push(next.key);
-                parked.push(next.parked);
-            }
-            let mut settle = |i: usize, answer: Answer<'_>| output.set(numbers[i], answer);
-            multi_get_on(&held.views[view].1, &context, &lookups, parked, &mut settle);
-        }
-    }
-
-    /// The number of a key's view.
-    #[inline]
-    fn view_of(&self, moment: &Moment<'_>, i: usize) -> usize {
-        if self.keys.is_of_one_family() { 0 } else { moment.view_of(self.keys.family(i)) }
-    }
-
-    /// Whether two keys are the same. Heads are the same for all keys of an order that is not
-    /// known.
-    #[inline]
-    fn is_same_key(&self, a: Ordered, b: Ordered) -> bool {
-        a.has_head_of(b) && {
-            let icmp = &self.keys.family(a.key()).cf.icmp;
-            icmp.same_user_key(self.keys.key(a.key()), self.keys.key(b.key()))
-        }
-    }
-
-    /// How many first bytes all keys have in common.
-    fn shared_prefix(&self) -> usize {
-        let Some(rest) = self.keys.len().checked_sub(1) else { return 0 };
-        let first = self.keys.key(0);
-        (1..=rest).fold(first.len(), |shared, i| common_prefix(&first[..shared], self.keys.key(i)))
-    }
-
-    /// Whether no key goes further than the memtables, which are searched in any order.
-    fn ends_in_memtables(&self, moment: &Moment<'_>) -> bool {
-        moment.views.iter().all(|(_, view)| ends_in_memtables(self.options, view.get()))
-    }
-
-    /// The keys by family, then by the family's order if they may be looked for in files.
-    fn ordered(&self, moment: &Moment<'_>, ends_in_memtables: bool) -> Order {
-        let all = 0..self.keys.len();
-        if ends_in_memtables {
-            // Heads that differ: no two keys are compared, as it costs less to search twice.
-            let mut ordered: Order =
-                all.map(|i| Ordered::new(self.view_of(moment, i), i as u64, i)).collect();
-            if moment.views.len() > 1 {
-                ordered.sort_unstable();
-            }
-            return ordered;
-        }
-        let shared = self.shared_prefix();
-        let head = |i: usize| head_of(self.keys.family(i).cf.icmp.order(), self.keys.key(i), shared);
-        let mut ordered: Order = if self.keys.is_of_one_family() && self.keys.len() <= Ordered::MOST_SHORT {
-            let mut short: SmallVec<[u64; 32]> = all.map(|i| Ordered::short(head(i), i)).collect();
-            short.sort_unstable();
-            short.into_iter().map(Ordered::from_short).collect()
-        } else {
-            let mut ordered: Order = all.map(|i| Ordered::new(self.view_of(moment, i), head(i), i)).collect();
-            ordered.sort_unstable();
-            ordered
-        };
-        for run in ordered.chunk_by_mut(|a, b| a.has_head_of(*b)).filter(|run| run.len() > 1) {
-            let icmp = &self.keys.family(run[0].key()).cf.icmp;
-            let key = |at: &Ordered| self.keys.key(at.key());
-            run.sort_by(|a, b| icmp.compare_user_keys(key(a), key(b)));
-        }
-        ordered
-    }
-}
-
-/// Whether no key goes further than the memtables of this view.
-#[inline]
-fn ends_in_memtables(options: &ReadOptions, view: &SuperVersion) -> bool {
-    options.read_tier == ReadTier::Memtable || view.version.levels().iter().all(|l| l.files().is_empty())
-}
-
-/// How often switched memtables make a read look again before it takes a snapshot.
-const MOMENT_ATTEMPTS: usize = 3;
-
-type View<'g> = (ColumnFamilyId, Lent<'g, SuperVersion>);
-
-type Views<'g> = SmallVec<[View<'g>; 2]>;
-
-/// One view for each family, and a number up to which all of them are complete.
-struct Moment<'g> {
-    views: Views<'g>,
-    sequence: SequenceNumber,
-    /// Keeps what `sequence` sees from being compacted away, where the views alone do not.
-    snapshot: Option<Snapshot>,
-}
-
-/// A moment without a guard.
-struct HeldMoment {
-    views: SmallVec<[(ColumnFamilyId, Arc<SuperVersion>); 2]>,
-    sequence: SequenceNumber,
-    _snapshot: Option<Snapshot>,
-}
-
-impl Moment<'_> {
-    /// The same, for those who wait.
-    #[cold]
-    fn hold(self) -> HeldMoment {
-        let views = self.views.iter().map(|(id, view)| (*id, view.hold())).collect();
-        HeldMoment { views, sequence: self.sequence, _snapshot: self.snapshot }
-    }
-
-    /// The number of a family's view. REQUIRES: the family was named when the moment was made.
-    #[inline]
-    fn view_of(&self, family: &ColumnFamilyHandle) -> usize {
-        self.views.iter().position(|(id, _)| *id == family.id()).expect("collected with the moment")
-    }
-}
-
-fn same_memtable((now, before): (&View<'_>, &View<'_>)) -> bool {
-    Arc::ptr_eq(&now.1.get().mem, &before.1.get().mem)
-}
-
-/// The current view of each family, once.
-#[inline]
-fn views_of<'g>(keys: &impl Keys, guard: &'g epoch::Guard) -> Views<'g> {
-    let mut views = Views::new();
-    let different = if keys.is_of_one_family() { keys.len().min(1) } else { keys.len() };
-    for family in (0..different).map(|i| keys.family(i)) {
-        if !views.iter().any(|(id, _)| *id == family.id()) {
-            views.push((family.id(), family.cf.super_version.lend(guard)));
-        }
-    }
-    views
-}
-
-#[cfg(test)]
-mod tests;

@@ -6,14 +6,16 @@
 //! version as one cursor), `prepared` (ranges planned ahead), `idle`, `park` and `timestamped`;
 //! [`db_iter`] (internal keys to user keys at one sequence number), [`timestamped`] (the same for
 //! keys with user-defined timestamps), [`versions`] (all versions between two timestamps),
-//! [`multi_scan`] (several ranges, one after the other).
+//! `multi_scan` (several ranges, one after the other), `own_writes` (writes of a transaction on top).
 
 pub(crate) mod db_iter;
 pub(crate) mod iterator;
 mod multi_scan;
+mod own_writes;
 pub(crate) mod timestamped;
 pub(crate) mod versions;
 
 pub(crate) use db_iter::{DbIter, DbIterOptions, DeadRangesOfView, KeepAlive};
 pub use iterator::DbIterator;
 pub use multi_scan::{MultiScan, Scan};
+pub(crate) use own_writes::{check_plain, iter_over};

@@ -14,7 +14,8 @@
 //!     Iterators keep the old one.
 
 use super::iterator::TransactionIterator;
-use crate::db::{ColumnFamilyHandle, Db, OwnWrites, WideColumns};
+use crate::cf::OwnWrites;
+use crate::db::{ColumnFamilyHandle, Db, WideColumns};
 use crate::merge::MergeOperands;
 use crate::options::{ReadOptions, WriteOptions};
 use crate::write::entry_of;

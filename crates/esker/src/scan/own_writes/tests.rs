@@ -1,6 +1,7 @@
 use super::*;
 use crate::merge::vec_iter::{Entries, Moves, VecIter};
 use esker_base::ValueType;
+use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering::Relaxed;
 use esker_format::key::{InternalKeyComparator, internal_key};
 

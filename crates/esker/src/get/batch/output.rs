@@ -92,7 +92,7 @@ impl MultiGetOutput {
 }
 
 /// Where the answers of a batch go.
-pub(in crate::db) trait Output {
+pub(crate) trait Output {
     /// Forgets what it had and takes the answers of a batch of `len` keys.
     fn reset(&mut self, len: usize);
 
@@ -187,7 +187,7 @@ const CHUNK_BYTES: usize = 16 << 10;
 /// block, where all threads that read the same blocks count; and a batch would hold all of its
 /// blocks, however few the cache has room for.
 #[derive(Default)]
-pub(super) struct PinnedOutput {
+pub(crate) struct PinnedOutput {
     values: Vec<Result<Option<PinnedBytes>>>,
     value_bytes: u64,
     /// Small values that lie in no chunk yet.
@@ -199,13 +199,13 @@ pub(super) struct PinnedOutput {
 impl PinnedOutput {
     /// The answers will lie in this vector's memory.
     #[inline]
-    pub(super) fn with_memory_of(values: Vec<Result<Option<PinnedBytes>>>) -> PinnedOutput {
+    pub(crate) fn with_memory_of(values: Vec<Result<Option<PinnedBytes>>>) -> PinnedOutput {
         PinnedOutput { values, value_bytes: 0, chunk: Vec::new(), copied: SmallVec::new() }
     }
 
     /// All answers.
     #[inline]
-    pub(super) fn take_values(&mut self) -> Vec<Result<Option<PinnedBytes>>> {
+    pub(crate) fn take_values(&mut self) -> Vec<Result<Option<PinnedBytes>>> {
         self.close_chunk();
         std::mem::take(&mut self.values)
     }

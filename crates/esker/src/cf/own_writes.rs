@@ -1,0 +1,41 @@
+//! Writes that are not in the database yet, those of a batch or a transaction, as a memtable of one
+//! family.
+//!
+//! Invariant: own writes are numbered from [`OwnWrites::FIRST`] on, above every sequence number of
+//! the database, in the order in which they were made: the code that merges memtables and files
+//! merges them in.
+
+use esker_base::sync::Arc;
+use esker_base::{Result, SequenceNumber};
+use esker_format::key::LookupKey;
+use esker_memtable::MemTable;
+
+/// Writes of a batch in one family.
+#[derive(Clone, Debug)]
+pub(crate) struct OwnWrites {
+    pub(crate) mem: Arc<MemTable>,
+    /// Later ones are not seen.
+    pub(crate) up_to: SequenceNumber,
+}
+
+impl OwnWrites {
+    /// The number of the first: sequence numbers of databases do not get there.
+    pub(crate) const FIRST: SequenceNumber = SequenceNumber(1 << 55);
+
+    /// Whether they have an op on `key`, range deletions aside.
+    pub(crate) fn name(&self, key: &[u8]) -> Result<bool> {
+        let mut found = false;
+        self.mem.get(&LookupKey::new(key, self.up_to), |_, _, _| {
+            found = true;
+            false
+        })?;
+        Ok(found)
+    }
+
+    /// Whether what `key` is in the database may not be what it would be if they were written.
+    pub(crate) fn concern(&self, key: &[u8]) -> bool {
+        // What cannot be told is told by who reads the key.
+        self.mem.max_covering_tombstone_seq(key, self.up_to) > SequenceNumber::ZERO
+            || self.name(key).unwrap_or(true)
+    }
+}

@@ -1,0 +1,169 @@
+//! Scans that see writes which are not in the database yet.
+//!
+//! In: a family and own writes as a memtable of their own. Out: the cursor that a scan would be if
+//! they were written.
+//!
+//! Invariant: entries of the database that the scan must not see are taken out below the merge: to
+//! the merge they look older than own writes.
+
+use super::iterator::{check_tier, db_iter_options, internal_iterator};
+use super::{DbIter, KeepAlive};
+use crate::cf::{ColumnFamily, OwnWrites};
+use crate::instance::DbInner;
+use crate::merge::{MergeChild, RunTombstones, merge_children};
+use crate::options::ReadOptions;
+use esker_base::iter::InternalIterator;
+use esker_base::{Error, PinnedBytes, Result, SequenceNumber};
+use esker_format::key::{self, ParsedInternalKey, seek_key};
+
+/// `Db::iter_opt`, with `own` writes over what is in the database.
+/// # Errors
+/// As `Db::iter_opt`.
+pub(crate) fn iter_over(
+    db: &DbInner,
+    cf: &ColumnFamily,
+    options: &ReadOptions,
+    own: Option<&OwnWrites>,
+) -> Result<DbIter> {
+    if options.tailing {
+        return Err(Error::not_supported(
+            "ReadOptions::tailing: an iterator over a transaction's own writes",
+        ));
+    }
+    check_tier(options)?;
+    check_plain(cf, options)?;
+    db.check_family(cf)?;
+    options.snapshot.as_ref().map_or(Ok(()), |snapshot| db.check_own(snapshot))?;
+    let (view, sequence) = db.pinned_moment(cf, options, None);
+    let statistics = db.engine.options.statistics.clone();
+    let base = internal_iterator(cf, &view, options, sequence)?;
+    let Some(own) = own else {
+        let iter_options = db_iter_options(cf, &view, options, sequence, statistics);
+        return Ok(DbIter::new(cf.icmp.clone(), base, iter_options, Some(view as KeepAlive)));
+    };
+    let tombstones = (!options.ignore_range_deletions && own.mem.num_range_deletes() > 0)
+        .then(|| RunTombstones::of_memtable(cf.icmp.clone(), own.mem.range_tombstones(), own.up_to));
+    let children = vec![
+        MergeChild {
+            iter: Box::new(match options.ignore_range_deletions {
+                true => own.mem.iter_ignoring_range_deletions(),
+                false => own.mem.iter(),
+            }),
+            tombstones: tombstones.map(|tombstones| Box::new(tombstones) as Box<_>),
+        },
+        MergeChild::new(Box::new(VisibleOnly { iter: base, sequence })),
+    ];
+    let merged = merge_children(&cf.icmp, children);
+    let iter_options = db_iter_options(cf, &view, options, own.up_to, statistics);
+    Ok(DbIter::new(cf.icmp.clone(), merged, iter_options, Some(view as KeepAlive)))
+}
+
+/// A family whose keys have no timestamps is not read as of one.
+/// # Errors
+/// `InvalidArgument`.
+pub(crate) fn check_plain(cf: &ColumnFamily, options: &ReadOptions) -> Result<()> {
+    if cf.icmp.timestamp_size() > 0 || options.timestamp.is_none() && options.iter_start_ts.is_none() {
+        return Ok(());
+    }
+    let what = "its keys have no timestamps, and ReadOptions::timestamp or iter_start_ts is set";
+    Err(Error::invalid_argument(format!("column family '{}': {what}", cf.name)))
+}
+
+/// Passes over entries that are newer than `sequence`.
+struct VisibleOnly {
+    iter: Box<dyn InternalIterator>,
+    sequence: SequenceNumber,
+}
+
+/// So many entries of one key are stepped over before the rest of what is hidden of it is sought
+/// past.
+const MOST_STEPS: usize = 8;
+
+impl VisibleOnly {
+    fn is_hidden(&self) -> bool {
+        // What cannot be parsed is shown, so that it is found out where keys are read.
+        self.iter.valid()
+            && ParsedInternalKey::parse(self.iter.key()).is_ok_and(|key| key.sequence > self.sequence)
+    }
+
+    fn forward(&mut self) {
+        let mut steps = 0;
+        while self.is_hidden() {
+            steps += 1;
+            if steps > MOST_STEPS {
+                steps = 0;
+                // Newer versions of a key stand before older ones.
+                let target = seek_key(key::user_key(self.iter.key()), self.sequence);
+                self.iter.seek(&target);
+            } else {
+                self.iter.next();
+            }
+        }
+    }
+
+    fn backward(&mut self) {
+        let mut steps = 0;
+        while self.is_hidden() {
+            steps += 1;
+            if steps > MOST_STEPS {
+                steps = 0;
+                // What is before a hidden version of the same key is hidden, too.
+                let target = seek_key(key::user_key(self.iter.key()), SequenceNumber::MAX);
+                self.iter.seek_for_prev(&target);
+            } else {
+                self.iter.prev();
+            }
+        }
+    }
+}
+
+impl InternalIterator for VisibleOnly {
+    fn valid(&self) -> bool {
+        self.iter.valid()
+    }
+    fn seek_to_first(&mut self) {
+        self.iter.seek_to_first();
+        self.forward();
+    }
+    fn seek_to_last(&mut self) {
+        self.iter.seek_to_last();
+        self.backward();
+    }
+    fn seek(&mut self, target: &[u8]) {
+        self.iter.seek(target);
+        self.forward();
+    }
+    fn seek_for_prev(&mut self, target: &[u8]) {
+        self.iter.seek_for_prev(target);
+        self.backward();
+    }
+    fn next(&mut self) {
+        self.iter.next();
+        self.forward();
+    }
+    fn prev(&mut self) {
+        self.iter.prev();
+        self.backward();
+    }
+    fn key(&self) -> &[u8] {
+        self.iter.key()
+    }
+    fn value(&self) -> &[u8] {
+        self.iter.value()
+    }
+    fn status(&self) -> Result<()> {
+        self.iter.status()
+    }
+    fn pinned_value(&self) -> PinnedBytes {
+        self.iter.pinned_value()
+    }
+    fn set_upper_bound(&mut self, user_key: Option<&[u8]>) {
+        self.iter.set_upper_bound(user_key);
+    }
+    fn set_wanted_prefix_of(&mut self, user_key: Option<&[u8]>) {
+        self.iter.set_wanted_prefix_of(user_key);
+    }
+}
+
+#[cfg(test)]
+mod tests;
