@@ -351,8 +351,7 @@ impl BlockCursor {
     ///
     /// An entry that shares more than `at` bytes with the one before is smaller at the same byte.
     /// One that shares exactly `at` is compared from there. One that shares fewer is greater. Only
-    /// then is a key put together, which was two thirds of a seek. Its shared bytes equal the
-    /// target's.
+    /// then is a key put together, which was two thirds of a seek.
     #[inline]
     fn skip_smaller(&mut self, block: &Block, target: &[u8], mut at: usize) -> Result<()> {
         let entries = block.entries();
@@ -443,8 +442,7 @@ impl BlockCursor {
     }
 
     /// Parses entries from `at` on, up to one with lengths of more than a byte. Returns the offset
-    /// of that entry and the length of the key before it. Fails with the offset of a malformed
-    /// entry.
+    /// of that entry and the length of the key before it; or of a malformed entry, as an error.
     ///
     /// Lengths stay in registers: a load that spans several recent smaller stores would stall.
     #[inline]
@@ -537,8 +535,7 @@ impl BlockCursor {
 
     /// Parses an entry of `before` again, in a block with values apart or long lengths. It ends at
     /// `next` and its value at `value_end`. Returns the end of its key and the end of the value
-    /// before it. The entry and those before it were parsed long ago; if it `borrows`, its key has
-    /// bytes of theirs.
+    /// before it. If it `borrows`, its key has bytes of earlier entries.
     #[inline(never)]
     fn look_again(
         &mut self,
