@@ -1,6 +1,7 @@
 //! One database from its creation on: random operations, each answer compared.
 
 mod audited;
+mod ingest;
 mod journal;
 mod kinds;
 mod reads;
