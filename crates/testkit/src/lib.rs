@@ -2,8 +2,8 @@
 //! crate can use it.
 //!
 //! [`seed`] (random numbers whose seed is printed), [`TempDir`], [`data_driven`] (cases as text
-//! files that can be rewritten), [`model`] (a database that is obviously right), [`Answering`] (a
-//! process that answers line by line).
+//! files that can be rewritten), [`model`] (a database that is obviously right), [`timestamps`] (their
+//! widths and orders), [`Answering`] (a process that answers line by line).
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
@@ -12,6 +12,7 @@ pub mod data_driven;
 pub mod model;
 pub mod seed;
 mod temp_dir;
+pub mod timestamps;
 
 pub use answering::Answering;
 pub use temp_dir::TempDir;

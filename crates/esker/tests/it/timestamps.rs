@@ -19,7 +19,8 @@ use esker::{
     CompactRangeOptions, Db, Env, ErrorKind, Options, ParsedEntryInfo, ReadOptions, WriteBatch, WriteOptions,
 };
 use esker_testkit::seed::for_each_seed;
-use orders::Clock;
+use esker_testkit::timestamps::TimestampFormat;
+use orders::Stamped as _;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -79,12 +80,12 @@ fn state(history: &[(u64, Event)], moment: u64) -> BTreeMap<String, (String, u64
 }
 
 fn check(db: &Db, history: &[(u64, Event)], moment: u64, is_reverse: bool) {
-    check_by(Clock::STOCK, db, history, moment, is_reverse);
+    check_by(TimestampFormat::STOCK, db, history, moment, is_reverse);
 }
 
-/// Both directions, seeks and gets, with timestamps as `clock` has them.
-fn check_by(clock: Clock, db: &Db, history: &[(u64, Event)], moment: u64, is_reverse: bool) {
-    let at = |moment| clock.at(moment);
+/// Both directions, seeks and gets, with timestamps as `format` has them.
+fn check_by(format: TimestampFormat, db: &Db, history: &[(u64, Event)], moment: u64, is_reverse: bool) {
+    let at = |moment| format.at(moment);
     let mut expected: Vec<_> = state(history, moment).into_iter().collect();
     if is_reverse {
         expected.reverse();
@@ -92,7 +93,7 @@ fn check_by(clock: Clock, db: &Db, history: &[(u64, Event)], moment: u64, is_rev
     let mut iter = db.iter_opt(at(moment), &db.default_column_family()).unwrap();
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let item =
-        |iter: &esker::DbIterator| (text(iter.key()), (text(iter.value()), clock.moment(iter.timestamp())));
+        |iter: &esker::DbIterator| (text(iter.key()), (text(iter.value()), format.time(iter.timestamp())));
     let (mut forward, mut backward) = (Vec::new(), Vec::new());
     iter.seek_to_first();
     while iter.valid() {
@@ -111,7 +112,7 @@ fn check_by(clock: Clock, db: &Db, history: &[(u64, Event)], moment: u64, is_rev
     for key in (0..20).map(|n| format!("k{n:02}")) {
         let expected = expected.iter().find(|(k, _)| *k == key).map(|(_, v)| v.clone());
         let got = db.get_with_timestamp(&at(moment), &db.default_column_family(), &key).unwrap();
-        let got = got.map(|(value, time)| (text(&value), clock.moment(&time)));
+        let got = got.map(|(value, time)| (text(&value), format.time(&time)));
         assert_eq!(got, expected, "{key} at {moment}");
         let several = db.multi_get_opt(&at(moment), &db.default_column_family(), &[&key]);
         let value = several[0].as_ref().unwrap().as_ref().map(|v| text(v));
@@ -136,11 +137,11 @@ fn check_by(clock: Clock, db: &Db, history: &[(u64, Event)], moment: u64, is_rev
 }
 
 fn apply(db: &Db, time: u64, event: &Event) {
-    apply_by(Clock::STOCK, db, time, event);
+    apply_by(TimestampFormat::STOCK, db, time, event);
 }
 
-fn apply_by(clock: Clock, db: &Db, time: u64, event: &Event) {
-    let time = clock.timestamp(time);
+fn apply_by(format: TimestampFormat, db: &Db, time: u64, event: &Event) {
+    let time = format.timestamp(time);
     let (write, family) = (WriteOptions::default(), db.default_column_family());
     match event {
         Event::Put(key, value) => db.put_with_ts(&write, &family, key, &time, value),

@@ -12,94 +12,28 @@ use esker::{
     WriteOptions, repair_db,
 };
 use esker_testkit::seed::for_each_seed;
+use esker_testkit::timestamps::TimestampFormat;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// How timestamps of `bytes` bytes stand for moments.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock {
-    order: Order,
-    bytes: usize,
+/// What an engine does with timestamps of a format.
+pub(crate) trait Stamped {
+    /// Reads as of a point in time.
+    fn at(self, time: u64) -> ReadOptions;
+    fn comparator(self) -> ComparatorRef;
+    fn options(self) -> Options;
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Order {
-    Little,
-    Big,
-    /// Little-endian; the larger number is the older timestamp.
-    Reverse,
-    /// Little-endian two's complement: neither all zeros nor all ones is an end.
-    Signed,
-}
-
-/// The moment that a signed clock has zero for.
-const SIGNED_ZERO: u128 = 10_000;
-
-pub(crate) const ORDERS: [Order; 4] = [Order::Little, Order::Big, Order::Reverse, Order::Signed];
-
-impl Clock {
-    pub(crate) const STOCK: Clock = Clock { order: Order::Little, bytes: 8 };
-
-    pub(crate) fn new(order: Order, bytes: usize) -> Clock {
-        Clock { order, bytes }
+impl Stamped for TimestampFormat {
+    fn at(self, time: u64) -> ReadOptions {
+        ReadOptions { timestamp: Some(self.timestamp(time)), ..ReadOptions::default() }
     }
 
-    /// Each order, each with timestamps of 4, 8 and 16 bytes.
-    fn of_seed(seed: u64) -> Clock {
-        let at = usize::try_from(seed).unwrap();
-        Clock { order: ORDERS[at % 4], bytes: [8, 4, 16][at / 4 % 3] }
-    }
-
-    fn largest(self) -> u128 {
-        u128::MAX >> (128 - 8 * self.bytes)
-    }
-
-    pub(crate) fn timestamp(self, moment: u64) -> Vec<u8> {
-        let largest = self.largest();
-        let number = match self.order {
-            Order::Little | Order::Big => u128::from(moment).min(largest),
-            Order::Reverse => largest - u128::from(moment).min(largest),
-            Order::Signed => {
-                u128::from(moment).min(largest / 2 + SIGNED_ZERO).wrapping_sub(SIGNED_ZERO) & largest
-            }
-        };
-        match self.order {
-            Order::Big => number.to_be_bytes()[16 - self.bytes..].to_vec(),
-            _ => number.to_le_bytes()[..self.bytes].to_vec(),
-        }
-    }
-
-    /// A number that is larger for a newer timestamp.
-    fn rank(self, timestamp: &[u8]) -> u128 {
-        assert_eq!(timestamp.len(), self.bytes);
-        let fold = |number: u128, byte: &u8| number << 8 | u128::from(*byte);
-        let little = timestamp.iter().rev().fold(0, fold);
-        match self.order {
-            Order::Little => little,
-            Order::Big => timestamp.iter().fold(0, fold),
-            Order::Reverse => self.largest() - little,
-            Order::Signed => little ^ (self.largest() / 2 + 1),
-        }
-    }
-
-    pub(crate) fn moment(self, timestamp: &[u8]) -> u64 {
-        let rank = self.rank(timestamp);
-        let moment = match self.order {
-            Order::Signed => rank + SIGNED_ZERO - (self.largest() / 2 + 1),
-            _ => rank,
-        };
-        u64::try_from(moment).unwrap()
-    }
-
-    pub(crate) fn at(self, moment: u64) -> ReadOptions {
-        ReadOptions { timestamp: Some(self.timestamp(moment)), ..ReadOptions::default() }
-    }
-
-    pub(crate) fn comparator(self) -> ComparatorRef {
-        let order = KeysAndTimes { clock: self, has_timestamps: true };
-        match self.order {
-            Order::Signed => Arc::new(SignedTimes(order)),
-            _ => Arc::new(order),
+    fn comparator(self) -> ComparatorRef {
+        let order = KeysAndTimes { format: self, has_timestamps: true };
+        match self.ends() {
+            Some(ends) => Arc::new(WithEnds(order, ends)),
+            None => Arc::new(order),
         }
     }
 
@@ -110,9 +44,9 @@ impl Clock {
     }
 }
 
-/// Keys by their bytes, then timestamps by a clock, newest first.
+/// Keys by their bytes, then timestamps, newest first.
 struct KeysAndTimes {
-    clock: Clock,
+    format: TimestampFormat,
     has_timestamps: bool,
 }
 
@@ -121,23 +55,20 @@ impl Comparator for KeysAndTimes {
         "test.KeysAndTimes"
     }
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
-        let plain = |key: &[u8]| key.len() - self.timestamp_size();
-        let ((a, of_a), (b, of_b)) = (a.split_at(plain(a)), b.split_at(plain(b)));
-        let times = || self.clock.rank(of_b).cmp(&self.clock.rank(of_a));
-        a.cmp(b).then_with(|| if self.has_timestamps { times() } else { Ordering::Equal })
+        if self.has_timestamps { self.format.compare(a, b) } else { a.cmp(b) }
     }
     fn timestamp_size(&self) -> usize {
-        if self.has_timestamps { self.clock.bytes } else { 0 }
+        if self.has_timestamps { self.format.bytes() } else { 0 }
     }
     fn without_timestamp(&self) -> Option<ComparatorRef> {
-        Some(Arc::new(KeysAndTimes { clock: self.clock, has_timestamps: false }))
+        Some(Arc::new(KeysAndTimes { format: self.format, has_timestamps: false }))
     }
 }
 
-/// The same, for a clock whose ends are neither all zeros nor all ones.
-struct SignedTimes(KeysAndTimes);
+/// The same, for timestamps whose ends are neither all zeros nor all ones.
+struct WithEnds(KeysAndTimes, [Vec<u8>; 2]);
 
-impl Comparator for SignedTimes {
+impl Comparator for WithEnds {
     fn name(&self) -> &str {
         self.0.name()
     }
@@ -151,20 +82,16 @@ impl Comparator for SignedTimes {
         self.0.without_timestamp()
     }
     fn min_timestamp(&self) -> Vec<u8> {
-        let mut min = vec![0; self.timestamp_size()];
-        min[self.timestamp_size() - 1] = 0x80;
-        min
+        self.1[0].clone()
     }
     fn max_timestamp(&self) -> Vec<u8> {
-        let mut max = vec![0xFF; self.timestamp_size()];
-        max[self.timestamp_size() - 1] = 0x7F;
-        max
+        self.1[1].clone()
     }
 }
 
 /// A family that is written, maintained and opened again, and what was written to it.
 struct Campaign {
-    clock: Clock,
+    format: TimestampFormat,
     options: Options,
     db: Db,
     history: Vec<(u64, Event)>,
@@ -176,8 +103,8 @@ struct Campaign {
 }
 
 impl Campaign {
-    fn new(clock: Clock, rng: &mut fastrand::Rng) -> Campaign {
-        let mut options = clock.options();
+    fn new(format: TimestampFormat, rng: &mut fastrand::Rng) -> Campaign {
+        let mut options = format.options();
         options.cf.enable_blob_files = rng.bool();
         options.db.avoid_flush_during_shutdown = rng.bool();
         options.cf.disable_auto_compactions = rng.bool();
@@ -190,7 +117,7 @@ impl Campaign {
             }
         }
         let db = Db::open(&options, "/db").unwrap();
-        Campaign { clock, options, db, history: Vec::new(), now: 0, low: 0, files: 0 }
+        Campaign { format, options, db, history: Vec::new(), now: 0, low: 0, files: 0 }
     }
 
     fn family(&self) -> ColumnFamilyHandle {
@@ -213,11 +140,11 @@ impl Campaign {
         match &event {
             Event::Put(key, value) if rng.bool() => {
                 let mut batch = WriteBatch::new();
-                let key = [key.as_bytes(), &self.clock.timestamp(now)].concat();
+                let key = [key.as_bytes(), &self.format.timestamp(now)].concat();
                 batch.put(self.family().id(), &key, value.as_bytes()).unwrap();
                 self.db.write(&WriteOptions::default(), &mut batch).unwrap();
             }
-            event => apply_by(self.clock, &self.db, now, event),
+            event => apply_by(self.format, &self.db, now, event),
         }
         self.history.push((now, event));
     }
@@ -249,7 +176,7 @@ impl Campaign {
         let times: Vec<u64> = (1..5).map(|step| self.now + 100 * step).collect();
         for key in ["k03", "k07"] {
             for time in times.iter().rev() {
-                let stamped = [key.as_bytes(), &self.clock.timestamp(*time)].concat();
+                let stamped = [key.as_bytes(), &self.format.timestamp(*time)].concat();
                 writer.put(stamped, format!("file{time}")).unwrap();
             }
         }
@@ -267,9 +194,9 @@ impl Campaign {
     fn raise(&mut self, rng: &mut fastrand::Rng) {
         let before = self.low;
         self.low = rng.u64(self.low..=self.now);
-        self.db.increase_full_history_ts_low(&self.family(), &self.clock.timestamp(self.low)).unwrap();
+        self.db.increase_full_history_ts_low(&self.family(), &self.format.timestamp(self.low)).unwrap();
         if before < self.low {
-            let lower = self.clock.timestamp(rng.u64(before..self.low));
+            let lower = self.format.timestamp(rng.u64(before..self.low));
             let refused = self.db.increase_full_history_ts_low(&self.family(), &lower).unwrap_err();
             assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{refused}");
         }
@@ -277,24 +204,24 @@ impl Campaign {
 
     fn check(&self, rng: &mut fastrand::Rng) {
         for _ in 0..3 {
-            check_by(self.clock, &self.db, &self.history, rng.u64(self.low..self.now + 300), false);
+            check_by(self.format, &self.db, &self.history, rng.u64(self.low..self.now + 300), false);
         }
-        check_by(self.clock, &self.db, &self.history, u64::MAX, false);
+        check_by(self.format, &self.db, &self.history, u64::MAX, false);
         if self.low > 0 {
-            let before = self.clock.at(rng.u64(..self.low));
+            let before = self.format.at(rng.u64(..self.low));
             let refused = self.db.get_opt(&before, &self.family(), "k01").unwrap_err();
             assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{refused}");
         }
         let in_force = self.db.full_history_ts_low(&self.family()).unwrap();
-        assert!(in_force.is_empty() || self.clock.moment(&in_force) == self.low);
+        assert!(in_force.is_empty() || self.format.time(&in_force) == self.low);
     }
 }
 
 #[test]
 fn a_comparator_orders_timestamps_everywhere() {
     for_each_seed("orders", 24, |seed, mut rng| {
-        let clock = Clock::of_seed(seed);
-        let mut campaign = Campaign::new(clock, &mut rng);
+        let format = TimestampFormat::of_seed(seed);
+        let mut campaign = Campaign::new(format, &mut rng);
         for step in 1..400 {
             campaign.write(&mut rng);
             campaign.maintain(&mut rng);
@@ -305,7 +232,7 @@ fn a_comparator_orders_timestamps_everywhere() {
         rewrite(&campaign.db);
         campaign.check(&mut rng);
         let trim = CompactRangeOptions {
-            full_history_ts_low: Some(clock.timestamp(campaign.now)),
+            full_history_ts_low: Some(format.timestamp(campaign.now)),
             ..CompactRangeOptions::default()
         };
         campaign.db.compact_range_opt(&trim, &campaign.family(), None, None).unwrap();
@@ -317,21 +244,21 @@ fn a_comparator_orders_timestamps_everywhere() {
         let families = [ColumnFamilyDescriptor::new("default", options.cf.clone())];
         repair_db(&options, &families, "/db").unwrap();
         let db = Db::open(&options, "/db").unwrap();
-        check_by(clock, &db, &history, now, false);
+        check_by(format, &db, &history, now, false);
     });
 }
 
 /// Versions from `from` to `to`, as an iterator with `iter_start_ts` shows them.
-fn versions(clock: Clock, db: &Db, from: u64, to: u64) -> Vec<(String, u64, bool)> {
-    let options = ReadOptions { iter_start_ts: Some(clock.timestamp(from)), ..clock.at(to) };
+fn versions(format: TimestampFormat, db: &Db, from: u64, to: u64) -> Vec<(String, u64, bool)> {
+    let options = ReadOptions { iter_start_ts: Some(format.timestamp(from)), ..format.at(to) };
     let mut iter = db.iter_opt(options, &db.default_column_family()).unwrap();
-    let comparator = clock.comparator();
+    let comparator = format.comparator();
     let mut found = Vec::new();
     iter.seek_to_first();
     while iter.valid() {
         let entry = ParsedEntryInfo::parse(iter.key(), &comparator).unwrap();
         let key = String::from_utf8(entry.user_key.to_vec()).unwrap();
-        found.push((key, clock.moment(entry.timestamp), entry.entry_type.is_point_deletion()));
+        found.push((key, format.time(entry.timestamp), entry.entry_type.is_point_deletion()));
         iter.next();
     }
     iter.status().unwrap();
@@ -341,8 +268,8 @@ fn versions(clock: Clock, db: &Db, from: u64, to: u64) -> Vec<(String, u64, bool
 #[test]
 fn versions_between_two_timestamps_are_those_between_them_in_the_comparator_s_order() {
     for_each_seed("orders of versions", 12, |seed, mut rng| {
-        let clock = Clock::of_seed(seed);
-        let db = Db::open(&clock.options(), "/db").unwrap();
+        let format = TimestampFormat::of_seed(seed);
+        let db = Db::open(&format.options(), "/db").unwrap();
         let (mut written, mut now) = (Vec::new(), 0);
         for _ in 0..200 {
             now += rng.u64(1..200);
@@ -352,7 +279,7 @@ fn versions_between_two_timestamps_are_those_between_them_in_the_comparator_s_or
             } else {
                 Event::Put(key.clone(), "v".to_owned())
             };
-            apply_by(clock, &db, now, &event);
+            apply_by(format, &db, now, &event);
             written.push((key, now, is_deletion));
             match rng.u32(..40) {
                 0 => db.flush().unwrap(),
@@ -366,7 +293,7 @@ fn versions_between_two_timestamps_are_those_between_them_in_the_comparator_s_or
             let mut expected: Vec<_> =
                 written.iter().filter(|(_, t, _)| (from..=to).contains(t)).cloned().collect();
             expected.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
-            assert_eq!(versions(clock, &db, from, to), expected, "from {from} to {to}");
+            assert_eq!(versions(format, &db, from, to), expected, "from {from} to {to}");
         }
     });
 }
@@ -374,8 +301,8 @@ fn versions_between_two_timestamps_are_those_between_them_in_the_comparator_s_or
 #[test]
 fn timestamps_in_memory_only_end_with_the_flush_in_every_order() {
     for_each_seed("orders in memory", 12, |seed, mut rng| {
-        let clock = Clock::of_seed(seed);
-        let mut options = clock.options();
+        let format = TimestampFormat::of_seed(seed);
+        let mut options = format.options();
         options.db.compatible_with = TargetVersion::V8;
         options.db.avoid_flush_during_shutdown = true;
         options.cf.persist_user_defined_timestamps = false;
@@ -389,12 +316,12 @@ fn timestamps_in_memory_only_end_with_the_flush_in_every_order() {
                     6 => Event::Delete("k07".to_owned()),
                     _ => Event::Put(format!("k{:02}", rng.u32(..10)), format!("v{now}")),
                 };
-                apply_by(clock, &db, now, &event);
+                apply_by(format, &db, now, &event);
                 history.push((now, event));
             }
             let newest: Vec<_> =
                 state(&history, now).into_iter().map(|(key, (value, _))| (key, value)).collect();
-            check_newest(clock, &db, now, &newest);
+            check_newest(format, &db, now, &newest);
             match round % 3 {
                 0 => db.flush().unwrap(),
                 1 => rewrite(&db),
@@ -404,17 +331,17 @@ fn timestamps_in_memory_only_end_with_the_flush_in_every_order() {
                     db.flush().unwrap();
                 }
             }
-            check_newest(clock, &db, now, &newest);
-            check_newest(clock, &db, u64::MAX, &newest);
+            check_newest(format, &db, now, &newest);
+            check_newest(format, &db, u64::MAX, &newest);
             let family = db.default_column_family();
-            let refused = db.get_opt(&clock.at(now - 1), &family, "k01").unwrap_err();
+            let refused = db.get_opt(&format.at(now - 1), &family, "k01").unwrap_err();
             assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{refused}");
         }
     });
 }
 
-fn check_newest(clock: Clock, db: &Db, moment: u64, expected: &[(String, String)]) {
-    let mut iter = db.iter_opt(clock.at(moment), &db.default_column_family()).unwrap();
+fn check_newest(format: TimestampFormat, db: &Db, moment: u64, expected: &[(String, String)]) {
+    let mut iter = db.iter_opt(format.at(moment), &db.default_column_family()).unwrap();
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let mut found = Vec::new();
     iter.seek_to_first();

@@ -1,13 +1,14 @@
 //! Transactions in families with user-defined timestamps: written without, committed with one.
 
 use super::options;
-use crate::timestamps::orders::{Clock, ORDERS, Order};
+use crate::timestamps::orders::Stamped as _;
 use esker::internals::env::{CrashChoices, CrashFs};
 use esker::txn::LockMode;
 use esker::{
     ColumnFamilyDescriptor, ColumnFamilyHandle, Db, Env, ErrorKind, FlushOptions, Options, ReadOptions,
     Transaction, TransactionDb, TransactionDbOptions, TransactionOptions, WriteOptions,
 };
+use esker_testkit::timestamps::{TimestampFormat, TimestampOrder};
 use std::sync::Arc;
 
 const INVALID: ErrorKind = ErrorKind::InvalidArgument;
@@ -330,11 +331,11 @@ fn families_without_timestamps_are_not_read_as_of_one_over_own_writes_either() {
 }
 
 /// The number whose eight bytes `clock` has for a moment.
-fn number(clock: Clock, moment: u64) -> u64 {
+fn number(clock: TimestampFormat, moment: u64) -> u64 {
     u64::from_le_bytes(clock.timestamp(moment).try_into().unwrap())
 }
 
-fn open_clocks(options: &Options, clocks: &[Clock]) -> (TransactionDb, Vec<ColumnFamilyHandle>) {
+fn open_clocks(options: &Options, clocks: &[TimestampFormat]) -> (TransactionDb, Vec<ColumnFamilyHandle>) {
     let mut options = options.clone();
     options.db.create_missing_column_families = true;
     let mut families = vec![ColumnFamilyDescriptor::new("default", options.cf.clone())];
@@ -350,8 +351,8 @@ fn open_clocks(options: &Options, clocks: &[Clock]) -> (TransactionDb, Vec<Colum
 
 #[test]
 fn the_family_s_comparator_orders_the_timestamps_of_transactions() {
-    for order in ORDERS {
-        let clock = Clock::new(order, 8);
+    for order in TimestampFormat::ORDERS {
+        let clock = TimestampFormat::new(order, 8);
         let at = |moment| number(clock, moment);
         let mut options = options();
         options.db.avoid_flush_during_shutdown = true;
@@ -390,7 +391,8 @@ fn the_family_s_comparator_orders_the_timestamps_of_transactions() {
 
 #[test]
 fn a_commit_is_newer_than_what_was_read_in_each_family_that_it_writes_to() {
-    let clocks = [Clock::new(Order::Little, 8), Clock::new(Order::Reverse, 8)];
+    let clocks =
+        [TimestampFormat::new(TimestampOrder::Little, 8), TimestampFormat::new(TimestampOrder::Reverse, 8)];
     let (db, families) = open_clocks(&options(), &clocks);
     let mut txn = begin(&db);
     txn.set_read_timestamp_for_validation(100).unwrap();
