@@ -198,16 +198,17 @@ fn idle_threads<'s>(scope: &'s std::thread::Scope<'s, '_>, db: &Db, threads: usi
     ends
 }
 
-#[test]
-fn a_database_closed_right_behind_a_compaction_has_live_tables_only() {
-    for round in 0..100 {
+/// Fills a database and compacts it, beside idle threads that have read it. Then `settle` is all that
+/// moves anything on, and no table is there that is not live.
+fn check_tables_behind_a_compaction(rounds: u32, settle: impl Fn(&Db)) {
+    for round in 0..rounds {
         let fs = Arc::new(MemFs::new());
         let db = database(&fs);
         std::thread::scope(|scope| {
             let idle = idle_threads(scope, &db, 6);
             fill(&db, round);
             db.compact_range(None, None).unwrap();
-            db.close().unwrap();
+            settle(&db);
             assert_eq!(tables_on_disk(&fs), live_tables(&db), "round {round}");
             drop(idle);
         });
@@ -215,20 +216,13 @@ fn a_database_closed_right_behind_a_compaction_has_live_tables_only() {
 }
 
 #[test]
+fn a_database_closed_right_behind_a_compaction_has_live_tables_only() {
+    check_tables_behind_a_compaction(100, |db| db.close().unwrap());
+}
+
+#[test]
 fn tables_go_while_the_database_is_idle() {
-    for round in 0..20 {
-        let fs = Arc::new(MemFs::new());
-        let db = database(&fs);
-        std::thread::scope(|scope| {
-            let idle = idle_threads(scope, &db, 6);
-            fill(&db, round);
-            db.compact_range(None, None).unwrap();
-            // Nobody reads or writes: this is all that moves anything on.
-            db.wait_for_background_work().unwrap();
-            assert_eq!(tables_on_disk(&fs), live_tables(&db), "round {round}");
-            drop(idle);
-        });
-    }
+    check_tables_behind_a_compaction(20, |db| db.wait_for_background_work().unwrap());
 }
 
 /// Says when a purge of the database in `path` has listed its files, and lets it delete them after
