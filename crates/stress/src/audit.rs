@@ -270,7 +270,9 @@ impl Seen {
         sequence: SequenceNumber,
     ) -> Result<(), String> {
         let is_before = icmp.compare_user_keys(start, &file.smallest_key).is_lt();
-        if is_before || icmp.compare_user_keys(end, &file.largest_key).is_gt() {
+        // It ends before all versions of its end.
+        let last = icmp.first_version(icmp.split_timestamp(end).0);
+        if is_before || icmp.compare_user_keys(&last, &file.largest_key).is_gt() {
             let (start, end) = (start.escape_ascii(), end.escape_ascii());
             return Err(format!(
                 "the deleted range from {start} to {end} is not within the bounds of the file"

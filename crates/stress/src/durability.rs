@@ -79,7 +79,7 @@ pub(crate) struct HistoriesArguments {
     /// Operations to leave out: `3-40,77-78`, without the last of each.
     #[arg(long, value_delimiter = ',', value_parser = parse_range)]
     skip: Vec<(u64, u64)>,
-    /// The disk makes no trouble but crashes; without `--cfg shuttle` it never does.
+    /// The disk makes no trouble but crashes.
     #[arg(long)]
     calm: bool,
     /// The program `esker-reader`, by which RocksDB reads what crashes leave as well; other
@@ -112,7 +112,7 @@ pub(crate) fn run_histories(arguments: &HistoriesArguments) -> Result<String, St
         histories: arguments.histories,
         operations: arguments.operations,
         crashes: arguments.crashes,
-        trouble: cfg!(shuttle) && !arguments.calm,
+        trouble: !arguments.calm,
         second_reader: arguments.second_reader.clone().map(|program| (program, arguments.read_one_in.max(1))),
         skip: arguments.skip.iter().map(|(from, to)| *from..*to).collect(),
         twice: arguments.twice,

@@ -10,8 +10,9 @@
 //! that was promised: flushed and synced writes after a power loss, acknowledged ones after the
 //! death of the process, families that were dropped and made. The history goes on from there, with
 //! other options. Between crashes every answer is compared with the model: gets, scans, iterators
-//! that live on, snapshots, transactions, beside flushes, compactions and threads that write.
-//! Transactions that were prepared are so after a crash, or over and whole.
+//! that live on, snapshots, transactions, beside flushes, compactions, ingested files and threads
+//! that write. Now and then the disk makes trouble for a while; then the database resumes, by itself
+//! or because it is asked to, or it is opened again. Transactions that were prepared are so after a crash, or over and whole.
 //!
 //! Built with `--cfg shuttle`, each history is a simulated machine (see `sim.rs`): the seed gives
 //! the same history again. Built without, operations, options and what crashes leave are drawn from
@@ -41,7 +42,7 @@ pub struct Parameters {
     /// Crashes of each, at least.
     pub crashes: u64,
     /// The disk makes trouble: it is slow, fails, is full, reads other bytes than were written.
-    /// Default: in a simulated machine.
+    /// Default: true.
     pub trouble: bool,
     /// RocksDB's reader, and one in how many crashes it is asked what is on the disk.
     pub second_reader: Option<(PathBuf, u64)>,
@@ -64,7 +65,7 @@ impl Default for Parameters {
             histories: 1,
             operations: 1000,
             crashes: 10,
-            trouble: cfg!(shuttle),
+            trouble: true,
             second_reader: None,
             skip: Vec::new(),
             twice: false,

@@ -34,4 +34,5 @@ pub mod scans;
 mod second_reader;
 #[cfg(shuttle)]
 pub mod sim;
+pub mod stamped;
 pub mod threads;

@@ -40,6 +40,8 @@ pub struct Parameters {
     pub calm: bool,
     /// All families are such as RocksDB reads, too.
     pub shared_orders: bool,
+    /// Timestamps have the eight bytes that databases with transactions ask for.
+    pub timestamps_of_transactions: bool,
     /// Print each round's numbers to standard error.
     pub verbose: bool,
 }
@@ -54,6 +56,7 @@ impl Default for Parameters {
             keys: 0,
             calm: false,
             shared_orders: false,
+            timestamps_of_transactions: false,
             verbose: false,
         }
     }

@@ -149,7 +149,7 @@ impl Round {
     fn open(seed: u64, writers: usize, size: &Size) -> Result<Round, String> {
         let mut rng = fastrand::Rng::with_seed(seed);
         let keys = size.keys[rng.usize(..3)];
-        let specs = FamilySpec::all(&mut rng, 4, keys, false);
+        let specs = FamilySpec::all(&mut rng, 4, keys, &crate::model::Parameters::default());
         let env = env_over(MemFs::new());
         let mut settings = Settings::random(&mut rng, &env, &specs);
         for options in &mut settings.families {

@@ -68,6 +68,8 @@ pub(super) struct Cursor {
     pub(super) state: State,
     /// It was opened with a snapshot: refreshing leaves it where it is.
     pub(super) at_snapshot: bool,
+    /// The timestamp that it reads at, if keys have some.
+    pub(super) time: Option<u64>,
     pub(super) extractor: Option<SliceTransformRef>,
     /// Indexes within the bounds.
     range: std::ops::Range<usize>,
@@ -91,8 +93,8 @@ impl Cursor {
         let high = shape.upper.as_ref().map_or(spec.keys.len(), |key| spec.lower_bound(key));
         let range = low..high.max(low);
         let extractor = extractor.filter(|_| shape.prefix_same_as_start);
-        let (prefix, at, moves) = (None, None, Vec::new());
-        Cursor { family, id, iter, shape, state, at_snapshot, extractor, range, prefix, at, moves }
+        let (time, prefix, at, moves) = (None, None, None, Vec::new());
+        Cursor { family, id, iter, shape, state, at_snapshot, time, extractor, range, prefix, at, moves }
     }
 
     pub(super) fn is_valid(&self) -> bool {

@@ -1,15 +1,23 @@
 //! What the families are like: order, merge operator, the keys that may occur.
 //!
 //! Invariant: a family's keys are distinct and in its order, so that an index stands for a key and
-//! compares like it.
+//! compares like it. Where the database's keys end in a timestamp, these do not.
 
+use super::Parameters;
+use super::state::State;
+use crate::stamped;
 use esker::builtin;
 use esker::comparator::{BytewiseComparator, Comparator, ComparatorRef, ReverseBytewiseComparator};
 use esker::merge_operator::MergeOperatorRef;
+use esker_testkit::timestamps::TimestampFormat;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// Of those beyond the four natures.
+/// Families of a database, at least.
+pub(crate) const FEWEST: usize = 5;
+/// Of those whose keys have timestamps: each keeps its versions.
+const MOST_STAMPED_KEYS: usize = 100;
+/// Of those beyond the natures.
 const MORE: [&str; 6] = ["fifth", "sixth", "seventh", "eighth", "ninth", "tenth"];
 /// Every how many keys one is deleted by single deletions only.
 const SINGLE_EVERY: usize = 8;
@@ -67,10 +75,17 @@ fn number(bytes: &[u8]) -> u64 {
     bytes.try_into().map_or(0, u64::from_le_bytes)
 }
 
+/// Name, order of keys, how it merges, whether prefixes lie together, format of timestamps.
+type Nature = (&'static str, ComparatorRef, Merge, bool, Option<TimestampFormat>);
+
 /// A family's nature, the same over all reopenings.
 pub(crate) struct FamilySpec {
     pub(crate) name: &'static str,
     pub(crate) comparator: ComparatorRef,
+    /// The order of keys without timestamps.
+    pub(crate) order: ComparatorRef,
+    /// Of the timestamps of its keys, if they have some.
+    pub(crate) stamps: Option<TimestampFormat>,
     pub(crate) operator: MergeOperatorRef,
     pub(crate) merge: Merge,
     /// Prefixes of its keys lie together, so that it may have a prefix extractor.
@@ -79,30 +94,45 @@ pub(crate) struct FamilySpec {
 }
 
 impl FamilySpec {
-    /// So many families of a database, 4 to 10, with `count` keys each. `shared`: such as RocksDB
-    /// reads, too: an order of our own it does not know, and where it merges by `max`, 11.8.1's
-    /// iterators show bytes from memory that was used anew.
+    /// `families` families of a database, up to 10, with `count` keys each. With
+    /// `shared_orders`, those that RocksDB's reader reads, too. It does not know an order of our own and reads at no timestamp;
+    /// where it merges by `max`, 11.8.1's iterators show bytes from memory that was used anew.
     pub(crate) fn all(
         rng: &mut fastrand::Rng,
         families: usize,
         count: usize,
-        shared: bool,
+        parameters: &Parameters,
     ) -> Vec<FamilySpec> {
+        let shared = parameters.shared_orders;
         let bytewise: ComparatorRef = Arc::new(BytewiseComparator);
         let reverse: ComparatorRef = Arc::new(ReverseBytewiseComparator);
         let custom: ComparatorRef = if shared { bytewise.clone() } else { Arc::new(ByLength) };
         let max = if shared { Merge::Append } else { Merge::Max };
-        let natures = [
-            ("default", bytewise.clone(), Merge::Append, true),
-            ("reverse", reverse, Merge::Add, true),
-            ("prefix", bytewise, max, true),
-            ("custom", custom, Merge::Xor, false),
-        ];
-        let make = |(name, comparator, merge, prefixes_lie_together): (_, ComparatorRef, Merge, _)| {
-            let keys = random_keys(rng, comparator.as_ref(), count);
-            FamilySpec { name, comparator, operator: merge.operator(), merge, prefixes_lie_together, keys }
+        let format = TimestampFormat::of_seed(rng.u64(..));
+        let format = match parameters.timestamps_of_transactions {
+            true => TimestampFormat::new(format.order(), 8),
+            false => format,
         };
-        let more = natures.clone().into_iter().cycle().zip(MORE).map(|((_, a, b, c), name)| (name, a, b, c));
+        let (stamped, stamps) = match shared {
+            true => (bytewise.clone(), None),
+            false => (stamped::comparator(format), Some(format)),
+        };
+        let natures = [
+            ("default", bytewise.clone(), Merge::Append, true, None),
+            ("reverse", reverse, Merge::Add, true, None),
+            ("prefix", bytewise, max, true, None),
+            ("custom", custom, Merge::Xor, false, None),
+            ("stamped", stamped, Merge::Append, true, stamps),
+        ];
+        let make = |(name, comparator, merge, prefixes_lie_together, stamps): Nature| {
+            let order = comparator.without_timestamp().unwrap_or_else(|| comparator.clone());
+            let count = if stamps.is_some() { count.min(MOST_STAMPED_KEYS) } else { count };
+            let keys = random_keys(rng, order.as_ref(), count);
+            let operator = merge.operator();
+            FamilySpec { name, comparator, order, stamps, operator, merge, prefixes_lie_together, keys }
+        };
+        let named = |((_, a, b, c, d), name)| (name, a, b, c, d);
+        let more = natures.clone().into_iter().cycle().zip(MORE).map(named);
         natures.into_iter().chain(more).take(families).map(make).collect()
     }
 
@@ -119,12 +149,25 @@ impl FamilySpec {
 
     /// The first index whose key is at or behind `target`; the number of keys if there is none.
     pub(crate) fn lower_bound(&self, target: &[u8]) -> usize {
-        self.keys.partition_point(|key| self.comparator.compare(key, target) == Ordering::Less)
+        self.keys.partition_point(|key| self.order.compare(key, target) == Ordering::Less)
     }
 
     /// The first index whose key is behind `target`.
     pub(crate) fn upper_bound(&self, target: &[u8]) -> usize {
-        self.keys.partition_point(|key| self.comparator.compare(key, target) != Ordering::Greater)
+        self.keys.partition_point(|key| self.order.compare(key, target) != Ordering::Greater)
+    }
+
+    /// Nothing.
+    pub(crate) fn empty_state(&self) -> State {
+        let keys = self.keys.len();
+        if self.stamps.is_some() { State::stamped(keys) } else { State::empty(keys) }
+    }
+
+    /// The key as the database has it, of timestamp `time`.
+    /// # Panics
+    /// Keys have no timestamps.
+    pub(crate) fn stamp(&self, key: &[u8], time: u64) -> Vec<u8> {
+        [key, &self.stamps.expect("keys have timestamps").timestamp(time)].concat()
     }
 
     /// Whether this key is written and deleted in the pairs that single deletion asks for.

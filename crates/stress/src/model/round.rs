@@ -5,6 +5,7 @@ mod ingest;
 mod journal;
 mod kinds;
 mod reads;
+mod stamped;
 mod transactions;
 mod trouble;
 mod upkeep;
@@ -18,7 +19,7 @@ pub(crate) use trouble::End;
 use trouble::Trouble;
 
 use super::cursor::{Cursor, show};
-use super::families::{FamilySpec, Merge};
+use super::families::{FEWEST, FamilySpec, Merge};
 use super::settings::Settings;
 use super::state::State;
 use super::{Parameters, Report, Steps};
@@ -48,6 +49,8 @@ pub(crate) enum Write {
     SingleDelete(usize),
     Merge(usize, Vec<u8>),
     DeleteRange(Vec<u8>, Vec<u8>),
+    /// One of those above, at this timestamp.
+    At(u64, Box<Write>),
 }
 
 /// Changes of families, with the numbers that these had.
@@ -117,6 +120,11 @@ pub(crate) struct Round {
     specs: Vec<FamilySpec>,
     states: Vec<State>,
     weights: Vec<(Kind, u32)>,
+    /// The newest timestamp.
+    time: u64,
+    /// Of each family, the oldest timestamp to read at; a family that is made again keeps it, as a crash
+    /// may bring the one before back.
+    readable_from: Vec<u64>,
     cursors: Vec<Cursor>,
     snapshots: Vec<TakenSnapshot>,
     handles: Vec<ColumnFamilyHandle>,
@@ -151,7 +159,7 @@ impl Round {
     pub(super) fn new(seed: u64, parameters: &Parameters) -> Round {
         let mut rng = fastrand::Rng::with_seed(seed);
         let keys = if parameters.keys > 0 { parameters.keys } else { [60, 300, 1000, 3000][rng.usize(..4)] };
-        Round::with(rng, (4, keys), parameters, Env::with_fs(Arc::new(MemFs::new())), &WEIGHTS)
+        Round::with(rng, (FEWEST, keys), parameters, Env::with_fs(Arc::new(MemFs::new())), &WEIGHTS)
     }
 
     fn with(
@@ -161,9 +169,9 @@ impl Round {
         env: Env,
         weights: &[(Kind, u32)],
     ) -> Round {
-        let specs = FamilySpec::all(&mut rng, families, keys, parameters.shared_orders);
+        let specs = FamilySpec::all(&mut rng, families, keys, parameters);
         let settings = Settings::random(&mut rng, &env, &specs);
-        let states = specs.iter().map(|spec| State::empty(spec.keys.len())).collect();
+        let states = specs.iter().map(FamilySpec::empty_state).collect();
         let weights: Vec<_> =
             weights.iter().copied().filter(|(kind, _)| !parameters.without.contains(kind)).collect();
         Round {
@@ -173,6 +181,8 @@ impl Round {
             specs,
             states,
             weights,
+            time: 0,
+            readable_from: vec![0; families],
             cursors: Vec::new(),
             snapshots: Vec::new(),
             handles: Vec::new(),
@@ -275,7 +285,7 @@ impl Round {
             Kind::Compact => self.compact(),
             Kind::Verify => self.verify(),
             // What becomes of those beside errors is no question to this model.
-            Kind::Reopen | Kind::DropFamily | Kind::Resume if self.is_in_trouble() => self.get(),
+            Kind::Reopen | Kind::DropFamily if self.is_in_trouble() => self.get(),
             // Its threads would go on after a recovery, and leave more refused writes than ways to
             // take some can be tried.
             Kind::Burst if self.is_in_trouble() && self.resumes_itself() => self.get(),
@@ -284,6 +294,7 @@ impl Round {
             Kind::Pause => self.pause_and_read(),
             Kind::Burst => self.burst(),
             Kind::SyncWal => self.sync_wal(),
+            Kind::RaiseHistoryLow => self.raise_history_low(),
             Kind::DeleteFiles => self.delete_files(),
             Kind::Transaction => self.transact(),
             Kind::Resolve => self.resolve(),
@@ -388,13 +399,19 @@ impl Round {
         let families: Vec<usize> = (1..self.specs.len())
             .filter(|family| *family == first || at_once && self.rng.u8(..3) == 0)
             .collect();
+        self.renew_families(&families, at_once)
+    }
+
+    /// Drops these families and makes them again, by calls that take several, or the first alone.
+    fn renew_families(&mut self, families: &[usize], at_once: bool) -> Checked {
+        let first = families[0];
         let descriptors: Vec<_> = families
             .iter()
             .map(|&f| ColumnFamilyDescriptor::new(self.specs[f].name, self.settings.families[f].clone()))
             .collect();
         let names: Vec<&str> = families.iter().map(|&f| self.specs[f].name).collect();
         self.note(Event::Other(format!("drop {names:?} and create them again, at once {at_once}")));
-        for &family in &families {
+        for &family in families {
             self.journal.iter_mut().for_each(|j| j.family_goes(family));
             self.family_leaves(family);
         }
@@ -420,7 +437,7 @@ impl Round {
         for (&family, handle) in families.iter().zip(made) {
             self.handles[family] = handle;
             self.journal.iter().for_each(|j| j.family_is(family, self.handles[family].id()));
-            self.states[family] = State::empty(self.specs[family].keys.len());
+            self.states[family] = self.specs[family].empty_state();
             self.snapshots.iter_mut().for_each(|taken| taken.states[family] = None);
         }
         // Open cursors go on over what was there.
@@ -457,7 +474,7 @@ impl Round {
             let write = self.random_write_over(family, kind, &state);
             let single = write.index().filter(|&index| self.specs[family].is_single(index));
             if !single.is_some_and(|index| self.is_in_transaction(family, index)) {
-                return write;
+                return self.stamp(family, write);
             }
         }
     }
@@ -495,7 +512,7 @@ impl Round {
             let last = spec.keys.len() - 1;
             spec.keys[(spec.lower_bound(&begin) + rng.usize(..20)).min(last)].clone()
         };
-        if spec.comparator.compare(&begin, &end).is_gt() {
+        if spec.order.compare(&begin, &end).is_gt() {
             std::mem::swap(&mut begin, &mut end);
         }
         Write::DeleteRange(begin, end)
@@ -527,6 +544,10 @@ impl Round {
         let family = self.family();
         let write = self.random_write(family, kind);
         let options = self.write_options();
+        if let Write::At(time, at) = &write {
+            let done = self.write_at(&options, family, *time, at);
+            return self.wrote_one(done, &options, family, write);
+        }
         let (db, handle, keys) = (self.db(), &self.handles[family], &self.specs[family].keys);
         let done = match &write {
             Write::Put(index, value) => db.put_opt(&options, handle, &keys[*index], value),
@@ -534,7 +555,19 @@ impl Round {
             Write::SingleDelete(index) => db.single_delete_opt(&options, handle, &keys[*index]),
             Write::Merge(index, operand) => db.merge_opt(&options, handle, &keys[*index], operand),
             Write::DeleteRange(begin, end) => db.delete_range_opt(&options, handle, begin, end),
+            Write::At(..) => unreachable!("handled above"),
         };
+        self.wrote_one(done, &options, family, write)
+    }
+
+    /// What has come of a write.
+    fn wrote_one(
+        &mut self,
+        done: esker::Result<()>,
+        options: &WriteOptions,
+        family: usize,
+        write: Write,
+    ) -> Done {
         if let Err(error) = done {
             let what = format!("{write:?} in '{}'", self.specs[family].name);
             self.unwritten(vec![(family, write)]);
@@ -569,7 +602,9 @@ impl Round {
             }
         }
         let options = self.write_options();
-        let with_locks = self.transaction_db().filter(|_| self.rng.u8(..3) == 0);
+        // Locks are for keys without timestamps.
+        let is_plain = writes.iter().all(|(_, write)| !matches!(write, Write::At(..)));
+        let with_locks = self.transaction_db().filter(|_| is_plain && self.rng.u8(..3) == 0);
         let done = match &with_locks {
             Some(db) => db.write(&options, &mut batch),
             None => self.db().write(&options, &mut batch),
@@ -636,7 +671,7 @@ impl Round {
         let mut begin = rng.bool().then(|| spec.random_target(rng));
         let mut end = rng.bool().then(|| spec.random_target(rng));
         if let (Some(b), Some(e)) = (&begin, &end)
-            && spec.comparator.compare(b, e).is_gt()
+            && spec.order.compare(b, e).is_gt()
         {
             std::mem::swap(&mut begin, &mut end);
         }
@@ -646,7 +681,16 @@ impl Round {
             BottommostLevelCompaction::Force,
             BottommostLevelCompaction::ForceOptimized,
         ];
+        let full_history_ts_low = match spec.stamps.filter(|_| rng.u8(..4) == 0) {
+            Some(stamps) => {
+                let from = self.readable_from[family];
+                self.readable_from[family] = rng.u64(from..=self.time.max(from));
+                Some(stamps.timestamp(self.readable_from[family]))
+            }
+            None => None,
+        };
         let options = CompactRangeOptions {
+            full_history_ts_low,
             exclusive_manual_compaction: rng.bool(),
             change_level: rng.u32(..4) == 0,
             bottommost_level_compaction: bottommost[rng.usize(..4)],
@@ -667,7 +711,7 @@ impl Round {
         if self.journal.as_ref().is_some_and(Journal::unlogged) {
             return self.get();
         }
-        let family = self.family();
+        let family = self.plain_family();
         // Level 0 stays as it is.
         if self.rng.bool() {
             let options = CompactRangeOptions::default();
@@ -703,7 +747,7 @@ impl Round {
     fn deletion_of_range(&mut self, family: usize) -> Option<(Vec<(usize, Write)>, Bounds)> {
         let spec = &self.specs[family];
         let (mut begin, mut end) = (spec.random_target(&mut self.rng), spec.random_target(&mut self.rng));
-        if spec.comparator.compare(&begin, &end).is_gt() {
+        if spec.order.compare(&begin, &end).is_gt() {
             std::mem::swap(&mut begin, &mut end);
         }
         if self.rng.bool() {

@@ -60,6 +60,12 @@ impl Settings {
         }
     }
 
+    /// Whether the database resumes by itself: for machines whose clock is the system's, so at once.
+    pub(crate) fn let_errors_pass(&mut self, rng: &mut fastrand::Rng) {
+        self.db.max_bgerror_resume_count = pick(rng, &[0, 1, i32::MAX]);
+        self.db.bgerror_resume_retry_interval = 1_000;
+    }
+
     pub(crate) fn descriptors(&self, specs: &[FamilySpec]) -> Vec<ColumnFamilyDescriptor> {
         let pairs = specs.iter().zip(&self.families);
         pairs.map(|(spec, options)| ColumnFamilyDescriptor::new(spec.name, options.clone())).collect()

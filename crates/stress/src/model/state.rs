@@ -1,21 +1,43 @@
 //! What must be in a family: one slot for each key. Copying it is cheap until one of the copies
 //! changes, so that a snapshot is a copy.
+//!
+//! Where keys have timestamps the slots are what the newest one shows, and beside them each key has
+//! its versions. [`State::at`] gives the slots of an older timestamp.
+//!
+//! Invariant: writes come with ascending timestamps.
 
 use super::families::Merge;
+use std::ops::Range;
 use std::rc::Rc;
 
 /// A value, shared between copies.
 pub(crate) type Value = Rc<[u8]>;
 
-/// The contents of one family at one moment.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// From when on a key had a value, or none.
+type Version = (u64, Option<Value>);
+
+/// The contents of one family at one moment. Compared by its slots.
+#[derive(Clone, Debug)]
 pub(crate) struct State {
     slots: Rc<Vec<Option<Value>>>,
+    /// Of each key, oldest first; `None` where keys have no timestamps.
+    versions: Option<Rc<Vec<Rc<Vec<Version>>>>>,
+}
+
+impl PartialEq for State {
+    fn eq(&self, other: &State) -> bool {
+        self.slots == other.slots
+    }
 }
 
 impl State {
     pub(crate) fn empty(keys: usize) -> State {
-        State { slots: Rc::new(vec![None; keys]) }
+        State { slots: Rc::new(vec![None; keys]), versions: None }
+    }
+
+    /// Of a family whose keys have timestamps.
+    pub(crate) fn stamped(keys: usize) -> State {
+        State { versions: Some(Rc::new(vec![Rc::default(); keys])), ..State::empty(keys) }
     }
 
     pub(crate) fn get(&self, index: usize) -> Option<&[u8]> {
@@ -42,13 +64,42 @@ impl State {
         }
     }
 
+    /// What the slots of these keys are now they are from timestamp `time` on.
+    pub(crate) fn note_versions(&mut self, time: u64, keys: Range<usize>) {
+        let Some(versions) = &mut self.versions else { return };
+        for index in keys {
+            let (slot, of_key) = (&self.slots[index], &versions[index]);
+            if of_key.last().and_then(|(_, value)| value.as_ref()) != slot.as_ref() {
+                Rc::make_mut(&mut Rc::make_mut(versions)[index]).push((time, slot.clone()));
+            }
+        }
+    }
+
+    /// What a read at timestamp `time` shows.
+    pub(crate) fn at(&self, time: u64) -> State {
+        let Some(versions) = &self.versions else { return self.clone() };
+        let of_key = |of_key: &Rc<Vec<Version>>| {
+            let older = of_key.partition_point(|(from, _)| *from <= time);
+            older.checked_sub(1).and_then(|newest| of_key[newest].1.clone())
+        };
+        State { slots: Rc::new(versions.iter().map(of_key).collect()), versions: None }
+    }
+
+    /// The timestamp of the version of a key that a read at `time` shows.
+    pub(crate) fn time_of(&self, index: usize, time: u64) -> Option<u64> {
+        let of_key = &self.versions.as_ref()?[index];
+        let older = of_key.partition_point(|(from, _)| *from <= time);
+        let (from, value) = &of_key[older.checked_sub(1)?];
+        value.as_ref().map(|_| *from)
+    }
+
     /// The first index in `range` that is there.
-    pub(crate) fn first_in(&self, range: std::ops::Range<usize>) -> Option<usize> {
+    pub(crate) fn first_in(&self, range: Range<usize>) -> Option<usize> {
         range.into_iter().find(|&i| self.slots[i].is_some())
     }
 
     /// The last index in `range` that is there.
-    pub(crate) fn last_in(&self, range: std::ops::Range<usize>) -> Option<usize> {
+    pub(crate) fn last_in(&self, range: Range<usize>) -> Option<usize> {
         range.into_iter().rev().find(|&i| self.slots[i].is_some())
     }
 

@@ -1,60 +1,140 @@
 //! Files made outside come in, beside snapshots and iterators.
 //!
-//! In: calls with random files and options. Out: contents that are the model's.
+//! In: calls with random files and options: one file or several, of one family or several, moved or
+//! copied, with a sequence number or without. Out: contents that are the model's.
 //!
-//! Invariant: a call that is refused has changed nothing.
+//! Invariants
+//!  1. A call that is refused has changed nothing.
+//!  2. The files of a call come in together, after a crash too, and an acknowledged call survives
+//!     every crash.
 
+use super::transactions::What;
 use super::upkeep::is_refusal;
 use super::{Done, Event, Round, TakenSnapshot, Write, refused};
 use crate::model::cursor::Shape;
-use crate::model::state::State;
-use esker::{FlushOptions, IngestExternalFileOptions, SstFileWriter};
-use std::path::Path;
+use crate::model::families::FamilySpec;
+use esker::{
+    ErrorKind, FlushOptions, IngestExternalFileArg, IngestExternalFileOptions, SstFileWriter, WriteBatch,
+    WriteOptions,
+};
+use std::path::{Path, PathBuf};
+
+/// Families of one call, and files of one family, at most.
+const MOST_FAMILIES: usize = 3;
+const MOST_FILES: usize = 3;
+
+/// The files of a call.
+struct Files {
+    /// By family, distinct.
+    paths: Vec<(usize, Vec<PathBuf>)>,
+    /// What is in them, in the order in which it counts.
+    writes: Vec<(usize, Write)>,
+}
 
 impl Round {
     pub(super) fn ingest(&mut self) -> Done {
-        let family = self.family();
-        let path = self.fresh_path("external");
-        let writes = self.write_external(family, &path).map_err(refused("an external file"))?;
-        let rng = &mut self.rng;
-        let allow_global_seqno = rng.u8(..4) > 0;
-        let options = IngestExternalFileOptions {
-            move_files: rng.bool(),
-            snapshot_consistency: rng.u8(..4) > 0,
-            allow_global_seqno,
-            allow_blocking_flush: rng.u8(..4) > 0,
-            verify_checksums_before_ingest: rng.bool(),
-            fail_if_not_bottommost_level: rng.u8(..8) == 0,
-            ..IngestExternalFileOptions::default()
-        };
-        let text = format!("ingest {writes:?} into '{}' with {options:?}", self.specs[family].name);
-        let done = self.db().ingest_external_file_cf(&self.handles[family], &[&path], &options);
+        let mut families: Vec<usize> = (0..self.specs.len()).collect();
+        self.rng.shuffle(&mut families);
+        families.truncate(if self.rng.bool() { 1 } else { self.rng.usize(1..=MOST_FAMILIES) });
+        let files = self.write_files(&families)?;
+        let options = self.ingest_options();
+        let text = format!("ingest {:?} with {options:?}", files.writes);
+        let done = self.take_in(&files, &options);
+        files.paths.iter().flat_map(|(_, paths)| paths).for_each(|path| {
+            // It is gone if it was moved. What stays on a disk in trouble is in nobody's way.
+            drop(self.env.fs.delete_file(path));
+        });
         if let Err(error) = done {
             let may_be_refused = !options.allow_global_seqno
                 || !options.allow_blocking_flush
                 || options.fail_if_not_bottommost_level;
-            if may_be_refused && is_refusal(&error) {
+            let is_behind = options.ingest_behind && error.kind() == ErrorKind::NotSupported;
+            if is_behind || may_be_refused && is_refusal(&error) {
                 self.note(Event::Other(format!("refused: {text}: {error}")));
                 return Ok(());
             }
+            let changes = self.with_ids(files.writes);
+            self.undone(What::Ingest(changes));
             return Err(refused(text)(error));
         }
-        self.note(Event::Other(text));
-        if !allow_global_seqno && !options.snapshot_consistency {
-            // The file has no number of its own: iterators and snapshots from before may see it.
-            self.cursors.retain(|cursor| cursor.family != family);
-            self.snapshots.iter_mut().for_each(|taken| taken.states[family] = None);
+        if options.ingest_behind {
+            return Err(format!("taken: {text}").into());
         }
-        writes.iter().for_each(|write| self.apply(family, write));
+        self.note(Event::Other(text));
+        if !options.allow_global_seqno && !options.snapshot_consistency {
+            // The files have no number of their own: iterators and snapshots from before may see
+            // them.
+            self.cursors.retain(|cursor| !families.contains(&cursor.family));
+            for family in families {
+                self.forget_snapshots_of(family);
+            }
+        }
+        self.came_in(files.writes);
         Ok(())
+    }
+
+    fn ingest_options(&mut self) -> IngestExternalFileOptions {
+        let rng = &mut self.rng;
+        IngestExternalFileOptions {
+            move_files: rng.bool(),
+            failed_move_fall_back_to_copy: rng.bool(),
+            snapshot_consistency: rng.u8(..4) > 0,
+            allow_global_seqno: rng.u8(..4) > 0,
+            allow_blocking_flush: rng.u8(..4) > 0,
+            verify_checksums_before_ingest: rng.bool(),
+            fail_if_not_bottommost_level: rng.u8(..8) == 0,
+            // Not supported: nothing may come of it.
+            ingest_behind: rng.u8(..32) == 0,
+            ..IngestExternalFileOptions::default()
+        }
+    }
+
+    /// One file or several for each of these families.
+    fn write_files(&mut self, families: &[usize]) -> Result<Files, super::Stop> {
+        let mut files = Files { paths: Vec::new(), writes: Vec::new() };
+        for &family in families {
+            let count = if self.rng.u8(..3) > 0 { 1 } else { self.rng.usize(1..=MOST_FILES) };
+            let mut paths = Vec::new();
+            for _ in 0..count {
+                let path = self.fresh_path(&format!("external-{}-{}", family, paths.len()));
+                let writes = self.write_external(family, &path).map_err(refused("an external file"))?;
+                files.writes.extend(writes.into_iter().map(|write| (family, write)));
+                paths.push(path);
+            }
+            files.paths.push((family, paths));
+        }
+        Ok(files)
+    }
+
+    fn take_in(&self, files: &Files, options: &IngestExternalFileOptions) -> esker::Result<()> {
+        let arg = |(family, paths): &(usize, Vec<PathBuf>)| {
+            IngestExternalFileArg::new(&self.handles[*family], paths.clone())
+        };
+        let args: Vec<_> = files.paths.iter().map(arg).collect();
+        self.db().ingest_external_files(&args, options)
+    }
+
+    /// These writes are in the database now, by files.
+    fn came_in(&mut self, writes: Vec<(usize, Write)>) {
+        writes.iter().for_each(|(family, write)| self.apply(*family, write));
+        if self.journal.is_some() {
+            let (last, changes) = (self.db().latest_sequence_number().0, self.with_ids(writes));
+            self.journal.iter_mut().for_each(|journal| journal.ingested(last, changes.clone()));
+        }
+    }
+
+    /// What snapshots show of a family cannot be said any more.
+    fn forget_snapshots_of(&mut self, family: usize) {
+        self.snapshots.iter_mut().for_each(|taken| taken.states[family] = None);
+        self.live.iter_mut().for_each(|live| live.forget_snapshot_of(family));
     }
 
     /// A file without a sequence number goes into a family that holds nothing, beside a fresh
     /// snapshot and an iterator, then without them: they keep it out, and nothing else does.
     pub(super) fn ingest_into_empty(&mut self) -> Done {
         let family = self.rng.usize(1..self.specs.len());
-        self.empty_family(family)?;
-        if self.rng.u8(..3) == 0 {
+        self.renew_families(&[family], false)?;
+        if self.journal.is_none() && self.rng.u8(..3) == 0 {
             self.cursors.clear();
             self.snapshots.clear();
             self.leave_deleted_run(family)?;
@@ -71,14 +151,14 @@ impl Round {
         let options = IngestExternalFileOptions { allow_global_seqno: false, ..Default::default() };
         let path = self.fresh_path("external");
         let writes = self.write_external(family, &path).map_err(refused("an external file"))?;
+        let writes: Vec<_> = writes.into_iter().map(|write| (family, write)).collect();
         let text = format!("ingest {writes:?} into empty '{}' with {options:?}", self.specs[family].name);
-        let handle = &self.handles[family];
-        match self.db().ingest_external_file_cf(handle, &[&path], &options) {
+        match self.db().ingest_external_file_cf(&self.handles[family], &[&path], &options) {
             Err(error) if is_refusal(&error) => self.note(Event::Other(format!("refused: {text}"))),
             Err(error) => return Err(refused(text)(error)),
             Ok(()) => {
                 self.note(Event::Other(format!("taken: {text}")));
-                writes.iter().for_each(|write| self.apply(family, write));
+                self.came_in(writes.clone());
             }
         }
         for snapshot in 0..self.snapshots.len() {
@@ -91,12 +171,13 @@ impl Round {
         if with_snapshot {
             self.snapshots.pop();
         }
-        if self.states[family].len() > 0 || !self.cursors.is_empty() || !self.snapshots.is_empty() {
+        let is_alone = self.cursors.is_empty() && self.snapshots.is_empty() && self.live.is_empty();
+        if self.states[family].len() > 0 || !is_alone {
             return Ok(());
         }
         let done = self.db().ingest_external_file_cf(&self.handles[family], &[&path], &options);
         done.map_err(refused(format!("{text} beside nothing")))?;
-        writes.iter().for_each(|write| self.apply(family, write));
+        self.came_in(writes);
         self.verify_scan(family, false, None)
     }
 
@@ -107,9 +188,11 @@ impl Round {
             if self.specs[family].is_single(index) {
                 continue;
             }
-            let write = Write::Delete(index);
-            let (handle, key) = (&self.handles[family], &self.specs[family].keys[index]);
-            self.db().delete_cf(handle, key).map_err(refused("delete"))?;
+            let write = self.stamp(family, Write::Delete(index));
+            let mut batch = WriteBatch::new();
+            let id = self.handles[family].id();
+            write.add_to(&mut batch, id, &self.specs[family]).map_err(refused("a deletion into a batch"))?;
+            self.db().write(&WriteOptions::default(), &mut batch).map_err(refused("delete"))?;
             self.apply(family, &write);
         }
         self.db().flush_opt(&FlushOptions::default(), &[&self.handles[family]]).map_err(refused("flush"))?;
@@ -117,29 +200,20 @@ impl Round {
         self.verify_scan(family, backward, None)
     }
 
-    /// Drops a family and makes it again.
-    fn empty_family(&mut self, family: usize) -> Done {
-        let name = self.specs[family].name;
-        self.note(Event::Other(format!("drop '{name}' and create it again, empty")));
-        let db = self.db();
-        let options = &self.settings.families[family];
-        let made = db
-            .drop_column_family(&self.handles[family])
-            .and_then(|()| db.create_column_family(name, options))
-            .map_err(refused(format!("drop '{name}' and create it again")))?;
-        self.handles[family] = made;
-        self.states[family] = State::empty(self.specs[family].keys.len());
-        self.snapshots.iter_mut().for_each(|taken| taken.states[family] = None);
-        Ok(())
-    }
-
     /// A file of up to twenty keys, with a deletion of a range or without. Its keys are newer than
     /// that.
     fn write_external(&mut self, family: usize, path: &Path) -> esker::Result<Vec<Write>> {
         let mut writes = Vec::new();
         if self.rng.u8(..4) == 0 {
-            writes.push(self.random_range(family));
+            let range = self.random_range(family);
+            writes.push(self.stamp(family, range));
         }
+        // Its keys have one timestamp, where they have some.
+        let time = self.next_time();
+        let at = |spec: &FamilySpec, write| match spec.stamps {
+            Some(_) => Write::At(time, Box::new(write)),
+            None => write,
+        };
         let keys = self.specs[family].keys.len();
         let mut index = self.rng.usize(..keys);
         for _ in 0..self.rng.usize(1..20) {
@@ -148,31 +222,40 @@ impl Round {
             }
             if !self.specs[family].is_single(index) {
                 let merge = self.specs[family].merge;
-                writes.push(match self.rng.u8(..8) {
+                let write = match self.rng.u8(..8) {
                     0 => Write::Delete(index),
                     1 => Write::Merge(index, self.random_operand(merge)),
                     _ => Write::Put(index, self.random_value(merge)),
-                });
+                };
+                writes.push(at(&self.specs[family], write));
             }
             index += self.rng.usize(1..4);
+        }
+        if writes.is_empty() {
+            let first = self.rng.usize(..keys) / 8 * 8;
+            writes.push(at(&self.specs[family], Write::Delete(first)));
         }
         let spec = &self.specs[family];
         let mut writer = SstFileWriter::new(&self.options_beside(family));
         writer.open(path)?;
-        for write in &writes {
-            match write {
-                Write::Put(index, value) => writer.put(&spec.keys[*index], value)?,
-                Write::Merge(index, operand) => writer.merge(&spec.keys[*index], operand)?,
-                Write::Delete(index) | Write::SingleDelete(index) => writer.delete(&spec.keys[*index])?,
-                Write::DeleteRange(begin, end) => writer.delete_range(begin, end)?,
-            }
-        }
-        if writes.is_empty() {
-            let first = self.rng.usize(..keys) / 8 * 8;
-            writer.delete(&self.specs[family].keys[first])?;
-            writes.push(Write::Delete(first));
-        }
+        writes.iter().try_for_each(|write| add(&mut writer, spec, write))?;
         writer.finish()?;
         Ok(writes)
+    }
+}
+
+fn add(writer: &mut SstFileWriter, spec: &FamilySpec, write: &Write) -> esker::Result<()> {
+    let (time, write) = match write {
+        Write::At(time, write) => (Some(*time), &**write),
+        write => (None, write),
+    };
+    let stamped = |key: &[u8]| time.map_or_else(|| key.to_vec(), |time| spec.stamp(key, time));
+    let key = |index: usize| stamped(&spec.keys[index]);
+    match write {
+        Write::Put(index, value) => writer.put(key(*index), value),
+        Write::Merge(index, operand) => writer.merge(key(*index), operand),
+        Write::Delete(index) | Write::SingleDelete(index) => writer.delete(key(*index)),
+        Write::DeleteRange(begin, end) => writer.delete_range(stamped(begin), stamped(end)),
+        Write::At(..) => unreachable!("a write has one timestamp"),
     }
 }

@@ -1,7 +1,7 @@
 //! A round with crashes: what is promised while it goes on, and what may be there afterwards.
 //!
-//! In: the writes that were acknowledged, steps of prepared transactions, flushes, families that
-//! were dropped. Out: [`Promises`], which a crash looks at when it happens, and whether what is
+//! In: the writes that were acknowledged, ingested files, steps of prepared transactions, flushes,
+//! families that were dropped. Out: [`Promises`], which a crash looks at when it happens, and whether what is
 //! found afterwards is what some prefix of the writes leads to, the same in all families and with
 //! the same transactions prepared, and not less than what was promised.
 //!
@@ -11,13 +11,16 @@
 //!  2. `written` is in the order of [`Position`]s: that of the WAL.
 //!  3. What was refused is in `written` as long as a crash may bring it back, and as long as there
 //!     is a crash that was made before that was over.
-//!  4. Each operation draws from a generator of its own, so that leaving out others changes little:
+//!  4. An acknowledged ingestion survives every crash, whatever becomes of the writes before it: it is
+//!     in the MANIFEST, and they may be in a WAL that was not synced. Writes that it overlaps are in
+//!     tables before it.
+//!  5. Each operation draws from a generator of its own, so that leaving out others changes little:
 //!     for shrinking.
 
 use super::transactions::{Found, Image, Section, What};
 use super::{Changes, Checked, Done, Event, Kind, Round, WEIGHTS_WITH_CRASHES, Write, refused};
 use crate::model::Parameters;
-use crate::model::families::FamilySpec;
+use crate::model::families::{FEWEST, FamilySpec};
 use crate::model::settings::Settings;
 use crate::model::state::State;
 use esker::internals::base::sync::process::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -25,10 +28,13 @@ use esker::internals::base::sync::thread;
 use esker::internals::env::crash::CrashKind;
 use esker::{ColumnFamilyId, Env, WriteBatch, WriteOptions};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// At most.
 const FAMILIES: usize = 10;
+/// Of ingestions that may have come in, so many are tried in all combinations.
+const MOST_FILES_IN_DOUBT: usize = 6;
 /// Instead of a family's number: it is being dropped or made.
 const CHANGING: u32 = u32::MAX;
 const SEED_STEP: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -65,6 +71,8 @@ impl std::fmt::Display for Position {
 pub(crate) struct Floor {
     /// Of the newest write or step.
     position: Position,
+    /// Of the newest ingestion.
+    ingested: Position,
     families: [u32; FAMILIES],
 }
 
@@ -86,6 +94,8 @@ pub(crate) struct Promises {
     acknowledged: AtomicU64,
     /// What survives a power loss.
     durable: AtomicU64,
+    /// The newest ingestion.
+    ingested: AtomicU64,
     families: [AtomicU32; FAMILIES],
     /// A crash has looked: what it takes with it may be older than what is promised later.
     looked_at: AtomicBool,
@@ -98,7 +108,9 @@ impl Promises {
             CrashKind::ProcessKill => self.acknowledged.load(Ordering::SeqCst),
             CrashKind::PowerLoss => self.durable.load(Ordering::SeqCst),
         });
-        Floor { position, families: std::array::from_fn(|i| self.families[i].load(Ordering::SeqCst)) }
+        let ingested = Position(self.ingested.load(Ordering::SeqCst));
+        let families = std::array::from_fn(|i| self.families[i].load(Ordering::SeqCst));
+        Floor { position, ingested, families }
     }
 
     fn promise(&self, kind: CrashKind, position: Position) {
@@ -119,6 +131,17 @@ pub(super) struct Written {
     /// or not.
     pub(super) at: Option<Position>,
     pub(super) what: What,
+}
+
+impl Written {
+    fn is_ingestion(&self) -> bool {
+        matches!(self.what, What::Ingest(_))
+    }
+
+    /// Whether it may be there or not, whatever is there of what came before and after it.
+    fn is_in_doubt(&self, floor: Floor) -> bool {
+        self.at.is_none_or(|at| self.is_ingestion() && at > floor.ingested)
+    }
 }
 
 /// See the head of the file.
@@ -178,6 +201,14 @@ impl Journal {
         self.wrote_at(Position::of_write(sequence), sync, What::Changes(changes));
     }
 
+    /// Files came in, after which this was the last number.
+    pub(super) fn ingested(&mut self, last_sequence: u64, changes: Changes) {
+        self.steps += 1;
+        let at = Position::of_step(last_sequence, self.steps);
+        self.written.push(Written { at: Some(at), what: What::Ingest(changes) });
+        self.promises.ingested.fetch_max(at.0, Ordering::SeqCst);
+    }
+
     /// A transaction was prepared, committed or rolled back, after which this was the last number.
     pub(super) fn stepped(&mut self, last_sequence: u64, sync: bool, what: What) {
         self.steps += 1;
@@ -196,10 +227,11 @@ impl Journal {
     }
 
     /// A recovery came to its end after all that was refused: nothing of that comes back, unless a
-    /// crash was made before.
+    /// crash was made before. A refused ingestion puts no error in force, so a recovery says nothing
+    /// of it.
     pub(super) fn forget_refused(&mut self) {
         if !self.promises.looked_at.load(Ordering::SeqCst) {
-            self.written.retain(|written| written.at.is_some());
+            self.written.retain(|written| written.at.is_some() || written.is_ingestion());
         }
     }
 
@@ -212,38 +244,73 @@ impl Journal {
     fn base_with(&self, specs: &[FamilySpec], ids: &[ColumnFamilyId]) -> Image {
         let of_base = |f: usize| match ids[f] == self.base_ids[f] {
             true => self.base[f].clone(),
-            false => State::empty(specs[f].keys.len()),
+            false => specs[f].empty_state(),
         };
         let states = (0..specs.len()).map(of_base).collect();
         Image { states, prepared: self.base_prepared.clone() }
     }
 
-    /// The longest prefix of the writes that leads to what was found, and the transactions that are
-    /// prepared then.
-    fn prefix_of(&self, specs: &[FamilySpec], found: &Found) -> Option<(usize, BTreeMap<Vec<u8>, Section>)> {
+    /// The longest prefix of the writes that leads, with the files that must have come in behind it,
+    /// to what was found; and what the database holds then.
+    fn prefix_of(&self, specs: &[FamilySpec], found: &Found, floor: Floor) -> Option<(usize, Image)> {
         let apply = |written: &Written, image: &mut Image| image.apply(&written.what, specs, &found.ids);
-        // More than one if some were refused.
+        // More than one if some were refused, or nobody knows whether files have come in.
         let mut possible: Vec<Image> = vec![self.base_with(specs, &found.ids)];
-        let mut longest = found.is(&possible[0]).then(|| (0, possible[0].prepared.clone()));
+        let mut longest = None;
         let mut end = 0;
-        while end < self.written.len() {
-            let refused = self.written[end..].iter().take_while(|w| w.at.is_none()).count();
-            if refused == 0 {
+        loop {
+            if let Some(image) = self.found_among(&possible, end, specs, found, floor) {
+                longest = Some((end, image));
+            }
+            if end == self.written.len() {
+                return longest;
+            }
+            let in_doubt = self.written[end..].iter().take_while(|w| w.is_in_doubt(floor)).count();
+            if in_doubt == 0 {
                 possible.iter_mut().for_each(|image| apply(&self.written[end], image));
             }
             for before in 0..possible.len() {
-                for order in some_of(refused) {
+                for order in some_of(in_doubt) {
                     let mut more = possible[before].clone();
                     order.iter().for_each(|i| apply(&self.written[end + i], &mut more));
                     possible.push(more);
                 }
             }
-            end += refused.max(1);
-            if let Some(image) = possible.iter().find(|image| found.is(image)) {
-                longest = Some((end, image.prepared.clone()));
-            }
+            end += in_doubt.max(1);
         }
-        longest
+    }
+
+    /// What was found, if one of these images of the writes before `end` leads to it with the files
+    /// that came in behind `end`: all of those that were promised, and any of the others.
+    fn found_among(
+        &self,
+        possible: &[Image],
+        end: usize,
+        specs: &[FamilySpec],
+        found: &Found,
+        floor: Floor,
+    ) -> Option<Image> {
+        let behind: Vec<&Written> = self.written[end..].iter().filter(|w| w.is_ingestion()).collect();
+        let in_doubt = behind.iter().filter(|w| w.is_in_doubt(floor)).count();
+        let choices = 1_usize << in_doubt.min(MOST_FILES_IN_DOUBT);
+        possible.iter().flat_map(|image| (0..choices).map(move |chosen| (image, chosen))).find_map(
+            |(image, mut chosen)| {
+                let mut image = image.clone();
+                for written in &behind {
+                    let comes_in = if written.is_in_doubt(floor) {
+                        let comes_in = chosen & 1 == 1;
+                        chosen >>= 1;
+                        comes_in
+                    } else {
+                        true
+                    };
+                    if comes_in {
+                        image.apply(&written.what, specs, &found.ids);
+                    }
+                }
+                found.is(&image).then_some(image)
+            },
+        )
     }
 
     fn position_of(&self, prefix: usize) -> Position {
@@ -263,6 +330,7 @@ impl Journal {
         self.newest = [Position::default(); FAMILIES];
         self.promises.acknowledged.store(0, Ordering::SeqCst);
         self.promises.durable.store(0, Ordering::SeqCst);
+        self.promises.ingested.store(0, Ordering::SeqCst);
         self.promises.looked_at.store(false, Ordering::SeqCst);
     }
 }
@@ -302,6 +370,22 @@ impl Write {
             Write::DeleteRange(begin, end) => {
                 state.delete_range(spec.lower_bound(begin), spec.lower_bound(end));
             }
+            Write::At(time, write) => {
+                write.apply(spec, state);
+                state.note_versions(*time, write.keys(spec));
+            }
+        }
+    }
+
+    /// The keys that it may change.
+    pub(super) fn keys(&self, spec: &FamilySpec) -> Range<usize> {
+        match self {
+            Write::At(_, write) => write.keys(spec),
+            Write::DeleteRange(begin, end) => {
+                let first = spec.lower_bound(begin);
+                first..spec.lower_bound(end).max(first)
+            }
+            write => write.index().map_or(0..0, |index| index..index + 1),
         }
     }
 
@@ -317,6 +401,19 @@ impl Write {
             Write::SingleDelete(index) => batch.single_delete(id, &spec.keys[*index]),
             Write::Merge(index, operand) => batch.merge(id, &spec.keys[*index], operand),
             Write::DeleteRange(begin, end) => batch.delete_range(id, begin, end),
+            Write::At(time, write) => {
+                let key = write.index().map_or_else(Vec::new, |index| spec.stamp(&spec.keys[index], *time));
+                match &**write {
+                    Write::Put(_, value) => batch.put(id, &key, value),
+                    Write::Merge(_, operand) => batch.merge(id, &key, operand),
+                    Write::Delete(_) => batch.delete(id, &key),
+                    Write::SingleDelete(_) => batch.single_delete(id, &key),
+                    Write::DeleteRange(begin, end) => {
+                        batch.delete_range(id, &spec.stamp(begin, *time), &spec.stamp(end, *time))
+                    }
+                    Write::At(..) => unreachable!("a write has one timestamp"),
+                }
+            }
         }
     }
 }
@@ -326,9 +423,10 @@ impl Round {
     pub(crate) fn with_crashes(seed: u64, parameters: &Parameters, env: Env) -> Round {
         let mut rng = fastrand::Rng::with_seed(seed);
         let keys = rng.usize(20..100);
-        let families = if rng.u8(..4) == 0 { rng.usize(5..=FAMILIES) } else { 4 };
+        let families = if rng.u8(..4) == 0 { rng.usize(FEWEST + 1..=FAMILIES) } else { FEWEST };
         // RocksDB opens what was prepared with an option only, which its reader does not set.
         let with_transactions = rng.u8(..3) > 0 && !parameters.shared_orders;
+        let parameters = &Parameters { timestamps_of_transactions: with_transactions, ..parameters.clone() };
         let mut round = Round::with(rng, (families, keys), parameters, env, &WEIGHTS_WITH_CRASHES);
         round.has_transactions = with_transactions;
         round.journal = Some(Journal {
@@ -383,7 +481,9 @@ impl Round {
         let seed = self.journal().seed ^ (number + 1).wrapping_mul(SEED_STEP);
         self.rng = fastrand::Rng::with_seed(seed);
         self.operation = number;
-        let chosen = self.choose();
+        let resumes = self.wants_to_resume();
+        let of_resume = self.weights.iter().position(|(kind, _)| *kind == Kind::Resume);
+        let chosen = of_resume.filter(|_| resumes).unwrap_or_else(|| self.choose());
         self.operate(chosen)
     }
 
@@ -400,6 +500,8 @@ impl Round {
         db.allow_2pc = self.has_transactions;
         if cfg!(shuttle) {
             self.settings.let_time_matter(&mut self.rng);
+        } else {
+            self.settings.let_errors_pass(&mut self.rng);
         }
     }
 
@@ -486,20 +588,16 @@ impl Round {
     }
 
     /// Keys that are deleted singly are left alone: what is in them when the batch is written is
-    /// not known yet.
+    /// not known yet. So are those with timestamps, which must ascend as sequence numbers do.
     fn batch_of_burst(&mut self) -> (WriteOptions, Vec<(usize, Write)>) {
         let options = self.write_options();
         let kinds = [Kind::Put, Kind::Put, Kind::Delete, Kind::Merge, Kind::DeleteRange];
         let mut writes = Vec::new();
         while writes.is_empty() {
             for _ in 0..self.rng.usize(1..5) {
-                let (kind, family) = (kinds[self.rng.usize(..kinds.len())], self.family());
+                let (kind, family) = (kinds[self.rng.usize(..kinds.len())], self.plain_family());
                 let write = self.random_write(family, kind);
-                let index = match &write {
-                    Write::Put(i, _) | Write::Delete(i) | Write::SingleDelete(i) | Write::Merge(i, _) => *i,
-                    Write::DeleteRange(..) => 0,
-                };
-                if !self.specs[family].is_single(index) {
+                if !write.index().is_some_and(|index| self.specs[family].is_single(index)) {
                     writes.push((family, write));
                 }
             }
@@ -549,13 +647,14 @@ impl Round {
                 return Err(format!("a family was {promised} and is {}", id.0));
             }
         }
-        let found = Found { states, ids, prepared: self.prepared_in_database() };
+        let stamped = self.read_older()?;
+        let found = Found { states, ids, stamped, prepared: self.prepared_in_database() };
         if self.opened_without && !found.prepared.is_empty() {
             return Err("it was open where prepared transactions are refused, and has some".to_owned());
         }
         let journal = self.journal.as_mut().expect("it was made with crashes");
         let all = journal.written.len();
-        let Some((prefix, prepared)) = journal.prefix_of(&self.specs, &found) else {
+        let Some((prefix, image)) = journal.prefix_of(&self.specs, &found, floor) else {
             let why = journal.nearest(&self.specs, &found);
             return Err(self.blame(why.0, why.1, &why.2));
         };
@@ -563,10 +662,10 @@ impl Round {
         if survived < promised {
             return Err(format!("promised up to {promised}, found up to {survived}"));
         }
-        self.take_up_prepared(&prepared);
+        self.take_up_prepared(&image.prepared);
         let journal = self.journal.as_mut().expect("it was made with crashes");
-        journal.restart(&found.states, found.ids, prepared);
-        self.states = found.states;
+        journal.restart(&image.states, found.ids, image.prepared);
+        self.states = image.states;
         if self.rng.u8(..4) == 0 {
             self.verify()?;
             self.audit()?;
@@ -574,10 +673,37 @@ impl Round {
         Ok(all - prefix)
     }
 
+    /// Of families whose keys have timestamps, what they show at each that was written since the
+    /// last crash, and at the oldest that may be read at.
+    fn read_older(&self) -> Result<Vec<(usize, u64, State)>, String> {
+        let mut older = Vec::new();
+        for family in (0..self.specs.len()).filter(|family| self.specs[*family].stamps.is_some()) {
+            let (id, from) = (self.handles[family].id(), self.readable_from[family]);
+            let changes = self.journal().written.iter().flat_map(|written| match &written.what {
+                What::Changes(changes) | What::Ingest(changes) => changes.as_slice(),
+                _ => &[],
+            });
+            let times = changes.filter_map(|(of, in_family, write)| match write {
+                Write::At(time, _) if (*of, *in_family) == (family, id) && *time > from => Some(*time),
+                _ => None,
+            });
+            for time in std::iter::once(from).chain(times) {
+                older.push((family, time, self.contents_at(family, time)?));
+            }
+        }
+        Ok(older)
+    }
+
     fn contents_of(&self, family: usize) -> Result<State, String> {
+        self.contents_at(family, u64::MAX)
+    }
+
+    /// What it shows now, or at this timestamp if its keys have some.
+    fn contents_at(&self, family: usize, time: u64) -> Result<State, String> {
         let spec = &self.specs[family];
         let unreadable = |e: esker::Error| format!("family '{}' cannot be read: {e}", spec.name);
-        let mut iter = self.db().iter_cf(&self.handles[family]).map_err(unreadable)?;
+        let options = self.reading_at(family, time);
+        let mut iter = self.db().iter_opt(options, &self.handles[family]).map_err(unreadable)?;
         let mut state = State::empty(spec.keys.len());
         iter.seek_to_first();
         while let Some((key, value)) = iter.item() {

@@ -42,10 +42,12 @@ pub enum Kind {
     Repair,
     /// Of a copy.
     Downgrade,
+    /// Of a family whose keys have timestamps.
+    RaiseHistoryLow,
 }
 
 /// How often, of the sum.
-pub(super) const WEIGHTS: [(Kind, u32); 26] = [
+pub(super) const WEIGHTS: [(Kind, u32); 27] = [
     (Kind::Put, 24_000),
     (Kind::Delete, 8_000),
     (Kind::Merge, 9_000),
@@ -72,10 +74,11 @@ pub(super) const WEIGHTS: [(Kind, u32); 26] = [
     (Kind::Backup, 20),
     (Kind::Repair, 15),
     (Kind::Downgrade, 10),
+    (Kind::RaiseHistoryLow, 200),
 ];
 
 /// As [`WEIGHTS`], for short lives with crashes.
-pub(super) const WEIGHTS_WITH_CRASHES: [(Kind, u32); 24] = [
+pub(super) const WEIGHTS_WITH_CRASHES: [(Kind, u32); 26] = [
     (Kind::Put, 240),
     (Kind::Delete, 80),
     (Kind::Merge, 90),
@@ -97,7 +100,9 @@ pub(super) const WEIGHTS_WITH_CRASHES: [(Kind, u32); 24] = [
     (Kind::DeleteFiles, 8),
     (Kind::Transaction, 110),
     (Kind::Resolve, 70),
+    (Kind::Ingest, 24),
     (Kind::CompactFiles, 8),
     (Kind::SetOptions, 4),
     (Kind::Resume, 2),
+    (Kind::RaiseHistoryLow, 20),
 ];

@@ -5,6 +5,17 @@ use crate::model::cursor::{Cursor, MOST_SKIPPED, Shape, show};
 use crate::model::state::State;
 use esker::{ColumnFamilyHandle, ReadOptions};
 
+/// What a read is as of.
+pub(super) struct Moment {
+    pub(super) options: ReadOptions,
+    /// What the family must show.
+    pub(super) state: State,
+    /// The place of the snapshot, if there is one.
+    pub(super) snapshot: Option<usize>,
+    /// The timestamp, if keys of the family have some.
+    pub(super) time: Option<u64>,
+}
+
 impl Round {
     pub(super) fn compare(
         &mut self,
@@ -33,14 +44,7 @@ impl Round {
         text += &format!("\nkey {} (index {index}); what happened to it:", show(&spec.keys[index]));
         let concerns = |event: &Event| match event {
             Event::Other(_) => true,
-            Event::Write(of, _) if *of != family => false,
-            Event::Write(
-                _,
-                Write::Put(i, _) | Write::Delete(i) | Write::SingleDelete(i) | Write::Merge(i, _),
-            ) => *i == index,
-            Event::Write(_, Write::DeleteRange(begin, end)) => {
-                (spec.lower_bound(begin)..spec.lower_bound(end)).contains(&index)
-            }
+            Event::Write(of, write) => *of == family && write.keys(spec).contains(&index),
         };
         let lines: Vec<String> = self
             .events
@@ -50,13 +54,7 @@ impl Round {
             .take(60)
             .map(|(operation, event)| match event {
                 Event::Other(what) => format!("\n  {operation}: {what}"),
-                Event::Write(_, Write::DeleteRange(b, e)) => {
-                    format!("\n  {operation}: DeleteRange {} to {}", show(b), show(e))
-                }
-                Event::Write(_, Write::Put(_, v)) => format!("\n  {operation}: Put {}", show(v)),
-                Event::Write(_, Write::Merge(_, v)) => format!("\n  {operation}: Merge {}", show(v)),
-                Event::Write(_, Write::Delete(_)) => format!("\n  {operation}: Delete"),
-                Event::Write(_, Write::SingleDelete(_)) => format!("\n  {operation}: SingleDelete"),
+                Event::Write(_, write) => format!("\n  {operation}: {}", told(write)),
             })
             .collect();
         lines.into_iter().rev().for_each(|line| text += &line);
@@ -70,26 +68,31 @@ impl Round {
         text
     }
 
-    /// A moment to read at: read options, and what each family must show.
-    pub(super) fn random_moment(&mut self, family: usize) -> (ReadOptions, State, Option<usize>) {
-        let mut options = ReadOptions::default();
+    /// A moment to read at.
+    pub(super) fn random_moment(&mut self, family: usize) -> Moment {
+        let (mut options, mut state) = (ReadOptions::default(), self.states[family].clone());
+        let mut snapshot = None;
         if !self.snapshots.is_empty() && self.rng.u8(..3) == 0 {
             let chosen = self.rng.usize(..self.snapshots.len());
             let taken = &self.snapshots[chosen];
-            if let Some(state) = &taken.states[family] {
+            if let Some(of_snapshot) = &taken.states[family] {
                 options.snapshot = Some(taken.snapshot.clone());
-                return (options, state.clone(), Some(chosen));
+                (state, snapshot) = (of_snapshot.clone(), Some(chosen));
             }
         }
-        (options, self.states[family].clone(), None)
+        let time = self.at_some_time(family, &mut options, &mut state);
+        Moment { options, state, snapshot, time }
     }
 
     pub(super) fn get(&mut self) -> Done {
         let family = self.family();
         let index = self.rng.usize(..self.specs[family].keys.len());
-        let (options, state, at) = self.random_moment(family);
+        let Moment { options, state, snapshot: at, time } = self.random_moment(family);
+        if time.is_some() && self.rng.u8(..4) == 0 {
+            return self.get_with_timestamp(family, index);
+        }
         let (key, handle) = (&self.specs[family].keys[index], &self.handles[family]);
-        if at.is_none() && self.rng.u8(..16) == 0 {
+        if at.is_none() && time.is_none() && self.rng.u8(..16) == 0 {
             let may = self.db().key_may_exist(handle, key);
             if state.get(index).is_some() && !may {
                 return Err(self.blame(family, Some(index), "key_may_exist: false").into());
@@ -106,8 +109,10 @@ impl Round {
         let snapshot =
             (!self.snapshots.is_empty() && self.rng.bool()).then(|| self.rng.usize(..self.snapshots.len()));
         let mut wanted = Vec::new();
+        // Those with a timestamp have the same one, so they are of one family.
+        let stamped = Some(self.family()).filter(|family| self.specs[*family].stamps.is_some());
         for _ in 0..self.rng.usize(1..20) {
-            let family = self.family();
+            let family = stamped.unwrap_or_else(|| self.plain_family());
             let there = snapshot.is_none_or(|s| self.snapshots[s].states[family].is_some());
             if there {
                 wanted.push((family, self.rng.usize(..self.specs[family].keys.len())));
@@ -115,16 +120,19 @@ impl Round {
         }
         let pairs: Vec<(&ColumnFamilyHandle, &[u8])> =
             wanted.iter().map(|(f, i)| (&self.handles[*f], self.specs[*f].keys[*i].as_slice())).collect();
-        let options = ReadOptions {
+        let mut options = ReadOptions {
             snapshot: snapshot.map(|s| self.snapshots[s].snapshot.clone()),
             ..ReadOptions::default()
         };
+        let time = stamped.map(|family| (family, self.readable_from[family].max(self.time / 2)));
+        options.timestamp = time.and_then(|(family, time)| self.reading_at(family, time).timestamp);
         let found = self.db().multi_get_cf(&options, &pairs);
         for ((family, index), value) in wanted.into_iter().zip(found) {
             let state = match snapshot {
                 Some(s) => self.snapshots[s].states[family].clone().expect("chosen for that"),
                 None => self.states[family].clone(),
             };
+            let state = time.map_or_else(|| state.clone(), |(_, time)| state.at(time));
             let value = value.as_ref().map(|v| v.as_deref()).map_err(Clone::clone);
             self.compare(family, index, "multi_get", state.get(index), value)?;
         }
@@ -139,15 +147,19 @@ impl Round {
     }
 
     pub(super) fn cursor_with(&mut self, family: usize, shape: Shape) -> Result<Cursor, Stop> {
-        let (moment, state, at) = self.random_moment(family);
+        let Moment { options: moment, state, snapshot: at, time } = self.random_moment(family);
         let extractor = self.settings.families[family].prefix_extractor.clone();
-        let mut options = ReadOptions { snapshot: moment.snapshot, ..shape.read_options(&mut self.rng) };
+        let (snapshot, timestamp) = (moment.snapshot, moment.timestamp);
+        let mut options = ReadOptions { snapshot, timestamp, ..shape.read_options(&mut self.rng) };
         // What is read without comparing checksums may be anything on a disk that makes trouble,
         // also for who finds it in the cache.
         options.verify_checksums |= self.journal.is_some();
         let iter = self.db().iter_opt(options, &self.handles[family]).map_err(refused("iter_opt"))?;
         let family = (family, self.handles[family].id());
-        Ok(Cursor::new(&self.specs[family.0], family, iter, shape, state, at.is_some(), extractor))
+        let mut cursor =
+            Cursor::new(&self.specs[family.0], family, iter, shape, state, at.is_some(), extractor);
+        cursor.time = time;
+        Ok(cursor)
     }
 
     pub(super) fn check_cursor(&mut self, cursor: &mut Cursor) -> Done {
@@ -216,9 +228,16 @@ impl Round {
             0 => return Ok(()),
             1 | 2 => {
                 let family = cursor.family;
+                if cursor.time.is_some_and(|time| time < self.readable_from[family]) {
+                    return Ok(());
+                }
                 if cursor.id == self.handles[family].id() {
-                    let state =
-                        if cursor.at_snapshot { cursor.state.clone() } else { self.states[family].clone() };
+                    let newest = &self.states[family];
+                    let state = match cursor.time {
+                        _ if cursor.at_snapshot => cursor.state.clone(),
+                        Some(time) => newest.at(time),
+                        None => newest.clone(),
+                    };
                     cursor.refresh(state).map_err(refused("refresh"))?;
                 }
             }
@@ -248,14 +267,12 @@ impl Round {
             for backward in [false, true] {
                 self.verify_scan(family, backward, None)?;
             }
+            let (mut options, mut state) = (ReadOptions::default(), self.states[family].clone());
+            self.at_some_time(family, &mut options, &mut state);
             for index in 0..self.specs[family].keys.len() {
-                let found = self.db().get_pinned_opt(
-                    &ReadOptions::default(),
-                    &self.handles[family],
-                    &self.specs[family].keys[index],
-                );
+                let key = &self.specs[family].keys[index];
+                let found = self.db().get_pinned_opt(&options, &self.handles[family], key);
                 let found = found.as_ref().map(|v| v.as_deref()).map_err(Clone::clone);
-                let state = self.states[family].clone();
                 self.compare(family, index, "get of every key", state.get(index), found)?;
             }
             for snapshot in 0..self.snapshots.len() {
@@ -275,6 +292,7 @@ impl Round {
             let Some(of_snapshot) = &taken.states[family] else { return Ok(()) };
             (options.snapshot, state) = (Some(taken.snapshot.clone()), of_snapshot.clone());
         }
+        self.at_some_time(family, &mut options, &mut state);
         let iter = self.db().iter_opt(options, &self.handles[family]).map_err(refused("iter_opt"))?;
         let shape = Shape::default();
         let spec = &self.specs[family];
@@ -296,5 +314,16 @@ impl Round {
             self.check_cursor(&mut cursor)?;
         }
         Ok(())
+    }
+}
+
+fn told(write: &Write) -> String {
+    match write {
+        Write::DeleteRange(begin, end) => format!("DeleteRange {} to {}", show(begin), show(end)),
+        Write::Put(_, value) => format!("Put {}", show(value)),
+        Write::Merge(_, operand) => format!("Merge {}", show(operand)),
+        Write::Delete(_) => "Delete".to_owned(),
+        Write::SingleDelete(_) => "SingleDelete".to_owned(),
+        Write::At(time, write) => format!("at {time} {}", told(write)),
     }
 }

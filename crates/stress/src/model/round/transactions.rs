@@ -60,6 +60,8 @@ pub(super) enum What {
     /// Of one that was prepared.
     Commit(Vec<u8>, Section),
     Rollback(Vec<u8>),
+    /// Files that came in together.
+    Ingest(Changes),
 }
 
 impl What {
@@ -68,7 +70,7 @@ impl What {
         match self {
             What::Changes(changes) => changes,
             What::Commit(_, section) => &section.changes,
-            What::Prepare(..) | What::Rollback(_) => &[],
+            What::Prepare(..) | What::Rollback(_) | What::Ingest(_) => &[],
         }
     }
 }
@@ -84,7 +86,7 @@ impl Image {
     /// The families have these numbers: changes of others are of families that are gone.
     pub(super) fn apply(&mut self, what: &What, specs: &[FamilySpec], ids: &[ColumnFamilyId]) {
         let changes = match what {
-            What::Changes(changes) => changes.as_slice(),
+            What::Changes(changes) | What::Ingest(changes) => changes.as_slice(),
             What::Prepare(name, section) => {
                 self.prepared.insert(name.clone(), section.clone());
                 return;
@@ -109,13 +111,17 @@ impl Image {
 pub(super) struct Found {
     pub(super) states: Vec<State>,
     pub(super) ids: Vec<ColumnFamilyId>,
+    /// What families with timestamps show at some of these.
+    pub(super) stamped: Vec<(usize, u64, State)>,
     /// Transactions that are prepared, with their ops.
     pub(super) prepared: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
 impl Found {
     pub(super) fn is(&self, image: &Image) -> bool {
-        self.states == image.states && self.sections_that_differ(image) == 0
+        self.states == image.states
+            && self.sections_that_differ(image) == 0
+            && self.stamped.iter().all(|(family, time, state)| image.states[*family].at(*time) == *state)
     }
 
     pub(super) fn sections_that_differ(&self, image: &Image) -> usize {
@@ -195,6 +201,7 @@ impl Write {
         match self {
             Write::Put(i, _) | Write::Delete(i) | Write::SingleDelete(i) | Write::Merge(i, _) => Some(*i),
             Write::DeleteRange(..) => None,
+            Write::At(_, write) => write.index(),
         }
     }
 }
@@ -416,7 +423,7 @@ impl Round {
 
     /// Something that a transaction does.
     fn act(&mut self, live: &mut Live) -> Done {
-        let family = self.family();
+        let family = self.plain_family();
         let Some(seen) = self.seen_by(live, family) else { return Ok(()) };
         let most = if live.is_prepared { 4 } else { 16 };
         match self.rng.u8(..most) {
@@ -522,6 +529,7 @@ impl Round {
             (Write::Merge(_, operand), true) => txn.merge_cf(handle, key, operand),
             (Write::Merge(_, operand), false) => txn.merge_untracked(handle, key, operand),
             (Write::DeleteRange(begin, end), _) => txn.delete_range_cf(handle, begin, end),
+            (Write::At(..), _) => unreachable!("families with timestamps are left to plain writes"),
         };
         match done {
             Err(error) if self.is_conflict(&error, live) => return Ok(()),
@@ -668,6 +676,7 @@ impl Round {
             What::Prepare(..) => self.steps.prepared += 1,
             What::Commit(..) => self.steps.committed_prepared += 1,
             What::Rollback(_) => self.steps.rolled_back_prepared += 1,
+            What::Ingest(_) => {}
         }
         self.apply_changes(what.changes());
         let last = self.db().latest_sequence_number().0;

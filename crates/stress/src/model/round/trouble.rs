@@ -1,10 +1,10 @@
 //! A round while the disk makes trouble: what the database may refuse then, and what must hold when
 //! it is over.
 //!
-//! In: operations on a disk that is slow, fails, is full or reads other bytes than were written.
-//! Out: each answer is right or an error that the disk is the reason of; writes are refused from a
-//! severe background error on; and when the trouble has passed, `resume()` lets everything go on,
-//! or says that the database must be opened again.
+//! In: operations on a disk that is slow, fails, is full or reads other bytes than were written;
+//! calls of `resume()` meanwhile. Out: each answer is right or an error that the disk is the reason
+//! of; writes are refused from a severe background error on; and when the trouble has passed,
+//! `resume()` lets everything go on, or says that the database must be opened again.
 //!
 //! What was acknowledged is never lost. A write that was refused is not seen; a crash may bring it
 //! back unless a recovery came between, or it was refused because of an error that was there
@@ -17,7 +17,7 @@
 
 use super::journal::{Journal, Written};
 use super::transactions::What;
-use super::{Checked, Done, Event, Round, Stop, Write};
+use super::{Checked, Done, Event, Round, Stop, Write, refused};
 use crate::crash::is_of_the_disk;
 use crate::model::settings::Settings;
 use esker::{Env, Severity};
@@ -68,6 +68,26 @@ impl Round {
 
     pub(super) fn resumes_itself(&self) -> bool {
         self.settings.db.max_bgerror_resume_count > 0
+    }
+
+    /// Whether an error keeps writes out, and the caller calls `resume()` now.
+    pub(super) fn wants_to_resume(&mut self) -> bool {
+        let is_kept_out =
+            || self.db().background_error().is_some_and(|e| e.severity() >= Severity::HardError);
+        self.is_in_trouble() && is_kept_out() && self.rng.u8(..4) == 0
+    }
+
+    /// Resumes, on a disk in trouble or a well one. Once that is done everything acknowledged is
+    /// there, and nothing that was refused.
+    pub(super) fn resume(&mut self) -> Done {
+        let before = self.db().background_error();
+        self.db().resume().map_err(refused("resume"))?;
+        if !self.is_in_trouble() {
+            return Ok(());
+        }
+        self.journal.iter_mut().for_each(Journal::forget_refused);
+        self.note(Event::Other(format!("resumed on a disk in trouble, after {before:?}")));
+        self.verify()
     }
 
     /// The next operation begins.
@@ -159,6 +179,10 @@ impl Round {
                 self.trouble = None;
                 self.note(Event::Other(format!("the disk is well again; before resume(): {before:?}")));
                 self.verify()?;
+                if self.rng.u8(..3) == 0 {
+                    self.reopen()?;
+                    self.verify()?;
+                }
                 return Ok((End::Resumed, errors));
             }
         }

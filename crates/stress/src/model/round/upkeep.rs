@@ -38,12 +38,12 @@ const DB_CHANGES: [(&str, [&str; 2]); 3] = [
 impl Round {
     pub(super) fn keep_up(&mut self, kind: Kind) -> Done {
         match kind {
-            Kind::Ingest if self.rng.u8(..6) == 0 => self.ingest_into_empty(),
+            Kind::Ingest if !self.is_in_trouble() && self.rng.u8(..6) == 0 => self.ingest_into_empty(),
             Kind::Ingest => self.ingest(),
             Kind::Import => self.import(),
             Kind::CompactFiles => self.compact_files(),
             Kind::SetOptions => self.set_options(),
-            Kind::Resume => self.db().resume().map_err(refused("resume")),
+            Kind::Resume => self.resume(),
             _ => self.copy(kind),
         }
     }
@@ -222,9 +222,10 @@ impl Round {
         let mode = if self.rng.bool() { OpenMode::ReadOnly } else { OpenMode::ReadWrite };
         let db = Db::open_with(&options.db, path, descriptors, mode);
         let db = db.map_err(refused(format!("open of {}", path.display())))?;
-        for (spec, state) in self.specs.iter().zip(&self.states) {
+        for (family, (spec, state)) in self.specs.iter().zip(&self.states).enumerate() {
             let handle = db.column_family(spec.name).expect("it was opened with all families");
-            let bounded = ReadOptions { max_skippable_internal_keys: MOST_SKIPPED, ..ReadOptions::default() };
+            let newest = self.reading_at(family, u64::MAX);
+            let bounded = ReadOptions { max_skippable_internal_keys: MOST_SKIPPED, ..newest };
             let mut iter = db.iter_opt(bounded, &handle).map_err(refused("iter_opt of a copy"))?;
             let mut expected = (0..spec.keys.len()).filter_map(|i| Some((&spec.keys[i][..], state.get(i)?)));
             iter.seek_to_first();
