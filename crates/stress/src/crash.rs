@@ -18,13 +18,13 @@ mod history;
 mod load;
 
 use crate::audit::{self, Subject};
-use esker::comparator::{BytewiseComparator, ComparatorRef};
 use esker::internals::env::crash::{CrashKind, Tail};
 use esker::internals::env::{Clock, CrashChoices, CrashFs, Env, FaultFs, FileSystem, Op, OpKind, Weather};
 use esker::{Db, Error, ErrorKind, Result};
+use esker_testkit::timestamps::TimestampFormat;
 use history::{Contents, History};
 use load::{Floors, Load};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -84,7 +84,7 @@ pub struct Report {
     /// A hash of all file operations, in order: two simulations from one seed have the same.
     pub fingerprint: u64,
     /// Crash points by the operation that they preceded.
-    pub by_op: std::collections::BTreeMap<String, u64>,
+    pub by_op: BTreeMap<String, u64>,
 }
 
 impl fmt::Display for Report {
@@ -163,6 +163,8 @@ impl fmt::Display for Trace {
 struct Base {
     disk: CrashFs,
     contents: Contents,
+    /// Of the keys of the last family.
+    stamps: Option<TimestampFormat>,
 }
 
 /// Checks at least `parameters.points` crash points.
@@ -204,10 +206,13 @@ fn run_one(
     report: &mut Report,
 ) -> Result<Option<Base>, String> {
     let mut rng = fastrand::Rng::with_seed(seed);
-    let mut load = Load::random(seed, &mut rng, base.as_ref().map(|b| b.contents.len()), parameters.brief);
+    let given = base.as_ref().map(|b| (b.contents.len(), b.stamps));
+    let place = seed - chain_start(parameters, seed);
+    let mut load = Load::random(seed, &mut rng, given, place, parameters.brief);
     load.limit_batches(parameters.max_batches);
     load.trouble = parameters.trouble;
-    let base = base.unwrap_or_else(|| Base { disk: CrashFs::new(), contents: load.empty_contents() });
+    let stamps = load.stamps;
+    let base = base.unwrap_or_else(|| Base { disk: CrashFs::new(), contents: load.empty_contents(), stamps });
     let (points, history, trace) = crash_points(&load, base, parameters.brief, &mut rng)?;
     report.runs += 1;
     report.fingerprint = (report.fingerprint ^ trace).wrapping_mul(PRIME);
@@ -223,7 +228,7 @@ fn run_one(
         if let Some(contents) = contents.filter(|_| i == next) {
             // What was recovered is safe: the next crash must leave it.
             let disk = point.disk.crash_clone(&CrashChoices::random(rng.u64(..)));
-            next_base = Some(Base { disk, contents });
+            next_base = Some(Base { disk, contents, stamps });
         }
         if report.points >= parameters.points {
             break;
@@ -447,6 +452,7 @@ fn open_and_compare(
         return Err(format!("promised up to sequence {promised}, found up to {survived}"));
     }
     history.compare(prefix, &found)?;
+    compare_older(&db, load, history, prefix, rng)?;
     if rng.u8(..AUDIT_ONE_IN) == 0 {
         audit_opened(&db, load, &point.disk)?;
     }
@@ -456,8 +462,8 @@ fn open_and_compare(
 
 fn audit_opened(db: &Db, load: &Load, disk: &CrashFs) -> Result<(), String> {
     let handles: Vec<_> = load.family_names().iter().filter_map(|name| db.column_family(name)).collect();
-    let order: ComparatorRef = Arc::new(BytewiseComparator);
-    let families = handles.iter().map(|handle| (handle, &order)).collect();
+    let orders: Vec<_> = (0..handles.len()).map(|family| load.comparator(family)).collect();
+    let families = handles.iter().zip(&orders).collect();
     let subject = Subject {
         db,
         fs: disk,
@@ -490,19 +496,56 @@ fn clock() -> Arc<dyn Clock> {
 
 fn read_all(db: &Db, load: &Load) -> Result<Contents> {
     let mut contents = Contents::new();
-    for name in load.family_names() {
-        let family = db.column_family(&name).ok_or_else(|| Error::corruption(format!("no family {name}")))?;
-        let mut iter = db.iter_cf(&family)?;
-        let mut of_family = std::collections::BTreeMap::new();
-        iter.seek_to_first();
-        while let Some((key, value)) = iter.item() {
-            of_family.insert(key.to_vec(), value.to_vec());
-            iter.next();
-        }
-        iter.status()?;
-        contents.push(of_family);
+    for family in 0..load.family_names().len() {
+        contents.push(read_family(db, load, family, u64::MAX)?);
     }
     Ok(contents)
+}
+
+/// At this timestamp, if its keys have some.
+fn read_family(db: &Db, load: &Load, family: usize, time: u64) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
+    let name = &load.family_names()[family];
+    let handle = db.column_family(name).ok_or_else(|| Error::corruption(format!("no family {name}")))?;
+    let mut iter = db.iter_opt(load.reading_at(family, time), &handle)?;
+    let mut contents = BTreeMap::new();
+    iter.seek_to_first();
+    while let Some((key, value)) = iter.item() {
+        contents.insert(key.to_vec(), value.to_vec());
+        iter.next();
+    }
+    iter.status()?;
+    Ok(contents)
+}
+
+/// A family with timestamps shows at older ones what earlier batches had left.
+fn compare_older(
+    db: &Db,
+    load: &Load,
+    history: &History,
+    prefix: usize,
+    rng: &mut fastrand::Rng,
+) -> Result<(), String> {
+    if load.stamps.is_none() || prefix == 0 {
+        return Ok(());
+    }
+    for _ in 0..3 {
+        let older = rng.usize(1..=prefix);
+        let expected = history.contents_after(older);
+        let (family, time) = (expected.len() - 1, history.time_of(older));
+        let handle = db.column_family(&load.family_names()[family]).ok_or("no family with timestamps")?;
+        let low = db.full_history_ts_low(&handle).map_err(|e| format!("full_history_ts_low: {e}"))?;
+        if load.stamps.is_some_and(|stamps| !low.is_empty() && stamps.time(&low) > time) {
+            continue;
+        }
+        let found = read_family(db, load, family, time).map_err(|e| format!("at timestamp {time}: {e}"))?;
+        if found != expected[family] {
+            let (found, expected) = (found.len(), expected[family].len());
+            return Err(format!(
+                "at timestamp {time} of {older} batches: {found} keys, other than the {expected}"
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Writes the files of a disk to a temporary directory, if `KEEP_TEMP` is set, and says where.

@@ -14,6 +14,7 @@ mod ops;
 mod reduce;
 mod run;
 mod space;
+mod stamped;
 
 use ops::Op;
 use run::Divergence;

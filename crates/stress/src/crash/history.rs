@@ -23,6 +23,8 @@ pub(super) enum Change {
 pub(super) struct Batch {
     pub(super) sequence: u64,
     pub(super) id: u64,
+    /// The timestamp of what it changes in a family with timestamps.
+    pub(super) time: u64,
     pub(super) changes: Vec<(usize, Change)>,
 }
 
@@ -98,7 +100,12 @@ impl History {
         Ok(())
     }
 
-    fn contents_after(&self, prefix: usize) -> Contents {
+    /// The timestamp of the last batch of the prefix; 0 if it is empty.
+    pub(super) fn time_of(&self, prefix: usize) -> u64 {
+        prefix.checked_sub(1).map_or(0, |last| self.batches[last].time)
+    }
+
+    pub(super) fn contents_after(&self, prefix: usize) -> Contents {
         let mut contents = self.base.clone();
         for batch in &self.batches[..prefix] {
             for (family, change) in &batch.changes {

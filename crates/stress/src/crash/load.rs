@@ -3,6 +3,8 @@
 
 use super::DIR;
 use super::history::{Batch, Change, Contents, History, LAST};
+use crate::stamped;
+use esker::comparator::{BytewiseComparator, ComparatorRef};
 use esker::internals::base::sync::atomic::{AtomicU64, Ordering};
 use esker::internals::base::sync::thread;
 use esker::internals::cache::CacheOptions;
@@ -11,13 +13,16 @@ use esker::internals::env::crash::CrashKind;
 use esker::internals::table::BlockCache;
 use esker::options::CompressionType;
 use esker::{
-    ColumnFamilyDescriptor, ColumnFamilyHandle, Db, DbOptions, FlushOptions, Options, Result, WriteBatch,
-    WriteOptions,
+    ColumnFamilyDescriptor, ColumnFamilyHandle, Db, DbOptions, FlushOptions, Options, ReadOptions, Result,
+    WriteBatch, WriteOptions,
 };
+use esker_testkit::timestamps::TimestampFormat;
 use std::fmt;
 use std::sync::Arc;
 
 const KEYS: u32 = 300;
+/// Timestamps of a run, at most: one a batch.
+const RUN_TIMES: u64 = 1 << 16;
 
 /// Newest sequence numbers that must survive.
 #[derive(Debug, Default)]
@@ -51,6 +56,11 @@ pub(super) struct Load {
     unlogged: bool,
     /// The disk makes trouble.
     pub(super) trouble: bool,
+    /// Those of the keys of the last family, if they have some. There is one thread then: timestamps
+    /// ascend as sequence numbers do.
+    pub(super) stamps: Option<TimestampFormat>,
+    /// Behind the timestamps of earlier runs.
+    first_time: u64,
     options: Options,
 }
 
@@ -60,7 +70,7 @@ impl fmt::Display for Load {
         write!(
             f,
             "seed {}, {} families, {} threads x {} batches, values up to {} bytes, sync 1 in {}, flush 1 in {}, unlogged \
-             {}, atomic_flush {}, max_total_wal_size {}, max_manifest_file_size {}, recycle {}",
+             {}, atomic_flush {}, max_total_wal_size {}, max_manifest_file_size {}, recycle {}, timestamps {:?}",
             self.seed,
             self.families,
             self.threads,
@@ -72,17 +82,29 @@ impl fmt::Display for Load {
             db.atomic_flush,
             db.max_total_wal_size,
             db.max_manifest_file_size,
-            db.recycle_log_file_num
+            db.recycle_log_file_num,
+            self.stamps
         )
     }
 }
 
 impl Load {
-    /// `families`: how many the database has, if it is there already. A brief one writes a tenth,
-    /// and flushes more often.
-    pub(super) fn random(seed: u64, rng: &mut fastrand::Rng, families: Option<usize>, brief: bool) -> Load {
-        let families = families.unwrap_or_else(|| rng.usize(1..=4));
-        let threads = if rng.bool() { 1 } else { rng.u32(2..=4) };
+    /// `given`: how many families the database has, and which timestamps keys of the last, if it is
+    /// there already. A brief one writes a tenth, and flushes more often. `place`: how many runs came
+    /// before, on the same database.
+    pub(super) fn random(
+        seed: u64,
+        rng: &mut fastrand::Rng,
+        given: Option<(usize, Option<TimestampFormat>)>,
+        place: u64,
+        brief: bool,
+    ) -> Load {
+        let (families, stamps) = given.unwrap_or_else(|| {
+            let families = rng.usize(1..=4);
+            let is_stamped = families > 1 && rng.u8(..3) == 0;
+            (families, is_stamped.then(|| TimestampFormat::of_seed(rng.u64(..))))
+        });
+        let threads = if rng.bool() || stamps.is_some() { 1 } else { rng.u32(2..=4) };
         let unlogged = rng.u32(..5) == 0;
         let mut options = random_options(rng);
         if brief {
@@ -109,6 +131,8 @@ impl Load {
             flush_one_in: *rng.choice(if brief { &[5, 10, 40] } else { &[20, 60, 200] }).expect("not empty"),
             unlogged,
             trouble: false,
+            stamps,
+            first_time: place * RUN_TIMES + 1,
             options,
         }
     }
@@ -131,8 +155,32 @@ impl Load {
     pub(super) fn open(&self, env: Env, rng: &mut fastrand::Rng) -> Result<Db> {
         let mut options = DbOptions { env, ..self.options.db.clone() };
         options.avoid_flush_during_recovery = rng.u32(..4) == 0;
-        let descriptor = |name| ColumnFamilyDescriptor::new(name, self.options.cf.clone());
-        Db::open_cf(&options, DIR, self.family_names().into_iter().map(descriptor).collect())
+        let descriptor = |(family, name)| {
+            let mut cf = self.options.cf.clone();
+            cf.comparator = self.comparator(family);
+            ColumnFamilyDescriptor::new(name, cf)
+        };
+        Db::open_cf(&options, DIR, self.family_names().into_iter().enumerate().map(descriptor).collect())
+    }
+
+    pub(super) fn comparator(&self, family: usize) -> ComparatorRef {
+        self.stamps_of(family).map_or_else(|| Arc::new(BytewiseComparator) as _, stamped::comparator)
+    }
+
+    fn stamps_of(&self, family: usize) -> Option<TimestampFormat> {
+        self.stamps.filter(|_| family + 1 == self.families)
+    }
+
+    /// Options of a read of a family at this timestamp, if its keys have some.
+    pub(super) fn reading_at(&self, family: usize, time: u64) -> ReadOptions {
+        let timestamp = self.stamps_of(family).map(|stamps| stamps.timestamp(time));
+        ReadOptions { timestamp, ..ReadOptions::default() }
+    }
+
+    /// A key as a family has it.
+    fn key(&self, family: usize, key: &[u8], time: u64) -> Vec<u8> {
+        let timestamp = self.stamps_of(family).map(|stamps| stamps.timestamp(time)).unwrap_or_default();
+        [key, &timestamp].concat()
     }
 
     /// Opens, writes, closes.
@@ -149,8 +197,15 @@ impl Load {
         let written = thread::scope(|scope| {
             let writers: Vec<_> = (0..self.threads)
                 .map(|thread| {
-                    let writer =
-                        Writer { load: self, db: &db, families: &families, floors, thread, rng: rng.fork() };
+                    let writer = Writer {
+                        load: self,
+                        db: &db,
+                        families: &families,
+                        floors,
+                        thread,
+                        low: self.first_time,
+                        rng: rng.fork(),
+                    };
                     scope.spawn(move || writer.run())
                 })
                 .collect();
@@ -213,6 +268,8 @@ struct Writer<'a> {
     families: &'a [ColumnFamilyHandle],
     floors: &'a Floors,
     thread: u32,
+    /// Nobody reads at timestamps before this one.
+    low: u64,
     rng: fastrand::Rng,
 }
 
@@ -221,22 +278,24 @@ impl Writer<'_> {
         let mut written = Vec::new();
         for n in 0..self.load.batches_per_thread {
             let id = self.load.seed << 24 | u64::from(self.thread) << 20 | u64::from(n);
-            written.push(self.write(id)?);
-            self.now_and_then()?;
+            let time = self.load.first_time + u64::from(n);
+            written.push(self.write(id, time)?);
+            self.now_and_then(time)?;
         }
         Ok(written)
     }
 
-    fn write(&mut self, id: u64) -> Result<Batch> {
+    fn write(&mut self, id: u64, time: u64) -> Result<Batch> {
         let changes = self.changes(id);
         let mut batch = WriteBatch::new();
         for (family, change) in &changes {
+            let key = |key: &[u8]| self.load.key(*family, key, time);
             let family = self.families[*family].id();
             match change {
-                Change::Put(key, value) => batch.put(family, key, value)?,
-                Change::Delete(key) => batch.delete(family, key)?,
-                Change::DeleteRange(begin, end) => batch.delete_range(family, begin, end)?,
-                Change::Add(key, n) => batch.merge(family, key, &n.to_le_bytes())?,
+                Change::Put(of, value) => batch.put(family, &key(of), value)?,
+                Change::Delete(of) => batch.delete(family, &key(of))?,
+                Change::DeleteRange(begin, end) => batch.delete_range(family, &key(begin), &key(end))?,
+                Change::Add(of, n) => batch.merge(family, &key(of), &n.to_le_bytes())?,
             }
         }
         let sync = self.rng.u32(..self.load.sync_one_in) == 0;
@@ -252,7 +311,7 @@ impl Writer<'_> {
         if sync {
             self.floors.durable.fetch_max(sequence, Ordering::SeqCst);
         }
-        Ok(Batch { sequence, id, changes })
+        Ok(Batch { sequence, id, time, changes })
     }
 
     fn changes(&mut self, id: u64) -> Vec<(usize, Change)> {
@@ -284,7 +343,11 @@ impl Writer<'_> {
         }
     }
 
-    fn now_and_then(&mut self) -> Result<()> {
+    /// `time`: the newest timestamp.
+    fn now_and_then(&mut self, time: u64) -> Result<()> {
+        if self.load.stamps.is_some() && self.rng.u32(..80) == 0 {
+            self.raise_low(time)?;
+        }
         if self.rng.u32(..self.load.flush_one_in) == 0 {
             self.flush()?;
         }
@@ -298,6 +361,14 @@ impl Writer<'_> {
             self.floors.durable.fetch_max(promised, Ordering::SeqCst);
         }
         Ok(())
+    }
+
+    /// Nobody reads the family with timestamps before some point any more.
+    fn raise_low(&mut self, time: u64) -> Result<()> {
+        let family = self.families.len() - 1;
+        let Some(stamps) = self.load.stamps_of(family) else { return Ok(()) };
+        self.low = self.rng.u64(self.low..=time);
+        self.db.increase_full_history_ts_low(&self.families[family], &stamps.timestamp(self.low))
     }
 
     fn flush(&mut self) -> Result<()> {

@@ -9,11 +9,14 @@
 //!  2. A key of which `is_single` is true is put only where it is not, and deleted by single
 //!     deletions.
 
+use super::stamped::{History, STAMPED};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// Families: bytewise, reversed, bytewise.
-pub(super) const FAMILIES: [&str; 3] = ["default", "reversed", "largest"];
+/// Families: bytewise, reversed, bytewise, bytewise with timestamps.
+pub(super) const FAMILIES: [&str; 4] = ["default", "reversed", "largest", "stamped"];
+/// Those without timestamps come first.
+pub(super) const PLAIN: usize = 3;
 pub(super) const REVERSED: usize = 1;
 const KEYS: u32 = 240;
 pub(super) const SNAPSHOTS: usize = 4;
@@ -47,6 +50,14 @@ pub(super) enum Move {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Op {
     Write(Vec<Write>),
+    /// At a timestamp.
+    WriteAt(u64, Write),
+    /// Key, timestamp, snapshot.
+    GetAt(Bytes, u64, usize),
+    /// Bounds, backwards, timestamp, snapshot.
+    ScanAt(Option<Bytes>, Option<Bytes>, bool, u64, usize),
+    /// Nobody reads at timestamps before this one any more.
+    RaiseLow(u64),
     Get(usize, Bytes, usize),
     MultiGet(Vec<(usize, Bytes)>, usize),
     /// Family, bounds, backwards, snapshot: everything between the bounds.
@@ -94,18 +105,24 @@ fn key(n: u32) -> Bytes {
 
 /// So many operations from this seed.
 pub(super) fn random(seed: u64, count: usize) -> Vec<Op> {
-    let mut maker = Maker { rng: fastrand::Rng::with_seed(seed), made: 0, reopened: 0 };
+    let mut maker = Maker { rng: fastrand::Rng::with_seed(seed), made: 0, time: 0, reopened: 0 };
     (0..count).map(|_| maker.op()).collect()
 }
 
 struct Maker {
     rng: fastrand::Rng,
     made: u64,
+    /// The newest timestamp.
+    time: u64,
     reopened: usize,
 }
 
 impl Maker {
     fn family(&mut self) -> usize {
+        self.rng.usize(..PLAIN)
+    }
+
+    fn any_family(&mut self) -> usize {
         self.rng.usize(..FAMILIES.len())
     }
 
@@ -144,7 +161,12 @@ impl Maker {
     }
 
     fn write(&mut self) -> Write {
-        let (family, key) = (self.family(), self.key());
+        let family = self.family();
+        self.write_to(family)
+    }
+
+    fn write_to(&mut self, family: usize) -> Write {
+        let key = self.key();
         let roll = self.rng.u8(..40);
         if roll == 0 {
             let (begin, end) = self.range(family, true);
@@ -169,14 +191,23 @@ impl Maker {
 
     fn op(&mut self) -> Op {
         match self.rng.u32(..1000) {
-            0..380 => Op::Write(vec![self.write()]),
+            0..340 => Op::Write(vec![self.write()]),
+            340..380 => {
+                self.time += self.rng.u64(1..200);
+                Op::WriteAt(self.time, self.write_to(STAMPED))
+            }
             380..420 => Op::Write((0..self.rng.usize(..10)).map(|_| self.write()).collect()),
-            420..580 => Op::Get(self.family(), self.key(), self.snapshot()),
+            420..565 => Op::Get(self.family(), self.key(), self.snapshot()),
+            565..580 => Op::GetAt(self.key(), self.some_time(), self.snapshot()),
             580..620 => {
                 let keys = (0..self.rng.usize(1..24)).map(|_| (self.family(), self.key())).collect();
                 Op::MultiGet(keys, self.snapshot())
             }
-            620..660 => {
+            620..628 => {
+                let (lower, upper) = self.bounds(STAMPED);
+                Op::ScanAt(lower, upper, self.rng.bool(), self.some_time(), self.snapshot())
+            }
+            628..660 => {
                 let family = self.family();
                 let (lower, upper) = self.bounds(family);
                 Op::Scan(family, lower, upper, self.rng.bool(), self.snapshot())
@@ -190,13 +221,14 @@ impl Maker {
             }
             700..960 => Op::Move(self.rng.usize(..ITERATORS), self.next_move()),
             960..965 => Op::CloseIterator(self.rng.usize(..ITERATORS)),
-            965..978 => Op::Flush(self.family()),
+            965..978 => Op::Flush(self.any_family()),
             978..984 => {
-                let family = self.family();
+                let family = self.any_family();
                 let (begin, end) = self.bounds(family);
                 Op::Compact(family, begin, end)
             }
-            984..988 => Op::SetOptions(self.rng.u64(..)),
+            984..987 => Op::SetOptions(self.rng.u64(..)),
+            987 => Op::RaiseLow(self.some_time()),
             988..992 => self.ingest(),
             992..994 => Op::Checkpoint,
             994..998 if self.reopened < 40 => {
@@ -205,6 +237,10 @@ impl Maker {
             }
             _ => Op::Scan(self.family(), None, None, false, SNAPSHOTS),
         }
+    }
+
+    fn some_time(&mut self) -> u64 {
+        if self.rng.bool() { self.time } else { self.rng.u64(..=self.time + 10) }
     }
 
     fn next_move(&mut self) -> Move {
@@ -247,8 +283,11 @@ struct Cursor {
 /// What must be in the families.
 #[derive(Default)]
 struct Model {
-    maps: [Map; 3],
-    snapshots: [Option<[Map; 3]>; SNAPSHOTS],
+    maps: [Map; PLAIN],
+    stamped: History,
+    /// No read is at a timestamp before this one.
+    low: u64,
+    snapshots: [Option<([Map; PLAIN], History)>; SNAPSHOTS],
     cursors: [Option<Cursor>; ITERATORS],
 }
 
@@ -289,7 +328,23 @@ impl Model {
                 }
                 answer = Answer::Pairs(pairs);
             }
-            Op::TakeSnapshot(slot) => self.snapshots[*slot] = Some(self.maps.clone()),
+            Op::WriteAt(time, write) => self.stamped.write(*time, write),
+            Op::GetAt(_, time, _) | Op::ScanAt(_, _, _, time, _) | Op::RaiseLow(time) if *time < self.low => {
+                return None;
+            }
+            Op::GetAt(key, time, at) => {
+                answer = Answer::Values(vec![self.stamped(*at).at(*time).get(key).cloned()]);
+            }
+            Op::ScanAt(lower, upper, backwards, time, at) => {
+                let map = self.stamped(*at).at(*time);
+                let mut pairs = within(&map, STAMPED, lower.as_ref(), upper.as_ref());
+                if *backwards {
+                    pairs.reverse();
+                }
+                answer = Answer::Pairs(pairs);
+            }
+            Op::RaiseLow(time) => self.low = *time,
+            Op::TakeSnapshot(slot) => self.snapshots[*slot] = Some((self.maps.clone(), self.stamped.clone())),
             Op::ReleaseSnapshot(slot) => self.snapshots[*slot] = None,
             Op::OpenIterator(slot, family, lower, upper, at) => {
                 let pairs = within(&self.maps(*at)[*family], *family, lower.as_ref(), upper.as_ref());
@@ -306,7 +361,7 @@ impl Model {
             Op::Checkpoint => {
                 let all =
                     self.maps.iter().enumerate().flat_map(|(family, map)| within(map, family, None, None));
-                answer = Answer::Pairs(all.collect());
+                answer = Answer::Pairs(all.chain(self.stamped.at(u64::MAX)).collect());
             }
             Op::Reopen(_) => {
                 self.snapshots = Default::default();
@@ -317,8 +372,12 @@ impl Model {
         Some((op.clone(), answer))
     }
 
-    fn maps(&self, at: usize) -> &[Map; 3] {
-        self.snapshots.get(at).and_then(Option::as_ref).unwrap_or(&self.maps)
+    fn maps(&self, at: usize) -> &[Map; PLAIN] {
+        self.snapshots.get(at).and_then(Option::as_ref).map_or(&self.maps, |(maps, _)| maps)
+    }
+
+    fn stamped(&self, at: usize) -> &History {
+        self.snapshots.get(at).and_then(Option::as_ref).map_or(&self.stamped, |(_, stamped)| stamped)
     }
 
     /// Carries it out, if that is allowed.

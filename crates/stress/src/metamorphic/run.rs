@@ -1,6 +1,6 @@
 //! One script on one set of options: every answer compared.
 
-use super::ops::{Answer, Bytes, FAMILIES, ITERATORS, Move, Op, REVERSED, SNAPSHOTS, Script, Write};
+use super::ops::{Answer, Bytes, FAMILIES, ITERATORS, Move, Op, PLAIN, REVERSED, SNAPSHOTS, Script, Write};
 use super::space::{Door, Opening, Space};
 use crate::audit::{self, Audited, Subject};
 use esker::internals::env::{CrashChoices, CrashFs, Env, FileSystem};
@@ -42,14 +42,14 @@ impl Store {
 }
 
 /// A database under the script.
-struct Run<'a> {
-    space: &'a Space,
+pub(super) struct Run<'a> {
+    pub(super) space: &'a Space,
     disk: CrashFs,
     env: Env,
     opening: Opening,
     openings: u64,
     store: Option<Store>,
-    handles: Vec<ColumnFamilyHandle>,
+    pub(super) handles: Vec<ColumnFamilyHandle>,
     snapshots: [Option<Snapshot>; SNAPSHOTS],
     iterators: [Option<DbIterator>; ITERATORS],
     /// Wait for background work behind every operation.
@@ -141,7 +141,7 @@ impl Run<'_> {
         self.store.as_ref().expect("open between operations")
     }
 
-    fn db(&self) -> &Db {
+    pub(super) fn db(&self) -> &Db {
         self.store().db()
     }
 
@@ -217,6 +217,15 @@ impl Run<'_> {
     fn answer(&mut self, op: &Op) -> Result<Answer> {
         match op {
             Op::Write(writes) => self.write(writes)?,
+            Op::WriteAt(time, write) => self.write_at(*time, write)?,
+            Op::GetAt(key, time, at) => {
+                let found = self.db().get_opt(&self.reading_at(*time, *at), self.stamped(), key)?;
+                return Ok(Answer::Values(vec![found]));
+            }
+            Op::ScanAt(lower, upper, backwards, time, at) => {
+                return self.scan_at((lower, upper), *backwards, *time, *at).map(Answer::Pairs);
+            }
+            Op::RaiseLow(time) => self.raise_low(*time)?,
             Op::Get(family, key, at) => {
                 let found = self.db().get_opt(&self.read_at(*at), &self.handles[*family], key)?;
                 return Ok(Answer::Values(vec![found]));
@@ -258,11 +267,15 @@ impl Run<'_> {
 
     // ---- writes
 
-    fn write(&mut self, writes: &[Write]) -> Result<()> {
+    pub(super) fn write_options(&mut self) -> WriteOptions {
         let unlogged = self.opening.unlogged_one_in;
         let disable_wal = unlogged > 0 && self.rng.u32(..unlogged) == 0;
         let sync = !disable_wal && self.rng.u8(..20) == 0;
-        let options = WriteOptions::default().sync(sync).disable_wal(disable_wal);
+        WriteOptions::default().sync(sync).disable_wal(disable_wal)
+    }
+
+    fn write(&mut self, writes: &[Write]) -> Result<()> {
+        let options = self.write_options();
         match self.store() {
             Store::Plain(db) => {
                 let mut batch = WriteBatch::new();
@@ -285,7 +298,7 @@ impl Run<'_> {
                         }
                     }
                 }
-                if !disable_wal && self.rng.bool() {
+                if !options.disable_wal && self.rng.bool() {
                     self.named += 1;
                     transaction.set_name(format!("t{}", self.named).as_bytes())?;
                     transaction.prepare()?;
@@ -345,7 +358,7 @@ impl Run<'_> {
 
     // ---- reads
 
-    fn read_at(&self, at: usize) -> ReadOptions {
+    pub(super) fn read_at(&self, at: usize) -> ReadOptions {
         let snapshot = self.snapshots.get(at).cloned().flatten();
         ReadOptions { snapshot, ..ReadOptions::default() }
     }
@@ -395,9 +408,11 @@ impl Run<'_> {
         self.db().create_checkpoint(&path, log_size)?;
         let copy = Db::open_with(&self.opening.db, &path, self.opening.descriptors(), OpenMode::ReadOnly)?;
         let mut pairs = Vec::new();
-        for name in FAMILIES {
+        for (family, name) in FAMILIES.iter().enumerate() {
             let handle = copy.column_family(name).expect("it was opened with all families");
-            pairs.extend(all_of(copy.iter_opt(ReadOptions::default(), &handle)?, false)?);
+            let newest = self.reading_at(u64::MAX, SNAPSHOTS);
+            let options = if family < PLAIN { ReadOptions::default() } else { newest };
+            pairs.extend(all_of(copy.iter_opt(options, &handle)?, false)?);
         }
         drop(copy);
         for name in self.disk.children(Path::new(&path))? {
@@ -431,7 +446,7 @@ fn flush_all(db: &Db) -> Result<()> {
     db.flush_opt(&FlushOptions::default(), &handles)
 }
 
-fn all_of(mut iter: DbIterator, backwards: bool) -> Result<Vec<(Bytes, Bytes)>> {
+pub(super) fn all_of(mut iter: DbIterator, backwards: bool) -> Result<Vec<(Bytes, Bytes)>> {
     let mut pairs = Vec::new();
     if backwards {
         iter.seek_to_last();
@@ -451,4 +466,4 @@ fn all_of(mut iter: DbIterator, backwards: bool) -> Result<Vec<(Bytes, Bytes)>> 
 }
 
 /// The order of families that the scripts assume.
-const _: () = assert!(REVERSED == 1 && FAMILIES.len() == 3);
+const _: () = assert!(REVERSED == 1 && FAMILIES.len() == PLAIN + 1);

@@ -8,11 +8,14 @@
 //! is true of.
 
 use super::ops::FAMILIES;
+use super::stamped::STAMPED;
+use crate::stamped;
 use esker::comparator::{BytewiseComparator, ReverseBytewiseComparator};
 use esker::internals::env::Env;
 use esker::internals::table::BlockBasedTableOptions;
 use esker::options::{CompactionStyle, OptionStruct, Statistics, WalRecoveryMode, WriteBufferManager};
 use esker::{ColumnFamilyDescriptor, ColumnFamilyOptions, DbOptions, builtin};
+use esker_testkit::timestamps::TimestampFormat;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -290,8 +293,7 @@ impl Space {
                 })
             })
             .collect();
-        // What transactions of two phases leave in WALs, all openings must understand.
-        let two_phase = self.rng(0).bool() && !self.without.contains("door");
+        let two_phase = self.has_two_phases();
         let door = match rng.u8(..6) {
             0 | 1 if two_phase => Door::Pessimistic,
             2 if !self.without.contains("door") => Door::Optimistic,
@@ -318,6 +320,19 @@ impl Space {
         }
         family.disable_auto_compactions = false;
         (db, family)
+    }
+
+    /// Whether there are transactions of two phases: what they leave in WALs, all openings must
+    /// understand.
+    fn has_two_phases(&self) -> bool {
+        self.rng(0).bool() && !self.without.contains("door")
+    }
+
+    /// Those of the family that has some, for all openings.
+    pub(super) fn timestamps(&self) -> TimestampFormat {
+        // Databases with transactions ask for eight bytes.
+        let format = TimestampFormat::of_seed(self.rng(u64::MAX).u64(..));
+        if self.has_two_phases() { TimestampFormat::new(format.order(), 8) } else { format }
     }
 
     /// Changes of mutable options of a family, as `set_options` takes them.
@@ -428,6 +443,8 @@ impl Space {
         };
         told.push(format!("[{}]", FAMILIES[family]));
         self.draw(&mut options, FAMILY, rng, told);
+        // Else a flush would forget all timestamps but the newest.
+        options.persist_user_defined_timestamps = true;
         for (name, value) in lasting {
             options.set_text(name, value).expect("one of its values");
             told.push(format!("{name}={value}"));
@@ -454,6 +471,7 @@ impl Space {
         (options.comparator, options.merge_operator) = match family {
             0 => (Arc::new(BytewiseComparator) as _, Some(builtin::string_append(","))),
             1 => (Arc::new(ReverseBytewiseComparator) as _, Some(builtin::uint64_add())),
+            STAMPED => (stamped::comparator(self.timestamps()), Some(builtin::string_append(","))),
             _ => (Arc::new(BytewiseComparator) as _, Some(builtin::max())),
         };
         options

@@ -1,0 +1,104 @@
+//! The family whose keys have timestamps: what must be in it, and its operations on a database.
+//!
+//! Invariants
+//!  1. Which bytes a timestamp has is an option: each set of options draws a format, and the answers
+//!     are the same.
+//!  2. Writes come with ascending timestamps, and no read is at one before `low`.
+
+use super::ops::{Bytes, FAMILIES, Write};
+use super::run::{Run, all_of};
+use esker::{ColumnFamilyHandle, ReadOptions, Result, WriteBatch};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// The last of the families.
+pub(super) const STAMPED: usize = FAMILIES.len() - 1;
+
+/// From when on a key had a value, or none.
+type Version = (u64, Option<Bytes>);
+
+/// What must be in the family.
+#[derive(Clone, Default)]
+pub(super) struct History {
+    /// Of each key, oldest first.
+    versions: Rc<BTreeMap<Bytes, Vec<Version>>>,
+}
+
+impl History {
+    /// Carries a write at timestamp `time` out.
+    pub(super) fn write(&mut self, time: u64, write: &Write) {
+        let versions = Rc::make_mut(&mut self.versions);
+        let mut change = |key: &Bytes, value: Option<Bytes>| {
+            versions.entry(key.clone()).or_default().push((time, value));
+        };
+        match write {
+            Write::Put(_, key, value) => change(key, Some(value.clone())),
+            Write::Delete(_, key) | Write::SingleDelete(_, key) => change(key, None),
+            Write::Merge(_, key, operand) => {
+                let before = versions.get(key).and_then(|of_key| of_key.last()?.1.clone());
+                let merged = before.map_or(operand.clone(), |value| [value.as_slice(), operand].join(&b','));
+                versions.entry(key.clone()).or_default().push((time, Some(merged)));
+            }
+            Write::DeleteRange(_, begin, end) => {
+                let is_in = |key: &Bytes| key >= begin && key < end;
+                let inside = versions.iter_mut().filter(|(key, _)| is_in(key));
+                inside.for_each(|(_, of_key)| of_key.push((time, None)));
+            }
+        }
+    }
+
+    /// Keys and values as of timestamp `time`.
+    pub(super) fn at(&self, time: u64) -> BTreeMap<Bytes, Bytes> {
+        let shown = |(key, of_key): (&Bytes, &Vec<Version>)| {
+            let newest = of_key.partition_point(|(from, _)| *from <= time).checked_sub(1)?;
+            of_key[newest].1.as_ref().map(|value| (key.clone(), value.clone()))
+        };
+        self.versions.iter().filter_map(shown).collect()
+    }
+}
+
+impl Run<'_> {
+    pub(super) fn stamped(&self) -> &ColumnFamilyHandle {
+        &self.handles[STAMPED]
+    }
+
+    /// At timestamp `time`, and a snapshot or none.
+    pub(super) fn reading_at(&self, time: u64, snapshot: usize) -> ReadOptions {
+        let timestamp = Some(self.space.timestamps().timestamp(time));
+        ReadOptions { timestamp, ..self.read_at(snapshot) }
+    }
+
+    pub(super) fn write_at(&mut self, time: u64, write: &Write) -> Result<()> {
+        let format = self.space.timestamps();
+        let stamp = |key: &Bytes| [key.as_slice(), &format.timestamp(time)].concat();
+        let (mut batch, id) = (WriteBatch::new(), self.stamped().id());
+        match write {
+            Write::Put(_, key, value) => batch.put(id, &stamp(key), value)?,
+            Write::Delete(_, key) | Write::SingleDelete(_, key) => batch.delete(id, &stamp(key))?,
+            Write::Merge(_, key, operand) => batch.merge(id, &stamp(key), operand)?,
+            Write::DeleteRange(_, begin, end) => batch.delete_range(id, &stamp(begin), &stamp(end))?,
+        }
+        let options = self.write_options();
+        self.db().write(&options, &mut batch)
+    }
+
+    pub(super) fn scan_at(
+        &mut self,
+        bounds: (&Option<Bytes>, &Option<Bytes>),
+        backwards: bool,
+        time: u64,
+        snapshot: usize,
+    ) -> Result<Vec<(Bytes, Bytes)>> {
+        let options = ReadOptions {
+            iterate_lower_bound: bounds.0.clone(),
+            iterate_upper_bound: bounds.1.clone(),
+            ..self.reading_at(time, snapshot)
+        };
+        all_of(self.db().iter_opt(options, self.stamped())?, backwards)
+    }
+
+    pub(super) fn raise_low(&mut self, time: u64) -> Result<()> {
+        let low = self.space.timestamps().timestamp(time);
+        self.db().increase_full_history_ts_low(self.stamped(), &low)
+    }
+}
