@@ -19,6 +19,7 @@ macro_rules! opaque {
 }
 opaque!(
     Cache,
+    Comparator,
     Database,
     Env,
     Options,
@@ -51,15 +52,22 @@ pub(crate) struct Slice {
     pub(crate) size: usize,
 }
 
+/// Which of two keys, or timestamps, comes first: of a comparator that RocksDB calls.
+pub(crate) type Compare =
+    unsafe extern "C" fn(*mut c_void, *const c_char, usize, *const c_char, usize) -> c_int;
+/// The same of keys without their timestamps; each says whether it ends in one.
+pub(crate) type CompareWithout =
+    unsafe extern "C" fn(*mut c_void, *const c_char, usize, c_uchar, *const c_char, usize, c_uchar) -> c_int;
+
 /// Where a function puts its error: a string to be freed, or left null.
 pub(crate) type ErrorPtr = *mut *mut c_char;
 
-/// Declares [`Api`]: a field for each function, which is `rocksdb_` and the field's name in the
-/// library.
+/// Declares [`Api`] from a table of functions: a field for each, called `rocksdb_` and the field's
+/// name in the library.
 macro_rules! c_functions {
     (
-        $( fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)?; )*
-        since 8: $( fn $new:ident($($new_arg:ident: $new_ty:ty),* $(,)?) $(-> $new_ret:ty)?; )*
+        since 7: { $( $name:ident($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)?; )* }
+        since 8: { $( $new:ident($($new_arg:ident: $new_ty:ty),* $(,)?) $(-> $new_ret:ty)?; )* }
     ) => {
         /// The functions; all found, or none. Those that came later than 7.8 may be missing in an
         /// older library.
@@ -102,223 +110,253 @@ macro_rules! c_functions {
 }
 
 c_functions! {
-    fn free(ptr: *mut c_void);
+    since 7: {
+        free(ptr: *mut c_void);
 
-    fn options_create() -> *mut Options;
-    fn options_destroy(options: *mut Options);
-    fn create_default_env() -> *mut Env;
-    fn env_destroy(env: *mut Env);
-    fn cache_create_lru(capacity: usize) -> *mut Cache;
-    fn cache_destroy(cache: *mut Cache);
-    fn load_latest_options(
-        path: *const c_char, env: *mut Env, ignore_unknown_options: bool, cache: *mut Cache,
-        options: *mut *mut Options, count: *mut usize, names: *mut *mut *mut c_char,
-        family_options: *mut *mut *mut Options, error: ErrorPtr,
-    );
-    fn load_latest_options_destroy(
-        options: *mut Options, names: *mut *mut c_char, family_options: *mut *mut Options, count: usize,
-    );
-    fn get_options_from_string(base: *const Options, text: *const c_char, new: *mut Options, error: ErrorPtr);
+        options_create() -> *mut Options;
+        options_destroy(options: *mut Options);
+        create_default_env() -> *mut Env;
+        env_destroy(env: *mut Env);
+        cache_create_lru(capacity: usize) -> *mut Cache;
+        cache_destroy(cache: *mut Cache);
+        load_latest_options(
+            path: *const c_char, env: *mut Env, ignore_unknown_options: bool, cache: *mut Cache,
+            options: *mut *mut Options, count: *mut usize, names: *mut *mut *mut c_char,
+            family_options: *mut *mut *mut Options, error: ErrorPtr,
+        );
+        load_latest_options_destroy(
+            options: *mut Options, names: *mut *mut c_char, family_options: *mut *mut Options, count: usize,
+        );
+        get_options_from_string(base: *const Options, text: *const c_char, new: *mut Options, error: ErrorPtr);
 
-    fn open_column_families(
-        options: *const Options, path: *const c_char, count: c_int, names: *const *const c_char,
-        family_options: *const *const Options, handles: *mut *mut Family, error: ErrorPtr,
-    ) -> *mut Database;
-    fn open_for_read_only_column_families(
-        options: *const Options, path: *const c_char, count: c_int, names: *const *const c_char,
-        family_options: *const *const Options, handles: *mut *mut Family, error_if_wal_exists: c_uchar,
-        error: ErrorPtr,
-    ) -> *mut Database;
-    fn list_column_families(
-        options: *const Options, path: *const c_char, count: *mut usize, error: ErrorPtr,
-    ) -> *mut *mut c_char;
-    fn list_column_families_destroy(list: *mut *mut c_char, count: usize);
-    fn create_column_family(
-        db: *mut Database, options: *const Options, name: *const c_char, error: ErrorPtr,
-    ) -> *mut Family;
-    fn drop_column_family(db: *mut Database, family: *mut Family, error: ErrorPtr);
-    fn column_family_handle_destroy(family: *mut Family);
-    fn close(db: *mut Database);
+        open_column_families(
+            options: *const Options, path: *const c_char, count: c_int, names: *const *const c_char,
+            family_options: *const *const Options, handles: *mut *mut Family, error: ErrorPtr,
+        ) -> *mut Database;
+        open_for_read_only_column_families(
+            options: *const Options, path: *const c_char, count: c_int, names: *const *const c_char,
+            family_options: *const *const Options, handles: *mut *mut Family, error_if_wal_exists: c_uchar,
+            error: ErrorPtr,
+        ) -> *mut Database;
+        list_column_families(
+            options: *const Options, path: *const c_char, count: *mut usize, error: ErrorPtr,
+        ) -> *mut *mut c_char;
+        list_column_families_destroy(list: *mut *mut c_char, count: usize);
+        create_column_family(
+            db: *mut Database, options: *const Options, name: *const c_char, error: ErrorPtr,
+        ) -> *mut Family;
+        drop_column_family(db: *mut Database, family: *mut Family, error: ErrorPtr);
+        column_family_handle_destroy(family: *mut Family);
+        close(db: *mut Database);
 
-    fn readoptions_set_timestamp(options: *mut ReadOptions, timestamp: *const c_char, len: usize);
-    fn writeoptions_create() -> *mut WriteOptions;
-    fn writeoptions_destroy(options: *mut WriteOptions);
-    fn writeoptions_set_sync(options: *mut WriteOptions, value: c_uchar);
-    fn writeoptions_disable_WAL(options: *mut WriteOptions, value: c_int);
-    fn write(db: *mut Database, options: *const WriteOptions, batch: *mut Batch, error: ErrorPtr);
-    fn writebatch_create() -> *mut Batch;
-    fn writebatch_destroy(batch: *mut Batch);
-    fn writebatch_put_cf(
-        batch: *mut Batch, family: *mut Family, key: *const c_char, key_len: usize, value: *const c_char,
-        value_len: usize,
-    );
-    fn writebatch_merge_cf(
-        batch: *mut Batch, family: *mut Family, key: *const c_char, key_len: usize, value: *const c_char,
-        value_len: usize,
-    );
-    fn writebatch_delete_cf(batch: *mut Batch, family: *mut Family, key: *const c_char, key_len: usize);
-    fn writebatch_singledelete_cf(batch: *mut Batch, family: *mut Family, key: *const c_char, key_len: usize);
-    fn writebatch_delete_range_cf(
-        batch: *mut Batch, family: *mut Family, begin: *const c_char, begin_len: usize, end: *const c_char,
-        end_len: usize,
-    );
+        readoptions_set_timestamp(options: *mut ReadOptions, timestamp: *const c_char, len: usize);
+        writeoptions_create() -> *mut WriteOptions;
+        writeoptions_destroy(options: *mut WriteOptions);
+        writeoptions_set_sync(options: *mut WriteOptions, value: c_uchar);
+        writeoptions_disable_WAL(options: *mut WriteOptions, value: c_int);
+        write(db: *mut Database, options: *const WriteOptions, batch: *mut Batch, error: ErrorPtr);
+        writebatch_create() -> *mut Batch;
+        writebatch_destroy(batch: *mut Batch);
+        writebatch_put_cf(
+            batch: *mut Batch, family: *mut Family, key: *const c_char, key_len: usize, value: *const c_char,
+            value_len: usize,
+        );
+        writebatch_merge_cf(
+            batch: *mut Batch, family: *mut Family, key: *const c_char, key_len: usize, value: *const c_char,
+            value_len: usize,
+        );
+        writebatch_delete_cf(batch: *mut Batch, family: *mut Family, key: *const c_char, key_len: usize);
+        writebatch_singledelete_cf(batch: *mut Batch, family: *mut Family, key: *const c_char, key_len: usize);
+        writebatch_delete_range_cf(
+            batch: *mut Batch, family: *mut Family, begin: *const c_char, begin_len: usize,
+            end: *const c_char,
+            end_len: usize,
+        );
 
-    fn readoptions_create() -> *mut ReadOptions;
-    fn readoptions_destroy(options: *mut ReadOptions);
-    fn readoptions_set_total_order_seek(options: *mut ReadOptions, value: c_uchar);
-    fn readoptions_set_snapshot(options: *mut ReadOptions, snapshot: *const SnapshotPtr);
-    fn readoptions_set_prefix_same_as_start(options: *mut ReadOptions, value: c_uchar);
-    fn readoptions_set_iterate_lower_bound(options: *mut ReadOptions, key: *const c_char, key_len: usize);
-    fn readoptions_set_iterate_upper_bound(options: *mut ReadOptions, key: *const c_char, key_len: usize);
-    fn get_cf(
-        db: *mut Database, options: *const ReadOptions, family: *mut Family, key: *const c_char, key_len: usize,
-        value_len: *mut usize, error: ErrorPtr,
-    ) -> *mut c_char;
-    fn create_snapshot(db: *mut Database) -> *const SnapshotPtr;
-    fn release_snapshot(db: *mut Database, snapshot: *const SnapshotPtr);
+        readoptions_create() -> *mut ReadOptions;
+        readoptions_destroy(options: *mut ReadOptions);
+        readoptions_set_total_order_seek(options: *mut ReadOptions, value: c_uchar);
+        readoptions_set_snapshot(options: *mut ReadOptions, snapshot: *const SnapshotPtr);
+        readoptions_set_prefix_same_as_start(options: *mut ReadOptions, value: c_uchar);
+        readoptions_set_iterate_lower_bound(options: *mut ReadOptions, key: *const c_char, key_len: usize);
+        readoptions_set_iterate_upper_bound(options: *mut ReadOptions, key: *const c_char, key_len: usize);
+        get_cf(
+            db: *mut Database, options: *const ReadOptions, family: *mut Family, key: *const c_char,
+            key_len: usize,
+            value_len: *mut usize, error: ErrorPtr,
+        ) -> *mut c_char;
+        create_snapshot(db: *mut Database) -> *const SnapshotPtr;
+        release_snapshot(db: *mut Database, snapshot: *const SnapshotPtr);
 
-    fn create_iterator_cf(db: *mut Database, options: *const ReadOptions, family: *mut Family) -> *mut Iter;
-    fn iter_destroy(iter: *mut Iter);
-    fn iter_valid(iter: *const Iter) -> c_uchar;
-    fn iter_seek_to_first(iter: *mut Iter);
-    fn iter_seek_to_last(iter: *mut Iter);
-    fn iter_seek_for_prev(iter: *mut Iter, key: *const c_char, key_len: usize);
-    fn iter_next(iter: *mut Iter);
-    fn iter_prev(iter: *mut Iter);
-    fn iter_key(iter: *const Iter, len: *mut usize) -> *const c_char;
-    fn iter_value(iter: *const Iter, len: *mut usize) -> *const c_char;
-    fn iter_get_error(iter: *const Iter, error: ErrorPtr);
+        create_iterator_cf(db: *mut Database, options: *const ReadOptions, family: *mut Family) -> *mut Iter;
+        iter_destroy(iter: *mut Iter);
+        iter_valid(iter: *const Iter) -> c_uchar;
+        iter_seek_to_first(iter: *mut Iter);
+        iter_seek_to_last(iter: *mut Iter);
+        iter_seek_for_prev(iter: *mut Iter, key: *const c_char, key_len: usize);
+        iter_next(iter: *mut Iter);
+        iter_prev(iter: *mut Iter);
+        iter_key(iter: *const Iter, len: *mut usize) -> *const c_char;
+        iter_value(iter: *const Iter, len: *mut usize) -> *const c_char;
+        iter_get_error(iter: *const Iter, error: ErrorPtr);
 
-    fn flushoptions_create() -> *mut FlushOptions;
-    fn flushoptions_destroy(options: *mut FlushOptions);
-    fn flushoptions_set_wait(options: *mut FlushOptions, value: c_uchar);
-    fn flush_cf(db: *mut Database, options: *const FlushOptions, family: *mut Family, error: ErrorPtr);
-    fn compact_range_cf(
-        db: *mut Database, family: *mut Family, begin: *const c_char, begin_len: usize, end: *const c_char,
-        end_len: usize,
-    );
-    fn property_value_cf(db: *mut Database, family: *mut Family, name: *const c_char) -> *mut c_char;
+        flushoptions_create() -> *mut FlushOptions;
+        flushoptions_destroy(options: *mut FlushOptions);
+        flushoptions_set_wait(options: *mut FlushOptions, value: c_uchar);
+        flush_cf(db: *mut Database, options: *const FlushOptions, family: *mut Family, error: ErrorPtr);
+        compact_range_cf(
+            db: *mut Database, family: *mut Family, begin: *const c_char, begin_len: usize,
+            end: *const c_char,
+            end_len: usize,
+        );
+        property_value_cf(db: *mut Database, family: *mut Family, name: *const c_char) -> *mut c_char;
 
-    fn transactiondb_options_create() -> *mut TxnDbOptions;
-    fn transactiondb_options_destroy(options: *mut TxnDbOptions);
-    fn transactiondb_open(
-        options: *const Options, txn_options: *const TxnDbOptions, path: *const c_char, error: ErrorPtr,
-    ) -> *mut TxnDatabase;
-    fn transactiondb_close(db: *mut TxnDatabase);
-    fn transactiondb_put(
-        db: *mut TxnDatabase, options: *const WriteOptions, key: *const c_char, key_len: usize,
-        value: *const c_char, value_len: usize, error: ErrorPtr,
-    );
-    fn transactiondb_get(
-        db: *mut TxnDatabase, options: *const ReadOptions, key: *const c_char, key_len: usize,
-        value_len: *mut usize, error: ErrorPtr,
-    ) -> *mut c_char;
-    fn transactiondb_flush(db: *mut TxnDatabase, options: *const FlushOptions, error: ErrorPtr);
-    fn transactiondb_get_prepared_transactions(db: *mut TxnDatabase, count: *mut usize) -> *mut *mut Txn;
-    fn transaction_options_create() -> *mut TxnOptions;
-    fn transaction_options_destroy(options: *mut TxnOptions);
-    fn transaction_begin(
-        db: *mut TxnDatabase, options: *const WriteOptions, txn_options: *const TxnOptions, old: *mut Txn,
-    ) -> *mut Txn;
-    fn transaction_set_name(txn: *mut Txn, name: *const c_char, name_len: usize, error: ErrorPtr);
-    fn transaction_get_name(txn: *mut Txn, name_len: *mut usize) -> *mut c_char;
-    fn transaction_put(
-        txn: *mut Txn, key: *const c_char, key_len: usize, value: *const c_char, value_len: usize,
-        error: ErrorPtr,
-    );
-    fn transaction_delete(txn: *mut Txn, key: *const c_char, key_len: usize, error: ErrorPtr);
-    fn transaction_prepare(txn: *mut Txn, error: ErrorPtr);
-    fn transaction_commit(txn: *mut Txn, error: ErrorPtr);
-    fn transaction_rollback(txn: *mut Txn, error: ErrorPtr);
-    fn transaction_destroy(txn: *mut Txn);
+        transactiondb_options_create() -> *mut TxnDbOptions;
+        transactiondb_options_destroy(options: *mut TxnDbOptions);
+        transactiondb_open(
+            options: *const Options, txn_options: *const TxnDbOptions, path: *const c_char, error: ErrorPtr,
+        ) -> *mut TxnDatabase;
+        transactiondb_close(db: *mut TxnDatabase);
+        transactiondb_put(
+            db: *mut TxnDatabase, options: *const WriteOptions, key: *const c_char, key_len: usize,
+            value: *const c_char, value_len: usize, error: ErrorPtr,
+        );
+        transactiondb_get(
+            db: *mut TxnDatabase, options: *const ReadOptions, key: *const c_char, key_len: usize,
+            value_len: *mut usize, error: ErrorPtr,
+        ) -> *mut c_char;
+        transactiondb_flush(db: *mut TxnDatabase, options: *const FlushOptions, error: ErrorPtr);
+        transactiondb_get_prepared_transactions(db: *mut TxnDatabase, count: *mut usize) -> *mut *mut Txn;
+        transaction_options_create() -> *mut TxnOptions;
+        transaction_options_destroy(options: *mut TxnOptions);
+        transaction_begin(
+            db: *mut TxnDatabase, options: *const WriteOptions, txn_options: *const TxnOptions, old: *mut Txn,
+        ) -> *mut Txn;
+        transaction_set_name(txn: *mut Txn, name: *const c_char, name_len: usize, error: ErrorPtr);
+        transaction_get_name(txn: *mut Txn, name_len: *mut usize) -> *mut c_char;
+        transaction_put(
+            txn: *mut Txn, key: *const c_char, key_len: usize, value: *const c_char, value_len: usize,
+            error: ErrorPtr,
+        );
+        transaction_delete(txn: *mut Txn, key: *const c_char, key_len: usize, error: ErrorPtr);
+        transaction_prepare(txn: *mut Txn, error: ErrorPtr);
+        transaction_commit(txn: *mut Txn, error: ErrorPtr);
+        transaction_rollback(txn: *mut Txn, error: ErrorPtr);
+        transaction_destroy(txn: *mut Txn);
 
-    // What benchmarks call: the shortest way to each operation that 11.x has.
-    fn open(options: *const Options, path: *const c_char, error: ErrorPtr) -> *mut Database;
-    fn block_based_options_create() -> *mut TableOptions;
-    fn block_based_options_destroy(options: *mut TableOptions);
-    fn block_based_options_set_filter_policy(options: *mut TableOptions, policy: *mut FilterPolicy);
-    fn block_based_options_set_block_cache(options: *mut TableOptions, cache: *mut Cache);
-    fn filterpolicy_create_bloom(bits_per_key: f64) -> *mut FilterPolicy;
-    fn options_set_block_based_table_factory(options: *mut Options, table: *mut TableOptions);
-    fn put(
-        db: *mut Database, options: *const WriteOptions, key: *const c_char, key_len: usize, value: *const c_char,
-        value_len: usize, error: ErrorPtr,
-    );
-    fn delete(
-        db: *mut Database, options: *const WriteOptions, key: *const c_char, key_len: usize, error: ErrorPtr,
-    );
-    fn writebatch_put(
-        batch: *mut Batch, key: *const c_char, key_len: usize, value: *const c_char, value_len: usize,
-    );
-    fn writebatch_delete_range(
-        batch: *mut Batch, begin: *const c_char, begin_len: usize, end: *const c_char, end_len: usize,
-    );
-    fn pinnableslice_value(value: *const PinnedValue, len: *mut usize) -> *const c_char;
-    fn pinnableslice_destroy(value: *mut PinnedValue);
-    fn create_iterator(db: *mut Database, options: *const ReadOptions) -> *mut Iter;
-    fn iter_seek(iter: *mut Iter, key: *const c_char, key_len: usize);
-    fn flush(db: *mut Database, options: *const FlushOptions, error: ErrorPtr);
-    fn compact_range(
-        db: *mut Database, begin: *const c_char, begin_len: usize, end: *const c_char, end_len: usize,
-    );
-    fn envoptions_create() -> *mut EnvOptions;
-    fn envoptions_destroy(options: *mut EnvOptions);
-    fn sstfilewriter_create(env: *const EnvOptions, options: *const Options) -> *mut SstWriter;
-    fn sstfilewriter_open(writer: *mut SstWriter, path: *const c_char, error: ErrorPtr);
-    fn sstfilewriter_put(
-        writer: *mut SstWriter, key: *const c_char, key_len: usize, value: *const c_char, value_len: usize,
-        error: ErrorPtr,
-    );
-    fn sstfilewriter_merge(
-        writer: *mut SstWriter, key: *const c_char, key_len: usize, value: *const c_char, value_len: usize,
-        error: ErrorPtr,
-    );
-    fn sstfilewriter_delete(writer: *mut SstWriter, key: *const c_char, key_len: usize, error: ErrorPtr);
-    fn sstfilewriter_delete_range(
-        writer: *mut SstWriter, begin: *const c_char, begin_len: usize, end: *const c_char, end_len: usize,
-        error: ErrorPtr,
-    );
-    fn sstfilewriter_finish(writer: *mut SstWriter, error: ErrorPtr);
-    fn sstfilewriter_destroy(writer: *mut SstWriter);
+        // What benchmarks call: the shortest way to each operation that 11.x has.
+        open(options: *const Options, path: *const c_char, error: ErrorPtr) -> *mut Database;
+        block_based_options_create() -> *mut TableOptions;
+        block_based_options_destroy(options: *mut TableOptions);
+        block_based_options_set_filter_policy(options: *mut TableOptions, policy: *mut FilterPolicy);
+        block_based_options_set_block_cache(options: *mut TableOptions, cache: *mut Cache);
+        filterpolicy_create_bloom(bits_per_key: f64) -> *mut FilterPolicy;
+        options_set_block_based_table_factory(options: *mut Options, table: *mut TableOptions);
+        put(
+            db: *mut Database, options: *const WriteOptions, key: *const c_char, key_len: usize,
+            value: *const c_char,
+            value_len: usize, error: ErrorPtr,
+        );
+        delete(
+            db: *mut Database, options: *const WriteOptions, key: *const c_char, key_len: usize,
+            error: ErrorPtr,
+        );
+        writebatch_put(
+            batch: *mut Batch, key: *const c_char, key_len: usize, value: *const c_char, value_len: usize,
+        );
+        writebatch_delete_range(
+            batch: *mut Batch, begin: *const c_char, begin_len: usize, end: *const c_char, end_len: usize,
+        );
+        pinnableslice_value(value: *const PinnedValue, len: *mut usize) -> *const c_char;
+        pinnableslice_destroy(value: *mut PinnedValue);
+        create_iterator(db: *mut Database, options: *const ReadOptions) -> *mut Iter;
+        iter_seek(iter: *mut Iter, key: *const c_char, key_len: usize);
+        flush(db: *mut Database, options: *const FlushOptions, error: ErrorPtr);
+        compact_range(
+            db: *mut Database, begin: *const c_char, begin_len: usize, end: *const c_char, end_len: usize,
+        );
+        envoptions_create() -> *mut EnvOptions;
+        envoptions_destroy(options: *mut EnvOptions);
+        sstfilewriter_create(env: *const EnvOptions, options: *const Options) -> *mut SstWriter;
+        sstfilewriter_open(writer: *mut SstWriter, path: *const c_char, error: ErrorPtr);
+        sstfilewriter_put(
+            writer: *mut SstWriter, key: *const c_char, key_len: usize, value: *const c_char,
+            value_len: usize,
+            error: ErrorPtr,
+        );
+        sstfilewriter_merge(
+            writer: *mut SstWriter, key: *const c_char, key_len: usize, value: *const c_char,
+            value_len: usize,
+            error: ErrorPtr,
+        );
+        sstfilewriter_delete(writer: *mut SstWriter, key: *const c_char, key_len: usize, error: ErrorPtr);
+        sstfilewriter_delete_range(
+            writer: *mut SstWriter, begin: *const c_char, begin_len: usize, end: *const c_char,
+            end_len: usize,
+            error: ErrorPtr,
+        );
+        sstfilewriter_finish(writer: *mut SstWriter, error: ErrorPtr);
+        sstfilewriter_destroy(writer: *mut SstWriter);
 
-    fn ingestexternalfileoptions_create() -> *mut IngestOptions;
-    fn ingestexternalfileoptions_set_move_files(options: *mut IngestOptions, value: c_uchar);
-    fn ingestexternalfileoptions_destroy(options: *mut IngestOptions);
-    fn ingest_external_file_cf(
-        db: *mut Database, family: *mut Family, files: *const *const c_char, count: usize,
-        options: *const IngestOptions, error: ErrorPtr,
-    );
-    fn checkpoint_object_create(db: *mut Database, error: ErrorPtr) -> *mut Checkpoint;
-    fn checkpoint_create(
-        checkpoint: *mut Checkpoint, dir: *const c_char, log_size_for_flush: u64, error: ErrorPtr,
-    );
-    fn checkpoint_object_destroy(checkpoint: *mut Checkpoint);
+        ingestexternalfileoptions_create() -> *mut IngestOptions;
+        ingestexternalfileoptions_set_move_files(options: *mut IngestOptions, value: c_uchar);
+        ingestexternalfileoptions_destroy(options: *mut IngestOptions);
+        ingest_external_file_cf(
+            db: *mut Database, family: *mut Family, files: *const *const c_char, count: usize,
+            options: *const IngestOptions, error: ErrorPtr,
+        );
+        checkpoint_object_create(db: *mut Database, error: ErrorPtr) -> *mut Checkpoint;
+        checkpoint_create(
+            checkpoint: *mut Checkpoint, dir: *const c_char, log_size_for_flush: u64, error: ErrorPtr,
+        );
+        checkpoint_object_destroy(checkpoint: *mut Checkpoint);
+    }
 
-
-    since 8:
-    fn cache_create_hyper_clock(capacity: usize, estimated_entry_charge: usize) -> *mut Cache;
-    fn get_default_column_family_handle(db: *mut Database) -> *mut Family;
-    fn wait_for_compact_options_create() -> *mut WaitOptions;
-    fn wait_for_compact_options_destroy(options: *mut WaitOptions);
-    fn wait_for_compact(db: *mut Database, options: *mut WaitOptions, error: ErrorPtr);
-    fn batched_multi_get_cf_slice(
-        db: *mut Database, options: *const ReadOptions, family: *mut Family, count: usize, keys: *const Slice,
-        values: *mut *mut PinnedValue, errors: *mut *mut c_char, sorted_input: bool,
-    );
-    fn get_into_buffer(
-        db: *mut Database, options: *const ReadOptions, key: *const c_char, key_len: usize, buffer: *mut c_char,
-        buffer_len: usize, value_len: *mut usize, found: *mut c_uchar, error: ErrorPtr,
-    ) -> c_uchar;
-    fn iter_key_slice(iter: *const Iter) -> Slice;
-    fn iter_value_slice(iter: *const Iter) -> Slice;
-    fn transactiondb_options_set_write_policy(options: *mut TxnDbOptions, policy: c_int);
-    fn transaction_set_commit_timestamp(txn: *mut Txn, timestamp: u64);
-    fn verify_checksum(db: *mut Database, error: ErrorPtr);
-    fn verify_file_checksums(db: *mut Database, error: ErrorPtr);
-    fn increase_full_history_ts_low(
-        db: *mut Database, family: *mut Family, ts_low: *const c_char, ts_low_len: usize, error: ErrorPtr,
-    );
-    fn readoptions_set_iter_start_ts(options: *mut ReadOptions, timestamp: *const c_char, len: usize);
+    since 8: {
+        cache_create_hyper_clock(capacity: usize, estimated_entry_charge: usize) -> *mut Cache;
+        get_default_column_family_handle(db: *mut Database) -> *mut Family;
+        wait_for_compact_options_create() -> *mut WaitOptions;
+        wait_for_compact_options_destroy(options: *mut WaitOptions);
+        wait_for_compact(db: *mut Database, options: *mut WaitOptions, error: ErrorPtr);
+        batched_multi_get_cf_slice(
+            db: *mut Database, options: *const ReadOptions, family: *mut Family, count: usize,
+            keys: *const Slice,
+            values: *mut *mut PinnedValue, errors: *mut *mut c_char, sorted_input: bool,
+        );
+        get_into_buffer(
+            db: *mut Database, options: *const ReadOptions, key: *const c_char, key_len: usize,
+            buffer: *mut c_char,
+            buffer_len: usize, value_len: *mut usize, found: *mut c_uchar, error: ErrorPtr,
+        ) -> c_uchar;
+        comparator_with_ts_create(
+            state: *mut c_void, destructor: unsafe extern "C" fn(*mut c_void), compare: Compare,
+            compare_timestamps: Compare, compare_without_timestamps: CompareWithout,
+            name: unsafe extern "C" fn(*mut c_void) -> *const c_char, timestamp_size: usize,
+        ) -> *mut Comparator;
+        comparator_destroy(comparator: *mut Comparator);
+        options_set_comparator(options: *mut Options, comparator: *mut Comparator);
+        put_cf_with_ts(
+            db: *mut Database, options: *const WriteOptions, family: *mut Family, key: *const c_char,
+            key_len: usize,
+            timestamp: *const c_char, timestamp_len: usize, value: *const c_char, value_len: usize,
+            error: ErrorPtr,
+        );
+        delete_cf_with_ts(
+            db: *mut Database, options: *const WriteOptions, family: *mut Family, key: *const c_char,
+            key_len: usize,
+            timestamp: *const c_char, timestamp_len: usize, error: ErrorPtr,
+        );
+        iter_key_slice(iter: *const Iter) -> Slice;
+        iter_value_slice(iter: *const Iter) -> Slice;
+        transactiondb_options_set_write_policy(options: *mut TxnDbOptions, policy: c_int);
+        transaction_set_commit_timestamp(txn: *mut Txn, timestamp: u64);
+        verify_checksum(db: *mut Database, error: ErrorPtr);
+        verify_file_checksums(db: *mut Database, error: ErrorPtr);
+        increase_full_history_ts_low(
+            db: *mut Database, family: *mut Family, ts_low: *const c_char, ts_low_len: usize, error: ErrorPtr,
+        );
+        readoptions_set_iter_start_ts(options: *mut ReadOptions, timestamp: *const c_char, len: usize);
+    }
 }
 
 /// Why a function must be there.

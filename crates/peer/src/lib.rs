@@ -36,6 +36,7 @@ mod option_set;
 pub mod parties;
 pub mod party;
 pub mod reader;
+mod stamped_order;
 pub mod timed;
 mod tools;
 mod transactions;

@@ -16,7 +16,9 @@ use crate::api::{Api, Database, Family, Iter, NEEDS_11, Options, SnapshotPtr, ap
 use crate::c_data::{c_path, c_string, call, copy, slice, take, take_string};
 use crate::contents::{Contents, Pair};
 use crate::option_set::{LoadedOptions, OptionSet};
+use crate::stamped_order::StampedOrder;
 use crate::world::Op;
+use esker_testkit::timestamps::TimestampFormat;
 use std::ffi::{CStr, CString, c_char, c_int, c_uchar};
 use std::path::{Path, PathBuf};
 use std::ptr;
@@ -29,12 +31,28 @@ pub struct FamilySpec {
     pub name: String,
     /// `name=value;…`, as `rocksdb_get_options_from_string` takes it.
     pub options: String,
+    /// A comparator of ours, if RocksDB has none for its keys: its name, and their timestamps.
+    pub stamped_order: Option<(String, TimestampFormat)>,
 }
 
 impl FamilySpec {
     /// A family with these options.
     pub fn new(name: impl Into<String>, options: impl Into<String>) -> FamilySpec {
-        FamilySpec { name: name.into(), options: options.into() }
+        FamilySpec { name: name.into(), options: options.into(), stamped_order: None }
+    }
+
+    /// The same family, whose keys end in a timestamp, under a comparator of this name.
+    #[must_use]
+    pub fn stamped(self, comparator: &str, format: TimestampFormat) -> FamilySpec {
+        FamilySpec { stamped_order: Some((comparator.to_owned(), format)), ..self }
+    }
+
+    fn options(&self, api: &'static Api) -> Result<OptionSet, String> {
+        let mut options = OptionSet::parse(api, &self.options)?;
+        if let Some((name, format)) = &self.stamped_order {
+            options.order_by(StampedOrder::new(api, name, *format));
+        }
+        Ok(options)
     }
 }
 
@@ -53,6 +71,8 @@ pub struct RocksDb {
     api: &'static Api,
     db: *mut Database,
     families: Vec<(String, *mut Family)>,
+    /// Of families with comparators of ours.
+    orders: Vec<StampedOrder>,
 }
 
 // SAFETY: RocksDB's database and family handles may be used from any thread.
@@ -94,11 +114,12 @@ impl RocksDb {
     ) -> Result<RocksDb, String> {
         let api = api()?;
         let options = OptionSet::parse(api, db_options)?;
-        let sets: Vec<OptionSet> =
-            families.iter().map(|f| OptionSet::parse(api, &f.options)).collect::<Result<_, _>>()?;
-        let sets: Vec<*const Options> = sets.iter().map(OptionSet::as_ptr).collect::<Vec<_>>();
+        let mut sets: Vec<OptionSet> = families.iter().map(|f| f.options(api)).collect::<Result<_, _>>()?;
+        let pointers: Vec<*const Options> = sets.iter().map(OptionSet::as_ptr).collect();
         let names = families.iter().map(|f| f.name.clone()).collect();
-        RocksDb::open_raw(api, path, options.as_ptr(), names, &sets, read_only)
+        let mut db = RocksDb::open_raw(api, path, options.as_ptr(), names, &pointers, read_only)?;
+        db.orders = sets.iter_mut().filter_map(OptionSet::take_order).collect();
+        Ok(db)
     }
 
     /// Opens the database in `path` for reading and writing as its newest OPTIONS file says, which
@@ -140,7 +161,8 @@ impl RocksDb {
             }
         })?;
         assert!(!db.is_null(), "RocksDB opened nothing and reported nothing");
-        Ok(RocksDb { api, db, families: names.into_iter().zip(handles).collect() })
+        let families = names.into_iter().zip(handles).collect();
+        Ok(RocksDb { api, db, families, orders: Vec::new() })
     }
 
     /// Names of the families of the database in `path`.
@@ -171,13 +193,14 @@ impl RocksDb {
     /// # Errors
     /// RocksDB's, as text.
     pub fn create_column_family(&mut self, family: &FamilySpec) -> Result<(), String> {
-        let options = OptionSet::parse(self.api, &family.options)?;
+        let mut options = family.options(self.api)?;
         let name = c_string(&family.name);
         let handle = call(self.api, |error| {
             // SAFETY: database and options are live; the string ends in NUL.
             unsafe { (self.api.create_column_family)(self.db, options.as_ptr(), name.as_ptr(), error) }
         })?;
         self.families.push((family.name.clone(), handle));
+        self.orders.extend(options.take_order());
         Ok(())
     }
 
@@ -451,6 +474,38 @@ impl RocksDb {
         // SAFETY: as above.
         unsafe { set_start(options.ptr, from.as_ptr().cast(), from.len()) };
         self.scan_with(family, &options, true)
+    }
+
+    /// Stores `value` under `key` at a timestamp; without a value, deletes the key.
+    /// # Errors
+    /// RocksDB's, as text.
+    pub fn write_at(
+        &self,
+        family: &str,
+        key: &[u8],
+        timestamp: &[u8],
+        value: Option<&[u8]>,
+    ) -> Result<(), String> {
+        let family = self.family(family);
+        let ((k, kn), (t, tn)) = (slice(key), slice(timestamp));
+        // SAFETY: no requirements.
+        let options = unsafe { (self.api.writeoptions_create)() };
+        let result = call(self.api, |error| match value {
+            Some(value) => {
+                let (v, vn) = slice(value);
+                let put = self.api.put_cf_with_ts.expect(NEEDS_11);
+                // SAFETY: database, options and family are live; the bytes are copied.
+                unsafe { put(self.db, options, family, k, kn, t, tn, v, vn, error) }
+            }
+            None => {
+                let delete = self.api.delete_cf_with_ts.expect(NEEDS_11);
+                // SAFETY: as above.
+                unsafe { delete(self.db, options, family, k, kn, t, tn, error) }
+            }
+        });
+        // SAFETY: made above, not used again.
+        unsafe { (self.api.writeoptions_destroy)(options) };
+        result
     }
 
     /// Nobody reads `family` at timestamps before `ts_low` any more.

@@ -1,7 +1,8 @@
 //! RocksDB's options: from text, or from a database's OPTIONS file.
 
-use crate::api::{Api, Options};
+use crate::api::{Api, NEEDS_11, Options};
 use crate::c_data::{c_path, c_string, call};
+use crate::stamped_order::StampedOrder;
 use std::ffi::{CStr, c_char};
 use std::path::Path;
 use std::{ptr, slice};
@@ -10,6 +11,8 @@ use std::{ptr, slice};
 pub(crate) struct OptionSet {
     api: &'static Api,
     ptr: *mut Options,
+    /// The comparator, if it is one of ours: a database that is opened with it needs it longer.
+    order: Option<StampedOrder>,
 }
 
 impl OptionSet {
@@ -18,9 +21,9 @@ impl OptionSet {
     /// RocksDB's, and the text.
     pub(crate) fn parse(api: &'static Api, text: &str) -> Result<OptionSet, String> {
         // SAFETY: no requirements.
-        let base = OptionSet { api, ptr: unsafe { (api.options_create)() } };
+        let base = OptionSet { api, ptr: unsafe { (api.options_create)() }, order: None };
         // SAFETY: as above.
-        let new = OptionSet { api, ptr: unsafe { (api.options_create)() } };
+        let new = OptionSet { api, ptr: unsafe { (api.options_create)() }, order: None };
         let c_text = c_string(text);
         call(api, |error| {
             // SAFETY: both are live; the string ends in NUL.
@@ -32,6 +35,19 @@ impl OptionSet {
 
     pub(crate) fn as_ptr(&self) -> *const Options {
         self.ptr
+    }
+
+    /// Sets the comparator.
+    pub(crate) fn order_by(&mut self, order: StampedOrder) {
+        let set = self.api.options_set_comparator.expect(NEEDS_11);
+        // SAFETY: both are live; whoever opens a database takes the comparator over.
+        unsafe { set(self.ptr, order.as_ptr()) };
+        self.order = Some(order);
+    }
+
+    /// The comparator, for the database that was opened with it.
+    pub(crate) fn take_order(&mut self) -> Option<StampedOrder> {
+        self.order.take()
     }
 }
 

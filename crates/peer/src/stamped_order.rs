@@ -1,0 +1,131 @@
+//! A comparator of ours that RocksDB calls: keys that end in a timestamp of the test kit's formats.
+//!
+//! Invariants
+//!  1. The comparator outlives every database that was opened with it.
+//!  2. No callback panics: RocksDB hands over keys that end in a timestamp, or says that they do
+//!     not.
+
+use crate::api::{Api, Comparator, NEEDS_11};
+use crate::c_data::c_string;
+use esker_testkit::timestamps::TimestampFormat;
+use std::cmp::Ordering;
+use std::ffi::{CString, c_char, c_int, c_uchar, c_void};
+
+/// What the callbacks look at.
+struct Order {
+    format: TimestampFormat,
+    name: CString,
+}
+
+/// The comparator. Destroyed when dropped.
+#[derive(Debug)]
+pub(crate) struct StampedOrder {
+    api: &'static Api,
+    ptr: *mut Comparator,
+}
+
+impl StampedOrder {
+    /// Keys by their bytes, then timestamps, newest first, under this name.
+    pub(crate) fn new(api: &'static Api, name: &str, format: TimestampFormat) -> StampedOrder {
+        let create = api.comparator_with_ts_create.expect(NEEDS_11);
+        let order = Box::into_raw(Box::new(Order { format, name: c_string(name) }));
+        // SAFETY: the functions fit the state, which lives until `destroy` frees it.
+        let ptr = unsafe {
+            create(order.cast(), destroy, compare, compare_stamps, compare_plain, name_of, format.bytes())
+        };
+        StampedOrder { api, ptr }
+    }
+
+    pub(crate) fn as_ptr(&self) -> *mut Comparator {
+        self.ptr
+    }
+}
+
+impl Drop for StampedOrder {
+    fn drop(&mut self) {
+        // SAFETY: made in `new`; nothing that uses it is left (invariant 1).
+        unsafe { self.api.comparator_destroy.expect(NEEDS_11)(self.ptr) };
+    }
+}
+
+/// # Safety
+/// `state` is from [`StampedOrder::new`] and not destroyed.
+unsafe fn order<'a>(state: *mut c_void) -> &'a Order {
+    // SAFETY: the caller's.
+    unsafe { &*state.cast::<Order>() }
+}
+
+/// # Safety
+/// There are `len` bytes at `bytes` for the time of the callback.
+unsafe fn bytes<'a>(bytes: *const c_char, len: usize) -> &'a [u8] {
+    if len == 0 {
+        return &[];
+    }
+    // SAFETY: the caller's.
+    unsafe { std::slice::from_raw_parts(bytes.cast(), len) }
+}
+
+fn number(order: Ordering) -> c_int {
+    c_int::from(order as i8)
+}
+
+unsafe extern "C" fn destroy(state: *mut c_void) {
+    // SAFETY: RocksDB calls it once, last, with the state of `StampedOrder::new`.
+    drop(unsafe { Box::from_raw(state.cast::<Order>()) });
+}
+
+unsafe extern "C" fn name_of(state: *mut c_void) -> *const c_char {
+    // SAFETY: RocksDB hands the state back.
+    unsafe { order(state) }.name.as_ptr()
+}
+
+unsafe extern "C" fn compare(
+    state: *mut c_void,
+    a: *const c_char,
+    a_len: usize,
+    b: *const c_char,
+    b_len: usize,
+) -> c_int {
+    // SAFETY: RocksDB hands the state back.
+    let format = unsafe { order(state) }.format;
+    // SAFETY: RocksDB hands over whole keys.
+    let a = unsafe { bytes(a, a_len) };
+    // SAFETY: as above.
+    let b = unsafe { bytes(b, b_len) };
+    number(format.compare(a, b))
+}
+
+unsafe extern "C" fn compare_stamps(
+    state: *mut c_void,
+    a: *const c_char,
+    a_len: usize,
+    b: *const c_char,
+    b_len: usize,
+) -> c_int {
+    // SAFETY: RocksDB hands the state back.
+    let format = unsafe { order(state) }.format;
+    // SAFETY: RocksDB hands over whole timestamps.
+    let a = unsafe { bytes(a, a_len) };
+    // SAFETY: as above.
+    let b = unsafe { bytes(b, b_len) };
+    number(format.rank(a).cmp(&format.rank(b)))
+}
+
+unsafe extern "C" fn compare_plain(
+    state: *mut c_void,
+    a: *const c_char,
+    a_len: usize,
+    a_has_stamp: c_uchar,
+    b: *const c_char,
+    b_len: usize,
+    b_has_stamp: c_uchar,
+) -> c_int {
+    // SAFETY: RocksDB hands the state back.
+    let stamp = unsafe { order(state) }.format.bytes();
+    let plain_len = |len: usize, has_stamp: c_uchar| if has_stamp == 0 { len } else { len - stamp };
+    // SAFETY: RocksDB hands over whole keys, and says whether they end in a timestamp.
+    let a = unsafe { bytes(a, plain_len(a_len, a_has_stamp)) };
+    // SAFETY: as above.
+    let b = unsafe { bytes(b, plain_len(b_len, b_has_stamp)) };
+    number(a.cmp(b))
+}
