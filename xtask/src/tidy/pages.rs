@@ -1,7 +1,8 @@
 //! Links of pages lead somewhere, and the source files that pages name exist.
 //!
 //! In: all pages, all sources, and whether a path exists. Out: a violation for each relative link
-//! to no file, for each link to no heading, and for each path of a Rust file that is no file's.
+//! to no file, for each link to no heading, for each path of a Rust file that is no file's, for a
+//! page of the guide that its summary leaves out, and for an example that the cookbook leaves out.
 //! Paths are written without `crates/` and `src/`, as `ARCHITECTURE.md` writes them. The change log
 //! may name what is gone.
 
@@ -10,6 +11,10 @@ use super::{Source, Violation};
 const RULE: &str = "pages";
 const FENCE: &str = "```";
 const CHANGE_LOG: &str = "CHANGELOG.md";
+const GUIDE: &str = "docs/guide/src/";
+const SUMMARY: &str = "docs/guide/src/SUMMARY.md";
+const EXAMPLES: &str = "crates/esker/examples/";
+const COOKBOOK: &str = "docs/guide/src/cookbook.md";
 
 pub(super) fn check(files: &[Source], exists: &dyn Fn(&str) -> bool) -> Vec<Violation> {
     let mut violations = Vec::new();
@@ -32,7 +37,21 @@ pub(super) fn check(files: &[Source], exists: &dyn Fn(&str) -> bool) -> Vec<Viol
             complain(format!("'{path}' is no file of the source"));
         }
     }
+    violations.extend(unlisted(files, SUMMARY, GUIDE, |name| format!("]({name})")));
     violations
+        .extend(unlisted(files, COOKBOOK, EXAMPLES, |name| format!("`{}`", name.trim_end_matches(".rs"))));
+    violations
+}
+
+/// Files of `folder` whose entry is not in the page `list`.
+fn unlisted(files: &[Source], list: &str, folder: &str, entry: fn(&str) -> String) -> Vec<Violation> {
+    let Some(page) = files.iter().find(|file| file.path == list) else { return Vec::new() };
+    let names =
+        files.iter().filter(|file| file.path != list).filter_map(|file| file.path.strip_prefix(folder));
+    names
+        .filter(|name| !name.contains('/') && !page.text.contains(&entry(name)))
+        .map(|name| Violation { rule: RULE, path: list.to_owned(), message: format!("it leaves {name} out") })
+        .collect()
 }
 
 /// Targets of relative links, outside of code blocks.
@@ -109,5 +128,23 @@ mod tests {
         assert_eq!(red("(other.md#", "(others.md#"), ["the link 'others.md#two-words-a' leads to no file"]);
         assert!(red("two-words-a)", "three-words)")[0].contains("no heading of docs/other.md"));
         assert_eq!(red("`x/db/open.rs`", "`x/db/close.rs`"), ["'x/db/close.rs' is no file of the source"]);
+    }
+
+    #[test]
+    fn the_guide_lists_its_pages_and_the_examples() {
+        let source = |path: &str, text: &str| Source { path: path.to_owned(), text: text.to_owned() };
+        let complaints = |summary: &str, cookbook: &str| {
+            let files = [
+                source(SUMMARY, summary),
+                source(COOKBOOK, cookbook),
+                source("crates/esker/examples/hello.rs", ""),
+            ];
+            check(&files, &|_| true).into_iter().map(|violation| violation.message).collect::<Vec<_>>()
+        };
+        assert_eq!(complaints("[Cookbook](cookbook.md)", "| `hello` |"), Vec::<String>::new());
+        assert_eq!(
+            complaints("none", "| `hallo` |"),
+            ["it leaves cookbook.md out", "it leaves hello.rs out"]
+        );
     }
 }
