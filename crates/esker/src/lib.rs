@@ -37,6 +37,7 @@ mod cf;
 mod checkpoint;
 mod compact;
 mod db;
+mod deleted_runs;
 pub mod door;
 mod engine;
 mod explain;

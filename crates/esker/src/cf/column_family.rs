@@ -1,6 +1,7 @@
 //! One column family: what stays the same while the database is open, and what the db mutex guards.
 
-use crate::cf::{DeadRanges, MemTables, SuperVersion, WriteStall};
+use crate::cf::{MemTables, SuperVersion, WriteStall};
+use crate::deleted_runs::DeadRanges;
 use crate::observe::{FlushReason, IngestedFiles, LevelCompactionStats, StallCounts};
 use crate::options::{ColumnFamilyOptions, ReadOptions};
 use crate::picker::{CompactionOptions, RunningCompactions};

@@ -1,7 +1,6 @@
 //! Column families: what each is made of, and the one value that readers load.
 
 mod column_family;
-mod dead_ranges;
 mod idle_cursors;
 mod memtables;
 mod own_writes;
@@ -10,7 +9,6 @@ mod super_version;
 mod write_stall;
 
 pub(crate) use column_family::{ColumnFamily, FailedFlushes, FamilyState};
-pub(crate) use dead_ranges::DeadRanges;
 pub(crate) use idle_cursors::IdleCursors;
 pub(crate) use memtables::{MemTableLimits, MemTables};
 pub(crate) use own_writes::OwnWrites;

@@ -5,7 +5,8 @@
 //! value is installed under the db mutex before the old memtable or file may go; readers hold the
 //! old one by their guard or by an `Arc`.
 
-use super::{DeadRanges, IdleCursors};
+use super::IdleCursors;
+use crate::deleted_runs::DeadRanges;
 use crate::options::ColumnFamilyOptions;
 use crate::version::Version;
 use esker_base::sync::Arc;

@@ -16,7 +16,6 @@ use super::subjob::{self, SubjobContext, SubjobResult};
 use crate::cf::ColumnFamily;
 use crate::engine::{
     CompactionReport, DbState, Engine, ErrorReason, contained, maybe_schedule, publish_super_version,
-    queue_dead_walks,
 };
 use crate::files::open_table::open_file;
 use crate::merge::CompactionIteratorStats;
@@ -318,7 +317,7 @@ fn install(
             }
         }
         publish_super_version(engine, &mut state, id);
-        queue_dead_walks(&mut state, id, results.iter().flat_map(|result| &result.long_dead_spans));
+        state.queue_dead_walks(id, results.iter().flat_map(|result| &result.long_dead_spans));
     }
     Ok(())
 }

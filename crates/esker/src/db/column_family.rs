@@ -3,7 +3,8 @@
 use super::Db;
 use super::compaction_timer::family_is_there;
 use super::open::{family_tables, make_consistent};
-use crate::cf::{ColumnFamily, DeadRanges, FailedFlushes, FamilyState, MemTables, SuperVersion, WriteStall};
+use crate::cf::{ColumnFamily, FailedFlushes, FamilyState, MemTables, SuperVersion, WriteStall};
+use crate::deleted_runs::DeadRanges;
 use crate::engine::{Engine, UnderWay, maybe_schedule, publish_super_versions};
 use crate::flush::{oldest_section_without, raise_log_numbers};
 use crate::observe::{IngestedFiles, LevelCompactionStats, StallCounts};

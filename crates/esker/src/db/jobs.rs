@@ -10,7 +10,7 @@ pub(super) fn start(engine: &Arc<Engine>) {
     let limits = engine.job_limits();
     engine.scheduler.ensure_threads(limits.flushes, limits.compactions);
     let (flush, compact) = (flush::background_flush, compact::background_compaction);
-    let jobs = Jobs { flush, compact, walk: crate::scan::iterator::go_on_with_dead_walk };
+    let jobs = Jobs { flush, compact, walk: crate::deleted_runs::pre_scan::go_on_with_dead_walk };
     assert!(engine.jobs.set(jobs).is_ok(), "a database starts once");
     Purger::start(engine, settle_and_purge);
     // Whoever drops the last view of a file, be it the reader of an old iterator, has the file

@@ -163,7 +163,9 @@ impl Db {
         }
         let mut state = engine.state.lock();
         state.paused += 1;
-        while state.flushes_scheduled + state.compactions_scheduled > 0 || state.dead_walk_scheduled {
+        while state.flushes_scheduled + state.compactions_scheduled > 0
+            || state.dead_walks.dead_walk_scheduled
+        {
             engine.wait_for_change(&mut state);
         }
     }

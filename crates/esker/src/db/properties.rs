@@ -330,7 +330,7 @@ fn number_of_family(engine: &Engine, state: &DbState, f: &FamilyState, property:
         }
         Property::NumUnscheduledCompactions => state.compaction_queue.len() as u64,
         Property::CompactionPending => u64::from(!state.compaction_queue.is_empty()),
-        Property::NumDeadRangeEntriesWalked => state.dead_entries_walked,
+        Property::NumDeadRangeEntriesWalked => state.dead_walks.dead_entries_walked,
         Property::NumTablesSetAside => {
             f.version.all_files().filter(|(_, file)| f.running.is_set_aside(file.number)).count() as u64
         }

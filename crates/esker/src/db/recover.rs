@@ -20,7 +20,8 @@ mod tables;
 
 use super::column_family::ColumnFamilyDescriptor;
 use super::operands::FormerOperators;
-use crate::cf::{DeadRanges, SuperVersion};
+use crate::cf::SuperVersion;
+use crate::deleted_runs::DeadRanges;
 use crate::get::answer::Answer;
 use crate::get::search::{ReadContext, find};
 use crate::options::{DbOptions, WalRecoveryMode, load_latest_options};

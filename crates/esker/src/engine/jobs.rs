@@ -15,6 +15,7 @@ use crate::schedule::{Job, Scheduler};
 use esker_base::sync::atomic::{AtomicBool, Ordering};
 use esker_base::sync::{Arc, OnceLock, Weak, epoch};
 use esker_base::{ColumnFamilyId, Error, Result, Severity};
+use esker_memtable::Take;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -43,8 +44,8 @@ pub(crate) fn maybe_schedule(engine: &Arc<Engine>, state: &mut DbState) {
         engine.scheduler.schedule(Job::Compaction, run(engine, Job::Compaction, jobs.compact));
     }
     // Behind them: a walk gives way to jobs that wait.
-    if !state.dead_walk_scheduled && !state.dead_walks.is_empty() {
-        state.dead_walk_scheduled = true;
+    if !state.dead_walks.dead_walk_scheduled && !state.dead_walks.is_empty() {
+        state.dead_walks.dead_walk_scheduled = true;
         engine.scheduler.schedule(Job::DeadWalk, run(engine, Job::DeadWalk, jobs.walk));
     }
 }
@@ -147,7 +148,7 @@ fn end(engine: &Arc<Engine>, kind: Job) {
     match kind {
         Job::Flush => state.flushes_scheduled -= 1,
         Job::Compaction => state.compactions_scheduled -= 1,
-        Job::DeadWalk => state.dead_walk_scheduled = false,
+        Job::DeadWalk => state.dead_walks.dead_walk_scheduled = false,
         Job::Purge => unreachable!("a purge counts itself"),
     }
     engine.purger.request();
@@ -185,10 +186,37 @@ fn hand_over() {
 }
 
 impl Engine {
+    /// Whether no walk shall go on: somebody waits until nothing is at work, to pause or to resume
+    /// after an error.
+    pub(crate) fn is_without_walks(&self) -> bool {
+        let state = self.state.lock();
+        state.is_paused() || state.background_error.stops_flushes()
+    }
+
+    /// Queues walks around what active memtables have noted. Whether there were any.
+    #[cold]
+    pub(crate) fn queue_walks_in_memory(self: &Arc<Self>, when: Take) -> bool {
+        if !self.deletions_noted.swap(false, Ordering::Relaxed) && when == Take::Due {
+            return false;
+        }
+        let mut state = self.state.lock();
+        let noted: Vec<_> = (state.families.iter())
+            .filter_map(|(id, family)| {
+                Some((*id, family.memtables.active.take_noted_deletions(when)?, family))
+            })
+            .filter(|(.., family)| family.version.all_files().next().is_some())
+            .map(|(id, noted, _)| (id, noted))
+            .collect();
+        let any = !noted.is_empty();
+        noted.into_iter().for_each(|(id, noted)| state.dead_walks.add_around(id, noted));
+        maybe_schedule(self, &mut state);
+        any
+    }
+
     /// Jobs that have not ended. Changes to 0 only under the db mutex, and is then signalled.
     pub(crate) fn jobs_scheduled(&self, state: &DbState) -> usize {
         let purge = usize::from(self.purger.active.load(Ordering::SeqCst));
-        let walk = usize::from(state.dead_walk_scheduled);
+        let walk = usize::from(state.dead_walks.dead_walk_scheduled);
         state.flushes_scheduled + state.compactions_scheduled + walk + purge
     }
 

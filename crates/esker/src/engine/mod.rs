@@ -16,7 +16,6 @@
 mod background_error;
 mod counters;
 mod covered;
-mod dead_walks;
 mod history;
 mod install;
 mod jobs;
@@ -31,7 +30,6 @@ mod under_way;
 use background_error::must_be_in_force;
 pub(crate) use background_error::{BackgroundError, ErrorReason, may_pass};
 pub(crate) use counters::{CommittedGroup, Counters, StatsDump};
-pub(crate) use dead_walks::{DeadWalk, queue_dead_walks, tables_between};
 pub(crate) use history::Histories;
 use install::set_snapshot_thresholds;
 pub(crate) use install::{forget_shares, publish_super_version, publish_super_versions, queue_if_due};

@@ -1,12 +1,14 @@
 //! What the db mutex guards.
 
 use crate::cf::FamilyState;
+use crate::deleted_runs::DeadWalkQueue;
 use crate::engine::totals::Totals;
-use crate::engine::{BackgroundError, DeadWalk, Histories};
+use crate::engine::{BackgroundError, Histories};
 use crate::observe::{FlushReason, WriteStallInfo};
 use crate::picker::{CompactionPlan, RunningId};
 use crate::version::FamilyMap;
 use esker_base::{ColumnFamilyId, FileNumber, Result};
+use esker_format::dead_spans::LongSpan;
 use std::collections::VecDeque;
 
 /// A flush that waits for a slot: these families' waiting memtables, together if there are several.
@@ -43,9 +45,7 @@ pub(crate) struct DbState {
     pub(crate) manual_compactions: Vec<ManualCompaction>,
     pub(crate) next_manual_id: u64,
     /// Runs of deleted keys to be gone through.
-    pub(crate) dead_walks: VecDeque<DeadWalk>,
-    /// Entries that all walks so far have passed.
-    pub(crate) dead_entries_walked: u64,
+    pub(crate) dead_walks: DeadWalkQueue,
     /// A manual compaction wants to be the only one: no other is begun.
     pub(crate) exclusive_manual: bool,
     /// Jobs handed to the pool and not ended.
@@ -54,7 +54,6 @@ pub(crate) struct DbState {
     /// Those of them that have not looked into the queues yet.
     pub(crate) flushes_unbegun: usize,
     pub(crate) compactions_unbegun: usize,
-    pub(crate) dead_walk_scheduled: bool,
     /// `pause_background_work` calls without their `continue`.
     pub(crate) paused: usize,
     /// Those that move files about, beside which nothing else may, and whom no caller's `continue`
@@ -78,6 +77,17 @@ impl DbState {
     /// The family with this id, if it has not been dropped.
     pub(crate) fn family_mut(&mut self, id: ColumnFamilyId) -> Option<&mut FamilyState> {
         self.families.get_mut(&id)
+    }
+
+    /// Queues walks over long runs of deleted keys in tables that the family's version has now.
+    pub(crate) fn queue_dead_walks<'a>(
+        &mut self,
+        family: ColumnFamilyId,
+        spans: impl IntoIterator<Item = &'a LongSpan>,
+    ) {
+        if let Some(FamilyState { version, .. }) = self.families.get(&family) {
+            self.dead_walks.add_over(family, version, spans);
+        }
     }
 
     /// Whether no job is to begin.

@@ -19,8 +19,7 @@
 use super::build::{BuildTable, BuiltTable, TableBuildJob};
 use crate::cf::ColumnFamily;
 use crate::engine::{
-    DbState, Engine, ErrorReason, FlushRequest, contained, publish_super_versions, queue_dead_walks,
-    queue_flushes,
+    DbState, Engine, ErrorReason, FlushRequest, contained, publish_super_versions, queue_flushes,
 };
 use crate::observe::FlushReason;
 use crate::options::ColumnFamilyOptions;
@@ -237,7 +236,7 @@ fn install(
     changed.extend(parts.iter().map(|part| part.cf.id));
     publish_super_versions(engine, &mut state, &changed);
     for (part, built) in parts.iter().zip(files) {
-        queue_dead_walks(&mut state, part.cf.id, &built.long_dead_spans);
+        state.queue_dead_walks(part.cf.id, &built.long_dead_spans);
     }
     requeue(engine, &mut state, request, parts.iter().map(|part| part.cf.id));
     Ok(dropped)

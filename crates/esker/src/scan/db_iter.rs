@@ -27,11 +27,11 @@ mod value;
 
 use value::NEWEST_FIRST;
 
-pub(crate) use dead::DeadRangesOfView;
 pub(crate) use options::{DbIterCounters, DbIterOptions};
 
+use crate::deleted_runs::DeadRun;
 use crate::merge::MergeOperands;
-use dead::{DeadRun, Walk};
+use dead::Walk;
 use esker_base::iter::{InternalIterator, LeftValue};
 use esker_base::run::Run;
 use esker_base::stats::Ticker;

@@ -21,15 +21,15 @@ mod park;
 mod prepared;
 mod runs;
 mod timestamped;
-mod walk;
 mod watch;
 
 use crate::cf::{ColumnFamily, SuperVersion};
+use crate::deleted_runs::DeadRangesOfView;
 use crate::instance::DbInner;
 use crate::options::{MultiScanArgs, ReadOptions, ReadTier, table_read_options};
 use crate::scan::timestamped::TimestampedIter;
 use crate::scan::versions::VersionsIter;
-use crate::scan::{DbIter, DbIterOptions, DeadRangesOfView, KeepAlive};
+use crate::scan::{DbIter, DbIterOptions, KeepAlive};
 use crate::snapshot::{Holder, Snapshot};
 use esker_base::iter::InternalIterator;
 use esker_base::stats::{Histogram, Statistics, Ticker, record_tick};
@@ -40,9 +40,8 @@ use esker_table::blob::BlobReader;
 use idle::take_idle;
 use prepared::{Prepared, check as check_ranges};
 pub(crate) use prepared::{new_ahead, within_ranges};
-use runs::Runs;
+pub(crate) use runs::Runs;
 pub(crate) use timestamped::{new_timestamped_iter, new_versions_iter};
-pub(crate) use walk::go_on_with_dead_walk;
 pub(crate) use watch::{RunWatch, WatchedRun};
 
 /// A cursor over the keys of a family. Not valid until it is positioned; after an error until it is
@@ -488,7 +487,10 @@ fn check_tailing(options: &ReadOptions, has_timestamps: bool) -> Result<()> {
     )))
 }
 
-fn new_db_iter(
+/// A cursor over the keys of a family that remembers runs of deleted keys.
+/// # Errors
+/// Those of opening files of level 0.
+pub(crate) fn new_db_iter(
     cf: &ColumnFamily,
     view: &Arc<SuperVersion>,
     options: &ReadOptions,

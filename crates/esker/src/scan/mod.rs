@@ -15,7 +15,7 @@ mod own_writes;
 pub(crate) mod timestamped;
 pub(crate) mod versions;
 
-pub(crate) use db_iter::{DbIter, DbIterOptions, DeadRangesOfView, KeepAlive};
+pub(crate) use db_iter::{DbIter, DbIterOptions, KeepAlive};
 pub use iterator::DbIterator;
 pub use multi_scan::{MultiScan, Scan};
 pub(crate) use own_writes::{check_plain, iter_over};

@@ -9,8 +9,8 @@ use super::super::{
 };
 use super::Append;
 use super::model::Op;
-use crate::cf::DeadRanges;
-use crate::scan::DeadRangesOfView;
+use crate::deleted_runs::DeadRanges;
+use crate::deleted_runs::DeadRangesOfView;
 use esker_base::iter::{InternalIterator, KnownDead};
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::{AtomicBool, Ordering};

@@ -1,82 +1,14 @@
-//! How the user's cursor crosses runs of deleted keys, and what it remembers of them.
-//!
-//! After `HOP_AFTER` entries in one call that were not shown it asks the inner cursor to hop
-//! ([`InternalIterator::hop`]), and again after every hop that led to the end of what was known; if
-//! a hop led nowhere, or only to an entry that an older run has in between, the next one is tried
-//! twice as many entries later. When a call has stepped over many deleted keys all the same, it
-//! says so to the family's [`DeadRanges`]: between the place where it began and the key it found
-//! nothing is there at its sequence number.
+//! The user's cursor across runs of deleted keys: what is known of them lies in `deleted_runs/`.
 //!
 //! A walk ([`DbIter::walk`]) is a scan for the sake of what it remembers: it asks now and then
 //! whether it shall go on, and what it has passed when it stops is remembered like what it passed
 //! when it found a key.
-//!
-//! Invariants
-//!  1. `keys` user keys were found deleted in this call, not counting what was hopped over.
-//!  2. If `keys > 0`, nothing is there between `edge` (exclusive; inclusive for a forward call in
-//!     an order whose next key cannot be named) and the cursor's place.
 
 use super::{DbIter, set};
-use crate::cf::DeadRanges;
-use esker_base::FileNumber;
+use crate::deleted_runs::{DeadRangesOfView, DeadRun, Skip};
 use esker_base::comparator::KeyOrder;
-use esker_base::iter::{Hopped, InternalIterator};
-use esker_base::sync::Arc;
+use esker_base::iter::InternalIterator;
 use esker_format::key;
-
-/// Entries that one call passes over before it tries to hop, unless fewer are enough to remember a
-/// range: a hop costs about as much as 20 steps.
-const HOP_AFTER: u64 = 8;
-
-/// Where a cursor remembers dead ranges, and the newest file that its view has.
-#[derive(Clone, Debug)]
-pub(crate) struct DeadRangesOfView {
-    pub(crate) ranges: Arc<DeadRanges>,
-    pub(crate) newest_file: FileNumber,
-}
-
-/// What one call has passed over.
-#[derive(Debug)]
-pub(super) struct DeadRun {
-    pub(super) keys: u64,
-    /// Keys from which on a range is remembered; `u64::MAX`: never.
-    pub(super) min_keys: u64,
-    /// The same in a call that has found none remembered.
-    min_keys_alone: u64,
-    pub(super) edge: Vec<u8>,
-    /// The count of passed entries at which to hop.
-    pub(super) hop_at: u64,
-    hop_after: u64,
-    /// The first `hop_after` of a call.
-    hop_first: u64,
-    /// Scratch: the end of a dead range.
-    known_edge: Vec<u8>,
-}
-
-impl DeadRun {
-    pub(super) fn new(view: Option<&DeadRangesOfView>) -> DeadRun {
-        let min_keys = view.map_or(u64::MAX, |view| view.ranges.min_keys());
-        let hop_first = min_keys.min(HOP_AFTER);
-        DeadRun {
-            keys: 0,
-            min_keys,
-            min_keys_alone: min_keys,
-            edge: Vec::new(),
-            hop_at: hop_first,
-            hop_after: hop_first,
-            hop_first,
-            known_edge: Vec::new(),
-        }
-    }
-
-    /// A new call begins.
-    pub(super) fn begin(&mut self) {
-        self.keys = 0;
-        self.min_keys = self.min_keys_alone;
-        self.hop_at = self.hop_first;
-        self.hop_after = self.hop_first;
-    }
-}
 
 /// Asked with the user key that a walk has come to. False: it shall stop before it.
 pub(crate) type GoesOn = Box<dyn FnMut(&[u8]) -> bool + Send>;
@@ -124,25 +56,16 @@ impl<I: InternalIterator> DbIter<I> {
     /// Hops from the inner cursor's entry, which is not to be shown. False if it did not move.
     #[cold]
     pub(super) fn hop(&mut self) -> bool {
-        esker_base::probe!("iter:hop");
-        let snapshot = self.options.sequence;
-        let view = self.options.dead_ranges.as_ref();
-        let known = view.and_then(|view| {
-            let user_key = key::user_key(self.iter.key());
-            view.ranges.find(user_key, snapshot, self.forward, &mut self.dead.known_edge)
-        });
-        let hopped = self.iter.hop(snapshot, self.forward, known.as_ref());
-        self.dead.hop_after = match hopped {
-            Hopped::Far => 1,
-            Hopped::No | Hopped::Near => (self.dead.hop_after * 2).max(self.dead.hop_first),
+        let from = Skip {
+            view: self.options.dead_ranges.as_ref(),
+            sequence: self.options.sequence,
+            forward: self.forward,
+            passed: self.skipped_in_call,
+            joins_runs: self.walk.is_some(),
         };
-        if self.walk.is_some() && known.is_some() && hopped != Hopped::No {
-            // What lies behind it, however little, is to become one range with it.
-            self.dead.min_keys = self.dead.min_keys.min(1);
-        }
-        self.dead.hop_at = self.skipped_in_call + self.dead.hop_after;
-        self.counters.hops += u64::from(hopped != Hopped::No);
-        hopped != Hopped::No
+        let has_moved = self.dead.skip(&mut self.iter, &from);
+        self.counters.hops += u64::from(has_moved);
+        has_moved
     }
 
     /// Forward, before `key` is replaced by the first deleted key of this call, on which the inner
@@ -167,10 +90,7 @@ impl<I: InternalIterator> DbIter<I> {
             (Some(upper), false) => upper,
             _ => &self.key,
         };
-        if self.icmp.order() == KeyOrder::Bytewise {
-            self.dead.edge.push(0);
-        }
-        view.ranges.add(&self.dead.edge, end, self.options.sequence, view.newest_file);
+        self.dead.remember_up_to(end, self.icmp.order(), self.options.sequence, view);
     }
 
     /// A backward call has ended: the same.
@@ -183,15 +103,10 @@ impl<I: InternalIterator> DbIter<I> {
         // A key that is there cannot be named as the start in an order whose next key is not known.
         let start = match (&self.options.lower_bound, self.valid, self.icmp.order()) {
             (Some(lower), false, _) => lower,
-            (_, true, KeyOrder::Bytewise) => {
-                set(&mut self.dead.known_edge, &self.key);
-                self.dead.known_edge.push(0);
-                &self.dead.known_edge
-            }
+            (None, false, _) | (_, true, KeyOrder::Bytewise) => &self.key,
             (_, true, _) => return,
-            (None, false, _) => &self.key,
         };
-        view.ranges.add(start, &self.dead.edge, self.options.sequence, view.newest_file);
+        self.dead.remember_from((start, self.valid), self.options.sequence, view);
     }
 
     /// Its view is another one from now on.

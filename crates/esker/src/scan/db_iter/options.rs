@@ -1,6 +1,6 @@
 //! What an iterator shows, and what it counts.
 
-use super::DeadRangesOfView;
+use crate::deleted_runs::DeadRangesOfView;
 use crate::merge::level::set_bound;
 use esker_base::merge_operator::MergeOperatorRef;
 use esker_base::prefix::SliceTransformRef;

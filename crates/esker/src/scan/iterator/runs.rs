@@ -123,7 +123,7 @@ impl Cursor {
 }
 
 /// All that a view has, newest first, as one cursor.
-pub(super) struct Runs {
+pub(crate) struct Runs {
     icmp: InternalKeyComparator,
     sources: Vec<Source>,
     cursor: Cursor,

@@ -3,7 +3,6 @@
 
 use super::*;
 use crate::db::{ColumnFamilyHandle, Db};
-use crate::engine::queue_dead_walks;
 use crate::options::{ColumnFamilyOptions, Options};
 use esker_base::stats::{Statistics, Ticker};
 use esker_base::sync::atomic::{AtomicU64, Ordering};
@@ -52,7 +51,7 @@ fn scene(walk: u64, change: impl FnOnce(&mut ColumnFamilyOptions)) -> Scene {
 fn walk_now(db: &Db) {
     let engine = db.engine();
     let span = LongSpan { first: key(1).into(), last: key(KEYS - 2).into(), entries: KEYS as u64 };
-    queue_dead_walks(&mut engine.state.lock(), db.default_column_family().id(), [&span]);
+    engine.state.lock().queue_dead_walks(db.default_column_family().id(), [&span]);
     go_on_with_dead_walk(engine);
 }
 
@@ -115,7 +114,7 @@ fn nothing_is_gone_through_unless_it_is_long_lies_over_something_and_may_be_reme
     let span = LongSpan { first: "other".into(), last: "otherwise".into(), entries: 5000 };
     lone.db.flush().unwrap();
     lone.db.wait_for_background_work().unwrap();
-    queue_dead_walks(&mut engine.state.lock(), lone.db.default_column_family().id(), [&span]);
+    engine.state.lock().queue_dead_walks(lone.db.default_column_family().id(), [&span]);
     assert!(engine.state.lock().dead_walks.is_empty(), "its own table has all there is");
 }
 
@@ -166,10 +165,11 @@ fn it_looks_up_where_every_few_keys_one_is_there_too() {
     at_read(&scene, 6, Db::pause_background_work);
     let engine = scene.db.engine();
     let span = LongSpan { first: key(1).into(), last: key(KEYS - 2).into(), entries: 100 * KEYS as u64 };
-    queue_dead_walks(&mut engine.state.lock(), scene.db.default_column_family().id(), [&span]);
+    engine.state.lock().queue_dead_walks(scene.db.default_column_family().id(), [&span]);
     go_on_with_dead_walk(engine);
     scene.fs.clear_hook();
-    let left = engine.state.lock().dead_walks.front().map(|walk| (walk.from.clone(), walk.keys_there));
+    let left =
+        engine.state.lock().dead_walks.waiting.front().map(|walk| (walk.from.clone(), walk.keys_there));
     let (from, there) = left.expect("it gives way to the pause");
     assert!(from > key(1).into_bytes() && from < key(1500).into_bytes(), "{}", from.escape_ascii());
     scene.db.continue_background_work().unwrap();
@@ -186,7 +186,7 @@ fn it_gives_way_to_a_pause_and_goes_on_behind_it() {
     walk_now(&scene.db);
     scene.fs.clear_hook();
     let engine = scene.db.engine();
-    let from = engine.state.lock().dead_walks.front().map(|walk| walk.from.clone()).unwrap();
+    let from = engine.state.lock().dead_walks.waiting.front().map(|walk| walk.from.clone()).unwrap();
     assert!(from > key(1).into_bytes() && from < key(KEYS - 2).into_bytes(), "{}", from.escape_ascii());
     scene.db.continue_background_work().unwrap();
     scene.db.wait_for_background_work().unwrap();
@@ -230,7 +230,7 @@ fn a_dropped_family_is_left() {
         most_there: 1,
     };
     db.drop_column_family(&family).unwrap();
-    db.engine().state.lock().dead_walks.push_back(walk);
+    db.engine().state.lock().dead_walks.waiting.push_back(walk);
     go_on_with_dead_walk(db.engine());
     assert!(db.engine().state.lock().dead_walks.is_empty());
 }

@@ -1,7 +1,7 @@
 //! Walks over runs of deleted keys behind flushes and compactions.
 //!
 //! In: a run of a new table that lies over other tables, or deletions in a memtable (`around.rs`).
-//! Out: what a scan through it would have remembered (`cf/dead_ranges.rs`), so that none has to
+//! Out: what a scan through it would have remembered (`deleted_runs/memory.rs`), so that none has to
 //! step through it.
 //!
 //! A walk is a scan as of now over the family's present view. It goes on until its run is behind
@@ -19,11 +19,12 @@
 
 mod around;
 
-use super::{Runs, new_db_iter};
+use super::DeadWalk;
 use crate::cf::{ColumnFamily, SuperVersion};
-use crate::engine::{DeadWalk, Engine, contained};
+use crate::engine::{Engine, contained};
 use crate::options::ReadOptions;
 use crate::scan::DbIter;
+use crate::scan::iterator::{Runs, new_db_iter};
 use esker_base::sync::Arc;
 use esker_base::{Result, SequenceNumber, Severity};
 
@@ -76,7 +77,7 @@ impl Surroundings {
 
 /// Takes the walk that waits first, and puts what is left of it back if it had to give way.
 pub(crate) fn go_on_with_dead_walk(engine: &Arc<Engine>) {
-    let Some(mut walk) = engine.state.lock().dead_walks.pop_front() else { return };
+    let Some(mut walk) = engine.state.lock().dead_walks.take_first() else { return };
     let Some(cf) = engine.families.by_id(walk.family) else { return };
     let (start, passed) = (engine.env.clock.now_micros(), walk.passed);
     let ended = contained("a walk over deleted keys", Severity::NoError, || {
@@ -91,9 +92,9 @@ pub(crate) fn go_on_with_dead_walk(engine: &Arc<Engine>) {
         }
     });
     walk.micros += engine.env.clock.now_micros().saturating_sub(start);
-    engine.state.lock().dead_entries_walked += walk.passed - passed;
+    engine.state.lock().dead_walks.dead_entries_walked += walk.passed - passed;
     match ended {
-        Ok(Stop::GiveWay) => engine.state.lock().dead_walks.push_front(walk),
+        Ok(Stop::GiveWay) => engine.state.lock().dead_walks.put_back(walk),
         Ok(_) if walk.around.is_some() => around::linger(engine, (walk.passed - passed, walk.deletions)),
         Ok(_) => tell(engine, &cf, &walk),
         Err(e) => {

@@ -21,7 +21,8 @@
 
 use super::{Stop, begin};
 use crate::cf::ColumnFamily;
-use crate::engine::{DeadWalk, Engine, tables_between};
+use crate::deleted_runs::{DeadWalk, tables_between};
+use crate::engine::Engine;
 use esker_base::sync::Arc;
 use esker_base::{Result, SequenceNumber};
 use esker_memtable::{MemTable, Take};

@@ -190,7 +190,8 @@ fn a_pause_leaves_what_is_not_looked_at_and_closing_ends_it() {
     assert!(!db.engine().state.lock().dead_walks.is_empty());
     // A job that was under way when the pause began.
     go_on_with_dead_walk(db.engine());
-    let left = db.engine().state.lock().dead_walks.front().map(|walk| walk.around.clone().unwrap().len());
+    let left =
+        db.engine().state.lock().dead_walks.waiting.front().map(|walk| walk.around.clone().unwrap().len());
     assert!(left.is_some_and(|left| left > 0), "{:?}: {left:?}", Stop::GiveWay);
     db.continue_background_work().unwrap();
     db.wait_for_background_work().unwrap();

@@ -1,0 +1,147 @@
+//! Which runs of deleted keys are to be gone through in the background, before a scan comes to
+//! them.
+//!
+//! In: the long runs of tables that flushes and compactions have installed, and deletions that
+//! active memtables have noted. Out: a queue of walks; `pre_scan.rs` makes them.
+//!
+//! Invariants
+//!  1. The queue holds at most `MOST_WAITING` walks: what does not fit is left to scans.
+//!  2. A run is queued only if a table besides its own has anything there: a run over nothing is
+//!     passed by its own span.
+//!  3. Of each family at most one walk around noted deletions waits, with at most `MOST_KEYS` of
+//!     them.
+
+use crate::version::Version;
+use esker_base::ColumnFamilyId;
+use esker_format::dead_spans::LongSpan;
+use esker_memtable::NotedDeletions;
+use std::collections::VecDeque;
+
+/// Walks that wait at most, of all families.
+const MOST_WAITING: usize = 256;
+/// Entries that a walk may pass for each one of its run: older versions and what else lies between.
+const ENTRIES_EACH: u64 = 16;
+
+/// Noted deletions that wait at most, of a family: what is noted while no job runs is left to
+/// scans.
+const MOST_KEYS: usize = 1024;
+
+/// A walk over a run of deleted keys, or what is left of one.
+#[derive(Debug)]
+pub(crate) struct DeadWalk {
+    pub(crate) family: ColumnFamilyId,
+    /// The user key it goes on from.
+    pub(crate) from: Vec<u8>,
+    /// Instead of that, deleted user keys around which it goes, those that are left.
+    pub(crate) around: Option<Vec<Vec<u8>>>,
+    /// The last user key of the run.
+    pub(crate) last: Vec<u8>,
+    /// Entries that it has passed, and that it may pass in all.
+    pub(crate) passed: u64,
+    pub(crate) most_entries: u64,
+    /// Around noted deletions: how many the memtable has had since the last walk.
+    pub(crate) deletions: u64,
+    /// Microseconds that took.
+    pub(crate) micros: u64,
+    /// Keys that were there after all, and how many of them end it.
+    pub(crate) keys_there: u64,
+    pub(crate) most_there: u64,
+}
+
+/// Walks that wait, of all families, and what came of those so far. In the db state.
+#[derive(Debug, Default)]
+pub(crate) struct DeadWalkQueue {
+    pub(super) waiting: VecDeque<DeadWalk>,
+    /// Entries that all walks so far have passed.
+    pub(crate) dead_entries_walked: u64,
+    /// A job that takes walks is scheduled, and has not ended.
+    pub(crate) dead_walk_scheduled: bool,
+}
+
+impl DeadWalkQueue {
+    /// Whether none waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Takes the one that waits first.
+    pub(crate) fn take_first(&mut self) -> Option<DeadWalk> {
+        self.waiting.pop_front()
+    }
+
+    /// Puts what is left of a walk back: it goes on first.
+    pub(crate) fn put_back(&mut self, walk: DeadWalk) {
+        self.waiting.push_front(walk);
+    }
+
+    /// Queues a walk around deletions, or adds them to one that waits.
+    pub(crate) fn add_around(&mut self, family: ColumnFamilyId, noted: NotedDeletions) {
+        let NotedDeletions { mut keys, most_entries: most, deletions: since } = noted;
+        let waiting = self.waiting.iter_mut().find(|walk| walk.family == family && walk.around.is_some());
+        if let Some(DeadWalk { around: Some(around), passed, most_entries, deletions, .. }) = waiting {
+            keys.truncate(MOST_KEYS.saturating_sub(around.len()));
+            around.extend(keys);
+            *most_entries = (*most_entries).max(*passed + most);
+            *deletions += since;
+            return;
+        }
+        if self.waiting.len() < MOST_WAITING {
+            self.waiting.push_back(DeadWalk {
+                family,
+                from: Vec::new(),
+                around: Some(keys),
+                last: Vec::new(),
+                passed: 0,
+                most_entries: most,
+                deletions: since,
+                micros: 0,
+                keys_there: 0,
+                most_there: 0,
+            });
+        }
+    }
+
+    /// Queues walks over those of `spans` that lie over something. REQUIRES: the tables that have
+    /// them are in `version`.
+    pub(crate) fn add_over<'a>(
+        &mut self,
+        family: ColumnFamilyId,
+        version: &Version,
+        spans: impl IntoIterator<Item = &'a LongSpan>,
+    ) {
+        for span in spans {
+            if self.waiting.len() < MOST_WAITING && lies_over_another(version, span) {
+                self.waiting.push_back(DeadWalk {
+                    family,
+                    from: span.first.clone(),
+                    around: None,
+                    last: span.last.clone(),
+                    passed: 0,
+                    most_entries: span.entries.saturating_mul(ENTRIES_EACH),
+                    deletions: 0,
+                    micros: 0,
+                    keys_there: 0,
+                    // A walk that finds nothing but keys costs a scan of them and spares nobody
+                    // anything.
+                    most_there: 1 + span.entries / 64,
+                });
+            }
+        }
+    }
+}
+
+/// Whether two tables or more touch the span.
+fn lies_over_another(version: &Version, span: &LongSpan) -> bool {
+    tables_between(version, &span.first, &span.last) > 1
+}
+
+/// How many tables touch the user keys from `first` to `last`.
+pub(crate) fn tables_between(version: &Version, first: &[u8], last: &[u8]) -> usize {
+    let (first, last) = (Some(first), Some(last));
+    let in_level = |level| match level {
+        0 => version.overlapping(0, first, last).len(),
+        _ => version.overlapping_range(level, first, last).len(),
+    };
+    // A run may go on from one table of a level to the next, but then each has its own span of it.
+    (0..version.num_levels()).map(in_level).sum()
+}
