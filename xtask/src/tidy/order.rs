@@ -1,41 +1,44 @@
-//! The order of modules inside the engine crate: no module names one that stands above it.
+//! The order of rooms inside the engine crate: no room names one that stands above it.
 //!
-//! The list below is the architecture; ARCHITECTURE.md explains it. Modules of one group may name
-//! each other.
+//! The list is the table of ARCHITECTURE.md, "Inside `esker`": its first column, from top to bottom,
+//! in a line from left to right. So there are no circles between rooms. A part of a room that stands
+//! elsewhere than the room has an entry of its own (`room/part`).
 
 use super::{Source, Violation};
 
 const RULE: &str = "order";
 /// Where the engine is.
 const ENGINE: &str = "crates/esker/src/";
+/// Where the list is.
+const PAGE: &str = "ARCHITECTURE.md";
+const HEADING: &str = "## Inside `esker`";
 
-/// From the front door down.
-const ORDER: &[&[&str]] = &[
-    &["txn", "checkpoint", "backup", "ttl", "repair", "door", "sst_file_reader"],
-    &["db"],
-    &["explain"],
-    &["get"],
-    &["scan"],
-    &["instance"],
-    &["write", "flush", "compact", "ingest"],
-    &["engine"],
-    &["schedule"],
-    &["merge"],
-    &["cf"],
-    &["picker"],
-    &["sst_file_writer"],
-    &["files"],
-    &["version"],
-    &["wal"],
-    &["options"],
-    &["observe", "builtin", "snapshot"],
-];
+/// The rooms, from the public face down.
+struct Order(Vec<String>);
 
-fn rank(module: &str) -> Option<usize> {
-    ORDER.iter().position(|group| group.contains(&module))
+impl Order {
+    fn read(files: &[Source]) -> Order {
+        let page = files.iter().find(|file| file.path == PAGE).map_or("", |file| &file.text);
+        let rows = page.lines().skip_while(|line| *line != HEADING).skip(1);
+        let rows =
+            rows.take_while(|line| !line.starts_with("## ")).filter_map(|line| line.strip_prefix("| "));
+        let cells = rows.filter_map(|row| row.split('|').next());
+        // Between backquotes, every second part.
+        let names = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2));
+        Order(names.map(str::to_owned).collect())
+    }
+
+    /// The place of a module, by the longest entry that it is part of.
+    fn rank(&self, path: &str) -> Option<usize> {
+        let mut parts = path.split("::");
+        let room = parts.next().unwrap_or_default();
+        let place = |name: &str| self.0.iter().position(|entry| entry == name);
+        parts.next().and_then(|part| place(&format!("{room}/{part}"))).or_else(|| place(room))
+    }
 }
 
 pub(super) fn check(files: &[Source]) -> Vec<Violation> {
+    let order = Order::read(files);
     let mut violations = Vec::new();
     for file in files {
         let Some(inside) = file.path.strip_prefix(ENGINE) else { continue };
@@ -43,17 +46,20 @@ pub(super) fn check(files: &[Source]) -> Vec<Violation> {
         if inside == "lib.rs" || inside.ends_with("tests.rs") || inside.contains("/tests/") {
             continue;
         }
-        let module = inside.split('/').next().unwrap_or_default().trim_end_matches(".rs");
-        let Some(own) = rank(module) else {
-            let message = format!(
-                "the module '{module}' has no place in the order: give it one in xtask/src/tidy/order.rs"
-            );
+        let module = inside.trim_end_matches(".rs").replace('/', "::");
+        let Some(own) = order.rank(&module) else {
+            let room = identifier(&module);
+            let message = format!("the room '{room}' has no place in the table of {PAGE}, {HEADING}");
             violations.push(Violation { rule: RULE, path: file.path.clone(), message });
             continue;
         };
-        for (line, named) in named_modules(&file.text) {
-            if rank(&named).is_some_and(|other| other < own) {
-                let message = format!("'{module}' names 'crate::{named}', which stands above it");
+        let mut named = named_modules(&file.text, "crate::");
+        if !inside.contains('/') || inside.ends_with("/mod.rs") && inside.matches('/').count() == 1 {
+            named.extend(named_modules(&file.text, "super::"));
+        }
+        for (line, named) in named {
+            if order.rank(&named).is_some_and(|other| other < own) {
+                let message = format!("'{}' names '{named}', which stands above it", order.0[own]);
                 violations.push(Violation { rule: RULE, path: format!("{}:{line}", file.path), message });
             }
         }
@@ -61,13 +67,15 @@ pub(super) fn check(files: &[Source]) -> Vec<Violation> {
     violations
 }
 
-/// Every `crate::x` with its line, those in braces too. Comments and documentation do not count.
-fn named_modules(text: &str) -> Vec<(usize, String)> {
+/// Every `a::b` behind `root` with its line; of those in braces `a` alone. Comments and documentation
+/// do not count.
+fn named_modules(text: &str, root: &str) -> Vec<(usize, String)> {
     let mut named = Vec::new();
     let code: Vec<&str> = text.lines().map(|l| l.split("//").next().unwrap_or_default()).collect();
     let joined = code.join("\n");
-    for (at, found) in joined.match_indices("crate::") {
-        let is_word = joined[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == '$');
+    for (at, found) in joined.match_indices(root) {
+        let is_word =
+            joined[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == '$' || c == ':');
         if is_word {
             continue;
         }
@@ -76,7 +84,9 @@ fn named_modules(text: &str) -> Vec<(usize, String)> {
         if let Some(list) = behind.strip_prefix('{') {
             named.extend(first_names(list).into_iter().map(|name| (line, name)));
         } else {
-            named.push((line, identifier(behind)));
+            let first = identifier(behind);
+            let second = behind[first.len()..].strip_prefix("::").map(identifier).unwrap_or_default();
+            named.push((line, format!("{first}::{second}")));
         }
     }
     named
@@ -117,18 +127,26 @@ mod tests {
 
     #[test]
     fn references_upwards_are_found() {
+        let page = "## Inside `esker`\n\n| rooms | what |\n|---|---|\n| `db` | the face |\n\
+                    | `write` `runs/far` | `read` no |\n| `get` | |\n| `wal` | |\n| `runs` `options` | |\n\n\
+                    ## Else\n| `cf` | |\n";
         let files = [
+            Source { path: PAGE.to_owned(), text: page.to_owned() },
             source("lib.rs", "use crate::db::Db;"),
             source("db/mod.rs", "use crate::write::Writer;\nuse crate::options::{A, B};"),
-            source("wal/writer.rs", "// crate::db\nuse crate::{\n    options::{X, db},\n    cf::Y,\n};"),
+            source("wal/writer.rs", "// crate::db\nuse crate::{\n    options::{X, db},\n    get::Y,\n};"),
             source("wal/writer/tests.rs", "use crate::db::Db;"),
-            source("get/search.rs", "fn f() { crate::scan::g(); $crate::db::h!(); super::db(); }"),
+            source("get/search.rs", "fn f() { crate::wal::g(); $crate::db::h!(); super::db(); }"),
+            source("get/mod.rs", "use super::write::Writer;"),
+            source("runs/far.rs", "use crate::get::Get;"),
+            source("runs/near.rs", "use crate::runs::far::go;"),
+            source("write/mod.rs", "use crate::runs::far;\nuse crate::runs::near;"),
             source("novelty.rs", ""),
         ];
         let found: Vec<_> = check(&files).into_iter().map(|v| (v.path, v.message)).collect();
-        assert_eq!(found.len(), 2, "{found:?}");
-        assert_eq!(found[0].0, "crates/esker/src/wal/writer.rs:2");
-        assert_eq!(found[0].1, "'wal' names 'crate::cf', which stands above it");
-        assert!(found[1].1.contains("'novelty' has no place"));
+        let paths: Vec<&str> = found.iter().map(|(path, _)| path.trim_start_matches(ENGINE)).collect();
+        assert_eq!(paths, ["wal/writer.rs:2", "get/mod.rs:1", "runs/near.rs:1", "novelty.rs"], "{found:?}");
+        assert_eq!(found[0].1, "'wal' names 'get', which stands above it");
+        assert!(found[3].1.contains("'novelty' has no place"));
     }
 }
