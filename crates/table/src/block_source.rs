@@ -1,13 +1,13 @@
-//! Where a table's blocks come from: the block cache, or the file.
+//! A table's blocks, from the block cache or the file.
 //!
 //! In: a block handle. Out: the parsed block, checked, shared.
 //!
 //! Invariants
-//!  1. What is in the cache has been checked and parsed; a hit needs no second look.
+//!  1. Cached blocks were checked and parsed; a hit needs no second check.
 //!  2. A handle is checked against the file's size before anything is allocated for it.
 //!  3. Every error names the file and the block's offset.
-//!  4. A block that comes damaged from the file is read once more before that is an error, past
-//!     what caches hold of it.
+//!  4. A damaged block is read once more, past the page cache where possible, before it is an
+//!     error.
 
 use crate::counts;
 use crate::embedded;
@@ -117,7 +117,7 @@ impl CachedBlock {
     }
 }
 
-/// What a block is for.
+/// The purpose of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum BlockKind {
     Data,
@@ -165,7 +165,7 @@ pub(crate) struct BlockSource {
 }
 
 impl BlockSource {
-    /// What the block is called in the cache.
+    /// The block's cache key.
     #[inline]
     pub(crate) fn key(&self, handle: BlockHandle) -> CacheKey {
         CacheKey::new(self.identity, handle.offset)
@@ -192,9 +192,10 @@ impl BlockSource {
         self.load(handle, kind, options, readahead)
     }
 
-    /// As [`BlockSource::block`], alone and at this pace.
+    /// [`BlockSource::block`] without readahead, at this pace.
     /// # Errors
-    /// As there.
+    /// `Corruption`, `NotSupported`, `IoError`; `Incomplete` when it is not cached and `read_tier`
+    /// forbids I/O.
     pub(crate) fn block_at_pace(
         &self,
         handle: BlockHandle,
@@ -219,8 +220,8 @@ impl BlockSource {
         Some(block)
     }
 
-    /// The block if the cache has it, for as long as the guard lives: what the cache lends so
-    /// counts nothing.
+    /// The block if the cache has it, lent for as long as the guard lives, without a reference
+    /// count.
     #[inline]
     pub(crate) fn lent<'g>(
         &self,
@@ -233,9 +234,10 @@ impl BlockSource {
         Some(block)
     }
 
-    /// The block: under a guard lent, if it is in the cache; without one held, from wherever it is.
+    /// The block: with a guard lent from the cache, without one held, from the cache or the file.
     /// # Errors
-    /// As `block`; `Incomplete` if there is a guard and the cache has no such block.
+    /// `Corruption`, `NotSupported`, `IoError`; `Incomplete` if there is a guard and the cache has
+    /// no such block.
     #[inline]
     pub(crate) fn loan<'g>(
         &self,
@@ -299,9 +301,9 @@ impl BlockSource {
         }
     }
 
-    /// The block at `handle`, from the file, by who reads ahead there.
+    /// The block at `handle`, from the file, with readahead.
     /// # Errors
-    /// As `block`.
+    /// `Corruption`, `NotSupported`, `IoError`.
     pub(crate) fn read_with(
         &self,
         readahead: &mut Readahead,
@@ -399,7 +401,7 @@ impl BlockSource {
         self.read_checked(handle, |stored| self.parse(stored, handle, kind, verify))
     }
 
-    /// What `check` makes of contents and trailer at `handle`, from the file.
+    /// The result of `check` on contents and trailer at `handle`, from the file.
     /// # Errors
     /// `IoError`, `Corruption` if the handle is outside of the file, or those of `check`.
     pub(crate) fn read_checked<T>(
@@ -411,10 +413,10 @@ impl BlockSource {
         self.read_stored(handle).and_then(&check).or_else(|e| self.again(e, handle, check))
     }
 
-    /// Reads once more what `check` has found damaged: the medium may be whole. Whoever reads ahead
-    /// or reads many at once comes here, too.
+    /// Repeats a read that `check` found damaged: the medium may be whole. Readahead and batched
+    /// reads come here, too.
     /// # Errors
-    /// The error, if it is another than damage, or that was no help.
+    /// The error, if it is not damage or the second read fails too.
     #[cold]
     pub(crate) fn again<T>(
         &self,
@@ -441,7 +443,7 @@ impl BlockSource {
         Ok(stored)
     }
 
-    /// The error of a block of which only `n` bytes are there.
+    /// The error of a block with only `n` bytes.
     #[cold]
     fn truncated(&self, n: usize, handle: BlockHandle) -> Error {
         let wanted = handle.size as usize + TRAILER_BYTES;
@@ -535,8 +537,8 @@ impl BlockSource {
         }
     }
 
-    /// The block with checksums of its entries, if it shall have them. The last step: what is
-    /// summed up is what readers see.
+    /// Adds checksums of the block's entries if the options ask for them. The last step: the sums
+    /// cover the entries that readers see.
     #[inline]
     fn protected(&self, block: CachedBlock, handle: BlockHandle, kind: BlockKind) -> Result<CachedBlock> {
         if self.protection_bytes == 0 {
@@ -561,14 +563,14 @@ impl BlockSource {
     }
 }
 
-/// Whether bytes may have come from the file as they are not there. Heads and footers without a
-/// checksum may look like something that nobody knows.
+/// Whether damage can cause this error: heads and footers without a checksum may look like an
+/// unknown feature.
 pub(crate) fn may_be_damage(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Corruption | ErrorKind::NotSupported)
 }
 
-/// The block with checksums of `width` bytes of its entries, which lie so. Filters and blobs have
-/// none.
+/// The block with a checksum of `width` bytes for each entry, by the entries' shape. Filters and
+/// blobs get none.
 /// # Errors
 /// `Corruption` if an entry cannot be read.
 #[cold]

@@ -1,19 +1,19 @@
-//! Memory in which a table is built, charged to the block cache: filters
+//! Charges for the memory of building a table, in the block cache: filters
 //! (`CacheEntryRole::kFilterConstruction`), and blocks that wait for a dictionary
 //! (`kCompressionDictionaryBuildingBuffer`).
 //!
-//! In: bytes that the building takes. Out: whether there is room for them.
+//! In: bytes in use. Out: whether there is room for them.
 //!
-//! Invariant: what is charged is at least what was said last, unless that was refused.
+//! Invariant: the charge is at least the last number of bytes, unless that was refused.
 
 use crate::block_source::CachedBlock;
 use crate::options::BlockBasedTableOptions;
 use esker_base::Result;
 use esker_cache::{Reservation, Role};
 
-/// What a builder keeps of each key until the filter is finished, in bytes.
+/// Bytes that a builder keeps for each key until the filter is finished.
 pub(crate) const BYTES_PER_FILTER_KEY: usize = 8;
-/// Charges change in steps of so many bytes.
+/// Charges change in steps of this many bytes.
 const STEP: usize = 256 << 10;
 /// And of this part of a cache for which those are large.
 const STEPS_OF_A_CACHE: usize = 256;

@@ -1,5 +1,4 @@
-//! How a table uses its block cache beyond data blocks: what stays there, what is put there early,
-//! what else is charged.
+//! A table's use of its block cache beyond data blocks: pinning, warming, and charges.
 //!
 //! Source of names, defaults and meanings: RocksDB `include/rocksdb/table.h`.
 
@@ -39,9 +38,9 @@ pub enum PrepopulateBlockCache {
     /// Of none.
     #[default]
     Disable,
-    /// Of those that a flush writes.
+    /// Blocks that a flush writes.
     FlushOnly,
-    /// Of those, and of those that a compaction writes, with the lowest priority.
+    /// Blocks of flushes, and blocks of compactions with the lowest priority.
     FlushAndCompaction,
 }
 
@@ -57,7 +56,7 @@ pub enum Decision {
     Fallback,
 }
 
-/// What is decided about a role: RocksDB's `CacheEntryRoleOptions`.
+/// The decision for one role: RocksDB's `CacheEntryRoleOptions`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CacheEntryRoleOptions {
     /// Whether the memory is charged to the block cache.
@@ -83,7 +82,7 @@ impl CacheUsageOptions {
         Role::BlobCache,
     ];
 
-    /// What is decided about a role, before its default.
+    /// The decision for a role, before its default.
     pub fn decision(&self, role: Role) -> Decision {
         let own = self.options_overrides.iter().rev().find(|(r, _)| *r == role).map(|(_, options)| *options);
         own.filter(|own| own.charged != Decision::Fallback).unwrap_or(self.options).charged

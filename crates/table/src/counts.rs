@@ -1,5 +1,4 @@
-//! What is counted when blocks are looked up, read and filtered: RocksDB's tickers and perf
-//! context.
+//! Counters of block lookups, reads and filters: RocksDB's tickers and perf context.
 
 use crate::block_source::BlockKind;
 use esker_base::stats::{Statistics, Ticker};
@@ -8,7 +7,7 @@ use esker_cache::InsertOutcome;
 use esker_cache::tier::{Admission, FoundIn};
 use std::sync::Arc;
 
-/// The block was in the cache. `charge` is what it is charged there, in bytes.
+/// Counts a cache hit. `charge`: the block's charge in bytes.
 #[inline]
 pub(crate) fn cache_hit(
     statistics: Option<&Arc<Statistics>>,
@@ -131,7 +130,7 @@ pub(crate) fn read_again(statistics: Option<&Arc<Statistics>>, helped: bool) {
     statistics.record_tick(Ticker::FileReadCorruptionRetrySuccessCount, u64::from(helped));
 }
 
-/// What lies behind a block could not be read with it.
+/// Counts a readahead that failed behind the requested block.
 pub(crate) fn readahead_failed(statistics: Option<&Arc<Statistics>>) {
     if let Some(statistics) = statistics {
         statistics.record_tick(Ticker::ReadaheadErrors, 1);
@@ -148,7 +147,7 @@ pub(crate) fn decompressed(statistics: Option<&Arc<Statistics>>, from: usize, to
     }
 }
 
-/// What became of a block of `from` bytes that a table is to hold, compressed if that is worth it.
+/// Counts the outcome of compressing a block of `from` bytes.
 pub(crate) fn compressed(statistics: Option<&Arc<Statistics>>, from: usize, outcome: Compressed) {
     let Some(statistics) = statistics else { return };
     let from = from as u64;
@@ -166,7 +165,7 @@ pub(crate) fn compressed(statistics: Option<&Arc<Statistics>>, from: usize, outc
 
 /// See [`compressed`].
 pub(crate) enum Compressed {
-    /// So many bytes.
+    /// Compressed to this many bytes.
     To(usize),
     /// There is no codec.
     NotAsked,

@@ -1,16 +1,14 @@
-//! Values that lie in the table's own file, between its data blocks: RocksDB 11's embedded blobs.
+//! RocksDB 11's embedded blobs: values in the table's own file, between its data blocks.
 //!
-//! In: a data block as stored. Out: the block that it would be if all its values stood in it.
+//! In: a stored data block. Out: the block as if all its values stood in it.
 //! Source: RocksDB `table/embedded_blob_sst.h`, `table/block_based/block_based_table_reader.cc`.
 //!
 //! An entry of type `BlobIndex`, or a column of an entity, names file number 0: offset and size of
-//! a payload that a block trailer follows. Only `SstFileWriter` makes such tables, and only on
-//! request.
+//! a payload with a block trailer. Only `SstFileWriter` makes such tables, and only on request.
 //!
 //! Invariants
-//!  1. What leaves here holds no blob index of file number 0: nobody above knows that there are
-//!     such tables.
-//!  2. A resolved entry's type is `Value`, which sorts behind `BlobIndex`: such tables hold each
+//!  1. A resolved block holds no blob index of file number 0: callers never see such tables.
+//!  2. A resolved entry's type is `Value`, which sorts behind `BlobIndex`. Such tables hold each
 //!     user key once, so no order changes.
 
 use crate::block_source::{BlockSource, CachedBlock};
@@ -26,10 +24,10 @@ use esker_format::wide_column::stored::{StoredColumns, StoredValue, may_have_blo
 /// Of the blocks that are made here; they are in memory only.
 const RESTART_INTERVAL: usize = 16;
 
-/// The data block with its values in it. `verify`: payloads' checksums are checked.
+/// The data block with its values in place. `verify`: checks the payloads' checksums.
 /// # Errors
-/// `Corruption` for blob indexes and payloads that are not what they should be · `IoError` ·
-/// `NotSupported` for blobs that expire.
+/// `Corruption` for malformed blob indexes and payloads · `IoError` · `NotSupported` for blobs that
+/// expire.
 pub(crate) fn resolve(source: &BlockSource, block: CachedBlock, verify: bool) -> Result<CachedBlock> {
     let CachedBlock::KeyValue(stored) = &block else { return Ok(block) };
     let mut builder = BlockBuilder::new(RESTART_INTERVAL);
@@ -97,7 +95,7 @@ fn payload(source: &BlockSource, location: BlobLocation, verify: bool) -> Result
     source.read_checked(handle, |stored| checked_payload(source, location, stored, verify))
 }
 
-/// The same from what is stored there.
+/// The payload, from its stored bytes.
 fn checked_payload(
     source: &BlockSource,
     location: BlobLocation,

@@ -1,7 +1,7 @@
-//! A point read of one table, told step by step.
+//! A point read of one table, reported step by step.
 //!
-//! In: a key. Out: what [`TableReader::get`] shows, and each filter, index and block on the way
-//! with where it was, its bytes and the time it took. A twin of `get`, so that `get` itself carries
+//! In: a key. Out: the entries that [`TableReader::get`] shows, and each filter, index and block on
+//! the way with its source, bytes and time. It is a twin of `get`, so that `get` itself carries
 //! nothing of this: the same pieces in the same order, tested to show the same entries and read the
 //! same blocks.
 
@@ -30,7 +30,7 @@ pub enum FoundAt {
     File,
 }
 
-/// What kind of thing a read looked at.
+/// The kind of an object that a read touched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TouchedKind {
     /// The filter or a partition of it; whether it let the key pass.
@@ -38,7 +38,7 @@ pub enum TouchedKind {
         /// Whether it did.
         passes: bool,
     },
-    /// The index, with what it reads of its partitions.
+    /// The index, with the partitions it reads.
     Index,
     /// A data block.
     Data,
@@ -47,7 +47,7 @@ pub enum TouchedKind {
 /// One thing that a read of a table looked at.
 #[derive(Clone, Debug)]
 pub struct Touched {
-    /// What it is.
+    /// Its kind.
     pub kind: TouchedKind,
     /// Where it was.
     pub found_at: FoundAt,
@@ -57,11 +57,11 @@ pub struct Touched {
     pub bytes: u64,
     /// Bytes that were read from the file for it.
     pub bytes_read: u64,
-    /// What it took, in nanoseconds.
+    /// Nanoseconds spent on it.
     pub nanos: u64,
 }
 
-/// Notes what is touched.
+/// Records touched objects.
 struct Notes<'n> {
     clock: &'n dyn Clock,
     touched: &'n mut Vec<Touched>,
@@ -97,9 +97,9 @@ impl Notes<'_> {
 }
 
 impl TableReader {
-    /// As [`TableReader::get`], and tells `touched` what it looks at.
+    /// [`TableReader::get`], which also reports to `touched`.
     /// # Errors
-    /// As [`TableReader::get`]; what was touched before stands.
+    /// Those of [`TableReader::get`]; objects touched before were reported.
     pub fn explain(
         &self,
         options: &TableReadOptions,

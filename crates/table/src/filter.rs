@@ -1,7 +1,7 @@
-//! Asks a table's filter, full or partitioned.
+//! Queries a table's filter, full or partitioned.
 //!
-//! Invariant: whatever goes wrong, the answer is "may be there". A filter that cannot be read costs
-//! time, not data.
+//! Invariant: on any error the answer is "may be there". A filter that cannot be read costs time,
+//! not data.
 
 use crate::block_source::{BlockKind, BlockRef, BlockSource, CachedBlock};
 use crate::index_walker::IndexWalker;
@@ -85,9 +85,9 @@ impl TableFilter {
     }
 
     /// Whether `key` (a user key without timestamp, or a prefix) may be in the table. `place` is
-    /// the internal key that picks the partition.
+    /// the internal key that selects the partition.
     /// # Errors
-    /// `Incomplete` if the filter would have to be waited for, and the read must not.
+    /// `Incomplete` if the filter would have to be waited for, and the read must not wait.
     #[inline]
     pub(crate) fn may_match(
         &self,
@@ -142,7 +142,7 @@ fn partition_of(
     Ok(walker.valid().then(|| walker.handle()))
 }
 
-/// What is wrong with a filter lets keys pass, unless it is only that it must not be waited for.
+/// Lets keys pass on any error, except that the read must not wait for the filter.
 #[inline]
 pub(crate) fn or_may_match(passes: Result<bool>, options: &TableReadOptions) -> Result<bool> {
     match passes {

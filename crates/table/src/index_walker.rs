@@ -1,4 +1,4 @@
-//! Walks a table's index, of one level or two, block handle by block handle.
+//! Iterates over a table's index, of one level or two, block handle by block handle.
 //!
 //! The top is borrowed (point reads, which must touch no shared count) or shared (cursors, which
 //! live on their own).
@@ -13,23 +13,23 @@ use esker_format::index_entry::{IndexCursor, IndexShape, check_restarts};
 use esker_format::key::{self, InternalKeyComparator};
 use std::ops::Deref;
 
-/// A place in an index.
+/// A position in an index.
 #[derive(Debug)]
 pub(crate) struct IndexWalker<H> {
     top: H,
     top_cursor: IndexCursor,
     /// The current partition, of a two-level index.
     partition: Option<(BlockRef, IndexCursor)>,
-    /// Which block that is.
+    /// That partition's handle.
     partition_handle: BlockHandle,
     two_level: bool,
     shape: IndexShape,
-    /// At which partitions are read.
+    /// The pace of reading partitions.
     pace: Option<ReadPace>,
 }
 
 impl<H: Deref<Target = CachedBlock>> IndexWalker<H> {
-    /// Standing nowhere. `buffer` is for keys.
+    /// An invalid position. `buffer` is for keys.
     #[inline]
     pub(crate) fn new(top: H, shape: IndexShape, two_level: bool, buffer: Vec<u8>) -> IndexWalker<H> {
         IndexWalker {
@@ -43,7 +43,7 @@ impl<H: Deref<Target = CachedBlock>> IndexWalker<H> {
         }
     }
 
-    /// The same, which reads partitions at this pace.
+    /// Reads partitions at this pace.
     pub(crate) fn with_pace(self, pace: Option<ReadPace>) -> IndexWalker<H> {
         IndexWalker { pace, ..self }
     }
@@ -54,7 +54,7 @@ impl<H: Deref<Target = CachedBlock>> IndexWalker<H> {
         self.top_cursor.into_buffer()
     }
 
-    /// Whether it stands on an entry.
+    /// Whether it is at an entry.
     #[inline]
     pub(crate) fn valid(&self) -> bool {
         if self.two_level {
@@ -70,7 +70,7 @@ impl<H: Deref<Target = CachedBlock>> IndexWalker<H> {
         !self.two_level
     }
 
-    /// The cursor on the entries that lead to data blocks. REQUIRES: `valid()`.
+    /// The cursor over the entries of data blocks. REQUIRES: `valid()`.
     #[inline]
     fn cursor(&self) -> &IndexCursor {
         match &self.partition {
@@ -79,7 +79,7 @@ impl<H: Deref<Target = CachedBlock>> IndexWalker<H> {
         }
     }
 
-    /// The data block here.
+    /// The current data block's handle.
     #[inline]
     pub(crate) fn handle(&self) -> BlockHandle {
         self.cursor().handle()
@@ -91,8 +91,8 @@ impl<H: Deref<Target = CachedBlock>> IndexWalker<H> {
         self.cursor().separator_user_key()
     }
 
-    /// Whether seeks find what it walks over: of the block at the top, and of the partition here if
-    /// that is not `checked`, which becomes it.
+    /// Checks that seeks find the entries of a scan, in the top-level block and in the current
+    /// partition. Skips a partition that is `checked`, and sets it.
     /// # Errors
     /// `Corruption`.
     pub(crate) fn check_restarts(&self, checked: &mut Option<BlockHandle>) -> Result<()> {
@@ -125,12 +125,12 @@ impl<H: Deref<Target = CachedBlock>> IndexWalker<H> {
         self.cursor().separator()
     }
 
-    /// What leads to the partition here: its separator at the top. REQUIRES: `valid()`.
+    /// The current partition's separator in the top level. REQUIRES: `valid()`.
     pub(crate) fn partition_separator(&self) -> Option<&[u8]> {
         self.two_level.then(|| self.top_cursor.separator())
     }
 
-    /// The first key of the data block here, if the index has first keys.
+    /// The first key of the current data block, if the index has first keys.
     pub(crate) fn first_key(&self) -> Result<Option<&[u8]>> {
         let block = match &self.partition {
             Some((block, _)) if self.two_level => block.key_value()?,
@@ -139,7 +139,7 @@ impl<H: Deref<Target = CachedBlock>> IndexWalker<H> {
         self.cursor().first_key(block)
     }
 
-    /// To the first entry whose separator is at or after the internal key `target`.
+    /// Moves to the first entry whose separator is at or after the internal key `target`.
     #[inline]
     pub(crate) fn seek(
         &mut self,
@@ -168,8 +168,7 @@ impl<H: Deref<Target = CachedBlock>> IndexWalker<H> {
         self.leave_empty_backwards(source, options)
     }
 
-    /// Adds the handles of the blocks behind the one here, at most so many, as far as its index
-    /// block says.
+    /// Appends the handles of at most `most` blocks behind the current one, within its index block.
     pub(crate) fn behind(&self, most: u32, handles: &mut Vec<BlockHandle>) {
         let (block, mut scout) = match &self.partition {
             Some((block, cursor)) if self.two_level => (block.key_value(), cursor.clone()),
@@ -177,7 +176,7 @@ impl<H: Deref<Target = CachedBlock>> IndexWalker<H> {
         };
         let Ok(block) = block else { return };
         for _ in 0..most {
-            // Who comes there meets the error.
+            // A reader that gets there meets the error.
             if scout.next(block).is_err() || !scout.valid() {
                 return;
             }
@@ -185,25 +184,25 @@ impl<H: Deref<Target = CachedBlock>> IndexWalker<H> {
         }
     }
 
-    /// The data block beside the one here, on that side. `scout` is left there: who asks for block
-    /// after block hands it in again. REQUIRES: `valid()`, `is_flat()`.
+    /// The data block next to the current one, on that side. Leaves `scout` there: a caller that
+    /// asks for one block after the other passes it again. REQUIRES: `valid()`, `is_flat()`.
     pub(crate) fn beside(&self, scout: &mut Option<IndexCursor>, forward: bool) -> Option<BlockHandle> {
         let block = self.top.key_value().ok()?;
         let scout = match scout {
             Some(scout) if scout.valid() && scout.handle() == self.handle() => scout,
             _ => scout.insert(self.top_cursor.clone()),
         };
-        // Who comes there meets the error.
+        // A reader that gets there meets the error.
         if forward { scout.next(block) } else { scout.prev(block) }.ok()?;
         scout.valid().then(|| scout.handle())
     }
 
-    /// To where a scout stands that `beside` has left there. REQUIRES: `is_flat()`.
+    /// Moves to the position of a scout from `beside`. REQUIRES: `is_flat()`.
     pub(crate) fn follow(&mut self, scout: &IndexCursor) {
         self.top_cursor.stand_as(scout);
     }
 
-    /// One data block on.
+    /// Moves to the next data block.
     #[inline]
     pub(crate) fn next(&mut self, source: &BlockSource, options: &TableReadOptions) -> Result<()> {
         match &mut self.partition {
@@ -215,7 +214,7 @@ impl<H: Deref<Target = CachedBlock>> IndexWalker<H> {
         }
     }
 
-    /// One data block back.
+    /// Moves to the previous data block.
     pub(crate) fn prev(&mut self, source: &BlockSource, options: &TableReadOptions) -> Result<()> {
         match &mut self.partition {
             Some((block, cursor)) if self.two_level => {
@@ -226,8 +225,8 @@ impl<H: Deref<Target = CachedBlock>> IndexWalker<H> {
         }
     }
 
-    /// Opens the partition that the top stands on, and goes to `place` in it. Nothing to do with
-    /// one level.
+    /// Opens the partition of the current top-level entry and moves to `place` in it. Does nothing
+    /// with one level.
     fn enter(
         &mut self,
         source: &BlockSource,
@@ -272,7 +271,7 @@ impl<H: Deref<Target = CachedBlock>> IndexWalker<H> {
         Ok(())
     }
 
-    /// Stands nowhere.
+    /// Becomes invalid.
     pub(crate) fn reset(&mut self) {
         self.top_cursor.reset();
         self.partition = None;

@@ -1,4 +1,4 @@
-//! A table block by block, for tools and tests: what `sst_dump` shows.
+//! A table block by block, for tools and tests such as `sst_dump`.
 
 use crate::block_source::{BlockKind, CachedBlock};
 use crate::options::TableReadOptions;
@@ -12,8 +12,7 @@ use esker_format::index_entry::{IndexCursor, IndexShape};
 use esker_format::meta_index::{INDEX, MetaIndex, RANGE_DEL};
 use esker_format::properties::IndexType;
 
-/// What is read at a time of a table that is read from end to end. RocksDB's number,
-/// `file/file_util.cc`.
+/// Bytes of one read of a whole table. RocksDB's number, `file/file_util.cc`.
 const WHOLE_FILE_READAHEAD: usize = 256 << 10;
 
 /// A data block as its table's index describes it.
@@ -63,7 +62,7 @@ impl TableReader {
         self.index_shape
     }
 
-    /// For who reads all data blocks in order, past the cache.
+    /// Readahead for all data blocks in order, past the cache.
     pub(crate) fn whole_file_readahead(&self) -> Readahead {
         Readahead::new(&self.options.table_options, WHOLE_FILE_READAHEAD)
     }

@@ -1,10 +1,10 @@
 //! The cursor over a table's point entries.
 //!
 //! Invariants
-//!  1. Valid: `block` is the block at the walker's handle, and `cursor` stands on an entry of it;
-//!     with `beyond`, the walker is one block further, or has run off.
-//!  2. A step within a block allocates nothing; a step to the next block allocates what holding
-//!     that block takes.
+//!  1. Valid: `block` is the block at the walker's handle, and `cursor` is at an entry of it. With
+//!     `beyond`, the walker is one block further, or has run off.
+//!  2. A step within a block allocates nothing; a step to the next block allocates only a reference
+//!     to that block.
 //!  3. Not valid and no `error`: it has run off an end, or passed the upper bound.
 
 mod ahead;
@@ -39,15 +39,15 @@ pub struct TableIter {
     entered: Option<u32>,
     /// How many that usually are.
     usual: u32,
-    /// Where scans are told beforehand that it is part of, if that may be.
+    /// The planned scans that it is part of, if any.
     ahead: Option<Arc<ScansAhead>>,
     block: Option<BlockRef>,
     /// Which block that is.
     loaded: BlockHandle,
     cursor: BlockCursor,
-    /// The walker has gone on already.
+    /// Set when the walker is ahead of the cursor.
     beyond: Option<Beyond>,
-    /// What lies behind that.
+    /// The block behind that one.
     far: Far,
     /// Where in the block the value of the entry lies that it has left by `prev_key_leaving`.
     left: Range<usize>,
@@ -94,14 +94,14 @@ impl TableIter {
         }
     }
 
-    /// As part of the scans that are told there.
+    /// Takes part in these planned scans.
     #[must_use]
     pub fn with_scans_ahead(mut self, ahead: Arc<ScansAhead>) -> TableIter {
         self.ahead = Some(ahead);
         self
     }
 
-    /// At this pace, if there is one. Scans that are told beforehand have none.
+    /// Reads at this pace, if there is one. Planned scans have none.
     #[must_use]
     pub fn with_pace(mut self, pace: Option<ReadPace>) -> TableIter {
         self.readahead.set_pace(pace);
@@ -113,7 +113,7 @@ impl TableIter {
         &self.reader
     }
 
-    /// Clears the last position's failure and sees that there is a walker.
+    /// Clears the last position's error and makes the walker if there is none.
     fn start(&mut self) -> Result<()> {
         self.error = None;
         self.cursor.reset();
@@ -135,7 +135,7 @@ impl TableIter {
         step(walker, &self.reader, &self.options).map_err(|e| self.reader.source.in_file(e))
     }
 
-    /// Goes to `place` in the block that the walker stands on, nowhere if it stands nowhere.
+    /// Moves to `place` in the walker's block; invalid if the walker is.
     fn enter_block(&mut self, place: Place<'_>) -> Result<()> {
         self.cursor.reset();
         let Some(handle) = self.walker.as_ref().filter(|w| w.valid()).map(IndexWalker::handle) else {
@@ -167,7 +167,7 @@ impl TableIter {
 
     /// Puts the block there in the place of the one it has.
     fn load(&mut self, handle: BlockHandle, place: Place<'_>) -> Result<()> {
-        // The old block goes first: who walks entry by entry never holds two.
+        // Drops the old block first: a scan never holds two.
         self.block = None;
         self.count_entered();
         let (source, readahead) = (&self.reader.source, &mut self.readahead);
@@ -323,21 +323,21 @@ impl TableIter {
         options.smallest_key.as_ref().is_some_and(|smallest| options.icmp.compare(smallest, target).is_gt())
     }
 
-    /// Whether it stands where the index led, and no filter is asked where else a seek may lead.
+    /// Whether it is where the index led, and no filter decides where else a seek may lead.
     fn may_stay(&self) -> bool {
         self.cursor.valid() && self.beyond.is_none() && !self.options.prefix_filter_on_seek
     }
 
-    /// Whether it stands on the table's first entry, and a seek to `target` would lead there.
+    /// Whether it is at the table's first entry, and a seek to `target` would lead there.
     fn stays_first(&self, target: &[u8]) -> bool {
-        // Nothing lies before what lies first in the file.
+        // No entry lies before the first block of the file.
         self.loaded.offset == 0
             && self.cursor.is_first()
             && self.may_stay()
             && self.reader.options.icmp.compare(self.key(), target).is_ge()
     }
 
-    /// Whether it stands on the table's last entry.
+    /// Whether it is at the table's last entry.
     fn is_last(&self) -> bool {
         self.may_stay() && self.reader.options.largest_key.as_deref() == Some(self.key())
     }

@@ -1,13 +1,13 @@
-//! esker-table: immutable files, written once and read many times.
+//! Tables: immutable files, written once and read many times.
 //!
 //! RocksDB's block-based table: data blocks, filter, index, meta blocks, footer (grammar:
 //! `esker_format`). This crate adds the I/O: which block to read when, through which cache, and how
 //! far ahead.
 //!
 //! Reading order: [`options`], [`TableBuilder`] (`writer.rs`), [`TableReader`] (`open.rs`,
-//! `reader.rs`), how it gets its blocks (`block_source.rs`, [`tier`], `readahead.rs`,
-//! `index_walker.rs`, `filter.rs`), [`TableIter`], `verify.rs`, [`TableCache`] (a family's tables
-//! by file number, within [`OpenFiles`]), [`blob`] (values in files of their own).
+//! `reader.rs`), its blocks (`block_source.rs`, [`tier`], `readahead.rs`, `index_walker.rs`,
+//! `filter.rs`), [`TableIter`], `verify.rs`, [`TableCache`] (a family's tables by file number,
+//! within [`OpenFiles`]), [`blob`] (values in files of their own).
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 

@@ -1,24 +1,23 @@
-//! Scans that read more than the cache could keep for them.
+//! Long scans: scans that read more than the cache could keep for them.
 //!
-//! In: blocks that a scan passes, one after the other. Out: whether the next one shall go into the
+//! In: blocks that a scan passes, one after the other. Out: whether the next one goes into the
 //! cache.
 //!
-//! A cache that is full lets something go for each block that comes in. For a scan that goes on and
-//! on that is in vain: its blocks push out others, and then each other, and when the next scan
-//! comes none of them is there (the loop that is longer than the cache, which LRU and all that are
-//! like it lose). So a scan that has read a quarter of the capacity from files, without leaving its
-//! course, does not put more blocks into a full cache (PostgreSQL's bulk reads draw the line there
-//! too, and go round in a ring of a few buffers behind it: `storage/buffer/README`). What is there
-//! stays and is found by the next one. Each scan adds another quarter, so that tables that do fit
-//! are in the cache after a few. And the scan goes through the same few blocks of memory, which are
-//! in the processor's cache, instead of through all of the block cache's.
+//! A full cache evicts one block for each block that comes in. For a long scan that is in vain: its
+//! blocks push out others, and then each other, and the next scan finds none of them (the loop
+//! longer than the cache, which LRU and its relatives lose). So a scan that has read a quarter of
+//! the capacity from files, without leaving its course, puts no more blocks into a full cache.
+//! PostgreSQL's bulk reads draw the line there too, and use a ring of a few buffers behind it
+//! (`storage/buffer/README`). The cached blocks stay and the next scan finds them. Each scan adds
+//! another quarter, so that tables that fit are cached after a few scans. The scan itself reuses a
+//! few blocks of memory, which stay in the processor's cache.
 //!
-//! Scans that go over a table at the same time read for each other: as long as there are two that
-//! have gone far, each puts in what it reads.
+//! Scans that run over a table at the same time read for each other: while two of them have gone
+//! far, each puts its blocks into the cache.
 //!
 //! Invariants
-//!  1. A block that does not go into the cache is charged to it for as long as somebody holds it.
-//!  2. `Scans` counts those `LongScan`s that have come as far as [`SHARE`] says, and have not ended
+//!  1. A block that does not go into the cache is charged to it for as long as it is held.
+//!  2. `Scans` counts the `LongScan`s that have come as far as [`SHARE`] says, and have not ended
 //!     or left their course.
 
 use crate::readahead::SEQUENTIAL_GAP;
@@ -27,10 +26,9 @@ use esker_base::sync::Arc;
 use esker_base::sync::atomic::{AtomicUsize, Ordering};
 use std::ops::Range;
 
-/// What part of the cache's capacity one scan may put in.
+/// One scan may put one part in this many of the capacity into the cache.
 const SHARE: usize = 4;
-/// So much of the capacity may be free in a cache that counts as full: what others have just made
-/// room for.
+/// A cache with at most one part in this many free counts as full: others have just made that room.
 const FREE_SHARE: usize = 32;
 
 /// Long scans of one table that are under way.
@@ -60,8 +58,8 @@ impl LongScan {
         self.last = Some(block);
     }
 
-    /// It has read the block that it passed last from the file. Whether that shall not go into the
-    /// cache, of which `capacity` and `usage` are given in bytes.
+    /// Records that the last block came from the file. Returns whether that block stays out of the
+    /// cache, whose `capacity` and `usage` are in bytes.
     pub(crate) fn goes_by(
         &mut self,
         bytes: u64,
@@ -88,7 +86,7 @@ impl LongScan {
         self.so_far
     }
 
-    /// It goes on from the end of another table, of which so much was passed.
+    /// Continues behind the end of another table, of which `so_far` was passed.
     pub(crate) fn go_on(&mut self, so_far: Passed) {
         self.end();
         self.so_far = so_far;

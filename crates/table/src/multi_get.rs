@@ -36,18 +36,18 @@ use esker_format::key::{self, LookupKey, ParsedInternalKey};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// Keys that go through the steps together: what they prefetch has to fit into the first-level
+/// Keys that go through the steps together: their prefetched lines must fit into the first-level
 /// cache.
 const WAVE: usize = 32;
 
-/// Gets what a batch finds. `i` is the number of a key.
+/// Receives the results of a batch. `i` is the index of a key.
 pub trait BatchVisitor {
     /// An entry of key `i`, newest first. Whether more entries of that key are wanted.
     fn entry(&mut self, i: usize, entry: ParsedInternalKey<'_>, value: TableValue<'_>) -> bool;
-    /// Key `i` cannot be read; what was visited of it so far stands.
+    /// Key `i` cannot be read; its entries visited so far remain valid.
     fn failed(&mut self, i: usize, error: Error);
-    /// Key `i` would have to be waited for; what was visited of it so far stands, and the rest is
-    /// to be planned.
+    /// Key `i` would have to wait; its entries visited so far remain valid, and the rest must be
+    /// planned.
     fn missing(&mut self, i: usize, missing: Missing);
 }
 
@@ -59,9 +59,9 @@ type Wave<T> = SmallVec<[T; WAVE]>;
 /// No block, and no restart.
 const NOWHERE: (u32, u32) = (u32::MAX, 0);
 
-/// How many keys, of those that begin with the first of a block, are reached by a walk through the
-/// block from that one: all of the block's, if they are at least as many as the intervals that they
-/// may lie in, else none. To find each key's interval takes as long as to pass over some entries.
+/// Number of keys, of those that begin with the first of a block, that a scan through the block
+/// reaches from that one: all of the block's keys if they are at least as many as their restart
+/// intervals, else none. Finding each key's interval costs as much as skipping some entries.
 fn keys_to_walk_to(places: &[Place], blocks: &[Got<'_>]) -> usize {
     let Some((first, Got::Block(block))) =
         places.first().and_then(|p| Some((p, blocks.get(p.block as usize)?)))
@@ -106,7 +106,7 @@ enum Got<'g> {
 pub struct Plan {
     reader: Arc<TableReader>,
     needed: Needed,
-    /// Of the first blocks it needs, those that were found in the cache already.
+    /// The first blocks it needs, where the cache had them.
     found: Vec<Option<BlockRef>>,
     blocks: Vec<Gathered>,
     /// Keys that stopped in the midst of their entries.
@@ -120,8 +120,8 @@ impl std::fmt::Debug for Plan {
 }
 
 impl TableReader {
-    /// Does for each key that `which` names in `keys` what [`TableReader::get_under`] does for one.
-    /// The keys are named in ascending order, and differ in their user keys.
+    /// Does [`TableReader::get_under`] for each key of `keys` that `which` names. The keys are
+    /// named in ascending order, and have different user keys.
     pub fn multi_get(
         &self,
         options: &TableReadOptions,
@@ -156,9 +156,9 @@ impl TableReader {
         }
     }
 
-    /// Finds out which blocks the keys need that `which` names in `keys`: in ascending order, and
-    /// each with what it came to in this table, if it did. Those that cannot be planned go to
-    /// `failed`. May read filters and indexes: call it without a guard.
+    /// Plans the blocks of the keys that `which` names in `keys`, in ascending order, each with its
+    /// missing block in this table, if there is one. Keys that cannot be planned go to `failed`.
+    /// May read filters and indexes: call it without a guard.
     pub fn plan(
         self: &Arc<Self>,
         options: &TableReadOptions,
@@ -211,7 +211,7 @@ impl TableReader {
         }
     }
 
-    /// The block, with what is looked at first on its way to the processor's caches.
+    /// The block, with its first-read parts prefetched.
     fn ready<'g>(&self, block: BlockLoan<'g>, handle: BlockHandle) -> Got<'g> {
         match block.key_value() {
             Ok(entries) => entries.prefetch_restarts(),
@@ -299,9 +299,9 @@ impl TableReader {
         })
     }
 
-    /// Leads the walker, which stands where the key before this one led it, to the first block that
-    /// can hold `target`. If the last two blocks were neighbours (`is_dense`), the next one is
-    /// looked at before the index is searched.
+    /// Moves the walker from the previous key's block to the first block that can hold `target`. If
+    /// the last two blocks were neighbours (`is_dense`), tries the next one before searching the
+    /// index.
     #[inline]
     fn lead(
         &self,
@@ -329,7 +329,7 @@ impl TableReader {
         Ok(())
     }
 
-    /// The key's place in the block that the walker stands on; none if the table cannot have it.
+    /// The key's place in the walker's block; none if the table cannot have it.
     fn place_of(
         &self,
         walker: &IndexWalker<&CachedBlock>,
@@ -371,7 +371,7 @@ impl TableReader {
         let mut cursor = BlockCursor::with_buffer(EntryShape::KeyValue, DATA_BUFFER.take());
         // Of the key that was last prepared, and of the one that was last searched.
         let (mut prepared, mut searched) = (NOWHERE, u32::MAX);
-        // Keys up to this one are walked to from the one before.
+        // Keys up to this one are reached by scanning from the one before.
         let mut walked = 0;
         for at in 0..places.len() + AHEAD {
             if at < walked {
@@ -438,7 +438,7 @@ impl TableReader {
         let Ok(block) = block.key_value() else { return 0 };
         let target = keys[place.key as usize].internal_key();
         let low = if place.block == before.0 { before.1 } else { 0 };
-        // What is wrong here is so, too, when the key is searched.
+        // An error here recurs when the key is searched.
         let Ok(restart) = cursor.restart_behind(block, low, target, &self.options.icmp) else { return low };
         if before != (place.block, restart) {
             block.prefetch_interval(restart);
@@ -490,7 +490,7 @@ impl TableReader {
 }
 
 impl Needed {
-    /// Adds what keys behind these need.
+    /// Adds the needs of later keys.
     fn append(&mut self, behind: Needed) {
         let first = self.handles.len() as u32;
         self.handles.extend(behind.handles);
@@ -511,7 +511,7 @@ impl Needed {
     }
 }
 
-/// Notes what fails while nothing is visited yet.
+/// Records errors before anything is visited.
 struct Failures<'f> {
     failed: &'f mut Vec<(usize, Error)>,
 }

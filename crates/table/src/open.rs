@@ -1,9 +1,9 @@
 //! Opens a table: one read of its tail, then everything that stays with the reader.
 //!
-//! In: a file and what the MANIFEST says about it. Out: a [`TableReader`], or the reason why not.
+//! In: a file and its description in the MANIFEST. Out: a [`TableReader`], or an error.
 //! Source: RocksDB `table/block_based/block_based_table_reader.cc` (Open and its helpers).
 //!
-//! Order: footer, meta index, properties (what cannot be read is refused here, by name),
+//! Order: footer, meta index, properties (unreadable features are refused here, by name),
 //! dictionary, range tombstones, index, filter.
 
 use crate::block_source::{BlockKind, BlockSource, may_be_damage};
@@ -154,12 +154,12 @@ struct Tail {
     file: Arc<dyn RandomAccessFile>,
     start: u64,
     bytes: Vec<u8>,
-    /// Something in it is damaged: what is read from now on comes from the file.
+    /// Part of it is damaged: later reads come from the file.
     is_damaged: AtomicBool,
 }
 
 impl Tail {
-    /// Reads it, a second time if the footer is damaged in what came first.
+    /// Reads the tail, and again if its footer is damaged.
     fn with_footer(file: &Arc<dyn RandomAccessFile>, options: &TableReaderOptions) -> Result<(Tail, Footer)> {
         let read = || {
             let tail = Tail::read(Arc::clone(file), options)?;
@@ -272,7 +272,7 @@ fn parse_properties(source: &BlockSource, handle: BlockHandle, stored: Buffer) -
     }
 }
 
-/// Refuses, by name, what would be read wrongly.
+/// Refuses, by name, features that this version would read wrongly.
 fn check_readable(p: &TableProperties, format_version: u32, options: &TableReaderOptions) -> Result<()> {
     if let Some(code) = p.index_type {
         IndexType::from_u32(code)?;
@@ -344,8 +344,8 @@ fn global_seqno(p: &TableProperties, largest: Option<SequenceNumber>) -> Result<
     }
 }
 
-/// What the file is called in the cache: its unique id, which survives restarts, or a number of
-/// this process.
+/// The file's identity in the cache: its unique id, which survives restarts, or a number of this
+/// process.
 fn identity(p: &TableProperties) -> (u64, u64) {
     match unique_id(&p.db_id, &p.db_session_id, p.orig_file_number) {
         Some([session, file]) => (session, file),

@@ -1,16 +1,15 @@
 //! The open tables and blob files of all families of a database, by file number, within one limit.
 //!
-//! In: readers that somebody has opened. Out: the same, as long as there is room for them.
+//! In: opened readers. Out: the same, as long as there is room for them.
 //!
 //! Invariants
-//!  1. Tables and blob files share the limit, as what a process may open is shared by all of its
-//!     files.
-//!  2. A process that runs out of descriptors has files closed that nobody reads, whatever the
-//!     limit says.
-//!  3. The limit is not strict: a reader is never refused, and one that has gone lives on for those
-//!     who hold it.
+//!  1. Tables and blob files share the limit, because all files of a process share its descriptors.
+//!  2. A process without free descriptors closes files that no reader uses, whatever the limit
+//!     says.
+//!  3. The limit is not strict: a reader is never refused, and an evicted one lives on for its
+//!     holders.
 //!  4. Files of another owner, who may delete them, are held below the readers
-//!     ([`OpenFiles::hold_table`]): a reader that comes again reads the file that there was.
+//!     ([`OpenFiles::hold_table`]): a reader that is opened again reads the same file.
 //!
 //! Source: RocksDB `db/db_impl/db_impl.cc` (`table_cache_`), `db/blob/blob_file_cache.cc`.
 
@@ -26,7 +25,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::{Arc, Weak};
 
-/// From so many files on their list is cut in parts, each with a lock of its own.
+/// From this many files on their list is cut into shards, each with its own lock.
 const MANY: usize = 1024;
 
 /// See the head of this file.
@@ -106,7 +105,7 @@ impl OpenFiles {
         self.held.lock().tables.insert(number, file);
     }
 
-    /// As [`OpenFiles::hold_table`].
+    /// Holds a blob file of another owner, like [`OpenFiles::hold_table`].
     pub(crate) fn hold_blob_file(&self, number: FileNumber, file: Arc<dyn RandomAccessFile>) {
         self.held.lock().blobs.insert(number, file);
     }
@@ -118,10 +117,10 @@ impl OpenFiles {
         held.blobs.retain(|number, _| blobs.contains(number));
     }
 
-    /// What to tell of a file that cannot be opened: of another owner's, which may have been
-    /// deleted since.
+    /// Replaces the error of a file that cannot be opened if another owner may have deleted it
+    /// since.
     /// # Errors
-    /// `failed`, or that.
+    /// `failed`, or that it was deleted by the owner.
     pub(crate) fn tell<T>(&self, opened: Result<T>, path: &Path) -> Result<T> {
         opened.map_err(|failed| {
             let is_gone = failed.subcode() == SubCode::PathNotFound;
@@ -158,7 +157,7 @@ impl OpenFiles {
         self.len() == 0
     }
 
-    /// What the tables of one more family are marked with.
+    /// A mark for the tables of one more family.
     pub(crate) fn add_family(&self) -> u64 {
         self.next_family.fetch_add(1, Ordering::Relaxed)
     }
@@ -186,7 +185,7 @@ impl OpenFiles {
     }
 
     fn keep(&self, key: CacheKey, file: OpenFile) {
-        // Without a strict limit nothing is refused.
+        // Without a strict limit no insertion is refused.
         _ = self.files.insert(key, file, 1, Priority::Low, Role::Misc);
     }
 
@@ -209,11 +208,11 @@ impl OpenFiles {
 
 impl ClosesFiles for OpenFiles {
     fn close_unused(&self, count: usize) -> usize {
-        // Whoever changes the capacity, or closes files, meanwhile waits.
+        // Other threads that change the capacity or close files wait.
         let capacity = self.capacity.lock();
         let before = self.len();
         let mut count = count.max(1);
-        // Each part of the list keeps its share of what may stay: a few fewer may be none.
+        // Each shard keeps its share of the remaining files, so closing a few may close none.
         while self.len() == before && before > 0 && count < before.saturating_mul(2) {
             self.files.set_capacity(self.files.usage().saturating_sub(count));
             count = count.saturating_mul(2);

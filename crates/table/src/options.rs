@@ -1,4 +1,4 @@
-//! What writers and readers of tables can be told. RocksDB's names and defaults.
+//! Options for writers and readers of tables. RocksDB's names and defaults.
 //!
 //! Source: RocksDB `include/rocksdb/table.h`, `table/table_builder.h`.
 
@@ -30,7 +30,7 @@ pub enum IndexShorteningMode {
     ShortenSeparatorsAndSuccessor,
 }
 
-/// What data blocks are searched by.
+/// How a data block is searched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum DataBlockIndexType {
     /// The restarts, by halving.
@@ -56,7 +56,7 @@ pub struct BlockBasedTableOptions {
     pub use_delta_encoding: bool,
     /// 2 to 7 can be written.
     pub format_version: u32,
-    /// What guards the blocks.
+    /// The checksum of blocks.
     pub checksum: ChecksumType,
     /// Which filter is written; `None`: none, and stored ones are ignored.
     pub filter_policy: Option<FilterPolicy>,
@@ -70,8 +70,7 @@ pub struct BlockBasedTableOptions {
     pub partition_filters: bool,
     /// Whether filter partitions are cut by their own size, not with those of the index.
     pub decouple_partitioned_filters: bool,
-    /// Whether filters are rounded up to what an allocator hands out for them, so that no memory is
-    /// wasted.
+    /// Whether filters are rounded up to the allocator's size classes, so that no memory is wasted.
     pub optimize_filters_for_memory: bool,
     /// Whether data blocks have a hash index.
     pub data_block_index_type: DataBlockIndexType,
@@ -79,8 +78,8 @@ pub struct BlockBasedTableOptions {
     pub data_block_hash_table_util_ratio: f64,
     /// Whether values stand behind all keys of a data block. RocksDB reads this from version 11 on.
     pub separate_key_value_in_data_block: bool,
-    /// Data blocks do not cross multiples of so many bytes, if padding may prevent it; 0: they may.
-    /// A power of 2.
+    /// Data blocks do not cross multiples of this many bytes, if padding can prevent it; 0: they
+    /// may. A power of 2.
     pub super_block_alignment_size: u64,
     /// Padding before one block is below `super_block_alignment_size` divided by this; 0: none.
     pub super_block_alignment_space_overhead_ratio: u64,
@@ -209,8 +208,7 @@ pub struct TableBuilderOptions {
     pub is_flush: bool,
     /// Whether it gets no filter, whatever the policy says.
     pub skip_filters: bool,
-    /// Bytes the file is to have; 0 unknown. Limits what is kept in memory to sample a dictionary
-    /// from.
+    /// Expected bytes of the file; 0: unknown. Limits the samples of a dictionary in memory.
     pub target_file_size: u64,
     /// Makes an ingestible file (all sequences 0, `external_sst_file` properties).
     pub is_external_file: bool,
@@ -279,7 +277,7 @@ pub struct TableReaderOptions {
     pub file_size: u64,
     /// The family's prefix extractor.
     pub prefix_extractor: Option<SliceTransformRef>,
-    /// What merges the table's operands; `None`: nothing does.
+    /// Merges the table's operands; `None`: no operator.
     pub merge_operator: Option<MergeOperatorRef>,
     /// Where the file is; level 0 can pin its index and filter.
     pub level: Option<usize>,
@@ -304,8 +302,8 @@ pub struct TableReaderOptions {
     /// The MANIFEST's tail size, so that one read gets all there is behind the data blocks; 0
     /// unknown.
     pub tail_size: u64,
-    /// Bytes of a checksum that each entry of a block gets when the block comes into memory, 0
-    /// (none) to 8. Whoever reads an entry compares it: `Corruption` if it has changed since.
+    /// Bytes of a checksum for each entry of a block in memory, 0 (none) to 8. Each read of an
+    /// entry compares it: `Corruption` if the entry has changed.
     pub block_protection_bytes_per_key: usize,
 }
 
@@ -343,14 +341,14 @@ pub enum ReadTier {
     /// To the files.
     #[default]
     ReadAll,
-    /// To the block cache and what lies below it; beyond that the answer is `Incomplete`.
+    /// From the block cache and the tiers below it; otherwise the answer is `Incomplete`.
     BlockCache,
-    /// To the block cache alone: who reads under a guard waits for nothing. See
+    /// From the block cache alone: a reader under a guard waits for nothing. See
     /// [`Missing`](crate::Missing).
     NoWait,
 }
 
-/// What one read of a table can be told.
+/// Options of one read of a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TableReadOptions {
     /// Check block checksums on every read from the file.
@@ -364,7 +362,7 @@ pub struct TableReadOptions {
     /// An iterator's `seek` may ask the prefix filter about the prefix it was told to want
     /// (`InternalIterator::set_wanted_prefix_of`), and end at once if it says no.
     pub prefix_filter_on_seek: bool,
-    /// A batch may read blocks of all levels at once, some of which may turn out not to be needed.
+    /// A batch may read blocks of all levels at once, some of them needlessly.
     pub async_io: bool,
     /// The moment, in microseconds since the Unix epoch, from which on no file is read; `u64::MAX`:
     /// never.

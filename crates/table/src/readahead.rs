@@ -1,11 +1,10 @@
-//! Reading ahead: one large read instead of many small ones, for those who read blocks one after
-//! the other, in either direction. A backward reader's "ahead" is what lies before.
+//! Readahead: one large read instead of many small ones, for sequential readers in either
+//! direction.
 //!
 //! Without an explicit size it starts after a few sequential blocks and doubles up to a limit, so
-//! that short scans read little they do not need; and with the first block that is missing if scans
-//! of the table have been longer than that ([`ScanLength`]): then what such a scan reads comes with
-//! one read, each block into memory of its own. Source of the numbers: RocksDB
-//! `file/file_prefetch_buffer.h`.
+//! that short scans read little they do not need. If scans of the table have been longer than that
+//! ([`ScanLength`]), it starts with the first missing block: one read brings the scan's blocks,
+//! each into memory of its own. Source of the numbers: RocksDB `file/file_prefetch_buffer.h`.
 
 use crate::long_scan::LongScan;
 use crate::options::BlockBasedTableOptions;
@@ -26,11 +25,11 @@ use window::Window;
 /// blocks.
 pub(crate) const SEQUENTIAL_GAP: u64 = 4096;
 
-/// How many blocks scans of a table read before they seek again or end: few are read ahead for
-/// those that read few.
+/// The usual number of blocks that scans of a table read before they seek again or end: short scans
+/// get little readahead.
 ///
-/// Kept by all cursors of a table without any order: it is a guess. It rises slowly and falls fast,
-/// so that it is right for most of the scans where their lengths differ.
+/// All cursors of a table update it without any ordering: it is a guess. It rises slowly and falls
+/// fast, so that it fits most scans when their lengths differ.
 #[derive(Debug, Default)]
 pub(crate) struct ScanLength {
     /// Sixteenths of a block.
@@ -41,13 +40,13 @@ impl ScanLength {
     /// Longer scans count as this long.
     const MOST: u32 = 16;
 
-    /// Blocks that a scan usually reads, rather one more than one less; 0 if nobody has scanned.
+    /// Blocks that a scan usually reads, rounded up; 0 before the first scan.
     #[inline]
     pub(crate) fn usual(&self) -> u32 {
         (self.usual.load(Ordering::Relaxed) + 11) / 16
     }
 
-    /// A scan has read so many.
+    /// Records the blocks of one scan.
     #[inline]
     pub(crate) fn note(&self, blocks: u32) {
         let (usual, now) = (self.usual.load(Ordering::Relaxed), 16 * blocks.min(ScanLength::MOST));
@@ -67,7 +66,7 @@ enum Course {
     Elsewhere,
 }
 
-/// A block of somebody who reads ahead.
+/// A block that was read with readahead.
 #[derive(Debug)]
 pub(crate) enum Ahead<'a> {
     /// As it is stored, with its trailer.
@@ -76,12 +75,12 @@ pub(crate) enum Ahead<'a> {
     Own(Buffer),
     /// To be read alone.
     Alone,
-    /// The same: it could not be read together with what lies behind or before it. It may be
-    /// readable itself, and its reader is told only of that.
+    /// It could not be read together with its neighbours. It may be readable itself; only its own
+    /// error is reported.
     Failed,
 }
 
-/// Who is asked before bytes are read from a file.
+/// A rate limiter for reads from a file.
 #[derive(Clone, Debug)]
 pub struct ReadPace {
     /// Says when they may be.
@@ -93,13 +92,13 @@ pub struct ReadPace {
 }
 
 impl ReadPace {
-    /// Waits until so many bytes may be read.
+    /// Waits until this many bytes may be read.
     pub fn wait_for(&self, bytes: u64) {
         self.limiter.request(bytes, self.priority, IoKind::Read, &*self.clock);
     }
 }
 
-/// What one reader of one table has read ahead.
+/// The readahead of one reader of one table.
 #[derive(Debug)]
 pub(crate) struct Readahead {
     pace: Option<ReadPace>,
@@ -159,22 +158,20 @@ impl Readahead {
         self.pace.take()
     }
 
-    /// Waits until so many bytes may be read.
+    /// Waits until this many bytes may be read.
     fn wait_for(&self, bytes: u64) {
         if let Some(pace) = &self.pace {
             pace.wait_for(bytes);
         }
     }
 
-    /// The reader goes forward and is likely to want so many blocks behind the one that it asks for
-    /// next.
+    /// The reader goes forward and will probably want this many blocks behind the next one.
     #[inline]
     pub(crate) fn expect(&mut self, blocks: u32) {
         self.expected = blocks;
     }
 
-    /// How many blocks behind this one, which is not in the cache, are worth knowing: those that
-    /// are to be read with it.
+    /// Number of blocks behind this missing one that would be read with it.
     #[inline]
     pub(crate) fn neighbours(&self, handle: BlockHandle) -> u32 {
         let is_adaptive = self.explicit == 0 && self.most > 0;
@@ -204,10 +201,10 @@ impl Readahead {
         (self.last_start, self.last_end) = (handle.offset, end_of(handle));
     }
 
-    /// The stored block and its trailer, if reading ahead is worth it or already happened. The
-    /// handle lies within the file.
+    /// The stored block and its trailer, if readahead is worth it or has it already. The handle
+    /// lies within the file.
     /// # Errors
-    /// That of reading the block. What fails beyond it is none.
+    /// That of reading the block. Errors behind it are ignored.
     pub(crate) fn read(
         &mut self,
         file: &dyn RandomAccessFile,
@@ -271,7 +268,7 @@ impl Readahead {
         }
         let before = std::mem::replace(&mut self.course, course);
         if expected > 0 && course != Course::Backward {
-            // What it reads beyond that counts anew. Blocks differ a little in size.
+            // Further reads are counted anew. Blocks differ a little in size.
             self.reads = 1;
             self.size = self.initial;
             let bytes = u64::from(expected) * (handle.size + TRAILER_BYTES as u64) * 17 / 16;

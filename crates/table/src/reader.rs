@@ -1,4 +1,4 @@
-//! An open table: point reads and what can be asked about it. How it is opened: `open.rs`.
+//! An open table: point reads and queries. `open.rs` opens it.
 
 use crate::block_source::{BlockKind, BlockLoan, BlockRef, BlockSource, CachedBlock};
 use crate::counts;
@@ -65,7 +65,7 @@ pub(crate) struct Access<'r> {
     pub(crate) guard: Option<&'r Guard>,
 }
 
-/// Who is shown entries, and says whether to go on.
+/// Receives entries; returns whether to go on.
 pub type Visit<'v> = &'v mut dyn FnMut(ParsedInternalKey<'_>, TableValue<'_>) -> bool;
 
 /// Where a read of one key stopped that waits for nothing. [`TableReader::get_on`] goes on from
@@ -81,7 +81,7 @@ pub(crate) struct MissingBlock {
     pub(crate) handle: BlockHandle,
     /// Whether nothing was visited before it.
     pub(crate) is_first: bool,
-    /// Whether its entries were visited: what lies behind it is left.
+    /// Its entries were visited; only later blocks remain.
     pub(crate) is_visited: bool,
     /// Whether entries of the user key can lie behind it.
     pub(crate) goes_on: bool,
@@ -105,8 +105,7 @@ impl Missing {
         Missing::instead(error).map(|_| Some(Missing { block: Some(place) }))
     }
 
-    /// What to do about an error of a read under a guard: if it says that something is missing, to
-    /// go on elsewhere.
+    /// Turns an error of a read under a guard into the missing block, if a block is missing.
     #[cold]
     pub(crate) fn instead(error: Error) -> Result<Option<Missing>> {
         match error.kind() {
@@ -133,9 +132,9 @@ pub struct TableReader {
     pub(crate) whole_keys: bool,
     /// The extractor that made the prefixes in the filter, if that is the family's.
     pub(crate) filter_prefix: Option<SliceTransformRef>,
-    /// Handles of partitions that stay in the cache; nobody looks at them.
+    /// Partitions kept in the cache by these references.
     pub(crate) pinned_partitions: Vec<BlockRef>,
-    /// What the reader itself is charged in the block cache.
+    /// The reader's own charge in the block cache.
     pub(crate) charge: Option<Reservation<CachedBlock>>,
     pub(crate) range_dels: Option<Arc<FragmentedRangeTombstones>>,
     pub(crate) dead_spans: Option<DeadSpans>,
@@ -164,8 +163,8 @@ impl TableReader {
         self.get_with(Access { options, guard: None }, key, visit).map(drop)
     }
 
-    /// As `get`, but waits for nothing: what it would have to wait for is where
-    /// [`TableReader::get_on`] goes on, without a guard.
+    /// `get` that waits for nothing: it returns the missing block, and [`TableReader::get_on`] goes
+    /// on there without a guard.
     /// # Errors
     /// `Corruption`.
     #[inline]
@@ -181,9 +180,9 @@ impl TableReader {
         found.or_else(Missing::instead)
     }
 
-    /// What is left of a `get` that came to something missing.
+    /// Continues a `get` at its missing block.
     /// # Errors
-    /// As `get`.
+    /// `Corruption`, `IoError`, or `Incomplete` when `read_tier` forbids I/O that is needed.
     #[cold]
     pub fn get_on(
         &self,
@@ -200,10 +199,10 @@ impl TableReader {
         self.get_on_in(options, key, (place, block), visit)
     }
 
-    /// As [`TableReader::get_on`], if the block that was missing has not to be waited for any more;
-    /// else `None`, and nothing was visited.
+    /// [`TableReader::get_on`] if the missing block no longer has to be waited for; otherwise
+    /// `None`, and nothing was visited.
     /// # Errors
-    /// As `get`.
+    /// `Corruption`, `IoError`, or `Incomplete` when `read_tier` forbids I/O that is needed.
     #[cold]
     pub fn get_on_if_resident(
         &self,
@@ -253,10 +252,10 @@ impl TableReader {
         self.note_if_there(visit, &mut |visit| self.get_unfiltered(access, target, visit))
     }
 
-    /// Whether the filter lets the key pass that a lookup wants from `target` on, an internal key;
-    /// true if it has nothing to say of the key. Counted as a lookup's question is.
+    /// Whether the filter admits the key of a lookup from the internal key `target` on; true if the
+    /// filter does not cover it. Counted like a lookup's query.
     /// # Errors
-    /// As [`get`](Self::get), of the filter's blocks.
+    /// `Corruption`, `IoError` and `Incomplete` of the filter's blocks.
     pub fn filter_lets_pass(&self, options: &TableReadOptions, target: &[u8]) -> Result<bool> {
         self.filter_asked(Access { options, guard: None }, target)
     }
@@ -269,8 +268,8 @@ impl TableReader {
         Ok(passes)
     }
 
-    /// What the filter has of a user key that is in the table: the key without its timestamp or, in
-    /// a filter without whole keys, its prefix. `None` if there is neither.
+    /// The filter's entry for a user key of the table: the key without its timestamp or, in a
+    /// filter without whole keys, its prefix. `None` if there is neither.
     #[inline]
     pub(crate) fn in_filter<'k>(&self, user_key: &'k [u8]) -> Option<&'k [u8]> {
         let key = self.without_timestamp(user_key);
@@ -334,8 +333,8 @@ impl TableReader {
         self.get_at(access, walker, target, true, visit)
     }
 
-    /// `get` from the block on that the walker stands on: the first with entries at or after
-    /// `target` or, if not `is_first`, a later one.
+    /// `get` from the walker's block on: the first with entries at or after `target` or, if not
+    /// `is_first`, a later one.
     #[inline]
     fn get_at(
         &self,
@@ -403,9 +402,8 @@ impl TableReader {
         }
     }
 
-    /// Whether entries of the target's user key can lie behind the block that the walker stands on:
-    /// the one that the target leads to, or one behind it. A user key never spans two blocks of an
-    /// index of user keys.
+    /// Whether entries of the target's user key can lie behind the walker's block, which is the
+    /// target's block or a later one. A user key never spans two blocks of an index of user keys.
     #[inline]
     pub(crate) fn may_go_on_behind(&self, walker: &IndexWalker<&CachedBlock>, target: &[u8]) -> bool {
         let may_span = !self.index_shape.key_is_user_key;
@@ -414,8 +412,8 @@ impl TableReader {
     }
 
     /// Visits the entries of `user_key` in a block, from `seek` on or from its start. Returns
-    /// whether the walk goes on behind the block: everything to its end was visited, or nothing was
-    /// found before it.
+    /// whether to go on behind the block: all entries to its end were visited, or none was found
+    /// before it.
     #[inline]
     pub(crate) fn visit_block(
         &self,
@@ -541,8 +539,8 @@ impl TableReader {
     }
 
     /// Reads its range tombstones from the file, in any family: also those that hide nothing, with
-    /// the sequence numbers they are stored with, not an ingested file's. For who takes a file in;
-    /// reads go by [`range_dels`](Self::range_dels).
+    /// their stored sequence numbers instead of an ingested file's. For ingestion; reads use
+    /// [`range_dels`](Self::range_dels).
     /// # Errors
     /// `Corruption`: bytes that are no range tombstones · `IoError`.
     pub fn read_range_tombstones(&self) -> Result<Vec<RangeTombstone>> {
@@ -554,7 +552,7 @@ impl TableReader {
         self.dead_spans.as_ref()
     }
 
-    /// What it says about itself.
+    /// Its properties.
     pub fn properties(&self) -> &TableProperties {
         &self.properties
     }
@@ -579,12 +577,12 @@ impl TableReader {
         &self.options.icmp
     }
 
-    /// A walker over its index, standing nowhere.
+    /// An invalid walker over its index.
     pub(crate) fn walker(&self, options: &TableReadOptions) -> Result<IndexWalker<BlockRef>> {
         self.walker_at_pace(options, None)
     }
 
-    /// The same, which reads blocks of the index at this pace.
+    /// An invalid walker that reads blocks of the index at this pace.
     pub(crate) fn walker_at_pace(
         &self,
         options: &TableReadOptions,
@@ -595,8 +593,7 @@ impl TableReader {
         Ok(walker.with_pace(pace.cloned()))
     }
 
-    /// Whether the top of its index is held by it, so that whoever shares that holds nothing of a
-    /// cache.
+    /// Whether the reader holds the top of its index, so that sharing it holds no cache entry.
     pub(crate) fn holds_index(&self) -> bool {
         self.index.is_pinned()
     }
@@ -632,7 +629,7 @@ impl TableReader {
     /// At most `most` user keys that cut the table into parts of about equal size, each with the
     /// bytes up to it since the last one.
     /// # Errors
-    /// As `get`.
+    /// `Corruption`, `IoError`, or `Incomplete` when `read_tier` forbids I/O that is needed.
     pub fn anchors(&self, most: usize) -> Result<Vec<(Vec<u8>, u64)>> {
         let options = TableReadOptions { fill_cache: false, ..TableReadOptions::default() };
         let mut walker = self.walker(&options)?;
@@ -663,7 +660,7 @@ impl TableReader {
             + dead_spans
     }
 
-    /// Charges what it holds outside of the cache to the cache, if the options say so.
+    /// Charges memory that it holds outside of the cache to the cache, if the options say so.
     /// # Errors
     /// `MemoryLimit` if a strict limit has no room for it.
     pub(crate) fn charge_to_cache(&mut self) -> Result<()> {
@@ -709,7 +706,7 @@ pub(crate) fn compare_as(
         .then_with(|| key::trailer(target).cmp(&packed))
 }
 
-/// The error of a table that lacks what every table has.
+/// The error of a table that lacks a mandatory part.
 #[cold]
 pub(crate) fn missing(what: &str) -> Error {
     Error::corruption(format!("the table has no {what}"))

@@ -1,11 +1,10 @@
-//! Where a table's index and filter live: with the reader, pinned in the block cache, or there as
-//! long as there is room.
+//! The residence of a table's index and filter: in the reader, pinned in the block cache, or cached
+//! like data blocks.
 //!
-//! In: the options, and which kind of block. Out: the block's residence; partitions that stay.
+//! In: the options, and the kind of block. Out: the block's residence; pinned partitions.
 //! Source of the rules: RocksDB `BlockBasedTable::PrefetchIndexAndFilterBlocks`.
 //!
-//! Invariant: what is pinned in the cache is charged there, and is held by a handle as long as its
-//! reader lives.
+//! Invariant: a pinned block is charged in the cache, and its reader holds a handle to it for life.
 
 use crate::block_source::{BlockKind, BlockRef, BlockSource, CachedBlock};
 use crate::cache_options::PinningTier;
@@ -84,9 +83,9 @@ impl Residence {
     }
 }
 
-/// All partitions of an index or filter, to be held, if they are to stay.
+/// All partitions of an index or filter, if they are to be pinned.
 /// # Errors
-/// As [`BlockSource::block`].
+/// `Corruption`, `NotSupported`, `IoError`.
 pub(crate) fn pin_partitions(
     top: &Resident,
     shape: IndexShape,

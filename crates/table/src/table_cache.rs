@@ -1,6 +1,6 @@
 //! Open readers by file number: of one family, within the limit of all families of a database.
 //!
-//! In: what the MANIFEST says about a file. Out: its reader, opened at the first use, kept while
+//! In: a file's description in the MANIFEST. Out: its reader, opened at the first use, kept while
 //! there is room.
 //!
 //! A lookup takes one shard's lock; engines that read a file often keep the `Arc` beside its
@@ -8,7 +8,7 @@
 //!
 //! Invariants
 //!  1. At most one thread opens a given file at a time; a failure is not remembered.
-//!  2. An evicted reader lives on for those who hold it.
+//!  2. An evicted reader lives on for its holders.
 
 use crate::blob::{BlobSource, BlobSourceOptions};
 use crate::block_source::BlockCache;
@@ -31,7 +31,7 @@ use std::sync::Arc;
 
 const OPENERS: usize = 64;
 
-/// What all readers of one family have in common.
+/// Options common to all readers of one family.
 #[derive(Clone, Debug)]
 pub struct TableCacheOptions {
     /// The family's key order.
@@ -40,7 +40,7 @@ pub struct TableCacheOptions {
     pub table_options: Arc<BlockBasedTableOptions>,
     /// The family's prefix extractor.
     pub prefix_extractor: Option<SliceTransformRef>,
-    /// What merges the family's operands.
+    /// Merges the family's operands.
     pub merge_operator: Option<MergeOperatorRef>,
     /// Directories by path id; `db_paths`.
     pub paths: Vec<PathBuf>,
@@ -64,10 +64,10 @@ pub struct TableCacheOptions {
     pub block_protection_bytes_per_key: usize,
 }
 
-/// What it takes to open one file.
+/// The facts needed to open one file.
 #[derive(Clone, Copy, Debug)]
 pub struct TableFile<'a> {
-    /// What the MANIFEST says about it.
+    /// Its description in the MANIFEST.
     pub meta: &'a FileMetaData,
     /// Its level, if known.
     pub level: Option<usize>,
@@ -77,7 +77,7 @@ pub struct TableFile<'a> {
 pub struct TableCache {
     fs: Arc<dyn FileSystem>,
     options: TableCacheOptions,
-    /// What its readers are marked with.
+    /// The mark of its readers.
     family: u64,
     table_options: Mutex<Arc<BlockBasedTableOptions>>,
     block_protection: AtomicUsize,
@@ -124,9 +124,9 @@ impl TableCache {
         self.options.prefix_extractor.as_ref()
     }
 
-    /// The reader of this file, opened if need be.
+    /// The reader of this file, opened if necessary.
     /// # Errors
-    /// As [`TableReader::open`]; a failure is not remembered.
+    /// Those of [`TableReader::open`]; a failure is not remembered.
     pub fn reader(&self, file: &TableFile<'_>) -> Result<Arc<TableReader>> {
         let (number, open) = (file.meta.number, &self.options.open_files);
         if let Some(reader) = open.table(number) {
@@ -149,7 +149,7 @@ impl TableCache {
 
     /// Opens this file without keeping the reader.
     /// # Errors
-    /// As [`TableReader::open`].
+    /// Those of [`TableReader::open`].
     pub fn open(&self, file: &TableFile<'_>) -> Result<Arc<TableReader>> {
         let meta = file.meta;
         let mut options = TableReaderOptions::new(
@@ -180,11 +180,11 @@ impl TableCache {
         opened
     }
 
-    /// Opens the file of another owner's table, to keep it whatever the owner does. Nothing of it
-    /// is read.
+    /// Opens a table file of another owner and keeps it open even if the owner deletes it. Reads
+    /// nothing.
     /// # Errors
-    /// `IoError`; sub-code `PathNotFound` if it is not there · `Corruption` if it has another size
-    /// than the MANIFEST says.
+    /// `IoError`; sub-code `PathNotFound` if the file does not exist · `Corruption` if its size is
+    /// not the MANIFEST's.
     pub fn hold(&self, meta: &FileMetaData) -> Result<()> {
         if self.options.open_files.held_table(meta.number).is_some() {
             return Ok(());
@@ -195,9 +195,10 @@ impl TableCache {
         Ok(())
     }
 
-    /// Whether the file is there with its size, without opening it.
+    /// Checks that the file exists with its size, without opening it.
     /// # Errors
-    /// As [`TableCache::hold`].
+    /// `IoError`; sub-code `PathNotFound` if the file does not exist · `Corruption` if its size is
+    /// not the MANIFEST's.
     pub fn check_there(&self, meta: &FileMetaData) -> Result<()> {
         let dir = self.dir(meta.path_id);
         let path = table_file_name(dir, meta.number);
@@ -253,8 +254,7 @@ impl TableCache {
         self.options.open_files.keeps_all()
     }
 
-    /// Forgets a file, because it is about to be deleted. Those who hold its reader may go on using
-    /// it.
+    /// Forgets a file that is about to be deleted. Holders of its reader may go on using it.
     pub fn evict(&self, number: FileNumber) {
         self.options.open_files.forget_table(number);
     }
@@ -275,8 +275,8 @@ impl TableCache {
         self.block_protection.store(bytes_per_key, Ordering::Relaxed);
     }
 
-    /// Changes the table options, for tables that are opened from now on. Not the block cache:
-    /// blocks and what is charged for them stay together.
+    /// Changes the options of tables opened from now on. The block cache stays: blocks and their
+    /// charges belong together.
     pub fn set_table_options(&self, options: Arc<BlockBasedTableOptions>) {
         *self.table_options.lock() = options;
     }

@@ -1,13 +1,13 @@
-//! What can lie below a block cache: compressed blocks in memory, blocks in files.
+//! Tiers below a block cache: compressed blocks in memory, blocks in files.
 //!
-//! In: blocks that the cache gives up. Out: the same blocks, when they are wanted again, cheaper
-//! than from the table's file. The contract and the link from the cache: `esker_cache::tier`. Here:
-//! `compressed` (memory), `file` (local disk).
+//! In: blocks that the cache evicts. Out: the same blocks, cheaper than from the table's file. The
+//! contract and the link from the cache: `esker_cache::tier`. Here: `compressed` (memory), `file`
+//! (local disk).
 //!
-//! A block is saved as its uncompressed contents and its role, and parsed again when it comes back:
-//! what parsing needs (the order of keys, the shape of an index) stays with the reader that looks
-//! it up, so nothing in a tier keeps a table alive. Keys are made of a table's unique id, so what a
-//! file kept is found after a restart.
+//! A block is saved as its uncompressed contents and its role, and parsed again when it comes back.
+//! The reader that looks it up has everything that parsing needs (the order of keys, the shape of
+//! an index), so a tier keeps no table alive. Keys are made of a table's unique id, so a file's
+//! blocks are found after a restart.
 
 mod compressed;
 mod file;
@@ -23,15 +23,15 @@ use std::sync::Arc;
 
 /// A block cache above `tier`, each with its own capacity.
 /// # Errors
-/// As [`Cache::new`].
+/// Those of [`Cache::new`].
 pub fn block_cache_above(options: &CacheOptions, tier: Arc<dyn SecondaryCache>) -> Result<Arc<BlockCache>> {
     Cache::with_secondary(options, tier, CachedBlock::saved, AdmissionPolicy::default()).map(Arc::new)
 }
 
 /// A block cache and compressed blocks below it that share one capacity: RocksDB's
-/// `NewTieredCache`. With `below`, what the compressed ones give up goes there.
+/// `NewTieredCache`. With `below`, blocks evicted from the compressed tier go there.
 /// # Errors
-/// As [`Cache::tiered`]; `InvalidArgument` if the policy is `ThreeQueue` and there is nothing
+/// Those of [`Cache::tiered`]; `InvalidArgument` if the policy is `ThreeQueue` without a tier
 /// below.
 pub fn tiered_block_cache(
     options: &CacheOptions,
@@ -45,7 +45,8 @@ pub fn tiered_block_cache(
         ));
     }
     let mut compressed = compressed.clone();
-    // It may become all of it; what is sized by the capacity is made for that.
+    // The compressed part may grow to all of it, so structures sized by the capacity are made for
+    // that.
     compressed.cache.capacity = division.total_capacity;
     let tier = Arc::new(CompressedSecondaryCache::above(&compressed, below)?);
     Cache::tiered(options, tier, CachedBlock::saved, division).map(Arc::new)

@@ -1,6 +1,5 @@
-//! Checks a whole table: every block's checksum, the order of all keys, the restart points, that
-//! nothing is newer than the MANIFEST says, that timed values have their times, the index's
-//! separators, the filter, the counts.
+//! Checks a whole table: every block's checksum, the order of all keys, restart points, sequence
+//! numbers against the MANIFEST, times of timed values, separators, the filter, and counts.
 
 use crate::block_source::{BlockKind, BlockRef, CachedBlock};
 use crate::index_walker::IndexWalker;
@@ -22,7 +21,7 @@ const OPTIONS: TableReadOptions = TableReadOptions {
     deadline_micros: u64::MAX,
 };
 
-/// What was seen so far.
+/// The entries seen so far.
 #[derive(Default)]
 struct Seen {
     entries: u64,
@@ -36,7 +35,7 @@ struct Seen {
 }
 
 impl TableReader {
-    /// Reads every block, checks every checksum and the order of all keys. `progress` is told the
+    /// Reads every block and checks every checksum and the order of all keys. `progress` gets the
     /// bytes done so far and may return false to stop (`Aborted`).
     /// # Errors
     /// The first `Corruption` or `IoError`.
@@ -107,8 +106,7 @@ impl TableReader {
         Ok(())
     }
 
-    /// What led to the blocks before leads to none of the keys from `here`, the first of this one,
-    /// on.
+    /// Checks that separators of earlier blocks lie before `here`, the first key of this one.
     fn verify_separators_before(
         &self,
         seen: &Seen,
@@ -132,9 +130,9 @@ impl TableReader {
         Ok(())
     }
 
-    /// How new an entry may be as it is stored. Reads go by what the MANIFEST says: what is newer
-    /// than that would be missed by some, or come out from under deletions that lie above it. In an
-    /// ingested file all that is stored is 0.
+    /// The largest sequence number that an entry may be stored with. Reads rely on the MANIFEST: a
+    /// newer entry could be missed, or appear above deletions that cover it. In an ingested file
+    /// all stored numbers are 0.
     fn newest_stored(&self) -> SequenceNumber {
         match self.options.largest_seqno {
             _ if self.global_seqno().is_some() => SequenceNumber::ZERO,

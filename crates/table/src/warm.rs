@@ -1,11 +1,11 @@
-//! Blocks that are put into the block cache as they are written: `prepopulate_block_cache`.
+//! Puts blocks into the block cache as they are written: `prepopulate_block_cache`.
 //!
 //! In: the contents of a block that was just written. Out: the block in the cache, as a reader
 //! would have put it there.
 //! Source of the rules: RocksDB `BlockBasedTableBuilder::InsertBlockInCacheHelper`.
 //!
-//! Invariant: the key is the one that a reader of the finished table asks for; a table without
-//! unique id warms nothing.
+//! Invariant: the key is the one that a reader of the finished table uses; a table without unique
+//! id warms nothing.
 
 use crate::block_source::{BlockCache, BlockKind, CachedBlock, protect};
 use crate::cache_options::PrepopulateBlockCache;
@@ -36,7 +36,7 @@ pub(crate) struct Warmer {
 }
 
 impl Warmer {
-    /// `None` if nothing is to be put into a cache.
+    /// `None` if the options warm nothing.
     pub(crate) fn new(options: &TableBuilderOptions) -> Option<Warmer> {
         let table = &options.table_options;
         let data_priority = match (table.prepopulate_block_cache, options.is_flush) {
@@ -59,7 +59,7 @@ impl Warmer {
         })
     }
 
-    /// A data block. What cannot be parsed, or does not fit, is left to readers.
+    /// Adds a data block. A block that cannot be parsed, or does not fit, is left to readers.
     pub(crate) fn data(&self, handle: BlockHandle, contents: Vec<u8>) {
         if let Ok(block) = Block::parse(contents) {
             self.put_entries(handle, (block, EntryShape::KeyValue), self.data_priority, BlockKind::Data);

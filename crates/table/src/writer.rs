@@ -1,7 +1,7 @@
 //! Writes one table.
 //!
 //! In: entries in internal-key order, range tombstones at any time. Out: a file that RocksDB reads,
-//! and what the MANIFEST must know about it. Source: RocksDB
+//! and its description for the MANIFEST. Source: RocksDB
 //! `table/block_based/block_based_table_builder.cc`.
 //!
 //! Invariants
@@ -48,7 +48,7 @@ use sink::BlockSink;
 /// The largest block: its offsets have 32 bits.
 const MAX_BLOCK_BYTES: usize = u32::MAX as usize;
 
-/// What was written: what the MANIFEST needs to know, and the properties.
+/// A finished table: its description for the MANIFEST, and its properties.
 #[derive(Clone, Debug, Default)]
 pub struct TableFileInfo {
     /// Bytes in the file.
@@ -98,7 +98,7 @@ pub struct TableBuilder {
     /// before it.
     pending: Option<(BlockHandle, bool)>,
     filter: Option<TableFilterBuilder>,
-    /// What the building filter is charged in the block cache.
+    /// The building filter's charge in the block cache.
     filter_charge: BuildingCharge,
     /// Puts blocks into the block cache as they are written.
     warmer: Option<Warmer>,
@@ -365,8 +365,8 @@ impl TableBuilder {
         Ok(())
     }
 
-    /// Makes the dictionary and writes the blocks that waited for it; those that come after wait no
-    /// more. `next` is the first key behind them.
+    /// Makes the dictionary and writes the waiting blocks; later blocks do not wait. `next` is the
+    /// first key behind them.
     fn write_waiting(&mut self, next: Option<&[u8]>) -> Result<()> {
         let Some(waiting) = self.waiting.take() else { return Ok(()) };
         self.make_dictionary(&waiting)?;
@@ -413,8 +413,8 @@ impl TableBuilder {
         Ok(())
     }
 
-    /// Writes what is left and hands it to the operating system. The file is not synced:
-    /// `into_file` and sync it.
+    /// Writes the rest and hands it to the operating system. Does not sync the file: `into_file`
+    /// and sync it.
     /// # Errors
     /// The first error of any call.
     pub fn finish(&mut self) -> Result<TableFileInfo> {
@@ -472,8 +472,8 @@ impl TableBuilder {
         }
     }
 
-    /// Charges what the filter's keys take by now, and `more` bytes. If there is no room the table
-    /// gets no filter: it is read all the same.
+    /// Charges the bytes of the filter's keys so far, and `more` bytes. Without room the table gets
+    /// no filter; it stays readable.
     fn charge_filter(&mut self, more: usize) {
         if let Some(filter) = &self.filter
             && !self.filter_charge.set(filter.num_entries() * BYTES_PER_FILTER_KEY + more)
@@ -617,14 +617,13 @@ impl TableBuilder {
         self.sink.offset
     }
 
-    /// What collectors of these names have to say in the table's properties. Before `finish`.
+    /// Adds the collected properties of collectors with these names. Call it before `finish`.
     pub fn add_collected(&mut self, names: &[&str], properties: Vec<(Vec<u8>, Vec<u8>)>) {
         self.properties.property_collectors_names = format!("[{}]", names.join(","));
         self.properties.user_collected_properties.extend(properties);
     }
 
-    /// `file_size` and what is still in memory, uncompressed: about what the file would be if it
-    /// ended here.
+    /// `file_size` plus the uncompressed bytes in memory: about the file's size if it ended here.
     pub fn estimated_file_size(&self) -> u64 {
         let filter = self.filter.as_ref().map_or(0, TableFilterBuilder::estimated_bytes);
         let data = if self.data.is_empty() { 0 } else { self.data.size_estimate() };

@@ -1,13 +1,12 @@
 //! One open blob file.
 //!
-//! In: where a value lies, and whose it is. Out: the value, checked and decompressed.
+//! In: a value's location and its user key. Out: the value, checked and decompressed.
 //!
 //! Invariants
-//!  1. A place is checked against the file's size before anything is allocated for it.
+//!  1. A location is checked against the file's size before anything is allocated for it.
 //!  2. Every error names the file and the offset.
-//!  3. What comes damaged from the file is read once more before that is an error. Nothing guards
-//!     the header: if what was read of it does not fit an index, which has a checksum, or a value,
-//!     it is the header that is read once more.
+//!  3. Damaged bytes are read once more before they are an error. No checksum covers the header: if
+//!     it does not fit an index, which has a checksum, or a value, the header is read once more.
 //!
 //! Source: RocksDB `db/blob/blob_file_reader.cc`.
 
@@ -60,9 +59,10 @@ impl BlobFileReader {
         BlobFileReader::open_counting(file, None)
     }
 
-    /// The same. What is read again is counted.
+    /// [`open`](Self::open), which also counts repeated reads.
     /// # Errors
-    /// As `open`.
+    /// `Corruption` (cut off, damaged), `NotSupported` (values that expire, an unknown codec) and
+    /// `IoError` name the file.
     pub fn open_counting(
         file: Arc<dyn RandomAccessFile>,
         statistics: Option<Arc<Statistics>>,
@@ -103,7 +103,7 @@ impl BlobFileReader {
         })
     }
 
-    /// What stood at its head when it was opened.
+    /// The header, as it was when the file was opened.
     pub fn header(&self) -> &BlobFileHeader {
         &self.header
     }
@@ -160,7 +160,7 @@ impl BlobFileReader {
         })
     }
 
-    /// What the header says now, which is believed from now on.
+    /// Reads the header's codec again; later reads use it.
     fn read_compression(&self) -> Result<u8> {
         self.file.read_anew(0, HEADER_BYTES as u64);
         let mut header = [0; HEADER_BYTES];
@@ -171,7 +171,7 @@ impl BlobFileReader {
         Ok(code)
     }
 
-    /// REQUIRES: the location and what is before it lie within the file.
+    /// REQUIRES: the location and its record's header lie within the file.
     fn read_record(&self, user_key: &[u8], location: &BlobLocation, verify: bool) -> Result<Vec<u8>> {
         let skip = if verify { (RECORD_HEADER_BYTES + user_key.len()) as u64 } else { 0 };
         let bytes = usize::try_from(location.size + skip)
@@ -305,9 +305,9 @@ impl BlobFileReader {
     }
 }
 
-/// Does once more what has found damage: the medium may be whole.
+/// Repeats a read that found damage: the medium may be whole.
 /// # Errors
-/// The first error, if it is another than damage, or that was no help.
+/// The first error, if it is not damage or the second read fails too.
 #[cold]
 fn again<T>(
     error: Error,

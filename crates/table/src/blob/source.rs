@@ -1,9 +1,9 @@
-//! Where the values of blob indexes come from: the blob cache, or a blob file.
+//! The values of blob indexes, from the blob cache or a blob file.
 //!
 //! In: a user key and its blob index. Out: the value, shared with the cache.
 //!
 //! Invariants
-//!  1. What is in the cache has been checked and decompressed.
+//!  1. Cached values were checked and decompressed.
 //!  2. A file is open at most once in the list; a failure to open is not remembered.
 //!
 //! Source: RocksDB `db/blob/blob_source.cc`, `blob_file_cache.cc`.
@@ -22,7 +22,7 @@ use esker_format::file_name::blob_file_name;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What the blob files of a family have in common.
+/// Options common to the blob files of a family.
 #[derive(Clone, Debug)]
 pub struct BlobSourceOptions {
     /// Where they are.
@@ -45,7 +45,7 @@ pub struct BlobSourceOptions {
 pub struct BlobSource {
     fs: Arc<dyn FileSystem>,
     options: BlobSourceOptions,
-    /// What its files are called in the cache, together with their numbers.
+    /// Identifies its files in the cache, together with their numbers.
     identity: u64,
 }
 
@@ -77,9 +77,11 @@ impl BlobSource {
         }
     }
 
-    /// The value of `user_key` at this place.
+    /// The value of `user_key` at this location.
     /// # Errors
-    /// As [`BlobSource::value`].
+    /// `Corruption` and `IoError` name the file · `NotSupported` for values that expire ·
+    /// `Incomplete` when it is not cached and `read_tier` forbids I/O, `TimedOut` when it is too
+    /// late for I/O.
     pub fn at(
         &self,
         user_key: &[u8],
@@ -136,9 +138,10 @@ impl BlobSource {
         }
     }
 
-    /// The open blob file of this number.
+    /// The open blob file with this number.
     /// # Errors
-    /// As [`BlobFileReader::open`].
+    /// `Corruption` (cut off, damaged), `NotSupported` (values that expire, an unknown codec) and
+    /// `IoError` name the file.
     pub fn reader(&self, number: FileNumber) -> Result<Arc<BlobFileReader>> {
         if let Some(reader) = self.options.open_files.blob_file(number) {
             return Ok(reader);
@@ -159,10 +162,10 @@ impl BlobSource {
         Ok(reader)
     }
 
-    /// Opens the blob file of another owner, to keep it whatever the owner does. Nothing of it is
-    /// read.
+    /// Opens a blob file of another owner and keeps it open even if the owner deletes it. Reads
+    /// nothing.
     /// # Errors
-    /// `IoError`; sub-code `PathNotFound` if it is not there.
+    /// `IoError`; sub-code `PathNotFound` if the file does not exist.
     pub fn hold(&self, number: FileNumber) -> Result<()> {
         if self.options.open_files.held_blob_file(number).is_none() {
             self.options.open_files.hold_blob_file(number, self.open_path(number)?);
@@ -183,8 +186,7 @@ impl BlobSource {
         self.fs.open_random_access(&path, self.options.use_direct_reads)
     }
 
-    /// Forgets a file, because it is about to be deleted. Those who hold its reader may go on using
-    /// it.
+    /// Forgets a file that is about to be deleted. Holders of its reader may go on using it.
     pub fn evict(&self, number: FileNumber) {
         self.options.open_files.forget_blob_file(number);
     }

@@ -1,7 +1,7 @@
-//! From a stored value to the user's value, where some of it lies in blob files.
+//! Values and entities that lie partly in blob files.
 //!
-//! In: a user key and its blob index, or an entity with columns in blob files. Out: the value; the
-//! entity with all its columns in place.
+//! In: a user key and its blob index, or an entity with columns in blob files. Out: the value, or
+//! the entity with all its columns in place.
 //!
 //! Source: RocksDB `db/blob/blob_fetcher.cc`, `db/wide/wide_column_serialization.cc`.
 
@@ -12,7 +12,7 @@ use esker_format::wide_column::stored::{StoredColumns, StoredValue, may_have_blo
 use esker_format::wide_column::{self, WideColumns};
 use std::sync::Arc;
 
-/// The blob files of a family, and how to read them: for those who stay longer than one call.
+/// A family's blob files and read options, for use over several calls.
 #[derive(Clone, Debug)]
 pub struct BlobReader {
     /// The files.
@@ -41,7 +41,9 @@ pub struct BlobReads<'a> {
 impl BlobReads<'_> {
     /// The value that the blob index of `user_key` stands for.
     /// # Errors
-    /// As [`BlobSource::value`].
+    /// `Corruption` and `IoError` name the file · `NotSupported` for values that expire ·
+    /// `Incomplete` when it is not cached and `read_tier` forbids I/O, `TimedOut` when it is too
+    /// late for I/O.
     #[cold]
     pub fn value(&self, user_key: &[u8], index: &[u8]) -> Result<PinnedBytes> {
         self.source.value(user_key, index, self.options)
@@ -63,9 +65,9 @@ impl BlobReads<'_> {
         }
     }
 
-    /// The entity with all its columns in place; `None` if that is how it is stored.
+    /// The entity with all its columns in place; `None` if it is stored that way.
     /// # Errors
-    /// As [`BlobReads::default_column`].
+    /// `Corruption` if the entity is damaged; otherwise as [`BlobSource::value`].
     #[cold]
     pub fn whole_entity(&self, user_key: &[u8], entity: &[u8]) -> Result<Option<Vec<u8>>> {
         if !may_have_blobs(entity) {

@@ -1,6 +1,6 @@
-//! One blob file being written.
+//! Writes one blob file.
 //!
-//! In: user keys and values, in the order of the flush or compaction. Out: where each value lies; a
+//! In: user keys and values, in the order of the flush or compaction. Out: each value's location; a
 //! finished file.
 //!
 //! Source: RocksDB `db/blob/blob_file_builder.cc`, `blob_log_writer.cc`.
@@ -13,12 +13,12 @@ use esker_format::blob::file::{
 };
 use esker_format::compression::{CompressionOptions, CompressionType, Compressor};
 
-/// What a finished blob file holds.
+/// A finished blob file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BlobFileInfo {
     /// Records.
     pub blob_count: u64,
-    /// Bytes of the records, which is what the MANIFEST counts: without header and footer.
+    /// Bytes of the records, without header and footer, as the MANIFEST counts them.
     pub blob_bytes: u64,
 }
 
@@ -56,10 +56,10 @@ impl BlobFileBuilder {
         Ok(BlobFileBuilder { file, number, compressor, stored: Vec::new(), info })
     }
 
-    /// Appends the value of `user_key`; says where it is.
+    /// Appends the value of `user_key`; returns its location.
     /// # Errors
-    /// `IoError`; `InvalidArgument` for a value of 4 GiB or more that is to be compressed. The file
-    /// is lost then.
+    /// `IoError`; `InvalidArgument` for a value of 4 GiB or more that should be compressed. The
+    /// file is lost then.
     pub fn add(&mut self, user_key: &[u8], value: &[u8]) -> Result<BlobLocation> {
         let stored = if self.compressor.kind() == CompressionType::None {
             value

@@ -1,13 +1,13 @@
-//! Many data blocks at once, of any tables.
+//! Batched reads of data blocks of any tables.
 //!
-//! In: handles. Out: for each the block, from the cache, the tier below it or the file, or why
-//! there is none. What has to be read goes to the kernel together, neighbours in a file as one
-//! read: `esker_env::read_many`. Files that lend no descriptor are read block by block.
+//! In: handles. Out: for each the block, from the cache, the tier below it or the file, or its
+//! error. Reads go to the kernel together, neighbours in a file as one read:
+//! `esker_env::read_many`. Files that lend no descriptor are read block by block.
 //!
 //! Invariants
-//!  1. No guard is held: what is gathered is held by itself.
-//!  2. An error belongs to the blocks that needed what failed: if neighbours cannot be read as one,
-//!     each is read alone.
+//!  1. No guard is held: each gathered block has its own reference.
+//!  2. An error belongs to the blocks that needed the failed bytes: if neighbours cannot be read as
+//!     one, each is read alone.
 
 use super::{BlockKind, BlockRef, BlockSource, Started};
 use crate::options::TableReadOptions;
@@ -28,7 +28,7 @@ pub(crate) const COALESCED_GAP_BYTES: u64 = 16 << 10;
 /// Bytes of one read, at most: more are no cheaper together.
 const RUN_BYTES: u64 = 1 << 20;
 
-/// A block that somebody wants.
+/// A requested block.
 pub(crate) struct Wanted<'s> {
     pub(crate) source: &'s BlockSource,
     pub(crate) handle: BlockHandle,
@@ -44,7 +44,7 @@ pub(crate) type Gathered = Result<BlockRef>;
 
 /// A block on its way from the file.
 struct Reading {
-    /// Its number among what is wanted.
+    /// Its index among the requested blocks.
     at: usize,
     stored: Buffer,
     /// Bytes between the block before it and this one, of the same read.
@@ -53,7 +53,7 @@ struct Reading {
     read: Result<()>,
 }
 
-/// What was done to get blocks.
+/// Counts of the work to get blocks.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct GatherCounts {
     /// From files.
@@ -74,7 +74,7 @@ pub(crate) fn gather(wanted: &[Wanted<'_>], options: &TableReadOptions) -> Vec<G
     gather_closer(wanted, options, GAP_BYTES, &mut GatherCounts::default())
 }
 
-/// As [`gather`]. Up to `gap_bytes` between two blocks are read with them.
+/// [`gather`] with a given gap: up to `gap_bytes` between two blocks are read with them.
 pub(crate) fn gather_closer(
     wanted: &[Wanted<'_>],
     options: &TableReadOptions,
@@ -109,7 +109,7 @@ pub(crate) fn gather_closer(
     found.into_iter().map(|block| block.expect("found, failed or read")).collect()
 }
 
-/// As [`gather`], if no block has to be waited for; else what was found without reading.
+/// [`gather`] if no block has to be waited for; otherwise only the blocks found without reading.
 pub(crate) fn gather_resident(
     wanted: &[Wanted<'_>],
     options: &TableReadOptions,
@@ -142,13 +142,13 @@ pub(crate) fn gather_resident(
 }
 
 impl BlockSource {
-    /// Whether what is not in the cache may lie below it, where it would have to be waited for.
+    /// Whether a block that the cache lacks may lie in a tier that has to be waited for.
     fn may_wait_below(&self) -> bool {
         self.cache.as_ref().is_some_and(|cache| cache.secondary().is_some())
     }
 
-    /// A data block, if it has not to be waited for, and the next who wants it will find it in the
-    /// cache: else those who want it are better served together.
+    /// The block, if it is available without blocking and will be cached; otherwise `None`, so
+    /// callers can batch.
     pub(crate) fn block_if_resident(
         &self,
         handle: BlockHandle,
@@ -175,7 +175,7 @@ impl BlockSource {
     }
 }
 
-/// What is held, in the cache or below it.
+/// Blocks in the cache or below it.
 fn look_up(wanted: &[Wanted<'_>], options: &TableReadOptions) -> Vec<Option<Gathered>> {
     // All lookups below the cache begin before the first one is waited for.
     let start = |w: &Wanted<'_>| match &w.held {

@@ -1,11 +1,11 @@
-//! Blocks that come back from the tier below the cache.
+//! Blocks from the tier below the cache.
 //!
-//! In: a handle whose block is not in the cache. Out: the block, if the tier has it; then it counts
-//! as found in the cache. For a batch the lookups are started first and ended one by one, so that
-//! what lies on disk is read at once.
+//! In: a handle whose block is not in the cache. Out: the block, if the tier has it; it then counts
+//! as a cache hit. A batch starts all its lookups first and ends them one by one, so that reads
+//! from disk overlap.
 //!
-//! Invariant: what a tier returns is parsed as if it had come from the file. If that fails, it was
-//! not there.
+//! Invariant: a tier's block is parsed as if it had come from the file. If that fails, the tier
+//! does not have it.
 
 use super::{BlockKind, BlockRef, BlockSource, CachedBlock};
 use crate::counts;
@@ -82,8 +82,8 @@ impl BlockSource {
             let admission = tier.insert(&self.key(handle), saved, false);
             counts::secondary_promotion(self.statistics.as_ref(), admission);
         }
-        // A strict limit may refuse an index: it is read from the file then, where the error is
-        // told.
+        // A strict limit may refuse an index: then it is read from the file, which reports the
+        // error.
         let block = self.keep(block, handle, kind, options, false).ok()?;
         if !is_kept {
             self.pass_by(&block, handle, kind, true);

@@ -21,7 +21,7 @@ impl TableIter {
         self.offer(run, ahead);
     }
 
-    /// Leaves in the run what a reader is shown of what was decoded into it.
+    /// Reduces the run to the entries that a reader is shown.
     fn offer(&mut self, run: &mut Run, ahead: &Ahead<'_>) {
         let (Some(first), Some(last)) = (run.entries().first(), run.entries().last()) else { return };
         let Some(Ok(block)) = self.block.as_ref().map(|block| block.key_value()) else { return };
@@ -62,8 +62,8 @@ impl TableIter {
     /// See [`esker_base::iter::InternalIterator::pass`].
     pub(super) fn pass_backward(&mut self, run: &mut Run, ahead: &Ahead<'_>) -> Result<()> {
         if run.first() > 0 {
-            // It was decoded, but what lies before it was not known, or it is not to be shown as it
-            // is.
+            // The entry was decoded, but the one before it was unknown, or it must not be shown as
+            // it is.
             self.cursor.stand_on_entry(run, run.first() - 1);
             self.decode_ahead(run, ahead);
             return Ok(());

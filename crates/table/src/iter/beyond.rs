@@ -1,14 +1,14 @@
-//! The two blocks behind the one that is being walked over, found beforehand.
+//! Finds the next two blocks of a scan early.
 //!
-//! In: a run that reaches a block's edge. Out: the index stands on the neighbour, and its memory is
-//! on the way to the processor, if it is in the cache, and so is that of the one behind it: without
-//! that the processor waits at each edge, more so backward, where it cannot guess what comes. One
-//! block is not enough where memory is slow, as beside others who use it: what is asked for at the
-//! edge is not there yet when it is wanted (rows of cached blocks beside busy neighbours: back 52 ->
-//! 30 ns, on 34 -> 30; alone 18 and 18; 2-vCPU Zen 5, 2026-11-23).
+//! In: a run that reaches a block's end. Out: the index is at the neighbour; its memory, and that
+//! of the block behind it, is being prefetched if the cache has it. Otherwise the processor waits
+//! at each block's end, longest in backward scans, which its prefetcher cannot predict. One block
+//! is not enough where memory is slow, as with busy neighbours: the prefetch started at the block's
+//! end is not done when its bytes are needed (rows of cached blocks beside busy neighbours: back 52 ->
+//! 30 ns, forward 34 -> 30; alone 18 and 18; 2-vCPU Zen 5, 2026-11-23).
 //!
-//! The far block costs nothing twice: who has looked for it holds it until it is the neighbour, and
-//! the index goes where the scout stands.
+//! The far block is looked up once: the reference is held until the block is the neighbour, and the
+//! index moves to the scout's position.
 
 use super::TableIter;
 use crate::block_source::{BlockKind, BlockRef};
@@ -19,14 +19,14 @@ use esker_format::handle::BlockHandle;
 use esker_format::index_entry::IndexCursor;
 use esker_format::key;
 
-/// What was found there.
+/// The neighbouring block.
 #[derive(Debug)]
 pub(super) struct Beyond {
     forward: bool,
     /// The block there, if the cache had it.
     block: Option<BlockRef>,
     is_sought: bool,
-    /// Why the index could not be walked.
+    /// The error of moving in the index.
     failed: Option<Error>,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct Beyond {
 pub(super) struct Far {
     /// Stands there.
     scout: Option<IndexCursor>,
-    /// Which block it stands beside, and on which side.
+    /// The block that the scout is next to, and on which side.
     beside: Option<(BlockHandle, bool)>,
     /// The block, if the cache had it.
     block: Option<(BlockHandle, BlockRef)>,
@@ -54,12 +54,12 @@ impl Far {
         self.block.is_some()
     }
 
-    /// The scout, if it stands beside this block.
+    /// The scout, if it is next to this block.
     fn scout_beside(&self, handle: BlockHandle, forward: bool) -> Option<&IndexCursor> {
         self.scout.as_ref().filter(|_| self.beside == Some((handle, forward)))
     }
 
-    /// Goes on to what is beside the walker.
+    /// Moves the scout to the block next to the walker.
     fn go_on(&mut self, walker: &IndexWalker<BlockRef>, forward: bool) -> Option<BlockHandle> {
         let there = walker.beside(&mut self.scout, forward);
         self.beside = there.map(|_| (walker.handle(), forward));
@@ -73,8 +73,8 @@ impl Far {
 }
 
 impl TableIter {
-    /// Moves the walker on to the neighbour, unless that takes more than the index block that it is
-    /// in, or nothing there is wanted.
+    /// Moves the walker to the neighbour, unless that needs another index block or no entry there
+    /// is wanted.
     pub(super) fn step_beyond(&mut self, forward: bool) {
         // Of scans that hold blocks, the next block may be among these.
         let holds = self.ahead.as_ref().is_some_and(|ahead| ahead.holds());
@@ -92,9 +92,8 @@ impl TableIter {
         self.beyond = Some(Beyond { forward, block: None, is_sought: false, failed: walked.err() });
     }
 
-    /// Looks for the neighbour and the one behind it in the cache, and has the processor fetch
-    /// them: after everything else that is done at an edge, since counts of references are changed
-    /// by instructions that wait for what is being fetched.
+    /// Looks up the neighbour and the block behind it in the cache, and prefetches them. It is the
+    /// last step at a block's end, since changing a reference count waits for the prefetched line.
     pub(super) fn fetch_beyond(&mut self) {
         let ends_there = self.is_beyond_upper_bound();
         let (Some(beyond), Some(walker)) = (&mut self.beyond, &self.walker) else { return };
@@ -128,16 +127,15 @@ impl TableIter {
     /// entry here, an internal key.
     pub(super) fn is_alone_at_edge(&self, first: &[u8]) -> bool {
         let is_before = self.beyond.as_ref().is_some_and(|beyond| !beyond.forward && beyond.failed.is_none());
-        // Its separator is not before its last entry, nor behind the first one here.
+        // Its separator is neither before its last entry nor behind the first one here.
         self.walker.as_ref().filter(|walker| is_before && walker.valid()).is_some_and(|walker| {
             let icmp = &self.reader.options.icmp;
             !icmp.same_user_key(walker.separator_user_key(), key::user_key(first))
         })
     }
 
-    /// Leaves the block on this side: true if the walker stands on the neighbour there, which is
-    /// loaded if it was found; else the walker has yet to move there. There is no `beyond` any
-    /// more.
+    /// Leaves the block on this side and clears `beyond`. True if the walker is at the neighbour
+    /// there, which is loaded if it was found; false if the walker has yet to move.
     pub(super) fn cross(&mut self, forward: bool) -> Result<bool> {
         let Some(Beyond { forward: is_forward, block, failed, .. }) = self.beyond.take() else {
             return Ok(false);
@@ -155,7 +153,7 @@ impl TableIter {
             }
             return Ok(true);
         }
-        // Back to the block here.
+        // Back to the current block.
         if failed.is_none() && self.walker.as_ref().is_some_and(IndexWalker::valid) {
             self.walk(|w, r, o| if forward { w.next(&r.source, o) } else { w.prev(&r.source, o) })?;
         } else if failed.is_none() {

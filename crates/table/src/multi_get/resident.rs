@@ -1,12 +1,12 @@
-//! What a plan needs of what the kernel has in memory.
+//! Runs the part of a plan whose blocks are in the kernel's memory.
 //!
 //! In: a plan. Out: the same without the keys whose blocks are held, or were read without waiting
 //! for a device; those are searched.
 //!
-//! Blocks that have to be waited for are best read all at once. Of those that have not, a few are
-//! read and searched before the next: all of a batch's blocks do not fit into the processor's first
-//! cache, and read together each is fetched into it twice, which made a batch a tenth slower than
-//! its keys one by one.
+//! Blocks that have to be waited for are best read all at once. Resident blocks are read and
+//! searched a few at a time: all of a batch's blocks do not fit into the processor's first-level
+//! cache. Read together, each is fetched into it twice, which made a batch a tenth slower than
+//! single reads.
 
 use super::{Needed, Place, Plan, Wave};
 use crate::block_source::{Wanted, gather_resident};

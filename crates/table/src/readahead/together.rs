@@ -1,12 +1,10 @@
-//! Blocks that are known to be wanted, read at once, each into memory of its own, in which it
-//! stays.
+//! Reads known blocks at once, each into the memory in which it stays.
 //!
-//! In: the handles of blocks that lie behind each other. Out: their bytes, one after the other.
+//! In: the handles of adjacent blocks. Out: their bytes, one after the other.
 //!
-//! A block that is copied out of what was read ahead waits for its new memory, which nobody has
-//! looked at for long, and so does all that follows. For a few blocks it is less to have the kernel
-//! write there; long scans, whose blocks mostly go from one buffer to the next and back, copy
-//! (`window.rs`).
+//! A block copied out of a readahead buffer waits for its new memory, which is not in the
+//! processor's cache. For a few blocks it is cheaper if the kernel writes there directly. Long
+//! scans, which reuse a few buffers, copy (`window.rs`).
 
 use esker_base::Buffer;
 use esker_env::RandomAccessFile;
@@ -43,9 +41,8 @@ impl Together {
         self.blocks.pop_front().map(|(_, buffer)| buffer)
     }
 
-    /// Reads the block, which lies within the file, and those that were planned to be read with it,
-    /// as far as they have no more than `most` bytes. `None`: none were planned, or it cannot be
-    /// read so.
+    /// Reads the block, which lies within the file, with its planned neighbours, up to `most`
+    /// bytes. `None`: none were planned, or it cannot be read this way.
     pub(super) fn read(
         &mut self,
         file: &dyn RandomAccessFile,
@@ -74,7 +71,7 @@ impl Together {
             self.blocks.iter_mut().map(|(_, buffer)| &mut **buffer).collect();
         let read = file.read_vectored_at(handle.offset, &mut buffers);
         drop(buffers);
-        // What is not there whole is read by whoever wants it, who then meets the error.
+        // A block that is not whole is read by its own reader, which meets the error.
         let read_to = handle.offset + read.unwrap_or(0) as u64;
         self.blocks.retain(|(block, _)| end_of(*block) <= read_to);
         self.take(handle)

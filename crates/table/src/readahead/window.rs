@@ -1,12 +1,11 @@
-//! The stretch of a file that one reader has read ahead.
+//! The readahead window of one reader: a range of the file in memory.
 //!
-//! Of a file that is read past the page cache it holds whole blocks of the medium, in memory that
-//! is aligned as the file demands, so that what is read need not be copied. What the next stretch
-//! has in common with this one is moved, not read again.
+//! With direct I/O it holds whole blocks of the medium in aligned memory, so that reads need no
+//! copy. Bytes that the next window shares with this one are moved, not read again.
 //!
 //! Invariants
 //!  1. `start` is a multiple of the file's block, and so is the end, unless the file ended there.
-//!  2. `front` bytes of the buffer lie before the first one of the stretch, so that its address is
+//!  2. `front` bytes of the buffer lie before the window's first byte, so that its address is
 //!     aligned.
 
 use esker_base::{Buffer, Result};
@@ -35,8 +34,8 @@ impl Window {
         self.start + self.length as u64
     }
 
-    /// Holds the bytes of `wanted`, as far as the file has them, and whatever else is in the same
-    /// blocks of the medium.
+    /// Makes the window cover `wanted`, as far as the file goes, extended to whole blocks of the
+    /// medium.
     /// # Errors
     /// `IoError`; the window is empty then.
     pub(super) fn cover(&mut self, file: &dyn RandomAccessFile, wanted: Range<u64>) -> Result<()> {
@@ -51,13 +50,13 @@ impl Window {
         self.length = 0;
         let read = file.read_at(missing.start, gap)?;
         let is_whole = read == gap.len();
-        // What was kept lies behind what was missing, unless the file has been cut meanwhile.
+        // The kept bytes lie behind the missing ones, unless the file was cut meanwhile.
         let behind = if is_whole && kept.start >= missing.end { kept.end - kept.start } else { 0 };
         self.length = before + read + behind as usize;
         Ok(())
     }
 
-    /// Which part of `from..to` is here and joins what is not, and that.
+    /// Splits `from..to` into the part that is here and joins the rest, and the rest.
     fn split(&self, from: u64, to: u64, alignment: Alignment) -> (Range<u64>, Range<u64>) {
         let end = self.end();
         let ends_with_block = alignment.down(end) == end;
@@ -70,8 +69,8 @@ impl Window {
         }
     }
 
-    /// Room for `length` bytes from `self.start` on, with those of `kept` in their place; they lie
-    /// in what begins at `start`.
+    /// Makes room for `length` bytes from `self.start` on, and moves `kept` into place from the old
+    /// window that began at `start`.
     fn make_room(&mut self, length: usize, kept: &Range<u64>, start: u64, alignment: Alignment) {
         let kept_bytes = (kept.end - kept.start) as usize;
         let source = if kept_bytes == 0 { 0 } else { self.front + (kept.start - start) as usize };

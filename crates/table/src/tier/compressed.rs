@@ -4,13 +4,13 @@
 //! `cache/compressed_secondary_cache.h`.
 //!
 //! The store is a clock cache of compressed bytes, so a lookup takes no lock. A block is compressed
-//! when it is offered for the second time of late: a scan compresses nothing. Blocks of the roles
-//! in `do_not_compress_roles` (filters, which are random bits) are stored as they are.
+//! when it is offered for the second time within a while: a scan compresses nothing. Blocks of the
+//! roles in `do_not_compress_roles` (filters, which are random bits) are stored as they are.
 //!
 //! Invariants
-//!  1. What is taken (`advise_erase`) is gone here, and is stored at once when it is offered next.
-//!  2. All that is stored is charged: bytes, the entry around them, the memory of keys seen of
-//!     late.
+//!  1. A block that was taken (`advise_erase`) is gone here, and is stored at once when it is
+//!     offered next.
+//!  2. Everything stored is charged: bytes, the entry around them, the memory of recent keys.
 //!  3. With capacity 0 nothing is compressed, looked up or remembered.
 
 use esker_base::Result;
@@ -21,7 +21,7 @@ use esker_cache::{Cache, CacheKey, CacheOptions, Evicted, Handle, Priority, Role
 use esker_format::compression::{CompressionOptions, CompressionType, Compressor, Decompressor};
 use std::sync::Arc;
 
-/// One key is remembered for so many bytes of capacity.
+/// Bytes of capacity for each remembered key.
 const BYTES_PER_RECENT_KEY: usize = 1024;
 /// Compressors that are kept: as many as work at once, usually.
 const MAX_IDLE_COMPRESSORS: usize = 8;
@@ -36,7 +36,7 @@ pub struct CompressedSecondaryCacheOptions {
     pub compression_type: CompressionType,
     /// Its effort.
     pub compression_opts: CompressionOptions,
-    /// What is stored without trying.
+    /// Roles stored uncompressed.
     pub do_not_compress_roles: Vec<Role>,
 }
 
@@ -88,16 +88,16 @@ impl std::fmt::Debug for CompressedSecondaryCache {
 }
 
 impl CompressedSecondaryCache {
-    /// Empty.
+    /// An empty tier.
     /// # Errors
-    /// As [`Cache::new`]; `NotSupported` if nothing is compressed with the codec.
+    /// Those of [`Cache::new`]; `NotSupported` if the codec cannot compress.
     pub fn new(options: &CompressedSecondaryCacheOptions) -> Result<CompressedSecondaryCache> {
         CompressedSecondaryCache::above(options, None)
     }
 
-    /// Empty. What it gives up goes below.
+    /// An empty tier whose evicted blocks go below.
     /// # Errors
-    /// As `new`.
+    /// Those of [`Cache::new`]; `NotSupported` if the codec cannot compress.
     pub fn above(
         options: &CompressedSecondaryCacheOptions,
         below: Option<Arc<dyn SecondaryCache>>,
@@ -152,7 +152,7 @@ impl CompressedSecondaryCache {
             || Compressor::new(self.options.compression_type, &self.options.compression_opts),
             Ok,
         );
-        // What was allowed when the cache was made is allowed now; memory may be short.
+        // The codec was accepted when the cache was made; memory may be short.
         let Ok(mut compressor) = compressor else { return plain() };
         let mut out = Vec::with_capacity(saved.bytes.len());
         let stored = match compressor.compress(saved.bytes, &mut out) {
@@ -166,7 +166,7 @@ impl CompressedSecondaryCache {
         stored
     }
 
-    /// A lookup in what is below. What is found there may move up here.
+    /// Looks up the tier below. A block found there may move up here.
     fn look_below(&self, key: &CacheKey, advise_erase: bool, was_seen: bool) -> Lookup {
         let Some(below) = &self.below else { return Lookup::Missing { was_seen } };
         match below.lookup(key, advise_erase) {
@@ -176,12 +176,12 @@ impl CompressedSecondaryCache {
     }
 }
 
-/// What is left of a capacity for blocks.
+/// The part of a capacity that is left for blocks.
 fn own_capacity(capacity: usize, recent: &Recent) -> usize {
     capacity.saturating_sub(recent.memory_usage())
 }
 
-/// What was stored under this codec's code, as it was before.
+/// The original bytes of a block stored under this codec's code.
 pub(super) fn restore(codec: u8, bytes: &[u8]) -> Result<Vec<u8>> {
     match CompressionType::from_u8(codec)? {
         CompressionType::None => Ok(bytes.to_vec()),

@@ -1,12 +1,12 @@
-//! Blocks on a local disk, below a cache: what was cached is found again after a restart.
+//! Blocks on a local disk, below a cache: cached blocks survive a restart.
 //!
-//! In: blocks. Out: the same blocks, unless their bytes have suffered: then they were never there.
+//! In: blocks. Out: the same blocks; damaged ones count as missing.
 //!
-//! Blocks are appended to segment files (`segment`), the oldest of which goes when the capacity is
-//! used up. Which block is where is kept in memory, and read from the segments at open. A thread of
-//! its own writes, fed by a queue that is bounded: who evicts never waits for the disk, and what
+//! Blocks are appended to segment files (`segment`); the oldest segment goes when the capacity is
+//! used up. Each block's place is kept in memory, and read from the segments at open. A thread of
+//! its own writes, fed by a bounded queue: an eviction never waits for the disk, and a block that
 //! does not fit into the queue is not stored. A lookup asks the operating system to read ahead and
-//! returns; its `wait` reads, so that lookups of a batch are read at once.
+//! returns; its `wait` reads, so that a batch's reads overlap.
 //!
 //! | a block's place | found by a lookup | becomes |
 //! |---|---|---|
@@ -14,9 +14,9 @@
 //! | in a segment | by reading and checking it | forgotten: erased, found torn, or its segment went |
 //!
 //! Invariants
-//!  1. What is returned has the checksum and the key it was written with.
-//!  2. The first error of the disk turns the tier off for good and is said once; lookups miss from
-//!     then on.
+//!  1. A returned block has the checksum and the key it was written with.
+//!  2. The first error of the disk turns the tier off for good and is logged once; later lookups
+//!     miss.
 //!  3. `State::bytes` is the sum of the lengths of all segments, and exceeds the capacity by one
 //!     block at most. There are at most `MAX_SEGMENTS`.
 //!  4. Nothing is read or written while `state` is locked.
@@ -42,17 +42,17 @@ use std::sync::Arc;
 const SEGMENTS: usize = 16;
 const MIN_SEGMENT_BYTES: usize = 16 << 10;
 const MAX_SEGMENT_BYTES: usize = 64 << 20;
-/// … and those that a large one is cut into at most, though they are larger then.
+/// Most full segments of a large capacity; they are larger then.
 pub(super) const FULL_SEGMENTS: usize = 128;
-/// With those that were not full when the tier was closed. Each has a file open, of which a process
-/// may not have many.
+/// Most segments, including those that were not full when the tier was closed. Each has an open
+/// file, and a process has few descriptors.
 const MAX_SEGMENTS: usize = 256;
 /// Bytes that wait to be written, at most.
 const MAX_QUEUED_BYTES: usize = 8 << 20;
-/// One key is remembered for so many bytes of capacity.
+/// Bytes of capacity for each remembered key.
 const BYTES_PER_RECENT_KEY: usize = 4096;
 
-/// What a file tier is told.
+/// Options of a file tier.
 #[derive(Clone)]
 pub struct FileSecondaryCacheOptions {
     /// A directory that is the tier's alone. Made if it is not there.
@@ -74,7 +74,7 @@ impl std::fmt::Debug for FileSecondaryCacheOptions {
     }
 }
 
-/// See the head of the file. Dropping it writes what is queued.
+/// The file tier. Dropping it writes the queue.
 pub struct FileSecondaryCache {
     /// A forked child has neither the writer nor the directory: the tier is off there.
     owner: Owner,
@@ -83,8 +83,8 @@ pub struct FileSecondaryCache {
     _lock: Box<dyn FileLock>,
 }
 
-/// The thread that writes. Where the system refuses it, each insert tries again, and the queue
-/// stays in memory: blocks that it has no room for are refused, and closing writes what there is.
+/// The writer thread. If the system refuses it, each insert tries again, and the queue stays in
+/// memory: blocks without room in it are refused, and closing writes the queue.
 struct Writer {
     thread: Mutex<Option<JoinHandle<()>>>,
     first_number: u64,
@@ -153,7 +153,7 @@ impl std::fmt::Debug for FileSecondaryCache {
 }
 
 impl FileSecondaryCache {
-    /// Opens the directory, with what is left in it from before.
+    /// Opens the directory with its segments.
     /// # Errors
     /// `IoError` if it cannot be made, read or locked: another tier may have it.
     pub fn open(options: FileSecondaryCacheOptions) -> Result<FileSecondaryCache> {
@@ -209,7 +209,7 @@ impl FileSecondaryCache {
 }
 
 impl State {
-    /// Takes in what a segment from before still has.
+    /// Adds the blocks of an existing segment.
     fn recover(&mut self, options: &FileSecondaryCacheOptions, number: u64) -> Result<()> {
         let found = segment::scan(&*options.fs, &options.path, number)?;
         let mut keys = Vec::with_capacity(found.entries.len());
@@ -286,7 +286,7 @@ impl Inner {
         }
     }
 
-    /// The writer: until it is told to end, and the queue is empty.
+    /// The writer's loop, until it must end and the queue is empty.
     fn write_queue(&self, first_number: u64) {
         let mut number = first_number;
         let mut open: Option<SegmentWriter> = None;
@@ -335,7 +335,7 @@ impl Inner {
         open: &mut Option<SegmentWriter>,
         next_number: &mut u64,
     ) -> Result<()> {
-        // Its file goes when the capacity becomes less than what is in it.
+        // The open segment goes when the capacity falls below its size.
         open.take_if(|open| !self.state.lock().has_segment(open.number()));
         let writer = match open {
             Some(writer) => writer,
@@ -383,7 +383,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Reads and checks what a lookup found.
+    /// Reads and checks the block of a lookup.
     fn read(&self, key: &CacheKey, place: &Place) -> Option<Found> {
         let Place::File { segment, file, offset, length } = place else { return None };
         let record = match segment::read(&**file, *segment, *offset, *length) {
@@ -456,7 +456,7 @@ impl SecondaryCache for FileSecondaryCache {
             return Admission::Refused;
         }
         let mut state: MutexGuard<'_, State> = inner.state.lock();
-        // Again: what comes in after all was forgotten would be found for ever.
+        // Checked again: a block added after the tier was emptied would stay for ever.
         if self.is_off() {
             return Admission::Refused;
         }
@@ -537,7 +537,7 @@ impl SecondaryCache for FileSecondaryCache {
 impl Drop for FileSecondaryCache {
     fn drop(&mut self) {
         if !self.owner.is_here() {
-            // There is no such thread to wait for, or to let go.
+            // A forked child has no such thread to wait for.
             std::mem::forget(self.writer.thread.get_mut().take());
             return;
         }
@@ -545,7 +545,7 @@ impl Drop for FileSecondaryCache {
         self.inner.changed.notify_all();
         match self.writer.thread.get_mut().take() {
             None => self.inner.write_queue(self.writer.first_number),
-            // What a thread that has panicked has not written is lost, as it may be.
+            // Blocks that a panicked thread has not written are lost, which a cache may do.
             Some(thread) => {
                 let has_panicked = thread.join().is_err();
                 self.inner.is_off.fetch_or(has_panicked, Ordering::AcqRel);

@@ -110,7 +110,7 @@ impl TableFilterBuilder {
     }
 }
 
-/// What is to be written.
+/// A finished filter, to be written.
 pub(super) enum FinishedFilter {
     Full(Vec<u8>),
     /// Separators (internal keys) and filters.

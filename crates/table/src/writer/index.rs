@@ -1,4 +1,4 @@
-//! The index of a table being written, of whichever kind.
+//! The index of a table being written, of any kind.
 //!
 //! In: data blocks, and the keys in them where the index asks. Out: index blocks.
 //! Source: RocksDB `table/block_based/index_builder.{h,cc}`.

@@ -1,5 +1,4 @@
-//! What is decided before the first key: whether the options make sense, and what is known of the
-//! table.
+//! Decisions before the first key: validity of the options, and facts about the table.
 
 use crate::options::{BlockBasedTableOptions, TableBuilderOptions};
 use esker_base::hash::xxh3_64;
@@ -10,7 +9,7 @@ use esker_format::properties::{IndexType, TableProperties};
 /// RocksDB's name for its own codecs, in tables of format version 7.
 const COMPRESSION_MANAGER: &str = "BuiltinV2";
 
-/// Refuses what cannot be honoured.
+/// Refuses options that cannot be honoured.
 pub(super) fn check_options(options: &TableBuilderOptions) -> Result<()> {
     let table = &options.table_options;
     if !(2..=7).contains(&table.format_version) {
@@ -98,7 +97,7 @@ pub(super) fn manager_and_codecs(compression: CompressionType, any_compressed: b
     format!("{manager};{codecs};")
 }
 
-/// What RocksDB puts into `rocksdb.compression_options`.
+/// RocksDB's text of `rocksdb.compression_options`.
 fn describe(o: &CompressionOptions) -> String {
     format!(
         "window_bits={}; level={}; strategy={}; max_dict_bytes={}; zstd_max_train_bytes={}; enabled=0; \

@@ -22,7 +22,7 @@ pub(super) struct BlockSink {
     most_padding: u64,
     /// Bytes that `block_align` aligns to; 0: not.
     alignment: u64,
-    /// Checks what was compressed, if that was asked for.
+    /// Verifies compressed blocks, if the options ask for it.
     verifier: Option<Decompressor>,
     scratch: Vec<u8>,
     /// Whether any block is stored compressed.
@@ -54,7 +54,7 @@ impl BlockSink {
         }
     }
 
-    /// What guards the blocks.
+    /// The checksums of the blocks.
     pub(super) fn guard(&self) -> BlockGuard {
         self.guard
     }
@@ -101,8 +101,7 @@ impl BlockSink {
         self.write_block(&mut contents, CompressionType::None)
     }
 
-    /// Puts the compressed form into `scratch` and says of which kind it is; `None`: `contents` are
-    /// to be stored.
+    /// Compresses into `scratch` and returns the codec; `None`: store `contents` as they are.
     fn compress(&mut self, compressor: &mut Compressor, contents: &[u8]) -> Result<CompressionType> {
         self.scratch.clear();
         let is_compressed = compressor.compress(contents, &mut self.scratch)?;

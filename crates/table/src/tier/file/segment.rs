@@ -1,21 +1,20 @@
-//! One segment file of the file tier: blocks one behind the other, each with a head that can be
-//! checked by itself.
+//! One segment file of the file tier: blocks back to back, each with a head that can be checked by
+//! itself.
 //!
-//! In: blocks. Out: where they are; blocks again.
+//! In: blocks. Out: their places; blocks again.
 //!
 //! ```text
 //! file:    magic 16 | record...
-//! record:  head checksum u32 | payload bytes u32 | key u64 u64 | role u8 | codec u8 | 0 u16 | payload checksum u32
-//!          | segment u64 | payload                                              little-endian, CRC32C, masked
+//! record:  head checksum u32 | payload bytes u32 | key u64 u64 | role u8 | codec u8 | 0 u16
+//!          | payload checksum u32 | segment u64 | payload      little-endian, CRC32C, masked
 //! ```
 //!
 //! Invariants
-//!  1. At open only heads are read. What lies behind the first that is wrong is not there: it was
-//!     torn by a crash.
-//!  2. A payload is checked when it is read: its checksum covers the key too, so a payload of
-//!     another is not taken for it.
-//!  3. The segment's own number is in each head: a file that was given a new name is not taken for
-//!     another.
+//!  1. At open only heads are read. Bytes behind the first wrong head do not count: a crash tore
+//!     them.
+//!  2. A payload is checked when it is read. Its checksum covers the key too, so another block's
+//!     payload does not pass.
+//!  3. Each head has the segment's own number, so a renamed file does not pass for another.
 
 use super::role_of;
 use esker_base::{Error, Result, crc32c};
@@ -136,7 +135,7 @@ fn parse_head(head: &[u8], segment: u64) -> Option<Head> {
     })
 }
 
-/// What a segment from before has.
+/// The blocks of an existing segment.
 pub(super) struct Scanned {
     pub(super) file: Arc<dyn RandomAccessFile>,
     pub(super) bytes: usize,
@@ -174,7 +173,7 @@ pub(super) fn scan(fs: &dyn FileSystem, dir: &Path, number: u64) -> Result<Scann
 
 /// Reads and checks the record at `offset`.
 /// # Errors
-/// `IoError` · `Corruption` if it is not what was written.
+/// `IoError` · `Corruption` if its checksum, key or segment is wrong.
 pub(super) fn read(file: &dyn RandomAccessFile, segment: u64, offset: u64, payload: usize) -> Result<Record> {
     let mut bytes = vec![0; stored_bytes(payload)];
     let n = file.read_at(offset, &mut bytes)?;
@@ -233,7 +232,7 @@ impl SegmentWriter {
         Ok(offset)
     }
 
-    /// Nothing is synced: what a power loss takes is forgotten at the next open.
+    /// Syncs nothing: the next open forgets the bytes that a power loss took.
     /// # Errors
     /// `IoError`.
     pub(super) fn close(mut self) -> Result<()> {
