@@ -1,10 +1,10 @@
-//! Which inputs of a failed compaction are damaged, and what becomes of them.
+//! Finds the damaged inputs of a failed compaction and quarantines them.
 //!
-//! In: the plan, and what went wrong. Out: the inputs that are bad when they are read again by
-//! themselves: in their own bytes, or in a value of theirs in a blob file. Those are set aside.
+//! In: the plan, and its error. Out: the inputs that are damaged when they are read again alone: in
+//! their own bytes, or in one of their values in a blob file. Those are set aside.
 //!
-//! Invariant: what is set aside has been found bad by itself, past all caches; a passing error sets
-//! nothing aside.
+//! Invariant: every file set aside was read alone, past all caches, and found damaged; a transient
+//! error sets nothing aside.
 
 use crate::cf::ColumnFamily;
 use crate::engine::{DbState, Engine, maybe_schedule, publish_super_version};
@@ -62,8 +62,8 @@ pub(super) fn damaged_inputs(
 
 /// Reads every value of the table that lies in a blob file, from the file.
 /// # Errors
-/// The first that is damaged or cannot be read, with the blob file's name · `Aborted` when
-/// `goes_on` says no.
+/// The first value that is damaged or cannot be read, with the blob file's name · `Aborted` when
+/// `goes_on` returns false.
 fn check_blobs(cf: &ColumnFamily, file: &FileMeta, goes_on: &dyn Fn() -> bool) -> Result<()> {
     let table = open_file(&cf.tables, file)?;
     let options = TableReadOptions { fill_cache: false, ..TableReadOptions::default() };

@@ -1,8 +1,8 @@
-//! `delete_files_in_ranges`: files that lie in ranges of keys go at once, unread.
+//! `delete_files_in_ranges`: deletes files within ranges of keys at once, unread.
 //!
 //! In: ranges of a family. Out: an edit that deletes files of all levels but 0, logged and in
-//! force. Whoever calls does the work: no job has to be free for it, and no background error stands
-//! in its way, so that it makes room on a full disk if the MANIFEST finds any.
+//! force. The calling thread does the work. It needs no free job, and a background error does not
+//! stop it, so it frees space on a full disk if the MANIFEST can still be written.
 //!
 //! Invariants
 //!  1. From the moment they are picked until the version without them is in force, no compaction
@@ -18,7 +18,7 @@ use esker_base::sync::{Arc, epoch};
 use esker_base::{Error, Result};
 use esker_format::version_edit::VersionEdit;
 
-/// Deletes what lies in the ranges and is not being compacted; how many files that was.
+/// Deletes files that lie in the ranges and are not being compacted; returns their number.
 /// # Errors
 /// `ColumnFamilyDropped` · the MANIFEST's: the files stay.
 pub(crate) fn delete_files_in_ranges(
@@ -53,8 +53,8 @@ pub(crate) fn delete_files_in_ranges(
     for (id, version) in logged.as_ref().map_or(&[][..], Vec::as_slice) {
         if let Some(found) = state.family_mut(*id) {
             found.version = Arc::clone(version);
-            // What the deletions in these files hid may be there again where scans have found
-            // nothing.
+            // Entries hidden by deletions in these files may reappear in deleted runs that scans
+            // remembered.
             found.dead_ranges = Arc::new(found.dead_ranges.fresh());
         }
         publish_super_version(engine, &mut state, *id);

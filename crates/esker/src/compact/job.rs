@@ -1,15 +1,14 @@
-//! The compaction job: take a plan, run it, install what came out.
+//! The compaction job: takes a plan, runs it, and installs the result.
 //!
-//!   state lock: pick and mark the inputs → no lock: one thread per key range → manifest lock: log
-//!   the edit, then state lock: show the new version
+//! Steps and locks: state lock: pick and mark the inputs → no lock: one thread per key range →
+//! manifest lock: log the edit, then state lock: publish the new version.
 //!
 //! Invariants
 //!  1. Inputs stay marked until the result is installed or given up, so no two compactions read or
 //!     write the same keys of a level at once.
 //!  2. Outputs are synced, and their names too, before the MANIFEST names them.
-//!  3. After a failure or cancellation the outputs are deleted and the version is as it was.
-//!  4. Inputs that turn out to be damaged when they are read are set aside; the rest of the
-//!     database goes on.
+//!  3. After a failure or cancellation the outputs are deleted and the version is unchanged.
+//!  4. Inputs found damaged are set aside; the rest of the database goes on.
 
 use super::damage::{damaged_inputs, set_aside};
 use super::subjob::{self, SubjobContext, SubjobResult};
@@ -42,7 +41,7 @@ struct Task {
     /// Threads; 0: as the option says.
     max_subcompactions: u32,
     cancelled: Arc<AtomicBool>,
-    /// The inputs have been read: what fails from here on says nothing of them.
+    /// All inputs have been read: later errors are not their fault.
     installs: AtomicBool,
 }
 
@@ -54,12 +53,12 @@ pub(crate) fn background_compaction(engine: &Arc<Engine>) {
     }
 }
 
-/// Manual compactions first: somebody waits for them.
+/// Manual compactions come first, because callers wait for them.
 fn take_task(engine: &Arc<Engine>) -> Option<Task> {
     let oldest_snapshot = engine.oldest_snapshot_at_release();
     let mut state = engine.state.lock();
     state.compactions_unbegun -= 1;
-    // Under the lock: who finds the family queued leaves what is due by its own time to this look.
+    // Read under the lock: a thread that finds the family queued relies on this look at the time.
     let now_seconds = engine.env.clock.now_seconds();
     // Under the lock, too: no version that comes later is picked from.
     let oldest_live = engine.oldest_reader();
@@ -275,7 +274,7 @@ fn check_results(engine: &Engine, task: &Task, results: &[SubjobResult]) -> Resu
     Ok(())
 }
 
-/// What entries of the inputs referred to in blob files, and entries of the outputs do not.
+/// Blob bytes that the inputs refer to and the outputs do not.
 fn blob_garbage(results: &[SubjobResult]) -> Vec<BlobFileGarbage> {
     let (mut came_in, mut went_out) = (BlobTally::default(), BlobTally::default());
     for result in results {
@@ -285,7 +284,7 @@ fn blob_garbage(results: &[SubjobResult]) -> Vec<BlobFileGarbage> {
     came_in.garbage(&went_out)
 }
 
-/// Logs what came out and shows it.
+/// Logs the outputs and publishes the new version.
 fn install(
     engine: &Arc<Engine>,
     task: &Task,
@@ -293,7 +292,8 @@ fn install(
     results: &[SubjobResult],
     snapshots: &Arc<[SequenceNumber]>,
 ) -> Result<()> {
-    // A filter has removed what hid older versions, perhaps where scans have found nothing.
+    // A filter removed entries that hid older versions, perhaps in deleted runs that scans
+    // remembered.
     let may_reappear = results.iter().any(|result| result.stats.may_reappear > 0);
     task.installs.store(true, Ordering::Relaxed);
     let mut manifest = engine.manifest.lock();
@@ -322,7 +322,7 @@ fn install(
     Ok(())
 }
 
-/// Releases what the task held and tells whoever waits how it ended.
+/// Releases the task's marks and reports its result to waiting callers.
 fn finish(engine: &Arc<Engine>, task: &Task, result: Result<Vec<FileNumber>>) {
     let damaged = match &result {
         Err(error) if !task.installs.load(Ordering::Relaxed) => {

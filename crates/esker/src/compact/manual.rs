@@ -14,7 +14,7 @@ use crate::picker::manual::{ManualCompaction as Steps, ManualStep, pick_files};
 use esker_base::sync::Arc;
 use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber};
 
-/// What is to be compacted.
+/// The range to compact.
 pub(crate) struct ManualRange<'a> {
     pub(crate) family: &'a Arc<ColumnFamily>,
     /// First user key, inclusive.
@@ -24,9 +24,9 @@ pub(crate) struct ManualRange<'a> {
     pub(crate) options: &'a CompactRangeOptions,
 }
 
-/// Brings every key of the range down to the deepest level that holds any of them, and waits. The
-/// picker says what comes next, given the version after the step before: levels can change while
-/// one waits.
+/// Moves every key of the range down to the deepest level that holds any of them, and waits. After
+/// each step the picker chooses the next one from the current version, because levels can change
+/// during a wait.
 /// # Errors
 /// The first step's error; steps before it stay done. With `change_level` also `NotSupported` and
 /// `InvalidArgument`: the range was compacted, its level stays.
@@ -47,9 +47,9 @@ pub(crate) fn compact_range(engine: &Arc<Engine>, range: &ManualRange<'_>) -> Re
     refit_level(engine, range.family, level, range.options.target_level)
 }
 
-/// Opens the tables of the range whose properties nobody has read: the picker asks which of them
-/// may lose entries. A table with sequence numbers 0 only has none to lose. The compaction reports
-/// what cannot be opened.
+/// Opens tables of the range whose properties were not read yet: the picker needs to know which of
+/// them may lose entries. A table whose sequence numbers are all 0 loses none. A table that cannot
+/// be opened is reported by the compaction.
 fn read_properties(engine: &Engine, range: &ManualRange<'_>) {
     let pace = read_pace(&engine.db_options());
     let super_version = range.family.super_version.load_full();
@@ -60,8 +60,8 @@ fn read_properties(engine: &Engine, range: &ManualRange<'_>) {
     unread.for_each(|f| drop(open_at_pace(&range.family.tables, &f, pace.as_ref())));
 }
 
-/// Merges these files, and those that must go with them, into `output_level`, and waits. The files
-/// that were written.
+/// Merges these files, and those that must go with them, into `output_level`, and waits. Returns
+/// the new files.
 /// # Errors
 /// Those of [`pick_files`] · the background error in force, or the compaction's own.
 pub(crate) fn compact_files(
@@ -97,7 +97,7 @@ pub(crate) fn compact_files(
     wait(engine, id)
 }
 
-/// Marks what the plan reads and has a job run it; under which id it is to be waited for.
+/// Marks the plan's inputs and queues a job for it; returns the id to wait for.
 fn queue(
     engine: &Arc<Engine>,
     state: &mut DbState,
@@ -118,7 +118,7 @@ fn queue(
 struct Alone<'a>(&'a Arc<Engine>);
 
 impl<'a> Alone<'a> {
-    /// Waits for those that run, and those that are planned.
+    /// Waits for running and planned compactions.
     fn become_it(engine: &'a Arc<Engine>) -> Result<Alone<'a>> {
         let mut state = engine.state.lock();
         while state.exclusive_manual {
@@ -206,9 +206,9 @@ fn wait(engine: &Engine, id: u64) -> Result<Vec<FileNumber>> {
     }
 }
 
+/// Checks that a queued compaction can still start.
 /// # Errors
-/// The database is closing, or an error keeps compactions from starting: nobody will run what
-/// waits.
+/// The database is closing, or an error keeps compactions from starting.
 fn may_still_start(engine: &Engine, state: &DbState) -> Result<()> {
     engine.check_open()?;
     match state.background_error.current() {

@@ -1,12 +1,12 @@
-//! Compaction: files in, files out, nothing lost that anybody may still read.
+//! Compaction: files in, files out, and nothing lost that a reader may still need.
 //!
 //! In: a plan from the picker. Out: new files in the output level and an edit that replaces the
 //! inputs by them.
 //!
-//!   `job.rs` takes the work, runs the plan and installs the result · `subjob.rs` does one key
-//!   range · `output.rs` cuts files · `damage.rs` finds out which inputs are damaged · `manual.rs`
-//!   is `compact_range` and `compact_files`, `refit.rs` the former's `change_level` ·
-//!   `delete_files.rs` is `delete_files_in_ranges`
+//! Files: `job.rs` takes the work, runs the plan and installs the result · `subjob.rs` does one key
+//! range · `output.rs` cuts files · `damage.rs` finds damaged inputs · `manual.rs` is
+//! `compact_range` and `compact_files`, `refit.rs` the former's `change_level` · `delete_files.rs`
+//! is `delete_files_in_ranges`.
 //!
 //! Source: RocksDB `db/compaction/compaction_job.cc`, `db/db_impl/db_impl_compaction_flush.cc`.
 

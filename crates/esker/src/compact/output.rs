@@ -1,4 +1,4 @@
-//! Cutting a compaction's output into files.
+//! Cuts a compaction's output into files.
 //!
 //! In: entries in order. Out: finished files, each with its part of the range tombstones.
 //!
@@ -29,14 +29,14 @@ use esker_table::blob::BlobReader;
 pub(super) struct Outputs<'a> {
     context: OutputContext<'a>,
     numbers: &'a Numbers,
-    /// What all the files have in common.
+    /// Options common to all the files.
     table: NewTable,
     epoch_number: u64,
     current: Option<TableOutput>,
     pub(super) blobs: BlobOutput<'a>,
     /// Values in blob files before this one are moved on.
     relocate_before: FileNumber,
-    /// Reads what is moved, and what merges and filters need.
+    /// Reads blob values for relocation, merges and filters.
     pub(super) blob_reader: BlobReader,
     cutter: OutputCutter,
     /// User key at which the current file starts; `None` for the start of the subcompaction.
@@ -44,9 +44,9 @@ pub(super) struct Outputs<'a> {
     pub(super) finished: Vec<FileMetaData>,
     /// Runs of deleted keys in those that are to be gone through.
     pub(super) long_dead_spans: Vec<LongSpan>,
-    /// How many entries of finished files stand behind a newer one of the same user key.
+    /// Number of entries of finished files that stand behind a newer one of the same user key.
     older_before: u64,
-    /// What the entries written so far refer to in blob files.
+    /// References to blob files by the entries written so far.
     pub(super) blobs_out: BlobTally,
     /// Of values in blob files that were written anew.
     pub(super) blob_bytes_read: u64,
@@ -120,8 +120,8 @@ impl<'a> Outputs<'a> {
         self.blobs.add(table, entries.key(), entries.value())
     }
 
-    /// The value of a blob index, or an entity with all its columns in place, if what it refers to
-    /// is in a blob file that is to go; and what it is written as.
+    /// The value of a blob index, or an entity with all its columns in place, if it refers to a
+    /// blob file that should go; and the type it is written as.
     fn relocated(
         &mut self,
         value_type: ValueType,
@@ -184,8 +184,8 @@ impl<'a> Outputs<'a> {
                 file.add_tombstone(tombstone)?;
             }
             let mut file = self.current.take().expect("opened above");
-            // The entry on which `entries` stands goes into the next file; it is the first of its
-            // user key.
+            // The current entry of `entries` goes into the next file; it is the first of its user
+            // key.
             let older = entries.stats().older_out;
             file.set_older_versions(older - std::mem::replace(&mut self.older_before, older));
             if file.is_empty() {

@@ -1,8 +1,8 @@
-//! `change_level` of `compact_range`: the files of a level move to another one as they are.
+//! `change_level` of `compact_range`: moves the files of a level to another one as they are.
 //!
-//! In: a level, and the one to move to or a request for the smallest that holds them. Out: an edit,
-//! logged and in force. Levels on the way must be empty, so that what is newer stays above what is
-//! older.
+//! In: a level, and the target level or a request for the smallest that holds them. Out: an edit,
+//! logged and in force. Levels in between must be empty, so that newer entries stay above older
+//! ones.
 //! Source: RocksDB `DBImpl::ReFitLevel`.
 
 use crate::cf::ColumnFamily;
@@ -17,7 +17,7 @@ use esker_format::version_edit::VersionEdit;
 /// they fit into. No flush and no compaction runs meanwhile.
 /// # Errors
 /// `InvalidArgument`: there is no such level, or level 0 cannot hold them · `NotSupported`: a level
-/// on the way has files · the background error in force or the MANIFEST's.
+/// in between has files · the background error in force or the MANIFEST's.
 pub(super) fn refit_level(
     engine: &Arc<Engine>,
     family: &Arc<ColumnFamily>,
@@ -86,8 +86,8 @@ fn log_move(
     Ok(())
 }
 
-/// The smallest level below 0 that is empty like all between it and `level`, and large enough for
-/// what is in `level`.
+/// The smallest empty level below 0 that is large enough for `level`, with only empty levels
+/// between.
 fn smallest_level_for(version: &Version, level: usize, sizes: &LevelSizes) -> usize {
     let fits = |candidate: &usize| {
         version.num_files(*candidate) == 0 && sizes.max_bytes[*candidate] >= version.size(level)
@@ -120,7 +120,7 @@ fn check_target(version: &Version, level: usize, target: usize) -> Result<()> {
 struct Quiet<'a>(&'a Arc<Engine>);
 
 impl<'a> Quiet<'a> {
-    /// Waits for those that run.
+    /// Waits for running flushes and compactions.
     /// # Errors
     /// `ShutdownInProgress`.
     fn begin(engine: &'a Arc<Engine>) -> Result<Quiet<'a>> {

@@ -29,7 +29,7 @@ use esker_format::range_del::{FragmentedRangeTombstones, RangeTombstone};
 use esker_format::version_edit::{BlobFileAddition, FileMetaData};
 use esker_table::{ReadPace, TableReadOptions, TableReader};
 
-/// What every subcompaction of a job shares.
+/// State shared by all subcompactions of a job.
 pub(super) struct SubjobContext<'a> {
     pub(super) engine: &'a Engine,
     pub(super) db_options: &'a DbOptions,
@@ -43,7 +43,7 @@ pub(super) struct SubjobContext<'a> {
     pub(super) cancelled: &'a Arc<AtomicBool>,
 }
 
-/// What a subcompaction made.
+/// The result of a subcompaction.
 #[derive(Debug, Default)]
 pub(super) struct SubjobResult {
     pub(super) files: Vec<FileMetaData>,
@@ -58,7 +58,7 @@ pub(super) struct SubjobResult {
     /// As `created`.
     pub(super) created_blobs: Vec<FileNumber>,
     pub(super) stats: CompactionIteratorStats,
-    /// What its entries referred to in blob files, and what those do that it has written.
+    /// References to blob files by its inputs, and by the entries it has written.
     pub(super) blobs_in: BlobTally,
     pub(super) blobs_out: BlobTally,
     /// Of values in blob files that were written anew.
@@ -92,7 +92,8 @@ pub(super) fn run(context: &SubjobContext<'_>, start: Option<Vec<u8>>, end: Opti
     let (blob_files, created_blobs) = (outputs.blobs.finished, outputs.blobs.created);
     let (files, blobs_out, blob_bytes_read) = (outputs.finished, outputs.blobs_out, outputs.blob_bytes_read);
     let is_last = plan.is_bottommost || plan.reason == CompactionReason::BottommostFiles;
-    // What somebody may still read at a timestamp goes once `full_history_ts_low` is behind it.
+    // Versions that a reader at a timestamp may still need go once `full_history_ts_low` passes
+    // them.
     let low = plan.version.full_history_ts_low();
     let icmp = &context.cf.icmp;
     let is_old = |f: &&FileMetaData| {
@@ -186,7 +187,7 @@ fn keeps_history(context: &SubjobContext<'_>) -> bool {
     context.cf.icmp.timestamp_size() > 0 && context.options.persist_user_defined_timestamps
 }
 
-/// What a file's range tombstones hide, in a family with user-defined timestamps.
+/// Adds the effect of a file's range tombstones, in a family with user-defined timestamps.
 fn take_stored_tombstones(
     context: &SubjobContext<'_>,
     reader: &TableReader,
@@ -210,8 +211,8 @@ fn take_stored_tombstones(
 
 type Inputs = (Vec<MergeChild>, RangeDelAggregator, Vec<RangeTombstone>);
 
-/// Cursors over all inputs, newest first, and what their range tombstones hide; with history, all
-/// these tombstones.
+/// Cursors over all inputs, newest first, and their range tombstones: those that hide entries or,
+/// with history, all.
 fn open_inputs(context: &SubjobContext<'_>) -> Result<Inputs> {
     let icmp = &context.cf.icmp;
     let mut range_dels = RangeDelAggregator::new(icmp.clone(), context.snapshots.to_vec());
@@ -309,7 +310,7 @@ impl CompactionFilter for SharedFilter {
 }
 
 /// Whether no level below the output can hold a user key. Keys come in order, so each level is
-/// walked once.
+/// scanned once.
 fn beyond_output_level(plan: &CompactionPlan) -> KeyNotExistsBeyond {
     let version: Arc<Version> = plan.version.clone();
     let first_below = plan.output_level + 1;

@@ -1,8 +1,8 @@
-//! Memtables into one table file.
+//! Builds one table file from memtables.
 //!
-//! In: memtables of one family, oldest first, and the snapshots that somebody reads at. Out: one
-//! synced table with every entry that a snapshot or a later read may want, or nothing if there is
-//! none; large values in blob files, if so wanted.
+//! In: memtables of one family, oldest first, and the live snapshots. Out: one synced table with
+//! every entry that a snapshot or a later read may need, or nothing if there is none; large values
+//! in blob files, if the options ask for it.
 
 use crate::engine::contained;
 use crate::files::{BlobOutput, FinishedTable, NewTable, OutputContext, TableOutput};
@@ -29,7 +29,7 @@ pub(crate) struct BuildTable<'a> {
     pub(crate) numbers: Option<&'a Numbers>,
 }
 
-/// What came of it.
+/// The result of a build.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BuiltTable {
     /// `None` if everything cancelled out.
@@ -60,7 +60,7 @@ impl BuildTable<'_> {
     /// Writes, syncs and describes the table and its blob files. The caller syncs the directory,
     /// once for all tables.
     /// # Errors
-    /// `IoError` (nothing is left of the files, if the file system lets us) · `Corruption` or
+    /// `IoError`; the files are removed if the file system allows it · `Corruption` or
     /// `InvalidArgument` from a merge operator · `Aborted` if a merge operator or a comparator
     /// panicked · `ShutdownInProgress`.
     pub(crate) fn run(&self, job: &TableBuildJob<'_>) -> Result<BuiltTable> {
@@ -97,8 +97,7 @@ impl BuildTable<'_> {
         Some(next.unwrap_or(newest)).filter(|low| !low.is_empty())
     }
 
-    /// What is left of the file has a number that no MANIFEST names; the next open would remove it
-    /// too.
+    /// Removes an unfinished file. No MANIFEST names its number; the next open would remove it too.
     fn remove_table(&self, number: FileNumber) -> Result<()> {
         self.output.tables.evict(number);
         let path = file_name::table_file_name(self.output.dir, number);

@@ -1,20 +1,21 @@
-//! The flush job: pick memtables, build tables, log, install.
+//! The flush job: picks memtables, builds tables, logs and installs them.
 //!
-//!   state lock: take the request, mark its memtables → no lock: build (`build.rs`) → manifest
-//!   lock: log the edit, then state lock: drop the memtables, show the new view
+//! Steps and locks: state lock: take the request, mark its memtables → no lock: build (`build.rs`)
+//! → manifest lock: log the edit, then state lock: drop the memtables, publish the new super
+//! version.
 //!
 //! Invariants
 //!  1. Memtables leave their list only after the MANIFEST that names their table is synced.
 //!  2. With several families, the WALs before the current one are synced before a flush is logged:
-//!     what is flushed of one family must not outlive earlier writes of another. So they are with
-//!     prepared transactions: a WAL that one of them keeps is replayed, and must not seem to have
-//!     lost its end.
-//!  3. After a failure the memtables wait as before, nothing is left of the tables, unless the
-//!     MANIFEST may name them, and the error is in force.
-//!  4. The flush that recovers from an error is one of all families, and while a WAL is damaged no
+//!     a flushed write of one family must not outlive earlier writes of another. The same holds
+//!     with prepared transactions: a WAL that one of them keeps is replayed, and must not seem to
+//!     have lost its end.
+//!  3. After a failure the memtables wait as before, the tables are deleted, unless the MANIFEST
+//!     may name them, and the error is in force.
+//!  4. The flush that recovers from an error covers all families, and while a WAL is damaged no
 //!     other begins (`engine/jobs.rs`).
-//!  5. No family is said to need only WALs behind one that is needed and not durable yet: if that
-//!     lost its end, recovery would take the family's tables to be ahead of it.
+//!  5. No log number passes a WAL that is needed and not durable yet: if that WAL lost its end,
+//!     recovery would find the family's tables ahead of it.
 
 use super::build::{BuildTable, BuiltTable, TableBuildJob};
 use crate::cf::ColumnFamily;
@@ -64,8 +65,8 @@ fn fail(engine: &Arc<Engine>, request: &FlushRequest, taken: &[Taken], error: &E
         return;
     }
     esker_base::info_log!(engine.info_log, Error, "Flush failed: {error}");
-    // After a failed sync nobody knows what of the WALs is on the medium: they must not be relied
-    // on.
+    // After a failed sync it is unknown how much of the WALs is on the medium: recovery must not
+    // rely on them.
     let wal_failed = engine.wals.lock().has_failed();
     let reason = if wal_failed { ErrorReason::WalWrite } else { ErrorReason::Flush };
     if engine.set_background_error(error, reason).is_none() {
@@ -73,8 +74,8 @@ fn fail(engine: &Arc<Engine>, request: &FlushRequest, taken: &[Taken], error: &E
     }
 }
 
-/// A listener has called the error off. Who waits for the flush is told; it is tried again, as
-/// writers stop when memtables pile up, and nobody else might ask for it.
+/// A listener has called the error off. Reports it to waiting callers, and queues the flush again:
+/// writers stop when memtables pile up, and no other event might ask for it.
 fn go_on(engine: &Arc<Engine>, request: &FlushRequest, taken: &[Taken], error: &Error) {
     let mut state = engine.state.lock();
     for (id, newest) in taken {
@@ -84,14 +85,14 @@ fn go_on(engine: &Arc<Engine>, request: &FlushRequest, taken: &[Taken], error: &
     }
     engine.state_changed.notify_all();
     drop(state);
-    // A recovery is told, and decides itself.
+    // A recovery gets the error and decides itself.
     if request.reason != FlushReason::ErrorRecovery {
         engine.pause_before_retry();
         requeue(engine, &mut engine.state.lock(), request, taken.iter().map(|(id, _)| *id));
     }
 }
 
-/// Flushes what waits of these families, together.
+/// Flushes the waiting memtables of these families together.
 /// # Errors
 /// The first error; the memtables wait on.
 fn flush(engine: &Arc<Engine>, request: &FlushRequest, taken: &mut Vec<Taken>) -> Result<()> {
@@ -131,8 +132,9 @@ fn flush(engine: &Arc<Engine>, request: &FlushRequest, taken: &mut Vec<Taken>) -
 fn take_parts(engine: &Engine, request: &FlushRequest) -> Vec<Part> {
     let mut state = engine.state.lock();
     let mut parts = Vec::new();
-    // Whatever waits of all families is one cut through the writes, as each switch takes all of
-    // them; what waits of those that were asked for is not, once there was another switch.
+    // The waiting memtables of all families are one cut through the writes, because each switch
+    // takes all families. Those of the requested families alone are no such cut after another
+    // switch.
     let all = engine.options.atomic_flush || request.reason == FlushReason::ErrorRecovery;
     let families = if all { state.families.keys().copied().collect() } else { request.families.clone() };
     for id in &families {
@@ -160,7 +162,7 @@ fn take_parts(engine: &Engine, request: &FlushRequest) -> Vec<Part> {
     parts
 }
 
-/// The tables of all parts; after an error those that were finished.
+/// Builds the tables of all parts; after an error `built` has the finished ones.
 fn build_all(engine: &Engine, job: u64, parts: &[Part], built: &mut Vec<BuiltTable>) -> Result<()> {
     if engine.families.len() > 1 || engine.options.allow_2pc {
         engine.wals.lock().sync_closed()?;
@@ -184,7 +186,7 @@ fn build_all(engine: &Engine, job: u64, parts: &[Part], built: &mut Vec<BuiltTab
     Ok(())
 }
 
-/// Deletes what was made of these.
+/// Deletes the files of these tables.
 fn discard<'a>(engine: &Engine, made: impl Iterator<Item = (&'a Part, &'a BuiltTable)>) {
     for (part, built) in made {
         let tables = built.file.iter().map(|file| file.number);
@@ -242,9 +244,9 @@ fn install(
     Ok(dropped)
 }
 
-/// Tells the version set what families with nothing in memory need, so that the next record may let
-/// WALs go in which there is nothing any more; else the next open would read them again, damage and
-/// all. `leaving`: families that need none of them from that record on.
+/// Raises the log numbers of families with nothing in memory in the version set, so that the next
+/// record can release empty WALs. Otherwise the next open would read them again, damage included.
+/// `leaving`: families that need no WAL from that record on.
 pub(crate) fn raise_log_numbers(
     engine: &Engine,
     manifest: &mut VersionSet,
@@ -258,8 +260,8 @@ pub(crate) fn raise_log_numbers(
     }
 }
 
-/// From where on the MANIFEST may say that a family needs WALs: at most from the oldest that is not
-/// `durable`, unless nobody but `leaving` needs that.
+/// The largest log number that the MANIFEST may record for a family: at most the oldest WAL that is
+/// not `durable`, unless only `leaving` needs that one.
 fn log_number_limit(
     engine: &Engine,
     state: &DbState,
@@ -286,8 +288,8 @@ pub(crate) fn oldest_section_without(
     oldest_section_of(engine, &engine.state.lock(), &|_| 0, leaving)
 }
 
-/// The oldest WAL with a prepared section that is needed once so many memtables of each family are
-/// in tables, and `leaving` are gone.
+/// The oldest WAL with a prepared section that is still needed once this many memtables of each
+/// family are in tables, and `leaving` are gone.
 fn oldest_section_of(
     engine: &Engine,
     state: &DbState,
@@ -301,13 +303,13 @@ fn oldest_section_of(
     committed.chain(outstanding).min()
 }
 
-/// What the MANIFEST is told of one family; `None` if the family was dropped meanwhile. `limit`: of
-/// log numbers.
+/// The MANIFEST's edit for one family; `None` if the family was dropped meanwhile. `limit`: of log
+/// numbers.
 fn edit_for(state: &DbState, part: &Part, built: BuiltTable, limit: FileNumber) -> Option<VersionEdit> {
     let family = state.families.get(&part.cf.id)?;
     let (flushed, remaining) = family.memtables.immutables.split_at(part.memtables.len());
     let needed = remaining.first().map_or(family.memtables.log_number, |oldest| oldest.log_number);
-    // What was flushed must not be replayed in any case.
+    // Flushed entries must not be replayed in any case.
     let log_number = flushed.last().map_or(needed, |newest| needed.min(limit.max(newest.next_log_number)));
     Some(VersionEdit {
         column_family: part.cf.id,
@@ -319,8 +321,8 @@ fn edit_for(state: &DbState, part: &Part, built: BuiltTable, limit: FileNumber) 
     })
 }
 
-/// Memtables that filled up while this flush ran could not be queued, as one flush of a family runs
-/// at a time; and what was asked for meanwhile is asked for still.
+/// Queues memtables that filled up during this flush, since one flush of a family runs at a time.
+/// Later requests stay pending.
 fn requeue(
     engine: &Engine,
     state: &mut DbState,

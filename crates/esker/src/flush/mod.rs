@@ -1,8 +1,8 @@
 //! Flush: full memtables become level-0 tables.
 //!
-//! In: flush requests in the db state. Out: tables in level 0, memtables and WALs let go. One flush
-//! of a family runs at a time and takes all memtables that wait, oldest first, so level 0 grows in
-//! the order of the writes.
+//! In: flush requests in the db state. Out: tables in level 0; memtables and WALs released. One
+//! flush of a family runs at a time and takes all waiting memtables, oldest first, so level 0 grows
+//! in the order of the writes.
 //!
 //! Source: RocksDB `db/flush_job.cc`, `db/memtable_list.cc`.
 

@@ -1,9 +1,9 @@
-//! Where the outputs of a compaction end.
+//! Decides where the outputs of a compaction end.
 //!
-//! In: the keys of an output in order, and how large it has become. Out: whether it should end
-//! before a key. An output ends at its target size, but rather at the border of a grandparent file
-//! (of the level below the output level): then the next compaction down reads fewer files that it
-//! overlaps only at the edge.
+//! In: the keys of an output in order, and its size so far. Out: whether it should end before a
+//! key. An output ends at its target size, but preferably at the border of a grandparent file (of
+//! the level below the output level). The next compaction down then reads fewer files that it
+//! overlaps only at the border.
 //! Source: RocksDB `db/compaction/compaction_outputs.cc` (`ShouldStopBefore`).
 
 use super::CompactionPlan;
@@ -49,10 +49,10 @@ impl OutputCutter {
         }
     }
 
-    /// Whether the open output, which has `output_bytes`, should end before `internal_key`. Ask for
-    /// every key in order, or for the first of every user key if outputs may only end there; with
-    /// no output open (`None`) the answer is no. After a yes the cutter goes on with a fresh output
-    /// that begins with the key.
+    /// Whether the open output of `output_bytes` should end before `internal_key`. Call it for
+    /// every key in order, or for the first of every user key if outputs may end only there.
+    /// Without an open output (`None`) the answer is no. After a yes the cutter continues with a
+    /// fresh output that begins with the key.
     #[inline]
     pub fn should_stop_before(&mut self, internal_key: &[u8], output_bytes: Option<u64>) -> bool {
         if self.is_level0 {

@@ -1,7 +1,7 @@
 //! Picks compactions of the FIFO style: the oldest files are deleted.
 //!
-//! In: a version and what runs. Out: a plan that deletes files, or (with `allow_compaction`) merges
-//! small ones of level 0.
+//! In: a version and the running compactions. Out: a plan that deletes files, or (with
+//! `allow_compaction`) merges small ones of level 0.
 //! Source: RocksDB `db/compaction/compaction_picker_fifo.cc`.
 //!
 //! Reasons, in this order: files older than `ttl`, if deleting them is enough; more bytes than
@@ -22,7 +22,7 @@ pub(super) fn needs_compaction(version: &Version, context: &PickContext<'_>) -> 
         || version.num_files(0).checked_sub(1).is_some_and(|last| is_expired(version.files(0), last, context))
 }
 
-/// What to delete or merge, if nothing that reads level 0 runs.
+/// The files to delete or merge, if no running compaction reads level 0.
 pub(super) fn pick(version: &Arc<Version>, context: &PickContext<'_>) -> Option<CompactionPlan> {
     if !context.running.is_empty() {
         return None;
@@ -37,9 +37,9 @@ fn is_expired(level0: &[Arc<FileMeta>], index: usize, context: &PickContext<'_>)
     let ttl = context.options.ttl;
     let Some(limit) = context.now_seconds.checked_sub(ttl).filter(|_| ttl > 0) else { return false };
     let file = &level0[index];
-    // No key is younger than its file: that of a merge has young ones beside those of its oldest
-    // ancestor. Nor is one younger than what the next file began with, which says more of a file
-    // that was made long after its keys.
+    // All keys are at least as old as their file; a merged file has young keys beside those of its
+    // oldest ancestor. They are also at least as old as the next file's first key, which is a
+    // better bound for a file made long after its keys.
     let newer = index.checked_sub(1).map(|newer| level0[newer].oldest_ancestor_time).filter(|time| *time > 0);
     let newest = match file.file_creation_time {
         0 => file.oldest_ancestor_time,
@@ -67,8 +67,8 @@ fn too_large(version: &Arc<Version>, context: &PickContext<'_>) -> Option<Compac
     }
     let level = version.num_non_empty_levels() - 1;
     let files = version.files(level);
-    // In level 0 the oldest file is the last one; in others nobody knows, and the smallest keys go
-    // first.
+    // In level 0 the oldest file is the last one. In other levels the age is unknown, and the
+    // smallest keys go first.
     let oldest_first: Vec<&Arc<FileMeta>> =
         if level == 0 { files.iter().rev().collect() } else { files.iter().collect() };
     let mut gone = Vec::new();

@@ -1,21 +1,21 @@
-//! Files whose compaction frees much of what it reads, and files that can go unread.
+//! Files whose compaction frees much of the bytes it reads, and files that can be deleted unread.
 //!
-//! In: a version whose files know what their properties say and what range tombstones cover. Out:
-//! the next such file.
+//! In: a version whose files know their properties and the coverage of range tombstones. Out: the
+//! next such file.
 //!
-//! A level is due by its size, a lone file under a few deletions never is. So a file goes down by
-//! itself if the bytes that its deletions free are at least half of the bytes that its compaction
-//! reads; a file with nothing below it is rewritten if a quarter of its entries can go. RocksDB
-//! leaves both where they are; Pebble has its delete-only and elision-only compactions.
+//! A level is due by its size, and a lone file under a few deletions never is. So a file goes down
+//! by itself if its deletions free at least half of the bytes that its compaction reads. A file
+//! with nothing below it is rewritten if a quarter of its entries can go. RocksDB leaves both where
+//! they are; Pebble has its delete-only and elision-only compactions.
 //!
 //! Invariants
-//!  1. Every entry of the files is older than each live snapshot: the compaction drops all that is
-//!     counted.
-//!  2. Work is bounded. A compaction costs at most twice what it frees, a deletion goes down one
-//!     level each time, and at the bottom it is gone. A file that loses nothing at the bottom is
-//!     settled ([`FileMeta::is_settled`]).
-//!  3. What is worth a compaction follows from the version alone and is found out before the db
-//!     mutex is taken. Under it a pick looks at [`MOST_CANDIDATES`] files at most.
+//!  1. Every entry of the files is older than each live snapshot: the compaction drops everything
+//!     that is counted.
+//!  2. Work is bounded. A compaction costs at most twice the bytes it frees, a deletion goes down
+//!     one level each time, and at the bottom it is gone. A file that loses nothing at the bottom
+//!     is settled ([`FileMeta::is_settled`]).
+//!  3. Candidates follow from the version alone and are found before the db mutex is taken. Under
+//!     it a pick looks at [`MOST_CANDIDATES`] files at most.
 
 use super::inputs::{overlap_range, overlapping, range_of};
 use super::marked::{is_bottommost_file, may_exist_below};
@@ -29,8 +29,8 @@ use esker_base::sync::Arc;
 
 /// Files of a level that are looked at, those with the most deletions first.
 const MOST_CANDIDATES: usize = 32;
-/// A file is a candidate, or is rewritten at the bottom, if at least one in so many of its entries
-/// can go.
+/// A file is a candidate, or is rewritten at the bottom, if at least one in this many of its
+/// entries can go.
 const SHARE: u64 = 4;
 
 /// Idle files under range tombstones that every snapshot sees.
@@ -91,8 +91,8 @@ fn is_free(f: &FileMeta, context: &PickContext<'_>) -> bool {
     f.largest_seqno <= context.oldest_live && is_old && !f.is_settled() && !context.running.is_busy(f.number)
 }
 
-/// Finds out ahead which files are worth a compaction whoever reads and whatever runs. Without it
-/// [`find`] does.
+/// Finds the candidates ahead, independent of readers and running compactions. Without it [`find`]
+/// does.
 pub(super) fn prepare<'v>(version: &'v Version, options: &CompactionOptions) -> &'v [Garbage] {
     version.garbage(|| match options.compaction_style {
         CompactionStyle::Level => worth_it(version, LevelSizes::new(version, options).base_level),
@@ -136,7 +136,7 @@ fn worth_it(version: &Version, base_level: usize) -> Box<[Garbage]> {
     all.filter_map(is_due).take(MOST_CANDIDATES).collect()
 }
 
-/// All candidates, if a compaction of all runs frees half of what it reads.
+/// All candidates, if a compaction of all runs frees half of the bytes it reads.
 fn half_of_all(version: &Version) -> Box<[Garbage]> {
     let weigher = Weigher::new(version);
     let runs = version.num_files(0) + (1..version.num_levels()).filter(|l| version.num_files(*l) > 0).count();
@@ -175,8 +175,8 @@ fn is_worth_it(
         _ => vec![Arc::clone(file)],
     };
     let Some((smallest, largest)) = range_of(version.icmp(), &files) else { return false };
-    // Where there is nothing in the way it only moves: what counts is the level where its deletions
-    // meet something.
+    // A file moves down through levels where it overlaps nothing; the first level with overlaps
+    // counts.
     let overlapped = |level| &version.files(level)[overlap_range(version, level, smallest, largest)];
     let below = (output_level..version.num_levels()).map(overlapped).find(|files| !files.is_empty());
     let user_key = esker_format::key::user_key;
@@ -187,7 +187,7 @@ fn is_worth_it(
     sizes.try_fold(freed.saturating_mul(2), u64::checked_sub).is_some()
 }
 
-/// Knows what an entry of a version takes, on average.
+/// Knows the average bytes of an entry of a version.
 struct Weigher {
     entry_bytes: u64,
 }
@@ -211,7 +211,7 @@ impl Weigher {
     }
 }
 
-/// Bytes of a value in blob files, of those that no garbage is; 0 without any.
+/// Average bytes of a live value in blob files; 0 without any.
 pub(crate) fn average_blob_bytes(version: &Version) -> u64 {
     let (count, bytes) = version.blob_files().values().fold((0, 0), |(count, bytes), blob| {
         let (total, garbage) = (&blob.addition, blob.garbage_blob_bytes);

@@ -1,7 +1,7 @@
 //! Geometry of files: ranges, overlaps, clean cuts.
 //!
 //! A *clean cut* of a sorted level is a run of files whose neighbours share no user key with it.
-//! Compacting anything else would move newer versions of a user key below older ones.
+//! Any other choice would move newer versions of a user key below older ones.
 //! Source: RocksDB `db/compaction/compaction_picker.cc`, `db/version_set.cc`
 //! (`GetOverlappingInputs`).
 
@@ -62,7 +62,7 @@ pub(super) fn overlapping(version: &Version, level: usize, smallest: &[u8], larg
 }
 
 /// The files that overlap the user keys, those that overlap these, and so on. There may be
-/// thousands, each overlapping the next in no order of age: so they are gone through by key.
+/// thousands, each overlapping the next in no order of age, so they are visited by key.
 fn overlapping_in_level0(version: &Version, smallest: &[u8], largest: &[u8]) -> Vec<Arc<FileMeta>> {
     let (files, icmp) = (version.files(0), version.icmp());
     let start = |i: usize| files[i].smallest_user_key();
@@ -179,10 +179,10 @@ pub(super) fn is_written_into(
     }
 }
 
-/// Adds what must go with files from an upper level: the files of the output level that they
-/// overlap. Then more of the upper level, if that takes no more of the output level and stays below
-/// twice `max_compaction_bytes`. `rightwards` lets it grow only towards larger keys. `None` if a
-/// file that is needed is being compacted.
+/// Adds the files that must go with files of an upper level: files of the output level that they
+/// overlap. Then adds more of the upper level, if that needs no more of the output level and stays
+/// below twice `max_compaction_bytes`. `rightwards` lets it grow only towards larger keys. `None`
+/// if a needed file is being compacted.
 pub(super) fn with_output_level(
     version: &Version,
     running: &RunningCompactions,

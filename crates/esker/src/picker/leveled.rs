@@ -1,11 +1,12 @@
 //! Picks compactions of the leveled style.
 //!
-//! In: a version and what runs. Out: the most urgent plan that nothing is in the way of.
+//! In: a version and the running compactions. Out: the most urgent plan that no running compaction
+//! blocks.
 //! Source: RocksDB `db/compaction/compaction_picker_level.cc`.
 //!
 //! The order of reasons: levels that are due, most urgent first; files marked by their writers;
 //! files of the last level that can lose old versions; files older than `ttl`; files due for a
-//! periodic rewrite. Only one compaction that reads level 0 runs at a time; while the way from
+//! periodic rewrite. Only one compaction that reads level 0 runs at a time. While the way from
 //! level 0 to the base level is blocked, level-0 files are merged with each other.
 
 pub use super::PickContext;
@@ -27,7 +28,7 @@ use esker_base::sync::Arc;
 
 /// Fewer level-0 files are not worth merging with each other.
 const MIN_FILES_FOR_INTRA_L0: usize = 4;
-/// So many level-0 files beyond the trigger must have come before they are merged with each other.
+/// Level-0 files beyond the trigger before they are merged with each other.
 const INTRA_L0_SLACK: usize = 2;
 /// More files are not moved down at once, so as not to flood the next level.
 const MAX_MULTI_TRIVIAL_MOVE: usize = 4;
@@ -53,7 +54,7 @@ pub fn needs_compaction(version: &Version, context: &PickContext<'_>) -> bool {
             || marked::for_blob_gc(version, context).next().is_some())
 }
 
-/// Finds out ahead what [`pick`] and its siblings would otherwise walk over files for, under the db
+/// Computes ahead the file scans that [`pick`] and its siblings would otherwise do under the db
 /// mutex.
 pub fn prepare(version: &Version, options: &CompactionOptions, now_seconds: u64) {
     let running = RunningCompactions::default();
@@ -252,7 +253,7 @@ impl Picker<'_> {
         None
     }
 
-    /// One file of a level that is due, and what must or should go with it.
+    /// One file of a level that is due, and the files that must or should go with it.
     fn pick_file(&self, level: usize, index: usize, score: f64) -> Option<CompactionPlan> {
         let (version, running) = (self.version, self.context.running);
         let round_robin = self.context.options.compaction_pri == CompactionPri::RoundRobin;
@@ -379,7 +380,7 @@ impl Picker<'_> {
         reason: CompactionReason,
     ) -> Option<CompactionPlan> {
         let last = self.version.num_non_empty_levels() - 1;
-        // Level 0 has somewhere to go even if nothing lies below it, but only if somebody asked.
+        // Files of level 0 can move down even if no level below has files, but only on request.
         let asked = reason == CompactionReason::FilesMarkedForCompaction;
         let can_go_down = level < last || (level == 0 && asked);
         if level == 0 && self.context.running.reads_level0()
@@ -396,7 +397,7 @@ impl Picker<'_> {
         self.complete(Start { inputs, output_level, reason, score: 0.0, is_l0_move: false })
     }
 
-    /// A file whose compaction frees much of what it reads.
+    /// A file whose compaction frees much of the bytes it reads.
     fn garbage(&self) -> Option<CompactionPlan> {
         garbage::free(self.version, self.context).find_map(|found| {
             let (target, reason) = match found.stays {
@@ -411,7 +412,7 @@ impl Picker<'_> {
         if level == 0 { self.base_level() } else { level + 1 }
     }
 
-    /// Adds what must go with the files, and checks that nothing that runs is in the way.
+    /// Adds the files that must go with these; `None` if a running compaction is in the way.
     fn complete(&self, start: Start) -> Option<CompactionPlan> {
         let (version, running, options) = (self.version, self.context.running, self.context.options);
         let Start { mut inputs, output_level, reason, score, is_l0_move } = start;

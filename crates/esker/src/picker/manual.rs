@@ -1,16 +1,16 @@
-//! Picks what `compact_range` and `compact_files` ask for.
+//! Picks the steps of `compact_range` and `compact_files`.
 //!
 //! Source: RocksDB `db/db_impl/db_impl_compaction_flush.cc` (`CompactRangeInternal`),
 //! `db/compaction/compaction_picker.cc`.
 //!
 //! A `compact_range` goes from the first level that has files in the range down, level by level, in
 //! portions of about `max_compaction_bytes`; then files of the last level are rewritten.
-//! [`ManualCompaction`] says what to run next.
+//! [`ManualCompaction`] gives the next step.
 //!
 //! Invariant: afterwards no file of the range holds an entry that no snapshot saw when the call
-//! began, unless [`BottommostLevelCompaction::Skip`] left the last level alone. So a file with
-//! nothing below it that may lose entries does not move, and one that is in the last level already
-//! is rewritten. Its properties tell; a file with one value a key stays.
+//! began, unless [`BottommostLevelCompaction::Skip`] left the last level alone. So a file that may
+//! lose entries does not move if nothing lies below it, and is rewritten if it is in the last level
+//! already. Its properties decide; a file with one value for each key stays.
 
 use super::inputs::{
     any_busy, bytes_of, clean_cut, compare_bounds, end_at, idle_clean_cut, is_written_into, overlap_range,
@@ -28,7 +28,7 @@ use esker_base::sync::Arc;
 use esker_base::{Error, FileNumber, Result, SequenceNumber};
 use std::collections::BTreeSet;
 
-/// What to do next for a `compact_range`.
+/// The next step of a `compact_range`.
 #[derive(Debug)]
 pub enum ManualStep {
     /// Run this, then ask again with the new version. If it fails, give up.
@@ -68,7 +68,7 @@ enum Stage {
     Arrived {
         level: usize,
     },
-    /// Files of the last level are rewritten: all of them, or those that may lose entries.
+    /// Rewrites files of the last level: all of them, or those that may lose entries.
     Bottommost {
         level: usize,
         all: bool,
@@ -105,8 +105,7 @@ impl ManualCompaction {
         self.arrived_at
     }
 
-    /// Whether a damaged file would still be in the way of the next step if all that runs had
-    /// ended: which, and what is wrong with it.
+    /// The damaged file, with its error, that would block the next step even if no compaction ran.
     pub fn blocked_by(
         &self,
         version: &Arc<Version>,
@@ -123,8 +122,8 @@ impl ManualCompaction {
         }
     }
 
-    /// The next thing to do, given the current version and what runs. The plan is not registered
-    /// yet.
+    /// The next step, given the current version and the running compactions. The plan is not
+    /// registered yet.
     pub fn next(
         &mut self,
         version: &Arc<Version>,
@@ -137,7 +136,7 @@ impl ManualCompaction {
             return step;
         }
         if options.compaction_style == CompactionStyle::Fifo {
-            // Nothing is merged; what is too old or too much goes by itself.
+            // FIFO merges nothing; old and excess files go by themselves.
             return ManualStep::Done;
         }
         loop {
@@ -175,8 +174,8 @@ impl ManualCompaction {
         }
     }
 
-    /// Universal: all runs at once, whatever the range, into the last level. `None` if only the
-    /// last level has files, and those that may lose entries are left to do.
+    /// Universal: all runs at once into the last level, for any range. `None` if only the last
+    /// level has files, and those that may lose entries remain.
     fn next_of_runs(
         &mut self,
         version: &Arc<Version>,
@@ -252,7 +251,7 @@ impl ManualCompaction {
         (0..version.num_levels()).find(|&level| version.overlaps(level, begin, end))
     }
 
-    /// What follows when everything is in `level` or below.
+    /// The stage that follows when everything is in `level` or below.
     fn stage_from(&self, level: usize, version: &Version, options: &CompactionOptions) -> Stage {
         if version.num_levels() < 2 {
             return Stage::Done;
@@ -314,7 +313,7 @@ pub struct ManualRequest<'a> {
     pub snapshots: &'a [SequenceNumber],
 }
 
-/// What came of a [`ManualRequest`].
+/// The answer to a [`ManualRequest`].
 #[derive(Debug)]
 pub enum ManualPick {
     /// No file of the level lies in the range.
@@ -323,7 +322,7 @@ pub enum ManualPick {
     Conflict,
     /// Run this.
     Plan {
-        /// What to run.
+        /// The plan to run.
         plan: Box<CompactionPlan>,
         /// User key at which to go on, inclusive, if the plan does not cover the rest of the range.
         next_begin: Option<Vec<u8>>,
@@ -391,8 +390,8 @@ impl ManualRequest<'_> {
 }
 
 /// The files of a sorted level that go at once, and whether no further ones remain: one, and more
-/// as long as they and what they overlap in the output level stay within `max_compaction_bytes`.
-/// Those between new files are taken first.
+/// while they and their overlap in the output level stay within `max_compaction_bytes`. Files
+/// between new files are taken first.
 fn portion(
     version: &Version,
     options: &CompactionOptions,
@@ -403,7 +402,7 @@ fn portion(
     let from = rest.iter().position(|f| request.takes(version, f)).unwrap_or(rest.len());
     let rest = &rest[from..];
     let Some(first) = rest.first() else { return (Vec::new(), true) };
-    // What they overlap, which only grows to the right.
+    // The files they overlap, a range that only grows to the right.
     let mut below = if level == output_level {
         0..0
     } else {
@@ -465,9 +464,9 @@ pub(super) fn level0_is_disjoint(version: &Version) -> bool {
 /// Plans a `compact_files`: these files, and those that must go with them, into `output_level`.
 /// # Errors
 /// `InvalidArgument`: no file was named, one is not in the version or below the output level, or
-/// there is no such level in this compaction style · what is wrong with a file that is needed and
-/// damaged · `Aborted`: a file that is needed is being compacted, or a running compaction writes
-/// into the same range. Try again later.
+/// this compaction style has no such level · the error of a needed file that is damaged ·
+/// `Aborted`: a needed file is being compacted, or a running compaction writes into the same range;
+/// try again later.
 pub fn pick_files(
     version: &Arc<Version>,
     options: &CompactionOptions,
@@ -556,7 +555,7 @@ fn inputs_of_all_levels(
             else {
                 continue;
             };
-            // What is older in level 0 must not stay above what goes down.
+            // An older file of level 0 must not stay above the files that go down.
             let last = if output_level > 0 { files.len() - 1 } else { last };
             files[first..=last].to_vec()
         };

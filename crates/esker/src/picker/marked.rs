@@ -1,7 +1,7 @@
-//! Files that want to be compacted for other reasons than the size of their level.
+//! Files that should be compacted for other reasons than the size of their level.
 //!
-//! Each kind is an iterator, which most callers ask for the first only. What a level knows of all
-//! its files together tells whether to look at them at all.
+//! Each kind is an iterator, and most callers take its first item only. Sums that a level keeps of
+//! its files tell whether to look at them at all.
 //!
 //! Source: RocksDB `db/version_set.cc` (`ComputeFilesMarkedForCompaction` and its siblings).
 
@@ -13,7 +13,7 @@ use esker_base::{FileNumber, SequenceNumber};
 /// Level and file.
 pub(super) type Marked = (usize, Arc<FileMeta>);
 
-/// Idle files of levels where there may be such ones.
+/// Idle files of levels that may have such files.
 fn select<'a>(
     version: &'a Version,
     context: &'a PickContext<'_>,
@@ -27,8 +27,8 @@ fn select<'a>(
         .map(|(l, f)| (l, Arc::clone(f)))
 }
 
-/// Files that their writer or somebody else asked for, except in the last level that has files:
-/// there is nowhere to go.
+/// Files marked by their writer or suggested by the user, except in the last level that has files,
+/// which has no level below.
 pub(super) fn for_compaction<'a>(
     version: &'a Version,
     context: &'a PickContext<'_>,
@@ -44,8 +44,8 @@ pub(super) fn for_compaction<'a>(
     )
 }
 
-/// Files with nothing below them whose entries are all older than every snapshot: rewriting them
-/// drops what only snapshots needed, and sets sequence numbers to 0.
+/// Files with nothing below them whose entries are all older than every snapshot. Rewriting them
+/// drops versions that only snapshots needed, and sets sequence numbers to 0.
 pub(super) fn bottommost<'a>(
     version: &'a Version,
     context: &'a PickContext<'_>,
@@ -85,7 +85,7 @@ pub(super) fn waiting(version: &Version, level: usize) -> &[Arc<FileMeta>] {
 /// Whether rewriting a bottommost file may drop some of its entries under these live snapshots, for
 /// all that is known of it.
 pub(super) fn may_lose_entries(version: &Version, f: &FileMeta, snapshots: &[SequenceNumber]) -> bool {
-    // What its properties count are not the versions of a key that have timestamps.
+    // The counts in its properties are not versions of a key if keys have timestamps.
     let has_timestamps = version.icmp().timestamp_size() > 0 && !f.user_defined_timestamps_not_persisted;
     may_be_improved(version, f) && !f.is_settled_for(snapshots) && (has_timestamps || f.may_lose_entries())
 }
@@ -162,9 +162,8 @@ pub(super) fn periodic<'a>(
     )
 }
 
-/// Tables that keep the oldest blob files alive, if there is enough garbage in these. The oldest
-/// files are those that go with the first of them: up to the next that some table names as its
-/// oldest.
+/// Tables that keep the oldest blob files alive, if these hold enough garbage. The oldest files are
+/// the first one and those up to the next that some table names as its oldest.
 ///
 /// Source: RocksDB `db/version_set.cc` (`ComputeFilesMarkedForForcedBlobGC`).
 pub(super) fn for_blob_gc<'a>(

@@ -1,15 +1,14 @@
-//! Which files to compact next: a version in, a plan out. Pure: no lock, no I/O, no clock.
+//! Picks the files to compact next: a version in, a plan out. Pure: no lock, no I/O, no clock.
 //!
-//! Reading order: [`options`] (what a family says), [`running`] (what is being compacted),
-//! [`score`] (how large each level should be and how urgent it is), [`plan`] (what comes out),
-//! `inputs` (geometry of files), `priority` (which file of a level first), `marked` (files due for
-//! other reasons than size), `garbage` (files whose compaction frees much), [`leveled`],
-//! `universal`, `fifo`, [`manual`] and [`whole_files`] (how a plan is found), [`cut`] (where its
-//! outputs end).
+//! Reading order: [`options`] (a family's options), [`running`] (running compactions), [`score`]
+//! (target size and urgency of each level), [`plan`] (the result), `inputs` (geometry of files),
+//! `priority` (which file of a level first), `marked` (files due for other reasons than size),
+//! `garbage` (files whose compaction frees much), [`leveled`], `universal`, `fifo`, [`manual`] and
+//! [`whole_files`] (how a plan is found), [`cut`] (where its outputs end).
 //!
-//! Whoever holds the db mutex asks [`pick`], registers the plan in the family's
-//! [`RunningCompactions`] under the same hold, runs it, and takes it out again under the hold under
-//! which the new version is installed.
+//! A job calls [`pick`] under the db mutex and registers the plan in the family's
+//! [`RunningCompactions`] under the same hold. It runs the plan, and removes it under the hold that
+//! installs the new version.
 
 pub mod cut;
 mod fifo;
@@ -66,8 +65,8 @@ pub fn needs_compaction(version: &Version, context: &PickContext<'_>) -> bool {
     }
 }
 
-/// Finds out ahead, for as long as levels stay as they are, what [`pick`] and its siblings would
-/// walk over files for under the db mutex. Without it their answers are the same.
+/// Computes ahead the file scans that [`pick`] and its siblings would do under the db mutex, valid
+/// for as long as levels stay as they are. Without it their answers are the same.
 pub fn prepare(version: &Version, options: &CompactionOptions, now_seconds: u64) {
     version.levels().iter().for_each(|level| {
         level.weights();
@@ -78,8 +77,7 @@ pub fn prepare(version: &Version, options: &CompactionOptions, now_seconds: u64)
     }
 }
 
-/// What counts as files of level 0 when writers are slowed down: with universal compaction every
-/// sorted run does.
+/// The number of level-0 files for write stalls; with universal compaction every sorted run counts.
 pub fn level0_files_for_stalls(version: &Version, style: CompactionStyle) -> usize {
     match style {
         CompactionStyle::Universal => universal::run_count(version),

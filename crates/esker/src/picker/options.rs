@@ -1,4 +1,4 @@
-//! What a picker is told besides the version: all by value, so that its answer depends on nothing
+//! The inputs of a picker besides the version: all by value, so that its answer depends on nothing
 //! else.
 
 use super::{CompactionPri, CompactionStyle, RunningCompactions};
@@ -7,27 +7,26 @@ use crate::options::{
 };
 use esker_base::{FileNumber, SequenceNumber};
 
-/// What decides about a pick.
+/// The inputs of a pick.
 #[derive(Clone, Copy, Debug)]
 pub struct PickContext<'a> {
     /// The family's options.
     pub options: &'a CompactionOptions,
-    /// What runs already.
+    /// The running compactions.
     pub running: &'a RunningCompactions,
     /// Unix seconds, for `ttl` and `periodic_compaction_seconds`.
     pub now_seconds: u64,
-    /// `SequenceNumber::ZERO` until a snapshot has been released; from then on the oldest live
-    /// snapshot, or the last sequence number if there is none, as of the last release. Files of the
-    /// last level whose entries are all older can lose what only snapshots needed.
+    /// The oldest live snapshot, or the last sequence number if there is none, as of the last
+    /// release of a snapshot; `SequenceNumber::ZERO` before that. Files of the last level whose
+    /// entries are all older can lose versions that only snapshots needed.
     pub oldest_snapshot: SequenceNumber,
     /// The oldest number that a snapshot or iterator reads at, now or later.
     pub oldest_live: SequenceNumber,
-    /// Files that somebody suggested to compact besides those that their writer marked.
+    /// Files suggested by the user, besides those marked by their writers.
     pub suggested: &'a [FileNumber],
 }
 
-/// What the picker needs to know of a family's options, under RocksDB's names and with its
-/// defaults.
+/// The options of a family that the picker needs, under RocksDB's names and with its defaults.
 #[derive(Clone, Debug)]
 pub struct CompactionOptions {
     /// How files are laid out.

@@ -1,4 +1,4 @@
-//! What a picker decides: which files are read, where the result goes, and why.
+//! A picker's decision: the files to read, the place of the result, and the reason.
 //!
 //! Source: RocksDB `db/compaction/compaction.cc`.
 //!
@@ -38,7 +38,8 @@ pub struct CompactionPlan {
     pub column_family: ColumnFamilyId,
     /// The version it was picked from; keeps its files alive.
     pub version: Arc<Version>,
-    /// What is read, `start_level` first, none empty. At most two levels, more for `compact_files`.
+    /// The input files, `start_level` first, none empty. At most two levels, more for
+    /// `compact_files`.
     pub inputs: Vec<LevelFiles>,
     /// The first level of the inputs.
     pub start_level: usize,
@@ -72,7 +73,7 @@ pub struct CompactionPlan {
     pub is_bottommost: bool,
     /// All files of the family.
     pub is_full: bool,
-    /// Somebody asked for it.
+    /// A caller asked for it.
     pub is_manual: bool,
     /// User keys between which all inputs lie, both inclusive.
     pub smallest_user_key: Vec<u8>,
@@ -146,7 +147,7 @@ impl CompactionPlan {
     }
 }
 
-/// `3@0 + 2@3 files to L4` and what there is to say of it.
+/// `3@0 + 2@3 files to L4`, then details.
 impl fmt::Display for CompactionPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, level) in self.inputs.iter().enumerate() {
@@ -211,7 +212,7 @@ impl KeysBelow {
     }
 }
 
-/// What is known of a plan before the rest follows from it.
+/// A plan before its derived fields.
 #[derive(Debug)]
 pub(super) struct Draft {
     /// Not empty; empty levels in it are dropped.
@@ -230,7 +231,7 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    /// Fills in what follows from the version and the options.
+    /// Derives the remaining fields from the version and the options.
     pub(super) fn finish(
         self,
         version: &Arc<Version>,
@@ -300,7 +301,7 @@ fn grandparents(
     smallest: &[u8],
     largest: &[u8],
 ) -> Vec<Arc<FileMeta>> {
-    // Outputs in level 0 are not cut, so there nobody asks.
+    // Outputs in level 0 are not cut, so they need no grandparents.
     if output_level == 0 {
         return Vec::new();
     }

@@ -1,13 +1,12 @@
-//! Which files are being compacted, or are damaged and must not be, and which key ranges of a level
-//! will be written.
+//! The files being compacted, the damaged files, and the key ranges of each level being written.
 //!
-//! One per family, guarded by the db mutex: a picker reads it, and whoever starts or ends a
-//! compaction or an ingestion changes it.
+//! One per family, under the db mutex: a picker reads it, and every start or end of a compaction or
+//! an ingestion changes it.
 //!
 //! Invariants
 //!  1. No file is an input of two running plans.
-//!  2. No two running plans write overlapping user-key ranges of one level below 0. What an
-//!     ingestion is about to put there counts as written by a plan without inputs.
+//!  2. No two running plans write overlapping user-key ranges of one level below 0. A running
+//!     ingestion counts as a plan without inputs.
 //!  3. A damaged file is as busy as an input of a compaction that never ends: nothing is merged
 //!     past it.
 
@@ -23,7 +22,7 @@ use std::collections::BTreeMap;
 pub struct RunningCompactions {
     /// Inputs, and their levels.
     busy: BTreeMap<FileNumber, (usize, Arc<FileMeta>)>,
-    /// Damaged files and what is wrong with them. Some may have left the version since.
+    /// Damaged files with their errors. Some may have left the version since.
     set_aside: BTreeMap<FileNumber, Error>,
     plans: Vec<Running>,
     next_id: u64,
@@ -137,7 +136,7 @@ impl RunningCompactions {
         self.set_aside.insert(file, why);
     }
 
-    /// The damaged files, and what is wrong with them.
+    /// The damaged files with their errors.
     pub fn all_set_aside(&self) -> impl Iterator<Item = (FileNumber, &Error)> {
         self.set_aside.iter().map(|(number, why)| (*number, why))
     }
@@ -147,7 +146,7 @@ impl RunningCompactions {
         !std::mem::take(&mut self.set_aside).is_empty()
     }
 
-    /// If all that runs had ended: what would still be in the way. `None` if nothing would.
+    /// The state without any running plan; `None` if nothing would remain.
     pub fn without_plans(&self) -> Option<RunningCompactions> {
         let set_aside = self.set_aside.clone();
         (!set_aside.is_empty()).then(|| RunningCompactions { set_aside, ..RunningCompactions::default() })

@@ -1,4 +1,4 @@
-//! How large each level should be, how urgent it is, and how much work is waiting.
+//! Target sizes of levels, their urgency, and the amount of pending work.
 //!
 //! Source: RocksDB `db/version_set.cc` (`CalculateBaseBytes`, `ComputeCompactionScore`,
 //! `EstimateCompactionBytesNeeded`).
@@ -9,7 +9,7 @@ use crate::version::{FileMeta, Version, Weights};
 /// Scores from 1.0 on are this many times larger with dynamic level sizes, so that there is room
 /// above 1.0 to tell due levels apart without any of them falling below it.
 const SCORE_SCALE: f64 = 10.0;
-/// How much more a point deletion weighs than its bytes, once deletions outnumber what they delete.
+/// The weight of a point deletion's bytes once deletions outnumber other entries.
 const DELETION_WEIGHT: u64 = 2;
 
 /// How large the levels of a version should be.
@@ -17,8 +17,8 @@ const DELETION_WEIGHT: u64 = 2;
 pub struct LevelSizes {
     /// The level into which level 0 is compacted.
     pub base_level: usize,
-    /// Bytes each level should have at most; `u64::MAX` where nothing is to be compacted from. That
-    /// of level 0 means nothing.
+    /// Most bytes of each level; `u64::MAX` where nothing is compacted from. Level 0's has no
+    /// meaning.
     pub max_bytes: Vec<u64>,
     /// Levels up to this one (from 1) are more than the data needs; they are drained.
     pub lowest_unnecessary_level: Option<usize>,
@@ -126,7 +126,7 @@ impl Scores {
     }
 }
 
-/// Computes [`Scores`], from sums: it looks at no files but those that are being compacted.
+/// Computes [`Scores`] from sums: it visits only files that are being compacted.
 pub fn scores(version: &Version, options: &CompactionOptions, running: &RunningCompactions) -> Scores {
     let sizes = LevelSizes::new(version, options);
     let weigher = Weigher::new(version);
@@ -164,7 +164,7 @@ pub(super) fn idle_bytes(
     weigher: &Weigher,
 ) -> u64 {
     if running.has_set_aside() {
-        // Nobody knows on which levels damaged files are. There are few such databases.
+        // The levels of damaged files are unknown. Few databases have any.
         let idle = version.files(level).iter().filter(|f| !running.is_busy(f.number));
         return weigher.weigh(&idle.map(|f| Weights::of(f)).sum());
     }
@@ -226,8 +226,8 @@ fn sorted_level_score(
     }
 }
 
-/// What it takes to bring every level within its size: level by level, what is too much moves down
-/// and is merged with as much of the next level as its share.
+/// Bytes to compact until every level has its size: level by level, the excess moves down and is
+/// merged with its share of the next level.
 fn pending_bytes(version: &Version, options: &CompactionOptions, sizes: &LevelSizes) -> u64 {
     let level0 = version.size(0);
     let level0_due = version.num_files(0) >= options.level0_file_num_compaction_trigger

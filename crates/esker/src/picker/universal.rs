@@ -1,14 +1,13 @@
 //! Picks compactions of the universal style: sorted runs of growing age, merged with their
 //! neighbours in time.
 //!
-//! In: a version and what runs. Out: a plan that merges runs which follow each other.
+//! In: a version and the running compactions. Out: a plan that merges runs which follow each other.
 //! Source: RocksDB `db/compaction/compaction_picker_universal.cc`.
 //!
-//! A *sorted run* is a file of level 0 or all files of a deeper level. Runs stand from the newest
-//! to the oldest. When there are `level0_file_num_compaction_trigger` of them, the reasons are
-//! looked at in this order: files due for a periodic rewrite; all runs but the oldest are together
-//! too large beside it; neighbours of similar size; too many runs; so many that writers are
-//! stopped.
+//! A *sorted run* is a file of level 0 or all files of a deeper level. Runs are ordered from the
+//! newest to the oldest. From `level0_file_num_compaction_trigger` runs on, the reasons are tried
+//! in this order: files due for a periodic rewrite; all runs but the oldest are together too large
+//! beside it; neighbours of similar size; too many runs; enough runs to stop writers.
 //!
 //! Invariants
 //!  1. A plan takes whole runs, all between its first and its last one, so that runs stay ordered
@@ -32,12 +31,12 @@ struct Run {
     /// Index in level 0; 0 for deeper levels.
     index: usize,
     bytes: u64,
-    /// The same, deletions counted for what they will free.
+    /// The same, with deletions weighted by the bytes they will free.
     compensated: u64,
     is_busy: bool,
 }
 
-/// What decides about a pick.
+/// The inputs of a pick.
 struct Picker<'a> {
     version: &'a Arc<Version>,
     context: &'a PickContext<'a>,
@@ -141,7 +140,7 @@ impl Picker<'_> {
             return None;
         }
         if idle == 1 {
-            // The oldest run alone is rewritten only if it is what is due.
+            // The oldest run alone is rewritten only if it is due itself.
             let run = &self.runs[start];
             let is_in_it = |(level, f): &(usize, Arc<FileMeta>)| {
                 *level == run.level && (run.level > 0 || self.version.files(0)[run.index].number == f.number)
@@ -220,7 +219,7 @@ impl Picker<'_> {
         *newer_bytes = bytes;
     }
 
-    /// Neighbours none of which is much larger than the newer ones together.
+    /// Neighbouring runs, each not much larger than the newer ones together.
     fn similar_neighbours(&self) -> Option<CompactionPlan> {
         let ratio = self.context.options.universal.size_ratio;
         self.neighbours(Some(ratio), usize::MAX, CompactionReason::UniversalSizeRatio)

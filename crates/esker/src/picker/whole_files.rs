@@ -1,13 +1,13 @@
-//! Picks what `delete_files_in_ranges` deletes: files all of whose keys lie in a range.
+//! Picks the files of `delete_files_in_ranges`: files all of whose keys lie in a range.
 //!
-//! In: a version, what runs, ranges of user keys. Out: a plan without outputs, over as many levels
-//! as have such files.
+//! In: a version, the running compactions, ranges of user keys. Out: a plan without outputs, over
+//! all levels with such files.
 //! Source: RocksDB `DBImpl::DeleteFilesInRanges`,
 //! `VersionStorageInfo::GetCleanInputsWithinInterval`.
 //!
 //! Invariants
-//!  1. Level 0 is left alone: its files are ordered by age, and lie over each other.
-//!  2. Of the versions of a user key in a level either all go or none, but where some are being
+//!  1. Level 0 is left alone: its files are ordered by age, and overlap each other.
+//!  2. Of the versions of a user key in a level either all go or none, except where some are being
 //!     compacted.
 
 use super::inputs::shrink_to_clean_cut;

@@ -1,7 +1,7 @@
 //! Versions of one user key in neighbouring files of a level. Esker makes no such levels, but
 //! RocksDB does: it moves files of level 0 down as they are if they touch in a user key and in
-//! nothing else. Every reader goes on into the next file where a file ends in the key that it looks
-//! for, and a compaction takes all files that share a key.
+//! nothing else. Every reader goes on into the next file where a file ends in its key, and a
+//! compaction takes all files that share a key.
 
 use super::log_move;
 use crate::DbIterator;
@@ -65,8 +65,8 @@ impl History {
         }
     }
 
-    /// Three files and more of level 0 that touch in one user key: the oldest holds what lies above
-    /// it, the newest what lies below.
+    /// Makes three files and more of level 0 that touch in one user key. The oldest holds the keys
+    /// above it, the newest the keys below.
     fn fill(&mut self, round: usize, rng: &mut fastrand::Rng) -> u64 {
         let shared = format!("{round}k");
         for i in 0..rng.usize(1..20) {
@@ -178,7 +178,7 @@ fn rewrite_some(history: &mut History, round: usize, rng: &mut fastrand::Rng) {
     let edge = |k: &str| format!("{round}{k}");
     match rng.u8(..4) {
         0 => {
-            // What is newer at one end takes all files along that share the key.
+            // A newer version at one end takes all files along that share the key.
             history.put(edge("c00"), "again".to_owned());
             history.db.compact_range(Some(edge("c").as_bytes()), Some(edge("d").as_bytes())).unwrap();
         }
@@ -224,7 +224,7 @@ fn versions_of_a_key_in_neighbouring_files_are_found_and_compacted_together() {
                 history.move_down(bottom);
                 assert_eq!((history.num_files(0), history.num_files(bottom)), (0, before + files));
             } else {
-                // What the round before has left in level 0 lies over the level below.
+                // Files that the round before left in level 0 overlap the level below.
                 history.db.compact_range(None, None).unwrap();
             }
             history.check("moved");
