@@ -1,26 +1,25 @@
-//! Repair: a database whose MANIFEST is lost or damaged gets a new one, made from what its tables
-//! and WALs say.
+//! Repair: makes a new MANIFEST for a database whose MANIFEST is lost or damaged, from its tables
+//! and WALs.
 //!
 //! In: a directory, and the options of its families (their comparators above all). Out: a directory
-//! that opens, with every readable table in level 0 ordered by sequence number, and what the WALs
-//! held in new tables. Nothing is deleted: what could not be used, and what is not needed any more,
-//! goes into the subdirectory `lost`.
+//! that opens, with every readable table in level 0 ordered by sequence number, and the contents of
+//! the WALs in new tables. Nothing is deleted: unusable and unneeded files go into the subdirectory
+//! `lost`.
 //!
 //! Invariants
 //!  1. Until the new MANIFEST is in force, files are only added, and tables moved away that the old
-//!     one has given up: a repair that fails can be tried again. One that fails behind that has not
-//!     moved all to `lost`: until it is tried again, an opening deletes what the new MANIFEST does
-//!     not name.
+//!     one has given up: a repair that fails can be tried again. A later failure leaves some files
+//!     that are not in `lost` yet: an open before the next repair deletes those that the new
+//!     MANIFEST does not name.
 //!  2. Every table is checked whole before the MANIFEST names it.
 //!  3. A comparator that differs from a table's is the caller's mistake, and no reason to lose the
 //!     table.
 //!
-//! What was deleted but not yet compacted away may come back: without a MANIFEST, tables that
-//! nobody needed any more cannot be told from those that were live. So may families that were
-//! dropped, unless the MANIFEST can be read that far. A merge operand may count twice if a WAL
-//! still has it, a compaction into the last level took its sequence number away, and the MANIFEST
-//! is so damaged, or so many tables are lost, that nobody knows that it was flushed. Source:
-//! RocksDB `db/repair.cc`.
+//! Deleted entries that no compaction dropped yet may come back: without a MANIFEST, obsolete
+//! tables cannot be told from live ones. Dropped families may come back too, unless the MANIFEST
+//! can be read that far. A merge operand may count twice under three conditions: a WAL still has
+//! it, a compaction into the last level took its sequence number away, and the MANIFEST is so
+//! damaged, or so many tables are lost, that its flush is unknown. Source: RocksDB `db/repair.cc`.
 
 mod order;
 mod scan;
@@ -46,7 +45,7 @@ use std::path::{Path, PathBuf};
 /// Subdirectory for files that the repaired database does not use.
 const LOST: &str = "lost";
 
-/// What a repair found.
+/// The result of a repair.
 #[derive(Clone, Debug, Default)]
 pub struct RepairSummary {
     /// Families of the repaired database, by id.
@@ -62,13 +61,13 @@ pub struct RepairSummary {
     pub tables_obsolete: Vec<FileNumber>,
     /// Tables that were not readable, now in `lost`, and why.
     pub tables_lost: Vec<(FileNumber, Error)>,
-    /// Pairs of tables whose keys and whose sequence numbers both overlap: for keys in both, a
-    /// `get` believes the table with the larger newest sequence number, which may be the older one;
-    /// scans and compactions go by each key's own. A `compact_range` by this engine brings them in
-    /// order. RocksDB 7.8 may refuse to open such a level 0. Also pairs of an ingested table, whose
+    /// Pairs of tables whose keys and sequence numbers both overlap. For keys in both, a `get`
+    /// believes the table with the larger newest sequence number, which may be the older one; scans
+    /// and compactions go by each key's own. A `compact_range` by this engine brings them in order.
+    /// RocksDB 7.8 may refuse to open such a level 0. Also pairs of an ingested table, whose
     /// entries have no sequence number of their own, and one that overlaps it, if no readable
-    /// MANIFEST says how old the ingested one is: it counts as the older one, for good. Of each
-    /// family the first 10,000.
+    /// MANIFEST gives the ingested one's age: it counts as the older one, for good. The first
+    /// 10,000 of each family.
     pub order_unsure: Vec<(FileNumber, FileNumber)>,
     /// Blob files that cannot be read to their end, now in `lost`, and why: values in them are
     /// lost.
@@ -81,8 +80,8 @@ pub struct RepairSummary {
     pub tables_from_wals: Vec<FileNumber>,
     /// Operations that were taken from WALs.
     pub wal_records: u64,
-    /// Operations in WALs for families that were dropped, or of which there is no table: their
-    /// names are lost with the MANIFEST.
+    /// Operations in WALs for families that were dropped, or have no table: their names are lost
+    /// with the MANIFEST.
     pub wal_records_without_family: u64,
     /// Names of transactions that were prepared and neither committed nor rolled back: their
     /// operations are lost.
@@ -91,13 +90,13 @@ pub struct RepairSummary {
     pub last_sequence: SequenceNumber,
 }
 
-/// Makes a new MANIFEST for the database in `path` from its tables and WALs. `families` are those
-/// whose options differ from `options.cf`; all families that tables or a readable part of the old
-/// MANIFEST name come back under their ids. The database must not be open.
+/// Makes a new MANIFEST for the database in `path` from its tables and WALs. `families` lists the
+/// families whose options differ from `options.cf`; all families that tables or a readable part of
+/// the old MANIFEST name come back under their ids. The database must not be open.
 /// # Errors
-/// `InvalidArgument`: a table was written with another comparator than its family's options say
-/// (both are named), or the OPTIONS file names a `wal_dir` with WALs and `options` none; nothing
-/// was changed · `IoError`: repair again when its cause is gone.
+/// `InvalidArgument`: a table was written with another comparator than its family's options name
+/// (both are in the message), or the OPTIONS file names a `wal_dir` with WALs and `options` none;
+/// nothing was changed · `IoError`: repair again after removing its cause.
 pub fn repair_db(
     options: &Options,
     families: &[ColumnFamilyDescriptor],
@@ -169,7 +168,7 @@ struct Repair {
     described: Vec<ColumnFamilyDescriptor>,
     families: BTreeMap<ColumnFamilyId, Family>,
     flushed: Flushed,
-    /// Ingested tables of which nobody says when.
+    /// Ingested tables of unknown age.
     of_unknown_age: BTreeSet<FileNumber>,
     open_files: Arc<OpenFiles>,
     summary: RepairSummary,
@@ -177,16 +176,15 @@ struct Repair {
     blobs_left_over: Vec<FileNumber>,
 }
 
-/// What the readable part of the MANIFEST says of WALs and tables.
+/// The readable part of the MANIFEST on WALs and tables.
 #[derive(Default)]
 struct Flushed {
     /// WALs below this hold nothing that was not in the family's tables.
     log_numbers: BTreeMap<ColumnFamilyId, FileNumber>,
     /// The tables that there were then.
     tables: BTreeMap<FileNumber, ColumnFamilyId>,
-    /// All that it ever named, their families and what it said of them: ingested tables do not say
-    /// themselves which family they are in and how old they are, and imported ones name the family
-    /// that they come from.
+    /// All tables that it ever named, with family and description. Ingested tables do not contain
+    /// their family and age, and imported ones contain the family they come from.
     named: BTreeMap<FileNumber, (ColumnFamilyId, FileMetaData)>,
     /// Those that there were no more.
     obsolete: BTreeSet<FileNumber>,
@@ -225,7 +223,7 @@ struct Family {
     descriptor: ColumnFamilyDescriptor,
     tables: Vec<FileMetaData>,
     blobs: Vec<BlobFileAddition>,
-    /// What the tables that were found refer to in blob files.
+    /// References to blob files by the found tables.
     references: BTreeMap<FileNumber, BlobTally>,
     /// Before which timestamp it cannot be read any more; empty: it can at any.
     full_history_ts_low: Vec<u8>,
@@ -254,15 +252,15 @@ struct Found {
 
 impl Repair {
     /// Whether every table of the family that the readable part of the MANIFEST names could be
-    /// read: then what it says of the family's others holds.
+    /// read. Then its statements on the family's other tables hold.
     fn has_all_tables_of(&self, family: ColumnFamilyId) -> bool {
         let kept: BTreeSet<_> = self.summary.tables_kept.iter().collect();
         let mut named = self.flushed.tables.iter().filter(|(_, of)| **of == family);
         named.all(|(table, _)| kept.contains(table))
     }
 
-    /// A table that a compaction has replaced would bring operands back that the new one holds,
-    /// too, and values that are older than those that have lost their sequence numbers.
+    /// Leaves out tables that a compaction has replaced. They would bring back operands that the
+    /// new table holds as well, and values older than those that lost their sequence numbers.
     fn leave_out_obsolete_tables(&mut self) {
         let whole: Vec<_> = self.families.keys().copied().filter(|id| self.has_all_tables_of(*id)).collect();
         let mut left_out = BTreeSet::new();
@@ -324,9 +322,9 @@ impl Repair {
         Ok(self.families.get_mut(&id).expect("inserted above"))
     }
 
-    /// Of families with one name, which a MANIFEST may not have, the youngest keeps it: it was made
-    /// when the others were dropped, or imported the others' tables. Nothing is mixed: it may be
-    /// what somebody deleted.
+    /// Resolves equal names of families, which no MANIFEST may have: the youngest family keeps the
+    /// name. It was made after the others were dropped, or imported their tables. Their data is not
+    /// mixed, because it may have been deleted.
     fn name_families(&mut self) {
         let mut taken: BTreeSet<String> = self.families.values().map(|f| f.descriptor.name.clone()).collect();
         let mut seen = BTreeSet::new();
@@ -431,7 +429,7 @@ impl Repair {
         self.sync_lost([&self.path].into_iter().chain(found.wals.values()).collect::<BTreeSet<_>>())
     }
 
-    /// What was moved there from these directories stays there.
+    /// Makes moves from these directories durable.
     fn sync_lost<'a>(&self, directories: impl IntoIterator<Item = &'a PathBuf>) -> Result<()> {
         for dir in directories {
             let lost = dir.join(LOST);

@@ -1,11 +1,11 @@
 //! Blob files being written by a flush or compaction, beside its tables.
 //!
-//! In: entries that are about to go into a table. Out: large values in blob files, their indexes in
-//! the table instead; a description of each file for the MANIFEST.
+//! In: entries on their way into a table. Out: large values in blob files, and their indexes in the
+//! table instead; a description of each file for the MANIFEST.
 //!
 //! Invariants
-//!  1. A file that is described is on the medium; its name is after the job's directory sync.
-//!  2. `created` names every file that may exist, finished or not: whoever gives up deletes them.
+//!  1. A described file is on the medium; its name is durable after the job's directory sync.
+//!  2. `created` names every file that may exist, finished or not: an aborted job deletes them.
 //!
 //! Source: RocksDB `db/blob/blob_file_builder.cc`.
 
@@ -23,7 +23,7 @@ use esker_table::blob::BlobFileBuilder;
 pub(crate) struct BlobOutput<'a> {
     context: OutputContext<'a>,
     new_number: Box<dyn Fn() -> FileNumber + 'a>,
-    /// Values of so many bytes or more go into blob files; `None`: none does.
+    /// Values of at least this many bytes go into blob files; `None`: no values.
     min_bytes: Option<u64>,
     current: Option<BlobFileBuilder>,
     /// Of the whole current file, with `file_checksum_gen_factory`.
@@ -69,9 +69,10 @@ impl<'a> BlobOutput<'a> {
         output
     }
 
-    /// Adds an entry to `table`, its value in a blob file if it is a plain one and large enough.
+    /// Adds an entry to `table`, with its value in a blob file if it is a plain one and large
+    /// enough.
     /// # Errors
-    /// `IoError`; as [`TableOutput::add`].
+    /// `IoError`, and those of [`TableOutput::add`].
     #[inline]
     pub(crate) fn add(&mut self, table: &mut TableOutput, internal_key: &[u8], value: &[u8]) -> Result<()> {
         match self.min_bytes {
@@ -139,7 +140,7 @@ impl<'a> BlobOutput<'a> {
         Ok(())
     }
 
-    /// Deletes what was made.
+    /// Deletes all created files.
     /// # Errors
     /// `IoError`: some may be left; no MANIFEST names them, and the next open removes them.
     pub(crate) fn delete_all(&mut self) -> Result<()> {

@@ -7,8 +7,7 @@ use std::path::Path;
 /// Bytes that are copied at once.
 const COPY_BYTES: usize = 1 << 20;
 
-/// Does something with the table at `path` or, if it is not there, with the one under the name that
-/// LevelDB gives it.
+/// Calls `act` with the table's path or, if no file is there, with the path under LevelDB's name.
 /// # Errors
 /// Those of `act`; of the first name, if the table is under neither.
 pub(crate) fn under_either_name<T>(path: &Path, act: impl Fn(&Path) -> Result<T>) -> Result<T> {
@@ -33,10 +32,10 @@ pub(crate) fn link_or_copy(fs: &dyn FileSystem, from: &Path, to: &Path) -> Resul
     }
 }
 
-/// As [`link_or_copy`], and makes what is linked durable, too: who wrote the file may not have done
-/// that. The name is after a sync of the directory.
+/// [`link_or_copy`], which also syncs a linked file: its writer may not have done so. The name is
+/// durable after a sync of the directory.
 /// # Errors
-/// As [`link_or_copy`].
+/// Those of [`link_or_copy`].
 pub(crate) fn take_over(fs: &dyn FileSystem, from: &Path, to: &Path) -> Result<()> {
     match fs.link_file(from, to) {
         Err(e) if e.kind() == ErrorKind::NotSupported => copy_file(fs, from, to, fs.file_size(from)?),
@@ -44,7 +43,7 @@ pub(crate) fn take_over(fs: &dyn FileSystem, from: &Path, to: &Path) -> Result<(
     }
 }
 
-/// Makes durable what somebody else has written to the file.
+/// Syncs a file that another writer wrote.
 /// # Errors
 /// `IoError`.
 pub(crate) fn sync_file(fs: &dyn FileSystem, path: &Path) -> Result<()> {
@@ -53,7 +52,7 @@ pub(crate) fn sync_file(fs: &dyn FileSystem, path: &Path) -> Result<()> {
     file.close()
 }
 
-/// Copies the first `bytes` bytes and makes them durable; the name is after a sync of the
+/// Copies the first `bytes` bytes and syncs them; the name is durable after a sync of the
 /// directory.
 /// # Errors
 /// `IoError` · `Corruption` if there are fewer.

@@ -1,4 +1,4 @@
-//! Checksums of whole files, made while they are written, or from what is there.
+//! Checksums of whole files, made while they are written, or from their present content.
 //!
 //! In: the factory of `DbOptions::file_checksum_gen_factory`. Out: checksum and function name for
 //! the MANIFEST.
@@ -17,7 +17,7 @@ const CHUNK_BYTES: usize = 1 << 20;
 /// A checksum and the name of its function.
 pub(crate) type FileChecksum = (Vec<u8>, String);
 
-/// A file being written, each byte of which goes into a checksum.
+/// A file being written whose bytes all go into a checksum.
 struct ChecksummedFile {
     inner: Box<dyn WritableFile>,
     generator: Arc<Mutex<Box<dyn FileChecksumGenerator>>>,
@@ -48,10 +48,10 @@ pub(crate) fn checksummed(
     (Box::new(ChecksummedFile { inner: file, generator }), Some(pending))
 }
 
-/// The checksum of the file at `path`, read past the page cache if `is_direct`, by the function of
-/// that name, or the factory's own if it is empty.
+/// The checksum of the file at `path`, read with direct I/O if `is_direct`, by the function of that
+/// name, or by the factory's own if it is empty.
 /// # Errors
-/// `InvalidArgument` if the factory has not the function · `IoError`.
+/// `InvalidArgument` if the factory lacks the function · `IoError`.
 pub(crate) fn checksum_of_file(
     factory: &FileChecksumGenFactoryRef,
     fs: &dyn FileSystem,
@@ -78,9 +78,9 @@ pub(crate) fn checksum_of_file(
     Ok((generator.finalize(), generator.name().to_owned()))
 }
 
-/// Compares a file with the checksum that is said of it; nothing is done if there is none.
+/// Compares a file with its recorded checksum; does nothing without one.
 /// # Errors
-/// `Corruption` if it is another one · as [`checksum_of_file`].
+/// `Corruption` if they differ · `InvalidArgument` if the factory lacks the function · `IoError`.
 pub(crate) fn verify_file_checksum(
     factory: &FileChecksumGenFactoryRef,
     fs: &dyn FileSystem,

@@ -1,7 +1,7 @@
-//! Which files of a directory may go, given everything that is needed as a value.
+//! Decides which files of a directory are obsolete.
 //!
-//! In: a file's name and the [`KeepSet`]. Out: whether it may be deleted. Pure, so that the rule
-//! can be tested name by name.
+//! In: a file's name and the [`KeepSet`], which names all needed files. Out: whether the file may
+//! be deleted. Pure, so that the rule can be tested name by name.
 //!
 //! Invariant: a name that is not one of RocksDB's is never obsolete: users keep things in database
 //! directories.
@@ -12,7 +12,7 @@ use esker_base::FileNumber;
 use esker_format::file_name::{FileType, parse_file_name};
 use std::collections::HashSet;
 
-/// RocksDB keeps so many OPTIONS files.
+/// OPTIONS files that stay, as in RocksDB.
 const OPTIONS_FILES_KEPT: usize = 2;
 
 /// Everything that must stay.
@@ -44,7 +44,7 @@ impl KeepSet {
     }
 }
 
-/// What RocksDB appends to the name of a file that it will delete slowly.
+/// The suffix of files that RocksDB deletes slowly.
 const TRASH_SUFFIX: &str = ".trash";
 
 /// Whether the file called `name` may be deleted. Numbers say nothing: a file that the MANIFEST

@@ -18,10 +18,10 @@ pub(crate) fn open_file<'f>(tables: &TableCache, file: &'f FileMeta) -> Result<T
     open_anew(tables, file)
 }
 
-/// As `open_file`; who has to open the table waits first until its tail may be read, as far as the
+/// [`open_file`] at a pace: before it opens a table it waits until the tail may be read, if the
 /// MANIFEST says how long that is.
 /// # Errors
-/// As `open_file`.
+/// Those of opening a table: `Corruption` and `IoError` name the file, `NotSupported` the feature.
 pub(crate) fn open_at_pace<'f>(
     tables: &TableCache,
     file: &'f FileMeta,

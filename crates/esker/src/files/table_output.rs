@@ -3,7 +3,7 @@
 //! In: entries in internal-key order, and range tombstones. Out: a synced, closed file and its
 //! [`FileMetaData`].
 //!
-//! Invariant: when `finish` returns, the file is on the medium; its name is after the next
+//! Invariant: when `finish` returns, the file is on the medium; its name is durable after the next
 //! directory sync, which the job does once for all its outputs.
 
 use super::file_checksum::{PendingChecksum, checksummed};
@@ -35,7 +35,7 @@ use esker_table::{
 };
 use std::path::Path;
 
-/// What all outputs of a job share.
+/// State shared by all outputs of a job.
 #[derive(Clone, Copy)]
 pub(crate) struct OutputContext<'a> {
     pub(crate) env: &'a Env,
@@ -67,7 +67,7 @@ impl OutputContext<'_> {
         StopWatch::start(self.options.statistics.as_deref(), self.env.clock.as_ref(), histogram)
     }
 
-    /// What the job's tables are compared with before they are installed.
+    /// The verification of the job's tables before they are installed.
     fn verification(&self) -> Verification {
         Verification::wanted(self.family_options, self.io_priority == IoPriority::Low)
     }
@@ -85,7 +85,7 @@ impl std::fmt::Debug for OutputContext<'_> {
     }
 }
 
-/// What distinguishes one table of a job from another.
+/// The differences between the tables of a job.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NewTable {
     pub(crate) number: FileNumber,
@@ -112,7 +112,7 @@ pub(crate) struct TableOutput {
     /// could be deleted.
     oldest_blob_file: Option<FileNumber>,
     timestamps: Timestamps,
-    /// What went in, if that is to be compared.
+    /// A summary of the added entries, if the table will be verified.
     written: Option<Written>,
     /// Of the family's factories.
     collectors: Vec<Box<dyn TablePropertiesCollector>>,
@@ -131,7 +131,7 @@ pub(crate) struct FinishedTable {
     pub(crate) long_dead_spans: Vec<LongSpan>,
 }
 
-/// What a table makes of the timestamps in its keys.
+/// A table's treatment of the timestamps in its keys.
 #[derive(Debug, Default)]
 struct Timestamps {
     /// Bytes of one; 0: there are none.
@@ -232,7 +232,7 @@ impl TableOutput {
         })
     }
 
-    /// Says how many of the entries stand behind a newer one of the same user key.
+    /// Records how many entries stand behind a newer one of the same user key.
     pub(crate) fn set_older_versions(&mut self, count: u64) {
         self.older_versions = count;
     }
@@ -250,7 +250,7 @@ impl TableOutput {
         })
     }
 
-    /// Puts [`OLDER_VERSIONS`] into the properties, and what the collectors say. Whether one wants
+    /// Adds [`OLDER_VERSIONS`] and the collectors' properties. Returns whether a collector wants
     /// the file compacted.
     /// # Errors
     /// Those of the collectors.
@@ -300,7 +300,7 @@ impl TableOutput {
 
     /// Adds a range tombstone.
     /// # Errors
-    /// As [`TableOutput::add`].
+    /// Those of [`TableOutput::add`].
     pub(crate) fn add_tombstone(&mut self, tombstone: &RangeTombstone) -> Result<()> {
         let begin = key::internal_key(&tombstone.start, tombstone.seq, ValueType::RangeDeletion);
         if !self.collectors.is_empty() {
@@ -323,7 +323,7 @@ impl TableOutput {
         store(&mut self.builder, &mut self.written, &begin, &tombstone.end)
     }
 
-    /// About what the file would be if it ended here, in bytes.
+    /// About the file's bytes if it ended here.
     #[inline]
     pub(crate) fn estimated_bytes(&self) -> u64 {
         self.builder.estimated_file_size()
@@ -336,7 +336,8 @@ impl TableOutput {
     /// Ends the file, syncs it and describes it, to listeners too.
     /// # Errors
     /// `IoError`, or that of opening the table again; with `paranoid_file_checks` and
-    /// `verify_output_flags` `Corruption` if it does not hold what went in. The file is lost then.
+    /// `verify_output_flags` `Corruption` if the file does not hold the added entries. The file is
+    /// lost then.
     pub(crate) fn finish(
         self,
         context: &OutputContext<'_>,
@@ -452,8 +453,8 @@ fn store(builder: &mut TableBuilder, written: &mut Option<Written>, key: &[u8], 
     builder.add(key, value)
 }
 
-/// Opens a finished output; it stays open for its readers, which may pin what is of level 0. Then
-/// compares it, as the options want.
+/// Opens a finished output, which stays open for its readers; a level-0 file may pin blocks. Then
+/// verifies it, as the options ask.
 fn check_readable(
     context: &OutputContext<'_>,
     meta: &FileMetaData,
@@ -489,7 +490,7 @@ pub(super) fn create_paced(context: &OutputContext<'_>, path: &Path) -> Result<B
     } else {
         fs.create_writable_file(path)?
     };
-    // What goes past the page cache is not written back later.
+    // Direct I/O has no later write-back.
     let bytes_per_sync = if is_direct { 0 } else { options.bytes_per_sync };
     if options.rate_limiter.is_none() && bytes_per_sync == 0 {
         return Ok(file);

@@ -1,12 +1,12 @@
-//! What went into a table, to be compared with what can be read from it: `paranoid_file_checks`,
+//! Compares the entries added to a table with those read from it: `paranoid_file_checks`,
 //! `verify_output_flags`.
 //!
-//! In: entries as the writer is given them, then as the finished file gives them. Out: whether they
-//! are the same.
+//! In: entries as the writer gets them, then as the finished file gives them. Out: whether they are
+//! equal.
 //! Source: RocksDB `db/output_validator.h`.
 //!
-//! Invariant: point entries count in their order; range tombstones, which may come in any, without
-//! it.
+//! Invariant: point entries count in their order; range tombstones, which may come in any order,
+//! without it.
 
 use super::type_of;
 use crate::options::{ColumnFamilyOptions, VerifyOutputFlags};
@@ -14,7 +14,7 @@ use esker_base::xxph3::hash64_with_seed;
 use esker_base::{Result, ValueType};
 use esker_table::TableReader;
 
-/// What a fresh table is compared with.
+/// The verification of a fresh table.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Verification {
     pub(super) blocks: bool,
@@ -57,7 +57,7 @@ impl Written {
         }
     }
 
-    /// What a table holds, read from its file with all checksums checked.
+    /// The summary of a table's entries, read from its file with all checksums verified.
     /// # Errors
     /// `Corruption` and `IoError` name the file.
     pub(super) fn in_table(reader: &TableReader) -> Result<Written> {

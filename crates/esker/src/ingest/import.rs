@@ -1,10 +1,10 @@
-//! Tables that another database has exported, made ready to be a new family.
+//! Prepares tables that another database has exported for a new family.
 //!
-//! In: what the export says of its tables. Out: the tables under numbers of this database, and the
-//! edit that names them.
+//! In: the export's description of its tables. Out: the tables under numbers of this database, and
+//! the edit that names them.
 //!
 //! Invariants
-//!  1. What is said of a table is checked against the table: its keys lie within the bounds, and
+//!  1. A table's description is checked against the table: its keys lie within the bounds, and
 //!     tables of one level below 0 do not overlap.
 //!  2. A table that no MANIFEST can name is deleted again.
 //!
@@ -244,7 +244,7 @@ impl Drop for Import<'_> {
     }
 }
 
-/// What cannot be deleted has a number that no MANIFEST names: the next open removes it.
+/// If it cannot be deleted, the next open removes it: no MANIFEST names its number.
 fn delete_if_there(engine: &Engine, fs: &dyn esker_env::FileSystem, number: FileNumber) {
     let path = file_name::table_file_name(&engine.path, number);
     if let Ok(true) = fs.file_exists(&path)

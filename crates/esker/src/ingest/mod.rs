@@ -3,17 +3,17 @@
 //! In: files of `SstFileWriter`, by family. Out: the same files in the deepest levels that they fit
 //! into, under one sequence number that is newer than everything they overlap.
 //!
-//!   `prepare.rs` check, link or copy → as write leader: flush memtables that overlap → `place.rs`
-//!   level by level → MANIFEST → show the new versions → publish the sequence number
+//! Steps: `prepare.rs` check, link or copy → as write leader: flush memtables that overlap →
+//! `place.rs` level by level → MANIFEST → publish the new versions → publish the sequence number.
 //!
 //! Invariants
 //!  1. All files of a call appear together, also after a crash.
-//!  2. A snapshot taken before sees none of them: their sequence number is newer than any published
+//!  2. An earlier snapshot sees none of them: their sequence number is newer than any published
 //!     one, and is published after the versions that hold them.
-//!  3. While places are decided and logged nothing is written and the MANIFEST is locked, so no
-//!     level changes under them; nor does a compaction begin that would write where they are.
-//!  4. It has ended before the database is closed: then somebody else may have the directory, and
-//!     give out the same file numbers.
+//!  3. While places are decided and logged, no write runs and the MANIFEST is locked, so no level
+//!     changes under them. No compaction that would write to their places begins either.
+//!  4. Ingestion ends before the database is closed: afterwards another process may have the
+//!     directory and hand out the same file numbers.
 //!
 //! Source: RocksDB `db/external_sst_file_ingestion_job.cc`.
 
@@ -43,7 +43,7 @@ use prepare::{GivenChecksums, Prepared};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-/// What goes into one family.
+/// The files for one family.
 pub(crate) struct FamilyFiles<'a> {
     pub(crate) cf: &'a Arc<ColumnFamily>,
     pub(crate) files: Vec<PathBuf>,
@@ -76,7 +76,7 @@ pub(crate) fn ingest(
     }
     engine.fs().new_directory(&engine.path)?.fsync()?;
     let together = overlap_each_other(&prepared);
-    // Most of what overlaps is flushed before writers have to wait.
+    // Flushes most of the overlap before writers have to wait.
     let overlapped = families_with_overlap(&prepared);
     if !overlapped.is_empty() {
         check_blocking_flush(options)?;
@@ -117,13 +117,13 @@ fn install(
     together: bool,
     options: &IngestExternalFileOptions,
 ) -> Result<()> {
-    // The end of a recycled WAL cannot be told from damage, and recovery goes on to the next WAL
-    // only if that begins with the sequence number that is due. The files take one away, so that no
-    // older WAL may be needed.
+    // The end of a recycled WAL looks like damage, and recovery goes on to the next WAL only if
+    // that begins with the sequence number that is due. The files take one number away, so no older
+    // WAL may be needed.
     let recycled = engine.options.recycle_log_file_num > 0;
     let overlapped = families_with_overlap(prepared);
     if !overlapped.is_empty() {
-        // Somebody has written it since it was looked for.
+        // A write came after the check.
         check_blocking_flush(options)?;
     }
     let overlapped = if recycled { engine.family_ids() } else { overlapped };
@@ -142,12 +142,11 @@ fn install(
     esker_base::probe!("ingest:planned");
     let log = LogOptions { atomic_group: edits.len() > 1, ..LogOptions::default() };
     let logged = manifest.log_and_apply(edits, log);
-    // After a failed write nobody may know what the MANIFEST on disk says.
+    // After a failed write the MANIFEST's content on disk is unknown.
     prepared.iter_mut().for_each(|file| {
         file.is_named = logged.is_ok() || manifest.may_be_named(file.number);
     });
-    // Nor whether the files will be found there after a crash, under these numbers: what is written
-    // from now on is newer.
+    // A crash may keep the files under these numbers: later writes get newer ones.
     engine.allocated_sequence.store(newest.0, Ordering::Relaxed);
     if let Ok(versions) = &logged {
         engine.prepare_versions(versions);
@@ -253,10 +252,10 @@ fn plan(
     Ok((edits.into_values().collect(), newest))
 }
 
-/// Files that overlap each other get one sequence number each, in the order they were given; all
-/// others share one. A snapshot that is taken while the file is shown must not see it later, nor an
-/// iterator that goes over to the newer view, which no `snapshot_consistency` tells of: a file that
-/// lies over nothing has one too, where it may.
+/// Files that overlap each other get one sequence number each, in the given order; all others share
+/// one. A snapshot taken during the installation, and an iterator that moves to the newer super
+/// version, must not see the file later. So a file that overlaps nothing gets a number too, where
+/// it may.
 fn sequence_for(
     at: Place,
     last: SequenceNumber,
@@ -286,7 +285,7 @@ fn overlap_each_other(prepared: &[Prepared<'_>]) -> bool {
     })
 }
 
-/// Families of which some memtable holds something in the range of a file.
+/// Families with a memtable entry in the range of a file.
 fn families_with_overlap(prepared: &[Prepared<'_>]) -> Vec<ColumnFamilyId> {
     let overlapped: BTreeSet<ColumnFamilyId> = prepared
         .iter()

@@ -1,10 +1,10 @@
-//! Where an ingested file goes: pure.
+//! Chooses the level of an ingested file; pure.
 //!
-//! In: a version, what is being compacted, and the file's key range. Out: a level, and whether
-//! something in the database lies under it.
+//! In: a version, the running compactions, and the file's key range. Out: a level, and whether the
+//! file overlaps anything in the database.
 //!
-//! The file goes as deep as it can: below every level that has none of its range, above the first
-//! that has. There it is newer than all it overlaps, whatever sequence number that has.
+//! The file goes as deep as it can: below every level with none of its range, above the first level
+//! with some. There it is newer than everything it overlaps, whatever its sequence number.
 //! Source: RocksDB `ExternalSstFileIngestionJob::AssignLevelAndSeqnoForIngestedFile`.
 
 use crate::picker::RunningCompactions;
@@ -35,8 +35,8 @@ pub(super) fn place(
         if version.overlaps(candidate, Some(smallest), Some(largest)) {
             return Place { level, overlaps: true };
         }
-        // What a compaction is about to write there is as good as there; below it nothing may go
-        // either, as it may just be dropping deletions in the belief that nothing lies below.
+        // A running compaction's outputs count as present. The file may not go below them either:
+        // the compaction may be dropping deletions because nothing lies below.
         if running.writes_into(candidate, smallest, largest, version.icmp()) {
             return Place { level, overlaps: true };
         }

@@ -39,14 +39,14 @@ pub(super) struct Prepared<'a> {
     checksum: Option<FileChecksum>,
     pub(super) file_size: u64,
     pub(super) num_entries: u64,
-    /// What it is shown under, and where.
+    /// Its sequence number and level.
     pub(super) sequence: SequenceNumber,
     pub(super) level: usize,
     /// The MANIFEST names it, or may.
     pub(super) is_named: bool,
 }
 
-/// What the caller says of the checksums of one family's files.
+/// The caller's checksums of one family's files.
 pub(super) struct GivenChecksums<'a> {
     factory: Option<&'a FileChecksumGenFactoryRef>,
     /// Empty, or one for each file.
@@ -93,7 +93,7 @@ impl<'a> Prepared<'a> {
     ) -> Result<Prepared<'a>> {
         let fs = engine.fs().as_ref();
         if !family_options.persist_user_defined_timestamps {
-            // Its tables have no timestamps, and the versions in a file would be one.
+            // The family's tables have no timestamps, and all versions in a file would become one.
             let what = "ingestion into a column family with persist_user_defined_timestamps=false";
             return Err(Error::not_supported(what));
         }
@@ -137,10 +137,10 @@ impl<'a> Prepared<'a> {
         Ok(prepared)
     }
 
-    /// Makes the checksum of file `i` of its family, or takes the one that is given: `verify` says
-    /// whether to make and compare that, too. Without a factory there is none.
+    /// Makes the checksum of file `i` of its family, or takes the given one; `verify` also makes it
+    /// then and compares. Without a factory there is none.
     /// # Errors
-    /// `InvalidArgument` if the factory has not the function · `Corruption` if the file has another
+    /// `InvalidArgument` if the factory lacks the function · `Corruption` if the file has another
     /// checksum · `IoError`.
     pub(super) fn take_checksum(&mut self, given: &GivenChecksums<'_>, i: usize, verify: bool) -> Result<()> {
         let Some(factory) = given.factory else { return Ok(()) };
@@ -197,7 +197,7 @@ impl<'a> Prepared<'a> {
         &self.largest.user_key
     }
 
-    /// What the MANIFEST is told.
+    /// The file's description for the MANIFEST.
     pub(super) fn metadata(&self, sequence: SequenceNumber, epoch_number: u64, now: u64) -> FileMetaData {
         FileMetaData {
             number: self.number,
@@ -236,7 +236,7 @@ impl Drop for Prepared<'_> {
         self.cf.tables.evict(self.number);
         let path = file_name::table_file_name(&self.engine.path, self.number);
         let fs = self.engine.fs();
-        // What cannot be deleted has a number that no MANIFEST names: the next open removes it.
+        // If it cannot be deleted, the next open removes it: no MANIFEST names its number.
         if let Ok(true) = fs.file_exists(&path)
             && let Err(e) = fs.delete_file(&path)
         {
@@ -321,9 +321,9 @@ fn point_bound(internal_key: &[u8]) -> Result<Bound> {
     Ok(Bound { user_key: parsed.user_key.to_vec(), kind: parsed.value_type, exclusive: false })
 }
 
-/// Reads here pass over a range that ends before it begins. RocksDB's would take it, and what
-/// overlaps it, for other ranges than were written, so that a database that holds such a file could
-/// not be handed back; and no writer of such files writes one.
+/// Refuses a range that ends before it begins. Esker's reads skip it. RocksDB's reads would take
+/// it, and ranges that overlap it, for other ranges than were written, so the database could not be
+/// handed back. No writer of such files writes one.
 fn check_range_deletion(tombstone: &RangeTombstone, icmp: &InternalKeyComparator) -> Result<()> {
     if icmp.compare_plain_keys(&tombstone.start, &tombstone.end).is_le() {
         return Ok(());

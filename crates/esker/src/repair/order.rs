@@ -1,11 +1,11 @@
-//! Which tables a repair cannot bring in order for sure.
+//! Finds tables that a repair cannot order with certainty.
 //!
-//! In: the tables of a family, by sequence number. Out: the pairs whose keys and whose sequence
-//! numbers both overlap.
+//! In: the tables of a family, by sequence number. Out: the pairs whose keys and sequence numbers
+//! both overlap.
 //!
-//! There may be tens of thousands, most of them with keys of their own or sequence numbers of their
-//! own. So they are gone through by key, and of those whose keys reach so far a tree finds the ones
-//! whose sequence numbers do.
+//! There may be tens of thousands, most of them with keys or sequence numbers of their own. So they
+//! are visited by key, and a tree over those that reach the current key finds the ones whose
+//! sequence numbers overlap.
 
 use esker_base::comparator::Comparator;
 use esker_base::{FileNumber, SequenceNumber};
@@ -17,8 +17,8 @@ use std::collections::BTreeSet;
 /// number.
 const MOST: usize = 10_000;
 
-/// Of tables sorted by sequence number, pairs that are not really in order, or of which nobody
-/// knows: an ingested one `of_unknown_age` and any behind it. The older of each first.
+/// Pairs of tables, sorted by sequence number, that overlap, or whose order is unknown: an ingested
+/// one `of_unknown_age` and any behind it. The older of each first.
 pub(super) fn unsure_pairs(
     tables: &[FileMetaData],
     comparator: &dyn Comparator,
@@ -39,7 +39,7 @@ pub(super) fn unsure_pairs(
     let mut by_end: Vec<usize> = (0..tables.len()).collect();
     by_end.sort_by(|&a, &b| comparator.compare(end(a), end(b)));
     let mut ended = by_end.into_iter().peekable();
-    // Those whose keys reach to where the walk is.
+    // Tables whose keys reach the current key.
     let mut reaching = Reaching::new(tables.len());
     let mut pairs = Vec::new();
     for i in by_start {
@@ -83,7 +83,7 @@ impl Reaching {
         }
     }
 
-    /// Of the first `count`, those that go up to `oldest` or beyond, until `found` has enough.
+    /// Calls `found` for those of the first `count` that reach `oldest`, until it returns false.
     fn for_each(&self, count: usize, oldest: SequenceNumber, found: &mut dyn FnMut(usize) -> bool) {
         let mut nodes = vec![(1, 0, self.width)];
         while let Some((node, from, to)) = nodes.pop() {

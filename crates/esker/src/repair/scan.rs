@@ -1,4 +1,4 @@
-//! What tables and old MANIFESTs say.
+//! Reads tables and old MANIFESTs.
 
 use super::{Family, Flushed, Found, Repair};
 use crate::merge::compaction_iter::BlobTally;
@@ -18,7 +18,7 @@ use esker_table::blob::BlobFileReader;
 use esker_table::{TableReadOptions, TableReader, TableReaderOptions};
 use std::collections::BTreeMap;
 
-/// What a MANIFEST says, as far as it can be read.
+/// The readable content of a MANIFEST.
 struct Said {
     names: BTreeMap<ColumnFamilyId, String>,
     flushed: Flushed,
@@ -32,14 +32,14 @@ fn is_of_reading(error: &Error) -> bool {
 }
 
 impl Repair {
-    /// Gives each family the blob files that its tables may name, once they have been read whole.
-    /// Garbage starts anew: it is counted by references, and where a table is beside what a
-    /// compaction had made of it a record has two of them. A file holds as many records as it has
-    /// references, then, or the first table to go would take it from the other.
+    /// Gives each family the blob files that its tables may name, after they have been read whole.
+    /// Garbage starts anew, counted by references. A record has two references if a table lies
+    /// beside the output of its compaction. A file therefore counts as many records as it has
+    /// references; otherwise the first table to go would take the record from the other.
     /// # Errors
-    /// `IoError` that is not about the file's contents.
+    /// `IoError` that does not concern the file's contents.
     pub(super) fn scan_blobs(&mut self, found: &Found) -> Result<()> {
-        // Of each family the first blob file that a table names, and what all of them refer to.
+        // For each family the first blob file that a table names, and all references.
         let named: BTreeMap<_, _> =
             self.families.iter().map(|(id, family)| (*id, family.blobs_named())).collect();
         for &number in &found.blobs {
@@ -78,8 +78,8 @@ impl Repair {
         Ok(())
     }
 
-    /// Takes names of families from as much of the MANIFEST as can be read: for those that have WAL
-    /// entries and no table yet. And what was flushed by then.
+    /// Takes names of families from the readable part of the MANIFEST, for families with WAL
+    /// entries and no table yet, and what had been flushed.
     /// # Errors
     /// `IoError` of a MANIFEST that may be whole.
     pub(super) fn names_from_manifests(&mut self, found: &Found) -> Result<()> {
@@ -95,12 +95,11 @@ impl Repair {
         Ok(())
     }
 
-    /// What the MANIFEST in force says, if it can be read beyond what it begins with: all that
-    /// there was when it was written. Else the newest one of which that holds. A newer one was only
-    /// begun when power failed, or by a repair before; only if there is no other does it count as
-    /// far as it goes.
+    /// The MANIFEST in force, if it can be read beyond its initial snapshot; otherwise the newest
+    /// one with that property. A newer one was only begun when power failed, or by an earlier
+    /// repair: it counts, as far as it goes, only if there is no other.
     /// # Errors
-    /// `IoError`: one could not be read, this time at least. What it says may be whole.
+    /// `IoError`: one could not be read, at least this time, and may be whole.
     fn read_manifest(&self, found: &Found) -> Result<Option<Said>> {
         let in_force = match read_current(self.fs.as_ref(), &self.path) {
             Err(e) if is_of_reading(&e) => return Err(e),
@@ -225,12 +224,12 @@ impl Repair {
     }
 }
 
-/// Whether a file is what is wrong, not that it could not be read this time.
+/// Whether the error is about the file's contents, not about reading it this time.
 fn is_of_contents(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Corruption | ErrorKind::NotSupported)
 }
 
-/// What the tables of a family say of blob files.
+/// The blob files named by a family's tables.
 struct BlobsNamed {
     oldest: Option<FileNumber>,
     references: BlobTally,
@@ -256,8 +255,8 @@ fn family_of(properties: &TableProperties) -> Result<ColumnFamilyId> {
     }
 }
 
-/// What the MANIFEST must know of a table, from all its entries, and what these refer to in blob
-/// files. Where timestamps are not persisted its bounds have some all the same, as in memory.
+/// The table's description for the MANIFEST, from all its entries, and their references to blob
+/// files. Bounds of tables without persisted timestamps have some all the same, as in memory.
 fn describe(
     reader: &Arc<TableReader>,
     icmp: &InternalKeyComparator,

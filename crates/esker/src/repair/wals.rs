@@ -21,7 +21,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// What is collected for a family.
+/// The entries collected for a family.
 struct Replayed {
     icmp: InternalKeyComparator,
     mem: Arc<MemTable>,
@@ -30,7 +30,7 @@ struct Replayed {
     old: Vec<FileMetaData>,
     /// Whether all tables that were found could be read.
     no_table_lost: bool,
-    /// What WALs below this number hold is in the tables.
+    /// WALs below this number are in the tables.
     flushed_before: FileNumber,
     write_buffer_size: usize,
 }
@@ -42,14 +42,14 @@ impl Replayed {
 }
 
 impl Repair {
-    /// Replays all WALs and writes what they hold into tables. Damaged records are skipped.
+    /// Replays all WALs and writes their entries into tables. Skips damaged records.
     /// # Errors
     /// `IoError` of the new tables.
     pub(super) fn convert_wals(&mut self, found: &Found) -> Result<()> {
         let mut families: BTreeMap<ColumnFamilyId, Replayed> = BTreeMap::new();
         for (id, family) in &self.families {
             let mut replayed = self.start(family);
-            // With a table gone, the WALs may be all that is left of what was in it.
+            // If a table is lost, the WALs may hold the only copy of its entries.
             if self.has_all_tables_of(*id) {
                 replayed.flushed_before = self.flushed.log_numbers.get(id).copied().unwrap_or_default();
             }
@@ -212,7 +212,7 @@ impl Repair {
 }
 
 impl RepairSummary {
-    /// Something in a WAL was skipped; the first place is told.
+    /// Records that part of a WAL was skipped; the first place is reported.
     fn note_damage(&mut self, wal: FileNumber, what: &str) {
         if self.wals_damaged.last().is_none_or(|(number, _)| *number != wal) {
             self.wals_damaged.push((wal, what.to_owned()));
@@ -221,14 +221,14 @@ impl RepairSummary {
 }
 
 impl Replayed {
-    /// Whether a table has taken this entry in: the WAL outlived the flush because another family
-    /// needed it. A merge operand must not be there twice, and RocksDB refuses level-0 files whose
+    /// Whether a table contains this entry: the WAL outlived the flush because another family
+    /// needed it. A merge operand must not count twice, and RocksDB refuses level-0 files whose
     /// sequence numbers begin alike.
     ///
-    /// The entry itself need not be there any more: a flush drops what is overwritten and joins
-    /// operands. But entries of one key are flushed in their order, so a table that has the key
-    /// with this sequence number or a newer one, or hides it, took this one in. Or another table
-    /// did that is lost: then an operand that is older than all of this one is taken from the WAL.
+    /// The entry itself may be gone: a flush drops overwritten entries and joins operands. But
+    /// entries of one key are flushed in order. So a table that has the key with this sequence
+    /// number or a newer one, or hides it, included this entry. Or a lost table did: then an
+    /// operand older than all of this table is taken from the WAL.
     fn has(&self, sequence: SequenceNumber, entry: &Entry<'_>) -> Result<bool> {
         let options = TableReadOptions { fill_cache: false, ..TableReadOptions::default() };
         let plain = self.icmp.without_timestamp();

@@ -1,12 +1,12 @@
-//! Reading a directory whose owner, another process, may be changing it.
+//! Reads a directory while its owner, another process, may be changing it.
 //!
-//! In: an attempt to read it. Out: what an attempt gives during which nothing that it needed went,
-//! or its error.
+//! In: an attempt to read it. Out: the result of an attempt during which no needed file went, or
+//! its error.
 //!
 //! The owner logs an edit before it deletes the files that the edit gives up, and renames CURRENT
-//! before it deletes the MANIFEST that CURRENT named (formats.md §2.3). So an attempt that misses a
-//! file finds another MANIFEST, or a longer one, when it looks again; where it does not, the file
-//! is missing indeed.
+//! before it deletes the MANIFEST that CURRENT named (`docs/format/manifest.md`). So an attempt
+//! that misses a file finds another or a longer MANIFEST when it looks again. If it does not, the
+//! file is really missing.
 
 use super::manifest::{ManifestReader, read_current};
 use esker_base::{Error, ErrorKind, FileNumber, Result, SubCode};
@@ -38,8 +38,7 @@ impl OwnersProgress {
 
 /// The MANIFEST that CURRENT names, and its number.
 /// # Errors
-/// Those of [`read_current`] and [`ManifestReader::open`], where CURRENT goes on naming the same
-/// one.
+/// Those of [`read_current`] and [`ManifestReader::open`], if CURRENT still names the same one.
 pub fn open_current_manifest(fs: &dyn FileSystem, dir: &Path) -> Result<(FileNumber, ManifestReader)> {
     let mut number = read_current(fs, dir)?;
     loop {
@@ -55,10 +54,9 @@ pub fn open_current_manifest(fs: &dyn FileSystem, dir: &Path) -> Result<(FileNum
     }
 }
 
-/// Makes attempts until one succeeds, or fails in a way that the owner has not caused: with another
-/// kind of error, or twice with the same one while the owner did nothing. An error that is marked
-/// as retryable may be of a write under way, which nothing tells: it is waited for, a quarter of a
-/// second in all.
+/// Repeats an attempt until it succeeds, or fails for a reason that the owner has not caused: with
+/// another kind of error, or twice with the same one while the owner did nothing. A retryable error
+/// may be a write in progress; it waits for that, a quarter of a second in all.
 /// # Errors
 /// That of the last attempt · `TryAgain` if the owner is too fast.
 pub fn read_beside_owner<T>(

@@ -1,11 +1,11 @@
-//! One blob file of a version: what it holds, and how much of that is garbage.
+//! One blob file of a version: its content, and how much of that is garbage.
 //!
-//! Source: formats.md §5.4; RocksDB `db/blob/blob_file_meta.h`, `db/version_builder.cc`.
+//! Source: RocksDB `db/blob/blob_file_meta.h`, `db/version_builder.cc`.
 //!
 //! Invariants
-//!  1. Garbage is never more than what the file holds.
-//!  2. A blob file stays as long as some table refers to it, or to an older one, and not all of it
-//!     is garbage.
+//!  1. Garbage is never more than the file holds.
+//!  2. A blob file stays while a table refers to it, or to an older one, and not all of it is
+//!     garbage.
 
 use super::Level;
 use super::file_meta::ObsoleteFiles;
@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A blob file and its garbage.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BlobFileMeta {
-    /// What the MANIFEST said when it appeared.
+    /// Its description in the MANIFEST.
     pub addition: BlobFileAddition,
     /// Records that no table refers to any more.
     pub garbage_blob_count: u64,
@@ -38,7 +38,7 @@ impl BlobFileMeta {
         blob_file_size(&self.addition)
     }
 
-    /// What its garbage is, as an edit says it; `None` if there is none.
+    /// Its garbage in an edit's form; `None` if there is none.
     pub fn garbage(&self) -> Option<BlobFileGarbage> {
         (self.garbage_blob_count > 0 || self.garbage_blob_bytes > 0).then_some(BlobFileGarbage {
             number: self.addition.number,
@@ -93,7 +93,7 @@ impl Drop for LiveBlobFile {
 /// The blob files of a family by number.
 pub type BlobFiles = BTreeMap<FileNumber, BlobFileMeta>;
 
-/// What keeps them on disk.
+/// References that keep blob files on disk.
 pub type LiveBlobFiles = BTreeMap<FileNumber, Arc<LiveBlobFile>>;
 
 /// Adds a blob file.
@@ -127,9 +127,8 @@ pub(super) fn add_garbage(files: &mut BlobFiles, garbage: &BlobFileGarbage) -> R
     }
 }
 
-/// Drops the blob files that nothing needs any more: those before the oldest that a table of
-/// `levels` names, and those that are all garbage and that no table names (tables name only the
-/// oldest file they refer to).
+/// Drops unneeded blob files: those before the oldest that a table of `levels` names, and those
+/// that are all garbage and that no table names (tables name only the oldest file they refer to).
 pub(super) fn retire(files: &mut BlobFiles, levels: &[Arc<Level>]) {
     if files.is_empty() {
         return;

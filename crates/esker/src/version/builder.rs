@@ -1,8 +1,7 @@
-//! Version + edits -> version, by RocksDB's replay rules.
+//! Builds a version from a version and edits, by RocksDB's replay rules.
 //!
-//! In: a version, where its files are, and edits of its family in order. Out: the next version,
-//! which shares every level that did not change. Source: RocksDB `db/version_builder.cc`;
-//! formats.md §5.5.
+//! In: a version, the levels of its files, and edits of its family in order. Out: the next version,
+//! which shares every level that did not change. Source: RocksDB `db/version_builder.cc`.
 //!
 //! Invariants
 //!  1. A file is in at most one level. A deleted file was there; an added one was not.
@@ -34,7 +33,7 @@ impl Locations {
         self.0.get(&file).copied()
     }
 
-    /// Takes over what a builder changed.
+    /// Adopts a builder's changes.
     pub(super) fn update(&mut self, changes: LocationChanges) {
         for (number, level) in changes.0 {
             match level {
@@ -49,7 +48,7 @@ impl Locations {
 #[derive(Clone, Debug, Default)]
 pub(super) struct LocationChanges(HashMap<FileNumber, Option<usize>>);
 
-/// What came of edits.
+/// The result of applying edits.
 #[derive(Debug)]
 pub struct Built {
     /// The next version.
@@ -122,8 +121,8 @@ impl VersionBuilder {
 
     /// Applies one edit of this family.
     /// # Errors
-    /// `Corruption` if it deletes a file that is not where it says, adds one that is there already,
-    /// or its blob files do not add up. The builder is then of no use.
+    /// `Corruption` if it deletes a file from the wrong place, adds one that exists, or its blob
+    /// files do not add up. The builder is then unusable.
     pub fn apply(&mut self, edit: &VersionEdit) -> Result<()> {
         for addition in &edit.blob_file_additions {
             blob_meta::add(Arc::make_mut(&mut self.blob_files), addition)?;
@@ -285,7 +284,7 @@ impl VersionBuilder {
     }
 }
 
-/// What keeps these on disk: as before where there was such a file.
+/// References that keep these files on disk; existing ones are reused.
 fn live_files(files: &BlobFiles, before: &LiveBlobFiles, obsolete: &Arc<ObsoleteFiles>) -> LiveBlobFiles {
     let live = |n: &FileNumber| match before.get(n) {
         Some(live) => (*n, Arc::clone(live)),

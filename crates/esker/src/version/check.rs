@@ -1,6 +1,6 @@
-//! What must hold of a version, whoever made it.
+//! Consistency checks of versions.
 //!
-//! Source: RocksDB `db/version_builder.cc` (consistency checks); formats.md §5.5 rule 8.
+//! Source: RocksDB `db/version_builder.cc` (consistency checks).
 
 use super::version::DisplayKey;
 use super::{FileMeta, Version, blob_meta};
@@ -10,7 +10,7 @@ use esker_format::key::{InternalKeyComparator, TRAILER_BYTES};
 use esker_format::version_edit::FileMetaData;
 use std::cmp::Ordering;
 
-/// Checks order, bounds and blob files of what comes behind `base`, which was checked. Reads no
+/// Checks order, bounds and blob files of the changes since `base`, which was checked. Reads no
 /// file.
 /// # Errors
 /// `Corruption`, naming level and files.

@@ -1,5 +1,4 @@
-//! What the set is told: where the database is, which families are wanted, how edits are to be
-//! logged.
+//! Options of a version set: the database's place, the wanted families, and the logging of edits.
 
 use esker_base::comparator::{BytewiseComparator, ComparatorRef};
 use esker_base::sync::Arc;
@@ -11,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// Name of the family with id 0.
 pub const DEFAULT_COLUMN_FAMILY_NAME: &str = "default";
 
-/// What the set needs to know of the database's options.
+/// The database options that the set needs.
 #[derive(Clone, Debug)]
 pub struct VersionSetOptions {
     /// Where files are.
@@ -20,8 +19,8 @@ pub struct VersionSetOptions {
     pub dir: PathBuf,
     /// Where tables are, by their path index; empty = all in `dir`.
     pub db_paths: Vec<PathBuf>,
-    /// Bytes after which the next edit goes to a fresh MANIFEST, if it has also become several
-    /// times what it began with.
+    /// Bytes after which the next edit goes to a fresh MANIFEST, if it has also grown to several
+    /// times its initial snapshot.
     pub max_manifest_file_size: u64,
     /// Bytes to preallocate in a MANIFEST; 0 for none.
     pub manifest_preallocation_size: u64,
@@ -97,7 +96,7 @@ pub struct FamilyDescriptor {
     pub num_levels: usize,
     /// Whether user timestamps reach files.
     pub persist_user_defined_timestamps: bool,
-    /// Where what is known about its tables is charged; `None`: nowhere.
+    /// The cache charged for tables' metadata; `None`: no charge.
     pub metadata_cache: Option<Arc<BlockCache>>,
 }
 

@@ -1,9 +1,9 @@
-//! Families by id, in a map that counts how many of them are walked over.
+//! A map of families by id that counts iterations over them.
 //!
-//! In: a value per family. Out: the same, and in builds with assertions the number of families that
-//! walks have passed. Databases may have thousands of families: a write, a flush or a replayed
-//! record of one family must not walk over the others. Tests compare [`FamilyMap::walked`] before
-//! and after an operation.
+//! In: a value per family. Out: the same and, in builds with assertions, the number of families
+//! that iterations have passed. Databases may have thousands of families: a write, a flush or a
+//! replayed record of one family must not iterate over the others. Tests compare
+//! [`FamilyMap::walked`] before and after an operation.
 
 use esker_base::ColumnFamilyId;
 use esker_base::sync::process::atomic::{AtomicU64, Ordering};
@@ -24,7 +24,7 @@ impl<T> Default for FamilyMap<T> {
 }
 
 impl<T> FamilyMap<T> {
-    /// Families that all walks so far have passed. Always 0 in builds without assertions.
+    /// Families that all iterations so far have passed. Always 0 in builds without assertions.
     pub(crate) fn walked(&self) -> u64 {
         self.walked.load(Ordering::Relaxed)
     }
@@ -51,22 +51,22 @@ impl<T> FamilyMap<T> {
         self.map.remove(id)
     }
 
-    /// A walk over all families.
+    /// Iterates over all families.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&ColumnFamilyId, &T)> {
         self.map.iter().inspect(|_| self.count())
     }
 
-    /// A walk over all families.
+    /// Iterates over all families.
     pub(crate) fn values(&self) -> impl Iterator<Item = &T> {
         self.iter().map(|(_, value)| value)
     }
 
-    /// A walk over all families.
+    /// Iterates over all families.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &ColumnFamilyId> {
         self.iter().map(|(id, _)| id)
     }
 
-    /// A walk over all families.
+    /// Iterates over all families.
     pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
         if cfg!(debug_assertions) {
             self.walked.fetch_add(self.map.len() as u64, Ordering::Relaxed);

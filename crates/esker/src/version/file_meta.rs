@@ -1,15 +1,16 @@
-//! One table file of a version: what the MANIFEST says of it, and what only this process knows.
+//! One table file of a version: its description in the MANIFEST, and facts that only this process
+//! knows.
 //!
 //! In: a [`FileMetaData`] from an edit. Out: a shared, immutable [`FileMeta`].
 //!
 //! Invariants
 //!  1. All metas of one file number (a file that moves between levels gets a new meta) share one
 //!     `TableFile`.
-//!  2. When the last meta of a number that was installed in a set goes, the number is in the
-//!     [`ObsoleteFiles`] of its set: no version that anybody can still read names the file. Whether
-//!     it may be deleted is for the set to say (a failed MANIFEST write can have named it: see
-//!     `VersionSet::files_to_quarantine`).
-//!  3. What is known about a file is charged once, however many metas it has
+//!  2. When the last meta of an installed number goes, the number is in the [`ObsoleteFiles`] of
+//!     its set: no version that a reader may still use names the file. The set decides whether it
+//!     may be deleted, because a failed MANIFEST write can have named it
+//!     (`VersionSet::files_to_quarantine`).
+//!  3. A file's metadata is charged once, however many metas it has
 //!     (`CacheEntryRole::kFileMetadata`).
 
 use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -38,8 +39,8 @@ pub struct FileMeta {
     level: Option<usize>,
 }
 
-/// What a table's properties say that its MANIFEST entry does not. Filled once, by whoever first
-/// opens the table.
+/// Facts from a table's properties that its MANIFEST entry lacks. Filled once, by the first open of
+/// the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FileStats {
     /// Entries of all types.
@@ -102,7 +103,7 @@ impl FileMeta {
         self.level
     }
 
-    /// Charges what is known about the file to this cache, as long as some meta of it lives.
+    /// Charges the file's metadata to this cache, as long as some meta of it lives.
     /// # Errors
     /// `MemoryLimit` if the cache's strict limit has no room.
     pub(super) fn charged_to(mut self, cache: Option<&Arc<BlockCache>>) -> Result<FileMeta> {
@@ -122,7 +123,7 @@ impl FileMeta {
         size_of::<FileMeta>() + size_of::<TableFile>() + heap
     }
 
-    /// A meta outside of any set, for tests and tools: nobody hears when it goes.
+    /// A meta outside of any set, for tests and tools: dropping it marks nothing obsolete.
     pub fn detached(data: FileMetaData) -> FileMeta {
         FileMeta::new(data, &Arc::new(ObsoleteFiles::default()))
     }
@@ -142,7 +143,7 @@ impl FileMeta {
         self.table.installed.store(true, Ordering::Relaxed);
     }
 
-    /// What the MANIFEST says of it.
+    /// Its description in the MANIFEST.
     pub fn data(&self) -> &FileMetaData {
         &self.data
     }
@@ -166,7 +167,7 @@ impl FileMeta {
         key::trailer(&self.data.largest) == key::RANGE_END_SENTINEL
     }
 
-    /// What its properties say, if somebody has looked.
+    /// Facts from its properties, if they were read.
     #[inline]
     pub fn stats(&self) -> Option<&FileStats> {
         self.stats.get()
@@ -205,8 +206,8 @@ impl FileMeta {
         self.hidden_below.load(Ordering::Relaxed)
     }
 
-    /// Says that a compaction to the bottom wrote it and kept what these live snapshots (ascending)
-    /// see, nothing else.
+    /// Records that a compaction to the bottom wrote it and kept only entries that these live
+    /// snapshots (ascending) see.
     pub fn set_kept_for(&self, snapshots: &Arc<[SequenceNumber]>) {
         self.kept_for.get_or_init(|| Arc::clone(snapshots));
     }
@@ -217,8 +218,8 @@ impl FileMeta {
         self.is_settled_for(&[])
     }
 
-    /// Whether a compaction to the bottom wrote it and kept only what `snapshots` (ascending) still
-    /// see.
+    /// Whether a compaction to the bottom wrote it and kept only entries that `snapshots`
+    /// (ascending) still see.
     pub fn is_settled_for(&self, snapshots: &[SequenceNumber]) -> bool {
         let Some(kept_for) = self.kept_for.get() else { return false };
         // Later snapshots see its newest versions, as everybody does.
@@ -226,9 +227,8 @@ impl FileMeta {
         kept_for[..parted].iter().all(|s| snapshots.binary_search(s).is_ok())
     }
 
-    /// Whether a compaction to the bottom may drop some of its entries, once no snapshot sees them:
-    /// from its properties. A file whose properties nobody has read may, unless all its sequence
-    /// numbers are 0.
+    /// Whether a compaction to the bottom may drop some of its entries, once no snapshot sees them,
+    /// by its properties. Unread properties count as yes, unless all its sequence numbers are 0.
     pub fn may_lose_entries(&self) -> bool {
         match self.stats() {
             Some(stats) => stats.may_lose_entries(self.data.largest_seqno),
@@ -254,7 +254,7 @@ impl FileMeta {
         self.stats().is_none_or(|s| s.range_deletions > 0)
     }
 
-    /// Remembers what its properties say; the first to come wins, as all read the same file.
+    /// Stores facts from its properties; the first call wins, since all read the same file.
     pub fn set_stats(&self, stats: FileStats) {
         self.stats.get_or_init(|| stats);
     }
@@ -272,7 +272,7 @@ impl Deref for FileMeta {
 
 #[cfg(test)]
 thread_local! {
-    /// How often this thread has looked at a file: who walks over all of them shows here.
+    /// Looks at files by this thread: tests find iterations over all files with it.
     pub(crate) static LOOKS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
@@ -287,7 +287,7 @@ struct TableFile {
     /// A table that no logged edit has named is its writer's business: the edit may be tried again.
     installed: AtomicBool,
     obsolete: Arc<ObsoleteFiles>,
-    /// Of what is known about it, if that is charged.
+    /// The charge for its metadata, if there is one.
     charge: Option<Reservation<CachedBlock>>,
 }
 
@@ -313,9 +313,9 @@ pub struct ObsoleteTable {
     pub file_size: u64,
 }
 
-/// Numbers of table and blob files that no version names any more, until somebody takes them.
+/// Numbers of table and blob files that no version names any more, until they are taken.
 ///
-/// Its locks are leaves: nothing is taken under them, and they may be taken under any other
+/// Its locks are leaves: no lock is taken under them, and they may be taken under any other
 /// (dropping a version does).
 #[derive(Default)]
 pub struct ObsoleteFiles {
@@ -360,7 +360,7 @@ impl ObsoleteFiles {
         std::mem::take(&mut *self.tables.lock())
     }
 
-    /// Bytes of the tables that nobody has taken yet.
+    /// Bytes of the tables not yet taken.
     pub fn table_bytes(&self) -> u64 {
         self.tables.lock().iter().map(|table| table.file_size).sum()
     }
@@ -381,7 +381,7 @@ impl ObsoleteFiles {
         self.blobs.lock().extend(blobs);
     }
 
-    /// There is one more file to delete.
+    /// Counts one more file to delete.
     pub(super) fn told(&self) {
         if let Some(tell) = self.tell.get() {
             tell();

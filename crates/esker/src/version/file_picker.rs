@@ -1,4 +1,4 @@
-//! Which files may hold a key, newest first.
+//! Finds the files that may hold a key, newest first.
 //!
 //! In: a version and an internal key to seek. Out: files, level 0 first, then at most one file per
 //! level, except where one user key's versions go on in the next file of the level (RocksDB
@@ -9,7 +9,7 @@ use esker_base::sync::Arc;
 use esker_format::key;
 
 /// Iterator over `(level, file)`. A file is yielded only if its bounds do not exclude the user key;
-/// the caller stops as soon as it has found what it wants.
+/// the caller stops at its first hit.
 #[derive(Debug)]
 pub struct Candidates<'a> {
     version: &'a Version,

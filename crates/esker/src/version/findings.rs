@@ -1,16 +1,15 @@
-//! What a picker has found out about a level by walking over files: found once, and true of every
-//! later version as long as the levels that it follows from are the same. One thing may be older:
-//! in which order files go is as it was when it was found, though what deletions in them weigh, and
-//! how old they are, goes on changing. RocksDB weighs a file once for all.
+//! A picker's findings about a level: found once by a scan over files, and valid for every later
+//! version with the same levels. Only the order of files may be outdated: the weight of deletions
+//! and the age of files go on changing. RocksDB weighs a file once for all.
 //!
-//! In: versions that follow each other. Out: places for answers, which versions share; `picker`
+//! In: versions that follow each other. Out: slots for answers, which versions share; `picker`
 //! fills them, in the background.
 
 use super::{FileMeta, Level};
 use crate::options::CompactionPri;
 use esker_base::sync::{Arc, OnceLock};
 
-/// A file that is worth a compaction for what can go.
+/// A file whose compaction frees enough garbage.
 #[derive(Debug)]
 pub(crate) struct Garbage {
     /// Its level.
@@ -29,8 +28,8 @@ pub(crate) struct Findings {
 }
 
 impl Findings {
-    /// Of each level of a version with `levels`, as far as what was found in `base`, with levels of
-    /// its own, is true still. `history`: whether the same history may be dropped.
+    /// For each level of a version with `levels`, the findings of `base` that still hold.
+    /// `history`: whether the same history may be dropped.
     pub(super) fn after(
         base: &[Findings],
         old: &[Arc<Level>],

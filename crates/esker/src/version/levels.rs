@@ -1,16 +1,16 @@
-//! The files of one level, with what makes finding one of them fast.
+//! The files of one level, with an index to find one of them fast.
 //!
 //! In: the files of a level in their order. Out: [`Level`], shared by all versions in which the
 //! level is the same.
 //!
 //! Invariants
 //!  1. Level 0 is newest first; deeper levels ascend by key and do not overlap as internal keys.
-//!  2. Heads are the first 8 bytes (big-endian, behind the prefix that all bounds of the level
-//!     share) of the user keys of the files' bounds. They order as the keys do, but equal heads say
-//!     nothing. Only sorted levels in bytewise order have them.
-//!  3. What is asked of all its files together is summed up once, when the level is made: a view
-//!     that shares a level walks over none of its files. Only [`Level::weights`] waits until
-//!     somebody asks, as a new file's properties come later.
+//!  2. Heads are the first 8 bytes (big-endian, behind the common prefix of all bounds of the
+//!     level) of the user keys of the files' bounds. They order as the keys do, but equal heads
+//!     decide nothing. Only sorted levels in bytewise order have them.
+//!  3. Sums over all files are computed once, when the level is made: a version that shares a level
+//!     iterates over none of its files. Only [`Level::weights`] is computed at the first use,
+//!     because a new file's properties come later.
 
 use super::{FileMeta, Weights};
 use esker_base::FileNumber;
@@ -105,8 +105,8 @@ impl Level {
         &self.oldest_blob_files
     }
 
-    /// What its files weigh, all together. What is learnt of a file after the first who asked
-    /// counts when the level has changed, so that nobody walks over its files under the db mutex.
+    /// The weights of all its files together. Facts learnt after the first call count once the
+    /// level has changed, so that no caller iterates over its files under the db mutex.
     #[inline]
     pub fn weights(&self) -> &Weights {
         self.weights.get_or_init(|| self.files.iter().map(|f| Weights::of(f)).sum())
@@ -142,7 +142,7 @@ impl Level {
 impl Heads {
     fn of(files: &[Arc<FileMeta>]) -> Option<Heads> {
         let (first, last) = (files.first()?.smallest_user_key(), files.last()?.largest_user_key());
-        // The level ascends, so what its ends share, all bounds share.
+        // The level ascends: the common prefix of its ends is that of all bounds.
         let shared = first.iter().zip(last).take_while(|(a, b)| a == b).count();
         let head = |k: &[u8]| head(k, shared.min(k.len()));
         Some(Heads {

@@ -1,13 +1,14 @@
-//! The MANIFEST as a file: records appended and synced, CURRENT switched from one MANIFEST to the
-//! next, and both read.
+//! The MANIFEST as a file: appends and syncs records, switches CURRENT from one MANIFEST to the
+//! next, and reads both.
 //!
-//! Source: RocksDB `db/version_set.cc`, `file/filename.cc` (`SetCurrentFile`); formats.md §2.3,
-//! §5.1.
+//! Source: RocksDB `db/version_set.cc`, `file/filename.cc` (`SetCurrentFile`). Page:
+//! `docs/format/manifest.md`.
 //!
 //! Invariants
 //!  1. CURRENT names a MANIFEST only after that has been synced with everything that it needs to
 //!     stand alone.
-//!  2. After an error the writer is of no use: what of its last record reached the file is unknown.
+//!  2. After an error the writer is unusable: how much of its last record reached the file is
+//!     unknown.
 
 use super::VersionSetOptions;
 use esker_base::{Error, FileNumber, Result};
@@ -26,14 +27,13 @@ pub(super) struct ManifestWriter {
     use_fsync: bool,
     record: Vec<u8>,
     framed: Vec<u8>,
-    /// Bytes of what it began with: what held when it was made.
+    /// Bytes of its initial snapshot.
     beginning: u64,
 }
 
-/// A MANIFEST may become so many times as large as what it began with, however little a MANIFEST
-/// may be: RocksDB's default of `max_manifest_space_amp_pct`, 500. What holds takes up bytes for
-/// each table there is, so that a bound for all MANIFESTs would have all of it written with each
-/// edit of a database that has outgrown the bound.
+/// A MANIFEST may grow to this many times its initial snapshot, even beyond its size limit:
+/// RocksDB's default of `max_manifest_space_amp_pct`, 500. The snapshot has bytes for each table.
+/// With a limit alone, a database that has outgrown it would write the snapshot with each edit.
 const GROWTH: u64 = 6;
 
 impl ManifestWriter {
@@ -104,7 +104,7 @@ impl fmt::Debug for ManifestWriter {
 
 /// Writes a MANIFEST of these edits, which must stand alone, and makes CURRENT name it.
 /// # Errors
-/// `IoError`: what CURRENT named before is in force unless CURRENT was switched.
+/// `IoError`: CURRENT names the old MANIFEST unless it was switched already.
 pub fn write_manifest(options: &VersionSetOptions, number: FileNumber, edits: &[VersionEdit]) -> Result<()> {
     let mut manifest = ManifestWriter::create(options, number)?;
     edits.iter().try_for_each(|edit| manifest.append(edit))?;

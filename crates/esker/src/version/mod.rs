@@ -1,10 +1,9 @@
-//! Which files make up the database, now and for ever: versions, and the MANIFEST that records how
-//! they follow one another.
+//! The files that make up the database: versions, and the MANIFEST that records their history.
 //!
 //! `family_map` keeps a value per family. Reading order: [`file_meta`] (one file), [`weights`],
-//! [`levels`] and [`version`] (the files of a family at one moment), `findings` (what is known
-//! about levels), [`file_picker`] (which of them may hold a key), [`builder`] (version + edits ->
-//! version), [`check`] (what must hold of a version), [`manifest`] (the log of edits and CURRENT),
+//! [`levels`] and [`version`] (the files of a family at one point in time), `findings` (known facts
+//! about levels), [`file_picker`] (files that may hold a key), [`builder`] (version + edits ->
+//! version), [`check`] (consistency of a version), [`manifest`] (the log of edits and CURRENT),
 //! `recover` (the log read back), [`set`] (the current versions of all families, and the only way
 //! to change them).
 

@@ -1,4 +1,4 @@
-//! The counters of a database that everybody draws from: file numbers and the last sequence number.
+//! The counters of a database: file numbers and the last sequence number.
 //!
 //! Invariants
 //!  1. A file number is handed out once. Edits carry the counter's value at the time they are

@@ -1,12 +1,12 @@
-//! A MANIFEST read back into versions. Writes nothing.
+//! Reads a MANIFEST back into versions. Writes nothing.
 //!
 //! In: edits in order, and the families that the caller wants. Out: every family's version, and the
 //! counters.
-//! Source: RocksDB `db/version_edit_handler.cc`; formats.md §5.5.
+//! Source: RocksDB `db/version_edit_handler.cc`.
 //!
 //! Invariants
 //!  1. An atomic group is applied when its last edit has come, or not at all.
-//!  2. Edits of a family that was dropped mean nothing; edits of one that never was are
+//!  2. Edits of a dropped family have no effect; edits of a family that never existed are
 //!     `Corruption`.
 
 use super::builder::{Built, VersionBuilder};
@@ -21,7 +21,7 @@ use esker_format::version_edit::{FileMetaData, VersionEdit};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
 
-/// What a MANIFEST says.
+/// The content of a MANIFEST.
 #[derive(Debug)]
 pub(super) struct Recovered {
     pub(super) families: Vec<RecoveredFamily>,

@@ -4,18 +4,17 @@
 //! The set lives in the engine's manifest lock, which is held during MANIFEST I/O; the db mutex is
 //! taken after it, never before. `log_and_apply` returns new versions; the engine installs them in
 //! SuperVersions under the db mutex.
-//! Source: RocksDB `db/version_set.cc`; formats.md §2, §5.
+//! Source: RocksDB `db/version_set.cc`. Page: `docs/format/manifest.md`.
 //!
 //! Invariants
-//!  1. A version in the set is what the MANIFEST that CURRENT names says, up to the last synced
-//!     record.
-//!  2. After a failed write the set is at the old versions, and what the MANIFEST on disk says is
-//!     unknown: either the old versions or the new ones. The next `log_and_apply` writes a fresh
-//!     MANIFEST; until that has succeeded, the files of both must stay:
-//!     [`VersionSet::files_to_quarantine`]. If that fails before CURRENT was to name it, nothing of
-//!     it is in force: it is deleted, and its edits' files are nobody's, so that one attempt after
-//!     the other leaves nothing behind.
-//!  3. Every number in a logged edit is below the `next_file` logged with it (formats.md §2.2).
+//!  1. The versions in the set equal the content of the MANIFEST that CURRENT names, up to the last
+//!     synced record.
+//!  2. After a failed write the set has the old versions, and the MANIFEST on disk has the old or
+//!     the new ones. The next `log_and_apply` writes a fresh MANIFEST. Until it succeeds, the files
+//!     of both must stay: [`VersionSet::files_to_quarantine`]. If it fails before CURRENT was to
+//!     name the fresh MANIFEST, that one is deleted, and the failed edit's files become obsolete,
+//!     so retries leak nothing.
+//!  3. Every number in a logged edit is below the `next_file` logged with it.
 
 use super::beside_owner::open_current_manifest;
 use super::builder::{Built, Locations, VersionBuilder};
@@ -57,7 +56,7 @@ impl Family {
     pub fn name(&self) -> &str {
         &self.descriptor.name
     }
-    /// What its user said of it.
+    /// Its user's description.
     pub fn descriptor(&self) -> &FamilyDescriptor {
         &self.descriptor
     }
@@ -125,17 +124,17 @@ pub struct VersionSet {
     orphans: (Vec<ObsoleteTable>, Vec<FileNumber>),
     /// Every version that was ever current and may still be in use.
     versions: Vec<Weak<Version>>,
-    /// How many of them were in use when those that were not were last taken out.
+    /// Versions in use when dead ones were last removed.
     versions_kept: usize,
     next_version: u64,
 }
 
 impl VersionSet {
-    /// Writes the first MANIFEST of a new database and CURRENT (formats.md §2.3, steps 2 and 3).
-    /// `db_id` is what IDENTITY says. The caller made the directory and IDENTITY; then
-    /// [`VersionSet::recover`] opens the database.
+    /// Writes the first MANIFEST of a new database and CURRENT. `db_id` is the content of IDENTITY.
+    /// The caller has made the directory and IDENTITY; then [`VersionSet::recover`] opens the
+    /// database.
     /// # Errors
-    /// `IoError`: nothing that could be taken for a database is left unless CURRENT was switched.
+    /// `IoError`: nothing that looks like a database is left unless CURRENT was switched.
     pub fn create_new_db(options: &VersionSetOptions, db_id: &str, comparator: &ComparatorRef) -> Result<()> {
         const FIRST_MANIFEST: FileNumber = FileNumber(1);
         let edit = VersionEdit {
@@ -155,15 +154,14 @@ impl VersionSet {
         set_current(options, FIRST_MANIFEST)
     }
 
-    /// Reads CURRENT and its MANIFEST, and infers epochs where they are missing. Writes nothing;
-    /// the first `log_and_apply` writes a fresh MANIFEST. Families of `families` that the database
-    /// does not have are not made: ask [`VersionSet::family_by_name`].
+    /// Reads CURRENT and its MANIFEST, and infers missing epochs. Writes nothing; the first
+    /// `log_and_apply` writes a fresh MANIFEST. Does not make families of `families` that the
+    /// database lacks: ask [`VersionSet::family_by_name`].
     /// # Errors
-    /// `IoError` (sub-code `PathNotFound` if there is no CURRENT) · `Corruption`: what the MANIFEST
-    /// says cannot be, or, unless the set is read-only, a table is missing or has another size ·
-    /// `InvalidArgument`: families that `families` does not name (each is listed), another
-    /// comparator (both are named), or files on more levels than `num_levels`; nothing is wrong
-    /// with the database.
+    /// `IoError` (sub-code `PathNotFound` if there is no CURRENT) · `Corruption`: the MANIFEST
+    /// contradicts itself or, unless the set is read-only, a table is missing or has another size ·
+    /// `InvalidArgument`: `families` lacks families (each is listed), another comparator (both are
+    /// named), or files on more levels than `num_levels`; nothing is wrong with the database.
     pub fn recover(options: VersionSetOptions, families: &[FamilyDescriptor]) -> Result<VersionSet> {
         let (manifest_number, reader) = open_current_manifest(options.fs.as_ref(), &options.dir)?;
         let obsolete = Arc::new(ObsoleteFiles::default());
@@ -199,14 +197,14 @@ impl VersionSet {
 
     /// The families of a database by id, without opening it.
     /// # Errors
-    /// `IoError` and `Corruption` as [`VersionSet::recover`].
+    /// `IoError` (sub-code `PathNotFound` if there is no CURRENT) · `Corruption`.
     pub fn list_families(fs: &dyn FileSystem, dir: &Path) -> Result<Vec<ListedFamily>> {
         recover::list_families(open_current_manifest(fs, dir)?.1)
     }
 
     /// Names of the families of a database, in the order of their ids, without opening it.
     /// # Errors
-    /// `IoError` and `Corruption` as [`VersionSet::recover`].
+    /// `IoError` (sub-code `PathNotFound` if there is no CURRENT) · `Corruption`.
     pub fn list_column_families(fs: &dyn FileSystem, dir: &Path) -> Result<Vec<String>> {
         Ok(VersionSet::list_families(fs, dir)?.into_iter().map(|f| f.name).collect())
     }
@@ -354,7 +352,8 @@ impl VersionSet {
         }
     }
 
-    /// Has an empty MANIFEST stand alone, synced. CURRENT is not touched.
+    /// Fills an empty MANIFEST with a snapshot and these edits, and syncs it. Does not touch
+    /// CURRENT.
     fn fill(&self, mut manifest: ManifestWriter, edits: &[VersionEdit]) -> Result<ManifestWriter> {
         manifest.preallocate(self.options.manifest_preallocation_size)?;
         for edit in snapshot::edits(self) {
@@ -385,15 +384,15 @@ impl VersionSet {
         }
         self.obsolete_manifests.push(self.manifest_number);
         self.manifest_number = number;
-        // What older MANIFESTs say does not matter any more.
+        // Older MANIFESTs no longer matter.
         self.obsolete_manifests.append(&mut self.unsure_manifests);
         self.quarantine.clear();
-        // Whoever rolled it need not be a job that has a purge follow.
+        // The caller that rolled it may not be a job that purges afterwards.
         self.obsolete.told();
         self.tracked_wals.clear();
     }
 
-    /// What failed edits had named and these, which are written, do not.
+    /// Marks files obsolete that failed edits named and these written edits do not.
     fn give_up_orphans(&mut self, edits: &[VersionEdit]) {
         let (tables, blobs) = std::mem::take(&mut self.orphans);
         if tables.is_empty() && blobs.is_empty() {
@@ -428,8 +427,8 @@ impl VersionSet {
         }
     }
 
-    /// Forgets versions that nobody uses, once they may be half of all: an edit costs the versions
-    /// that it makes.
+    /// Forgets dead versions once they may be half of all, so that an edit costs only the versions
+    /// it makes.
     fn forget_dead_versions(&mut self) {
         if self.versions.len() > self.versions_kept.saturating_mul(2).max(64) {
             self.versions.retain(|v| v.strong_count() > 0);
@@ -465,7 +464,7 @@ impl VersionSet {
 
     /// Adds a family with a fresh id; `log_number` is the current WAL's.
     /// # Errors
-    /// As [`VersionSet::create_column_families`].
+    /// `InvalidArgument` if the name is taken or invalid · those of [`VersionSet::log_and_apply`].
     pub fn create_column_family(
         &mut self,
         descriptor: FamilyDescriptor,
@@ -476,9 +475,9 @@ impl VersionSet {
     }
 
     /// Adds families with fresh ids, in this order, in one write; `log_number` is the current
-    /// WAL's. After a crash in the midst of that the first of them may be there.
+    /// WAL's. A crash during the write may keep the first of them.
     /// # Errors
-    /// `InvalidArgument` if a name is taken, there twice, or none (`check_family_name`); else as
+    /// `InvalidArgument` if a name is taken, repeated or invalid (`check_family_name`) · those of
     /// [`VersionSet::log_and_apply`].
     pub fn create_column_families(
         &mut self,
@@ -517,17 +516,17 @@ impl VersionSet {
         Ok(ids)
     }
 
-    /// Drops a family: its id is never used again, its files become obsolete when its last version
-    /// goes.
+    /// Drops a family: its id is never used again, its files become obsolete with its last version.
     /// # Errors
-    /// As [`VersionSet::drop_column_families`].
+    /// `InvalidArgument` for the default family or an unknown one · those of
+    /// [`VersionSet::log_and_apply`].
     pub fn drop_column_family(&mut self, id: ColumnFamilyId) -> Result<()> {
         self.drop_column_families(&HashSet::from([id]))
     }
 
-    /// Drops families in one write. After a crash in the midst of that some of them may be gone.
+    /// Drops families in one write. A crash during the write may drop some of them.
     /// # Errors
-    /// `InvalidArgument` for the default family or one that is not there; else as
+    /// `InvalidArgument` for the default family or an unknown one · those of
     /// [`VersionSet::log_and_apply`].
     pub fn drop_column_families(&mut self, leaving: &HashSet<ColumnFamilyId>) -> Result<()> {
         self.check_writable()?;
@@ -586,18 +585,18 @@ impl VersionSet {
         &self.numbers
     }
 
-    /// What the set was told.
+    /// The set's options.
     pub fn options(&self) -> &VersionSetOptions {
         &self.options
     }
 
-    /// From now on a MANIFEST that is larger than `bytes`, and than several times what it began
-    /// with, is followed by a fresh one.
+    /// Changes the size limit: a MANIFEST larger than `bytes`, and than several times its initial
+    /// snapshot, is followed by a fresh one.
     pub fn set_max_manifest_file_size(&mut self, bytes: u64) {
         self.options.max_manifest_file_size = bytes;
     }
 
-    /// What the MANIFEST says the database's id is.
+    /// The database's id in the MANIFEST.
     pub fn db_id(&self) -> Option<&str> {
         self.db_id.as_deref()
     }
@@ -628,8 +627,8 @@ impl VersionSet {
         &self.tracked_wals
     }
 
-    /// What [`VersionSet::min_log_number_to_keep`] may become once these edits are applied: the
-    /// smallest log number of any family.
+    /// The value of [`VersionSet::min_log_number_to_keep`] after these edits: the smallest log
+    /// number of any family.
     pub fn min_log_number_after(&self, edits: &[VersionEdit]) -> FileNumber {
         let number = |f: &Family| {
             let said = edits.iter().filter(|e| e.column_family == f.id).filter_map(|e| e.log_number).max();
@@ -691,10 +690,10 @@ impl VersionSet {
         self.obsolete.table_bytes()
     }
 
-    /// Files of any kind that may not be deleted because a MANIFEST write failed and nobody knows
-    /// what is on disk: the tables and blobs of the edits that may be in force, and both MANIFESTs.
-    /// WALs are safe by themselves, as no log number rose. When this is empty again, what failed
-    /// edits left behind is obsolete.
+    /// Files of any kind that must stay because a MANIFEST write failed and its result on disk is
+    /// unknown: the tables and blobs of the edits that may be in force, and both MANIFESTs. WALs
+    /// are safe by themselves, as no log number rose. When this is empty again, the failed edits'
+    /// files are obsolete.
     pub fn files_to_quarantine(&self) -> &BTreeSet<FileNumber> {
         &self.quarantine
     }
@@ -743,8 +742,8 @@ impl VersionSet {
     }
 }
 
-/// Deletes what a crash may have left of the creation of a database. CURRENT, if it is there, names
-/// another MANIFEST.
+/// Deletes the remains of a crashed creation of a database. CURRENT, if there is one, names another
+/// MANIFEST.
 /// # Errors
 /// `InvalidArgument` if CURRENT names this one · `IoError` · `Corruption` if CURRENT names none.
 fn delete_left_manifest(options: &VersionSetOptions, number: FileNumber) -> Result<()> {

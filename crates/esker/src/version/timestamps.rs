@@ -1,8 +1,7 @@
-//! Bounds of tables whose user timestamps are not persisted: in memory they carry timestamps, in a
-//! MANIFEST they do not.
+//! Bounds of tables whose user timestamps are not persisted: they have timestamps in memory, but
+//! not in a MANIFEST.
 //!
-//! Source: RocksDB `db/version_edit_handler.cc`, `db/version_edit.cc`; formats.md §5.3 (custom tag
-//! 16).
+//! Source: RocksDB `db/version_edit_handler.cc`, `db/version_edit.cc` (custom tag 16).
 
 use esker_base::comparator::Comparator;
 use esker_format::key;

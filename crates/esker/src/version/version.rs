@@ -1,7 +1,7 @@
-//! The files of one column family at one moment.
+//! The files of one column family at one point in time.
 //!
 //! In: a builder's result. Out: an immutable value that readers pin through their SuperVersion.
-//! Source of the order within level 0: RocksDB `db/version_builder.cc`; formats.md §5.5.
+//! Source of the order within level 0: RocksDB `db/version_builder.cc`.
 
 use super::blob_meta::{BlobFileMeta, BlobFiles, LiveBlobFiles};
 use super::file_picker::Candidates;
@@ -31,11 +31,11 @@ pub struct Version {
     /// By level.
     pub(super) findings: Box<[Findings]>,
     pub(super) blob_files: Arc<BlobFiles>,
-    /// Of the same numbers: what keeps the files on disk.
+    /// References that keep these blob files on disk.
     pub(super) live_blob_files: Arc<LiveBlobFiles>,
     pub(super) compact_cursors: BTreeMap<usize, Vec<u8>>,
     pub(super) full_history_ts_low: Vec<u8>,
-    /// Where what is known about its tables is charged.
+    /// The cache charged for its tables' metadata.
     pub(super) metadata_cache: Option<Arc<BlockCache>>,
 }
 
@@ -142,7 +142,7 @@ impl Version {
         self.covered_now.get_or_init(|| files.into());
     }
 
-    /// Files that are worth a compaction for what can go.
+    /// Files whose compaction frees enough garbage.
     pub(crate) fn garbage(&self, find: impl FnOnce() -> Box<[Garbage]>) -> &[Garbage] {
         self.garbage.get_or_init(find)
     }
@@ -152,7 +152,7 @@ impl Version {
         self.garbage.get().map_or(&[], |found| found)
     }
 
-    /// What pickers have found out about a level.
+    /// Pickers' findings about a level.
     pub(crate) fn findings(&self, level: usize) -> &Findings {
         &self.findings[level]
     }
@@ -226,12 +226,12 @@ impl Version {
         &self.live_blob_files
     }
 
-    /// Where round-robin picking stands in a level: an internal key.
+    /// The position of round-robin picking in a level: an internal key.
     pub fn compact_cursor(&self, level: usize) -> Option<&[u8]> {
         self.compact_cursors.get(&level).map(Vec::as_slice)
     }
 
-    /// History below this user timestamp may be dropped; empty if nobody said.
+    /// History below this user timestamp may be dropped; empty if it was never set.
     pub fn full_history_ts_low(&self) -> &[u8] {
         &self.full_history_ts_low
     }

@@ -1,7 +1,7 @@
-//! What files weigh when levels are compared: bytes, and what deletions in them will free.
+//! Weights of files for comparing levels: bytes, and the bytes that deletions will free.
 //!
-//! In: files. Out: sums, from which those of some files can be taken away again, so that nobody has
-//! to walk over the rest.
+//! In: files. Out: sums, from which some files can be subtracted again, so that no caller iterates
+//! over the rest.
 //! Source: RocksDB `db/version_set.cc` (`ComputeCompensatedSizes`, `UpdateAccumulatedStats`).
 
 use super::FileMeta;
@@ -11,11 +11,11 @@ use std::ops::{Add, Sub};
 /// Sums over some files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Weights {
-    /// Bytes, range tombstones counted for what they hide.
+    /// Bytes, with range tombstones weighted by what they hide.
     pub bytes: u64,
-    /// How many deletions are more than what they may delete, file by file.
+    /// Deletions beyond the number of other entries, summed file by file.
     pub excess_deletions: u64,
-    /// What follows is of files only whose properties are known: their bytes.
+    /// Bytes of the files whose properties are known; the sums below are of these files only.
     pub known_bytes: u64,
     /// Entries that are no deletions.
     pub others: u64,

@@ -1,5 +1,4 @@
-//! The WAL files of an open database: the one that is written, those not yet synced, those still
-//! needed.
+//! The WAL files of an open database: the current one, those not yet synced, those still needed.
 //!
 //! In: the pieces of one record (a batch header and batch bodies). Out: bytes in the kernel
 //! (`append`) or on the medium (`sync`).
@@ -10,17 +9,16 @@
 //!     and the names of those files.
 //!  3. A file leaves `alive` only when the caller says that no family needs it; the caller deletes
 //!     it.
-//!  4. A file that gets its first record while the one before it is not synced says where that one
-//!     ended: recovery finds out if that end was lost. One that replaces a failed file says so as
-//!     long as anybody may need that.
+//!  4. A file that gets its first record while the one before is not synced records where that one
+//!     ended: recovery notices if that end was lost. A replacement of a failed file does so for as
+//!     long as that information may be needed.
 //!  5. After a failed append or sync the current file's end is unknown: nothing more is appended to
 //!     it.
-//!  6. What the memtables refuse after it was appended is taken back: recovery applies no write
-//!     that failed.
-//!  7. A file that was another log's before is cut behind its last record before the next one is
-//!     begun, and that is durable before a family's tables are: only the last file may end in older
-//!     records. Readers take those for damage, RocksDB's (7.8, 11.8) refuse the database if a
-//!     family's tables are newer and no record of a later file follows on.
+//!  6. A record that the memtables refuse is taken back: recovery applies no write that failed.
+//!  7. A recycled file is cut behind its last record before the next one is begun, and the cut is
+//!     durable before a family's tables are: only the last file may end in older records. Readers
+//!     take those for damage. RocksDB (7.8, 11.8) refuses the database if a family's tables are
+//!     newer and no record of a later file follows on.
 
 use super::Predecessor;
 use esker_base::sync::Arc;
@@ -52,8 +50,8 @@ pub(crate) struct WalOptions {
     /// Leave bytes in the process until `flush_wal`.
     pub(crate) manual_wal_flush: bool,
     pub(crate) use_fsync: bool,
-    /// Files say how long the timestamps of each family are: RocksDB from 8.4 on reads keys wrongly
-    /// without, an older one takes such a record for the end of the file.
+    /// Files record the timestamp sizes of families. Without them RocksDB from 8.4 on misreads
+    /// keys; an older one takes such a record for the end of the file.
     pub(crate) timestamp_sizes: bool,
 }
 
@@ -67,9 +65,9 @@ struct WalFile {
     name_synced: bool,
     /// Up to where space was asked for.
     reserved: u64,
-    /// What it held when it was another log may lie behind its last record.
+    /// Bytes of an older log may lie behind its last record.
     has_old_tail: bool,
-    /// It lost such a tail since it was last synced.
+    /// Such bytes were cut off since its last sync.
     is_cut: bool,
     /// The sequence number after that of the last record.
     due: SequenceNumber,
@@ -91,8 +89,8 @@ struct AliveWal {
 #[derive(Clone, Copy, Debug)]
 struct Fresh {
     number: FileNumber,
-    /// All that is needed from before is in it, and durable, in so many bytes. `None`: nobody needs
-    /// anything of it yet.
+    /// Length of the part that holds everything needed from before, durably. `None`: nothing needs
+    /// that part yet.
     complete: Option<u64>,
 }
 
@@ -121,7 +119,7 @@ pub(crate) struct Wals {
     recyclable: VecDeque<FileNumber>,
     /// Families whose keys have timestamps, and of how many bytes.
     timestamp_sizes: Vec<(ColumnFamilyId, u16)>,
-    /// How many of these the current file tells of.
+    /// Number of these that the current file has recorded.
     told_sizes: usize,
     /// The state that [`Wals::take_back`] restores.
     mark: Option<Mark>,
@@ -133,7 +131,7 @@ pub(crate) struct Wals {
 }
 
 impl Wals {
-    /// No file yet; `alive` are those that recovery found and that may still be needed.
+    /// No current file yet; `alive` are the files that recovery found and that may still be needed.
     pub(crate) fn new(fs: Arc<dyn FileSystem>, dir: PathBuf, options: WalOptions) -> Wals {
         Wals {
             fs,
@@ -171,7 +169,7 @@ impl Wals {
         }
     }
 
-    /// From now on write-back is started after so many bytes; 0 never.
+    /// Sets the bytes after which write-back is started; 0 never.
     pub(crate) fn set_bytes_per_sync(&mut self, bytes: u64) {
         self.options.wal_bytes_per_sync = bytes;
     }
@@ -203,7 +201,7 @@ impl Wals {
         self.alive.front().map(|w| w.number)
     }
 
-    /// What files numbered less hold is durable, if anybody needs it.
+    /// Files with smaller numbers are durable, if they are needed.
     pub(crate) fn durable_before(&self) -> FileNumber {
         self.unsynced.first().map_or(self.current_number(), |f| f.number)
     }
@@ -235,9 +233,9 @@ impl Wals {
         Ok(())
     }
 
-    /// Creates file `number` after a failure of the current one, which is left as it is: whoever
-    /// calls this makes sure that nothing depends on it, or on older ones that are not synced, for
-    /// long. Gives the current one if that was begun so and never complete: it is to be deleted.
+    /// Creates file `number` after a failure of the current one, which is left as it is. The caller
+    /// ensures that nothing depends for long on it, or on older ones that are not synced. Returns
+    /// the current file if it was begun this way and never completed: it must be deleted.
     /// # Errors
     /// `IoError` if the file cannot be created; everything stays as it was.
     pub(crate) fn abandon_current(&mut self, number: FileNumber) -> Result<Option<FileNumber>> {
@@ -253,13 +251,13 @@ impl Wals {
         Ok(useless)
     }
 
-    /// Whether nothing can be wrong with the current file: it has no record, or those that a
-    /// recovery has made durable and no other.
+    /// Whether the current file is certainly sound: it has no record, or only those that a recovery
+    /// has made durable.
     pub(crate) fn current_is_sound(&self) -> bool {
         self.failed.is_none() && (self.current_is_empty() || self.current_is_complete())
     }
 
-    /// Whether it has what a recovery has put there, and nothing else.
+    /// Whether it holds exactly the records that a recovery put there.
     pub(crate) fn current_is_complete(&self) -> bool {
         let bytes = self.current.as_ref().map(|c| c.file.file_size());
         self.fresh.is_some_and(|f| f.number == self.current_number() && f.complete == bytes)
@@ -271,7 +269,7 @@ impl Wals {
         self.fresh = Some(Fresh { number: self.current_number(), complete });
     }
 
-    /// The MANIFEST says that nobody needs what was abandoned, nor what came before.
+    /// The MANIFEST no longer needs the abandoned file or earlier ones.
     pub(crate) fn forget_replaced(&mut self) {
         self.replaced = None;
     }
@@ -399,7 +397,7 @@ impl Wals {
     /// As `append`.
     pub(crate) fn sync(&mut self) -> Result<()> {
         self.check_usable()?;
-        // What is synced into a file that was removed is lost.
+        // A sync into a removed file would be lost.
         self.fs.check_may_change(&self.dir)?;
         let result = self.sync_closed_files().and_then(|()| {
             let use_fsync = self.options.use_fsync;
@@ -413,9 +411,9 @@ impl Wals {
     }
 
     /// Makes everything in files before the current one durable: a flush of one family must not
-    /// become durable before the earlier writes of the others are.
+    /// become durable before the earlier writes of the others.
     /// # Errors
-    /// As `append`.
+    /// `IoError`; the end of the file is then unknown and every later append fails until `switch`.
     pub(crate) fn sync_closed(&mut self) -> Result<()> {
         if self.unsynced.is_empty() {
             return Ok(());
@@ -449,8 +447,8 @@ impl Wals {
         Ok(())
     }
 
-    /// Gives up every file numbered below `oldest_needed`, except the newest one. What is returned
-    /// is to be deleted; files kept for recycling are not among them.
+    /// Releases every file numbered below `oldest_needed`, except the newest one. Returns those to
+    /// delete; files kept for recycling are not among them.
     pub(crate) fn release_before(&mut self, oldest_needed: FileNumber) -> Vec<FileNumber> {
         // Closing leaves no current one.
         let Some(newest) = self.alive.back() else { return Vec::new() };
@@ -482,7 +480,7 @@ impl Wals {
         current.file.close().and(cut)
     }
 
-    /// Whether the end of the current file, or what is durable of it or older ones, is unknown.
+    /// Whether the end of the current file, or the durable part of it or older ones, is unknown.
     pub(crate) fn has_failed(&self) -> bool {
         self.failed.is_some()
     }

@@ -1,5 +1,5 @@
-//! Write-ahead logs: appended before a write is acknowledged, replayed at open, gone when tables
-//! hold what they held.
+//! Write-ahead logs: appended before a write is acknowledged, replayed at open, deleted once tables
+//! hold their entries.
 
 mod manager;
 mod predecessor;

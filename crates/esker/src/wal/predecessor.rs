@@ -1,24 +1,24 @@
 //! The first record of a WAL whose predecessor is not synced yet: where that one ended.
 //!
 //! A crash may take the end of a WAL, cut between two records, and leave the beginning of the next:
-//! nothing is damaged, and there is a hole. RocksDB 10 can tell with a record type of its own
-//! (`track_and_verify_wals`), at which older ones stop. Here it is a write batch without operations
-//! that carries log data, which every RocksDB passes over.
+//! nothing looks damaged, but records are missing. RocksDB 10 detects that by a record type of its
+//! own (`track_and_verify_wals`), at which older versions stop. Here it is a write batch without
+//! operations that carries log data, which every RocksDB skips.
 //!
-//! In: number of the predecessor, the sequence number due after its last record, and how many
-//! records it has, as steps of prepared transactions take no numbers. Out: a batch; and back.
+//! In: number of the predecessor, the sequence number due after its last record, and its number of
+//! records, as steps of prepared transactions take no numbers. Out: a batch; and back.
 //!
-//! A WAL that replaces one that has failed begins with copies of what is prepared there. It says so
-//! in the same way, with a number that is never due: until the MANIFEST says that nobody needs the
-//! failed one any more, that one counts, and not the copies. It may hold the commit of what was
-//! copied, which was refused, or have lost what came before.
+//! A WAL that replaces a failed one begins with copies of the sections prepared there. It records
+//! that in the same way, with a number that is never due. Until the MANIFEST releases the failed
+//! WAL, that one counts and not the copies. It may hold the commit of a copied section that was
+//! refused, or have lost earlier records.
 
 use esker_base::{FileNumber, Result, SequenceNumber};
 use esker_format::write_batch::{BatchOp, WriteBatch, WriteBatchView};
 
 const MAGIC: &[u8] = b"esker.wal.predecessor";
 
-/// What a WAL says of the one before it.
+/// A WAL's statement about the one before it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Predecessor {
     pub(crate) number: FileNumber,
@@ -52,7 +52,7 @@ impl Predecessor {
         Ok(batch)
     }
 
-    /// What this batch says, if it says anything of the kind.
+    /// The statement in this batch, if it is one.
     pub(crate) fn of_batch(batch: &WriteBatchView<'_>) -> Option<Predecessor> {
         if batch.count() > 0 {
             return None;

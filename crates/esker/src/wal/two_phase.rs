@@ -1,5 +1,5 @@
-//! Transactions of two phases in WALs: which ops a record applies, at which sequence numbers, and
-//! what stays prepared.
+//! Two-phase transactions in WALs: the ops that each record applies, their sequence numbers, and
+//! the transactions that stay prepared.
 //!
 //! In: the records of all WALs, in order. Out: ops to apply, each with the WAL whose data it
 //! belongs to; at the end the sections that were prepared and neither committed nor rolled back.
@@ -9,18 +9,17 @@
 //! | policy | ops of a section | numbers |
 //! |---|---|---|
 //! | write-committed | applied by its commit, from the number of the commit's record on | one for each op |
-//! | write-prepared, write-unprepared | RocksDB had them in memtables when the section was logged | one for each part of a batch in which no key is there twice |
+//! | write-prepared, write-unprepared | RocksDB had them in memtables when the section was logged | one for each part of a batch without repeated keys |
 //!
 //! Invariants
-//!  1. No op of a section is applied before its commit, under any policy: what is not committed
-//!     cannot be seen.
-//!  2. Ops of the second kind keep the numbers that they had, and belong to the section's WAL:
-//!     tables may have them.
-//!  3. The policy of a WAL is known by its markers; batches of the second kind end in a marker or a
-//!     no-op.
-//!  4. Under policies of the second kind a rolled back transaction leaves its ops: RocksDB takes
-//!     keys back by writing their older values before the marker, but not those that were only
-//!     merged (`rollback_merge_operands`), nor those that a save point has taken back already.
+//!  1. No op of a section is applied before its commit, under any policy: uncommitted ops cannot be
+//!     seen.
+//!  2. Ops of the second kind keep their original numbers, and belong to the section's WAL: tables
+//!     may have them.
+//!  3. The markers tell the policy of a WAL; batches of the second kind end in a marker or a no-op.
+//!  4. Under policies of the second kind a rolled back transaction leaves ops. RocksDB takes keys
+//!     back by writing their older values before the marker, but not keys that were only merged
+//!     (`rollback_merge_operands`), nor those that a save point has taken back already.
 
 use esker_base::sync::Arc;
 use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber};
@@ -53,11 +52,11 @@ pub(crate) struct Prepared {
     pub(crate) applied: BTreeMap<ColumnFamilyId, (FileNumber, SequenceNumber)>,
     /// The keys that such ops were applied to.
     pub(crate) keys: BTreeSet<(ColumnFamilyId, Vec<u8>)>,
-    /// What takes them back, in a batch of its own: filled in by recovery.
+    /// The ops that take them back, in a batch of its own; recovery fills it.
     pub(crate) restore: WriteBatch,
 }
 
-/// What to do with an op that a record applies: the WAL that it belongs to, its number, the op.
+/// Applies one op of a record: its WAL, its sequence number, the op.
 pub(crate) type Insert<'a> = dyn FnMut(FileNumber, SequenceNumber, &BatchOp<'_>) -> Result<()> + 'a;
 
 /// The state of two-phase commit while WALs are replayed.
@@ -92,7 +91,8 @@ impl TwoPhaseReplay {
         self.by_batch = None;
     }
 
-    /// Gives `insert` what the record applies, and says how many sequence numbers it took.
+    /// Passes the ops that the record applies to `insert`; returns how many sequence numbers it
+    /// took.
     /// # Errors
     /// `NotSupported` if there is a section and none is allowed · `Corruption` if markers do not
     /// match, or a commit timestamp does not match its keys · those of `insert`.
@@ -125,16 +125,16 @@ impl TwoPhaseReplay {
         Ok(record.numbers.next.0 - batch.sequence().0)
     }
 
-    /// Takes up what a record prepares or resolves of which families need nothing. One that makes
-    /// no sense is passed by.
+    /// Records the prepares and resolutions of a record that no family needs. Skips a malformed
+    /// record.
     pub(crate) fn note(&mut self, wal: FileNumber, batch: &WriteBatchView<'_>) {
         let allowed = std::mem::replace(&mut self.allowed, true);
         self.record(wal, batch, &mut |_, _, _| Ok(())).unwrap_or_default();
         self.allowed = allowed;
     }
 
-    /// A commit or rollback alone is of a section whose WAL nobody needed any more: what it applied
-    /// is in tables. Unless that WAL is there.
+    /// Whether this commit or rollback needs its section. Without the section's WAL it does not:
+    /// that WAL was no longer needed, because tables hold the ops it applied.
     fn needs_sections(&self, batch: &WriteBatchView<'_>) -> bool {
         batch.iter().any(|op| match op {
             BatchOp::BeginPrepare(_) => true,
@@ -145,16 +145,16 @@ impl TwoPhaseReplay {
         })
     }
 
-    /// Whether the sequence number behind the last record is known. It is not behind the commit of
-    /// a section whose WAL is gone, because what was committed is in tables.
+    /// Whether the sequence number behind the last record is known. It is unknown behind the commit
+    /// of a section whose WAL is gone, because tables hold the committed ops.
     pub(crate) fn knows_next_number(&self) -> bool {
         !self.took_unknown
     }
 
-    /// What is prepared and not resolved, by name, with what was written before its transaction was
-    /// prepared, and it never was.
+    /// The prepared and unresolved sections, by name, each with the ops of its transaction from
+    /// before the prepare; also transactions that never prepared.
     /// # Errors
-    /// `NotSupported` if there is any and none is allowed · as [`WriteBatch::append`].
+    /// `NotSupported` if there is any and none is allowed · those of [`WriteBatch::append`].
     pub(crate) fn into_prepared(self) -> Result<Vec<Prepared>> {
         if !self.allowed
             && let Some(section) = self.prepared.values().flatten().next()
@@ -204,9 +204,9 @@ impl TwoPhaseReplay {
                 })
             };
             let kind = begun.or_else(resolved);
-            // What was applied before is taken back by ops before the marker; the section may be
-            // gone. Under the other policy such a record is that of a group: somebody's write, and
-            // behind it the rollback of a section that is gone.
+            // Ops before the marker take earlier ops back; the section may be gone. Under the other
+            // policy such a record is a group's: another transaction's write, and behind it the
+            // rollback of a section that is gone.
             let takes_back = batch.count() > 0
                 && self.by_batch != Some(false)
                 && begun.is_none()
@@ -292,7 +292,7 @@ impl Record<'_> {
         Ok(())
     }
 
-    /// Applies what RocksDB leaves of a transaction when it rolls it back. Where a section follows,
+    /// Applies the ops that RocksDB leaves of a rolled back transaction. If a section follows,
     /// Esker has written it anew.
     fn keep_what_is_left(&mut self, sections: &[Section], insert: &mut Insert<'_>) -> Result<()> {
         if sections.iter().all(|s| s.kind == PrepareKind::Committed)
@@ -392,10 +392,10 @@ fn key_of(op: &BatchOp<'_>) -> Option<(ColumnFamilyId, bool, Vec<u8>)> {
     Some((family, matches!(op, BatchOp::DeleteRange { .. }), key.to_vec()))
 }
 
-/// The ops of `batch`; keys of the families that `has_timestamps` names end in `timestamp`, in
-/// place of what they ended in.
+/// The ops of `batch`, with the keys of families that `has_timestamps` names ending in `timestamp`
+/// instead of their present timestamp.
 /// # Errors
-/// `Corruption` if a key has no room for a timestamp · as [`WriteBatch::put`].
+/// `Corruption` if a key has no room for a timestamp · those of [`WriteBatch::put`].
 pub(crate) fn stamped(
     batch: &WriteBatch,
     timestamp: &[u8],
@@ -438,17 +438,17 @@ fn stamp<'a>(key: &[u8], timestamp: &[u8], into: &'a mut Vec<u8>) -> Result<&'a 
 
 /// The record of a prepared transaction: its ops between markers.
 /// # Errors
-/// As [`WriteBatch::put`].
+/// Those of [`WriteBatch::put`].
 pub(crate) fn section_record(xid: &[u8], ops: &WriteBatch) -> Result<WriteBatch> {
     let mut record = WriteBatch::with_capacity(ops.data_size() + 2 * xid.len() + 32);
     add_section(&mut record, xid, ops)?;
     Ok(record)
 }
 
-/// The same, ready to follow one that is in an older WAL, which may be replayed too; with ops that
+/// [`section_record`] as a copy of one in an older WAL, which may be replayed too; with ops that
 /// are applied at once, before it.
 /// # Errors
-/// As [`WriteBatch::put`].
+/// Those of [`WriteBatch::put`].
 pub(crate) fn section_record_again(
     xid: &[u8],
     applied: &WriteBatch,
@@ -469,14 +469,13 @@ fn add_section(record: &mut WriteBatch, xid: &[u8], ops: &WriteBatch) -> Result<
     record.put_marker(BatchOp::EndPrepare { xid })
 }
 
-/// The sections of an open database: what is prepared, and in which WAL that is written.
+/// The sections of an open database: the prepared transactions and their WALs.
 #[derive(Debug, Default)]
 pub(crate) struct PreparedSections {
     /// Those that are not resolved, by name.
     open: BTreeMap<Vec<u8>, (FileNumber, Arc<WriteBatch>)>,
-    /// The WALs of those that are, each with the WAL that says so, until that is durable: else a
-    /// crash could take a section though it leaves nothing of what was written before that was
-    /// resolved.
+    /// The WALs of resolved sections, each with the WAL of its resolution, until that is durable.
+    /// Otherwise a crash could lose a section and keep none of the writes before its resolution.
     resolved: Vec<(FileNumber, FileNumber)>,
 }
 
