@@ -4,12 +4,13 @@
 //! inputs by them.
 //!
 //! Files: `job.rs` takes the work, runs the plan and installs the result · `subjob.rs` does one key
-//! range · `output.rs` cuts files · `damage.rs` finds damaged inputs · `manual.rs` is
-//! `compact_range` and `compact_files`, `refit.rs` the former's `change_level` · `delete_files.rs`
-//! is `delete_files_in_ranges`.
+//! range · `output.rs` writes files, `cut.rs` ends them · `damage.rs` finds damaged inputs ·
+//! `manual.rs` is `compact_range` and `compact_files`, `refit.rs` the former's `change_level` ·
+//! `delete_files.rs` is `delete_files_in_ranges`.
 //!
 //! Source: RocksDB `db/compaction/compaction_job.cc`, `db/db_impl/db_impl_compaction_flush.cc`.
 
+pub(crate) mod cut;
 mod damage;
 mod delete_files;
 mod job;

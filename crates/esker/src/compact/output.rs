@@ -8,12 +8,12 @@
 //!  2. A file's tombstones are clipped to the keys from its predecessor's cut to its own cut, so no
 //!     key is covered twice and none is left uncovered.
 
+use super::cut::OutputCutter;
 use crate::files::{BlobOutput, NewTable, OutputContext, TableOutput, type_of};
 use crate::merge::CompactionIterator;
 use crate::merge::compaction_iter::BlobTally;
 use crate::options::{ColumnFamilyOptions, CompressionOptions};
 use crate::picker::CompactionPlan;
-use crate::picker::cut::OutputCutter;
 use crate::version::Numbers;
 use esker_base::stats::{Ticker, record_tick};
 use esker_base::{FileNumber, PinnedBytes, Result, SequenceNumber, ValueType};

@@ -14,7 +14,7 @@ use std::ops::Range;
 
 /// Compares bounds of files by user key; an upper bound that a range tombstone ends is before
 /// everything else with its user key.
-pub(super) fn compare_bounds(icmp: &InternalKeyComparator, a: &[u8], b: &[u8]) -> Ordering {
+pub(crate) fn compare_bounds(icmp: &InternalKeyComparator, a: &[u8], b: &[u8]) -> Ordering {
     let is_end = |k: &[u8]| key::trailer(k) == key::RANGE_END_SENTINEL;
     icmp.compare_plain_keys(key::user_key(a), key::user_key(b)).then_with(|| is_end(b).cmp(&is_end(a)))
 }

@@ -4,16 +4,15 @@
 //! (target size and urgency of each level), [`plan`] (the result), `inputs` (geometry of files),
 //! `priority` (which file of a level first), `marked` (files due for other reasons than size),
 //! `garbage` (files whose compaction frees much), [`leveled`], `universal`, `fifo`, [`manual`] and
-//! [`whole_files`] (how a plan is found), [`cut`] (where its outputs end).
+//! [`whole_files`] (how a plan is found).
 //!
 //! A job calls [`pick`] under the db mutex and registers the plan in the family's
 //! [`RunningCompactions`] under the same hold. It runs the plan, and removes it under the hold that
 //! installs the new version.
 
-pub mod cut;
 mod fifo;
 pub(crate) mod garbage;
-mod inputs;
+pub(crate) mod inputs;
 pub mod leveled;
 pub mod manual;
 mod marked;

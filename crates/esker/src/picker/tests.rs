@@ -338,7 +338,7 @@ impl Bench {
     fn cut(&mut self, case: &Case) -> String {
         let context = at_rest(&self.options, &self.running);
         let plan = pick(&self.version, &context).unwrap_or_else(|| panic!("{}: no plan", case.place));
-        let mut cutter = cut::OutputCutter::new(&plan);
+        let mut cutter = crate::compact::cut::OutputCutter::new(&plan);
         let (mut out, mut open) = (String::new(), None);
         for word in case.input.split_whitespace() {
             let (user_key, size) = word.split_once(',').unwrap();

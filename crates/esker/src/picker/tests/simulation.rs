@@ -302,7 +302,7 @@ impl Tree {
         let mut last = None;
         let drop_one_in = 1 + self.rng.below(3);
         entries.retain(|&(k, _)| last.replace(k) != Some(k) || !self.rng.one_in(drop_one_in));
-        let mut cutter = cut::OutputCutter::new(plan);
+        let mut cutter = crate::compact::cut::OutputCutter::new(plan);
         let mut outputs: Vec<Vec<Entry>> = Vec::new();
         for entry in entries {
             let open = outputs.last().map(|o| o.len() as u64 * ENTRY_BYTES);

@@ -6,15 +6,15 @@
 //! overlaps only at the border.
 //! Source: RocksDB `db/compaction/compaction_outputs.cc` (`ShouldStopBefore`).
 
-use super::CompactionPlan;
-use super::inputs::compare_bounds;
+use crate::picker::CompactionPlan;
+use crate::picker::inputs::compare_bounds;
 use crate::version::FileMeta;
 use esker_base::sync::Arc;
 use esker_format::key::InternalKeyComparator;
 
 /// Decides where outputs end. One per subcompaction.
 #[derive(Debug)]
-pub struct OutputCutter {
+pub(crate) struct OutputCutter {
     icmp: InternalKeyComparator,
     grandparents: Vec<Arc<FileMeta>>,
     target_file_size: u64,
@@ -33,7 +33,7 @@ pub struct OutputCutter {
 
 impl OutputCutter {
     /// For a plan's outputs.
-    pub fn new(plan: &CompactionPlan) -> OutputCutter {
+    pub(crate) fn new(plan: &CompactionPlan) -> OutputCutter {
         OutputCutter {
             icmp: plan.version.icmp().clone(),
             grandparents: plan.grandparents.clone(),
@@ -54,7 +54,7 @@ impl OutputCutter {
     /// Without an open output (`None`) the answer is no. After a yes the cutter continues with a
     /// fresh output that begins with the key.
     #[inline]
-    pub fn should_stop_before(&mut self, internal_key: &[u8], output_bytes: Option<u64>) -> bool {
+    pub(crate) fn should_stop_before(&mut self, internal_key: &[u8], output_bytes: Option<u64>) -> bool {
         if self.is_level0 {
             return false;
         }
