@@ -14,19 +14,19 @@
 //! The table is one, not sharded: there is nothing that shards would take apart, and a small cache
 //! with large filters can use all of its capacity.
 
-pub(crate) mod evict;
+mod evict;
 mod slot;
 mod table;
 
-use crate::cache::{CacheOptions, InsertOutcome, Inserted, MetadataChargePolicy, Rejected, Visited, full};
+use crate::contract::{CacheOptions, InsertOutcome, MetadataChargePolicy, Visited, full};
 use crate::entry::{About, Borrowed, Entry, Handle, Home};
 use crate::key::CacheKey;
 use crate::ledger::Ledger;
+use crate::outcome::{Departed, EvictionCallback, Inserted, Rejected};
 use esker_base::Result;
 use esker_base::rng::split_mix;
 use esker_base::sync::Arc;
 use esker_base::sync::epoch::{self, Guard};
-use evict::{Departed, EvictionCallback};
 use slot::{Bucket, PLACES};
 use std::ptr::NonNull;
 use table::{ClockTable, Outcome, Size};

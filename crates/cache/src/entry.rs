@@ -40,7 +40,7 @@
 //!     that sleeps under a guard holds up all that waits.
 //!  6. An entry keeps its home, and with it the memory it lies in: it may outlive the cache.
 
-use crate::cache::{Priority, Visited};
+use crate::contract::{Priority, Visited};
 use crate::key::CacheKey;
 use crate::ledger::{Ledger, Tally};
 use crate::role::Role;

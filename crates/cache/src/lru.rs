@@ -19,11 +19,11 @@
 
 mod shard;
 
-use crate::cache::{CacheOptions, InsertOutcome, Inserted, MetadataChargePolicy, Rejected, Visited, full};
-use crate::clock::evict::EvictionCallback;
+use crate::contract::{CacheOptions, InsertOutcome, MetadataChargePolicy, Visited, full};
 use crate::entry::{About, Entry, Handle, Home, Listed};
 use crate::key::CacheKey;
 use crate::ledger::{Ledger, Padded};
+use crate::outcome::{EvictionCallback, Inserted, Rejected};
 use esker_base::rng::split_mix;
 use esker_base::sync::{Arc, Mutex};
 use esker_base::{Error, Result};

@@ -12,9 +12,8 @@
 //!     next insert, change of the capacity or erasure of all.
 //!  3. Under the lock the other cache evicts, which may drop anything but never inserts here.
 
-use super::Cache;
+use super::{Cache, Reservation};
 use crate::ledger::Ledger;
-use crate::reservation::Reservation;
 use crate::role::Role;
 use esker_base::Result;
 use esker_base::sync::atomic::{AtomicUsize, Ordering};

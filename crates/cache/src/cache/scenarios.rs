@@ -9,6 +9,7 @@
 //! or told as evicted: nothing is lost. When all is given back, nothing is left charged.
 
 use super::*;
+use crate::contract::{InsertOutcome, MetadataChargePolicy};
 use crate::tier::{Admission, Found, FoundIn, Saved, SecondaryCache};
 use esker_base::sync::process::Mutex as Process;
 use esker_base::sync::process::atomic::{AtomicUsize as Plain, Ordering};

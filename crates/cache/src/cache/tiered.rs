@@ -1,6 +1,7 @@
 //! A cache with a tier below it: made, asked, divided.
 
-use super::{Cache, CacheOptions};
+use super::Cache;
+use crate::contract::CacheOptions;
 use crate::key::CacheKey;
 use crate::role::Role;
 use crate::sampler::MissEstimate;

@@ -33,11 +33,10 @@
 
 use super::slot::Found;
 use super::table::ClockTable;
-use crate::entry::Handle;
 use crate::ledger::Tally;
+use crate::outcome::{Departed, Evicted};
 use esker_base::sync::atomic::Ordering;
 use esker_base::sync::epoch::{self, Guard};
-use smallvec::SmallVec;
 
 /// Enough for every clock to come down to zero, and once more.
 const MAX_TURNS: usize = 4;
@@ -63,21 +62,6 @@ const MIN_FULL_LIMBO_BYTES: [usize; 2] = [32 << 10, 256 << 10];
 const SETTLED_AT_ONCE: usize = 32;
 /// Of the inserts that are refused so, one in this many tries to have the epoch move on.
 const REFUSALS_FOR_A_PUSH: usize = 16;
-
-/// What is told about an entry that the clock gives up.
-#[derive(Debug)]
-pub struct Evicted<V> {
-    /// The last handle: who keeps it keeps the value, and its charge.
-    pub value: Handle<V>,
-    /// Whether it was ever looked up.
-    pub was_hit: bool,
-}
-
-/// Told about each entry that is evicted, by the thread that evicts, under no lock.
-pub type EvictionCallback<V> = Box<dyn Fn(Evicted<V>) + Send + Sync>;
-
-/// What was evicted and is to be told, when no guard is open any more.
-pub(crate) type Departed<V> = SmallVec<[Evicted<V>; 2]>;
 
 /// One eviction under way.
 struct Sweep<V> {

@@ -42,12 +42,12 @@
 //!     spills from there either has been counted by then, or finds `splitting` or a new length in
 //!     step 2 and withdraws: between their writes and reads lie full fences.
 
-use super::evict::{Departed, EvictionCallback};
 use super::slot::{Bucket, Found, PLACES, Reserved, Word, tag_of};
-use crate::cache::Priority;
+use crate::contract::Priority;
 use crate::entry::{Entry, Handle};
 use crate::key::CacheKey;
 use crate::ledger::{Ledger, Padded};
+use crate::outcome::{Departed, EvictionCallback};
 use esker_base::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering, fence};
 use esker_base::sync::epoch::{self, Guard};
 use esker_base::sync::{Arc, Mutex};

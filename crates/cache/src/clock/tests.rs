@@ -2,7 +2,8 @@
 //! reference counts by hand. In all interleavings of two threads: `table/models.rs`.
 
 use super::*;
-use crate::cache::{Cache, CacheType, Priority};
+use crate::cache::Cache;
+use crate::contract::{CacheType, Priority};
 use crate::role::Role;
 use esker_base::rng::Rng;
 use esker_base::{ErrorKind, SubCode};

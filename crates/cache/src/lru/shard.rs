@@ -6,10 +6,10 @@
 //!  2. `usage` is the sum of all charges; each pool's `usage` that of its entries.
 //!  3. What leaves is handed out to be dropped by the caller, after the lock.
 
-use crate::cache::Priority;
-use crate::clock::evict::{Departed, Evicted};
+use crate::contract::Priority;
 use crate::entry::{Entry, Handle, Listed};
 use crate::key::CacheKey;
+use crate::outcome::{Departed, Evicted};
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry as TableEntry;
 use smallvec::SmallVec;

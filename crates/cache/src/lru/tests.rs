@@ -1,5 +1,6 @@
 use super::*;
-use crate::cache::{Cache, CacheType, Priority};
+use crate::cache::Cache;
+use crate::contract::{CacheType, Priority};
 use crate::role::Role;
 use esker_base::rng::Rng;
 use esker_base::{ErrorKind, SubCode};

@@ -22,8 +22,8 @@
 //!     on the same thread: a table that gives its own reservation back, say.
 
 use super::{Saved, SecondaryCache};
-use crate::clock::evict::Evicted;
 use crate::entry::Handle;
+use crate::outcome::Evicted;
 use esker_base::sync::atomic::{AtomicU8, Ordering};
 use esker_base::sync::{Arc, Mutex};
 use esker_base::{Error, Result};

@@ -1,9 +1,10 @@
 //! How much of the table an eviction looks at: the hands count it.
 
 use super::*;
-use crate::cache::{CacheOptions, MetadataChargePolicy, Priority};
 use crate::clock::ClockCache;
+use crate::contract::{CacheOptions, MetadataChargePolicy, Priority};
 use crate::entry::About;
+use crate::entry::Handle;
 use crate::key::CacheKey;
 use crate::role::Role;
 use esker_base::rng::Rng;

@@ -7,7 +7,7 @@
 //!
 //! Invariant: what is charged for a reservation is `bytes`, at all times.
 
-use crate::cache::Cache;
+use super::Cache;
 use crate::role::Role;
 use esker_base::Result;
 use esker_base::sync::Arc;
@@ -22,7 +22,7 @@ pub struct Reservation<V: Send + Sync + 'static> {
 }
 
 impl<V: Send + Sync + 'static> Reservation<V> {
-    pub(crate) fn new(cache: Arc<Cache<V>>, role: Role, bytes: usize) -> Result<Reservation<V>> {
+    pub(super) fn new(cache: Arc<Cache<V>>, role: Role, bytes: usize) -> Result<Reservation<V>> {
         cache.charge_reservation(role, bytes)?;
         cache.count_reservation(role, 1);
         Ok(Reservation { cache, role, bytes })

@@ -1,0 +1,161 @@
+//! The words of a cache: what its users choose and see, apart from the caches that keep to them.
+//!
+//! In: nothing. Out: options, priorities and outcomes, without a value in them; those that hold one
+//! are in `outcome.rs`.
+
+use crate::key::CacheKey;
+use crate::role::Role;
+use esker_base::{Error, ErrorKind, Result, SubCode};
+
+/// How dear a value is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum Priority {
+    /// Given up first.
+    Bottom,
+    /// Usual.
+    #[default]
+    Low,
+    /// Kept longest: index and filter blocks.
+    High,
+}
+
+/// Whether the cache's own memory counts as used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum MetadataChargePolicy {
+    /// Only the values count.
+    DontChargeCacheMetadata,
+    /// What an entry costs beside its value counts too.
+    #[default]
+    FullChargeCacheMetadata,
+}
+
+/// How a cache finds its values and chooses those to give up. Names: RocksDB's `cache_type`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum CacheType {
+    /// `lru_cache`: sharded, least recently used first, three pools.
+    Lru,
+    /// `fixed_hyper_clock_cache`: a clock whose table is made for entries of this charge, in bytes.
+    FixedHyperClock {
+        /// What an entry is expected to be charged, in bytes. Not 0.
+        estimated_entry_charge: usize,
+    },
+    /// `auto_hyper_clock_cache`: a clock whose table grows with what it holds.
+    #[default]
+    AutoHyperClock,
+}
+
+impl CacheType {
+    /// RocksDB's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            CacheType::Lru => "lru_cache",
+            CacheType::FixedHyperClock { .. } => "fixed_hyper_clock_cache",
+            CacheType::AutoHyperClock => "auto_hyper_clock_cache",
+        }
+    }
+
+    /// The type with this name. `hyper_clock_cache`, as in RocksDB, means the automatic one if
+    /// nothing is known about the entries.
+    /// # Errors
+    /// `InvalidArgument` if there is none.
+    pub fn parse(name: &str, estimated_entry_charge: usize) -> Result<CacheType> {
+        match (name, estimated_entry_charge) {
+            ("lru_cache", _) => Ok(CacheType::Lru),
+            ("auto_hyper_clock_cache", _) | ("hyper_clock_cache", 0) => Ok(CacheType::AutoHyperClock),
+            ("fixed_hyper_clock_cache" | "hyper_clock_cache", 1..) => {
+                Ok(CacheType::FixedHyperClock { estimated_entry_charge })
+            }
+            ("fixed_hyper_clock_cache", 0) => {
+                Err(Error::invalid_argument("fixed_hyper_clock_cache needs an estimated_entry_charge"))
+            }
+            _ => Err(Error::invalid_argument(format!("'{name}' is not supported"))),
+        }
+    }
+}
+
+/// RocksDB's `LRUCacheOptions` and `HyperClockCacheOptions`.
+#[derive(Clone, Debug)]
+pub struct CacheOptions {
+    /// Which kind of cache.
+    pub cache_type: CacheType,
+    /// Bytes.
+    pub capacity: usize,
+    /// LRU: 2 to the power of this many shards; negative: by capacity, at least 512 KiB for each,
+    /// at most 64 shards. The clocks have one table whatever this says.
+    pub num_shard_bits: i32,
+    /// Refuse what does not fit instead of exceeding the capacity by what is in use.
+    pub strict_capacity_limit: bool,
+    /// LRU: the part of the capacity kept for values of high priority and those that have been hit.
+    /// 0: no such part.
+    pub high_pri_pool_ratio: f64,
+    /// LRU: the part of the capacity kept for values of low priority. 0: no such part.
+    pub low_pri_pool_ratio: f64,
+    /// Clocks: an insert gives up making room when it has seen this many held values for each it
+    /// could evict.
+    pub eviction_effort_cap: usize,
+    /// Whether the cache's own memory counts.
+    pub metadata_charge_policy: MetadataChargePolicy,
+    /// Whether lookups of a sample of the keys are followed, to say how often caches of other sizes
+    /// would miss.
+    pub estimates_misses: bool,
+}
+
+impl Default for CacheOptions {
+    fn default() -> CacheOptions {
+        CacheOptions {
+            cache_type: CacheType::default(),
+            capacity: 32 << 20,
+            num_shard_bits: -1,
+            strict_capacity_limit: false,
+            high_pri_pool_ratio: 0.5,
+            low_pri_pool_ratio: 0.0,
+            eviction_effort_cap: 30,
+            metadata_charge_policy: MetadataChargePolicy::default(),
+            estimates_misses: false,
+        }
+    }
+}
+
+impl CacheOptions {
+    /// The defaults, with this capacity in bytes.
+    pub fn with_capacity(capacity: usize) -> CacheOptions {
+        CacheOptions { capacity, ..CacheOptions::default() }
+    }
+}
+
+/// What became of an insert that was not refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum InsertOutcome {
+    /// It is in the cache.
+    Added,
+    /// It is in the cache, and what had its key is not (LRU).
+    Replaced,
+    /// There was one with its key, which stays (clocks): the handle is of that one.
+    Found,
+    /// It is not in the cache, but charged while the handle is held: it is larger than the cache
+    /// may be, there was no place, or too much that was evicted waits for readers under guards.
+    Detached,
+}
+
+/// What a visitor sees.
+#[derive(Debug)]
+pub struct Visited<'a, V> {
+    /// What it is called.
+    pub key: &'a CacheKey,
+    /// The value.
+    pub value: &'a V,
+    /// Bytes, without what the entry costs itself.
+    pub charge: usize,
+    /// What it is for.
+    pub role: Role,
+    /// How dear it is.
+    pub priority: Priority,
+    /// Whether somebody holds it now.
+    pub is_pinned: bool,
+}
+
+#[cold]
+pub(crate) fn full(charge: usize) -> Error {
+    Error::new(ErrorKind::Aborted, format!("the cache is full of what is in use: no room for {charge} bytes"))
+        .with_subcode(SubCode::MemoryLimit)
+}

@@ -1,0 +1,39 @@
+//! What a cache gives back with a value in it: what became of an insert, and what was evicted.
+
+use crate::contract::InsertOutcome;
+use crate::entry::Handle;
+use esker_base::Error;
+use smallvec::SmallVec;
+
+/// A value that was put in.
+#[derive(Debug)]
+pub struct Inserted<V> {
+    /// The value, or the one that was there before.
+    pub handle: Handle<V>,
+    /// Which.
+    pub outcome: InsertOutcome,
+}
+
+/// A value that was refused. It is the caller's again.
+#[derive(Debug)]
+pub struct Rejected<V> {
+    /// What was to be put in.
+    pub value: V,
+    /// `Aborted` with sub-code `MemoryLimit`.
+    pub error: Error,
+}
+
+/// What is told about an entry that the clock gives up.
+#[derive(Debug)]
+pub struct Evicted<V> {
+    /// The last handle: who keeps it keeps the value, and its charge.
+    pub value: Handle<V>,
+    /// Whether it was ever looked up.
+    pub was_hit: bool,
+}
+
+/// Told about each entry that is evicted, by the thread that evicts, under no lock.
+pub type EvictionCallback<V> = Box<dyn Fn(Evicted<V>) + Send + Sync>;
+
+/// What was evicted and is to be told, when no guard is open any more.
+pub(crate) type Departed<V> = SmallVec<[Evicted<V>; 2]>;
