@@ -221,7 +221,7 @@ impl WriteBatchWithIndex {
     /// [`new`](Self::new).
     /// # Errors
     /// `MergeInProgress` if there are merges and it depends on the database what they apply to · as
-    /// [`crate::merge::operands::full_merge`].
+    /// `full_merge` (merge/operands.rs).
     pub fn get_from_batch(
         &self,
         family: ColumnFamilyId,
