@@ -107,7 +107,7 @@ pub(crate) fn growth(root: &Path) -> Outcome {
 /// Mixtures of options and long chains between Esker and RocksDB (`.ci/fetch-peers` gets it), then
 /// every golden database with each of its bytes flipped, blocks zeroed, files cut off, missing and
 /// exchanged; one case in ten is repaired.
-pub(crate) fn door(root: &Path) -> Outcome {
+pub(crate) fn compat(root: &Path) -> Outcome {
     let build = ["build", "--profile", "stress", "-p", "esker-peer", "--bins"];
     run(root, &[], "cargo", &build)?;
     let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".to_owned());

@@ -1,6 +1,6 @@
 //! The commands that run other tools.
 
-use crate::{campaigns, instructions, plants, tidy};
+use crate::{campaigns, instructions, mutants, tidy};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -209,7 +209,7 @@ const STEPS: [Step; 18] = [
     Step { name: "durability", share: 0, run: |root, _| campaigns::durability(root) },
     Step { name: "hostile", share: 0, run: |root, _| campaigns::hostile(root) },
     Step { name: "growth", share: 0, run: |root, _| campaigns::growth(root) },
-    Step { name: "plants", share: 0, run: |root, _| plants::run_all(root, &[], 10) },
+    Step { name: "mutants", share: 0, run: |root, _| mutants::run_all(root, &[], 10) },
     Step { name: "metamorphic", share: 1, run: campaigns::metamorphic },
     Step { name: "sim", share: 3, run: campaigns::sim },
     Step { name: "threads", share: 1, run: campaigns::threads },
@@ -217,12 +217,12 @@ const STEPS: [Step; 18] = [
     Step { name: "locks", share: 1, run: campaigns::locks },
     Step { name: "crash_test", share: 3, run: campaigns::crash_test },
     Step { name: "sanitizers", share: 1, run: campaigns::sanitizers },
-    Step { name: "door", share: 0, run: |root, _| campaigns::door(root) },
+    Step { name: "compat", share: 0, run: |root, _| campaigns::compat(root) },
     Step { name: "fuzz", share: 6, run: fuzz },
 ];
 
 /// What takes a night, in so many minutes in all: model checks of lock-free code, many seeds, the
-/// campaigns, planted bugs, every fuzz target. Campaigns that run as long as they are told share
+/// campaigns, mutants, every fuzz target. Campaigns that run as long as they are told share
 /// what is left.
 /// # Errors
 /// The first that failed; or those that were not begun because the time was over.

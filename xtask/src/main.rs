@@ -13,7 +13,7 @@
 mod campaigns;
 mod commands;
 mod instructions;
-mod plants;
+mod mutants;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 cargo xtask check [--all]      format, tidy, clippy and tests of the crates touched since the branch left main
 cargo xtask test               every fast test of every crate
-cargo xtask long [MINUTES]     all of what follows, planted bugs and fuzzing, in so many minutes in all (600 if not said)
+cargo xtask long [MINUTES]     all of what follows, mutants and fuzzing, in so many minutes in all (600 if not said)
 cargo xtask long slice         each campaign for half a minute, as a debug build; models compile: seven minutes
 cargo xtask long crash_test    db_stress in processes that are killed, on a real directory, twenty minutes
 cargo xtask long loom          the memtable, the write queue and the super version's swap in all interleavings
@@ -36,8 +36,8 @@ cargo xtask long scans         scans in both directions beside writers against a
 cargo xtask long locks         the lock manager against a reference, and half an hour of everything at once
 cargo xtask long hostile       real processes under limits, on full disks, in directories that are moved, twenty minutes
 cargo xtask long growth        how work grows with what lies in a database, against docs/growth.md, ten minutes
-cargo xtask long plants [NAME] planted bugs, one after the other: each campaign finds its own within ten minutes
-cargo xtask long door          500 mixtures and 50 chains between Esker and RocksDB, every fixture damaged in every way
+cargo xtask long mutants [NAME]mutants, one after the other: each campaign finds its own within ten minutes
+cargo xtask long compat        500 mixtures and 50 chains between Esker and RocksDB, every fixture damaged in every way
 cargo xtask long sanitizers    the same under AddressSanitizer and ThreadSanitizer, five minutes each
 cargo xtask compare [FLAGS]    Esker beside RocksDB, fjall, redb and LMDB (--quick: ten minutes; --help: all flags)
 cargo xtask instructions       instructions per operation; fails on over 3% more than recorded (--record writes them)
@@ -64,11 +64,11 @@ fn main() -> ExitCode {
         ["long", "threads"] => campaigns::threads(&root, 5),
         ["long", "scans"] => campaigns::scans(&root, 15),
         ["long", "locks"] => campaigns::locks(&root, 30),
-        ["long", "door"] => campaigns::door(&root),
+        ["long", "compat"] => campaigns::compat(&root),
         ["long", "hostile"] => campaigns::hostile(&root),
         ["long", "growth"] => campaigns::growth(&root),
         ["long", "sanitizers"] => campaigns::sanitizers(&root, 5),
-        ["long", "plants", names @ ..] => plants::run_all(&root, names, 10),
+        ["long", "mutants", names @ ..] => mutants::run_all(&root, names, 10),
         ["long", minutes] => match minutes.parse() {
             Ok(minutes) => commands::long(&root, minutes),
             Err(_) => Err(format!("'{minutes}' is not a number of minutes")),

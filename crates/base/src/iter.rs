@@ -9,9 +9,9 @@ use crate::types::{FileNumber, SequenceNumber, ValueType};
 /// entries that are not looked at: what a scan at `sequence` has seen, of files up to
 /// `newest_file`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct KnownDead<'a> {
+pub struct KnownDeletedRun<'a> {
     /// Forward: the first user key behind the range. Backward: the first in it.
-    pub edge: &'a [u8],
+    pub run_end: &'a [u8],
     /// Where the scan read at.
     pub sequence: SequenceNumber,
     /// The file with the highest number that the scan saw; files with higher ones may hold what
@@ -28,12 +28,12 @@ pub struct Passed {
     pub read_bytes: u64,
 }
 
-/// How far [`InternalIterator::hop`] came.
+/// How far [`InternalIterator::skip_deleted_run`] came.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Hopped {
+pub enum SkipDistance {
     /// It did not move.
     No,
-    /// It moved to where something old may be hidden; another hop may not lead far.
+    /// It moved to where something old may be hidden; another skip may not lead far.
     Near,
     /// It moved to the end of what is known to be dead.
     Far,
@@ -91,7 +91,7 @@ impl LeftValue {
     }
 
     /// Lets go of the value, and of much memory.
-    pub fn rest(&mut self) {
+    pub fn release(&mut self) {
         self.place = LeftPlace::Lent;
         if self.buffer.capacity() > PIN_VALUES_FROM_BYTES {
             self.buffer = Vec::new();
@@ -223,44 +223,49 @@ pub trait InternalIterator: Send {
     fn go_on(&mut self, _passed: Passed) {}
     /// It will not be used for a while: lets go of what it need not hold until it is positioned
     /// next, blocks above all. Not valid afterwards, or nobody asks. Default: it holds nothing.
-    fn rest(&mut self) {}
+    fn release(&mut self) {}
     /// If the user key here lies in a run of deleted keys, all of whose newest entries in this
     /// memtable or file are point deletions that `snapshot` sees, or hidden by such range deletions
     /// of the same memtable: the last user key of the run or, not `forward`, its first, which must
     /// still be looked at, since newer entries of it may be in the file before. Keys in between
     /// that are only in older sorted runs are not deleted by that. REQUIRES: `valid()`. Default:
     /// nothing is known.
-    fn dead_run_edge(&self, _snapshot: SequenceNumber, _forward: bool) -> Option<&[u8]> {
+    fn deleted_run_end(&self, _snapshot: SequenceNumber, _forward: bool) -> Option<&[u8]> {
         None
     }
-    /// Whether all entries from here to `known.edge` were there when the scan was made that `known`
-    /// comes from, so that no reader at its sequence number or a later one finds anything among
-    /// them. REQUIRES: `valid()`. Default: nothing is known.
-    fn was_seen(&self, _known: &KnownDead<'_>, _forward: bool) -> bool {
+    /// Whether all entries from here to `known.run_end` were there when the scan was made that
+    /// `known` comes from, so that no reader at its sequence number or a later one finds anything
+    /// among them. REQUIRES: `valid()`. Default: nothing is known.
+    fn was_seen(&self, _known: &KnownDeletedRun<'_>, _forward: bool) -> bool {
         false
     }
-    /// Leaves out entries from here on that a reader at `snapshot` cannot find: those of dead runs,
-    /// and those in `known`, which must hold the user key here and be true for `snapshot`. What is
-    /// left out may be more than what was hidden from the reader as it stood: it must not be in the
-    /// middle of a user key whose older entries it needs. REQUIRES: `valid()`; the last move went
-    /// in this direction. Default: as a cursor that is read alone.
-    fn hop(&mut self, snapshot: SequenceNumber, forward: bool, known: Option<&KnownDead<'_>>) -> Hopped {
+    /// Leaves out entries from here on that a reader at `snapshot` cannot find: those of deleted
+    /// runs, and those in `known`, which must hold the user key here and be true for `snapshot`.
+    /// What is left out may be more than what was hidden from the reader as it stood: it must not
+    /// be in the middle of a user key whose older entries it needs. REQUIRES: `valid()`; the last
+    /// move went in this direction. Default: as a cursor that is read alone.
+    fn skip_deleted_run(
+        &mut self,
+        snapshot: SequenceNumber,
+        forward: bool,
+        known: Option<&KnownDeletedRun<'_>>,
+    ) -> SkipDistance {
         let mut target = Vec::new();
         if let Some(known) = known.filter(|k| k.sequence == snapshot || self.was_seen(k, forward)) {
-            push_place(&mut target, known.edge, true);
-        } else if let Some(edge) = self.dead_run_edge(snapshot, forward)
-            && !self.key().starts_with(edge)
+            push_place(&mut target, known.run_end, true);
+        } else if let Some(run_end) = self.deleted_run_end(snapshot, forward)
+            && !self.key().starts_with(run_end)
         {
-            push_place(&mut target, edge, false);
+            push_place(&mut target, run_end, false);
         } else {
-            return Hopped::No;
+            return SkipDistance::No;
         }
         if forward {
             self.seek(&target);
         } else {
             self.seek_for_prev(&target);
         }
-        Hopped::Far
+        SkipDistance::Far
     }
 }
 
@@ -342,16 +347,21 @@ impl<T: InternalIterator + ?Sized> InternalIterator for Box<T> {
     fn go_on(&mut self, passed: Passed) {
         (**self).go_on(passed);
     }
-    fn rest(&mut self) {
-        (**self).rest();
+    fn release(&mut self) {
+        (**self).release();
     }
-    fn dead_run_edge(&self, snapshot: SequenceNumber, forward: bool) -> Option<&[u8]> {
-        (**self).dead_run_edge(snapshot, forward)
+    fn deleted_run_end(&self, snapshot: SequenceNumber, forward: bool) -> Option<&[u8]> {
+        (**self).deleted_run_end(snapshot, forward)
     }
-    fn was_seen(&self, known: &KnownDead<'_>, forward: bool) -> bool {
+    fn was_seen(&self, known: &KnownDeletedRun<'_>, forward: bool) -> bool {
         (**self).was_seen(known, forward)
     }
-    fn hop(&mut self, snapshot: SequenceNumber, forward: bool, known: Option<&KnownDead<'_>>) -> Hopped {
-        (**self).hop(snapshot, forward, known)
+    fn skip_deleted_run(
+        &mut self,
+        snapshot: SequenceNumber,
+        forward: bool,
+        known: Option<&KnownDeletedRun<'_>>,
+    ) -> SkipDistance {
+        (**self).skip_deleted_run(snapshot, forward, known)
     }
 }

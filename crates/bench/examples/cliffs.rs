@@ -1,4 +1,4 @@
-//! What deletes, snapshots and changing views cost those who read: the figures of
+//! What deletes, snapshots and changing super versions cost those who read: the figures of
 //! docs/performance.md, "Other programs".
 //!
 //! `cargo run --release -p esker-bench --example cliffs -- [rounds] [word of the case]`
@@ -301,8 +301,8 @@ fn crossings() -> Result<()> {
     const KEYS: u64 = 1_000_000;
     for layout in ["memtable", "one file", "memtable over a file", "the same at once", "file over a file"] {
         let mut with = options()?;
-        with.cf.dead_span_min_entries = 64;
-        with.cf.dead_range_min_keys = 256;
+        with.cf.deleted_run_block_min_entries = 64;
+        with.cf.deleted_run_memory_min_keys = 256;
         let db = open(&with)?;
         (0..KEYS + 2).try_for_each(|i| db.put(key(i), b"value"))?;
         if layout != "memtable" {
@@ -370,8 +370,8 @@ fn scan(iter: &mut DbIterator, from: u64, rows: u64) -> Result<()> {
     iter.status()
 }
 
-/// Scans that follow the views, which are replaced every so often, beside scans that stay where
-/// they began.
+/// Scans that follow the super versions, which are replaced every so often, beside scans that stay
+/// where they began.
 fn scans(rounds: u64) -> Result<()> {
     const KEYS: u64 = 1_000_000;
     let db = open(&options()?)?;
@@ -382,7 +382,7 @@ fn scans(rounds: u64) -> Result<()> {
     for millis in [10, 1000] {
         let stop = AtomicBool::new(false);
         let outcome = std::thread::scope(|scope| {
-            let changing = scope.spawn(|| change_views(&db, 3 * millis, KEYS, &stop));
+            let changing = scope.spawn(|| change_super_versions(&db, 3 * millis, KEYS, &stop));
             let measured = scan_sizes(&db, &snapshot, &family, millis, rounds);
             stop.store(true, Ordering::Relaxed);
             changing.join().expect("no panic").and(measured)
@@ -393,9 +393,9 @@ fn scans(rounds: u64) -> Result<()> {
 }
 
 /// A flush and a compaction in turn, of keys behind those that are scanned: as many files before as
-/// behind, and what is scanned stays in the cache. So a scan that goes over has the change of views
-/// to pay for, and neither more files than one that stays nor their first reads.
-fn change_views(db: &Db, millis: i64, from: u64, stop: &AtomicBool) -> Result<()> {
+/// behind, and what is scanned stays in the cache. So a scan that goes over has the change of super
+/// versions to pay for, and neither more files than one that stays nor their first reads.
+fn change_super_versions(db: &Db, millis: i64, from: u64, stop: &AtomicBool) -> Result<()> {
     let tick = rustix::time::Timespec { tv_sec: millis / 1000, tv_nsec: millis % 1000 * 1_000_000 };
     let mut change = 0;
     while !stop.load(Ordering::Relaxed) {
@@ -411,10 +411,10 @@ fn change_views(db: &Db, millis: i64, from: u64, stop: &AtomicBool) -> Result<()
     Ok(())
 }
 
-/// A round is so many rows by each of three iterators: one that follows the views, and two that
-/// stay. They go on in turn every few thousand rows, each other time in the other order, so that
-/// what the machine does meanwhile falls on all of them. Each runs for a third of the time: views
-/// come three times as seldom, so that it sees one every `millis` of its own time.
+/// A round is so many rows by each of three iterators: one that follows the super versions, and two
+/// that stay. They go on in turn every few thousand rows, each other time in the other order, so
+/// that what the machine does meanwhile falls on all of them. Each runs for a third of the time:
+/// super versions come three times as seldom, so that it sees one every `millis` of its own time.
 fn scan_sizes(
     db: &Db,
     snapshot: &esker::Snapshot,
@@ -448,15 +448,15 @@ fn scan_sizes(
             ratios.push(2.0 * follows / (stays + also_stays));
             noise.push(stays / also_stays);
         }
-        let case = format!("scan of {rows} rows, a view every {millis} ms: refresh on / off");
+        let case = format!("scan of {rows} rows, a super version every {millis} ms: refresh on / off");
         line(&case, &spread(&ratios));
         line("  off / off in the same turns", &spread(&noise));
     }
     Ok(())
 }
 
-/// Going over to a newer view of a hundred files beside making an iterator: one with the same runs,
-/// and one in which a memtable has become a file.
+/// Going over to a newer super version of a hundred files beside making an iterator: one with the
+/// same runs, and one in which a memtable has become a file.
 fn refreshing(rounds: u64) -> Result<()> {
     for flushes in [false, true] {
         let db = open(&options()?)?;
@@ -491,7 +491,7 @@ fn refreshing(rounds: u64) -> Result<()> {
             seek.push((sought - made) / 1000.0);
         }
         let what = if flushes { "a memtable has become a file" } else { "the same runs" };
-        line(&format!("a step over to another view, 100 files, {what}, us"), &spread(&go_over));
+        line(&format!("a step over to another super version, 100 files, {what}, us"), &spread(&go_over));
         line("making an iterator over 100 files, us", &spread(&make));
         line("seeking it, us", &spread(&seek));
     }

@@ -2,11 +2,11 @@
 //!
 //! `cargo run --release -p esker-bench --example hour_long_scan -- [minutes]`
 //!
-//! The hour is told by the views that replace each other, one a second: each second a memtable
-//! fills, is flushed, compactions run as they will, and the scan goes on by as many rows as bring
-//! it to the end in an hour. A twentieth of the keys is written, again and again: of these the
-//! database keeps a version for the scan, which is no more after the first minutes. Everything lies
-//! in memory files, so that files which nobody needs and that are not deleted count in the
+//! The hour is told by the super versions that replace each other, one a second: each second a
+//! memtable fills, is flushed, compactions run as they will, and the scan goes on by as many rows
+//! as bring it to the end in an hour. A twentieth of the keys is written, again and again: of these
+//! the database keeps a version for the scan, which is no more after the first minutes. Everything
+//! lies in memory files, so that files which nobody needs and that are not deleted count in the
 //! process's memory, too.
 #![expect(clippy::print_stdout, reason = "that is what it is for")]
 
@@ -103,7 +103,7 @@ fn second(db: &Db, iter: &mut DbIterator, second: u64, keys: u64) -> Result<()> 
     }
     db.flush()?;
     for _ in 0..ROWS_A_SECOND {
-        assert_eq!(iter.value(), [b'v'; 100], "the scan is of the moment it began");
+        assert_eq!(iter.value(), [b'v'; 100], "the scan is of the point it began");
         black_box(iter.key());
         iter.next();
     }
@@ -130,7 +130,9 @@ fn scan(minutes: u64, follows: bool) -> Result<Vec<Held>> {
 
 fn main() -> Result<()> {
     let minutes = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(60);
-    for (what, follows) in [("follows the views", true), ("stays at its view (pin_data)", false)] {
+    for (what, follows) in
+        [("follows the super versions", true), ("stays at its super version (pin_data)", false)]
+    {
         println!("A scan of {minutes} minutes that {what}: the most held in each sixth, KiB");
         for (sixth, held) in scan(minutes, follows)?.into_iter().enumerate() {
             let Held { process, all_files, memtables, old_files, pinned_blocks, versions } = held;

@@ -68,7 +68,7 @@ pub struct Cache<V: Send + Sync + 'static> {
     cache_type: CacheType,
     lower: Option<Arc<Lower<V>>>,
     sampler: Option<Box<Sampler>>,
-    roof: OnceLock<Roof<V>>,
+    charged: OnceLock<ChargedCache<V>>,
 }
 
 #[expect(
@@ -131,8 +131,8 @@ impl<V: Send + Sync + 'static> Cache<V> {
             CacheType::AutoHyperClock => Inner::Clock(ClockCache::new(options, 0, callback)),
         };
         let sampler = options.estimates_misses.then(|| Box::new(Sampler::new(options.capacity)));
-        let (flights, roof) = (Flights::default(), OnceLock::new());
-        Ok(Cache { inner, flights, cache_type: options.cache_type, lower, sampler, roof })
+        let (flights, charged) = (Flights::default(), OnceLock::new());
+        Ok(Cache { inner, flights, cache_type: options.cache_type, lower, sampler, charged })
     }
 
     /// Which kind of cache.
@@ -163,16 +163,16 @@ impl<V: Send + Sync + 'static> Cache<V> {
         if let Some(sampler) = self.sampler.as_ref().filter(|sampler| sampler.follows(&key)) {
             sampler.charged(&key, charge);
         }
-        let Some(roof) = self.roof.get() else {
+        let Some(charged) = self.charged.get() else {
             return each!(self, cache => cache.insert(About { key, charge, role, priority }, value));
         };
-        let _coming = match roof.make_room(self.ledger(), charge) {
+        let _coming = match charged.make_room(self.ledger(), charge) {
             Ok(coming) => coming,
             Err(error) => return Err(Rejected { value, error }),
         };
         let inserted = each!(self, cache => cache.insert(About { key, charge, role, priority }, value));
         // The table may have grown.
-        roof.fit(self.ledger());
+        charged.fit(self.ledger());
         inserted
     }
 
@@ -282,18 +282,18 @@ impl<V: Send + Sync + 'static> Cache<V> {
     /// Takes out everything that nobody holds.
     pub fn erase_unreferenced(&self) {
         each!(self, cache => cache.erase_unreferenced());
-        self.fit_roof();
+        self.fit_charged();
     }
 
-    /// Charges all that this cache uses to `roof` as well, as long as this cache lives. The first
-    /// call counts: what is charged once is not charged again. RocksDB: `ChargedCache`.
-    pub fn charge_usage_to(&self, roof: &Arc<Cache<V>>, role: Role) {
-        self.roof.get_or_init(|| Roof::new(roof, role));
+    /// Charges all that this cache uses to `charged` as well, as long as this cache lives. The
+    /// first call counts: what is charged once is not charged again. RocksDB: `ChargedCache`.
+    pub fn charge_usage_to(&self, charged: &Arc<Cache<V>>, role: Role) {
+        self.charged.get_or_init(|| ChargedCache::new(charged, role));
     }
 
-    fn fit_roof(&self) {
-        if let Some(roof) = self.roof.get() {
-            roof.fit(self.ledger());
+    fn fit_charged(&self) {
+        if let Some(charged) = self.charged.get() {
+            charged.fit(self.ledger());
         }
     }
 
@@ -341,7 +341,7 @@ impl<V: Send + Sync + 'static> Cache<V> {
     fn set_own_capacity(&self, capacity: usize) {
         let is_less = capacity < self.ledger().capacity();
         each!(self, cache => cache.set_capacity(capacity));
-        self.fit_roof();
+        self.fit_charged();
         if is_less {
             // What was evicted lies here and there.
             buffer::trim();
@@ -366,8 +366,8 @@ impl<V: Send + Sync + 'static> Cache<V> {
 
     /// Bytes of values that nobody can find or hold any more and whose memory waits for readers
     /// under guards.
-    pub fn limbo_usage(&self) -> usize {
-        self.ledger().limbo()
+    pub fn deferred_free_usage(&self) -> usize {
+        self.ledger().deferred_free()
     }
 
     /// Bytes of the values that somebody holds. Looks at each entry.
@@ -417,11 +417,11 @@ impl<V: Send + Sync + 'static> fmt::Debug for Cache<V> {
     }
 }
 
+mod charged;
 mod reservation;
-mod roof;
 mod tiered;
+use charged::ChargedCache;
 pub use reservation::Reservation;
-use roof::Roof;
 pub use tiered::TieredCacheOptions;
 
 #[cfg(all(test, shuttle))]

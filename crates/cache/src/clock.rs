@@ -22,7 +22,7 @@ use crate::contract::{CacheOptions, InsertOutcome, MetadataChargePolicy, Visited
 use crate::entry::{About, Borrowed, Entry, Handle, Home};
 use crate::key::CacheKey;
 use crate::ledger::Ledger;
-use crate::outcome::{Departed, EvictionCallback, Inserted, Rejected};
+use crate::outcome::{EvictedList, EvictionCallback, Inserted, Rejected};
 use esker_base::Result;
 use esker_base::rng::split_mix;
 use esker_base::sync::Arc;
@@ -92,7 +92,7 @@ impl<V: Send + Sync + 'static> ClockCache<V> {
 
     pub(crate) fn insert(&self, about: About, value: V) -> Result<Inserted<V>, Rejected<V>> {
         let about = About { charge: about.charge.saturating_add(self.entry_overhead), ..about };
-        let is_refused = self.table.is_limbo_full();
+        let is_refused = self.table.is_deferred_full();
         if is_refused && !self.home.ledger.is_strict() {
             // What is evicted now would wait too.
             self.home.ledger.charge(about.charge);
@@ -103,9 +103,9 @@ impl<V: Send + Sync + 'static> ClockCache<V> {
             let handle = Entry::standalone(about, &self.home, value);
             return Ok(Inserted { handle, outcome: InsertOutcome::Detached });
         }
-        let mut departed = Departed::new();
-        let outcome = self.table.insert(Entry::tentative(about, &self.home, value), &mut departed);
-        self.table.tell(departed);
+        let mut evicted = EvictedList::new();
+        let outcome = self.table.insert(Entry::tentative(about, &self.home, value), &mut evicted);
+        self.table.tell(evicted);
         Ok(match outcome {
             Outcome::Added(handle) => Inserted { handle, outcome: InsertOutcome::Added },
             Outcome::Found(handle) => Inserted { handle, outcome: InsertOutcome::Found },

@@ -271,7 +271,7 @@ impl<V> Entry<V> {
     pub(crate) fn kill_unpinned_under(&self, _guard: &Guard, tally: &mut Tally) -> bool {
         let may = |state| state & (PINS | TENTATIVE) == 0;
         let Some((before, after)) = self.set_dead_if(may, EMPTY) else { return false };
-        tally.add(self.about.charge, self.in_limbo(after));
+        tally.add(self.about.charge, self.deferred_bytes(after));
         self.empty_unread(before);
         true
     }
@@ -307,7 +307,7 @@ impl<V> Entry<V> {
         if let Some(ledger) = self.ledger() {
             match after & UNCHARGED {
                 0 => ledger.add_detached(self.about.charge),
-                _ => ledger.uncharge_into_limbo(self.about.charge, self.in_limbo(after)),
+                _ => ledger.uncharge_deferred(self.about.charge, self.deferred_bytes(after)),
             }
         }
         Some(before)
@@ -332,7 +332,7 @@ impl<V> Entry<V> {
     }
 
     /// Bytes that wait for guards when it has died, and whether its value is among them.
-    fn in_limbo(&self, state: u64) -> (usize, bool) {
+    fn deferred_bytes(&self, state: u64) -> (usize, bool) {
         if state & EMPTY == 0 { (self.about.charge, true) } else { (Entry::<V>::OVERHEAD_BYTES, false) }
     }
 
@@ -424,7 +424,7 @@ impl<V> Drop for Entry<V> {
         let charge = self.about.charge;
         ledger.count(self.about.role, -1, -(charge as isize));
         if state & UNCHARGED != 0 {
-            ledger.leave_limbo(self.in_limbo(state));
+            ledger.free_deferred(self.deferred_bytes(state));
             return;
         }
         if state & DEAD != 0 {
@@ -548,7 +548,7 @@ impl<V> Handle<V> {
         this.entry().about.priority
     }
 
-    /// Whether lookups may find it. It may be given up at any moment after.
+    /// Whether lookups may find it. It may be given up at any time after.
     pub fn is_in_cache(this: &Handle<V>) -> bool {
         !this.entry().is_dead()
     }
@@ -581,7 +581,7 @@ impl<V> Handle<V> {
             match entry.state.compare_exchange_weak(state, after, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => {
                     ledger.sub_detached(charge);
-                    ledger.uncharge_into_limbo(charge, entry.in_limbo(after));
+                    ledger.uncharge_deferred(charge, entry.deferred_bytes(after));
                     if is_unread {
                         // SAFETY: EMPTY has just been set, and the pin is still there.
                         unsafe { entry.empty() };

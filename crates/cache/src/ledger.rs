@@ -6,9 +6,10 @@
 //! Invariants
 //!  1. `usage` is the sum of what is charged for entries in the cache, entries that somebody still
 //!     holds though the cache has given them up, reservations, and the cache's own table.
-//!  2. `limbo` is the memory that waits for guards (`esker_base::sync::epoch`) to go, of entries
-//!     that nobody may use any more: the charge, or what an entry without its value takes.
-//!  3. Every charge is taken back exactly once: into limbo or at once (`Entry`'s state says which).
+//!  2. `deferred_free` is the memory that waits for guards (`esker_base::sync::epoch`) to go, of
+//!     entries that nobody may use any more: the charge, or what an entry without its value takes.
+//!  3. Every charge is taken back exactly once: into deferred free or at once (`Entry`'s state says
+//!     which).
 //!  4. While the limit is strict, no charge but the table's own lifts `usage` above `capacity`.
 
 use crate::role::{Role, RoleStats};
@@ -64,7 +65,7 @@ impl Tally {
 struct Now {
     usage: AtomicUsize,
     /// Of whole values, and of entries without theirs.
-    limbo: [AtomicUsize; 2],
+    deferred_free: [AtomicUsize; 2],
     /// Entries in the table of a clock.
     listed: AtomicUsize,
 }
@@ -101,13 +102,13 @@ impl Ledger {
     }
 
     /// Bytes that are charged to nobody any more and not yet free.
-    pub(crate) fn limbo(&self) -> usize {
-        self.now.0.limbo.iter().map(|bytes| bytes.load(Ordering::Relaxed)).sum()
+    pub(crate) fn deferred_free(&self) -> usize {
+        self.now.0.deferred_free.iter().map(|bytes| bytes.load(Ordering::Relaxed)).sum()
     }
 
     /// Those of whole values, and those of entries without theirs.
-    pub(crate) fn limbo_parts(&self) -> [usize; 2] {
-        [0, 1].map(|part: usize| self.now.0.limbo[part].load(Ordering::Relaxed))
+    pub(crate) fn deferred_parts(&self) -> [usize; 2] {
+        [0, 1].map(|part: usize| self.now.0.deferred_free[part].load(Ordering::Relaxed))
     }
 
     /// Entries in the table of a clock.
@@ -140,7 +141,8 @@ impl Ledger {
         self.strict.store(strict, Ordering::Relaxed);
     }
 
-    /// Bytes in use by entries that no table knows. A moment's error may make the count negative.
+    /// Bytes in use by entries that no table knows. A point in time's error may make the count
+    /// negative.
     pub(crate) fn detached(&self) -> usize {
         usize::try_from(self.detached.0.load(Ordering::Relaxed)).unwrap_or(0)
     }
@@ -183,8 +185,8 @@ impl Ledger {
     }
 
     /// Takes a charge back; `waiting` bytes of memory must wait, with the value or without.
-    pub(crate) fn uncharge_into_limbo(&self, charge: usize, (waiting, is_whole): (usize, bool)) {
-        self.now.0.limbo[usize::from(!is_whole)].fetch_add(waiting, Ordering::Relaxed);
+    pub(crate) fn uncharge_deferred(&self, charge: usize, (waiting, is_whole): (usize, bool)) {
+        self.now.0.deferred_free[usize::from(!is_whole)].fetch_add(waiting, Ordering::Relaxed);
         self.uncharge(charge);
     }
 
@@ -193,9 +195,9 @@ impl Ledger {
         if tally.entries > 0 {
             self.unlist(tally.entries);
         }
-        for (limbo, waiting) in self.now.0.limbo.iter().zip(tally.waiting) {
+        for (deferred_free, waiting) in self.now.0.deferred_free.iter().zip(tally.waiting) {
             if waiting > 0 {
-                limbo.fetch_add(waiting, Ordering::Relaxed);
+                deferred_free.fetch_add(waiting, Ordering::Relaxed);
             }
         }
         if tally.charge > 0 {
@@ -204,8 +206,8 @@ impl Ledger {
     }
 
     /// The memory is free.
-    pub(crate) fn leave_limbo(&self, (waiting, is_whole): (usize, bool)) {
-        self.now.0.limbo[usize::from(!is_whole)].fetch_sub(waiting, Ordering::Relaxed);
+    pub(crate) fn free_deferred(&self, (waiting, is_whole): (usize, bool)) {
+        self.now.0.deferred_free[usize::from(!is_whole)].fetch_sub(waiting, Ordering::Relaxed);
     }
 
     /// Which share is this thread's, and how many there are: a power of two.

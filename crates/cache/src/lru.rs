@@ -216,7 +216,7 @@ impl<V> LruCache<V> {
     /// Tells about what was evicted, and drops what is gone. REQUIRES: no shard is locked.
     fn tell(&self, garbage: Garbage<V>) {
         if let Some(callback) = &self.on_evict {
-            garbage.departed.into_iter().for_each(callback);
+            garbage.evicted.into_iter().for_each(callback);
         }
     }
 

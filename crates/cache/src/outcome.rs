@@ -36,4 +36,4 @@ pub struct Evicted<V> {
 pub type EvictionCallback<V> = Box<dyn Fn(Evicted<V>) + Send + Sync>;
 
 /// What was evicted and is to be told, when no guard is open any more.
-pub(crate) type Departed<V> = SmallVec<[Evicted<V>; 2]>;
+pub(crate) type EvictedList<V> = SmallVec<[Evicted<V>; 2]>;

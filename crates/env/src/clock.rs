@@ -13,7 +13,7 @@ use std::time::Duration;
 pub trait Clock: Send + Sync + fmt::Debug {
     /// Microseconds since the Unix epoch.
     fn now_micros(&self) -> u64;
-    /// Nanoseconds since some fixed moment; never goes back.
+    /// Nanoseconds since some fixed point in time; never goes back.
     fn monotonic_nanos(&self) -> u64;
     /// Waits.
     fn sleep(&self, duration: Duration);

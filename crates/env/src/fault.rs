@@ -3,8 +3,8 @@
 //! In: any file system, and rules. Out: the same file system, except where a rule applies: the n-th
 //! operation of these kinds on these files fails, writes part of its data, reads a flipped bit, or
 //! does nothing and claims success; or the disk is full after a number of bytes. Alternatively a
-//! [`Weather`] decides: faults of all kinds that come and go by a seed, with slow operations and
-//! misdirected reads. Without either it is transparent.
+//! [`FaultSchedule`] decides: faults of all kinds that come and go by a seed, with slow operations
+//! and misdirected reads. Without either it is transparent.
 //!
 //! Every operation is counted, shown to the hook, and listed if the list is on, before a rule or
 //! the file system below sees it. A crash test hooks in here and clones a [`crate::crash::CrashFs`]
@@ -19,20 +19,20 @@
 mod file;
 mod op;
 mod rule;
-mod weather;
+mod schedule;
 
 pub use op::{Op, OpKind};
 pub use rule::FaultRule;
-pub use weather::Weather;
+pub use schedule::FaultSchedule;
 
 use crate::fs::{Directory, FileLock, FileSystem, RandomAccessFile, SequentialFile, WritableFile};
 use esker_base::sync::{Arc, Mutex};
 use esker_base::{Error, Result};
 use file::{FaultDirectory, FaultRandomAccessFile, FaultSequentialFile, FaultWritableFile};
 use rule::Action;
+use schedule::Forecast;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use weather::Forecast;
 
 type Hook = Arc<dyn Fn(&Op) + Send + Sync>;
 
@@ -55,7 +55,7 @@ struct State {
     faults: u64,
     list: Option<Vec<Op>>,
     space_left: Option<u64>,
-    weather: Option<Weather>,
+    schedule: Option<FaultSchedule>,
     hook: Option<Hook>,
     rng: fastrand::Rng,
 }
@@ -75,7 +75,7 @@ enum Verdict {
     Short(usize, Error),
     /// Flip a bit of the bytes read; the number chooses which.
     Flip(u64),
-    /// Ask the weather about the bytes that are read.
+    /// Ask the schedule about the bytes that are read.
     Spoil,
     /// Do nothing and succeed.
     Skip,
@@ -98,7 +98,7 @@ impl FaultFs {
             faults: 0,
             list: None,
             space_left: None,
-            weather: None,
+            schedule: None,
             hook: None,
             rng: fastrand::Rng::with_seed(seed),
         };
@@ -115,17 +115,17 @@ impl FaultFs {
         self.shared.state.lock().rules.push(rule);
     }
 
-    /// Removes all rules and the weather; the disk has space again.
+    /// Removes all rules and the schedule; the disk has space again.
     pub fn clear_rules(&self) {
         let mut state = self.shared.state.lock();
         state.rules.clear();
         state.space_left = None;
-        state.weather = None;
+        state.schedule = None;
     }
 
-    /// From now on there is this weather.
-    pub fn set_weather(&self, weather: Weather) {
-        self.shared.state.lock().weather = Some(weather);
+    /// From now on there is this schedule.
+    pub fn set_schedule(&self, schedule: FaultSchedule) {
+        self.shared.state.lock().schedule = Some(schedule);
     }
 
     /// Fills the disk after this many more appended bytes: the append that reaches the limit writes
@@ -150,7 +150,7 @@ impl FaultFs {
         self.shared.state.lock().bytes
     }
 
-    /// How often a rule, the full disk or the weather has acted; slow operations are not counted.
+    /// How often a rule, the full disk or the schedule has acted; slow operations are not counted.
     pub fn fault_count(&self) -> u64 {
         self.shared.state.lock().faults
     }
@@ -190,7 +190,7 @@ impl Shared {
             hook(&Op { index, kind, path: path.to_owned(), offset, bytes: bytes as u64, fault: false });
             state = self.state.lock();
         }
-        if let Some((delay, clock)) = state.weather.as_mut().and_then(Weather::delay) {
+        if let Some((delay, clock)) = state.schedule.as_mut().and_then(FaultSchedule::delay) {
             drop(state);
             clock.sleep(delay);
             state = self.state.lock();
@@ -215,16 +215,16 @@ impl Shared {
     }
 
     /// Lets the schedule change the bytes read at `offset`.
-    fn spoil(&self, path: &Path, offset: u64, read: &mut [u8], again: &mut weather::ReadAgain<'_>) {
+    fn spoil(&self, path: &Path, offset: u64, read: &mut [u8], again: &mut schedule::ReadAgain<'_>) {
         let mut state = self.state.lock();
-        let spoilt = state.weather.as_mut().is_some_and(|w| w.spoil(path, offset, read, again));
+        let spoilt = state.schedule.as_mut().is_some_and(|w| w.spoil(path, offset, read, again));
         state.faults += u64::from(spoilt);
     }
 
     /// A file of this many bytes was deleted.
     fn freed(&self, bytes: u64) {
-        if let Some(weather) = &mut self.state.lock().weather {
-            weather.freed(bytes);
+        if let Some(schedule) = &mut self.state.lock().schedule {
+            schedule.freed(bytes);
         }
     }
 }
@@ -265,11 +265,11 @@ impl State {
             }
             _ => {}
         }
-        let Some(weather) = &mut self.weather else { return Verdict::Go };
-        match weather.forecast(index, kind, path, offset, bytes) {
+        let Some(schedule) = &mut self.schedule else { return Verdict::Go };
+        match schedule.forecast(index, kind, path, offset, bytes) {
             Forecast::Fail(error) => Verdict::Fail(error),
             Forecast::Short(keep, error) => Verdict::Short(keep, error),
-            Forecast::Fair if kind == OpKind::Read && weather.spoils() => Verdict::Spoil,
+            Forecast::Fair if kind == OpKind::Read && schedule.spoils() => Verdict::Spoil,
             Forecast::Fair => Verdict::Go,
         }
     }

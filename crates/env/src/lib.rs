@@ -64,7 +64,7 @@ pub use clock::{Clock, MockClock, SystemClock};
 pub use crash::{CrashChoices, CrashFs};
 pub use direct::{AlignedBuffer, Alignment};
 pub use env::Env;
-pub use fault::{FaultFs, FaultRule, Op, OpKind, Weather};
+pub use fault::{FaultFs, FaultRule, FaultSchedule, Op, OpKind};
 pub use file_writer::PacedWritableFile;
 pub use fs::{Directory, FileLock, FileSystem, RandomAccessFile, SequentialFile, WritableFile};
 pub use info_log::{InfoLogFile, InfoLogOptions};

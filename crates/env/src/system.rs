@@ -22,7 +22,7 @@ pub fn available_parallelism() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-/// A moment as a clock on the wall here shows it. Displays as "2026/11/20-20:25:43".
+/// A point in time as a clock on the wall here shows it. Displays as "2026/11/20-20:25:43".
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LocalTime {
     /// 2026.
@@ -46,7 +46,7 @@ impl fmt::Display for LocalTime {
     }
 }
 
-/// The local time of a moment in Unix seconds.
+/// The local time of a point in time in Unix seconds.
 pub fn local_time(seconds: u64) -> LocalTime {
     let time = libc::time_t::try_from(seconds).unwrap_or(libc::time_t::MAX);
     let mut tm = libc::tm {

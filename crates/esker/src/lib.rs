@@ -24,10 +24,10 @@
 //! # }
 //! ```
 //!
-//! Reading order: [`Db`] and [`options`] (the front door), then the modules in the order of a
+//! Reading order: [`Db`] and [`options`] (the public face), then the modules in the order of a
 //! write: `write`, `flush`, `compact`; of a read: `get`, `scan`, `merge`; and what they stand on:
-//! `engine` (the shared state), `cf`, `version`, `picker`, `wal`, `files`. ARCHITECTURE.md draws the
-//! paths.
+//! `engine` (the shared state), `cf`, `version`, `picker`, `wal`, `files`. ARCHITECTURE.md draws
+//! the paths.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
@@ -36,9 +36,9 @@ pub mod builtin;
 mod cf;
 mod checkpoint;
 mod compact;
+pub mod compat;
 mod db;
 mod deleted_runs;
-pub mod door;
 mod engine;
 mod explain;
 mod files;
@@ -65,7 +65,7 @@ mod write;
 pub use backup::{BackupEngine, BackupEngineOptions, BackupInfo};
 pub use db::{
     AttributeGroup, ColumnFamilyDescriptor, ColumnFamilyHandle, Db, IngestExternalFileArg, OpenMode,
-    TableSetAside, WideColumns, destroy_db,
+    QuarantinedTable, WideColumns, destroy_db,
 };
 pub use engine::ScrubState;
 pub use esker_base::{

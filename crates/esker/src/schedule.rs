@@ -16,10 +16,10 @@ pub(crate) enum Job {
     /// Files to nothing.
     Purge,
     /// Files to what scans remember.
-    DeadWalk,
+    PreScan,
 }
 
-/// One database's door to the environment's thread pools, which it may share with others.
+/// One database's access to the environment's thread pools, which it may share with others.
 #[derive(Clone)]
 pub(crate) struct Scheduler {
     pool: Arc<ThreadPool>,
@@ -43,7 +43,7 @@ impl Scheduler {
     pub(crate) fn schedule(&self, job: Job, work: Box<dyn FnOnce() + Send>) {
         let priority = match job {
             Job::Flush | Job::Purge => Priority::High,
-            Job::Compaction | Job::DeadWalk => Priority::Low,
+            Job::Compaction | Job::PreScan => Priority::Low,
         };
         self.pool.schedule(priority, self.tag, work);
     }
@@ -59,9 +59,9 @@ impl Scheduler {
         self.pool.take_starved(self.tag)
     }
 
-    /// Whether a job waits for a thread that a walk over deleted keys may have, one of another
+    /// Whether a job waits for a thread that a pre-scan of deleted keys may have, one of another
     /// database perhaps.
-    pub(crate) fn walk_is_in_the_way(&self) -> bool {
+    pub(crate) fn pre_scan_is_in_the_way(&self) -> bool {
         self.pool.queue_len(Priority::Low) > 0
     }
 }

@@ -269,7 +269,7 @@ impl InternalKeyComparator {
     }
 }
 
-/// Whether the bytes are equal; for short keys that were stored a moment ago, as iterators' keys
+/// Whether the bytes are equal; for short keys that were stored just now, as iterators' keys
 /// are. The system's `memcmp` loads them whole, and such a load waits until all the stores it spans
 /// have left the processor's store buffer. A load of the last byte of the key, or of a number
 /// before something else, does not wait. Neighbours mostly differ there. Three quarters of a step

@@ -19,7 +19,7 @@
 pub mod blob;
 pub mod block;
 pub mod compression;
-pub mod dead_spans;
+pub mod deleted_runs;
 pub mod file_name;
 pub mod filter;
 pub mod footer;

@@ -158,7 +158,7 @@ fn by_hand(corpus: &mut Corpus) {
         "sst_dump --file=/db --command=verify",
         "sst_dump --file=/db --command=check --from=0x6b --input_key_hex --read_num=3 --output_hex",
         "verify /db",
-        "door /db --json",
+        "compat /db --json",
         "compare /db /copy",
         "explain /db get key0007",
         "explain /db --json --warm multiget key0007 key0040",
@@ -211,7 +211,7 @@ fn by_hand(corpus: &mut Corpus) {
     for index in [&b"\x01\x07\x20\x40\x04"[..], b"\x02\x09\x07\x20\x40\x00", b"\x00\x09value"] {
         corpus.add("blob_index", index);
     }
-    corpus.add("dead_spans", b"\0\x01\0\0\x40\x01\x80\0");
+    corpus.add("deleted_runs", b"\0\x01\0\0\x40\x01\x80\0");
     corpus.add("range_del", b"\0\x01\x05\x07\x03\x08\x09\x01\x08\x02");
     corpus.add("stored_columns", b"\x01\x01\x01a\x01b");
 }

@@ -2,7 +2,7 @@
 //! told, a backup that is found whole is restored as it was made, and deleting one or making a new
 //! one hurts no other.
 
-use crate::world::{Files, contents, damage, databases, files_below, is_written, key, lay, open, options, value};
+use crate::scene::{Files, contents, damage, databases, files_below, is_written, key, lay, open, options, value};
 use esker::internals::env::MemFs;
 use esker::{BackupEngine, BackupEngineOptions, Env, OpenMode, destroy_db};
 use esker_peer::contents::Pair;

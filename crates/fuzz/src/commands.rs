@@ -5,7 +5,7 @@
 //! Commands that load this machine (benchmarks, stress tests, the demonstration) are understood and
 //! not run.
 
-use crate::world::{Files, damage, databases, files_below, lay};
+use crate::scene::{Files, damage, databases, files_below, lay};
 use esker::Env;
 use esker::internals::env::{FileSystem, MemFs};
 use esker_tools::{CommandLine, Host};
@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// What a byte from 128 on stands for in an argument, so that a fuzzer need not spell; behind the
 /// list it is itself.
 const WORDS: &[&str] = &[
-    "ldb", "sst_dump", "verify", "door", "explain", "compare", "db_bench", "cache_bench", "lock_bench",
+    "ldb", "sst_dump", "verify", "compat", "explain", "compare", "db_bench", "cache_bench", "lock_bench",
     "db_stress", "db_crashtest", "demo", "get", "put", "batchput", "delete", "deleterange", "scan", "dump",
     "idump", "dump_wal", "manifest_dump", "file_checksum_dump", "load", "write_extern_sst",
     "ingest_extern_sst", "list_column_families", "create_column_family", "drop_column_family",

@@ -2,7 +2,7 @@
 //! repaired. Nothing may panic or hang, and what is read was once written: every byte of these
 //! files is under some checksum.
 
-use crate::world::{FAMILIES, KEYS, damage, databases, is_written, key, lay, open, options, value};
+use crate::scene::{FAMILIES, KEYS, damage, databases, is_written, key, lay, open, options, value};
 use esker::internals::env::{FileSystem, MemFs};
 use esker::{ColumnFamilyDescriptor, Db, OpenMode, ReadOptions, repair_db};
 use std::path::Path;

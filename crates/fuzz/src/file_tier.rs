@@ -1,7 +1,7 @@
 //! Blocks kept in files below a cache, and changes in these files: what is found is what was
 //! stored, and nothing but that.
 
-use crate::world::{Files, damage, files_below, lay};
+use crate::scene::{Files, damage, files_below, lay};
 use esker::internals::cache::tier::{Lookup, Saved, SecondaryCache};
 use esker::internals::cache::{CacheKey, Role};
 use esker::internals::env::{FileSystem, MemFs};

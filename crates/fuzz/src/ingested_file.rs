@@ -4,7 +4,7 @@
 
 use crate::blocks::{self, Block, CHANGE};
 use crate::oracle::{Answer, ask};
-use crate::world::{FAMILIES, files_below, key, lay, open, options, value};
+use crate::scene::{FAMILIES, files_below, key, lay, open, options, value};
 use esker::internals::env::{FileSystem, MemFs};
 use esker::options::BottommostLevelCompaction;
 use esker::{

@@ -18,7 +18,7 @@
 
 mod blocks;
 pub mod oracle;
-mod world;
+mod scene;
 
 macro_rules! targets {
     ($($name:ident)*) => {
@@ -31,7 +31,7 @@ macro_rules! targets {
 }
 
 targets! {
-    backups blob_file blob_index block commands compression database dead_spans embedded_blobs file_name file_tier filter footer
+    backups blob_file blob_index block commands compression database deleted_runs embedded_blobs file_name file_tier filter footer
     index_block ingested_file internal_key log meta_index options_file options_text properties range_del
     rocksdb_sst rocksdb_wal stored_columns trailer version_edit wal_recovery wide_column
     write_batch

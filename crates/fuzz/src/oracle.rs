@@ -6,7 +6,7 @@
 //! Without the library or the program there are no answers, and what asks passes;
 //! `ESKER_REQUIRE_PEERS` is for the tests to honour.
 
-use crate::world::{FAMILIES, Files};
+use crate::scene::{FAMILIES, Files};
 use esker_peer::contents::{Pair, hex, unhex};
 use esker_peer::{FamilySpec, RocksDb};
 use esker_testkit::{Answering, TempDir};

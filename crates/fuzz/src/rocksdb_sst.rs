@@ -4,7 +4,7 @@
 
 use crate::blocks::{self, Block, CHANGE};
 use crate::oracle::{Answer, ask};
-use crate::world::{Files, contents, databases, is_whole};
+use crate::scene::{Files, contents, databases, is_whole};
 use std::path::Path;
 use std::sync::OnceLock;
 

@@ -2,7 +2,7 @@
 //! recovery mode, by Esker and by RocksDB: what RocksDB recovers, Esker recovers as the same.
 
 use crate::oracle::{Answer, ask};
-use crate::world::{Files, databases, contents};
+use crate::scene::{Files, databases, contents};
 use esker::ErrorKind;
 use esker::internals::format::file_name::{FileType, parse_file_name};
 use esker::internals::format::log::{LogEvent, LogReader, LogWriter, SliceSource};

@@ -14,7 +14,7 @@ use crate::checks::check_order;
 use crate::memtable::MemTable;
 use crate::record::{Record, Target};
 use crate::tree::Run;
-use esker_base::iter::{InternalIterator, KnownDead, LeftValue};
+use esker_base::iter::{InternalIterator, KnownDeletedRun, LeftValue};
 use esker_base::sync::Arc;
 use esker_base::{PinnedBytes, Result, SequenceNumber};
 use std::fmt;
@@ -246,7 +246,7 @@ impl InternalIterator for MemTableIter {
         self.status.clone()
     }
 
-    fn dead_run_edge(&self, snapshot: SequenceNumber, forward: bool) -> Option<&[u8]> {
+    fn deleted_run_end(&self, snapshot: SequenceNumber, forward: bool) -> Option<&[u8]> {
         // A deletion with a timestamp deletes older timestamps only.
         if self.table.comparator().timestamp_size() > 0 {
             return None;
@@ -258,10 +258,10 @@ impl InternalIterator for MemTableIter {
             self.bury_covered(snapshot);
         }
         // SAFETY: `run` is only ever loaded from this tree.
-        unsafe { self.table.tree.dead_edge(&self.run, self.at, snapshot.0, forward) }
+        unsafe { self.table.tree.deleted_run_end(&self.run, self.at, snapshot.0, forward) }
     }
 
-    fn was_seen(&self, known: &KnownDead<'_>, _forward: bool) -> bool {
+    fn was_seen(&self, known: &KnownDeletedRun<'_>, _forward: bool) -> bool {
         // What a reader may find that comes later than the scan was counted before it was inserted.
         self.table.largest_seqno() <= known.sequence
     }

@@ -6,24 +6,24 @@
 //!
 //! Reading order: [`memtable`] (the face), `record` (one entry's bytes), `arena` (where everything
 //! lies), `node` (one node, and how readers and a writer share it), `tree` (nodes on nodes), `dead`
-//! (stretches of deleted keys), `noted` (a few deletions, by which others find those), [`iter`],
-//! `range_dels`, `shade` (where they lie in the tree), `checks` (an entry is still what was added).
-//! Why a B+-tree, and why these leaves: `docs/design/0001-memtable.md`.
+//! (runs of deleted keys), `deletion_sample` (a sample of its deletions), [`iter`], `range_dels`,
+//! `covered` (where they lie in the tree), `checks` (an entry is still what was added). Why a
+//! B+-tree, and why these leaves: `docs/design/0001-memtable.md`.
 #![warn(missing_docs)]
 
 mod arena;
 mod checks;
-mod dead;
+mod covered;
+mod deleted;
+mod deletion_sample;
 pub mod iter;
 pub mod memtable;
 mod node;
-mod noted;
 mod range_dels;
 mod record;
-mod shade;
 mod tree;
 
 pub use checks::Checks;
+pub use deletion_sample::{SampledDeletions, Take};
 pub use iter::MemTableIter;
 pub use memtable::{MemTable, MemTableOptions, MemValue, MemoryBudget, Seen};
-pub use noted::{NotedDeletions, Take};

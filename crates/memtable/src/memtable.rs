@@ -15,11 +15,11 @@
 
 use crate::arena::{Arena, ShardStats};
 use crate::checks::{self, Checks};
+use crate::covered::Sight;
+use crate::deletion_sample::{DeletionSample, SampledDeletions, Take};
 use crate::iter::MemTableIter;
-use crate::noted::{Noted, NotedDeletions, Take};
 use crate::range_dels::RangeDels;
 use crate::record::{self, Record, Target};
-use crate::shade::Sight;
 use crate::tree::{self, Tree};
 use esker_base::entry_checksum::EntryChecksum;
 use esker_base::iter::{InternalIterator, push_place};
@@ -63,8 +63,8 @@ pub struct MemTableOptions {
     /// What it checks of itself.
     pub checks: Checks,
     /// Somebody looks at runs of so many point deletions and more: see
-    /// [`MemTable::take_noted_deletions`]. 0: nobody does.
-    pub noted_run: u64,
+    /// [`MemTable::take_sampled_deletions`]. 0: nobody does.
+    pub sampled_run: u64,
 }
 
 impl Default for MemTableOptions {
@@ -77,7 +77,7 @@ impl Default for MemTableOptions {
             earliest_sequence: SequenceNumber::ZERO,
             budget: None,
             checks: Checks::default(),
-            noted_run: 0,
+            sampled_run: 0,
         }
     }
 }
@@ -86,7 +86,7 @@ impl Default for MemTableOptions {
 pub struct MemTable {
     pub(crate) tree: Tree,
     range_dels: RangeDels,
-    noted: Noted,
+    sample: DeletionSample,
     icmp: InternalKeyComparator,
     pub(crate) options: MemTableOptions,
     immutable: AtomicBool,
@@ -158,8 +158,8 @@ impl MemTable {
         let arena = arena.counted_by(options.budget.clone());
         let tree = Tree::new(icmp.clone(), arena).expect("memory for an empty memtable");
         let range_dels = RangeDels::new(options.arena_block_size, options.budget.clone());
-        let noted = Noted::new(options.noted_run);
-        Arc::new(MemTable { tree, range_dels, noted, icmp, options, immutable: AtomicBool::new(false) })
+        let sample = DeletionSample::new(options.sampled_run);
+        Arc::new(MemTable { tree, range_dels, sample, icmp, options, immutable: AtomicBool::new(false) })
     }
 
     /// Adds an entry; for a `RangeDeletion`, `user_key` is where it begins and `value` where it
@@ -221,7 +221,7 @@ impl MemTable {
             self.tree.arena().count(&change);
             let added = self.range_dels.add(user_key, value, seq);
             added.inspect_err(|_| self.tree.arena().uncount(&change))?;
-            self.tree.cast_shade(user_key, value, seq);
+            self.tree.mark_covered(user_key, value, seq);
             return Ok(());
         }
         let len = record::encoded_len(user_key.len(), value.len());
@@ -240,26 +240,26 @@ impl MemTable {
         inserted.inspect_err(|_| self.tree.arena().uncount(&change))?;
         if kind.is_point_deletion() {
             // SAFETY: the arena keeps it for as long as the memtable.
-            unsafe { self.noted.deleted(seq, record) };
+            unsafe { self.sample.deleted(seq, record) };
         }
         Ok(())
     }
 
-    /// Whether there is something to [take](Self::take_noted_deletions).
+    /// Whether there is something to [take](Self::take_sampled_deletions).
     #[inline]
-    pub fn has_noted_deletions(&self) -> bool {
-        self.noted.is_due()
+    pub fn has_sampled_deletions(&self) -> bool {
+        self.sample.is_due()
     }
 
     /// Some of the point deletions of late, if it is time: see [`Take`].
-    pub fn take_noted_deletions(&self, when: Take) -> Option<NotedDeletions> {
-        self.noted.take(when, || self.num_deletes())
+    pub fn take_sampled_deletions(&self, when: Take) -> Option<SampledDeletions> {
+        self.sample.take(when, || self.num_deletes())
     }
 
     /// The first user key of those around `user_key`, one beside the other here, of which a reader
     /// at `snapshot` finds none in this memtable. `None`: it finds that one, or there is none like
     /// it, or timestamps say more about it.
-    pub fn dead_run_start(self: &Arc<Self>, user_key: &[u8], snapshot: SequenceNumber) -> Option<Vec<u8>> {
+    pub fn deleted_run_start(self: &Arc<Self>, user_key: &[u8], snapshot: SequenceNumber) -> Option<Vec<u8>> {
         let mut iter = self.iter();
         let mut behind = Vec::new();
         push_place(&mut behind, user_key, false);
@@ -268,12 +268,12 @@ impl MemTable {
         if !iter.valid() {
             return None;
         }
-        iter.dead_run_edge(snapshot, false).map(<[u8]>::to_vec)
+        iter.deleted_run_end(snapshot, false).map(<[u8]>::to_vec)
     }
 
     /// So many entries were looked at because of them.
-    pub fn noted_looked_at(&self, entries: u64) {
-        self.noted.looked_at(entries);
+    pub fn sample_looked_at(&self, entries: u64) {
+        self.sample.looked_at(entries);
     }
 
     /// Visits the versions of `key`'s user key that its sequence sees, newest first, until `visit`
@@ -362,14 +362,14 @@ impl MemTable {
             return;
         };
         let (kind, sequence, value) = self.show(newest);
-        let is_in_shade = sequence.0 <= sight.over_found();
-        if is_in_shade {
+        let is_covered = sequence.0 <= sight.over_found();
+        if is_covered {
             visit(self.covering(key));
         }
         if !visit(Seen::Version(kind, sequence, value)) {
             return;
         }
-        if !is_in_shade && sight.over_key() > 0 {
+        if !is_covered && sight.over_key() > 0 {
             visit(self.covering(key));
         }
         self.tree.visit_older(sight.leaf, newest, |record| {

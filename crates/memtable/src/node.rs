@@ -6,7 +6,7 @@
 //! `insert.rs`: writing · `run.rs`: copies of leaves · `heads.rs`: what is compared first.
 //!
 //! ```text
-//! link: next | count      dead    leaves: gaps    latch    shade      in one line
+//! link: next | count      dead    leaves: gaps    latch    covered      in one line
 //! prefix    level
 //! heads   [ 8 key bytes after the prefix ]  sorted           searched first
 //! records [ address ]                       in step with it  asked when heads are equal, and for the answer
@@ -48,9 +48,9 @@ pub(crate) use lookup::{Guess, Here};
 pub(crate) use run::Run;
 
 use crate::arena::Arena;
-use crate::dead::{Dead, Span, Words};
+use crate::covered::{CoveredSummary, Gap, Gaps};
+use crate::deleted::{DeletedSummary, Span, Words};
 use crate::record::{Record, Target};
-use crate::shade::{Gap, Gaps, Shade};
 use esker_base::Result;
 use esker_base::comparator::KeyOrder;
 use esker_base::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -98,12 +98,12 @@ struct Children<const N: usize> {
 pub(crate) struct Node<const N: usize> {
     link: AtomicPtr<Node<N>>,
     /// Beside the link, in the line that who goes along a level reads.
-    dead: Dead,
+    dead: DeletedSummary,
     own: Own<N>,
     /// Eight bytes: the futex is a word of four, and the trend the other four.
     latch: Mutex<Trend>,
     /// In a line that every lookup reads.
-    shade: Shade,
+    covered: CoveredSummary,
     prefix: [u8; MAX_PREFIX],
     prefix_len: u8,
     level: u8,
@@ -155,7 +155,14 @@ impl<'t, const N: usize> Node<N> {
     /// # Errors
     /// `Aborted` with `MemoryLimit`.
     pub(crate) fn leaf(arena: &'t Arena) -> Result<&'t Node<N>> {
-        Node::build(arena, 0, &[], &[], ptr::null_mut(), (Dead::empty(), Shade::none(), Gaps::none()))
+        Node::build(
+            arena,
+            0,
+            &[],
+            &[],
+            ptr::null_mut(),
+            (DeletedSummary::empty(), CoveredSummary::none(), Gaps::none()),
+        )
     }
 
     /// An inner node with one child, which takes everything; a separator like `separator` will come
@@ -180,7 +187,7 @@ impl<'t, const N: usize> Node<N> {
             spare_one(prefix),
             &[slot],
             ptr::null_mut(),
-            (Dead::unknown(), Shade::none(), Gaps::none()),
+            (DeletedSummary::unknown(), CoveredSummary::none(), Gaps::none()),
         )
     }
 
@@ -191,7 +198,7 @@ impl<'t, const N: usize> Node<N> {
         prefix: &[u8],
         slots: &[Slot<N>],
         next: *mut Node<N>,
-        (dead, shade, gaps): (Dead, Shade, Gaps),
+        (dead, covered, gaps): (DeletedSummary, CoveredSummary, Gaps),
     ) -> Result<&'t Node<N>> {
         assert!(size_of::<Node<N>>() <= 1 << 16 && N >= 2 && N < COUNT_MASK, "the count fits its bits");
         let slot = |i: usize| slots.get(i).copied().unwrap_or(Slot::EMPTY);
@@ -215,7 +222,7 @@ impl<'t, const N: usize> Node<N> {
             dead,
             own,
             latch: Mutex::new(Trend::new::<N>()),
-            shade,
+            covered,
             prefix: prefix_bytes,
             prefix_len: prefix.len() as u8,
             level,
@@ -251,7 +258,7 @@ impl<'t, const N: usize> Node<N> {
         self.load_link().count()
     }
 
-    /// Leaves: whether nothing was ever inserted here. A leaf may be without records for a moment
+    /// Leaves: whether nothing was ever inserted here. A leaf may be without records briefly
     /// when it has given all of them to the one on its right, so the count alone does not tell.
     #[inline]
     pub(crate) fn is_untouched(&self) -> bool {
@@ -325,8 +332,8 @@ impl<'t, const N: usize> Node<N> {
 
     /// Which range tombstones reach into it.
     #[inline]
-    pub(crate) fn shade(&self) -> &Shade {
-        &self.shade
+    pub(crate) fn covered(&self) -> &CoveredSummary {
+        &self.covered
     }
 
     /// Leaves: between which of its records range tombstones lie.

@@ -13,7 +13,7 @@
 //!  3. The arena belongs to the tree: nodes and records live as long as it.
 
 use crate::arena::Arena;
-use crate::dead::After;
+use crate::deleted::After;
 use crate::node::{self, Guess, Inserted, Node};
 use crate::record::{Record, Target};
 use esker_base::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -134,7 +134,7 @@ impl<const N: usize> Tree<N> {
         Ok(())
     }
 
-    /// Inserts `record`; what that means for stretches of deleted keys beyond its leaf is for
+    /// Inserts `record`; what that means for runs of deleted keys beyond its leaf is for
     /// `settle` to do, before readers are told of it.
     /// # Errors
     /// As `insert`.

@@ -1,4 +1,4 @@
-//! What a family holds, as all parties are asked for it.
+//! What a family holds, as all peer processes are asked for it.
 
 use esker::{ColumnFamilyHandle, Db, ReadOptions, Result};
 

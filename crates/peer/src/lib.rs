@@ -7,10 +7,10 @@
 //! | peer | what it is | where it comes from |
 //! |---|---|---|
 //! | [`RocksDb`] | the library of RocksDB 11.8.1, through its C functions | `.ci/fetch-peers` puts it into `target/peers` |
-//! | [`parties`] | libraries of 7.8.3, 10.4.2 and 11.8.1 and Esker, each in a process of its own | `.ci/fetch-peers` |
+//! | [`peer_processes`] | libraries of 7.8.3, 10.4.2 and 11.8.1 and Esker, each in a process of its own | `.ci/fetch-peers` |
 //! | [`Tools`] | `ldb` and `sst_dump` of RocksDB 7.8.3 | the system's package `rocksdb-tools` |
 //!
-//! [`Op`] and [`World`] drive Esker, a peer and a model alike; [`fixture`] reads the golden
+//! [`Op`] and [`ModelOps`] drive Esker, a peer and a model alike; [`fixture`] reads the golden
 //! databases.
 //!
 //! Invariants
@@ -32,23 +32,23 @@ pub mod fixture;
 mod library;
 pub mod matrix;
 pub mod mixture;
+pub mod model_ops;
 mod option_set;
-pub mod parties;
-pub mod party;
+pub mod peer_process;
+pub mod peer_processes;
 pub mod reader;
 mod stamped_order;
+pub mod step;
 pub mod timed;
 mod tools;
 mod transactions;
-pub mod turn;
-pub mod world;
 
 pub use api::{LIBRARY_7, default_library, library_10, load_library};
 pub use contents::Contents;
 pub use library::{CursorOptions, FamilySpec, RocksCursor, RocksDb, Snapshot, WriteFlags, write_sst_file};
+pub use model_ops::{ModelOps, Op};
 pub use tools::{InternalEntry, Tools};
 pub use transactions::{RocksTransaction, RocksTransactionDb, WritePolicy};
-pub use world::{Op, World};
 
 /// A peer, or a reason to skip.
 ///

@@ -1,8 +1,8 @@
-//! The matrix: every mixture of options, written by each party, opened by each, read-only and
-//! read-write, written to, closed or killed, opened by the next; and the chain: one database that
-//! goes from hand to hand.
+//! The matrix: every mixture of options, written by each peer process, opened by each, read-only
+//! and read-write, written to, closed or killed, opened by the next; and the chain: one database
+//! that goes from hand to hand.
 //!
-//! In: a seed, and who is there. Out: how many turns were taken, or the first difference with what
+//! In: a seed, and who is there. Out: how many steps were taken, or the first difference with what
 //! led to it.
 //!
 //! | level | who |
@@ -15,26 +15,26 @@
 //!  1. Contents are compared key by key with a model, forwards, backwards and by gets; `ldb` also
 //!     checks consistency and, where nobody was killed, every table; the library of 11 checks every
 //!     block.
-//!  2. A seed takes the same turns wherever it runs.
+//!  2. A seed takes the same steps wherever it runs.
 
 use crate::api::{LIBRARY_7, default_library, library_10};
 use crate::contents::Contents;
 use crate::fixture::copy_files;
 use crate::library::FamilySpec;
 use crate::mixture::Mixture;
-use crate::parties::Parties;
+use crate::model_ops::{Kinds, Merge, ModelOps, Op, Order};
+use crate::peer_processes::PeerProcesses;
+use crate::step::{Engine, Finish, Found, PeerStep, Step};
 use crate::tools::Tools;
-use crate::turn::{Engine, Finish, Found, Step, Turn};
-use crate::world::{Kinds, Merge, Op, Order, World};
 use esker::options::{TargetVersion, cf_options_from_string, print_options};
 use esker::{ColumnFamilyOptions, DbOptions};
 use esker_testkit::TempDir;
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
-/// Who may have a turn.
+/// Who may have a step.
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Party {
+enum PeerProcess {
     /// `ldb` 7.8.3, which makes and writes little, and checks what the library's C functions do not
     /// reach.
     Ldb,
@@ -48,22 +48,22 @@ enum Party {
     Esker,
 }
 
-impl Party {
+impl PeerProcess {
     fn name(&self) -> &'static str {
         match self {
-            Party::Ldb => "ldb 7.8.3",
-            Party::Library7(_) => "7.8.3",
-            Party::Library10(_) => "10.4.2",
-            Party::Library11(_) => "11.8.1",
-            Party::Esker => "Esker",
+            PeerProcess::Ldb => "ldb 7.8.3",
+            PeerProcess::Library7(_) => "7.8.3",
+            PeerProcess::Library10(_) => "10.4.2",
+            PeerProcess::Library11(_) => "11.8.1",
+            PeerProcess::Esker => "Esker",
         }
     }
 }
 
-/// Who is there, and the program that has turns.
+/// Who is there, and the program that has steps.
 #[derive(Debug)]
 pub struct Matrix {
-    programs: RefCell<Parties>,
+    programs: RefCell<PeerProcesses>,
     tools: Tools,
     library_10: PathBuf,
     library_11: PathBuf,
@@ -74,8 +74,9 @@ pub struct Matrix {
 pub struct Done {
     /// Databases that were made.
     pub databases: u64,
-    /// Turns: a party opened a database, checked it, perhaps wrote, and closed it or was killed.
-    pub turns: u64,
+    /// Steps: a peer process opened a database, checked it, perhaps wrote, and closed it or was
+    /// killed.
+    pub steps: u64,
     /// Of them those that ended with a kill.
     pub kills: u64,
 }
@@ -84,7 +85,7 @@ impl Done {
     /// Both together.
     pub fn add(&mut self, other: Done) {
         self.databases += other.databases;
-        self.turns += other.turns;
+        self.steps += other.steps;
         self.kills += other.kills;
     }
 }
@@ -92,7 +93,7 @@ impl Done {
 /// A database on its way, and what must be in it.
 #[derive(Clone)]
 struct Journey {
-    world: World,
+    model: ModelOps,
     level: TargetVersion,
     mixture: Mixture,
     was_killed: bool,
@@ -100,7 +101,7 @@ struct Journey {
 }
 
 impl Matrix {
-    /// `program` is the binary `esker-party`.
+    /// `program` is the binary `esker-peer-process`.
     /// # Errors
     /// Which peer is missing.
     pub fn new(program: &Path) -> Result<Matrix, String> {
@@ -109,43 +110,44 @@ impl Matrix {
             return Err(format!("{} is not there", library_11.display()));
         }
         let (tools, library_10) = (Tools::find()?, library_10()?);
-        Ok(Matrix { programs: RefCell::new(Parties::new(program)), tools, library_10, library_11 })
+        Ok(Matrix { programs: RefCell::new(PeerProcesses::new(program)), tools, library_10, library_11 })
     }
 
-    fn parties(&self, level: TargetVersion) -> Vec<Party> {
-        let mut parties = vec![Party::Esker, Party::Library11(self.library_11.clone())];
+    fn peer_processes(&self, level: TargetVersion) -> Vec<PeerProcess> {
+        let mut peer_processes = vec![PeerProcess::Esker, PeerProcess::Library11(self.library_11.clone())];
         if level <= TargetVersion::V10 {
-            parties.push(Party::Library10(self.library_10.clone()));
+            peer_processes.push(PeerProcess::Library10(self.library_10.clone()));
         }
         if level == TargetVersion::V7_8 {
-            parties.push(Party::Library7(LIBRARY_7.into()));
+            peer_processes.push(PeerProcess::Library7(LIBRARY_7.into()));
         }
-        parties
+        peer_processes
     }
 
     /// Most of what `ldb` does is starting.
-    fn with_ldb(&self, level: TargetVersion, rng: &mut fastrand::Rng) -> Vec<Party> {
-        let mut parties = self.parties(level);
+    fn with_ldb(&self, level: TargetVersion, rng: &mut fastrand::Rng) -> Vec<PeerProcess> {
+        let mut peer_processes = self.peer_processes(level);
         if level == TargetVersion::V7_8 && rng.u8(..4) == 0 {
-            parties.push(Party::Ldb);
+            peer_processes.push(PeerProcess::Ldb);
         }
-        parties
+        peer_processes
     }
 
-    /// One mixture: made by each party, opened by each in both ways, and opened by a next one.
+    /// One mixture: made by each peer process, opened by each in both ways, and opened by a next
+    /// one.
     /// # Errors
-    /// The first difference, with the seed, the options and the turns before it.
+    /// The first difference, with the seed, the options and the steps before it.
     pub fn mixture(&self, seed: u64) -> Result<Done, String> {
         let mut rng = fastrand::Rng::with_seed(seed);
         let levels = [TargetVersion::V7_8, TargetVersion::V7_8, TargetVersion::V10, TargetVersion::V11];
         let level = levels[rng.usize(..levels.len())];
         let mixture = Mixture::random(&mut rng, level);
         let mut done = Done::default();
-        let parties = self.with_ldb(level, &mut rng);
-        for writer in &parties {
+        let peer_processes = self.with_ldb(level, &mut rng);
+        for writer in &peer_processes {
             let dir = TempDir::new("matrix");
             let mut made = Journey {
-                world: world_of(writer),
+                model: model_ops_of(writer),
                 level,
                 mixture: mixture.clone(),
                 was_killed: false,
@@ -153,54 +155,69 @@ impl Matrix {
             };
             done.databases += 1;
             self.write(writer, dir.path(), &mut made, &mut rng, &mut done)?;
-            for opener in &parties {
+            for opener in &peer_processes {
                 let copy = TempDir::new("matrix-copy");
                 copy_files(dir.path(), copy.path());
                 let mut journey = made.clone();
                 self.look(opener, copy.path(), &mut journey, &mut done)?;
                 self.write(opener, copy.path(), &mut journey, &mut rng, &mut done)?;
-                self.look(&parties[rng.usize(..parties.len())], copy.path(), &mut journey, &mut done)?;
+                self.look(
+                    &peer_processes[rng.usize(..peer_processes.len())],
+                    copy.path(),
+                    &mut journey,
+                    &mut done,
+                )?;
             }
         }
         Ok(done)
     }
 
-    /// One database that goes from hand to hand `turns` times, each party with options of its own.
+    /// One database that goes from hand to hand `steps` times, each peer process with options of
+    /// its own.
     /// # Errors
     /// As [`Matrix::mixture`].
-    pub fn chain(&self, seed: u64, turns: usize) -> Result<Done, String> {
+    pub fn chain(&self, seed: u64, steps: usize) -> Result<Done, String> {
         let mut rng = fastrand::Rng::with_seed(seed);
         let level = TargetVersion::V7_8;
-        let mut parties = self.parties(level);
-        parties.push(Party::Ldb);
+        let mut peer_processes = self.peer_processes(level);
+        peer_processes.push(PeerProcess::Ldb);
         let dir = TempDir::new("chain");
         let mixture = Mixture::random(&mut rng, level);
         let log = vec![format!("chain with seed {seed}")];
-        let mut journey = Journey { world: World::varied(), level, mixture, was_killed: false, log };
+        let mut journey = Journey { model: ModelOps::varied(), level, mixture, was_killed: false, log };
         let mut done = Done { databases: 1, ..Done::default() };
         // The first makes families of all kinds, which `ldb` cannot.
-        let mut last = self.parties(TargetVersion::V11)[rng.usize(..2)].clone();
+        let mut last = self.peer_processes(TargetVersion::V11)[rng.usize(..2)].clone();
         self.write(&last, dir.path(), &mut journey, &mut rng, &mut done)?;
-        for _ in 0..turns {
-            let others: Vec<&Party> = parties.iter().filter(|party| **party != last).collect();
+        for _ in 0..steps {
+            let others: Vec<&PeerProcess> =
+                peer_processes.iter().filter(|peer_process| **peer_process != last).collect();
             last = others[rng.usize(..others.len())].clone();
             journey.mixture = Mixture::random(&mut rng, level);
             self.write(&last, dir.path(), &mut journey, &mut rng, &mut done)?;
         }
-        for party in &parties {
-            self.look(party, dir.path(), &mut journey, &mut done)?;
+        for peer_process in &peer_processes {
+            self.look(peer_process, dir.path(), &mut journey, &mut done)?;
         }
         Ok(done)
     }
 
     /// Opens for reading and compares.
-    fn look(&self, party: &Party, dir: &Path, journey: &mut Journey, done: &mut Done) -> Result<(), String> {
-        done.turns += 1;
-        journey.log.push(format!("{} looks", party.name()));
+    fn look(
+        &self,
+        peer_process: &PeerProcess,
+        dir: &Path,
+        journey: &mut Journey,
+        done: &mut Done,
+    ) -> Result<(), String> {
+        done.steps += 1;
+        journey.log.push(format!("{} looks", peer_process.name()));
         let expected = journey.expected();
-        let looked = match party {
-            Party::Ldb => self.looked_by_ldb(dir, journey),
-            _ => self.turn(party, dir, journey, Vec::new(), true, Finish::Nothing, false).map(|f| f.before),
+        let looked = match peer_process {
+            PeerProcess::Ldb => self.looked_by_ldb(dir, journey),
+            _ => self
+                .step(peer_process, dir, journey, Vec::new(), true, Finish::Nothing, false)
+                .map(|f| f.before),
         };
         journey.compare(&looked.map_err(|e| journey.story(&e))?, &expected)
     }
@@ -208,22 +225,22 @@ impl Matrix {
     /// Opens for writing, compares, writes, compares; closes or is killed.
     fn write(
         &self,
-        party: &Party,
+        peer_process: &PeerProcess,
         dir: &Path,
         journey: &mut Journey,
         rng: &mut fastrand::Rng,
         done: &mut Done,
     ) -> Result<(), String> {
-        done.turns += 1;
-        let killed = *party != Party::Ldb && rng.u8(..3) == 0;
+        done.steps += 1;
+        let killed = *peer_process != PeerProcess::Ldb && rng.u8(..3) == 0;
         let finishes = [Finish::Nothing, Finish::Flush, Finish::Compact];
         let finish = finishes[rng.usize(..finishes.len())];
         let end = if killed { "killed" } else { "closed" };
-        journey.log.push(format!("{} writes, {finish:?}, {end}", party.name()));
+        journey.log.push(format!("{} writes, {finish:?}, {end}", peer_process.name()));
         let before = journey.expected();
-        let steps = journey.steps(party, rng);
+        let steps = journey.steps(peer_process, rng);
         let expected = journey.expected();
-        if *party == Party::Ldb {
+        if *peer_process == PeerProcess::Ldb {
             let ops = steps.into_iter().flat_map(|step| match step {
                 Step::Write(ops) | Step::Ingest(ops) => ops,
                 Step::Flush => Vec::new(),
@@ -234,7 +251,7 @@ impl Matrix {
             let after = self.looked_by_ldb(dir, journey).map_err(|e| journey.story(&e))?;
             return journey.compare(&after, &expected);
         }
-        let found = self.turn(party, dir, journey, steps, false, finish, killed);
+        let found = self.step(peer_process, dir, journey, steps, false, finish, killed);
         let found = found.map_err(|e| journey.story(&e))?;
         done.kills += u64::from(killed);
         journey.was_killed |= killed;
@@ -243,9 +260,9 @@ impl Matrix {
     }
 
     #[expect(clippy::too_many_arguments, reason = "each is a dimension of the matrix")]
-    fn turn(
+    fn step(
         &self,
-        party: &Party,
+        peer_process: &PeerProcess,
         dir: &Path,
         journey: &Journey,
         steps: Vec<Step>,
@@ -253,17 +270,17 @@ impl Matrix {
         finish: Finish,
         killed: bool,
     ) -> Result<Found, String> {
-        let (engine, db_options) = match party {
-            Party::Esker => (Engine::Esker(journey.level), &journey.mixture.esker_db),
-            Party::Library7(path) | Party::Library10(path) | Party::Library11(path) => {
+        let (engine, db_options) = match peer_process {
+            PeerProcess::Esker => (Engine::Esker(journey.level), &journey.mixture.esker_db),
+            PeerProcess::Library7(path) | PeerProcess::Library10(path) | PeerProcess::Library11(path) => {
                 (Engine::Library(path.clone()), &journey.mixture.rocksdb_db)
             }
-            Party::Ldb => return Err("the tools are programs already".to_owned()),
+            PeerProcess::Ldb => return Err("the tools are programs already".to_owned()),
         };
         let create =
             if read_only { "" } else { "create_if_missing=true;create_missing_column_families=true;" };
-        let families = journey.world.specs(&journey.mixture.family);
-        let turn = Turn {
+        let families = journey.model.specs(&journey.mixture.family);
+        let step = PeerStep {
             engine,
             dir: dir.to_owned(),
             read_only,
@@ -273,20 +290,20 @@ impl Matrix {
             finish,
             killed,
         };
-        self.programs.borrow_mut().take_turn(&turn)
+        self.programs.borrow_mut().take_step(&step)
     }
 
     fn looked_by_ldb(&self, dir: &Path, journey: &Journey) -> Result<Vec<Contents>, String> {
         journey.replace_options(dir)?;
         self.tools.check_consistency(dir)?;
         // It reads the MANIFEST with one comparator.
-        if journey.world.families.iter().all(|family| family.order == Order::Bytewise) {
+        if journey.model.families.iter().all(|family| family.order == Order::Bytewise) {
             self.tools.check_file_checksums(dir)?;
         }
         if !journey.was_killed {
             self.tools.verify_tables(dir)?;
         }
-        journey.world.families.iter().map(|f| self.tools.contents(dir, &f.name)).collect()
+        journey.model.families.iter().map(|f| self.tools.contents(dir, &f.name)).collect()
     }
 
     fn written_by_ldb(
@@ -299,7 +316,7 @@ impl Matrix {
         if !dir.join("CURRENT").exists() {
             self.tools.ldb(dir, ["--create_if_missing", "put", "made", "by ldb"])?;
             self.tools.ldb(dir, ["delete", "made"])?;
-            for family in &journey.world.families[1..] {
+            for family in &journey.model.families[1..] {
                 self.tools.ldb(dir, ["create_column_family", &family.name])?;
             }
         }
@@ -313,32 +330,32 @@ impl Matrix {
     }
 }
 
-/// What a party can make by itself: `ldb` makes families in one order only.
-fn world_of(party: &Party) -> World {
-    if *party == Party::Ldb {
-        World::new(&[("second", Order::Bytewise, Merge::None)])
+/// What a peer process can make by itself: `ldb` makes families in one order only.
+fn model_ops_of(peer_process: &PeerProcess) -> ModelOps {
+    if *peer_process == PeerProcess::Ldb {
+        ModelOps::new(&[("second", Order::Bytewise, Merge::None)])
     } else {
-        World::varied()
+        ModelOps::varied()
     }
 }
 
 impl Journey {
     fn expected(&self) -> Vec<Contents> {
-        self.world.families.iter().map(|family| self.world.contents(family)).collect()
+        self.model.families.iter().map(|family| self.model.contents(family)).collect()
     }
 
-    /// What the party is to write; the model has it afterwards.
-    fn steps(&mut self, party: &Party, rng: &mut fastrand::Rng) -> Vec<Step> {
-        if *party == Party::Ldb {
+    /// What the peer process is to write; the model has it afterwards.
+    fn steps(&mut self, peer_process: &PeerProcess, rng: &mut fastrand::Rng) -> Vec<Step> {
+        if *peer_process == PeerProcess::Ldb {
             let count = rng.usize(1..8);
-            return vec![Step::Write(self.world.random_ops(rng, count, Kinds::LDB))];
+            return vec![Step::Write(self.model.random_ops(rng, count, Kinds::LDB))];
         }
         let mut steps = Vec::new();
         for _ in 0..rng.usize(1..25) {
             let count = rng.usize(1..20);
             steps.push(match rng.u8(..16) {
-                0 => Step::Ingest(self.world.ingest_ops(rng, count)),
-                _ => Step::Write(self.world.random_ops(rng, count, Kinds::ALL)),
+                0 => Step::Ingest(self.model.ingest_ops(rng, count)),
+                _ => Step::Write(self.model.random_ops(rng, count, Kinds::ALL)),
             });
             if rng.u8(..6) == 0 {
                 steps.push(Step::Flush);
@@ -348,7 +365,7 @@ impl Journey {
     }
 
     fn compare(&self, found: &[Contents], expected: &[Contents]) -> Result<(), String> {
-        for ((family, found), expected) in self.world.families.iter().zip(found).zip(expected) {
+        for ((family, found), expected) in self.model.families.iter().zip(found).zip(expected) {
             if let Some(difference) = found.difference(expected) {
                 return Err(self.story(&format!("family '{}' {difference}", family.name)));
             }
@@ -377,7 +394,7 @@ impl Journey {
             let options = cf_options_from_string(&ColumnFamilyOptions::default(), &spec.options);
             options.map(|options| (spec.name, options)).map_err(|e| e.to_string())
         };
-        let specs = self.world.specs(&self.mixture.family);
+        let specs = self.model.specs(&self.mixture.family);
         let families = specs.into_iter().map(family).collect::<Result<Vec<_>, _>>()?;
         let text = print_options(&DbOptions::default(), families.iter().map(|(name, o)| (name.as_str(), o)));
         std::fs::write(dir.join(format!("OPTIONS-{newest:06}")), text).map_err(|e| e.to_string())

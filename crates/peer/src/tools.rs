@@ -4,7 +4,7 @@
 //! options of its newest OPTIONS file, and refuse it when that holds a name they do not know.
 
 use crate::contents::{Contents, hex, unhex};
-use crate::world::Op;
+use crate::model_ops::Op;
 use esker_base::crc32c;
 use std::ffi::OsStr;
 use std::path::Path;

@@ -102,7 +102,7 @@ type Referred = BTreeMap<FileNumber, (u64, u64)>;
 /// # Errors
 /// What is wrong, and stays so; a background error; elsewhere, work that does not end.
 pub(crate) fn audit(subject: &Subject<'_>, clock: &dyn Clock) -> Result<Audited, String> {
-    let seen = in_a_moment(clock, || {
+    let seen = eventually(clock, || {
         let db = subject.db;
         db.wait_for_background_work().map_err(|e| format!("wait_for_background_work: {e}"))?;
         let before = files_at_rest(subject);
@@ -123,9 +123,9 @@ fn files_at_rest(subject: &Subject<'_>) -> Option<Vec<FileNumber>> {
     (!runs).then(|| db.live_files().iter().map(|file| file.file_number).collect())
 }
 
-/// Threads that have done the last of their work may need a moment to let go of what they had.
+/// Threads that have done the last of their work may need a little time to let go of what they had.
 /// `None`: there is nothing to see yet.
-fn in_a_moment<T>(
+fn eventually<T>(
     clock: &dyn Clock,
     look: impl Fn() -> Result<Option<T>, String>,
 ) -> Result<Option<T>, String> {
@@ -480,7 +480,7 @@ pub(crate) fn are_empty(
             bytes => Err(format!("memtables of {bytes} bytes are left")),
         }
     };
-    in_a_moment(clock, look).map_err(|left| format!("audit: the databases are closed: {left}"))?;
+    eventually(clock, look).map_err(|left| format!("audit: the databases are closed: {left}"))?;
     Ok(Audited { caches: caches.len() as u64, ..Audited::default() })
 }
 
@@ -491,7 +491,7 @@ fn what_is_left(cache: &BlockCache) -> Option<String> {
     let (entries, roles) = (cache.occupancy_count(), cache.role_stats());
     let charged: u64 = Role::ALL.iter().map(|role| roles.bytes(*role)).sum();
     // The others' tables are used, too, if that is charged.
-    let used = if cache.cache_type() == CacheType::Lru { cache.usage() } else { cache.limbo_usage() };
+    let used = if cache.cache_type() == CacheType::Lru { cache.usage() } else { cache.deferred_free_usage() };
     if (pinned, entries, charged, used) == (0, 0, 0, 0) {
         return None;
     }

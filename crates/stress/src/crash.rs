@@ -1,4 +1,4 @@
-//! Crashes at random moments on a simulated disk.
+//! Crashes at random points in time on a simulated disk.
 //!
 //! In: a seed and how many crash points. Out: a [`Report`], or the first point after which the
 //! database was not what it should be, with the seed of its run.
@@ -11,15 +11,17 @@
 //! acknowledged write after the death of the process. Some openings are crashed once more. Then the
 //! next run goes on from one of the disks.
 //!
-//! The seed fixes options, batches and choices; the moment of a crash depends on the scheduling of
-//! threads too.
+//! The seed fixes options, batches and choices; the point in time of a crash depends on the
+//! scheduling of threads too.
 
 mod history;
 mod load;
 
 use crate::audit::{self, Subject};
 use esker::internals::env::crash::{CrashKind, Tail};
-use esker::internals::env::{Clock, CrashChoices, CrashFs, Env, FaultFs, FileSystem, Op, OpKind, Weather};
+use esker::internals::env::{
+    Clock, CrashChoices, CrashFs, Env, FaultFs, FaultSchedule, FileSystem, Op, OpKind,
+};
 use esker::{Db, Error, ErrorKind, Result};
 use esker_testkit::timestamps::TimestampFormat;
 use history::{Contents, History};
@@ -251,7 +253,7 @@ fn crash_points(
     let caught = Arc::new(Caught::default());
     let fs = FaultFs::new(Arc::new(base.disk.clone()));
     if load.trouble && rng.bool() {
-        fs.set_weather(Weather::slow(rng.u64(..), disk_clock()));
+        fs.set_schedule(FaultSchedule::slow(rng.u64(..), disk_clock()));
     }
     fs.on_op(catcher(base.disk.clone(), floors.clone(), caught.clone(), brief, rng.fork()));
     let history = load.run(env_over(fs.clone()), base.contents, &floors, rng)?;
@@ -420,7 +422,7 @@ fn read_in_trouble(
     report: &mut Report,
 ) -> Result<(), String> {
     let fs = FaultFs::new(Arc::new(point.disk.clone()));
-    fs.set_weather(Weather::bad(rng.u64(..), disk_clock()));
+    fs.set_schedule(FaultSchedule::bad(rng.u64(..), disk_clock()));
     let read = load.open(env_over(fs.clone()), rng).and_then(|db| read_all(&db, load));
     report.in_trouble += 1;
     report.faults += fs.fault_count();

@@ -367,7 +367,7 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// Opens what a death at this moment leaves and compares.
+    /// Opens what a death at this time leaves and compares.
     fn die(&mut self, choices: &CrashChoices) -> Result<(), String> {
         self.counts().deaths += 1;
         let disk: Arc<dyn FileSystem> = Arc::new(self.disk.crash_clone(choices));

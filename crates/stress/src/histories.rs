@@ -11,8 +11,9 @@
 //! death of the process, families that were dropped and made. The history goes on from there, with
 //! other options. Between crashes every answer is compared with the model: gets, scans, iterators
 //! that live on, snapshots, transactions, beside flushes, compactions, ingested files and threads
-//! that write. Now and then the disk makes trouble for a while; then the database resumes, by itself
-//! or because it is asked to, or it is opened again. Transactions that were prepared are so after a crash, or over and whole.
+//! that write. Now and then the disk makes trouble for a while; then the database resumes, by
+//! itself or because it is asked to, or it is opened again. Transactions that were prepared are so
+//! after a crash, or over and whole.
 //!
 //! Built with `--cfg shuttle`, each history is a simulated machine (see `sim.rs`): the seed gives
 //! the same history again. Built without, operations, options and what crashes leave are drawn from
@@ -23,7 +24,7 @@ use crate::model;
 use crate::model::round::{End, Floor, PATH, Promises, Round};
 use crate::second_reader::{self, Agreed};
 use esker::internals::env::crash::CrashKind;
-use esker::internals::env::{CrashChoices, CrashFs, Env, FaultFs, Op, OpKind, Weather};
+use esker::internals::env::{CrashChoices, CrashFs, Env, FaultFs, FaultSchedule, Op, OpKind};
 use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -425,7 +426,7 @@ impl History {
                 self.watch().armed = Some(armed);
             }
             if number == trouble.start {
-                self.fs.set_weather(Weather::bad(armed.2, disk_clock()));
+                self.fs.set_schedule(FaultSchedule::bad(armed.2, disk_clock()));
                 self.round.trouble_begins();
             }
             if self.round.is_in_trouble() && (number == trouble.end || self.round.is_murky()) {
@@ -447,7 +448,7 @@ impl History {
             return u64::MAX..u64::MAX;
         }
         if roll == 2 {
-            self.fs.set_weather(Weather::slow(seed, disk_clock()));
+            self.fs.set_schedule(FaultSchedule::slow(seed, disk_clock()));
         }
         start..start + length
     }
@@ -602,7 +603,7 @@ impl History {
     /// An opening on a disk that makes trouble: it may be refused, and nothing is lost by it.
     fn open_in_trouble(&mut self, env: Env) -> Result<(), String> {
         let seed = self.rng.u64(..);
-        self.fs.set_weather(Weather::bad(seed, disk_clock()));
+        self.fs.set_schedule(FaultSchedule::bad(seed, disk_clock()));
         self.report.not_opened += u64::from(self.round.open_in_trouble(env)?);
         self.report.faults += self.fs.fault_count();
         self.fs.clear_rules();

@@ -8,7 +8,7 @@
 //! [`model`]: random operations against a database that is obviously right. [`threads`]: many writers and readers at
 //! once, with invariants. [`scans`]: scans beside writers, each answer compared with a model that
 //! knows sequence numbers.
-//! [`metamorphic`]: the same operations under many sets of options. [`crash`]: crashes at random moments on a simulated
+//! [`metamorphic`]: the same operations under many sets of options. [`crash`]: crashes at random points in time on a simulated
 //! disk. [`histories`]: long ones with crash after crash, each answer compared. [`kill9`]: a child
 //! process killed on the real one. [`faults`]: every file operation failing in turn. [`db_stress`]:
 //! all of it on a real directory, in processes that are killed, with expected values outside of the

@@ -43,7 +43,7 @@ enum Campaign {
     Threads(ThreadsArguments),
     /// Scans beside writers, each answer compared.
     ScanThreads(ScansArguments),
-    /// Crashes at random moments on a simulated disk.
+    /// Crashes at random points in time on a simulated disk.
     Crash(durability::CrashArguments),
     /// Long histories with crash after crash, each answer compared.
     Histories(durability::HistoriesArguments),

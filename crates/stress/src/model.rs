@@ -4,7 +4,7 @@
 //! In: a seed, numbers of rounds and operations, kinds of operation to leave out. Out: counts, or
 //! the first [`Divergence`]. Each round is a database of its own with seed `seed + round`. Flushes
 //! and compactions run in background threads, so a seed gives the same operations again, but not
-//! the same moments of background work.
+//! the same points in time of background work.
 //!
 //! Reading order: `families` (what the families are like), `state` (what must be in them),
 //! `settings` (options of one opening), `cursor` (an iterator and where it must stand), `round`

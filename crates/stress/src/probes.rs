@@ -18,10 +18,10 @@ const EXPECTED: &[(&str, &[&str])] = &[
             "compaction:begun",
             "compaction:trivial_move",
             "iter:exchange",
-            "iter:hop",
+            "iter:skip",
             "manifest:fresh",
-            "read:parked",
-            "read:parked_batch",
+            "read:suspended",
+            "read:suspended_batch",
         ],
     ),
     (
@@ -31,19 +31,19 @@ const EXPECTED: &[(&str, &[&str])] = &[
             "compaction:begun",
             "compaction:trivial_move",
             "iter:exchange",
-            "iter:hop",
+            "iter:skip",
             "manifest:fresh",
-            "read:parked",
-            "read:parked_batch",
+            "read:suspended",
+            "read:suspended_batch",
         ],
     ),
     (
         "threads",
-        &["compaction:begun", "iter:exchange", "manifest:fresh", "read:parked", "write:led_for_others"],
+        &["compaction:begun", "iter:exchange", "manifest:fresh", "read:suspended", "write:led_for_others"],
     ),
     (
         "scan-threads",
-        &["MemTable::protect", "compaction:begun", "iter:exchange", "iter:hop", "manifest:fresh"],
+        &["MemTable::protect", "compaction:begun", "iter:exchange", "iter:skip", "manifest:fresh"],
     ),
     ("crash", &["compaction:begun", "compaction:trivial_move", "manifest:fresh"]),
     (
@@ -54,7 +54,7 @@ const EXPECTED: &[(&str, &[&str])] = &[
             "compaction:failed",
             "manifest:fresh",
             "manifest:write_failed",
-            "read:parked",
+            "read:suspended",
             "resume:begun",
         ],
     ),
@@ -74,7 +74,10 @@ const EXPECTED: &[(&str, &[&str])] = &[
             "write:delayed",
         ],
     ),
-    ("db_stress", &["compaction:begun", "iter:hop", "manifest:fresh", "read:parked", "write:led_for_others"]),
+    (
+        "db_stress",
+        &["compaction:begun", "iter:skip", "manifest:fresh", "read:suspended", "write:led_for_others"],
+    ),
 ];
 
 /// Counts from now on.

@@ -1,19 +1,20 @@
-//! Scans in both directions beside writers, at moments that are held, over views that change under
-//! them; each answer is compared with a model that knows every write by its sequence number.
+//! Scans in both directions beside writers, at points in time that are held, over super versions
+//! that change under them; each answer is compared with a model that knows every write by its
+//! sequence number.
 //!
 //! In: a seed, numbers of threads, seconds. Out: counts, or the first difference. A round is a
 //! database in memory files with options of its own (those of the model campaign, and a compaction
 //! filter now and then), in which most keys are deleted most of the time. Threads choose their own
-//! moments, so a seed gives the same options again, not the same history; in the simulated machine
-//! (`sim-scans`) it gives the same history, too.
+//! points in time, so a seed gives the same options again, not the same history; in the simulated
+//! machine (`sim-scans`) it gives the same history, too.
 //!
 //! Who does what: `writer` writes batches, deletes runs and ranges; `keeper` ingests files,
-//! flushes, compacts, sets options; `scanner` takes moments and moves cursors. What was written:
-//! `history`.
+//! flushes, compacts, sets options; `scanner` takes points in time and moves cursors. What was
+//! written: `history`.
 //!
 //! Invariants
 //!  1. A key's versions are in its history before whoever reads at their sequence number looks:
-//!     scanners wait for the writes that were under way when they took their moment.
+//!     scanners wait for the writes that were under way when they took their point in time.
 //!  2. Keys that are deleted by single deletions belong to one writer each, which puts and deletes
 //!     them in turn.
 //!  3. Junk, which compaction filters drop when they like, is never compared, only passed.
@@ -93,7 +94,7 @@ impl fmt::Display for Report {
         let Report { rounds, writes, comparisons, maintenance, seconds } = self;
         write!(
             f,
-            "scans: {rounds} rounds, {writes} writes, {maintenance} changes of views, {comparisons} answers compared, \
+            "scans: {rounds} rounds, {writes} writes, {maintenance} changes of super_versions, {comparisons} answers compared, \
              0 differences, {seconds:.1} s"
         )
     }
@@ -108,11 +109,11 @@ pub(crate) struct Size {
     pub(crate) keys: [usize; 3],
     /// Batches of each writer.
     pub(crate) batches: u64,
-    /// Changes of views.
+    /// Changes of super versions.
     pub(crate) maintenance: u64,
     /// Turns of each scanner.
     pub(crate) scans: u64,
-    /// Of a thousand turns so many begin with a new moment, and so many with a new cursor.
+    /// Of a thousand turns so many begin with a new point in time, and so many with a new cursor.
     pub(crate) new: (u16, u16),
 }
 
@@ -157,10 +158,10 @@ impl Round {
                 options.compaction_filter = Some(Arc::new(DropJunk));
             }
             options.disable_auto_compactions &= rng.bool();
-            options.dead_span_min_entries = [1, 2, 3, 16][rng.usize(..4)];
-            options.dead_range_min_keys = [1, 2, 8, 40][rng.usize(..4)];
-            let dead = options.dead_span_min_entries + options.dead_range_min_keys;
-            options.dead_range_walk_min_entries = [0, 1, 4, 64][dead as usize % 4];
+            options.deleted_run_block_min_entries = [1, 2, 3, 16][rng.usize(..4)];
+            options.deleted_run_memory_min_keys = [1, 2, 8, 40][rng.usize(..4)];
+            let dead = options.deleted_run_block_min_entries + options.deleted_run_memory_min_keys;
+            options.pre_scan_min_entries = [0, 1, 4, 64][dead as usize % 4];
         }
         let db = Db::open_cf(&settings.db, PATH, settings.descriptors(&specs));
         let db = db.map_err(|e| format!("open: {e}"))?;

@@ -9,7 +9,8 @@
 //! log goes before, and `w/base = n`.
 //!
 //! Invariants that readers check
-//!  1. At any one moment `a`, `b` and `c` are equal: batches are atomic, over families and merges.
+//!  1. At any one point in time `a`, `b` and `c` are equal: batches are atomic, over families and
+//!     merges.
 //!  2. The log holds just the numbers from `base` (at most 64) to `a`, in both directions of an
 //!     iterator.
 //!  3. `a` never goes back, and is not below what its writer was told is done.
@@ -18,7 +19,7 @@
 mod check;
 mod workers;
 
-use check::check_view;
+use check::check_writer;
 use esker::builtin;
 use esker::internals::base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use esker::internals::base::sync::epoch;
@@ -225,10 +226,10 @@ fn start_threads(shared: &Arc<Shared>, parameters: &Parameters) -> Result<Vec<St
 fn check_all_done(shared: &Shared) -> Outcome {
     for (writer, done) in shared.done.iter().enumerate() {
         let snapshot = shared.db.snapshot();
-        let view = check_view(shared, writer, &snapshot)?;
+        let state = check_writer(shared, writer, &snapshot)?;
         let done = done.load(Ordering::Relaxed);
-        if view.a != done {
-            return Err(format!("writer {writer}: {done} batches were acknowledged, {} are there", view.a));
+        if state.a != done {
+            return Err(format!("writer {writer}: {done} batches were acknowledged, {} are there", state.a));
         }
     }
     Ok(())

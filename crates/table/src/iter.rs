@@ -17,7 +17,7 @@ use crate::readahead::{ReadPace, Readahead};
 use crate::reader::{TableReader, compare_as, pin, seek_block};
 use crate::scans_ahead::ScansAhead;
 use beyond::{Beyond, Far};
-use esker_base::iter::{InternalIterator, KnownDead, LeftValue, Passed};
+use esker_base::iter::{InternalIterator, KnownDeletedRun, LeftValue, Passed};
 use esker_base::memory::{prefetch, prefetch_back};
 use esker_base::run::{Ahead, Run};
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber};
@@ -171,7 +171,7 @@ impl TableIter {
         self.block = None;
         self.count_entered();
         let (source, readahead) = (&self.reader.source, &mut self.readahead);
-        let block = match self.ahead.as_ref().filter(|ahead| ahead.is_told()) {
+        let block = match self.ahead.as_ref().filter(|ahead| ahead.is_planned()) {
             None => match source.cached(handle, BlockKind::Data) {
                 Some(block) => {
                     readahead.skipped(handle);
@@ -563,7 +563,7 @@ impl InternalIterator for TableIter {
         }
     }
 
-    fn rest(&mut self) {
+    fn release(&mut self) {
         self.begin_scan(false);
         self.cursor.reset();
         (self.block, self.beyond, self.error) = (None, None, None);
@@ -576,14 +576,14 @@ impl InternalIterator for TableIter {
         }
     }
 
-    fn dead_run_edge(&self, snapshot: SequenceNumber, forward: bool) -> Option<&[u8]> {
-        let spans = self.reader.dead_spans()?;
+    fn deleted_run_end(&self, snapshot: SequenceNumber, forward: bool) -> Option<&[u8]> {
+        let spans = self.reader.deleted_runs()?;
         let span = spans.find(key::user_key(self.cursor.key()), &self.reader.options.icmp)?;
-        let edge = if forward { span.last } else { span.first };
-        (span.sequence <= snapshot).then_some(edge)
+        let run_end = if forward { span.last } else { span.first };
+        (span.sequence <= snapshot).then_some(run_end)
     }
 
-    fn was_seen(&self, known: &KnownDead<'_>, _forward: bool) -> bool {
+    fn was_seen(&self, known: &KnownDeletedRun<'_>, _forward: bool) -> bool {
         let options = &self.reader.options;
         options.file_number <= known.newest_file
             && options.largest_seqno.is_some_and(|largest| largest <= known.sequence)

@@ -1,21 +1,21 @@
 //! Point reads of many keys at once.
 //!
 //! In: keys in ascending order. Out: as `TableReader::get` for each, but each filter, index block
-//! and data block is looked up once for all keys of a wave that need it, and what a key will read
+//! and data block is looked up once for all keys of a batch that need it, and what a key will read
 //! is fetched into the processor's caches while the keys before it are worked on. The steps go
 //! level by level through the table: all keys through the filter, then all through the index, then
 //! all blocks are looked up, then all keys are searched. Idea of the level-wise order: RocksDB
 //! `table/block_based/block_based_table_reader_sync_and_async.h` (`MultiGet`).
 //!
 //! A batch goes twice over its tables. First under a guard ([`TableReader::multi_get`]), which
-//! waits for nothing: keys whose blocks are not in the cache are put aside. What was put aside is
+//! waits for nothing: keys whose blocks are not in the cache are suspended. What was suspended is
 //! then planned ([`TableReader::plan`]) table by table; what the kernel has in memory is read and
 //! searched at once ([`Plan::search_resident`]), the other blocks of all plans are read together
 //! ([`read_plans`]), and each plan is searched ([`Plan::search`]).
 //!
 //! Invariants
 //!  1. An error belongs to the keys that needed what failed; the others go on.
-//!  2. A block is held from its look-up to the end of its wave or plan, once.
+//!  2. A block is held from its look-up to the end of its batch or plan, once.
 //!  3. No guard is held while files are read.
 
 mod resident;
@@ -38,7 +38,7 @@ use std::sync::Arc;
 
 /// Keys that go through the steps together: their prefetched lines must fit into the first-level
 /// cache.
-const WAVE: usize = 32;
+const BATCH_KEYS: usize = 32;
 
 /// Receives the results of a batch. `i` is the index of a key.
 pub trait BatchVisitor {
@@ -54,7 +54,7 @@ pub trait BatchVisitor {
 /// How many keys ahead of the one that is searched have their entries fetched.
 const AHEAD: usize = 4;
 
-type Wave<T> = SmallVec<[T; WAVE]>;
+type KeyBatch<T> = SmallVec<[T; BATCH_KEYS]>;
 
 /// No block, and no restart.
 const NOWHERE: (u32, u32) = (u32::MAX, 0);
@@ -80,21 +80,21 @@ fn keys_to_walk_to(places: &[Place], blocks: &[Got<'_>]) -> usize {
 /// Where a key's entries begin.
 struct Place {
     key: u32,
-    /// Number of its block in the wave.
+    /// Number of its block in the batch.
     block: u32,
     restart: u32,
     /// Whether entries of its user key can lie behind the block.
     goes_on: bool,
 }
 
-/// The blocks that a wave of keys needs.
+/// The blocks that a batch of keys needs.
 #[derive(Default)]
 struct Needed {
-    places: Wave<Place>,
-    handles: Wave<BlockHandle>,
+    places: KeyBatch<Place>,
+    handles: KeyBatch<BlockHandle>,
 }
 
-/// A block of a wave.
+/// A block of a batch.
 enum Got<'g> {
     Block(BlockLoan<'g>),
     /// It would have to be waited for.
@@ -132,15 +132,15 @@ impl TableReader {
     ) {
         let options = options.without_waiting();
         let access = Access { options: &options, guard: Some(guard) };
-        for wave in which.chunks(WAVE) {
-            let needed = self.pass_filter(access, keys, wave).and_then(|passed| match passed.is_empty() {
+        for batch in which.chunks(BATCH_KEYS) {
+            let needed = self.pass_filter(access, keys, batch).and_then(|passed| match passed.is_empty() {
                 true => Ok(Needed::default()),
                 false => self.find_blocks(access, keys, &passed, visitor),
             });
             match needed {
                 Ok(needed) if needed.places.is_empty() => {}
                 Ok(needed) => {
-                    let blocks: Wave<Got<'_>> =
+                    let blocks: KeyBatch<Got<'_>> =
                         needed.handles.iter().map(|&handle| self.got(handle, guard)).collect();
                     self.search(access, keys, needed, &blocks, visitor);
                 }
@@ -148,9 +148,9 @@ impl TableReader {
                     Ok(missing) => {
                         missing
                             .iter()
-                            .for_each(|&m| wave.iter().for_each(|&i| visitor.missing(i as usize, m)));
+                            .for_each(|&m| batch.iter().for_each(|&i| visitor.missing(i as usize, m)));
                     }
-                    Err(e) => wave.iter().for_each(|&i| visitor.failed(i as usize, e.clone())),
+                    Err(e) => batch.iter().for_each(|&i| visitor.failed(i as usize, e.clone())),
                 },
             }
         }
@@ -168,19 +168,19 @@ impl TableReader {
     ) -> Plan {
         let access = Access { options, guard: None };
         let visitor: &mut dyn BatchVisitor = &mut Failures { failed };
-        let fresh: Wave<u32> = (which.iter())
+        let fresh: KeyBatch<u32> = (which.iter())
             .filter(|(_, missing)| missing.and_then(|m| m.block).is_none())
             .map(|(key, _)| *key)
             .collect();
         let mut needed = Needed::default();
-        for wave in fresh.chunks(WAVE) {
-            let found = self.pass_filter(access, keys, wave).and_then(|passed| match passed.is_empty() {
+        for batch in fresh.chunks(BATCH_KEYS) {
+            let found = self.pass_filter(access, keys, batch).and_then(|passed| match passed.is_empty() {
                 true => Ok(Needed::default()),
                 false => self.find_blocks(access, keys, &passed, visitor),
             });
             match found {
                 Ok(found) => needed.append(found),
-                Err(e) => wave.iter().for_each(|&key| visitor.failed(key as usize, e.clone())),
+                Err(e) => batch.iter().for_each(|&key| visitor.failed(key as usize, e.clone())),
             }
         }
         let mut alone = Vec::new();
@@ -220,20 +220,20 @@ impl TableReader {
         Got::Block(block)
     }
 
-    /// Those keys of a wave that the filter lets pass.
+    /// Those keys of a batch that the filter lets pass.
     /// # Errors
     /// `Incomplete` if the filter would have to be waited for.
-    fn pass_filter(&self, access: Access<'_>, keys: &[LookupKey], wave: &[u32]) -> Result<Wave<u32>> {
+    fn pass_filter(&self, access: Access<'_>, keys: &[LookupKey], batch: &[u32]) -> Result<KeyBatch<u32>> {
         let user_key = |key: u32| self.without_timestamp(keys[key as usize].user_key());
-        let mut passed: Wave<u32> = wave.into();
+        let mut passed: KeyBatch<u32> = batch.into();
         match &self.filter {
             TableFilter::None => return Ok(passed),
             TableFilter::Full(filter) if self.whole_keys => {
                 let asked =
                     filter.with(&self.source, BlockKind::Filter, (access.options, access.guard), |block| {
                         let Some(filter) = block.filter() else { return Ok(true) };
-                        let mut probes: Wave<FilterProbe<'_>> =
-                            wave.iter().map(|&key| FilterProbe::new(user_key(key))).collect();
+                        let mut probes: KeyBatch<FilterProbe<'_>> =
+                            batch.iter().map(|&key| FilterProbe::new(user_key(key))).collect();
                         probes.iter_mut().for_each(|probe| filter.prefetch(probe));
                         let mut probes = probes.iter_mut();
                         passed.retain(|_| probes.next().is_none_or(|probe| filter.may_match_probe(probe)));
@@ -242,7 +242,7 @@ impl TableReader {
                 or_may_match(asked, access.options)?;
             }
             _ => {
-                let (mut answers, mut waits) = (Wave::<bool>::new(), Ok(()));
+                let (mut answers, mut waits) = (KeyBatch::<bool>::new(), Ok(()));
                 passed.retain(|key| {
                     let target = keys[*key as usize].internal_key();
                     let Some(asked_for) = self.in_filter(key::user_key(target)) else { return true };
@@ -258,7 +258,7 @@ impl TableReader {
                 return Ok(passed);
             }
         }
-        for i in 0..wave.len() {
+        for i in 0..batch.len() {
             counts::filter_asked(self.source.statistics.as_ref(), i < passed.len());
         }
         Ok(passed)
@@ -419,7 +419,7 @@ impl TableReader {
             Ok(block) => self.ready(Guarded::Held(block), handle),
             Err(e) => Got::Failed(e),
         };
-        let blocks: Wave<Got<'_>> = blocks.into_iter().zip(&needed.handles).map(got).collect();
+        let blocks: KeyBatch<Got<'_>> = blocks.into_iter().zip(&needed.handles).map(got).collect();
         self.search(Access { options, guard: None }, keys, needed, &blocks, visitor);
     }
 
@@ -554,7 +554,7 @@ impl Plan {
             let i = key as usize;
             let mut visit =
                 |entry: ParsedInternalKey<'_>, value: TableValue<'_>| visitor.entry(i, entry, value);
-            if let Err(e) = reader.get_on(options, &keys[i], missing, &mut visit) {
+            if let Err(e) = reader.resume_get(options, &keys[i], missing, &mut visit) {
                 visitor.failed(i, e);
             }
         }

@@ -23,7 +23,7 @@ use esker_cache::key::process_unique_identity;
 use esker_env::RandomAccessFile;
 use esker_format::block::{Block, BlockCursor};
 use esker_format::compression::{CompressionType, Decompressor};
-use esker_format::dead_spans::{self, DeadSpans};
+use esker_format::deleted_runs::{self, DeletedRuns};
 use esker_format::footer::{FOOTER_BYTES, Footer};
 use esker_format::handle::BlockHandle;
 use esker_format::index_entry::IndexShape;
@@ -102,7 +102,7 @@ fn open_with(tail: Tail, footer: Footer, mut options: TableReaderOptions) -> Res
     let range_dels = fragmented(&range_tombstones, &options);
     let has_timestamps = lacks_timestamps || options.icmp.timestamp_size() > 0;
     let range_tombstones = if has_timestamps { range_tombstones } else { Vec::new() };
-    let dead_spans = read_dead_spans(&source, &meta, &options, global_seqno)?;
+    let deleted_runs = read_deleted_runs(&source, &meta, &options, global_seqno)?;
     let index_shape = IndexShape {
         key_is_user_key: properties.index_key_is_user_key,
         value_is_delta_encoded: properties.index_value_is_delta_encoded,
@@ -138,7 +138,7 @@ fn open_with(tail: Tail, footer: Footer, mut options: TableReaderOptions) -> Res
         filter,
         scan_length: ScanLength::default(),
         range_dels,
-        dead_spans,
+        deleted_runs,
         range_tombstones,
         lacks_timestamps,
         global_seqno,
@@ -390,15 +390,15 @@ fn fragmented(
     Some(Arc::new(fragments)).filter(|f| !f.is_empty())
 }
 
-fn read_dead_spans(
+fn read_deleted_runs(
     source: &BlockSource,
     meta: &MetaIndex,
     options: &TableReaderOptions,
     global_seqno: Option<SequenceNumber>,
-) -> Result<Option<DeadSpans>> {
-    let Some(handle) = meta.find(dead_spans::NAME) else { return Ok(None) };
+) -> Result<Option<DeletedRuns>> {
+    let Some(handle) = meta.find(deleted_runs::NAME) else { return Ok(None) };
     let block = source.read(handle, BlockKind::Meta, true)?;
-    let spans = block.key_value().and_then(|b| DeadSpans::parse(b, &options.icmp, global_seqno));
+    let spans = block.key_value().and_then(|b| DeletedRuns::parse(b, &options.icmp, global_seqno));
     spans.map(Some).map_err(|e| source.at(e, handle))
 }
 

@@ -215,11 +215,11 @@ pub struct TableBuilderOptions {
     /// More properties, under names of the user's.
     pub user_collected_properties: Vec<(Vec<u8>, Vec<u8>)>,
     /// Runs of deleted keys of at least so many entries are noted in a block of Esker's own, which
-    /// RocksDB leaves alone (`docs/format/dead-spans.md`); 0: none, and the table has no such
+    /// RocksDB leaves alone (`docs/format/deleted-runs.md`); 0: none, and the table has no such
     /// block.
-    pub dead_span_min_entries: u64,
+    pub deleted_run_block_min_entries: u64,
     /// `TableFileInfo` names those of at least so many entries; 0: none.
-    pub long_dead_span_entries: u64,
+    pub long_deleted_run_entries: u64,
     /// Where blocks that are put into the cache are counted.
     pub statistics: Option<Arc<Statistics>>,
     /// False if timestamps were taken off the keys, which `icmp` then must not expect.
@@ -257,8 +257,8 @@ impl TableBuilderOptions {
             target_file_size: 0,
             is_external_file: false,
             user_collected_properties: Vec::new(),
-            dead_span_min_entries: 0,
-            long_dead_span_entries: 0,
+            deleted_run_block_min_entries: 0,
+            long_deleted_run_entries: 0,
             statistics: None,
             user_defined_timestamps_persisted: true,
             block_protection_bytes_per_key: 0,
@@ -364,8 +364,8 @@ pub struct TableReadOptions {
     pub prefix_filter_on_seek: bool,
     /// A batch may read blocks of all levels at once, some of them needlessly.
     pub async_io: bool,
-    /// The moment, in microseconds since the Unix epoch, from which on no file is read; `u64::MAX`:
-    /// never.
+    /// The point in time, in microseconds since the Unix epoch, from which on no file is read;
+    /// `u64::MAX`: never.
     pub deadline_micros: u64,
 }
 

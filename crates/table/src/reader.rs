@@ -14,7 +14,7 @@ use esker_base::{Error, ErrorKind, PinnedBytes, Result, SequenceNumber};
 use esker_cache::{Guarded, Reservation, Role};
 use esker_env::RandomAccessFile;
 use esker_format::block::{Block, BlockCursor, EntryShape};
-use esker_format::dead_spans::DeadSpans;
+use esker_format::deleted_runs::DeletedRuns;
 use esker_format::footer::Footer;
 use esker_format::handle::BlockHandle;
 use esker_format::index_entry::IndexShape;
@@ -68,7 +68,7 @@ pub(crate) struct Access<'r> {
 /// Receives entries; returns whether to go on.
 pub type Visit<'v> = &'v mut dyn FnMut(ParsedInternalKey<'_>, TableValue<'_>) -> bool;
 
-/// Where a read of one key stopped that waits for nothing. [`TableReader::get_on`] goes on from
+/// Where a read of one key stopped that waits for nothing. [`TableReader::resume_get`] goes on from
 /// there.
 #[derive(Clone, Copy, Debug)]
 pub struct Missing {
@@ -137,7 +137,7 @@ pub struct TableReader {
     /// The reader's own charge in the block cache.
     pub(crate) charge: Option<Reservation<CachedBlock>>,
     pub(crate) range_dels: Option<Arc<FragmentedRangeTombstones>>,
-    pub(crate) dead_spans: Option<DeadSpans>,
+    pub(crate) deleted_runs: Option<DeletedRuns>,
     /// As they are stored; kept in families with user-defined timestamps only, which fragments do
     /// not keep apart.
     pub(crate) range_tombstones: Vec<RangeTombstone>,
@@ -163,8 +163,8 @@ impl TableReader {
         self.get_with(Access { options, guard: None }, key, visit).map(drop)
     }
 
-    /// `get` that waits for nothing: it returns the missing block, and [`TableReader::get_on`] goes
-    /// on there without a guard.
+    /// `get` that waits for nothing: it returns the missing block, and [`TableReader::resume_get`]
+    /// goes on there without a guard.
     /// # Errors
     /// `Corruption`.
     #[inline]
@@ -184,7 +184,7 @@ impl TableReader {
     /// # Errors
     /// `Corruption`, `IoError`, or `Incomplete` when `read_tier` forbids I/O that is needed.
     #[cold]
-    pub fn get_on(
+    pub fn resume_get(
         &self,
         options: &TableReadOptions,
         key: &LookupKey,
@@ -196,15 +196,15 @@ impl TableReader {
             true => None,
             false => Some(self.source.block(place.handle, BlockKind::Data, options, None)?),
         };
-        self.get_on_in(options, key, (place, block), visit)
+        self.resume_get_in(options, key, (place, block), visit)
     }
 
-    /// [`TableReader::get_on`] if the missing block no longer has to be waited for; otherwise
+    /// [`TableReader::resume_get`] if the missing block no longer has to be waited for; otherwise
     /// `None`, and nothing was visited.
     /// # Errors
     /// `Corruption`, `IoError`, or `Incomplete` when `read_tier` forbids I/O that is needed.
     #[cold]
-    pub fn get_on_if_resident(
+    pub fn resume_get_if_resident(
         &self,
         options: &TableReadOptions,
         key: &LookupKey,
@@ -216,11 +216,11 @@ impl TableReader {
             return None;
         }
         let block = self.source.block_if_resident(place.handle, options)?;
-        Some(block.and_then(|block| self.get_on_in(options, key, (place, Some(block)), visit)))
+        Some(block.and_then(|block| self.resume_get_in(options, key, (place, Some(block)), visit)))
     }
 
     /// From a block on that was missing, if it was not visited, and is here now.
-    fn get_on_in(
+    fn resume_get_in(
         &self,
         options: &TableReadOptions,
         key: &LookupKey,
@@ -548,8 +548,8 @@ impl TableReader {
     }
 
     /// Its runs of deleted keys, if they were noted.
-    pub fn dead_spans(&self) -> Option<&DeadSpans> {
-        self.dead_spans.as_ref()
+    pub fn deleted_runs(&self) -> Option<&DeletedRuns> {
+        self.deleted_runs.as_ref()
     }
 
     /// Its properties.
@@ -651,13 +651,13 @@ impl TableReader {
     /// Bytes of memory it holds apart from the block cache.
     pub fn approximate_memory_usage(&self) -> usize {
         let range_dels = self.range_dels.as_ref().map_or(0, |r| r.approximate_memory_usage());
-        let dead_spans = self.dead_spans.as_ref().map_or(0, DeadSpans::memory_usage);
+        let deleted_runs = self.deleted_runs.as_ref().map_or(0, DeletedRuns::memory_usage);
         size_of::<TableReader>()
             + self.index.memory_usage()
             + self.filter.memory_usage()
             + size_of_val(&*self.pinned_partitions)
             + range_dels
-            + dead_spans
+            + deleted_runs
     }
 
     /// Charges memory that it holds outside of the cache to the cache, if the options say so.

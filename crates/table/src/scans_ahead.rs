@@ -4,13 +4,13 @@
 //! cursors of one iterator. They share a [`ScansAhead`] from when they are made, and are told of
 //! ranges, or that there are none any more, by what is put into it. Nothing happens as long as the
 //! cache has what they ask for. The first block that it has not brings those of all tables for the
-//! range that is scanned and as many ranges behind it as there is room for, in one go: a wave. The
-//! next wave comes with the first block that is missing in a range behind it. What is wanted of it:
-//! RocksDB `include/rocksdb/options.h` (`MultiScanArgs`).
+//! range that is scanned and as many ranges behind it as there is room for, in one go: a readahead
+//! batch. The next readahead batch comes with the first block that is missing in a range behind it.
+//! What is wanted of it: RocksDB `include/rocksdb/options.h` (`MultiScanArgs`).
 //!
 //! Invariants
-//!  1. What is held is bounded: a wave's blocks have at most `most_bytes` in the file, and are let
-//!     go before the next wave.
+//!  1. What is held is bounded: a readahead batch's blocks have at most `most_bytes` in the file,
+//!     and are let go before the next readahead batch.
 //!  2. What a scan shows does not depend on it: a block that was not read ahead, or could not be,
 //!     is read by whoever needs it, who then meets the error.
 //!  3. The lock is not held while anything is read.
@@ -34,8 +34,8 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// Bytes of one wave where the user names no limit.
-const WAVE_BYTES: u64 = 8 << 20;
+/// Bytes of one readahead batch where the user names no limit.
+const BATCH_BYTES: u64 = 8 << 20;
 
 /// Bytes of one table for one range. A scan that goes on beyond them reads ahead as any other.
 const PART_BYTES: u64 = 1 << 20;
@@ -119,7 +119,7 @@ impl ScanRanges {
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct AheadCounts {
     /// How often blocks were read ahead.
-    pub waves: u64,
+    pub batches: u64,
     /// Ranges for which that was done.
     pub ranges: u64,
     /// Blocks that came from files.
@@ -141,7 +141,7 @@ pub struct AheadOptions {
     pub table: TableReadOptions,
     /// Blocks with no more bytes than this between them are read as one.
     pub coalesced_gap_bytes: u64,
-    /// Bytes of the blocks of a wave, as stored; 0 for as many as are worth it.
+    /// Bytes of the blocks of a readahead batch, as stored; 0 for as many as are worth it.
     pub most_bytes: u64,
     /// Scans go from the end of each range to its start.
     pub reverse: bool,
@@ -162,7 +162,7 @@ impl Default for AheadOptions {
 #[derive(Default)]
 pub struct ScansAhead {
     /// Whether there are ranges.
-    is_told: AtomicBool,
+    is_planned: AtomicBool,
     /// The range that is scanned.
     current: AtomicUsize,
     /// Whether anything is held: most scans find all they want in the cache.
@@ -177,7 +177,7 @@ struct State {
     statistics: Option<Arc<Statistics>>,
     tables: Option<Box<dyn ScanTables>>,
     held: HashMap<CacheKey, Held>,
-    /// Ranges before this one have had their wave.
+    /// Ranges before this one have had their readahead batch.
     planned: usize,
     counts: AheadCounts,
 }
@@ -192,7 +192,7 @@ type Part = (Arc<TableReader>, Vec<BlockHandle>);
 
 impl fmt::Debug for ScansAhead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ScansAhead(told: {})", self.is_told())
+        write!(f, "ScansAhead(told: {})", self.is_planned())
     }
 }
 
@@ -217,16 +217,16 @@ impl ScansAhead {
         (state.options, state.planned, state.counts) = (options, 0, AheadCounts::default());
         state.statistics = statistics.cloned();
         self.current.store(0, Ordering::Relaxed);
-        self.is_told.store(true, Ordering::Relaxed);
+        self.is_planned.store(true, Ordering::Relaxed);
         Arc::clone(&state.ranges)
     }
 
     /// There are no ranges any more. What tables it knows it still does.
     pub fn forget(&self) {
-        if !self.is_told() {
+        if !self.is_planned() {
             return;
         }
-        self.is_told.store(false, Ordering::Relaxed);
+        self.is_planned.store(false, Ordering::Relaxed);
         let mut state = self.state.lock();
         let let_go = self.let_go(&mut state);
         let statistics = state.statistics.take();
@@ -236,8 +236,8 @@ impl ScansAhead {
 
     /// Whether there are ranges.
     #[inline]
-    pub fn is_told(&self) -> bool {
-        self.is_told.load(Ordering::Relaxed)
+    pub fn is_planned(&self) -> bool {
+        self.is_planned.load(Ordering::Relaxed)
     }
 
     /// Whether blocks are held.
@@ -271,7 +271,7 @@ impl ScansAhead {
     }
 
     /// Range `number` is scanned from now on. Those before it are done with, and what is held for
-    /// them once no range is left that the last wave was for.
+    /// them once no range is left that the last readahead batch was for.
     pub fn enter(&self, number: usize) {
         self.current.store(number, Ordering::Relaxed);
         if !self.holds() {
@@ -303,7 +303,7 @@ impl ScansAhead {
         let key = source.key(handle);
         let found = self.held(&key).or_else(|| source.cached(handle, BlockKind::Data));
         let found = match found {
-            None if self.read_wave() => self.held(&key),
+            None if self.read_batch() => self.held(&key),
             found => found,
         };
         match found {
@@ -328,19 +328,19 @@ impl ScansAhead {
     /// Reads the blocks of the range that is scanned and of those behind it, unless that was done.
     /// Whether it was done now.
     #[cold]
-    fn read_wave(&self) -> bool {
+    fn read_batch(&self) -> bool {
         let first = self.current.load(Ordering::Relaxed);
         let mut state = self.state.lock();
         if state.options.table.read_tier != ReadTier::ReadAll || first < state.planned {
             return false;
         }
         let Some(tables) = state.tables.take() else { return false };
-        let wave = Wave { ranges: Arc::clone(&state.ranges), options: state.options };
+        let batch = ReadaheadBatch { ranges: Arc::clone(&state.ranges), options: state.options };
         let statistics = state.statistics.clone();
         drop(state);
-        let (parts, planned) = wave.plan(&*tables, first);
+        let (parts, planned) = batch.plan(&*tables, first);
         let mut counts = GatherCounts::default();
-        let held = wave.read(&parts, &mut counts);
+        let held = batch.read(&parts, &mut counts);
         let bytes = parts.iter().flat_map(|(_, handles)| handles).copied().map(stored_bytes).sum();
         count(statistics.as_ref(), &counts, held.len());
         let mut state = self.state.lock();
@@ -349,7 +349,7 @@ impl ScansAhead {
         self.holds.store(!held.is_empty(), Ordering::Relaxed);
         let let_go = std::mem::replace(&mut state.held, held);
         let told = &mut state.counts;
-        told.waves += 1;
+        told.batches += 1;
         told.ranges += (planned - first) as u64;
         told.blocks_read += counts.blocks_read;
         told.blocks_cached += counts.blocks_cached;
@@ -363,22 +363,22 @@ impl ScansAhead {
 }
 
 /// What blocks to read together.
-struct Wave {
+struct ReadaheadBatch {
     ranges: Arc<ScanRanges>,
     options: AheadOptions,
 }
 
-impl Wave {
-    /// Which blocks belong to the wave that begins with range `first`, and with which range the
-    /// next one begins.
+impl ReadaheadBatch {
+    /// Which blocks belong to the readahead batch that begins with range `first`, and with which
+    /// range the next one begins.
     fn plan(&self, tables: &dyn ScanTables, first: usize) -> (Vec<Part>, usize) {
-        let most_bytes = if self.options.most_bytes == 0 { WAVE_BYTES } else { self.options.most_bytes };
-        let (mut wave, mut places) = (Vec::<Part>::new(), HashMap::new());
+        let most_bytes = if self.options.most_bytes == 0 { BATCH_BYTES } else { self.options.most_bytes };
+        let (mut batch, mut places) = (Vec::<Part>::new(), HashMap::new());
         let mut bytes = 0;
         let rest = (first..self.ranges.len()).filter_map(|at| self.ranges.get(at).map(|range| (at, range)));
         for (number, (start, limit)) in rest {
             // How far a scan without a limit will go nobody knows.
-            let Some(limit) = limit else { return (wave, number + 1) };
+            let Some(limit) = limit else { return (batch, number + 1) };
             let room = most_bytes - bytes;
             let (mut of_range, mut range_bytes, mut fits) = (Vec::<Part>::new(), 0, true);
             tables.within(start, limit, &mut |reader| {
@@ -392,21 +392,21 @@ impl Wave {
                 }
             });
             if number > first && !fits {
-                return (wave, number);
+                return (batch, number);
             }
             bytes += range_bytes;
             for (reader, handles) in of_range {
                 let place = *places.entry(Arc::as_ptr(&reader) as usize).or_insert_with(|| {
-                    wave.push((reader, Vec::new()));
-                    wave.len() - 1
+                    batch.push((reader, Vec::new()));
+                    batch.len() - 1
                 });
-                wave[place].1.extend(handles);
+                batch[place].1.extend(handles);
             }
             if !fits {
-                return (wave, number + 1);
+                return (batch, number + 1);
             }
         }
-        (wave, self.ranges.len())
+        (batch, self.ranges.len())
     }
 
     fn read(&self, parts: &[Part], counts: &mut GatherCounts) -> HashMap<CacheKey, Held> {
@@ -509,16 +509,16 @@ mod tests {
     #[test]
     fn ranges_take_the_memory_of_those_before_them_once_nobody_has_these() {
         let ahead = ScansAhead::default();
-        assert!(!ahead.is_told());
+        assert!(!ahead.is_planned());
         let first = tell(&ahead, &["a", "b", "c"]);
-        assert!(ahead.is_told());
+        assert!(ahead.is_planned());
         let second = tell(&ahead, &["d"]);
         assert_eq!((first.len(), first.get(2)), (3, Some((&b"c"[..], Some(&b"z"[..])))));
         assert_eq!((second.len(), second.get(0)), (1, Some((&b"d"[..], Some(&b"z"[..])))));
         let memory = Arc::as_ptr(&second);
         drop((first, second));
         ahead.forget();
-        assert!(!ahead.is_told());
+        assert!(!ahead.is_planned());
         let third = tell(&ahead, &["e", "f"]);
         assert_eq!(Arc::as_ptr(&third), memory);
         assert_eq!((third.len(), third.get(2)), (2, None));

@@ -30,7 +30,7 @@ use esker_cache::Role;
 use esker_env::WritableFile;
 use esker_format::block::{Block, BlockBuilder, BlockCursor, common_prefix};
 use esker_format::compression::{CompressionType, Compressor, make_dictionary};
-use esker_format::dead_spans::{self, DeadSpanBuilder, LongSpan};
+use esker_format::deleted_runs::{self, DeletedRunBuilder, LongDeletedRun};
 use esker_format::footer::Footer;
 use esker_format::handle::BlockHandle;
 use esker_format::index_entry::{DataBlockPlace, IndexBuilder};
@@ -74,9 +74,9 @@ pub struct TableFileInfo {
     pub num_range_deletions: u64,
     /// The file's unique id, if database id, session id and file number were given.
     pub unique_id: Option<[u64; 2]>,
-    /// Runs of deleted keys of at least `TableBuilderOptions::long_dead_span_entries` entries, in
+    /// Runs of deleted keys of at least `TableBuilderOptions::long_deleted_run_entries` entries, in
     /// order.
-    pub long_dead_spans: Vec<LongSpan>,
+    pub long_deleted_runs: Vec<LongDeletedRun>,
 }
 
 /// Writes one table, key by key in internal-key order.
@@ -104,7 +104,7 @@ pub struct TableBuilder {
     warmer: Option<Warmer>,
     timestamp_size: usize,
     range_del: BlockBuilder,
-    dead_spans: DeadSpanBuilder,
+    deleted_runs: DeletedRunBuilder,
     properties: TableProperties,
     smallest: Vec<u8>,
     /// Largest end of a range tombstone, as a bound.
@@ -158,8 +158,8 @@ impl TableBuilder {
             warmer: Warmer::new(&options),
             timestamp_size: options.icmp.user_comparator().timestamp_size(),
             range_del: BlockBuilder::new(1),
-            dead_spans: DeadSpanBuilder::new(setup::dead_span_min_entries(&options))
-                .telling_of(options.long_dead_span_entries),
+            deleted_runs: DeletedRunBuilder::new(setup::deleted_run_block_min_entries(&options))
+                .telling_of(options.long_deleted_run_entries),
             properties: setup::first_properties(&options),
             smallest: Vec::new(),
             largest_range_end: Vec::new(),
@@ -221,9 +221,9 @@ impl TableBuilder {
         if !self.is_ascending(internal_key, user_key, shared) {
             return Err(out_of_order(self.data.last_key(), internal_key));
         }
-        if self.dead_spans.wants(value_type) {
+        if self.deleted_runs.wants(value_type) {
             let is_older = shared >= user_key.len() && self.data.last_key().len() == internal_key.len();
-            self.dead_spans.add(user_key, SequenceNumber(packed >> 8), value_type, is_older);
+            self.deleted_runs.add(user_key, SequenceNumber(packed >> 8), value_type, is_older);
         }
         if self.is_block_full(internal_key, value) {
             self.flush_data_block()?;
@@ -445,8 +445,8 @@ impl TableBuilder {
             let contents = self.range_del.finish().to_vec();
             meta.insert(meta_index::RANGE_DEL, self.sink.write_plain(contents)?);
         }
-        if let Some(contents) = self.dead_spans.finish() {
-            meta.insert(dead_spans::NAME, self.sink.write_plain(contents)?);
+        if let Some(contents) = self.deleted_runs.finish() {
+            meta.insert(deleted_runs::NAME, self.sink.write_plain(contents)?);
         }
         self.properties.data_size = tail_start;
         let format_version = self.options.table_options.format_version;
@@ -572,7 +572,7 @@ impl TableBuilder {
     }
 
     fn info(&mut self, tail_start: u64) -> TableFileInfo {
-        let long_dead_spans = self.dead_spans.take_long();
+        let long_deleted_runs = self.deleted_runs.take_long();
         let p = &self.properties;
         let last_point = self.data.last_key();
         let range_is_last = !self.largest_range_end.is_empty()
@@ -591,7 +591,7 @@ impl TableBuilder {
             num_deletions: p.num_deletions,
             num_range_deletions: p.num_range_deletions,
             unique_id: unique_id(&p.db_id, &p.db_session_id, p.orig_file_number),
-            long_dead_spans,
+            long_deleted_runs,
         }
     }
 
@@ -629,7 +629,7 @@ impl TableBuilder {
         let data = if self.data.is_empty() { 0 } else { self.data.size_estimate() };
         let range_del = if self.range_del.is_empty() { 0 } else { self.range_del.size_estimate() };
         let waiting = self.waiting.as_ref().map_or(0, WaitingBlocks::bytes);
-        let ends = self.index.size_estimate() + range_del + self.dead_spans.size_estimate() + filter;
+        let ends = self.index.size_estimate() + range_del + self.deleted_runs.size_estimate() + filter;
         self.sink.offset + waiting + (data + ends) as u64
     }
 

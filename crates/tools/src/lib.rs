@@ -14,12 +14,12 @@
 #![warn(missing_docs)]
 
 mod compare;
+mod compat;
 #[cfg(feature = "benchmarks")]
 mod db_bench;
 #[cfg(feature = "campaigns")]
 mod db_stress;
 mod demo;
-mod door;
 mod explain;
 mod failure;
 mod host;
@@ -57,7 +57,7 @@ enum Command {
     /// Whether two databases hold the same, and where they first differ
     Compare(compare::CompareOptions),
     /// Which RocksDB versions can open a database, and what in it needs the newest
-    Door(door::DoorOptions),
+    Compat(compat::CompatOptions),
     /// What a read looks at, and why it takes as long as it does
     Explain(explain::ExplainOptions),
     /// Benchmarks, as RocksDB's db_bench
@@ -119,7 +119,7 @@ impl CommandLine {
         matches!(
             self.0,
             Command::Compare(_)
-                | Command::Door(_)
+                | Command::Compat(_)
                 | Command::Explain(_)
                 | Command::Ldb(_)
                 | Command::SstDump(_)
@@ -130,7 +130,7 @@ impl CommandLine {
     /// Whether it changes no file.
     pub fn only_reads(&self) -> bool {
         match &self.0 {
-            Command::Compare(_) | Command::Door(_) | Command::Explain(_) | Command::Verify(_) => true,
+            Command::Compare(_) | Command::Compat(_) | Command::Explain(_) | Command::Verify(_) => true,
             Command::Ldb(options) => options.only_reads(),
             Command::SstDump(options) => options.only_reads(),
             _ => false,
@@ -143,7 +143,7 @@ impl CommandLine {
         let outcome = match &self.0 {
             Command::Demo(options) => demo::run(options),
             Command::Compare(options) => compare::run(options, host),
-            Command::Door(options) => door::run(options, host),
+            Command::Compat(options) => compat::run(options, host),
             Command::Explain(options) => explain::run(options, host),
             #[cfg(feature = "benchmarks")]
             Command::DbBench(options) => db_bench::run(options, host),

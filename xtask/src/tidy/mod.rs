@@ -2,7 +2,7 @@
 //!
 //! In: the tree. Out: nothing, or every violation with its file and line. An exception stands in
 //! `xtask/exceptions.txt` with its reason; one that is not needed any more is a violation itself. A
-//! bug of `crates/stress/plants` that cannot be planted any more is one, too.
+//! bug of `crates/stress/mutants` that cannot be mutated any more is one, too.
 
 mod compat;
 mod counted;
@@ -47,7 +47,7 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
     let exceptions = files.iter().find(|f| f.path == exceptions::FILE).map_or("", |f| &f.text);
     let violations = exceptions::apply(violations, exceptions);
     if violations.is_empty() {
-        return crate::plants::check(root);
+        return crate::mutants::check(root);
     }
     let lines: Vec<String> =
         violations.iter().map(|v| format!("{}: {} [{}]", v.path, v.message, v.rule)).collect();

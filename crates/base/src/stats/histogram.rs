@@ -65,7 +65,7 @@ pub fn bucket_of(value: u64) -> usize {
 }
 
 /// A distribution that many threads add to. Each addition is atomic; all of them together are not a
-/// moment.
+/// point in time.
 #[derive(Debug)]
 pub struct HistogramStat {
     min: AtomicU64,

@@ -91,7 +91,7 @@ impl Condvar {
             let held = guard.0.take().expect("present but during a wait");
             let until = now.saturating_add(nanos);
             let (held, is_over) =
-                during("a notification or a moment", || super::time::wait(&self.0, held, until));
+                during("a notification or a deadline", || super::time::wait(&self.0, held, until));
             guard.0 = Some(held);
             return is_over;
         }

@@ -32,7 +32,7 @@ const BESIDE: u64 = SECOND;
 #[derive(Default)]
 struct Machine {
     now: u64,
-    /// By moment and number: whom to call.
+    /// By deadline and number: whom to call.
     waiting: BTreeMap<(u64, u64), Arc<Condvar>>,
     waited: u64,
     keeper: Option<Arc<Keeper>>,
@@ -102,8 +102,8 @@ impl Machine {
     /// Moves the clock to the next deadline; returns the waiters whose deadline has passed.
     fn go_on(&mut self) -> Vec<Arc<Condvar>> {
         let next = self.waiting.range((self.now + 1, 0)..).next();
-        if let Some((&(moment, _), _)) = next {
-            self.now = if IS_BESIDE.get() { moment.min(self.now + BESIDE) } else { moment + self.leap() };
+        if let Some((&(deadline, _), _)) = next {
+            self.now = if IS_BESIDE.get() { deadline.min(self.now + BESIDE) } else { deadline + self.leap() };
         }
         assert!(self.now < TOO_OLD, "the machine waits for something that does not come");
         self.waiting.range(..=(self.now, u64::MAX)).map(|(_, called)| called.clone()).collect()
@@ -141,7 +141,7 @@ pub fn sleep(nanos: u64) {
     }
 }
 
-/// Waits for a call or until the moment. Gives whether the moment has come.
+/// Waits for a call or until the deadline. Gives whether the deadline has come.
 pub(super) fn wait<'a, T>(
     condvar: &Arc<Condvar>,
     guard: shuttle::sync::MutexGuard<'a, T>,

@@ -72,7 +72,7 @@ pub(super) const ALL: [(&str, Scenario); 44] = [
     ("iterator_seek_beside_flushes", iterator_seek_beside_flushes),
     ("iterator_made_and_sought", iterator_made_and_sought),
     ("iterator_refresh", iterator_refresh),
-    ("iterator_park_and_next", iterator_park_and_next),
+    ("iterator_detach_and_next", iterator_detach_and_next),
     ("iterator_next_over_deleted", iterator_next_over_deleted),
     ("put_100_bytes", put_100_bytes),
     ("memtable_insert", memtable_insert),
@@ -454,13 +454,13 @@ fn iterator_refresh(count: u64) -> Result<()> {
     warm_up_and_count(count, |_| iter.refresh())
 }
 
-/// One step from a place at which it was parked.
-fn iterator_park_and_next(count: u64) -> Result<()> {
+/// One step from a place at which it was detached.
+fn iterator_detach_and_next(count: u64) -> Result<()> {
     let db = db_in_tables()?;
     let mut iter = db.iter()?;
     iter.seek_to_first();
     warm_up_and_count(count, |_| {
-        iter.park()?;
+        iter.detach()?;
         iter.next();
         assert!(iter.valid());
         Ok(())

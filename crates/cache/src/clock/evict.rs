@@ -21,7 +21,7 @@
 //!  3. Each call ends: after `MAX_TURNS` of the second hand, after a turn in which nothing could go
 //!     or grow older, or when it has seen so many pinned entries for each it took that going on
 //!     would be waste (`effort_cap`), unless the limit is strict.
-//!  4. While values of more than `MAX_LIMBO_SHARE` of the capacity wait for guards, nothing new
+//!  4. While values of more than `MAX_DEFERRED_SHARE` of the capacity wait for guards, nothing new
 //!     comes in: a reader that sleeps under its guard, or reads a file, does not make the cache's
 //!     memory grow. What is here stays and is found.
 //!  5. A call that found nothing to take is remembered (`barren`), and the next look at
@@ -34,7 +34,7 @@
 use super::slot::Found;
 use super::table::ClockTable;
 use crate::ledger::Tally;
-use crate::outcome::{Departed, Evicted};
+use crate::outcome::{Evicted, EvictedList};
 use esker_base::sync::atomic::Ordering;
 use esker_base::sync::epoch::{self, Guard};
 
@@ -47,16 +47,16 @@ const PROBATION_BUCKETS: usize = 8;
 /// them.
 const BARREN_BUCKETS: usize = 32;
 /// Memory that waits for guards is pushed when it exceeds this share of the capacity …
-const LIMBO_SHARE: usize = 64;
+const DEFERRED_SHARE: usize = 64;
 /// … or this many bytes, whichever is more.
-const MIN_LIMBO_BYTES: usize = 16 << 10;
+const MIN_DEFERRED_BYTES: usize = 16 << 10;
 /// While values of more than this share of the capacity wait, or entries without theirs, nothing
 /// comes in …
-const MAX_LIMBO_SHARE: usize = 40;
+const MAX_DEFERRED_SHARE: usize = 40;
 /// … unless that is less than this. So values of a cache of more than 1.25 MiB take 2.5 % more than
 /// its capacity at most; what is left of an entry without its value is one or two percent of what
 /// it was.
-const MIN_FULL_LIMBO_BYTES: [usize; 2] = [32 << 10, 256 << 10];
+const MIN_FULL_DEFERRED_BYTES: [usize; 2] = [32 << 10, 256 << 10];
 /// What so many entries were charged is taken back at the latest: others who need room count what
 /// still is.
 const SETTLED_AT_ONCE: usize = 32;
@@ -65,7 +65,7 @@ const REFUSALS_FOR_A_PUSH: usize = 16;
 
 /// One eviction under way.
 struct Sweep<V> {
-    departed: Departed<V>,
+    evicted: EvictedList<V>,
     freed: usize,
     taken: usize,
     pinned: usize,
@@ -83,7 +83,7 @@ struct Sweep<V> {
 impl<V> Sweep<V> {
     fn new(wanted: usize, is_wary: bool) -> Sweep<V> {
         Sweep {
-            departed: Departed::new(),
+            evicted: EvictedList::new(),
             freed: 0,
             taken: 0,
             pinned: 0,
@@ -115,16 +115,16 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         if is_barren != was_barren {
             self.barren.store(is_barren, Ordering::Relaxed);
         }
-        let ([whole, emptied], [_, most_emptied]) = (self.ledger.limbo_parts(), self.full_limbo());
-        if whole > self.usual_limbo() / 2 || emptied > most_emptied / 2 {
+        let ([whole, emptied], [_, most_emptied]) = (self.ledger.deferred_parts(), self.full_deferred());
+        if whole > self.usual_deferred() / 2 || emptied > most_emptied / 2 {
             // This thread may not come back for long: who pushes shall find what it leaves. Without
             // their values the entries of a thread's bag are a few kilobytes, but those of many
             // threads would keep out what comes in.
             guard.flush();
         }
         drop(guard);
-        self.tell(sweep.departed);
-        self.push_limbo();
+        self.tell(sweep.evicted);
+        self.push_deferred();
         sweep.freed
     }
 
@@ -205,8 +205,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
             }
             if found.entry.is_pinned() {
                 sweep.pinned += usize::from(!only_probation);
-            } else if let Some(bytes) = self.evict_into(&found, &mut sweep.departed, &mut sweep.tally, guard)
-            {
+            } else if let Some(bytes) = self.evict_into(&found, &mut sweep.evicted, &mut sweep.tally, guard) {
                 sweep.freed += bytes;
                 sweep.taken += 1;
                 sweep.has_found();
@@ -218,11 +217,11 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
     pub(super) fn evict_found(
         &self,
         found: &Found<'_, V>,
-        departed: &mut Departed<V>,
+        evicted: &mut EvictedList<V>,
         guard: &Guard,
     ) -> Option<usize> {
         let mut tally = Tally::default();
-        let freed = self.evict_into(found, departed, &mut tally, guard);
+        let freed = self.evict_into(found, evicted, &mut tally, guard);
         self.settle(&mut tally);
         freed
     }
@@ -240,7 +239,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
     fn evict_into(
         &self,
         found: &Found<'_, V>,
-        departed: &mut Departed<V>,
+        evicted: &mut EvictedList<V>,
         tally: &mut Tally,
         guard: &Guard,
     ) -> Option<usize> {
@@ -252,7 +251,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         let ghost = Some(self.hash(&entry.about.key));
         if self.on_evict.is_some() {
             let value = entry.kill_for_callback()?;
-            departed.push(Evicted { value, was_hit: found.word.is_hit() });
+            evicted.push(Evicted { value, was_hit: found.word.is_hit() });
         } else if !entry.kill_unpinned_under(guard, tally) {
             return None;
         }
@@ -262,44 +261,44 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
     }
 
     /// Tells about what was evicted. REQUIRES: no guard is open here.
-    pub(crate) fn tell(&self, departed: Departed<V>) {
+    pub(crate) fn tell(&self, evicted: EvictedList<V>) {
         if let Some(callback) = &self.on_evict {
-            departed.into_iter().for_each(callback);
+            evicted.into_iter().for_each(callback);
         }
     }
 
     /// Evicts everything that nobody holds.
     pub(crate) fn evict_all(&self) {
-        let mut departed = Departed::new();
+        let mut evicted = EvictedList::new();
         let guard = epoch::pin();
         for index in 0..self.length() {
             for found in self.bucket(index).entries(&guard) {
-                self.evict_found(&found, &mut departed, &guard);
+                self.evict_found(&found, &mut evicted, &guard);
             }
         }
         drop(guard);
-        self.tell(departed);
+        self.tell(evicted);
         epoch::collect();
     }
 
-    fn usual_limbo(&self) -> usize {
-        (self.ledger.capacity() / LIMBO_SHARE).max(MIN_LIMBO_BYTES)
+    fn usual_deferred(&self) -> usize {
+        (self.ledger.capacity() / DEFERRED_SHARE).max(MIN_DEFERRED_BYTES)
     }
 
     /// What may wait for guards at most: values, and entries without theirs.
-    fn full_limbo(&self) -> [usize; 2] {
-        let share = self.ledger.capacity() / MAX_LIMBO_SHARE;
-        MIN_FULL_LIMBO_BYTES.map(|least| share.max(least))
+    fn full_deferred(&self) -> [usize; 2] {
+        let share = self.ledger.capacity() / MAX_DEFERRED_SHARE;
+        MIN_FULL_DEFERRED_BYTES.map(|least| share.max(least))
     }
 
     /// Whether so much waits for guards that nothing may come in (invariant 4).
-    pub(crate) fn is_limbo_full(&self) -> bool {
-        let most = self.full_limbo();
-        let is_full = || self.ledger.limbo_parts().iter().zip(most).any(|(bytes, most)| *bytes > most);
+    pub(crate) fn is_deferred_full(&self) -> bool {
+        let most = self.full_deferred();
+        let is_full = || self.ledger.deferred_parts().iter().zip(most).any(|(bytes, most)| *bytes > most);
         if !is_full() {
             return false;
         }
-        if self.limbo_refusals.fetch_add(1, Ordering::Relaxed).is_multiple_of(REFUSALS_FOR_A_PUSH) {
+        if self.deferred_refusals.fetch_add(1, Ordering::Relaxed).is_multiple_of(REFUSALS_FOR_A_PUSH) {
             epoch::collect();
         }
         is_full()
@@ -308,14 +307,15 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
     /// Bounds the memory that waits for guards. A guard that stays open, that of a thread which has
     /// no processor, say, keeps all of it, and pushing for each insert meanwhile would be in vain:
     /// so the next push waits for as much again.
-    fn push_limbo(&self) {
-        let share = self.usual_limbo();
-        let (limbo, left) = (self.ledger.limbo(), self.limbo_left.0.load(Ordering::Relaxed));
-        if limbo > left.saturating_add(share) {
+    fn push_deferred(&self) {
+        let share = self.usual_deferred();
+        let (deferred_free, left) =
+            (self.ledger.deferred_free(), self.deferred_left.0.load(Ordering::Relaxed));
+        if deferred_free > left.saturating_add(share) {
             epoch::collect();
-            self.limbo_left.0.store(self.ledger.limbo(), Ordering::Relaxed);
-        } else if limbo < left {
-            self.limbo_left.0.store(limbo, Ordering::Relaxed);
+            self.deferred_left.0.store(self.ledger.deferred_free(), Ordering::Relaxed);
+        } else if deferred_free < left {
+            self.deferred_left.0.store(deferred_free, Ordering::Relaxed);
         }
     }
 }

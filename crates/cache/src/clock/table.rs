@@ -47,7 +47,7 @@ use crate::contract::Priority;
 use crate::entry::{Entry, Handle};
 use crate::key::CacheKey;
 use crate::ledger::{Ledger, Padded};
-use crate::outcome::{Departed, EvictionCallback};
+use crate::outcome::{EvictedList, EvictionCallback};
 use esker_base::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering, fence};
 use esker_base::sync::epoch::{self, Guard};
 use esker_base::sync::{Arc, Mutex};
@@ -96,10 +96,10 @@ pub(crate) struct ClockTable<V: Send + Sync + 'static> {
     pub(super) probation_claims: Box<[Padded<AtomicUsize>]>,
     /// The last eviction found nothing to take.
     pub(super) barren: AtomicBool,
-    /// Bytes in limbo that the last push has left there.
-    pub(super) limbo_left: Padded<AtomicUsize>,
+    /// Bytes in deferred free that the last push has left there.
+    pub(super) deferred_left: Padded<AtomicUsize>,
     /// Inserts that were refused because of what is there.
-    pub(super) limbo_refusals: AtomicUsize,
+    pub(super) deferred_refusals: AtomicUsize,
     /// Inserts that found all their buckets full.
     crowded: AtomicUsize,
     growing: Mutex<()>,
@@ -170,8 +170,8 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
             probation_hand: Padded(AtomicUsize::new(0)),
             probation_claims,
             barren: AtomicBool::new(false),
-            limbo_left: Padded(AtomicUsize::new(0)),
-            limbo_refusals: AtomicUsize::new(0),
+            deferred_left: Padded(AtomicUsize::new(0)),
+            deferred_refusals: AtomicUsize::new(0),
             crowded: AtomicUsize::new(0),
             growing: Mutex::new(()),
             splitting: AtomicUsize::new(NONE),
@@ -259,8 +259,8 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
     }
 
     /// Puts an entry in that is in no table and has one pin and one listing. What had to go for it
-    /// is added to `departed`.
-    pub(crate) fn insert(&self, mine: Handle<V>, departed: &mut Departed<V>) -> Outcome<V> {
+    /// is added to `evicted`.
+    pub(crate) fn insert(&self, mine: Handle<V>, evicted: &mut EvictedList<V>) -> Outcome<V> {
         let guard = epoch::pin();
         let key = *Handle::key(&mine);
         let hash = self.hash(&key);
@@ -270,7 +270,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
             unsafe { Entry::unlist(mine.address()) };
             return Outcome::Found(other);
         }
-        let Some((reserved, is_spilled)) = self.reserve(hash, homes_then, departed, &guard) else {
+        let Some((reserved, is_spilled)) = self.reserve(hash, homes_then, evicted, &guard) else {
             mine.entry().kill();
             // SAFETY: as above.
             unsafe { Entry::unlist(mine.address()) };
@@ -288,7 +288,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         // Counted first: once it is confirmed, somebody may erase it and count down.
         let occupancy = self.ledger.list();
         if is_home && better.is_none() && entry.confirm() {
-            self.grow(occupancy, departed, &guard);
+            self.grow(occupancy, evicted, &guard);
             return Outcome::Added(mine);
         }
         self.ledger.unlist(1);
@@ -329,7 +329,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         &self,
         hash: u64,
         homes: Homes,
-        departed: &mut Departed<V>,
+        evicted: &mut EvictedList<V>,
         guard: &Guard,
     ) -> Option<(Reserved<'_, V>, bool)> {
         let [first, others @ ..] = homes.map(|index| self.bucket(index));
@@ -347,7 +347,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
             self.crowded.fetch_add(1, Ordering::Relaxed);
             let mut all: SmallVec<[Found<'_, V>; PLACES]> = first.entries(guard).collect();
             all.sort_by_key(|found| found.word.clock());
-            all.iter().find(|found| self.evict_found(found, departed, guard).is_some())?;
+            all.iter().find(|found| self.evict_found(found, evicted, guard).is_some())?;
         }
         None
     }
@@ -389,7 +389,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
     }
 
     /// Splits a few buckets, if the table is too full or half-way to its next power of two.
-    fn grow(&self, occupancy: usize, departed: &mut Departed<V>, guard: &Guard) {
+    fn grow(&self, occupancy: usize, evicted: &mut EvictedList<V>, guard: &Guard) {
         let length = self.length();
         let is_between = !length.is_power_of_two();
         let is_full = occupancy as f64 > length as f64 * PLACES as f64 * MAX_LOAD;
@@ -403,12 +403,12 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
             if is_done || length >= self.max_length {
                 return;
             }
-            self.split(length, departed, guard);
+            self.split(length, evicted, guard);
         }
     }
 
     /// REQUIRES: `growing` is held, and `length` is the length.
-    fn split(&self, length: usize, departed: &mut Departed<V>, guard: &Guard) {
+    fn split(&self, length: usize, evicted: &mut EvictedList<V>, guard: &Guard) {
         let (segment, offset) = locate(length);
         if offset == 0 {
             self.add_segment(segment);
@@ -426,14 +426,14 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
             here.is_some_and(|choice| home(part(hash, choice), length + 1) == length)
         };
         for found in source.entries(guard).filter(moves) {
-            self.copy_into(fresh, &found, departed, guard);
+            self.copy_into(fresh, &found, evicted, guard);
         }
         self.length.0.store(length + 1, Ordering::Release);
         self.splitting.store(NONE, Ordering::Release);
         fence(Ordering::SeqCst);
         for found in source.entries(guard).filter(moves) {
             if !fresh.entries(guard).any(|copy| ptr::eq(copy.entry, found.entry)) {
-                self.copy_into(fresh, &found, departed, guard);
+                self.copy_into(fresh, &found, evicted, guard);
             }
             self.clear(&found, None, guard);
         }
@@ -443,7 +443,13 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         self.ledger.charge(self.bucket_charge);
     }
 
-    fn copy_into(&self, bucket: &Bucket<V>, found: &Found<'_, V>, departed: &mut Departed<V>, guard: &Guard) {
+    fn copy_into(
+        &self,
+        bucket: &Bucket<V>,
+        found: &Found<'_, V>,
+        evicted: &mut EvictedList<V>,
+        guard: &Guard,
+    ) {
         let hash = self.hash(&found.entry.about.key);
         match bucket.reserve(hash) {
             Some(reserved) => {
@@ -451,7 +457,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
                 reserved.publish(found.word);
             }
             // Others were quicker to fill it.
-            None => _ = self.evict_found(found, departed, guard),
+            None => _ = self.evict_found(found, evicted, guard),
         }
     }
 }

@@ -36,7 +36,7 @@ fn put(cache: &Cache<u64>, i: u64, charge: usize, priority: Priority) -> Handle<
 
 /// Until nothing waits any more: guards of other tests come and go.
 fn settle(cache: &Cache<u64>) {
-    while cache.limbo_usage() > 0 {
+    while cache.deferred_free_usage() > 0 {
         epoch::collect();
         std::thread::yield_now();
     }
@@ -158,7 +158,7 @@ fn threads_that_have_evicted_and_wait_do_not_keep_new_entries_out() {
         }
         // What they have handed over goes, however long guards of other tests stay.
         assert!(epoch::settle(u32::MAX, std::thread::yield_now));
-        let waiting = cache.limbo_usage();
+        let waiting = cache.deferred_free_usage();
         drop(not_yet);
         waiting
     });
@@ -253,7 +253,7 @@ fn readers_under_a_guard_keep_what_they_read() {
     drop(value.hold().expect("it is in the cache"));
     assert!(cache.erase(&key(1)));
     assert!(value.hold().is_none(), "what was given up is not held anew");
-    assert_eq!((cache.usage(), cache.limbo_usage()), (0, 100));
+    assert_eq!((cache.usage(), cache.deferred_free_usage()), (0, 100));
     drop(cache);
     assert!(value.iter().all(|&byte| byte == 7), "after the end of the cache");
 }
@@ -280,7 +280,7 @@ fn a_value_that_nobody_read_goes_at_once_under_any_guard() {
     drop(held);
     assert_eq!(alive(), [1, 0, 0, 0]);
     assert_eq!(
-        (Arc::strong_count(&read), cache.limbo_usage()),
+        (Arc::strong_count(&read), cache.deferred_free_usage()),
         (2, 100 + 2 * crate::entry::Entry::<Arc<()>>::OVERHEAD_BYTES)
     );
     drop(insert(3));

@@ -9,7 +9,7 @@
 use crate::contract::Priority;
 use crate::entry::{Entry, Handle, Listed};
 use crate::key::CacheKey;
-use crate::outcome::{Departed, Evicted};
+use crate::outcome::{Evicted, EvictedList};
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry as TableEntry;
 use smallvec::SmallVec;
@@ -26,13 +26,13 @@ const MAX_IN_USE_MET: usize = 64;
 
 /// What an operation took out.
 pub(super) struct Garbage<V> {
-    pub(super) departed: Departed<V>,
+    pub(super) evicted: EvictedList<V>,
     listings: SmallVec<[Listed<V>; 4]>,
 }
 
 impl<V> Default for Garbage<V> {
     fn default() -> Garbage<V> {
-        Garbage { departed: Departed::new(), listings: SmallVec::new() }
+        Garbage { evicted: EvictedList::new(), listings: SmallVec::new() }
     }
 }
 
@@ -254,7 +254,7 @@ impl<V> Shard<V> {
                 let last = slot.entry().kill_for_callback();
                 let told = last.map(|value| Evicted { value, was_hit: slot.has_hit });
                 let is_told = told.is_some();
-                garbage.departed.extend(told);
+                garbage.evicted.extend(told);
                 is_told
             } else {
                 slot.entry().kill_unpinned()

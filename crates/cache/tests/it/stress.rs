@@ -114,7 +114,7 @@ fn many_threads_keep_the_books_right() {
                 scope.spawn(move || work(cache, alive, seed, steps));
             }
         });
-        while cache.limbo_usage() > 0 {
+        while cache.deferred_free_usage() > 0 {
             epoch::collect();
             thread::yield_now();
         }

@@ -440,7 +440,7 @@ fn nothing_is_lost_that_is_kept_or_synced_and_seeds_repeat() {
 
 /// The order of two threads: a reader that sees the second file's bytes must see the first's.
 #[test]
-fn a_clone_taken_amid_writes_is_one_moment() {
+fn a_clone_taken_amid_writes_is_one_read_point() {
     let fs = CrashFs::new();
     let (mut first, mut second) = (file(&fs, "1"), file(&fs, "2"));
     // Files are visited by name: these make the way from the first to the second long.

@@ -18,7 +18,7 @@ use std::cmp::Ordering;
 /// Bytes of runs that only lie side by side, at most: more are no cheaper together.
 const MOST_RUN_BYTES: u64 = 1 << 20;
 /// Most bytes in flight at once: they are copied out of uncharged memory.
-const MOST_WAVE_BYTES: usize = 8 << 20;
+const MOST_BATCH_BYTES: usize = 8 << 20;
 
 /// Whole blocks of one file.
 struct Run<'f> {
@@ -54,10 +54,10 @@ pub(crate) fn read_together(requests: &mut [&mut ReadRequest<'_>]) {
         let mut bytes: usize = 0;
         let fits = |run: &&Run<'_>| {
             bytes = bytes.saturating_add(run.length());
-            bytes <= MOST_WAVE_BYTES
+            bytes <= MOST_BATCH_BYTES
         };
-        let (wave, later) = rest.split_at(rest.iter().take_while(fits).count().max(1));
-        read_wave(wave, requests);
+        let (batch, later) = rest.split_at(rest.iter().take_while(fits).count().max(1));
+        read_batch(batch, requests);
         rest = later;
     }
 }
@@ -87,20 +87,20 @@ fn runs_of<'f>(requests: &[&mut ReadRequest<'f>]) -> Vec<Run<'f>> {
 }
 
 /// Reads these runs and fills the requests of their members.
-fn read_wave(wave: &[Run<'_>], requests: &mut [&mut ReadRequest<'_>]) {
+fn read_batch(batch: &[Run<'_>], requests: &mut [&mut ReadRequest<'_>]) {
     // Each run begins where any of them may begin.
-    let block = wave.iter().map(|run| run.alignment.block()).max().unwrap_or(1);
+    let block = batch.iter().map(|run| run.alignment.block()).max().unwrap_or(1);
     let room = |run: &Run<'_>| run.length().next_multiple_of(block);
-    let bytes = wave.iter().map(room).sum();
+    let bytes = batch.iter().map(room).sum();
     with_scratch(bytes, Alignment::new(block, block), |mut scratch| {
-        let mut reads = Vec::with_capacity(wave.len());
-        for run in wave {
+        let mut reads = Vec::with_capacity(batch.len());
+        for run in batch {
             let (blocks, behind) = scratch.split_at_mut(room(run));
             scratch = behind;
             reads.push(ReadRequest::new(run.file, run.start, vec![&mut blocks[..run.length()]]));
         }
         read_blocks(&mut reads);
-        for (run, read) in wave.iter().zip(&mut reads) {
+        for (run, read) in batch.iter().zip(&mut reads) {
             for request in &mut requests[run.members.clone()] {
                 match (&read.result, read.bufs.first()) {
                     (Ok(n), Some(blocks)) => {

@@ -174,10 +174,10 @@ impl Clock for Counting {
 }
 
 /// The outcomes of this many operations on a file under this schedule.
-fn in_weather(seed: u64, make: fn(u64, Arc<dyn Clock>) -> Weather) -> (Vec<String>, u64) {
+fn under_schedule(seed: u64, make: fn(u64, Arc<dyn Clock>) -> FaultSchedule) -> (Vec<String>, u64) {
     let clock = Arc::new(Counting::default());
     let fs = new_fs();
-    fs.set_weather(make(seed, clock.clone()));
+    fs.set_schedule(make(seed, clock.clone()));
     fs.list_ops(true);
     let mut told = Vec::new();
     for number in 0..60 {
@@ -202,20 +202,20 @@ fn in_weather(seed: u64, make: fn(u64, Arc<dyn Clock>) -> Weather) -> (Vec<Strin
 }
 
 #[test]
-fn the_same_seed_gives_the_same_weather_and_other_seeds_others() {
+fn the_same_seed_gives_the_same_faults_and_other_seeds_others() {
     let (mut failed, mut slow, mut spoilt, mut full) = (0, 0, 0, 0);
-    let right = in_weather(1, Weather::slow).0[0].clone();
+    let right = under_schedule(1, FaultSchedule::slow).0[0].clone();
     for seed in 0..100 {
-        for make in [Weather::bad, Weather::slow, Weather::bad_reads] {
-            assert_eq!(in_weather(seed, make), in_weather(seed, make));
+        for make in [FaultSchedule::bad, FaultSchedule::slow, FaultSchedule::bad_reads] {
+            assert_eq!(under_schedule(seed, make), under_schedule(seed, make));
         }
-        let (told, nanos) = in_weather(seed, Weather::bad);
+        let (told, nanos) = under_schedule(seed, FaultSchedule::bad);
         slow += u64::from(nanos > 0);
         failed += u64::from(told[..60].iter().any(|t| t.contains("injected")));
         full += u64::from(told[..60].iter().any(|t| t.contains("No space left")));
         spoilt += u64::from(told[..60].iter().any(|t| !t.contains("injected") && *t != right));
-        assert!(in_weather(seed, Weather::slow).0[..60].iter().all(|t| *t == right));
-        let reads_only = in_weather(seed, Weather::bad_reads).0;
+        assert!(under_schedule(seed, FaultSchedule::slow).0[..60].iter().all(|t| *t == right));
+        let reads_only = under_schedule(seed, FaultSchedule::bad_reads).0;
         assert!(reads_only[..60].iter().all(|t| !t.contains("injected")));
     }
     assert!(failed > 30 && slow > 60 && spoilt > 15 && full > 3, "{failed} {slow} {spoilt} {full}");
@@ -223,7 +223,7 @@ fn the_same_seed_gives_the_same_weather_and_other_seeds_others() {
 
 /// Damage for good is there at each read, damage in passing at one; neither is on the disk below.
 #[test]
-fn what_the_weather_spoils_is_whole_when_it_has_cleared() {
+fn damaged_reads_are_whole_when_the_schedule_is_cleared() {
     let (mut for_good, mut in_passing) = (0, 0);
     for seed in 0..200 {
         let fs = new_fs();
@@ -232,7 +232,7 @@ fn what_the_weather_spoils_is_whole_when_it_has_cleared() {
         let mut file = fs.new_writable_file(path).unwrap();
         file.append(&bytes).unwrap();
         file.close().unwrap();
-        fs.set_weather(Weather::bad_reads(seed, Arc::<Counting>::default()));
+        fs.set_schedule(FaultSchedule::bad_reads(seed, Arc::<Counting>::default()));
         let file = fs.new_random_access_file(path).unwrap();
         let read = || {
             let mut read = vec![0; bytes.len()];

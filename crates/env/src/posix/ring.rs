@@ -60,9 +60,9 @@ impl Ring {
     /// Reads all requests, batch by batch. An error drops the ring and the submissions it has not
     /// taken.
     fn read(&mut self, requests: &mut [ReadRequest<'_>], done: &mut [usize]) -> io::Result<()> {
-        for (wave, done) in requests.chunks_mut(ENTRIES).zip(done.chunks_mut(ENTRIES)) {
+        for (batch, done) in requests.chunks_mut(ENTRIES).zip(done.chunks_mut(ENTRIES)) {
             let ring = self.open()?;
-            if let Err(e) = read_wave(ring, wave, done) {
+            if let Err(e) = read_batch(ring, batch, done) {
                 refuse_if(is_forbidden(&e));
                 self.0 = None;
                 return Err(e);
@@ -93,10 +93,10 @@ pub(crate) fn read_many(requests: &mut [ReadRequest<'_>], done: &mut [usize]) {
 }
 
 /// Reads at most `ENTRIES` requests. After an error the ring is useless, and nothing is in flight.
-fn read_wave(ring: &mut IoUring, wave: &mut [ReadRequest<'_>], done: &mut [usize]) -> io::Result<()> {
-    let parts: Vec<Vec<libc::iovec>> = wave.iter_mut().map(parts_of).collect();
+fn read_batch(ring: &mut IoUring, batch: &mut [ReadRequest<'_>], done: &mut [usize]) -> io::Result<()> {
+    let parts: Vec<Vec<libc::iovec>> = batch.iter_mut().map(parts_of).collect();
     let mut taken = 0;
-    for (i, (request, parts)) in wave.iter().zip(&parts).enumerate() {
+    for (i, (request, parts)) in batch.iter().zip(&parts).enumerate() {
         let Some(fd) = request.file.descriptor().filter(|_| done[i] < request.wanted()) else { continue };
         let read = opcode::Readv::new(types::Fd(fd.as_raw_fd()), parts.as_ptr().cast(), parts.len() as u32)
             .offset(request.offset)

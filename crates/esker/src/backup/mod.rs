@@ -14,7 +14,7 @@
 //!  1. `meta/N` has its name only when all its files are durable; until then the backup does not
 //!     exist.
 //!  2. A shared file is deleted only when no meta file names it.
-//!  3. A backup is one moment of all families, as a checkpoint is.
+//!  3. A backup is one point in time of all families, as a checkpoint is.
 //!
 //! Source: RocksDB `utilities/backup/backup_engine.cc`.
 

@@ -1,7 +1,7 @@
 //! One column family: what stays the same while the database is open, and what the db mutex guards.
 
 use crate::cf::{MemTables, SuperVersion, WriteStall};
-use crate::deleted_runs::DeadRanges;
+use crate::deleted_runs::DeletedRunMemory;
 use crate::observe::{FlushReason, IngestedFiles, LevelCompactionStats, StallCounts};
 use crate::options::{ColumnFamilyOptions, ReadOptions};
 use crate::picker::{CompactionOptions, RunningCompactions};
@@ -32,7 +32,7 @@ pub(crate) struct ColumnFamily {
 }
 
 impl ColumnFamily {
-    /// A family that starts with this view.
+    /// A family that starts with this super version.
     pub(crate) fn new(
         database: u64,
         id: ColumnFamilyId,
@@ -46,16 +46,20 @@ impl ColumnFamily {
         ColumnFamily { database, id, name, icmp, super_version, tables, locks, dropped }
     }
 
-    /// The present view, counted, for reads that outlive one call.
-    pub(crate) fn pinned_view(&self) -> Arc<SuperVersion> {
+    /// The present super version, counted, for reads that outlive one call.
+    pub(crate) fn pinned_super_version(&self) -> Arc<SuperVersion> {
         self.super_version.load_full()
     }
 
     /// The timestamp to read at in this family.
     /// # Errors
-    /// `InvalidArgument`: there is none where the family has timestamps, or one where it has not; it is
-    /// of another size, or older than what the family still keeps.
-    pub(crate) fn read_timestamp(&self, view: &SuperVersion, options: &ReadOptions) -> Result<Vec<u8>> {
+    /// `InvalidArgument`: there is none where the family has timestamps, or one where it has not;
+    /// it is of another size, or older than what the family still keeps.
+    pub(crate) fn read_timestamp(
+        &self,
+        super_version: &SuperVersion,
+        options: &ReadOptions,
+    ) -> Result<Vec<u8>> {
         let size = self.icmp.timestamp_size();
         let wrong =
             |what: String| Err(Error::invalid_argument(format!("column family '{}': {what}", self.name)));
@@ -68,7 +72,10 @@ impl ColumnFamily {
                 wrong(format!("ReadOptions::timestamp has {} bytes, its keys have {size}", timestamp.len()))
             }
             Some(timestamp)
-                if self.icmp.compare_timestamps(timestamp, view.version.full_history_ts_low()).is_lt() =>
+                if self
+                    .icmp
+                    .compare_timestamps(timestamp, super_version.version.full_history_ts_low())
+                    .is_lt() =>
             {
                 wrong("ReadOptions::timestamp is older than full_history_ts_low".to_owned())
             }
@@ -101,8 +108,8 @@ pub(crate) struct FamilyState {
     pub(crate) compaction_options: CompactionOptions,
     pub(crate) memtables: MemTables,
     pub(crate) version: Arc<Version>,
-    /// For the views to come.
-    pub(crate) dead_ranges: Arc<DeadRanges>,
+    /// For the super versions to come.
+    pub(crate) deleted_run_memory: Arc<DeletedRunMemory>,
     /// The next epoch number, for level-0 files.
     pub(crate) epochs: Arc<AtomicU64>,
     pub(crate) running: RunningCompactions,

@@ -22,7 +22,7 @@ impl OwnWrites {
     /// The number of the first: sequence numbers of databases do not get there.
     pub(crate) const FIRST: SequenceNumber = SequenceNumber(1 << 55);
 
-    /// Whether they have an op on `key`, range deletions aside.
+    /// Whether they have an op on `key`, range deletions left out.
     pub(crate) fn name(&self, key: &[u8]) -> Result<bool> {
         let mut found = false;
         self.mem.get(&LookupKey::new(key, self.up_to), |_, _, _| {

@@ -6,7 +6,7 @@
 //! old one by their guard or by an `Arc`.
 
 use super::IdleCursors;
-use crate::deleted_runs::DeadRanges;
+use crate::deleted_runs::DeletedRunMemory;
 use crate::options::ColumnFamilyOptions;
 use crate::version::Version;
 use esker_base::sync::Arc;
@@ -31,8 +31,8 @@ pub(crate) struct SuperVersion {
     pub(crate) newest_file: FileNumber,
     /// Options in force, the changeable ones included.
     pub(crate) options: Arc<ColumnFamilyOptions>,
-    /// What scans have found out about the history that this view belongs to.
-    pub(crate) dead_ranges: Arc<DeadRanges>,
+    /// What scans have found out about the history that this super version belongs to.
+    pub(crate) deleted_run_memory: Arc<DeletedRunMemory>,
     /// Cursors over it that are not in use.
     pub(crate) idle: IdleCursors,
     /// Rises with each one installed in the database.
@@ -40,12 +40,12 @@ pub(crate) struct SuperVersion {
 }
 
 impl SuperVersion {
-    /// The first view of a family: one memtable over the files of `version`.
+    /// The first super version of a family: one memtable over the files of `version`.
     pub(crate) fn first(
         mem: Arc<MemTable>,
         version: Arc<Version>,
         options: Arc<ColumnFamilyOptions>,
-        dead_ranges: Arc<DeadRanges>,
+        deleted_run_memory: Arc<DeletedRunMemory>,
     ) -> SuperVersion {
         SuperVersion {
             mem,
@@ -55,7 +55,7 @@ impl SuperVersion {
             newest_file: version.newest_file(),
             version,
             options,
-            dead_ranges,
+            deleted_run_memory,
             idle: IdleCursors::default(),
             number: 0,
         }

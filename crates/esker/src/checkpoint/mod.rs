@@ -1,14 +1,14 @@
-//! A second database that shares this one's tables, as they are at one moment.
+//! A second database that shares this one's tables, as they are at one point in time.
 //!
 //! In: an open database, and a directory that does not exist yet. Out: a directory that opens by
 //! itself: tables and blob files are hard links (copies on another file system), MANIFEST and WALs
-//! are copied up to where they were at that moment.
+//! are copied up to where they were at that time.
 //!
 //! Invariants
 //!  1. The directory has its name only when everything in it is durable; until then it ends in
 //!     `.tmp`.
-//!  2. What is copied is one moment of all families: writers and MANIFEST stand still while the
-//!     list is made, not while files are copied.
+//!  2. What is copied is one point in time of all families: writers and MANIFEST stand still while
+//!     the list is made, not while files are copied.
 //!  3. No listed file is deleted before it is linked: file deletions are off from before the list
 //!     to the end.
 //!

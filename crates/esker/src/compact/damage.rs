@@ -1,10 +1,10 @@
 //! Finds the damaged inputs of a failed compaction and quarantines them.
 //!
 //! In: the plan, and its error. Out: the inputs that are damaged when they are read again alone: in
-//! their own bytes, or in one of their values in a blob file. Those are set aside.
+//! their own bytes, or in one of their values in a blob file. Those are quarantined.
 //!
-//! Invariant: every file set aside was read alone, past all caches, and found damaged; a transient
-//! error sets nothing aside.
+//! Invariant: every file quarantined was read alone, past all caches, and found damaged; a
+//! transient error sets nothing aside.
 
 use crate::cf::ColumnFamily;
 use crate::engine::{DbState, Engine, maybe_schedule, publish_super_version};
@@ -88,16 +88,16 @@ fn check_blobs(cf: &ColumnFamily, file: &FileMeta, goes_on: &dyn Fn() -> bool) -
 }
 
 /// No compaction reads these any more, and others of the family may begin.
-pub(super) fn set_aside(
+pub(super) fn quarantine(
     engine: &Arc<Engine>,
     state: &mut DbState,
     family: ColumnFamilyId,
     damaged: &[(FileNumber, Error)],
 ) {
-    esker_base::probe!("compaction:set_aside");
+    esker_base::probe!("compaction:quarantined");
     if let Some(family) = state.family_mut(family) {
         for (number, why) in damaged {
-            family.running.set_aside(*number, why.clone());
+            family.running.quarantine(*number, why.clone());
         }
     }
     publish_super_version(engine, state, family);

@@ -5,7 +5,7 @@
 //! stop it, so it frees space on a full disk if the MANIFEST can still be written.
 //!
 //! Invariants
-//!  1. From the moment they are picked until the version without them is in force, no compaction
+//!  1. From the time they are picked until the version without them is in force, no compaction
 //!     takes these files.
 //!  2. All of them go in one edit: after a crash all are there or none.
 
@@ -55,7 +55,7 @@ pub(crate) fn delete_files_in_ranges(
             found.version = Arc::clone(version);
             // Entries hidden by deletions in these files may reappear in deleted runs that scans
             // remembered.
-            found.dead_ranges = Arc::new(found.dead_ranges.fresh());
+            found.deleted_run_memory = Arc::new(found.deleted_run_memory.fresh());
         }
         publish_super_version(engine, &mut state, *id);
     }

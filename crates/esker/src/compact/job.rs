@@ -8,9 +8,9 @@
 //!     write the same keys of a level at once.
 //!  2. Outputs are synced, and their names too, before the MANIFEST names them.
 //!  3. After a failure or cancellation the outputs are deleted and the version is unchanged.
-//!  4. Inputs found damaged are set aside; the rest of the database goes on.
+//!  4. Inputs found damaged are quarantined; the rest of the database goes on.
 
-use super::damage::{damaged_inputs, set_aside};
+use super::damage::{damaged_inputs, quarantine};
 use super::subjob::{self, SubjobContext, SubjobResult};
 use crate::cf::ColumnFamily;
 use crate::engine::{
@@ -313,11 +313,11 @@ fn install(
             family.version = version;
             family.running.finish(task.running);
             if may_reappear {
-                family.dead_ranges = Arc::new(family.dead_ranges.fresh());
+                family.deleted_run_memory = Arc::new(family.deleted_run_memory.fresh());
             }
         }
         publish_super_version(engine, &mut state, id);
-        state.queue_dead_walks(id, results.iter().flat_map(|result| &result.long_dead_spans));
+        state.queue_pre_scans(id, results.iter().flat_map(|result| &result.long_deleted_runs));
     }
     Ok(())
 }
@@ -336,10 +336,10 @@ fn finish(engine: &Arc<Engine>, task: &Task, result: Result<Vec<FileNumber>>) {
     }
     let cancelled = task.cancelled.load(Ordering::Acquire) || task.cf.is_dropped();
     if !damaged.is_empty() && !cancelled {
-        set_aside(engine, &mut state, task.cf.id, &damaged);
+        quarantine(engine, &mut state, task.cf.id, &damaged);
         drop(state);
         for (_, why) in &damaged {
-            esker_base::info_log!(engine.info_log, Error, "[{}] Set aside: {why}", task.cf.name);
+            esker_base::info_log!(engine.info_log, Error, "[{}] Quarantined: {why}", task.cf.name);
             engine.ask_listeners(why, ErrorReason::Compaction);
         }
         state = engine.state.lock();

@@ -19,7 +19,7 @@ use esker_base::stats::{Ticker, record_tick};
 use esker_base::{FileNumber, PinnedBytes, Result, SequenceNumber, ValueType};
 use esker_format::blob::BlobIndex;
 use esker_format::compression::CompressionType;
-use esker_format::dead_spans::LongSpan;
+use esker_format::deleted_runs::LongDeletedRun;
 use esker_format::key;
 use esker_format::version_edit::FileMetaData;
 use esker_format::wide_column::stored::for_each_blob;
@@ -43,7 +43,7 @@ pub(super) struct Outputs<'a> {
     cut: Option<Vec<u8>>,
     pub(super) finished: Vec<FileMetaData>,
     /// Runs of deleted keys in those that are to be gone through.
-    pub(super) long_dead_spans: Vec<LongSpan>,
+    pub(super) long_deleted_runs: Vec<LongDeletedRun>,
     /// Number of entries of finished files that stand behind a newer one of the same user key.
     older_before: u64,
     /// References to blob files by the entries written so far.
@@ -86,7 +86,7 @@ impl<'a> Outputs<'a> {
             cutter: OutputCutter::new(plan),
             cut: None,
             finished: Vec::new(),
-            long_dead_spans: Vec::new(),
+            long_deleted_runs: Vec::new(),
             older_before: 0,
             blobs_out: BlobTally::default(),
             blob_bytes_read: 0,
@@ -193,7 +193,7 @@ impl<'a> Outputs<'a> {
             } else {
                 let table = file.finish(&self.context, self.epoch_number, self.table.oldest_seconds)?;
                 self.finished.push(table.meta);
-                self.long_dead_spans.extend(table.long_dead_spans);
+                self.long_deleted_runs.extend(table.long_deleted_runs);
             }
         }
         self.cut = next;

@@ -23,7 +23,7 @@ use esker_base::sync::atomic::AtomicBool;
 use esker_base::{Error, FileNumber, Result, SequenceNumber, Severity};
 use esker_env::rate_limiter::{IoKind, IoPriority};
 use esker_format::compression::CompressionType;
-use esker_format::dead_spans::LongSpan;
+use esker_format::deleted_runs::LongDeletedRun;
 use esker_format::key;
 use esker_format::range_del::{FragmentedRangeTombstones, RangeTombstone};
 use esker_format::version_edit::{BlobFileAddition, FileMetaData};
@@ -48,7 +48,7 @@ pub(super) struct SubjobContext<'a> {
 pub(super) struct SubjobResult {
     pub(super) files: Vec<FileMetaData>,
     /// Runs of deleted keys in those that are to be gone through.
-    pub(super) long_dead_spans: Vec<LongSpan>,
+    pub(super) long_deleted_runs: Vec<LongDeletedRun>,
     /// Those in which nothing was kept but for snapshots: nothing because it is young, or because
     /// readers may ask for its time.
     pub(super) kept_for_snapshots: Vec<FileNumber>,
@@ -104,7 +104,7 @@ pub(super) fn run(context: &SubjobContext<'_>, start: Option<Vec<u8>>, end: Opti
     let mut made = SubjobResult {
         files,
         kept_for_snapshots,
-        long_dead_spans: outputs.long_dead_spans,
+        long_deleted_runs: outputs.long_deleted_runs,
         created,
         blob_files,
         created_blobs,

@@ -4,7 +4,7 @@ use super::Db;
 use super::compaction_timer::family_is_there;
 use super::open::{family_tables, make_consistent};
 use crate::cf::{ColumnFamily, FailedFlushes, FamilyState, MemTables, SuperVersion, WriteStall};
-use crate::deleted_runs::DeadRanges;
+use crate::deleted_runs::DeletedRunMemory;
 use crate::engine::{Engine, UnderWay, maybe_schedule, publish_super_versions};
 use crate::flush::{oldest_section_without, raise_log_numbers};
 use crate::observe::{IngestedFiles, LevelCompactionStats, StallCounts};
@@ -291,9 +291,9 @@ pub(super) fn family_with(
     let options = Arc::new(descriptor.options.clone());
     let version = in_manifest.current().clone();
     let icmp = InternalKeyComparator::new(options.comparator.clone());
-    let dead_ranges = DeadRanges::of(&icmp, &options);
+    let deleted_run_memory = DeletedRunMemory::of(&icmp, &options);
     let super_version =
-        SuperVersion::first(mem.clone(), version.clone(), options.clone(), dead_ranges.clone());
+        SuperVersion::first(mem.clone(), version.clone(), options.clone(), deleted_run_memory.clone());
     let name = descriptor.name.clone();
     let cf = ColumnFamily::new(database, in_manifest.id(), name, icmp, Arc::new(super_version), tables);
     FamilyState {
@@ -307,7 +307,7 @@ pub(super) fn family_with(
         next_memtable_id: mem.id() + 1,
         memtables: MemTables::new(mem, log_number),
         version,
-        dead_ranges,
+        deleted_run_memory,
         epochs: in_manifest.epochs().clone(),
         running: RunningCompactions::default(),
         flush_queued: false,

@@ -10,11 +10,11 @@ pub(super) fn start(engine: &Arc<Engine>) {
     let limits = engine.job_limits();
     engine.scheduler.ensure_threads(limits.flushes, limits.compactions);
     let (flush, compact) = (flush::background_flush, compact::background_compaction);
-    let jobs = Jobs { flush, compact, walk: crate::deleted_runs::pre_scan::go_on_with_dead_walk };
+    let jobs = Jobs { flush, compact, pre_scan: crate::deleted_runs::pre_scan::resume_pre_scan };
     assert!(engine.jobs.set(jobs).is_ok(), "a database starts once");
     Purger::start(engine, settle_and_purge);
-    // Whoever drops the last view of a file, be it the reader of an old iterator, has the file
-    // deleted.
+    // Whoever drops the last super version of a file, be it the reader of an old iterator, has the
+    // file deleted.
     let purger = engine.purger.clone();
     engine.manifest.lock().on_obsolete_table(move || purger.request());
     maybe_schedule(engine, &mut engine.state.lock());

@@ -14,7 +14,7 @@ use esker_format::file_name;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Everything that the database consists of at one moment.
+/// Everything that the database consists of at one point in time.
 #[derive(Debug)]
 pub(crate) struct LiveCut {
     /// The database's directory.
@@ -33,8 +33,8 @@ pub(crate) struct LiveCut {
 }
 
 impl Db {
-    /// The files of this moment. The caller has disabled file deletions. Memtables are flushed
-    /// first if the WALs have `log_size_for_flush` bytes or more.
+    /// The files of this point in time. The caller has disabled file deletions. Memtables are
+    /// flushed first if the WALs have `log_size_for_flush` bytes or more.
     /// # Errors
     /// `NotSupported` when read-only · `ShutdownInProgress` · the background error in force · the
     /// flush's error.
@@ -98,8 +98,8 @@ impl Db {
             return files;
         }
         for family in engine.families.all() {
-            let view = family.super_version.load_full();
-            files.extend(view.version.all_files().map(|(level, file)| LiveFileMetaData {
+            let super_version = family.super_version.load_full();
+            files.extend(super_version.version.all_files().map(|(level, file)| LiveFileMetaData {
                 column_family_name: family.name.clone(),
                 level,
                 file: describe(engine, &family, file),
@@ -124,8 +124,8 @@ impl Db {
     /// The levels of `family` and their files, and its blob files.
     pub fn column_family_metadata(&self, family: &ColumnFamilyHandle) -> ColumnFamilyMetaData {
         let engine = self.engine();
-        let view = family.cf.super_version.load_full();
-        let version = &view.version;
+        let super_version = family.cf.super_version.load_full();
+        let version = &super_version.version;
         let levels = (0..version.num_levels()).map(|level| LevelMetaData {
             level,
             size: version.size(level),

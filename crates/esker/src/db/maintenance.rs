@@ -104,7 +104,7 @@ impl Db {
     /// `InvalidArgument`: no file was named, one is not in the family or below the output level, or
     /// there is no such level in the family's compaction style · `Aborted`: another compaction has
     /// a file that is needed, or writes into the same range: try again when it has ended · what is
-    /// wrong with a file that was set aside · the background error in force, or the compaction's
+    /// wrong with a file that was quarantined · the background error in force, or the compaction's
     /// own · `ShutdownInProgress`.
     pub fn compact_files(
         &self,
@@ -127,8 +127,8 @@ impl Db {
     /// This is no [`Db::delete_range`]: memtables, tables of level 0, those being compacted, and
     /// those that reach beyond the range or share a key with their neighbour stay, and what is
     /// older than a deleted table and stays is seen again. Snapshots lose what the tables held.
-    /// Iterators keep theirs until they go over to a newer view. A [`Db::delete_range`] beforehand
-    /// hides what is left.
+    /// Iterators keep theirs until they go over to a newer super version. A [`Db::delete_range`]
+    /// beforehand hides what is left.
     /// # Errors
     /// `InvalidArgument`: a range ends before it begins; nothing is deleted · the MANIFEST's error:
     /// the tables stay · `NotSupported` when read-only · `ShutdownInProgress`.
@@ -163,8 +163,7 @@ impl Db {
         }
         let mut state = engine.state.lock();
         state.paused += 1;
-        while state.flushes_scheduled + state.compactions_scheduled > 0
-            || state.dead_walks.dead_walk_scheduled
+        while state.flushes_scheduled + state.compactions_scheduled > 0 || state.pre_scans.pre_scan_scheduled
         {
             engine.wait_for_change(&mut state);
         }
@@ -204,7 +203,7 @@ impl Db {
             }
             if state.flush_queue.is_empty()
                 && state.compaction_queue.is_empty()
-                && state.dead_walks.is_empty()
+                && state.pre_scans.is_empty()
                 && engine.jobs_scheduled(&state) == 0
             {
                 return Ok(());

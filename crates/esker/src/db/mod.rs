@@ -1,4 +1,4 @@
-//! The front door: an open database and its column families.
+//! The public face: an open database and its column families.
 //!
 //! In: the user's calls. Out: calls into the rooms behind: `write` for writes, `read` and `iter`
 //! for reads, `flush` and `compact` for maintenance. Nothing below names this module.
@@ -43,7 +43,7 @@ pub use open::OpenMode;
 pub(crate) use open::{family_tables, make_consistent};
 pub(crate) use open_tables::table_capacity;
 pub(crate) use recover::check_for_forgotten_wal_dir;
-pub use verify::TableSetAside;
+pub use verify::QuarantinedTable;
 pub(crate) use writes::check_timestamp;
 
 use crate::engine::Engine;

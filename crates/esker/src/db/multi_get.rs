@@ -1,4 +1,4 @@
-//! Many keys as of one moment: the door to `get/batch.rs`.
+//! Many keys as of one point in time: the door to `get/batch.rs`.
 
 use super::{ColumnFamilyHandle, Db};
 use crate::cf::ColumnFamily;
@@ -51,7 +51,7 @@ impl Db {
         *values = output.take_values();
     }
 
-    /// The values of keys in several families, all as of one moment.
+    /// The values of keys in several families, all as of one point in time.
     pub fn multi_get_cf(
         &self,
         options: &ReadOptions,
@@ -80,7 +80,7 @@ impl Db {
         }
     }
 
-    /// The values of keys in several families, all as of one moment, lent by `output`, which
+    /// The values of keys in several families, all as of one point in time, lent by `output`, which
     /// forgets what it had.
     pub fn multi_get_lent_cf(
         &self,

@@ -45,10 +45,10 @@ pub enum OpenMode {
     #[default]
     ReadWrite,
     /// Reads what is there now, WALs included; changes and locks nothing. Another process may have
-    /// it open and go on writing: what was there at one moment is read to the end, as a descriptor
-    /// of each table and blob file is kept, whatever `max_open_files` says. If the process may not
-    /// have as many, a read of a file that the owner has deleted since gives `IoError` with
-    /// sub-code `StaleFile`.
+    /// it open and go on writing: what was there at one point in time is read to the end, as a
+    /// descriptor of each table and blob file is kept, whatever `max_open_files` says. If the
+    /// process may not have as many, a read of a file that the owner has deleted since gives
+    /// `IoError` with sub-code `StaleFile`.
     ReadOnly,
 }
 

@@ -14,7 +14,7 @@ use esker_base::{PinnedBytes, Result, SequenceNumber};
 /// Keys that are read over own writes, divided into those that these may have to do with and the
 /// rest.
 pub(super) struct Divided<'k> {
-    /// Both parts are read with them: as of the same moment.
+    /// Both parts are read with them: as of the same point in time.
     pub(super) options: ReadOptions,
     /// To be read of the database, together.
     pub(super) rest: Vec<&'k [u8]>,
@@ -101,11 +101,11 @@ impl Db {
         since: SequenceNumber,
         with_tables: bool,
     ) -> Result<bool> {
-        // Files may be read: the view is held, without a guard.
-        let (options, view) = (ReadOptions::default(), family.cf.pinned_view());
+        // Files may be read: the super version is held, without a guard.
+        let (options, super_version) = (ReadOptions::default(), family.cf.pinned_super_version());
         let table_options = table_read_options(&options);
         let context = ReadContext::new(&family.cf, &options, &table_options, None);
-        Ok(latest_sequence(&view, &context, key, since, with_tables)?.is_some())
+        Ok(latest_sequence(&super_version, &context, key, since, with_tables)?.is_some())
     }
 
     /// Whether `key`, without a timestamp, of a family that has them was written after `since`, or
@@ -119,16 +119,16 @@ impl Db {
         since: SequenceNumber,
         timestamp: Option<&[u8]>,
     ) -> Result<bool> {
-        let (mut options, view) = (ReadOptions::default(), family.cf.pinned_view());
+        let (mut options, super_version) = (ReadOptions::default(), family.cf.pinned_super_version());
         if let Some(timestamp) = timestamp {
             // What was written behind it, and before the history that is left, nobody can tell any
             // more.
             options.timestamp = Some(timestamp.to_vec());
-            family.cf.read_timestamp(&view, &options)?;
+            family.cf.read_timestamp(&super_version, &options)?;
         }
         let table_options = table_read_options(&options);
         let context = ReadContext::new(&family.cf, &options, &table_options, None);
-        timestamped_written_since(&view, &context, key, since, timestamp)
+        timestamped_written_since(&super_version, &context, key, since, timestamp)
     }
 
     /// Whether any key from `begin` to `end`, both included, was written after `since`; `None` is
@@ -142,9 +142,9 @@ impl Db {
         since: SequenceNumber,
         with_tables: bool,
     ) -> Result<bool> {
-        let (options, view) = (ReadOptions::default(), family.cf.pinned_view());
+        let (options, super_version) = (ReadOptions::default(), family.cf.pinned_super_version());
         let table_options = table_read_options(&options);
         let context = ReadContext::new(&family.cf, &options, &table_options, None);
-        range_written_since(&view, &context, range, since, with_tables)
+        range_written_since(&super_version, &context, range, since, with_tables)
     }
 }

@@ -30,7 +30,7 @@ impl Db {
         self.engine().check_process().ok()?;
         let property = parse_property(name)?;
         if !family.cf.is_dropped()
-            && let Some(text) = text_of_view(&family.cf, property)
+            && let Some(text) = text_of_super_version(&family.cf, property)
         {
             return Some(text);
         }
@@ -58,9 +58,10 @@ impl Db {
         if !self.engine().owner.is_here() {
             return 0;
         }
-        let view = family.cf.super_version.load_full();
+        let super_version = family.cf.super_version.load_full();
         let (start, limit) = (before_all_versions(&family.cf, begin), before_all_versions(&family.cf, end));
-        let sizes = view.version.all_files().map(|(_, file)| size_within(&family.cf, file, &start, &limit));
+        let sizes =
+            super_version.version.all_files().map(|(_, file)| size_within(&family.cf, file, &start, &limit));
         sizes.sum()
     }
 
@@ -70,9 +71,9 @@ impl Db {
         if !self.engine().owner.is_here() {
             return 0;
         }
-        let view = family.cf.super_version.load_full();
+        let super_version = family.cf.super_version.load_full();
         let (start, limit) = (newest_version(&family.cf, begin), newest_version(&family.cf, end));
-        view.memtables().map(|mem| mem.approximate_size(&start, &limit)).sum()
+        super_version.memtables().map(|mem| mem.approximate_size(&start, &limit)).sum()
     }
 
     fn number_of(&self, family: &ColumnFamilyHandle, property: Property) -> Option<u64> {
@@ -89,7 +90,7 @@ impl Db {
         if property == Property::EstimateNumKeys {
             return Some(keys::estimate_num_keys(&family.cf));
         }
-        if let Some(number) = number_of_view(&family.cf, property) {
+        if let Some(number) = number_of_super_version(&family.cf, property) {
             return Some(number);
         }
         let state = engine.state.lock();
@@ -253,12 +254,12 @@ fn number_of_versions(engine: &Engine, family: ColumnFamilyId, property: Propert
     Some(sizes.into_values().sum())
 }
 
-/// What a family's view says, and its caches: asked every few seconds by whoever watches a
+/// What a family's super version says, and its caches: asked every few seconds by whoever watches a
 /// database, and long in the telling where there are many files, or many blocks in a cache. Under
 /// no lock.
-fn number_of_view(cf: &ColumnFamily, property: Property) -> Option<u64> {
-    let view = cf.super_version.load_full();
-    let (version, options) = (&view.version, &view.options);
+fn number_of_super_version(cf: &ColumnFamily, property: Property) -> Option<u64> {
+    let super_version = cf.super_version.load_full();
+    let (version, options) = (&super_version.version, &super_version.options);
     Some(match property {
         Property::LiveSstFilesSize => version.total_size(),
         Property::EstimateLiveDataSize => version.estimate_live_data_size(),
@@ -287,10 +288,10 @@ fn number_of_view(cf: &ColumnFamily, property: Property) -> Option<u64> {
     })
 }
 
-/// As [`number_of_view`], of properties that are no number.
-fn text_of_view(cf: &ColumnFamily, property: Property) -> Option<String> {
-    let view = cf.super_version.load_full();
-    let version = &view.version;
+/// As [`number_of_super_version`], of properties that are no number.
+fn text_of_super_version(cf: &ColumnFamily, property: Property) -> Option<String> {
+    let super_version = cf.super_version.load_full();
+    let version = &super_version.version;
     Some(match property {
         Property::NumFilesAtLevel(level) if level < version.num_levels() => {
             version.num_files(level).to_string()
@@ -306,10 +307,10 @@ fn text_of_view(cf: &ColumnFamily, property: Property) -> Option<String> {
         Property::BlobStats => blob_stats(version),
         Property::SsTables => version.to_string(),
         Property::BlockCacheEntryStats | Property::FastBlockCacheEntryStats => {
-            stats_dump::cache_entry_stats(&view.options)?.to_text()
+            stats_dump::cache_entry_stats(&super_version.options)?.to_text()
         }
         Property::BlockCacheMissEstimate => {
-            let estimates = miss_estimates(&view.options)?.into_iter();
+            let estimates = miss_estimates(&super_version.options)?.into_iter();
             estimates.map(|(size, ratio)| format!("{size}: {ratio}\n")).collect()
         }
         _ => return None,
@@ -330,9 +331,9 @@ fn number_of_family(engine: &Engine, state: &DbState, f: &FamilyState, property:
         }
         Property::NumUnscheduledCompactions => state.compaction_queue.len() as u64,
         Property::CompactionPending => u64::from(!state.compaction_queue.is_empty()),
-        Property::NumDeadRangeEntriesWalked => state.dead_walks.dead_entries_walked,
-        Property::NumTablesSetAside => {
-            f.version.all_files().filter(|(_, file)| f.running.is_set_aside(file.number)).count() as u64
+        Property::NumPreScannedEntries => state.pre_scans.pre_scanned_entries,
+        Property::NumQuarantinedTables => {
+            f.version.all_files().filter(|(_, file)| f.running.is_quarantined(file.number)).count() as u64
         }
         Property::BackgroundErrors => u64::from(state.background_error.current().is_some()),
         Property::CurSizeActiveMemTable => mem.active.approximate_memory_usage() as u64,
@@ -413,8 +414,10 @@ fn aggregated_properties(cf: &ColumnFamily, only_level: Option<usize>) -> BTreeM
         "fast_compression_estimated_data_size",
     ];
     let mut sums = [0u64; NAMES.len()];
-    let view = cf.super_version.load_full();
-    for (_, file) in view.version.all_files().filter(|(level, _)| only_level.is_none_or(|l| l == *level)) {
+    let super_version = cf.super_version.load_full();
+    for (_, file) in
+        super_version.version.all_files().filter(|(level, _)| only_level.is_none_or(|l| l == *level))
+    {
         let Ok(reader) = open_file(&cf.tables, file) else { continue };
         let p = reader.properties();
         let values = [

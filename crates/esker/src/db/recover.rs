@@ -21,7 +21,7 @@ mod tables;
 use super::column_family::ColumnFamilyDescriptor;
 use super::operands::FormerOperators;
 use crate::cf::SuperVersion;
-use crate::deleted_runs::DeadRanges;
+use crate::deleted_runs::DeletedRunMemory;
 use crate::get::answer::Answer;
 use crate::get::search::{ReadContext, find};
 use crate::options::{DbOptions, WalRecoveryMode, load_latest_options};
@@ -335,8 +335,9 @@ impl Recovery<'_> {
         let in_manifest = manifest.family(family.id).expect("recovered from this MANIFEST");
         let options = Arc::new(family.descriptor.options.clone());
         let mem = new_memtable(self.options, &family.icmp, &options, 0, SequenceNumber::ZERO);
-        let dead_ranges = DeadRanges::of(&family.icmp, &options);
-        let view = SuperVersion::first(mem, in_manifest.current().clone(), options, dead_ranges);
+        let deleted_run_memory = DeletedRunMemory::of(&family.icmp, &options);
+        let super_version =
+            SuperVersion::first(mem, in_manifest.current().clone(), options, deleted_run_memory);
         let table_options = TableReadOptions::default();
         let context = ReadContext {
             tables: &self.tables[&family.id],
@@ -351,7 +352,7 @@ impl Recovery<'_> {
         };
         let key = LookupKey::new(key, SequenceNumber(section.0.saturating_sub(1)));
         let mut found = Ok(None);
-        find(&view, &context, &key, &mut |answer| {
+        find(&super_version, &context, &key, &mut |answer| {
             found = match answer {
                 Answer::Lent(value) => Ok(Some((ValueType::Value, value.pin()))),
                 Answer::Made(entity) => {

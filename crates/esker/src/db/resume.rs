@@ -4,8 +4,8 @@ use super::Db;
 use esker_base::{Error, Result};
 
 impl Db {
-    /// Tries to lift the error that stopped writes. Tables that were set aside
-    /// ([`Db::tables_set_aside`]) may be compacted again: whether they can be read now, the next
+    /// Tries to lift the error that stopped writes. Tables that were quarantined
+    /// ([`Db::quarantined_tables`]) may be compacted again: whether they can be read now, the next
     /// compaction finds out. If the WAL was damaged, everything in memory is first flushed to
     /// tables, so that nothing depends on it; acknowledged writes are kept in any case.
     /// # Errors

@@ -39,9 +39,9 @@ impl Db {
     /// level-0 files.
     pub fn internal_iter(&self, family: &ColumnFamilyHandle) -> Result<Box<dyn InternalIterator>> {
         self.inner.check_family(&family.cf)?;
-        let view = family.cf.pinned_view();
+        let super_version = family.cf.pinned_super_version();
         let options = ReadOptions { total_order_seek: true, ..ReadOptions::default() };
-        internal_iterator(&family.cf, &view, &options, SequenceNumber::MAX)
+        internal_iterator(&family.cf, &super_version, &options, SequenceNumber::MAX)
     }
     /// Scans of several `ranges` of the default family, each from its first key up to, not
     /// including, its second, as of now.

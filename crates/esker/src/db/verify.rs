@@ -7,9 +7,9 @@ use crate::files::{under_either_name, verify_file_checksum};
 use esker_base::{Error, FileNumber, Result};
 use esker_format::file_name;
 
-/// A table that compactions leave alone because it is damaged: see [`Db::tables_set_aside`].
+/// A table that compactions leave alone because it is damaged: see [`Db::quarantined_tables`].
 #[derive(Clone, Debug)]
-pub struct TableSetAside {
+pub struct QuarantinedTable {
     /// Name of its family.
     pub column_family: String,
     /// Where it is.
@@ -38,17 +38,17 @@ impl Db {
     /// is an error that names file and offset. Compactions leave them where they are, and what is
     /// newer stays above them; everything else goes on, writes too. Until the database is opened
     /// again, or [`Db::resume`] is called.
-    pub fn tables_set_aside(&self) -> Vec<TableSetAside> {
+    pub fn quarantined_tables(&self) -> Vec<QuarantinedTable> {
         let mut all = Vec::new();
         if !self.engine().owner.is_here() {
             return all;
         }
         let state = self.engine().state.lock();
         for family in state.families.values() {
-            for (number, why) in family.running.all_set_aside() {
+            for (number, why) in family.running.all_quarantined() {
                 let file = family.version.all_files().find(|(_, file)| file.number == number);
                 let Some((level, file)) = file else { continue };
-                all.push(TableSetAside {
+                all.push(QuarantinedTable {
                     column_family: family.cf.name.clone(),
                     level,
                     number,
@@ -70,11 +70,11 @@ impl Db {
     pub fn verify_checksum(&self) -> Result<()> {
         self.engine().check_process()?;
         for family in self.engine().families.all() {
-            let view = family.pinned_view();
-            for (_, file) in view.version.all_files() {
+            let super_version = family.pinned_super_version();
+            for (_, file) in super_version.version.all_files() {
                 open_file(&family.tables, file)?.verify(&mut |_| true)?;
             }
-            for number in view.version.blob_files().keys() {
+            for number in super_version.version.blob_files().keys() {
                 family.tables.blobs().reader(*number)?.verify()?;
             }
         }
@@ -96,15 +96,15 @@ impl Db {
         };
         let (fs, is_direct) = (engine.fs().as_ref(), engine.options.use_direct_reads);
         for family in engine.families.all() {
-            let view = family.pinned_view();
-            for (_, file) in view.version.all_files() {
+            let super_version = family.pinned_super_version();
+            for (_, file) in super_version.version.all_files() {
                 let Some((checksum, function)) = &file.file_checksum else { continue };
                 let path = file_name::table_file_name(&engine.path, file.number);
                 let verify =
                     |path: &_| verify_file_checksum(factory, fs, path, is_direct, (checksum, function));
                 under_either_name(&path, verify)?;
             }
-            for (number, blob) in view.version.blob_files() {
+            for (number, blob) in super_version.version.blob_files() {
                 let addition = &blob.addition;
                 let path = file_name::blob_file_name(&engine.path, *number);
                 let expected = (addition.checksum_value.as_slice(), addition.checksum_method.as_str());

@@ -20,14 +20,14 @@
 //! older ones that have anything in the range. A reader at S < s learns nothing.
 //!
 //! Invariants
-//!  1. Every range in here is true, in that sense, for all views that hold this value. Ingestion,
-//!     which puts entries with old sequence numbers into the history, gives the family's views a
-//!     fresh value from then on; so does a compaction whose filter removes what hides older
-//!     versions (`Purge`, `RemoveAndSkipUntil`), which takes the history back.
-//!  2. Ranges come from scans whose view was complete at their sequence number
-//!     (`cf.super_version.holds(view)` after the number was read), that saw everything: not from
-//!     those that ignore range deletions, stop at memtables or caches, or stay within a prefix. The
-//!     same scans use them. There are none in families with timestamps.
+//!  1. Every range in here is true, in that sense, for all super versions that hold this value.
+//!     Ingestion, which puts entries with old sequence numbers into the history, gives the family's
+//!     super versions a fresh value from then on; so does a compaction whose filter removes what
+//!     hides older versions (`Purge`, `RemoveAndSkipUntil`), which takes the history back.
+//!  2. Ranges come from scans whose super version was complete at their sequence number
+//!     (`cf.super_version.holds(super_version)` after the number was read), that saw everything:
+//!     not from those that ignore range deletions, stop at memtables or caches, or stay within a
+//!     prefix. The same scans use them. There are none in families with timestamps.
 //!  3. What readers look at is replaced, never changed. Readers take no lock. Who puts a range in
 //!     copies one chunk of its layer, and the list of chunks.
 //!  4. The ranges of a layer are sorted and disjoint. One that takes the place of older ones sends
@@ -39,14 +39,14 @@
 mod layers;
 
 use crate::options::ColumnFamilyOptions;
-use esker_base::iter::KnownDead;
+use esker_base::iter::KnownDeletedRun;
 use esker_base::sync::epoch::{self, Swap};
 use esker_base::sync::{Arc, Mutex};
 use esker_base::{FileNumber, SequenceNumber};
 use esker_cache::{Reservation, Role};
 use esker_format::key::InternalKeyComparator;
 use esker_table::{BlockCache, CachedBlock};
-use layers::{DeadRange, Layers};
+use layers::{Layers, RememberedRun};
 
 /// Memory for the ranges of one family.
 const MAX_BYTES: usize = 256 << 10;
@@ -54,11 +54,11 @@ const MAX_BYTES: usize = 256 << 10;
 /// A range whose keys are longer together is not remembered.
 const MAX_KEY_BYTES: usize = MAX_BYTES / 64;
 
-/// The dead ranges of a family.
+/// The deleted runs of a family.
 #[derive(Debug)]
-pub(crate) struct DeadRanges {
+pub(crate) struct DeletedRunMemory {
     icmp: InternalKeyComparator,
-    /// See [`DeadRanges::new`].
+    /// See [`DeletedRunMemory::new`].
     min_keys: u64,
     /// Where they are charged.
     cache: Option<Arc<BlockCache>>,
@@ -67,29 +67,29 @@ pub(crate) struct DeadRanges {
     adding: Mutex<Option<Reservation<CachedBlock>>>,
 }
 
-impl DeadRanges {
+impl DeletedRunMemory {
     /// None yet. `min_keys`: how many deleted keys a scan steps over in one call before it puts a
     /// range in; 0: none ever does.
     pub(crate) fn new(
         icmp: InternalKeyComparator,
         min_keys: u64,
         cache: Option<Arc<BlockCache>>,
-    ) -> DeadRanges {
+    ) -> DeletedRunMemory {
         let min_keys = if icmp.user_comparator().timestamp_size() > 0 { 0 } else { min_keys };
         let layers = Swap::new(Arc::default());
-        DeadRanges { icmp, min_keys, cache, layers, adding: Mutex::new(None) }
+        DeletedRunMemory { icmp, min_keys, cache, layers, adding: Mutex::new(None) }
     }
 
     /// Those of a family with these options.
-    pub(crate) fn of(icmp: &InternalKeyComparator, options: &ColumnFamilyOptions) -> Arc<DeadRanges> {
+    pub(crate) fn of(icmp: &InternalKeyComparator, options: &ColumnFamilyOptions) -> Arc<DeletedRunMemory> {
         let cache = options.table.block_cache.clone().filter(|_| !options.table.no_block_cache);
-        Arc::new(DeadRanges::new(icmp.clone(), options.dead_range_threshold(), cache))
+        Arc::new(DeletedRunMemory::new(icmp.clone(), options.deleted_run_memory_threshold(), cache))
     }
 
-    /// The same settings, nothing found: for the views of a history to which something old was
-    /// added.
-    pub(crate) fn fresh(&self) -> DeadRanges {
-        DeadRanges::new(self.icmp.clone(), self.min_keys, self.cache.clone())
+    /// The same settings, nothing found: for the super versions of a history to which something old
+    /// was added.
+    pub(crate) fn fresh(&self) -> DeletedRunMemory {
+        DeletedRunMemory::new(self.icmp.clone(), self.min_keys, self.cache.clone())
     }
 
     /// Deleted keys in one call that make it worth while to put a range in; `u64::MAX` for never.
@@ -107,7 +107,7 @@ impl DeadRanges {
         }
         let Some(mut charge) = self.adding.try_lock() else { return };
         let mut layers = Layers::clone(&self.layers.load_full());
-        layers.insert(&self.icmp, DeadRange::new(start, end, sequence, newest_file));
+        layers.insert(&self.icmp, RememberedRun::new(start, end, sequence, newest_file));
         layers.shrink_to(MAX_BYTES);
         if self.charge(&mut charge, layers.bytes()) {
             self.layers.store(Arc::new(layers));
@@ -126,20 +126,20 @@ impl DeadRanges {
         }
     }
 
-    /// The range around `user_key` that leads farthest for a reader at `snapshot`. `edge` gets its
-    /// end or, not `forward`, its start.
+    /// The range around `user_key` that leads farthest for a reader at `snapshot`. `run_end` gets
+    /// its end or, not `forward`, its start.
     pub(crate) fn find<'a>(
         &self,
         user_key: &[u8],
         snapshot: SequenceNumber,
         forward: bool,
-        edge: &'a mut Vec<u8>,
-    ) -> Option<KnownDead<'a>> {
+        run_end: &'a mut Vec<u8>,
+    ) -> Option<KnownDeletedRun<'a>> {
         let guard = epoch::pin();
         let range = self.layers.load(&guard).find(&self.icmp, user_key, snapshot, forward)?;
-        edge.clear();
-        edge.extend_from_slice(range.edge(forward));
-        Some(KnownDead { edge, sequence: range.sequence, newest_file: range.newest_file })
+        run_end.clear();
+        run_end.extend_from_slice(range.run_end(forward));
+        Some(KnownDeletedRun { run_end, sequence: range.sequence, newest_file: range.newest_file })
     }
 }
 

@@ -6,7 +6,7 @@
 //! Reading order: [`memory`] (the runs that scans of a family remember), [`skip`] (what one cursor
 //! knows of the run that it is in, and how it skips), [`queue`] (which runs pre-scans are to go
 //! through), [`pre_scan`] (scans in the background for the sake of what they remember). Runs inside
-//! tables and memtables have summaries of their own: `format/dead_spans.rs`, `memtable`.
+//! tables and memtables have summaries of their own: `format/deleted_runs.rs`, `memtable`.
 //!
 //! [`pre_scan`] stands on scans and on the engine; the other files stand below both.
 
@@ -15,6 +15,6 @@ pub(crate) mod pre_scan;
 mod queue;
 mod skip;
 
-pub(crate) use memory::DeadRanges;
-pub(crate) use queue::{DeadWalk, DeadWalkQueue, tables_between};
-pub(crate) use skip::{DeadRangesOfView, DeadRun, Skip};
+pub(crate) use memory::DeletedRunMemory;
+pub(crate) use queue::{PreScan, PreScanQueue, tables_between};
+pub(crate) use skip::{DeletedRunMemoryRef, DeletedRunTracker, Skip};

@@ -2,33 +2,34 @@
 //! them.
 //!
 //! In: the long runs of tables that flushes and compactions have installed, and deletions that
-//! active memtables have noted. Out: a queue of walks; `pre_scan.rs` makes them.
+//! active memtables have sampled. Out: a queue of pre-scans; `pre_scan.rs` makes them.
 //!
 //! Invariants
-//!  1. The queue holds at most `MOST_WAITING` walks: what does not fit is left to scans.
+//!  1. The queue holds at most `MOST_WAITING` pre-scans: what does not fit is left to scans.
 //!  2. A run is queued only if a table besides its own has anything there: a run over nothing is
 //!     passed by its own span.
-//!  3. Of each family at most one walk around noted deletions waits, with at most `MOST_KEYS` of
-//!     them.
+//!  3. Of each family at most one pre-scan around sampled deletions waits, with at most `MOST_KEYS`
+//!     of them.
 
 use crate::version::Version;
 use esker_base::ColumnFamilyId;
-use esker_format::dead_spans::LongSpan;
-use esker_memtable::NotedDeletions;
+use esker_format::deleted_runs::LongDeletedRun;
+use esker_memtable::SampledDeletions;
 use std::collections::VecDeque;
 
-/// Walks that wait at most, of all families.
+/// Pre-scans that wait at most, of all families.
 const MOST_WAITING: usize = 256;
-/// Entries that a walk may pass for each one of its run: older versions and what else lies between.
+/// Entries that a pre-scan may pass for each one of its run: older versions and what else lies
+/// between.
 const ENTRIES_EACH: u64 = 16;
 
-/// Noted deletions that wait at most, of a family: what is noted while no job runs is left to
+/// Sampled deletions that wait at most, of a family: what is sampled while no job runs is left to
 /// scans.
 const MOST_KEYS: usize = 1024;
 
-/// A walk over a run of deleted keys, or what is left of one.
+/// A pre-scan over a run of deleted keys, or what is left of one.
 #[derive(Debug)]
-pub(crate) struct DeadWalk {
+pub(crate) struct PreScan {
     pub(crate) family: ColumnFamilyId,
     /// The user key it goes on from.
     pub(crate) from: Vec<u8>,
@@ -39,7 +40,7 @@ pub(crate) struct DeadWalk {
     /// Entries that it has passed, and that it may pass in all.
     pub(crate) passed: u64,
     pub(crate) most_entries: u64,
-    /// Around noted deletions: how many the memtable has had since the last walk.
+    /// Around sampled deletions: how many the memtable has had since the last pre-scan.
     pub(crate) deletions: u64,
     /// Microseconds that took.
     pub(crate) micros: u64,
@@ -48,37 +49,38 @@ pub(crate) struct DeadWalk {
     pub(crate) most_there: u64,
 }
 
-/// Walks that wait, of all families, and what came of those so far. In the db state.
+/// Pre-scans that wait, of all families, and what came of those so far. In the db state.
 #[derive(Debug, Default)]
-pub(crate) struct DeadWalkQueue {
-    pub(super) waiting: VecDeque<DeadWalk>,
-    /// Entries that all walks so far have passed.
-    pub(crate) dead_entries_walked: u64,
-    /// A job that takes walks is scheduled, and has not ended.
-    pub(crate) dead_walk_scheduled: bool,
+pub(crate) struct PreScanQueue {
+    pub(super) waiting: VecDeque<PreScan>,
+    /// Entries that all pre-scans so far have passed.
+    pub(crate) pre_scanned_entries: u64,
+    /// A job that takes pre-scans is scheduled, and has not ended.
+    pub(crate) pre_scan_scheduled: bool,
 }
 
-impl DeadWalkQueue {
+impl PreScanQueue {
     /// Whether none waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
     /// Takes the one that waits first.
-    pub(crate) fn take_first(&mut self) -> Option<DeadWalk> {
+    pub(crate) fn take_first(&mut self) -> Option<PreScan> {
         self.waiting.pop_front()
     }
 
-    /// Puts what is left of a walk back: it goes on first.
-    pub(crate) fn put_back(&mut self, walk: DeadWalk) {
-        self.waiting.push_front(walk);
+    /// Puts what is left of a pre-scan back: it goes on first.
+    pub(crate) fn put_back(&mut self, pre_scan: PreScan) {
+        self.waiting.push_front(pre_scan);
     }
 
-    /// Queues a walk around deletions, or adds them to one that waits.
-    pub(crate) fn add_around(&mut self, family: ColumnFamilyId, noted: NotedDeletions) {
-        let NotedDeletions { mut keys, most_entries: most, deletions: since } = noted;
-        let waiting = self.waiting.iter_mut().find(|walk| walk.family == family && walk.around.is_some());
-        if let Some(DeadWalk { around: Some(around), passed, most_entries, deletions, .. }) = waiting {
+    /// Queues a pre-scan around deletions, or adds them to one that waits.
+    pub(crate) fn add_around(&mut self, family: ColumnFamilyId, sampled: SampledDeletions) {
+        let SampledDeletions { mut keys, most_entries: most, deletions: since } = sampled;
+        let waiting =
+            self.waiting.iter_mut().find(|pre_scan| pre_scan.family == family && pre_scan.around.is_some());
+        if let Some(PreScan { around: Some(around), passed, most_entries, deletions, .. }) = waiting {
             keys.truncate(MOST_KEYS.saturating_sub(around.len()));
             around.extend(keys);
             *most_entries = (*most_entries).max(*passed + most);
@@ -86,7 +88,7 @@ impl DeadWalkQueue {
             return;
         }
         if self.waiting.len() < MOST_WAITING {
-            self.waiting.push_back(DeadWalk {
+            self.waiting.push_back(PreScan {
                 family,
                 from: Vec::new(),
                 around: Some(keys),
@@ -101,17 +103,17 @@ impl DeadWalkQueue {
         }
     }
 
-    /// Queues walks over those of `spans` that lie over something. REQUIRES: the tables that have
-    /// them are in `version`.
+    /// Queues pre-scans over those of `spans` that lie over something. REQUIRES: the tables that
+    /// have them are in `version`.
     pub(crate) fn add_over<'a>(
         &mut self,
         family: ColumnFamilyId,
         version: &Version,
-        spans: impl IntoIterator<Item = &'a LongSpan>,
+        spans: impl IntoIterator<Item = &'a LongDeletedRun>,
     ) {
         for span in spans {
             if self.waiting.len() < MOST_WAITING && lies_over_another(version, span) {
-                self.waiting.push_back(DeadWalk {
+                self.waiting.push_back(PreScan {
                     family,
                     from: span.first.clone(),
                     around: None,
@@ -121,7 +123,7 @@ impl DeadWalkQueue {
                     deletions: 0,
                     micros: 0,
                     keys_there: 0,
-                    // A walk that finds nothing but keys costs a scan of them and spares nobody
+                    // A pre-scan that finds nothing but keys costs a scan of them and spares nobody
                     // anything.
                     most_there: 1 + span.entries / 64,
                 });
@@ -131,7 +133,7 @@ impl DeadWalkQueue {
 }
 
 /// Whether two tables or more touch the span.
-fn lies_over_another(version: &Version, span: &LongSpan) -> bool {
+fn lies_over_another(version: &Version, span: &LongDeletedRun) -> bool {
     tables_between(version, &span.first, &span.last) > 1
 }
 

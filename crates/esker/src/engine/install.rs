@@ -1,5 +1,5 @@
-//! New views of a family, and what follows from them: stall conditions, compactions that became
-//! due.
+//! New super versions of a family, and what follows from them: stall conditions, compactions that
+//! became due.
 
 use crate::cf::{ColumnFamily, FamilyState, IdleCursors, StallInputs, SuperVersion, WriteStall, is_pressed};
 use crate::engine::covered::note_covered;
@@ -48,14 +48,14 @@ fn show_super_version(engine: &Engine, state: &mut DbState, family: ColumnFamily
         newest_file: family_state.version.newest_file(),
         version: family_state.version.clone(),
         options: family_state.options.clone(),
-        dead_ranges: family_state.dead_ranges.clone(),
+        deleted_run_memory: family_state.deleted_run_memory.clone(),
         idle: IdleCursors::default(),
         number: engine.super_version_number.fetch_add(1, Ordering::Relaxed) + 1,
     };
     let old = family_state.cf.super_version.load_full();
     family_state.cf.super_version.store(Arc::new(super_version));
-    // Else the scan that lets go of the old view last, mostly in the midst of a step, would pay for
-    // the end of what others left.
+    // Else the scan that lets go of the old super version last, mostly in the midst of a step,
+    // would pay for the end of what others left.
     drop(old.idle.take_all());
     family_state.pending_compaction_bytes =
         pending_compaction_bytes(&family_state.version, &family_state.compaction_options);

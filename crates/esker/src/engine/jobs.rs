@@ -1,7 +1,7 @@
 //! Which background jobs should run now.
 //!
 //! In: the queues in [`DbState`]. Out: boxed jobs in the pools: flushes in HIGH, compactions in
-//! LOW, purges in HIGH, walks over deleted keys in LOW, one at a time. A job takes its work from
+//! LOW, purges in HIGH, pre-scans of deleted keys in LOW, one at a time. A job takes its work from
 //! the queues when it runs, so that it sees the newest state.
 //!
 //! A job calls what users wrote: comparators, merge operators, filters, listeners. If that panics,
@@ -43,10 +43,10 @@ pub(crate) fn maybe_schedule(engine: &Arc<Engine>, state: &mut DbState) {
         state.compactions_unbegun += 1;
         engine.scheduler.schedule(Job::Compaction, run(engine, Job::Compaction, jobs.compact));
     }
-    // Behind them: a walk gives way to jobs that wait.
-    if !state.dead_walks.dead_walk_scheduled && !state.dead_walks.is_empty() {
-        state.dead_walks.dead_walk_scheduled = true;
-        engine.scheduler.schedule(Job::DeadWalk, run(engine, Job::DeadWalk, jobs.walk));
+    // Behind them: a pre-scan gives way to jobs that wait.
+    if !state.pre_scans.pre_scan_scheduled && !state.pre_scans.is_empty() {
+        state.pre_scans.pre_scan_scheduled = true;
+        engine.scheduler.schedule(Job::PreScan, run(engine, Job::PreScan, jobs.pre_scan));
     }
 }
 
@@ -61,8 +61,8 @@ fn flushes_that_may_begin(state: &DbState) -> usize {
 /// The purge of files that may go: at most one is queued or runs, and a request that comes while
 /// one runs is not lost.
 ///
-/// It is asked for from anywhere, under any lock: whoever drops the last view of a file asks. So it
-/// takes no lock but the pool's, and keeps the engine alive only while it runs.
+/// It is asked for from anywhere, under any lock: whoever drops the last super version of a file
+/// asks. So it takes no lock but the pool's, and keeps the engine alive only while it runs.
 pub(crate) struct Purger {
     job: OnceLock<PurgeJob>,
     /// Somebody asked since the last one began.
@@ -148,7 +148,7 @@ fn end(engine: &Arc<Engine>, kind: Job) {
     match kind {
         Job::Flush => state.flushes_scheduled -= 1,
         Job::Compaction => state.compactions_scheduled -= 1,
-        Job::DeadWalk => state.dead_walks.dead_walk_scheduled = false,
+        Job::PreScan => state.pre_scans.pre_scan_scheduled = false,
         Job::Purge => unreachable!("a purge counts itself"),
     }
     engine.purger.request();
@@ -186,29 +186,29 @@ fn hand_over() {
 }
 
 impl Engine {
-    /// Whether no walk shall go on: somebody waits until nothing is at work, to pause or to resume
-    /// after an error.
-    pub(crate) fn is_without_walks(&self) -> bool {
+    /// Whether no pre-scan shall go on: somebody waits until nothing is at work, to pause or to
+    /// resume after an error.
+    pub(crate) fn is_without_pre_scans(&self) -> bool {
         let state = self.state.lock();
         state.is_paused() || state.background_error.stops_flushes()
     }
 
-    /// Queues walks around what active memtables have noted. Whether there were any.
+    /// Queues pre-scans around what active memtables have sampled. Whether there were any.
     #[cold]
-    pub(crate) fn queue_walks_in_memory(self: &Arc<Self>, when: Take) -> bool {
-        if !self.deletions_noted.swap(false, Ordering::Relaxed) && when == Take::Due {
+    pub(crate) fn queue_pre_scans_in_memory(self: &Arc<Self>, when: Take) -> bool {
+        if !self.deletions_sampled.swap(false, Ordering::Relaxed) && when == Take::Due {
             return false;
         }
         let mut state = self.state.lock();
         let noted: Vec<_> = (state.families.iter())
             .filter_map(|(id, family)| {
-                Some((*id, family.memtables.active.take_noted_deletions(when)?, family))
+                Some((*id, family.memtables.active.take_sampled_deletions(when)?, family))
             })
             .filter(|(.., family)| family.version.all_files().next().is_some())
             .map(|(id, noted, _)| (id, noted))
             .collect();
         let any = !noted.is_empty();
-        noted.into_iter().for_each(|(id, noted)| state.dead_walks.add_around(id, noted));
+        noted.into_iter().for_each(|(id, noted)| state.pre_scans.add_around(id, noted));
         maybe_schedule(self, &mut state);
         any
     }
@@ -216,8 +216,8 @@ impl Engine {
     /// Jobs that have not ended. Changes to 0 only under the db mutex, and is then signalled.
     pub(crate) fn jobs_scheduled(&self, state: &DbState) -> usize {
         let purge = usize::from(self.purger.active.load(Ordering::SeqCst));
-        let walk = usize::from(state.dead_walks.dead_walk_scheduled);
-        state.flushes_scheduled + state.compactions_scheduled + walk + purge
+        let pre_scan = usize::from(state.pre_scans.pre_scan_scheduled);
+        state.flushes_scheduled + state.compactions_scheduled + pre_scan + purge
     }
 
     /// How many jobs of each kind may run at once. Atomic flushes run one after the other: two at

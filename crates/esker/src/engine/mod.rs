@@ -82,8 +82,8 @@ pub(crate) mod rank {
 pub(crate) struct Jobs {
     pub(crate) flush: fn(&Arc<Engine>),
     pub(crate) compact: fn(&Arc<Engine>),
-    /// Goes on with the first of the walks over deleted keys that wait.
-    pub(crate) walk: fn(&Arc<Engine>),
+    /// Goes on with the first of the pre-scans of deleted keys that wait.
+    pub(crate) pre_scan: fn(&Arc<Engine>),
 }
 
 /// How often a waiting caller looks again while the system refuses threads: nobody says when it
@@ -110,7 +110,7 @@ pub(crate) struct UnwrittenOptions {
     pub(crate) timer: Option<Repeating>,
 }
 
-/// One open database, without its front door.
+/// One open database, without its public face.
 pub(crate) struct Engine {
     // Constant after open.
     /// The process that opened it.
@@ -163,8 +163,8 @@ pub(crate) struct Engine {
     pub(crate) has_history: AtomicBool,
     /// A memtable is full: the next leader switches.
     pub(crate) switch_wanted: AtomicBool,
-    /// Some memtable has noted so many deletions that a walk around them is due.
-    pub(crate) deletions_noted: AtomicBool,
+    /// Some memtable has sampled so many deletions that a pre-scan around them is due.
+    pub(crate) deletions_sampled: AtomicBool,
     /// The newest sequence number handed to a batch; only the write leader changes it. At least the
     /// published one.
     pub(crate) allocated_sequence: AtomicU64,

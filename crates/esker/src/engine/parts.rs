@@ -79,7 +79,7 @@ impl Engine {
             section_keeps_wals: AtomicBool::new(false),
             has_history: AtomicBool::new(false),
             switch_wanted: AtomicBool::new(false),
-            deletions_noted: AtomicBool::new(false),
+            deletions_sampled: AtomicBool::new(false),
             super_version_number: AtomicU64::new(0),
             last_job_id: AtomicU64::new(0),
             manifest: RankedMutex::new(rank::MANIFEST, parts.manifest),

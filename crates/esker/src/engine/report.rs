@@ -121,8 +121,10 @@ impl Engine {
 
     /// Files in each level of a family.
     fn lsm_state(&self, cf: &ColumnFamily) -> Vec<u64> {
-        let view = cf.super_version.load_full();
-        (0..view.version.num_levels()).map(|level| view.version.num_files(level) as u64).collect()
+        let super_version = cf.super_version.load_full();
+        (0..super_version.version.num_levels())
+            .map(|level| super_version.version.num_files(level) as u64)
+            .collect()
     }
 
     pub(crate) fn tell_memtable_sealed(&self, cf_name: &str, mem: &MemTable) {
@@ -187,8 +189,8 @@ impl Engine {
         self.count_flush(cf, bytes, blob_bytes, u64::from(file.is_some()), micros);
         let state = self.lsm_state(cf);
         let (compression, immutable_memtables) = {
-            let view = cf.super_version.load_full();
-            (view.options.compression_for(0, 1, false).0, view.imm.len())
+            let super_version = cf.super_version.load_full();
+            (super_version.options.compression_for(0, 1, false).0, super_version.imm.len())
         };
         self.log_event(&Event::FlushFinished {
             job,
@@ -226,8 +228,8 @@ impl Engine {
         flush_reason: FlushReason,
     ) -> FlushJobInfo {
         let (file, entries) = made.unzip();
-        let view = cf.super_version.load_full();
-        let level0_files = view.version.num_files(0);
+        let super_version = cf.super_version.load_full();
+        let level0_files = super_version.version.num_files(0);
         FlushJobInfo {
             cf_id: cf.id,
             cf_name: cf.name.clone(),
@@ -235,8 +237,8 @@ impl Engine {
             file_number: file.map_or(FileNumber(0), |f| f.number),
             thread_id: system::thread_id(),
             job_id,
-            triggered_writes_slowdown: level0_files >= view.options.level0_slowdown(),
-            triggered_writes_stop: level0_files >= view.options.level0_stop(),
+            triggered_writes_slowdown: level0_files >= super_version.options.level0_slowdown(),
+            triggered_writes_stop: level0_files >= super_version.options.level0_stop(),
             smallest_seqno: file.map_or(SequenceNumber::ZERO, |f| f.smallest_seqno),
             largest_seqno: file.map_or(SequenceNumber::ZERO, |f| f.largest_seqno),
             file_size: file.map_or(0, |f| f.file_size),

@@ -9,7 +9,8 @@
 //! Invariants
 //!  1. A file is read at no more than the rate, from its begin to any of its blocks or records; and
 //!     as slowly as the rate limiter wants, if there is one for reads.
-//!  2. A scrubber holds no lock and no view while it reads or waits, only the file that it reads.
+//!  2. A scrubber holds no lock and no super version while it reads or waits, only the file that it
+//!     reads.
 //!  3. Its thread has ended when `Scrubber` is dropped.
 
 use super::Engine;
@@ -244,8 +245,9 @@ fn forget_gone(engine: &Engine, shared: &Shared) {
     if shared.state.lock().damaged.is_empty() {
         return;
     }
-    let views: Vec<_> = engine.families.all().iter().map(|family| family.super_version.load_full()).collect();
-    let live: HashSet<FileNumber> = views.iter().flat_map(|v| v.version.live_files()).collect();
+    let super_versions: Vec<_> =
+        engine.families.all().iter().map(|family| family.super_version.load_full()).collect();
+    let live: HashSet<FileNumber> = super_versions.iter().flat_map(|v| v.version.live_files()).collect();
     shared.state.lock().damaged.retain(|number, _| live.contains(number));
 }
 
@@ -260,9 +262,10 @@ fn list(
     let is_due = |number: FileNumber| Some(number) > last || missed.contains(&number);
     let mut listed = BTreeMap::new();
     for family in engine.families.all() {
-        let view = family.super_version.load_full();
-        let tables = view.version.all_files().map(|(_, f)| (f.number, Listed::Table(Arc::downgrade(f))));
-        let blobs = view.version.live_blob_files().values();
+        let super_version = family.super_version.load_full();
+        let tables =
+            super_version.version.all_files().map(|(_, f)| (f.number, Listed::Table(Arc::downgrade(f))));
+        let blobs = super_version.version.live_blob_files().values();
         let blobs = blobs.map(|file| (file.number(), Listed::Blobs(Arc::downgrade(file))));
         let due = tables.chain(blobs).filter(|(number, _)| is_due(*number));
         listed.extend(due.map(|(number, file)| (number, (family.tables.clone(), file))));

@@ -1,14 +1,14 @@
 //! What the db mutex guards.
 
 use crate::cf::FamilyState;
-use crate::deleted_runs::DeadWalkQueue;
+use crate::deleted_runs::PreScanQueue;
 use crate::engine::totals::Totals;
 use crate::engine::{BackgroundError, Histories};
 use crate::observe::{FlushReason, WriteStallInfo};
 use crate::picker::{CompactionPlan, RunningId};
 use crate::version::FamilyMap;
 use esker_base::{ColumnFamilyId, FileNumber, Result};
-use esker_format::dead_spans::LongSpan;
+use esker_format::deleted_runs::LongDeletedRun;
 use std::collections::VecDeque;
 
 /// A flush that waits for a slot: these families' waiting memtables, together if there are several.
@@ -45,7 +45,7 @@ pub(crate) struct DbState {
     pub(crate) manual_compactions: Vec<ManualCompaction>,
     pub(crate) next_manual_id: u64,
     /// Runs of deleted keys to be gone through.
-    pub(crate) dead_walks: DeadWalkQueue,
+    pub(crate) pre_scans: PreScanQueue,
     /// A manual compaction wants to be the only one: no other is begun.
     pub(crate) exclusive_manual: bool,
     /// Jobs handed to the pool and not ended.
@@ -79,14 +79,14 @@ impl DbState {
         self.families.get_mut(&id)
     }
 
-    /// Queues walks over long runs of deleted keys in tables that the family's version has now.
-    pub(crate) fn queue_dead_walks<'a>(
+    /// Queues pre-scans over long runs of deleted keys in tables that the family's version has now.
+    pub(crate) fn queue_pre_scans<'a>(
         &mut self,
         family: ColumnFamilyId,
-        spans: impl IntoIterator<Item = &'a LongSpan>,
+        spans: impl IntoIterator<Item = &'a LongDeletedRun>,
     ) {
         if let Some(FamilyState { version, .. }) = self.families.get(&family) {
-            self.dead_walks.add_over(family, version, spans);
+            self.pre_scans.add_over(family, version, spans);
         }
     }
 

@@ -1,6 +1,7 @@
 //! A lookup that tells what it does: a twin of `get/search.rs` and of the tables' `get`.
 //!
-//! In: a view and a key. Out: each source that the read asks, and why the search ends there.
+//! In: a super version and a key. Out: each source that the read asks, and why the search ends
+//! there.
 //!
 //! Invariant: the sources, their order and the outcome are those of `get/search.rs`.
 
@@ -14,10 +15,10 @@ use esker_base::{Result, SequenceNumber};
 use esker_env::Clock;
 use esker_format::key::LookupKey;
 
-/// One key on its way through a view.
+/// One key on its way through a super version.
 pub(super) struct Lookup<'l> {
     clock: &'l dyn Clock,
-    view: &'l SuperVersion,
+    super_version: &'l SuperVersion,
     context: &'l ReadContext<'l>,
     key: &'l LookupKey,
     saver: Saver,
@@ -27,11 +28,11 @@ pub(super) struct Lookup<'l> {
 impl<'l> Lookup<'l> {
     pub(super) fn new(
         clock: &'l dyn Clock,
-        view: &'l SuperVersion,
+        super_version: &'l SuperVersion,
         context: &'l ReadContext<'l>,
         key: &'l LookupKey,
     ) -> Lookup<'l> {
-        Lookup { clock, view, context, key, saver: Saver::new(), steps: Vec::new() }
+        Lookup { clock, super_version, context, key, saver: Saver::new(), steps: Vec::new() }
     }
 
     /// What a read of the key looks at, and its outcome.
@@ -43,7 +44,7 @@ impl<'l> Lookup<'l> {
         if !self.context.memtables_only {
             self.ask_files();
         }
-        let outcome = self.saver.finish(&self.context.finish(self.view, self.key));
+        let outcome = self.saver.finish(&self.context.finish(self.super_version, self.key));
         KeyRead {
             key: self.key.user_key().to_vec(),
             steps: self.steps,
@@ -53,7 +54,7 @@ impl<'l> Lookup<'l> {
     }
 
     fn ask_memtables(&mut self) {
-        for mem in self.view.memtables() {
+        for mem in self.super_version.memtables() {
             if self.saver.is_done() {
                 return;
             }
@@ -82,9 +83,9 @@ impl<'l> Lookup<'l> {
     }
 
     fn ask_files(&mut self) {
-        let view = self.view;
+        let super_version = self.super_version;
         let mut asked = Vec::new();
-        for (level, file) in view.version.candidates(self.key.internal_key()) {
+        for (level, file) in super_version.version.candidates(self.key.internal_key()) {
             if self.saver.is_done() {
                 break;
             }
@@ -92,7 +93,7 @@ impl<'l> Lookup<'l> {
             self.ask_file(level, file);
         }
         let last = if self.saver.is_done() { asked.last().copied() } else { None };
-        for (number, level) in view.version.levels().iter().enumerate() {
+        for (number, level) in super_version.version.levels().iter().enumerate() {
             if level.files().is_empty() || asked.contains(&number) || last.is_some_and(|last| number > last) {
                 continue;
             }
@@ -112,7 +113,7 @@ impl<'l> Lookup<'l> {
             if !self.context.ignore_range_deletions
                 && let Some(tombstones) = reader.range_dels()
             {
-                let icmp = self.view.version.icmp();
+                let icmp = self.super_version.version.icmp();
                 tombstone = tombstones.max_covering_seq(self.key.user_key(), icmp, self.key.sequence());
                 self.saver.cover(tombstone);
             }

@@ -84,7 +84,7 @@ impl<'e> Explainer<'e> {
 
     /// What lookups of these keys look at, each different one once, in the family's order.
     pub(crate) fn lookups<K: AsRef<[u8]>>(&self, operation: &'static str, keys: &[K]) -> Explanation {
-        let (view, sequence) = self.db.pinned_moment(self.cf, self.options, None);
+        let (super_version, sequence) = self.db.pinned_read_point(self.cf, self.options, None);
         let table_options = table_read_options(self.options);
         let files_only = self.db.reads_files_only(self.options);
         let context =
@@ -95,7 +95,7 @@ impl<'e> Explainer<'e> {
         sorted.dedup_by(|a, b| icmp.same_user_key(a, b));
         let read = |key| {
             let lookup = LookupKey::new(key, sequence);
-            Lookup::new(&**self.clock(), &view, &context, &lookup).run()
+            Lookup::new(&**self.clock(), &super_version, &context, &lookup).run()
         };
         let keys = counting(|| sorted.into_iter().map(read).collect());
         Explanation { keys, ..self.explanation(operation, sequence) }
@@ -148,12 +148,12 @@ impl<'e> Explainer<'e> {
     ) -> Result<Explanation> {
         check_tier(self.options)?;
         let watch = Watch::new(self.clock().clone());
-        let (view, sequence) = self.db.pinned_moment(self.cf, self.options, None);
+        let (super_version, sequence) = self.db.pinned_read_point(self.cf, self.options, None);
         let mut read = ScanRead::default();
         let before = PerfContext::current();
         let scanned = counting(|| {
             let watch = watch.clone() as Arc<dyn RunWatch>;
-            let iter = watched_iter(self.cf, &view, self.options, sequence, (&watch, ahead))?;
+            let iter = watched_iter(self.cf, &super_version, self.options, sequence, (&watch, ahead))?;
             read.opening_nanos = self.nanos();
             scan(iter, &mut read)
         });
@@ -164,7 +164,7 @@ impl<'e> Explainer<'e> {
         read.skipped_deletions = after.internal_delete_skipped_count - before.internal_delete_skipped_count;
         read.tombstone_seeks = after.internal_range_del_reseek_count - before.internal_range_del_reseek_count;
         read.operands = after.internal_merge_count - before.internal_merge_count;
-        (read.runs, read.left_out) = watch.told(&view);
+        (read.runs, read.left_out) = watch.told(&super_version);
         Ok(Explanation { scan: Some(read), ..explanation })
     }
 }

@@ -5,7 +5,7 @@
 use crate::cf::SuperVersion;
 use crate::observe::{ReadSource, RunRead};
 use crate::scan::iterator::{RunWatch, WatchedRun};
-use esker_base::iter::{Hopped, InternalIterator, KnownDead};
+use esker_base::iter::{InternalIterator, KnownDeletedRun, SkipDistance};
 use esker_base::perf_context::PerfContext;
 use esker_base::sync::{Arc, Mutex};
 use esker_base::{PinnedBytes, Result, SequenceNumber};
@@ -49,9 +49,12 @@ impl Watch {
         counts.nanos += more.nanos;
     }
 
-    /// The memtables and files of the view that were opened, newest first, and those that were not,
-    /// with the reason.
-    pub(super) fn told(&self, view: &SuperVersion) -> (Vec<RunRead>, Vec<(ReadSource, &'static str)>) {
+    /// The memtables and files of the super version that were opened, newest first, and those that
+    /// were not, with the reason.
+    pub(super) fn told(
+        &self,
+        super_version: &SuperVersion,
+    ) -> (Vec<RunRead>, Vec<(ReadSource, &'static str)>) {
         let all = self.counts.lock();
         let (mut runs, mut left_out) = (Vec::new(), Vec::new());
         let mut tell = |what: WatchedRun, source: ReadSource, why| {
@@ -61,12 +64,12 @@ impl Watch {
             let Counts { seeks, steps, cached_blocks, blocks_read, bytes_read, nanos } = *counts;
             runs.push(RunRead { source, seeks, steps, cached_blocks, blocks_read, bytes_read, nanos });
         };
-        for mem in view.memtables() {
+        for mem in super_version.memtables() {
             let (id, is_immutable, entries) = (mem.id(), mem.is_immutable(), mem.num_entries());
             let source = ReadSource::Memtable { id, is_immutable, entries };
             tell(WatchedRun::Memtable(id), source, "it holds nothing that the scan may see");
         }
-        for (level, file) in view.version.all_files() {
+        for (level, file) in super_version.version.all_files() {
             let source = ReadSource::File { level, number: file.number, bytes: file.data().file_size };
             let why = match level {
                 0 => "outside of the scan's bounds",
@@ -177,13 +180,18 @@ impl InternalIterator for WatchedIter {
     fn set_wanted_prefix_of(&mut self, user_key: Option<&[u8]>) {
         self.iter.set_wanted_prefix_of(user_key);
     }
-    fn dead_run_edge(&self, snapshot: SequenceNumber, forward: bool) -> Option<&[u8]> {
-        self.look(|iter| iter.dead_run_edge(snapshot, forward))
+    fn deleted_run_end(&self, snapshot: SequenceNumber, forward: bool) -> Option<&[u8]> {
+        self.look(|iter| iter.deleted_run_end(snapshot, forward))
     }
-    fn was_seen(&self, known: &KnownDead<'_>, forward: bool) -> bool {
+    fn was_seen(&self, known: &KnownDeletedRun<'_>, forward: bool) -> bool {
         self.look(|iter| iter.was_seen(known, forward))
     }
-    fn hop(&mut self, snapshot: SequenceNumber, forward: bool, known: Option<&KnownDead<'_>>) -> Hopped {
-        self.count(Counts::default(), |iter| iter.hop(snapshot, forward, known))
+    fn skip_deleted_run(
+        &mut self,
+        snapshot: SequenceNumber,
+        forward: bool,
+        known: Option<&KnownDeletedRun<'_>>,
+    ) -> SkipDistance {
+        self.count(Counts::default(), |iter| iter.skip_deleted_run(snapshot, forward, known))
     }
 }

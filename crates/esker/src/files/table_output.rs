@@ -22,7 +22,7 @@ use esker_env::file_writer::PacedWritableFile;
 use esker_env::rate_limiter::IoPriority;
 use esker_env::{Env, StopWatch, WritableFile};
 use esker_format::compression::CompressionType;
-use esker_format::dead_spans::LongSpan;
+use esker_format::deleted_runs::LongDeletedRun;
 use esker_format::file_name;
 use esker_format::key::{self, InternalKeyComparator};
 use esker_format::properties::OLDER_VERSIONS;
@@ -128,7 +128,7 @@ pub(crate) struct FinishedTable {
     /// Of all types.
     pub(crate) num_entries: u64,
     /// Its runs of deleted keys that are to be gone through, in order.
-    pub(crate) long_dead_spans: Vec<LongSpan>,
+    pub(crate) long_deleted_runs: Vec<LongDeletedRun>,
 }
 
 /// A table's treatment of the timestamps in its keys.
@@ -349,10 +349,10 @@ impl TableOutput {
             .finish_file(context, epoch_number, oldest_ancestor_time)
             .and_then(|made| check_readable(context, &made.0, level, written).map(|()| made));
         tell_created(context, number, &result);
-        result.map(|(meta, TableFileInfo { num_entries, long_dead_spans, .. })| FinishedTable {
+        result.map(|(meta, TableFileInfo { num_entries, long_deleted_runs, .. })| FinishedTable {
             meta,
             num_entries,
-            long_dead_spans,
+            long_deleted_runs,
         })
     }
 
@@ -437,8 +437,9 @@ fn builder_options(context: &OutputContext<'_>, table: &NewTable, now: u64) -> T
     options.target_file_size = table.target_file_size;
     // With timestamps a deleted key is not gone: older reads see it.
     let has_timestamps = context.icmp.timestamp_size() > 0;
-    options.dead_span_min_entries = if has_timestamps { 0 } else { family.dead_span_min_entries };
-    options.long_dead_span_entries = family.dead_range_walk_threshold();
+    options.deleted_run_block_min_entries =
+        if has_timestamps { 0 } else { family.deleted_run_block_min_entries };
+    options.long_deleted_run_entries = family.pre_scan_threshold();
     options.statistics = context.options.statistics.clone();
     options.block_protection_bytes_per_key = family.block_protection_bytes_per_key as usize;
     options

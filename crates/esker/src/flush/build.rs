@@ -13,7 +13,7 @@ use crate::version::Numbers;
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::AtomicBool;
 use esker_base::{FileNumber, Result, SequenceNumber, Severity};
-use esker_format::dead_spans::LongSpan;
+use esker_format::deleted_runs::LongDeletedRun;
 use esker_format::file_name;
 use esker_format::range_del::FragmentedRangeTombstones;
 use esker_format::version_edit::{BlobFileAddition, FileMetaData};
@@ -42,7 +42,7 @@ pub(crate) struct BuiltTable {
     /// not written.
     pub(crate) full_history_ts_low: Option<Vec<u8>>,
     /// Runs of deleted keys in the table that are to be gone through.
-    pub(crate) long_dead_spans: Vec<LongSpan>,
+    pub(crate) long_deleted_runs: Vec<LongDeletedRun>,
 }
 
 /// One table to build.
@@ -75,11 +75,11 @@ impl BuildTable<'_> {
         }
         let table = result?;
         let num_entries = table.as_ref().map_or(0, |table| table.num_entries);
-        let (file, long_dead_spans) = table.map(|table| (table.meta, table.long_dead_spans)).unzip();
+        let (file, long_deleted_runs) = table.map(|table| (table.meta, table.long_deleted_runs)).unzip();
         Ok(BuiltTable {
             file,
             num_entries,
-            long_dead_spans: long_dead_spans.unwrap_or_default(),
+            long_deleted_runs: long_deleted_runs.unwrap_or_default(),
             blobs: blobs.finished,
             full_history_ts_low: self.history_left(job.memtables),
         })

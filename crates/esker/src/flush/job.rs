@@ -238,7 +238,7 @@ fn install(
     changed.extend(parts.iter().map(|part| part.cf.id));
     publish_super_versions(engine, &mut state, &changed);
     for (part, built) in parts.iter().zip(files) {
-        state.queue_dead_walks(part.cf.id, &built.long_dead_spans);
+        state.queue_pre_scans(part.cf.id, &built.long_deleted_runs);
     }
     requeue(engine, &mut state, request, parts.iter().map(|part| part.cf.id));
     Ok(dropped)

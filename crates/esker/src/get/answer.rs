@@ -1,6 +1,7 @@
 //! What a point read has found: a value lent where it lies, or anything else.
 //!
-//! Invariant: what is lent lives as long as the read's guard and view; who stays longer pins it.
+//! Invariant: what is lent lives as long as the read's guard and super version; who stays longer
+//! pins it.
 
 use esker_base::{PinnedBytes, Result};
 use esker_memtable::MemValue;

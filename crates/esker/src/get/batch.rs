@@ -1,13 +1,13 @@
-//! Many keys at one moment.
+//! Many keys at one point in time.
 //!
 //! In: keys of one family or of several. Out: a value or an error for each, in the order of the
 //! keys.
 //!
-//! One guard, one view per family and one sequence number serve the whole batch: every key is read
-//! as of the same moment, across families too. The keys are sorted, so that those in the same file,
-//! index block and data block are read together: [`crate::get::multi_get`]. What only memtables
-//! can have is not sorted, and a few keys are read as by `get`, but lent: that costs less than what
-//! they could share. A key that is named again gets the answer it has.
+//! One guard, one super version per family and one sequence number serve the whole batch: every key
+//! is read as of the same point in time, across families too. The keys are sorted, so that those in
+//! the same file, index block and data block are read together: [`crate::get::multi_get`]. What
+//! only memtables can have is not sorted, and a few keys are read as by `get`, but lent: that costs
+//! less than what they could share. A key that is named again gets the answer it has.
 
 mod order;
 mod output;
@@ -17,9 +17,9 @@ pub use output::MultiGetOutput;
 pub(crate) use output::{Output, PinnedOutput};
 
 use super::answer::Answer;
-use super::multi_get::{multi_get, multi_get_on};
+use super::multi_get::{multi_get, resume_multi_get};
 use super::point::PointRead;
-use super::search::{Parked, ReadContext, find, find_on};
+use super::search::{ReadContext, SuspendedGet, find, resume_find};
 use crate::cf::{ColumnFamily, SuperVersion};
 use crate::instance::DbInner;
 use crate::options::{ReadOptions, ReadTier, table_read_options};
@@ -127,8 +127,8 @@ impl DbInner {
         }
         let family = keys.family(0);
         // Before the number, as for `get`.
-        let view = family.super_version.lend(&guard);
-        if keys.len() > FEW_KEYS_OF_MEMTABLES && ends_in_memtables(options, view.get()) {
+        let super_version = family.super_version.lend(&guard);
+        if keys.len() > FEW_KEYS_OF_MEMTABLES && ends_in_memtables(options, super_version.get()) {
             return Some(guard);
         }
         let sequence = self.read_sequence(options);
@@ -141,14 +141,20 @@ impl DbInner {
                 continue;
             }
             let key = LookupKey::new(keys.key(i), sequence);
-            if let Some(parked) = find(view.get(), &context, &key, &mut |answer| output.set(i, answer)) {
-                left.waiting.push(Waiting { view: 0, key: i, parked });
+            if let Some(suspended) =
+                find(super_version.get(), &context, &key, &mut |answer| output.set(i, answer))
+            {
+                left.waiting.push(Waiting { super_version: 0, key: i, suspended });
             }
         }
         if !left.waiting.is_empty() {
-            let views = smallvec![(family.id, view.hold())];
+            let super_versions = smallvec![(family.id, super_version.hold())];
             drop(guard);
-            batch.read_on(&HeldMoment { views, sequence, _snapshot: None }, &mut left, output);
+            batch.resume_read(
+                &HeldReadPoint { super_versions, sequence, _snapshot: None },
+                &mut left,
+                output,
+            );
         }
         left.repeat(output);
         None
@@ -162,18 +168,18 @@ impl DbInner {
         guard: epoch::Guard,
         output: &mut impl Output,
     ) {
-        let moment = self.moment(batch.options, batch.keys, &guard);
+        let point = self.point(batch.options, batch.keys, &guard);
         if batch.options.value_size_soft_limit < u64::MAX {
-            let held = moment.hold();
+            let held = point.hold();
             drop(guard);
             batch.read_up_to_limit(&held, output);
         } else {
             let mut left = Left::default();
-            batch.read_under(&moment, &guard, output, &mut left);
+            batch.read_under(&point, &guard, output, &mut left);
             if !left.waiting.is_empty() {
-                let held = moment.hold();
+                let held = point.hold();
                 drop(guard);
-                batch.read_on(&held, &mut left, output);
+                batch.resume_read(&held, &mut left, output);
             }
             left.repeat(output);
         }
@@ -203,29 +209,35 @@ impl DbInner {
         }
     }
 
-    /// What to read, and at which number. All views are loaded before the number is read; the
-    /// number is good for all of them if no memtable was switched in between: else writes below it
-    /// may be in a memtable that a view lacks.
+    /// What to read, and at which number. All super versions are loaded before the number is read;
+    /// the number is good for all of them if no memtable was switched in between: else writes below
+    /// it may be in a memtable that a super version lacks.
     #[inline]
-    fn moment<'g>(
+    fn point<'g>(
         self: &Arc<Self>,
         options: &ReadOptions,
         keys: &impl Keys,
         guard: &'g epoch::Guard,
-    ) -> Moment<'g> {
-        for _ in 0..MOMENT_ATTEMPTS {
-            let views = views_of(keys, guard);
+    ) -> ReadPoint<'g> {
+        for _ in 0..READ_POINT_ATTEMPTS {
+            let super_versions = super_versions_of(keys, guard);
             let sequence = self.read_sequence(options);
-            // A snapshot is older than the views, and one family by itself was at one moment just
-            // as its view is.
-            let is_one_moment = options.snapshot.is_some() || views.len() <= 1;
-            if is_one_moment || views_of(keys, guard).iter().zip(&views).all(same_memtable) {
-                return Moment { views, sequence, snapshot: None };
+            // A snapshot is older than the super versions, and one family by itself was at one
+            // point in time just as its super version is.
+            let is_one_read_point = options.snapshot.is_some() || super_versions.len() <= 1;
+            if is_one_read_point
+                || super_versions_of(keys, guard).iter().zip(&super_versions).all(same_memtable)
+            {
+                return ReadPoint { super_versions, sequence, snapshot: None };
             }
         }
-        // Views that are loaded behind a snapshot hold all that it sees.
+        // Super versions that are loaded behind a snapshot hold all that it sees.
         let snapshot = self.hold_now(Holder::User);
-        Moment { views: views_of(keys, guard), sequence: snapshot.sequence(), snapshot: Some(snapshot) }
+        ReadPoint {
+            super_versions: super_versions_of(keys, guard),
+            sequence: snapshot.sequence(),
+            snapshot: Some(snapshot),
+        }
     }
 }
 
@@ -324,16 +336,16 @@ impl Left {
 /// Whether many of these, which stand in the order of their keys where there are files, are missing
 /// what their neighbours are.
 fn shares_blocks(waiting: &[Waiting]) -> bool {
-    let place = |waiting: &Waiting| (waiting.view, waiting.parked.block());
+    let place = |waiting: &Waiting| (waiting.super_version, waiting.suspended.block());
     let same = waiting.windows(2).filter(|two| place(&two[0]) == place(&two[1])).count();
     same * SHARING > waiting.len()
 }
 
 /// A key of a batch that has to wait for files.
 struct Waiting {
-    view: usize,
+    super_version: usize,
     key: usize,
-    parked: Parked,
+    suspended: SuspendedGet,
 }
 
 impl<K: Keys> KeyBatch<'_, K> {
@@ -343,39 +355,40 @@ impl<K: Keys> KeyBatch<'_, K> {
         ReadContext { entities: self.entities, files_only: self.files_only, ..context }
     }
 
-    /// What is in memory. What is not is put aside.
+    /// What is in memory. What is not is suspended.
     #[inline]
     fn read_under(
         &self,
-        moment: &Moment<'_>,
+        point: &ReadPoint<'_>,
         guard: &epoch::Guard,
         output: &mut impl Output,
         left: &mut Left,
     ) {
-        let ends_in_memtables = self.ends_in_memtables(moment);
+        let ends_in_memtables = self.ends_in_memtables(point);
         let few = if ends_in_memtables { FEW_KEYS_OF_MEMTABLES } else { FEW_KEYS };
         if self.keys.len() <= few {
-            self.read_one_by_one(moment, guard, output, left);
+            self.read_one_by_one(point, guard, output, left);
         } else {
-            self.read_together(moment, guard, (output, left), ends_in_memtables);
+            self.read_together(point, guard, (output, left), ends_in_memtables);
         }
     }
 
     #[inline]
     fn read_one_by_one(
         &self,
-        moment: &Moment<'_>,
+        point: &ReadPoint<'_>,
         guard: &epoch::Guard,
         output: &mut impl Output,
         left: &mut Left,
     ) {
         for i in 0..self.keys.len() {
-            let at = self.view_of(moment, i);
-            let view = moment.views[at].1.get();
-            let key = LookupKey::new(self.keys.key(i), moment.sequence);
+            let at = self.super_version_of(point, i);
+            let super_version = point.super_versions[at].1.get();
+            let key = LookupKey::new(self.keys.key(i), point.sequence);
             let context = ReadContext { guard: Some(guard), ..self.context(i) };
-            if let Some(parked) = find(view, &context, &key, &mut |answer| output.set(i, answer)) {
-                left.waiting.push(Waiting { view: at, key: i, parked });
+            if let Some(suspended) = find(super_version, &context, &key, &mut |answer| output.set(i, answer))
+            {
+                left.waiting.push(Waiting { super_version: at, key: i, suspended });
             }
         }
     }
@@ -383,38 +396,38 @@ impl<K: Keys> KeyBatch<'_, K> {
     /// In the order of the keys, so that the limit ends the batch at a key that the caller can
     /// name.
     #[cold]
-    fn read_up_to_limit(&self, held: &HeldMoment, output: &mut impl Output) {
+    fn read_up_to_limit(&self, held: &HeldReadPoint, output: &mut impl Output) {
         for i in 0..self.keys.len() {
             if output.value_bytes() > self.options.value_size_soft_limit {
                 output.set(i, Answer::Made(Err(behind_limit())));
                 continue;
             }
             let family = self.keys.family(i);
-            let view = held.views.iter().find(|(id, _)| *id == family.id);
-            let (_, view) = view.expect("collected with the moment");
+            let super_version = held.super_versions.iter().find(|(id, _)| *id == family.id);
+            let (_, super_version) = super_version.expect("collected with the point");
             let key = LookupKey::new(self.keys.key(i), held.sequence);
-            find(view, &self.context(i), &key, &mut |answer| output.set(i, answer));
+            find(super_version, &self.context(i), &key, &mut |answer| output.set(i, answer));
         }
     }
 
     /// Family by family and, where files are read, sorted and each different key once.
     fn read_together(
         &self,
-        moment: &Moment<'_>,
+        point: &ReadPoint<'_>,
         guard: &epoch::Guard,
         (output, left): (&mut impl Output, &mut Left),
         ends_in_memtables: bool,
     ) {
         if ends_in_memtables && self.keys.is_of_one_family() {
             return match self.keys.len() {
-                ..=FEWER_LOOKUPS => self.read_memtables::<FEWER_LOOKUPS, 16>(moment, guard, output, left),
+                ..=FEWER_LOOKUPS => self.read_memtables::<FEWER_LOOKUPS, 16>(point, guard, output, left),
                 len if len <= FEW_LOOKUPS => {
-                    self.read_memtables::<FEW_LOOKUPS, 64>(moment, guard, output, left)
+                    self.read_memtables::<FEW_LOOKUPS, 64>(point, guard, output, left)
                 }
-                _ => self.read_memtables::<FEW_LOOKUPS, 512>(moment, guard, output, left),
+                _ => self.read_memtables::<FEW_LOOKUPS, 512>(point, guard, output, left),
             };
         }
-        let ordered = self.ordered(moment, ends_in_memtables);
+        let ordered = self.ordered(point, ends_in_memtables);
         let most = ordered.len().min(MOST_KEYS_TOGETHER);
         let mut lookups: SmallVec<[LookupKey; FEW_LOOKUPS]> = SmallVec::new();
         lookups.resize_with(most, LookupKey::default);
@@ -425,14 +438,14 @@ impl<K: Keys> KeyBatch<'_, K> {
         while let Some(first) = rest.first() {
             numbers.clear();
             let mut taken = 0;
-            for at in rest.iter().take_while(|at| at.view() == first.view()) {
+            for at in rest.iter().take_while(|at| at.super_version() == first.super_version()) {
                 match last {
                     Some(last) if self.is_same_key(last, *at) => {
                         repeated.push((at.key() as u32, last.key() as u32));
                     }
                     _ if numbers.len() == most => break,
                     _ => {
-                        lookups[numbers.len()].set(self.keys.key(at.key()), moment.sequence);
+                        lookups[numbers.len()].set(self.keys.key(at.key()), point.sequence);
                         numbers.push(at.key() as u32);
                         last = Some(*at);
                     }
@@ -440,13 +453,20 @@ impl<K: Keys> KeyBatch<'_, K> {
                 taken += 1;
             }
             rest = &rest[taken..];
-            let view = first.view();
+            let super_version = first.super_version();
             let context = ReadContext { guard: Some(guard), ..self.context(first.key()) };
             let mut settle = |i: usize, answer: Answer<'_>| output.set(numbers[i] as usize, answer);
-            let mut park =
-                |i: usize, parked| waiting.push(Waiting { view, key: numbers[i] as usize, parked });
+            let mut suspend = |i: usize, suspended| {
+                waiting.push(Waiting { super_version, key: numbers[i] as usize, suspended })
+            };
             let lookups = &lookups[..numbers.len()];
-            multi_get(moment.views[view].1.get(), (&context, guard), lookups, &mut settle, &mut park);
+            multi_get(
+                point.super_versions[super_version].1.get(),
+                (&context, guard),
+                lookups,
+                &mut settle,
+                &mut suspend,
+            );
         }
     }
 
@@ -454,7 +474,7 @@ impl<K: Keys> KeyBatch<'_, K> {
     /// and once as far as `SLOTS` words tell.
     fn read_memtables<const N: usize, const SLOTS: usize>(
         &self,
-        moment: &Moment<'_>,
+        point: &ReadPoint<'_>,
         guard: &epoch::Guard,
         output: &mut impl Output,
         left: &mut Left,
@@ -471,7 +491,7 @@ impl<K: Keys> KeyBatch<'_, K> {
                 match named.before(self.keys, next) {
                     Some(of) => repeated.push((next as u32, of as u32)),
                     None => {
-                        lookups[count].set(self.keys.key(next), moment.sequence);
+                        lookups[count].set(self.keys.key(next), point.sequence);
                         numbers[count] = next;
                         count += 1;
                     }
@@ -479,26 +499,24 @@ impl<K: Keys> KeyBatch<'_, K> {
                 next += 1;
             }
             let mut settle = |i: usize, answer: Answer<'_>| output.set(numbers[i], answer);
-            let mut park = |i, parked| waiting.push(Waiting { view: 0, key: numbers[i], parked });
+            let mut suspend =
+                |i, suspended| waiting.push(Waiting { super_version: 0, key: numbers[i], suspended });
             let lookups = &lookups[..count];
-            multi_get(moment.views[0].1.get(), (&context, guard), lookups, &mut settle, &mut park);
+            multi_get(point.super_versions[0].1.get(), (&context, guard), lookups, &mut settle, &mut suspend);
         }
     }
 
-    /// Ends the keys that were put aside: a few one by one, many a family's at a time.
+    /// Ends the keys that were suspended: a few one by one, many a family's at a time.
     #[cold]
-    fn read_on(&self, held: &HeldMoment, left: &mut Left, output: &mut impl Output) {
+    fn resume_read(&self, held: &HeldReadPoint, left: &mut Left, output: &mut impl Output) {
         let mut waiting = std::mem::take(&mut left.waiting);
         let few = if self.options.async_io { 1 } else { FEW_KEYS_WAITING };
-        let mut end_one = |Waiting { view, key: i, parked }, if_resident| {
+        let mut end_one = |Waiting { super_version, key: i, suspended }, if_resident| {
             let key = LookupKey::new(self.keys.key(i), held.sequence);
             let mut settle = |answer: Answer<'_>| output.set(i, answer);
             let context = ReadContext { if_resident, ..self.context(i) };
-            find_on(&held.views[view].1, &context, &key, parked, &mut settle).map(|parked| Waiting {
-                view,
-                key: i,
-                parked,
-            })
+            resume_find(&held.super_versions[super_version].1, &context, &key, suspended, &mut settle)
+                .map(|suspended| Waiting { super_version, key: i, suspended })
         };
         let gains_by_sharing = waiting.len() > FEW_KEYS_RESIDENT && shares_blocks(&waiting);
         if few < waiting.len() && !gains_by_sharing && !self.options.async_io {
@@ -510,9 +528,12 @@ impl<K: Keys> KeyBatch<'_, K> {
         }
         let icmp = |w: &Waiting| &self.keys.family(w.key).icmp;
         let key = |w: &Waiting| self.keys.key(w.key);
-        waiting.sort_by(|a, b| a.view.cmp(&b.view).then_with(|| icmp(a).compare_user_keys(key(a), key(b))));
+        waiting.sort_by(|a, b| {
+            a.super_version.cmp(&b.super_version).then_with(|| icmp(a).compare_user_keys(key(a), key(b)))
+        });
         waiting.dedup_by(|repeat, of| {
-            let is_same = repeat.view == of.view && icmp(of).same_user_key(key(repeat), key(of));
+            let is_same =
+                repeat.super_version == of.super_version && icmp(of).same_user_key(key(repeat), key(of));
             if is_same {
                 left.repeated.push((repeat.key as u32, of.key as u32));
             }
@@ -520,22 +541,30 @@ impl<K: Keys> KeyBatch<'_, K> {
         });
         let mut waiting = waiting.into_iter().peekable();
         while let Some(first) = waiting.peek() {
-            let (view, context) = (first.view, self.context(first.key));
-            let (mut numbers, mut lookups, mut parked) = (Vec::new(), Vec::new(), Vec::new());
-            while let Some(next) = waiting.next_if(|w| w.view == view && numbers.len() < MOST_KEYS_WAITING) {
+            let (super_version, context) = (first.super_version, self.context(first.key));
+            let (mut numbers, mut lookups, mut suspended) = (Vec::new(), Vec::new(), Vec::new());
+            while let Some(next) =
+                waiting.next_if(|w| w.super_version == super_version && numbers.len() < MOST_KEYS_WAITING)
+            {
                 lookups.push(LookupKey::new(self.keys.key(next.key), held.sequence));
                 numbers.push(next.key);
-                parked.push(next.parked);
+                suspended.push(next.suspended);
             }
             let mut settle = |i: usize, answer: Answer<'_>| output.set(numbers[i], answer);
-            multi_get_on(&held.views[view].1, &context, &lookups, parked, &mut settle);
+            resume_multi_get(
+                &held.super_versions[super_version].1,
+                &context,
+                &lookups,
+                suspended,
+                &mut settle,
+            );
         }
     }
 
-    /// The number of a key's view.
+    /// The number of a key's super version.
     #[inline]
-    fn view_of(&self, moment: &Moment<'_>, i: usize) -> usize {
-        if self.keys.is_of_one_family() { 0 } else { moment.view_of(self.keys.family(i)) }
+    fn super_version_of(&self, point: &ReadPoint<'_>, i: usize) -> usize {
+        if self.keys.is_of_one_family() { 0 } else { point.super_version_of(self.keys.family(i)) }
     }
 
     /// Whether two keys are the same. Heads are the same for all keys of an order that is not
@@ -556,18 +585,21 @@ impl<K: Keys> KeyBatch<'_, K> {
     }
 
     /// Whether no key goes further than the memtables, which are searched in any order.
-    fn ends_in_memtables(&self, moment: &Moment<'_>) -> bool {
-        moment.views.iter().all(|(_, view)| ends_in_memtables(self.options, view.get()))
+    fn ends_in_memtables(&self, point: &ReadPoint<'_>) -> bool {
+        point
+            .super_versions
+            .iter()
+            .all(|(_, super_version)| ends_in_memtables(self.options, super_version.get()))
     }
 
     /// The keys by family, then by the family's order if they may be looked for in files.
-    fn ordered(&self, moment: &Moment<'_>, ends_in_memtables: bool) -> Order {
+    fn ordered(&self, point: &ReadPoint<'_>, ends_in_memtables: bool) -> Order {
         let all = 0..self.keys.len();
         if ends_in_memtables {
             // Heads that differ: no two keys are compared, as it costs less to search twice.
             let mut ordered: Order =
-                all.map(|i| Ordered::new(self.view_of(moment, i), i as u64, i)).collect();
-            if moment.views.len() > 1 {
+                all.map(|i| Ordered::new(self.super_version_of(point, i), i as u64, i)).collect();
+            if point.super_versions.len() > 1 {
                 ordered.sort_unstable();
             }
             return ordered;
@@ -579,7 +611,8 @@ impl<K: Keys> KeyBatch<'_, K> {
             short.sort_unstable();
             short.into_iter().map(Ordered::from_short).collect()
         } else {
-            let mut ordered: Order = all.map(|i| Ordered::new(self.view_of(moment, i), head(i), i)).collect();
+            let mut ordered: Order =
+                all.map(|i| Ordered::new(self.super_version_of(point, i), head(i), i)).collect();
             ordered.sort_unstable();
             ordered
         };
@@ -592,64 +625,67 @@ impl<K: Keys> KeyBatch<'_, K> {
     }
 }
 
-/// Whether no key goes further than the memtables of this view.
+/// Whether no key goes further than the memtables of this super version.
 #[inline]
-fn ends_in_memtables(options: &ReadOptions, view: &SuperVersion) -> bool {
-    options.read_tier == ReadTier::Memtable || view.version.levels().iter().all(|l| l.files().is_empty())
+fn ends_in_memtables(options: &ReadOptions, super_version: &SuperVersion) -> bool {
+    options.read_tier == ReadTier::Memtable
+        || super_version.version.levels().iter().all(|l| l.files().is_empty())
 }
 
 /// How often switched memtables make a read look again before it takes a snapshot.
-const MOMENT_ATTEMPTS: usize = 3;
+const READ_POINT_ATTEMPTS: usize = 3;
 
-type View<'g> = (ColumnFamilyId, Lent<'g, SuperVersion>);
+type FamilyVersion<'g> = (ColumnFamilyId, Lent<'g, SuperVersion>);
 
-type Views<'g> = SmallVec<[View<'g>; 2]>;
+type SuperVersions<'g> = SmallVec<[FamilyVersion<'g>; 2]>;
 
-/// One view for each family, and a number up to which all of them are complete.
-struct Moment<'g> {
-    views: Views<'g>,
+/// One super version for each family, and a number up to which all of them are complete.
+struct ReadPoint<'g> {
+    super_versions: SuperVersions<'g>,
     sequence: SequenceNumber,
-    /// Keeps what `sequence` sees from being compacted away, where the views alone do not.
+    /// Keeps what `sequence` sees from being compacted away, where the super versions alone do not.
     snapshot: Option<Snapshot>,
 }
 
-/// A moment without a guard.
-struct HeldMoment {
-    views: SmallVec<[(ColumnFamilyId, Arc<SuperVersion>); 2]>,
+/// A point in time without a guard.
+struct HeldReadPoint {
+    super_versions: SmallVec<[(ColumnFamilyId, Arc<SuperVersion>); 2]>,
     sequence: SequenceNumber,
     _snapshot: Option<Snapshot>,
 }
 
-impl Moment<'_> {
+impl ReadPoint<'_> {
     /// The same, for those who wait.
     #[cold]
-    fn hold(self) -> HeldMoment {
-        let views = self.views.iter().map(|(id, view)| (*id, view.hold())).collect();
-        HeldMoment { views, sequence: self.sequence, _snapshot: self.snapshot }
+    fn hold(self) -> HeldReadPoint {
+        let super_versions =
+            self.super_versions.iter().map(|(id, super_version)| (*id, super_version.hold())).collect();
+        HeldReadPoint { super_versions, sequence: self.sequence, _snapshot: self.snapshot }
     }
 
-    /// The number of a family's view. REQUIRES: the family was named when the moment was made.
+    /// The number of a family's super version. REQUIRES: the family was named when the point in
+    /// time was made.
     #[inline]
-    fn view_of(&self, family: &ColumnFamily) -> usize {
-        self.views.iter().position(|(id, _)| *id == family.id).expect("collected with the moment")
+    fn super_version_of(&self, family: &ColumnFamily) -> usize {
+        self.super_versions.iter().position(|(id, _)| *id == family.id).expect("collected with the point")
     }
 }
 
-fn same_memtable((now, before): (&View<'_>, &View<'_>)) -> bool {
+fn same_memtable((now, before): (&FamilyVersion<'_>, &FamilyVersion<'_>)) -> bool {
     Arc::ptr_eq(&now.1.get().mem, &before.1.get().mem)
 }
 
-/// The current view of each family, once.
+/// The current super version of each family, once.
 #[inline]
-fn views_of<'g>(keys: &impl Keys, guard: &'g epoch::Guard) -> Views<'g> {
-    let mut views = Views::new();
+fn super_versions_of<'g>(keys: &impl Keys, guard: &'g epoch::Guard) -> SuperVersions<'g> {
+    let mut super_versions = SuperVersions::new();
     let different = if keys.is_of_one_family() { keys.len().min(1) } else { keys.len() };
     for family in (0..different).map(|i| keys.family(i)) {
-        if !views.iter().any(|(id, _)| *id == family.id) {
-            views.push((family.id, family.super_version.lend(guard)));
+        if !super_versions.iter().any(|(id, _)| *id == family.id) {
+            super_versions.push((family.id, family.super_version.lend(guard)));
         }
     }
-    views
+    super_versions
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! When a key was written last: how transactions find out that somebody else has written it.
 //!
-//! In: a view and a sequence number. Out: whether anything newer is there. Deletions of all kinds
-//! are writes, and so are range tombstones over the key.
+//! In: a super version and a sequence number. Out: whether anything newer is there. Deletions of
+//! all kinds are writes, and so are range tombstones over the key.
 //!
 //! Invariant: an answer is given only if nothing that was written since can have disappeared, or
 //! come in past what is asked: memtables keep all they were given, and know nothing of ingested
@@ -23,7 +23,7 @@ use esker_format::range_del::{FragmentedRangeTombstones, RangeTombstone};
 /// `TryAgain` if `with_tables` is false and memtables do not reach back to `since`, or files were
 /// ingested since · `Corruption` · `IoError` of tables.
 pub(crate) fn latest_sequence(
-    view: &SuperVersion,
+    super_version: &SuperVersion,
     context: &ReadContext<'_>,
     key: &[u8],
     since: SequenceNumber,
@@ -31,7 +31,7 @@ pub(crate) fn latest_sequence(
 ) -> Result<Option<SequenceNumber>> {
     let lookup = LookupKey::new(key, SequenceNumber::MAX);
     let mut newest = SequenceNumber::ZERO;
-    for mem in view.history() {
+    for mem in super_version.history() {
         newest = newest.max(mem.max_covering_tombstone_seq(key, SequenceNumber::MAX));
         mem.get(&lookup, |_, sequence, _| {
             newest = newest.max(sequence);
@@ -42,16 +42,20 @@ pub(crate) fn latest_sequence(
         }
     }
     if !with_tables {
-        check_history(view, since)?;
+        check_history(super_version, since)?;
         return Ok(None);
     }
-    for (_, file) in view.version.candidates(lookup.internal_key()) {
+    for (_, file) in super_version.version.candidates(lookup.internal_key()) {
         if file.largest_seqno <= since {
             continue;
         }
         let reader = open_file(context.tables, file)?;
         if let Some(tombstones) = reader.range_dels() {
-            newest = newest.max(tombstones.max_covering_seq(key, view.version.icmp(), SequenceNumber::MAX));
+            newest = newest.max(tombstones.max_covering_seq(
+                key,
+                super_version.version.icmp(),
+                SequenceNumber::MAX,
+            ));
         }
         reader.get(context.options, &lookup, &mut |entry, _| {
             newest = newest.max(entry.sequence);
@@ -69,14 +73,14 @@ pub(crate) fn latest_sequence(
 /// # Errors
 /// As [`latest_sequence`].
 pub(crate) fn range_written_since(
-    view: &SuperVersion,
+    super_version: &SuperVersion,
     context: &ReadContext<'_>,
     range: (Option<&[u8]>, Option<&[u8]>),
     since: SequenceNumber,
     with_tables: bool,
 ) -> Result<bool> {
-    let icmp = view.version.icmp();
-    for mem in view.history().filter(|mem| mem.largest_seqno() > since) {
+    let icmp = super_version.version.icmp();
+    for mem in super_version.history().filter(|mem| mem.largest_seqno() > since) {
         let tombstones = if mem.num_range_deletes() > 0 { mem.range_tombstones() } else { Vec::new() };
         if has_newer(icmp, &mut mem.iter(), range, since)?
             || tombstones.iter().any(|set| has_newer_tombstone(icmp, set, range, since))
@@ -85,11 +89,11 @@ pub(crate) fn range_written_since(
         }
     }
     if !with_tables {
-        check_history(view, since)?;
+        check_history(super_version, since)?;
         return Ok(false);
     }
-    for level in 0..view.version.levels().len() {
-        for file in view.version.overlapping(level, range.0, range.1) {
+    for level in 0..super_version.version.levels().len() {
+        for file in super_version.version.overlapping(level, range.0, range.1) {
             if file.largest_seqno <= since {
                 continue;
             }
@@ -111,23 +115,23 @@ pub(crate) fn range_written_since(
 /// # Errors
 /// `Corruption` · `IoError` of tables.
 pub(crate) fn timestamped_written_since(
-    view: &SuperVersion,
+    super_version: &SuperVersion,
     context: &ReadContext<'_>,
     key: &[u8],
     since: SequenceNumber,
     timestamp: Option<&[u8]>,
 ) -> Result<bool> {
-    let icmp = view.version.icmp();
+    let icmp = super_version.version.icmp();
     let wanted = Timestamped { icmp, plain: icmp.without_timestamp(), key, since, timestamp };
     let (newest, oldest) = (icmp.first_version(key), icmp.last_version(key));
     let target = seek_key(&newest, SequenceNumber::MAX);
-    for mem in view.history() {
+    for mem in super_version.history() {
         if wanted.is_newer(&mut mem.iter(), &target)? || wanted.is_covered(&mem.stored_range_tombstones()) {
             return Ok(true);
         }
     }
-    for level in 0..view.version.levels().len() {
-        for file in view.version.overlapping(level, Some(&newest), Some(&oldest)) {
+    for level in 0..super_version.version.levels().len() {
+        for file in super_version.version.overlapping(level, Some(&newest), Some(&oldest)) {
             if timestamp.is_none() && file.largest_seqno <= since {
                 continue;
             }
@@ -221,15 +225,16 @@ fn has_newer_tombstone(
         .any(|fragment| !is_before(fragment.end) && fragment.newest > since)
 }
 
-fn check_history(view: &SuperVersion, since: SequenceNumber) -> Result<()> {
-    if since < view.ingested {
+fn check_history(super_version: &SuperVersion, since: SequenceNumber) -> Result<()> {
+    if since < super_version.ingested {
         return Err(Error::try_again(format!(
             "whether others wrote since sequence number {since} cannot be said: files were ingested, at {} at last",
-            view.ingested
+            super_version.ingested
         ))
         .with_retryable(true));
     }
-    let earliest = view.history().map(|mem| mem.earliest_seqno()).min().unwrap_or(SequenceNumber::ZERO);
+    let earliest =
+        super_version.history().map(|mem| mem.earliest_seqno()).min().unwrap_or(SequenceNumber::ZERO);
     if since >= earliest {
         return Ok(());
     }

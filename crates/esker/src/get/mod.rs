@@ -2,8 +2,8 @@
 //!
 //! Reading order: [`point`] (one key of an open database), [`search`] (the key through memtables,
 //! then files), [`saver`] (what has been found so far), [`answer`] (what is handed out), [`batch`]
-//! (many keys as of one moment), [`multi_get`] (those of one family, source by source), [`latest`]
-//! (whether a key was written since).
+//! (many keys as of one point in time), [`multi_get`] (those of one family, source by source),
+//! [`latest`] (whether a key was written since).
 
 pub(crate) mod answer;
 pub(crate) mod batch;

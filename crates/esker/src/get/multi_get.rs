@@ -1,10 +1,10 @@
 //! Many keys of one family: memtables, then levels, each asked for all keys that are still open.
 //!
-//! In: a view of the family and keys at one sequence number. Out: for each key what `get` gives,
-//! but plain values are lent where they lie, so that nothing is counted for them.
+//! In: a super version of the family and keys at one sequence number. Out: for each key what `get`
+//! gives, but plain values are lent where they lie, so that nothing is counted for them.
 //!
-//! Under a guard the batch waits for nothing: keys that would have to wait are put aside, the
-//! others go on to their end. `multi_get/waiting.rs` ends those that were put aside.
+//! Under a guard the batch waits for nothing: keys that would have to wait are suspended, the
+//! others go on to their end. `multi_get/waiting.rs` ends those that were suspended.
 //!
 //! Invariants
 //!  1. Keys ascend and differ if there are files to search; so do the open ones, in every step.
@@ -14,11 +14,11 @@
 
 mod waiting;
 
-pub(crate) use waiting::multi_get_on;
+pub(crate) use waiting::resume_multi_get;
 
 use super::answer::{Answer, LentValue};
 use super::saver::Saver;
-use super::search::{Parked, ParkedAt, ReadContext, count, hit_at};
+use super::search::{ReadContext, SuspendedAt, SuspendedGet, count, hit_at};
 use crate::cf::SuperVersion;
 use crate::files::open_table::opened_file;
 use crate::version::{FileMeta, Level};
@@ -32,14 +32,14 @@ use esker_table::{BatchVisitor, Missing, TableValue};
 use smallvec::SmallVec;
 
 /// Gives `settle` the answer for each of `keys` (by its number), once, in no certain order, except
-/// for those that `park` gets: they would have to wait. The keys ascend and differ, unless the
+/// for those that `suspend` gets: they would have to wait. The keys ascend and differ, unless the
 /// search ends in the memtables.
 pub(crate) fn multi_get(
-    view: &SuperVersion,
+    super_version: &SuperVersion,
     (context, guard): (&ReadContext<'_>, &Guard),
     keys: &[LookupKey],
     settle: &mut dyn FnMut(usize, Answer<'_>),
-    park: &mut dyn FnMut(usize, Parked),
+    suspend: &mut dyn FnMut(usize, SuspendedGet),
 ) {
     let (mut fewer, mut few, mut many);
     let savers: &mut [Saver] = if keys.len() <= FEWER {
@@ -53,13 +53,13 @@ pub(crate) fn multi_get(
         &mut many
     };
     let mut batch = Batch {
-        view,
+        super_version,
         context,
         guard,
         keys,
         savers,
         open: (0..keys.len() as u32).collect(),
-        parked: Vec::new(),
+        suspended: Vec::new(),
         settle,
     };
     if !context.files_only {
@@ -68,7 +68,7 @@ pub(crate) fn multi_get(
     if !context.memtables_only {
         batch.search_files();
     }
-    batch.finish(park);
+    batch.finish(suspend);
 }
 
 /// Keys for which nothing is allocated.
@@ -77,15 +77,15 @@ const FEW: usize = 16;
 const FEWER: usize = 4;
 
 struct Batch<'b> {
-    view: &'b SuperVersion,
+    super_version: &'b SuperVersion,
     context: &'b ReadContext<'b>,
     guard: &'b Guard,
     keys: &'b [LookupKey],
     savers: &'b mut [Saver],
     /// Numbers of the keys that are not settled.
     open: SmallVec<[u32; FEW]>,
-    /// Those put aside, and where.
-    parked: Vec<(u32, ParkedAt)>,
+    /// Those suspended, and where.
+    suspended: Vec<(u32, SuspendedAt)>,
     settle: &'b mut dyn FnMut(usize, Answer<'_>),
 }
 
@@ -107,7 +107,7 @@ fn save(saver: &mut Saver, i: u32, seen: Seen<'_>, settle: &mut dyn FnMut(usize,
 
 impl Batch<'_> {
     fn search_memtables(&mut self) {
-        for mem in self.view.memtables() {
+        for mem in self.super_version.memtables() {
             // Beside files mostly; what comes in now the batch does not see.
             if mem.has_no_points() && !mem.has_range_tombstones() {
                 continue;
@@ -157,8 +157,8 @@ impl Batch<'_> {
     }
 
     fn search_files(&mut self) {
-        let view = self.view;
-        for (number, level) in view.version.levels().iter().enumerate() {
+        let super_version = self.super_version;
+        for (number, level) in super_version.version.levels().iter().enumerate() {
             if self.open.is_empty() {
                 return;
             }
@@ -171,15 +171,15 @@ impl Batch<'_> {
             } else {
                 self.search_sorted_level(number, level)
             }
-            let parked = self.parked.iter().filter(|(_, at)| at.level == number).count();
-            for _ in self.open.len()..before - parked {
+            let suspended = self.suspended.iter().filter(|(_, at)| at.level == number).count();
+            for _ in self.open.len()..before - suspended {
                 count(self.context, hit_at(number));
             }
         }
     }
 
     fn search_level0(&mut self, level: &Level) {
-        let icmp = self.view.version.icmp();
+        let icmp = self.super_version.version.icmp();
         let mut within: SmallVec<[u32; FEW]> = SmallVec::new();
         for file in level.files().iter() {
             let user_key = |i: &u32| self.keys[*i as usize].user_key();
@@ -198,7 +198,7 @@ impl Batch<'_> {
 
     /// Cuts the open keys into runs that lie in one file each.
     fn search_sorted_level(&mut self, number: usize, level: &Level) {
-        let icmp = self.view.version.icmp();
+        let icmp = self.super_version.version.icmp();
         let open = std::mem::take(&mut self.open);
         let mut rest = open.as_slice();
         while let Some(&first) = rest.first() {
@@ -223,7 +223,7 @@ impl Batch<'_> {
 
     /// Asks the files behind `index` for a key whose versions may go on there.
     fn follow(&mut self, number: usize, level: &Level, mut index: usize, i: u32) {
-        let icmp = self.view.version.icmp();
+        let icmp = self.super_version.version.icmp();
         let user_key = self.keys[i as usize].user_key();
         while !self.savers[i as usize].is_done()
             && icmp.same_user_key(level.files()[index].largest_user_key(), user_key)
@@ -239,39 +239,39 @@ impl Batch<'_> {
     fn ask(&mut self, (level, file): (usize, &FileMeta), which: &[u32]) {
         let Some(reader) = opened_file(self.context.tables, file) else {
             for &i in which {
-                self.savers[i as usize].put_aside();
-                self.parked.push((i, ParkedAt { level, file: file.number, missing: None }));
+                self.savers[i as usize].suspend();
+                self.suspended.push((i, SuspendedAt { level, file: file.number, missing: None }));
             }
             return;
         };
         if !self.context.ignore_range_deletions
             && let Some(tombstones) = reader.range_dels()
         {
-            let icmp = self.view.version.icmp();
+            let icmp = self.super_version.version.icmp();
             for &i in which {
                 let key = &self.keys[i as usize];
                 let covering = tombstones.max_covering_seq(key.user_key(), icmp, key.sequence());
                 self.savers[i as usize].cover(covering);
             }
         }
-        let mut park = |i: usize, missing| {
-            self.parked.push((i as u32, ParkedAt { level, file: file.number, missing: Some(missing) }));
+        let mut suspend = |i: usize, missing| {
+            self.suspended.push((i as u32, SuspendedAt { level, file: file.number, missing: Some(missing) }));
         };
-        let mut visitor = Visitor { savers: self.savers, settle: self.settle, park: &mut park };
+        let mut visitor = Visitor { savers: self.savers, settle: self.settle, suspend: &mut suspend };
         reader.multi_get(self.context.options, self.guard, self.keys, which, &mut visitor);
     }
 
-    fn finish(self, park: &mut dyn FnMut(usize, Parked)) {
-        for (i, at) in self.parked {
-            let saver = self.savers[i as usize].take_aside().expect("put aside with its place");
-            park(i as usize, Parked { saver, at: Some(at) });
+    fn finish(self, suspend: &mut dyn FnMut(usize, SuspendedGet)) {
+        for (i, at) in self.suspended {
+            let saver = self.savers[i as usize].take_suspended().expect("suspended with its place");
+            suspend(i as usize, SuspendedGet { saver, at: Some(at) });
         }
         for (i, saver) in self.savers.iter_mut().enumerate().filter(|(_, saver)| !saver.is_taken()) {
             let saver = std::mem::replace(saver, Saver::new());
             if saver.needs_blobs() {
-                park(i, Parked { saver, at: None });
+                suspend(i, SuspendedGet { saver, at: None });
             } else {
-                let finish = self.context.finish(self.view, &self.keys[i]);
+                let finish = self.context.finish(self.super_version, &self.keys[i]);
                 (self.settle)(i, Answer::Made(saver.finish(&finish)));
             }
         }
@@ -282,7 +282,7 @@ impl Batch<'_> {
 struct Visitor<'v> {
     savers: &'v mut [Saver],
     settle: &'v mut dyn FnMut(usize, Answer<'_>),
-    park: &'v mut dyn FnMut(usize, Missing),
+    suspend: &'v mut dyn FnMut(usize, Missing),
 }
 
 impl BatchVisitor for Visitor<'_> {
@@ -301,7 +301,7 @@ impl BatchVisitor for Visitor<'_> {
     }
 
     fn missing(&mut self, i: usize, missing: Missing) {
-        self.savers[i].put_aside();
-        (self.park)(i, missing);
+        self.savers[i].suspend();
+        (self.suspend)(i, missing);
     }
 }

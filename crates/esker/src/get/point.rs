@@ -7,7 +7,7 @@
 //!  2. No file is read under an epoch guard: a search that needs one holds its super version first.
 
 use super::answer::Answer;
-use super::search::{ReadContext, find, find_on, find_over};
+use super::search::{ReadContext, find, find_over, resume_find};
 use crate::cf::{ColumnFamily, OwnWrites};
 use crate::instance::DbInner;
 use crate::options::{ReadOptions, ReadTier, table_read_options};
@@ -74,7 +74,8 @@ impl DbInner {
     }
 
     /// Gives `settle` what `read` finds for `key`, once. What is in memory is read under a guard;
-    /// if that is not enough, the view is held and the guard given up before a file is read.
+    /// if that is not enough, the super version is held and the guard given up before a file is
+    /// read.
     /// # Errors
     /// `InvalidArgument`: a snapshot or family of another database; nothing is settled then.
     #[inline]
@@ -90,26 +91,26 @@ impl DbInner {
             self.check_own(snapshot)?;
         }
         let guard = epoch::pin();
-        // The view first, then the sequence number: the other way round, a flush in between could
-        // drop what the number still sees.
-        let view = cf.super_version.lend(&guard);
+        // The super version first, then the sequence number: the other way round, a flush in
+        // between could drop what the number still sees.
+        let super_version = cf.super_version.lend(&guard);
         let lookup = LookupKey::new(key, self.read_sequence(options));
         let table_options = table_read_options(options);
         let files_only = self.reads_files_only(options);
         let context = ReadContext::new(cf, options, &table_options, statistics);
         let context = ReadContext { entities, files_only, ..context };
         let under = ReadContext { guard: Some(&guard), ..context };
-        let parked = match own {
-            None => find(view.get(), &under, &lookup, settle),
+        let suspended = match own {
+            None => find(super_version.get(), &under, &lookup, settle),
             Some(own) => {
                 let own_key = LookupKey::new(key, own.up_to);
-                find_over(view.get(), &under, &own.mem, &own_key, &lookup, settle)
+                find_over(super_version.get(), &under, &own.mem, &own_key, &lookup, settle)
             }
         };
-        if let Some(parked) = parked {
-            let view = view.hold();
+        if let Some(suspended) = suspended {
+            let super_version = super_version.hold();
             drop(guard);
-            _ = find_on(&view, &context, &lookup, parked, settle);
+            _ = resume_find(&super_version, &context, &lookup, suspended, settle);
         }
         Ok(())
     }
@@ -142,8 +143,8 @@ impl DbInner {
         if options.read_tier == ReadTier::Persisted && !self.reads_files_only(&options) {
             options.read_tier = ReadTier::ReadAll;
         }
-        let view = cf.pinned_view();
+        let super_version = cf.pinned_super_version();
         let sequence = self.read_sequence(&options);
-        new_timestamped_iter(cf, &view, &options, sequence, Some(key))
+        new_timestamped_iter(cf, &super_version, &options, sequence, Some(key))
     }
 }

@@ -31,7 +31,7 @@ enum State {
     Taken,
     Deleted,
     /// The search goes on elsewhere.
-    PutAside,
+    Suspended,
     Failed(Error),
 }
 
@@ -136,14 +136,14 @@ impl Saver {
         self.state = State::Failed(error);
     }
 
-    /// The search for this key ends here, and goes on elsewhere with what `take_aside` gives.
-    pub(crate) fn put_aside(&mut self) {
-        self.state = State::PutAside;
+    /// The search for this key ends here, and goes on elsewhere with what `take_suspended` gives.
+    pub(crate) fn suspend(&mut self) {
+        self.state = State::Suspended;
     }
 
-    /// If it was put aside: what was found until then, to be searched on. Nothing is left here.
-    pub(crate) fn take_aside(&mut self) -> Option<Saver> {
-        let State::PutAside = self.state else { return None };
+    /// If it was suspended: what was found until then, to be searched on. Nothing is left here.
+    pub(crate) fn take_suspended(&mut self) -> Option<Saver> {
+        let State::Suspended = self.state else { return None };
         let operands = std::mem::take(&mut self.operands);
         self.state = State::Taken;
         Some(Saver { covering: self.covering, operands, state: State::Searching })
@@ -167,7 +167,7 @@ impl Saver {
         match self.state {
             State::Found(value) if self.operands.is_empty() && !with.entity => Ok(Some(value)),
             State::Failed(e) => Err(e),
-            State::Deleted | State::Searching | State::Taken | State::PutAside
+            State::Deleted | State::Searching | State::Taken | State::Suspended
                 if self.operands.is_empty() =>
             {
                 Ok(None)

@@ -1,12 +1,12 @@
 //! One key: memtables, then levels.
 //!
-//! In: a view of the family and a key at a sequence number. Out: its value, lent or pinned. Sources
-//! are asked newest first and the search ends at the first that settles the answer; range
-//! tombstones met on the way count for all that is older.
+//! In: a super version of the family and a key at a sequence number. Out: its value, lent or
+//! pinned. Sources are asked newest first and the search ends at the first that settles the answer;
+//! range tombstones met on the way count for all that is older.
 //!
 //! A search under a guard waits for nothing: it would keep alive what everybody else gives up
-//! meanwhile. Where it comes to something that is not in memory it is put aside ([`Parked`]), and
-//! goes on ([`find_on`]) when the view is held and the guard is gone.
+//! meanwhile. Where it comes to something that is not in memory it is suspended ([`SuspendedGet`]),
+//! and goes on ([`resume_find`]) when the super version is held and the guard is gone.
 //!
 //! Source: RocksDB `db/version_set.cc` (`Version::Get`), `db/memtable.cc`.
 
@@ -25,7 +25,7 @@ use esker_memtable::{MemTable, MemValue, Seen};
 use esker_table::blob::BlobReads;
 use esker_table::{Missing, TableCache, TableReadOptions, TableValue};
 
-/// What a read needs besides the view.
+/// What a read needs besides the super version.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadContext<'a> {
     pub(crate) tables: &'a TableCache,
@@ -73,13 +73,13 @@ impl<'a> ReadContext<'a> {
 
     /// What makes answers of what was found.
     #[inline]
-    pub(crate) fn finish<'f>(&self, view: &'f SuperVersion, key: &'f LookupKey) -> Finish<'f>
+    pub(crate) fn finish<'f>(&self, super_version: &'f SuperVersion, key: &'f LookupKey) -> Finish<'f>
     where
         'a: 'f,
     {
         Finish {
             user_key: key.user_key(),
-            merge_operator: view.options.merge_operator.as_ref(),
+            merge_operator: super_version.options.merge_operator.as_ref(),
             blobs: self.blobs(),
             entity: self.entities,
             statistics: self.statistics,
@@ -98,53 +98,54 @@ impl<'a> ReadContext<'a> {
 
 /// A search that would have had to wait under its guard.
 #[derive(Debug)]
-pub(crate) struct Parked {
+pub(crate) struct SuspendedGet {
     pub(crate) saver: Saver,
     /// Where it goes on; none if only the answer is left to be made.
-    pub(crate) at: Option<ParkedAt>,
+    pub(crate) at: Option<SuspendedAt>,
 }
 
-impl Parked {
+impl SuspendedGet {
     /// The file that it waits for, and where in it; none if that is not known.
     pub(crate) fn block(&self) -> Option<(FileNumber, Option<u64>)> {
         self.at.map(|at| (at.file, at.missing.and_then(|missing| missing.block_offset())))
     }
 }
 
-/// A place among the files of a view.
+/// A place among the files of a super version.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ParkedAt {
+pub(crate) struct SuspendedAt {
     pub(crate) level: usize,
     pub(crate) file: FileNumber,
     /// What the table was missing; none if that was the table itself.
     pub(crate) missing: Option<Missing>,
 }
 
-/// Gives `settle` the value of `key` in this view, once, or what is in its way; a plain value is
-/// lent where it lies, so that nothing is counted for it. What is put aside is not settled yet.
+/// Gives `settle` the value of `key` in this super version, once, or what is in its way; a plain
+/// value is lent where it lies, so that nothing is counted for it. What is suspended is not settled
+/// yet.
 ///
 /// What is given: the value or none · `Corruption` and `IoError`, which name the file ·
 /// `Incomplete` if the tier forbids the I/O it would take · see [`Saver::finish`].
 #[inline]
 pub(crate) fn find(
-    view: &SuperVersion,
+    super_version: &SuperVersion,
     context: &ReadContext<'_>,
     key: &LookupKey,
     settle: &mut impl FnMut(Answer<'_>),
-) -> Option<Parked> {
-    find_with(view, context, key, Saver::new(), settle)
+) -> Option<SuspendedGet> {
+    find_with(super_version, context, key, Saver::new(), settle)
 }
 
 #[inline]
 fn find_with(
-    view: &SuperVersion,
+    super_version: &SuperVersion,
     context: &ReadContext<'_>,
     key: &LookupKey,
     mut saver: Saver,
     settle: &mut impl FnMut(Answer<'_>),
-) -> Option<Parked> {
+) -> Option<SuspendedGet> {
     if !saver.is_done() && !context.files_only {
-        search_memtables(view, context, key, &mut saver, settle);
+        search_memtables(super_version, context, key, &mut saver, settle);
         count(context, if saver.is_done() { Ticker::MemtableHit } else { Ticker::MemtableMiss });
     }
     if saver.is_taken() {
@@ -152,60 +153,60 @@ fn find_with(
     }
     let mut at = None;
     if !saver.is_done() && !context.memtables_only {
-        let candidates = view.version.candidates(key.internal_key());
-        at = search_files(candidates, view, context, key, &mut saver, settle);
+        let candidates = super_version.version.candidates(key.internal_key());
+        at = search_files(candidates, super_version, context, key, &mut saver, settle);
     }
-    settle_or_park(view, context, key, (saver, at), settle)
+    settle_or_suspend(super_version, context, key, (saver, at), settle)
 }
 
-/// Ends a search that was put aside. `context` has no guard. Gives it back, with how far it has
+/// Ends a search that was suspended. `context` has no guard. Gives it back, with how far it has
 /// come, if it is to go on `if_resident` and cannot.
 #[cold]
-pub(crate) fn find_on(
-    view: &SuperVersion,
+pub(crate) fn resume_find(
+    super_version: &SuperVersion,
     context: &ReadContext<'_>,
     key: &LookupKey,
-    parked: Parked,
+    suspended: SuspendedGet,
     settle: &mut impl FnMut(Answer<'_>),
-) -> Option<Parked> {
-    esker_base::probe!("read:parked");
-    if context.if_resident && parked.at.is_none_or(|at| at.missing.is_none()) {
-        return Some(parked);
+) -> Option<SuspendedGet> {
+    esker_base::probe!("read:suspended");
+    if context.if_resident && suspended.at.is_none_or(|at| at.missing.is_none()) {
+        return Some(suspended);
     }
-    let (mut saver, mut stopped) = (parked.saver, None);
-    if let Some(at) = parked.at {
-        let mut candidates = view.version.candidates(key.internal_key());
+    let (mut saver, mut stopped) = (suspended.saver, None);
+    if let Some(at) = suspended.at {
+        let mut candidates = super_version.version.candidates(key.internal_key());
         if let Some((level, file)) = candidates.find(|(_, file)| file.number == at.file) {
             let place = (level, &**file, at.missing);
-            match search_file(place, view, context, key, &mut saver, settle) {
+            match search_file(place, super_version, context, key, &mut saver, settle) {
                 Step::GoOn if context.if_resident => {
                     // What comes next is not to be waited for, either.
                     let guard = epoch::pin();
                     let under = ReadContext { guard: Some(&guard), ..*context };
-                    stopped = search_files(candidates, view, &under, key, &mut saver, settle);
+                    stopped = search_files(candidates, super_version, &under, key, &mut saver, settle);
                 }
-                Step::GoOn => _ = search_files(candidates, view, context, key, &mut saver, settle),
+                Step::GoOn => _ = search_files(candidates, super_version, context, key, &mut saver, settle),
                 Step::End => {}
-                Step::Wait(at) => return Some(Parked { saver, at: Some(at) }),
+                Step::Wait(at) => return Some(SuspendedGet { saver, at: Some(at) }),
             }
         }
     }
-    match settle_or_park(view, context, key, (saver, stopped), settle) {
-        Some(parked) if context.if_resident => find_on(view, context, key, parked, settle),
-        parked => parked,
+    match settle_or_suspend(super_version, context, key, (saver, stopped), settle) {
+        Some(suspended) if context.if_resident => resume_find(super_version, context, key, suspended, settle),
+        suspended => suspended,
     }
 }
 
-/// As [`find`], with the writes in `own` over everything in the view; `own_key` is the key as they
-/// number it.
+/// As [`find`], with the writes in `own` over everything in the super version; `own_key` is the key
+/// as they number it.
 pub(crate) fn find_over(
-    view: &SuperVersion,
+    super_version: &SuperVersion,
     context: &ReadContext<'_>,
     own: &Arc<MemTable>,
     own_key: &LookupKey,
     key: &LookupKey,
     settle: &mut impl FnMut(Answer<'_>),
-) -> Option<Parked> {
+) -> Option<SuspendedGet> {
     let mut saver = Saver::new();
     if !context.ignore_range_deletions {
         saver.cover(own.max_covering_tombstone_seq(own_key.user_key(), own_key.sequence()));
@@ -215,22 +216,22 @@ pub(crate) fn find_over(
     if let Err(e) = searched {
         saver.fail(e);
     }
-    find_with(view, context, key, saver, settle)
+    find_with(super_version, context, key, saver, settle)
 }
 
 #[inline]
-fn settle_or_park(
-    view: &SuperVersion,
+fn settle_or_suspend(
+    super_version: &SuperVersion,
     context: &ReadContext<'_>,
     key: &LookupKey,
-    (saver, at): (Saver, Option<ParkedAt>),
+    (saver, at): (Saver, Option<SuspendedAt>),
     settle: &mut impl FnMut(Answer<'_>),
-) -> Option<Parked> {
+) -> Option<SuspendedGet> {
     if at.is_some() || (context.guard.is_some() && saver.needs_blobs()) {
-        return Some(Parked { saver, at });
+        return Some(SuspendedGet { saver, at });
     }
     if !saver.is_taken() {
-        settle(Answer::Made(saver.finish(&context.finish(view, key))));
+        settle(Answer::Made(saver.finish(&context.finish(super_version, key))));
     }
     None
 }
@@ -252,13 +253,13 @@ pub(super) fn hit_at(level: usize) -> Ticker {
 
 #[inline]
 fn search_memtables(
-    view: &SuperVersion,
+    super_version: &SuperVersion,
     context: &ReadContext<'_>,
     key: &LookupKey,
     saver: &mut Saver,
     settle: &mut impl FnMut(Answer<'_>),
 ) {
-    for mem in view.memtables() {
+    for mem in super_version.memtables() {
         let searched = if context.ignore_range_deletions {
             search_without_tombstones(mem, key, saver, settle)
         } else {
@@ -308,14 +309,14 @@ fn search_without_tombstones(
 /// Asks file after file. Where it would have to wait, it stops and says where.
 fn search_files(
     candidates: Candidates<'_>,
-    view: &SuperVersion,
+    super_version: &SuperVersion,
     context: &ReadContext<'_>,
     key: &LookupKey,
     saver: &mut Saver,
     settle: &mut impl FnMut(Answer<'_>),
-) -> Option<ParkedAt> {
+) -> Option<SuspendedAt> {
     for (level, file) in candidates {
-        match search_file((level, file, None), view, context, key, saver, settle) {
+        match search_file((level, file, None), super_version, context, key, saver, settle) {
             Step::GoOn => {}
             Step::End => return None,
             Step::Wait(at) => return Some(at),
@@ -328,23 +329,23 @@ fn search_files(
 enum Step {
     GoOn,
     End,
-    Wait(ParkedAt),
+    Wait(SuspendedAt),
 }
 
 /// Asks one file.
 #[inline]
 fn search_file(
     (level, file, missing): (usize, &FileMeta, Option<Missing>),
-    view: &SuperVersion,
+    super_version: &SuperVersion,
     context: &ReadContext<'_>,
     key: &LookupKey,
     saver: &mut Saver,
     settle: &mut impl FnMut(Answer<'_>),
 ) -> Step {
-    let parked_at = |missing| Step::Wait(ParkedAt { level, file: file.number, missing });
+    let suspended_at = |missing| Step::Wait(SuspendedAt { level, file: file.number, missing });
     let reader = match context.table(file) {
         Ok(Some(reader)) => reader,
-        Ok(None) => return parked_at(None),
+        Ok(None) => return suspended_at(None),
         Err(e) => {
             saver.fail(e);
             return Step::End;
@@ -353,7 +354,7 @@ fn search_file(
     if !context.ignore_range_deletions
         && let Some(tombstones) = reader.range_dels()
     {
-        let icmp = view.version.icmp();
+        let icmp = super_version.version.icmp();
         saver.cover(tombstones.max_covering_seq(key.user_key(), icmp, key.sequence()));
     }
     let mut visit = |entry: ParsedInternalKey<'_>, value: TableValue<'_>| {
@@ -367,16 +368,16 @@ fn search_file(
         (Some(guard), _) => reader.get_under(context.options, guard, key, &mut visit),
         (None, None) => reader.get(context.options, key, &mut visit).map(|()| None),
         (None, Some(missing)) if context.if_resident => {
-            match reader.get_on_if_resident(context.options, key, missing, &mut visit) {
+            match reader.resume_get_if_resident(context.options, key, missing, &mut visit) {
                 Some(found) => found.map(|()| None),
                 None => Ok(Some(missing)),
             }
         }
-        (None, Some(missing)) => reader.get_on(context.options, key, missing, &mut visit).map(|()| None),
+        (None, Some(missing)) => reader.resume_get(context.options, key, missing, &mut visit).map(|()| None),
     };
     match stopped {
         Err(e) => saver.fail(e),
-        Ok(Some(missing)) => return parked_at(Some(missing)),
+        Ok(Some(missing)) => return suspended_at(Some(missing)),
         Ok(None) if !saver.is_done() => return Step::GoOn,
         Ok(None) => count(context, hit_at(level)),
     }

@@ -160,7 +160,7 @@ fn install(
             family.memtables.ingested = newest;
             // Entries without a sequence number of their own may lie where scans have found
             // nothing.
-            family.dead_ranges = Arc::new(family.dead_ranges.fresh());
+            family.deleted_run_memory = Arc::new(family.deleted_run_memory.fresh());
         }
         publish_super_version(engine, &mut state, id);
     }
@@ -290,8 +290,10 @@ fn families_with_overlap(prepared: &[Prepared<'_>]) -> Vec<ColumnFamilyId> {
     let overlapped: BTreeSet<ColumnFamilyId> = prepared
         .iter()
         .filter(|file| {
-            let view = file.cf.super_version.load_full();
-            view.memtables().any(|mem| holds_any(mem, &file.cf.icmp, file.smallest(), file.largest()))
+            let super_version = file.cf.super_version.load_full();
+            super_version
+                .memtables()
+                .any(|mem| holds_any(mem, &file.cf.icmp, file.smallest(), file.largest()))
         })
         .map(|file| file.cf.id)
         .collect();

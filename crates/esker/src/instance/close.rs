@@ -117,9 +117,9 @@ fn wait_for_calls(engine: &Engine) {
     }
 }
 
-/// Dropped behind all that a database consists of: families give their views to the epoch, and with
-/// them memtables, block caches and open tables, which would stay until something else in the
-/// process moves the epoch on.
+/// Dropped behind all that a database consists of: families give their super versions to the epoch,
+/// and with them memtables, block caches and open tables, which would stay until something else in
+/// the process moves the epoch on.
 pub(crate) struct ReleaseAll(pub(crate) Arc<dyn Clock>);
 
 impl Drop for ReleaseAll {
@@ -127,7 +127,8 @@ impl Drop for ReleaseAll {
         if epoch::is_pinned() {
             return epoch::collect();
         }
-        // Thousands of views may be in line, each with descriptors that the next database needs.
+        // Thousands of super versions may be in line, each with descriptors that the next database
+        // needs.
         purge::settle_for_long(self.0.as_ref());
     }
 }

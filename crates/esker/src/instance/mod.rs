@@ -2,8 +2,8 @@
 //! gone.
 //!
 //! In: an engine and its write path, made by `db/open.rs`. Out: what reads ask for (the present
-//! moment, whether a family or a snapshot is this database's own), and the ends of its life: errors
-//! lifted, files deleted, the database closed.
+//! point in time, whether a family or a snapshot is this database's own), and the ends of its life:
+//! errors lifted, files deleted, the database closed.
 //!
 //! Reading order: this file, [`close`], `purge` (which files go, and when), `resume` and
 //! `auto_resume` (after a background error), `options_file` (OPTIONS follows each change).
@@ -102,32 +102,32 @@ impl DbInner {
         self.engine.check_process()
     }
 
-    /// The sequence number that a read sees up to. Load the view before calling it.
+    /// The sequence number that a read sees up to. Load the super version before calling it.
     #[inline]
     pub(crate) fn read_sequence(&self, options: &ReadOptions) -> SequenceNumber {
         options.snapshot.as_ref().map_or_else(|| self.engine.visible_sequence(), Snapshot::sequence)
     }
 
-    /// A view of `cf` and the sequence number to read it at: that of `held`, if there is one, else
-    /// as the options say. The view has all that the number sees.
-    pub(crate) fn pinned_moment(
+    /// A super version of `cf` and the sequence number to read it at: that of `held`, if there is
+    /// one, else as the options say. The super version has all that the number sees.
+    pub(crate) fn pinned_read_point(
         &self,
         cf: &ColumnFamily,
         options: &ReadOptions,
         held: Option<&Snapshot>,
     ) -> (Arc<SuperVersion>, SequenceNumber) {
         if let Some(snapshot) = held.or(options.snapshot.as_ref()) {
-            // What the number sees is in all views since it was taken.
-            return (cf.pinned_view(), snapshot.sequence());
+            // What the number sees is in all super versions since it was taken.
+            return (cf.pinned_super_version(), snapshot.sequence());
         }
         loop {
-            let view = cf.pinned_view();
-            esker_base::probe!("moment:view");
+            let super_version = cf.pinned_super_version();
+            esker_base::probe!("read_point:super_version");
             let sequence = self.read_sequence(options);
             // Else something that the number sees may be in a memtable that was put in place
             // meanwhile.
-            if cf.super_version.holds(&view) {
-                return (view, sequence);
+            if cf.super_version.holds(&super_version) {
+                return (super_version, sequence);
             }
         }
     }

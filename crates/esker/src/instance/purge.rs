@@ -24,8 +24,8 @@ use std::path::Path;
 use std::time::Duration;
 
 /// How long a round of a purge waits for the reads that were under way when it began: theirs are
-/// the views that hold files which nobody else wants. Such a read ends within microseconds unless
-/// its thread gets no processor.
+/// the super versions that hold files which nobody else wants. Such a read ends within microseconds
+/// unless its thread gets no processor.
 const PATIENCE: (u32, Duration) = (40, Duration::from_micros(500));
 /// A thread without a processor is waited for in so many rounds. Then its files stay until the next
 /// purge or opening.
@@ -50,7 +50,7 @@ pub(super) fn settle_and_purge_last(engine: &Engine) {
     purge(engine);
 }
 
-/// Waits at most two seconds until reads that are under way now hold no view.
+/// Waits at most two seconds until reads that are under way now hold no super version.
 pub(super) fn settle_for_long(clock: &dyn Clock) {
     for _ in 0..ROUNDS {
         if settle(clock) {
@@ -60,8 +60,8 @@ pub(super) fn settle_for_long(clock: &dyn Clock) {
 }
 
 /// Waits at most two seconds until `holders` are all that hold the engine. A thread that has ended
-/// its last job lets go of it a moment later; if it were the last one, files would stay open behind
-/// the end of the database.
+/// its last job lets go of it shortly afterwards; if it were the last one, files would stay open
+/// behind the end of the database.
 pub(super) fn wait_for_other_holders(engine: &Arc<Engine>, holders: usize) {
     let (attempts, pause) = PATIENCE;
     for _ in 0..attempts as usize * ROUNDS as usize {
@@ -97,8 +97,8 @@ fn purge(engine: &Engine) {
     }
 }
 
-/// Has no file deleted from now on until as many [`enable_file_deletions`] follow; waits for deletions that are
-/// under way.
+/// Has no file deleted from now on until as many [`enable_file_deletions`] follow; waits for
+/// deletions that are under way.
 pub(crate) fn disable_file_deletions(engine: &Engine) {
     let mut state = engine.state.lock();
     state.file_deletions_disabled += 1;

@@ -16,14 +16,14 @@ impl DbInner {
     /// As there.
     pub(crate) fn resume(&self) -> Result<()> {
         let _under_way = UnderWay::begin(&self.engine)?;
-        self.forget_set_aside();
+        self.forget_quarantined();
         resume(&self.engine, &self.write_path)
     }
 
-    fn forget_set_aside(&self) {
+    fn forget_quarantined(&self) {
         let engine = &self.engine;
         let mut state = engine.state.lock();
-        let forgets = |f: &mut FamilyState| f.running.forget_set_aside().then_some(f.cf.id);
+        let forgets = |f: &mut FamilyState| f.running.forget_quarantined().then_some(f.cf.id);
         let again: Vec<_> = state.families.values_mut().filter_map(forgets).collect();
         for family in again {
             publish_super_version(engine, &mut state, family);

@@ -11,7 +11,7 @@
 
 use super::range_del::{Cover, FileBounds, RunTombstones, TombstoneSource};
 use crate::version::FileMeta;
-use esker_base::iter::{InternalIterator, KnownDead, LeftValue};
+use esker_base::iter::{InternalIterator, KnownDeletedRun, LeftValue};
 use esker_base::run::{Ahead, Run};
 use esker_base::sync::Arc;
 use esker_base::{PinnedBytes, Result, SequenceNumber};
@@ -33,7 +33,7 @@ pub(crate) trait LevelFile: Send + Sync {
     }
     /// Whether it was there when the scan was made that `known` comes from, and nothing in it is
     /// newer than that. Default: that is not known.
-    fn was_seen(&self, _known: &KnownDead<'_>) -> bool {
+    fn was_seen(&self, _known: &KnownDeletedRun<'_>) -> bool {
         false
     }
 }
@@ -48,7 +48,7 @@ impl<T: LevelFile + ?Sized> LevelFile for Arc<T> {
     fn may_have_range_dels(&self) -> bool {
         (**self).may_have_range_dels()
     }
-    fn was_seen(&self, known: &KnownDead<'_>) -> bool {
+    fn was_seen(&self, known: &KnownDeletedRun<'_>) -> bool {
         (**self).was_seen(known)
     }
 }
@@ -63,7 +63,7 @@ impl LevelFile for FileMeta {
     fn may_have_range_dels(&self) -> bool {
         self.may_have_range_deletions()
     }
-    fn was_seen(&self, known: &KnownDead<'_>) -> bool {
+    fn was_seen(&self, known: &KnownDeletedRun<'_>) -> bool {
         self.number <= known.newest_file && self.data().largest_seqno <= known.sequence
     }
 }
@@ -271,14 +271,14 @@ impl<F: LevelFile, O: FileOpener<F>> LevelIterator<F, O> {
             && self.opener.has_other_prefix(edge, wanted)
     }
 
-    /// Whether all files from the current one to the one with `known.edge` were seen.
-    fn were_seen(&self, known: &KnownDead<'_>, forward: bool) -> bool {
+    /// Whether all files from the current one to the one with `known.run_end` were seen.
+    fn were_seen(&self, known: &KnownDeletedRun<'_>, forward: bool) -> bool {
         let reaches_into = |file: &F| {
             let (start, end) = (key::user_key(file.smallest()), key::user_key(file.largest()));
             if forward {
-                self.icmp.compare_user_keys(start, known.edge).is_lt()
+                self.icmp.compare_user_keys(start, known.run_end).is_lt()
             } else {
-                self.icmp.compare_user_keys(end, known.edge).is_ge()
+                self.icmp.compare_user_keys(end, known.run_end).is_ge()
             }
         };
         let (before, from) = self.files.split_at(self.index.min(self.files.len()));
@@ -433,17 +433,17 @@ impl<F: LevelFile, O: FileOpener<F>> InternalIterator for LevelIterator<F, O> {
         self.open_iter().pinned_value()
     }
 
-    fn dead_run_edge(&self, snapshot: SequenceNumber, forward: bool) -> Option<&[u8]> {
-        self.open_iter().dead_run_edge(snapshot, forward)
+    fn deleted_run_end(&self, snapshot: SequenceNumber, forward: bool) -> Option<&[u8]> {
+        self.open_iter().deleted_run_end(snapshot, forward)
     }
 
-    fn was_seen(&self, known: &KnownDead<'_>, forward: bool) -> bool {
+    fn was_seen(&self, known: &KnownDeletedRun<'_>, forward: bool) -> bool {
         self.were_seen(known, forward)
     }
 
-    fn rest(&mut self) {
+    fn release(&mut self) {
         if let Some(iter) = &mut self.current {
-            iter.rest();
+            iter.release();
         }
     }
 

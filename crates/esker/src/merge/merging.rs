@@ -13,7 +13,7 @@
 //! comparison with the span's end. At its end the sources are asked again. An entry hidden by a
 //! tombstone of a newer run makes its child seek to the tombstone's end instead of stepping:
 //! everything the older run has in between is hidden as well. Under a tombstone of its own run a
-//! child steps, and hops over the deleted runs that it knows (`merging/hop.rs`).
+//! child steps, and skips over the deleted runs that it knows (`merging/skip.rs`).
 //!
 //! Invariants
 //!  1. Every valid child but the current one is in the heap, once; moving forward (backward) each
@@ -26,11 +26,11 @@
 
 mod ahead;
 mod exchange;
-mod hop;
+mod skip;
 
 use super::range_del::{Cover, TombstoneSource};
 use esker_base::comparator::KeyOrder;
-use esker_base::iter::{Hopped, InternalIterator, KnownDead, LeftValue};
+use esker_base::iter::{InternalIterator, KnownDeletedRun, LeftValue, SkipDistance};
 use esker_base::run::{Ahead, Run};
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber, ValueType, perf_count};
 use esker_format::key::{self, InternalKeyComparator, append_internal_key};
@@ -38,7 +38,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::ops::Bound;
 
-/// Hidden entries of a run to step over before a hop is tried: it costs about as much as 20 steps.
+/// Hidden entries of a run to step over before a skip is tried: it costs about as much as 20 steps.
 const OWN_STEPS: u32 = 8;
 /// Between two tries that led nowhere.
 const MAX_OWN_STEPS: u32 = 64;
@@ -101,19 +101,19 @@ pub(crate) struct MergingIterator {
     heap: Vec<Node>,
     current: Option<Node>,
     forward: bool,
-    /// A child has hopped since all were positioned.
-    hopped: bool,
+    /// A child has skipped since all were positioned.
+    skipped: bool,
     /// Of a reader that is shown only what is there at this sequence number; `None`: all entries
     /// are wanted.
     reader: Option<SequenceNumber>,
-    /// Entries that the tombstones of their own run hide and that were stepped over, since a hop
+    /// Entries that the tombstones of their own run hide and that were stepped over, since a skip
     /// was tried last.
     own_hidden: u32,
     /// The number of them at which to try.
-    hop_after: u32,
+    skip_after: u32,
     /// The child that has lent the value that was left.
     left: usize,
-    shade: Option<Shade>,
+    cover_span: Option<CoverSpan>,
     /// Scratch: the key to seek children to.
     target: Vec<u8>,
     status: Result<()>,
@@ -132,8 +132,8 @@ impl fmt::Debug for MergingIterator {
 impl MergingIterator {
     /// Over these children, newest first. Not valid until positioned.
     pub(crate) fn new(icmp: InternalKeyComparator, children: Vec<MergeChild>) -> MergingIterator {
-        let shaded = children.iter().any(|c| c.tombstones.is_some());
-        let shade = shaded.then(|| Shade::new(children.len()));
+        let covered = children.iter().any(|c| c.tombstones.is_some());
+        let cover_span = covered.then(|| CoverSpan::new(children.len()));
         let heap = Vec::with_capacity(children.len());
         MergingIterator {
             icmp,
@@ -141,12 +141,12 @@ impl MergingIterator {
             heap,
             current: None,
             forward: true,
-            hopped: false,
+            skipped: false,
             reader: None,
             own_hidden: 0,
-            hop_after: OWN_STEPS,
+            skip_after: OWN_STEPS,
             left: 0,
-            shade,
+            cover_span,
             target: Vec::new(),
             status: Ok(()),
         }
@@ -159,14 +159,14 @@ impl MergingIterator {
     }
 
     fn reset(&mut self, forward: bool) {
-        (self.own_hidden, self.hop_after) = (0, OWN_STEPS);
+        (self.own_hidden, self.skip_after) = (0, OWN_STEPS);
         self.heap.clear();
         self.current = None;
         self.forward = forward;
-        self.hopped = false;
+        self.skipped = false;
         self.status = Ok(());
-        if let Some(shade) = &mut self.shade {
-            shade.depth = 0;
+        if let Some(cover_span) = &mut self.cover_span {
+            cover_span.depth = 0;
         }
     }
 
@@ -315,19 +315,19 @@ impl MergingIterator {
     /// Moves on while the current entry is hidden.
     #[inline]
     fn skip_hidden(&mut self) {
-        if self.shade.is_some() {
-            self.skip_shaded();
+        if self.cover_span.is_some() {
+            self.skip_covered();
         }
     }
 
-    fn skip_shaded(&mut self) {
-        while let (Some(node), Some(shade)) = (self.current, &mut self.shade) {
+    fn skip_covered(&mut self) {
+        while let (Some(node), Some(cover_span)) = (self.current, &mut self.cover_span) {
             let c = node.child;
             let internal_key = self.children[c].iter.key();
             let user_key = key::user_key(internal_key);
             let sequence = SequenceNumber(key::trailer(internal_key) >> 8);
-            if shade.knows(&self.icmp, c, user_key, self.forward) {
-                if !shade.joint[c].hides(sequence) {
+            if cover_span.knows(&self.icmp, c, user_key, self.forward) {
+                if !cover_span.joint[c].hides(sequence) {
                     return;
                 }
                 self.target.clear();
@@ -335,10 +335,12 @@ impl MergingIterator {
             } else {
                 self.target.clear();
                 self.target.extend_from_slice(user_key);
-                if let Err(error) = shade.look_deeper(&self.icmp, &mut self.children, c + 1, &self.target) {
+                if let Err(error) =
+                    cover_span.look_deeper(&self.icmp, &mut self.children, c + 1, &self.target)
+                {
                     return self.fail(error);
                 }
-                if !shade.joint[c].hides(sequence) {
+                if !cover_span.joint[c].hides(sequence) {
                     return;
                 }
             }
@@ -377,16 +379,16 @@ impl MergingIterator {
     /// deleted run as a whole.
     fn leave_own(&mut self, c: usize) {
         self.own_hidden += 1;
-        let Some(snapshot) = self.reader.filter(|_| self.own_hidden >= self.hop_after) else {
+        let Some(snapshot) = self.reader.filter(|_| self.own_hidden >= self.skip_after) else {
             return self.step();
         };
         self.own_hidden = 0;
-        if self.leave_run(snapshot, self.forward, c) == Hopped::No {
-            self.hop_after = (2 * self.hop_after).clamp(OWN_STEPS, MAX_OWN_STEPS);
+        if self.leave_run(snapshot, self.forward, c) == SkipDistance::No {
+            self.skip_after = (2 * self.skip_after).clamp(OWN_STEPS, MAX_OWN_STEPS);
             return self.step();
         }
-        self.hop_after = 1;
-        self.hopped = true;
+        self.skip_after = 1;
+        self.skipped = true;
         match node_of(&self.icmp, &self.children, c) {
             Some(node) => self.settle(node),
             None => self.settle_without(c),
@@ -396,22 +398,22 @@ impl MergingIterator {
     /// Sets `target` to the farthest end of what runs newer than `c` hide around the span; false if
     /// they hide nothing.
     fn farthest_cover(&mut self, c: usize) -> bool {
-        let Some(shade) = &mut self.shade else { return false };
+        let Some(cover_span) = &mut self.cover_span else { return false };
         let mut found = false;
-        for (child, cover) in self.children[..c].iter().zip(&shade.own) {
+        for (child, cover) in self.children[..c].iter().zip(&cover_span.own) {
             let Some(source) = child.tombstones.as_ref().filter(|_| cover.below > SequenceNumber::ZERO)
             else {
                 continue;
             };
-            shade.edge.clear();
+            cover_span.end.clear();
             if self.forward {
-                source.covered_until(&mut shade.edge);
+                source.covered_until(&mut cover_span.end);
             } else {
-                source.covered_since(&mut shade.edge);
+                source.covered_since(&mut cover_span.end);
             }
-            let order = self.icmp.compare_user_keys(&shade.edge, &self.target);
+            let order = self.icmp.compare_user_keys(&cover_span.end, &self.target);
             if !found || (if self.forward { order.is_gt() } else { order.is_lt() }) {
-                std::mem::swap(&mut shade.edge, &mut self.target);
+                std::mem::swap(&mut cover_span.end, &mut self.target);
             }
             found = true;
         }
@@ -527,7 +529,7 @@ impl InternalIterator for MergingIterator {
 
     #[inline]
     fn prev_key_leaving(&mut self, left: &mut LeftValue) -> Option<&[u8]> {
-        if self.shade.is_some() {
+        if self.cover_span.is_some() {
             // Leaving what is hidden may move the same child again.
             left.keep(self);
             return self.prev_key();
@@ -589,13 +591,18 @@ impl InternalIterator for MergingIterator {
         self.current_child().iter.pinned_value()
     }
 
-    fn hop(&mut self, snapshot: SequenceNumber, forward: bool, known: Option<&KnownDead<'_>>) -> Hopped {
-        self.hop_over(snapshot, forward, known)
+    fn skip_deleted_run(
+        &mut self,
+        snapshot: SequenceNumber,
+        forward: bool,
+        known: Option<&KnownDeletedRun<'_>>,
+    ) -> SkipDistance {
+        self.skip_run(snapshot, forward, known)
     }
 
-    fn rest(&mut self) {
+    fn release(&mut self) {
         self.reset(true);
-        self.children.iter_mut().for_each(|child| child.iter.rest());
+        self.children.iter_mut().for_each(|child| child.iter.release());
     }
 
     fn set_upper_bound(&mut self, user_key: Option<&[u8]>) {
@@ -638,7 +645,7 @@ fn prefix_of(order: KeyOrder, user_key: &[u8]) -> u128 {
 }
 
 /// The span around the current key, and what is hidden in it.
-struct Shade {
+struct CoverSpan {
     /// How many children's tombstones have been looked at; see invariant 3.
     depth: usize,
     low: BoundBuf,
@@ -648,18 +655,18 @@ struct Shade {
     /// What hides entries of each child: its own tombstones and those of all newer children.
     joint: Vec<Cover>,
     /// Scratch.
-    edge: Vec<u8>,
+    end: Vec<u8>,
 }
 
-impl Shade {
-    fn new(children: usize) -> Shade {
-        Shade {
+impl CoverSpan {
+    fn new(children: usize) -> CoverSpan {
+        CoverSpan {
             depth: 0,
             low: BoundBuf::default(),
             high: BoundBuf::default(),
             own: vec![Cover::NONE; children],
             joint: vec![Cover::NONE; children],
-            edge: Vec::new(),
+            end: Vec::new(),
         }
     }
 

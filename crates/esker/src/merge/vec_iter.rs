@@ -2,13 +2,13 @@
 //!
 //! Counts its steps and seeks, so that tests can show that a scan does not crawl.
 
-use esker_base::iter::{InternalIterator, KnownDead, LeftValue};
+use esker_base::iter::{InternalIterator, KnownDeletedRun, LeftValue};
 use esker_base::run::{Ahead, Run, RunEntry};
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::{AtomicU64, Ordering};
 use esker_base::{Error, FileNumber, PinnedBytes, Result, SequenceNumber};
 use esker_format::block::cut_run;
-use esker_format::dead_spans::DeadSpans;
+use esker_format::deleted_runs::DeletedRuns;
 use esker_format::key::{self, InternalKeyComparator};
 
 /// Sorted internal keys with their values.
@@ -33,7 +33,7 @@ pub(crate) struct VecIter {
     fail_at: Option<usize>,
     failed: bool,
     /// As of a table.
-    dead_spans: Option<Arc<DeadSpans>>,
+    deleted_runs: Option<Arc<DeletedRuns>>,
     /// Of the file; memtables have none.
     number: FileNumber,
     /// What `was_seen` says is asked for.
@@ -52,15 +52,15 @@ impl VecIter {
             moves: Arc::default(),
             fail_at: None,
             failed: false,
-            dead_spans: None,
+            deleted_runs: None,
             number: FileNumber(0),
             knows_age: false,
         }
     }
 
-    /// Stands for file `number` with these dead spans, or for a memtable.
-    pub(crate) fn hopping(mut self, number: FileNumber, dead_spans: Option<Arc<DeadSpans>>) -> VecIter {
-        (self.number, self.dead_spans, self.knows_age) = (number, dead_spans, true);
+    /// Stands for file `number` with these deleted runs, or for a memtable.
+    pub(crate) fn skipping(mut self, number: FileNumber, deleted_runs: Option<Arc<DeletedRuns>>) -> VecIter {
+        (self.number, self.deleted_runs, self.knows_age) = (number, deleted_runs, true);
         self
     }
 
@@ -186,11 +186,11 @@ impl InternalIterator for VecIter {
     fn value(&self) -> &[u8] {
         &self.entries[self.index].1
     }
-    fn dead_run_edge(&self, snapshot: SequenceNumber, forward: bool) -> Option<&[u8]> {
-        let span = self.dead_spans.as_ref()?.find(key::user_key(self.key()), &self.icmp)?;
+    fn deleted_run_end(&self, snapshot: SequenceNumber, forward: bool) -> Option<&[u8]> {
+        let span = self.deleted_runs.as_ref()?.find(key::user_key(self.key()), &self.icmp)?;
         (span.sequence <= snapshot).then_some(if forward { span.last } else { span.first })
     }
-    fn was_seen(&self, known: &KnownDead<'_>, _forward: bool) -> bool {
+    fn was_seen(&self, known: &KnownDeletedRun<'_>, _forward: bool) -> bool {
         let largest = self.entries.iter().map(|e| key::trailer(&e.0) >> 8).max().unwrap_or(0);
         self.knows_age && self.number <= known.newest_file && largest <= known.sequence.0
     }

@@ -298,10 +298,10 @@ impl ScanRead {
             }
         }
         if let Some(ahead) = &self.ahead {
-            let AheadCounts { waves, ranges, blocks_read, blocks_cached, bytes_read, reads, .. } = ahead;
+            let AheadCounts { batches, ranges, blocks_read, blocks_cached, bytes_read, reads, .. } = ahead;
             writeln!(
                 f,
-                "  {waves} times blocks read ahead, for {ranges} ranges: {blocks_read} blocks ({bytes_read} B)"
+                "  {batches} times blocks read ahead, for {ranges} ranges: {blocks_read} blocks ({bytes_read} B)"
             )?;
             writeln!(f, "    in {reads} reads, {blocks_cached} cached")?;
         }
@@ -340,7 +340,7 @@ impl ScanRead {
             .number("opening_nanos", self.opening_nanos);
         if let Some(ahead) = &self.ahead {
             json.object("ahead", |json| {
-                json.number("waves", ahead.waves).number("ranges", ahead.ranges);
+                json.number("batches", ahead.batches).number("ranges", ahead.ranges);
                 json.number("blocks_read", ahead.blocks_read).number("bytes_read", ahead.bytes_read);
                 json.number("reads", ahead.reads).number("blocks_cached", ahead.blocks_cached);
                 json.number("most_held_bytes", ahead.most_held_bytes);

@@ -110,10 +110,10 @@ properties! {
     /// Compactions wanted but not scheduled.
     NumUnscheduledCompactions = "num-unscheduled-compactions", Int;
     /// Esker's own: tables that compactions leave alone because they are damaged.
-    NumTablesSetAside = "num-tables-set-aside", Int;
+    NumQuarantinedTables = "num-quarantined-tables", Int;
     /// Esker's own: entries of all families that were gone through in the background
-    /// (`dead_range_walk_min_entries`).
-    NumDeadRangeEntriesWalked = "num-dead-range-entries-walked", Int;
+    /// (`pre_scan_min_entries`).
+    NumPreScannedEntries = "num-pre-scanned-entries", Int;
     /// Errors of background work since open.
     BackgroundErrors = "background-errors", Int;
     /// Bytes of the active memtable.
@@ -178,7 +178,7 @@ properties! {
     BlockCacheCapacity = "block-cache-capacity", Int;
     /// Bytes the block cache holds.
     BlockCacheUsage = "block-cache-usage", Int;
-    /// Bytes of it in use at this moment.
+    /// Bytes of it in use at this time.
     BlockCachePinnedUsage = "block-cache-pinned-usage", Int;
     /// All tickers and histograms as text.
     OptionsStatistics = "options-statistics", Text;
@@ -196,7 +196,7 @@ properties! {
     BlobCacheCapacity = "blob-cache-capacity", Int;
     /// Bytes the blob cache holds.
     BlobCacheUsage = "blob-cache-usage", Int;
-    /// Bytes of it in use at this moment.
+    /// Bytes of it in use at this time.
     BlobCachePinnedUsage = "blob-cache-pinned-usage", Int;
 }
 

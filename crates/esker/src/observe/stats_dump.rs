@@ -5,8 +5,8 @@
 //! which scripts parse, and the maps that `get_map_property` gives. Source: RocksDB
 //! `db/internal_stats.cc`.
 //!
-//! "Interval" means since the last periodic dump: the caller keeps the values of that moment and
-//! passes them as `since`.
+//! "Interval" means since the last periodic dump: the caller keeps the values of that point in time
+//! and passes them as `since`.
 
 use super::compaction_stats::{CompactionStats, LevelCompactionStats, WorkPriority};
 use super::human::{self, GB, MB};
@@ -14,7 +14,7 @@ use super::reason::{WriteStallCause, WriteStallCondition};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// One level at the moment of the dump.
+/// One level at the time of the dump.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct LevelStats {
     /// Files.
@@ -151,7 +151,7 @@ impl BlobFileStats {
     }
 }
 
-/// One family at the moment of the dump.
+/// One family at the time of the dump.
 #[derive(Clone, Debug)]
 pub struct CfStats {
     /// Its name.
@@ -434,7 +434,7 @@ impl Row {
     }
 }
 
-/// The whole database at the moment of the dump.
+/// The whole database at the time of the dump.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct DbStats {
     /// Bytes appended to WALs.

@@ -363,14 +363,14 @@ option_struct! {
         report_bg_io_stats: bool = false, mutable;
 
         /// Contiguous deletions that an iterator steps over from which on what they span is
-        /// remembered, so that later iterators go past it at once; 0: `dead_range_min_keys` alone
-        /// decides. RocksDB inserts a range tombstone into the memtable then; here nothing is
+        /// remembered, so that later iterators go past it at once; 0: `deleted_run_memory_min_keys`
+        /// alone decides. RocksDB inserts a range tombstone into the memtable then; here nothing is
         /// written, the span is kept in memory, and none of RocksDB's restrictions for snapshots
         /// and memtables apply. With both, the smaller number is used. Default 0. Fixed (in RocksDB
         /// mutable).
         min_tombstones_for_range_conversion: u32 = 0, fixed;
         /// Accepted; here it does nothing. RocksDB flushes a memtable of which one step of an
-        /// iterator has passed over so many hidden entries; here iterators hop over runs of
+        /// iterator has passed over so many hidden entries; here iterators skip runs of
         /// deletions in memtables. Default 0. Mutable.
         memtable_op_scan_flush_trigger: u32 = 0, mutable;
         /// Accepted; here it does nothing, as above: RocksDB's trigger by the average of the steps
@@ -378,24 +378,25 @@ option_struct! {
         memtable_avg_op_scan_flush_trigger: u32 = 0, mutable;
 
         /// Esker's own: in tables, runs of at least so many entries of deleted keys are noted in a
-        /// block that RocksDB does not look at, so that scans hop over them; 0: never, and tables
+        /// block that RocksDB does not look at, so that scans skip them; 0: never, and tables
         /// have no block that RocksDB does not know. Tables without such runs have none either. It
         /// has no text form, so OPTIONS files stay RocksDB's. Default 64. Fixed.
-        dead_span_min_entries: u64 = 64, object;
+        deleted_run_block_min_entries: u64 = 64, object;
         /// Esker's own: an iterator that has stepped over at least so many deleted keys in one call
         /// remembers, in memory, that there is nothing between the keys before and behind them, for
         /// all later iterators; 0: never, unless `min_tombstones_for_range_conversion` says when. A
         /// family's take at most 256 KiB, which are charged to its block cache. It has no text
         /// form. Default 64. Fixed.
-        dead_range_min_keys: u64 = 64, object;
+        deleted_run_memory_min_keys: u64 = 64, object;
         /// Esker's own: behind a flush or compaction that has written a table with a run of at
-        /// least so many entries of deleted keys (see `dead_span_min_entries`) over other tables, a
-        /// job in the background goes through the run as a scan would, so that the first scan that
-        /// comes by finds remembered what `dead_range_min_keys` is for; 0: none. It gives way to
-        /// flushes and compactions, leaves the block cache alone, and reads at most 16 entries for
-        /// each deletion of the run. The same for deletions that are still in the memtable, from so
-        /// many on, at most 8 entries for each. It has no text form. Default 4096. Fixed.
-        dead_range_walk_min_entries: u64 = 4096, object;
+        /// least so many entries of deleted keys (see `deleted_run_block_min_entries`) over other
+        /// tables, a job in the background goes through the run as a scan would, so that the first
+        /// scan that comes by finds remembered what `deleted_run_memory_min_keys` is for; 0: none.
+        /// It gives way to flushes and compactions, leaves the block cache alone, and reads at most
+        /// 16 entries for each deletion of the run. The same for deletions that are still in the
+        /// memtable, from so many on, at most 8 entries for each. It has no text form. Default 4096.
+        /// Fixed.
+        pre_scan_min_entries: u64 = 4096, object;
 
         /// How tables are written and read. Its text form has a section of its own. Fixed.
         table: BlockBasedTableOptions = BlockBasedTableOptions::default(), object;
@@ -408,8 +409,8 @@ option_struct! {
 
 impl ColumnFamilyOptions {
     /// Deleted keys that an iterator has stepped over from which on it remembers where; 0: never.
-    pub(crate) fn dead_range_threshold(&self) -> u64 {
-        match (self.dead_range_min_keys, u64::from(self.min_tombstones_for_range_conversion)) {
+    pub(crate) fn deleted_run_memory_threshold(&self) -> u64 {
+        match (self.deleted_run_memory_min_keys, u64::from(self.min_tombstones_for_range_conversion)) {
             (0, keys) | (keys, 0) => keys,
             (a, b) => a.min(b),
         }
@@ -417,9 +418,9 @@ impl ColumnFamilyOptions {
 
     /// Entries of a run of deleted keys from which on a job goes through it in the background; 0:
     /// none does.
-    pub(crate) fn dead_range_walk_threshold(&self) -> u64 {
-        let remembers = self.dead_range_threshold() > 0 && self.comparator.timestamp_size() == 0;
-        if remembers { self.dead_range_walk_min_entries } else { 0 }
+    pub(crate) fn pre_scan_threshold(&self) -> u64 {
+        let remembers = self.deleted_run_memory_threshold() > 0 && self.comparator.timestamp_size() == 0;
+        if remembers { self.pre_scan_min_entries } else { 0 }
     }
 }
 

@@ -83,9 +83,9 @@ pub struct ReadOptions {
     pub tailing: bool,
     /// `multi_get` stops with `Aborted` when its values pass this many bytes. Default: no limit.
     pub value_size_soft_limit: u64,
-    /// Moment (time since the Unix epoch, to the microsecond) from which on no file is read: what
-    /// would have to be gives `TimedOut`, in a batch key by key. A read of a file that has begun is
-    /// waited for. Default `None`.
+    /// ReadPoint (time since the Unix epoch, to the microsecond) from which on no file is read:
+    /// what would have to be gives `TimedOut`, in a batch key by key. A read of a file that has
+    /// begun is waited for. Default `None`.
     pub deadline: Option<Duration>,
     /// In families with user-defined timestamps, and only there: versions newer than this are not
     /// there. Default `None`.

@@ -315,7 +315,7 @@ impl Picker<'_> {
         let (version, running, options) = (self.version, self.context.running, self.context.options);
         let level = inputs.level;
         let (files, below) = (version.files(level), version.files(level + 1));
-        let idle: u64 = match running.has_set_aside() {
+        let idle: u64 = match running.has_quarantined() {
             true => files.iter().filter(|f| !self.is_busy(f)).map(|f| f.file_size).sum(),
             false => {
                 let busy: u64 = running.inputs_of_level(level).map(|f| f.file_size).sum();

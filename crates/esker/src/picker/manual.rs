@@ -116,7 +116,7 @@ impl ManualCompaction {
         match self.clone().next(version, options, &left) {
             ManualStep::Conflict => {
                 let is_live = |n: FileNumber| version.all_files().any(|(_, f)| f.number == n);
-                left.all_set_aside().find(|(n, _)| is_live(*n)).map(|(_, why)| why.clone())
+                left.all_quarantined().find(|(n, _)| is_live(*n)).map(|(_, why)| why.clone())
             }
             ManualStep::Run(_) | ManualStep::Done => None,
         }
@@ -486,7 +486,7 @@ pub fn pick_files(
     let named = check_named(version, files, output_level)?;
     let inputs = inputs_of_all_levels(version, named, output_level);
     let is_needed = |n: FileNumber| inputs.iter().flat_map(|l| &l.files).any(|f| f.number == n);
-    if let Some((_, why)) = running.all_set_aside().find(|(n, _)| is_needed(*n)) {
+    if let Some((_, why)) = running.all_quarantined().find(|(n, _)| is_needed(*n)) {
         return Err(why.clone());
     }
     if inputs.iter().any(|l| any_busy(&l.files, running)) {

@@ -30,7 +30,7 @@ pub struct LevelFiles {
     pub files: Vec<Arc<FileMeta>>,
 }
 
-/// A compaction to run. Its files are in `RunningCompactions` from the moment it is picked until it
+/// A compaction to run. Its files are in `RunningCompactions` from the time it is picked until it
 /// is installed.
 #[derive(Clone)]
 pub struct CompactionPlan {

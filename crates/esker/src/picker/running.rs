@@ -23,7 +23,7 @@ pub struct RunningCompactions {
     /// Inputs, and their levels.
     busy: BTreeMap<FileNumber, (usize, Arc<FileMeta>)>,
     /// Damaged files with their errors. Some may have left the version since.
-    set_aside: BTreeMap<FileNumber, Error>,
+    quarantined: BTreeMap<FileNumber, Error>,
     plans: Vec<Running>,
     next_id: u64,
 }
@@ -56,7 +56,7 @@ impl RunningCompactions {
             let other = self.busy.insert(n, (level, Arc::clone(file)));
             debug_assert!(other.is_none(), "file {n} is in two compactions");
             debug_assert!(
-                plan.is_deletion || !self.set_aside.contains_key(&n),
+                plan.is_deletion || !self.quarantined.contains_key(&n),
                 "file {n} is damaged, and to be compacted"
             );
         }
@@ -103,10 +103,10 @@ impl RunningCompactions {
         }
     }
 
-    /// Whether the file is an input of a running compaction, or set aside.
+    /// Whether the file is an input of a running compaction, or quarantined.
     #[inline]
     pub fn is_busy(&self, file: FileNumber) -> bool {
-        self.is_input(file) || self.is_set_aside(file)
+        self.is_input(file) || self.is_quarantined(file)
     }
 
     /// Whether the file is an input of a running compaction.
@@ -121,35 +121,35 @@ impl RunningCompactions {
     }
 
     /// Whether there are damaged files.
-    pub fn has_set_aside(&self) -> bool {
-        !self.set_aside.is_empty()
+    pub fn has_quarantined(&self) -> bool {
+        !self.quarantined.is_empty()
     }
 
     /// Whether the file is damaged.
     #[inline]
-    pub fn is_set_aside(&self, file: FileNumber) -> bool {
-        !self.set_aside.is_empty() && self.set_aside.contains_key(&file)
+    pub fn is_quarantined(&self, file: FileNumber) -> bool {
+        !self.quarantined.is_empty() && self.quarantined.contains_key(&file)
     }
 
     /// From now on no compaction reads the file.
-    pub fn set_aside(&mut self, file: FileNumber, why: Error) {
-        self.set_aside.insert(file, why);
+    pub fn quarantine(&mut self, file: FileNumber, why: Error) {
+        self.quarantined.insert(file, why);
     }
 
     /// The damaged files with their errors.
-    pub fn all_set_aside(&self) -> impl Iterator<Item = (FileNumber, &Error)> {
-        self.set_aside.iter().map(|(number, why)| (*number, why))
+    pub fn all_quarantined(&self) -> impl Iterator<Item = (FileNumber, &Error)> {
+        self.quarantined.iter().map(|(number, why)| (*number, why))
     }
 
     /// Damaged files may be compacted again; whether there were any.
-    pub fn forget_set_aside(&mut self) -> bool {
-        !std::mem::take(&mut self.set_aside).is_empty()
+    pub fn forget_quarantined(&mut self) -> bool {
+        !std::mem::take(&mut self.quarantined).is_empty()
     }
 
     /// The state without any running plan; `None` if nothing would remain.
     pub fn without_plans(&self) -> Option<RunningCompactions> {
-        let set_aside = self.set_aside.clone();
-        (!set_aside.is_empty()).then(|| RunningCompactions { set_aside, ..RunningCompactions::default() })
+        let quarantined = self.quarantined.clone();
+        (!quarantined.is_empty()).then(|| RunningCompactions { quarantined, ..RunningCompactions::default() })
     }
 
     /// How many run.

@@ -163,7 +163,7 @@ pub(super) fn idle_bytes(
     running: &RunningCompactions,
     weigher: &Weigher,
 ) -> u64 {
-    if running.has_set_aside() {
+    if running.has_quarantined() {
         // The levels of damaged files are unknown. Few databases have any.
         let idle = version.files(level).iter().filter(|f| !running.is_busy(f.number));
         return weigher.weigh(&idle.map(|f| Weights::of(f)).sum());

@@ -118,7 +118,7 @@ fn runs(version: &Version, context: &PickContext<'_>) -> Vec<Run> {
                 bytes: version.size(level),
                 compensated: weigher.weigh(version.levels()[level].weights()),
                 is_busy: running.inputs_of_level(level).next().is_some()
-                    || running.has_set_aside() && files.iter().any(is_busy),
+                    || running.has_quarantined() && files.iter().any(is_busy),
             });
         }
     }

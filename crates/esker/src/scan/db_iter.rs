@@ -8,7 +8,7 @@
 //! Where the inner cursor stands while this one is valid
 //!  1. forward, plain value: on the entry the value is in.
 //!  2. forward, merged value: behind the newest operand, on an entry of the current user key or
-//!     later, or at the end. So too where a change of view has taken the current key away.
+//!     later, or at the end. So too where a change of super version has taken the current key away.
 //!  3. backward: on the last entry of the user keys before the current one, or before the first; of
 //!     that entry `ahead` says what was seen of it, unless the inner cursor was moved since by
 //!     anything but a step.
@@ -20,7 +20,7 @@
 //! has left; in case 4 it lies in the run's block; else it is a copy, or pinned if it is large.
 
 mod backward;
-mod dead;
+mod deleted_runs;
 mod options;
 mod run;
 mod value;
@@ -29,9 +29,9 @@ use value::NEWEST_FIRST;
 
 pub(crate) use options::{DbIterCounters, DbIterOptions};
 
-use crate::deleted_runs::DeadRun;
+use crate::deleted_runs::DeletedRunTracker;
 use crate::merge::MergeOperands;
-use dead::Walk;
+use deleted_runs::PreScanState;
 use esker_base::iter::{InternalIterator, LeftValue};
 use esker_base::run::Run;
 use esker_base::stats::Ticker;
@@ -95,8 +95,8 @@ pub(crate) struct DbIter<I = Box<dyn InternalIterator>> {
     prefix: Option<Vec<u8>>,
     /// Entries passed over in this call.
     skipped_in_call: u64,
-    dead: DeadRun,
-    walk: Option<Walk>,
+    deleted_run: DeletedRunTracker,
+    pre_scan: Option<PreScanState>,
     status: Result<()>,
     counters: DbIterCounters,
     keep_alive: Option<KeepAlive>,
@@ -138,13 +138,13 @@ impl<I: InternalIterator> DbIter<I> {
         keep_alive: Option<KeepAlive>,
     ) -> DbIter<I> {
         iter.set_upper_bound(options.upper_bound.as_deref());
-        let dead = DeadRun::new(options.dead_ranges.as_ref());
+        let deleted_run = DeletedRunTracker::new(options.deleted_run_memory.as_ref());
         DbIter {
             icmp,
             iter,
             options,
-            dead,
-            walk: None,
+            deleted_run,
+            pre_scan: None,
             valid: false,
             forward: true,
             merged: false,
@@ -239,7 +239,7 @@ impl<I: InternalIterator> DbIter<I> {
         self.value = Value::Buffer;
     }
 
-    /// Goes on over the same memtables and files, which belong to another view now.
+    /// Goes on over the same memtables and files, which belong to another super version now.
     pub(crate) fn keep(&mut self, keep_alive: KeepAlive) {
         self.begin_call();
         self.keep_alive = Some(keep_alive);
@@ -247,7 +247,7 @@ impl<I: InternalIterator> DbIter<I> {
 
     /// Stays where it is with copies of key and value, and drops what it reads: `close` empties the
     /// inner cursor. To be rebased before it moves.
-    pub(crate) fn park(&mut self, close: impl FnOnce(&mut I)) {
+    pub(crate) fn detach(&mut self, close: impl FnOnce(&mut I)) {
         self.begin_call();
         if self.valid && !matches!(self.value, Value::Buffer | Value::Entity { .. }) {
             let value = self.value().to_vec();
@@ -257,7 +257,7 @@ impl<I: InternalIterator> DbIter<I> {
         self.end_run();
         self.left = LeftValue::default();
         self.ahead = None;
-        // Who parks after every few steps does not go far.
+        // Who detaches after every few steps does not go far.
         self.run.begin();
         self.eagerness.begin();
         close(&mut self.iter);
@@ -265,20 +265,20 @@ impl<I: InternalIterator> DbIter<I> {
         self.report();
     }
 
-    /// Lets go of all that a view does not hold by itself: it will not be used for a while. To be
-    /// [`refresh`](Self::refresh)ed. False if it is not worth keeping.
-    pub(crate) fn rest(&mut self) -> bool {
+    /// Lets go of all that a super version does not hold by itself: it will not be used for a
+    /// while. To be [`refresh`](Self::refresh)ed. False if it is not worth keeping.
+    pub(crate) fn release(&mut self) -> bool {
         self.begin_call();
         self.forget_place();
         self.value = Value::Buffer;
-        self.left.rest();
+        self.left.release();
         self.run.begin();
         self.ahead = None;
-        self.iter.rest();
+        self.iter.release();
         self.keep_alive = None;
         self.report();
         let is_small = self.buffer.capacity() <= SMALL && self.operands.capacity() <= SMALL;
-        is_small && self.prefix.is_none() && self.walk.is_none() && self.status.is_ok()
+        is_small && self.prefix.is_none() && self.pre_scan.is_none() && self.status.is_ok()
     }
 
     /// Stands nowhere until it is positioned.
@@ -528,8 +528,8 @@ impl<I: InternalIterator> DbIter<I> {
     fn begin_call(&mut self) {
         if self.skipped_in_call > 0 {
             self.skipped_in_call = 0;
-            self.dead.begin();
-            self.begin_walk();
+            self.deleted_run.begin();
+            self.begin_pre_scan();
         }
     }
 
@@ -609,8 +609,8 @@ impl<I: InternalIterator> DbIter<I> {
     /// More than `max_skippable_internal_keys` entries were passed in this call.
     #[cold]
     fn may_go_on(&mut self) -> bool {
-        if self.walk.is_some() {
-            return self.ask_on_walk();
+        if self.pre_scan.is_some() {
+            return self.ask_pre_scan();
         }
         self.fail(Error::incomplete("Too many internal keys skipped."));
         false
@@ -621,7 +621,7 @@ impl<I: InternalIterator> DbIter<I> {
     #[inline]
     fn find_next(&mut self, passing: bool, step: bool) {
         self.look_forward(passing, step);
-        if self.dead.keys >= self.dead.min_keys {
+        if self.deleted_run.keys >= self.deleted_run.min_keys {
             self.remember_forward();
         }
     }
@@ -660,10 +660,10 @@ impl<I: InternalIterator> DbIter<I> {
             } else {
                 let value_type = entry.value_type;
                 if value_type.is_point_deletion() {
-                    if self.dead.keys == 0 {
+                    if self.deleted_run.keys == 0 {
                         self.begin_run_forward();
                     }
-                    self.dead.keys += 1;
+                    self.deleted_run.keys += 1;
                 }
                 set(&mut self.key, key::user_key(self.iter.key()));
                 run = 0;
@@ -679,7 +679,7 @@ impl<I: InternalIterator> DbIter<I> {
             if !self.may_skip() {
                 return;
             }
-            at = if self.skipped_in_call >= self.dead.hop_at && self.hop() {
+            at = if self.skipped_in_call >= self.deleted_run.skip_at && self.skip_deleted_run() {
                 run = 0;
                 self.iter.valid().then(|| self.iter.key())
             } else if run > self.options.max_sequential_skip_in_iterations {

@@ -1,8 +1,8 @@
-//! Iterators: a family's keys in order, as of one moment.
+//! Iterators: a family's keys in order, as of one point in time.
 //!
-//! In: a view of the family, a sequence number, bounds. Out: a cursor over user keys. The iterator
-//! owns its view: memtables and files it needs stay as long as it lives, also when the database is
-//! closed.
+//! In: a super version of the family, a sequence number, bounds. Out: a cursor over user keys. The
+//! iterator owns its super version: memtables and files it needs stay as long as it lives, also
+//! when the database is closed.
 
 /// Calls a method that both cursors have.
 macro_rules! each {
@@ -16,15 +16,15 @@ macro_rules! each {
     };
 }
 
+mod detach;
 mod idle;
-mod park;
-mod prepared;
+mod planned;
 mod runs;
 mod timestamped;
 mod watch;
 
 use crate::cf::{ColumnFamily, SuperVersion};
-use crate::deleted_runs::DeadRangesOfView;
+use crate::deleted_runs::DeletedRunMemoryRef;
 use crate::instance::DbInner;
 use crate::options::{MultiScanArgs, ReadOptions, ReadTier, table_read_options};
 use crate::scan::timestamped::TimestampedIter;
@@ -38,8 +38,8 @@ use esker_base::{Error, PinnedBytes, Result, SequenceNumber};
 use esker_table::ScansAhead;
 use esker_table::blob::BlobReader;
 use idle::take_idle;
-use prepared::{Prepared, check as check_ranges};
-pub(crate) use prepared::{new_ahead, within_ranges};
+use planned::{PlannedRanges, check as check_ranges};
+pub(crate) use planned::{new_ahead, within_ranges};
 pub(crate) use runs::Runs;
 pub(crate) use timestamped::{new_timestamped_iter, new_versions_iter};
 pub(crate) use watch::{RunWatch, WatchedRun};
@@ -55,19 +55,19 @@ pub struct DbIterator {
     watched: Watched,
     /// Keeps what it sees from being compacted away, if the user has no snapshot that does.
     held: Option<Snapshot>,
-    /// The ranges that it was told will be scanned.
-    prepared: Option<Prepared>,
+    /// The ranges that it plans to scan.
+    planned: Option<PlannedRanges>,
 }
 
 /// What it reads.
 #[derive(Debug)]
 enum Watched {
     /// This, until there is a newer one.
-    View(Arc<SuperVersion>),
+    SuperVersion(Arc<SuperVersion>),
     /// Nothing until it is moved.
-    Parked,
-    /// One view for good: with `pin_data`, timestamps, `ignore_range_deletions`, or a tier that not
-    /// all is seen by.
+    Detached,
+    /// One super version for good: with `pin_data`, timestamps, `ignore_range_deletions`, or a tier
+    /// that not all is seen by.
     Stays,
 }
 
@@ -112,29 +112,29 @@ impl DbIterator {
         db.check_family(cf)?;
         options.snapshot.as_ref().map_or(Ok(()), |snapshot| db.check_own(snapshot))?;
         let held = db.hold_for_iterator(&options);
-        let (view, sequence) = db.pinned_moment(cf, &options, held.as_ref());
+        let (super_version, sequence) = db.pinned_read_point(cf, &options, held.as_ref());
         let statistics = db.engine.options.statistics.clone();
         let mut iter = if options.iter_start_ts.is_some() {
-            Cursor::Versions(Box::new(new_versions_iter(cf, &view, &options, sequence)?))
+            Cursor::Versions(Box::new(new_versions_iter(cf, &super_version, &options, sequence)?))
         } else if cf.icmp.timestamp_size() > 0 || options.timestamp.is_some() {
-            Cursor::Timestamped(Box::new(new_timestamped_iter(cf, &view, &options, sequence, None)?))
+            Cursor::Timestamped(Box::new(new_timestamped_iter(cf, &super_version, &options, sequence, None)?))
         } else {
-            Cursor::Plain(match take_idle(cf, &view, &options, (sequence, ranges.is_some()))? {
+            Cursor::Plain(match take_idle(cf, &super_version, &options, (sequence, ranges.is_some()))? {
                 Some(iter) => iter,
-                None => Box::new(new_db_iter(cf, &view, &options, sequence, statistics)?),
+                None => Box::new(new_db_iter(cf, &super_version, &options, sequence, statistics)?),
             })
         };
-        let prepared = ranges.map(|ranges| {
+        let planned = ranges.map(|ranges| {
             let statistics = db.engine.options.statistics.as_ref();
-            Prepared::new(ranges, iter.runs(), &options, statistics)
+            PlannedRanges::new(ranges, iter.runs(), &options, statistics)
         });
         // Others would lose what goes from memory into files, or what compactions drop since nobody
         // else can see it.
         let sees_all = options.read_tier == ReadTier::ReadAll && !options.ignore_range_deletions;
         let can_watch = matches!(iter, Cursor::Plain(_)) && !options.pin_data && sees_all;
-        let watched = if can_watch { Watched::View(view) } else { Watched::Stays };
+        let watched = if can_watch { Watched::SuperVersion(super_version) } else { Watched::Stays };
         record_tick(&db.engine.options.statistics, Ticker::NoIteratorCreated, 1);
-        Ok(DbIterator { iter, cf: cf.clone(), db: db.clone(), options, watched, held, prepared })
+        Ok(DbIterator { iter, cf: cf.clone(), db: db.clone(), options, watched, held, planned })
     }
 
     /// Whether it stands on an entry.
@@ -150,7 +150,7 @@ impl DbIterator {
         let start = self.db.engine.start_timing();
         self.leave_ranges();
         self.catch_up();
-        if self.leave_old_view() {
+        if self.leave_old_super_version() {
             each!(&mut self.iter, iter => iter.seek_to_first());
         }
         self.db.engine.end_timing(Histogram::DbSeek, start);
@@ -163,7 +163,7 @@ impl DbIterator {
         let start = self.db.engine.start_timing();
         self.leave_ranges();
         self.catch_up();
-        if self.leave_old_view() {
+        if self.leave_old_super_version() {
             each!(&mut self.iter, iter => iter.seek_to_last());
         }
         self.db.engine.end_timing(Histogram::DbSeek, start);
@@ -174,11 +174,11 @@ impl DbIterator {
             return;
         }
         let start = self.db.engine.start_timing();
-        if self.prepared.is_some() {
+        if self.planned.is_some() {
             self.enter_range(target.as_ref(), false);
         }
         self.catch_up();
-        if self.leave_old_view() {
+        if self.leave_old_super_version() {
             each!(&mut self.iter, iter => iter.seek(target.as_ref()));
         }
         self.db.engine.end_timing(Histogram::DbSeek, start);
@@ -189,16 +189,16 @@ impl DbIterator {
             return;
         }
         let start = self.db.engine.start_timing();
-        if self.prepared.is_some() {
+        if self.planned.is_some() {
             self.enter_range(target.as_ref(), true);
         }
         self.catch_up();
-        if self.leave_old_view() {
+        if self.leave_old_super_version() {
             each!(&mut self.iter, iter => iter.seek_for_prev(target.as_ref()));
         }
         self.db.engine.end_timing(Histogram::DbSeek, start);
     }
-    /// To the next key. Stays where it is if it is not valid, also if it is parked, was refreshed
+    /// To the next key. Stays where it is if it is not valid, also if it is detached, was refreshed
     /// or follows new writes.
     #[inline]
     pub fn next(&mut self) {
@@ -209,7 +209,7 @@ impl DbIterator {
             each!(&mut self.iter, iter => iter.next());
         }
     }
-    /// To the previous key. Stays where it is if it is not valid, also if it is parked, was
+    /// To the previous key. Stays where it is if it is not valid, also if it is detached, was
     /// refreshed or follows new writes.
     #[inline]
     pub fn prev(&mut self) {
@@ -270,32 +270,32 @@ impl DbIterator {
     pub fn refresh(&mut self) -> Result<()> {
         self.db.engine.check_process()?;
         let held = self.db.hold_for_iterator(&self.options);
-        let (view, sequence) = self.db.pinned_moment(&self.cf, &self.options, held.as_ref());
+        let (super_version, sequence) = self.db.pinned_read_point(&self.cf, &self.options, held.as_ref());
         if let Cursor::Timestamped(iter) = &mut self.iter {
-            **iter = new_timestamped_iter(&self.cf, &view, &self.options, sequence, None)?;
+            **iter = new_timestamped_iter(&self.cf, &super_version, &self.options, sequence, None)?;
             self.held = held;
             return Ok(());
         }
         if let Cursor::Versions(iter) = &mut self.iter {
-            **iter = new_versions_iter(&self.cf, &view, &self.options, sequence)?;
+            **iter = new_versions_iter(&self.cf, &super_version, &self.options, sequence)?;
             self.held = held;
             return Ok(());
         }
         let Cursor::Plain(iter) = &self.iter else { return Ok(()) };
-        let prepared = iter.inner().prepare(&self.cf, &view, self.opening_options(), sequence)?;
-        let dead = dead_ranges(&view, &self.options);
-        self.plain().set_dead_ranges(dead);
+        let prepared = iter.inner().prepare(&self.cf, &super_version, self.opening_options(), sequence)?;
+        let memory = deleted_run_memory(&super_version, &self.options);
+        self.plain().set_deleted_run_memory(memory);
         if !matches!(self.watched, Watched::Stays) {
-            self.watched = Watched::View(view.clone());
+            self.watched = Watched::SuperVersion(super_version.clone());
         }
-        let keep_alive = Some(view as KeepAlive);
+        let keep_alive = Some(super_version as KeepAlive);
         self.plain().refresh(sequence, keep_alive, |runs| runs.exchange(prepared, None));
         self.held = held;
         Ok(())
     }
 
-    /// Moves to the moment of `snapshot`, and stays there: as [`refresh`](Self::refresh), as if it
-    /// had been opened with it.
+    /// Moves to the point in time of `snapshot`, and stays there: as [`refresh`](Self::refresh), as
+    /// if it had been opened with it.
     /// # Errors
     /// `InvalidArgument` if it is a snapshot of another database, or the iterator is to follow new
     /// writes · as [`Db::iter_opt`](crate::Db::iter_opt). The iterator is as it was then.
@@ -360,7 +360,8 @@ impl DbIterator {
         true
     }
 
-    /// The cursor that a newer view can be put under. Those with timestamps are not watched.
+    /// The cursor that a newer super version can be put under. Those with timestamps are not
+    /// watched.
     fn plain(&mut self) -> &mut DbIter<Runs> {
         match &mut self.iter {
             Cursor::Plain(iter) => iter,
@@ -372,7 +373,7 @@ impl DbIterator {
 
     /// The options by which files are opened.
     fn opening_options(&self) -> &ReadOptions {
-        self.prepared.as_ref().and_then(|prepared| prepared.around.as_deref()).unwrap_or(&self.options)
+        self.planned.as_ref().and_then(|planned| planned.around.as_deref()).unwrap_or(&self.options)
     }
 
     /// False, with an error as the status, in a forked child of the process that opened the
@@ -389,18 +390,18 @@ impl DbIterator {
         false
     }
 
-    /// Whether the view is not the family's any more, or there is none.
+    /// Whether the super version is not the family's any more, or there is none.
     #[inline]
     fn is_outdated(&self) -> bool {
         match &self.watched {
-            Watched::View(view) => !self.cf.super_version.holds(view),
-            Watched::Parked => true,
+            Watched::SuperVersion(super_version) => !self.cf.super_version.holds(super_version),
+            Watched::Detached => true,
             Watched::Stays => false,
         }
     }
 
     /// Steps to a row that has been decoded, if there is one: nothing is read for that, and a newer
-    /// view has time until there is none.
+    /// super version has time until there is none.
     #[inline]
     fn step_in_run(&mut self, forward: bool) -> bool {
         // In builds with assertions it goes over in the middle of runs as well, as at their ends
@@ -414,8 +415,8 @@ impl DbIterator {
         if forward { iter.next_in_run() } else { iter.prev_in_run() }
     }
 
-    /// Before a step: goes on over the family's present view, at the same place and under the same
-    /// snapshot. False if the place cannot be read there; `status` then says why.
+    /// Before a step: goes on over the family's present super version, at the same place and under
+    /// the same snapshot. False if the place cannot be read there; `status` then says why.
     #[inline]
     fn keep_place(&mut self) -> bool {
         if !self.is_here() {
@@ -424,42 +425,43 @@ impl DbIterator {
         if !self.is_outdated() {
             return true;
         }
-        self.change_view();
+        self.change_super_version();
         each!(&self.iter, iter => iter.valid())
     }
 
     /// Before a seek: the same, without a place.
     #[inline]
-    fn leave_old_view(&mut self) -> bool {
+    fn leave_old_super_version(&mut self) -> bool {
         if self.is_outdated() {
             self.plain().forget_place();
-            self.change_view();
+            self.change_super_version();
         }
-        !self.is_parked()
+        !self.is_detached()
     }
 
-    /// Takes the family's present view; stays with the old one if a file of it cannot be opened, or
-    /// fails if there is none.
+    /// Takes the family's present super version; stays with the old one if a file of it cannot be
+    /// opened, or fails if there is none.
     #[cold]
-    fn change_view(&mut self) {
-        let view = self.cf.pinned_view();
+    fn change_super_version(&mut self) {
+        let super_version = self.cf.pinned_super_version();
         let Cursor::Plain(iter) = &self.iter else { return };
-        let prepared = iter.inner().prepare(&self.cf, &view, self.opening_options(), iter.sequence());
+        let prepared =
+            iter.inner().prepare(&self.cf, &super_version, self.opening_options(), iter.sequence());
         let prepared = match (prepared, &self.watched) {
             (Ok(prepared), _) => prepared,
-            (Err(error), Watched::Parked) => return self.plain().fail(error),
+            (Err(error), Watched::Detached) => return self.plain().fail(error),
             (Err(_), _) => return,
         };
-        let dead = dead_ranges(&view, &self.options);
-        self.plain().set_dead_ranges(dead);
-        let was_parked = matches!(self.watched, Watched::Parked);
-        self.watched = Watched::View(view.clone());
-        if prepared.is_empty() && !was_parked {
+        let memory = deleted_run_memory(&super_version, &self.options);
+        self.plain().set_deleted_run_memory(memory);
+        let was_detached = matches!(self.watched, Watched::Detached);
+        self.watched = Watched::SuperVersion(super_version.clone());
+        if prepared.is_empty() && !was_detached {
             // Options have changed, or a memtable that it sees nothing of.
-            self.plain().keep(view);
+            self.plain().keep(super_version);
             return;
         }
-        self.plain().rebase(Some(view as KeepAlive), |runs, place| runs.exchange(prepared, place));
+        self.plain().rebase(Some(super_version as KeepAlive), |runs, place| runs.exchange(prepared, place));
     }
 }
 
@@ -492,39 +494,40 @@ fn check_tailing(options: &ReadOptions, has_timestamps: bool) -> Result<()> {
 /// Those of opening files of level 0.
 pub(crate) fn new_db_iter(
     cf: &ColumnFamily,
-    view: &Arc<SuperVersion>,
+    super_version: &Arc<SuperVersion>,
     options: &ReadOptions,
     sequence: SequenceNumber,
     statistics: Option<Arc<Statistics>>,
 ) -> Result<DbIter<Runs>> {
-    let iter = Runs::new(cf, view, options, sequence)?;
-    let mut iter_options = db_iter_options(cf, view, options, sequence, statistics);
-    iter_options.dead_ranges = dead_ranges(view, options);
-    Ok(DbIter::new(cf.icmp.clone(), iter, iter_options, Some(view.clone() as KeepAlive)))
+    let iter = Runs::new(cf, super_version, options, sequence)?;
+    let mut iter_options = db_iter_options(cf, super_version, options, sequence, statistics);
+    iter_options.deleted_run_memory = deleted_run_memory(super_version, options);
+    Ok(DbIter::new(cf.icmp.clone(), iter, iter_options, Some(super_version.clone() as KeepAlive)))
 }
 
-/// A cursor over the keys of a family whose runs are watched. It stays at its view.
+/// A cursor over the keys of a family whose runs are watched. It stays at its super version.
 /// # Errors
 /// As [`Db::iter_opt`](crate::Db::iter_opt).
 pub(crate) fn watched_iter(
     cf: &ColumnFamily,
-    view: &Arc<SuperVersion>,
+    super_version: &Arc<SuperVersion>,
     options: &ReadOptions,
     sequence: SequenceNumber,
     (watch, ahead): (&Arc<dyn RunWatch>, Option<Arc<ScansAhead>>),
 ) -> Result<DbIter> {
-    let runs = Runs::watched(cf, view, options, sequence, (watch, ahead))?;
+    let runs = Runs::watched(cf, super_version, options, sequence, (watch, ahead))?;
     let iter: Box<dyn InternalIterator> = Box::new(runs);
-    let mut iter_options = db_iter_options(cf, view, options, sequence, None);
-    iter_options.dead_ranges = dead_ranges(view, options);
-    Ok(DbIter::new(cf.icmp.clone(), iter, iter_options, Some(view.clone() as KeepAlive)))
+    let mut iter_options = db_iter_options(cf, super_version, options, sequence, None);
+    iter_options.deleted_run_memory = deleted_run_memory(super_version, options);
+    Ok(DbIter::new(cf.icmp.clone(), iter, iter_options, Some(super_version.clone() as KeepAlive)))
 }
 
-/// What the user's options say to the cursor over user keys. It remembers no dead ranges: those who
-/// read something over the database, or a view that was not asked whether it is complete, must not.
+/// What the user's options say to the cursor over user keys. It remembers no deleted runs: those
+/// who read something over the database, or a super version that was not asked whether it is
+/// complete, must not.
 pub(crate) fn db_iter_options(
     cf: &ColumnFamily,
-    view: &SuperVersion,
+    super_version: &SuperVersion,
     options: &ReadOptions,
     sequence: SequenceNumber,
     statistics: Option<Arc<Statistics>>,
@@ -534,12 +537,12 @@ pub(crate) fn db_iter_options(
         lower_bound: options.iterate_lower_bound.clone(),
         upper_bound: options.iterate_upper_bound.clone(),
         prefix_same_as_start: options.prefix_same_as_start,
-        prefix_extractor: view.options.prefix_extractor.clone(),
-        asks_prefix_filters: filters_have_prefixes(cf, view),
-        max_sequential_skip_in_iterations: view.options.max_sequential_skip_in_iterations,
+        prefix_extractor: super_version.options.prefix_extractor.clone(),
+        asks_prefix_filters: filters_have_prefixes(cf, super_version),
+        max_sequential_skip_in_iterations: super_version.options.max_sequential_skip_in_iterations,
         max_skippable_internal_keys: options.max_skippable_internal_keys,
-        merge_operator: view.options.merge_operator.clone(),
-        dead_ranges: None,
+        merge_operator: super_version.options.merge_operator.clone(),
+        deleted_run_memory: None,
         statistics,
         blobs: Some(BlobReader { source: cf.tables.blobs().clone(), options: table_read_options(options) }),
     }
@@ -548,36 +551,38 @@ pub(crate) fn db_iter_options(
 /// Whether the prefixes that filters have are those of the family's extractor. Tables are opened
 /// with the extractor that the family had when the database was opened; a scan with another one
 /// that was set since needs keys with other prefixes of the old kind than that of its target.
-fn filters_have_prefixes(cf: &ColumnFamily, view: &SuperVersion) -> bool {
-    match (&view.options.prefix_extractor, cf.tables.prefix_extractor()) {
+fn filters_have_prefixes(cf: &ColumnFamily, super_version: &SuperVersion) -> bool {
+    match (&super_version.options.prefix_extractor, cf.tables.prefix_extractor()) {
         (Some(asked), Some(opened)) => asked.name() == opened.name(),
         _ => false,
     }
 }
 
 /// Where a scan of all there is remembers runs of deleted keys.
-fn dead_ranges(view: &SuperVersion, options: &ReadOptions) -> Option<DeadRangesOfView> {
+fn deleted_run_memory(super_version: &SuperVersion, options: &ReadOptions) -> Option<DeletedRunMemoryRef> {
     let sees_everything = !options.ignore_range_deletions && options.read_tier == ReadTier::ReadAll;
-    sees_everything
-        .then(|| DeadRangesOfView { ranges: view.dead_ranges.clone(), newest_file: view.newest_file })
+    sees_everything.then(|| DeletedRunMemoryRef {
+        ranges: super_version.deleted_run_memory.clone(),
+        newest_file: super_version.newest_file,
+    })
 }
 
 impl DbInner {
-    /// What keeps an iterator's moment, if the user has no snapshot of it and the iterator may
-    /// leave its view.
+    /// What keeps an iterator's point in time, if the user has no snapshot of it and the iterator
+    /// may leave its super version.
     fn hold_for_iterator(self: &Arc<Self>, options: &ReadOptions) -> Option<Snapshot> {
         (options.snapshot.is_none() && !options.pin_data).then(|| self.hold_now(Holder::Iterator))
     }
 }
 
-/// All sorted runs of a view as one cursor, newest first.
+/// All sorted runs of a super version as one cursor, newest first.
 pub(crate) fn internal_iterator(
     cf: &ColumnFamily,
-    view: &Arc<SuperVersion>,
+    super_version: &Arc<SuperVersion>,
     options: &ReadOptions,
     sequence: SequenceNumber,
 ) -> Result<Box<dyn InternalIterator>> {
-    Ok(Box::new(Runs::new(cf, view, options, sequence)?))
+    Ok(Box::new(Runs::new(cf, super_version, options, sequence)?))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Several ranges of one family, scanned one after the other as of one moment.
+//! Several ranges of one family, scanned one after the other as of one point in time.
 //!
 //! In: ranges that ascend. Out: a [`Scan`] for each, in turn. One iterator goes through all of
-//! them; what they have to read from files is read together (`iterator/prepared.rs`). Names:
+//! them; what they have to read from files is read together (`iterator/planned.rs`). Names:
 //! RocksDB `include/rocksdb/multi_scan.h`.
 
 use super::iterator::DbIterator;
@@ -12,7 +12,8 @@ use esker_base::sync::Arc;
 use esker_base::{PinnedBytes, Result};
 use esker_table::AheadCounts;
 
-/// Ranges that are scanned one after the other: see [`Db::new_multi_scan`](crate::Db::new_multi_scan).
+/// Ranges that are scanned one after the other: see
+/// [`Db::new_multi_scan`](crate::Db::new_multi_scan).
 #[derive(Debug)]
 pub struct MultiScan {
     iter: DbIterator,

@@ -34,12 +34,12 @@ pub(crate) fn iter_over(
     check_plain(cf, options)?;
     db.check_family(cf)?;
     options.snapshot.as_ref().map_or(Ok(()), |snapshot| db.check_own(snapshot))?;
-    let (view, sequence) = db.pinned_moment(cf, options, None);
+    let (super_version, sequence) = db.pinned_read_point(cf, options, None);
     let statistics = db.engine.options.statistics.clone();
-    let base = internal_iterator(cf, &view, options, sequence)?;
+    let base = internal_iterator(cf, &super_version, options, sequence)?;
     let Some(own) = own else {
-        let iter_options = db_iter_options(cf, &view, options, sequence, statistics);
-        return Ok(DbIter::new(cf.icmp.clone(), base, iter_options, Some(view as KeepAlive)));
+        let iter_options = db_iter_options(cf, &super_version, options, sequence, statistics);
+        return Ok(DbIter::new(cf.icmp.clone(), base, iter_options, Some(super_version as KeepAlive)));
     };
     let tombstones = (!options.ignore_range_deletions && own.mem.num_range_deletes() > 0)
         .then(|| RunTombstones::of_memtable(cf.icmp.clone(), own.mem.range_tombstones(), own.up_to));
@@ -54,8 +54,8 @@ pub(crate) fn iter_over(
         MergeChild::new(Box::new(VisibleOnly { iter: base, sequence })),
     ];
     let merged = merge_children(&cf.icmp, children);
-    let iter_options = db_iter_options(cf, &view, options, own.up_to, statistics);
-    Ok(DbIter::new(cf.icmp.clone(), merged, iter_options, Some(view as KeepAlive)))
+    let iter_options = db_iter_options(cf, &super_version, options, own.up_to, statistics);
+    Ok(DbIter::new(cf.icmp.clone(), merged, iter_options, Some(super_version as KeepAlive)))
 }
 
 /// A family whose keys have no timestamps is not read as of one.

@@ -250,8 +250,8 @@ impl WriteBatchWithIndex {
     }
 
     /// [`get_from_batch_and_db`](Self::get_from_batch_and_db) of many keys, all as of the same
-    /// moment, each with its own result. Keys of which the batch says nothing are read together, as
-    /// by [`Db::multi_get_opt`].
+    /// point in time, each with its own result. Keys of which the batch says nothing are read
+    /// together, as by [`Db::multi_get_opt`].
     /// # Errors
     /// Of each key: as [`Db::get_opt`].
     pub fn multi_get_from_batch_and_db(
@@ -306,12 +306,12 @@ impl WriteBatchWithIndex {
         Ok(BatchIterator { entries: entries.unwrap_or_default(), icmp, at: None })
     }
 
-    /// Whether the batch says something of `key`, range deletions aside.
+    /// Whether the batch says something of `key`, range deletions left out.
     pub(super) fn names(&self, family: &ColumnFamilyHandle, key: &[u8]) -> Result<bool> {
         self.own(family.id(), &family.cf.icmp)?.map_or(Ok(false), |own| own.name(key))
     }
 
-    /// The entities of `keys` if the batch were written, all as of the same moment.
+    /// The entities of `keys` if the batch were written, all as of the same point in time.
     pub(super) fn entities<K: AsRef<[u8]>>(
         &self,
         db: &Db,

@@ -1,7 +1,7 @@
 //! A database whose transactions lock what they touch.
 //!
 //! In: the user's calls. Out: transactions; and writes outside of them, which take the same locks
-//! for a moment.
+//! briefly.
 //!
 //! Invariants
 //!  1. A prepared transaction is in `names`, whoever has it: with its core if nobody has. It keeps
@@ -193,14 +193,14 @@ impl TransactionDb {
         families.iter().try_for_each(|family| self.shared.locks.drop_family(family.id()))
     }
 
-    /// Stores `value` under `key` in the default family, locking the key for the moment.
+    /// Stores `value` under `key` in the default family, locking the key while it writes.
     /// # Errors
     /// As [`TransactionDb::write`].
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.put_cf(&WriteOptions::default(), &self.db().default_column_family(), key, value)
     }
 
-    /// Stores `value` under `key` in `family`, locking the key for the moment.
+    /// Stores `value` under `key` in `family`, locking the key while it writes.
     /// # Errors
     /// As [`TransactionDb::write`].
     pub fn put_cf(
@@ -213,14 +213,14 @@ impl TransactionDb {
         self.write_one(options, family, |batch| batch.put(family.id(), key.as_ref(), value.as_ref()))
     }
 
-    /// Removes `key` from the default family, locking it for the moment.
+    /// Removes `key` from the default family, locking it while it writes.
     /// # Errors
     /// As [`TransactionDb::write`].
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
         self.delete_cf(&WriteOptions::default(), &self.db().default_column_family(), key)
     }
 
-    /// Removes `key` from `family`, locking it for the moment.
+    /// Removes `key` from `family`, locking it while it writes.
     /// # Errors
     /// As [`TransactionDb::write`].
     pub fn delete_cf(
@@ -232,7 +232,7 @@ impl TransactionDb {
         self.write_one(options, family, |batch| batch.delete(family.id(), key.as_ref()))
     }
 
-    /// Adds an operand to `key` in `family`, locking it for the moment.
+    /// Adds an operand to `key` in `family`, locking it while it writes.
     /// # Errors
     /// As [`TransactionDb::write`].
     pub fn merge_cf(
@@ -246,7 +246,7 @@ impl TransactionDb {
     }
 
     /// Removes the keys from `begin` up to `end`, exclusive, locking the range, `end` included, for
-    /// the moment.
+    /// the point in time.
     /// # Errors
     /// As [`TransactionDb::write`].
     pub fn delete_range_cf(

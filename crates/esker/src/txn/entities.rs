@@ -40,7 +40,7 @@ impl WriteBatchWithIndex {
     }
 
     /// [`get_entity_from_batch_and_db`](Self::get_entity_from_batch_and_db) of many keys, as of the
-    /// same moment, each with its own result; answers stand as the keys do.
+    /// same point in time, each with its own result; answers stand as the keys do.
     /// # Errors
     /// Of each key: as there.
     pub fn multi_get_entity_from_batch_and_db(
@@ -68,8 +68,8 @@ impl Transaction {
         one(self.multi_get_entity(options, family, &[key]))
     }
 
-    /// [`Transaction::get_entity`] of many keys, all as of the same moment, each with its own
-    /// result; answers stand as the keys do.
+    /// [`Transaction::get_entity`] of many keys, all as of the same point in time, each with its
+    /// own result; answers stand as the keys do.
     /// # Errors
     /// Of each key: as [`Transaction::get_opt`]; a lock that is not given fails its key alone.
     pub fn multi_get_entity(
@@ -146,8 +146,8 @@ impl Transaction {
         put_groups(&mut self.core_mut().batch, key.as_ref(), groups)
     }
 
-    /// What each of the families has under `key`, all as of the same moment; answers stand as the
-    /// families do.
+    /// What each of the families has under `key`, all as of the same point in time; answers stand
+    /// as the families do.
     /// # Errors
     /// As [`Transaction::get_opt`], the first that any of them gives.
     pub fn get_entity_attribute_groups(
@@ -156,7 +156,8 @@ impl Transaction {
         families: &[&ColumnFamilyHandle],
         key: impl AsRef<[u8]>,
     ) -> Result<Vec<Option<WideColumns>>> {
-        // Before the moment is taken: who waits for a lock reads what was committed meanwhile.
+        // Before the point in time is taken: who waits for a lock reads what was committed
+        // meanwhile.
         if self.core().options.isolation == IsolationLevel::Serializable {
             let mut lock = |family| self.lock(family, key.as_ref(), None, LockMode::Shared, true);
             families.iter().try_for_each(|family| lock(family))?;
@@ -181,8 +182,8 @@ impl OptimisticTransaction {
         one(self.multi_get_entity(options, family, &[key]))
     }
 
-    /// [`OptimisticTransaction::get_entity`] of many keys, all as of the same moment, each with its
-    /// own result; answers stand as the keys do.
+    /// [`OptimisticTransaction::get_entity`] of many keys, all as of the same point in time, each
+    /// with its own result; answers stand as the keys do.
     /// # Errors
     /// Of each key: as [`OptimisticTransaction::get_opt`].
     pub fn multi_get_entity(
@@ -255,8 +256,8 @@ impl OptimisticTransaction {
         put_groups(&mut self.batch, key.as_ref(), groups)
     }
 
-    /// What each of the families has under `key`, all as of the same moment; answers stand as the
-    /// families do.
+    /// What each of the families has under `key`, all as of the same point in time; answers stand
+    /// as the families do.
     /// # Errors
     /// As [`OptimisticTransaction::get_opt`], the first that any of them gives.
     pub fn get_entity_attribute_groups(
@@ -265,7 +266,7 @@ impl OptimisticTransaction {
         families: &[&ColumnFamilyHandle],
         key: impl AsRef<[u8]>,
     ) -> Result<Vec<Option<WideColumns>>> {
-        // Before the moment is taken: what is written since is a conflict.
+        // Before the point in time is taken: what is written since is a conflict.
         if self.isolation == IsolationLevel::Serializable {
             families.iter().try_for_each(|family| self.touch(family, key.as_ref()))?;
         }

@@ -7,8 +7,8 @@
 //! Invariants
 //!  1. What is read for update, and with `Serializable` all that is read, is locked (or remembered
 //!     for the check at commit) before it is read.
-//!  2. Many keys are read as of one moment: those of which the transaction has written nothing as a
-//!     batch of the database's.
+//!  2. Many keys are read as of one point in time: those of which the transaction has written
+//!     nothing as a batch of the database's.
 //!
 //! Source of the semantics: RocksDB `utilities/transactions/transaction_base.cc`.
 
@@ -61,8 +61,8 @@ impl Transaction {
         self.read_own(&self.read_options(options), family, key.as_ref())
     }
 
-    /// The values of `keys` in `family`, all as of the same moment, each with its own result. Keys
-    /// that this transaction has not written are read together, as by
+    /// The values of `keys` in `family`, all as of the same point in time, each with its own
+    /// result. Keys that this transaction has not written are read together, as by
     /// [`Db::multi_get_opt`](crate::Db::multi_get_opt).
     /// # Errors
     /// Of each key: as [`Transaction::get_opt`]; a lock that is not given fails its key alone.
@@ -246,8 +246,8 @@ impl OptimisticTransaction {
         Ok(value.map(|value| value.to_vec()))
     }
 
-    /// The values of `keys` in `family`, all as of the same moment, each with its own result. Keys
-    /// that this transaction has not written are read together, as by
+    /// The values of `keys` in `family`, all as of the same point in time, each with its own
+    /// result. Keys that this transaction has not written are read together, as by
     /// [`Db::multi_get_opt`](crate::Db::multi_get_opt).
     /// # Errors
     /// Of each key: as [`OptimisticTransaction::get_opt`].

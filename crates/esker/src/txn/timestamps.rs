@@ -146,7 +146,7 @@ impl Transaction {
         batch.get_pinned(self.db(), options, family, key)
     }
 
-    /// [`Transaction::read_own`] of many keys, all as of the same moment.
+    /// [`Transaction::read_own`] of many keys, all as of the same point in time.
     pub(super) fn read_own_batch(
         &self,
         options: &ReadOptions,

@@ -321,8 +321,8 @@ pub struct ObsoleteTable {
 pub struct ObsoleteFiles {
     tables: Mutex<Vec<ObsoleteTable>>,
     blobs: Mutex<Vec<FileNumber>>,
-    /// Called when there is one more, by whichever thread dropped the last view of it, under
-    /// whatever locks that holds.
+    /// Called when there is one more, by whichever thread dropped the last super version of it,
+    /// under whatever locks that holds.
     tell: OnceLock<Box<dyn Fn() + Send + Sync>>,
     process: Process,
 }
@@ -349,8 +349,8 @@ impl ObsoleteFiles {
         self.tell.get_or_init(|| Box::new(tell));
     }
 
-    /// Whether they are this process's: views that a forked child drops are views of its parent's
-    /// files.
+    /// Whether they are this process's: super versions that a forked child drops are super versions
+    /// of its parent's files.
     pub(super) fn are_ours(&self) -> bool {
         self.process.0.is_here()
     }

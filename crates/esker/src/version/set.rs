@@ -429,7 +429,7 @@ impl VersionSet {
 
     /// Forgets dead versions once they may be half of all, so that an edit costs only the versions
     /// it makes.
-    fn forget_dead_versions(&mut self) {
+    fn forget_released_versions(&mut self) {
         if self.versions.len() > self.versions_kept.saturating_mul(2).max(64) {
             self.versions.retain(|v| v.strong_count() > 0);
             self.versions_kept = self.versions.len();
@@ -449,7 +449,7 @@ impl VersionSet {
             self.raise_log_number(edit.column_family, edit.log_number.unwrap_or_default());
         }
         self.prev_log_number = FileNumber(0);
-        self.forget_dead_versions();
+        self.forget_released_versions();
         let mut installed = Vec::with_capacity(built.len());
         for (id, b) in built {
             b.set_installed();

@@ -15,7 +15,7 @@ use esker_table::BlockCache;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The files of one family at one moment. Immutable; share it by `Arc`.
+/// The files of one family at one point in time. Immutable; share it by `Arc`.
 pub struct Version {
     pub(super) column_family: ColumnFamilyId,
     pub(super) number: u64,

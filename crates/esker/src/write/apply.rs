@@ -124,8 +124,8 @@ impl<'g> Target<'g> {
     /// An entry of this type is in the memtable. Whether that is full.
     #[inline]
     fn inserted(&self, mem: &MemTable, limits: MemTableLimits, value_type: ValueType) -> bool {
-        if value_type.is_point_deletion() && mem.has_noted_deletions() {
-            self.engine.deletions_noted.store(true, Ordering::Relaxed);
+        if value_type.is_point_deletion() && mem.has_sampled_deletions() {
+            self.engine.deletions_sampled.store(true, Ordering::Relaxed);
         }
         mem.approximate_memory_usage() >= limits.bytes
             || (value_type == ValueType::RangeDeletion && limits.has_too_many_range_deletions(mem))

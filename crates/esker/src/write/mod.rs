@@ -292,8 +292,8 @@ impl Sink for WritePath {
     fn publish(&self, own: &Request, group: &[Follower], numbers: Range<SequenceNumber>) {
         self.resolve_sections(own, group);
         self.engine.numbers.set_last_sequence(SequenceNumber(numbers.end.0 - 1));
-        if self.engine.deletions_noted.load(Ordering::Relaxed) {
-            self.engine.queue_walks_in_memory(Take::Due);
+        if self.engine.deletions_sampled.load(Ordering::Relaxed) {
+            self.engine.queue_pre_scans_in_memory(Take::Due);
         }
         self.count_group(own, group, numbers.end.0 - numbers.start.0);
     }

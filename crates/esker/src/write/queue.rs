@@ -2,12 +2,12 @@
 //!
 //! In: one [`Request`] per writer. Out: for the leader, the right to write and the requests that
 //! may share its record; for a follower, its batch back with the result. A writer that finds nobody
-//! writing leads at once, without allocating or waiting; the others look a moment longer, then line
-//! up, and the leader of the moment writes for as many as fit. A leader that has written serves
-//! those in line before it hands over: waking the next one only to have it write would let
-//! everybody wait for a sleeper, and the line would never end. While a leader is stalled it lends
-//! the lead to whoever wants it for something that needs no room ([`Request::urgent`]): dropping a
-//! family may be what makes room.
+//! writing leads at once, without allocating or waiting; the others look a point in time longer,
+//! then line up, and the leader of the point in time writes for as many as fit. A leader that has
+//! written serves those in line before it hands over: waking the next one only to have it write
+//! would let everybody wait for a sleeper, and the line would never end. While a leader is stalled
+//! it lends the lead to whoever wants it for something that needs no room ([`Request::urgent`]):
+//! dropping a family may be what makes room.
 //!
 //! A waiter's states, and who moves it:
 //!

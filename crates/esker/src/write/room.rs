@@ -246,7 +246,7 @@ fn nothing_will_make_room(engine: &Engine, state: &DbState) -> Option<Error> {
         return None;
     }
     let stopped = state.families.values().filter(|f| f.stall.condition == WriteStallCondition::Stopped);
-    stopped.flat_map(|f| f.running.all_set_aside()).next().map(|(_, why)| why.clone())
+    stopped.flat_map(|f| f.running.all_quarantined()).next().map(|(_, why)| why.clone())
 }
 
 /// Families whose active memtable has reached `write_buffer_size`, and others where it has reached

@@ -4,7 +4,7 @@
 //! in line for a flush, later writes in a fresh WAL.
 //!
 //! Invariant: runs as the write leader, so no write is in flight; the WAL is created before any
-//! view shows the new memtable, so a failure leaves everything as it was.
+//! super version shows the new memtable, so a failure leaves everything as it was.
 
 use super::WritePath;
 use super::queue::Leader;
@@ -59,8 +59,8 @@ impl WritePath {
         queue_flushes(engine, &mut state, &families, reason);
         maybe_schedule(engine, &mut state);
         drop(state);
-        // The views it replaced are this thread's to hand over: it may not come here again for
-        // long.
+        // The super versions it replaced are this thread's to hand over: it may not come here again
+        // for long.
         epoch::pin().flush();
         for (cf, mem) in sealed {
             engine.tell_memtable_sealed(&cf.name, &mem);
@@ -119,7 +119,7 @@ pub(crate) fn new_memtable(
             on_seek: options.memtable_verify_per_key_checksum_on_seek,
             order: options.paranoid_memory_checks,
         },
-        noted_run: options.dead_range_walk_threshold(),
+        sampled_run: options.pre_scan_threshold(),
         ..MemTableOptions::default()
     };
     MemTable::new(icmp.clone(), memtable_options)

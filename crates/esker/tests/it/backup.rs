@@ -37,7 +37,7 @@ fn shared_files(fs: &MemFs) -> usize {
 }
 
 #[test]
-fn tables_are_backed_up_once_and_each_backup_is_its_moment() {
+fn tables_are_backed_up_once_and_each_backup_is_its_point_in_time() {
     let fs = Arc::new(MemFs::new());
     let db = Db::open(&options(&fs), "/db").unwrap();
     let mut backups = engine(&fs);

@@ -132,11 +132,11 @@ fn read_beside(recycles: bool) {
 }
 
 #[test]
-fn a_reader_beside_a_writing_process_sees_one_moment() {
+fn a_reader_beside_a_writing_process_sees_one_point_in_time() {
     read_beside(false);
 }
 
 #[test]
-fn a_reader_beside_a_process_that_recycles_wals_sees_one_moment() {
+fn a_reader_beside_a_process_that_recycles_wals_sees_one_point_in_time() {
     read_beside(true);
 }

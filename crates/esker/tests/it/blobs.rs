@@ -1,7 +1,7 @@
 //! Blob files as an option: what goes into them, what garbage collection moves, when they are
 //! deleted, what survives.
 
-use crate::door::put_entity_with_a_blob;
+use crate::compat::put_entity_with_a_blob;
 use esker::internals::base::compaction_filter::{CompactionFilter, FilterDecision};
 use esker::internals::base::sync::epoch;
 use esker::internals::env::mem::MemFs;

@@ -1,5 +1,5 @@
 //! The engine with a tier below its block cache, with pinned and warmed blocks, and with all memory
-//! under one roof.
+//! in one budget.
 
 use esker::internals::base::sync::epoch;
 use esker::internals::cache::tier::{AdmissionPolicy, SecondaryCache};
@@ -137,8 +137,8 @@ fn a_file_tier_serves_blocks_after_a_restart() {
         }
         db.close().unwrap();
         drop((db, options, cache));
-        // Views that nobody reads any more hold it until the epoch moves on; with it goes the lock
-        // of its directory.
+        // Super versions that nobody reads any more hold it until the epoch moves on; with it goes
+        // the lock of its directory.
         while Arc::strong_count(&tier) > 1 {
             epoch::collect();
             std::thread::yield_now();
@@ -254,7 +254,7 @@ fn pinned_index_and_filter_stay() {
     }
 }
 
-/// And those of a table that a compaction has put into level 0, from the moment on when it is
+/// And those of a table that a compaction has put into level 0, from the time on when it is
 /// there.
 #[test]
 fn index_and_filter_of_what_is_merged_within_level_0_stay() {

@@ -1,4 +1,4 @@
-//! A checkpoint is a database of its own that holds one moment of another.
+//! A checkpoint is a database of its own that holds one point in time of another.
 
 use esker::internals::base::probe::Probes;
 use esker::internals::env::mem::MemFs;
@@ -69,7 +69,7 @@ fn it_stays_as_it_was_with_or_without_a_flush() {
 }
 
 #[test]
-fn it_is_one_moment_of_all_families_while_others_write_and_compact() {
+fn it_is_one_read_point_of_all_families_while_others_write_and_compact() {
     let mut options = options();
     options.cf.write_buffer_size = 32 << 10;
     let db = open(&options, "/db");

@@ -81,7 +81,7 @@ fn rows_backward(mut iter: DbIterator) -> Vec<(Vec<u8>, Vec<u8>)> {
     rows
 }
 
-/// Another test's read may hold on to the last view of a file for a moment.
+/// Another test's read may hold on to the last super version of a file briefly.
 fn wait_until_no_data_is_left(fs: &MemFs, db: &Db) {
     let is_data = |name: &String| name.ends_with(".sst") || name.ends_with(".blob");
     for _ in 0..100_000 {
@@ -187,8 +187,8 @@ fn what_deleted_tables_hid_is_seen_again_also_where_scans_had_found_nothing() {
     let mut options = options(Arc::new(MemFs::new()));
     options.cf.target_file_size_base = 64 << 20;
     // Scans step over the deletions, and remember that.
-    options.cf.dead_span_min_entries = 0;
-    options.cf.dead_range_min_keys = 1;
+    options.cf.deleted_run_block_min_entries = 0;
+    options.cf.deleted_run_memory_min_keys = 1;
     let db = Db::open(&options, "/db").unwrap();
     let default = db.default_column_family();
     write(&db, 0..400, 0);

@@ -32,9 +32,9 @@ type Row = (Vec<u8>, Vec<u8>);
 struct Way {
     forward: bool,
     to_and_fro: bool,
-    parks: bool,
+    detaches: bool,
     /// There is a newer file behind the second row.
-    changes_view: bool,
+    changes_super_version: bool,
 }
 
 /// What a scan shows, and whether it came to an end without a failure.
@@ -66,10 +66,10 @@ fn rows(db: &Db, iter: &mut DbIterator, way: Way) -> (Vec<Row>, bool) {
                 break;
             }
         }
-        if way.parks && rows.len() % 2 == 0 {
-            iter.park().unwrap();
+        if way.detaches && rows.len() % 2 == 0 {
+            iter.detach().unwrap();
         }
-        if way.changes_view && rows.len() == 2 {
+        if way.changes_super_version && rows.len() == 2 {
             db.delete("nothing").unwrap();
             db.flush().unwrap();
         }
@@ -108,7 +108,7 @@ fn check(fs: &FaultFs, db: &Db, read: &ReadOptions, ways: &[Way]) {
     }
 }
 
-const PLAIN: Way = Way { forward: true, to_and_fro: false, parks: false, changes_view: false };
+const PLAIN: Way = Way { forward: true, to_and_fro: false, detaches: false, changes_super_version: false };
 const BACK: Way = Way { forward: false, ..PLAIN };
 
 #[test]
@@ -141,12 +141,13 @@ fn scans_of_which_a_read_fails_show_nothing_wrong() {
         snapshots.push(db.snapshot());
         db.flush().unwrap();
         let newest = ReadOptions::default();
-        let ways = |way: Way| [way, Way { to_and_fro: true, ..way }, Way { parks: true, ..way }];
+        let ways = |way: Way| [way, Way { to_and_fro: true, ..way }, Way { detaches: true, ..way }];
         for way in [PLAIN, BACK].map(ways) {
             check(&fs, &db, &newest, &way);
             check(&fs, &db, &newest.clone().snapshot(&snapshots[snapshots.len() - 1]), &way);
         }
-        let changing = [PLAIN, BACK].map(|way| Way { changes_view: true, to_and_fro: rng.bool(), ..way });
+        let changing =
+            [PLAIN, BACK].map(|way| Way { changes_super_version: true, to_and_fro: rng.bool(), ..way });
         check(&fs, &db, &newest, &changing);
     });
 }

@@ -1,6 +1,6 @@
 //! Names that a column family may have, and those that RocksDB cannot live with.
 
-use esker::door::inspect;
+use esker::compat::inspect;
 use esker::internals::base::FileNumber;
 use esker::internals::format::log::LogWriter;
 use esker::internals::format::version_edit::VersionEdit;
@@ -102,7 +102,7 @@ fn add_families(dir: &Path, names: &[&str]) {
 }
 
 #[test]
-fn a_directory_that_has_such_families_opens_and_the_door_names_them() {
+fn a_directory_that_has_such_families_opens_and_the_compat_report_names_them() {
     let temp = TempDir::new("family-names-there");
     let dir = temp.path();
     Db::open(&options(), dir).unwrap().close().unwrap();

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 const KEYS: u32 = 6000;
 
-/// So often another view takes the place of the one before.
-const VIEWS: u32 = 60;
+/// So often another super version takes the place of the one before.
+const SUPER_VERSIONS: u32 = 60;
 
 fn database() -> Db {
     let mut options = Options::default();
@@ -38,8 +38,8 @@ fn held_by_readers(db: &Db) -> (u64, u64, u64) {
     )
 }
 
-/// Others write until another view is there.
-fn change_view(db: &Db, round: u32) {
+/// Others write until another super version is there.
+fn change_super_version(db: &Db, round: u32) {
     let before = live_tables(db);
     for i in 0..200 {
         db.put(key((round * 7919 + i * 31) % KEYS), "later").unwrap();
@@ -54,7 +54,8 @@ fn step(iter: &mut DbIterator, forward: bool, expected: u32) {
     if forward { iter.next() } else { iter.prev() }
 }
 
-/// Scans all keys, a part of them between one view and the next, and looks after each part.
+/// Scans all keys, a part of them between one super version and the next, and looks after each
+/// part.
 fn scan(options: ReadOptions, forward: bool, mut look: impl FnMut(&Db)) {
     let db = database();
     let mut iter = db.iter_opt(options, &db.default_column_family()).unwrap();
@@ -63,10 +64,10 @@ fn scan(options: ReadOptions, forward: bool, mut look: impl FnMut(&Db)) {
     } else {
         iter.seek_to_last()
     }
-    for view in 0..VIEWS {
-        change_view(&db, view);
-        for row in 0..KEYS / VIEWS {
-            let row = view * (KEYS / VIEWS) + row;
+    for super_version in 0..SUPER_VERSIONS {
+        change_super_version(&db, super_version);
+        for row in 0..KEYS / SUPER_VERSIONS {
+            let row = super_version * (KEYS / SUPER_VERSIONS) + row;
             step(&mut iter, forward, if forward { row } else { KEYS - 1 - row });
         }
         if iter.valid() {
@@ -91,14 +92,14 @@ fn wait_until_nothing_is_held(db: &Db) {
 }
 
 #[test]
-fn a_scan_that_goes_on_for_long_holds_nothing_of_old_views() {
+fn a_scan_that_goes_on_for_long_holds_nothing_of_old_super_versions() {
     for forward in [true, false] {
         scan(ReadOptions::new(), forward, wait_until_nothing_is_held);
     }
 }
 
 #[test]
-fn a_scan_that_stays_at_its_view_holds_what_it_needs() {
+fn a_scan_that_stays_at_its_super_version_holds_what_it_needs() {
     let mut most = (0, 0, 0);
     let options = ReadOptions { pin_data: true, ..ReadOptions::new() };
     scan(options, true, |db| most = held_by_readers(db).max(most));

@@ -1,4 +1,4 @@
-//! Files made elsewhere become part of the database, at one moment, newest of all.
+//! Files made elsewhere become part of the database, at one point in time, newest of all.
 
 use esker::comparator::Comparator;
 use esker::internals::base::probe::Probes;
@@ -573,7 +573,7 @@ fn writers_do_not_wait_for_a_flush_that_is_not_allowed_though_what_overlaps_came
     assert_eq!(db.get(key(5)).unwrap().as_deref(), Some(&b"written"[..]));
 }
 
-/// It goes over to the newer view, which has the file.
+/// It goes over to the newer super version, which has the file.
 #[test]
 fn an_iterator_does_not_see_a_file_that_came_after_it_though_snapshots_need_not_agree() {
     let options = options();
@@ -588,7 +588,7 @@ fn an_iterator_does_not_see_a_file_that_came_after_it_though_snapshots_need_not_
     let between = file(&options, "/between", &[5], "new", None);
     let ingest = IngestExternalFileOptions { snapshot_consistency: false, ..Default::default() };
     db.ingest_external_file(&[between], &ingest).unwrap();
-    iter.park().unwrap();
+    iter.detach().unwrap();
     iter.next();
     assert_eq!(iter.key(), key(9).as_bytes());
     iter.seek(key(5));

@@ -201,14 +201,14 @@ fn a_step_of_an_iterator_that_is_not_valid_leaves_it_so() {
 }
 
 #[test]
-fn a_step_from_nowhere_leads_nowhere_in_parked_and_refreshed_iterators_and_over_newer_views() {
+fn a_step_from_nowhere_leads_nowhere_in_detached_and_refreshed_iterators_and_over_newer_super_versions() {
     let db = Db::open(&options(), "/db").unwrap();
     fill(&db);
     let ways: [DbWay<'_>; 6] = [
-        ("parked", &|iter| iter.park().unwrap()),
+        ("detached", &|iter| iter.detach().unwrap()),
         ("refreshed", &|iter| iter.refresh().unwrap()),
-        ("parked and refreshed", &|iter| {
-            iter.park().unwrap();
+        ("detached and refreshed", &|iter| {
+            iter.detach().unwrap();
             iter.refresh().unwrap();
         }),
         ("refreshed at a snapshot", &|iter| iter.refresh_at(&db.snapshot()).unwrap()),
@@ -337,7 +337,7 @@ fn a_step_from_nowhere_leads_nowhere_with_timestamps_and_in_tables() {
 }
 
 #[test]
-fn a_step_from_nowhere_leads_nowhere_in_iterators_with_ttl_and_told_ranges() {
+fn a_step_from_nowhere_leads_nowhere_in_iterators_with_ttl_and_planned_ranges() {
     let options = options();
     let families = vec![ColumnFamilyDescriptor::new("default", options.cf.clone())];
     let db = DbWithTtl::open(&options.db, "/ttl", families, &[100], OpenMode::ReadWrite).unwrap();

@@ -1,5 +1,5 @@
-//! Iterators of all kinds are moved, told of ranges, parked and refreshed in any order, while what
-//! they read is written, flushed and compacted: each move leads where a model says.
+//! Iterators of all kinds are moved, given planned ranges, detached and refreshed in any order,
+//! while what they read is written, flushed and compacted: each move leads where a model says.
 
 use crate::multi_get::options as small_options;
 use esker::internals::env::{FaultFs, mem::MemFs};
@@ -134,8 +134,8 @@ impl Used {
                 self.at = self.find(false, |key| key <= target.as_slice());
             }
             6 => {
-                if self.iter.park().is_ok() {
-                    assert!(self.iter.is_parked());
+                if self.iter.detach().is_ok() {
+                    assert!(self.iter.is_detached());
                 }
             }
             7 => {
@@ -257,8 +257,8 @@ fn use_iterators(rng: &mut fastrand::Rng, options: &Options) {
 fn iterators_lead_where_a_model_says_however_they_are_used() {
     for_each_seed("iterator_uses", 10, |_, mut rng| {
         let mut options = small_options(FaultFs::new(Arc::new(MemFs::new())));
-        options.cf.dead_span_min_entries = rng.u64(0..3);
-        options.cf.dead_range_min_keys = rng.u64(0..3);
+        options.cf.deleted_run_block_min_entries = rng.u64(0..3);
+        options.cf.deleted_run_memory_min_keys = rng.u64(0..3);
         options.cf.table.no_block_cache = rng.bool();
         options.db.max_open_files = if rng.bool() { 12 } else { -1 };
         options.cf.max_sequential_skip_in_iterations = rng.u64(..4);

@@ -51,7 +51,7 @@ fn random_options(rng: &mut Rng, env: &Env, order: &ComparatorRef) -> Options {
     cf.level0_slowdown_writes_trigger = 1000;
     cf.level0_stop_writes_trigger = 1000;
     cf.optimize_filters_for_hits = rng.u8(..4) == 0;
-    cf.dead_span_min_entries = pick(rng, &[0, 1, 64]);
+    cf.deleted_run_block_min_entries = pick(rng, &[0, 1, 64]);
     cf.memtable_protection_bytes_per_key = pick(rng, &[0, 8]);
     cf.block_protection_bytes_per_key = pick(rng, &[0, 0, 1, 8]);
     cf.compression = pick(rng, &[CompressionType::None, CompressionType::Lz4, CompressionType::Zstd]);
@@ -60,7 +60,7 @@ fn random_options(rng: &mut Rng, env: &Env, order: &ComparatorRef) -> Options {
         cf.compression_opts.zstd_max_train_bytes = pick(rng, &[0, 4096]);
         cf.compression_opts.max_dict_buffer_bytes = pick(rng, &[0, 1, 1000]);
     }
-    cf.dead_range_min_keys = pick(rng, &[0, 1, 64]);
+    cf.deleted_run_memory_min_keys = pick(rng, &[0, 1, 64]);
     let has_prefixes = cf.prefix_extractor.is_some();
     let is_plain = cf.compression == CompressionType::None;
     let table = &mut cf.table;

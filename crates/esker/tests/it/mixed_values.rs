@@ -141,9 +141,9 @@ fn family_options(rng: &mut Rng, name: &str) -> ColumnFamilyOptions {
         max_sequential_skip_in_iterations: pick(rng, &[0, 1, 8]),
         min_write_buffer_number_to_merge: pick(rng, &[1, 2]),
         max_write_buffer_number: 4,
-        dead_span_min_entries: pick(rng, &[0, 1, 2, 64]),
-        dead_range_min_keys: pick(rng, &[0, 1, 2, 64]),
-        dead_range_walk_min_entries: pick(rng, &[1, 4096]),
+        deleted_run_block_min_entries: pick(rng, &[0, 1, 2, 64]),
+        deleted_run_memory_min_keys: pick(rng, &[0, 1, 2, 64]),
+        pre_scan_min_entries: pick(rng, &[1, 4096]),
         ..ColumnFamilyOptions::default()
     };
     if is_reversed(name) {
@@ -172,7 +172,7 @@ struct Family {
 
 /// A snapshot and what each family has in it.
 #[derive(Clone)]
-struct Moment {
+struct ReadPoint {
     snapshot: Snapshot,
     models: BTreeMap<ColumnFamilyId, Arc<Model>>,
 }
@@ -292,7 +292,7 @@ impl Used {
         }
     }
 
-    fn use_once(&mut self, now: Option<&Arc<Model>>, moments: &[Moment], rng: &mut Rng) {
+    fn use_once(&mut self, now: Option<&Arc<Model>>, points: &[ReadPoint], rng: &mut Rng) {
         let follows = self.options.tailing;
         let in_prefix = self.options.prefix_same_as_start;
         let mut forward = true;
@@ -338,8 +338,8 @@ impl Used {
                 self.at = self.find(false, |key| !self.before(&target, key));
             }
             8 => {
-                let done = self.iter.park().is_ok();
-                self.moves.push(format!("park {done}"));
+                let done = self.iter.detach().is_ok();
+                self.moves.push(format!("detach {done}"));
             }
             9 => {
                 self.moves.push("refresh".into());
@@ -349,12 +349,12 @@ impl Used {
                 }
                 self.at = None;
             }
-            10 if !moments.is_empty() && !follows => {
-                let moment = pick(rng, moments);
-                if let Some(model) = moment.models.get(&self.family) {
-                    self.moves.push(format!("refresh_at {}", moment.snapshot.sequence()));
-                    self.iter.refresh_at(&moment.snapshot).unwrap();
-                    self.options.snapshot = Some(moment.snapshot.clone());
+            10 if !points.is_empty() && !follows => {
+                let point = pick(rng, points);
+                if let Some(model) = point.models.get(&self.family) {
+                    self.moves.push(format!("refresh_at {}", point.snapshot.sequence()));
+                    self.iter.refresh_at(&point.snapshot).unwrap();
+                    self.options.snapshot = Some(point.snapshot.clone());
                     self.model = model.clone();
                     self.at = None;
                 }
@@ -393,7 +393,7 @@ impl Used {
             }
         }
         // Nobody knows which of the filter's keys are there.
-        while self.iter.valid() && is_junk(self.iter.key()) && !self.iter.is_parked() {
+        while self.iter.valid() && is_junk(self.iter.key()) && !self.iter.is_detached() {
             if forward { self.iter.next() } else { self.iter.prev() }
         }
         self.check();
@@ -421,17 +421,17 @@ impl Used {
     }
 }
 
-struct World {
+struct ModelRun {
     env: Env,
     db: Option<Db>,
     families: Vec<Family>,
     dropped: Vec<Family>,
-    moments: Vec<Moment>,
+    points: Vec<ReadPoint>,
     used: Vec<Used>,
     files: u32,
 }
 
-impl World {
+impl ModelRun {
     fn db(&self) -> &Db {
         self.db.as_ref().unwrap()
     }
@@ -468,7 +468,7 @@ impl World {
 
     fn reopen(&mut self, rng: &mut Rng) {
         self.used.clear();
-        self.moments.clear();
+        self.points.clear();
         self.dropped.clear();
         if let Some(db) = self.db.take() {
             db.close().unwrap();
@@ -650,10 +650,10 @@ impl World {
         self.dropped.push(dropped);
     }
 
-    fn take_moment(&mut self) {
+    fn take_point(&mut self) {
         let snapshot = self.db().snapshot();
         let models = self.families.iter().map(|f| (f.handle.id(), f.model.clone())).collect();
-        self.moments.push(Moment { snapshot, models });
+        self.points.push(ReadPoint { snapshot, models });
     }
 
     fn new_iterator(&mut self, rng: &mut Rng) {
@@ -669,10 +669,10 @@ impl World {
         options.tailing = rng.u8(..5) == 0;
         options.pin_data = rng.u8(..8) == 0;
         options.prefix_same_as_start = rng.u8(..4) == 0;
-        if !options.tailing && !self.moments.is_empty() && rng.bool() {
-            let moment = pick(rng, &self.moments);
-            if let Some(then) = moment.models.get(&family.handle.id()) {
-                options.snapshot = Some(moment.snapshot.clone());
+        if !options.tailing && !self.points.is_empty() && rng.bool() {
+            let point = pick(rng, &self.points);
+            if let Some(then) = point.models.get(&family.handle.id()) {
+                options.snapshot = Some(point.snapshot.clone());
                 model = then.clone();
             }
         }
@@ -697,10 +697,10 @@ impl World {
         let at = rng.usize(..NAMES.len());
         let family = &self.families[at];
         let (mut options, mut model) = (ReadOptions::default(), &family.model);
-        if !self.moments.is_empty() && rng.bool() {
-            let moment = &self.moments[rng.usize(..self.moments.len())];
-            let Some(then) = moment.models.get(&family.handle.id()) else { return };
-            options.snapshot = Some(moment.snapshot.clone());
+        if !self.points.is_empty() && rng.bool() {
+            let point = &self.points[rng.usize(..self.points.len())];
+            let Some(then) = point.models.get(&family.handle.id()) else { return };
+            options.snapshot = Some(point.snapshot.clone());
             model = then;
         }
         let key = key(rng);
@@ -725,7 +725,7 @@ impl World {
         let used = &mut self.used[at];
         let mut all = self.families.iter().chain(&self.dropped);
         let now = all.find(|f| f.handle.id() == used.family).map(|f| &f.model);
-        used.use_once(now, &self.moments, rng);
+        used.use_once(now, &self.points, rng);
     }
 
     fn step(&mut self, rng: &mut Rng) {
@@ -735,9 +735,9 @@ impl World {
             36 => self.ingest(rng),
             37 if rng.u8(..6) == 0 => self.replace_family(rng),
             38 if rng.u8(..6) == 0 => self.reopen(rng),
-            39..41 if self.moments.len() < 4 => self.take_moment(),
-            41..43 if !self.moments.is_empty() => {
-                drop(self.moments.swap_remove(rng.usize(..self.moments.len())))
+            39..41 if self.points.len() < 4 => self.take_point(),
+            41..43 if !self.points.is_empty() => {
+                drop(self.points.swap_remove(rng.usize(..self.points.len())))
             }
             43..46 if self.used.len() < 6 => self.new_iterator(rng),
             46..48 if !self.used.is_empty() => drop(self.used.swap_remove(rng.usize(..self.used.len()))),
@@ -752,20 +752,20 @@ fn values_of_all_kinds_are_shown_as_they_were_written_whatever_filters_and_compa
     for_each_seed("mixed_values", 4, |_, mut rng| {
         let rng = &mut rng;
         let env = Env::with_fs(Arc::new(MemFs::new()));
-        let mut world = World {
+        let mut model_run = ModelRun {
             env,
             db: None,
             families: vec![],
             dropped: vec![],
-            moments: vec![],
+            points: vec![],
             used: vec![],
             files: 0,
         };
-        world.open(rng);
+        model_run.open(rng);
         for _ in 0..1200 {
-            world.step(rng);
+            model_run.step(rng);
         }
-        world.used.clear();
-        world.db().close().unwrap();
+        model_run.used.clear();
+        model_run.db().close().unwrap();
     });
 }

@@ -1,4 +1,4 @@
-//! Scans that are told together give what scans one by one give.
+//! Planned scans give what scans one by one give.
 
 use crate::multi_get::{KEYS, Model, change, key, open, options, settle};
 use esker::internals::base::prefix;
@@ -117,7 +117,7 @@ fn check(
         }
         walk(&mut iter, args.reverse, &expected(range), rng);
         disturb(rng);
-        if rng.u8(..8) == 0 && iter.valid() && !iter.is_parked() && iter.park().is_ok() {
+        if rng.u8(..8) == 0 && iter.valid() && !iter.is_detached() && iter.detach().is_ok() {
             let at = iter.key().to_vec();
             iter.next();
             if iter.valid() {
@@ -204,7 +204,7 @@ fn blocks_of_all_ranges_and_files_come_with_a_few_reads() {
     }
     assert_eq!(rows, 100);
     let counts = scans.ahead_counts();
-    assert_eq!((counts.waves, counts.ranges), (1, 10));
+    assert_eq!((counts.batches, counts.ranges), (1, 10));
     assert!((100..=120).contains(&counts.blocks_read), "{counts:?}");
     // Two ranges of a file lie near enough to each other for one read.
     assert_eq!(counts.reads, 5);
@@ -215,12 +215,12 @@ fn blocks_of_all_ranges_and_files_come_with_a_few_reads() {
         assert_eq!(scan.count(), 10);
     }
     let counts = scans.ahead_counts();
-    assert!(counts.waves > 2 && counts.reads == 10, "{counts:?}");
+    assert!(counts.batches > 2 && counts.reads == 10, "{counts:?}");
     assert!(counts.most_held_bytes <= 1500, "{counts:?}");
 }
 
 #[test]
-fn what_is_in_the_cache_costs_no_wave() {
+fn what_is_in_the_cache_costs_no_readahead_batch() {
     let mut options = options(FaultFs::new(Arc::new(MemFs::new())));
     // A clock cache may put a block out for another one of its bucket, however much room there is.
     let cache = CacheOptions {
@@ -240,9 +240,9 @@ fn what_is_in_the_cache_costs_no_wave() {
         scans.ahead_counts()
     };
     let first = scan(ReadOptions::default());
-    assert_eq!(first.waves, 1);
+    assert_eq!(first.batches, 1);
     let second = scan(ReadOptions::default());
-    assert_eq!(second.waves, 0, "{first:?} {second:?}");
+    assert_eq!(second.batches, 0, "{first:?} {second:?}");
 }
 
 #[test]
@@ -250,8 +250,8 @@ fn a_block_that_cannot_be_read_ends_its_range_alone() {
     let fs = FaultFs::new(Arc::new(MemFs::new()));
     let db = cold(Arc::new(fs.clone()), Path::new("/db"));
     let mut scans = db.new_multi_scan(ReadOptions::default(), &db.default_column_family(), &tens(0)).unwrap();
-    // One block of the wave, which has 110, and the same one when the scan comes to it: with what
-    // lies behind it, and alone.
+    // One block of the readahead batch, which has 110, and the same one when the scan comes to it:
+    // with what lies behind it, and alone.
     for nth in [55, 110, 111] {
         fs.add_rule(FaultRule::fail(&[OpKind::Read]).on_name(".sst").nth(nth));
     }
@@ -360,11 +360,11 @@ fn an_explanation_tells_what_was_read_ahead() {
     assert_eq!((told.operation, scan.rows, &scan.error), ("multiscan", 100, &None));
     assert_eq!(scan.ahead.unwrap().ranges, 10);
     assert!(told.to_string().contains("1 times blocks read ahead, for 10 ranges"), "{told}");
-    assert!(told.to_json().contains(r#""ahead": {"waves": 1, "ranges": 10"#), "{}", told.to_json());
+    assert!(told.to_json().contains(r#""ahead": {"batches": 1, "ranges": 10"#), "{}", told.to_json());
 }
 
 #[test]
-fn ranges_that_are_told_to_an_iterator_with_bounds_are_whole_beyond_these() {
+fn planned_ranges_of_an_iterator_with_bounds_are_whole_beyond_these() {
     let mut options = options(FaultFs::new(Arc::new(MemFs::new())));
     options.cf.disable_auto_compactions = true;
     let db = Db::open(&options, "/db").unwrap();

@@ -1,5 +1,5 @@
-//! Files that no view names any more go, whoever held the last view and however idle the database
-//! is then.
+//! Files that no super version names any more go, whoever held the last super version and however
+//! idle the database is then.
 
 use esker::internals::base::probe::Probes;
 use esker::internals::env::FileSystem;
@@ -116,7 +116,7 @@ fn a_writer_that_has_fallen_idle_holds_no_files() {
 }
 
 #[test]
-fn the_end_of_the_last_iterator_of_a_view_deletes_its_files() {
+fn the_end_of_the_last_iterator_of_a_super_version_deletes_its_files() {
     let fs = Arc::new(MemFs::new());
     let db = database(&fs);
     fill(&db, 0);
@@ -127,7 +127,7 @@ fn the_end_of_the_last_iterator_of_a_view_deletes_its_files() {
     db.compact_range(None, None).unwrap();
     db.wait_for_background_work().unwrap();
     let seen = iter.value().to_vec();
-    assert_eq!(seen, [0_u32.to_le_bytes(); 25].concat(), "an iterator stays at its view");
+    assert_eq!(seen, [0_u32.to_le_bytes(); 25].concat(), "an iterator stays at its super version");
     drop(iter);
     wait_until_only_live_tables_are_left(&fs, &db);
 }
@@ -154,8 +154,8 @@ fn the_end_of_an_iterator_has_nothing_rewritten() {
 
 #[test]
 fn what_nobody_needs_any_more_is_gone_when_the_database_is_closed() {
-    // The last view of the inputs ends when no job runs any more. Reads of other tests may hold on
-    // to it meanwhile.
+    // The last super version of the inputs ends when no job runs any more. Reads of other tests may
+    // hold on to it meanwhile.
     for _ in 0..50 {
         let fs = Arc::new(MemFs::new());
         let db = database(&fs);
@@ -198,8 +198,8 @@ fn idle_threads<'s>(scope: &'s std::thread::Scope<'s, '_>, db: &Db, threads: usi
     ends
 }
 
-/// Fills a database and compacts it, beside idle threads that have read it. Then `settle` is all that
-/// moves anything on, and no table is there that is not live.
+/// Fills a database and compacts it, beside idle threads that have read it. Then `settle` is all
+/// that moves anything on, and no table is there that is not live.
 fn check_tables_behind_a_compaction(rounds: u32, settle: impl Fn(&Db)) {
     for round in 0..rounds {
         let fs = Arc::new(MemFs::new());

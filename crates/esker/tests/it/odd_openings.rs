@@ -4,8 +4,8 @@
 //! Drawn anew at each opening: how damage in WALs is taken, whether WALs are recycled, flushed by
 //! hand, flushed at open or at close, atomic flushes, limits of WALs and MANIFESTs, with
 //! transactions or without. After each opening, which one that only reads goes before, what was
-//! logged is that of one moment, not before the last that was durable; what was not logged is not
-//! older than its last flush; prepared transactions are there.
+//! logged is that of one point in time, not before the last that was durable; what was not logged
+//! is not older than its last flush; prepared transactions are there.
 
 use esker::internals::env::{CrashChoices, CrashFs};
 use esker::options::WalRecoveryMode;
@@ -37,8 +37,8 @@ struct Life {
     families: BTreeSet<String>,
     next_family: u32,
     next_value: u32,
-    /// Each moment since the last opening, and the one that nothing can take back.
-    moments: Vec<Logged>,
+    /// Each point in time since the last opening, and the one that nothing can take back.
+    points: Vec<Logged>,
     floor: usize,
     killed_floor: usize,
     unlogged: Unlogged,
@@ -46,16 +46,16 @@ struct Life {
     told: Vec<String>,
 }
 
-enum Door {
+enum OpenedAs {
     Plain(Db),
     Transactions(TransactionDb, BTreeMap<String, Transaction>),
 }
 
-impl Door {
+impl OpenedAs {
     fn db(&self) -> &Db {
         match self {
-            Door::Plain(db) => db,
-            Door::Transactions(db, _) => db.db(),
+            OpenedAs::Plain(db) => db,
+            OpenedAs::Transactions(db, _) => db.db(),
         }
     }
 }
@@ -130,9 +130,9 @@ impl Life {
         }
     }
 
-    fn open(&mut self, end: End) -> Door {
+    fn open(&mut self, end: End) -> OpenedAs {
         let mut options = self.draw_options(end);
-        let with_transactions = self.rng.bool() || !self.moments.iter().all(|m| m.prepared.is_empty());
+        let with_transactions = self.rng.bool() || !self.points.iter().all(|m| m.prepared.is_empty());
         self.told.push(format!(
             "{end:?}: {:?}, recycle {}, no flush at open {}, at close {}, manual {}, atomic {}, wal size {}, txn {with_transactions}",
             options.wal_recovery_mode,
@@ -155,26 +155,26 @@ impl Life {
             let db = Db::open_with(&options, "/db", descriptors.clone(), OpenMode::ReadOnly).unwrap();
             seen = Some(all_of(&db, &self.families));
         }
-        let door = if with_transactions {
+        let opened_as = if with_transactions {
             let txn_options =
                 TransactionDbOptions { default_lock_timeout: 0, ..TransactionDbOptions::default() };
             let db = TransactionDb::open_cf(&options, &txn_options, "/db", descriptors).unwrap();
             let prepared = db.get_all_prepared_transactions();
             let named = |txn: Transaction| (String::from_utf8(txn.name().unwrap().to_vec()).unwrap(), txn);
             let prepared = prepared.into_iter().map(named).collect();
-            Door::Transactions(db, prepared)
+            OpenedAs::Transactions(db, prepared)
         } else {
-            Door::Plain(Db::open_cf(&options, "/db", descriptors).unwrap())
+            OpenedAs::Plain(Db::open_cf(&options, "/db", descriptors).unwrap())
         };
-        let found = all_of(door.db(), &self.families);
+        let found = all_of(opened_as.db(), &self.families);
         if let Some(seen) = seen {
             assert_eq!(seen, found, "who only reads sees something else");
         }
-        self.check(end, found, &door);
-        if door.db().db_options().recycle_log_file_num > 0 {
+        self.check(end, found, &opened_as);
+        if opened_as.db().db_options().recycle_log_file_num > 0 {
             self.had_recycling = true;
         }
-        door
+        opened_as
     }
 
     fn disk_has_database(&self) -> bool {
@@ -182,30 +182,30 @@ impl Life {
         self.disk.file_exists("/db/CURRENT".as_ref()).unwrap()
     }
 
-    fn check(&mut self, end: End, (logged, unlogged): (Contents, Contents), door: &Door) {
-        let names: BTreeSet<String> = match door {
-            Door::Plain(_) => BTreeSet::new(),
-            Door::Transactions(_, txns) => txns.keys().cloned().collect(),
+    fn check(&mut self, end: End, (logged, unlogged): (Contents, Contents), opened_as: &OpenedAs) {
+        let names: BTreeSet<String> = match opened_as {
+            OpenedAs::Plain(_) => BTreeSet::new(),
+            OpenedAs::Transactions(_, txns) => txns.keys().cloned().collect(),
         };
         let least = match end {
-            End::Closed => self.moments.len() - 1,
+            End::Closed => self.points.len() - 1,
             End::Killed => self.killed_floor,
             End::NoPower => self.floor,
         };
-        let is_now = |moment: &Logged| {
+        let is_now = |point: &Logged| {
             let of_living = |((family, _), _): &(&(String, String), &String)| self.families.contains(family);
-            moment.contents.iter().filter(of_living).eq(logged.iter())
-                && moment.prepared.keys().eq(names.iter())
+            point.contents.iter().filter(of_living).eq(logged.iter())
+                && point.prepared.keys().eq(names.iter())
         };
-        let Some(at) = (least..self.moments.len()).rev().find(|i| is_now(&self.moments[*i])) else {
-            let last = self.moments.last().unwrap();
+        let Some(at) = (least..self.points.len()).rev().find(|i| is_now(&self.points[*i])) else {
+            let last = self.points.last().unwrap();
             panic!(
-                "no moment from {least} to {} is this: {logged:?}, prepared {names:?}\nthe last: {last:?}\nthe first: {:?}",
-                self.moments.len() - 1,
-                self.moments[least],
+                "no point from {least} to {} is this: {logged:?}, prepared {names:?}\nthe last: {last:?}\nthe first: {:?}",
+                self.points.len() - 1,
+                self.points[least],
             )
         };
-        let now = Logged { contents: logged, prepared: self.moments[at].prepared.clone() };
+        let now = Logged { contents: logged, prepared: self.points[at].prepared.clone() };
         let keys: BTreeSet<_> = self.unlogged.keys().chain(unlogged.keys()).cloned().collect();
         let mut left = Unlogged::new();
         for key in keys.into_iter().filter(|(family, _)| self.families.contains(family)) {
@@ -215,17 +215,17 @@ impl Life {
             left.insert(key, vec![value]);
         }
         self.unlogged = left;
-        self.moments = vec![now];
+        self.points = vec![now];
         (self.floor, self.killed_floor) = (0, 0);
     }
 
     fn last(&self) -> Logged {
-        self.moments.last().unwrap().clone()
+        self.points.last().unwrap().clone()
     }
 
-    fn wrote(&mut self, moment: Logged, sync: bool, manual: bool) {
-        self.moments.push(moment);
-        let now = self.moments.len() - 1;
+    fn wrote(&mut self, point: Logged, sync: bool, manual: bool) {
+        self.points.push(point);
+        let now = self.points.len() - 1;
         if sync {
             self.floor = now;
         }
@@ -244,11 +244,11 @@ impl Life {
         self.next_value.to_string()
     }
 
-    fn step(&mut self, door: &mut Door) {
-        let options = door.db().db_options();
+    fn step(&mut self, opened_as: &mut OpenedAs) {
+        let options = opened_as.db().db_options();
         let (manual, recycles) = (options.manual_wal_flush, options.recycle_log_file_num > 0);
         let name = self.any_family();
-        let family = door.db().column_family(&name).unwrap();
+        let family = opened_as.db().column_family(&name).unwrap();
         let sync = self.rng.u8(..6) == 0;
         let write = WriteOptions::default().sync(sync);
         let key = format!("k{}", self.rng.u8(..12));
@@ -257,43 +257,44 @@ impl Life {
             0..45 => {
                 let value = self.value();
                 let padded = format!("{value}{padding}");
-                let result = match door {
-                    Door::Plain(db) => db.put_opt(&write, &family, &key, padded),
-                    Door::Transactions(db, _) => db.put_cf(&write, &family, &key, padded),
+                let result = match opened_as {
+                    OpenedAs::Plain(db) => db.put_opt(&write, &family, &key, padded),
+                    OpenedAs::Transactions(db, _) => db.put_cf(&write, &family, &key, padded),
                 };
                 if result.is_err() {
                     return; // a prepared transaction has the key
                 }
-                let mut moment = self.last();
-                moment.contents.insert((name, key), value);
-                self.wrote(moment, sync, manual);
+                let mut point = self.last();
+                point.contents.insert((name, key), value);
+                self.wrote(point, sync, manual);
             }
             45..55 => {
-                let result = match door {
-                    Door::Plain(db) => db.delete_opt(&write, &family, &key),
-                    Door::Transactions(db, _) => db.delete_cf(&write, &family, &key),
+                let result = match opened_as {
+                    OpenedAs::Plain(db) => db.delete_opt(&write, &family, &key),
+                    OpenedAs::Transactions(db, _) => db.delete_cf(&write, &family, &key),
                 };
                 if result.is_err() {
                     return;
                 }
-                let mut moment = self.last();
-                moment.contents.remove(&(name, key));
-                self.wrote(moment, sync, manual);
+                let mut point = self.last();
+                point.contents.remove(&(name, key));
+                self.wrote(point, sync, manual);
             }
             55..70 if !recycles => {
                 let key = format!("u{}", self.rng.u8(..6));
                 let value = self.value();
                 let unlogged = WriteOptions::default().disable_wal(true);
-                door.db().put_opt(&unlogged, &family, &key, format!("{value}{padding}")).unwrap();
+                opened_as.db().put_opt(&unlogged, &family, &key, format!("{value}{padding}")).unwrap();
                 self.unlogged.entry((name, key)).or_insert_with(|| vec![None]).push(Some(value));
             }
             70..78 => {
                 let wait = FlushOptions { wait: true, allow_write_stall: true };
                 // Else no other WAL is begun.
                 let has_entries =
-                    door.db().int_property_cf(&family, "rocksdb.num-entries-active-mem-table").unwrap() > 0;
-                door.db().flush_opt(&wait, &[&family]).unwrap();
-                let now = self.moments.len() - 1;
+                    opened_as.db().int_property_cf(&family, "rocksdb.num-entries-active-mem-table").unwrap()
+                        > 0;
+                opened_as.db().flush_opt(&wait, &[&family]).unwrap();
+                let now = self.points.len() - 1;
                 for ((_, _), values) in
                     self.unlogged.iter_mut().filter(|((f, _), _)| *f == name || options.atomic_flush)
                 {
@@ -304,8 +305,8 @@ impl Life {
                 }
             }
             78..81 => {
-                door.db().flush_wal(sync).unwrap();
-                self.killed_floor = self.moments.len() - 1;
+                opened_as.db().flush_wal(sync).unwrap();
+                self.killed_floor = self.points.len() - 1;
                 if sync {
                     self.floor = self.killed_floor;
                 }
@@ -314,9 +315,9 @@ impl Life {
                 let name = format!("f{}", self.next_family);
                 self.next_family += 1;
                 let options = self.family_options();
-                match door {
-                    Door::Plain(db) => db.create_column_family(&name, &options),
-                    Door::Transactions(db, _) => db.create_column_family(&name, &options),
+                match opened_as {
+                    OpenedAs::Plain(db) => db.create_column_family(&name, &options),
+                    OpenedAs::Transactions(db, _) => db.create_column_family(&name, &options),
                 }
                 .unwrap();
                 self.families.insert(name);
@@ -326,21 +327,21 @@ impl Life {
                 if self.last().prepared.values().any(|ops| ops.keys().any(|(f, _)| *f == name)) {
                     return;
                 }
-                match door {
-                    Door::Plain(db) => db.drop_column_family(&family),
-                    Door::Transactions(db, _) => db.drop_column_family(&family),
+                match opened_as {
+                    OpenedAs::Plain(db) => db.drop_column_family(&family),
+                    OpenedAs::Transactions(db, _) => db.drop_column_family(&family),
                 }
                 .unwrap();
                 self.families.remove(&name);
             }
-            86..93 => self.prepare(door, &write, manual),
-            93..97 => self.resolve(door),
-            _ => door.db().compact_range(None, None).unwrap(),
+            86..93 => self.prepare(opened_as, &write, manual),
+            93..97 => self.resolve(opened_as),
+            _ => opened_as.db().compact_range(None, None).unwrap(),
         }
     }
 
-    fn prepare(&mut self, door: &mut Door, write: &WriteOptions, manual: bool) {
-        let Door::Transactions(db, txns) = door else { return };
+    fn prepare(&mut self, opened_as: &mut OpenedAs, write: &WriteOptions, manual: bool) {
+        let OpenedAs::Transactions(db, txns) = opened_as else { return };
         let options = TransactionOptions { lock_timeout: 0, ..TransactionOptions::default() };
         let mut txn = db.begin_transaction(write, &options);
         let mut ops = Contents::new();
@@ -355,43 +356,43 @@ impl Life {
         let name = format!("t{}", self.value());
         txn.set_name(name.as_bytes()).unwrap();
         txn.prepare().unwrap();
-        let mut moment = self.last();
-        moment.prepared.insert(name.clone(), ops);
+        let mut point = self.last();
+        point.prepared.insert(name.clone(), ops);
         txns.insert(name, txn);
-        self.wrote(moment, write.sync, manual);
+        self.wrote(point, write.sync, manual);
     }
 
-    fn resolve(&mut self, door: &mut Door) {
-        let Door::Transactions(db, txns) = door else { return };
+    fn resolve(&mut self, opened_as: &mut OpenedAs) {
+        let OpenedAs::Transactions(db, txns) = opened_as else { return };
         let manual = db.db().db_options().manual_wal_flush;
         let Some((name, mut txn)) = txns.pop_first() else { return };
         let sync = self.rng.bool();
         txn.set_write_options(&WriteOptions::default().sync(sync));
-        let mut moment = self.last();
-        let ops = moment.prepared.remove(&name).unwrap();
+        let mut point = self.last();
+        let ops = point.prepared.remove(&name).unwrap();
         if self.rng.u8(..3) > 0 {
             txn.commit().unwrap();
-            moment.contents.extend(ops);
+            point.contents.extend(ops);
         } else {
             txn.rollback().unwrap();
         }
-        self.wrote(moment, sync, manual);
+        self.wrote(point, sync, manual);
     }
 
     fn live(&mut self, end: End) -> End {
-        let mut door = self.open(end);
+        let mut opened_as = self.open(end);
         let steps = self.rng.usize(..60);
         for _ in 0..steps {
-            self.step(&mut door);
+            self.step(&mut opened_as);
         }
         let end = [End::Closed, End::Killed, End::NoPower][self.rng.usize(..3)];
         match end {
             End::Closed => {
-                if let Door::Transactions(_, txns) = &mut door {
+                if let OpenedAs::Transactions(_, txns) = &mut opened_as {
                     txns.clear();
                 }
-                let keeps = !door.db().db_options().avoid_flush_during_shutdown;
-                door.db().close().unwrap();
+                let keeps = !opened_as.db().db_options().avoid_flush_during_shutdown;
+                opened_as.db().close().unwrap();
                 if keeps {
                     for values in self.unlogged.values_mut() {
                         values.drain(..values.len() - 1);
@@ -416,7 +417,7 @@ fn what_was_written_is_there_under_whatever_options_it_is_opened_next() {
             families: BTreeSet::from(["default".to_owned()]),
             next_family: 1,
             next_value: 0,
-            moments: vec![Logged::default()],
+            points: vec![Logged::default()],
             floor: 0,
             killed_floor: 0,
             unlogged: Unlogged::new(),

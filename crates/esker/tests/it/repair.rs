@@ -110,7 +110,7 @@ fn everything_comes_back_without_manifest_and_current() {
     db.put("key0000", "new").unwrap();
     db.compact_range(None, None).unwrap();
     assert_eq!(db.get("key0000").unwrap().as_deref(), Some(&b"new"[..]));
-    assert!(!fs.children(&path.join("lost")).unwrap().is_empty(), "the WALs are kept aside");
+    assert!(!fs.children(&path.join("lost")).unwrap().is_empty(), "the WALs are kept");
 }
 
 /// Tables without timestamps are described as such, bounds and all, and a WAL's operands are not

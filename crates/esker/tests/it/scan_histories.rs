@@ -1,6 +1,6 @@
-//! Scans find what a sorted map has at their moment, whatever has happened since and whatever
-//! earlier scans remember of runs of deleted keys: random histories of small key spaces, in which
-//! most keys are deleted most of the time.
+//! Scans find what a sorted map has at their point in time, whatever has happened since and
+//! whatever earlier scans remember of runs of deleted keys: random histories of small key spaces,
+//! in which most keys are deleted most of the time.
 
 use esker::internals::base::prefix;
 use esker::internals::env::mem::MemFs;
@@ -34,8 +34,8 @@ fn options(rng: &mut fastrand::Rng) -> Options {
     cf.table.filter_policy = Some(FilterPolicy::bloom(10.0));
     cf.table.block_size = 128;
     cf.write_buffer_size = 64 << 10;
-    cf.dead_range_min_keys = rng.u64(1..4);
-    cf.dead_span_min_entries = rng.u64(0..4);
+    cf.deleted_run_memory_min_keys = rng.u64(1..4);
+    cf.deleted_run_block_min_entries = rng.u64(0..4);
     cf.max_sequential_skip_in_iterations = rng.u64(0..4);
     cf.level0_file_num_compaction_trigger = 2 + rng.i32(0..4);
     cf.level0_slowdown_writes_trigger = 1000;
@@ -160,8 +160,8 @@ struct History {
     files: usize,
     snapshots: Vec<(Snapshot, Arc<Model>)>,
     watched: Vec<Watched>,
-    /// Every move of a cursor finds another view than the one before.
-    changes_views: bool,
+    /// Every move of a cursor finds another super version than the one before.
+    changes_super_versions: bool,
     answers: u64,
 }
 
@@ -176,7 +176,7 @@ impl History {
             files: 0,
             snapshots: Vec::new(),
             watched: Vec::new(),
-            changes_views: rng.u8(..3) == 0,
+            changes_super_versions: rng.u8(..3) == 0,
             answers: 0,
         }
     }
@@ -266,7 +266,8 @@ impl History {
             }
             6 => {
                 let change = rng.usize(0..5).to_string();
-                let name = ["max_sequential_skip_in_iterations", "dead_span_min_entries"][rng.usize(..2)];
+                let name =
+                    ["max_sequential_skip_in_iterations", "deleted_run_block_min_entries"][rng.usize(..2)];
                 // Not all of them can be changed.
                 drop(self.db.set_options(&family, &[(name, &change)]));
             }
@@ -282,13 +283,13 @@ impl History {
     }
 
     fn open_iterator(&mut self, rng: &mut fastrand::Rng) {
-        let moment = if self.snapshots.is_empty() || rng.bool() {
+        let point = if self.snapshots.is_empty() || rng.bool() {
             (None, Arc::new(self.model.clone()))
         } else {
             let (snapshot, model) = &self.snapshots[rng.usize(..self.snapshots.len())];
             (Some(snapshot.clone()), model.clone())
         };
-        self.watched.push(Watched::new(&self.db, moment.1, moment.0, rng));
+        self.watched.push(Watched::new(&self.db, point.1, point.0, rng));
         if self.watched.len() > 6 {
             self.watched.swap_remove(rng.usize(..6));
         }
@@ -351,7 +352,7 @@ impl History {
         assert_eq!(back, expected);
     }
 
-    fn change_view(&mut self, rng: &mut fastrand::Rng, step: usize) {
+    fn change_super_version(&mut self, rng: &mut fastrand::Rng, step: usize) {
         if rng.u8(..3) > 0 {
             let family = self.db.default_column_family();
             let skips = rng.usize(0..5).to_string();
@@ -381,8 +382,8 @@ impl History {
                 290 if rng.u8(..4) == 0 => self.reopen(),
                 _ if !self.watched.is_empty() => {
                     let at = rng.usize(..self.watched.len());
-                    if self.changes_views {
-                        self.change_view(rng, step);
+                    if self.changes_super_versions {
+                        self.change_super_version(rng, step);
                     }
                     self.answers += 1;
                     self.watched[at].step(rng);
@@ -395,7 +396,7 @@ impl History {
 }
 
 #[test]
-fn scans_of_deleted_runs_find_what_their_moment_has() {
+fn scans_of_deleted_runs_find_what_their_point_in_time_has() {
     let mut answers = 0;
     seed::for_each_seed("scan-histories", 8, |_, mut rng| {
         let mut history = History::new(&mut rng);

@@ -1,5 +1,5 @@
-//! Families with user-defined timestamps: every moment is read as a model has it, through flushes,
-//! compactions and reopenings.
+//! Families with user-defined timestamps: every point in time is read as a model has it, through
+//! flushes, compactions and reopenings.
 
 mod counted;
 mod ingested;
@@ -55,10 +55,10 @@ enum Event {
     DeleteRange(String, String),
 }
 
-/// Keys and values as of `moment`, with the timestamps of the newest writes that count.
-fn state(history: &[(u64, Event)], moment: u64) -> BTreeMap<String, (String, u64)> {
+/// Keys and values as of `point in time`, with the timestamps of the newest writes that count.
+fn state(history: &[(u64, Event)], point: u64) -> BTreeMap<String, (String, u64)> {
     let mut state: BTreeMap<String, (String, u64)> = BTreeMap::new();
-    for (time, event) in history.iter().filter(|(time, _)| *time <= moment) {
+    for (time, event) in history.iter().filter(|(time, _)| *time <= point) {
         match event {
             Event::Put(key, value) => drop(state.insert(key.clone(), (value.clone(), *time))),
             Event::Delete(key) => drop(state.remove(key)),
@@ -79,18 +79,18 @@ fn state(history: &[(u64, Event)], moment: u64) -> BTreeMap<String, (String, u64
     state
 }
 
-fn check(db: &Db, history: &[(u64, Event)], moment: u64, is_reverse: bool) {
-    check_by(TimestampFormat::STOCK, db, history, moment, is_reverse);
+fn check(db: &Db, history: &[(u64, Event)], point: u64, is_reverse: bool) {
+    check_by(TimestampFormat::STOCK, db, history, point, is_reverse);
 }
 
 /// Both directions, seeks and gets, with timestamps as `format` has them.
-fn check_by(format: TimestampFormat, db: &Db, history: &[(u64, Event)], moment: u64, is_reverse: bool) {
-    let at = |moment| format.at(moment);
-    let mut expected: Vec<_> = state(history, moment).into_iter().collect();
+fn check_by(format: TimestampFormat, db: &Db, history: &[(u64, Event)], point: u64, is_reverse: bool) {
+    let at = |point| format.at(point);
+    let mut expected: Vec<_> = state(history, point).into_iter().collect();
     if is_reverse {
         expected.reverse();
     }
-    let mut iter = db.iter_opt(at(moment), &db.default_column_family()).unwrap();
+    let mut iter = db.iter_opt(at(point), &db.default_column_family()).unwrap();
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let item =
         |iter: &esker::DbIterator| (text(iter.key()), (text(iter.value()), format.time(iter.timestamp())));
@@ -107,31 +107,27 @@ fn check_by(format: TimestampFormat, db: &Db, history: &[(u64, Event)], moment: 
     }
     iter.status().unwrap();
     backward.reverse();
-    assert_eq!(forward, expected, "at {moment}");
-    assert_eq!(backward, expected, "backward at {moment}");
+    assert_eq!(forward, expected, "at {point}");
+    assert_eq!(backward, expected, "backward at {point}");
     for key in (0..20).map(|n| format!("k{n:02}")) {
         let expected = expected.iter().find(|(k, _)| *k == key).map(|(_, v)| v.clone());
-        let got = db.get_with_timestamp(&at(moment), &db.default_column_family(), &key).unwrap();
+        let got = db.get_with_timestamp(&at(point), &db.default_column_family(), &key).unwrap();
         let got = got.map(|(value, time)| (text(&value), format.time(&time)));
-        assert_eq!(got, expected, "{key} at {moment}");
-        let several = db.multi_get_opt(&at(moment), &db.default_column_family(), &[&key]);
+        assert_eq!(got, expected, "{key} at {point}");
+        let several = db.multi_get_opt(&at(point), &db.default_column_family(), &[&key]);
         let value = several[0].as_ref().unwrap().as_ref().map(|v| text(v));
-        assert_eq!(value, expected.as_ref().map(|(v, _)| v.clone()), "{key} at {moment}");
+        assert_eq!(value, expected.as_ref().map(|(v, _)| v.clone()), "{key} at {point}");
         iter.seek(&key);
         let there = iter.valid().then(|| item(&iter));
         let is_at_or_behind = |k: &str| if is_reverse { k <= key.as_str() } else { k >= key.as_str() };
-        assert_eq!(
-            there.as_ref(),
-            forward.iter().find(|(k, _)| is_at_or_behind(k)),
-            "seek {key} at {moment}"
-        );
+        assert_eq!(there.as_ref(), forward.iter().find(|(k, _)| is_at_or_behind(k)), "seek {key} at {point}");
         iter.seek_for_prev(&key);
         let there = iter.valid().then(|| item(&iter));
         let is_at_or_before = |k: &str| if is_reverse { k >= key.as_str() } else { k <= key.as_str() };
         assert_eq!(
             there.as_ref(),
             forward.iter().rfind(|(k, _)| is_at_or_before(k)),
-            "before {key} at {moment}"
+            "before {key} at {point}"
         );
     }
 }
@@ -162,7 +158,7 @@ pub(crate) fn rewrite(db: &Db) {
 }
 
 #[test]
-fn every_moment_is_read_as_it_was() {
+fn every_point_in_time_is_read_as_it_was() {
     for_each_seed("timestamps", 6, |seed, mut rng| {
         let is_reverse = seed % 2 == 1;
         let mut options = options(NAMES[usize::from(is_reverse)]);
@@ -207,8 +203,8 @@ fn every_moment_is_read_as_it_was() {
             }
         }
         rewrite(&db);
-        for moment in [0, 1, 50, 100, 250, 399, u64::MAX] {
-            check(&db, &history, moment, is_reverse);
+        for point in [0, 1, 50, 100, 250, 399, u64::MAX] {
+            check(&db, &history, point, is_reverse);
         }
         db.close().unwrap();
     });
@@ -230,7 +226,7 @@ fn timestamps_in_memory_only_end_with_the_flush() {
         apply(&db, time, &event);
         history.push((time, event));
     }
-    (1..31).for_each(|moment| check(&db, &history, moment, false));
+    (1..31).for_each(|point| check(&db, &history, point, false));
     let newest: Vec<_> = state(&history, 30).into_iter().map(|(k, (v, _))| (k, v)).collect();
     let check_newest = |db: &Db, timestamp: u64| {
         let mut iter = db.iter_opt(at(timestamp), &db.default_column_family()).unwrap();
@@ -421,8 +417,8 @@ fn history_before_a_timestamp_goes_and_is_refused() {
         };
         db.compact_range_opt(&trim, &family, None, None).unwrap();
         assert_eq!(db.full_history_ts_low(&family).unwrap(), ts(390));
-        for moment in [390, 395, 399, u64::MAX] {
-            check(&db, &history, moment, is_reverse);
+        for point in [390, 395, 399, u64::MAX] {
+            check(&db, &history, point, is_reverse);
         }
         let refused = db.get_opt(&at(389), &family, "k01").unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::InvalidArgument);

@@ -6,9 +6,9 @@
 use super::heads::{head_after, key_at, prefetch_record, shared_prefix, spare_one};
 use super::{Children, Link, Node, Slot, own};
 use crate::arena::Arena;
-use crate::dead::{self, After, Deaths, Span};
+use crate::covered::Gaps;
+use crate::deleted::{self, After, Deaths, Span};
 use crate::record::{Record, Target};
-use crate::shade::Gaps;
 use esker_base::Result;
 use esker_base::comparator::KeyOrder;
 use esker_base::sync::MutexGuard;
@@ -89,7 +89,7 @@ impl<'t, const N: usize> Latched<'t, N> {
             return Ok((Inserted::Duplicate, After::Nothing));
         }
         if node.level == 0 {
-            node.shade.admit(target.trailer >> 8);
+            node.covered.admit(target.trailer >> 8);
             if node.gaps().any() {
                 node.gaps().divide(node.own_gap_before(at), head);
             }
@@ -99,7 +99,7 @@ impl<'t, const N: usize> Latched<'t, N> {
             record: record.as_ptr(),
             child: child.map_or(ptr::null_mut(), |c| ptr::from_ref(c).cast_mut()),
         };
-        let dead = child.map_or(Span::NONE, |child| dead::split_child(node, at, child));
+        let dead = child.map_or(Span::NONE, |child| deleted::split_child(node, at, child));
         if count < N {
             node.put(at, (new, dead), link);
             self.trend.note(at);
@@ -109,12 +109,12 @@ impl<'t, const N: usize> Latched<'t, N> {
         let right = node.split_off(icmp, arena, link, keep, new_goes_right.then_some((at, new, dead)))?;
         let mut after = After::Nothing;
         if new_goes_right && node.level == 0 {
-            after = dead::after_insert(right, icmp, (record, target.trailer), at == N, None);
+            after = deleted::after_insert(right, icmp, (record, target.trailer), at == N, None);
         }
         if node.level == 0 {
             node.gaps().give_away_from(node.own_gap_before(keep));
         }
-        dead::look_after_split(right, icmp);
+        deleted::look_after_split(right, icmp);
         // From here on readers find what went in `right`.
         let link = Link::new(ptr::from_ref(right).cast_mut(), keep);
         node.link.store(link.0, Ordering::Release);
@@ -124,7 +124,7 @@ impl<'t, const N: usize> Latched<'t, N> {
             self.trend.note(at);
             after = self.after(icmp, (record, target.trailer), at == keep);
         }
-        dead::look_after_split(node, icmp);
+        deleted::look_after_split(node, icmp);
         Ok((Inserted::Split(right, right.record::<false>(0)), after))
     }
 
@@ -134,7 +134,7 @@ impl<'t, const N: usize> Latched<'t, N> {
         if self.node.level > 0 {
             return After::Nothing;
         }
-        dead::after_insert(self.node, icmp, record, last, Some(&mut self.trend.deaths))
+        deleted::after_insert(self.node, icmp, record, last, Some(&mut self.trend.deaths))
     }
 
     /// How many below have died.
@@ -257,7 +257,7 @@ impl<'t, const N: usize> Node<N> {
         };
         // SAFETY: a slot's child is null or a node of this tree.
         let dead = match unsafe { Node::from_ptr(slots[0].child) } {
-            Some(first) => dead::split_above(self, first),
+            Some(first) => deleted::split_above(self, first),
             None => {
                 // Versions of one user key that come apart: those that stay hide those that go.
                 let last = keep.checked_sub(1).map(|last| self.record::<true>(last));
@@ -266,7 +266,7 @@ impl<'t, const N: usize> Node<N> {
             }
         };
         let right =
-            Node::build(arena, self.level, prefix, slots, link.next(), (dead, self.shade.split(), gaps))?;
+            Node::build(arena, self.level, prefix, slots, link.next(), (dead, self.covered.split(), gaps))?;
         if self.level > 0 {
             for at in 0..len {
                 right.dead_child(at).set(match new {

@@ -1,7 +1,7 @@
 //! Copies of leaves: what a cursor keeps of a leaf.
 //!
-//! In: the addresses that [`Node::copy_to`] found. Out: records by place. A run is of one moment as
-//! far as the records go that were there when it was made; what is newer may be missing.
+//! In: the addresses that [`Node::copy_to`] found. Out: records by place. A run is of one point in
+//! time as far as the records go that were there when it was made; what is newer may be missing.
 
 use super::heads::{prefetch_line, prefetch_record};
 use super::{Node, is_before};

@@ -1,12 +1,12 @@
 //! The matrix and the chain for as long as somebody wants: `esker-matrix mixtures|chains FIRST_SEED
-//! COUNT`. The program `esker-party` lies beside it.
+//! COUNT`. The program `esker-peer-process` lies beside it.
 
 use esker_peer::matrix::{Done, Matrix};
 use esker_peer::note;
 use std::process::ExitCode;
 
 /// Hand-overs of one chain.
-const TURNS: usize = 20;
+const STEPS: usize = 20;
 
 /// So many seeds between two lines about how far it is.
 const TOLD_EVERY: u64 = 10;
@@ -32,13 +32,13 @@ fn run() -> Result<usize, String> {
     };
     let number = |text: &String| text.parse::<u64>().map_err(|e| format!("'{text}': {e}"));
     let (first, count) = (number(first)?, number(count)?);
-    let program = std::env::current_exe().map_err(|e| e.to_string())?.with_file_name("esker-party");
+    let program = std::env::current_exe().map_err(|e| e.to_string())?.with_file_name("esker-peer-process");
     let matrix = Matrix::new(&program)?;
     let (mut all, mut failures) = (Done::default(), 0);
     for seed in first..first + count {
         let done = match what.as_str() {
             "mixtures" => matrix.mixture(seed),
-            "chains" => matrix.chain(seed, TURNS),
+            "chains" => matrix.chain(seed, STEPS),
             other => return Err(format!("'{other}': mixtures or chains")),
         };
         match done {
@@ -51,8 +51,8 @@ fn run() -> Result<usize, String> {
         let so_far = seed - first + 1;
         if so_far.is_multiple_of(TOLD_EVERY) || so_far == count {
             note(&format!(
-                "{so_far} {what} from seed {first}: {} databases, {} turns, {} of them killed, {failures} failed",
-                all.databases, all.turns, all.kills
+                "{so_far} {what} from seed {first}: {} databases, {} steps, {} of them killed, {failures} failed",
+                all.databases, all.steps, all.kills
             ));
         }
     }

@@ -1,11 +1,11 @@
 //! Values in blob files: written by RocksDB 11.8.1 under all its options, read and rewritten by
 //! Esker, handed back.
 
-use crate::party::{check_7, check_11, check_open_esker, open_esker, small_files};
+use crate::peer_process::{check_7, check_11, check_open_esker, open_esker, small_files};
 use crate::ping_pong::{FOR_7, FOR_11, esker_writes, rocksdb_7_writes, rocksdb_11_writes};
 use esker::ColumnFamilyOptions;
 use esker::options::CompressionType;
-use esker_peer::{RocksDb, World, require};
+use esker_peer::{ModelOps, RocksDb, require};
 use esker_testkit::{TempDir, seed};
 use std::path::Path;
 
@@ -53,32 +53,32 @@ fn rocksdb_with_blob_files_and_esker_write_in_turn() {
     if require("librocksdb 11.8", RocksDb::available()).is_none() {
         return;
     }
-    seed::for_each_seed("blob parties", 4, |seed, mut rng| {
-        let dir = TempDir::new("blob-parties");
-        let mut world = World::varied();
+    seed::for_each_seed("blob peer_processes", 4, |seed, mut rng| {
+        let dir = TempDir::new("blob-peer_processes");
+        let mut model = ModelOps::varied();
         let mut blob_files = 0;
         let tables = if seed % 2 == 0 { FOR_7 } else { FOR_11 };
         let make = "create_if_missing=true;create_missing_column_families=true;";
-        drop(RocksDb::open(dir.path(), make, &world.specs("")).expect("made"));
+        drop(RocksDb::open(dir.path(), make, &model.specs("")).expect("made"));
         for round in 0..6 {
             let options = format!("{tables}{}", blob_options(&mut rng));
             let when = format!("round {round}, 11.8.1 with {options}");
-            rocksdb_11_writes(dir.path(), &mut world, &options, &mut rng, &when);
+            rocksdb_11_writes(dir.path(), &mut model, &options, &mut rng, &when);
             blob_files += files_called(dir.path(), ".blob");
-            let db = open_esker(dir.path(), &world, &small_files(CompressionType::Zstd)).expect("opens");
-            check_open_esker(&db, &world, &format!("after {when}"));
+            let db = open_esker(dir.path(), &model, &small_files(CompressionType::Zstd)).expect("opens");
+            check_open_esker(&db, &model, &format!("after {when}"));
             db.close().expect("closes");
             drop(db);
             let options = esker_blob_options(&mut rng);
-            esker_writes(dir.path(), &mut world, &options, &mut rng, &format!("round {round}, Esker"));
+            esker_writes(dir.path(), &mut model, &options, &mut rng, &format!("round {round}, Esker"));
             if tables == FOR_7 && rng.bool() {
-                rocksdb_7_writes(dir.path(), &mut world, &mut rng, &format!("round {round}, 7.8.3"));
+                rocksdb_7_writes(dir.path(), &mut model, &mut rng, &format!("round {round}, 7.8.3"));
             }
         }
         if tables == FOR_7 {
-            check_7(dir.path(), &world, "the end");
+            check_7(dir.path(), &model, "the end");
         }
-        check_11(dir.path(), &world, "the end");
+        check_11(dir.path(), &model, "the end");
         assert!(blob_files > 0, "no blob file was made");
     });
 }

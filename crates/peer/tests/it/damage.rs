@@ -1,5 +1,5 @@
 //! A slice of the damage campaign: some databases of both versions, few of their bytes. `cargo
-//! xtask long door` runs all.
+//! xtask long compat` runs all.
 
 use esker_peer::damage::{Tally, campaign};
 use esker_peer::{fixture, note};

@@ -1,10 +1,10 @@
 //! Families that go from one database to another, with RocksDB on both sides.
 
-use crate::party::{check_7, check_11, check_all, open_esker, small_files};
+use crate::peer_process::{check_7, check_11, check_all, open_esker, small_files};
 use esker::ImportColumnFamilyOptions;
 use esker::options::CompressionType;
-use esker_peer::world::{Kinds, Merge, Order};
-use esker_peer::{RocksDb, World, WriteFlags, require};
+use esker_peer::model_ops::{Kinds, Merge, Order};
+use esker_peer::{ModelOps, RocksDb, WriteFlags, require};
 use esker_testkit::{TempDir, seed};
 
 /// RocksDB 11.8.1 writes a family, Esker exports it and imports it elsewhere, RocksDB reads that
@@ -17,29 +17,29 @@ fn a_family_of_rocksdb_is_imported_for_rocksdb() {
     seed::for_each_seed("export", 3, |round, mut rng| {
         let (from, to) = (TempDir::new("export-from"), TempDir::new("export-to"));
         let order = [Order::Bytewise, Order::Reverse][usize::from(rng.bool())];
-        let mut world = World::new(&[("moved", order, Merge::StringAppend)]);
+        let mut model = ModelOps::new(&[("moved", order, Merge::StringAppend)]);
         let options = small_files(CompressionType::Lz4);
         let small = "write_buffer_size=65536;target_file_size_base=32768;max_bytes_for_level_base=131072;\
                      block_based_table_factory={format_version=5};";
         let db = RocksDb::open(
             from.path(),
             "create_if_missing=true;create_missing_column_families=true",
-            &world.specs(small),
+            &model.specs(small),
         )
         .expect("opens");
         for i in 0..60 {
-            db.write(&world.random_ops(&mut rng, 20, Kinds::ALL), WriteFlags::default()).expect("written");
+            db.write(&model.random_ops(&mut rng, 20, Kinds::ALL), WriteFlags::default()).expect("written");
             if i % 20 == 19 {
                 db.flush("moved").expect("flushes");
             }
         }
         drop(db);
 
-        let source = open_esker(from.path(), &world, &options).expect("opens");
+        let source = open_esker(from.path(), &model, &options).expect("opens");
         let family = source.column_family("moved").expect("there");
         let export = source.export_column_family(&family, from.path().join("exported")).expect("exported");
-        let mut empty = World::new(&[]);
-        let descriptors = world.descriptors(&options);
+        let mut empty = ModelOps::new(&[]);
+        let descriptors = model.descriptors(&options);
         let target = open_esker(to.path(), &empty, &options).expect("opens");
         let import = ImportColumnFamilyOptions { move_files: rng.bool() };
         let descriptor = descriptors.iter().find(|d| d.name == "moved").expect("there");
@@ -50,17 +50,17 @@ fn a_family_of_rocksdb_is_imported_for_rocksdb() {
         drop((family, source, target));
 
         // The target's default family is empty.
-        world.families[0] = empty.families.remove(0);
+        model.families[0] = empty.families.remove(0);
         let when = format!("round {round}");
-        check_7(to.path(), &world, &when);
-        check_11(to.path(), &world, &when);
-        let db = RocksDb::open(to.path(), "", &world.specs(small)).expect("opens");
+        check_7(to.path(), &model, &when);
+        check_11(to.path(), &model, &when);
+        let db = RocksDb::open(to.path(), "", &model.specs(small)).expect("opens");
         for _ in 0..20 {
-            db.write(&world.random_ops(&mut rng, 20, Kinds::ALL), WriteFlags::default()).expect("written");
+            db.write(&model.random_ops(&mut rng, 20, Kinds::ALL), WriteFlags::default()).expect("written");
         }
         drop(db);
         // Esker last: an OPTIONS file of 11.8.1 would keep ldb 7.8.3 out.
-        drop(open_esker(to.path(), &world, &options).expect("opens"));
-        check_all(to.path(), &world, &options, &format!("{when}, written on"));
+        drop(open_esker(to.path(), &model, &options).expect("opens"));
+        check_all(to.path(), &model, &options, &format!("{when}, written on"));
     });
 }

@@ -1,13 +1,13 @@
 //! Checksums of whole files, which either side records in the MANIFEST, keeps, and compares.
 
-use crate::party::{check_7, check_11, check_open_esker, small_files};
+use crate::peer_process::{check_7, check_11, check_open_esker, small_files};
 use esker::options::{CompressionType, FileChecksumGenCrc32cFactory, load_latest_options};
 use esker::{
     BackupEngine, BackupEngineOptions, ColumnFamilyOptions, Db, DbOptions, ErrorKind, IngestExternalFileArg,
     IngestExternalFileOptions, Options, SstFileWriter, WriteOptions,
 };
-use esker_peer::world::{Kinds, write_to_esker};
-use esker_peer::{RocksDb, Tools, World, WriteFlags, fixture, require};
+use esker_peer::model_ops::{Kinds, write_to_esker};
+use esker_peer::{ModelOps, RocksDb, Tools, WriteFlags, fixture, require};
 use esker_testkit::{TempDir, seed};
 use std::path::Path;
 use std::sync::Arc;
@@ -17,12 +17,12 @@ const FACTORY: &str = "file_checksum_gen_factory=FileChecksumGenCrc32cFactory";
 fn db_options() -> DbOptions {
     DbOptions {
         file_checksum_gen_factory: Some(Arc::new(FileChecksumGenCrc32cFactory)),
-        ..crate::party::db_options()
+        ..crate::peer_process::db_options()
     }
 }
 
-fn open(dir: &Path, world: &World, options: &ColumnFamilyOptions) -> Db {
-    Db::open_cf(&db_options(), dir, world.descriptors(options)).expect("opens")
+fn open(dir: &Path, model: &ModelOps, options: &ColumnFamilyOptions) -> Db {
+    Db::open_cf(&db_options(), dir, model.descriptors(options)).expect("opens")
 }
 
 /// The lines of `ldb file_checksum_dump --hex`, in order of the files.
@@ -53,16 +53,16 @@ fn checksums_of_files_are_recorded_kept_and_compared_by_both() {
         let mut options = small_files(CompressionType::Lz4);
         options.enable_blob_files = round % 2 == 1;
         options.min_blob_size = 40;
-        let mut world = World::new(&[]);
+        let mut model = ModelOps::new(&[]);
         let specs = format!(
             "write_buffer_size=65536;target_file_size_base=32768;max_bytes_for_level_base=131072;{}",
             if options.enable_blob_files { "enable_blob_files=true;min_blob_size=40;" } else { "" }
         );
         for turn in 0..3 {
-            let db = open(dir.path(), &world, &options);
+            let db = open(dir.path(), &model, &options);
             db.verify_file_checksums().expect("as recorded");
             for _ in 0..40 {
-                write_to_esker(&db, &world.random_ops(&mut rng, 20, Kinds::ALL), &WriteOptions::default())
+                write_to_esker(&db, &model.random_ops(&mut rng, 20, Kinds::ALL), &WriteOptions::default())
                     .expect("written");
             }
             db.flush().expect("flushed");
@@ -76,27 +76,27 @@ fn checksums_of_files_are_recorded_kept_and_compared_by_both() {
             db.close().expect("closes");
             drop(db);
             assert_eq!(dumped(tools, dir.path()), files);
-            check_7(dir.path(), &world, "with file checksums");
+            check_7(dir.path(), &model, "with file checksums");
             // The option is in the OPTIONS file.
             let fs = DbOptions::default().env.fs;
             let loaded = load_latest_options(fs.as_ref(), dir.path()).expect("loads");
             assert!(loaded.db.file_checksum_gen_factory.is_some());
 
-            let db = RocksDb::open(dir.path(), FACTORY, &world.specs(&specs)).expect("opens");
+            let db = RocksDb::open(dir.path(), FACTORY, &model.specs(&specs)).expect("opens");
             db.verify_file_checksums().expect("as recorded");
             for _ in 0..20 {
-                db.write(&world.random_ops(&mut rng, 20, Kinds::ALL), WriteFlags::default())
+                db.write(&model.random_ops(&mut rng, 20, Kinds::ALL), WriteFlags::default())
                     .expect("written");
             }
             db.flush("default").expect("flushed");
             db.wait_for_compact().expect("settled");
             db.verify_file_checksums().expect("as recorded");
             drop(db);
-            check_11(dir.path(), &world, "written on by RocksDB 11.8.1");
+            check_11(dir.path(), &model, "written on by RocksDB 11.8.1");
         }
-        let db = open(dir.path(), &world, &options);
+        let db = open(dir.path(), &model, &options);
         db.verify_file_checksums().expect("as recorded");
-        check_open_esker(&db, &world, "at the end");
+        check_open_esker(&db, &model, "at the end");
     });
 }
 
@@ -210,12 +210,12 @@ fn checksums_by_7_8_of_files_with_aligned_blocks_are_those_of_other_bytes() {
     let dir = TempDir::new("aligned-checksums");
     let mut options = small_files(CompressionType::None);
     options.table.block_align = true;
-    let world = World::new(&[]);
+    let model = ModelOps::new(&[]);
     let fill = |db: &Db| {
         (0..100).for_each(|i| db.put(format!("key{i:03}"), [b'v'; 50]).expect("written"));
         db.flush().expect("flushed");
     };
-    let db = open(dir.path(), &world, &options);
+    let db = open(dir.path(), &model, &options);
     fill(&db);
     db.verify_file_checksums().expect("Esker's are right");
     db.close().expect("closes");
@@ -223,7 +223,7 @@ fn checksums_by_7_8_of_files_with_aligned_blocks_are_those_of_other_bytes() {
     tools.ldb(dir.path(), ["put", "key", "of 7.8"]).expect("written");
     tools.ldb(dir.path(), ["compact"]).expect("compacted");
     assert!(tools.check_file_checksums(dir.path()).unwrap_err().contains("the MANIFEST says"));
-    let db = open(dir.path(), &world, &options);
+    let db = open(dir.path(), &model, &options);
     db.verify_checksum().expect("each block is right");
     assert_eq!(db.verify_file_checksums().unwrap_err().kind(), ErrorKind::Corruption);
     // Once it is rewritten it is right.

@@ -1,19 +1,19 @@
 //! What Esker writes, RocksDB 7.8.3 and 11.8.1 read: each compression, families, merges, deletions
 //! of all kinds, held snapshots, several levels, an unflushed WAL.
 
-use crate::party::{check_7, check_11, check_all, check_open_esker, open_esker, small_files};
+use crate::peer_process::{check_7, check_11, check_all, check_open_esker, open_esker, small_files};
 use esker::options::CompressionType;
 use esker::{Db, Options, ReadOptions, SstFileWriter, WriteOptions};
-use esker_peer::world::{Kinds, Merge, Order, write_to_esker};
-use esker_peer::{Contents, InternalEntry, Tools, World, require};
+use esker_peer::model_ops::{Kinds, Merge, Order, write_to_esker};
+use esker_peer::{Contents, InternalEntry, ModelOps, Tools, require};
 use esker_testkit::{TempDir, seed};
 use std::collections::BTreeMap;
 
 /// Random batches, each to Esker and to the model.
-fn fill(db: &Db, world: &mut World, rng: &mut fastrand::Rng, batches: usize, kinds: Kinds) {
+fn fill(db: &Db, model: &mut ModelOps, rng: &mut fastrand::Rng, batches: usize, kinds: Kinds) {
     for _ in 0..batches {
         let count = rng.usize(1..20);
-        let ops = world.random_ops(rng, count, kinds);
+        let ops = model.random_ops(rng, count, kinds);
         write_to_esker(db, &ops, &WriteOptions::default()).expect("written");
     }
 }
@@ -33,51 +33,51 @@ fn each_stage_is_read_by_all(compression: CompressionType, format_version: u32) 
     let dir = TempDir::new("handed-over");
     let mut options = small_files(compression);
     options.table.format_version = format_version;
-    let mut world = World::varied();
-    let read_by_all = |world: &World, when: &str| {
+    let mut model = ModelOps::varied();
+    let read_by_all = |model: &ModelOps, when: &str| {
         // 7.8 reads up to format_version 5.
         if format_version <= 5 {
-            check_all(dir.path(), world, &options, when);
+            check_all(dir.path(), model, &options, when);
         } else {
-            check_11(dir.path(), world, when);
+            check_11(dir.path(), model, when);
         }
     };
 
-    let db = open_esker(dir.path(), &world, &options).expect("opens");
-    fill(&db, &mut world, &mut rng, 40, Kinds::ALL);
+    let db = open_esker(dir.path(), &model, &options).expect("opens");
+    fill(&db, &mut model, &mut rng, 40, Kinds::ALL);
     db.close().expect("closes");
-    read_by_all(&world, &format!("{what}, only a WAL"));
+    read_by_all(&model, &format!("{what}, only a WAL"));
 
-    let db = open_esker(dir.path(), &world, &options).expect("opens");
-    fill(&db, &mut world, &mut rng, 150, Kinds::ALL);
+    let db = open_esker(dir.path(), &model, &options).expect("opens");
+    fill(&db, &mut model, &mut rng, 150, Kinds::ALL);
     let snapshot = db.snapshot();
-    let at_snapshot = world.sequence();
-    fill(&db, &mut world, &mut rng, 150, Kinds::ALL);
+    let at_snapshot = model.sequence();
+    fill(&db, &mut model, &mut rng, 150, Kinds::ALL);
     for name in db.column_family_names() {
         let family = db.column_family(&name).expect("open");
         db.flush_opt(&esker::FlushOptions::default(), &[&family]).expect("flushes");
     }
     db.wait_for_background_work().expect("no background error");
-    check_open_esker(&db, &world, &what);
-    for family in &world.families {
+    check_open_esker(&db, &model, &what);
+    for family in &model.families {
         let handle = db.column_family(&family.name).expect("open");
         let then = ReadOptions::new().snapshot(&snapshot);
         let contents = Contents::of(&db, &handle, &then).expect("read");
-        contents.assert_same(&world.contents_at(family, at_snapshot), "Esker at a snapshot");
+        contents.assert_same(&model.contents_at(family, at_snapshot), "Esker at a snapshot");
     }
-    fill(&db, &mut world, &mut rng, 20, Kinds::ALL);
+    fill(&db, &mut model, &mut rng, 20, Kinds::ALL);
     db.close().expect("closes");
     drop((snapshot, db));
-    read_by_all(&world, &format!("{what}, flushed, with versions of a snapshot and a WAL"));
+    read_by_all(&model, &format!("{what}, flushed, with versions of a snapshot and a WAL"));
 
-    let db = open_esker(dir.path(), &world, &options).expect("opens");
+    let db = open_esker(dir.path(), &model, &options).expect("opens");
     db.compact_range(None, None).expect("compacts");
-    fill(&db, &mut world, &mut rng, 100, Kinds::ALL);
+    fill(&db, &mut model, &mut rng, 100, Kinds::ALL);
     db.wait_for_background_work().expect("no background error");
     let levels = files_at_levels(&db, "default");
     assert!(levels[1..].iter().sum::<u64>() > 0, "{what}: all is on level 0: {levels:?}");
     db.close().expect("closes");
-    read_by_all(&world, &format!("{what}, compacted, files {levels:?}"));
+    read_by_all(&model, &format!("{what}, compacted, files {levels:?}"));
 }
 
 #[test]
@@ -165,15 +165,15 @@ fn other_layouts_are_read_by_all() {
             options.prefix_extractor = esker_base::prefix::by_name("rocksdb.FixedPrefix.5");
         }
         let what = format!("round {round}: {:?}", options.table);
-        let mut world = World::new(&[("reverse", Order::Reverse, Merge::StringAppend)]);
-        let db = open_esker(dir.path(), &world, &options).expect("opens");
-        fill(&db, &mut world, &mut rng, 120, Kinds::ALL);
+        let mut model = ModelOps::new(&[("reverse", Order::Reverse, Merge::StringAppend)]);
+        let db = open_esker(dir.path(), &model, &options).expect("opens");
+        fill(&db, &mut model, &mut rng, 120, Kinds::ALL);
         db.compact_range(None, None).expect("compacts");
-        fill(&db, &mut world, &mut rng, 60, Kinds::ALL);
+        fill(&db, &mut model, &mut rng, 60, Kinds::ALL);
         db.flush().expect("flushes");
-        check_open_esker(&db, &world, &what);
+        check_open_esker(&db, &model, &what);
         db.close().expect("closes");
-        check_all(dir.path(), &world, &options, &what);
+        check_all(dir.path(), &model, &options, &what);
     }
 }
 
@@ -216,15 +216,15 @@ fn parts_hash_indexes_and_dictionaries_are_read_by_all() {
             options.compression_opts.zstd_max_train_bytes = rng.choice([0, 10_000]).expect("one");
         }
         let what = format!("round {round}: {:?} {:?}", options.compression, options.table);
-        let mut world = World::new(&[("reverse", Order::Reverse, Merge::StringAppend)]);
-        let db = open_esker(dir.path(), &world, &options).expect("opens");
-        fill(&db, &mut world, &mut rng, 120, Kinds::ALL);
+        let mut model = ModelOps::new(&[("reverse", Order::Reverse, Merge::StringAppend)]);
+        let db = open_esker(dir.path(), &model, &options).expect("opens");
+        fill(&db, &mut model, &mut rng, 120, Kinds::ALL);
         db.compact_range(None, None).expect("compacts");
-        fill(&db, &mut world, &mut rng, 60, Kinds::ALL);
+        fill(&db, &mut model, &mut rng, 60, Kinds::ALL);
         db.flush().expect("flushes");
-        check_open_esker(&db, &world, &what);
+        check_open_esker(&db, &model, &what);
         db.close().expect("closes");
-        check_all(dir.path(), &world, &options, &what);
+        check_all(dir.path(), &model, &options, &what);
     }
 }
 
@@ -244,29 +244,29 @@ fn versions_of_held_snapshots_are_stored_for_all_to_see() {
     let mut rng = seed::rng("versions of held snapshots");
     let dir = TempDir::new("snapshots");
     let options = small_files(CompressionType::Lz4);
-    let mut world = World::new(&[]);
-    world.key_space = 60;
-    let db = open_esker(dir.path(), &world, &options).expect("opens");
+    let mut model = ModelOps::new(&[]);
+    model.key_space = 60;
+    let db = open_esker(dir.path(), &model, &options).expect("opens");
     let mut held = Vec::new();
     for _ in 0..6 {
-        fill(&db, &mut world, &mut rng, 40, Kinds::PLAIN);
-        held.push((db.snapshot(), world.sequence()));
-        assert_eq!(db.latest_sequence_number().0, world.sequence());
+        fill(&db, &mut model, &mut rng, 40, Kinds::PLAIN);
+        held.push((db.snapshot(), model.sequence()));
+        assert_eq!(db.latest_sequence_number().0, model.sequence());
         db.flush().expect("flushes");
     }
     db.compact_range(None, None).expect("compacts");
-    fill(&db, &mut world, &mut rng, 10, Kinds::PLAIN);
+    fill(&db, &mut model, &mut rng, 10, Kinds::PLAIN);
     let tables = TempDir::new("snapshots-copy");
     esker_peer::fixture::copy_files(dir.path(), tables.path());
     // ldb sees the copy: this process still has the database.
     let entries = tools.internal_entries(tables.path(), "default").expect("idump");
-    let default = &world.families[0];
+    let default = &model.families[0];
     for (_, sequence) in &held {
-        let expected = world.contents_at(default, *sequence);
+        let expected = model.contents_at(default, *sequence);
         let by_ldb = newest(&entries, *sequence).into_iter().map(|(k, v)| (k.to_vec(), v.to_vec()));
         Contents(by_ldb.collect()).assert_same(&expected, &format!("idump at sequence {sequence}"));
     }
-    assert!(entries.len() > world.contents(default).0.len(), "old versions are there");
+    assert!(entries.len() > model.contents(default).0.len(), "old versions are there");
     // With the snapshots gone, the next compaction drops what only they saw.
     held.clear();
     db.compact_range_opt(
@@ -281,9 +281,9 @@ fn versions_of_held_snapshots_are_stored_for_all_to_see() {
     .expect("compacts");
     db.close().expect("closes");
     let entries = tools.internal_entries(dir.path(), "default").expect("idump");
-    let expected = world.contents(default);
+    let expected = model.contents(default);
     assert_eq!(entries.len(), expected.0.len(), "one version of each key is left");
-    check_7(dir.path(), &world, "snapshots released");
+    check_7(dir.path(), &model, "snapshots released");
 }
 
 #[test]
@@ -291,15 +291,15 @@ fn a_checkpoint_is_read_by_all_with_its_wal_and_without() {
     let mut rng = seed::rng("checkpoint");
     let dir = TempDir::new("checkpoint");
     let options = small_files(CompressionType::Lz4);
-    let mut world = World::varied();
-    let db = open_esker(&dir.path().join("db"), &world, &options).expect("opens");
-    fill(&db, &mut world, &mut rng, 150, Kinds::ALL);
+    let mut model = ModelOps::varied();
+    let db = open_esker(&dir.path().join("db"), &model, &options).expect("opens");
+    fill(&db, &mut model, &mut rng, 150, Kinds::ALL);
     db.flush().expect("flushes");
-    fill(&db, &mut world, &mut rng, 20, Kinds::ALL);
+    fill(&db, &mut model, &mut rng, 20, Kinds::ALL);
     db.create_checkpoint(dir.path().join("with WAL"), u64::MAX).expect("made");
     db.create_checkpoint(dir.path().join("flushed"), 0).expect("made");
-    let then = world.clone();
-    fill(&db, &mut world, &mut rng, 150, Kinds::ALL);
+    let then = model.clone();
+    fill(&db, &mut model, &mut rng, 150, Kinds::ALL);
     db.compact_range(None, None).expect("compacts");
     db.close().expect("closes");
     for name in ["with WAL", "flushed"] {
@@ -312,7 +312,7 @@ fn files_made_here_are_ingested_by_both_and_read_by_all() {
     let Some(tools) = require("ldb 7.8", Tools::find()) else { return };
     let dir = TempDir::new("ingested");
     let options = small_files(CompressionType::Lz4);
-    let world = World::new(&[]);
+    let model = ModelOps::new(&[]);
     let mut writer = SstFileWriter::new(&Options { cf: options.clone(), ..Options::default() });
     let files = ["one.sst", "two.sst"].map(|name| dir.path().join(name));
     for (file, from) in files.iter().zip([0, 500]) {
@@ -326,7 +326,7 @@ fn files_made_here_are_ingested_by_both_and_read_by_all() {
         .map(|n| (format!("key{n:05}"), format!("from {}", if n < 500 { 0 } else { 500 })))
         .collect();
     let ours = dir.path().join("ours");
-    let db = open_esker(&ours, &world, &options).expect("opens");
+    let db = open_esker(&ours, &model, &options).expect("opens");
     for n in 0..1500 {
         db.put(format!("key{n:05}"), "older").expect("written");
     }
@@ -346,7 +346,7 @@ fn files_made_here_are_ingested_by_both_and_read_by_all() {
             .collect();
         assert_eq!(found, expected, "{}", db.display());
     }
-    let db = open_esker(&theirs, &world, &options).expect("opens what RocksDB ingested");
+    let db = open_esker(&theirs, &model, &options).expect("opens what RocksDB ingested");
     assert_eq!(db.get("key00700").expect("reads").as_deref(), Some(&b"from 500"[..]));
     db.compact_range(None, None).expect("compacts");
     db.close().expect("closes");

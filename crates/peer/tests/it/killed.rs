@@ -4,15 +4,15 @@
 //! writes batches that both processes can make from the seed, says after each how far it is, and is
 //! killed with SIGKILL.
 
-use crate::party::{
+use crate::peer_process::{
     check_7, check_7_after_kill, check_11, check_open_11, check_open_esker, db_options, open_esker,
     small_files,
 };
 use esker::options::CompressionType;
 use esker::{ColumnFamilyOptions, Db, DbOptions, WalRecoveryMode, WriteOptions};
 use esker_peer::fixture::copy_files;
-use esker_peer::world::{Kinds, write_to_esker};
-use esker_peer::{Op, RocksDb, World, WriteFlags, require};
+use esker_peer::model_ops::{Kinds, write_to_esker};
+use esker_peer::{ModelOps, Op, RocksDb, WriteFlags, require};
 use esker_testkit::{TempDir, seed};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -56,18 +56,18 @@ const ROCKSDB_VARIANTS: [&str; 7] = [
 /// The batches of a seed, one after the other.
 struct Batches {
     rng: fastrand::Rng,
-    world: World,
+    model: ModelOps,
 }
 
 impl Batches {
     fn new(seed: u64) -> Batches {
-        Batches { rng: fastrand::Rng::with_seed(seed), world: World::varied() }
+        Batches { rng: fastrand::Rng::with_seed(seed), model: ModelOps::varied() }
     }
 
     /// The next batch, and whether it is to be synced.
     fn next(&mut self) -> (Vec<Op>, bool) {
         let count = self.rng.usize(1..12);
-        let ops = self.world.random_ops(&mut self.rng, count, Kinds::ALL);
+        let ops = self.model.random_ops(&mut self.rng, count, Kinds::ALL);
         (ops, self.rng.u32(..20) == 0)
     }
 }
@@ -78,7 +78,7 @@ fn child() {
     let Some(dir) = std::env::var_os(DIRECTORY) else { return };
     let seed: u64 = std::env::var(SEED).expect("with the directory").parse().expect("a number");
     let mut batches = Batches::new(seed);
-    let mut write = writer(&PathBuf::from(dir), seed, &batches.world);
+    let mut write = writer(&PathBuf::from(dir), seed, &batches.model);
     for i in 1..=BATCHES {
         let (ops, sync) = batches.next();
         write(&ops, sync);
@@ -90,16 +90,16 @@ fn child() {
 type Writer = Box<dyn FnMut(&[Op], bool)>;
 
 /// Opens the database and gives back what writes to it.
-fn writer(dir: &Path, seed: u64, world: &World) -> Writer {
+fn writer(dir: &Path, seed: u64, model: &ModelOps) -> Writer {
     if std::env::var(WRITER).is_ok_and(|writer| writer == "esker") {
-        let db = Db::open_cf(&varied_db_options(seed), dir, world.descriptors(&options())).expect("opens");
+        let db = Db::open_cf(&varied_db_options(seed), dir, model.descriptors(&options())).expect("opens");
         return Box::new(move |ops, sync| {
             write_to_esker(&db, ops, &WriteOptions::default().sync(sync)).expect("written");
         });
     }
     let variant = std::env::var(WRITER).expect("with the directory");
     let db_options = format!("create_if_missing=true;create_missing_column_families=true;{variant}");
-    let specs = world.specs("write_buffer_size=262144;");
+    let specs = model.specs("write_buffer_size=262144;");
     let db = RocksDb::open(dir, &db_options, &specs).expect("opens");
     Box::new(move |ops, sync| db.write(ops, WriteFlags { sync, disable_wal: false }).expect("written"))
 }
@@ -133,18 +133,18 @@ fn write_and_kill(dir: &TempDir, writer: &str, seed: u64, batches: usize) -> usi
     written
 }
 
-/// The world after as many batches as the directory holds, which must be `written` or, if the last
+/// The model after as many batches as the directory holds, which must be `written` or, if the last
 /// line was not printed any more, one more.
-fn recovered(seed: u64, written: usize, sequence: u64) -> World {
+fn recovered(seed: u64, written: usize, sequence: u64) -> ModelOps {
     let mut batches = Batches::new(seed);
     for _ in 0..written {
         batches.next();
     }
-    if batches.world.sequence() != sequence {
+    if batches.model.sequence() != sequence {
         batches.next();
     }
-    assert_eq!(batches.world.sequence(), sequence, "acknowledged: {written} batches");
-    batches.world
+    assert_eq!(batches.model.sequence(), sequence, "acknowledged: {written} batches");
+    batches.model
 }
 
 /// A copy of `dir` for one reader: opening for writing would tidy up for the others.
@@ -155,14 +155,14 @@ fn copy(dir: &TempDir) -> TempDir {
 }
 
 /// Esker recovers a copy, and shows all that was acknowledged. The copy, and what must be in it.
-fn recovered_by_esker(dir: &TempDir, seed: u64, written: usize, when: &str) -> (TempDir, World) {
+fn recovered_by_esker(dir: &TempDir, seed: u64, written: usize, when: &str) -> (TempDir, ModelOps) {
     let copy = copy(dir);
-    let names = Batches::new(seed).world;
+    let names = Batches::new(seed).model;
     let db = open_esker(copy.path(), &names, &options()).unwrap_or_else(|e| panic!("{when}: {e}"));
-    let world = recovered(seed, written, db.latest_sequence_number().0);
-    check_open_esker(&db, &world, when);
+    let model = recovered(seed, written, db.latest_sequence_number().0);
+    check_open_esker(&db, &model, when);
     drop(db);
-    (copy, world)
+    (copy, model)
 }
 
 #[test]
@@ -171,12 +171,12 @@ fn killed_eskers_lose_nothing_by_anyones_reading() {
         let dir = TempDir::new("killed");
         let written = write_and_kill(&dir, "esker", seed, rng.usize(1..600));
         let when = format!("killed after {written} batches");
-        let (recovered, world) = recovered_by_esker(&dir, seed, written, &when);
-        check_7_after_kill(copy(&dir).path(), &world, &when);
-        check_11(copy(&dir).path(), &world, &when);
+        let (recovered, model) = recovered_by_esker(&dir, seed, written, &when);
+        check_7_after_kill(copy(&dir).path(), &model, &when);
+        check_11(copy(&dir).path(), &model, &when);
         let when = format!("{when}, recovered by Esker");
-        check_7(recovered.path(), &world, &when);
-        check_11(recovered.path(), &world, &when);
+        check_7(recovered.path(), &model, &when);
+        check_11(recovered.path(), &model, &when);
     });
 }
 
@@ -191,8 +191,8 @@ fn killed_rocksdbs_lose_nothing_by_eskers_reading() {
         let dir = TempDir::new("killed");
         let written = write_and_kill(&dir, variant, seed, rng.usize(1..600));
         let when = format!("RocksDB with '{variant}' killed after {written} batches");
-        let (recovered, world) = recovered_by_esker(&dir, seed, written, &when);
-        check_11(recovered.path(), &world, &format!("{when}, recovered by Esker"));
+        let (recovered, model) = recovered_by_esker(&dir, seed, written, &when);
+        check_11(recovered.path(), &model, &format!("{when}, recovered by Esker"));
     }
 }
 
@@ -218,15 +218,15 @@ fn logs_that_end_with_zeros_are_whole_to_everyone_in_every_mode() {
     for (i, mode) in modes.into_iter().enumerate() {
         let (live, mut batches) = (TempDir::new("live"), Batches::new(i as u64));
         let db_options = DbOptions { wal_recovery_mode: mode, ..db_options() };
-        let db = Db::open_cf(&db_options, live.path(), batches.world.descriptors(&options())).expect("opens");
+        let db = Db::open_cf(&db_options, live.path(), batches.model.descriptors(&options())).expect("opens");
         for _ in 0..400 {
             let (ops, sync) = batches.next();
             write_to_esker(&db, &ops, &WriteOptions::default().sync(sync)).expect("written");
         }
-        // A copy that is made while files come and go is not one moment of them.
+        // A copy that is made while files come and go is not one point in time of them.
         db.pause_background_work();
         for unfinished in [false, true] {
-            // As the kernel has it at this moment, and would have it if the process died.
+            // As the kernel has it at this time, and would have it if the process died.
             let dir = copy(&live);
             let (path, mut log) = newest_wal(dir.path());
             let records = log.iter().rposition(|b| *b != 0).map_or(0, |last| last + 1);
@@ -237,17 +237,17 @@ fn logs_that_end_with_zeros_are_whole_to_everyone_in_every_mode() {
             }
             let when =
                 format!("{mode:?}, {} of {} bytes of log, unfinished: {unfinished}", records, log.len());
-            check_7_after_kill(copy(&dir).path(), &batches.world, &when);
+            check_7_after_kill(copy(&dir).path(), &batches.model, &when);
             let reader = copy(&dir);
             if require("librocksdb 11.8", RocksDb::available()).is_some() {
                 let text = format!("wal_recovery_mode={}", rocksdb_name(mode));
-                let rocksdb = RocksDb::open(reader.path(), &text, &batches.world.specs(""))
+                let rocksdb = RocksDb::open(reader.path(), &text, &batches.model.specs(""))
                     .unwrap_or_else(|e| panic!("{when}: RocksDB 11.8.1 does not open it: {e}"));
-                check_open_11(&rocksdb, &batches.world, &when);
+                check_open_11(&rocksdb, &batches.model, &when);
             }
-            let again = Db::open_cf(&db_options, dir.path(), batches.world.descriptors(&options()))
+            let again = Db::open_cf(&db_options, dir.path(), batches.model.descriptors(&options()))
                 .unwrap_or_else(|e| panic!("{when}: {e}"));
-            check_open_esker(&again, &batches.world, &when);
+            check_open_esker(&again, &batches.model, &when);
         }
     }
 }

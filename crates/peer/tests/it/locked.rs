@@ -1,8 +1,8 @@
 //! A database is open for writing in one process only, whichever engine that runs.
 
-use crate::party::{db_options, open_esker, small_files};
+use crate::peer_process::{db_options, open_esker, small_files};
 use esker::options::CompressionType;
-use esker_peer::{Tools, World, require};
+use esker_peer::{ModelOps, Tools, require};
 use esker_testkit::TempDir;
 use std::io::Write;
 use std::process::{Child, Command, Stdio};
@@ -11,8 +11,8 @@ use std::process::{Child, Command, Stdio};
 fn esker_keeps_rocksdb_out() {
     let Some(tools) = require("ldb 7.8", Tools::find()) else { return };
     let dir = TempDir::new("locked");
-    let world = World::new(&[]);
-    let db = open_esker(dir.path(), &world, &small_files(CompressionType::Lz4)).expect("opens");
+    let model = ModelOps::new(&[]);
+    let db = open_esker(dir.path(), &model, &small_files(CompressionType::Lz4)).expect("opens");
     let error = tools.ldb(dir.path(), ["put", "key", "value"]).expect_err("Esker has it");
     assert!(error.to_lowercase().contains("lock"), "{error}");
     db.close().expect("closes");
@@ -25,9 +25,9 @@ fn rocksdb_keeps_esker_out() {
         return;
     }
     let dir = TempDir::new("locked");
-    let world = World::new(&[]);
+    let model = ModelOps::new(&[]);
     let options = small_files(CompressionType::Lz4);
-    open_esker(dir.path(), &world, &options).expect("opens").close().expect("closes");
+    open_esker(dir.path(), &model, &options).expect("opens").close().expect("closes");
     // `query` reads commands until its input ends, with the database open.
     let mut ldb = Command::new("ldb")
         .arg(format!("--db={}", dir.path().display()))
@@ -38,12 +38,12 @@ fn rocksdb_keeps_esker_out() {
         .expect("ldb");
     let mut input = ldb.stdin.take().expect("piped");
     wait_for_lock(&mut ldb);
-    let error = open_esker(dir.path(), &world, &options).expect_err("RocksDB has it");
+    let error = open_esker(dir.path(), &model, &options).expect_err("RocksDB has it");
     assert!(error.to_string().contains("LOCK"), "{error}");
     input.write_all(b"put key value\n").expect("written");
     drop(input);
     assert!(ldb.wait().expect("ended").success());
-    let db = esker::Db::open_cf(&db_options(), dir.path(), world.descriptors(&options)).expect("it is free");
+    let db = esker::Db::open_cf(&db_options(), dir.path(), model.descriptors(&options)).expect("it is free");
     assert_eq!(db.get("key").expect("read").as_deref(), Some(&b"value"[..]));
 }
 

@@ -1,4 +1,4 @@
-//! A slice of the matrix and of the chains; `cargo xtask long door` runs five hundred mixtures.
+//! A slice of the matrix and of the chains; `cargo xtask long compat` runs five hundred mixtures.
 
 use esker_peer::matrix::{Done, Matrix};
 use esker_peer::{note, require};
@@ -6,7 +6,10 @@ use esker_testkit::seed;
 use std::path::Path;
 
 fn matrix() -> Option<Matrix> {
-    require("ldb 7.8, librocksdb 10.4 and 11.8", Matrix::new(Path::new(env!("CARGO_BIN_EXE_esker-party"))))
+    require(
+        "ldb 7.8, librocksdb 10.4 and 11.8",
+        Matrix::new(Path::new(env!("CARGO_BIN_EXE_esker-peer-process"))),
+    )
 }
 
 #[test]
@@ -16,7 +19,7 @@ fn mixtures_written_by_each_are_opened_by_each() {
     seed::for_each_seed("mixtures", 8, |seed, _| {
         all.add(matrix.mixture(seed).unwrap_or_else(|why| panic!("{why}")));
     });
-    note(&format!("{} databases, {} turns, {} of them killed", all.databases, all.turns, all.kills));
+    note(&format!("{} databases, {} steps, {} of them killed", all.databases, all.steps, all.kills));
 }
 
 #[test]

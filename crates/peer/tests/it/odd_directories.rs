@@ -1,7 +1,7 @@
 //! Directories as crashes, copies and other programs leave them: Esker opens what RocksDB 11.8.1
 //! opens, finds the same in it, and deletes the leftovers that RocksDB deletes.
 
-use crate::party::db_options;
+use crate::peer_process::db_options;
 use esker::internals::base::FileNumber;
 use esker::internals::format::log::LogWriter;
 use esker::options::{CompressionType, FlushOptions};

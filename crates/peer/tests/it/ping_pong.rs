@@ -1,13 +1,13 @@
 //! Databases that go to and fro: Esker, RocksDB 7.8.3 and RocksDB 11.8.1 write in turn, and each
 //! finds what the others left.
 
-use crate::party::{check_7, check_11, check_open_11, check_open_esker, open_esker, small_files};
+use crate::peer_process::{check_7, check_11, check_open_11, check_open_esker, open_esker, small_files};
 use esker::internals::format::properties::IndexType;
 use esker::internals::table::DataBlockIndexType;
 use esker::options::{CompactionStyle, CompressionType};
 use esker::{ColumnFamilyOptions, WriteOptions};
-use esker_peer::world::{Kinds, write_to_esker};
-use esker_peer::{RocksDb, Tools, World, WriteFlags, require};
+use esker_peer::model_ops::{Kinds, write_to_esker};
+use esker_peer::{ModelOps, RocksDb, Tools, WriteFlags, require};
 use esker_testkit::{TempDir, seed};
 use std::path::Path;
 
@@ -46,16 +46,16 @@ fn random_mixture(rng: &mut fastrand::Rng, compression: CompressionType) -> Colu
 
 pub(crate) fn esker_writes(
     dir: &Path,
-    world: &mut World,
+    model: &mut ModelOps,
     options: &ColumnFamilyOptions,
     rng: &mut fastrand::Rng,
     when: &str,
 ) {
-    let db = open_esker(dir, world, options).unwrap_or_else(|e| panic!("{when}: Esker: {e}"));
-    check_open_esker(&db, world, when);
+    let db = open_esker(dir, model, options).unwrap_or_else(|e| panic!("{when}: Esker: {e}"));
+    check_open_esker(&db, model, when);
     for _ in 0..rng.usize(1..60) {
         let count = rng.usize(1..20);
-        let ops = world.random_ops(rng, count, Kinds::ALL);
+        let ops = model.random_ops(rng, count, Kinds::ALL);
         write_to_esker(&db, &ops, &WriteOptions::default().sync(rng.u32(..10) == 0)).expect("written");
     }
     match rng.u32(..4) {
@@ -64,24 +64,24 @@ pub(crate) fn esker_writes(
         2 => db.wait_for_background_work().expect("no background error"),
         _ => {}
     }
-    check_open_esker(&db, world, when);
+    check_open_esker(&db, model, when);
     db.close().expect("closes");
 }
 
-pub(crate) fn rocksdb_7_writes(dir: &Path, world: &mut World, rng: &mut fastrand::Rng, when: &str) {
+pub(crate) fn rocksdb_7_writes(dir: &Path, model: &mut ModelOps, rng: &mut fastrand::Rng, when: &str) {
     let Some(tools) = require("ldb 7.8", Tools::find()) else { return };
     let count = rng.usize(1..16);
-    let ops = world.random_ops(rng, count, Kinds::LDB);
+    let ops = model.random_ops(rng, count, Kinds::LDB);
     tools.apply(dir, &ops).unwrap_or_else(|e| panic!("{when}: {e}"));
     if rng.bool() {
         tools.ldb(dir, ["compact"]).unwrap_or_else(|e| panic!("{when}: {e}"));
     }
-    check_7(dir, world, when);
+    check_7(dir, model, when);
 }
 
 pub(crate) fn rocksdb_11_writes(
     dir: &Path,
-    world: &mut World,
+    model: &mut ModelOps,
     table: &str,
     rng: &mut fastrand::Rng,
     when: &str,
@@ -93,62 +93,62 @@ pub(crate) fn rocksdb_11_writes(
         ["kNoCompression", "kSnappyCompression", "kZlibCompression", "kLZ4Compression", "kZSTD"];
     let compression = rng.choice(compression).expect("one");
     let options = format!("compression={compression};{ROCKSDB_SMALL}{table}");
-    let db = RocksDb::open(dir, "", &world.specs(&options)).unwrap_or_else(|e| panic!("{when}: {e}"));
-    check_open_11(&db, world, when);
+    let db = RocksDb::open(dir, "", &model.specs(&options)).unwrap_or_else(|e| panic!("{when}: {e}"));
+    check_open_11(&db, model, when);
     for _ in 0..rng.usize(1..60) {
         let count = rng.usize(1..20);
-        let ops = world.random_ops(rng, count, Kinds::ALL);
+        let ops = model.random_ops(rng, count, Kinds::ALL);
         let flags = WriteFlags { sync: rng.u32(..10) == 0, disable_wal: false };
         db.write(&ops, flags).unwrap_or_else(|e| panic!("{when}: {e}"));
     }
-    let family = world.families[rng.usize(..world.families.len())].name.clone();
+    let family = model.families[rng.usize(..model.families.len())].name.clone();
     match rng.u32(..3) {
         0 => db.flush(&family).unwrap_or_else(|e| panic!("{when}: {e}")),
         1 => db.compact(&family),
         _ => {}
     }
-    check_open_11(&db, world, when);
+    check_open_11(&db, model, when);
 }
 
 #[test]
-fn three_parties_write_in_turn() {
-    seed::for_each_seed("three parties", 3, |_, mut rng| {
-        let dir = TempDir::new("three-parties");
-        let mut world = World::varied();
+fn three_peer_processes_write_in_turn() {
+    seed::for_each_seed("three peer_processes", 3, |_, mut rng| {
+        let dir = TempDir::new("three-peer_processes");
+        let mut model = ModelOps::varied();
         let codecs = [CompressionType::Snappy, CompressionType::Lz4, CompressionType::Zstd];
         for round in 0..8 {
             // Esker between the others: an OPTIONS file of 11.8.1 would keep ldb 7.8.3 out.
             let codec = rng.choice(codecs).expect("one");
             let options = random_mixture(&mut rng, codec);
-            esker_writes(dir.path(), &mut world, &options, &mut rng, &format!("round {round}, Esker"));
+            esker_writes(dir.path(), &mut model, &options, &mut rng, &format!("round {round}, Esker"));
             if rng.bool() {
-                rocksdb_7_writes(dir.path(), &mut world, &mut rng, &format!("round {round}, 7.8.3"));
+                rocksdb_7_writes(dir.path(), &mut model, &mut rng, &format!("round {round}, 7.8.3"));
             } else {
                 let when = format!("round {round}, 11.8.1");
-                rocksdb_11_writes(dir.path(), &mut world, FOR_7, &mut rng, &when);
+                rocksdb_11_writes(dir.path(), &mut model, FOR_7, &mut rng, &when);
             }
         }
-        esker_writes(dir.path(), &mut world, &small_files(CompressionType::Lz4), &mut rng, "the end");
-        check_7(dir.path(), &world, "the end");
-        check_11(dir.path(), &world, "the end");
+        esker_writes(dir.path(), &mut model, &small_files(CompressionType::Lz4), &mut rng, "the end");
+        check_7(dir.path(), &model, "the end");
+        check_11(dir.path(), &model, "the end");
     });
 }
 
 #[test]
 fn esker_and_rocksdb_11_with_its_newest_tables_write_in_turn() {
-    seed::for_each_seed("two parties", 3, |_, mut rng| {
-        let dir = TempDir::new("two-parties");
-        let mut world = World::varied();
+    seed::for_each_seed("two peer_processes", 3, |_, mut rng| {
+        let dir = TempDir::new("two-peer_processes");
+        let mut model = ModelOps::varied();
         for round in 0..8 {
             let when = format!("round {round}, 11.8.1");
             rocksdb_11_writes_first(dir.path(), round);
-            rocksdb_11_writes(dir.path(), &mut world, FOR_11, &mut rng, &when);
+            rocksdb_11_writes(dir.path(), &mut model, FOR_11, &mut rng, &when);
             let mut options = small_files(CompressionType::Zstd);
             options.table.format_version = rng.u32(5..=7);
             options.table.separate_key_value_in_data_block = rng.bool();
-            esker_writes(dir.path(), &mut world, &options, &mut rng, &format!("round {round}, Esker"));
+            esker_writes(dir.path(), &mut model, &options, &mut rng, &format!("round {round}, Esker"));
         }
-        check_11(dir.path(), &world, "the end");
+        check_11(dir.path(), &model, "the end");
     });
 }
 
@@ -158,5 +158,5 @@ pub(crate) fn rocksdb_11_writes_first(dir: &Path, round: u32) {
         return;
     }
     let options = "create_if_missing=true;create_missing_column_families=true;";
-    RocksDb::open(dir, options, &World::varied().specs("")).expect("made");
+    RocksDb::open(dir, options, &ModelOps::varied().specs("")).expect("made");
 }

@@ -1,11 +1,11 @@
 //! Range deletions over each other, under snapshots: RocksDB 7.8.3 and 11.8.1 read the tables that
 //! flushes and compactions write of them.
 
-use crate::party::{check_all, check_open_esker, open_esker, small_files};
+use crate::peer_process::{check_all, check_open_esker, open_esker, small_files};
 use esker::WriteOptions;
 use esker::options::{CompactRangeOptions, CompressionType};
-use esker_peer::World;
-use esker_peer::world::{Op, write_to_esker};
+use esker_peer::ModelOps;
+use esker_peer::model_ops::{Op, write_to_esker};
 use esker_testkit::TempDir;
 
 const KEYS: u32 = 400;
@@ -29,17 +29,17 @@ fn overlapping_range_deletions_under_snapshots_are_read_by_all() {
     for (name, shape) in SHAPES {
         let dir = TempDir::new("range-deletions");
         let options = small_files(CompressionType::Lz4);
-        let mut world = World::new(&[]);
-        let db = open_esker(dir.path(), &world, &options).expect("opens");
-        let families: Vec<String> = world.families.iter().map(|family| family.name.clone()).collect();
-        let write = |world: &mut World, ops: Vec<Op>| {
-            ops.iter().for_each(|op| world.apply(op));
+        let mut model = ModelOps::new(&[]);
+        let db = open_esker(dir.path(), &model, &options).expect("opens");
+        let families: Vec<String> = model.families.iter().map(|family| family.name.clone()).collect();
+        let write = |model: &mut ModelOps, ops: Vec<Op>| {
+            ops.iter().for_each(|op| model.apply(op));
             write_to_esker(&db, &ops, &WriteOptions::default()).expect("written");
         };
         let mut snapshots = Vec::new();
         for family in &families {
             let put = |i| Op::Put { family: family.clone(), key: key(i), value: vec![b'v'; 40] };
-            write(&mut world, (0..KEYS).map(put).collect());
+            write(&mut model, (0..KEYS).map(put).collect());
         }
         for i in 0..KEYS / 2 {
             let (begin, end) = shape(i, KEYS / 2);
@@ -47,7 +47,7 @@ fn overlapping_range_deletions_under_snapshots_are_read_by_all() {
                 let (begin, end) = (key(begin), key(end));
                 let delete = Op::DeleteRange { family: family.clone(), begin, end };
                 let put = Op::Put { family: family.clone(), key: key(i / 2), value: vec![b'w'; 10] };
-                write(&mut world, if i % 7 == 0 { vec![delete, put] } else { vec![delete] });
+                write(&mut model, if i % 7 == 0 { vec![delete, put] } else { vec![delete] });
             }
             if i % 20 == 3 {
                 snapshots.push(db.snapshot());
@@ -63,10 +63,10 @@ fn overlapping_range_deletions_under_snapshots_are_read_by_all() {
                         .expect("compacts");
                 }
             }
-            check_open_esker(&db, &world, &what);
+            check_open_esker(&db, &model, &what);
             let copy = TempDir::new("range-deletions-copy");
             db.create_checkpoint(copy.path().join("copy"), 0).expect("copied");
-            check_all(&copy.path().join("copy"), &world, &options, &what);
+            check_all(&copy.path().join("copy"), &model, &options, &what);
         }
     }
 }

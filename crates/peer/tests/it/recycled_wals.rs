@@ -1,11 +1,11 @@
 //! WALs written over older ones, left by a crash when one family's tables are newer than what
 //! another has in its WAL.
 
-use crate::party::{check_7_after_kill, check_11, check_open_11, check_open_esker, db_options};
+use crate::peer_process::{check_7_after_kill, check_11, check_open_11, check_open_esker, db_options};
 use esker::{ColumnFamilyOptions, Db, DbOptions, FlushOptions, WriteOptions};
 use esker_peer::fixture::copy_files;
-use esker_peer::world::{Kinds, Merge, Order, write_to_esker};
-use esker_peer::{RocksDb, World, require};
+use esker_peer::model_ops::{Kinds, Merge, Order, write_to_esker};
+use esker_peer::{ModelOps, RocksDb, require};
 use esker_testkit::{TempDir, seed};
 
 fn copy(dir: &TempDir) -> TempDir {
@@ -21,36 +21,36 @@ fn copy(dir: &TempDir) -> TempDir {
 fn a_recycled_wal_before_an_empty_one_is_whole_to_everyone() {
     seed::for_each_seed("recycled", 1, |seed, mut rng| {
         let dir = TempDir::new("recycled");
-        let mut world = World::new(&[("other", Order::Bytewise, Merge::None)]);
+        let mut model = ModelOps::new(&[("other", Order::Bytewise, Merge::None)]);
         // Reserved space would be given back with what lies in it when the file is closed.
         let options = DbOptions { recycle_log_file_num: 2, allow_fallocate: false, ..db_options() };
-        let descriptors = world.descriptors(&ColumnFamilyOptions::default());
+        let descriptors = model.descriptors(&ColumnFamilyOptions::default());
         let db = Db::open_cf(&options, dir.path(), descriptors).expect("opens");
-        let write = |world: &mut World, rng: &mut fastrand::Rng, batches: usize| {
+        let write = |model: &mut ModelOps, rng: &mut fastrand::Rng, batches: usize| {
             for _ in 0..batches {
-                write_to_esker(&db, &world.random_ops(rng, 10, Kinds::ALL), &WriteOptions::default())
+                write_to_esker(&db, &model.random_ops(rng, 10, Kinds::ALL), &WriteOptions::default())
                     .expect("written");
             }
         };
         for round in 0..4 {
-            write(&mut world, &mut rng, 60);
+            write(&mut model, &mut rng, 60);
             db.flush().expect("flushed");
             let other = db.column_family("other").expect("open");
             db.flush_opt(&FlushOptions::default(), &[&other]).expect("flushed");
             let batches = rng.usize(1..20);
-            write(&mut world, &mut rng, batches);
+            write(&mut model, &mut rng, batches);
             db.flush().expect("flushed");
             db.wait_for_background_work().expect("done");
             let when = format!("seed {seed}, round {round}, {batches} batches in the WAL");
-            check_7_after_kill(copy(&dir).path(), &world, &when);
-            check_11(copy(&dir).path(), &world, &when);
+            check_7_after_kill(copy(&dir).path(), &model, &when);
+            check_11(copy(&dir).path(), &model, &when);
             if require("librocksdb 11.8", RocksDb::available()).is_some() {
                 let reader = copy(&dir);
-                let rocksdb = RocksDb::open(reader.path(), "", &world.specs(""))
+                let rocksdb = RocksDb::open(reader.path(), "", &model.specs(""))
                     .unwrap_or_else(|e| panic!("{when}: RocksDB 11.8.1 does not open it: {e}"));
-                check_open_11(&rocksdb, &world, &when);
+                check_open_11(&rocksdb, &model, &when);
             }
-            check_open_esker(&db, &world, &when);
+            check_open_esker(&db, &model, &when);
         }
     });
 }

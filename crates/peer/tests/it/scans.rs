@@ -2,8 +2,8 @@
 //! answer of one is the other's.
 //!
 //! Most keys are deleted most of the time, by deletions of every kind. RocksDB's iterators stay
-//! with the files and memtables they began with; before each step of Esker's its view is made
-//! another one, mostly by a flush, so that each step goes over to it. `ROUNDS=500 cargo test
+//! with the files and memtables they began with; before each step of Esker's its super version is
+//! made another one, mostly by a flush, so that each step goes over to it. `ROUNDS=500 cargo test
 //! --release -p esker-peer --test it scans -- --nocapture` is the long form; it prints how many
 //! answers were compared.
 
@@ -12,7 +12,7 @@ use esker::{
     Db, DbIterator, IngestExternalFileOptions, Options, ReadOptions, SstFileWriter, WriteOptions, builtin,
 };
 use esker_base::prefix;
-use esker_peer::world::write_to_esker;
+use esker_peer::model_ops::write_to_esker;
 use esker_peer::{CursorOptions, FamilySpec, Op, RocksCursor, RocksDb, Snapshot, WriteFlags, note, require};
 use esker_testkit::{TempDir, seed};
 use std::collections::BTreeSet;
@@ -39,8 +39,8 @@ fn esker_options(rng: &mut fastrand::Rng) -> Options {
     cf.table.block_size = 128;
     cf.write_buffer_size = 64 << 10;
     if rng.u8(..4) > 0 {
-        cf.dead_range_min_keys = rng.u64(1..6);
-        cf.dead_span_min_entries = rng.u64(1..6);
+        cf.deleted_run_memory_min_keys = rng.u64(1..6);
+        cf.deleted_run_block_min_entries = rng.u64(1..6);
     }
     cf.max_sequential_skip_in_iterations = rng.u64(0..9);
     cf.level0_file_num_compaction_trigger = 2 + rng.i32(0..6);
@@ -53,7 +53,7 @@ fn esker_options(rng: &mut fastrand::Rng) -> Options {
     options
 }
 
-/// One iterator of each, over the same moment.
+/// One iterator of each, over the same point in time.
 struct Both<'a> {
     esker: DbIterator,
     rocks: RocksCursor<'a>,
@@ -120,8 +120,8 @@ fn shown(pair: &Option<(Vec<u8>, Vec<u8>)>) -> String {
     }
 }
 
-/// The same moment of both.
-struct Moment<'a> {
+/// The same point in time of both.
+struct ReadPoint<'a> {
     esker: esker::Snapshot,
     rocks: Snapshot<'a>,
 }
@@ -135,10 +135,10 @@ struct Pair<'a> {
     files: usize,
     /// Of the keys that single deletions take, those that are there.
     single: BTreeSet<usize>,
-    moments: Vec<Moment<'a>>,
+    points: Vec<ReadPoint<'a>>,
     open: Vec<Both<'a>>,
     answers: u64,
-    views: u64,
+    super_versions: u64,
 }
 
 impl<'a> Pair<'a> {
@@ -223,44 +223,44 @@ impl<'a> Pair<'a> {
                 self.esker.compact_range_opt(&compact, &family, range.0, range.1).expect("Esker compacts");
             }
             3..7 => {
-                self.moments.push(Moment { esker: self.esker.snapshot(), rocks: self.rocks.snapshot() });
-                if self.moments.len() > 4 {
-                    self.moments.remove(0);
+                self.points.push(ReadPoint { esker: self.esker.snapshot(), rocks: self.rocks.snapshot() });
+                if self.points.len() > 4 {
+                    self.points.remove(0);
                 }
             }
-            7 if !self.moments.is_empty() => drop(self.moments.swap_remove(rng.usize(..self.moments.len()))),
+            7 if !self.points.is_empty() => drop(self.points.swap_remove(rng.usize(..self.points.len()))),
             _ => {}
         }
     }
 
     fn open(&mut self, rng: &mut fastrand::Rng) {
-        let at = if rng.bool() { self.moments.len() } else { rng.usize(..=self.moments.len()) };
-        let moment = self.moments.get(at);
+        let at = if rng.bool() { self.points.len() } else { rng.usize(..=self.points.len()) };
+        let point = self.points.get(at);
         let options = CursorOptions {
             lower: (rng.u8(..4) == 0).then(|| key(rng.usize(..KEYS / 2))),
             upper: (rng.u8(..4) == 0).then(|| key(rng.usize(KEYS / 2..KEYS))),
             prefix_same_as_start: rng.u8(..6) == 0,
         };
         let mut read = ReadOptions::new();
-        if let Some(moment) = moment {
-            read = read.snapshot(&moment.esker);
+        if let Some(point) = point {
+            read = read.snapshot(&point.esker);
         }
         (read.iterate_lower_bound, read.iterate_upper_bound) = (options.lower.clone(), options.upper.clone());
         read.prefix_same_as_start = options.prefix_same_as_start;
         read.total_order_seek = !options.prefix_same_as_start;
         let has_ends = !options.prefix_same_as_start || options.lower.is_none() && options.upper.is_none();
-        let what = format!("{options:?}, a snapshot: {}", moment.is_some());
+        let what = format!("{options:?}, a snapshot: {}", point.is_some());
         let esker = self.esker.iter_opt(read, &self.esker.default_column_family()).expect("Esker iterates");
-        let rocks = self.rocks.cursor(FAMILY, options, moment.map(|moment| &moment.rocks));
+        let rocks = self.rocks.cursor(FAMILY, options, point.map(|point| &point.rocks));
         self.open.push(Both { esker, rocks, is_valid: false, forward: rng.bool(), has_ends, what });
         if self.open.len() > 6 {
             self.open.swap_remove(rng.usize(..6));
         }
     }
 
-    /// Makes Esker's view another one.
-    fn change_view(&mut self, rng: &mut fastrand::Rng, step: usize) {
-        self.views += 1;
+    /// Makes Esker's super version another one.
+    fn change_super_version(&mut self, rng: &mut fastrand::Rng, step: usize) {
+        self.super_versions += 1;
         if rng.u8(..3) == 0 {
             let skips = rng.usize(..9).to_string();
             let family = self.esker.default_column_family();
@@ -284,14 +284,14 @@ impl<'a> Pair<'a> {
         self.esker.flush_opt(&flush, &[&self.esker.default_column_family()]).expect("Esker flushes");
     }
 
-    /// All iterators move on for a while, each mostly in one direction; the view is another one at
-    /// each step.
+    /// All iterators move on for a while, each mostly in one direction; the super version is
+    /// another one at each step.
     fn walk(&mut self, rng: &mut fastrand::Rng, step: usize) {
         if self.open.is_empty() {
             return;
         }
         for _ in 0..rng.usize(1..40) {
-            self.change_view(rng, step);
+            self.change_super_version(rng, step);
             for both in &mut self.open {
                 let moved = both.step(rng);
                 both.compare(moved);
@@ -313,11 +313,11 @@ impl<'a> Pair<'a> {
 }
 
 #[test]
-fn scans_find_what_rocksdb_finds_whichever_view_they_stand_on() {
+fn scans_find_what_rocksdb_finds_whichever_super_version_they_stand_on() {
     if require("librocksdb 11.8", RocksDb::available()).is_none() {
         return;
     }
-    let (mut answers, mut views) = (0, 0);
+    let (mut answers, mut super_versions) = (0, 0);
     seed::for_each_seed("peer-scans", 2, |_, mut rng| {
         let dir = TempDir::new("peer-scans");
         let family = FamilySpec::new(FAMILY, ROCKS_FAMILY);
@@ -332,19 +332,19 @@ fn scans_find_what_rocksdb_finds_whichever_view_they_stand_on() {
             dir: &dir,
             files: 0,
             single: BTreeSet::new(),
-            moments: Vec::new(),
+            points: Vec::new(),
             open: Vec::new(),
             answers: 0,
-            views: 0,
+            super_versions: 0,
         };
         // RocksDB's compactions merge through a snapshot of number 0, such as one of a database
         // that has ingested files only.
         pair.write(&[Op::Put { family: FAMILY.to_owned(), key: SIDE.to_vec(), value: Vec::new() }]);
         pair.run(&mut rng, 300);
         answers += pair.answers;
-        views += pair.views;
+        super_versions += pair.super_versions;
     });
     note(&format!(
-        "scans beside RocksDB: {answers} answers compared, {views} changes of views, 0 differences"
+        "scans beside RocksDB: {answers} answers compared, {super_versions} changes of super versions, 0 differences"
     ));
 }

@@ -5,7 +5,7 @@ use esker::internals::table::TableReader;
 use esker::options::DbOptions;
 use esker::{ErrorKind, Options, ReadOptions, SstFileReader, ValueType, comparator};
 use esker_peer::fixture;
-use esker_peer::world::Op;
+use esker_peer::model_ops::Op;
 use esker_peer::{RocksDb, require, write_sst_file};
 use esker_testkit::TempDir;
 use std::collections::BTreeMap;

@@ -16,8 +16,8 @@ use esker::internals::table::{
 use esker::options::CompressionType;
 use esker_base::FileNumber;
 use esker_base::iter::InternalIterator;
-use esker_peer::world::Kinds;
-use esker_peer::{FamilySpec, RocksDb, World, WriteFlags, require};
+use esker_peer::model_ops::Kinds;
+use esker_peer::{FamilySpec, ModelOps, RocksDb, WriteFlags, require};
 use esker_testkit::{TempDir, seed};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -185,8 +185,8 @@ fn esker_writes_the_bytes_that_rocksdb_11_writes() {
     seed::for_each_seed("tables of both", 60, |_, mut rng| {
         let mixture = random_mixture(&mut rng);
         let dir = TempDir::new("tables");
-        let mut world = World::new(&[]);
-        world.key_space = 3000;
+        let mut model = ModelOps::new(&[]);
+        model.key_space = 3000;
         let extractor = mixture.prefix.map_or(String::new(), |n| format!("prefix_extractor=fixed:{n};"));
         let options = format!(
             "compression=kNoCompression;disable_auto_compactions=true;{extractor}merge_operator=stringappend;\
@@ -197,7 +197,7 @@ fn esker_writes_the_bytes_that_rocksdb_11_writes() {
             .unwrap_or_else(|e| panic!("{}: {e}", mixture.text));
         for _ in 0..rng.usize(1..60) {
             let count = rng.usize(1..60);
-            let ops = world.random_ops(&mut rng, count, Kinds::ALL);
+            let ops = model.random_ops(&mut rng, count, Kinds::ALL);
             db.write(&ops, WriteFlags::default()).expect("written");
         }
         db.flush("default").expect("flushed");

@@ -64,8 +64,8 @@ fn versions_by_rocksdb(db: &RocksDb, from: u64, to: u64) -> Versions {
     pairs.iter().map(|(key, value)| version(key, value)).collect()
 }
 
-fn contents(db: &Db, moment: u64) -> Contents {
-    Contents::of(db, &db.default_column_family(), &at(moment)).expect("read")
+fn contents(db: &Db, point: u64) -> Contents {
+    Contents::of(db, &db.default_column_family(), &at(point)).expect("read")
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn histories_are_shown_and_trimmed_by_both() {
                     db.flush().expect("flushed");
                 }
             }
-            let before: Vec<Contents> = (low..=time).map(|moment| contents(&db, moment)).collect();
+            let before: Vec<Contents> = (low..=time).map(|point| contents(&db, point)).collect();
             // Esker trims in one turn, RocksDB in the next.
             let trims_here = turn % 2 == u64::from(round % 2 == 0);
             let next_low = rng.u64(low..time);
@@ -120,10 +120,10 @@ fn histories_are_shown_and_trimmed_by_both() {
                 db.flush("default").expect("flushed");
                 db.compact("default");
             }
-            for moment in next_low..=time {
-                let found = db.contents_at("default", &ts(moment)).expect("read");
-                let what = format!("round {round}, turn {turn}: RocksDB at {moment}");
-                found.assert_same(&before[usize::try_from(moment - low).expect("small")], &what);
+            for point in next_low..=time {
+                let found = db.contents_at("default", &ts(point)).expect("read");
+                let what = format!("round {round}, turn {turn}: RocksDB at {point}");
+                found.assert_same(&before[usize::try_from(point - low).expect("small")], &what);
             }
             // What RocksDB has raised itself it goes by only when something else has changed, too.
             if next_low > 0 && trims_here {
@@ -134,10 +134,10 @@ fn histories_are_shown_and_trimmed_by_both() {
             let db = Db::open(&options(), dir.path()).expect("opens");
             let family = db.default_column_family();
             assert_eq!(db.full_history_ts_low(&family).expect("has timestamps"), ts(next_low));
-            for moment in next_low..=time {
-                let what = format!("round {round}, turn {turn}: Esker at {moment}");
-                let expected = &before[usize::try_from(moment - low).expect("small")];
-                contents(&db, moment).assert_same(expected, &what);
+            for point in next_low..=time {
+                let what = format!("round {round}, turn {turn}: Esker at {point}");
+                let expected = &before[usize::try_from(point - low).expect("small")];
+                contents(&db, point).assert_same(expected, &what);
             }
             if next_low > 0 {
                 let refused = db.get_opt(&at(next_low - 1), &family, "k00").expect_err("trimmed");
@@ -184,9 +184,9 @@ fn a_comparator_of_ours_orders_timestamps_for_both() {
         let comparator = esker_stress::stamped::comparator(format);
         let mut options = options();
         options.cf.comparator = comparator.clone();
-        // RocksDB takes zeros for the oldest timestamp, whatever the comparator says: where they are the
-        // newest, a seek past the versions of a key never ends, and a compaction that forgets old
-        // timestamps writes keys out of order.
+        // RocksDB takes zeros for the oldest timestamp, whatever the comparator says: where they
+        // are the newest, a seek past the versions of a key never ends, and a compaction that
+        // forgets old timestamps writes keys out of order.
         let zeros_are_oldest = order != TimestampOrder::Reverse;
         let skips = if zeros_are_oldest { 8 } else { 1_000_000 };
         let text = format!("target_file_size_base=4096;max_sequential_skip_in_iterations={skips}");

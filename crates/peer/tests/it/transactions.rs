@@ -259,7 +259,7 @@ fn transactions_change_hands_again_and_again() {
     }
     seed::for_each_seed("transactions-change-hands", 6, |_, mut rng| {
         let dir = TempDir::new("hand-over");
-        let mut world: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+        let mut model: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
         let mut open: Open = BTreeMap::new();
         let mut next = 0;
         for turn in 0..8 {
@@ -309,7 +309,7 @@ fn transactions_change_hands_again_and_again() {
                     db.flush().expect("flushes");
                 }
             }
-            world.extend(
+            model.extend(
                 resolved.into_iter().filter(|(_, _, commits)| *commits).flat_map(|(pairs, _, _)| pairs),
             );
             open.extend(fresh);
@@ -317,7 +317,7 @@ fn transactions_change_hands_again_and_again() {
         let db = esker(dir.path());
         let mut iter = db.db().iter().expect("iterates");
         iter.seek_to_first();
-        for (key, value) in &world {
+        for (key, value) in &model {
             assert_eq!(iter.item(), Some((key.as_slice(), value.as_slice())));
             iter.next();
         }
@@ -347,8 +347,8 @@ fn commit_timestamps_are_read_by_both_from_wals() {
         options.cf.comparator = esker::comparator::by_name(NAME).expect("built in");
         TransactionDb::open(&options, &TransactionDbOptions::default(), dir.path()).expect("opens")
     };
-    let read = |db: &TransactionDb, key: &str, moment: u64| {
-        let options = ReadOptions { timestamp: Some(ts(moment).to_vec()), ..ReadOptions::default() };
+    let read = |db: &TransactionDb, key: &str, point: u64| {
+        let options = ReadOptions { timestamp: Some(ts(point).to_vec()), ..ReadOptions::default() };
         let family = db.db().default_column_family();
         let found = db.db().get_with_timestamp(&options, &family, key).expect("read");
         found.map(|(value, written)| (value.to_vec(), written))
@@ -372,7 +372,7 @@ fn commit_timestamps_are_read_by_both_from_wals() {
     {
         let options = format!("comparator={NAME};");
         let db = RocksTransactionDb::open(dir.path(), &options, WritePolicy::Committed).expect("opens");
-        let get = |key: &[u8], moment| db.get_at(key, Some(&ts(moment))).expect("read");
+        let get = |key: &[u8], point| db.get_at(key, Some(&ts(point))).expect("read");
         assert_eq!((get(b"a", 9), get(b"a", 10)), (None, Some(b"one".to_vec())));
         assert_eq!((get(b"c", 10), get(b"c", 11)), (None, Some(b"plain".to_vec())));
         assert_eq!(get(b"b", 99), None);

@@ -1,11 +1,11 @@
 //! Universal compaction beside RocksDB 11.8.1: the same flushes, the same amount written; and
 //! either opens what the other's universal compactions left.
 
-use crate::party::{check_7, check_11, check_open_esker, open_esker, small_files};
+use crate::peer_process::{check_7, check_11, check_open_esker, open_esker, small_files};
 use esker::options::{CompactionStopStyle, CompactionStyle, CompressionType};
 use esker::{ColumnFamilyOptions, Db, Options};
-use esker_peer::world::{Kinds, write_to_esker};
-use esker_peer::{FamilySpec, Op, RocksDb, World, WriteFlags, require};
+use esker_peer::model_ops::{Kinds, write_to_esker};
+use esker_peer::{FamilySpec, ModelOps, Op, RocksDb, WriteFlags, require};
 use esker_testkit::{TempDir, seed};
 use std::path::Path;
 
@@ -96,17 +96,17 @@ fn write_amplification_is_that_of_rocksdb() {
 fn universal_databases_are_read_by_all() {
     seed::for_each_seed("universal, in turn", 2, |_, mut rng| {
         let dir = TempDir::new("universal-turns");
-        let mut world = World::varied();
+        let mut model = ModelOps::varied();
         let mut options = small_files(CompressionType::Lz4);
         options.compaction_style = CompactionStyle::Universal;
         options.compaction_options_universal.allow_trivial_move = rng.bool();
         let rocksdb_options = "write_buffer_size=65536;compaction_style=kCompactionStyleUniversal;\
                                target_file_size_base=32768;block_based_table_factory={format_version=5};";
         for round in 0..4 {
-            let db = open_esker(dir.path(), &world, &options).expect("opens");
+            let db = open_esker(dir.path(), &model, &options).expect("opens");
             for _ in 0..80 {
                 let count = rng.usize(1..20);
-                let ops = world.random_ops(&mut rng, count, Kinds::ALL);
+                let ops = model.random_ops(&mut rng, count, Kinds::ALL);
                 write_to_esker(&db, &ops, &esker::WriteOptions::default()).expect("written");
             }
             db.flush().expect("flushed");
@@ -114,17 +114,17 @@ fn universal_databases_are_read_by_all() {
                 db.compact_range(None, None).expect("compacts");
             }
             db.wait_for_background_work().expect("compacted");
-            check_open_esker(&db, &world, &format!("round {round}"));
+            check_open_esker(&db, &model, &format!("round {round}"));
             db.close().expect("closes");
-            check_7(dir.path(), &world, &format!("round {round}"));
-            check_11(dir.path(), &world, &format!("round {round}"));
+            check_7(dir.path(), &model, &format!("round {round}"));
+            check_11(dir.path(), &model, &format!("round {round}"));
             if require("librocksdb 11.8", RocksDb::available()).is_none() {
                 continue;
             }
-            let db = RocksDb::open(dir.path(), "", &world.specs(rocksdb_options)).expect("opens");
+            let db = RocksDb::open(dir.path(), "", &model.specs(rocksdb_options)).expect("opens");
             for _ in 0..40 {
                 let count = rng.usize(1..20);
-                let ops = world.random_ops(&mut rng, count, Kinds::ALL);
+                let ops = model.random_ops(&mut rng, count, Kinds::ALL);
                 db.write(&ops, WriteFlags::default()).expect("written");
             }
             db.flush("default").expect("flushed");

@@ -277,7 +277,7 @@ fn records_of_types_with_a_meaning_are_recovered_as_rocksdb_does() {
 }
 
 #[test]
-#[ignore = "25,000 openings of each engine; cargo xtask long door runs it"]
+#[ignore = "25,000 openings of each engine; cargo xtask long compat runs it"]
 fn records_of_all_types_are_recovered_as_rocksdb_does() {
     compare(&cases((0..=15).chain(128..=255), &PAYLOADS[..2]));
     compare(&cases((0..=15).chain(128..=131), &PAYLOADS[2..]));

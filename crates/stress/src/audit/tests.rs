@@ -1,4 +1,4 @@
-//! That an audit sees what it is there for; `crates/stress/plants` has more.
+//! That an audit sees what it is there for; `crates/stress/mutants` has more.
 
 use super::*;
 use esker::comparator::BytewiseComparator;

@@ -50,7 +50,7 @@ impl State {
     }
 }
 
-/// What was known of a key at one moment.
+/// What was known of a key at one point in time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
     now: State,

@@ -181,7 +181,7 @@ impl Subject {
         if db.background_error().is_some() {
             return Ok(());
         }
-        // Tables are deleted a little after the view that had them is gone.
+        // Tables are deleted a little after the super version that had them is gone.
         for _ in 0..50 {
             db.wait_for_background_work()?;
             epoch::settle(8, std::thread::yield_now);

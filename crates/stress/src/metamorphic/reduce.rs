@@ -11,7 +11,7 @@ use std::fmt::Write;
 use std::time::{Duration, Instant};
 
 /// A case that passes so often does not fail without what was taken away: threads choose their own
-/// moments.
+/// points in time.
 const ATTEMPTS: usize = 3;
 
 struct Reducer<'a> {

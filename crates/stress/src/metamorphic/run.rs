@@ -1,7 +1,7 @@
 //! One script on one set of options: every answer compared.
 
 use super::ops::{Answer, Bytes, FAMILIES, ITERATORS, Move, Op, PLAIN, REVERSED, SNAPSHOTS, Script, Write};
-use super::space::{Door, Opening, Space};
+use super::space::{OpenedAs, Opening, Space};
 use crate::audit::{self, Audited, Subject};
 use esker::internals::env::{CrashChoices, CrashFs, Env, FileSystem};
 use esker::options::CompactionStyle;
@@ -123,13 +123,13 @@ fn text(bytes: &[u8]) -> String {
 impl Run<'_> {
     fn open(&mut self) -> Result<()> {
         let (db, families) = (&self.opening.db, self.opening.descriptors());
-        let store = match self.opening.door {
-            Door::Plain => Store::Plain(Db::open_cf(db, PATH, families)?),
-            Door::Pessimistic => {
+        let store = match self.opening.opened_as {
+            OpenedAs::Plain => Store::Plain(Db::open_cf(db, PATH, families)?),
+            OpenedAs::Pessimistic => {
                 let options = TransactionDbOptions::default();
                 Store::Pessimistic(TransactionDb::open_cf(db, &options, PATH, families)?)
             }
-            Door::Optimistic => Store::Optimistic(OptimisticTransactionDb::open_cf(db, PATH, families)?),
+            OpenedAs::Optimistic => Store::Optimistic(OptimisticTransactionDb::open_cf(db, PATH, families)?),
         };
         let handle = |name: &&str| store.db().column_family(name).expect("it was opened with all families");
         self.handles = FAMILIES.iter().map(handle).collect();

@@ -223,7 +223,7 @@ const LEFT_ALONE: &[(&str, &str)] = &[
 
 /// How writes get in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Door {
+pub(super) enum OpenedAs {
     Plain,
     Pessimistic,
     Optimistic,
@@ -231,7 +231,7 @@ pub(super) enum Door {
 
 /// What one opening uses.
 pub(super) struct Opening {
-    pub(super) door: Door,
+    pub(super) opened_as: OpenedAs,
     pub(super) db: DbOptions,
     pub(super) families: Vec<ColumnFamilyOptions>,
     /// One in so many writes goes past the WAL; 0: none does.
@@ -294,18 +294,18 @@ impl Space {
             })
             .collect();
         let two_phase = self.has_two_phases();
-        let door = match rng.u8(..6) {
-            0 | 1 if two_phase => Door::Pessimistic,
-            2 if !self.without.contains("door") => Door::Optimistic,
-            _ => Door::Plain,
+        let opened_as = match rng.u8(..6) {
+            0 | 1 if two_phase => OpenedAs::Pessimistic,
+            2 if !self.without.contains("opened-as") => OpenedAs::Optimistic,
+            _ => OpenedAs::Plain,
         };
         db.allow_2pc |= two_phase;
-        told.push(format!("door={door:?}"));
+        told.push(format!("opened-as={opened_as:?}"));
         let unlogged = !self.without.contains("unlogged") && db.recycle_log_file_num == 0 && rng.u8(..4) == 0;
         if unlogged {
             told.push("unlogged".to_owned());
         }
-        Opening { door, db, families, unlogged_one_in: u32::from(unlogged) * 5, told }
+        Opening { opened_as, db, families, unlogged_one_in: u32::from(unlogged) * 5, told }
     }
 
     /// Options for one opening of any database, and for all its families: what `opening` draws, but
@@ -325,7 +325,7 @@ impl Space {
     /// Whether there are transactions of two phases: what they leave in WALs, all openings must
     /// understand.
     fn has_two_phases(&self) -> bool {
-        self.rng(0).bool() && !self.without.contains("door")
+        self.rng(0).bool() && !self.without.contains("opened-as")
     }
 
     /// Those of the family that has some, for all openings.
@@ -452,16 +452,18 @@ impl Space {
         let mut table = BlockBasedTableOptions::default();
         self.draw(&mut table, TABLE, rng, told);
         options.table = table;
-        (options.dead_span_min_entries, options.dead_range_min_keys) =
+        (options.deleted_run_block_min_entries, options.deleted_run_memory_min_keys) =
             ([0, 1, 3, 64][rng.usize(..4)], [0, 1, 2, 256][rng.usize(..4)]);
-        let dead = options.dead_span_min_entries + options.dead_range_min_keys;
-        options.dead_range_walk_min_entries = [0, 1, 4, 4096][dead as usize % 4];
+        let dead = options.deleted_run_block_min_entries + options.deleted_run_memory_min_keys;
+        options.pre_scan_min_entries = [0, 1, 4, 4096][dead as usize % 4];
         if self.without.contains("dead") {
-            (options.dead_span_min_entries, options.dead_range_min_keys) = (0, 0);
+            (options.deleted_run_block_min_entries, options.deleted_run_memory_min_keys) = (0, 0);
         }
         told.push(format!(
             "dead={}/{}/{}",
-            options.dead_span_min_entries, options.dead_range_min_keys, options.dead_range_walk_min_entries
+            options.deleted_run_block_min_entries,
+            options.deleted_run_memory_min_keys,
+            options.pre_scan_min_entries
         ));
         options.disable_auto_compactions =
             rng.u8(..12) == 0 && !self.without.contains("disable_auto_compactions");

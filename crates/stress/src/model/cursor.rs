@@ -9,7 +9,7 @@ use esker::{ColumnFamilyId, DbIterator, Error, ReadOptions};
 /// error. An iterator with a limit shares no cursor with others, so half of them have none.
 pub(super) const MOST_SKIPPED: u64 = 1 << 20;
 
-/// How an iterator is opened, apart from its moment.
+/// How an iterator is opened, apart from its point in time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shape {
     pub(super) lower: Option<Vec<u8>>,

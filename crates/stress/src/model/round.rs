@@ -122,8 +122,8 @@ pub(crate) struct Round {
     weights: Vec<(Kind, u32)>,
     /// The newest timestamp.
     time: u64,
-    /// Of each family, the oldest timestamp to read at; a family that is made again keeps it, as a crash
-    /// may bring the one before back.
+    /// Of each family, the oldest timestamp to read at; a family that is made again keeps it, as a
+    /// crash may bring the one before back.
     readable_from: Vec<u64>,
     cursors: Vec<Cursor>,
     snapshots: Vec<TakenSnapshot>,
@@ -706,7 +706,7 @@ impl Round {
     }
 
     /// Tables all of whose keys lie in a range go, behind a deletion of that range that is durable:
-    /// no answer changes but those of who looks at a moment before.
+    /// no answer changes but those of who looks at a point in time before.
     fn delete_files(&mut self) -> Done {
         if self.journal.as_ref().is_some_and(Journal::unlogged) {
             return self.get();

@@ -60,7 +60,8 @@ impl Settings {
         }
     }
 
-    /// Whether the database resumes by itself: for machines whose clock is the system's, so at once.
+    /// Whether the database resumes by itself: for machines whose clock is the system's, so at
+    /// once.
     pub(crate) fn let_errors_pass(&mut self, rng: &mut fastrand::Rng) {
         self.db.max_bgerror_resume_count = pick(rng, &[0, 1, i32::MAX]);
         self.db.bgerror_resume_retry_interval = 1_000;
@@ -146,12 +147,12 @@ fn random_family(rng: &mut fastrand::Rng, spec: &FamilySpec, cache: &Arc<BlockCa
         verify_output_flags: pick(rng, &[0, 0, 1025, 4098, u32::MAX]),
         optimize_filters_for_hits: rng.u8(..4) == 0,
         max_sequential_skip_in_iterations: pick(rng, &[0, 1, 8]),
-        dead_span_min_entries: pick(rng, &[0, 1, 3, 64]),
-        dead_range_min_keys: pick(rng, &[0, 1, 2, 256]),
+        deleted_run_block_min_entries: pick(rng, &[0, 1, 3, 64]),
+        deleted_run_memory_min_keys: pick(rng, &[0, 1, 2, 256]),
         ..ColumnFamilyOptions::default()
     };
-    let dead = options.dead_span_min_entries + options.dead_range_min_keys;
-    options.dead_range_walk_min_entries = [0, 1, 4, 4096][dead as usize % 4];
+    let dead = options.deleted_run_block_min_entries + options.deleted_run_memory_min_keys;
+    options.pre_scan_min_entries = [0, 1, 4, 4096][dead as usize % 4];
     options.level0_slowdown_writes_trigger = 1000;
     options.level0_stop_writes_trigger = 1000;
     random_table(rng, &mut options, cache);

@@ -16,7 +16,7 @@ pub(crate) type Value = Rc<[u8]>;
 /// From when on a key had a value, or none.
 type Version = (u64, Option<Value>);
 
-/// The contents of one family at one moment. Compared by its slots.
+/// The contents of one family at one point in time. Compared by its slots.
 #[derive(Clone, Debug)]
 pub(crate) struct State {
     slots: Rc<Vec<Option<Value>>>,

@@ -1,4 +1,4 @@
-//! The keeper: whatever puts another view in place.
+//! The keeper: whatever puts another super version in place.
 
 use super::history::Change;
 use super::writer::value;
@@ -94,7 +94,8 @@ fn ingest(round: &Round, number: usize, family: usize, count: u32, rng: &mut fas
     }
     let _gate = round.whole_gate();
     round.busy[number].fetch_add(1, Ordering::SeqCst);
-    // Moments that were taken before have a lower number than the file, whatever number that gets.
+    // Points in time that were taken before have a lower number than the file, whatever number that
+    // gets.
     let marked = round.db.put_opt(&WriteOptions::default(), &round.handles[0], b"\xffmark", b"");
     let ingested = marked.and_then(|()| {
         let options = IngestExternalFileOptions::default();

@@ -1,4 +1,4 @@
-//! Scanners: cursors at moments that are held, compared after each move.
+//! Scanners: cursors at points in time that are held, compared after each move.
 
 use super::history::Value;
 use super::{Outcome, Round, is_junk};
@@ -7,17 +7,17 @@ use esker::{DbIterator, ReadOptions, Snapshot};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-const MOMENTS: usize = 6;
+const POINTS: usize = 6;
 const CURSORS: usize = 6;
 
 /// What is there in each family at a sequence number, junk left out.
-struct Moment {
+struct ReadPoint {
     snapshot: Snapshot,
     families: Vec<Vec<(usize, Value)>>,
 }
 
-impl Moment {
-    fn take(round: &Round) -> Moment {
+impl ReadPoint {
+    fn take(round: &Round) -> ReadPoint {
         let snapshot = round.db.snapshot();
         round.wait_for_writes();
         let sequence = snapshot.sequence().0;
@@ -27,7 +27,7 @@ impl Moment {
             keys.filter_map(there).collect()
         };
         let families = round.specs.iter().enumerate().map(family).collect();
-        Moment { snapshot, families }
+        ReadPoint { snapshot, families }
     }
 }
 
@@ -35,9 +35,9 @@ impl Moment {
 struct Cursor {
     iter: DbIterator,
     family: usize,
-    moment: Arc<Moment>,
+    point: Arc<ReadPoint>,
     bounds: (Option<Vec<u8>>, Option<Vec<u8>>),
-    /// Places in the moment's list that are within the bounds.
+    /// Places in the point in time's list that are within the bounds.
     range: std::ops::Range<usize>,
     by_prefix: bool,
     pins_data: bool,
@@ -50,12 +50,12 @@ struct Cursor {
 struct Scanner<'a> {
     round: &'a Round,
     rng: fastrand::Rng,
-    moments: Vec<Arc<Moment>>,
+    points: Vec<Arc<ReadPoint>>,
     cursors: Vec<Cursor>,
 }
 
 pub(super) fn scan(round: &Round, _number: usize, rng: fastrand::Rng) -> Outcome {
-    let mut scanner = Scanner { round, rng, moments: Vec::new(), cursors: Vec::new() };
+    let mut scanner = Scanner { round, rng, points: Vec::new(), cursors: Vec::new() };
     let mut left = round.size.scans;
     while left > 0 && !round.stopped() {
         left -= 1;
@@ -67,12 +67,12 @@ pub(super) fn scan(round: &Round, _number: usize, rng: fastrand::Rng) -> Outcome
 impl Scanner<'_> {
     fn act(&mut self) -> Outcome {
         let mut one_of = |share| self.rng.u16(..1000) < share;
-        let (new_moment, new_cursor) = (one_of(self.round.size.new.0), one_of(self.round.size.new.1));
+        let (new_point, new_cursor) = (one_of(self.round.size.new.0), one_of(self.round.size.new.1));
         let roll = self.rng.u16(..1000);
-        if new_moment || self.moments.is_empty() {
-            self.moments.push(Arc::new(Moment::take(self.round)));
-            if self.moments.len() > MOMENTS {
-                self.moments.swap_remove(self.rng.usize(..MOMENTS));
+        if new_point || self.points.is_empty() {
+            self.points.push(Arc::new(ReadPoint::take(self.round)));
+            if self.points.len() > POINTS {
+                self.points.swap_remove(self.rng.usize(..POINTS));
             }
         }
         if new_cursor || self.cursors.is_empty() {
@@ -88,8 +88,8 @@ impl Scanner<'_> {
         }
         let cursor = &mut self.cursors[chosen];
         if (21..71).contains(&roll) && !cursor.pins_data {
-            cursor.iter.park().map_err(|e| format!("park: {e}"))?;
-            cursor.note("park");
+            cursor.iter.detach().map_err(|e| format!("detach: {e}"))?;
+            cursor.note("detach");
             // What it shows is as it was.
             cursor.compare(self.round)?;
         }
@@ -125,29 +125,30 @@ impl Scanner<'_> {
         };
         let pins_data = options.pin_data;
         let handle = &round.handles[family];
-        let (iter, moment) = if rng.u8(..8) == 0 {
-            // As of now, without a snapshot of its own: the moment is taken while nobody writes.
+        let (iter, point) = if rng.u8(..8) == 0 {
+            // As of now, without a snapshot of its own: the point in time is taken while nobody
+            // writes.
             let _gate = round.whole_gate();
-            (round.db.iter_opt(options, handle), Arc::new(Moment::take(round)))
+            (round.db.iter_opt(options, handle), Arc::new(ReadPoint::take(round)))
         } else {
-            let moment = self.moments[rng.usize(..self.moments.len())].clone();
-            options.snapshot = Some(moment.snapshot.clone());
-            (round.db.iter_opt(options, handle), moment)
+            let point = self.points[rng.usize(..self.points.len())].clone();
+            options.snapshot = Some(point.snapshot.clone());
+            (round.db.iter_opt(options, handle), point)
         };
         let iter = iter.map_err(|e| format!("iter_opt: {e}"))?;
         let (range, prefix, at, moves) = (0..0, None, None, Vec::new());
         let mut cursor =
-            Cursor { iter, family, moment, bounds, range, by_prefix, pins_data, prefix, at, moves };
+            Cursor { iter, family, point, bounds, range, by_prefix, pins_data, prefix, at, moves };
         cursor.limit(round);
         Ok(cursor)
     }
 
-    /// To another moment, or to the present.
+    /// To another point in time, or to the present.
     fn refresh(&mut self, chosen: usize) -> Outcome {
         let cursor = &mut self.cursors[chosen];
-        let moment = self.moments[self.rng.usize(..self.moments.len())].clone();
-        cursor.iter.refresh_at(&moment.snapshot).map_err(|e| format!("refresh: {e}"))?;
-        cursor.moment = moment;
+        let point = self.points[self.rng.usize(..self.points.len())].clone();
+        cursor.iter.refresh_at(&point.snapshot).map_err(|e| format!("refresh: {e}"))?;
+        cursor.point = point;
         cursor.note("refresh");
         cursor.at = None;
         cursor.limit(self.round);
@@ -157,7 +158,7 @@ impl Scanner<'_> {
 
 impl Cursor {
     fn there(&self) -> &[(usize, Value)] {
-        &self.moment.families[self.family]
+        &self.point.families[self.family]
     }
 
     fn limit(&mut self, round: &Round) {
@@ -282,7 +283,7 @@ impl Cursor {
             "'{}' at {:?}, bounds {:?}, prefix {:?}, {}: status {status:?}, expected {:?}, found {:?}\n\
              expected key's versions: {}\nfound key's versions: {}\n{others}",
             spec.name,
-            self.moment.snapshot,
+            self.point.snapshot,
             self.bounds,
             self.prefix,
             self.moves.join(", "),
@@ -296,7 +297,7 @@ impl Cursor {
     /// What other ways to `key` find there: which of them agree says where to look.
     fn ask_others(&self, round: &Round, key: &[u8]) -> String {
         let (spec, handle) = (&round.specs[self.family], &round.handles[self.family]);
-        let options = ReadOptions::new().snapshot(&self.moment.snapshot);
+        let options = ReadOptions::new().snapshot(&self.point.snapshot);
         let got = round.db.get_opt(&options, handle, key);
         let sought = round.db.iter_opt(options.clone(), handle).map(|mut iter| {
             iter.seek(key);
@@ -326,9 +327,9 @@ impl Cursor {
         let options = &round.settings.families[self.family];
         format!(
             "get: {got:?}; another iterator's seek: {sought:?}, walk from the first: {walked:?}; entries: {entries:?}\n\
-             dead_span_min_entries {}, dead_range_min_keys {}, levels {:?}",
-            options.dead_span_min_entries,
-            options.dead_range_min_keys,
+             deleted_run_block_min_entries {}, deleted_run_memory_min_keys {}, levels {:?}",
+            options.deleted_run_block_min_entries,
+            options.deleted_run_memory_min_keys,
             round.db.property_cf(handle, "rocksdb.levelstats"),
         )
     }

@@ -2,7 +2,7 @@
 //!
 //! In: a seed and how many rounds. Out: counts, or the first difference, with the seed that shows
 //! it again, move by move. A round is one of [`crate::scans`] with few keys, writers, scanners and
-//! one who changes views, all of which end by themselves.
+//! one who changes super versions, all of which end by themselves.
 
 use super::in_machine;
 use crate::scans::{Parameters as ScansParameters, Report, Size, run_sized};

@@ -1,4 +1,4 @@
-//! What one writer's keys must look like at one moment.
+//! What one writer's keys must look like at one point in time.
 
 use super::Shared;
 use esker::{DbIterator, ReadOptions, Snapshot};
@@ -8,9 +8,9 @@ pub(super) const LOG: u64 = 64;
 /// Bytes of a value.
 const VALUE_BYTES: usize = 120;
 
-/// A writer's state at one moment.
+/// A writer's state at one point in time.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct View {
+pub(super) struct WriterState {
     pub(super) a: u64,
     pub(super) base: u64,
 }
@@ -42,7 +42,11 @@ pub(super) fn number(found: Option<&[u8]>) -> Result<u64, String> {
 }
 
 /// Reads one writer's keys at `snapshot` in every way and checks invariants 1 and 2.
-pub(super) fn check_view(shared: &Shared, writer: usize, snapshot: &Snapshot) -> Result<View, String> {
+pub(super) fn check_writer(
+    shared: &Shared,
+    writer: usize,
+    snapshot: &Snapshot,
+) -> Result<WriterState, String> {
     let options = ReadOptions::new().snapshot(snapshot);
     let get = |family, name: &str| {
         let found = shared.db.get_pinned_opt(&options, family, key(writer, name));
@@ -58,18 +62,23 @@ pub(super) fn check_view(shared: &Shared, writer: usize, snapshot: &Snapshot) ->
     let bounded = options.lower_bound(key(writer, "log/")).upper_bound(key(writer, "log0"));
     let mut iter =
         shared.db.iter_opt(bounded, &shared.first).map_err(|e| format!("iterator over {writer}/log: {e}"))?;
-    let view = View { a, base };
+    let state = WriterState { a, base };
     for backward in [false, true] {
-        check_log(&mut iter, writer, &view, backward)
-            .map_err(|e| format!("writer {writer} at {snapshot:?}, {view:?}, backward {backward}: {e}"))?;
+        check_log(&mut iter, writer, &state, backward)
+            .map_err(|e| format!("writer {writer} at {snapshot:?}, {state:?}, backward {backward}: {e}"))?;
     }
-    Ok(view)
+    Ok(state)
 }
 
 /// Walks through a writer's log.
-fn check_log(iter: &mut DbIterator, writer: usize, view: &View, backward: bool) -> Result<(), String> {
-    let first = (view.a + 1).saturating_sub(LOG).max(view.base).max(1);
-    let mut expected: Vec<u64> = (first..=view.a).collect();
+fn check_log(
+    iter: &mut DbIterator,
+    writer: usize,
+    state: &WriterState,
+    backward: bool,
+) -> Result<(), String> {
+    let first = (state.a + 1).saturating_sub(LOG).max(state.base).max(1);
+    let mut expected: Vec<u64> = (first..=state.a).collect();
     expected.sort_unstable_by_key(|n| n % LOG);
     if backward {
         expected.reverse();

@@ -1,6 +1,6 @@
 //! What each thread does.
 
-use super::check::{View, check_view, key, log_key, number, value};
+use super::check::{WriterState, check_writer, key, log_key, number, value};
 use super::{Outcome, Shared};
 use esker::internals::base::sync::atomic::Ordering;
 use esker::{CompactRangeOptions, DbIterator, FlushOptions, ReadOptions, Snapshot, WriteBatch, WriteOptions};
@@ -41,8 +41,8 @@ struct Reader<'a> {
     rng: fastrand::Rng,
     /// The largest `a` seen of each writer.
     seen: Vec<u64>,
-    held: Vec<(Snapshot, usize, View)>,
-    iterators: Vec<(DbIterator, usize, View)>,
+    held: Vec<(Snapshot, usize, WriterState)>,
+    iterators: Vec<(DbIterator, usize, WriterState)>,
 }
 
 pub(super) fn read(shared: &Shared, _reader: usize, rng: fastrand::Rng) -> Outcome {
@@ -103,12 +103,12 @@ impl Reader<'_> {
     fn take_snapshot(&mut self, writer: usize) -> Outcome {
         let done = self.done(writer);
         let snapshot = self.shared.db.snapshot();
-        let view = check_view(self.shared, writer, &snapshot)?;
-        self.see(writer, view.a, done)?;
+        let state = check_writer(self.shared, writer, &snapshot)?;
+        self.see(writer, state.a, done)?;
         if self.held.len() == HELD {
             self.held.swap_remove(self.rng.usize(..HELD));
         }
-        self.held.push((snapshot, writer, view));
+        self.held.push((snapshot, writer, state));
         Ok(())
     }
 
@@ -116,10 +116,10 @@ impl Reader<'_> {
         if self.held.is_empty() {
             return Ok(());
         }
-        let (snapshot, writer, view) = &self.held[self.rng.usize(..self.held.len())];
-        let again = check_view(self.shared, *writer, snapshot)?;
-        if again != *view {
-            return Err(format!("writer {writer} at {snapshot:?}: was {view:?}, now {again:?}"));
+        let (snapshot, writer, state) = &self.held[self.rng.usize(..self.held.len())];
+        let again = check_writer(self.shared, *writer, snapshot)?;
+        if again != *state {
+            return Err(format!("writer {writer} at {snapshot:?}: was {state:?}, now {again:?}"));
         }
         Ok(())
     }
@@ -136,12 +136,12 @@ impl Reader<'_> {
             iter.status().map_err(|e| format!("seek {writer}/{name}: {e}"))?;
             number(iter.item().filter(|(key, _)| *key == wanted).map(|(_, value)| value))
         };
-        let view = View { a: number_at("a")?, base: number_at("base")? };
-        self.see(writer, view.a, done)?;
+        let state = WriterState { a: number_at("a")?, base: number_at("base")? };
+        self.see(writer, state.a, done)?;
         if self.iterators.len() == HELD {
             self.iterators.swap_remove(self.rng.usize(..HELD));
         }
-        self.iterators.push((iter, writer, view));
+        self.iterators.push((iter, writer, state));
         self.walk_again()
     }
 
@@ -151,15 +151,15 @@ impl Reader<'_> {
             return Ok(());
         }
         let chosen = self.rng.usize(..self.iterators.len());
-        let (iter, writer, view) = &mut self.iterators[chosen];
+        let (iter, writer, state) = &mut self.iterators[chosen];
         let writer = *writer;
-        let (first, last) = (key(writer, "a"), log_key(writer, view.a));
+        let (first, last) = (key(writer, "a"), log_key(writer, state.a));
         iter.seek_to_first();
-        if view.a > 0 && iter.item().is_none_or(|(key, _)| key != first) {
+        if state.a > 0 && iter.item().is_none_or(|(key, _)| key != first) {
             return Err(format!("writer {writer}: an iterator lost 'a': {:?}", iter.status()));
         }
         iter.seek_for_prev(&last);
-        if view.a > 0 && iter.item().is_none_or(|(key, _)| key != last) {
+        if state.a > 0 && iter.item().is_none_or(|(key, _)| key != last) {
             return Err(format!(
                 "writer {writer}: an iterator lost its newest log entry: {:?}",
                 iter.status()

@@ -19,7 +19,7 @@ const TYPES: [&str; 8] = [
     "BackupEngine",
     "fn",
 ];
-const FREE: [&str; 3] = ["repair/mod.rs", "door/downgrade.rs", "db/destroy.rs"];
+const FREE: [&str; 3] = ["repair/mod.rs", "compat/downgrade.rs", "db/destroy.rs"];
 
 /// Campaign, type, and methods that the campaign's sources call.
 const CALLED: [(&str, &str, &str); 8] = [
@@ -74,7 +74,7 @@ const NOT_CALLED: [(&str, &str, &str); 19] = [
          key_may_exist latest_sequence_number list_column_families live_files live_files_checksum_info map_property \
          map_property_cf multi_get multi_get_cf multi_get_entity multi_get_into multi_get_lent multi_get_lent_cf \
          multi_get_opt multi_scan new_multi_scan options_cf path property property_cf scrub_state snapshot \
-         tables_set_aside verify_checksum verify_file_checksums",
+         quarantined_tables verify_checksum verify_file_checksums",
     ),
     (
         "a shorter form of one that is called",

@@ -3,7 +3,7 @@
 use esker_stress::scans::{Parameters, run};
 
 #[test]
-fn scans_beside_writers_show_what_their_moment_has() {
+fn scans_beside_writers_show_what_their_point_in_time_has() {
     let report = run(&Parameters::default()).unwrap_or_else(|difference| panic!("{difference}"));
     assert!(report.comparisons > 0 && report.writes > 0, "{report}");
 }

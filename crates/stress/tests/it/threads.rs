@@ -3,7 +3,7 @@
 use esker_stress::threads::{Parameters, run};
 
 #[test]
-fn writers_and_readers_agree_at_every_moment() {
+fn writers_and_readers_agree_at_every_point_in_time() {
     let report = run(&Parameters::default()).unwrap_or_else(|broken| panic!("{broken}"));
     assert!(report.batches > 100, "{report}");
     assert!(report.checks > 100, "{report}");

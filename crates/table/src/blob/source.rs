@@ -58,8 +58,8 @@ impl std::fmt::Debug for BlobSource {
 impl BlobSource {
     /// No file is open yet.
     pub fn new(fs: Arc<dyn FileSystem>, options: BlobSourceOptions) -> BlobSource {
-        if let (Some(cache), Some(roof)) = (&options.cache, &options.charged_to) {
-            cache.charge_usage_to(roof, Role::BlobCache);
+        if let (Some(cache), Some(charged)) = (&options.cache, &options.charged_to) {
+            cache.charge_usage_to(charged, Role::BlobCache);
         }
         BlobSource { fs, options, identity: process_unique_identity().1 }
     }

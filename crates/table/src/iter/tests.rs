@@ -137,7 +137,7 @@ fn long_ways_to_and_fro_over_cached_blocks_meet_every_row() {
 }
 
 #[test]
-fn a_cursor_that_rests_holds_none_of_the_blocks_it_had_found_beforehand() {
+fn a_released_cursor_holds_none_of_the_blocks_it_had_found_beforehand() {
     for forward in [true, false] {
         let reader = cached_table(2000);
         let cache = reader.source.cache.clone().unwrap();
@@ -145,7 +145,7 @@ fn a_cursor_that_rests_holds_none_of_the_blocks_it_had_found_beforehand() {
         iter.seek_to_first();
         // All of it into the cache.
         walk_over_runs(&mut iter, true);
-        iter.rest();
+        iter.release();
         assert_eq!(cache.pinned_usage(), 0);
         iter.seek(&internal_key(b"01000", SequenceNumber::MAX, ValueType::SEEK));
         let ahead = Ahead { forward, sequence: SequenceNumber::MAX, limit: None };
@@ -157,7 +157,7 @@ fn a_cursor_that_rests_holds_none_of_the_blocks_it_had_found_beforehand() {
         assert!(iter.far.holds_a_block(), "the walk is long enough for it to look ahead");
         run.clear();
         drop(run);
-        iter.rest();
+        iter.release();
         assert_eq!(cache.pinned_usage(), 0, "forward: {forward}");
     }
 }

@@ -8,7 +8,7 @@
 //! cache. Read together, each is fetched into it twice, which made a batch a tenth slower than
 //! single reads.
 
-use super::{Needed, Place, Plan, Wave};
+use super::{KeyBatch, Needed, Place, Plan};
 use crate::block_source::{Wanted, gather_resident};
 use crate::multi_get::BatchVisitor;
 use crate::options::{ReadTier, TableReadOptions};
@@ -38,7 +38,7 @@ impl Plan {
         while first < handles.len() {
             let end = first + part_len(&handles[first..]);
             let part = &handles[first..end];
-            let wanted: Wave<Wanted<'_>> = (part.iter())
+            let wanted: KeyBatch<Wanted<'_>> = (part.iter())
                 .map(|&handle| Wanted { source: &self.reader.source, handle, held: None })
                 .collect();
             match gather_resident(&wanted, options) {

@@ -38,9 +38,13 @@ pub(super) fn check_options(options: &TableBuilderOptions) -> Result<()> {
     Ok(())
 }
 
-/// Timestamps are part of user keys: a deletion is of one moment only.
-pub(super) fn dead_span_min_entries(options: &TableBuilderOptions) -> u64 {
-    if options.icmp.user_comparator().timestamp_size() > 0 { 0 } else { options.dead_span_min_entries }
+/// Timestamps are part of user keys: a deletion is of one point in time only.
+pub(super) fn deleted_run_block_min_entries(options: &TableBuilderOptions) -> u64 {
+    if options.icmp.user_comparator().timestamp_size() > 0 {
+        0
+    } else {
+        options.deleted_run_block_min_entries
+    }
 }
 
 /// A number that differs from file to file, so that blocks of other files do not pass; never 0.

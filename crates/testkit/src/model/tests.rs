@@ -10,7 +10,7 @@ fn text(value: Result<Option<Vec<u8>>, MergeFailed>) -> String {
 }
 
 #[test]
-fn each_read_sees_its_own_moment() {
+fn each_read_sees_its_own_point_in_time() {
     let mut m = Model::new();
     m.put(b"a", b"1"); // 1
     m.merge(b"a", b"2"); // 2

@@ -178,7 +178,7 @@ enum Command {
         #[arg(long)]
         verbose: bool,
     },
-    /// Makes a database of its own of this moment, by hard links
+    /// Makes a database of its own of this point in time, by hard links
     Checkpoint {
         /// Directory that does not exist yet
         #[arg(long)]

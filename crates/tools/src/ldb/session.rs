@@ -8,7 +8,7 @@ use super::Common;
 use crate::failure::{Failure, Outcome};
 use crate::host::Host;
 use crate::text::parse_hex;
-use esker::door::{Downgrade, downgrade};
+use esker::compat::{Downgrade, downgrade};
 use esker::internals::format::file_name::current_file_name;
 use esker::internals::table::FilterPolicy;
 use esker::merge_operator::MergeOperator;

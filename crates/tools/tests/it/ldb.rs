@@ -293,7 +293,7 @@ fn wals_in_a_directory_of_their_own_are_found() {
     db.close().unwrap();
     drop(db);
     assert_eq!(ldb(&path, &["get", "key"]).ok(), "value\n");
-    for (tool, seen) in [("verify", "1 WALs (1 batches)"), ("door", "1 WALs were looked into")] {
+    for (tool, seen) in [("verify", "1 WALs (1 batches)"), ("compat", "1 WALs were looked into")] {
         let out = esker(&[tool, path.to_str().unwrap()]).ok();
         assert!(out.contains(seen), "{out}");
     }

@@ -7,10 +7,10 @@
     reason = "tests stop where they fail, and copy and damage files"
 )]
 
+mod compat;
 mod db_bench;
 mod db_stress;
 mod demo;
-mod door;
 mod explain;
 mod ldb;
 mod peers;

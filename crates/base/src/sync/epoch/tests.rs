@@ -78,7 +78,7 @@ impl Run {
         assert_eq!(self.look(value), number);
     }
 
-    /// Stores a value that is completed at the last moment: a reader that loads it sees it
+    /// Stores a value that is completed at the last step: a reader that loads it sees it
     /// complete.
     fn replace(&self, value: Arc<Value>) {
         // SAFETY: no other thread has the value yet; loom checks that.
@@ -204,12 +204,12 @@ impl View {
     }
 }
 
-/// How reads that stay longer than a call find their moment: the view, then the sequence number,
-/// then whether the view is still in force; and how they go over to a newer one, whenever they
-/// like.
+/// How reads that stay longer than a call find their point in time: the view, then the sequence
+/// number, then whether the view is still in force; and how they go over to a newer one, whenever
+/// they like.
 #[test]
-fn loom_a_moment_sees_all_that_was_published_before_it() {
-    explore("a moment beside a write, a switch, a write", 2, || {
+fn loom_a_point_in_time_sees_all_that_was_published_before_it() {
+    explore("a point beside a write, a switch, a write", 2, || {
         let first = std::sync::Arc::new(AtomicUsize::new(0));
         let swap = Arc::new(Swap::new(Arc::new(View(vec![first.clone()]))));
         let visible = Arc::new(super::super::atomic::AtomicUsize::new(0));

@@ -8,7 +8,7 @@ fn in_machines(work: impl Fn() + Send + Sync + 'static) {
 }
 
 #[test]
-fn shuttle_nobody_wakes_before_the_moment_and_no_time_passes_that_nobody_waits_for() {
+fn shuttle_nobody_wakes_before_the_deadline_and_no_time_passes_that_nobody_waits_for() {
     in_machines(|| {
         thread::scope(|scope| {
             for seconds in [30, 10, 20] {
@@ -47,7 +47,7 @@ fn shuttle_a_timed_wait_ends_by_a_call_or_by_the_clock() {
     });
 }
 
-/// A lock may be waited for, a call, or a moment, while threads of the scope end.
+/// A lock may be waited for, a call, or a deadline, while threads of the scope end.
 #[test]
 fn shuttle_who_opens_a_scope_may_wait_in_it() {
     in_machines(|| {

@@ -65,9 +65,9 @@ impl Model {
         let value = Value { key: i, alive: Arc::clone(&self.alive) };
         let about = About { key: key(i), charge: 1, role: Role::Misc, priority: Priority::Bottom };
         self.table.ledger.charge(1);
-        let mut departed = Departed::new();
+        let mut evicted = EvictedList::new();
         let mine = Entry::tentative(about, &self.home, value);
-        let handle = match self.table.insert(mine, &mut departed) {
+        let handle = match self.table.insert(mine, &mut evicted) {
             Outcome::Added(handle) | Outcome::Found(handle) | Outcome::Detached(handle) => handle,
         };
         assert_eq!(handle.key, i);
@@ -101,7 +101,7 @@ impl Model {
         let Some(_growing) = self.table.growing.try_lock() else { return };
         let length = self.table.length();
         if length < self.table.max_length {
-            self.table.split(length, &mut Departed::new(), &guard);
+            self.table.split(length, &mut EvictedList::new(), &guard);
         }
     }
 
@@ -129,7 +129,10 @@ impl Model {
         assert_eq!((self.table.occupancy(), self.table.ledger.usage()), (living, living));
         // First the clocks come down, and then everything goes.
         (0..3).for_each(|_| _ = self.table.evict(usize::MAX, usize::MAX));
-        assert_eq!((self.table.occupancy(), self.table.ledger.usage(), self.table.ledger.limbo()), (0, 0, 0));
+        assert_eq!(
+            (self.table.occupancy(), self.table.ledger.usage(), self.table.ledger.deferred_free()),
+            (0, 0, 0)
+        );
         assert_eq!((self.table.ledger.detached(), self.alive.load(Ordering::Relaxed)), (0, 0));
         assert!((0..self.table.length()).all(|at| !self.table.bucket(at).has_spilled()));
     }

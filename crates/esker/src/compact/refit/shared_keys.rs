@@ -32,7 +32,7 @@ struct History {
     options: Options,
     db: Db,
     model: Model,
-    moments: Vec<(Snapshot, Model)>,
+    points: Vec<(Snapshot, Model)>,
 }
 
 impl History {
@@ -61,7 +61,7 @@ impl History {
             }
         }
         if rng.u8(..3) > 0 {
-            self.moments.push((self.db.snapshot(), self.model.clone()));
+            self.points.push((self.db.snapshot(), self.model.clone()));
         }
     }
 
@@ -94,7 +94,7 @@ impl History {
     }
 
     fn check(&self, what: &str) {
-        for (snapshot, model) in &self.moments {
+        for (snapshot, model) in &self.points {
             check(&self.db, Some(snapshot), model, what);
         }
         check(&self.db, None, &self.model, what);
@@ -215,7 +215,7 @@ fn versions_of_a_key_in_neighbouring_files_are_found_and_compacted_together() {
         let options = options(&mut rng);
         let bottom = if options.cf.level_compaction_dynamic_level_bytes { 6 } else { 1 };
         let db = Db::open(&options, "/db").unwrap();
-        let mut history = History { options: options.clone(), db, model: Model::new(), moments: Vec::new() };
+        let mut history = History { options: options.clone(), db, model: Model::new(), points: Vec::new() };
         for round in 0..rng.usize(1..5) {
             let before = history.num_files(bottom);
             let files = history.fill(round, &mut rng);
@@ -230,11 +230,11 @@ fn versions_of_a_key_in_neighbouring_files_are_found_and_compacted_together() {
             history.check("moved");
             rewrite_some(&mut history, round, &mut rng);
             history.check("rewritten in part");
-            while history.moments.len() > 6 {
-                history.moments.swap_remove(rng.usize(..history.moments.len()));
+            while history.points.len() > 6 {
+                history.points.swap_remove(rng.usize(..history.points.len()));
             }
         }
-        history.moments.clear();
+        history.points.clear();
         history.db.close().unwrap();
         history.db = Db::open(&options, "/db").unwrap();
         history.check("opened again");

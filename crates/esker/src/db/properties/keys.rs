@@ -26,11 +26,11 @@ const MOST_SAMPLES: usize = 32;
 /// About how many keys the family has. Opens tables that nobody has opened yet; one that cannot be
 /// opened is not counted.
 pub(super) fn estimate_num_keys(cf: &ColumnFamily) -> u64 {
-    let view = cf.super_version.load_full();
+    let super_version = cf.super_version.load_full();
     let has_timestamps = cf.icmp.timestamp_size() > 0;
     let hides = |tombstones: &Arc<FragmentedRangeTombstones>| !has_timestamps && !tombstones.is_empty();
-    let of_memtables: Vec<_> = view.memtables().map(|mem| (mem, mem.range_tombstones())).collect();
-    let files = view.version.all_files().map(|(_, file)| file);
+    let of_memtables: Vec<_> = super_version.memtables().map(|mem| (mem, mem.range_tombstones())).collect();
+    let files = super_version.version.all_files().map(|(_, file)| file);
     let of_files: Vec<_> = files.map(|file| (file, tombstones_of(cf, file))).collect();
     let mut covered = Covered::new(&cf.icmp);
     let mut keys = 0.0;

@@ -19,30 +19,30 @@ const LAYERS: usize = 3;
 /// Ranges of a chunk: a full one is cut in half.
 const CHUNK: usize = 48;
 /// What a range takes beside its keys: itself with its counts, and its place in a chunk.
-const OVERHEAD: usize = size_of::<DeadRange>() + 3 * size_of::<usize>();
+const OVERHEAD: usize = size_of::<RememberedRun>() + 3 * size_of::<usize>();
 
 /// Nothing is there in `[start, end)` at `sequence`.
 #[derive(Debug)]
-pub(super) struct DeadRange {
+pub(super) struct RememberedRun {
     start: Box<[u8]>,
     end: Box<[u8]>,
     pub(super) sequence: SequenceNumber,
     pub(super) newest_file: FileNumber,
 }
 
-impl DeadRange {
+impl RememberedRun {
     /// REQUIRES: `start` is before `end`.
     pub(super) fn new(
         start: &[u8],
         end: &[u8],
         sequence: SequenceNumber,
         newest_file: FileNumber,
-    ) -> DeadRange {
-        DeadRange { start: start.into(), end: end.into(), sequence, newest_file }
+    ) -> RememberedRun {
+        RememberedRun { start: start.into(), end: end.into(), sequence, newest_file }
     }
 
     /// Where a scan leaves it.
-    pub(super) fn edge(&self, forward: bool) -> &[u8] {
+    pub(super) fn run_end(&self, forward: bool) -> &[u8] {
         if forward { &self.end } else { &self.start }
     }
 
@@ -51,7 +51,7 @@ impl DeadRange {
     }
 }
 
-type Chunk = Arc<Vec<Arc<DeadRange>>>;
+type Chunk = Arc<Vec<Arc<RememberedRun>>>;
 
 /// One layer. Places of ranges are (chunk, place in it).
 #[derive(Clone, Debug, Default)]
@@ -60,30 +60,30 @@ struct Layer(Vec<Chunk>);
 impl Layer {
     /// How many chunks, and how many ranges of the next, end at or before `user_key`.
     fn ended_by(&self, icmp: &InternalKeyComparator, user_key: &[u8]) -> (usize, usize) {
-        let ended = |range: &Arc<DeadRange>| icmp.compare_user_keys(&range.end, user_key).is_le();
+        let ended = |range: &Arc<RememberedRun>| icmp.compare_user_keys(&range.end, user_key).is_le();
         let chunk = self.0.partition_point(|chunk| chunk.last().is_some_and(ended));
         (chunk, self.0.get(chunk).map_or(0, |chunk| chunk.partition_point(ended)))
     }
 
-    fn at(&self, (chunk, place): (usize, usize)) -> Option<&Arc<DeadRange>> {
+    fn at(&self, (chunk, place): (usize, usize)) -> Option<&Arc<RememberedRun>> {
         self.0.get(chunk)?.get(place)
     }
 
     /// The range around `user_key`.
-    fn find(&self, icmp: &InternalKeyComparator, user_key: &[u8]) -> Option<&Arc<DeadRange>> {
+    fn find(&self, icmp: &InternalKeyComparator, user_key: &[u8]) -> Option<&Arc<RememberedRun>> {
         let range = self.at(self.ended_by(icmp, user_key))?;
         icmp.compare_user_keys(&range.start, user_key).is_le().then_some(range)
     }
 
     /// Those that overlap `range`.
-    fn overlapping(&self, icmp: &InternalKeyComparator, range: &DeadRange) -> Vec<Arc<DeadRange>> {
+    fn overlapping(&self, icmp: &InternalKeyComparator, range: &RememberedRun) -> Vec<Arc<RememberedRun>> {
         let (chunk, place) = self.ended_by(icmp, &range.start);
         let behind = self.0.iter().skip(chunk).flat_map(|chunk| chunk.iter()).skip(place);
         behind.take_while(|other| icmp.compare_user_keys(&other.start, &range.end).is_lt()).cloned().collect()
     }
 
     /// Puts a range in the place of those that overlap it.
-    fn replace(&mut self, icmp: &InternalKeyComparator, range: Arc<DeadRange>) {
+    fn replace(&mut self, icmp: &InternalKeyComparator, range: Arc<RememberedRun>) {
         let (chunk, place) = self.ended_by(icmp, &range.start);
         let Some(first) = self.0.get(chunk) else {
             match self.0.last_mut() {
@@ -93,7 +93,7 @@ impl Layer {
             return;
         };
         let starts_before_end =
-            |other: &Arc<DeadRange>| icmp.compare_user_keys(&other.start, &range.end).is_lt();
+            |other: &Arc<RememberedRun>| icmp.compare_user_keys(&other.start, &range.end).is_lt();
         // Of those chunks, all but what stays of the last go into one with the new range.
         let mut joined = first[..place].to_vec();
         let gone = self.0[chunk..].partition_point(|chunk| chunk.first().is_some_and(starts_before_end));
@@ -105,7 +105,7 @@ impl Layer {
         self.splice(touched, joined);
     }
 
-    fn splice(&mut self, chunks: Range<usize>, ranges: Vec<Arc<DeadRange>>) {
+    fn splice(&mut self, chunks: Range<usize>, ranges: Vec<Arc<RememberedRun>>) {
         if ranges.len() <= CHUNK {
             self.0.splice(chunks, [Arc::new(ranges)]);
         } else {
@@ -149,14 +149,14 @@ impl Layers {
         user_key: &[u8],
         snapshot: SequenceNumber,
         forward: bool,
-    ) -> Option<&DeadRange> {
-        let mut best: Option<&DeadRange> = None;
+    ) -> Option<&RememberedRun> {
+        let mut best: Option<&RememberedRun> = None;
         for layer in &self.layers {
             let Some(range) = layer.find(icmp, user_key).filter(|range| range.sequence <= snapshot) else {
                 continue;
             };
             let is_better = best.is_none_or(|best| {
-                let order = icmp.compare_user_keys(range.edge(forward), best.edge(forward));
+                let order = icmp.compare_user_keys(range.run_end(forward), best.run_end(forward));
                 let order = if forward { order } else { order.reverse() };
                 order.then(range.sequence.cmp(&best.sequence)).is_gt()
             });
@@ -168,11 +168,11 @@ impl Layers {
     }
 
     /// Puts a range in.
-    pub(super) fn insert(&mut self, icmp: &InternalKeyComparator, range: DeadRange) {
+    pub(super) fn insert(&mut self, icmp: &InternalKeyComparator, range: RememberedRun) {
         self.insert_at(icmp, 0, Arc::new(range));
     }
 
-    fn insert_at(&mut self, icmp: &InternalKeyComparator, at: usize, mut range: Arc<DeadRange>) {
+    fn insert_at(&mut self, icmp: &InternalKeyComparator, at: usize, mut range: Arc<RememberedRun>) {
         let Some(layer) = self.layers.get(at) else { return };
         let overlapped = layer.overlapping(icmp, &range);
         if overlapped.iter().any(|other| other.sequence > range.sequence) {
@@ -202,10 +202,10 @@ impl Layers {
 }
 
 /// Two ranges of one sequence number that overlap, as one.
-fn union(icmp: &InternalKeyComparator, a: &DeadRange, b: &DeadRange) -> DeadRange {
+fn union(icmp: &InternalKeyComparator, a: &RememberedRun, b: &RememberedRun) -> RememberedRun {
     let start = if icmp.compare_user_keys(&a.start, &b.start).is_le() { &a.start } else { &b.start };
     let end = if icmp.compare_user_keys(&a.end, &b.end).is_ge() { &a.end } else { &b.end };
     // What both scans saw.
     let newest_file = a.newest_file.min(b.newest_file);
-    DeadRange { start: start.clone(), end: end.clone(), sequence: a.sequence, newest_file }
+    RememberedRun { start: start.clone(), end: end.clone(), sequence: a.sequence, newest_file }
 }

@@ -1,23 +1,23 @@
 use super::*;
 
-fn ranges(min_keys: u64) -> DeadRanges {
-    DeadRanges::new(InternalKeyComparator::default(), min_keys, None)
+fn ranges(min_keys: u64) -> DeletedRunMemory {
+    DeletedRunMemory::new(InternalKeyComparator::default(), min_keys, None)
 }
 
-fn add(ranges: &DeadRanges, start: &str, end: &str, sequence: u64) {
+fn add(ranges: &DeletedRunMemory, start: &str, end: &str, sequence: u64) {
     ranges.add(start.as_bytes(), end.as_bytes(), SequenceNumber(sequence), FileNumber(sequence + 1000));
 }
 
-/// Edge and sequence number.
-fn find(ranges: &DeadRanges, user_key: &str, snapshot: u64, forward: bool) -> Option<(String, u64)> {
-    let mut edge = Vec::new();
-    let found = ranges.find(user_key.as_bytes(), SequenceNumber(snapshot), forward, &mut edge)?;
+/// Run end and sequence number.
+fn find(ranges: &DeletedRunMemory, user_key: &str, snapshot: u64, forward: bool) -> Option<(String, u64)> {
+    let mut run_end = Vec::new();
+    let found = ranges.find(user_key.as_bytes(), SequenceNumber(snapshot), forward, &mut run_end)?;
     assert_eq!(found.newest_file.0, found.sequence.0 + 1000);
-    Some((String::from_utf8(found.edge.to_vec()).unwrap(), found.sequence.0))
+    Some((String::from_utf8(found.run_end.to_vec()).unwrap(), found.sequence.0))
 }
 
-fn some(edge: &str, sequence: u64) -> Option<(String, u64)> {
-    Some((edge.to_owned(), sequence))
+fn some(run_end: &str, sequence: u64) -> Option<(String, u64)> {
+    Some((run_end.to_owned(), sequence))
 }
 
 #[test]
@@ -54,14 +54,14 @@ fn newer_ranges_leave_two_older_ones_of_their_place() {
 }
 
 #[test]
-fn ranges_of_one_moment_that_overlap_are_joined() {
+fn ranges_of_one_point_in_time_that_overlap_are_joined() {
     let ranges = ranges(1);
     add(&ranges, "b", "d", 5);
     add(&ranges, "f", "h", 5);
     ranges.add(b"c", b"g", SequenceNumber(5), FileNumber(7));
-    let mut edge = Vec::new();
-    let found = ranges.find(b"b", SequenceNumber(5), true, &mut edge).unwrap();
-    assert_eq!((found.edge, found.newest_file), (&b"h"[..], FileNumber(7)), "what all of them saw");
+    let mut run_end = Vec::new();
+    let found = ranges.find(b"b", SequenceNumber(5), true, &mut run_end).unwrap();
+    assert_eq!((found.run_end, found.newest_file), (&b"h"[..], FileNumber(7)), "what all of them saw");
     assert_eq!(ranges.layers.load_full().len(), 1);
 }
 
@@ -70,7 +70,7 @@ fn what_they_take_is_bounded_and_charged() {
     let cache = esker_table::default_block_cache();
     let empty = cache.usage();
     let usage = || cache.usage() - empty;
-    let ranges = DeadRanges::new(InternalKeyComparator::default(), 1, Some(cache.clone()));
+    let ranges = DeletedRunMemory::new(InternalKeyComparator::default(), 1, Some(cache.clone()));
     for i in 0..10_000 {
         add(&ranges, &format!("{i:04}a"), &format!("{i:04}b"), 5);
         assert_eq!(usage(), ranges.layers.load_full().bytes());
@@ -91,7 +91,7 @@ fn what_they_take_is_bounded_and_charged() {
 /// Ranges of numbers at random, against all that was ever put in.
 #[test]
 fn nothing_is_said_that_was_not_put_in() {
-    esker_testkit::seed::for_each_seed("dead-ranges", 20, |_, mut rng| {
+    esker_testkit::seed::for_each_seed("deleted-run-memory", 20, |_, mut rng| {
         let ranges = ranges(1);
         let mut all: Vec<(u64, u64, u64)> = Vec::new();
         let width = [3, 30, 300][rng.usize(..3)];
@@ -105,14 +105,14 @@ fn nothing_is_said_that_was_not_put_in() {
             assert!(was_found || sequence < newest, "the newest has a place");
             for _ in 0..4 {
                 let (at, snapshot, forward) = (rng.u64(..1300), rng.u64(..=newest), rng.bool());
-                let Some((edge, sequence)) = find(&ranges, &format!("{at:05}"), snapshot, forward) else {
+                let Some((run_end, sequence)) = find(&ranges, &format!("{at:05}"), snapshot, forward) else {
                     continue;
                 };
                 assert!(sequence <= snapshot);
-                let edge: u64 = edge.parse().unwrap();
-                let (from, to) = if forward { (at, edge) } else { (edge, at + 1) };
+                let run_end: u64 = run_end.parse().unwrap();
+                let (from, to) = if forward { (at, run_end) } else { (run_end, at + 1) };
                 assert!(from < to, "{at} lies in it");
-                // Each number of it was in a range of that very moment.
+                // Each number of it was in a range of that very point in time.
                 for number in from..to {
                     let is_true = |&(a, b, s): &(u64, u64, u64)| s == sequence && a <= number && number < b;
                     assert!(all.iter().any(is_true), "{number} at {sequence}");

@@ -1,27 +1,27 @@
-//! Walks around deletions that a memtable has noted (`memtable/src/noted.rs`).
+//! Pre-scans around deletions that a memtable has sampled (`memtable/src/deletion_sample.rs`).
 //!
 //! In: a few deleted user keys. Out: around each of them that lies over a table, what a scan would
 //! have remembered that came by; so that of a run of deletions that is still in memory a scan has
-//! to step through no more than what was written since the last walk.
+//! to step through no more than what was written since the last pre-scan.
 //!
-//! A run grows while it is written, mostly upward or downward. So a walk begins where what is
+//! A run grows while it is written, mostly upward or downward. So a pre-scan begins where what is
 //! remembered around a key begins, or where the memtable's deletions before it begin if they are
 //! few, is at the end of what is remembered at once, and goes on over what is new: what it
 //! remembers then takes the place of what was remembered before, and the whole run is one range
 //! again.
 //!
-//! Behind a walk that has found a run which grows fast the next one comes soon, whether any of its
-//! deletions was noted or not: what came since the last walk is what a scan steps through that
-//! comes as soon as the last deletion is written.
+//! Behind a pre-scan that has found a run which grows fast the next one comes soon, whether any of
+//! its deletions was sampled or not: what came since the last pre-scan is what a scan steps through
+//! that comes as soon as the last deletion is written.
 //!
 //! Invariants
 //!  1. No entry of a table is stepped over twice for the same deletions, but where what was
 //!     remembered has been forgotten, and then no more than the memtable allows.
-//!  2. A key that cannot be looked at now, since the walk has to stop, is left for later.
+//!  2. A key that cannot be looked at now, since the pre-scan has to stop, is left for later.
 
 use super::{Stop, begin};
 use crate::cf::ColumnFamily;
-use crate::deleted_runs::{DeadWalk, tables_between};
+use crate::deleted_runs::{PreScan, tables_between};
 use crate::engine::Engine;
 use esker_base::sync::Arc;
 use esker_base::{Result, SequenceNumber};
@@ -31,8 +31,8 @@ use std::time::Duration;
 /// Entries that a seek counts for.
 const SEEK_ENTRIES: u64 = 16;
 
-/// Entries of the memtable before a noted deletion that a walk goes back for: they were deleted
-/// before any of theirs was noted.
+/// Entries of the memtable before a sampled deletion that a pre-scan goes back for: they were
+/// deleted before any of theirs was sampled.
 const NEAR: u64 = 2048;
 
 /// How long a job waits for more to do. Who wakes a thread pays some microseconds for it, a writer
@@ -44,20 +44,23 @@ const LINGER: Duration = Duration::from_millis(1);
 /// through.
 const LINGER_BY_RUN: Duration = Duration::from_micros(100);
 
-/// Deletions since the last walk from which on a run grows fast.
+/// Deletions since the last pre-scan from which on a run grows fast.
 const FAST: u64 = 64;
 
-/// Behind a walk that has passed so many entries for so many deletions since the last one: queues
-/// the next if somebody goes on deleting.
+/// Behind a pre-scan that has passed so many entries for so many deletions since the last one:
+/// queues the next if somebody goes on deleting.
 pub(super) fn linger(engine: &Arc<Engine>, (passed, deletions): (u64, u64)) {
-    let goes_on =
-        || !(engine.is_shutting_down() || engine.is_without_walks() || engine.scheduler.walk_is_in_the_way());
+    let goes_on = || {
+        !(engine.is_shutting_down()
+            || engine.is_without_pre_scans()
+            || engine.scheduler.pre_scan_is_in_the_way())
+    };
     let wait = |time, when| {
         engine.env.clock.sleep(time);
-        engine.queue_walks_in_memory(when)
+        engine.queue_pre_scans_in_memory(when)
     };
     // Each deletion of a run lies over something; of others only those are looked at that were
-    // noted.
+    // sampled.
     let follows_run = deletions >= FAST && passed >= deletions;
     if follows_run && goes_on() && wait(LINGER_BY_RUN, Take::Any) {
         return;
@@ -69,39 +72,40 @@ pub(super) fn linger(engine: &Arc<Engine>, (passed, deletions): (u64, u64)) {
 
 /// Where the deletions of this memtable around `user_key` begin, if that is before it and not far.
 fn start_of_run(mem: &Arc<MemTable>, user_key: &[u8], sequence: SequenceNumber) -> Option<Vec<u8>> {
-    let start = mem.dead_run_start(user_key, sequence)?;
+    let start = mem.deleted_run_start(user_key, sequence)?;
     let is_before = mem.comparator().compare_user_keys(&start, user_key).is_lt();
     (is_before && mem.approximate_count(&start, user_key) <= NEAR).then_some(start)
 }
 
-/// Goes on over the present view.
+/// Goes on over the present super version.
 /// # Errors
 /// Those of reading tables.
-pub(super) fn walk_over_view(
+pub(super) fn pre_scan_super_version(
     engine: &Arc<Engine>,
     cf: &Arc<ColumnFamily>,
-    walk: &mut DeadWalk,
+    pre_scan: &mut PreScan,
 ) -> Result<Stop> {
-    esker_base::probe!("dead_walk:around");
-    let (mut iter, surroundings, _) = begin(engine, cf, walk)?;
-    let view = &surroundings.view;
-    let mut keys = walk.around.take().unwrap_or_default();
+    esker_base::probe!("pre_scan:around");
+    let (mut iter, surroundings, _) = begin(engine, cf, pre_scan)?;
+    let super_version = &surroundings.super_version;
+    let mut keys = pre_scan.around.take().unwrap_or_default();
     // The first comes last.
     keys.sort_by(|a, b| cf.icmp.compare_user_keys(b, a));
-    let (mut edge, mut seeks, mut stop) = (Vec::new(), 0, Stop::Over);
+    let (mut run_end, mut seeks, mut stop) = (Vec::new(), 0, Stop::Over);
     let mut goes_back = true;
     while let Some(key) = keys.pop() {
-        if tables_between(&view.version, &key, &key) == 0 {
+        if tables_between(&super_version.version, &key, &key) == 0 {
             continue;
         }
-        let known = view.dead_ranges.find(&key, iter.sequence(), false, &mut edge);
-        let known_start = known.map_or(key.as_slice(), |known| known.edge);
-        let start = goes_back.then(|| start_of_run(&view.mem, known_start, iter.sequence())).flatten();
+        let known = super_version.deleted_run_memory.find(&key, iter.sequence(), false, &mut run_end);
+        let known_start = known.map_or(key.as_slice(), |known| known.run_end);
+        let start =
+            goes_back.then(|| start_of_run(&super_version.mem, known_start, iter.sequence())).flatten();
         iter.seek(start.as_deref().unwrap_or(known_start));
         iter.status()?;
         seeks += 1;
-        // Between where the memtable's deletions begin and what was noted a table has a key that is
-        // there: so it may be with the others.
+        // Between where the memtable's deletions begin and what was sampled a table has a key that
+        // is there: so it may be with the others.
         if start.is_some() && iter.valid() && cf.icmp.compare_user_keys(iter.key(), &key).is_lt() {
             goes_back = false;
             iter.seek(known_start);
@@ -119,7 +123,7 @@ pub(super) fn walk_over_view(
             }
             keys.push(user_key.to_vec());
             // What was the reason may have passed.
-            Some(surroundings.stop(user_key, passed).unwrap_or(Stop::NewView))
+            Some(surroundings.stop(user_key, passed).unwrap_or(Stop::NewSuperVersion))
         } else {
             Some(Stop::Over)
         };
@@ -129,9 +133,9 @@ pub(super) fn walk_over_view(
         }
     }
     let passed = iter.counters().skipped + SEEK_ENTRIES * seeks;
-    view.mem.noted_looked_at(passed);
-    walk.passed = (walk.passed + passed).min(walk.most_entries);
-    walk.around = Some(keys);
+    super_version.mem.sample_looked_at(passed);
+    pre_scan.passed = (pre_scan.passed + passed).min(pre_scan.most_entries);
+    pre_scan.around = Some(keys);
     Ok(stop)
 }
 

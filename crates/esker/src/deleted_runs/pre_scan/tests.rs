@@ -9,7 +9,7 @@ use esker_base::sync::atomic::{AtomicU64, Ordering};
 use esker_env::Env;
 use esker_env::fault::{FaultFs, FaultRule, OpKind};
 use esker_env::mem::MemFs;
-use esker_format::dead_spans::LongSpan;
+use esker_format::deleted_runs::LongDeletedRun;
 
 /// All but the first and the last are deleted.
 const KEYS: usize = 2000;
@@ -26,8 +26,8 @@ fn key(i: usize) -> String {
     format!("key{i:06}")
 }
 
-/// Values in one file and the deletions in another. `walk`: runs of so many are gone through.
-fn scene(walk: u64, change: impl FnOnce(&mut ColumnFamilyOptions)) -> Scene {
+/// Values in one file and the deletions in another. `pre-scan`: runs of so many are gone through.
+fn scene(pre_scan: u64, change: impl FnOnce(&mut ColumnFamilyOptions)) -> Scene {
     let statistics = Arc::new(Statistics::new());
     let fs = FaultFs::new(Arc::new(MemFs::new()));
     let mut options = Options::default();
@@ -35,7 +35,7 @@ fn scene(walk: u64, change: impl FnOnce(&mut ColumnFamilyOptions)) -> Scene {
     options.db.statistics = Some(statistics.clone());
     options.db.env = Env::with_fs(Arc::new(fs.clone()));
     options.cf.disable_auto_compactions = true;
-    options.cf.dead_range_walk_min_entries = walk;
+    options.cf.pre_scan_min_entries = pre_scan;
     options.cf.table.block_size = 512;
     change(&mut options.cf);
     let db = Db::open(&options, "/db").unwrap();
@@ -47,15 +47,15 @@ fn scene(walk: u64, change: impl FnOnce(&mut ColumnFamilyOptions)) -> Scene {
     Scene { db, fs, statistics }
 }
 
-/// A walk over the whole run, made here and now, whatever the options say.
-fn walk_now(db: &Db) {
+/// A pre-scan over the whole run, made here and now, whatever the options say.
+fn pre_scan_now(db: &Db) {
     let engine = db.engine();
-    let span = LongSpan { first: key(1).into(), last: key(KEYS - 2).into(), entries: KEYS as u64 };
-    engine.state.lock().queue_dead_walks(db.default_column_family().id(), [&span]);
-    go_on_with_dead_walk(engine);
+    let span = LongDeletedRun { first: key(1).into(), last: key(KEYS - 2).into(), entries: KEYS as u64 };
+    engine.state.lock().queue_pre_scans(db.default_column_family().id(), [&span]);
+    resume_pre_scan(engine);
 }
 
-/// Lets `act` run in the middle of a walk: at its `n`-th read of a table from now on.
+/// Lets `act` run in the middle of a pre-scan: at its `n`-th read of a table from now on.
 fn at_read(scene: &Scene, n: u64, act: impl Fn(&Db) + Send + Sync + 'static) {
     let (db, reads) = (scene.db.clone(), AtomicU64::new(0));
     let walking = std::thread::current().id();
@@ -92,9 +92,9 @@ fn the_first_scan_finds_the_way_across_known() {
     let usage = scene.db.default_column_family().cf.super_version.load_full();
     let cache = usage.options.table.block_cache.clone().unwrap();
     let is_cached = |role| cache.role_stats().bytes(role);
-    assert_eq!(is_cached(esker_cache::Role::DataBlock), 0, "a walk leaves the cache alone");
-    let walked = scene.db.int_property("rocksdb.num-dead-range-entries-walked").unwrap();
-    assert!((KEYS as u64..3 * KEYS as u64).contains(&walked), "{walked} entries");
+    assert_eq!(is_cached(esker_cache::Role::DataBlock), 0, "a pre-scan leaves the cache alone");
+    let scanned = scene.db.int_property("rocksdb.num-pre-scanned-entries").unwrap();
+    assert!((KEYS as u64..3 * KEYS as u64).contains(&scanned), "{scanned} entries");
     let (shown, skipped) = scan(&scene);
     assert_eq!(shown, ends());
     assert!(skipped < FEW, "{skipped} entries");
@@ -102,8 +102,8 @@ fn the_first_scan_finds_the_way_across_known() {
 
 #[test]
 fn nothing_is_gone_through_unless_it_is_long_lies_over_something_and_may_be_remembered() {
-    for (walk, min_keys) in [(0, 64), (2 * KEYS as u64, 64), (1000, 0)] {
-        let scene = scene(walk, |options| options.dead_range_min_keys = min_keys);
+    for (pre_scan, min_keys) in [(0, 64), (2 * KEYS as u64, 64), (1000, 0)] {
+        let scene = scene(pre_scan, |options| options.deleted_run_memory_min_keys = min_keys);
         let (shown, skipped) = scan(&scene);
         assert_eq!(shown, ends());
         assert!(skipped > KEYS as u64 / 2, "{skipped} entries");
@@ -111,15 +111,15 @@ fn nothing_is_gone_through_unless_it_is_long_lies_over_something_and_may_be_reme
     let lone = scene(1000, |_| {});
     (0..KEYS).for_each(|i| lone.db.delete(format!("other{i:06}")).unwrap());
     let engine = lone.db.engine();
-    let span = LongSpan { first: "other".into(), last: "otherwise".into(), entries: 5000 };
+    let span = LongDeletedRun { first: "other".into(), last: "otherwise".into(), entries: 5000 };
     lone.db.flush().unwrap();
     lone.db.wait_for_background_work().unwrap();
-    engine.state.lock().queue_dead_walks(lone.db.default_column_family().id(), [&span]);
-    assert!(engine.state.lock().dead_walks.is_empty(), "its own table has all there is");
+    engine.state.lock().queue_pre_scans(lone.db.default_column_family().id(), [&span]);
+    assert!(engine.state.lock().pre_scans.is_empty(), "its own table has all there is");
 }
 
 #[test]
-fn a_compaction_that_moves_deletions_over_others_is_followed_by_a_walk() {
+fn a_compaction_that_moves_deletions_over_others_is_followed_by_a_pre_scan() {
     let scene = scene(1000, |_| {});
     let db = &scene.db;
     // The values go down two levels, the deletions one.
@@ -139,7 +139,7 @@ fn a_compaction_that_moves_deletions_over_others_is_followed_by_a_walk() {
 }
 
 #[test]
-fn what_is_written_meanwhile_is_found_and_the_walk_goes_on_over_the_newer_view() {
+fn what_is_written_meanwhile_is_found_and_the_pre_scan_goes_on_over_the_newer_super_version() {
     for n in [1, 2, 3, 5] {
         let scene = scene(0, |options| options.table.no_block_cache = true);
         at_read(&scene, n, |db| {
@@ -147,7 +147,7 @@ fn what_is_written_meanwhile_is_found_and_the_walk_goes_on_over_the_newer_view()
             db.put(key(1), "new").unwrap();
             db.flush().unwrap();
         });
-        walk_now(&scene.db);
+        pre_scan_now(&scene.db);
         scene.fs.clear_hook();
         let (shown, skipped) = scan(&scene);
         assert_eq!(shown, [key(0), key(1), key(700), key(KEYS - 1)], "at read {n}");
@@ -164,17 +164,23 @@ fn it_looks_up_where_every_few_keys_one_is_there_too() {
     (1..KEYS).step_by(5).for_each(|i| scene.db.put(key(i), "new").unwrap());
     at_read(&scene, 6, Db::pause_background_work);
     let engine = scene.db.engine();
-    let span = LongSpan { first: key(1).into(), last: key(KEYS - 2).into(), entries: 100 * KEYS as u64 };
-    engine.state.lock().queue_dead_walks(scene.db.default_column_family().id(), [&span]);
-    go_on_with_dead_walk(engine);
+    let span =
+        LongDeletedRun { first: key(1).into(), last: key(KEYS - 2).into(), entries: 100 * KEYS as u64 };
+    engine.state.lock().queue_pre_scans(scene.db.default_column_family().id(), [&span]);
+    resume_pre_scan(engine);
     scene.fs.clear_hook();
-    let left =
-        engine.state.lock().dead_walks.waiting.front().map(|walk| (walk.from.clone(), walk.keys_there));
+    let left = engine
+        .state
+        .lock()
+        .pre_scans
+        .waiting
+        .front()
+        .map(|pre_scan| (pre_scan.from.clone(), pre_scan.keys_there));
     let (from, there) = left.expect("it gives way to the pause");
     assert!(from > key(1).into_bytes() && from < key(1500).into_bytes(), "{}", from.escape_ascii());
     scene.db.continue_background_work().unwrap();
     scene.db.wait_for_background_work().unwrap();
-    assert!(there > 10 && engine.state.lock().dead_walks.is_empty());
+    assert!(there > 10 && engine.state.lock().pre_scans.is_empty());
     let shown: Vec<_> = (0..KEYS).filter(|i| *i == 0 || *i == KEYS - 1 || i % 5 == 1).map(key).collect();
     assert_eq!(scan(&scene).0, shown);
 }
@@ -183,14 +189,14 @@ fn it_looks_up_where_every_few_keys_one_is_there_too() {
 fn it_gives_way_to_a_pause_and_goes_on_behind_it() {
     let scene = scene(0, |options| options.table.no_block_cache = true);
     at_read(&scene, 6, Db::pause_background_work);
-    walk_now(&scene.db);
+    pre_scan_now(&scene.db);
     scene.fs.clear_hook();
     let engine = scene.db.engine();
-    let from = engine.state.lock().dead_walks.waiting.front().map(|walk| walk.from.clone()).unwrap();
+    let from = engine.state.lock().pre_scans.waiting.front().map(|pre_scan| pre_scan.from.clone()).unwrap();
     assert!(from > key(1).into_bytes() && from < key(KEYS - 2).into_bytes(), "{}", from.escape_ascii());
     scene.db.continue_background_work().unwrap();
     scene.db.wait_for_background_work().unwrap();
-    assert!(engine.state.lock().dead_walks.is_empty());
+    assert!(engine.state.lock().pre_scans.is_empty());
     let (shown, skipped) = scan(&scene);
     assert_eq!(shown, ends());
     assert!(skipped < 2 * FEW, "{skipped} entries");
@@ -202,12 +208,12 @@ fn closing_and_dropping_end_it() {
     let close: End = |db| db.cancel_all_background_work(false).unwrap();
     let scene = scene(0, |options| options.table.no_block_cache = true);
     at_read(&scene, 6, close);
-    walk_now(&scene.db);
+    pre_scan_now(&scene.db);
     scene.fs.clear_hook();
-    let walked = scan(&scene);
-    assert_eq!(walked.0, ends());
-    assert!(scene.db.engine().state.lock().dead_walks.is_empty());
-    assert!(walked.1 > KEYS as u64 / 2, "it went on: {} entries", walked.1);
+    let scanned = scan(&scene);
+    assert_eq!(scanned.0, ends());
+    assert!(scene.db.engine().state.lock().pre_scans.is_empty());
+    assert!(scanned.1 > KEYS as u64 / 2, "it went on: {} entries", scanned.1);
     scene.db.close().unwrap();
 }
 
@@ -217,7 +223,7 @@ fn a_dropped_family_is_left() {
     let db = &scene.db;
     let family: ColumnFamilyHandle =
         db.create_column_family("other", &ColumnFamilyOptions::default()).unwrap();
-    let walk = DeadWalk {
+    let pre_scan = PreScan {
         family: family.id(),
         from: key(0).into(),
         around: None,
@@ -230,16 +236,16 @@ fn a_dropped_family_is_left() {
         most_there: 1,
     };
     db.drop_column_family(&family).unwrap();
-    db.engine().state.lock().dead_walks.waiting.push_back(walk);
-    go_on_with_dead_walk(db.engine());
-    assert!(db.engine().state.lock().dead_walks.is_empty());
+    db.engine().state.lock().pre_scans.waiting.push_back(pre_scan);
+    resume_pre_scan(db.engine());
+    assert!(db.engine().state.lock().pre_scans.is_empty());
 }
 
 #[test]
 fn an_error_is_no_background_error() {
     let scene = scene(0, |options| options.table.no_block_cache = true);
     scene.fs.add_rule(FaultRule::fail(&[OpKind::Read]).nth(4));
-    walk_now(&scene.db);
+    pre_scan_now(&scene.db);
     scene.fs.clear_rules();
     assert_eq!(scene.db.int_property("rocksdb.background-errors"), Some(0));
     scene.db.put("key", "value").unwrap();
@@ -256,8 +262,8 @@ fn a_run_between_whose_keys_others_are_there_is_soon_left() {
     let reads = Arc::new(AtomicU64::new(0));
     let counted = reads.clone();
     scene.fs.on_op(move |op| _ = counted.fetch_add(u64::from(op.kind == OpKind::Read), Ordering::SeqCst));
-    walk_now(db);
+    pre_scan_now(db);
     scene.fs.clear_hook();
-    let walked = reads.swap(0, Ordering::SeqCst);
-    assert!(walked < 12, "{walked} reads");
+    let scanned = reads.swap(0, Ordering::SeqCst);
+    assert!(scanned < 12, "{scanned} reads");
 }

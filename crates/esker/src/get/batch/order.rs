@@ -4,16 +4,16 @@ use super::Keys;
 use esker_base::comparator::{KeyOrder, head};
 use smallvec::SmallVec;
 
-/// A key's place in the order in which a batch is read: which of the moment's views, 32 bits; a
-/// number that sorts as the key does where two of them differ, 64 bits; its number in the batch, 32
-/// bits. One number, because numbers are sorted several times as fast.
+/// A key's place in the order in which a batch is read: which of the point in time's super
+/// versions, 32 bits; a number that sorts as the key does where two of them differ, 64 bits; its
+/// number in the batch, 32 bits. One number, because numbers are sorted several times as fast.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Ordered(u128);
 
 impl Ordered {
     #[inline]
-    pub(super) fn new(view: usize, head: u64, key: usize) -> Ordered {
-        Ordered((view as u128) << 96 | u128::from(head) << 32 | key as u128)
+    pub(super) fn new(super_version: usize, head: u64, key: usize) -> Ordered {
+        Ordered((super_version as u128) << 96 | u128::from(head) << 32 | key as u128)
     }
     /// Keys that can be told apart by a short number.
     pub(super) const MOST_SHORT: usize = 1 << 16;
@@ -29,7 +29,7 @@ impl Ordered {
         Ordered::new(0, short >> 16, (short as u16).into())
     }
     #[inline]
-    pub(super) fn view(self) -> usize {
+    pub(super) fn super_version(self) -> usize {
         (self.0 >> 96) as usize
     }
     #[inline]

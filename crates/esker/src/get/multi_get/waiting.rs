@@ -1,43 +1,43 @@
 //! The keys of a batch that have to wait for files.
 //!
-//! In: a held view and keys that were put aside, each with its place. Out: their answers. Level by
-//! level: the files that the open keys of a level lie in are planned one after the other, and
-//! searched as far as the kernel has in memory what they miss; then the rest of what all of them
-//! miss is read together, then they are searched. Level 0 goes file by file. With `async_io` all
-//! levels are planned at once: the batch waits once, and may read blocks that newer ones make
+//! In: a held super version and keys that were suspended, each with its place. Out: their answers.
+//! Level by level: the files that the open keys of a level lie in are planned one after the other,
+//! and searched as far as the kernel has in memory what they miss; then the rest of what all of
+//! them miss is read together, then they are searched. Level 0 goes file by file. With `async_io`
+//! all levels are planned at once: the batch waits once, and may read blocks that newer ones make
 //! superfluous.
 //!
 //! Invariants
 //!  1. No guard is held.
-//!  2. A key takes part from the place on where it was put aside, and until it is done.
+//!  2. A key takes part from the place on where it was suspended, and until it is done.
 
 use crate::cf::SuperVersion;
 use crate::files::open_table::open_for;
 use crate::get::answer::{Answer, LentValue};
 use crate::get::saver::Saver;
-use crate::get::search::{Parked, ParkedAt, ReadContext, count, hit_at};
+use crate::get::search::{ReadContext, SuspendedAt, SuspendedGet, count, hit_at};
 use crate::version::{FileMeta, Level};
 use esker_base::Error;
 use esker_format::key::{LookupKey, ParsedInternalKey};
 use esker_table::{BatchVisitor, Missing, Plan, TableValue, read_plans};
 
-/// Gives `settle` the answer for each of `keys` (by its number), once. `parked` says how far each
-/// has come. The keys ascend and differ.
+/// Gives `settle` the answer for each of `keys` (by its number), once. `suspended` says how far
+/// each has come. The keys ascend and differ.
 #[cold]
-pub(crate) fn multi_get_on(
-    view: &SuperVersion,
+pub(crate) fn resume_multi_get(
+    super_version: &SuperVersion,
     context: &ReadContext<'_>,
     keys: &[LookupKey],
-    parked: Vec<Parked>,
+    suspended: Vec<SuspendedGet>,
     settle: &mut dyn FnMut(usize, Answer<'_>),
 ) {
-    esker_base::probe!("read:parked_batch");
+    esker_base::probe!("read:suspended_batch");
     let (mut savers, mut places) = (Vec::with_capacity(keys.len()), Vec::with_capacity(keys.len()));
-    for Parked { saver, at } in parked {
+    for SuspendedGet { saver, at } in suspended {
         places.push(at);
         savers.push(saver);
     }
-    let mut waiting = Waiting { view, context, keys, savers, places, settle };
+    let mut waiting = Waiting { super_version, context, keys, savers, places, settle };
     if context.options.async_io {
         waiting.search_all_levels();
     } else {
@@ -45,19 +45,19 @@ pub(crate) fn multi_get_on(
     }
     for (i, saver) in waiting.savers.into_iter().enumerate() {
         if !saver.is_taken() {
-            let finish = context.finish(view, &keys[i]);
+            let finish = context.finish(super_version, &keys[i]);
             (waiting.settle)(i, Answer::Made(saver.finish(&finish)));
         }
     }
 }
 
 struct Waiting<'b> {
-    view: &'b SuperVersion,
+    super_version: &'b SuperVersion,
     context: &'b ReadContext<'b>,
     keys: &'b [LookupKey],
     savers: Vec<Saver>,
     /// Where each takes part from; none once it has come there.
-    places: Vec<Option<ParkedAt>>,
+    places: Vec<Option<SuspendedAt>>,
     settle: &'b mut dyn FnMut(usize, Answer<'_>),
 }
 
@@ -72,8 +72,8 @@ struct Group<'f> {
 
 impl<'b> Waiting<'b> {
     fn search_by_level(&mut self) {
-        let view = self.view;
-        for (number, level) in view.version.levels().iter().enumerate() {
+        let super_version = self.super_version;
+        for (number, level) in super_version.version.levels().iter().enumerate() {
             if number > 0 {
                 let groups = self.groups_of_level(number, level);
                 self.ask(groups);
@@ -87,9 +87,9 @@ impl<'b> Waiting<'b> {
     }
 
     fn search_all_levels(&mut self) {
-        let view = self.view;
+        let super_version = self.super_version;
         let mut groups = Vec::new();
-        for (number, level) in view.version.levels().iter().enumerate() {
+        for (number, level) in super_version.version.levels().iter().enumerate() {
             if number > 0 {
                 groups.extend(self.groups_of_level(number, level));
             } else {
@@ -114,7 +114,7 @@ impl<'b> Waiting<'b> {
 
     /// The keys that lie within a file of level 0.
     fn group_of_file(&mut self, level: &'b Level, index: usize) -> Option<Group<'b>> {
-        let icmp = self.view.version.icmp();
+        let icmp = self.super_version.version.icmp();
         let file = &*level.files()[index];
         let mut which = Vec::new();
         for i in 0..self.keys.len() {
@@ -131,7 +131,7 @@ impl<'b> Waiting<'b> {
 
     /// The keys by the file of the level that each lies in.
     fn groups_of_level(&mut self, number: usize, level: &'b Level) -> Vec<Group<'b>> {
-        let icmp = self.view.version.icmp();
+        let icmp = self.super_version.version.icmp();
         let mut groups: Vec<Group<'_>> = Vec::new();
         for i in 0..self.keys.len() {
             if self.savers[i].is_done() || level.files().is_empty() {
@@ -215,7 +215,7 @@ impl<'b> Waiting<'b> {
         if !self.context.ignore_range_deletions
             && let Some(tombstones) = reader.range_dels()
         {
-            let icmp = self.view.version.icmp();
+            let icmp = self.super_version.version.icmp();
             for i in keys {
                 let key = &self.keys[i];
                 self.savers[i].cover(tombstones.max_covering_seq(key.user_key(), icmp, key.sequence()));
@@ -226,9 +226,11 @@ impl<'b> Waiting<'b> {
 
     /// Asks the files behind the group's for the key whose versions may go on there: the last one.
     fn follow(&mut self, group: &Group<'_>) {
-        let (view, icmp) = (self.view, self.view.version.icmp());
+        let (super_version, icmp) = (self.super_version, self.super_version.version.icmp());
         let Some(&(last, _)) = group.which.last() else { return };
-        let Some(level) = view.version.levels().get(group.level).filter(|_| group.level > 0) else { return };
+        let Some(level) = super_version.version.levels().get(group.level).filter(|_| group.level > 0) else {
+            return;
+        };
         let (i, files) = (last as usize, level.files());
         let user_key = self.keys[i].user_key();
         let mut index = group.index;

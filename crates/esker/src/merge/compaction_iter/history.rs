@@ -1,6 +1,6 @@
 //! Versions of keys with user-defined timestamps, in a flush or compaction.
 //!
-//! In: versions of a key, its timestamp left aside, newest timestamp first; the timestamp before
+//! In: versions of a key, its timestamp left out, newest timestamp first; the timestamp before
 //! which nobody reads any more.
 //! Out: which of them no read can come to.
 //!
@@ -29,7 +29,7 @@ pub(super) struct History {
 }
 
 impl History {
-    /// Whether another key has been shown before than this one, its timestamp left aside.
+    /// Whether another key has been shown before than this one, its timestamp left out.
     pub(super) fn is_another_plain_key(&mut self, icmp: &InternalKeyComparator, user_key: &[u8]) -> bool {
         let (plain, _) = icmp.split_timestamp(user_key);
         let is_another = self.last_shown.as_deref() != Some(plain);

@@ -42,8 +42,10 @@ impl MergingIterator {
 
     /// Whether tombstones are known to hide nothing of the current child in the span.
     fn shows_all_of_current(&self) -> bool {
-        match (&self.shade, self.current) {
-            (Some(shade), Some(Node { child: i, .. })) => i < shade.depth && shade.joint[i] == Cover::NONE,
+        match (&self.cover_span, self.current) {
+            (Some(cover_span), Some(Node { child: i, .. })) => {
+                i < cover_span.depth && cover_span.joint[i] == Cover::NONE
+            }
             _ => true,
         }
     }
@@ -60,8 +62,8 @@ impl MergingIterator {
             })
         };
         let mut limit = ahead.limit;
-        if let Some(shade) = &self.shade {
-            let bound = if ahead.forward { &shade.high } else { &shade.low };
+        if let Some(cover_span) = &self.cover_span {
+            let bound = if ahead.forward { &cover_span.high } else { &cover_span.low };
             if bound.kind != BoundKind::Unbounded && nearer(limit, &bound.key) {
                 limit = Some(&bound.key);
             }

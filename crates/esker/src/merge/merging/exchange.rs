@@ -1,4 +1,4 @@
-//! A merge goes on with other children: those of a newer view, of which most are the same.
+//! A merge goes on with other children: those of a newer super version, of which most are the same.
 //!
 //! In: children that go, children that come. Out: the same merge, at the same place. Kept children
 //! are not touched: neither moved nor looked at, so what it costs follows from what changes.
@@ -7,18 +7,19 @@
 //!  1. A kept child stands where it stood, on its first (last) entry that is not before (behind)
 //!     the place, or further on where range tombstones hide what is in between; a fresh one is
 //!     positioned by the place.
-//!  2. If a child has hopped since all were positioned, all are positioned anew. What it left out
-//!     (`hop`) hides nothing of older children as they stood; a fresh older one, positioned by the
-//!     place, may have in between what the deletions hid: of two that had hopped together over a
-//!     range, the newer's deletions and the older's values, only the older is exchanged.
+//!  2. If a child has skipped since all were positioned, all are positioned anew. What it left out
+//!     (`skip_deleted_run`) hides nothing of older children as they stood; a fresh older one,
+//!     positioned by the place, may have in between what the deletions hid: of two that had skipped
+//!     together over a range, the newer's deletions and the older's values, only the older is
+//!     exchanged.
 
-use super::{MergeChild, MergingIterator, Shade, node_of};
+use super::{CoverSpan, MergeChild, MergingIterator, node_of};
 use esker_base::iter::InternalIterator;
 
 impl MergingIterator {
     /// Over children of which one was moved by somebody else.
     pub(crate) fn unsettled(mut self) -> MergingIterator {
-        self.hopped = true;
+        self.skipped = true;
         self
     }
 
@@ -41,7 +42,7 @@ impl MergingIterator {
         let came: Vec<usize> = fresh.iter().map(|(at, _)| *at).collect();
         self.replace(gone, fresh);
         let Some((target, forward)) = place else { return self.reset(true) };
-        if self.hopped || self.forward != forward || self.status.is_err() {
+        if self.skipped || self.forward != forward || self.status.is_err() {
             return self.resume(target, forward);
         }
         for i in came {
@@ -87,8 +88,8 @@ impl MergingIterator {
         for node in self.heap.iter_mut().chain(self.current.as_mut()) {
             node.child = places[node.child];
         }
-        let shaded = self.children.iter().any(|child| child.tombstones.is_some());
-        self.shade = shaded.then(|| Shade::new(self.children.len()));
+        let covered = self.children.iter().any(|child| child.tombstones.is_some());
+        self.cover_span = covered.then(|| CoverSpan::new(self.children.len()));
     }
 
     /// Takes the node of the child that is called `child` out of the merge.
@@ -115,7 +116,7 @@ impl MergingIterator {
         }
     }
 
-    /// Positions all children at `place`, those too that have hopped.
+    /// Positions all children at `place`, those too that have skipped.
     fn resume(&mut self, place: &[u8], forward: bool) {
         self.reset(forward);
         for child in &mut self.children {

@@ -16,7 +16,7 @@ fn merged(runs: &[&[&str]]) -> MergingIterator {
     MergingIterator::new(icmp(), children)
 }
 
-fn shaded(iter: VecIter, tombstones: Arc<FragmentedRangeTombstones>) -> MergeChild {
+fn covered(iter: VecIter, tombstones: Arc<FragmentedRangeTombstones>) -> MergeChild {
     let source = RunTombstones::new(icmp(), tombstones, None, SequenceNumber::MAX);
     MergeChild::with_tombstones(Box::new(iter), Box::new(source))
 }
@@ -86,7 +86,7 @@ fn what_a_newer_run_hides_is_sought_past_not_stepped_through() {
     let moves = Arc::new(Moves::default());
     let old = || VecIter::new(&icmp(), entries(&lines)).counting(&moves);
     let newer =
-        shaded(run(&["k00050@9 put new", "k05000@9 put new"]), tombstones(&[("k00010", "k09990", 5)]));
+        covered(run(&["k00050@9 put new", "k05000@9 put new"]), tombstones(&[("k00010", "k09990", 5)]));
     let children = vec![newer, MergeChild::new(Box::new(old())), MergeChild::new(Box::new(old()))];
     let mut iter = MergingIterator::new(icmp(), children);
     assert_eq!(all(&mut iter).len(), 10 + 1 + 1 + 10 + 20);
@@ -143,7 +143,7 @@ impl InternalIterator for Misled {
 
 #[test]
 fn a_run_out_of_order_under_a_deleted_range_is_corruption_and_not_walked_for_ever() {
-    let newer = || shaded(run(&[]), tombstones(&[("b", "d", 5)]));
+    let newer = || covered(run(&[]), tombstones(&[("b", "d", 5)]));
     let older = || MergeChild::new(Box::new(Misled(run(&["b@1 put 1", "c@1 put 2"]))));
     let mut iter = MergingIterator::new(icmp(), vec![newer(), older()]);
     iter.seek_to_first();
@@ -161,7 +161,7 @@ fn many_fragments_in_a_row_are_sought_past_at_once() {
     let list: Vec<_> = ranges.iter().enumerate().map(|(i, (a, b))| (&a[..], &b[..], 5 + i as u64)).collect();
     let moves = Arc::new(Moves::default());
     let old = VecIter::new(&icmp(), entries(&lines)).counting(&moves);
-    let children = vec![shaded(run(&[]), tombstones(&list)), MergeChild::new(Box::new(old))];
+    let children = vec![covered(run(&[]), tombstones(&list)), MergeChild::new(Box::new(old))];
     let mut iter = MergingIterator::new(icmp(), children);
     assert!(all(&mut iter).is_empty());
     assert!(moves.seeks.load(Relaxed) <= 2 && moves.steps.load(Relaxed) == 0);

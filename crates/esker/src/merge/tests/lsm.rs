@@ -9,14 +9,14 @@ use super::super::{
 };
 use super::Append;
 use super::model::Op;
-use crate::deleted_runs::DeadRanges;
-use crate::deleted_runs::DeadRangesOfView;
-use esker_base::iter::{InternalIterator, KnownDead};
+use crate::deleted_runs::DeletedRunMemory;
+use crate::deleted_runs::DeletedRunMemoryRef;
+use esker_base::iter::{InternalIterator, KnownDeletedRun};
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::{AtomicBool, Ordering};
 use esker_base::{Error, FileNumber, Result, SequenceNumber, ValueType};
 use esker_format::block::Block;
-use esker_format::dead_spans::{DeadSpanBuilder, DeadSpans};
+use esker_format::deleted_runs::{DeletedRunBuilder, DeletedRuns};
 use esker_format::key::{self, InternalKeyComparator, ParsedInternalKey, RANGE_END_SENTINEL, internal_key};
 use esker_format::range_del::{FragmentedRangeTombstones, RangeTombstone};
 use std::cell::Cell;
@@ -25,7 +25,7 @@ pub(super) const LEVELS: usize = 4;
 
 pub(super) struct File {
     number: FileNumber,
-    dead_spans: Option<Arc<DeadSpans>>,
+    deleted_runs: Option<Arc<DeletedRuns>>,
     pub(super) smallest: Vec<u8>,
     pub(super) largest: Vec<u8>,
     pub(super) entries: Entries,
@@ -47,7 +47,7 @@ impl LevelFile for File {
     fn largest(&self) -> &[u8] {
         &self.largest
     }
-    fn was_seen(&self, known: &KnownDead<'_>) -> bool {
+    fn was_seen(&self, known: &KnownDeletedRun<'_>) -> bool {
         let newest = self.entries.iter().map(|e| key::trailer(&e.0) >> 8).max().unwrap_or(0);
         self.number <= known.newest_file && newest <= known.sequence.0
     }
@@ -55,7 +55,7 @@ impl LevelFile for File {
 
 impl File {
     fn iter(&self, icmp: &InternalKeyComparator) -> VecIter {
-        VecIter::new(icmp, Arc::clone(&self.entries)).hopping(self.number, self.dead_spans.clone())
+        VecIter::new(icmp, Arc::clone(&self.entries)).skipping(self.number, self.deleted_runs.clone())
     }
 
     fn ends_exclusively(&self) -> bool {
@@ -111,8 +111,8 @@ pub(super) struct Lsm {
     /// Old RocksDB versions let a user key go on in the next file and wrote tombstones beyond a
     /// file's bounds.
     old_cuts: bool,
-    /// What the walks found out, at any snapshot.
-    dead_ranges: Arc<DeadRanges>,
+    /// What the pre-scans found out, at any snapshot.
+    deleted_run_memory: Arc<DeletedRunMemory>,
     last_file: Cell<u64>,
     pub(super) dropped: CompactionIteratorStats,
 }
@@ -121,11 +121,11 @@ impl Lsm {
     pub(super) fn new(icmp: InternalKeyComparator, mut rng: fastrand::Rng) -> Lsm {
         let old_cuts = rng.u8(..4) == 0;
         let levels = vec![Vec::new(); LEVELS];
-        let dead_ranges = Arc::new(DeadRanges::new(icmp.clone(), rng.u64(..4), None));
+        let deleted_run_memory = Arc::new(DeletedRunMemory::new(icmp.clone(), rng.u64(..4), None));
         Lsm {
             icmp,
             rng,
-            dead_ranges,
+            deleted_run_memory,
             last_file: Cell::new(0),
             mem: Vec::new(),
             mem_range_dels: Vec::new(),
@@ -152,14 +152,14 @@ impl Lsm {
     }
 
     /// For walks over all children.
-    pub(super) fn dead_ranges(&self) -> DeadRangesOfView {
+    pub(super) fn deleted_run_memory(&self) -> DeletedRunMemoryRef {
         let newest_file = self.levels.iter().flatten().map(|f| f.number).max().unwrap_or(FileNumber(0));
-        DeadRangesOfView { ranges: Arc::clone(&self.dead_ranges), newest_file }
+        DeletedRunMemoryRef { ranges: Arc::clone(&self.deleted_run_memory), newest_file }
     }
 
     /// Every sorted run, newest first, as `snapshot` sees its tombstones.
     pub(super) fn children(&self, snapshot: SequenceNumber) -> Vec<MergeChild> {
-        let mem = VecIter::new(&self.icmp, Arc::new(self.mem.clone())).hopping(FileNumber(0), None);
+        let mem = VecIter::new(&self.icmp, Arc::new(self.mem.clone())).skipping(FileNumber(0), None);
         let fragments = FragmentedRangeTombstones::build(self.mem_range_dels.clone(), &self.icmp);
         let mut children = vec![self.child(Box::new(mem), Some(Arc::new(fragments)), None, snapshot)];
         for file in &self.levels[0] {
@@ -483,7 +483,7 @@ impl Lsm {
         self.last_file.set(self.last_file.get() + 1);
         Some(Arc::new(File {
             number: FileNumber(self.last_file.get()),
-            dead_spans: dead_spans(&self.icmp, &entries, self.last_file.get() % 4),
+            deleted_runs: deleted_runs(&self.icmp, &entries, self.last_file.get() % 4),
             smallest,
             largest,
             entries: Arc::new(entries),
@@ -513,12 +513,12 @@ impl Lsm {
 }
 
 /// As a table writer notes them.
-fn dead_spans(
+fn deleted_runs(
     icmp: &InternalKeyComparator,
     entries: &[(Vec<u8>, Vec<u8>)],
     min_entries: u64,
-) -> Option<Arc<DeadSpans>> {
-    let mut builder = DeadSpanBuilder::new(min_entries);
+) -> Option<Arc<DeletedRuns>> {
+    let mut builder = DeletedRunBuilder::new(min_entries);
     let mut last: Option<&[u8]> = None;
     for (internal_key, _) in entries {
         let entry = ParsedInternalKey::parse(internal_key).unwrap();
@@ -529,7 +529,7 @@ fn dead_spans(
         last = Some(entry.user_key);
     }
     let block = Block::parse(builder.finish()?).unwrap();
-    Some(Arc::new(DeadSpans::parse(&block, icmp, None).unwrap()))
+    Some(Arc::new(DeletedRuns::parse(&block, icmp, None).unwrap()))
 }
 
 fn span(icmp: &InternalKeyComparator, files: &[Arc<File>]) -> File {
@@ -537,7 +537,7 @@ fn span(icmp: &InternalKeyComparator, files: &[Arc<File>]) -> File {
     let largest = files.iter().map(|f| &f.largest).max_by(|a, b| icmp.compare(a, b)).unwrap();
     File {
         number: FileNumber(0),
-        dead_spans: None,
+        deleted_runs: None,
         smallest: smallest.clone(),
         largest: largest.clone(),
         entries: Arc::default(),

@@ -2,8 +2,8 @@
 //! code of this module, and what every live snapshot sees is compared with a model after each
 //! change.
 //!
-//! `ESKER_ITER_WORLDS` (how many worlds, default a few) and `ESKER_ITER_SEED` (the first one's
-//! seed) make it longer or repeat one; each failure names its seed.
+//! `ESKER_ITER_HISTORIES` (how many histories, default a few) and `ESKER_ITER_SEED` (the first
+//! one's seed) make it longer or repeat one; each failure names its seed.
 
 pub(crate) mod blobs;
 mod lsm;
@@ -55,13 +55,13 @@ fn env_number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default)
 }
 
-/// Runs `test` with `worlds` seeds; says which one failed.
-fn for_seeds(name: &str, worlds: u64, test: impl Fn(u64)) {
+/// Runs `test` with `histories` seeds; says which one failed.
+fn for_seeds(name: &str, histories: u64, test: impl Fn(u64)) {
     let first = env_number("ESKER_ITER_SEED", 1);
-    for seed in first..first + env_number("ESKER_ITER_WORLDS", worlds) {
+    for seed in first..first + env_number("ESKER_ITER_HISTORIES", histories) {
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| test(seed)));
         if let Err(panic) = outcome {
-            println!("{name}: failed with ESKER_ITER_SEED={seed} ESKER_ITER_WORLDS=1");
+            println!("{name}: failed with ESKER_ITER_SEED={seed} ESKER_ITER_HISTORIES=1");
             std::panic::resume_unwind(panic);
         }
     }
@@ -71,7 +71,7 @@ fn for_seeds(name: &str, worlds: u64, test: impl Fn(u64)) {
 fn every_snapshot_sees_the_same_before_and_after_each_change() {
     let steps = std::cell::Cell::new(0);
     for_seeds("lsm", 20, |seed| steps.set(steps.get() + walk::live_through(seed)));
-    let hops = walk::HOPS.load(std::sync::atomic::Ordering::Relaxed);
-    println!("{} cursor steps compared, {hops} hops", steps.get());
-    assert!(hops > 0, "runs of deleted keys are hopped over");
+    let skips = walk::SKIPS.load(std::sync::atomic::Ordering::Relaxed);
+    println!("{} cursor steps compared, {skips} skips", steps.get());
+    assert!(skips > 0, "runs of deleted keys are skipped");
 }

@@ -172,7 +172,7 @@ fn walk_users(
         prefix_extractor: Some(prefix::capped(1)),
         max_sequential_skip_in_iterations: rng.u64(..4) * 3,
         merge_operator: Some(Arc::new(Append)),
-        dead_ranges: (rng.u8(..4) > 0).then(|| lsm.dead_ranges()),
+        deleted_run_memory: (rng.u8(..4) > 0).then(|| lsm.deleted_run_memory()),
         ..DbIterOptions::default()
     };
     let view = View {
@@ -260,7 +260,7 @@ fn walk_users(
             position = None;
         }
     }
-    HOPS.fetch_add(iter.counters().hops, Ordering::Relaxed);
+    SKIPS.fetch_add(iter.counters().skips, Ordering::Relaxed);
     count
 }
 
@@ -279,8 +279,8 @@ fn exchange_some(
     merged.exchange(&gone, fresh, place);
 }
 
-/// Hops over runs of deleted keys in all walks.
-pub(super) static HOPS: AtomicU64 = AtomicU64::new(0);
+/// Skips of runs of deleted keys in all walks.
+pub(super) static SKIPS: AtomicU64 = AtomicU64::new(0);
 
 fn show(entry: &(Vec<u8>, Vec<u8>)) -> String {
     let end = entry.1.len().min(40);

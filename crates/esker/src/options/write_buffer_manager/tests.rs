@@ -57,7 +57,7 @@ fn memory_that_is_given_back_while_the_charge_is_changed_is_uncharged() {
     let cache = tiered_block_cache(&CacheOptions::default(), &below, &division, None).unwrap();
     let manager = Arc::new(WriteBufferManager::with_cache(0, &cache, false));
     manager.reserve(8 * CHARGE_STEP);
-    // As a retired view's memtables do: whoever collects gives the memory back.
+    // As a retired super version's memtables do: whoever collects gives the memory back.
     let later = Arc::clone(&manager);
     let guard = esker_base::sync::epoch::pin();
     let retired = esker_base::sync::epoch::Swap::new(Arc::new(GivesBack(later, 2 * CHARGE_STEP)));

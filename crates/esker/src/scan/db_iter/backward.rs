@@ -58,10 +58,10 @@ impl<I: InternalIterator> DbIter<I> {
 
     /// Backward to the last key that is there, from the inner cursor's place on.
     pub(super) fn find_prev(&mut self) {
-        // Where this call comes from: see `dead`, invariant 2.
-        std::mem::swap(&mut self.key, &mut self.dead.edge);
+        // Where this call comes from: see `deleted_runs`, invariant 2.
+        std::mem::swap(&mut self.key, &mut self.deleted_run.run_end);
         self.look_backward();
-        if self.dead.keys >= self.dead.min_keys {
+        if self.deleted_run.keys >= self.deleted_run.min_keys {
             self.remember_backward();
         }
     }
@@ -80,16 +80,16 @@ impl<I: InternalIterator> DbIter<I> {
                     return;
                 }
                 Ok(Found::Nothing) => {
-                    if self.dead.keys == 0 && self.dead.edge.is_empty() {
-                        set(&mut self.dead.edge, &self.key);
+                    if self.deleted_run.keys == 0 && self.deleted_run.run_end.is_empty() {
+                        set(&mut self.deleted_run.run_end, &self.key);
                     }
-                    self.dead.keys += 1;
+                    self.deleted_run.keys += 1;
                     if !self.may_skip() {
                         return;
                     }
-                    if self.skipped_in_call >= self.dead.hop_at && self.iter.valid() {
+                    if self.skipped_in_call >= self.deleted_run.skip_at && self.iter.valid() {
                         self.ahead = None;
-                        self.hop();
+                        self.skip_deleted_run();
                     }
                 }
                 Err(error) => return self.fail(error),

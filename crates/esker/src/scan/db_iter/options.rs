@@ -1,6 +1,6 @@
 //! What an iterator shows, and what it counts.
 
-use crate::deleted_runs::DeadRangesOfView;
+use crate::deleted_runs::DeletedRunMemoryRef;
 use crate::merge::level::set_bound;
 use esker_base::merge_operator::MergeOperatorRef;
 use esker_base::prefix::SliceTransformRef;
@@ -35,7 +35,7 @@ pub(crate) struct DbIterOptions {
     /// Where values in blob files are read; without it they cannot be.
     pub blobs: Option<BlobReader>,
     /// Where runs of deleted keys are remembered; `None`: nowhere.
-    pub(crate) dead_ranges: Option<DeadRangesOfView>,
+    pub(crate) deleted_run_memory: Option<DeletedRunMemoryRef>,
     /// Is told when the iterator is dropped or refreshed what it has done.
     pub statistics: Option<Arc<Statistics>>,
 }
@@ -86,7 +86,7 @@ impl Default for DbIterOptions {
             max_skippable_internal_keys: 0,
             merge_operator: None,
             blobs: None,
-            dead_ranges: None,
+            deleted_run_memory: None,
             statistics: None,
         }
     }
@@ -109,8 +109,8 @@ pub(crate) struct DbIterCounters {
     pub prevs_found: u64,
     /// Seeks instead of many steps (`NUMBER_OF_RESEEKS_IN_ITERATION`).
     pub reseeks: u64,
-    /// Hops over runs of deleted keys.
-    pub hops: u64,
+    /// Skips of runs of deleted keys.
+    pub skips: u64,
     /// Entries passed over (`NUMBER_ITER_SKIP`).
     pub skipped: u64,
     /// Bytes of keys and values shown (`ITER_BYTES_READ`); counted only with statistics.

@@ -1,22 +1,25 @@
-//! The sorted runs of a view as one cursor, and how it goes over to a newer view.
+//! The sorted runs of a super version as one cursor, and how it goes over to a newer super version.
 //!
-//! In: a view, options, a sequence number. Out: one cursor over all that the number may see. Of a
-//! newer view, runs that the old one has too keep their cursor, mostly where it stands, with its
-//! block and what it has read ahead: a flush costs one new cursor, a compaction one for each level
-//! it changed; a run that stays costs a comparison of two pointers. A level that a compaction has
-//! changed opens no file but the one with the place, and that not either if it stood in it before.
+//! In: a super version, options, a sequence number. Out: one cursor over all that the number may
+//! see. Of a newer super version, runs that the old one has too keep their cursor, mostly where it
+//! stands, with its block and what it has read ahead: a flush costs one new cursor, a compaction
+//! one for each level it changed; a run that stays costs a comparison of two pointers. A level that
+//! a compaction has changed opens no file but the one with the place, and that not either if it
+//! stood in it before.
 //!
 //! Invariants
-//!  1. `sources` says of each child what it reads, newest first. Two views have the runs that both
-//!     have in the same order.
-//!  2. Cursors of which one has hopped are kept, but not where they stand.
-//!  3. While there are ranges (`is_told`), `ahead` knows the files of `sources`; without them it
+//!  1. `sources` says of each child what it reads, newest first. Two super versions have the runs
+//!     that both have in the same order.
+//!  2. Cursors of which one has skipped are kept, but not where they stand.
+//!  3. While there are ranges (`is_planned`), `ahead` knows the files of `sources`; without them it
 //!     knows these or none.
 //!  4. A memtable of which the sequence number sees nothing is not among them.
 //!  5. The cursor of a file that one level hands to another has the bounds and options of all, and
 //!     is positioned by its taker; only exchanges at the same sequence number hand any over.
 
 use super::watch::{RunWatch, WatchedRun};
+mod source;
+
 use crate::cf::{ColumnFamily, SuperVersion};
 use crate::files::open_table::open_for;
 use crate::merge::level::set_bound;
@@ -27,7 +30,7 @@ use crate::merge::{
 };
 use crate::options::{ReadOptions, ReadTier, table_read_options};
 use crate::version::FileMeta;
-use esker_base::iter::{Hopped, InternalIterator, KnownDead, LeftValue};
+use esker_base::iter::{InternalIterator, KnownDeletedRun, LeftValue, SkipDistance};
 use esker_base::run::{Ahead, Run};
 use esker_base::stats::Statistics;
 use esker_base::sync::atomic::{AtomicBool, Ordering};
@@ -39,54 +42,8 @@ use esker_memtable::MemTable;
 use esker_table::{
     AheadOptions, ScanRanges, ScanTables, ScansAhead, TableCache, TableReadOptions, TableReader,
 };
+use source::{Source, SourceRef};
 use std::cell::Cell;
-
-/// What a child reads.
-#[derive(Clone, Debug)]
-enum Source {
-    Memtable(Arc<MemTable>),
-    /// A file of level 0.
-    File(Arc<FileMeta>),
-    Level(Arc<[Arc<FileMeta>]>),
-}
-
-/// The same of a view, which owns it.
-#[derive(Clone, Copy)]
-enum SourceRef<'a> {
-    Memtable(&'a Arc<MemTable>),
-    File(&'a Arc<FileMeta>),
-    Level(&'a Arc<[Arc<FileMeta>]>),
-}
-
-impl SourceRef<'_> {
-    fn to_owned(self) -> Source {
-        match self {
-            SourceRef::Memtable(mem) => Source::Memtable(mem.clone()),
-            SourceRef::File(file) => Source::File(file.clone()),
-            SourceRef::Level(files) => Source::Level(files.clone()),
-        }
-    }
-}
-
-impl Source {
-    /// Whether it may hide something that it did not hide when it was opened without range
-    /// tombstones.
-    #[inline]
-    fn has_new_tombstones(&self) -> bool {
-        matches!(self, Source::Memtable(mem) if mem.has_range_tombstones())
-    }
-
-    /// Whether it is the same one. All versions share what a file or a level is described by.
-    #[inline]
-    fn is(&self, other: SourceRef<'_>) -> bool {
-        match (self, other) {
-            (Source::Memtable(a), SourceRef::Memtable(b)) => Arc::ptr_eq(a, b),
-            (Source::File(a), SourceRef::File(b)) => Arc::ptr_eq(a, b),
-            (Source::Level(a), SourceRef::Level(b)) => Arc::ptr_eq(a, b),
-            _ => false,
-        }
-    }
-}
 
 /// A lone run is read without a merge.
 #[expect(
@@ -122,7 +79,7 @@ impl Cursor {
     }
 }
 
-/// All that a view has, newest first, as one cursor.
+/// All that a super version has, newest first, as one cursor.
 pub(crate) struct Runs {
     icmp: InternalKeyComparator,
     sources: Vec<Source>,
@@ -136,29 +93,29 @@ pub(crate) struct Runs {
     /// Where its tables' cursors are told of scans beforehand.
     ahead: Arc<ScansAhead>,
     /// Whether there are such scans.
-    is_told: bool,
+    is_planned: bool,
     /// Whether `ahead` knows the files.
     knows_files: bool,
     /// How it reads tables.
     options: TableReadOptions,
-    /// The same, if it has all that a view has and may be handed on.
+    /// The same, if it has all that a super version has and may be handed on.
     plain: Option<TableReadOptions>,
 }
 
 /// Ranges that are scanned, and where that was told.
 #[derive(Default, Debug)]
-pub(super) struct Told {
+pub(super) struct PlanTarget {
     pub(super) ranges: Arc<ScanRanges>,
     /// `None` where nothing is read ahead for them.
     pub(super) ahead: Option<Arc<ScansAhead>>,
 }
 
 /// Cursors over files of levels that are gone, for the levels that come in their stead; empty but
-/// while one view is exchanged for another, so that nothing is held by it. Shared by all that one
-/// `Runs` opens.
+/// while one super version is exchanged for another, so that nothing is held by it. Shared by all
+/// that one `Runs` opens.
 #[derive(Default)]
 struct KeptFiles {
-    /// Whether the files of levels that go may be wanted; not those of scans that were told
+    /// Whether the files of levels that go may be wanted; not those of planned scans
     /// beforehand.
     open: AtomicBool,
     files: Mutex<Vec<(FileNumber, Box<dyn InternalIterator>)>>,
@@ -190,38 +147,43 @@ impl Runs {
     /// Those of opening files of level 0.
     pub(super) fn new(
         cf: &ColumnFamily,
-        view: &SuperVersion,
+        super_version: &SuperVersion,
         options: &ReadOptions,
         sequence: SequenceNumber,
     ) -> Result<Runs> {
-        Runs::open(cf, view, options, Opening::new(cf, options, sequence, Default::default()))
+        Runs::open(cf, super_version, options, Opening::new(cf, options, sequence, Default::default()))
     }
 
-    /// The same, with everything it opens watched, as part of scans that were told beforehand, if
+    /// The same, with everything it opens watched, as part of planned scans, if
     /// there are any.
     /// # Errors
     /// As [`Runs::new`].
     pub(crate) fn watched(
         cf: &ColumnFamily,
-        view: &SuperVersion,
+        super_version: &SuperVersion,
         options: &ReadOptions,
         sequence: SequenceNumber,
         (watch, ahead): (&Arc<dyn RunWatch>, Option<Arc<ScansAhead>>),
     ) -> Result<Runs> {
         let shared = (Arc::default(), ahead.unwrap_or_default());
-        Runs::open(cf, view, options, Opening::watched(cf, options, sequence, Some(watch.clone()), shared))
+        Runs::open(
+            cf,
+            super_version,
+            options,
+            Opening::watched(cf, options, sequence, Some(watch.clone()), shared),
+        )
     }
 
     fn open(
         cf: &ColumnFamily,
-        view: &SuperVersion,
+        super_version: &SuperVersion,
         options: &ReadOptions,
         children: Opening<'_>,
     ) -> Result<Runs> {
         let (mut sources, mut opened) = (Vec::new(), Vec::new());
         for_each_source(
             cf,
-            view,
+            super_version,
             options,
             children.sequence,
             |_| false,
@@ -245,11 +207,11 @@ impl Runs {
             upper_bound: None,
             wanted_prefix_of: None,
             tables: cf.tables.clone(),
-            is_told: ahead.is_told(),
+            is_planned: ahead.is_planned(),
             knows_files: false,
             ahead,
             options: children.opener.options,
-            plain: plain_reads(cf, view, options).filter(|_| may_hand_on),
+            plain: plain_reads(cf, super_version, options).filter(|_| may_hand_on),
         };
         runs.files_have_changed();
         Ok(runs)
@@ -266,17 +228,17 @@ impl Runs {
         ranges: &ScanRanges,
         options: AheadOptions,
         statistics: Option<&Arc<Statistics>>,
-    ) -> Told {
+    ) -> PlanTarget {
         let ranges = self.ahead.tell(ranges, options, statistics);
-        self.is_told = true;
+        self.is_planned = true;
         self.tell_files();
-        Told { ranges, ahead: Some(self.ahead.clone()) }
+        PlanTarget { ranges, ahead: Some(self.ahead.clone()) }
     }
 
     /// There are no ranges any more.
     pub(super) fn forget_ranges(&mut self) {
-        if self.is_told {
-            self.is_told = false;
+        if self.is_planned {
+            self.is_planned = false;
             self.ahead.forget();
         }
     }
@@ -295,21 +257,21 @@ impl Runs {
     /// What the scans know of files is not so any more.
     fn files_have_changed(&mut self) {
         let did_know = std::mem::take(&mut self.knows_files);
-        if self.is_told {
+        if self.is_planned {
             self.tell_files();
         } else if did_know {
             self.ahead.set_tables(None);
         }
     }
 
-    /// What changes if the cursor goes over to `view`, at `sequence`: runs that it has already are
-    /// not opened again.
+    /// What changes if the cursor goes over to `super_version`, at `sequence`: runs that it has
+    /// already are not opened again.
     /// # Errors
     /// Those of opening files of level 0; nothing has changed then.
     pub(super) fn prepare(
         &self,
         cf: &ColumnFamily,
-        view: &SuperVersion,
+        super_version: &SuperVersion,
         options: &ReadOptions,
         sequence: SequenceNumber,
     ) -> Result<Exchange> {
@@ -327,7 +289,7 @@ impl Runs {
             count.set(count.get() + 1);
             true
         };
-        for_each_source(cf, view, options, sequence, is_kept, |source| {
+        for_each_source(cf, super_version, options, sequence, is_kept, |source| {
             let from = at.get();
             let kept = self.sources[from..].iter().position(|old| old.is(source));
             if let Some(passed) = kept {
@@ -350,7 +312,7 @@ impl Runs {
     }
 
     /// Closes all; what it goes over to next is all fresh.
-    pub(super) fn park(&mut self) {
+    pub(super) fn detach(&mut self) {
         self.sources = Vec::new();
         self.knows_files = false;
         self.ahead.set_tables(None);
@@ -360,10 +322,10 @@ impl Runs {
     /// Whether there are no ranges, and no blocks that were read ahead.
     #[cfg(test)]
     pub(super) fn has_nothing_ahead(&self) -> bool {
-        !self.is_told && !self.ahead.is_told() && !self.ahead.holds()
+        !self.is_planned && !self.ahead.is_planned() && !self.ahead.holds()
     }
 
-    /// Whether there is somebody who knows files for ranges that are told.
+    /// Whether there is somebody who knows files for planned ranges.
     #[cfg(test)]
     pub(super) fn knows_files(&self) -> bool {
         assert_eq!(self.knows_files, self.ahead.knows_tables());
@@ -417,7 +379,7 @@ impl Runs {
         }
         self.cursor.read_at(sequence);
         self.files_have_changed();
-        let _handing_over = (place.is_some() && !self.is_told).then(|| self.kept.hand_over());
+        let _handing_over = (place.is_some() && !self.is_planned).then(|| self.kept.hand_over());
         if let Cursor::Merged(merged) = &mut self.cursor {
             merged.exchange(&gone, children, place);
         }
@@ -425,7 +387,7 @@ impl Runs {
     }
 }
 
-/// What a newer view changes.
+/// What a newer super version changes.
 pub(super) struct Exchange {
     sequence: SequenceNumber,
     /// Places of runs that it has not.
@@ -447,12 +409,12 @@ impl Exchange {
     }
 }
 
-/// Calls `each` with the runs of `view` that a scan needs, newest first, but for those of which
-/// `is_kept` says that nothing is to be done: it is asked of each in turn, of files before they are
-/// compared with the bounds.
+/// Calls `each` with the runs of `super_version` that a scan needs, newest first, but for those of
+/// which `is_kept` says that nothing is to be done: it is asked of each in turn, of files before
+/// they are compared with the bounds.
 fn for_each_source<'a>(
     cf: &ColumnFamily,
-    view: &'a SuperVersion,
+    super_version: &'a SuperVersion,
     options: &ReadOptions,
     sequence: SequenceNumber,
     is_kept: impl Fn(SourceRef<'a>) -> bool,
@@ -467,19 +429,19 @@ fn for_each_source<'a>(
     // Only gets by timestamps come here with that tier, and only if memtables may have what no WAL
     // has.
     if options.read_tier != ReadTier::Persisted {
-        let memtables = view.memtables().filter(seen).map(SourceRef::Memtable);
+        let memtables = super_version.memtables().filter(seen).map(SourceRef::Memtable);
         memtables.filter(|&source| !is_kept(source)).try_for_each(&mut each)?;
     }
     if options.read_tier == ReadTier::Memtable {
         return Ok(());
     }
-    for file in view.version.files(0) {
+    for file in super_version.version.files(0) {
         let source = SourceRef::File(file);
         if !is_kept(source) && !outside_bounds(cf, file, options) {
             each(source)?;
         }
     }
-    let levels = view.version.levels().iter().skip(1).map(|level| level.files());
+    let levels = super_version.version.levels().iter().skip(1).map(|level| level.files());
     let levels = levels.filter(|files| !files.is_empty()).map(SourceRef::Level);
     levels.filter(|&source| !is_kept(source)).try_for_each(each)
 }
@@ -646,20 +608,25 @@ impl InternalIterator for Runs {
         self.wanted_prefix_of = user_key.map(<[u8]>::to_vec);
         of_cursor!(mut self.set_wanted_prefix_of(user_key));
     }
-    fn rest(&mut self) {
+    fn release(&mut self) {
         self.forget_ranges();
-        of_cursor!(mut self.rest());
+        of_cursor!(mut self.release());
     }
-    fn hop(&mut self, snapshot: SequenceNumber, forward: bool, known: Option<&KnownDead<'_>>) -> Hopped {
-        of_cursor!(mut self.hop(snapshot, forward, known))
+    fn skip_deleted_run(
+        &mut self,
+        snapshot: SequenceNumber,
+        forward: bool,
+        known: Option<&KnownDeletedRun<'_>>,
+    ) -> SkipDistance {
+        of_cursor!(mut self.skip_deleted_run(snapshot, forward, known))
     }
 }
 
-/// How tables are read with these options, if a cursor over a view may be used by all who read like
-/// that: it has all runs, and holds no table open that the table cache would close.
+/// How tables are read with these options, if a cursor over a super version may be used by all who
+/// read like that: it has all runs, and holds no table open that the table cache would close.
 pub(super) fn plain_reads(
     cf: &ColumnFamily,
-    view: &SuperVersion,
+    super_version: &SuperVersion,
     options: &ReadOptions,
 ) -> Option<TableReadOptions> {
     let is_plain = options.read_tier == ReadTier::ReadAll
@@ -669,14 +636,14 @@ pub(super) fn plain_reads(
         && !options.pin_data
         && options.deadline.is_none()
         && cf.tables.keeps_all_open()
-        && has_all_of_level_0(cf, view, options);
+        && has_all_of_level_0(cf, super_version, options);
     is_plain.then(|| iterator_table_options(options))
 }
 
 /// Whether no file of level 0 is left out because of bounds.
-fn has_all_of_level_0(cf: &ColumnFamily, view: &SuperVersion, options: &ReadOptions) -> bool {
+fn has_all_of_level_0(cf: &ColumnFamily, super_version: &SuperVersion, options: &ReadOptions) -> bool {
     let has_bounds = options.iterate_lower_bound.is_some() || options.iterate_upper_bound.is_some();
-    !has_bounds || !view.version.files(0).iter().any(|file| outside_bounds(cf, file, options))
+    !has_bounds || !super_version.version.files(0).iter().any(|file| outside_bounds(cf, file, options))
 }
 
 fn outside_bounds(cf: &ColumnFamily, file: &FileMeta, options: &ReadOptions) -> bool {

@@ -1,5 +1,5 @@
-//! Iterators move to newer views by themselves: an iterator lets go of old files, and shows what it
-//! would have shown.
+//! Iterators move to newer super versions by themselves: an iterator lets go of old files, and
+//! shows what it would have shown.
 
 use super::*;
 use crate::db::Db;
@@ -48,7 +48,7 @@ fn iterator(db: &Db, options: ReadOptions) -> DbIterator {
 }
 
 #[test]
-fn steps_go_on_at_the_same_place_and_release_the_old_view_within_a_block() {
+fn steps_go_on_at_the_same_place_and_release_the_old_super_version_within_a_block() {
     const BLOCK_SIZE: usize = 512;
     for backwards in [false, true] {
         let mut options = options();
@@ -68,7 +68,7 @@ fn steps_go_on_at_the_same_place_and_release_the_old_view_within_a_block() {
             shown.push((iter.key().to_vec(), iter.value().to_vec()));
             if shown.len() % 100 == 50 {
                 replace_all(&db, shown.len());
-                assert!(iter.is_outdated(), "it holds the old view until it moves");
+                assert!(iter.is_outdated(), "it holds the old super version until it moves");
             }
             if backwards {
                 iter.prev()
@@ -89,7 +89,7 @@ fn steps_go_on_at_the_same_place_and_release_the_old_view_within_a_block() {
 }
 
 #[test]
-fn seeks_release_the_old_view_too() {
+fn seeks_release_the_old_super_version_too() {
     let db = open();
     replace_all(&db, 0);
     let snapshot = db.snapshot();
@@ -114,7 +114,7 @@ fn seeks_release_the_old_view_too() {
 }
 
 #[test]
-fn without_a_snapshot_it_stays_at_its_moment_and_lets_go_as_well() {
+fn without_a_snapshot_it_stays_at_its_point_in_time_and_lets_go_as_well() {
     let db = open();
     replace_all(&db, 0);
     let mut iter = iterator(&db, ReadOptions::new());
@@ -145,15 +145,15 @@ fn without_a_snapshot_it_stays_at_its_moment_and_lets_go_as_well() {
 }
 
 #[test]
-fn refresh_at_moves_to_another_moment() {
+fn refresh_at_moves_to_another_point_in_time() {
     let db = open();
     replace_all(&db, 0);
     let zero = db.snapshot();
     replace_all(&db, 1);
     let mut iter = iterator(&db, ReadOptions::new());
     replace_all(&db, 2);
-    for (moment, value) in [(None, "value1"), (Some(&zero), "value0"), (Some(&db.snapshot()), "value2")] {
-        moment.map_or(Ok(()), |snapshot| iter.refresh_at(snapshot)).unwrap();
+    for (point, value) in [(None, "value1"), (Some(&zero), "value0"), (Some(&db.snapshot()), "value2")] {
+        point.map_or(Ok(()), |snapshot| iter.refresh_at(snapshot)).unwrap();
         iter.seek_to_first();
         assert_eq!(iter.value(), value.as_bytes());
         replace_all(&db, 9);
@@ -171,7 +171,7 @@ fn refresh_at_moves_to_another_moment() {
 }
 
 #[test]
-fn pin_data_keeps_the_view() {
+fn pin_data_keeps_the_super_version() {
     let db = open();
     replace_all(&db, 0);
     let snapshot = db.snapshot();
@@ -202,9 +202,9 @@ fn a_flush_costs_one_new_cursor_and_a_compaction_those_of_its_levels() {
     let mut iter = iterator(&db, ReadOptions::new());
     iter.seek("key0100");
     let fresh = |iter: &DbIterator| -> Vec<usize> {
-        let view = iter.cf.pinned_view();
+        let super_version = iter.cf.pinned_super_version();
         let Cursor::Plain(plain) = &iter.iter else { panic!("no timestamps here") };
-        let prepared = plain.inner().prepare(&iter.cf, &view, &iter.options, plain.sequence());
+        let prepared = plain.inner().prepare(&iter.cf, &super_version, &iter.options, plain.sequence());
         prepared.unwrap().fresh()
     };
     assert_eq!(fresh(&iter), [0; 0], "memtable, file, level");
@@ -462,14 +462,16 @@ fn what_a_long_scan_holds_stays_flat_while_everything_is_replaced() {
     replace_all(&db, 0);
     let mut iter = iterator(&db, ReadOptions::new());
     iter.seek_to_first();
-    let views: Vec<_> = (0..120)
+    let super_versions: Vec<_> = (0..120)
         .map(|minute| {
             // All files and the memtable are new once more; the scan takes a step.
             replace_all(&db, minute);
-            let Watched::View(view) = &iter.watched else { panic!("it follows the views") };
-            let view = Arc::downgrade(view);
+            let Watched::SuperVersion(super_version) = &iter.watched else {
+                panic!("it follows the super versions")
+            };
+            let super_version = Arc::downgrade(super_version);
             iter.next();
-            view
+            super_version
         })
         .collect();
     assert!(iter.valid());
@@ -477,17 +479,17 @@ fn what_a_long_scan_holds_stays_flat_while_everything_is_replaced() {
     let mut held = usize::MAX;
     for _ in 0..1_000_000 {
         esker_base::sync::epoch::collect();
-        held = views.iter().filter(|view| view.strong_count() > 0).count();
+        held = super_versions.iter().filter(|super_version| super_version.strong_count() > 0).count();
         if held <= 1 {
             break;
         }
         std::thread::yield_now();
     }
-    assert!(held <= 1, "{held} of 120 views are held");
+    assert!(held <= 1, "{held} of 120 super versions are held");
 }
 
 #[test]
-fn a_view_with_the_same_files_costs_nothing_and_is_let_go() {
+fn a_super_version_with_the_same_files_costs_nothing_and_is_let_go() {
     let db = open();
     replace_all(&db, 0);
     db.put("key0010", "in memory").unwrap();
@@ -499,8 +501,9 @@ fn a_view_with_the_same_files_costs_nothing_and_is_let_go() {
             let change = (step % 5).to_string();
             db.set_options(&family, &[("max_sequential_skip_in_iterations", &change)]).unwrap();
             let Cursor::Plain(plain) = &iter.iter else { panic!("no timestamps here") };
-            let view = iter.cf.pinned_view();
-            let prepared = plain.inner().prepare(&iter.cf, &view, &iter.options, plain.sequence()).unwrap();
+            let super_version = iter.cf.pinned_super_version();
+            let prepared =
+                plain.inner().prepare(&iter.cf, &super_version, &iter.options, plain.sequence()).unwrap();
             assert!(iter.is_outdated() && prepared.is_empty());
             if forward == (step % 4 < 2) {
                 iter.next();

@@ -1,5 +1,5 @@
-//! Iterators over families with user-defined timestamps: the view's sorted runs, and all range
-//! tombstones beside them; for one key, the runs that may hold it.
+//! Iterators over families with user-defined timestamps: the super version's sorted runs, and all
+//! range tombstones beside them; for one key, the runs that may hold it.
 
 use super::internal_iterator;
 use crate::cf::{ColumnFamily, SuperVersion};
@@ -19,14 +19,14 @@ use esker_table::blob::BlobReader;
 /// count.
 pub(crate) fn new_timestamped_iter(
     cf: &ColumnFamily,
-    view: &Arc<SuperVersion>,
+    super_version: &Arc<SuperVersion>,
     options: &ReadOptions,
     sequence: SequenceNumber,
     only: Option<&[u8]>,
 ) -> Result<TimestampedIter> {
-    let timestamp = cf.read_timestamp(view, options)?;
+    let timestamp = cf.read_timestamp(super_version, options)?;
     let reader = TombstoneReader { icmp: &cf.icmp, sequence, timestamp: &timestamp, only };
-    let Parts { iter, iter_options, tombstones, keep_alive } = parts(cf, view, options, &reader)?;
+    let Parts { iter, iter_options, tombstones, keep_alive } = parts(cf, super_version, options, &reader)?;
     Ok(TimestampedIter::new(cf.icmp.clone(), iter, iter_options, timestamp, tombstones, keep_alive))
 }
 
@@ -36,15 +36,15 @@ pub(crate) fn new_timestamped_iter(
 /// older than what the family still keeps.
 pub(crate) fn new_versions_iter(
     cf: &ColumnFamily,
-    view: &Arc<SuperVersion>,
+    super_version: &Arc<SuperVersion>,
     options: &ReadOptions,
     sequence: SequenceNumber,
 ) -> Result<VersionsIter> {
-    let to = cf.read_timestamp(view, options)?;
+    let to = cf.read_timestamp(super_version, options)?;
     let from = ReadOptions { timestamp: options.iter_start_ts.clone(), ..ReadOptions::default() };
-    let from = cf.read_timestamp(view, &from).map_err(|e| e.at("iter_start_ts"))?;
+    let from = cf.read_timestamp(super_version, &from).map_err(|e| e.at("iter_start_ts"))?;
     let reader = TombstoneReader { icmp: &cf.icmp, sequence, timestamp: &to, only: None };
-    let Parts { iter, iter_options, tombstones, keep_alive } = parts(cf, view, options, &reader)?;
+    let Parts { iter, iter_options, tombstones, keep_alive } = parts(cf, super_version, options, &reader)?;
     Ok(VersionsIter::new(cf.icmp.clone(), iter, iter_options, (from, to), tombstones, keep_alive))
 }
 
@@ -58,7 +58,7 @@ struct Parts {
 
 fn parts(
     cf: &ColumnFamily,
-    view: &Arc<SuperVersion>,
+    super_version: &Arc<SuperVersion>,
     options: &ReadOptions,
     reader: &TombstoneReader<'_>,
 ) -> Result<Parts> {
@@ -72,37 +72,37 @@ fn parts(
         ..options.clone()
     };
     let iter = match reader.only {
-        Some(key) => runs_with(cf, view, options, sequence, key)?,
-        None => internal_iterator(cf, view, &all, sequence)?,
+        Some(key) => runs_with(cf, super_version, options, sequence, key)?,
+        None => internal_iterator(cf, super_version, &all, sequence)?,
     };
     let tombstones = match options.ignore_range_deletions {
         true => Tombstones::default(),
-        false => tombstones(cf, view, options, reader)?,
+        false => tombstones(cf, super_version, options, reader)?,
     };
     let iter_options = DbIterOptions {
         sequence,
         lower_bound: options.iterate_lower_bound.clone(),
         upper_bound: options.iterate_upper_bound.clone(),
         prefix_same_as_start: options.prefix_same_as_start,
-        prefix_extractor: view.options.prefix_extractor.clone(),
+        prefix_extractor: super_version.options.prefix_extractor.clone(),
         max_skippable_internal_keys: if reader.only.is_some() {
             0
         } else {
             options.max_skippable_internal_keys
         },
-        max_sequential_skip_in_iterations: view.options.max_sequential_skip_in_iterations,
-        merge_operator: view.options.merge_operator.clone(),
+        max_sequential_skip_in_iterations: super_version.options.max_sequential_skip_in_iterations,
+        merge_operator: super_version.options.merge_operator.clone(),
         blobs: Some(BlobReader { source: cf.tables.blobs().clone(), options: table_read_options(options) }),
         ..DbIterOptions::default()
     };
-    Ok(Parts { iter, iter_options, tombstones, keep_alive: Some(view.clone() as KeepAlive) })
+    Ok(Parts { iter, iter_options, tombstones, keep_alive: Some(super_version.clone() as KeepAlive) })
 }
 
-/// The memtables of a view, and those of its files that may hold `key`, which is without a
+/// The memtables of a super version, and those of its files that may hold `key`, which is without a
 /// timestamp.
 fn runs_with(
     cf: &ColumnFamily,
-    view: &SuperVersion,
+    super_version: &SuperVersion,
     options: &ReadOptions,
     sequence: SequenceNumber,
     key: &[u8],
@@ -110,12 +110,16 @@ fn runs_with(
     let (icmp, table_options) = (&cf.icmp, table_read_options(options));
     let mut runs = Vec::new();
     if options.read_tier != ReadTier::Persisted {
-        let seen = view.memtables().filter(|mem| !mem.has_no_points() && mem.first_seqno() <= sequence);
+        let seen =
+            super_version.memtables().filter(|mem| !mem.has_no_points() && mem.first_seqno() <= sequence);
         runs.extend(seen.map(|mem| MergeChild::new(Box::new(mem.iter()))));
     }
-    let levels = if options.read_tier == ReadTier::Memtable { 0 } else { view.version.levels().len() };
+    let levels =
+        if options.read_tier == ReadTier::Memtable { 0 } else { super_version.version.levels().len() };
     let (newest, oldest) = (icmp.first_version(key), icmp.last_version(key));
-    for file in (0..levels).flat_map(|level| view.version.overlapping(level, Some(&newest), Some(&oldest))) {
+    for file in
+        (0..levels).flat_map(|level| super_version.version.overlapping(level, Some(&newest), Some(&oldest)))
+    {
         let table = open_for(&cf.tables, &file, &table_options)?;
         if may_hold(&table, &table_options, icmp, key)? {
             runs.push(MergeChild::new(table_iter(&table, table_options, icmp)));
@@ -127,13 +131,13 @@ fn runs_with(
 /// All range tombstones of a family with user-defined timestamps, or those that may cover one key.
 fn tombstones(
     cf: &ColumnFamily,
-    view: &SuperVersion,
+    super_version: &SuperVersion,
     options: &ReadOptions,
     reader: &TombstoneReader<'_>,
 ) -> Result<Tombstones> {
     let icmp = &cf.icmp;
     let (plain, table_options) = (icmp.without_timestamp(), table_read_options(options));
-    let of_memtables = view
+    let of_memtables = super_version
         .memtables()
         .filter(|mem| options.read_tier != ReadTier::Persisted && mem.num_range_deletes() > 0)
         .map(|mem| reader.run(&mem.stored_range_tombstones(), None))
@@ -144,13 +148,14 @@ fn tombstones(
     }
     let newest = reader.only.map(|key| icmp.first_version(key));
     let oldest = reader.only.map(|key| icmp.last_version(key));
-    for level in 0..view.version.levels().len() {
+    for level in 0..super_version.version.levels().len() {
         let mut runs = Vec::new();
         let files = match level {
-            0 => view.version.files(0),
+            0 => super_version.version.files(0),
             _ => {
-                let touched = view.version.overlapping_range(level, newest.as_deref(), oldest.as_deref());
-                &view.version.files(level)[touched]
+                let touched =
+                    super_version.version.overlapping_range(level, newest.as_deref(), oldest.as_deref());
+                &super_version.version.files(level)[touched]
             }
         };
         for file in files.iter().filter(|file| file.may_have_range_deletions()) {

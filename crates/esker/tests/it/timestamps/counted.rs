@@ -75,8 +75,8 @@ fn a_key_is_not_compared_with_every_deleted_range() {
             db.flush().unwrap();
         }
         for iter_start_ts in [None, Some(ts(1).to_vec())] {
-            for (moment, rows) in [(1, 2 * RANGES), (2, RANGES)] {
-                let read = ReadOptions { iter_start_ts: iter_start_ts.clone(), ..at(moment) };
+            for (point, rows) in [(1, 2 * RANGES), (2, RANGES)] {
+                let read = ReadOptions { iter_start_ts: iter_start_ts.clone(), ..at(point) };
                 let asked = asked_by(&|| assert_eq!(count_rows(&db, read.clone()), rows));
                 assert!(asked < RANGES * 200, "{asked} comparisons for {rows} keys");
             }
@@ -108,7 +108,7 @@ fn a_key_is_not_compared_with_the_deleted_ranges_of_every_file() {
     });
     assert!(asked < 300, "{asked} comparisons for two gets");
     for iter_start_ts in [None, Some(ts(1).to_vec())] {
-        let read = |moment| ReadOptions { iter_start_ts: iter_start_ts.clone(), ..at(moment) };
+        let read = |point| ReadOptions { iter_start_ts: iter_start_ts.clone(), ..at(point) };
         let asked = asked_by(&|| {
             assert_eq!(count_rows(&db, read(1)), RANGES);
             assert_eq!(count_rows(&db, read(2)), 0);

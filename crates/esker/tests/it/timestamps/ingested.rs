@@ -303,7 +303,7 @@ fn no_file_is_ingested_where_timestamps_are_in_memory_only() {
 }
 
 #[test]
-fn a_deletion_in_a_file_with_timestamps_is_one_of_a_moment() {
+fn a_deletion_in_a_file_with_timestamps_is_one_of_a_point_in_time() {
     let options = options(NAMES[0]);
     let mut writer = SstFileWriter::new(&options);
     writer.open("/file.sst").unwrap();

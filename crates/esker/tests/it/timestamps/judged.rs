@@ -147,7 +147,7 @@ fn versions_that_a_filter_has_removed_leave_nothing_once_nobody_reads_before() {
         apply(&db, time, &Event::Put("k01".into(), value.into()));
     }
     rewrite(&db);
-    let there = |moment| db.get_opt(&at(moment), &family, "k01").unwrap();
+    let there = |point| db.get_opt(&at(point), &family, "k01").unwrap();
     assert_eq!([1, 2, 3, 4].map(there), [Some(b"v1".to_vec()), None, Some(b"v3".to_vec()), None]);
     let expected = [(4, None), (3, Some("v3")), (2, None), (1, Some("v1"))];
     let expected = expected.map(|(time, value)| ("k01".to_owned(), time, value.map(str::to_owned)));

@@ -95,9 +95,9 @@ struct Campaign {
     options: Options,
     db: Db,
     history: Vec<(u64, Event)>,
-    /// The moment of the last write.
+    /// The point in time of the last write.
     now: u64,
-    /// Nobody reads before this moment.
+    /// Nobody reads before this point in time.
     low: u64,
     files: u32,
 }
@@ -340,8 +340,8 @@ fn timestamps_in_memory_only_end_with_the_flush_in_every_order() {
     });
 }
 
-fn check_newest(format: TimestampFormat, db: &Db, moment: u64, expected: &[(String, String)]) {
-    let mut iter = db.iter_opt(format.at(moment), &db.default_column_family()).unwrap();
+fn check_newest(format: TimestampFormat, db: &Db, point: u64, expected: &[(String, String)]) {
+    let mut iter = db.iter_opt(format.at(point), &db.default_column_family()).unwrap();
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let mut found = Vec::new();
     iter.seek_to_first();

@@ -330,9 +330,9 @@ fn families_without_timestamps_are_not_read_as_of_one_over_own_writes_either() {
     }
 }
 
-/// The number whose eight bytes `clock` has for a moment.
-fn number(clock: TimestampFormat, moment: u64) -> u64 {
-    u64::from_le_bytes(clock.timestamp(moment).try_into().unwrap())
+/// The number whose eight bytes `clock` has briefly.
+fn number(clock: TimestampFormat, point: u64) -> u64 {
+    u64::from_le_bytes(clock.timestamp(point).try_into().unwrap())
 }
 
 fn open_clocks(options: &Options, clocks: &[TimestampFormat]) -> (TransactionDb, Vec<ColumnFamilyHandle>) {
@@ -353,13 +353,13 @@ fn open_clocks(options: &Options, clocks: &[TimestampFormat]) -> (TransactionDb,
 fn the_family_s_comparator_orders_the_timestamps_of_transactions() {
     for order in TimestampFormat::ORDERS {
         let clock = TimestampFormat::new(order, 8);
-        let at = |moment| number(clock, moment);
+        let at = |point| number(clock, point);
         let mut options = options();
         options.db.avoid_flush_during_shutdown = true;
         let (db, families) = open_clocks(&options, &[clock]);
         let family = &families[0];
-        for (moment, value) in [(255, "older"), (1000, "newer")] {
-            put_at(&db, family, "key", value, at(moment));
+        for (point, value) in [(255, "older"), (1000, "newer")] {
+            put_at(&db, family, "key", value, at(point));
         }
         let mut txn = begin(&db);
         txn.set_read_timestamp_for_validation(at(256)).unwrap();
@@ -377,8 +377,8 @@ fn the_family_s_comparator_orders_the_timestamps_of_transactions() {
         db.db().close().unwrap();
         drop(db);
         let (db, families) = open_clocks(&options, &[clock]);
-        let get = |moment| {
-            let value = db.db().get_opt(&clock.at(moment), &families[0], "key").unwrap();
+        let get = |point| {
+            let value = db.db().get_opt(&clock.at(point), &families[0], "key").unwrap();
             value.map(|value| String::from_utf8(value.to_vec()).unwrap())
         };
         let found = [254, 255, 256, 1000, 1001, 5000].map(get);

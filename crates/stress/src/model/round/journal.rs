@@ -1,9 +1,9 @@
 //! A round with crashes: what is promised while it goes on, and what may be there afterwards.
 //!
 //! In: the writes that were acknowledged, ingested files, steps of prepared transactions, flushes,
-//! families that were dropped. Out: [`Promises`], which a crash looks at when it happens, and whether what is
-//! found afterwards is what some prefix of the writes leads to, the same in all families and with
-//! the same transactions prepared, and not less than what was promised.
+//! families that were dropped. Out: [`Promises`], which a crash looks at when it happens, and
+//! whether what is found afterwards is what some prefix of the writes leads to, the same in all
+//! families and with the same transactions prepared, and not less than what was promised.
 //!
 //! Invariants
 //!  1. A promise is in [`Promises`] before the next operation begins, and not before the database
@@ -11,9 +11,9 @@
 //!  2. `written` is in the order of [`Position`]s: that of the WAL.
 //!  3. What was refused is in `written` as long as a crash may bring it back, and as long as there
 //!     is a crash that was made before that was over.
-//!  4. An acknowledged ingestion survives every crash, whatever becomes of the writes before it: it is
-//!     in the MANIFEST, and they may be in a WAL that was not synced. Writes that it overlaps are in
-//!     tables before it.
+//!  4. An acknowledged ingestion survives every crash, whatever becomes of the writes before it: it
+//!     is in the MANIFEST, and they may be in a WAL that was not synced. Writes that it overlaps
+//!     are in tables before it.
 //!  5. Each operation draws from a generator of its own, so that leaving out others changes little:
 //!     for shrinking.
 
@@ -77,8 +77,8 @@ pub(crate) struct Floor {
 }
 
 impl Floor {
-    /// The same, for a disk that was taken between this moment and the `later` one: families may
-    /// have changed meanwhile.
+    /// The same, for a disk that was taken between this point in time and the `later` one: families
+    /// may have changed meanwhile.
     pub(crate) fn until(self, later: Floor) -> Floor {
         let same = |i: usize| self.families[i] == later.families[i];
         let families = std::array::from_fn(|i| if same(i) { self.families[i] } else { CHANGING });
@@ -227,8 +227,8 @@ impl Journal {
     }
 
     /// A recovery came to its end after all that was refused: nothing of that comes back, unless a
-    /// crash was made before. A refused ingestion puts no error in force, so a recovery says nothing
-    /// of it.
+    /// crash was made before. A refused ingestion puts no error in force, so a recovery says
+    /// nothing of it.
     pub(super) fn forget_refused(&mut self) {
         if !self.promises.looked_at.load(Ordering::SeqCst) {
             self.written.retain(|written| written.at.is_some() || written.is_ingestion());
@@ -250,8 +250,8 @@ impl Journal {
         Image { states, prepared: self.base_prepared.clone() }
     }
 
-    /// The longest prefix of the writes that leads, with the files that must have come in behind it,
-    /// to what was found; and what the database holds then.
+    /// The longest prefix of the writes that leads, with the files that must have come in behind
+    /// it, to what was found; and what the database holds then.
     fn prefix_of(&self, specs: &[FamilySpec], found: &Found, floor: Floor) -> Option<(usize, Image)> {
         let apply = |written: &Written, image: &mut Image| image.apply(&written.what, specs, &found.ids);
         // More than one if some were refused, or nobody knows whether files have come in.

@@ -6,7 +6,7 @@ use crate::model::state::State;
 use esker::{ColumnFamilyHandle, ReadOptions};
 
 /// What a read is as of.
-pub(super) struct Moment {
+pub(super) struct ReadPoint {
     pub(super) options: ReadOptions,
     /// What the family must show.
     pub(super) state: State,
@@ -68,8 +68,8 @@ impl Round {
         text
     }
 
-    /// A moment to read at.
-    pub(super) fn random_moment(&mut self, family: usize) -> Moment {
+    /// A point in time to read at.
+    pub(super) fn random_read_point(&mut self, family: usize) -> ReadPoint {
         let (mut options, mut state) = (ReadOptions::default(), self.states[family].clone());
         let mut snapshot = None;
         if !self.snapshots.is_empty() && self.rng.u8(..3) == 0 {
@@ -81,13 +81,13 @@ impl Round {
             }
         }
         let time = self.at_some_time(family, &mut options, &mut state);
-        Moment { options, state, snapshot, time }
+        ReadPoint { options, state, snapshot, time }
     }
 
     pub(super) fn get(&mut self) -> Done {
         let family = self.family();
         let index = self.rng.usize(..self.specs[family].keys.len());
-        let Moment { options, state, snapshot: at, time } = self.random_moment(family);
+        let ReadPoint { options, state, snapshot: at, time } = self.random_read_point(family);
         if time.is_some() && self.rng.u8(..4) == 0 {
             return self.get_with_timestamp(family, index);
         }
@@ -147,9 +147,9 @@ impl Round {
     }
 
     pub(super) fn cursor_with(&mut self, family: usize, shape: Shape) -> Result<Cursor, Stop> {
-        let Moment { options: moment, state, snapshot: at, time } = self.random_moment(family);
+        let ReadPoint { options: point, state, snapshot: at, time } = self.random_read_point(family);
         let extractor = self.settings.families[family].prefix_extractor.clone();
-        let (snapshot, timestamp) = (moment.snapshot, moment.timestamp);
+        let (snapshot, timestamp) = (point.snapshot, point.timestamp);
         let mut options = ReadOptions { snapshot, timestamp, ..shape.read_options(&mut self.rng) };
         // What is read without comparing checksums may be anything on a disk that makes trouble,
         // also for who finds it in the cache.

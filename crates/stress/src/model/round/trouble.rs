@@ -172,9 +172,9 @@ impl Round {
                 }
             }
             self.journal.iter_mut().for_each(Journal::forget_refused);
-            // A job that has begun in the bad time may still bring an error, or set tables aside.
+            // A job that has begun in the bad time may still bring an error, or quarantine tables.
             let settled = self.db().wait_for_background_work();
-            let is_well = self.db().background_error().is_none() && self.db().tables_set_aside().is_empty();
+            let is_well = self.db().background_error().is_none() && self.db().quarantined_tables().is_empty();
             if settled.is_ok() && is_well {
                 self.trouble = None;
                 self.note(Event::Other(format!("the disk is well again; before resume(): {before:?}")));

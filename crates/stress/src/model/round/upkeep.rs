@@ -10,7 +10,7 @@
 
 use super::{Done, Event, Kind, Opened, PATH, Round, Stop, refused};
 use crate::model::cursor::MOST_SKIPPED;
-use esker::door::{downgrade, inspect};
+use esker::compat::{downgrade, inspect};
 use esker::options::{OptionStruct, TargetVersion, load_latest_options};
 use esker::{
     BackupEngine, BackupEngineOptions, CompactionOptions, Db, DbOptions, Error, ErrorKind, FileNumber,

@@ -1,7 +1,7 @@
 //! Runs of deletions in a memtable are gone through while they are written, in whatever order, and
 //! what they cost is bounded.
 
-use super::super::{Stop, go_on_with_dead_walk};
+use super::super::{Stop, resume_pre_scan};
 use crate::db::Db;
 use crate::options::{ColumnFamilyOptions, Options};
 use esker_base::stats::{Statistics, Ticker};
@@ -11,7 +11,7 @@ use esker_env::mem::MemFs;
 
 /// All but the first and the last are deleted.
 const KEYS: usize = 4000;
-/// Deletions by which a walk is due, and entries that a scan may step over.
+/// Deletions by which a pre-scan is due, and entries that a scan may step over.
 const RUN: u64 = 256;
 
 struct Scene {
@@ -31,7 +31,7 @@ fn scene(change: impl FnOnce(&mut ColumnFamilyOptions)) -> Scene {
     options.db.statistics = Some(statistics.clone());
     options.db.env = Env::with_fs(Arc::new(MemFs::new()));
     options.cf.disable_auto_compactions = true;
-    options.cf.dead_range_walk_min_entries = RUN;
+    options.cf.pre_scan_min_entries = RUN;
     options.cf.table.block_size = 512;
     change(&mut options.cf);
     let db = Db::open(&options, "/db").unwrap();
@@ -59,8 +59,8 @@ fn scan(scene: &Scene, backward: bool) -> (Vec<String>, u64) {
     (shown, scene.statistics.ticker_count(Ticker::NumberIterSkip) - before)
 }
 
-fn walked(db: &Db) -> u64 {
-    db.int_property("rocksdb.num-dead-range-entries-walked").unwrap()
+fn scanned(db: &Db) -> u64 {
+    db.int_property("rocksdb.num-pre-scanned-entries").unwrap()
 }
 
 fn ends() -> Vec<String> {
@@ -94,10 +94,10 @@ fn the_first_scan_over_deletions_in_memory_finds_the_way_across() {
             let (mut shown, skipped) = scan(&scene, backward);
             shown.sort();
             assert_eq!(shown, ends());
-            // What was deleted since the last walk, with its values, from one or two runs.
+            // What was deleted since the last pre-scan, with its values, from one or two runs.
             let most = if number < 3 { KEYS / 4 } else { KEYS / 2 } as u64;
             assert!(skipped < most, "order {number}: {skipped} entries");
-            let entries = walked(&scene.db);
+            let entries = scanned(&scene.db);
             let deletions = KEYS as u64 + 512;
             assert!(entries >= deletions && entries < 10 * deletions, "order {number}: {entries} entries");
             if number < 3 {
@@ -142,28 +142,28 @@ fn what_is_put_back_is_shown_and_what_older_snapshots_see_as_well() {
 }
 
 #[test]
-fn nothing_is_looked_at_where_nothing_is_noted_or_nothing_lies_below() {
+fn nothing_is_looked_at_where_nothing_is_sampled_or_nothing_lies_below() {
     type Change = fn(&mut ColumnFamilyOptions);
     let never: [Change; 3] = [
-        |options| options.dead_range_walk_min_entries = 0,
-        |options| options.dead_range_min_keys = 0,
-        |options| options.dead_range_walk_min_entries = 2 * KEYS as u64,
+        |options| options.pre_scan_min_entries = 0,
+        |options| options.deleted_run_memory_min_keys = 0,
+        |options| options.pre_scan_min_entries = 2 * KEYS as u64,
     ];
     for change in never {
         let scene = scene(change);
         (1..KEYS - 1).for_each(|i| scene.db.delete(key(i)).unwrap());
         scene.db.wait_for_background_work().unwrap();
-        assert_eq!((walked(&scene.db), scan(&scene, false).0), (0, ends()));
+        assert_eq!((scanned(&scene.db), scan(&scene, false).0), (0, ends()));
     }
     let scene = scene(|_| {});
     (0..KEYS).for_each(|i| scene.db.put(format!("other{i:06}"), "").unwrap());
     (0..KEYS).for_each(|i| scene.db.delete(format!("other{i:06}")).unwrap());
     scene.db.wait_for_background_work().unwrap();
-    assert_eq!(walked(&scene.db), 0, "no table has any of it");
+    assert_eq!(scanned(&scene.db), 0, "no table has any of it");
 }
 
 #[test]
-fn keys_put_and_deleted_again_and_again_do_not_have_a_run_walked_each_time() {
+fn keys_put_and_deleted_again_and_again_do_not_have_a_run_pre_scanned_each_time() {
     let scene = scene(|_| {});
     let db = &scene.db;
     (1..KEYS - 1).for_each(|i| db.delete(key(i)).unwrap());
@@ -176,7 +176,7 @@ fn keys_put_and_deleted_again_and_again_do_not_have_a_run_walked_each_time() {
         assert_eq!(scan(&scene, round % 2 == 0).0.len(), 2);
     }
     let deletions = KEYS as u64 + 40 * KEYS as u64 / 29;
-    let entries = walked(db);
+    let entries = scanned(db);
     assert!(entries < 10 * deletions, "{entries} entries for {deletions} deletions");
 }
 
@@ -186,12 +186,18 @@ fn a_pause_leaves_what_is_not_looked_at_and_closing_ends_it() {
     let db = &scene.db;
     db.pause_background_work();
     (1..KEYS - 1).for_each(|i| db.delete(key(i)).unwrap());
-    assert_eq!(walked(db), 0);
-    assert!(!db.engine().state.lock().dead_walks.is_empty());
+    assert_eq!(scanned(db), 0);
+    assert!(!db.engine().state.lock().pre_scans.is_empty());
     // A job that was under way when the pause began.
-    go_on_with_dead_walk(db.engine());
-    let left =
-        db.engine().state.lock().dead_walks.waiting.front().map(|walk| walk.around.clone().unwrap().len());
+    resume_pre_scan(db.engine());
+    let left = db
+        .engine()
+        .state
+        .lock()
+        .pre_scans
+        .waiting
+        .front()
+        .map(|pre_scan| pre_scan.around.clone().unwrap().len());
     assert!(left.is_some_and(|left| left > 0), "{:?}: {left:?}", Stop::GiveWay);
     db.continue_background_work().unwrap();
     db.wait_for_background_work().unwrap();
@@ -205,9 +211,9 @@ fn a_pause_leaves_what_is_not_looked_at_and_closing_ends_it() {
 }
 
 #[test]
-fn who_walks_around_deletions_of_one_family_comes_to_an_end_beside_one_that_nobody_looks_at() {
+fn a_pre_scan_around_deletions_of_one_family_ends_beside_one_that_nobody_looks_at() {
     let scene = scene(|_| ());
-    let unseen = ColumnFamilyOptions { dead_range_walk_min_entries: 0, ..ColumnFamilyOptions::default() };
+    let unseen = ColumnFamilyOptions { pre_scan_min_entries: 0, ..ColumnFamilyOptions::default() };
     let unseen = scene.db.create_column_family("unseen", &unseen).unwrap();
     scene.db.put_cf(&unseen, "key", "value").unwrap();
     scene.db.flush_opt(&crate::FlushOptions::default(), &[&unseen]).unwrap();
@@ -215,5 +221,5 @@ fn who_walks_around_deletions_of_one_family_comes_to_an_end_beside_one_that_nobo
         scene.db.delete(key(i)).unwrap();
     }
     scene.db.wait_for_background_work().unwrap();
-    assert!(walked(&scene.db) > 0);
+    assert!(scanned(&scene.db) > 0);
 }

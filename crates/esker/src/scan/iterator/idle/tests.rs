@@ -45,10 +45,10 @@ fn rows(mut iter: DbIterator) -> Rows {
     rows
 }
 
-/// How many idle cursors the present view has, which are dropped.
+/// How many idle cursors the present super version has, which are dropped.
 fn idle(db: &Db) -> usize {
-    let view = db.default_column_family().cf.pinned_view();
-    std::iter::from_fn(|| view.idle.take(|_: &DbIter<Runs>| true)).count()
+    let super_version = db.default_column_family().cf.pinned_super_version();
+    std::iter::from_fn(|| super_version.idle.take(|_: &DbIter<Runs>| true)).count()
 }
 
 /// Rows by an iterator that has somebody else's cursor, and by one that has its own.
@@ -83,17 +83,17 @@ fn what_was_written_since_is_shown_at_each_sequence_number() {
         }
     }
     db.flush().unwrap();
-    assert_eq!(idle(&db), 0, "they have gone with their view");
+    assert_eq!(idle(&db), 0, "they have gone with their super version");
     for (snapshot, expected) in &snapshots {
         assert_eq!(&rows(iter_opt(&db, ReadOptions::new().snapshot(snapshot))), expected);
     }
 }
 
 #[test]
-fn they_hold_neither_blocks_nor_views_and_are_used_again_and_again() {
+fn they_hold_neither_blocks_nor_super_versions_and_are_used_again_and_again() {
     let db = open();
     let family = db.default_column_family();
-    let cache = family.cf.pinned_view().options.table.block_cache.clone().unwrap();
+    let cache = family.cf.pinned_super_version().options.table.block_cache.clone().unwrap();
     for backward in [false, true] {
         let mut iter = db.iter().unwrap();
         if backward {
@@ -109,13 +109,13 @@ fn they_hold_neither_blocks_nor_views_and_are_used_again_and_again() {
     }
     assert_eq!(idle(&db), 1, "the second had the first one's");
     drop(db.iter().unwrap());
-    let view = Arc::downgrade(&family.cf.pinned_view());
+    let super_version = Arc::downgrade(&family.cf.pinned_super_version());
     let old = db.iter().unwrap();
     db.put(key(1), "third").unwrap();
     db.flush().unwrap();
     drop(old);
     esker_base::sync::epoch::settle(100_000, std::thread::yield_now);
-    assert!(view.upgrade().is_none(), "an iterator over an old view leaves nothing in it");
+    assert!(super_version.upgrade().is_none(), "an iterator over an old super version leaves nothing in it");
 }
 
 #[test]
@@ -147,10 +147,10 @@ fn those_that_read_in_another_way_leave_none_and_take_none() {
     drop(scans);
     drop(iter_opt(&db, ReadOptions { fill_cache: false, ..ReadOptions::new() }));
     assert_eq!(idle(&db), 2, "these are two ways to read");
-    let mut parked = db.iter().unwrap();
-    parked.seek_to_first();
-    parked.park().unwrap();
-    drop(parked);
+    let mut detached = db.iter().unwrap();
+    detached.seek_to_first();
+    detached.detach().unwrap();
+    drop(detached);
     assert_eq!(idle(&db), 0);
 }
 
@@ -222,7 +222,7 @@ impl Comparator for Touchy {
 }
 
 #[test]
-fn a_cursor_whose_change_of_view_a_panic_cut_short_is_left_to_nobody() {
+fn a_cursor_whose_change_of_super_version_a_panic_cut_short_is_left_to_nobody() {
     let touchy = Arc::new(Touchy::default());
     let mut options = options();
     options.cf.comparator = touchy.clone();
@@ -266,7 +266,7 @@ fn two_ranges() -> MultiScanArgs {
 }
 
 #[test]
-fn scans_that_are_told_together_take_them_and_leave_them_without_ranges() {
+fn planned_scans_take_them_and_leave_them_without_ranges() {
     let db = open_cold();
     let scans = || db.new_multi_scan(ReadOptions::new(), &db.default_column_family(), &two_ranges()).unwrap();
     let counts = || {
@@ -276,7 +276,7 @@ fn scans_that_are_told_together_take_them_and_leave_them_without_ranges() {
         scans.ahead_counts()
     };
     let own = counts();
-    assert_eq!((own.waves, own.ranges), (1, 2));
+    assert_eq!((own.batches, own.ranges), (1, 2));
     assert_eq!(counts(), own, "with a cursor that has had ranges before");
     assert_eq!(idle(&db), 1, "it was the same");
     drop(db.iter().unwrap());
@@ -287,22 +287,22 @@ fn scans_that_are_told_together_take_them_and_leave_them_without_ranges() {
     let mut left = scans();
     assert!(left.next_scan().unwrap().next().is_some());
     drop(left);
-    let view = db.default_column_family().cf.pinned_view();
-    let cursor = view.idle.take(|_: &DbIter<Runs>| true).unwrap();
+    let super_version = db.default_column_family().cf.pinned_super_version();
+    let cursor = super_version.idle.take(|_: &DbIter<Runs>| true).unwrap();
     assert!(cursor.inner().has_nothing_ahead());
-    view.idle.put(cursor);
+    super_version.idle.put(cursor);
     assert_eq!(rows(db.iter().unwrap()).len(), 100);
 }
 
 #[test]
-fn ranges_that_were_left_hold_nothing_of_an_older_view() {
+fn ranges_that_were_left_hold_nothing_of_an_older_super_version() {
     let db = open_cold();
     db.put(key(15), "newer").unwrap();
     let mut iter = db.iter().unwrap();
     for _ in 0..2 {
         iter.prepare(&two_ranges()).unwrap();
         iter.seek(key(10));
-        assert_eq!(iter.ahead_counts().waves, 1);
+        assert_eq!(iter.ahead_counts().batches, 1);
         iter.seek(key(15));
         assert_eq!(iter.item(), Some((&key(15)[..], &b"newer"[..])));
     }

@@ -1,0 +1,102 @@
+//! A cache whose usage counts in another: a blob cache under the block cache's capacity.
+//!
+//! In: what the cache uses and what is about to come in. Out: whether the other one has room for
+//! it. Source of the rule: RocksDB `cache/charged_cache.cc`, which sets the charge behind each
+//! insert and lets a strict limit pass.
+//!
+//! Invariants
+//!  1. At the end of each insert the charge is at least what the cache uses: room is made before a
+//!     value comes in, also for those that come in at the same time. Only what the cache's own
+//!     table has grown by may be missing, while the other's strict limit has no room for it.
+//!  2. The charge moves in steps; it shrinks when less than three quarters of it are used, at the
+//!     next insert, change of the capacity or erasure of all.
+//!  3. Under the lock the other cache evicts, which may drop anything but never inserts here.
+
+use super::{Cache, Reservation};
+use crate::ledger::Ledger;
+use crate::role::Role;
+use esker_base::Result;
+use esker_base::sync::atomic::{AtomicUsize, Ordering};
+use esker_base::sync::{Arc, Mutex};
+
+/// Steps of the charge: this part of the other cache's capacity.
+const STEPS: usize = 256;
+const MAX_STEP: usize = 256 << 10;
+/// What an entry takes beside its charge, at most.
+const OVERHEAD: usize = 256;
+
+/// See the head of the file.
+pub(super) struct ChargedCache<V: Send + Sync + 'static> {
+    charge: Mutex<Reservation<V>>,
+    /// As the reservation's, to be looked at without the lock.
+    charged: AtomicUsize,
+    /// Bytes that are coming in.
+    coming: AtomicUsize,
+    step: usize,
+}
+
+/// Bytes that are coming in, until they are in.
+pub(super) struct Coming<'a> {
+    coming: &'a AtomicUsize,
+    bytes: usize,
+}
+
+impl Drop for Coming<'_> {
+    fn drop(&mut self) {
+        self.coming.fetch_sub(self.bytes, Ordering::SeqCst);
+    }
+}
+
+impl<V: Send + Sync + 'static> ChargedCache<V> {
+    pub(super) fn new(other: &Arc<Cache<V>>, role: Role) -> ChargedCache<V> {
+        ChargedCache {
+            charge: Mutex::new(other.reserve(role, 0).expect("there is always room for nothing")),
+            charged: AtomicUsize::new(0),
+            coming: AtomicUsize::new(0),
+            step: (other.capacity() / STEPS).clamp(1, MAX_STEP),
+        }
+    }
+
+    /// Charges what the cache uses and `bytes` more.
+    /// # Errors
+    /// `MemoryLimit` if the other's limit is strict and it has no room.
+    pub(super) fn make_room(&self, ledger: &Ledger, bytes: usize) -> Result<Coming<'_>> {
+        let bytes = bytes.saturating_add(OVERHEAD);
+        self.coming.fetch_add(bytes, Ordering::SeqCst);
+        let coming = Coming { coming: &self.coming, bytes };
+        self.change(ledger)?;
+        Ok(coming)
+    }
+
+    /// Charges what the cache uses. What a strict limit refuses was there before.
+    pub(super) fn fit(&self, ledger: &Ledger) {
+        // To shrink is never refused, and to grow is tried at the next insert.
+        self.change(ledger).ok();
+    }
+
+    fn change(&self, ledger: &Ledger) -> Result<()> {
+        if is_right(self.wanted(ledger), self.charged.load(Ordering::SeqCst)) {
+            return Ok(());
+        }
+        let mut charge = self.charge.lock();
+        let wanted = self.wanted(ledger);
+        if is_right(wanted, charge.bytes()) {
+            return Ok(());
+        }
+        let changed = charge.resize(wanted.next_multiple_of(self.step));
+        self.charged.store(charge.bytes(), Ordering::SeqCst);
+        changed
+    }
+
+    /// What comes in beyond the capacity drives out as much.
+    fn wanted(&self, ledger: &Ledger) -> usize {
+        let coming = self.coming.load(Ordering::SeqCst);
+        let used = ledger.usage();
+        used.saturating_add(coming).min(used.max(ledger.capacity()))
+    }
+}
+
+/// Whether so much may stay charged.
+fn is_right(wanted: usize, charged: usize) -> bool {
+    wanted <= charged && wanted >= charged / 4 * 3
+}

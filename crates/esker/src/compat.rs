@@ -1,0 +1,240 @@
+//! The way back: which RocksDB can open a directory, what in it needs the newest, and how to do
+//! without that.
+//!
+//! In: a directory that nobody has open. Out: a [`CompatReport`]; or, by [`downgrade`], the same
+//! contents in files that an older RocksDB reads. Source: RocksDB `HISTORY.md`, and what 7.8.3
+//! makes of each feature (docs/compat/).
+//!
+//! Invariants
+//!  1. Looking changes nothing and takes no lock. It reads every entry: which kinds there are, no
+//!     property says.
+//!  2. A downgrade is made of flushes, compactions and a fresh MANIFEST: whenever it is
+//!     interrupted, the database is whole, and the next one goes on.
+//!  3. What cannot be said to the older version (families without timestamps in their tables) is
+//!     refused before anything is written.
+
+mod downgrade;
+mod report;
+mod tables;
+
+pub use downgrade::{Downgrade, downgrade};
+pub use report::{CompatReport, Need};
+
+use crate::options::{Feature, Release, latest_options_file, load_latest_options};
+use crate::version::beside_owner::{open_current_manifest, read_beside_owner};
+use crate::version::{VersionSet, what_is_wrong_with_family_name};
+use crate::wal::open_wal;
+use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SubCode};
+use esker_env::{FileSystem, SystemClock};
+use esker_format::file_name::{self, FileType, parse_file_name};
+use esker_format::log::LogEvent;
+use esker_format::version_edit::{FileMetaData, VersionEdit};
+use esker_format::write_batch::{BatchOp, WriteBatchView};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Says which RocksDB can open the database in `dir`, whose WALs are in `wal_dir`. Another process
+/// may have it open: then it is looked at as of one point in time of the call.
+/// # Errors
+/// `IoError` (sub-code `PathNotFound` if there is no database) · `Corruption` or `NotSupported`
+/// naming the file that cannot be looked into · `TryAgain` if another process changes the database
+/// too fast.
+pub fn inspect(fs: &dyn FileSystem, dir: &Path, wal_dir: &Path) -> Result<CompatReport> {
+    read_beside_owner(fs, &SystemClock, dir, || inspect_once(fs, dir, wal_dir))
+}
+
+fn inspect_once(fs: &dyn FileSystem, dir: &Path, wal_dir: &Path) -> Result<CompatReport> {
+    let mut report = CompatReport::default();
+    let listed = VersionSet::list_families(fs, dir)?;
+    let state = replay(fs, dir, &mut report)?;
+    for (id, family) in &state.families {
+        let Some(listed) = listed.iter().find(|listed| listed.id == *id) else { continue };
+        for meta in family.tables.values() {
+            tables::inspect(fs, dir, listed, meta, &mut report)?;
+        }
+    }
+    for family in &listed {
+        if let Some(why) = what_is_wrong_with_family_name(&family.name) {
+            let name = family.name.escape_debug();
+            report.notes.push(format!(
+                "column family {} is called '{name}': {why}; copy what it holds into one of another name and drop it",
+                family.id
+            ));
+        }
+    }
+    inspect_wals(fs, wal_dir, state.smallest_wanted_wal(), &mut report)?;
+    inspect_options(fs, dir, &mut report)?;
+    Ok(report)
+}
+
+/// What the MANIFEST leaves.
+#[derive(Debug)]
+struct ManifestState {
+    families: BTreeMap<ColumnFamilyId, Family>,
+    min_log_number_to_keep: FileNumber,
+}
+
+/// What the MANIFEST leaves of a family.
+#[derive(Debug, Default)]
+struct Family {
+    tables: BTreeMap<FileNumber, FileMetaData>,
+    log_number: FileNumber,
+    persists_timestamps: Option<bool>,
+}
+
+fn replay(fs: &dyn FileSystem, dir: &Path, report: &mut CompatReport) -> Result<ManifestState> {
+    let (number, mut reader) = open_current_manifest(fs, dir)?;
+    let manifest = format!("MANIFEST-{number:06}");
+    let mut families: BTreeMap<ColumnFamilyId, Family> =
+        BTreeMap::from([(ColumnFamilyId::DEFAULT, Family::default())]);
+    let (mut tracked, mut min_log_number_to_keep) = (0, FileNumber(0));
+    while let Some(edit) = reader.next_edit()? {
+        min_log_number_to_keep = edit.min_log_number_to_keep.unwrap_or_default().max(min_log_number_to_keep);
+        tracked += edit.wal_additions.len();
+        if edit.column_family_drop {
+            families.remove(&edit.column_family);
+        } else if edit.column_family_add.is_some() {
+            families.insert(edit.column_family, Family::default());
+        }
+        if let Some(family) = families.get_mut(&edit.column_family) {
+            family.apply(edit);
+        }
+    }
+    for family in families.values() {
+        if family.persists_timestamps == Some(false) {
+            report.need(Feature::TimestampsInMemory, &manifest);
+        }
+    }
+    if tracked > 0 {
+        report.notes.push(format!(
+            "{manifest} tracks WALs (track_and_verify_wals_in_manifest): RocksDB without that option fails to open it read-only"
+        ));
+    }
+    Ok(ManifestState { families, min_log_number_to_keep })
+}
+
+impl ManifestState {
+    /// WALs numbered less hold nothing that is not in tables. Some that no family needs hold
+    /// prepared transactions: where there may be any, the MANIFEST says from which one on.
+    fn smallest_wanted_wal(&self) -> FileNumber {
+        let by_families = self.families.values().map(|f| f.log_number).min().unwrap_or_default();
+        match self.min_log_number_to_keep {
+            FileNumber(0) => by_families,
+            for_sections => for_sections.min(by_families),
+        }
+    }
+}
+
+impl Family {
+    fn apply(&mut self, edit: VersionEdit) {
+        for (_, number) in &edit.deleted_files {
+            self.tables.remove(number);
+        }
+        self.tables.extend(edit.new_files.into_iter().map(|(_, meta)| (meta.number, meta)));
+        self.log_number = edit.log_number.map_or(self.log_number, |n| n.max(self.log_number));
+        self.persists_timestamps = edit.persist_user_defined_timestamps.or(self.persists_timestamps);
+    }
+}
+
+/// Looks into the WALs from `needed` on, as far as each can be read: their ends may be torn.
+fn inspect_wals(
+    fs: &dyn FileSystem,
+    wal_dir: &Path,
+    needed: FileNumber,
+    report: &mut CompatReport,
+) -> Result<()> {
+    let names = fs.children(wal_dir)?;
+    let wals =
+        names.iter().filter_map(|name| parse_file_name(name)).filter(|(kind, _)| *kind == FileType::Wal);
+    for number in wals.map(|(_, number)| number).filter(|number| *number >= needed) {
+        report.wals += 1;
+        inspect_wal(fs, wal_dir, number, report)?;
+    }
+    Ok(())
+}
+
+fn inspect_wal(
+    fs: &dyn FileSystem,
+    wal_dir: &Path,
+    number: FileNumber,
+    report: &mut CompatReport,
+) -> Result<()> {
+    let name = format!("{number:06}.log");
+    let mut log = open_wal(fs, wal_dir, number)?;
+    let mut record = Vec::new();
+    loop {
+        match log.next_record(&mut record)? {
+            LogEvent::Record { .. } => {
+                let Ok(batch) = WriteBatchView::parse(&record) else { continue };
+                for op in batch.iter() {
+                    inspect_op(&op, &name, report);
+                }
+            }
+            LogEvent::Predecessor(_) => report.need(Feature::PredecessorRecords, &name),
+            LogEvent::TimestampSizes => report.need(Feature::TimestampSizes, &name),
+            LogEvent::Ignored { record_type, .. } => {
+                report.notes.push(format!("{name}: records of the unknown type {record_type}"));
+            }
+            LogEvent::End => return Ok(()),
+            event if event.to_error(&name).is_some() && log.is_recycled() => return Ok(()),
+            _ => {}
+        }
+    }
+}
+
+fn inspect_op(op: &BatchOp<'_>, name: &str, report: &mut CompatReport) {
+    match op {
+        BatchOp::TimedPut { .. } => report.need(Feature::TimedPut, name),
+        BatchOp::BeginPrepare(_) | BatchOp::EndPrepare { .. } => {
+            let note = format!("{name}: transactions of two phases: only a TransactionDB opens it");
+            if !report.notes.contains(&note) {
+                report.notes.push(note);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The OPTIONS file keeps tools out, not the library, which does not read it.
+fn inspect_options(fs: &dyn FileSystem, dir: &Path, report: &mut CompatReport) -> Result<()> {
+    let Some(number) = latest_options_file(fs, dir)? else { return Ok(()) };
+    let loaded = match load_latest_options(fs, dir) {
+        Ok(loaded) => loaded,
+        Err(e) if e.subcode() == SubCode::PathNotFound => return Ok(()),
+        Err(e) => {
+            report.notes.push(format!("OPTIONS-{number:06} cannot be read: {e}"));
+            return Ok(());
+        }
+    };
+    let written_by = loaded.rocksdb_version.as_deref().and_then(parse_release);
+    if let Some(release) = written_by.filter(|release| *release > Release::OLDEST) {
+        report.tools = release;
+        report.notes.push(format!(
+            "OPTIONS-{number:06} is of RocksDB {release}: ldb of an older version refuses the names it does not know \
+             (--ignore_unknown_options, or --try_load_options=false)"
+        ));
+    }
+    Ok(())
+}
+
+/// The release in "11.8.1".
+fn parse_release(text: &str) -> Option<Release> {
+    let mut parts = text.split('.');
+    Some(Release(parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+/// A table where the MANIFEST says, or under LevelDB's name.
+fn table_path(fs: &dyn FileSystem, dir: &Path, number: FileNumber) -> Result<std::path::PathBuf> {
+    let path = file_name::table_file_name(dir, number);
+    let old = file_name::leveldb_table_file_name(dir, number);
+    if fs.file_exists(&path)? {
+        Ok(path)
+    } else if fs.file_exists(&old)? {
+        Ok(old)
+    } else {
+        Err(Error::corruption(format!("{} is missing", path.display())))
+    }
+}
+
+#[cfg(test)]
+mod tests;

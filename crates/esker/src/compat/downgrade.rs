@@ -1,0 +1,124 @@
+//! The same contents for an older RocksDB.
+
+use super::{CompatReport, inspect};
+use crate::db::{ColumnFamilyDescriptor, ColumnFamilyHandle, Db, OpenMode};
+use crate::options::{
+    BottommostLevelCompaction, CompactRangeOptions, CompactionOptions, CompactionStyle, DbOptions, Feature,
+    FlushOptions, TargetVersion,
+};
+use esker_base::{Error, Result};
+use std::path::Path;
+
+/// What a downgrade found and did.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Downgrade {
+    /// As it was.
+    pub before: CompatReport,
+    /// As it is.
+    pub after: CompatReport,
+    /// Families whose tables were rewritten.
+    pub rewritten: Vec<String>,
+}
+
+/// Rewrites what of the database in `path` RocksDB of `target` cannot read: tables are compacted
+/// into older layouts, WALs flushed, MANIFEST and OPTIONS file written anew. `families` are all it
+/// has, with the options it is to have; those that ask for newer layouts are brought down. The
+/// database must not be open.
+///
+/// Interrupted, it leaves a whole database; called again, it goes on.
+/// # Errors
+/// `NotSupported`, with nothing changed: something in it cannot be said to that version, and is
+/// named · those of [`Db::open`], of a flush and of a compaction.
+pub fn downgrade(
+    options: &DbOptions,
+    path: impl AsRef<Path>,
+    mut families: Vec<ColumnFamilyDescriptor>,
+    target: TargetVersion,
+) -> Result<Downgrade> {
+    let path = path.as_ref();
+    let mut options = options.clone();
+    options.compatible_with = target;
+    options.create_if_missing = false;
+    let fs = options.env.fs.clone();
+    let wal_dir = options.wal_dir.clone().unwrap_or_else(|| path.to_owned());
+    let before = inspect(fs.as_ref(), path, &wal_dir)?;
+    check(&before, target)?;
+    for family in &mut families {
+        family.options.limit_to(target);
+    }
+    let needs_tables =
+        before.needs.iter().any(|need| !target.reads(need.feature) && is_in_tables(need.feature));
+    let rewritten = if needs_tables { families.iter().map(|f| f.name.clone()).collect() } else { Vec::new() };
+    rewrite(&options, path, families.clone(), needs_tables)?;
+    // As its user wants it from now on: that is what the OPTIONS file then says.
+    Db::open_with(&options, path, families, OpenMode::ReadWrite)?.close()?;
+    let after = inspect(fs.as_ref(), path, &wal_dir)?;
+    match after.needs.iter().find(|need| !target.reads(need.feature)) {
+        None => Ok(Downgrade { before, after, rewritten }),
+        Some(left) => Err(Error::not_supported(format!(
+            "{}: {} is left in {}, which RocksDB {} does not read",
+            path.display(),
+            left.feature.name(),
+            left.file,
+            target.name()
+        ))),
+    }
+}
+
+/// Flushes everything and, if need be, compacts all tables, each level into itself or deeper. What
+/// the OPTIONS file says holds for who comes later, so these options are not noted: the work may be
+/// cut short.
+fn rewrite(
+    options: &DbOptions,
+    path: &Path,
+    mut families: Vec<ColumnFamilyDescriptor>,
+    tables: bool,
+) -> Result<()> {
+    families.iter_mut().for_each(|family| family.options.disable_auto_compactions = true);
+    let described: Vec<_> = families.iter().map(|f| (f.name.clone(), f.options.compaction_style)).collect();
+    let db = Db::open_in_passing(options, path, families)?;
+    for (name, style) in &described {
+        let family = db.column_family(name).expect("it was opened");
+        db.flush_opt(&FlushOptions::default(), &[&family])?;
+        match style {
+            _ if !tables => {}
+            CompactionStyle::Fifo => rewrite_one_by_one(&db, &family)?,
+            _ => {
+                let all = CompactRangeOptions {
+                    bottommost_level_compaction: BottommostLevelCompaction::Force,
+                    ..CompactRangeOptions::default()
+                };
+                db.compact_range_opt(&all, &family, None, None)?;
+            }
+        }
+    }
+    db.close()
+}
+
+/// FIFO deletes whole tables: what was one stays one, with its age, or too much would go at once.
+fn rewrite_one_by_one(db: &Db, family: &ColumnFamilyHandle) -> Result<()> {
+    let files = db.live_files().into_iter().filter(|file| file.column_family_name == family.name());
+    for file in files {
+        db.compact_files(&CompactionOptions::default(), family, &[file.file_number], 0)?;
+    }
+    Ok(())
+}
+
+/// What no rewriting helps against.
+fn check(report: &CompatReport, target: TargetVersion) -> Result<()> {
+    let hopeless = |feature| matches!(feature, Feature::TimestampsInMemory | Feature::UserDefinedIndex);
+    match report.needs.iter().find(|need| !target.reads(need.feature) && hopeless(need.feature)) {
+        None => Ok(()),
+        Some(need) => Err(Error::not_supported(format!(
+            "{}: {} needs RocksDB {}: it cannot be rewritten for {}",
+            need.file,
+            need.feature.name(),
+            need.feature.since(),
+            target.name()
+        ))),
+    }
+}
+
+fn is_in_tables(feature: Feature) -> bool {
+    !matches!(feature, Feature::TimestampSizes | Feature::PredecessorRecords)
+}

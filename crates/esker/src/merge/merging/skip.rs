@@ -1,0 +1,121 @@
+//! A merge leaves out runs of deleted keys.
+//!
+//! In: the current child's deleted run, and a range in which a reader finds nothing. Out: children
+//! that have moved on.
+//!
+//! Invariant: what is left out of one child hides nothing that is shown of an older one. A deleted
+//! run is left up to the first user key that an older child has in it; a known range only together
+//! with all older children. So it may be left out only as long as the older children stay where
+//! they are: who puts others in their place positions all of them again.
+
+use super::{MergingIterator, Node};
+use esker_base::SequenceNumber;
+use esker_base::iter::{InternalIterator, KnownDeletedRun, SkipDistance, push_place};
+use esker_format::key;
+
+impl MergingIterator {
+    /// See [`InternalIterator::skip_deleted_run`].
+    pub(super) fn skip_run(
+        &mut self,
+        snapshot: SequenceNumber,
+        forward: bool,
+        known: Option<&KnownDeletedRun<'_>>,
+    ) -> SkipDistance {
+        let Some(Node { child: c, .. }) = self.current.filter(|_| self.forward == forward) else {
+            return SkipDistance::No;
+        };
+        let mut skipped = SkipDistance::No;
+        let mut is_current_gone = false;
+        if let Some(known) = known {
+            let (current_moved, any_moved) = self.leave_known(snapshot, forward, known, c);
+            is_current_gone = current_moved;
+            skipped = if any_moved { SkipDistance::Far } else { SkipDistance::No };
+        }
+        if !is_current_gone {
+            let left = self.leave_run(snapshot, forward, c);
+            skipped = if left == SkipDistance::No { skipped } else { left };
+        }
+        if skipped != SkipDistance::No {
+            self.skipped = true;
+            self.regroup();
+        }
+        skipped
+    }
+
+    /// Moves children that stand in the range to its run end, oldest first, as long as all they
+    /// have up to there was seen or the range is true for this very snapshot. Whether the current
+    /// child was among them, and whether any was.
+    fn leave_known(
+        &mut self,
+        snapshot: SequenceNumber,
+        forward: bool,
+        known: &KnownDeletedRun<'_>,
+        current: usize,
+    ) -> (bool, bool) {
+        let (mut current_moved, mut any_moved) = (false, false);
+        self.target.clear();
+        push_place(&mut self.target, known.run_end, true);
+        for i in (0..self.children.len()).rev() {
+            let iter = &mut self.children[i].iter;
+            if !iter.valid() {
+                continue;
+            }
+            let order = self.icmp.compare_user_keys(key::user_key(iter.key()), known.run_end);
+            let is_inside = if forward { order.is_lt() } else { order.is_ge() };
+            if !is_inside {
+                continue;
+            }
+            if known.sequence != snapshot && !iter.was_seen(known, forward) {
+                // What stays here may be hidden by entries of newer children.
+                break;
+            }
+            if forward {
+                iter.seek(&self.target);
+            } else {
+                iter.seek_for_prev(&self.target);
+            }
+            any_moved = true;
+            current_moved |= i == current;
+        }
+        (current_moved, any_moved)
+    }
+
+    /// Moves child `c`, which stands in a deleted run of its own, to the run's end, or to the first
+    /// user key that an older child has in the run: there the run's deletion of that key may be
+    /// needed.
+    pub(super) fn leave_run(&mut self, snapshot: SequenceNumber, forward: bool, c: usize) -> SkipDistance {
+        let icmp = &self.icmp;
+        let nearer = |a: &[u8], b: &[u8]| {
+            let order = icmp.compare_user_keys(a, b);
+            if forward { order.is_lt() } else { order.is_gt() }
+        };
+        let child = &self.children[c].iter;
+        let Some(run_end) = child.deleted_run_end(snapshot, forward) else { return SkipDistance::No };
+        let here = key::user_key(child.key());
+        let mut stop: Option<&[u8]> = None;
+        for older in self.children[c + 1..].iter().filter(|older| older.iter.valid()) {
+            let user_key = key::user_key(older.iter.key());
+            if !nearer(here, user_key) {
+                return SkipDistance::No;
+            }
+            if !nearer(run_end, user_key) && stop.is_none_or(|stop| nearer(user_key, stop)) {
+                stop = Some(user_key);
+            }
+        }
+        if !forward && !nearer(here, run_end) {
+            return SkipDistance::No;
+        }
+        // Forward, before all entries of the key at which it stops, or behind all of the run's
+        // last; backward, to the oldest entry of either.
+        self.target.clear();
+        push_place(&mut self.target, stop.unwrap_or(run_end), forward && stop.is_some());
+        let skipped = if stop.is_some() { SkipDistance::Near } else { SkipDistance::Far };
+        let iter = &mut self.children[c].iter;
+        if forward {
+            iter.seek(&self.target);
+        } else {
+            iter.seek_for_prev(&self.target);
+        }
+        skipped
+    }
+}

@@ -1,0 +1,44 @@
+//! Detached iterators: a place, and nothing that memory or files wait for.
+//!
+//! In: an iterator that will not be used for a while. Out: the same iterator without memtables,
+//! files and blocks; its key and value are copies. What it must see is kept from being compacted
+//! away by its sequence number alone.
+//!
+//! Invariant: a detached iterator has no sources and no super version; the next move takes the
+//! family's present super version, as any super version that holds what its sequence number sees
+//! will do.
+
+use super::{Cursor, DbIterator, Watched};
+use esker_base::{Error, Result};
+
+impl DbIterator {
+    /// Lets go of all that it pins (memtables, files, blocks of the cache) until it is moved again;
+    /// the next move goes on from here, at the same point in time. Everything can be read here as
+    /// before: key and value are copied. For iterators that are kept open without being used:
+    /// cursors of a server, say. Costs a copy of the value; the next move costs as much as a seek.
+    ///
+    /// Its sequence number stays registered, as a snapshot's: compactions keep what it sees.
+    /// # Errors
+    /// `NotSupported` if it cannot leave its super version: with `pin_data`,
+    /// `ignore_range_deletions`, or another `read_tier` than `ReadAll`, in families with
+    /// timestamps, and if it shows a range of versions. Nothing has changed then.
+    pub fn detach(&mut self) -> Result<()> {
+        match (&mut self.iter, &self.watched) {
+            (Cursor::Plain(iter), Watched::SuperVersion(_)) => {
+                iter.detach(|runs| runs.detach());
+                self.watched = Watched::Detached;
+                Ok(())
+            }
+            (_, Watched::Detached) => Ok(()),
+            _ => Err(Error::not_supported("an iterator that stays at one super version cannot be detached")),
+        }
+    }
+
+    /// Whether it has been detached and not been moved since.
+    pub fn is_detached(&self) -> bool {
+        matches!(self.watched, Watched::Detached)
+    }
+}
+
+#[cfg(test)]
+mod tests;

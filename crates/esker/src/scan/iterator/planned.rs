@@ -1,0 +1,255 @@
+//! Iterators that are told beforehand which ranges will be scanned.
+//!
+//! In: ranges. Out: the same rows as without them; the iterator ends where each range does, and the
+//! blocks of the ranges are read together when the first of them is missing in the cache
+//! (`esker_table::ScansAhead`).
+//!
+//! Invariants
+//!  1. While `planned` is there, the bounds are those of the range that was entered last; else
+//!     those of the read options.
+//!  2. What is read ahead comes from the files that the cursor reads: `Runs` tells of them whenever
+//!     they change. Nothing is told of tables, or allocated for them, if the cursor has had ranges
+//!     before: a cursor that another iterator has left is used as it is.
+//!  3. The cursor reads all files within the bounds of the read options and within those of the
+//!     ranges.
+
+use super::runs::{PlanTarget, Runs, iterator_table_options};
+use super::{Cursor, DbIterator, Watched};
+use crate::options::{MultiScanArgs, ReadOptions};
+use esker_base::stats::{Statistics, Ticker};
+use esker_base::sync::Arc;
+use esker_base::{Error, Result};
+use esker_format::key::InternalKeyComparator;
+use esker_table::{AheadCounts, AheadOptions, ScansAhead};
+
+/// Ranges to be scanned one after the other.
+#[derive(Debug)]
+pub(super) struct PlannedRanges {
+    reverse: bool,
+    /// The range that is to be entered next.
+    next: usize,
+    told: PlanTarget,
+    /// What files are opened by, if not by the read options: these with bounds around their own and
+    /// around all ranges.
+    pub(super) around: Option<Box<ReadOptions>>,
+}
+
+impl PlannedRanges {
+    /// The ranges of `args`, of which `runs` are told, if there are any. REQUIRES: they were
+    /// checked.
+    pub(super) fn new(
+        args: &MultiScanArgs,
+        runs: Option<&mut Runs>,
+        options: &ReadOptions,
+        statistics: Option<&Arc<Statistics>>,
+    ) -> PlannedRanges {
+        let told = match runs {
+            Some(runs) => runs.tell(&args.ranges, ahead_options(args, options), statistics),
+            None => PlanTarget { ranges: Arc::new(args.ranges.clone()), ahead: None },
+        };
+        PlannedRanges { reverse: args.reverse, next: 0, told, around: None }
+    }
+
+    /// Range `number` is scanned from now on. Its start and limit, if there is one.
+    fn enter(
+        &mut self,
+        number: usize,
+        options: &ReadOptions,
+        iter: &mut Cursor,
+    ) -> Option<(&[u8], Option<&[u8]>)> {
+        let (start, limit) = self.told.ranges.get(number)?;
+        self.next = number + 1;
+        if let Some(ahead) = &self.told.ahead {
+            ahead.enter(number);
+        }
+        let lower = if self.reverse { Some(start) } else { options.iterate_lower_bound.as_deref() };
+        iter.set_bounds(lower, limit);
+        Some((start, limit))
+    }
+}
+
+/// Checks and counts ranges that somebody wants to be told of.
+/// # Errors
+/// `InvalidArgument`: see [`DbIterator::prepare`].
+pub(super) fn check(
+    args: &MultiScanArgs,
+    icmp: &InternalKeyComparator,
+    statistics: Option<&Arc<Statistics>>,
+) -> Result<()> {
+    let count = |ticker| statistics.into_iter().for_each(|s| s.record_tick(ticker, 1));
+    count(Ticker::MultiscanPrepareCalls);
+    args.check(&icmp.without_timestamp()).inspect_err(|_| count(Ticker::MultiscanPrepareErrors))
+}
+
+fn ahead_options(args: &MultiScanArgs, options: &ReadOptions) -> AheadOptions {
+    AheadOptions {
+        table: iterator_table_options(options),
+        coalesced_gap_bytes: args.io_coalesce_threshold,
+        most_bytes: args.max_prefetch_size,
+        reverse: args.reverse,
+    }
+}
+
+/// What reads the ranges of `args` ahead.
+/// # Errors
+/// `InvalidArgument`: see [`DbIterator::prepare`].
+pub(crate) fn new_ahead(
+    args: &MultiScanArgs,
+    icmp: &InternalKeyComparator,
+    options: &ReadOptions,
+) -> Result<Arc<ScansAhead>> {
+    check(args, icmp, None)?;
+    let ahead = Arc::<ScansAhead>::default();
+    ahead.tell(&args.ranges, ahead_options(args, options), None);
+    Ok(ahead)
+}
+
+/// The options of an iterator that goes through these ranges, with bounds around all of them.
+pub(crate) fn within_ranges(mut options: ReadOptions, args: &MultiScanArgs) -> ReadOptions {
+    if args.reverse {
+        options.iterate_lower_bound = args.ranges.get(0).map(|(start, _)| start.to_vec());
+    }
+    options.iterate_upper_bound = args.ranges.last().and_then(|(_, limit)| Some(limit?.to_vec()));
+    options
+}
+
+/// The options with bounds as wide as their own and those that the ranges of `args` put in their
+/// place. REQUIRES: the ranges ascend.
+fn around(options: &ReadOptions, args: &MultiScanArgs, icmp: &InternalKeyComparator) -> ReadOptions {
+    let mut around = options.clone();
+    if let (true, Some(lower), Some((start, _))) =
+        (args.reverse, &mut around.iterate_lower_bound, args.ranges.get(0))
+        && icmp.compare_user_keys(start, lower).is_lt()
+    {
+        *lower = start.to_vec();
+    }
+    around.iterate_upper_bound = around.iterate_upper_bound.and_then(|upper| {
+        let limit = args.ranges.last()?.1?;
+        Some(if icmp.compare_user_keys(limit, &upper).is_gt() { limit.to_vec() } else { upper })
+    });
+    around
+}
+
+fn has_bounds_of(a: &ReadOptions, b: &ReadOptions) -> bool {
+    a.iterate_lower_bound == b.iterate_lower_bound && a.iterate_upper_bound == b.iterate_upper_bound
+}
+
+impl DbIterator {
+    /// Tells which ranges will be scanned: blocks that they need and that are not in the cache are
+    /// read together, those of all files and of as many ranges as `args` has room for. To be
+    /// followed by a [`seek`](Self::seek) to the start of each range, in their order (with
+    /// `reverse`, a [`seek_for_prev`](Self::seek_for_prev) to the limit of each); ranges may be
+    /// left out. From there to the next seek the range takes the place of `iterate_upper_bound`,
+    /// and with `reverse` of `iterate_lower_bound` too. Any other positioning ends it: the iterator
+    /// is then as if nothing had been planned.
+    ///
+    /// The iterator is not valid afterwards, until it is positioned. Costs nothing but a copy of
+    /// the ranges while all blocks are in the cache. Nothing is read ahead for an iterator that
+    /// stays at its super version (see [`detach`](Self::detach)); the bounds are set all the same.
+    /// # Errors
+    /// `InvalidArgument` as for [`Db::new_multi_scan`](crate::Db::new_multi_scan), and if a range
+    /// reaches beyond the bounds of an iterator that stays at its super version, which opens no
+    /// other files any more. Nothing has changed then.
+    pub fn prepare(&mut self, args: &MultiScanArgs) -> Result<()> {
+        let db = self.db.clone();
+        let statistics = db.engine.options.statistics.as_ref();
+        check(args, &self.cf.icmp, statistics)?;
+        let around = around(&self.options, args, &self.cf.icmp.without_timestamp());
+        let around = (!has_bounds_of(&self.options, &around)).then(|| Box::new(around));
+        let stays = matches!((&self.iter, &self.watched), (Cursor::Plain(_), Watched::Stays));
+        if stays && around.is_some() {
+            let what =
+                "MultiScanArgs: a range reaches beyond the bounds of an iterator that stays at its files";
+            return Err(Error::invalid_argument(what));
+        }
+        self.leave_ranges();
+        let mut planned = match &mut self.iter {
+            Cursor::Plain(iter) if !stays => {
+                iter.forget_place();
+                if around.is_some() {
+                    // It may need files that are not open.
+                    iter.detach(|runs| runs.detach());
+                    self.watched = Watched::Detached;
+                }
+                PlannedRanges::new(args, Some(iter.inner_mut()), &self.options, statistics)
+            }
+            Cursor::Plain(iter) => {
+                iter.forget_place();
+                PlannedRanges::new(args, None, &self.options, statistics)
+            }
+            _ => PlannedRanges::new(args, None, &self.options, statistics),
+        };
+        planned.around = around;
+        self.planned = Some(planned);
+        Ok(())
+    }
+
+    /// Before a seek to `target`: its range is entered, or all are left if it is not where one
+    /// begins.
+    pub(super) fn enter_range(&mut self, target: &[u8], reverse: bool) {
+        let Some(planned) = &mut self.planned else { return };
+        let ranges = &planned.told.ranges;
+        let begins_at = |number: &usize| match ranges.get(*number) {
+            Some((start, _)) if !reverse => start == target,
+            Some((_, limit)) => limit == Some(target),
+            None => false,
+        };
+        let mut rest = (planned.next..ranges.len()).filter(|_| planned.reverse == reverse);
+        let Some(number) = rest.find(begins_at) else { return self.leave_ranges() };
+        planned.enter(number, &self.options, &mut self.iter);
+    }
+
+    /// Enters the range behind the one that was entered last, and goes to its first entry, or its
+    /// last. False if there is none.
+    pub(crate) fn enter_next_range(&mut self) -> bool {
+        self.catch_up();
+        let is_there = self.leave_old_super_version();
+        let Some(planned) = &mut self.planned else { return false };
+        let reverse = planned.reverse;
+        let Some((start, limit)) = planned.enter(planned.next, &self.options, &mut self.iter) else {
+            return false;
+        };
+        match limit {
+            _ if !is_there => {}
+            Some(limit) if reverse => each!(&mut self.iter, iter => iter.seek_for_prev(limit)),
+            _ => each!(&mut self.iter, iter => iter.seek(start)),
+        }
+        true
+    }
+
+    /// As if nothing had been planned. To be positioned next.
+    pub(super) fn leave_ranges(&mut self) {
+        let Some(planned) = self.planned.take() else { return };
+        drop(planned);
+        if let Cursor::Plain(iter) = &mut self.iter {
+            iter.inner_mut().forget_ranges();
+        }
+        let ReadOptions { iterate_lower_bound: lower, iterate_upper_bound: upper, .. } = &self.options;
+        self.iter.set_bounds(lower.as_deref(), upper.as_deref());
+    }
+
+    /// What was read ahead for the ranges that it was told of last.
+    pub fn ahead_counts(&self) -> AheadCounts {
+        let ahead = self.planned.as_ref().and_then(|planned| planned.told.ahead.as_ref());
+        ahead.map_or_else(AheadCounts::default, |ahead| ahead.counts())
+    }
+}
+
+impl Cursor {
+    /// What can be told of ranges.
+    pub(super) fn runs(&mut self) -> Option<&mut Runs> {
+        match self {
+            Cursor::Plain(iter) => Some(iter.inner_mut()),
+            Cursor::Timestamped(_) | Cursor::Versions(_) | Cursor::Gone => None,
+        }
+    }
+
+    fn set_bounds(&mut self, lower: Option<&[u8]>, upper: Option<&[u8]>) {
+        match self {
+            Cursor::Plain(iter) => iter.set_bounds(lower, upper),
+            Cursor::Timestamped(iter) => iter.set_bounds(lower, upper),
+            Cursor::Versions(iter) => iter.set_bounds(lower, upper),
+            Cursor::Gone => {}
+        }
+    }
+}

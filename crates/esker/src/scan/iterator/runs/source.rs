@@ -1,0 +1,52 @@
+//! The sources of a cursor over a super version: a memtable, a file of level 0, or a level.
+
+use crate::version::FileMeta;
+use esker_base::sync::Arc;
+use esker_memtable::MemTable;
+
+/// What a child reads.
+#[derive(Clone, Debug)]
+pub(super) enum Source {
+    Memtable(Arc<MemTable>),
+    /// A file of level 0.
+    File(Arc<FileMeta>),
+    Level(Arc<[Arc<FileMeta>]>),
+}
+
+/// The same of a super version, which owns it.
+#[derive(Clone, Copy)]
+pub(super) enum SourceRef<'a> {
+    Memtable(&'a Arc<MemTable>),
+    File(&'a Arc<FileMeta>),
+    Level(&'a Arc<[Arc<FileMeta>]>),
+}
+
+impl SourceRef<'_> {
+    pub(super) fn to_owned(self) -> Source {
+        match self {
+            SourceRef::Memtable(mem) => Source::Memtable(mem.clone()),
+            SourceRef::File(file) => Source::File(file.clone()),
+            SourceRef::Level(files) => Source::Level(files.clone()),
+        }
+    }
+}
+
+impl Source {
+    /// Whether it may hide something that it did not hide when it was opened without range
+    /// tombstones.
+    #[inline]
+    pub(super) fn has_new_tombstones(&self) -> bool {
+        matches!(self, Source::Memtable(mem) if mem.has_range_tombstones())
+    }
+
+    /// Whether it is the same one. All versions share what a file or a level is described by.
+    #[inline]
+    pub(super) fn is(&self, other: SourceRef<'_>) -> bool {
+        match (self, other) {
+            (Source::Memtable(a), SourceRef::Memtable(b)) => Arc::ptr_eq(a, b),
+            (Source::File(a), SourceRef::File(b)) => Arc::ptr_eq(a, b),
+            (Source::Level(a), SourceRef::Level(b)) => Arc::ptr_eq(a, b),
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,359 @@
+//! Runs of deleted keys are stepped through at most once, wherever the deletions and what they hide
+//! lie.
+
+use esker::comparator::BytewiseComparator;
+use esker::internals::base::compaction_filter::{CompactionFilter, FilterDecision};
+use esker::internals::base::probe::Probes;
+use esker::internals::base::stats::{Statistics, Ticker};
+use esker::internals::env::mem::MemFs;
+use esker::options::{BottommostLevelCompaction, CompactRangeOptions};
+use esker::{Db, DbIterator, Env, ExplainScan, Options, ReadOptions, Snapshot, WriteBatchWithIndex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+/// All but the first and the last are deleted.
+const KEYS: usize = 3000;
+/// Entries that a scan may step over on its way across.
+const FEW: u64 = 60;
+
+/// Where the deletions are, and what they hide.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Layout {
+    AllInTheMemtable,
+    MemtableOverFiles,
+    FileOverFile,
+    OneFile,
+}
+
+struct Scene {
+    db: Db,
+    statistics: Arc<Statistics>,
+    /// Sees all values.
+    before: Snapshot,
+}
+
+fn key(i: usize) -> String {
+    format!("key{i:06}")
+}
+
+fn scene(layout: Layout) -> Scene {
+    let statistics = Arc::new(Statistics::new());
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.statistics = Some(statistics.clone());
+    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    (options.cf.deleted_run_block_min_entries, options.cf.deleted_run_memory_min_keys) = (64, 256);
+    options.cf.disable_auto_compactions = true;
+    let db = Db::open(&options, "/db").unwrap();
+    (0..KEYS).for_each(|i| db.put(key(i), "value").unwrap());
+    if layout != Layout::AllInTheMemtable {
+        db.flush().unwrap();
+    }
+    let before = db.snapshot();
+    (1..KEYS - 1).for_each(|i| db.delete(key(i)).unwrap());
+    match layout {
+        Layout::AllInTheMemtable | Layout::MemtableOverFiles => {}
+        Layout::FileOverFile => db.flush().unwrap(),
+        Layout::OneFile => compact(&db),
+    }
+    Scene { db, statistics, before }
+}
+
+fn compact(db: &Db) {
+    let rewrite = CompactRangeOptions {
+        bottommost_level_compaction: BottommostLevelCompaction::Force,
+        ..CompactRangeOptions::default()
+    };
+    db.compact_range_opt(&rewrite, &db.default_column_family(), None, None).unwrap();
+}
+
+fn at(iter: &DbIterator) -> Option<String> {
+    iter.status().unwrap();
+    iter.item().map(|(key, _)| String::from_utf8(key.to_vec()).unwrap())
+}
+
+/// Crosses the run in each way, and says how many entries were stepped over each time.
+fn cross(scene: &Scene, options: &ReadOptions) -> Vec<u64> {
+    let (first, last) = (Some(key(0)), Some(key(KEYS - 1)));
+    let mut skipped = Vec::new();
+    for way in 0..4 {
+        let before = scene.statistics.ticker_count(Ticker::NumberIterSkip);
+        let mut iter = scene.db.iter_opt(options.clone(), &scene.db.default_column_family()).unwrap();
+        match way {
+            0 => {
+                iter.seek_to_first();
+                assert_eq!(at(&iter), first);
+                iter.next();
+                assert_eq!(at(&iter), last);
+            }
+            1 => {
+                iter.seek_to_last();
+                assert_eq!(at(&iter), last);
+                iter.prev();
+                assert_eq!(at(&iter), first);
+            }
+            2 => {
+                iter.seek(key(KEYS / 2));
+                assert_eq!(at(&iter), last);
+            }
+            _ => {
+                iter.seek_for_prev(key(KEYS / 2));
+                assert_eq!(at(&iter), first);
+            }
+        }
+        drop(iter);
+        skipped.push(scene.statistics.ticker_count(Ticker::NumberIterSkip) - before);
+    }
+    skipped
+}
+
+#[test]
+fn a_run_is_stepped_through_once() {
+    for layout in [Layout::AllInTheMemtable, Layout::MemtableOverFiles, Layout::FileOverFile, Layout::OneFile]
+    {
+        let scene = scene(layout);
+        let found = cross(&scene, &ReadOptions::default());
+        let at_first = match layout {
+            Layout::AllInTheMemtable | Layout::OneFile => FEW,
+            Layout::MemtableOverFiles | Layout::FileOverFile => u64::MAX,
+        };
+        assert!(found.iter().all(|&n| n < at_first), "{layout:?} says where nothing is: {found:?}");
+        let again = cross(&scene, &ReadOptions::default());
+        assert!(
+            again.iter().all(|&n| n < at_first.min(4 * FEW)),
+            "{layout:?}: first {found:?}, then {again:?}"
+        );
+        // The snapshot sees everything.
+        let options = ReadOptions::new().snapshot(&scene.before);
+        let mut iter = scene.db.iter_opt(options, &scene.db.default_column_family()).unwrap();
+        iter.seek_to_first();
+        for i in 0..KEYS {
+            assert_eq!(at(&iter), Some(key(i)), "{layout:?}");
+            iter.next();
+        }
+    }
+}
+
+#[test]
+fn what_is_written_into_a_run_later_is_found() {
+    for layout in [Layout::AllInTheMemtable, Layout::MemtableOverFiles, Layout::FileOverFile, Layout::OneFile]
+    {
+        let scene = scene(layout);
+        cross(&scene, &ReadOptions::default());
+        let db = &scene.db;
+        let after = db.snapshot();
+        db.put(key(700), "new").unwrap();
+        let check = |when: &str| {
+            for forward in [true, false] {
+                let mut iter = db.iter().unwrap();
+                let expected = [key(0), key(700), key(KEYS - 1)];
+                if forward {
+                    iter.seek_to_first();
+                    for key in expected {
+                        assert_eq!(at(&iter), Some(key), "{layout:?} {when}");
+                        iter.next();
+                    }
+                } else {
+                    iter.seek_to_last();
+                    for key in expected.into_iter().rev() {
+                        assert_eq!(at(&iter), Some(key), "{layout:?} {when}");
+                        iter.prev();
+                    }
+                }
+            }
+            assert!(cross(&scene, &ReadOptions::new().snapshot(&after)).len() == 4, "{layout:?} {when}");
+        };
+        check("in the memtable");
+        db.flush().unwrap();
+        check("flushed");
+        compact(db);
+        check("compacted");
+    }
+}
+
+#[test]
+fn without_snapshots_a_compaction_sets_numbers_to_zero_and_all_is_found() {
+    let Scene { db, before, .. } = scene(Layout::MemtableOverFiles);
+    let cross = |expected: &[usize]| {
+        let mut iter = db.iter().unwrap();
+        iter.seek_to_first();
+        for &i in expected {
+            assert_eq!(at(&iter), Some(key(i)));
+            iter.next();
+        }
+        assert_eq!(at(&iter), None);
+    };
+    cross(&[0, KEYS - 1]);
+    drop(before);
+    db.put(key(42), "new").unwrap();
+    compact(&db);
+    db.put(key(43), "newer").unwrap();
+    cross(&[0, 42, 43, KEYS - 1]);
+}
+
+#[test]
+fn what_a_batch_deletes_is_there_for_all_others() {
+    let Scene { db, before, .. } = scene(Layout::MemtableOverFiles);
+    let family = db.default_column_family();
+    let mut deleting = WriteBatchWithIndex::new(Arc::new(BytewiseComparator), true);
+    for i in 0..KEYS {
+        deleting.delete(family.id(), key(i).as_bytes()).unwrap();
+    }
+    // Of as many operations: it reads at the same number as the other.
+    let mut writing = WriteBatchWithIndex::new(Arc::new(BytewiseComparator), true);
+    for i in 0..20 {
+        writing.delete(family.id(), key(i).as_bytes()).unwrap();
+    }
+    for i in 20..KEYS {
+        writing.put(family.id(), format!("other{i}").as_bytes(), b"value").unwrap();
+    }
+    let at_snapshot = ReadOptions::new().snapshot(&before);
+    for _ in 0..2 {
+        let mut iter = deleting.iter_with_base(&db, &ReadOptions::new(), &family).unwrap();
+        iter.seek(key(0));
+        assert!(!iter.valid(), "the batch has deleted everything");
+        // What the database has deleted now, the snapshot still sees, below whatever a batch has.
+        let mut iter = db.iter().unwrap();
+        iter.seek(key(0));
+        iter.next();
+        assert_eq!(at(&iter), Some(key(KEYS - 1)));
+        let mut iter = writing.iter_with_base(&db, &at_snapshot, &family).unwrap();
+        iter.seek(key(0));
+        for i in 20..KEYS {
+            assert_eq!(iter.key(), key(i).as_bytes());
+            iter.next();
+        }
+    }
+}
+
+#[test]
+fn what_an_iterator_has_skipped_stays_hidden_when_older_files_are_rewritten_under_it() {
+    for forward in [true, false] {
+        let scene = scene(Layout::MemtableOverFiles);
+        let db = &scene.db;
+        compact(db);
+        drop(scene.before);
+        // The values lie in a file of the last level; their deletions, flushed, above it.
+        (0..KEYS).for_each(|i| db.put(key(i), "value").unwrap());
+        compact(db);
+        (10..KEYS - 10).for_each(|i| db.delete(key(i)).unwrap());
+        db.flush().unwrap();
+        let cross = || {
+            let mut iter = db.iter().unwrap();
+            if forward {
+                iter.seek(key(9));
+                iter.next();
+            } else {
+                iter.seek(key(KEYS - 10));
+                iter.prev();
+            }
+            iter
+        };
+        drop(cross());
+        db.put(key(700), "new").unwrap();
+        let mut iter = cross();
+        assert_eq!(at(&iter), Some(key(700)));
+        let rewrite = CompactRangeOptions {
+            bottommost_level_compaction: BottommostLevelCompaction::Force,
+            ..CompactRangeOptions::default()
+        };
+        // Nothing but the file with the values is in this range.
+        let (begin, end) = (key(0), key(5));
+        let (begin, end) = (Some(begin.as_bytes()), Some(end.as_bytes()));
+        db.compact_range_opt(&rewrite, &db.default_column_family(), begin, end).unwrap();
+        if forward {
+            iter.next();
+            assert_eq!(at(&iter), Some(key(KEYS - 10)));
+        } else {
+            iter.prev();
+            assert_eq!(at(&iter), Some(key(9)));
+        }
+    }
+}
+
+/// A value of `skip` takes everything along up to the last key, deletions that hide older values,
+/// too.
+struct SkipAll;
+
+impl CompactionFilter for SkipAll {
+    fn name(&self) -> &str {
+        "SkipAll"
+    }
+    fn filter(&self, _level: usize, _key: &[u8], value: &[u8]) -> FilterDecision {
+        match value {
+            b"skip" => FilterDecision::RemoveAndSkipUntil(key(KEYS - 1).into_bytes()),
+            _ => FilterDecision::Keep,
+        }
+    }
+}
+
+#[test]
+fn scans_find_again_what_a_compaction_filter_has_uncovered() {
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    options.cf.compaction_filter = Some(Arc::new(SkipAll));
+    options.cf.level_compaction_dynamic_level_bytes = false;
+    options.cf.disable_auto_compactions = true;
+    options.cf.level0_file_num_compaction_trigger = 2;
+    let db = Db::open(&options, "/db").unwrap();
+    let family = db.default_column_family();
+    let scan = || {
+        let mut iter = db.iter().unwrap();
+        iter.seek_to_first();
+        std::iter::from_fn(|| {
+            let found = at(&iter)?;
+            iter.next();
+            Some(found)
+        })
+        .collect::<Vec<_>>()
+    };
+    (0..KEYS).for_each(|i| db.put(key(i), "value").unwrap());
+    let far_down =
+        CompactRangeOptions { change_level: true, target_level: 3, ..CompactRangeOptions::default() };
+    db.compact_range_opt(&far_down, &family, None, None).unwrap();
+    (1..KEYS - 1).for_each(|i| db.delete(key(i)).unwrap());
+    db.flush().unwrap();
+    assert_eq!(scan(), [key(0), key(KEYS - 1)]);
+    db.put(key(100), "skip").unwrap();
+    db.flush().unwrap();
+    assert_eq!(scan(), [key(0), key(100), key(KEYS - 1)]);
+    db.set_options(&family, &[("disable_auto_compactions", "false")]).unwrap();
+    db.wait_for_background_work().unwrap();
+    let found: Vec<String> = (0..KEYS).map(key).filter(|key| db.get(key).unwrap().is_some()).collect();
+    assert!(found.len() > KEYS - 110, "deletions were in the way of the filter: {}", found.len());
+    assert_eq!(scan(), found);
+}
+
+#[test]
+fn an_explained_scan_remembers_nothing_beside_a_memtable_that_it_did_not_see() {
+    let mut options = Options::default();
+    options.db.create_if_missing = true;
+    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    (options.cf.deleted_run_block_min_entries, options.cf.deleted_run_memory_min_keys) = (0, 64);
+    options.cf.disable_auto_compactions = true;
+    let db = Db::open(&options, "/db").unwrap();
+    (0..KEYS).for_each(|i| db.put(key(i), "value").unwrap());
+    db.flush().unwrap();
+    (1..KEYS - 1).for_each(|i| db.delete(key(i)).unwrap());
+    db.flush().unwrap();
+    db.put(key(0), "again").unwrap();
+    // Between the look at what there is and the look at what may be seen of it, a memtable is
+    // switched and written to.
+    let probes = Probes::new();
+    let (other, here, done) = (db.clone(), thread::current().id(), AtomicBool::new(false));
+    probes.on("read_point:super_version", move |_| {
+        if thread::current().id() == here && !done.swap(true, Ordering::SeqCst) {
+            other.flush().unwrap();
+            other.put(key(KEYS / 2), "late").unwrap();
+        }
+    });
+    let scan = ExplainScan { from: None, rows: 10, reverse: false };
+    db.explain_scan(&ReadOptions::default(), &db.default_column_family(), &scan).unwrap();
+    drop(probes);
+    assert_eq!(db.get(key(KEYS / 2)).unwrap().as_deref(), Some(&b"late"[..]));
+    let mut iter = db.iter().unwrap();
+    iter.seek(key(1));
+    assert_eq!(at(&iter), Some(key(KEYS / 2)));
+}

@@ -1,0 +1,494 @@
+//! Where in the tree range tombstones lie, so that a lookup that meets none on the way to a key
+//! need not search for them.
+//!
+//! In: range tombstones, as they are added. Out: for a lookup, the newest tombstone that may hide
+//! what it found, and the newest that may hide what it did not find; zero if there is none, too new
+//! a number at worst.
+//!
+//! ```text
+//! inner nodes   covers: all keys of the node are under it
+//! leaves        covers: a record of the leaf is under it          reaches: it has to do with the leaf's keys
+//!               gaps: between which records, of 64 kinds
+//! ```
+//!
+//! A tombstone marks the leaves at its ends, and between them the highest nodes that lie under it
+//! whole: some leaves and O(width) nodes a level, however much it deletes. A key goes through one
+//! node of each level, and every node that holds it tells what it knows: so a lookup takes the
+//! greatest of numbers that lie in lines it reads anyway, and writes nothing.
+//!
+//! Invariants
+//!  1. For a tombstone whose addition is complete and a key under it: a node on the key's way
+//!     covers with its number or a greater one, or the key's leaf is reached by it; and covered, if
+//!     a record of that user key that is older lies in the leaf; and if there is no record that
+//!     shows the key, the gap is marked in which it would lie.
+//!  2. Numbers only grow, under the node's latch. A node that is split off begins with those of the
+//!     one it comes from, of whose range it takes a part; so a way that leads through the left one
+//!     and its link tells no less.
+//!  3. What is inserted into a leaf that a newer tombstone reaches is taken as covered by it
+//!     (`admit`): the two may pass each other in any order.
+//!  4. `newest_above` is no less than what any inner node covers with, once the addition is
+//!     complete: who finds nothing greater there than on its way need not look at another one.
+//!  5. A gap is named by the head of the record behind it. What is inserted has a marked gap before
+//!     it if it came into one, in time: the mark is there before the record is. The last gap of a
+//!     leaf goes up to the next leaf. Marks stay.
+//!  6. A lookup that must see a tombstone began after its addition was complete (the engine
+//!     publishes sequence numbers so), and sees all its marks; loads and stores need no order among
+//!     themselves.
+
+use crate::node::{Guess, Here, Node, own};
+use crate::record::{Record, Target};
+use crate::tree::Tree;
+use esker_base::SequenceNumber;
+use esker_base::sync::atomic::{AtomicU64, Ordering};
+use esker_format::key::InternalKeyComparator;
+
+/// A tombstone over no more leaves than this marks each of them.
+const FEW_LEAVES: usize = 4;
+
+/// What a node knows of tombstones.
+pub(crate) struct CoveredSummary {
+    reaches: AtomicU64,
+    covers: AtomicU64,
+}
+
+impl CoveredSummary {
+    pub(crate) fn none() -> CoveredSummary {
+        CoveredSummary { reaches: AtomicU64::new(0), covers: AtomicU64::new(0) }
+    }
+
+    /// Of a node that is split off this one. REQUIRES: the latch.
+    pub(crate) fn split(&self) -> CoveredSummary {
+        CoveredSummary { reaches: AtomicU64::new(self.reaches()), covers: AtomicU64::new(self.covers()) }
+    }
+
+    #[inline]
+    fn reaches(&self) -> u64 {
+        self.reaches.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn covers(&self) -> u64 {
+        self.covers.load(Ordering::Relaxed)
+    }
+
+    /// A record at `sequence` comes into this leaf. REQUIRES: the latch.
+    #[inline]
+    pub(crate) fn admit(&self, sequence: u64) {
+        let reaches = self.reaches();
+        if reaches >= sequence && reaches > self.covers() {
+            self.covers.store(reaches, Ordering::Relaxed);
+        }
+    }
+
+    /// A tombstone reaches in. REQUIRES: the latch.
+    fn fall(&self, sequence: u64, covers: bool) {
+        if sequence > self.reaches() {
+            self.reaches.store(sequence, Ordering::Relaxed);
+        }
+        if covers && sequence > self.covers() {
+            self.covers.store(sequence, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The place between two neighbouring records of a leaf, before its first, or behind its last.
+/// Sixty-four kinds are told apart.
+#[derive(Clone, Copy)]
+pub(crate) struct Gap(u64);
+
+impl Gap {
+    /// What is behind the last record, as if it had a head.
+    const END: u64 = u64::MAX;
+
+    /// Behind the last record, up to the next leaf.
+    pub(crate) const BEHIND_ALL: Gap = Gap::before(Gap::END);
+
+    /// Everywhere.
+    const ALL: Gap = Gap(u64::MAX);
+
+    /// Before a record with this head.
+    #[inline]
+    pub(crate) const fn before(head: u64) -> Gap {
+        // Fibonacci hashing (Knuth, vol. 3, 6.4): neighbouring heads differ in few bits.
+        Gap(1 << (head.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58))
+    }
+}
+
+/// In which gaps of a leaf range tombstones lie.
+pub(crate) struct Gaps(AtomicU64);
+
+impl Gaps {
+    pub(crate) fn none() -> Gaps {
+        Gaps(AtomicU64::new(0))
+    }
+
+    #[inline]
+    fn has(&self, gap: Gap) -> bool {
+        self.0.load(Ordering::Relaxed) & gap.0 != 0
+    }
+
+    /// REQUIRES: the latch.
+    fn mark(&self, gap: Gap) {
+        self.0.store(own!(self.0) | gap.0, Ordering::Relaxed);
+    }
+
+    /// Whether there are marks. REQUIRES: the latch.
+    #[inline]
+    pub(crate) fn any(&self) -> bool {
+        own!(self.0) != 0
+    }
+
+    /// A record with this head comes into a gap. REQUIRES: the latch, and the record comes
+    /// afterwards.
+    #[inline(never)]
+    pub(crate) fn divide(&self, gap: Gap, head: u64) {
+        if self.has(gap) {
+            self.mark(Gap::before(head));
+        }
+    }
+
+    /// What is behind this gap, and a part of the gap, goes to a new leaf. REQUIRES: the latch, and
+    /// the link comes afterwards.
+    pub(crate) fn give_away_from(&self, gap: Gap) {
+        self.divide(gap, Gap::END);
+    }
+
+    /// Which of these heads, fewer than 128, have marked gaps before them: for
+    /// [`split`](Self::split). REQUIRES: the latch.
+    pub(crate) fn before(&self, heads: impl Iterator<Item = u64>) -> u128 {
+        if !self.any() {
+            return 0;
+        }
+        heads.enumerate().fold(0, |marked, (i, head)| marked | u128::from(self.has(Gap::before(head))) << i)
+    }
+
+    /// Of a leaf that is split off and has these heads, with marked gaps before some. REQUIRES: the
+    /// latch.
+    pub(crate) fn split(&self, heads: impl Iterator<Item = u64>, marked: u128) -> Gaps {
+        let gaps = Gaps(AtomicU64::new(own!(self.0) & Gap::BEHIND_ALL.0));
+        if marked != 0 {
+            heads
+                .enumerate()
+                .filter(|(i, _)| marked >> i & 1 != 0)
+                .for_each(|(_, head)| gaps.mark(Gap::before(head)));
+        }
+        gaps
+    }
+}
+
+/// What a lookup came by.
+pub(crate) struct Sight<'t, const N: usize> {
+    /// The newest version that the target sees.
+    pub(crate) found: Option<Record<'t>>,
+    /// Where it lies or, if there is none, where the way ended.
+    pub(crate) leaf: &'t Node<N>,
+    /// What covers nodes above it whole.
+    whole: u64,
+    /// What reaches behind the records of leaves that were passed.
+    passed: u64,
+    /// Nothing was found: whether a tombstone may lie where it would be.
+    is_marked: bool,
+}
+
+impl<const N: usize> Sight<'_, N> {
+    /// No tombstone that covers what was found is newer than this.
+    #[inline(always)]
+    pub(crate) fn over_found(&self) -> u64 {
+        self.whole.max(self.leaf.covered().covers())
+    }
+
+    /// No tombstone that covers the user key is newer than this.
+    #[inline]
+    pub(crate) fn over_key(&self) -> u64 {
+        let of_leaf = if self.is_marked || self.found.is_some() { self.leaf.covered().reaches() } else { 0 };
+        self.whole.max(self.passed).max(of_leaf)
+    }
+}
+
+/// A range tombstone on its way through the tree.
+#[derive(Clone, Copy)]
+struct Span<'a> {
+    start: Target<'a>,
+    end: &'a [u8],
+    sequence: u64,
+}
+
+impl Span<'_> {
+    /// Whether what begins with `record` has keys before the end.
+    fn goes_beyond(&self, icmp: &InternalKeyComparator, record: Record<'_>) -> bool {
+        icmp.compare_user_keys(record.user_key(), self.end).is_lt()
+    }
+}
+
+impl<const N: usize> Tree<N> {
+    /// Looks for the target's user key and for tombstones on the way, which is the way of a lookup
+    /// without tombstones.
+    #[inline(always)]
+    pub(crate) fn sight<'t>(&'t self, target: &Target<'_>) -> Sight<'t, N> {
+        if self.newest_above.load(Ordering::Relaxed) > 0 {
+            return self.sight_under_nodes(target);
+        }
+        let leaf = self.find(0, target, true);
+        self.sight_in(leaf, target, leaf.no_guess(self.icmp(), target), 0)
+    }
+
+    /// `sight` where nodes above the leaves may be covered whole.
+    #[inline(never)]
+    fn sight_under_nodes<'t>(&'t self, target: &Target<'_>) -> Sight<'t, N> {
+        let mut whole = 0;
+        let leaf = self.find_past(0, target, true, |node| whole = node.covered().covers().max(whole));
+        self.sight_in(leaf, target, leaf.no_guess(self.icmp(), target), whole)
+    }
+
+    /// `sight` from the leaf on, under nodes that told of `whole`.
+    #[inline(always)]
+    fn sight_in<'t>(
+        &'t self,
+        leaf: &'t Node<N>,
+        target: &Target<'_>,
+        guess: Guess,
+        whole: u64,
+    ) -> Sight<'t, N> {
+        match leaf.first_of_key_here(self.icmp(), target, guess) {
+            Here::Beyond(next) => self.sight_beyond(leaf, next, target, whole),
+            here => self.sight_of(here, leaf, target, (whole, 0)),
+        }
+    }
+
+    /// `sight_in` when all of `leaf` is before the target: as it is for the first key of the one
+    /// behind.
+    #[inline(never)]
+    fn sight_beyond<'t>(
+        &'t self,
+        leaf: &'t Node<N>,
+        next: Option<&'t Node<N>>,
+        target: &Target<'_>,
+        whole: u64,
+    ) -> Sight<'t, N> {
+        let (mut leaf, mut next, mut passed) = (leaf, next, 0);
+        loop {
+            if leaf.gaps().has(Gap::BEHIND_ALL) {
+                passed = leaf.covered().reaches().max(passed);
+            }
+            let Some(right) = next else {
+                return Sight { found: None, leaf, whole, passed, is_marked: false };
+            };
+            leaf = right;
+            let guess = leaf.no_guess(self.icmp(), target);
+            match leaf.first_of_key_here(self.icmp(), target, guess) {
+                Here::Beyond(behind) => next = behind,
+                here => return self.sight_of(here, leaf, target, (whole, passed)),
+            }
+        }
+    }
+
+    /// What was come by in `leaf`, under nodes that told of `whole`, behind leaves that `passed`
+    /// reaches.
+    #[inline(always)]
+    fn sight_of<'t>(
+        &'t self,
+        here: Here<'t, N>,
+        leaf: &'t Node<N>,
+        target: &Target<'_>,
+        (whole, passed): (u64, u64),
+    ) -> Sight<'t, N> {
+        let gap = match here {
+            Here::First(record) if self.icmp().same_user_key(record.user_key(), target.user_key) => {
+                return self.sight_of_found(record, leaf, (whole, passed));
+            }
+            Here::First(record) => leaf.gap_before(self.icmp(), record),
+            Here::Absent(gap) => gap,
+            Here::Beyond(_) => Gap::BEHIND_ALL,
+        };
+        Sight { found: None, leaf, whole, passed, is_marked: leaf.gaps().has(gap) }
+    }
+
+    #[inline(always)]
+    fn sight_of_found<'t>(
+        &'t self,
+        record: Record<'t>,
+        leaf: &'t Node<N>,
+        (whole, passed): (u64, u64),
+    ) -> Sight<'t, N> {
+        // The first key of a leaf is looked for in the one on its left. What lies there is not over
+        // it, but what is above its own leaf may not have been passed.
+        let off_the_way = if passed > 0 && self.newest_above.load(Ordering::Relaxed) > whole {
+            self.whole_above(&Target::of(record))
+        } else {
+            0
+        };
+        Sight { found: Some(record), leaf, whole: whole.max(off_the_way), passed, is_marked: true }
+    }
+
+    /// What covers a whole node above the leaf of this record.
+    #[cold]
+    fn whole_above(&self, record: &Target<'_>) -> u64 {
+        let mut whole = 0;
+        self.find_past(0, record, true, |node| whole = node.covered().covers().max(whole));
+        whole
+    }
+
+    /// `sight` for up to `G` targets, in any order; `see` is told which one. Level by level, as
+    /// [`visit_versions_of`](Self::visit_versions_of).
+    pub(crate) fn sight_many<'t, const G: usize>(
+        &'t self,
+        targets: &[Target<'_>],
+        mut see: impl FnMut(usize, Sight<'t, N>),
+    ) {
+        debug_assert!(targets.len() <= G);
+        let root = self.root();
+        let mut ways = [(root, 0); G];
+        let looks_above = self.newest_above.load(Ordering::Relaxed) > 0;
+        // All children of a level's nodes are of the next lower level.
+        for _ in 0..root.level() {
+            for ((node, whole), target) in ways.iter_mut().zip(targets) {
+                let (from, at, _) = node.way_down(self.icmp(), target, true);
+                *node = from.child(at);
+                node.prefetch_heads();
+                if looks_above {
+                    *whole = from.covered().covers().max(*whole);
+                }
+            }
+        }
+        let mut guesses = [Guess::TO_BE_MADE; G];
+        for ((guess, (leaf, _)), target) in guesses.iter_mut().zip(ways).zip(targets) {
+            *guess = leaf.guess(self.icmp(), target);
+        }
+        for (guess, (leaf, _)) in guesses.iter().zip(ways).take(targets.len()) {
+            leaf.fetch(*guess);
+        }
+        for (i, target) in targets.iter().enumerate() {
+            see(i, self.sight_in(ways[i].0, target, guesses[i], ways[i].1));
+        }
+    }
+
+    /// Marks what lies under the tombstone `[start, end)`. Lookups that begin after this was done
+    /// see it.
+    pub(crate) fn mark_covered(&self, start: &[u8], end: &[u8], sequence: SequenceNumber) {
+        if self.icmp().compare_user_keys(start, end).is_ge() {
+            return;
+        }
+        let start = Target { user_key: start, trailer: u64::MAX };
+        let span = Span { start, end, sequence: sequence.0 };
+        if !self.mark_leaves(self.find(0, &start, true), None, &span, FEW_LEAVES) {
+            self.mark_below(self.root(), None, &span);
+        }
+    }
+
+    /// Marks up to `limit` leaves from this one on, before `stop`. Whether they were all.
+    fn mark_leaves<'t>(
+        &'t self,
+        leaf: &'t Node<N>,
+        stop: Option<&'t Node<N>>,
+        span: &Span<'_>,
+        limit: usize,
+    ) -> bool {
+        let mut leaf = leaf;
+        for _ in 0..limit {
+            let latched = leaf.latch_here();
+            let next = leaf.next();
+            let is_before = next.is_some_and(|next| !next.starts_after(self.icmp(), &span.start, true));
+            if !is_before {
+                leaf.fall_between(self.icmp(), span);
+            }
+            drop(latched);
+            match self.goes_on(next, stop, span) {
+                Some(next) => leaf = next,
+                None => return true,
+            }
+        }
+        false
+    }
+
+    /// The node behind, if the tombstone reaches it and it is not `stop`.
+    fn goes_on<'t>(
+        &'t self,
+        next: Option<&'t Node<N>>,
+        stop: Option<&'t Node<N>>,
+        span: &Span<'_>,
+    ) -> Option<&'t Node<N>> {
+        let is_stop = |next: &Node<N>| stop.is_some_and(|stop| std::ptr::eq(stop, next));
+        next.filter(|next| !is_stop(next) && span.goes_beyond(self.icmp(), next.low_fence()))
+    }
+
+    /// Marks what lies under the tombstone from this node on, before `stop`: children that do so
+    /// whole, and what is below the others.
+    fn mark_below<'t>(&'t self, node: &'t Node<N>, stop: Option<&'t Node<N>>, span: &Span<'_>) {
+        if node.level() == 0 {
+            self.mark_leaves(node, stop, span, usize::MAX);
+            return;
+        }
+        let mut node = node;
+        loop {
+            let latched = node.latch_here();
+            let next = node.next();
+            let is_before = next.is_some_and(|next| !next.starts_after(self.icmp(), &span.start, true));
+            let children = match is_before {
+                true => Vec::new(),
+                false => node.own_children_from(self.icmp(), &span.start),
+            };
+            drop(latched);
+            for (i, &(begins, child)) in children.iter().enumerate() {
+                if i > 0 && !begins.is_some_and(|begins| span.goes_beyond(self.icmp(), begins)) {
+                    return;
+                }
+                let behind = match children.get(i + 1) {
+                    Some(&(begins, behind)) => begins.map(|begins| (begins, behind)),
+                    None => next.map(|next| (next.low_fence(), next.child(0))),
+                };
+                // All user keys from the first to that behind, of which this one may have newer
+                // versions.
+                let is_inside = |r: Record<'_>| span.start.cmp_record(self.icmp(), r).is_ge();
+                match behind {
+                    Some((ends, behind))
+                        if begins.is_some_and(is_inside) && span.goes_beyond(self.icmp(), ends) =>
+                    {
+                        self.mark_whole(child, behind, span.sequence);
+                    }
+                    _ => self.mark_below(child, behind.map(|(_, behind)| behind), span),
+                }
+            }
+            match self.goes_on(next, stop, span) {
+                Some(next) => node = next,
+                None => return,
+            }
+        }
+    }
+
+    /// Marks the nodes from this one up to `stop`, on its right: it, and what was split off and is
+    /// not known above.
+    fn mark_whole(&self, node: &Node<N>, stop: &Node<N>, sequence: u64) {
+        if node.level() > 0 {
+            self.newest_above.fetch_max(sequence, Ordering::Relaxed);
+        }
+        let mut next = Some(node);
+        while let Some(node) = next
+            && !std::ptr::eq(node, stop)
+        {
+            let latched = node.latch_here();
+            node.covered().fall(sequence, true);
+            if node.level() == 0 {
+                node.gaps().mark(Gap::ALL);
+            }
+            next = node.next();
+            drop(latched);
+        }
+    }
+}
+
+impl<const N: usize> Node<N> {
+    /// Leaves: the tombstone reaches in. REQUIRES: the latch.
+    fn fall_between(&self, icmp: &InternalKeyComparator, span: &Span<'_>) {
+        let end = Target { user_key: span.end, trailer: u64::MAX };
+        let from = self.own_place_of(icmp, &span.start, 0);
+        let to = self.own_place_of(icmp, &end, from);
+        self.covered().fall(span.sequence, from < to);
+        let begins_at_a_record = from < to && self.own_is_at(icmp, from, &span.start);
+        for at in from + usize::from(begins_at_a_record)..=to {
+            self.gaps().mark(self.own_gap_before(at));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,502 @@
+//! Which runs of the tree hold nothing but deleted keys, so that a cursor leaves them out
+//! instead of stepping through.
+//!
+//! In: what inserts do to leaves. Out: for a record and a snapshot, the user key at which the dead
+//! run around it ends (`deleted/run end.rs`).
+//!
+//! A node says for which snapshots it is dead: `since <= snapshot < until`. DeletedSummary means
+//! that no record below it is what such a reader shows: each is too new, a deletion, hidden by a
+//! newer one of its user key, or under a range tombstone of this memtable. Readers find out the
+//! last: one that steps over records under range tombstones looks through their leaf
+//! (`bury_covered`), so that the next reader passes it. Deletions never change that, other writes
+//! end it for readers who see them, and for those it matters only when they see them: so a writer
+//! lowers `until` of its leaf, and then of the nodes above, before its sequence number is
+//! published, and nobody else need be told. A leaf whose live keys have been deleted one by one is
+//! looked through when there have been as many deletions as it had live keys, and a node above when
+//! as many of its nodes have died: a deletion pays for about one record to be looked at. Who writes
+//! into leaves that are not dead pays for one comparison.
+//!
+//! A node above says, beside its own, the same of each child: of the child's range as far as this
+//! node knows, up to where the next child begins. So who goes along a level mostly need not fetch
+//! the nodes he passes over.
+//!
+//! Invariants
+//!  1. What a node says is true of all records in its range, from its first one to that of its
+//!     right neighbour, at all snapshots that have been published; whatever it said stays true. Its
+//!     range only shrinks, and a node that is split off says no more. So who reads it before `next`
+//!     may believe it of the range up to there.
+//!  2. A node above says no more than the nodes below it: its words are made and lowered under its
+//!     latch, from theirs, and who lowers those below comes by afterwards, before he is published.
+//!     He comes by where his own record is: a node below that was split meanwhile has his end on
+//!     both sides, so a node above that is split asks those below it. A root that is put on top
+//!     meanwhile is seen by one of the two: both have a fence between their store and their load.
+//!  3. `head_since`: from that snapshot on the records of a leaf's first user key are hidden by
+//!     newer ones, which lie in the leaf on its left. What a leaf begins with never changes, but in
+//!     the leftmost, which has nothing on its left.
+//!  4. `since` is stored before `until`, and read after it.
+
+mod run_end;
+
+use crate::node::{Latched, Node, own};
+use crate::record::{Record, Target};
+use crate::tree::Tree;
+use esker_base::ValueType;
+use esker_base::sync::atomic::{AtomicU64, Ordering, fence};
+use esker_format::key::InternalKeyComparator;
+
+/// Nothing ends it; nothing is known.
+const NEVER: u64 = u64::MAX;
+
+/// A reader at a snapshot from `since` on and below `until` finds nothing.
+#[derive(Clone, Copy)]
+pub(crate) struct Span {
+    pub(crate) since: u64,
+    pub(crate) until: u64,
+}
+
+impl Span {
+    /// Nothing is known.
+    pub(crate) const NONE: Span = Span { since: 0, until: 0 };
+    /// Nobody finds anything.
+    const ALL: Span = Span { since: 0, until: NEVER };
+
+    /// What is true of both.
+    fn and(self, other: Span) -> Span {
+        Span { since: self.since.max(other.since), until: self.until.min(other.until) }
+    }
+}
+
+/// Such a span, to be read at any time.
+pub(crate) struct Words {
+    since: AtomicU64,
+    until: AtomicU64,
+}
+
+impl Words {
+    pub(crate) fn new(span: Span) -> Words {
+        Words { since: AtomicU64::new(span.since), until: AtomicU64::new(span.until) }
+    }
+
+    /// Whether a reader at this snapshot finds nothing.
+    #[inline]
+    pub(crate) fn at(&self, snapshot: u64) -> bool {
+        snapshot < self.until.load(Ordering::Acquire) && self.since.load(Ordering::Acquire) <= snapshot
+    }
+
+    fn load(&self) -> Span {
+        let until = self.until.load(Ordering::Acquire);
+        Span { since: self.since.load(Ordering::Acquire), until }
+    }
+
+    /// REQUIRES: the latch.
+    pub(crate) fn own(&self) -> Span {
+        Span { since: own!(self.since), until: own!(self.until) }
+    }
+
+    /// Of something that a reader asks for after this, for which it says nothing until `set`.
+    /// REQUIRES: the latch.
+    pub(crate) fn clear(&self) {
+        self.until.store(0, Ordering::Release);
+    }
+
+    /// REQUIRES: the latch.
+    pub(crate) fn set(&self, span: Span) {
+        self.since.store(span.since, Ordering::Release);
+        self.until.store(span.until, Ordering::Release);
+    }
+
+    /// Whether nothing has ended it.
+    #[inline]
+    fn is_open(&self) -> bool {
+        self.until.load(Ordering::Relaxed) == NEVER
+    }
+
+    /// Whether this ends something, or has ended it here by a split (`split_above`): then nobody
+    /// else tells those above. REQUIRES: the latch.
+    #[inline]
+    fn end(&self, sequence: u64) -> bool {
+        let ends = sequence <= own!(self.until);
+        if ends {
+            self.until.store(sequence, Ordering::Release);
+        }
+        ends
+    }
+}
+
+/// What a node says of its readers.
+pub(crate) struct DeletedSummary {
+    pub(crate) words: Words,
+    pub(crate) head_since: AtomicU64,
+}
+
+impl DeletedSummary {
+    /// Of an empty leaf.
+    pub(crate) fn empty() -> DeletedSummary {
+        DeletedSummary::new(Span::ALL, NEVER)
+    }
+
+    /// Of a node that nothing is known of.
+    pub(crate) fn unknown() -> DeletedSummary {
+        DeletedSummary::new(Span::NONE, NEVER)
+    }
+
+    fn new(span: Span, head_since: u64) -> DeletedSummary {
+        DeletedSummary { words: Words::new(span), head_since: AtomicU64::new(head_since) }
+    }
+
+    /// Of a node that is split off; `hidden_by`: the last record that stays, if it is of the same
+    /// user key as the first that goes. REQUIRES: the latch.
+    pub(crate) fn split(&self, hidden_by: Option<Record<'_>>) -> DeletedSummary {
+        DeletedSummary::new(self.words.own(), hidden_by.map_or(NEVER, sequence))
+    }
+}
+
+/// How many deaths a node waits for until it is looked through.
+#[derive(Debug, Default)]
+pub(crate) struct Deaths {
+    awaited: u8,
+}
+
+impl Deaths {
+    /// One more below. Whether there have been enough.
+    fn count(&mut self) -> bool {
+        self.awaited = self.awaited.saturating_sub(1);
+        self.awaited == 0
+    }
+
+    pub(crate) fn await_more(&mut self, live: usize) {
+        self.awaited = live.min(usize::from(u8::MAX)) as u8;
+    }
+}
+
+/// What an insert means for the nodes above, or beside, its leaf.
+pub(crate) enum After<'t, const N: usize> {
+    Nothing,
+    /// Its leaf was dead for some who will see it.
+    Alive,
+    /// Its leaf is dead now.
+    Dead,
+    /// It may be all that kept this leaf, on the right, from being dead.
+    Beside(&'t Node<N>),
+}
+
+fn sequence(record: Record<'_>) -> u64 {
+    record.parts().1 >> 8
+}
+
+#[inline]
+fn is_deletion(trailer: u64) -> bool {
+    ValueType::from_u8(trailer as u8).is_some_and(ValueType::is_point_deletion)
+}
+
+/// What becomes of leaf `node` after a record with this trailer was put into it, `last`: as its
+/// last one. REQUIRES: its latch, or that nobody can reach it yet.
+#[inline]
+pub(crate) fn after_insert<'t, const N: usize>(
+    node: &'t Node<N>,
+    icmp: &InternalKeyComparator,
+    (record, trailer): (Record<'t>, u64),
+    last: bool,
+    deaths: Option<&mut Deaths>,
+) -> After<'t, N> {
+    if !is_deletion(trailer) {
+        return if node.dead().end(trailer >> 8) { After::Alive } else { After::Nothing };
+    }
+    if node.dead().is_open() && !last {
+        return After::Nothing;
+    }
+    after_deletion(node, icmp, record, last, deaths)
+}
+
+fn after_deletion<'t, const N: usize>(
+    node: &'t Node<N>,
+    icmp: &InternalKeyComparator,
+    record: Record<'t>,
+    last: bool,
+    deaths: Option<&mut Deaths>,
+) -> After<'t, N> {
+    if last && let Some(next) = node.next() {
+        let first = next.first_record();
+        if icmp.same_user_key(first.user_key(), record.user_key()) {
+            next.head_since().fetch_min(sequence(record), Ordering::AcqRel);
+            // If this leaf dies by it too, its next deletion will tell.
+            return After::Beside(next);
+        }
+    }
+    let Some(deaths) = deaths.filter(|_| !node.dead().is_open()) else { return After::Nothing };
+    if deaths.count() && look_through(node, icmp, deaths) { After::Dead } else { After::Nothing }
+}
+
+/// Looks whether a leaf is dead. REQUIRES: its latch.
+#[cold]
+fn look_through<const N: usize>(node: &Node<N>, icmp: &InternalKeyComparator, deaths: &mut Deaths) -> bool {
+    let (mut since, mut live) = (0, 0);
+    let mut key: Option<&[u8]> = None;
+    for record in node.own_records() {
+        let (user_key, trailer) = record.parts();
+        let is_first = key.is_none();
+        if key.is_some_and(|key| icmp.same_user_key(key, user_key)) {
+            continue;
+        }
+        key = Some(user_key);
+        if is_deletion(trailer) {
+            since = since.max(trailer >> 8);
+            continue;
+        }
+        let hidden = if is_first { node.head_since().load(Ordering::Acquire) } else { NEVER };
+        live += usize::from(hidden == NEVER);
+        since = since.max(hidden);
+    }
+    deaths.await_more(live);
+    if live == 0 {
+        node.dead().set(Span { since, until: NEVER });
+    }
+    live == 0
+}
+
+/// From which snapshot on a reader finds nothing in a leaf: each newest version is a deletion, or
+/// hidden by a range tombstone, of which `covering` gives the newest over a user key that the
+/// reader sees. `None`: the reader finds something. REQUIRES: its latch.
+#[cold]
+fn covered_since<const N: usize>(
+    node: &Node<N>,
+    icmp: &InternalKeyComparator,
+    covering: impl Fn(&[u8]) -> u64,
+) -> Option<u64> {
+    let (mut since, mut key): (u64, Option<&[u8]>) = (0, None);
+    let hidden_from = |record: Record<'_>| {
+        let covered_by = covering(record.user_key());
+        (covered_by > sequence(record)).then_some(covered_by)
+    };
+    for record in node.own_records() {
+        let (user_key, trailer) = record.parts();
+        let is_first = key.is_none();
+        if key.is_some_and(|key| icmp.same_user_key(key, user_key)) {
+            continue;
+        }
+        key = Some(user_key);
+        let hidden = match is_deletion(trailer) {
+            true => Some(trailer >> 8),
+            false => hidden_from(record).or_else(|| {
+                let head_since = node.head_since().load(Ordering::Acquire);
+                (is_first && head_since != NEVER).then_some(head_since)
+            }),
+        };
+        since = since.max(hidden?);
+    }
+    Some(since)
+}
+
+/// A node was just split into this one and one beside it, and inserts may go to the other only, so
+/// that nobody looks through it any more: says that it is dead if it is, and has not said so.
+/// REQUIRES: its latch, or that nobody can reach it yet.
+pub(crate) fn look_after_split<const N: usize>(node: &Node<N>, icmp: &InternalKeyComparator) {
+    if node.dead().is_open() || node.count() == 0 {
+        return;
+    }
+    if node.level() > 0 {
+        if node.dead_child(0).is_open() {
+            look_below(node, &mut Deaths::default());
+        }
+        return;
+    }
+    // Mostly the last one, which came last, is there if any is.
+    let may_be_dead = is_deletion(node.own_last_record().parts().1);
+    if let Some(since) = may_be_dead.then(|| covered_since(node, icmp, |_| 0)).flatten() {
+        node.dead().set(Span { since, until: NEVER });
+    }
+}
+
+/// Shows `each` the nodes from `child` on up to the one that `end` begins with.
+fn for_each_beside<'t, const N: usize>(
+    child: &'t Node<N>,
+    end: Option<&'t Node<N>>,
+    mut each: impl FnMut(&'t Node<N>),
+) {
+    let mut beside = Some(child);
+    while let Some(node) = beside
+        && !end.is_some_and(|end| std::ptr::eq(end, node))
+    {
+        each(node);
+        beside = node.next();
+    }
+}
+
+/// Shows `each` the nodes below this one, up to where its right neighbour begins, those too that it
+/// does not know yet. REQUIRES: its latch.
+fn for_each_below<'t, const N: usize>(node: &'t Node<N>, each: impl FnMut(&'t Node<N>)) {
+    for_each_beside(node.child(0), node.next().map(|next| next.child(0)), each);
+}
+
+/// Says of child `at` of a node above what is true of it and those beside it that are not known
+/// here yet, which it answers, if nothing has ended that. REQUIRES: the latch.
+fn heed<const N: usize>(node: &Node<N>, at: usize) -> Span {
+    // Invariant 2: who put an end to one below stores that, and then looks for the root.
+    fence(Ordering::SeqCst);
+    let mut span = Span::ALL;
+    for_each_beside(node.child(at), node.child_after(at), |child| span = span.and(child.dead().load()));
+    if span.until == NEVER {
+        node.dead_child(at).set(span);
+    }
+    span
+}
+
+/// Looks whether a node above is dead: whether all below it, up to where its right neighbour
+/// begins, are. REQUIRES: its latch.
+#[cold]
+fn look_below<const N: usize>(node: &Node<N>, deaths: &mut Deaths) -> bool {
+    let (mut all, mut live) = (Span::ALL, 0);
+    for at in 0..node.count() {
+        let span = heed(node, at);
+        live += usize::from(span.until != NEVER);
+        all = all.and(span);
+    }
+    deaths.await_more(live);
+    if live == 0 {
+        node.dead().set(all);
+    }
+    live == 0
+}
+
+/// Of `child`, which `node` learns of now, to put it in place `at`. What was said of the one on the
+/// left was said of this one, too. From here on no more is said of either than they say themselves:
+/// who has put an end to one that was split afterwards is on his way to one half only. REQUIRES:
+/// the latch of `node`.
+pub(crate) fn split_child<'t, const N: usize>(node: &'t Node<N>, at: usize, child: &'t Node<N>) -> Span {
+    let words = node.dead_child(at - 1);
+    let said = words.own();
+    if said.until == 0 {
+        return said;
+    }
+    let end = node.child_after(at - 1);
+    let until = |from: &'t Node<N>, end: Option<&'t Node<N>>| {
+        let mut until = said.until;
+        for_each_beside(from, end, |child| until = child.dead().until.load(Ordering::Acquire).min(until));
+        until
+    };
+    words.set(Span { until: until(node.child(at - 1), Some(child)), ..said });
+    Span { until: until(child, end), ..said }
+}
+
+/// Of the node above that is split off `node` and begins with `first`. From here on both say no
+/// more than those below them: who has put an end to one of them that was split afterwards is on
+/// his way to one half only. REQUIRES: the latch of `node`.
+pub(crate) fn split_above<'t, const N: usize>(node: &'t Node<N>, first: &'t Node<N>) -> DeletedSummary {
+    let span = node.dead().own();
+    let (mut stays, mut goes) = (span, span);
+    let mut is_right = false;
+    if span.until > 0 {
+        for_each_below(node, |child| {
+            is_right |= std::ptr::eq(child, first);
+            let half = if is_right { &mut goes } else { &mut stays };
+            half.until = child.dead().until.load(Ordering::Acquire).min(half.until);
+        });
+    }
+    node.dead().until.store(stays.until, Ordering::Release);
+    DeletedSummary::new(goes, NEVER)
+}
+
+impl<const N: usize> Tree<N> {
+    /// Does what is left to do after an insert at `target`.
+    #[inline]
+    pub(crate) fn settle<'t>(&'t self, after: After<'t, N>, target: &Target<'_>) {
+        match after {
+            After::Nothing => {}
+            After::Alive => self.revive(target),
+            After::Dead => self.bury(target),
+            After::Beside(leaf) => self.look_beside(leaf),
+        }
+    }
+
+    /// A node has been split: those above may have only waited for a half that is dead.
+    #[inline]
+    pub(crate) fn settle_split(&self, halves: [&Node<N>; 2]) {
+        for half in halves.into_iter().filter(|half| half.dead().is_open()) {
+            self.bury(&Target::of(half.first_record()));
+        }
+    }
+
+    /// Nodes above `target`'s leaf are not dead for those who see it.
+    #[cold]
+    fn revive(&self, target: &Target<'_>) {
+        for level in 1.. {
+            fence(Ordering::SeqCst);
+            if self.root().level() < level {
+                return;
+            }
+            let mut latched = self.find(level, target, true).latch_for(self.icmp(), target);
+            let node = latched.node;
+            node.dead_child(node.own_place_below(self.icmp(), target)).end(target.trailer >> 8);
+            if !node.dead().end(target.trailer >> 8) {
+                // Whoever ended it earlier goes on upwards, and is published first.
+                return;
+            }
+            latched.deaths().await_more(1);
+        }
+    }
+
+    /// Says of the leaf that a reader is in that it is dead, if range tombstones and deletions hide
+    /// all of it from a reader at `snapshot`. `covering`: the newest tombstone over a user key that
+    /// such a reader sees, or zero. Waits for nobody, and does nothing instead. Costs up to a
+    /// search for each record of the leaf.
+    pub(crate) fn bury_covered(&self, leaf: &Node<N>, snapshot: u64, covering: impl Fn(&[u8]) -> u64) {
+        if leaf.is_untouched() || leaf.count() == 0 || leaf.dead().at(snapshot) {
+            return;
+        }
+        let target = Target::of(leaf.first_record());
+        let Some(latched) = leaf.try_latch_for(self.icmp(), &target) else { return };
+        // If one end of the leaf is not under a tombstone, this finds it soon.
+        let last = latched.node.own_last_record();
+        if !is_deletion(last.parts().1) && covering(last.user_key()) <= sequence(last) {
+            return;
+        }
+        let Some(since) = covered_since(latched.node, self.icmp(), covering) else { return };
+        if since <= snapshot {
+            latched.node.dead().set(Span { since, until: NEVER });
+            drop(latched);
+            self.bury_by(&target, |node, target| node.try_latch_for(self.icmp(), target));
+        }
+    }
+
+    /// The leaf that `target` is in has died.
+    #[cold]
+    fn bury(&self, target: &Target<'_>) {
+        self.bury_by(target, |node, target| Some(node.latch_for(self.icmp(), target)));
+    }
+
+    /// `bury`, as far up as `latch` can have the nodes.
+    fn bury_by<'t>(
+        &'t self,
+        target: &Target<'_>,
+        latch: impl Fn(&'t Node<N>, &Target<'_>) -> Option<Latched<'t, N>>,
+    ) {
+        for level in 1.. {
+            if self.root().level() < level {
+                return;
+            }
+            let Some(mut latched) = latch(self.find(level, target, true), target) else { return };
+            let node = latched.node;
+            heed(node, node.own_place_below(self.icmp(), target));
+            if node.dead().is_open() {
+                continue;
+            }
+            if !latched.deaths().count() || !look_below(node, latched.deaths()) {
+                return;
+            }
+        }
+    }
+
+    #[cold]
+    fn look_beside(&self, leaf: &Node<N>) {
+        let target = Target::of(leaf.first_record());
+        let mut latched = leaf.latch_for(self.icmp(), &target);
+        let node = latched.node;
+        if !node.dead().is_open() && look_through(node, self.icmp(), latched.deaths()) {
+            drop(latched);
+            self.bury(&target);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,468 @@
+//! Where a deleted run ends.
+//!
+//! In: a place in a cursor's copy of a leaf, and a snapshot. Out: how far from there on a reader is
+//! shown nothing. Leaves that say that they are dead, and nodes above that do, are passed whole; of
+//! others the records are looked at one by one, from the place on and at the far end: so a run
+//! ends at the very record that a reader is shown, and may begin and end in the middle of a leaf.
+//!
+//! Who comes here mostly finds that the nodes are in no cache, and waits for each. So the way along
+//! a level is by what the nodes above say of their children, and leads to a child only where they
+//! do not know.
+//!
+//! Invariants
+//!  1. Whatever lies between the place and the run end was looked at, or lies in the range of a
+//!     node that was dead when that range was read afterwards.
+//!  2. A version of which it is not known whether a newer one hides it ends the run.
+
+use super::is_deletion;
+use crate::node::{Node, Run};
+use crate::record::{Record, Target};
+use crate::tree::Tree;
+use esker_base::sync::atomic::Ordering;
+use esker_format::key::InternalKeyComparator;
+
+/// Steps from leaf to leaf before the nodes above are asked for. In the simulated machine nodes are
+/// small, and few, and in models fewer.
+const STEPS: usize = match (cfg!(loom), cfg!(shuttle)) {
+    (true, _) => 0,
+    (_, true) => 1,
+    _ => 4,
+};
+/// Levels of nodes, leaves included, that are made use of.
+const LEVELS: usize = 12;
+/// Records that are fetched ahead.
+const AHEAD: usize = 16;
+/// Leaves that are looked at record by record because they do not say that they are dead, and turn
+/// out to be, before that is left to the next skip.
+const LIVING: usize = 4;
+
+/// The user key whose versions are being looked at, newest first.
+struct Group<'t> {
+    icmp: &'t InternalKeyComparator,
+    snapshot: u64,
+    key: Option<&'t [u8]>,
+    /// The version that the reader sees was met, here or in an earlier leaf.
+    is_decided: bool,
+    /// The last user key before it, if one was looked at.
+    before: Option<&'t [u8]>,
+}
+
+impl<'t> Group<'t> {
+    /// Nothing was looked at.
+    fn none(icmp: &'t InternalKeyComparator, snapshot: u64) -> Group<'t> {
+        Group { icmp, snapshot, key: None, is_decided: false, before: None }
+    }
+
+    /// The next version. Whether the reader is shown it, for all that is known.
+    #[inline]
+    fn shows(&mut self, record: Record<'t>) -> bool {
+        let (user_key, trailer) = record.parts();
+        if !self.key.is_some_and(|key| self.icmp.same_user_key(key, user_key)) {
+            self.begin(user_key, false);
+        }
+        if self.is_decided || trailer >> 8 > self.snapshot {
+            return false;
+        }
+        self.is_decided = is_deletion(trailer);
+        !self.is_decided
+    }
+
+    #[inline]
+    fn begin(&mut self, user_key: &'t [u8], is_decided: bool) {
+        self.before = self.key.replace(user_key);
+        self.is_decided = is_decided;
+    }
+}
+
+/// The nodes above a node, each with the place of the child through which one comes to it.
+struct Above<'t, const N: usize>([Option<(&'t Node<N>, usize)>; LEVELS]);
+
+impl<'t, const N: usize> Above<'t, N> {
+    #[inline]
+    fn get(&self, level: usize) -> Option<(&'t Node<N>, usize)> {
+        self.0.get(level).copied().flatten()
+    }
+
+    #[inline]
+    fn set(&mut self, level: usize, node: &'t Node<N>, place: usize) {
+        if let Some(above) = self.0.get_mut(level) {
+            *above = Some((node, place));
+        }
+    }
+
+    /// From dead node `run end`, which is on this way, to the right, over those beside it of which
+    /// the node above says that they are dead: what begins behind them.
+    fn leave_right(&mut self, run_end: &'t Node<N>, snapshot: u64) -> Option<&'t Node<N>> {
+        let level = usize::from(run_end.level()) + 1;
+        let known = self.get(level).and_then(|(node, place)| {
+            let (child, next) = node.dead_beside(place, snapshot)?;
+            std::ptr::eq(child, run_end).then_some((node, place, next))
+        });
+        // Asked for after the node has said that it is dead: invariant 1 of `deleted`.
+        let Some((node, mut place, mut next)) = known else { return run_end.next() };
+        while let Some((child, behind)) = node.dead_beside(place + 1, snapshot)
+            && next.is_some_and(|next| std::ptr::eq(next, child))
+        {
+            (place, next) = (place + 1, behind);
+        }
+        self.set(level, node, place);
+        next
+    }
+
+    /// A step has led from child to child, below `level`, to `next`. The highest node above `next`
+    /// that begins with it and is not the one that was above before, if there is one.
+    fn step(&mut self, level: usize, next: &'t Node<N>) -> Option<&'t Node<N>> {
+        let (mut next, mut entered) = (next, None);
+        for level in level.. {
+            let Some((node, place)) = self.get(level) else { break };
+            if node.leads_to(place + 1, next) {
+                self.set(level, node, place + 1);
+                break;
+            }
+            // Or else the node above does not know it yet.
+            let Some(right) = node.next().filter(|right| std::ptr::eq(right.child(0), next)) else { break };
+            self.set(level, right, 0);
+            (next, entered) = (right, Some(right));
+        }
+        entered
+    }
+}
+
+impl<'t, const N: usize> Above<'t, N> {
+    /// From dead node `run end`, which is on this way, to the left, and up where all children of a
+    /// node are behind: the node before which none was found to be dead.
+    fn leave_left(&self, mut run_end: &'t Node<N>, snapshot: u64) -> &'t Node<N> {
+        for level in usize::from(run_end.level()) + 1.. {
+            let Some((node, place)) = self.get(level).filter(|(node, place)| node.leads_to(*place, run_end))
+            else {
+                break;
+            };
+            for place in (0..place).rev() {
+                let leads_here =
+                    |next: Option<&Node<N>>| next.is_some_and(|next| std::ptr::eq(next, run_end));
+                run_end = match node.dead_beside(place, snapshot).filter(|(_, next)| leads_here(*next)) {
+                    Some((child, _)) => child,
+                    None => {
+                        let child = node.child(place);
+                        // Asked in this order: invariant 1 of `deleted`.
+                        if !(child.dead().at(snapshot) && leads_here(child.next())) {
+                            return run_end;
+                        }
+                        child
+                    }
+                };
+            }
+            // What is left of the first child is left of the node.
+            run_end = node;
+        }
+        run_end
+    }
+}
+
+impl<const N: usize> Run<N> {
+    /// Asks for the records before or behind place `at`, that is some places on.
+    #[inline]
+    fn fetch(&self, at: usize, forward: bool) {
+        let ahead = if forward { at.checked_add(AHEAD) } else { at.checked_sub(AHEAD) };
+        if let Some(at) = ahead {
+            self.prefetch_key(at);
+        }
+    }
+
+    /// Asks for those that come first from `at` on.
+    fn fetch_first(&self, at: usize, forward: bool) {
+        let places = if forward { at..at + AHEAD } else { (at + 1).saturating_sub(AHEAD)..at + 1 };
+        places.for_each(|at| self.prefetch_key(at));
+    }
+}
+
+impl<const N: usize> Tree<N> {
+    /// Records that a skip must leave out within a leaf: it costs about as much as 20 steps.
+    const WORTH_A_SKIP: usize = N / 4;
+
+    /// How far a reader at `snapshot` is shown nothing from place `at` of `run` on, that record
+    /// included: the last user key that has none of what it is shown, or, not `forward`, one before
+    /// which nothing was looked at, and which must still be looked at. `None`: not a whole user
+    /// key, or it is not worth while.
+    ///
+    /// # Safety
+    /// `run` was loaded from this tree.
+    pub(crate) unsafe fn deleted_run_end<'t>(
+        &'t self,
+        run: &Run<N>,
+        at: usize,
+        snapshot: u64,
+        forward: bool,
+    ) -> Option<&'t [u8]> {
+        // SAFETY: the caller's promise.
+        let leaf: &'t Node<N> = unsafe { run.leaf() }?;
+        // SAFETY: the caller's promise.
+        let here: Record<'t> = unsafe { run.record(at) };
+        let run_end = if forward {
+            // SAFETY: the caller's promise.
+            unsafe { self.run_end_right(leaf, run, at, snapshot) }?
+        } else {
+            // SAFETY: the caller's promise.
+            unsafe { self.run_end_left(leaf, run, at, snapshot) }?
+        };
+        let order = self.icmp().compare_user_keys(run_end, here.user_key());
+        (if forward { order.is_ge() } else { order.is_le() }).then_some(run_end)
+    }
+
+    /// # Safety
+    /// As [`deleted_run end`](Self::deleted_run end).
+    unsafe fn run_end_right<'t>(
+        &'t self,
+        leaf: &'t Node<N>,
+        run: &Run<N>,
+        at: usize,
+        snapshot: u64,
+    ) -> Option<&'t [u8]> {
+        let mut group = Group::none(self.icmp(), snapshot);
+        let mut leaf = if leaf.dead().at(snapshot) {
+            leaf
+        } else {
+            // SAFETY: the caller's promise.
+            if let Some(shown) = unsafe { self.look_right(leaf, run, at, &mut group) } {
+                return group.before.filter(|_| shown >= at + Self::WORTH_A_SKIP);
+            }
+            // SAFETY: the caller's promise.
+            match unsafe { run.next() } {
+                Some(next) => next,
+                None => return group.key,
+            }
+        };
+        let mut behind = Run::new();
+        let mut stop = None;
+        for _ in 0..LIVING {
+            if leaf.dead().at(snapshot) {
+                let Some(living) = self.leaf_behind(leaf, snapshot) else {
+                    return self.last_key_before(None);
+                };
+                group = Group::none(self.icmp(), snapshot);
+                (leaf, stop) = (living, Some(living));
+            }
+            leaf.prefetch();
+            leaf.copy_to(self.icmp(), &mut behind);
+            // SAFETY: the run was loaded from this tree.
+            if unsafe { self.look_right(leaf, &behind, 0, &mut group) }.is_some() {
+                break;
+            }
+            // SAFETY: as above.
+            match unsafe { behind.next() } {
+                Some(next) => leaf = next,
+                None => return group.key,
+            }
+        }
+        // It may have ended at the first user key behind a dead node.
+        group.before.or_else(|| stop.and_then(|stop| self.last_key_before(Some(stop))))
+    }
+
+    /// Looks at the records of a copy of `leaf` from `at` on. The place of one of the group's user
+    /// key that the reader is shown.
+    ///
+    /// # Safety
+    /// As [`deleted_run end`](Self::deleted_run end).
+    unsafe fn look_right<'t>(
+        &'t self,
+        leaf: &'t Node<N>,
+        run: &Run<N>,
+        at: usize,
+        group: &mut Group<'t>,
+    ) -> Option<usize> {
+        let mut from = at;
+        run.fetch_first(at, true);
+        if group.key.is_none() && run.len() > 0 {
+            // SAFETY: the caller's promise.
+            let key = unsafe { run.record(at) }.user_key();
+            // SAFETY: the caller's promise.
+            let is_same = |at: usize| group.icmp.same_user_key(unsafe { run.record(at) }.user_key(), key);
+            while from > 0 && is_same(from - 1) {
+                from -= 1;
+            }
+            // What a leaf begins with, its neighbour on the left may hide.
+            group.begin(key, from == 0 && leaf.head_since().load(Ordering::Acquire) <= group.snapshot);
+        }
+        (from..run.len()).find(|&at| {
+            run.fetch(at, true);
+            // SAFETY: the caller's promise.
+            group.shows(unsafe { run.record(at) })
+        })
+    }
+
+    /// The first leaf right of dead leaf `leaf` that is not dead; `None`: there is none.
+    fn leaf_behind<'t>(&'t self, leaf: &'t Node<N>, snapshot: u64) -> Option<&'t Node<N>> {
+        let mut above = Above([None; LEVELS]);
+        let mut run_end = leaf;
+        let mut steps = 0;
+        loop {
+            if steps == STEPS {
+                above = self.path(&Target::of(run_end.first_record()), true).0;
+                let highest = above.0.iter().flatten().rfind(|(node, _)| node.dead().at(snapshot));
+                run_end = highest.map_or(run_end, |(node, _)| node);
+            }
+            steps += 1;
+            let next = above.leave_right(run_end, snapshot)?;
+            let mut stop = above.step(usize::from(run_end.level()) + 1, next).unwrap_or(next);
+            // What begins here, from the top down.
+            run_end = loop {
+                if stop.dead().at(snapshot) {
+                    break stop;
+                }
+                if stop.level() == 0 {
+                    return Some(stop);
+                }
+                above.set(usize::from(stop.level()), stop, 0);
+                stop = stop.child(0);
+            };
+        }
+    }
+
+    /// The nodes above the leaf that `target` is in, or if not `inclusive`, what is just before it,
+    /// and the node below the last of them.
+    fn path<'t>(&'t self, target: &Target<'_>, inclusive: bool) -> (Above<'t, N>, &'t Node<N>) {
+        let mut path = Above([None; LEVELS]);
+        let mut node = self.root();
+        while node.level() > 0 {
+            let (from, place, _) = node.way_down(self.icmp(), target, inclusive);
+            path.set(usize::from(from.level()), from, place);
+            node = from.child(place);
+            if node.level() > 0 {
+                node.prefetch();
+            }
+        }
+        (path, node)
+    }
+
+    /// The leaf that what is just before `target` is in, this one or one to its right.
+    fn right_of<'t>(&'t self, mut leaf: &'t Node<N>, target: &Target<'_>) -> &'t Node<N> {
+        while let Some(next) = leaf.next()
+            && !next.starts_after(self.icmp(), target, false)
+        {
+            leaf = next;
+        }
+        leaf
+    }
+
+    /// The last user key that has no record in or behind leaf `stop`.
+    fn last_key_before(&self, stop: Option<&Node<N>>) -> Option<&[u8]> {
+        let mut run = Run::new();
+        let first = stop.map(Node::first_record);
+        let last = match first {
+            Some(first) => self.load_before(&Target::of(first), false, &mut run)?,
+            None => self.load_last(&mut run)?,
+        };
+        (0..=last).rev().find_map(|at| {
+            // SAFETY: the run was loaded from this tree, which is borrowed.
+            let record: Record<'_> = unsafe { run.record(at) };
+            let user_key = record.user_key();
+            let is_stop = first.is_some_and(|first| self.icmp().same_user_key(first.user_key(), user_key));
+            (!is_stop).then_some(user_key)
+        })
+    }
+
+    /// # Safety
+    /// As [`deleted_run end`](Self::deleted_run end).
+    unsafe fn run_end_left<'t>(
+        &'t self,
+        leaf: &'t Node<N>,
+        run: &Run<N>,
+        at: usize,
+        snapshot: u64,
+    ) -> Option<&'t [u8]> {
+        // SAFETY: the caller's promise.
+        let here: Target<'t> = Target::of(unsafe { run.record(at) });
+        let mut run_end = None;
+        // Everything from here on to the right is dead.
+        let mut first = if self.is_dead_around(leaf, &here, true, snapshot) {
+            leaf.first_record()
+        } else {
+            // SAFETY: the caller's promise.
+            if let Some(shown) = unsafe { self.look_left(leaf, run, at, snapshot, &mut run_end) } {
+                return run_end.filter(|_| shown + Self::WORTH_A_SKIP <= at);
+            }
+            // SAFETY: the caller's promise.
+            unsafe { run.record(0) }
+        };
+        let mut before = Run::new();
+        for _ in 0..LIVING {
+            first = self.first_of_dead(first, snapshot);
+            let Some(last) = self.load_before(&Target::of(first), false, &mut before) else { break };
+            run_end = Some(first.user_key());
+            // SAFETY: the run was loaded from this tree.
+            let Some(leaf) = (unsafe { before.leaf() }) else { break };
+            // SAFETY: as above.
+            if unsafe { self.look_left(leaf, &before, last, snapshot, &mut run_end) }.is_some() {
+                return run_end;
+            }
+            // SAFETY: as above.
+            first = unsafe { before.record(0) };
+        }
+        Some(first.user_key())
+    }
+
+    /// Whether `node`, to which the way to `target` leads, is dead and has it, or if not
+    /// `inclusive` what is just before it, in its range.
+    fn is_dead_around(&self, node: &Node<N>, target: &Target<'_>, inclusive: bool, snapshot: u64) -> bool {
+        // In this order: invariant 1 of `deleted`.
+        node.dead().at(snapshot)
+            && node.next().is_none_or(|next| next.starts_after(self.icmp(), target, inclusive))
+    }
+
+    /// Looks at the records of a copy of `leaf` from `at` on to the left. `run end`: the last user
+    /// key that was looked at of which the reader is shown nothing here. A place beyond which the
+    /// reader is shown one of the next.
+    ///
+    /// # Safety
+    /// As [`deleted_run end`](Self::deleted_run end).
+    unsafe fn look_left<'t>(
+        &'t self,
+        leaf: &'t Node<N>,
+        run: &Run<N>,
+        at: usize,
+        snapshot: u64,
+        run_end: &mut Option<&'t [u8]>,
+    ) -> Option<usize> {
+        run.fetch_first(at, false);
+        let mut key: Option<&[u8]> = None;
+        // Whether the newest version so far that the reader sees is one that it is shown.
+        let mut is_shown = false;
+        for at in (0..=at).rev() {
+            run.fetch(at, false);
+            // SAFETY: the caller's promise.
+            let record: Record<'t> = unsafe { run.record(at) };
+            let (user_key, trailer) = record.parts();
+            if !key.is_some_and(|key| self.icmp().same_user_key(key, user_key)) {
+                if is_shown {
+                    return Some(at);
+                }
+                *run_end = key.or(*run_end);
+                key = Some(user_key);
+            }
+            if trailer >> 8 <= snapshot {
+                is_shown = !is_deletion(trailer);
+            }
+        }
+        if is_shown && leaf.head_since().load(Ordering::Acquire) > snapshot {
+            return Some(0);
+        }
+        *run_end = key.or(*run_end);
+        None
+    }
+
+    /// Where the dead nodes begin that lie one beside the other, the last just before `first`.
+    fn first_of_dead<'t>(&'t self, mut first: Record<'t>, snapshot: u64) -> Record<'t> {
+        loop {
+            let target = Target::of(first);
+            let (mut path, leaf) = self.path(&target, false);
+            path.set(0, self.right_of(leaf, &target), 0);
+            let is_left = |node: &Node<N>| target.cmp_record(self.icmp(), node.first_record()).is_lt();
+            let is_dead =
+                |node: &Node<N>| self.is_dead_around(node, &target, false, snapshot) && is_left(node);
+            let Some(&(dead, _)) = path.0.iter().flatten().rfind(|(node, _)| is_dead(node)) else {
+                return first;
+            };
+            first = path.leave_left(dead, snapshot).first_record();
+        }
+    }
+}

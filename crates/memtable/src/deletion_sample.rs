@@ -1,0 +1,280 @@
+//! A few of a memtable's point deletions, by which those find long runs of deleted keys who go
+//! through them before a scan does.
+//!
+//! In: deletions. Out: now and then the user keys of about one in so many, those of the last time
+//! once more (a run goes on where it ended), and how many entries it is worth to look at because of
+//! them.
+//!
+//! Which are sampled is decided by a hash of their sequence numbers: nothing is counted, so writers
+//! share nothing but, once in `every` deletions, a lock.
+//!
+//! Invariants
+//!  1. Over its life a memtable allows no more than `ENTRIES_EACH` entries to be looked at for each
+//!     deletion that it has.
+//!  2. What is sampled are places of the memtable's own records: at most `MOST` of them wait, and
+//!     as many were handed out the last time, 16 KiB together, whatever the keys are, and however
+//!     long nobody comes for them.
+
+use crate::record::Record;
+use esker_base::SequenceNumber;
+use esker_base::sync::Mutex;
+use esker_base::sync::atomic::{AtomicBool, Ordering};
+use std::ptr::NonNull;
+
+/// How many are handed out together the first time at least, unless a run is shorter; later a
+/// quarter of that.
+const FIRST: u64 = 32;
+
+/// Entries that may be looked at for each deletion.
+const ENTRIES_EACH: u64 = 8;
+
+/// How many wait at most: then a new one takes the place of the oldest.
+const MOST: usize = 1024;
+
+/// Longer keys are not sampled: no range that begins or ends with one is remembered.
+const MAX_KEY_BYTES: usize = 4096;
+
+/// See the head of the file.
+#[derive(Debug)]
+pub(crate) struct DeletionSample {
+    /// One deletion in 2 to this power; `None`: none.
+    one_in_power: Option<u32>,
+    first: u64,
+    is_due: AtomicBool,
+    keys: Mutex<Keys>,
+}
+
+/// The place of a record.
+#[derive(Clone, Copy, Debug)]
+struct Place(NonNull<u8>);
+
+// SAFETY: it leads to bytes that nobody changes any more (`record`, invariant 1).
+unsafe impl Send for Place {}
+
+#[derive(Default, Debug)]
+struct Keys {
+    waiting: Vec<Place>,
+    /// Those that were handed out the last time.
+    before: Vec<Place>,
+    /// How many were sampled, and how many of these until some were taken the last time.
+    sampled: u64,
+    taken: u64,
+    /// Deletions that the memtable had then.
+    deletions: u64,
+    looked_at: u64,
+}
+
+/// When sampled deletions are to be handed out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Take {
+    /// If there are so many that a writer should wake somebody for it: about as many as make a
+    /// quarter of a run, the first time a whole one.
+    Due,
+    /// If there are a quarter of as many.
+    Early,
+    /// If anything was deleted since the last time, be it sampled or not. The first time as
+    /// `Early`.
+    Any,
+}
+
+/// What is handed out.
+#[derive(Debug)]
+pub struct SampledDeletions {
+    /// User keys that were deleted, in no order.
+    pub keys: Vec<Vec<u8>>,
+    /// Entries that may be looked at.
+    pub most_entries: u64,
+    /// Deletions since the last time.
+    pub deletions: u64,
+}
+
+impl DeletionSample {
+    /// For who looks at runs of about `run` deletions and more; 0 if nobody does.
+    pub(crate) fn new(run: u64) -> DeletionSample {
+        let one_in_power = if run == 0 { None } else { Some((run / FIRST).checked_ilog2().unwrap_or(0)) };
+        let first = run >> one_in_power.unwrap_or(0);
+        DeletionSample { one_in_power, first, is_due: AtomicBool::new(false), keys: Mutex::default() }
+    }
+
+    /// A deletion was added.
+    ///
+    /// # Safety
+    /// The record stays where it is for as long as this.
+    #[inline]
+    pub(crate) unsafe fn deleted(&self, sequence: SequenceNumber, record: Record<'_>) {
+        let Some(power) = self.one_in_power else { return };
+        let hash = sequence.0.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        if power == 0 || hash >> (64 - power) == 0 {
+            self.note(record);
+        }
+    }
+
+    #[cold]
+    fn note(&self, record: Record<'_>) {
+        if record.user_key().len() > MAX_KEY_BYTES {
+            return;
+        }
+        let Some(place) = NonNull::new(record.as_ptr()).map(Place) else { return };
+        let mut keys = self.keys.lock();
+        if keys.waiting.len() < MOST {
+            keys.waiting.push(place);
+        } else {
+            let at = keys.sampled as usize % MOST;
+            keys.waiting[at] = place;
+        }
+        keys.sampled += 1;
+        if keys.waiting.len() as u64 >= self.enough(&keys) {
+            self.is_due.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn enough(&self, keys: &Keys) -> u64 {
+        if keys.taken == 0 { self.first } else { self.first.div_ceil(4) }
+    }
+
+    #[inline]
+    pub(crate) fn is_due(&self) -> bool {
+        self.is_due.load(Ordering::Relaxed)
+    }
+
+    /// Those that wait, if it is time. `deletions`: how many the memtable has by now.
+    pub(crate) fn take(&self, when: Take, deletions: impl FnOnce() -> u64) -> Option<SampledDeletions> {
+        self.one_in_power?;
+        if !self.is_due.swap(false, Ordering::Relaxed) && when == Take::Due {
+            return None;
+        }
+        let now = deletions();
+        let mut keys = self.keys.lock();
+        let is_any = when == Take::Any && keys.taken > 0;
+        if !is_any && (keys.waiting.len() as u64) < self.enough(&keys).div_ceil(4) {
+            return None;
+        }
+        let since = now.saturating_sub(keys.deletions);
+        if since == 0 {
+            return None;
+        }
+        (keys.deletions, keys.taken) = (now, keys.sampled);
+        let fresh = std::mem::take(&mut keys.waiting);
+        // A run that goes on may not have been sampled since: the last few stay.
+        let stays = (self.first.div_ceil(4) as usize).saturating_sub(fresh.len()).min(keys.before.len());
+        let all: Vec<Place> = keys.before.iter().chain(&fresh).copied().collect();
+        let gone = keys.before.len() - stays;
+        keys.before.drain(..gone);
+        keys.before.extend(fresh);
+        // SAFETY: `deleted` was promised that records stay.
+        let user_key = |&Place(place): &Place| unsafe { Record::from_ptr(place) }.user_key().to_vec();
+        let most_entries = (ENTRIES_EACH * now).saturating_sub(keys.looked_at);
+        Some(SampledDeletions { keys: all.iter().map(user_key).collect(), most_entries, deletions: since })
+    }
+
+    pub(crate) fn looked_at(&self, entries: u64) {
+        self.keys.lock().looked_at += entries;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arena::{Arena, ShardStats};
+    use crate::record::encoded_len;
+    use esker_base::ValueType;
+
+    fn scene_of(run: u64) -> (DeletionSample, Arena) {
+        (DeletionSample::new(run), Arena::new(1 << 16, false))
+    }
+
+    /// Deletes keys that are these numbers.
+    fn delete((sample, arena): &(DeletionSample, Arena), numbers: std::ops::Range<u64>) {
+        numbers.for_each(|n| delete_key(sample, arena, n, &n.to_be_bytes()));
+    }
+
+    fn delete_key(sample: &DeletionSample, arena: &Arena, n: u64, key: &[u8]) {
+        let len = encoded_len(key.len(), 0);
+        let place = arena.allocate_record(len, &ShardStats::NONE).unwrap();
+        // SAFETY: that many fresh bytes of the arena.
+        let record = unsafe { Record::write(place, len, SequenceNumber(n), ValueType::Deletion, key, b"") };
+        // SAFETY: the tests keep the arena for as long.
+        unsafe { sample.deleted(SequenceNumber(n), record) };
+    }
+
+    #[test]
+    fn about_so_many_come_together_each_time_and_those_of_the_last_time_once_more() {
+        let scene = scene_of(4096);
+        let mut last = 0;
+        let mut rounds = Vec::new();
+        let mut before: Vec<Vec<u8>> = Vec::new();
+        let mut deletions = 0;
+        for n in 0..100_000u64 {
+            delete(&scene, n..n + 1);
+            if !scene.0.is_due() {
+                assert!(scene.0.take(Take::Due, || n + 1).is_none());
+                continue;
+            }
+            let taken = scene.0.take(Take::Due, || n + 1).unwrap();
+            deletions += taken.deletions;
+            assert_eq!(deletions, n + 1);
+            assert_eq!(taken.keys[..before.len()], before);
+            before = taken.keys[before.len()..].to_vec();
+            assert!(taken.most_entries <= 8 * (n + 512), "{} at {n}", taken.most_entries);
+            scene.0.looked_at(taken.most_entries);
+            rounds.push((before.len(), n - last));
+            last = n;
+        }
+        assert_eq!(rounds[0].0, 32);
+        assert!((3500..4700).contains(&rounds[0].1), "{rounds:?}");
+        assert!(
+            rounds[1..].iter().all(|&(keys, apart)| keys == 8 && (700..1400).contains(&apart)),
+            "{rounds:?}"
+        );
+    }
+
+    #[test]
+    fn short_runs_are_sampled_whole_and_none_if_nobody_looks() {
+        let scene = scene_of(4);
+        delete(&scene, 0..3);
+        assert!(scene.0.take(Take::Due, || 3).is_none());
+        delete(&scene, 3..4);
+        assert_eq!(scene.0.take(Take::Due, || 4).unwrap().keys.len(), 4);
+        delete(&scene, 4..5);
+        assert_eq!(scene.0.take(Take::Due, || 5).unwrap().keys.len(), 5);
+        assert!(scene.0.take(Take::Early, || 5).is_none(), "nothing is new");
+        let scene = scene_of(4096);
+        delete(&scene, 0..2000);
+        assert!(scene.0.take(Take::Due, || 2000).is_none());
+        assert!(scene.0.take(Take::Early, || 2000).is_some_and(|taken| (12..20).contains(&taken.keys.len())));
+        let scene = scene_of(0);
+        delete(&scene, 0..10_000);
+        assert!(
+            scene.0.take(Take::Any, || 10_000).is_none() && scene.0.take(Take::Early, || 10_000).is_none()
+        );
+    }
+
+    #[test]
+    fn the_end_of_a_run_is_sampled_again_when_no_deletion_was_sampled_since() {
+        let scene = scene_of(4096);
+        delete(&scene, 0..500);
+        assert!(scene.0.take(Take::Any, || 500).is_none(), "too few for a run");
+        delete(&scene, 500..6000);
+        let first = scene.0.take(Take::Any, || 6000).unwrap();
+        assert_eq!(first.deletions, 6000);
+        let last = first.keys.last().unwrap().clone();
+        assert!(scene.0.take(Take::Any, || 6000).is_none(), "nothing was deleted");
+        for deletions in 6001..6040 {
+            let again = scene.0.take(Take::Any, || deletions).unwrap();
+            assert!(again.deletions == 1 && again.keys.contains(&last) && again.keys.len() < 60);
+        }
+        assert_eq!(scene.0.keys.lock().before.len(), 8);
+    }
+
+    #[test]
+    fn what_nobody_comes_for_takes_little_memory_and_the_newest_are_kept() {
+        let scene = scene_of(1);
+        delete(&scene, 0..100_000);
+        delete_key(&scene.0, &scene.1, 100_000, &[7; MAX_KEY_BYTES + 1]);
+        let keys = scene.0.take(Take::Due, || 100_001).unwrap().keys;
+        assert_eq!(keys.len(), MOST);
+        assert!(keys.iter().all(|key| key.as_slice() >= 98_976u64.to_be_bytes().as_slice()));
+        assert_eq!(scene.0.take(Take::Any, || 100_002).unwrap().keys.len(), MOST);
+        assert!(scene.0.keys.lock().waiting.capacity() <= MOST, "it was handed out");
+    }
+}

@@ -1,0 +1,370 @@
+//! Families, operations and their model: what all peer processes are made to do, and what they must
+//! then hold.
+//!
+//! In: a random generator. Out: operations that each peer process can apply, and the contents the
+//! model expects.
+//!
+//! Invariants
+//!  1. Single deletions keep RocksDB's contract: their keys have a prefix of their own, are put
+//!     once between two of them, and are touched by nothing else.
+//!  2. The model's sequence numbers are the database's: every operation takes one.
+
+use crate::contents::Contents;
+use crate::library::FamilySpec;
+use esker::{ColumnFamilyDescriptor, ColumnFamilyOptions, Db, WriteBatch, WriteOptions, builtin};
+use esker_base::comparator::{BytewiseComparator, ReverseBytewiseComparator};
+use esker_testkit::model::{Model, string_append};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// A write to one family.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "fields are what they say")]
+pub enum Op {
+    /// Stores a value.
+    Put { family: String, key: Vec<u8>, value: Vec<u8> },
+    /// Deletes a key.
+    Delete { family: String, key: Vec<u8> },
+    /// Deletes a key that was put once.
+    SingleDelete { family: String, key: Vec<u8> },
+    /// Stores a merge operand.
+    Merge { family: String, key: Vec<u8>, operand: Vec<u8> },
+    /// Deletes `begin..end` in the family's order.
+    DeleteRange { family: String, begin: Vec<u8>, end: Vec<u8> },
+}
+
+impl Op {
+    /// The name of the family it writes to.
+    pub fn family(&self) -> &str {
+        match self {
+            Op::Put { family, .. }
+            | Op::Delete { family, .. }
+            | Op::SingleDelete { family, .. }
+            | Op::Merge { family, .. }
+            | Op::DeleteRange { family, .. } => family,
+        }
+    }
+
+    /// The key, or the first one of a range.
+    pub fn key(&self) -> &[u8] {
+        match self {
+            Op::Put { key, .. }
+            | Op::Delete { key, .. }
+            | Op::SingleDelete { key, .. }
+            | Op::Merge { key, .. } => key,
+            Op::DeleteRange { begin, .. } => begin,
+        }
+    }
+}
+
+/// The order of a family.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Order {
+    /// `leveldb.BytewiseComparator`.
+    Bytewise,
+    /// `rocksdb.ReverseBytewiseComparator`.
+    Reverse,
+}
+
+/// The merge operator of a family.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Merge {
+    /// None: no merges are made.
+    None,
+    /// `stringappend`, by comma.
+    StringAppend,
+    /// `uint64add`.
+    Uint64Add,
+}
+
+/// A family of a [`ModelOps`].
+#[derive(Clone, Debug)]
+pub struct ModelFamily {
+    /// Its name.
+    pub name: String,
+    /// Its order.
+    pub order: Order,
+    /// Its merge operator.
+    pub merge: Merge,
+    model: Model,
+    /// Keys that a single deletion may take.
+    single: BTreeSet<Vec<u8>>,
+}
+
+/// Which kinds of operations a peer process can do.
+#[derive(Clone, Copy, Debug)]
+pub struct Kinds {
+    /// Merges and single deletions.
+    pub all: bool,
+    /// Range deletions.
+    pub ranges: bool,
+}
+
+impl Kinds {
+    /// Every kind.
+    pub const ALL: Kinds = Kinds { all: true, ranges: true };
+    /// What `ldb` can write.
+    pub const LDB: Kinds = Kinds { all: false, ranges: true };
+    /// Puts and deletions of single keys.
+    pub const PLAIN: Kinds = Kinds { all: false, ranges: false };
+}
+
+/// Some families and what must be in them.
+#[derive(Clone, Debug)]
+pub struct ModelOps {
+    /// The families; the first is `default`.
+    pub families: Vec<ModelFamily>,
+    sequence: u64,
+    /// Random keys are chosen among so many.
+    pub key_space: u32,
+}
+
+impl ModelOps {
+    /// Empty, with these families besides `default` (bytewise, `stringappend`).
+    pub fn new(others: &[(&str, Order, Merge)]) -> ModelOps {
+        let mut model = ModelOps { families: Vec::new(), sequence: 0, key_space: 400 };
+        model.add_family("default", Order::Bytewise, Merge::StringAppend);
+        for &(name, order, merge) in others {
+            model.add_family(name, order, merge);
+        }
+        model
+    }
+
+    /// A further family, empty.
+    pub fn add_family(&mut self, name: &str, order: Order, merge: Merge) {
+        let compare = match order {
+            Order::Bytewise => |a: &[u8], b: &[u8]| a.cmp(b),
+            Order::Reverse => |a: &[u8], b: &[u8]| b.cmp(a),
+        };
+        let merge_fn = if merge == Merge::Uint64Add { uint64_add } else { string_append };
+        let model = Model::with(compare, merge_fn);
+        let name = name.to_owned();
+        self.families.push(ModelFamily { name, order, merge, model, single: BTreeSet::new() });
+    }
+
+    /// That family is gone.
+    pub fn drop_family(&mut self, name: &str) {
+        self.families.retain(|family| family.name != name);
+    }
+
+    /// One of each order, name and operator that matters.
+    pub fn varied() -> ModelOps {
+        ModelOps::new(&[
+            ("reverse", Order::Reverse, Merge::StringAppend),
+            ("counters", Order::Bytewise, Merge::Uint64Add),
+            ("with:special#chars\\", Order::Bytewise, Merge::None),
+        ])
+    }
+
+    /// Its families for Esker, over these options.
+    pub fn descriptors(&self, base: &ColumnFamilyOptions) -> Vec<ColumnFamilyDescriptor> {
+        let descriptor = |family: &ModelFamily| {
+            let mut options = base.clone();
+            options.comparator = match family.order {
+                Order::Bytewise => Arc::new(BytewiseComparator),
+                Order::Reverse => Arc::new(ReverseBytewiseComparator),
+            };
+            options.merge_operator = match family.merge {
+                Merge::None => None,
+                Merge::StringAppend => Some(builtin::string_append(",")),
+                Merge::Uint64Add => Some(builtin::uint64_add()),
+            };
+            ColumnFamilyDescriptor::new(family.name.clone(), options)
+        };
+        self.families.iter().map(descriptor).collect()
+    }
+
+    /// Its families for RocksDB's library, with these option texts besides.
+    pub fn specs(&self, more: &str) -> Vec<FamilySpec> {
+        let spec = |family: &ModelFamily| {
+            let order = match family.order {
+                Order::Bytewise => "leveldb.BytewiseComparator",
+                Order::Reverse => "rocksdb.ReverseBytewiseComparator",
+            };
+            let merge = match family.merge {
+                Merge::None => "",
+                Merge::StringAppend => "merge_operator={id=StringAppendOperator;delimiter=,};",
+                Merge::Uint64Add => "merge_operator=uint64add;",
+            };
+            FamilySpec::new(family.name.clone(), format!("comparator={order};{merge}{more}"))
+        };
+        self.families.iter().map(spec).collect()
+    }
+
+    /// Random operations on random families; the model has them already.
+    pub fn random_ops(&mut self, rng: &mut fastrand::Rng, count: usize, kinds: Kinds) -> Vec<Op> {
+        let mut ops = Vec::with_capacity(count);
+        for _ in 0..count {
+            let op = self.random_op(rng, kinds);
+            self.apply(&op);
+            ops.push(op);
+        }
+        ops
+    }
+
+    /// Random operations for a file to be ingested into one family: at most one range deletion,
+    /// then puts, deletions and merges of ascending keys; the model has them already. In such a
+    /// file the keys are newer than the range deletion. It takes one sequence number or none: the
+    /// model's run ahead from here on.
+    pub fn ingest_ops(&mut self, rng: &mut fastrand::Rng, count: usize) -> Vec<Op> {
+        let family = rng.usize(..self.families.len());
+        let mut ops = BTreeMap::new();
+        let mut range = None;
+        while ops.len() < count {
+            match self.random_op_of(rng, Kinds { all: true, ranges: range.is_none() }, family) {
+                op @ Op::DeleteRange { .. } => range = Some(op),
+                op @ (Op::Put { .. } | Op::Delete { .. } | Op::Merge { .. }) => {
+                    let key = op.key().to_vec();
+                    if !key.starts_with(b"single") {
+                        ops.insert(key, op);
+                    }
+                }
+                Op::SingleDelete { .. } => {}
+            }
+        }
+        let mut ops: Vec<Op> = ops.into_values().collect();
+        if self.families[family].order == Order::Reverse {
+            ops.reverse();
+        }
+        let ops: Vec<Op> = range.into_iter().chain(ops).collect();
+        ops.iter().for_each(|op| self.apply(op));
+        ops
+    }
+
+    fn random_op(&self, rng: &mut fastrand::Rng, kinds: Kinds) -> Op {
+        let family = rng.usize(..self.families.len());
+        self.random_op_of(rng, kinds, family)
+    }
+
+    fn random_op_of(&self, rng: &mut fastrand::Rng, kinds: Kinds, family: usize) -> Op {
+        let at = &self.families[family];
+        let family = at.name.clone();
+        let key = random_key(rng, self.key_space);
+        let counter = at.merge == Merge::Uint64Add;
+        let value = |rng: &mut fastrand::Rng| {
+            if counter { rng.u64(..1000).to_le_bytes().to_vec() } else { random_value(rng) }
+        };
+        match rng.u32(..100) {
+            0..2 if kinds.ranges => {
+                let (mut begin, mut end) = (key, random_key(rng, self.key_space));
+                if (begin < end) != (at.order == Order::Bytewise) {
+                    std::mem::swap(&mut begin, &mut end);
+                }
+                Op::DeleteRange { family, begin, end }
+            }
+            2..18 => Op::Delete { family, key },
+            18..40 if kinds.all && at.merge != Merge::None => {
+                let operand = if counter { value(rng) } else { format!("m{}", rng.u32(..100)).into_bytes() };
+                Op::Merge { family, key, operand }
+            }
+            40..55 if kinds.all => {
+                let key = format!("single{:03}", rng.u32(..self.key_space / 4)).into_bytes();
+                if at.single.contains(&key) {
+                    Op::SingleDelete { family, key }
+                } else {
+                    Op::Put { family, key, value: value(rng) }
+                }
+            }
+            _ => Op::Put { family, key, value: value(rng) },
+        }
+    }
+
+    /// The model does `op`.
+    pub fn apply(&mut self, op: &Op) {
+        let family =
+            self.families.iter_mut().find(|f| f.name == op.family()).expect("a family of this model");
+        family.model.advance_to(self.sequence);
+        self.sequence = match op {
+            Op::Put { key, value, .. } => {
+                if key.starts_with(b"single") {
+                    family.single.insert(key.clone());
+                }
+                family.model.put(key, value)
+            }
+            Op::Delete { key, .. } => family.model.delete(key),
+            Op::SingleDelete { key, .. } => {
+                family.single.remove(key);
+                family.model.delete(key)
+            }
+            Op::Merge { key, operand, .. } => family.model.merge(key, operand),
+            Op::DeleteRange { begin, end, .. } => family.model.delete_range(begin, end),
+        };
+    }
+
+    /// The sequence number of the last operation.
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// What must be in a family now.
+    pub fn contents(&self, family: &ModelFamily) -> Contents {
+        self.contents_at(family, self.sequence)
+    }
+
+    /// What a snapshot of `family` at `sequence` must show.
+    pub fn contents_at(&self, family: &ModelFamily, sequence: u64) -> Contents {
+        let pairs = family.model.scan_at(sequence, None, None);
+        Contents(
+            pairs.map(|(key, value)| (key.to_vec(), value.expect("these operators do not fail"))).collect(),
+        )
+    }
+}
+
+/// Applies `ops` to Esker, as one batch.
+/// # Errors
+/// Esker's.
+///
+/// # Panics
+/// If a family is not open.
+pub fn write_to_esker(db: &Db, ops: &[Op], options: &WriteOptions) -> esker::Result<()> {
+    let ids: BTreeMap<&str, _> = ops
+        .iter()
+        .map(|op| (op.family(), db.column_family(op.family()).expect("the family is open").id()))
+        .collect();
+    let mut batch = WriteBatch::new();
+    for op in ops {
+        let id = ids[op.family()];
+        match op {
+            Op::Put { key, value, .. } => batch.put(id, key, value)?,
+            Op::Delete { key, .. } => batch.delete(id, key)?,
+            Op::SingleDelete { key, .. } => batch.single_delete(id, key)?,
+            Op::Merge { key, operand, .. } => batch.merge(id, key, operand)?,
+            Op::DeleteRange { begin, end, .. } => batch.delete_range(id, begin, end)?,
+        }
+    }
+    db.write(options, &mut batch)
+}
+
+/// Adds 8-byte little-endian numbers, as RocksDB's `uint64add` does.
+fn uint64_add(_key: &[u8], existing: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>> {
+    let number = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_le_bytes);
+    let sum = existing.into_iter().chain(operands.iter().copied()).map(number).fold(0, u64::wrapping_add);
+    Some(sum.to_le_bytes().to_vec())
+}
+
+/// Mostly short; some are prefixes of others, some hold bytes that texts do not.
+fn random_key(rng: &mut fastrand::Rng, key_space: u32) -> Vec<u8> {
+    let number = rng.u32(..key_space);
+    let mut key = format!("key{number:04}").into_bytes();
+    match number % 16 {
+        0 => key.truncate(5),
+        1 => key.extend([0, 0xFF, 0]),
+        2 => key.resize(200, b'x'),
+        _ => {}
+    }
+    key
+}
+
+/// Compressible or not, empty, short or (seldom) longer than a block.
+fn random_value(rng: &mut fastrand::Rng) -> Vec<u8> {
+    let len = match rng.u32(..40) {
+        0 => 0,
+        1 => rng.usize(5_000..20_000),
+        _ => rng.usize(1..300),
+    };
+    if rng.bool() {
+        return (0..len).map(|_| rng.u8(..)).collect();
+    }
+    let word = [rng.u8(b'a'..=b'z'), rng.u8(..), b'-', b' '];
+    word.iter().copied().cycle().take(len).collect()
+}

@@ -1,0 +1,133 @@
+//! The programs that take steps (`peer_process.rs`), one for each engine, kept from step to step
+//! and started anew after a kill.
+//!
+//! In: a [`PeerStep`]. Out: what the peer process found and left.
+
+use crate::contents::unhex;
+use crate::peer_process::{CLOSE, CLOSED, ERROR, STEP, THROUGH};
+use crate::step::{Engine, Found, PeerStep, parse_found};
+use esker_testkit::TempDir;
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::time::Duration;
+
+/// How long a peer process may take over what it is asked, on a machine however busy. RocksDB's
+/// waits for a flush have been seen not to end.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// The processes that are there.
+#[derive(Debug)]
+pub struct PeerProcesses {
+    program: PathBuf,
+    running: HashMap<Engine, Process>,
+}
+
+#[derive(Debug)]
+struct Process {
+    child: Child,
+    input: ChildStdin,
+    /// The lines it writes.
+    output: Receiver<String>,
+    work: TempDir,
+}
+
+impl PeerProcesses {
+    /// `program` is the binary `esker-peer-process`.
+    pub fn new(program: &Path) -> PeerProcesses {
+        PeerProcesses { program: program.to_owned(), running: HashMap::new() }
+    }
+
+    /// Has the step's engine take it, and end it as the step says.
+    /// # Errors
+    /// What the peer process said, or left behind when it died.
+    pub fn take_step(&mut self, step: &PeerStep) -> Result<Found, String> {
+        let mut process = match self.running.remove(&step.engine) {
+            Some(process) => process,
+            None => Process::start(&self.program)?,
+        };
+        let found = process.take_step(step).map_err(|why| format!("{:?}: {why}", step.engine))?;
+        if step.killed {
+            process.kill()?;
+        } else {
+            self.running.insert(step.engine.clone(), process);
+        }
+        Ok(found)
+    }
+}
+
+impl Process {
+    fn start(program: &Path) -> Result<Process, String> {
+        let work = TempDir::new("peer_process");
+        let said = File::create(work.join("said")).map_err(|e| e.to_string())?;
+        let mut child = Command::new(program)
+            .arg(work.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(said)
+            .spawn()
+            .map_err(|e| format!("{}: {e}", program.display()))?;
+        let input = child.stdin.take().expect("piped");
+        let output = lines_of(child.stdout.take().expect("piped"));
+        Ok(Process { child, input, output, work })
+    }
+
+    fn take_step(&mut self, step: &PeerStep) -> Result<Found, String> {
+        std::fs::write(self.work.join("task"), step.print()).map_err(|e| e.to_string())?;
+        self.ask(STEP, THROUGH)?;
+        let told = std::fs::read_to_string(self.work.join("told")).map_err(|e| e.to_string())?;
+        let found = parse_found(&told)?;
+        if !step.killed {
+            self.ask(CLOSE, CLOSED)?;
+        }
+        Ok(found)
+    }
+
+    fn ask(&mut self, what: &str, expected: &str) -> Result<(), String> {
+        let asked = writeln!(self.input, "{what}").and_then(|()| self.input.flush());
+        let line = match asked {
+            Ok(()) => self.output.recv_timeout(PATIENCE).unwrap_or_default(),
+            Err(_) => String::new(),
+        };
+        let line = line.trim();
+        if line == expected {
+            return Ok(());
+        }
+        if let Some(why) = line.strip_prefix(ERROR).and_then(unhex) {
+            return Err(String::from_utf8_lossy(&why).into_owned());
+        }
+        // It is dead, or not itself any more, or waits for ever: the signal tells.
+        self.child.kill().map_err(|e| e.to_string())?;
+        let status = self.child.wait().map_err(|e| e.to_string())?;
+        let said = std::fs::read(self.work.join("said")).unwrap_or_default();
+        Err(format!("asked to {what}, it ended: {status}: {}", String::from_utf8_lossy(&said).trim()))
+    }
+
+    fn kill(mut self) -> Result<(), String> {
+        self.child.kill().and_then(|()| self.child.wait()).map(drop).map_err(|e| e.to_string())
+    }
+}
+
+/// The lines of `output`, until it ends or nobody wants them.
+fn lines_of(output: ChildStdout) -> Receiver<String> {
+    let (sender, lines) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                break;
+            }
+        }
+    });
+    lines
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It has no database open; or what it does with one is of no interest any more.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}

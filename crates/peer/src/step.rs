@@ -1,0 +1,248 @@
+//! One peer process's step with a database, as text: what it is to do, and what it found and left.
+//!
+//!   key value…          one line each; bytes as hex digits, a dot for none
+
+use crate::contents::{Contents, hex, unhex};
+use crate::library::FamilySpec;
+use crate::model_ops::Op;
+use esker::options::TargetVersion;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+/// Who has the step.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Engine {
+    /// Esker, writing what RocksDB of this version reads.
+    Esker(TargetVersion),
+    /// RocksDB by this library.
+    Library(PathBuf),
+}
+
+/// What is done when everything is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Finish {
+    /// Nothing.
+    Nothing,
+    /// All families are flushed.
+    Flush,
+    /// All families are compacted.
+    Compact,
+}
+
+/// One thing that is written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// A batch.
+    Write(Vec<Op>),
+    /// What [`ModelOps::ingest_ops`](crate::ModelOps::ingest_ops) makes, in a file of its own.
+    Ingest(Vec<Op>),
+    /// All families are flushed.
+    Flush,
+}
+
+/// What a peer process does with a database.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PeerStep {
+    /// Who.
+    pub engine: Engine,
+    /// The database.
+    pub dir: PathBuf,
+    /// Only looks.
+    pub read_only: bool,
+    /// Options of the database, `name=value;…`.
+    pub db_options: String,
+    /// Its families and their options.
+    pub families: Vec<FamilySpec>,
+    /// What is written.
+    pub steps: Vec<Step>,
+    /// What follows.
+    pub finish: Finish,
+    /// Killed with the database open, in place of closing it.
+    pub killed: bool,
+}
+
+/// What a peer process found and left: the contents of each family.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Found {
+    /// When it had opened the database.
+    pub before: Vec<Contents>,
+    /// When it was through.
+    pub after: Vec<Contents>,
+}
+
+impl PeerStep {
+    pub(crate) fn print(&self) -> String {
+        let mut out = String::new();
+        let mut line = |parts: &[&str]| writeln!(out, "{}", parts.join(" ")).expect("a String");
+        match &self.engine {
+            Engine::Esker(target) => line(&["esker", target.name()]),
+            Engine::Library(path) => line(&["library", &bytes_text(path.to_string_lossy().as_bytes())]),
+        }
+        line(&["dir", &bytes_text(self.dir.to_string_lossy().as_bytes())]);
+        line(&["options", &bytes_text(self.db_options.as_bytes())]);
+        for family in &self.families {
+            line(&["family", &bytes_text(family.name.as_bytes()), &bytes_text(family.options.as_bytes())]);
+        }
+        for step in &self.steps {
+            let (name, ops) = match step {
+                Step::Write(ops) => ("batch", &ops[..]),
+                Step::Ingest(ops) => ("ingest", &ops[..]),
+                Step::Flush => ("flush", &[][..]),
+            };
+            line(&[name]);
+            for op in ops {
+                let (kind, a, b) = op_parts(op);
+                line(&["op", kind, &bytes_text(op.family().as_bytes()), &bytes_text(a), &bytes_text(b)]);
+            }
+        }
+        line(&["finish", &format!("{:?}", self.finish)]);
+        line(&["end", if self.killed { "killed" } else { "closed" }]);
+        line(&["mode", if self.read_only { "read" } else { "write" }]);
+        out
+    }
+
+    pub(crate) fn parse(text: &str) -> Option<PeerStep> {
+        let mut step = PeerStep {
+            engine: Engine::Esker(TargetVersion::V7_8),
+            dir: PathBuf::new(),
+            read_only: false,
+            db_options: String::new(),
+            families: Vec::new(),
+            steps: Vec::new(),
+            finish: Finish::Nothing,
+            killed: false,
+        };
+        for line in text.lines() {
+            let parts: Vec<&str> = line.split(' ').collect();
+            match *parts {
+                ["esker", target] => step.engine = Engine::Esker(TargetVersion::from_name(target).ok()?),
+                ["library", path] => step.engine = Engine::Library(text_of(path)?.into()),
+                ["dir", path] => step.dir = text_of(path)?.into(),
+                ["options", options] => step.db_options = text_of(options)?,
+                ["family", name, options] => {
+                    step.families.push(FamilySpec::new(text_of(name)?, text_of(options)?));
+                }
+                ["batch"] => step.steps.push(Step::Write(Vec::new())),
+                ["ingest"] => step.steps.push(Step::Ingest(Vec::new())),
+                ["flush"] => step.steps.push(Step::Flush),
+                ["op", kind, family, a, b] => {
+                    let op = op_of(kind, text_of(family)?, bytes_of(a)?, bytes_of(b)?)?;
+                    match step.steps.last_mut()? {
+                        Step::Write(ops) | Step::Ingest(ops) => ops.push(op),
+                        Step::Flush => return None,
+                    }
+                }
+                ["finish", "Flush"] => step.finish = Finish::Flush,
+                ["finish", "Compact"] => step.finish = Finish::Compact,
+                ["finish", _] => {}
+                ["end", end] => step.killed = end == "killed",
+                ["mode", mode] => step.read_only = mode == "read",
+                _ => return None,
+            }
+        }
+        Some(step)
+    }
+}
+
+/// Kind, key and the rest.
+fn op_parts(op: &Op) -> (&'static str, &[u8], &[u8]) {
+    match op {
+        Op::Put { key, value, .. } => ("put", key, value),
+        Op::Delete { key, .. } => ("delete", key, b""),
+        Op::SingleDelete { key, .. } => ("single", key, b""),
+        Op::Merge { key, operand, .. } => ("merge", key, operand),
+        Op::DeleteRange { begin, end, .. } => ("range", begin, end),
+    }
+}
+
+fn op_of(kind: &str, family: String, a: Vec<u8>, b: Vec<u8>) -> Option<Op> {
+    Some(match kind {
+        "put" => Op::Put { family, key: a, value: b },
+        "delete" => Op::Delete { family, key: a },
+        "single" => Op::SingleDelete { family, key: a },
+        "merge" => Op::Merge { family, key: a, operand: b },
+        "range" => Op::DeleteRange { family, begin: a, end: b },
+        _ => return None,
+    })
+}
+
+fn bytes_text(bytes: &[u8]) -> String {
+    if bytes.is_empty() { ".".to_owned() } else { hex(bytes) }
+}
+
+fn bytes_of(text: &str) -> Option<Vec<u8>> {
+    if text == "." { Some(Vec::new()) } else { unhex(text) }
+}
+
+fn text_of(text: &str) -> Option<String> {
+    String::from_utf8(bytes_of(text)?).ok()
+}
+
+pub(crate) fn print_found(found: &Found) -> String {
+    let mut out = String::new();
+    for (when, families) in [("before", &found.before), ("after", &found.after)] {
+        for contents in families {
+            writeln!(out, "{when}").expect("a String");
+            for (key, value) in &contents.0 {
+                out += &bytes_text(key);
+                out.push(' ');
+                out += &bytes_text(value);
+                out.push('\n');
+            }
+        }
+    }
+    out
+}
+
+pub(crate) fn parse_found(text: &str) -> Result<Found, String> {
+    let mut found = Found::default();
+    let mut is_before = true;
+    for line in text.lines() {
+        match line.split_once(' ') {
+            None => {
+                is_before = line == "before";
+                let list = if is_before { &mut found.before } else { &mut found.after };
+                list.push(Contents::default());
+            }
+            Some((key, value)) => {
+                let pair = bytes_of(key).zip(bytes_of(value)).ok_or("the told contents cannot be read")?;
+                let list = if is_before { &mut found.before } else { &mut found.after };
+                list.last_mut().ok_or("contents of no family were told")?.0.push(pair);
+            }
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_and_what_was_found_come_back_from_text() {
+        let family = "with:special#chars\\ and blanks".to_owned();
+        let step = PeerStep {
+            engine: Engine::Library("/a b/lib.so".into()),
+            dir: "/tmp/x y".into(),
+            read_only: true,
+            db_options: "a=b;c={d=e}".to_owned(),
+            families: vec![FamilySpec::new(family.clone(), "")],
+            steps: vec![
+                Step::Write(vec![
+                    Op::Put { family: family.clone(), key: b"k\0".to_vec(), value: Vec::new() },
+                    Op::DeleteRange { family: family.clone(), begin: Vec::new(), end: b"z".to_vec() },
+                ]),
+                Step::Flush,
+                Step::Ingest(vec![Op::Delete { family: family.clone(), key: b"d".to_vec() }]),
+                Step::Write(vec![Op::SingleDelete { family, key: b"s".to_vec() }]),
+            ],
+            finish: Finish::Compact,
+            killed: true,
+        };
+        assert_eq!(PeerStep::parse(&step.print()), Some(step));
+        let contents = Contents(vec![(b"k".to_vec(), Vec::new()), (Vec::new(), b"v".to_vec())]);
+        let found = Found { before: vec![Contents::default(), contents.clone()], after: vec![contents] };
+        assert_eq!(parse_found(&print_found(&found)), Ok(found));
+        assert!(parse_found("0x6b 0x6c").is_err());
+    }
+}

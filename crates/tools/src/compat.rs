@@ -1,0 +1,115 @@
+//! `esker compat DIR`: which RocksDB can open this directory, and what in it needs the newest.
+//!
+//! In: a database directory that nobody has open. Out: the oldest release, what needs it, what else
+//! to know; with `--json` one object. Exit code 1 if it cannot be told. Reads every entry of every
+//! table, writes nothing.
+
+use crate::failure::Outcome;
+use crate::host::Host;
+use clap::Args;
+use esker::compat::{CompatReport, inspect};
+use esker::options::TargetVersion;
+use std::fmt::Write as _;
+use std::io::Write;
+use std::path::PathBuf;
+
+#[derive(Args)]
+pub(crate) struct CompatOptions {
+    /// The database's directory
+    dir: PathBuf,
+    /// Where its WALs are; default: where its OPTIONS file says, else there
+    #[arg(long)]
+    wal_dir: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(options: &CompatOptions, host: &Host) -> Outcome {
+    let wal_dir = options.wal_dir.clone().or_else(|| host.wal_dir_of(&options.dir));
+    let report = inspect(host.fs(), &options.dir, wal_dir.as_ref().unwrap_or(&options.dir))?;
+    let text = if options.json { json(&report) } else { human(&report) };
+    Ok(host.output().write_all(text.as_bytes())?)
+}
+
+/// The target to downgrade to next, if there is an older one.
+fn older_target(report: &CompatReport) -> Option<TargetVersion> {
+    (!report.is_read_by(TargetVersion::V7_8)).then_some(TargetVersion::V7_8)
+}
+
+fn human(report: &CompatReport) -> String {
+    let mut out = String::new();
+    let mut line = |text: std::fmt::Arguments<'_>| writeln!(out, "{text}").expect("strings take everything");
+    match report.needs.first() {
+        None => line(format_args!("RocksDB {} and later open it", report.oldest())),
+        Some(_) => line(format_args!("RocksDB {} and later open it; it needs", report.oldest())),
+    }
+    for need in &report.needs {
+        let more = match need.files {
+            1 => String::new(),
+            files => format!(" and {} more", files - 1),
+        };
+        line(format_args!("  {}: {} ({}{more})", need.feature.since(), need.feature.name(), need.file));
+    }
+    for note in &report.notes {
+        line(format_args!("note: {note}"));
+    }
+    if let Some(target) = older_target(report) {
+        line(format_args!("esker ldb downgrade --to {} --db=DIR makes it readable by that", target.name()));
+    }
+    line(format_args!("{} tables and {} WALs were looked into", report.tables, report.wals));
+    out
+}
+
+fn json(report: &CompatReport) -> String {
+    let needs: Vec<String> = report
+        .needs
+        .iter()
+        .map(|need| {
+            format!(
+                "{{\"feature\":{},\"since\":\"{}\",\"file\":{},\"files\":{}}}",
+                quoted(need.feature.name()),
+                need.feature.since(),
+                quoted(&need.file),
+                need.files
+            )
+        })
+        .collect();
+    let notes: Vec<String> = report.notes.iter().map(|note| quoted(note)).collect();
+    let targets: Vec<String> =
+        TargetVersion::ALL.into_iter().filter(|t| report.is_read_by(*t)).map(|t| quoted(t.name())).collect();
+    format!(
+        "{{\"oldest\":\"{}\",\"tools\":\"{}\",\"compatible_with\":[{}],\"needs\":[{}],\"notes\":[{}],\"tables\":{},\"wals\":{}}}\n",
+        report.oldest(),
+        report.tools,
+        targets.join(","),
+        needs.join(","),
+        notes.join(","),
+        report.tables,
+        report.wals
+    )
+}
+
+/// A JSON string.
+fn quoted(text: &str) -> String {
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if c < ' ' => write!(out, "\\u{:04x}", u32::from(c)).expect("strings take everything"),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_strings_are_escaped() {
+        assert_eq!(quoted("a\"b\\c\n"), "\"a\\\"b\\\\c\\u000a\"");
+    }
+}
