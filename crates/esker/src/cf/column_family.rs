@@ -1,4 +1,4 @@
-//! One column family: what stays the same while the database is open, and what the db mutex guards.
+//! One column family: its constant part, and its state under the db mutex.
 
 use crate::cf::{MemTables, SuperVersion, WriteStall};
 use crate::deleted_runs::DeletedRunMemory;
@@ -53,8 +53,8 @@ impl ColumnFamily {
 
     /// The timestamp to read at in this family.
     /// # Errors
-    /// `InvalidArgument`: there is none where the family has timestamps, or one where it has not;
-    /// it is of another size, or older than what the family still keeps.
+    /// `InvalidArgument`: a family with timestamps and none given, or the reverse; a timestamp of
+    /// another size, or older than the family's history.
     pub(crate) fn read_timestamp(
         &self,
         super_version: &SuperVersion,
@@ -83,7 +83,7 @@ impl ColumnFamily {
         }
     }
 
-    /// Whether it was dropped: reads go on with what they hold, writes fail.
+    /// Whether it was dropped: readers that hold it go on, writes fail.
     pub(crate) fn is_dropped(&self) -> bool {
         self.dropped.load(Ordering::Acquire)
     }
@@ -99,7 +99,7 @@ impl fmt::Debug for ColumnFamily {
     }
 }
 
-/// What changes of a family. Guarded by the db mutex.
+/// The mutable state of a family, under the db mutex.
 #[derive(Debug)]
 pub(crate) struct FamilyState {
     pub(crate) cf: Arc<ColumnFamily>,
@@ -117,7 +117,7 @@ pub(crate) struct FamilyState {
     pub(crate) flush_queued: bool,
     /// A flush job has some of its memtables.
     pub(crate) flushing: bool,
-    /// Meanwhile somebody asked for another one.
+    /// A flush requested during the running one.
     pub(crate) flush_wanted: Option<FlushReason>,
     /// Those of its flushes that failed without the error being put in force.
     pub(crate) failed_flushes: FailedFlushes,
@@ -135,7 +135,8 @@ pub(crate) struct FamilyState {
     pub(crate) next_memtable_id: u64,
 }
 
-/// Flushes that failed while a listener had the database go on: who waits for one is told by this.
+/// Flushes that failed without stopping the database, because a listener called the error off;
+/// their waiting callers learn it here.
 #[derive(Debug, Default)]
 pub(crate) struct FailedFlushes {
     /// How many there were.
@@ -159,8 +160,8 @@ impl FailedFlushes {
 }
 
 impl FamilyState {
-    /// Whether memtables wait for a flush that has not begun: enough to be merged, or somebody
-    /// asked. Source: RocksDB `MemTableList::IsFlushPending`.
+    /// Whether memtables wait for a flush that has not begun: enough of them, or on request.
+    /// Source: RocksDB `MemTableList::IsFlushPending`.
     pub(crate) fn is_flush_pending(&self) -> bool {
         let waiting = self.memtables.not_flushing();
         let asked = self.flush_queued || self.flush_wanted.is_some();

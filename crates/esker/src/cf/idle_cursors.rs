@@ -1,14 +1,14 @@
-//! Cursors over one super version that nobody uses any more, for those who want one next: taking
-//! one over costs less than making it and dropping it.
+//! Unused cursors over one super version, kept for the next reader: reuse costs less than making
+//! and dropping a cursor.
 //!
-//! In: cursors that hold nothing but what the super version holds itself. Out: the same. What they
-//! are this module does not know.
+//! In: cursors that hold only what the super version holds itself. Out: the same. This module does
+//! not know their type.
 //!
 //! Invariants
-//!  1. None of them has a count of the super version: they go when another super version is
-//!     published, and at the latest when it goes.
-//!  2. There are at most `MOST`. The lock is only ever tried, and nothing is dropped under it: who
-//!     does not get it makes a cursor, or drops one.
+//!  1. None of them has a count of the super version: they go when another one is published, and at
+//!     the latest with it.
+//!  2. There are at most `MOST`. The lock is only ever tried, and nothing is dropped under it: a
+//!     reader that does not get it makes a cursor, or drops one.
 
 use esker_base::sync::Mutex;
 use std::any::Any;
@@ -38,7 +38,7 @@ impl IdleCursors {
         taken.downcast().ok()
     }
 
-    /// All of them, when the super version is not the family's any more and nobody will take one.
+    /// Takes all of them, when the super version is no longer the family's current one.
     pub(crate) fn take_all(&self) -> Vec<Box<dyn Any + Send>> {
         self.0.try_lock().map(|mut idle| std::mem::take(&mut *idle)).unwrap_or_default()
     }

@@ -1,11 +1,10 @@
-//! The memtables of one family: one that takes writes, and those that wait to be flushed.
+//! The memtables of one family: one that takes writes, and those that wait for a flush.
 //!
 //! Invariants
 //!  1. `immutables` is ordered from oldest to newest; flushes take a prefix and are installed in
 //!     that order.
-//!  2. `history` is older than all others, ordered likewise, and without a gap: what was written
-//!     since it began is in one of them, or in a file that was ingested, at `ingested` at the
-//!     latest.
+//!  2. `history` is older than all others, in the same order, and without a gap: every write since
+//!     it began is in one of them, or in a file that was ingested, at `ingested` at the latest.
 //!  3. Everything in a memtable is in WALs numbered at least its `log_number`, or was written
 //!     without WAL.
 
@@ -144,7 +143,7 @@ impl MemTables {
         self.history.len()
     }
 
-    /// Bytes of all, also of those that only readers hold.
+    /// Bytes of all memtables, also of those that only readers hold.
     pub(crate) fn memory_usage_with_pinned(&self) -> usize {
         let pinned = self.pinned.iter().filter_map(Weak::upgrade);
         let pinned: usize = pinned.map(|mem| mem.approximate_memory_usage()).sum();
@@ -183,7 +182,7 @@ impl MemTables {
         self.immutables.iter().filter(|i| !i.flushing).count()
     }
 
-    /// Bytes of those that are not flushed.
+    /// Bytes of the memtables that are not flushed.
     pub(crate) fn memory_usage(&self) -> usize {
         self.active.approximate_memory_usage()
             + self.immutables.iter().map(|i| i.mem.approximate_memory_usage()).sum::<usize>()

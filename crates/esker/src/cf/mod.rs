@@ -1,4 +1,4 @@
-//! Column families: what each is made of, and the one value that readers load.
+//! Column families: their parts, and the one value that readers load.
 
 mod column_family;
 mod idle_cursors;

@@ -1,9 +1,7 @@
-//! Writes that are not in the database yet, those of a batch or a transaction, as a memtable of one
-//! family.
+//! Unwritten operations of a batch or a transaction, as a memtable of one family.
 //!
 //! Invariant: own writes are numbered from [`OwnWrites::FIRST`] on, above every sequence number of
-//! the database, in the order in which they were made: the code that merges memtables and files
-//! merges them in.
+//! the database, in their order: the code that merges memtables and files merges them in.
 
 use esker_base::sync::Arc;
 use esker_base::{Result, SequenceNumber};
@@ -32,9 +30,9 @@ impl OwnWrites {
         Ok(found)
     }
 
-    /// Whether what `key` is in the database may not be what it would be if they were written.
+    /// Whether these writes may change the value of `key`.
     pub(crate) fn concern(&self, key: &[u8]) -> bool {
-        // What cannot be told is told by who reads the key.
+        // In doubt the answer is yes, and the read of the key decides.
         self.mem.max_covering_tombstone_seq(key, self.up_to) > SequenceNumber::ZERO
             || self.name(key).unwrap_or(true)
     }

@@ -1,4 +1,4 @@
-//! All column families of a database, by id and by name, for those who do not hold the db mutex.
+//! All column families of a database, by id and by name, readable without the db mutex.
 
 use crate::cf::ColumnFamily;
 use esker_base::ColumnFamilyId;
@@ -38,7 +38,7 @@ impl ColumnFamilySet {
         self.by_id.read().get(&id).cloned()
     }
 
-    /// What `look` finds in the family with this id, unless it was dropped. Counts no reference.
+    /// Calls `look` with the family with this id, unless it was dropped. Counts no reference.
     #[inline]
     pub(crate) fn with<T>(&self, id: ColumnFamilyId, look: impl FnOnce(&ColumnFamily) -> T) -> Option<T> {
         if id == ColumnFamilyId::DEFAULT {

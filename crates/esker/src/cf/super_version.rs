@@ -1,5 +1,5 @@
-//! What one read needs of a family, as one value: memtables, files and options that belong
-//! together.
+//! A super version: the memtables, files and options of a family that belong together, as one
+//! value.
 //!
 //! Invariant: every entry that was ever published and not overwritten is in one of them. A new
 //! value is installed under the db mutex before the old memtable or file may go; readers hold the
@@ -61,8 +61,8 @@ impl SuperVersion {
         }
     }
 
-    /// The memtables and, behind them, those that are flushed and kept to check for conflicts;
-    /// newest first.
+    /// The memtables and, behind them, the flushed ones that are kept for conflict checks; newest
+    /// first.
     pub(crate) fn history(&self) -> impl Iterator<Item = &Arc<MemTable>> {
         self.memtables().chain(self.history.iter())
     }

@@ -1,4 +1,4 @@
-//! When writers of one family must slow down or stop, and why.
+//! Write stalls of one family: when writers must slow down or stop, and why.
 //!
 //! In: a family's memtables, level-0 files and compaction debt. Out: a condition and its cause.
 //! Source of the triggers: RocksDB `db/column_family.cc` (`GetWriteStallConditionAndCause`).
@@ -19,7 +19,7 @@ impl Default for WriteStall {
     }
 }
 
-/// What a family's condition follows from.
+/// The inputs of a family's condition.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StallInputs {
     pub(crate) waiting_memtables: usize,

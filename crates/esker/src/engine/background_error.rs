@@ -1,20 +1,19 @@
-//! What happens after an error that no caller is waiting for: how bad it is, what stops, how it
-//! ends.
+//! Background errors: their severity, the work they stop, and how they end.
 //!
-//! Source of the severities: RocksDB `db/error_handler.cc`, simplified to what the engine does: a
-//! failed WAL or MANIFEST write and `Corruption` stop writes; a failed flush stops writes because
-//! memtables would pile up; a compaction that failed for lack of space or by an error that may pass
-//! only stops compactions, until that is over.
+//! Source of the severities: RocksDB `db/error_handler.cc`, simplified to the engine's cases. A
+//! failed WAL or MANIFEST write and `Corruption` stop writes. A failed flush stops writes because
+//! memtables would pile up. A compaction that failed for lack of space, or by a transient error,
+//! stops only compactions, until that is over.
 //!
-//! Who lifts it: [`crate::Db::resume`], or an automatic recovery (`instance/auto_resume.rs`) if the error
-//! may pass.
+//! [`crate::Db::resume`] lifts an error, or an automatic recovery (`instance/auto_resume.rs`) if
+//! the error is transient.
 //!
 //! | automatic recovery | from, to | by |
 //! |---|---|---|
-//! | planned | an error that may pass is put in force, and none is planned | `plan_recovery`, by who puts it in force |
+//! | planned | a transient error is put in force, and none is planned | `plan_recovery`, by the thread that puts it in force |
 //! | ended | it has succeeded or given up | `recovery_ended`, by its thread |
 //!
-//! One thread at a time resumes (`resuming`), be it a caller of `resume` or that of the recovery.
+//! One thread at a time resumes (`resuming`): a caller of `resume`, or the thread of the recovery.
 
 use esker_base::{Error, ErrorKind, Result, Severity, SubCode};
 
@@ -38,16 +37,16 @@ pub(crate) struct BackgroundError {
     pub(crate) wal_damaged: bool,
     /// `resume` is at work: flushes run, writes still wait outside.
     recovering: bool,
-    /// Somebody is in `resume`.
+    /// A thread is in `resume`.
     pub(crate) resuming: bool,
     /// An automatic recovery is under way, or waits for its next attempt.
     recovery_planned: bool,
 }
 
 impl BackgroundError {
-    /// Records `error` unless a worse one is there, and gives back what is in force now. How bad it
-    /// is, its reason says, or the error itself if that is worse. Ends a recovery, unless it is a
-    /// lesser one than that which is recovered from.
+    /// Records `error` unless a worse one is in force, and returns the one in force. Its severity
+    /// is the reason's, or its own if that is worse. Ends a recovery, unless the error is less
+    /// severe than the one being recovered from.
     pub(crate) fn set(&mut self, error: &Error, reason: ErrorReason) -> Error {
         let error = error.clone().with_severity(severity(error, reason).max(error.severity()));
         if reason == ErrorReason::WalWrite {
@@ -100,8 +99,8 @@ impl BackgroundError {
         self.recovering = true;
     }
 
-    /// Whether whoever has put an error in force shall begin an automatic recovery: it is planned
-    /// from now on.
+    /// Whether the caller, which has put an error in force, must start an automatic recovery; if
+    /// so, it is planned from now on.
     pub(crate) fn plan_recovery(&mut self) -> bool {
         let begins = !self.recovery_planned && self.error.as_ref().is_some_and(may_pass);
         self.recovery_planned |= begins;
@@ -118,9 +117,9 @@ impl BackgroundError {
         self.recovery_planned
     }
 
-    /// What the error stopped may go on: it is forgotten.
+    /// Forgets the error, so that the stopped work goes on.
     /// # Errors
-    /// A new one has come meanwhile, and is in force.
+    /// A new error that came meanwhile, and is in force.
     pub(crate) fn end_recovery(&mut self) -> Result<()> {
         match self.error.take() {
             Some(new) if !self.recovering => Err(self.error.insert(new).clone()),

@@ -1,8 +1,8 @@
-//! What the statistics dump says of the whole database, counted since open.
+//! Counters of the whole database for the statistics dump, since open.
 //!
-//! In: the write leader's numbers. Out: [`DbStats`]. Only the write leader counts writes, so that
-//! plain loads and stores do. What RocksDB keeps in `db/internal_stats.h` whether or not
-//! `Statistics` are asked for.
+//! In: the write leader's numbers. Out: [`DbStats`]. Only the write leader counts writes, so plain
+//! loads and stores suffice. RocksDB keeps the same in `db/internal_stats.h`, with or without
+//! `Statistics`.
 
 use crate::observe::{CfStats, DbStats};
 use esker_base::ColumnFamilyId;
@@ -10,7 +10,7 @@ use esker_base::sync::atomic::{AtomicU64, Ordering};
 use esker_env::Clock;
 use std::collections::BTreeMap;
 
-/// What a periodic dump of statistics said.
+/// The last periodic dump of statistics.
 #[derive(Debug, Default)]
 pub(crate) struct StatsDump {
     pub(crate) db: DbStats,

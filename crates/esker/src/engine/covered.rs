@@ -1,19 +1,19 @@
-//! Which files range tombstones cover whole, so that they can go unread, and how much else
-//! tombstones hide.
+//! Finds files that range tombstones cover whole, which can go unread, and how much else tombstones
+//! hide.
 //!
 //! In: a version that was just logged. Out: marks on its files ([`FileMeta::covered_at`],
 //! [`FileMeta::hidden_below`]), for pickers. Looks at new files with range tombstones, and at other
-//! new files under such files. No I/O: a table that is not open tells nothing, and its tombstones
-//! wait for the next compaction.
+//! new files under such files. No I/O: a table that is not open is skipped, and its tombstones wait
+//! for the next compaction.
 //!
 //! Invariant: the tombstones of one file, within the bounds of that file, cover each key of a
 //! covered file. They are newer than all its entries, and the file lies below theirs or is older in
-//! level 0. So they hide what the covered file hides as well. The covered file can go as soon as no
-//! reader is older than the newest of them.
+//! level 0. So they also hide everything that the covered file hides. The covered file can go as
+//! soon as no reader is older than the newest of them.
 //!
 //! Cost for a file with n tombstones: O(log n) for each run of them and level, and for each of
-//! [`MOST_OF_LEVEL0`] files, and a step for each tombstone over a file that is covered. For another
-//! new file: a search in each candidate above it.
+//! [`MOST_OF_LEVEL0`] files, and a step for each tombstone over a covered file. For another new
+//! file: a search in each candidate above it.
 
 use crate::cf::ColumnFamily;
 use crate::files::open_table::opened_file;
@@ -30,10 +30,10 @@ const MOST_MEASURED: usize = 64;
 /// Older files of level 0 that are looked at.
 const MOST_OF_LEVEL0: usize = 64;
 
-/// Marks files of the version; `new_files` are those that were not looked at in an earlier one.
-/// `all_new`: they are all there are.
+/// Marks files of the version. `new_files` were in no earlier version; with `all_new` they are all
+/// files.
 pub(super) fn note_covered(cf: &ColumnFamily, version: &Version, new_files: &[Arc<FileMeta>], all_new: bool) {
-    // With timestamps, tombstones delete what is older by its timestamp only.
+    // With timestamps, tombstones delete only entries of older timestamps.
     if cf.icmp.timestamp_size() > 0 {
         return;
     }
@@ -72,7 +72,7 @@ fn is_older(file: &FileMeta, other: &FileMeta) -> bool {
     file.number != other.number && file.largest_seqno < other.largest_seqno
 }
 
-/// Looks for what the tombstones of a file hide in older files.
+/// Finds the effect of a file's tombstones on older files.
 fn note_below(
     cf: &ColumnFamily,
     version: &Version,
@@ -163,7 +163,7 @@ impl<'a> Tombstones<'a> {
     /// unread, it is marked so.
     fn mark(&self, other: &Arc<FileMeta>, found: &mut Vec<Arc<FileMeta>>) -> bool {
         let Some(newest) = self.covers(other) else { return false };
-        // A table that goes unread does not tell what it refers to in blob files.
+        // A table that goes unread cannot report its references to blob files.
         if other.oldest_blob_file_number.is_none() && other.set_covered_at(newest) {
             found.push(Arc::clone(other));
         }

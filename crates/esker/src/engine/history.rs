@@ -1,12 +1,13 @@
-//! Flushed memtables that stay for conflict checks, under the bound of the write buffer manager.
+//! Flushed memtables that stay for conflict checks, within the write buffer manager's limit.
 //!
 //! In: families whose memtables were flushed, and the manager's count of memory. Out: the oldest of
-//! these memtables go while memory is over the bound. `max_write_buffer_size_to_maintain` of each
+//! these memtables go while memory is over the limit. `max_write_buffer_size_to_maintain` of each
 //! family holds besides (`cf/memtables.rs`).
 //!
-//! History is a cache: an optimistic transaction that began before it is tried again (`TryAgain`).
-//! Memtables that take writes, and those that wait for a flush, are not. So history goes before a
-//! memtable is flushed for lack of memory, and before a writer waits for memory.
+//! History is a cache: without it an optimistic transaction that began earlier must retry
+//! (`TryAgain`). Memtables that take writes, and those that wait for a flush, are no cache. So
+//! history goes before a memtable is flushed for lack of memory, and before a writer waits for
+//! memory.
 
 use super::{DbState, Engine, publish_super_versions};
 use esker_base::sync::atomic::{AtomicBool, Ordering};
@@ -22,8 +23,8 @@ pub(crate) struct Histories {
 }
 
 impl DbState {
-    /// Takes over what history a family has now. Call it whenever that may have changed; `before`
-    /// is what `MemTables::oldest_history` said before.
+    /// Updates the list of history for a family. Call it whenever that may have changed; `before`
+    /// is the former result of `MemTables::oldest_history`.
     pub(crate) fn history_changed(&mut self, id: ColumnFamilyId, before: Option<SequenceNumber>) {
         let now = self.families.get(&id).and_then(|family| family.memtables.oldest_history());
         if now != before {

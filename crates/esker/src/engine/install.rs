@@ -1,5 +1,5 @@
-//! New super versions of a family, and what follows from them: stall conditions, compactions that
-//! became due.
+//! Installs new super versions of a family, with their consequences: stall conditions, and
+//! compactions that became due.
 
 use crate::cf::{ColumnFamily, FamilyState, IdleCursors, StallInputs, SuperVersion, WriteStall, is_pressed};
 use crate::engine::covered::note_covered;
@@ -18,8 +18,8 @@ use esker_base::{ColumnFamilyId, FileNumber, SequenceNumber};
 use esker_format::file_name;
 use std::collections::HashSet;
 
-/// Makes what `state` says of the family visible to readers, recomputes stalls, and queues a
-/// compaction if one is due. What readers held before is released when the last of them is done.
+/// Publishes a super version from `state`, recomputes stalls, and queues a compaction if one is
+/// due. The old super version is released after its last reader.
 pub(crate) fn publish_super_version(engine: &Engine, state: &mut DbState, family: ColumnFamilyId) {
     publish_super_versions(engine, state, &[family]);
 }
@@ -54,8 +54,8 @@ fn show_super_version(engine: &Engine, state: &mut DbState, family: ColumnFamily
     };
     let old = family_state.cf.super_version.load_full();
     family_state.cf.super_version.store(Arc::new(super_version));
-    // Else the scan that lets go of the old super version last, mostly in the midst of a step,
-    // would pay for the end of what others left.
+    // Otherwise the last scan that releases the old super version, mostly in the middle of a step,
+    // would drop what others left.
     drop(old.idle.take_all());
     family_state.pending_compaction_bytes =
         pending_compaction_bytes(&family_state.version, &family_state.compaction_options);
@@ -87,8 +87,8 @@ pub(crate) fn queue_if_due(
         running: &family_state.running,
         now_seconds: engine.env.clock.now_seconds(),
         oldest_snapshot,
-        // Not `oldest_reader`: what an ingestion installs becomes visible right afterwards, under
-        // the same hold of the db mutex.
+        // Not `oldest_reader`: an ingestion's files become visible right afterwards, under the same
+        // hold of the db mutex.
         oldest_live: engine.snapshots.oldest().unwrap_or(SequenceNumber::MAX),
         suggested: &[],
     };
@@ -101,9 +101,9 @@ pub(crate) fn queue_if_due(
     }
 }
 
-/// From when on a compaction of these families is worth while for what snapshots kept, and the
-/// oldest snapshot that this was decided by. Whoever gives back a snapshot meanwhile sees the
-/// threshold, or is seen here.
+/// Sets, for these families, the sequence number from which on a compaction would drop versions
+/// that snapshots kept, and the oldest snapshot behind that decision. A thread that releases a
+/// snapshot meanwhile sees the threshold, or is seen here.
 pub(super) fn set_snapshot_thresholds(
     engine: &Engine,
     state: &mut DbState,
@@ -125,9 +125,9 @@ pub(super) fn set_snapshot_thresholds(
 }
 
 impl Engine {
-    /// What is to be done with versions that have just been logged, before they are shown: files
-    /// keep the tables that their job opened, what is in them is learnt from their properties, and
-    /// what pickers would walk over files for is found out. No I/O. Call it without the db mutex.
+    /// Prepares versions that have just been logged, before they are published: files keep the
+    /// tables that their job opened, their properties are read, and pickers' file scans are done
+    /// ahead. No I/O. Call it without the db mutex.
     pub(crate) fn prepare_versions(&self, versions: &[(ColumnFamilyId, Arc<Version>)]) {
         for (id, version) in versions {
             let Some(cf) = self.families.by_id(*id) else { continue };
@@ -161,8 +161,8 @@ impl Engine {
         prepare(version, &options, self.env.clock.now_seconds());
     }
 
-    /// Deletes files of a job that no MANIFEST names. Not those that one may name which could not
-    /// be written: they go with the next that is, or with the next open.
+    /// Deletes files of a job that no MANIFEST names. Files that a failed MANIFEST write may have
+    /// named go after the next successful one, or at the next open.
     pub(crate) fn delete_outputs(
         &self,
         cf: &ColumnFamily,
@@ -190,7 +190,7 @@ impl Engine {
     }
 }
 
-/// Takes over what a family adds to the sums over all.
+/// Updates a family's share in the sums over all families.
 fn update_share(state: &mut DbState, id: ColumnFamilyId) {
     let share = state.families.get(&id).map(|f| {
         let is_automatic = !f.options.disable_auto_compactions;
@@ -204,13 +204,13 @@ fn update_share(state: &mut DbState, id: ColumnFamilyId) {
     state.totals.set(id, share);
 }
 
-/// These families are gone, and stall nobody any more.
+/// Removes dropped families from the sums, so that they stall no writer.
 pub(crate) fn forget_shares(engine: &Engine, state: &mut DbState, gone: &HashSet<ColumnFamilyId>) {
     gone.iter().for_each(|id| state.totals.set(*id, None));
     update_stall(engine, state);
 }
 
-/// Takes the worst condition over all families into force and wakes whoever waits for a change.
+/// Applies the worst condition over all families and wakes waiting writers.
 fn update_stall(engine: &Engine, state: &DbState) {
     engine.stall.update(std::iter::once(state.totals.condition()), state.totals.debt());
     engine.stall.set_pressure(state.totals.is_pressed());

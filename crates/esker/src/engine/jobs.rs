@@ -58,14 +58,14 @@ fn flushes_that_may_begin(state: &DbState) -> usize {
     if state.background_error.wal_damaged { queue.iter().take_while(recovers).count() } else { queue.len() }
 }
 
-/// The purge of files that may go: at most one is queued or runs, and a request that comes while
-/// one runs is not lost.
+/// The purge of obsolete files: at most one is queued or runs, and a request during a run is not
+/// lost.
 ///
-/// It is asked for from anywhere, under any lock: whoever drops the last super version of a file
-/// asks. So it takes no lock but the pool's, and keeps the engine alive only while it runs.
+/// Any thread may request it, under any lock, because dropping the last reference to a file does.
+/// So it takes no lock but the pool's, and keeps the engine alive only while it runs.
 pub(crate) struct Purger {
     job: OnceLock<PurgeJob>,
-    /// Somebody asked since the last one began.
+    /// Requested since the last one began.
     requested: AtomicBool,
     /// Queued or running.
     active: AtomicBool,
@@ -112,7 +112,7 @@ impl Purger {
         job.scheduler.schedule(Job::Purge, Box::new(work));
     }
 
-    /// Runs purges until nobody asks any more.
+    /// Runs purges until none is requested.
     fn serve(&self, engine: &Engine, run: fn(&Engine)) {
         while self.requested.swap(false, Ordering::SeqCst) && !engine.is_shutting_down() {
             run(engine);
@@ -121,7 +121,7 @@ impl Purger {
         self.active.store(false, Ordering::SeqCst);
         engine.state_changed.notify_all();
         drop(state);
-        // Who asked between the loop's end and the store found one active and left.
+        // A request between the loop's end and the store found an active purge and left.
         if self.requested.load(Ordering::SeqCst) {
             self.request();
         }
@@ -142,7 +142,8 @@ fn run(engine: &Arc<Engine>, kind: Job, work: fn(&Arc<Engine>)) -> Box<dyn FnOnc
 
 /// Makes room for the next job and tells those who wait for this one.
 fn end(engine: &Arc<Engine>, kind: Job) {
-    // First: whoever waits for the last job, as a close does, looks for obsolete files next.
+    // First, because a thread that waits for the last job, like a close, looks for obsolete files
+    // next.
     hand_over();
     let mut state = engine.state.lock();
     match kind {
@@ -159,10 +160,10 @@ fn end(engine: &Arc<Engine>, kind: Job) {
     epoch::collect();
 }
 
-/// Does `work`, and makes a panic in it an error of at least this severity: `HardError` where
-/// everything is as it was before the work began, `FatalError` where nobody knows.
+/// Runs `work`, and turns a panic in it into an error of at least this severity: `HardError` where
+/// the state before the work still holds, `FatalError` where it is unknown.
 /// # Errors
-/// That of the work · `Aborted` if it panicked, with what it panicked with.
+/// That of the work · `Aborted` with the panic's message.
 pub(crate) fn contained<T>(what: &str, severity: Severity, work: impl FnOnce() -> Result<T>) -> Result<T> {
     // A simulated machine gives a thread up by unwinding it.
     if cfg!(any(loom, shuttle)) {
@@ -179,8 +180,8 @@ fn said(panic: &(dyn Any + Send)) -> &str {
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("(no message)")
 }
 
-/// The thread may sleep for long now, and lives as long as its pool: what it has replaced must not
-/// wait for its next job.
+/// Hands over retired values: the thread may sleep for long and lives as long as its pool, and they
+/// must not wait for its next job.
 fn hand_over() {
     epoch::pin().flush();
 }
@@ -255,9 +256,9 @@ impl JobLimits {
     }
 }
 
-/// Queues a flush for each family that has enough memtables waiting; one for all of them under
-/// `atomic_flush`, and after an error: the WALs may not hold what one family has not flushed yet,
-/// so that no other may be ahead of it.
+/// Queues a flush for each family with enough waiting memtables. Under `atomic_flush`, and after an
+/// error, it is one flush for all: the WALs may lack unflushed entries of one family, so no other
+/// family may get ahead of it.
 pub(crate) fn queue_flushes(
     engine: &Engine,
     state: &mut DbState,
@@ -268,7 +269,7 @@ pub(crate) fn queue_flushes(
     let together = engine.options.atomic_flush || reason == FlushReason::ErrorRecovery;
     let mut families = families.to_vec();
     if reason == FlushReason::ErrorRecovery {
-        // Whoever was asked for, and whatever waits in the queue: one flush of all.
+        // One flush of all: for the requested families, and for those in the queue.
         state.flush_queue.clear();
         state.families.values_mut().for_each(|family| family.flush_queued = false);
         families = state.families.keys().copied().collect();

@@ -1,16 +1,16 @@
 //! The state of an open database, its fields grouped by the lock that guards them.
 //!
-//! In: what `db/open.rs` recovered. Out: one [`Engine`] that the write path and the background jobs
-//! share.
+//! In: the result of recovery (`db/open.rs`). Out: one [`Engine`] that the write path and the
+//! background jobs share.
 //!
 //! Locks, in the order in which they may be taken (docs/locking.md): write lead → manifest → state
 //! → wals → small ones. MANIFEST and table I/O never happens under `state`.
 //!
 //! Invariants
-//!  1. `FamilyState::version` is what `manifest` has for that family: both change in one stretch
-//!     under the manifest lock, the latter first.
-//!  2. A file named in any live version is on disk; deletions go through `files/obsolete.rs`, which
-//!     is shown them all.
+//!  1. `FamilyState::version` is the version that `manifest` has for that family: both change
+//!     within one hold of the manifest lock, the latter first.
+//!  2. A file named in any live version is on disk; `files/obsolete.rs`, which gets all live
+//!     versions, decides on deletions.
 //!  3. Only the write leader changes active memtables, `wals` and the allocated sequence number.
 
 mod background_error;
@@ -77,8 +77,8 @@ pub(crate) mod rank {
     pub(crate) const WALS: LockRank = LockRank::new(30, "wals");
 }
 
-/// What the background jobs are, given by `db/open.rs`: this module knows when they run, not what
-/// they do.
+/// The functions of the background jobs, given by `db/open.rs`: this module knows when they run,
+/// not what they do.
 pub(crate) struct Jobs {
     pub(crate) flush: fn(&Arc<Engine>),
     pub(crate) compact: fn(&Arc<Engine>),
@@ -86,8 +86,8 @@ pub(crate) struct Jobs {
     pub(crate) pre_scan: fn(&Arc<Engine>),
 }
 
-/// How often a waiting caller looks again while the system refuses threads: nobody says when it
-/// gives them.
+/// How often a waiting caller checks again while the system refuses threads: no event reports the
+/// end of that.
 const LOOK_FOR_THREADS: Duration = Duration::from_millis(50);
 
 /// Automatic recovery: how it begins, and its thread.
@@ -117,7 +117,7 @@ pub(crate) struct Engine {
     pub(crate) owner: Owner,
     pub(crate) path: PathBuf,
     pub(crate) wal_dir: PathBuf,
-    /// As they were at open: for those that cannot change. See [`Engine::db_options`].
+    /// The options at open, for those that cannot change. See [`Engine::db_options`].
     pub(crate) options: DbOptions,
     pub(crate) env: Env,
     pub(crate) db_id: String,
@@ -143,9 +143,9 @@ pub(crate) struct Engine {
     /// The system has refused a thread of this database's own since the last
     /// [`Engine::start_refused_threads`].
     pub(crate) threads_refused: AtomicBool,
-    /// Set once, by whoever closes the files.
+    /// Set once, by the thread that closes the files.
     pub(crate) closed: AtomicBool,
-    /// Listeners have been told that it begins to close.
+    /// Listeners know that it begins to close.
     pub(crate) shutdown_told: AtomicBool,
     /// A background error keeps writes out: ask `state` which.
     pub(crate) writes_stopped: AtomicBool,
@@ -183,14 +183,14 @@ pub(crate) struct Engine {
     pub(crate) snapshot_threshold: AtomicU64,
     /// Transactions that are prepared and not resolved.
     pub(crate) prepared: Mutex<PreparedSections>,
-    /// What the last periodic dump of statistics said, for the intervals of the next.
+    /// The last periodic dump of statistics, for the intervals of the next.
     pub(crate) last_stats_dump: Mutex<StatsDump>,
     pub(crate) stats_dump_timer: Mutex<Option<Repeating>>,
     /// Reads all tables, if that is wanted.
     pub(crate) scrubber: Mutex<Option<Scrubber>>,
     /// Goes on by itself after an error that may pass.
     pub(crate) recovery: AutoRecovery,
-    /// Looks every so many seconds for compactions that are due because time has passed.
+    /// Checks, at a period in seconds, for compactions that are due by time.
     pub(crate) compaction_timer: Mutex<Option<(u64, Repeating)>>,
     pub(crate) unwritten_options: Mutex<UnwrittenOptions>,
     /// Given back last.
@@ -198,7 +198,7 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// Bytes of the timestamps of a family's keys; 0 if there is no such family.
+    /// Bytes of the timestamps of a family's keys; 0 for an unknown family.
     pub(crate) fn timestamp_size(&self, family: ColumnFamilyId) -> usize {
         self.families.with(family, |cf| cf.icmp.timestamp_size()).unwrap_or(0)
     }
@@ -229,8 +229,9 @@ impl Engine {
         self.owner.is_elsewhere(&format_args!("the database in {}", self.path.display()))
     }
 
+    /// Checks that the database is open, in this process.
     /// # Errors
-    /// `ShutdownInProgress` once closing has begun · as [`Engine::check_process`].
+    /// `ShutdownInProgress` once closing has begun · `NotSupported` in a forked child.
     pub(crate) fn check_open(&self) -> Result<()> {
         self.check_process()?;
         if self.is_shutting_down() {
@@ -239,8 +240,9 @@ impl Engine {
         Ok(())
     }
 
+    /// Checks that the database can be written, in this process.
     /// # Errors
-    /// `NotSupported` if the database was opened read-only · as [`Engine::check_process`].
+    /// `NotSupported` if the database was opened read-only, or in a forked child.
     pub(crate) fn check_writable(&self) -> Result<()> {
         self.check_process()?;
         if self.read_only {
@@ -254,9 +256,9 @@ impl Engine {
         self.snapshots.all()
     }
 
-    /// The oldest sequence number that a live snapshot read at when the last one was given back, or
-    /// the newest there was then; 0 before that. Files of the last level are rewritten only for
-    /// what snapshots had kept in them.
+    /// The oldest live snapshot at the last release of one, or the newest sequence number at that
+    /// time; 0 before the first release. Files of the last level are rewritten only for versions
+    /// that snapshots had kept.
     pub(crate) fn oldest_snapshot_at_release(&self) -> SequenceNumber {
         self.snapshots.oldest_at_release()
     }
@@ -268,7 +270,7 @@ impl Engine {
         self.snapshots.with(|list| list.oldest().unwrap_or_else(|| self.visible_sequence()))
     }
 
-    /// What jobs write tables of this family with.
+    /// The context in which jobs write tables of this family.
     pub(crate) fn output_context<'a>(
         &'a self,
         cf: &'a ColumnFamily,
@@ -299,9 +301,9 @@ impl Engine {
         self.options_in_force.read().clone()
     }
 
-    /// A snapshot was given back: compactions may drop what only it saw. `oldest`: of those that
-    /// are left, and come; if that were newer than one of them, files that this one needs would be
-    /// rewritten again and again for nothing.
+    /// Handles the release of a snapshot: compactions may drop versions that only it saw. `oldest`:
+    /// the oldest of the present and future snapshots. If it were newer than one of them, files
+    /// that this one needs would be rewritten again and again.
     #[inline]
     pub(crate) fn snapshot_released(self: &Arc<Self>, oldest: SequenceNumber) {
         // Stored before the threshold is looked at; `publish_super_version` has it the other way
@@ -323,16 +325,15 @@ impl Engine {
             state.compaction_queue.push_back(id);
             queued.push(id);
         }
-        // Whether anything comes of it or not, the next who gives one back need not ask for the
-        // same.
+        // In any case the next release need not ask the same again.
         set_snapshot_thresholds(self, &mut state, &queued);
         maybe_schedule(self, &mut state);
     }
 
-    /// Puts an error that no caller waits for in force: writes stop if it is bad enough, background
-    /// work in any case. If it may pass, an automatic recovery begins, unless options or listeners
-    /// do not want that. Gives what is in force then; `None`: a listener has called the error off,
-    /// and what has failed is to be done again or told to whoever waits for it.
+    /// Puts a background error in force: it stops writes if it is severe enough, and background
+    /// work in any case. A transient error starts an automatic recovery, unless options or
+    /// listeners forbid it. Returns the error in force; `None`: a listener has called it off, and
+    /// the failed work must be repeated or reported to its waiting caller.
     pub(crate) fn set_background_error(&self, error: &Error, reason: ErrorReason) -> Option<Error> {
         self.count_background_error(error);
         let told = self.ask_listeners(error, reason);
@@ -353,8 +354,8 @@ impl Engine {
         Some(in_force)
     }
 
-    /// Waits before work is tried again whose error a listener has called off; not for those who
-    /// want the jobs to end.
+    /// Waits before work is repeated whose error a listener has called off; returns at once if the
+    /// jobs must end.
     pub(crate) fn pause_before_retry(&self) {
         let mut state = self.state.lock();
         let clock = self.env.clock.as_ref();
@@ -392,9 +393,8 @@ impl Engine {
         }
     }
 
-    /// Waits until `state_changed` is signalled, or somewhat less. While the system refuses threads
-    /// the caller does the work that it waits for: one queued job of this database, with the lock
-    /// given up.
+    /// Waits until `state_changed` is signalled, or somewhat less. While the system refuses
+    /// threads, the caller runs one queued job of this database itself, with the lock released.
     pub(crate) fn wait_for_change(&self, state: &mut RankedMutexGuard<'_, DbState>) {
         if !self.scheduler.is_starved() {
             return self.state_changed.wait(state);

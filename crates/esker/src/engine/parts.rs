@@ -1,4 +1,4 @@
-//! How an [`Engine`] is put together from what recovery found.
+//! Makes an [`Engine`] from the result of recovery.
 
 use super::{AutoRecovery, Counters, DbState, Engine, Purger, StallState, StatsDump, UnwrittenOptions, rank};
 use crate::cf::ColumnFamilySet;
@@ -39,7 +39,7 @@ pub(crate) struct EngineParts {
 }
 
 impl Engine {
-    /// An engine at rest: no job runs, nothing is stalled.
+    /// An idle engine: no job runs, nothing is stalled.
     pub(crate) fn new(parts: EngineParts) -> Engine {
         let rate = match parts.options.delayed_write_rate {
             0 => DEFAULT_DELAYED_WRITE_RATE,
@@ -109,13 +109,13 @@ impl Engine {
 
 /// The bytes that all WALs may have beside those of the memtables.
 const WAL_SLACK_BYTES: u64 = 16 << 20;
-/// What they may have for each family with data: so many bytes are written before its small
-/// memtable is flushed.
+/// WAL bytes allowed for each family with data: that many are written before its small memtable is
+/// flushed.
 const WAL_BYTES_PER_FLUSH: u64 = 256 << 10;
 
-/// `max_total_wal_size`, or the smaller of RocksDB's default, four times what all write buffers may
-/// hold, and a small multiple of what memtables hold: a family that is written to no more keeps
-/// WALs that are of no use to the others.
+/// `max_total_wal_size`, or the smaller of RocksDB's default, four times the size of all write
+/// buffers, and a small multiple of the memtables' bytes. A family without further writes would
+/// otherwise keep WALs that the other families do not need.
 fn wal_bytes_limit(options: &DbOptions, state: &DbState) -> u64 {
     if options.max_total_wal_size > 0 {
         return options.max_total_wal_size;

@@ -1,8 +1,8 @@
-//! What the engine tells listeners, the LOG and the statistics about flushes, compactions and
-//! stalls.
+//! Reports flushes, compactions and stalls to listeners, the LOG and the statistics.
 //!
-//! Never called under a lock of the engine: listeners are user code. What is learnt under a lock is
-//! put into `DbState::stall_changes` and told by [`Engine::tell_stall_changes`] afterwards.
+//! Never called under a lock of the engine: listeners are user code. Events that happen under a
+//! lock go into `DbState::stall_changes`, and [`Engine::tell_stall_changes`] reports them
+//! afterwards.
 
 use super::{Engine, ErrorReason, contained};
 use crate::cf::ColumnFamily;
@@ -24,7 +24,7 @@ use esker_format::file_name;
 use esker_format::version_edit::FileMetaData;
 use esker_memtable::MemTable;
 
-/// A compaction that ended, for those who want to know.
+/// A finished compaction.
 #[derive(Debug)]
 pub(crate) struct CompactionReport<'a> {
     pub(crate) job: u64,
@@ -40,7 +40,7 @@ pub(crate) struct CompactionReport<'a> {
     pub(crate) micros: u64,
 }
 
-/// One key range of a compaction, for those who want to know.
+/// One key range of a compaction.
 #[derive(Debug)]
 pub(crate) struct SubcompactionReport<'a> {
     pub(crate) job: u64,
@@ -68,7 +68,7 @@ impl SubcompactionReport<'_> {
     }
 }
 
-/// What counts the bytes of compactions that are made for this reason, beside those of all.
+/// The tickers for the bytes of compactions of this reason, beside those of all compactions.
 fn bytes_tickers(reason: CompactionReason) -> Option<(Ticker, Ticker)> {
     match reason {
         CompactionReason::FilesMarkedForCompaction => {
@@ -83,13 +83,13 @@ fn bytes_tickers(reason: CompactionReason) -> Option<(Ticker, Ticker)> {
 }
 
 impl Engine {
-    /// Times what goes on until the watch is dropped.
+    /// Measures the time until the watch is dropped.
     #[inline]
     pub(crate) fn time(&self, histogram: Histogram) -> StopWatch<'_> {
         StopWatch::start(self.options.statistics.as_deref(), self.env.clock.as_ref(), histogram)
     }
 
-    /// When what is to be timed begins, in nanoseconds; `None` if times are not collected.
+    /// The start of a measurement, in nanoseconds; `None` if times are not collected.
     #[inline]
     pub(crate) fn start_timing(&self) -> Option<u64> {
         let wanted = self.options.statistics.as_ref().filter(|statistics| statistics.collects_times());
@@ -270,7 +270,7 @@ impl Engine {
         }
     }
 
-    /// The outputs are complete, and nobody sees them yet.
+    /// Reports that the outputs are complete and not visible yet.
     pub(crate) fn tell_compaction_pre_commit(&self, report: &CompactionReport<'_>) {
         if !self.listeners().is_empty() {
             let info = self.compaction_info(report, &Ok(()));
@@ -330,7 +330,7 @@ impl Engine {
         }
     }
 
-    /// What is said of a trivial move: the files that move are what comes out.
+    /// The report of a trivial move: the moved files are the outputs.
     fn move_info(
         &self,
         job: u64,
@@ -451,7 +451,7 @@ impl Engine {
         }
     }
 
-    /// A flush of these families was scheduled that somebody has asked for.
+    /// Reports that a requested flush of these families was scheduled.
     pub(crate) fn tell_manual_flush(&self, families: &[ColumnFamilyId], flush_reason: FlushReason) {
         if self.listeners().is_empty() {
             return;
@@ -468,7 +468,7 @@ impl Engine {
         self.listeners().iter().for_each(|l| l.on_external_file_ingested(info));
     }
 
-    /// The database begins to close: told once.
+    /// Reports, once, that the database begins to close.
     pub(crate) fn tell_shutdown(&self) {
         if !self.shutdown_told.swap(true, Ordering::AcqRel) {
             self.outlive("on_db_shutdown_begin", || {
@@ -477,9 +477,9 @@ impl Engine {
         }
     }
 
-    /// Lets listeners see an error that no caller waits for. One of them may call it off, or
-    /// replace it; one that panics does neither: the error is put in force, or those who wait for
-    /// the work that failed would wait for ever.
+    /// Shows a background error to listeners. One of them may call it off, or replace it. A
+    /// listener that panics does neither: the error is put in force, because callers may wait for
+    /// the failed work.
     pub(crate) fn ask_listeners(&self, error: &Error, reason: ErrorReason) -> Option<Error> {
         let mut told = Some(error.clone());
         let asked = self.outlive("on_background_error", || {
@@ -517,7 +517,7 @@ impl Engine {
         });
     }
 
-    /// Whether `tell` does not panic: what else is to be done for a recovery is done in any case.
+    /// Calls `tell`; false if it panics. The rest of a recovery happens in any case.
     fn outlive(&self, what: &str, tell: impl FnOnce()) -> bool {
         let told = contained(what, Severity::NoError, || {
             tell();
@@ -539,7 +539,7 @@ impl Engine {
 }
 
 impl ErrorReason {
-    /// As listeners are told.
+    /// The reason in the form for listeners.
     fn told(self) -> BackgroundErrorReason {
         match self {
             ErrorReason::Flush => BackgroundErrorReason::Flush,
@@ -550,7 +550,7 @@ impl ErrorReason {
     }
 }
 
-/// What is known of a compaction that begins.
+/// The report of a compaction that begins.
 fn nothing_done_yet<'a>(job: u64, cf: &'a ColumnFamily, plan: &'a CompactionPlan) -> CompactionReport<'a> {
     CompactionReport {
         job,
@@ -566,7 +566,7 @@ fn nothing_done_yet<'a>(job: u64, cf: &'a ColumnFamily, plan: &'a CompactionPlan
     }
 }
 
-/// What the entries and the outputs say, of a compaction or one key range of it.
+/// Statistics of a compaction or one key range of it, from its entries and outputs.
 fn job_stats(
     iteration: &CompactionIteratorStats,
     output_files: u64,

@@ -1,16 +1,16 @@
-//! Scrubbing: all tables and blob files are read and checked in the background, one after the
-//! other, again and again, at a set rate.
+//! Scrubbing: reads and checks all tables and blob files in the background, one after the other,
+//! repeatedly, at a set rate.
 //!
-//! In: `scrub_bytes_per_second`. Out: each pass checks every file that was live when it came to it
-//! as `Db::verify_checksum` does, and what it finds is told: an error in LOG,
-//! `EventListener::on_background_error` with the reason `Scrub`, `Db::scrub_state`. The database
-//! goes on: reads of what is damaged find it out themselves, and all others are right.
+//! In: `scrub_bytes_per_second`. Out: each pass checks every live file as `Db::verify_checksum`
+//! does, and reports damage: an error in LOG, `EventListener::on_background_error` with the reason
+//! `Scrub`, `Db::scrub_state`. The database goes on: reads of damaged files fail by themselves, and
+//! all others are right.
 //!
 //! Invariants
 //!  1. A file is read at no more than the rate, from its begin to any of its blocks or records; and
-//!     as slowly as the rate limiter wants, if there is one for reads.
-//!  2. A scrubber holds no lock and no super version while it reads or waits, only the file that it
-//!     reads.
+//!     as slowly as the rate limiter requires, if there is one for reads.
+//!  2. A scrubber holds no lock and no super version while it reads or waits, only its current
+//!     file.
 //!  3. Its thread has ended when `Scrubber` is dropped.
 
 use super::Engine;
@@ -31,7 +31,7 @@ use std::time::Duration;
 /// time.
 const SHORTEST_PASS: u64 = 1;
 
-/// What scrubbing has done since the database was opened, and what it has found.
+/// The progress and findings of scrubbing since the database was opened.
 #[derive(Clone, Debug, Default)]
 pub struct ScrubState {
     /// Passes over all files that came to their end.
@@ -56,7 +56,7 @@ pub(crate) struct Scrubber {
 struct Shared {
     state: Mutex<ScrubState>,
     is_over: AtomicBool,
-    /// Locked by who waits, or says that it is over.
+    /// Held by the thread that waits, or that ends the waiting.
     waiting: Mutex<()>,
     over: Condvar,
 }
@@ -81,7 +81,7 @@ impl Drop for Scrubber {
 }
 
 impl Scrubber {
-    /// What it has done and found so far.
+    /// Its progress and findings so far.
     pub(crate) fn state(&self) -> ScrubState {
         self.shared.state.lock().clone()
     }
@@ -133,7 +133,7 @@ fn run(engine: &Weak<Engine>, shared: &Shared, rate: u64) {
     }
 }
 
-/// What is checked, and what keeps it where it is.
+/// A file to check, with the reference that keeps it on disk.
 enum Scrubbed {
     Table(Arc<FileMeta>),
     Blobs(Arc<LiveBlobFile>),
@@ -157,7 +157,7 @@ impl Scrubbed {
     }
 }
 
-/// A file that is to be checked, which goes when nobody else holds it.
+/// A file to check later; it may go meanwhile.
 enum Listed {
     Table(Weak<FileMeta>),
     Blobs(Weak<LiveBlobFile>),
@@ -165,8 +165,7 @@ enum Listed {
 
 /// One look at each file; false if it was ended.
 fn pass(engine: &Weak<Engine>, shared: &Shared, rate: u64) -> bool {
-    // Those that came since the files were listed, and those that were listed and gone, perhaps to
-    // another level.
+    // Files that came since the list was made, and listed ones that went, perhaps to another level.
     let (mut last, mut missed) = (None, BTreeSet::new());
     loop {
         let Some(strong) = engine.upgrade() else { return false };
@@ -194,7 +193,7 @@ fn pass(engine: &Weak<Engine>, shared: &Shared, rate: u64) -> bool {
     }
 }
 
-/// Says what has come of a check.
+/// Reports the result of a check.
 fn note(engine: &Engine, shared: &Shared, file: &Scrubbed, checked: Result<()>) {
     let mut state = shared.state.lock();
     match file {
@@ -251,8 +250,8 @@ fn forget_gone(engine: &Engine, shared: &Shared) {
     shared.state.lock().damaged.retain(|number, _| live.contains(number));
 }
 
-/// The live files with numbers above `last`, and those of `missed`, and how each is opened. Of all
-/// files at once: a walk for each of them would be one over all.
+/// The live files with numbers above `last`, and those of `missed`, with how each is opened. For
+/// all files at once: a separate search for each would iterate over all of them.
 fn list(
     engine: &Engine,
     last: Option<FileNumber>,

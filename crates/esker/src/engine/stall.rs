@@ -1,9 +1,9 @@
-//! How fast writers may go.
+//! Write stalls: the rate of writers.
 //!
 //! In: the condition of each family; the worst one rules. Out: how long a write must wait. Delayed
 //! writers share `delayed_write_rate`, which falls while the compaction debt grows and rises while
-//! it shrinks: a leader waits for its own bytes before it writes them, and whoever comes next for
-//! those that it wrote for others.
+//! it shrinks. A leader waits for its own bytes before it writes them, and the next writer for the
+//! bytes that the leader wrote for others.
 //!
 //! Source of the rate rule: RocksDB `db/column_family.cc` (`RecalculateWriteStallConditions`),
 //! `db/write_controller.cc`.
@@ -26,17 +26,17 @@ pub(crate) struct StallState {
     credit: Mutex<Credit>,
     /// Compactions are behind, though not so far that anybody else is slowed down.
     is_pressed: AtomicBool,
-    /// Bytes per second for all writers of low priority together, and what they have of them.
+    /// Bytes per second for all low-priority writers together, and their credit.
     low_pri_rate: AtomicU64,
     low_pri: Mutex<Credit>,
 }
 
-/// What delayed writers may write before they wait. Times are monotonic.
+/// Bytes that delayed writers may write before they wait. Times are monotonic.
 #[derive(Debug, Default)]
 struct Credit {
     bytes: u64,
-    /// When there is more; `None` before the first writer of a delay. Further away than one refill:
-    /// what was written already is paid for until then.
+    /// The time of the next refill; `None` before the first writer of a delay. Further away than
+    /// one refill: bytes already written are paid for until then.
     next_refill_micros: Option<u64>,
     last_debt: u64,
 }
@@ -44,11 +44,11 @@ struct Credit {
 /// Credit is handed out for this long at a time.
 const REFILL_MICROS: u64 = 1024;
 const MIN_RATE: u64 = 16 << 10;
-/// What writers of low priority get before there has been a delay.
+/// The low-priority rate before the first delay.
 const LOW_PRI_RATE: u64 = 1 << 20;
 
 impl StallState {
-    /// Nobody stalls; delayed writers would start at `delayed_write_rate` bytes per second.
+    /// No stall; delayed writers would start at `delayed_write_rate` bytes per second.
     pub(crate) fn new(delayed_write_rate: u64) -> StallState {
         let max_rate = delayed_write_rate.max(MIN_RATE);
         StallState {
@@ -108,7 +108,7 @@ impl StallState {
             self.low_pri_rate.store((rate / 4).max(1), Ordering::Relaxed);
         }
         if code == DELAYED && before != DELAYED {
-            // Nobody was short of credit meanwhile: the time since is not to be made up for.
+            // No writer lacked credit meanwhile: the time since gives none.
             (credit.bytes, credit.next_refill_micros) = (0, None);
         }
     }
@@ -134,12 +134,12 @@ impl StallState {
         self.is_pressed.store(is_pressed, Ordering::Relaxed);
     }
 
-    /// Microseconds that a writer of low priority waits for `bytes`, at time `now_micros`. They
-    /// have a rate of their own, so that nobody else waits for them.
+    /// Microseconds that a low-priority writer waits for `bytes`, at time `now_micros`. These
+    /// writers have a rate of their own, so that no other writer waits for them.
     pub(crate) fn low_pri_delay_micros(&self, bytes: u64, now_micros: u64) -> u64 {
         let rate = self.low_pri_rate.load(Ordering::Relaxed);
         let mut credit = self.low_pri.lock();
-        // What was not used is not saved up.
+        // Unused credit is not saved up.
         if credit.next_refill_micros.is_some_and(|refill| refill + REFILL_MICROS < now_micros) {
             (credit.bytes, credit.next_refill_micros) = (0, None);
         }
@@ -149,14 +149,14 @@ impl StallState {
         credit.borrow(bytes, rate, now_micros) - now_micros
     }
 
-    /// Whether a writer of `bytes` need not wait at time `now_micros`; if so, they are taken out of
-    /// what there is.
+    /// Whether a writer of `bytes` need not wait at time `now_micros`; if so, takes them from the
+    /// credit.
     pub(crate) fn take_without_delay(&self, bytes: u64, now_micros: u64) -> bool {
         self.credit.lock().take(bytes, self.rate.load(Ordering::Relaxed), now_micros)
     }
 
-    /// `bytes` were written at `now_micros` by writers who have not waited: those that come after
-    /// them do.
+    /// Charges `bytes` that writers wrote at `now_micros` without waiting: later writers wait for
+    /// them.
     pub(crate) fn charge(&self, bytes: u64, now_micros: u64) {
         let rate = self.rate.load(Ordering::Relaxed);
         let mut credit = self.credit.lock();
@@ -166,13 +166,14 @@ impl StallState {
     }
 }
 
-/// So many `parts` of a rate in `of`. It may be any number: some set one for "no limit".
+/// `parts` of `rate` out of `of`. The rate may be any number: some users set a huge one for "no
+/// limit".
 fn part(rate: u64, parts: u128, of: u128) -> u64 {
     u64::try_from(u128::from(rate) * parts / of).unwrap_or(u64::MAX)
 }
 
 impl Credit {
-    /// Takes `bytes` out of what there is, or is by now, if that is enough.
+    /// Takes `bytes` from the credit, refilled up to now, if it suffices.
     fn take(&mut self, bytes: u64, rate: u64, now_micros: u64) -> bool {
         if self.bytes < bytes {
             let next_refill = self.next_refill_micros.unwrap_or(now_micros);

@@ -1,4 +1,4 @@
-//! What the db mutex guards.
+//! The state under the db mutex.
 
 use crate::cf::FamilyState;
 use crate::deleted_runs::PreScanQueue;
@@ -18,7 +18,7 @@ pub(crate) struct FlushRequest {
     pub(crate) reason: FlushReason,
 }
 
-/// A manual compaction that waits for a slot, and what came of it.
+/// A manual compaction that waits for a slot, and its result.
 #[derive(Debug)]
 pub(crate) struct ManualCompaction {
     pub(crate) id: u64,
@@ -28,7 +28,7 @@ pub(crate) struct ManualCompaction {
     pub(crate) plan: Option<CompactionPlan>,
     /// Threads; 0: as the option says.
     pub(crate) max_subcompactions: u32,
-    /// What it has written.
+    /// The files it has written.
     pub(crate) done: Option<Result<Vec<FileNumber>>>,
 }
 
@@ -63,13 +63,13 @@ pub(crate) struct DbState {
     pub(crate) file_deletions_disabled: usize,
     /// Checkpoints and backups under way, which no caller's `enable` ends.
     pub(crate) files_kept: usize,
-    /// Those who are deleting files, and began when nothing kept them.
+    /// Threads that are deleting files, since a time when deletions were enabled.
     pub(crate) deleting: usize,
     /// See `UnderWay`.
     pub(crate) calls_under_way: usize,
 
     pub(crate) background_error: BackgroundError,
-    /// For listeners, told when no lock is held.
+    /// Events for listeners, reported when no lock is held.
     pub(crate) stall_changes: Vec<WriteStallInfo>,
 }
 

@@ -1,10 +1,10 @@
-//! What is true of all families together: the worst stall, the debt of compactions, and which
-//! snapshots keep garbage.
+//! Sums over all families: the worst stall, the debt of compactions, and the snapshots that keep
+//! garbage.
 //!
 //! In: the share of one family, whenever it changes. Out: sums, at a cost that does not depend on
 //! the number of families.
 //!
-//! Invariant: the sums are those of the shares that `set` was last called with for each family.
+//! Invariant: the sums are those of each family's last share from `set`.
 
 use crate::observe::WriteStallCondition;
 use esker_base::{ColumnFamilyId, SequenceNumber};

@@ -1,8 +1,7 @@
-//! Calls that change what is in the database's directory, or copy it, by the thread that makes
-//! them.
+//! Calls in progress that change or copy files of the database's directory.
 //!
-//! In: a call that begins. Out: a guard. The database is not closed before each has been dropped:
-//! from then on the directory may be somebody else's, who gives out the same file numbers.
+//! In: a call that begins. Out: a guard. The database is not closed before each guard has been
+//! dropped: afterwards another process may have the directory and hand out the same file numbers.
 //!
 //! Writes need none: closing takes the write lead after them. Nor do flushes and compactions, which
 //! are jobs that closing waits for.
@@ -10,13 +9,14 @@
 use super::Engine;
 use esker_base::Result;
 
-/// One such call. A long one looks at [`Engine::check_open`] now and then, so that nobody waits
-/// long for it.
+/// The guard of one such call. A long call checks [`Engine::check_open`] now and then, so that a
+/// close does not wait long.
 pub(crate) struct UnderWay<'a>(&'a Engine);
 
 impl<'a> UnderWay<'a> {
+    /// Begins a call.
     /// # Errors
-    /// `ShutdownInProgress` · as [`Engine::check_process`].
+    /// `ShutdownInProgress` once closing has begun · `NotSupported` in a forked child.
     pub(crate) fn begin(engine: &'a Engine) -> Result<UnderWay<'a>> {
         engine.check_process()?;
         // The flag goes up under the lock.

@@ -1,11 +1,11 @@
-//! A batch into the memtables, by one thread or by each writer for itself.
+//! Applies a batch to the memtables, by one thread or by each writer for itself.
 //!
 //! In: a checked batch and the sequence number of its first op. Out: entries in the active
 //! memtables, not yet visible.
 //!
 //! Invariants
-//!  1. Op i has sequence `first + i`, counting counted ops only; ops of families that are gone
-//!     consume theirs.
+//!  1. Op i has sequence `first + i`, counting counted ops only; ops of dropped families consume
+//!     theirs.
 //!  2. The active memtables do not change while a group is applied (only a leader switches them).
 
 use crate::cf::{ColumnFamily, MemTableLimits};
@@ -23,8 +23,8 @@ use std::fmt;
 pub(crate) trait Memtables: fmt::Debug + Send + Sync {
     /// Inserts every op of `batch`, the first one at `first`.
     /// # Errors
-    /// `TryAgain` for a (key, sequence) that is there already; `NotSupported` for ops this engine
-    /// does not have; `Aborted` if a comparator panicked.
+    /// `TryAgain` for a (key, sequence) that exists already · `NotSupported` for ops that this
+    /// engine does not have · `Aborted` if a comparator panicked.
     fn apply(&self, batch: &WriteBatch, first: SequenceNumber) -> Result<()>;
 }
 

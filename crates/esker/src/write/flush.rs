@@ -13,8 +13,8 @@ use esker_format::file_name;
 use esker_format::version_edit::VersionEdit;
 
 impl WritePath {
-    /// Switches and flushes the memtables of `families`; with `wait`, returns when what was written
-    /// before the call is in tables.
+    /// Switches and flushes the memtables of `families`. With `wait`, returns when every earlier
+    /// write is in tables.
     /// # Errors
     /// The background error in force or the flush's own · `ShutdownInProgress`.
     pub(crate) fn flush(&self, families: &[ColumnFamilyId], reason: FlushReason, wait: bool) -> Result<()> {
@@ -29,9 +29,9 @@ impl WritePath {
         if wait { self.wait_for_flush(&newest, reason) } else { Ok(()) }
     }
 
-    /// As [`WritePath::flush`], keeping everybody from writing until it is done.
+    /// [`WritePath::flush`] that blocks all writes until it is done.
     /// # Errors
-    /// As [`WritePath::flush`].
+    /// The background error in force or the flush's own · `ShutdownInProgress`.
     pub(crate) fn flush_as_leader(
         &self,
         leader: &Leader<'_>,
@@ -43,9 +43,11 @@ impl WritePath {
         self.flush_sealed(families, reason, true)
     }
 
-    /// Queues what was sealed of these families and, with `wait`, waits until it is in tables.
+    /// Queues the sealed memtables of these families and, with `wait`, waits until they are in
+    /// tables.
     /// # Errors
-    /// As [`WritePath::flush`]; none without `wait`.
+    /// None without `wait`; otherwise the background error in force or the flush's own ·
+    /// `ShutdownInProgress`.
     pub(super) fn flush_sealed(
         &self,
         families: &[ColumnFamilyId],
@@ -56,12 +58,12 @@ impl WritePath {
         if wait { self.wait_for_flush(&newest, reason) } else { Ok(()) }
     }
 
-    /// Queues what was sealed of these families, and gives what to wait for of each of which
-    /// something waits.
+    /// Queues the sealed memtables of these families; returns, for each family with waiting
+    /// memtables, the one to wait for.
     fn queue_sealed(&self, families: &[ColumnFamilyId], reason: FlushReason) -> Vec<Sealed> {
         let engine = &self.engine;
         let mut state = engine.state.lock();
-        // Memtables that filled up earlier and still wait are part of what was asked for.
+        // Earlier memtables that still wait are part of the request.
         let all: Vec<_> = if engine.options.atomic_flush {
             state.families.keys().copied().collect()
         } else {
@@ -81,14 +83,12 @@ impl WritePath {
                 return Ok(());
             }
             engine.check_open()?;
-            // Called off by a listener: the database goes on, and tries again; whoever asked knows
-            // what to do.
+            // Called off by a listener: the database goes on and tries again; the caller decides.
             if let Some(error) = newest.iter().find_map(|sealed| sealed.failure(&state)) {
                 return Err(error.clone());
             }
             if reason != FlushReason::ErrorRecovery {
-                // Also while somebody recovers from it: he may be waiting for us to let others
-                // lead.
+                // Also during a recovery, which may be waiting for this thread to give up the lead.
                 state.background_error.check_writes()?;
             } else if state.background_error.stops_flushes()
                 && let Some(error) = state.background_error.current()
@@ -101,14 +101,14 @@ impl WritePath {
 
     /// Flushes everything in memory and waits.
     /// # Errors
-    /// As [`WritePath::flush`].
+    /// The background error in force or the flush's own · `ShutdownInProgress`.
     pub(crate) fn flush_all(&self, reason: FlushReason) -> Result<()> {
         self.flush(&self.engine.family_ids(), reason, true)
     }
 
     /// Waits until flushing `families` now would not stop writers.
     /// # Errors
-    /// As [`WritePath::flush`].
+    /// The background error in force · `ShutdownInProgress`.
     pub(crate) fn wait_for_flush_room(&self, families: &[ColumnFamilyId]) -> Result<()> {
         let engine = &self.engine;
         let mut state = engine.state.lock();
@@ -143,8 +143,8 @@ impl WritePath {
         flushed.map_err(|e| self.stop_writes(&e, ErrorReason::WalWrite))
     }
 
-    /// Makes what is in WALs before the current one durable, if a family that will have tables and
-    /// need only the current one would be ahead of them.
+    /// Syncs the WALs before the current one, if a family whose tables need only the current one
+    /// would get ahead of them.
     /// # Errors
     /// `IoError`.
     pub(crate) fn sync_closed_wals(&self) -> Result<()> {
@@ -155,7 +155,7 @@ impl WritePath {
     /// Flushes everything, into a fresh WAL if the old one is damaged, while writes are still
     /// refused.
     /// # Errors
-    /// As [`WritePath::flush`].
+    /// The flush's error · `IoError` if no WAL can be made · `ShutdownInProgress`.
     pub(crate) fn recover_from_error(&self, wal_damaged: bool, reason: FlushReason) -> Result<()> {
         if !wal_damaged {
             return self.flush_all(reason);
@@ -174,7 +174,7 @@ impl WritePath {
         };
         self.log_sections_again(fresh)?;
         // An earlier attempt may have left a WAL without a record. If that is a recycled one, its
-        // old records would stop replay before the fresh one, so nobody may need it.
+        // old records would stop replay before the fresh one, so it must not be needed.
         forget_old_wals(&mut self.engine.state.lock(), fresh);
         drop(leader);
         self.flush_all(reason)?;
@@ -190,9 +190,9 @@ impl WritePath {
         }
     }
 
-    /// Says in the MANIFEST that no family needs anything from before the current WAL: replay must
-    /// not stop at the damage before it reaches what is written from now on, and a write that
-    /// failed must not come back.
+    /// Records in the MANIFEST that no family needs anything from before the current WAL: replay
+    /// must not stop at the damage before it reaches later writes, and a failed write must not come
+    /// back.
     fn disown_old_wals(&self) -> Result<()> {
         let engine = &self.engine;
         let mut manifest = engine.manifest.lock();
@@ -226,7 +226,7 @@ impl WritePath {
     }
 }
 
-/// What is waited for of a family.
+/// The memtable to wait for in a family.
 struct Sealed {
     family: ColumnFamilyId,
     /// The memtable; with it, all before it.

@@ -1,16 +1,16 @@
 //! One group of writes: numbered, logged, inserted, published, acknowledged, in this order.
 //!
-//! In: the lead, the leader's own request, and a [`Sink`]: the engine, or what stands for it in a
-//! model check. Out: every batch of the group where the sink puts it, the followers woken, the
-//! leader's batch back with the result of all.
+//! In: the lead, the leader's own request, and a [`Sink`]: the engine, or its stand-in in a model
+//! check. Out: every batch of the group passed to the sink, the followers woken, and the leader's
+//! batch back with the result of all.
 //!
 //! Invariants
 //!  1. `publish` comes after every batch of the group is in the memtables, those that followers
 //!     insert included.
 //!  2. A leader serves others only when its own group has ended, and does not wait for anything
 //!     meanwhile.
-//!  3. What fails for one of a group fails for all of it, and for nobody else: they share a record
-//!     and are published by one step. Its record leaves the log again if the memtables refuse it.
+//!  3. An error of one member fails the whole group, and no other group: the members share a record
+//!     and are published by one step. The record leaves the log again if the memtables refuse it.
 
 use super::apply::{ApplyTask, Countdown, Memtables};
 use super::queue::{Follower, Leader, Request};
@@ -31,8 +31,8 @@ const ROUNDS: usize = 4;
 pub(super) trait Sink {
     type Memtables: Memtables + 'static;
 
-    /// Whether `request` can be written at once: nothing is in the way of writes, no memtable or
-    /// WAL is due for a switch.
+    /// Whether `request` can be written at once: nothing blocks writes, and no memtable or WAL is
+    /// due for a switch.
     fn has_room_for(&self, request: &Request) -> bool;
 
     /// Hands out `count` sequence numbers: the first of them.
@@ -46,17 +46,17 @@ pub(super) trait Sink {
     /// Whether followers may insert their own batches.
     fn applies_concurrently(&self) -> bool;
 
-    /// The memtables would not take a batch of the group: removes its record from the log, and
-    /// gives what to tell the writers.
+    /// Handles a batch that the memtables refused: removes the group's record from the log, and
+    /// returns the error for the writers.
     fn refused(&self, error: &Error, own: &Request, group: &[Follower]) -> Error;
 
-    /// Lets reads see everything up to the end of `numbers`, all of which `group` and its leader
-    /// wrote.
+    /// Makes everything up to the end of `numbers`, all written by `group` and its leader, visible
+    /// to reads.
     fn publish(&self, own: &Request, group: &[Follower], numbers: Range<SequenceNumber>);
 }
 
-/// Writes for the leader and for those behind it who may share its record, in a group of
-/// `max_bytes` at most.
+/// Writes for the leader and for the followers that may share its record, in a group of at most
+/// `max_bytes`.
 pub(super) fn write_group(
     sink: &impl Sink,
     leader: &Leader<'_>,
@@ -76,8 +76,8 @@ pub(super) fn write_group(
     (own.batch, result)
 }
 
-/// Writes for the first in line and those who may share its record; false if there is none for whom
-/// this leader can.
+/// Writes for the first waiter in line and those that may share its record. False if this leader
+/// can serve none.
 fn serve_next(sink: &impl Sink, leader: &Leader<'_>, max_bytes: usize) -> bool {
     let Some(mut first) = leader.take_next(|request| sink.has_room_for(request)) else { return false };
     esker_base::probe!("write:led_for_others");

@@ -1,10 +1,10 @@
-//! The story of one write.
+//! The path of one write.
 //!
 //! In: a batch and its options. Out: the batch in the WAL and in the memtables, visible to reads,
 //! acknowledged.
 //!
-//!   join the queue → as leader: make room (`room.rs`) → take a group → number it → WAL (and sync)
-//!   → memtables → publish the last sequence number → wake the followers → hand over the lead
+//! Steps: join the queue → as leader: make room (`room.rs`) → take a group → number it → WAL (and
+//! sync) → memtables → publish the last sequence number → wake the followers → hand over the lead.
 //!
 //! Invariants
 //!  1. Nothing is acknowledged before its WAL record is in the kernel (on the medium, with `sync`).
@@ -12,8 +12,7 @@
 //!     never sees half a batch.
 //!  3. A write that fails in the memtables leaves no WAL record: no reopen brings it back. As half
 //!     of it may be in memtables, writes stop until then.
-//!  4. Sequence numbers that were handed out are never handed out again, whatever failed in
-//!     between.
+//!  4. Allocated sequence numbers are never allocated again, even after failures.
 //!
 //! Source: RocksDB `db/db_impl/db_impl_write.cc`.
 
@@ -76,9 +75,9 @@ impl WritePath {
         self.join(request, batch)
     }
 
-    /// Writes `batch` alone, if `validate` has no objection: it runs as the leader.
+    /// Writes `batch` alone, if `validate`, which runs as the leader, returns `Ok`.
     /// # Errors
-    /// That of `validate` · as [`WritePath::write`].
+    /// That of `validate` · those of [`WritePath::write`].
     pub(crate) fn write_if(
         &self,
         options: &WriteOptions,
@@ -109,10 +108,11 @@ impl WritePath {
         result
     }
 
-    /// Makes what was written before durable, whether or not there is room for more: with others
-    /// who want that, if they are about to write.
+    /// Makes all earlier writes durable, with or without room for more; joins the sync of a group
+    /// that is about to write.
     /// # Errors
-    /// `ShutdownInProgress` · the background error in force · `IoError`, as [`WritePath::write`].
+    /// `ShutdownInProgress` · the background error in force · `IoError`: the durable part of the
+    /// WAL is unknown, and no further write is taken until `resume()` or a reopen.
     pub(crate) fn sync_wal(&self) -> Result<()> {
         self.engine.check_open()?;
         let request = Request { sync: true, urgent: true, ..Request::default() };
@@ -122,7 +122,7 @@ impl WritePath {
         }
     }
 
-    /// Has a request written, by the caller or by somebody else, and gives its batch back.
+    /// Writes a request, by this thread or another leader, and returns its batch.
     fn join(&self, request: Request, batch: &mut WriteBatch) -> Result<()> {
         let (own_batch, result) = match self.queue.join(request) {
             Joined::Done(own_batch, result) => (own_batch, result),
@@ -137,13 +137,13 @@ impl WritePath {
         self.queue.lead_alone()
     }
 
-    /// The same for what needs no room and may make some: it does not wait for a leader that is
-    /// stalled, whose write comes later.
+    /// [`lead_alone`](Self::lead_alone) for work that needs no room and may make some: it does not
+    /// wait for a stalled leader, whose write comes later.
     pub(crate) fn lead_alone_urgently(&self) -> Leader<'_> {
         self.queue.lead_alone_urgently(|| self.wake_leader())
     }
 
-    /// Has a stalled leader look for who wants its lead.
+    /// Makes a stalled leader check whether its lead is wanted.
     fn wake_leader(&self) {
         // Under the lock: the leader looks at the line before it lets go of that to sleep.
         let state = self.engine.state.lock();
@@ -196,7 +196,7 @@ impl WritePath {
         next: SequenceNumber,
     ) -> Result<()> {
         let batches = || std::iter::once(&own.batch).chain(group.iter().map(|f| &f.request.batch));
-        // What has changed in memory must not get a checksum of the WAL's.
+        // Bytes that have changed in memory must not get a valid checksum in the WAL.
         if batches().any(WriteBatch::is_protected) {
             let unchanged = batches().try_for_each(WriteBatch::verify_checksum);
             unchanged.map_err(|e| self.stop_writes(&e, ErrorReason::MemTable))?;
@@ -237,8 +237,7 @@ impl WritePath {
         wals.sync()
     }
 
-    /// Records an error after which the database must not go on writing, and gives back what to
-    /// tell the writers.
+    /// Records an error that stops writes; returns the error for the writers.
     fn stop_writes(&self, error: &Error, reason: ErrorReason) -> Error {
         let in_force = self.engine.set_background_error(error, reason);
         let in_force = in_force.unwrap_or_else(|| error.clone());

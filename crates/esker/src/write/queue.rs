@@ -1,15 +1,15 @@
 //! The write queue: many writers, one leader at a time.
 //!
 //! In: one [`Request`] per writer. Out: for the leader, the right to write and the requests that
-//! may share its record; for a follower, its batch back with the result. A writer that finds nobody
-//! writing leads at once, without allocating or waiting; the others look a point in time longer,
-//! then line up, and the leader of the point in time writes for as many as fit. A leader that has
-//! written serves those in line before it hands over: waking the next one only to have it write
-//! would let everybody wait for a sleeper, and the line would never end. While a leader is stalled
-//! it lends the lead to whoever wants it for something that needs no room ([`Request::urgent`]):
-//! dropping a family may be what makes room.
+//! may share its record; for a follower, its batch back with the result.
 //!
-//! A waiter's states, and who moves it:
+//! A writer that finds no leader leads at once, without allocating or waiting. The others spin for
+//! a moment, then line up, and the current leader writes for as many as fit. A leader that has
+//! written serves those in line before it hands over: if it only woke the next one, all would wait
+//! for a sleeping thread, and the line would never end. A stalled leader lends its lead to requests
+//! that need no room ([`Request::urgent`]): dropping a family may make room.
+//!
+//! A waiter's states, and its transitions:
 //!
 //! | state    | means                               | left by                                    |
 //! |----------|-------------------------------------|--------------------------------------------|
@@ -20,14 +20,13 @@
 //! | Done     | batch and result are here           | the waiter returns                         |
 //!
 //! Invariants
-//!  1. At most one leader: `lead` is `FREE` exactly while no [`Leader`] exists. Who finds it so
-//!     takes it with one atomic step, and without locking the line.
-//!  2. Requests are served in the order in which they joined, but for urgent ones while the leader
-//!     is stalled; who lent the lead has it back before anybody else.
+//!  1. At most one leader: `lead` is `FREE` exactly while no [`Leader`] exists. A writer that finds
+//!     it free takes it with one atomic step, and without locking the line.
+//!  2. Requests are served in the order in which they joined, except urgent ones while the leader
+//!     is stalled; a leader that lent the lead has it back before all others.
 //!  3. Every follower taken into a group is finished before its leader gives up the lead.
-//!  4. `lead` is `QUEUED` exactly while a leader exists and somebody waits in line; it goes there,
-//!     and from there, only under the line's lock. So a leader that finds `ALONE` has nobody to
-//!     look after.
+//!  4. `lead` is `QUEUED` exactly while a leader exists and a writer waits in line; it changes to
+//!     and from `QUEUED` only under the line's lock. So a leader that finds `ALONE` has no waiters.
 //!
 //! Source of the grouping rules: RocksDB `db/write_thread.cc` (`EnterAsBatchGroupLeader`).
 
@@ -43,7 +42,7 @@ use std::collections::VecDeque;
 /// not wait long.
 const SMALL_LEADER_BYTES: usize = 128 << 10;
 
-/// What one writer wants.
+/// The request of one writer.
 #[derive(Debug, Default)]
 pub(crate) struct Request {
     pub(crate) batch: WriteBatch,
@@ -64,7 +63,7 @@ impl Request {
         u64::from(self.applied().map_or(0, WriteBatch::count))
     }
 
-    /// What goes to the memtables.
+    /// The batch for the memtables.
     pub(crate) fn applied(&self) -> Option<&WriteBatch> {
         match self.two_phase.as_deref() {
             None => Some(&self.batch),
@@ -87,7 +86,7 @@ enum State {
 struct Waiter {
     state: Mutex<State>,
     changed: Condvar,
-    /// It has been told something: who waits without sleeping looks here.
+    /// Set when its state has changed; a spinning waiter reads it.
     told: AtomicBool,
     urgent: bool,
 }
@@ -128,9 +127,9 @@ impl Waiter {
     }
 }
 
-/// How often a writer looks before it goes to sleep: one to two microseconds, in which a leader
-/// that runs has written, and which is less than a sleep costs the one who sleeps and the one who
-/// wakes it. Nothing on a machine where nobody else can run meanwhile.
+/// Number of spins before a writer sleeps: one to two microseconds. A running leader has written by
+/// then, and a sleep would cost both the sleeper and its waker more. 0 on a machine with one
+/// processor.
 fn looks() -> u32 {
     static LOOKS: OnceLock<u32> = OnceLock::new();
     *LOOKS.get_or_init(|| match std::thread::available_parallelism() {
@@ -150,17 +149,17 @@ fn look_for<T>(mut what: impl FnMut() -> Option<T>) -> Option<T> {
     None
 }
 
-/// Nobody leads.
+/// No leader.
 const FREE: u8 = 0;
-/// Somebody leads, nobody waits.
+/// A leader and no waiters.
 const ALONE: u8 = 1;
-/// Somebody leads, others wait.
+/// A leader and waiters.
 const QUEUED: u8 = 2;
 
 #[derive(Debug, Default)]
 struct Line {
-    /// A stalled leader holds the lead (and clears this before it gives it up): whoever may not
-    /// wait is turned away.
+    /// A stalled leader holds the lead (and clears this before it gives it up): requests that may
+    /// not wait fail.
     stalled: bool,
     waiting: VecDeque<Arc<Waiter>>,
 }
@@ -173,11 +172,11 @@ pub(crate) struct WriteQueue {
     line: Mutex<Line>,
 }
 
-/// What joining led to.
+/// The result of joining.
 pub(crate) enum Joined<'q> {
     /// You lead, with your own request; write for yourself and whom you [`Leader::take_group`].
     Lead(Leader<'q>, Request),
-    /// Somebody wrote for you.
+    /// Another leader wrote the batch.
     Done(WriteBatch, Result<()>),
 }
 
@@ -216,7 +215,7 @@ impl WriteQueue {
         self.join_and_wake(request, || {})
     }
 
-    /// The same; wakes the leader if it may lend the lead, so that it looks for who wants it.
+    /// Joins, and wakes the leader if it may lend the lead, so that it checks for urgent requests.
     pub(crate) fn join_and_wake(&self, request: Request, wake_leader: impl FnOnce()) -> Joined<'_> {
         let free = || (self.lead.load(Ordering::Relaxed) == FREE && self.take_lead()).then_some(());
         if self.take_lead() || look_for(free).is_some() {
@@ -258,14 +257,14 @@ impl WriteQueue {
         }
     }
 
-    /// Whether nobody led and the caller does now.
+    /// Takes the lead if it is free.
     #[inline]
     fn take_lead(&self) -> bool {
         self.lead.compare_exchange(FREE, ALONE, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Says that somebody waits; false if nobody led, and the caller does now. Under the line's
-    /// lock.
+    /// Marks that a writer waits; false if there was no leader, and the caller leads now. Under the
+    /// line's lock.
     fn queue_up(&self) -> bool {
         loop {
             if self.take_lead() {
@@ -284,13 +283,13 @@ impl WriteQueue {
         self.line.lock().waiting.len()
     }
 
-    /// Whether somebody leads and waits for room.
+    /// Whether a leader waits for room.
     #[cfg(all(test, not(any(loom, shuttle))))]
     pub(super) fn is_stalled(&self) -> bool {
         self.line.lock().stalled
     }
 
-    /// Waits for the lead and keeps it alone: nothing is written while the result lives.
+    /// Waits for the lead and keeps it: nothing is written while the result lives.
     pub(crate) fn lead_alone(&self) -> Leader<'_> {
         match self.join(Request { exclusive: true, ..Request::default() }) {
             Joined::Lead(leader, _) => leader,
@@ -298,9 +297,9 @@ impl WriteQueue {
         }
     }
 
-    /// [`WriteQueue::lead_alone`] for who may not wait for a stalled leader.
+    /// [`WriteQueue::lead_alone`] that does not wait for a stalled leader.
     /// # Errors
-    /// `Incomplete` if there is one.
+    /// `Incomplete` if the leader is stalled.
     pub(crate) fn lead_alone_without_stall(&self) -> Result<Leader<'_>> {
         match self.join(Request { exclusive: true, no_slowdown: true, ..Request::default() }) {
             Joined::Lead(leader, _) => Ok(leader),
@@ -322,7 +321,7 @@ impl WriteQueue {
 }
 
 impl Leader<'_> {
-    /// Takes those behind the leader that may share its WAL record: up to `max_bytes` of batches,
+    /// Takes the followers that may share the leader's WAL record: up to `max_bytes` of batches,
     /// none that asks for more than the leader did (`sync`), none that differs in `disable_wal` or
     /// `no_slowdown`. No rollback: behind ops it would look like one of RocksDB's that takes keys
     /// back by them.
@@ -384,8 +383,8 @@ impl Leader<'_> {
         Some(Follower { waiter, request, bytes })
     }
 
-    /// Says that the leader is about to wait for compactions: turns away everybody in line who may
-    /// not wait, and whoever joins until [`Leader::end_stall`].
+    /// Marks that the leader is about to wait for compactions: fails the requests in line that may
+    /// not wait, and later ones until [`Leader::end_stall`].
     pub(crate) fn begin_stall(&self) {
         let mut line = self.queue.line.lock();
         line.stalled = true;
@@ -402,14 +401,14 @@ impl Leader<'_> {
         self.note_length(&line);
     }
 
-    /// Whether somebody in line wants the lead at once.
+    /// Whether an urgent request is in line.
     pub(crate) fn is_wanted(&self) -> bool {
         self.queue.lead.load(Ordering::Relaxed) == QUEUED
             && self.queue.line.lock().waiting.iter().any(|waiter| waiter.urgent)
     }
 
-    /// Lets the first in line lead who wants that at once, and has the lead back when he is done.
-    /// REQUIRES: the caller is stalled, with nothing of its group begun, and holds no lock.
+    /// Lends leadership to the first urgent waiter and takes it back when that write finishes.
+    /// REQUIRES: the caller is stalled, has begun nothing of its group, and holds no lock.
     pub(crate) fn lend(&self) {
         let mut line = self.queue.line.lock();
         let Some(urgent) = line.waiting.iter().position(|waiter| waiter.urgent) else { return };
@@ -449,7 +448,7 @@ impl Drop for Leader<'_> {
     }
 }
 
-/// What `no_slowdown` gets instead of waiting.
+/// The error of `no_slowdown` in place of a wait.
 #[cold]
 pub(crate) fn write_stall() -> Error {
     Error::incomplete(

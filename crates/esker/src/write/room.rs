@@ -1,7 +1,7 @@
-//! Before a group is written: errors, full memtables, long WALs, stalls.
+//! Makes room before a group is written: errors, full memtables, long WALs, stalls.
 //!
 //! Runs as the write leader, which lends the lead while it waits. Out: room to write, or the error
-//! that the leader's own request ends with.
+//! of the leader's own request.
 
 use super::WritePath;
 use super::queue::{Leader, Request, write_stall};
@@ -71,7 +71,8 @@ impl WritePath {
             && !engine.section_keeps_wals.load(Ordering::Relaxed)
     }
 
-    /// The same for what memtables hold now: they have grown since the limit was computed.
+    /// Checks again with the present size of memtables: they have grown since the limit was
+    /// computed.
     fn wals_stay_long(&self) -> bool {
         self.engine.update_wal_bytes_limit(&self.engine.state.lock());
         self.wals_are_long()
@@ -136,7 +137,7 @@ impl WritePath {
                 leader.lend();
                 continue;
             }
-            // What would lift the delay may have no thread.
+            // The job that would lift the delay may have no thread.
             match engine.scheduler.is_starved().then(|| engine.scheduler.take_starved()).flatten() {
                 Some(job) => job(),
                 None => engine.env.clock.sleep(Duration::from_micros((end - now).min(DELAY_STEP_MICROS))),
@@ -155,8 +156,7 @@ impl WritePath {
         }
     }
 
-    /// Has memtables flushed that wait for more of them: writers who wait for memory would not
-    /// bring any.
+    /// Flushes memtables that wait for more of them: writers that wait for memory would fill none.
     fn flush_what_waits(&self) -> Result<()> {
         let waiting: Vec<_> = {
             let state = self.engine.state.lock();
@@ -218,25 +218,25 @@ impl WritePath {
 
 impl WaitsForMemory for Engine {
     fn look_again(&self) {
-        // Whoever has looked and does not sleep yet holds it.
+        // A waiter holds it from its check until it sleeps.
         drop(self.state.lock());
         self.state_changed.notify_all();
     }
 }
 
-/// The time of delays: nobody sets it back.
+/// The clock of delays, which never goes back.
 fn monotonic_micros(engine: &Engine) -> u64 {
     engine.env.clock.monotonic_nanos() / 1000
 }
 
-/// Why what a stopped writer waits for is not going to run: the error in force, or what is wrong
-/// with a damaged table that is in its way.
+/// The reason why a stopped writer would wait in vain: the error in force, or that of a damaged
+/// table in its way.
 fn nothing_will_make_room(engine: &Engine, state: &DbState) -> Option<Error> {
     if engine.jobs_scheduled(state) > 0 || !state.flush_queue.is_empty() || state.is_paused() {
         return None;
     }
     if state.background_error.stops_compactions() {
-        // One that keeps nobody from writing: when it is lifted, they go on.
+        // An error that blocks no writes: when it is lifted, writers go on.
         if state.background_error.is_recovery_planned() {
             return None;
         }
@@ -265,10 +265,10 @@ fn full_families(engine: &Engine) -> (Vec<ColumnFamilyId>, Vec<ColumnFamilyId>) 
     (full, range_deletions)
 }
 
-/// The newest of the WALs that are to go when there are too many bytes of them. With a limit set by
-/// the user that is the oldest one. Else the newest half of the limit stays: it has at least what
-/// memtables hold of late, so that families that are written to are left alone, and half of the
-/// limit is written before the next flushes.
+/// The newest of the WALs to release when they have too many bytes. With a limit set by the user
+/// that is the oldest one. Otherwise the newest half of the limit stays. It holds at least the
+/// recent bytes of memtables, so active families are left alone, and half of the limit is written
+/// before the next flushes.
 fn newest_wal_to_let_go(engine: &Engine) -> Option<FileNumber> {
     let wals = engine.wals.lock();
     let oldest = wals.oldest_alive();
@@ -300,8 +300,8 @@ fn families_holding_back(engine: &Engine, newest: Option<FileNumber>) -> Vec<Col
     holding.map(|f| f.cf.id).collect()
 }
 
-/// Nobody's memtables hold the oldest WAL back. If a prepared transaction does, that is so until it
-/// is resolved, and the next writers need not ask all families.
+/// Records that no memtable holds the oldest WAL back. A prepared transaction then does, until it
+/// is resolved, and later writers need not ask all families.
 fn note_what_keeps_oldest_wal(engine: &Engine) {
     let oldest = engine.wals.lock().oldest_alive();
     let section = engine.prepared.lock().oldest_wal();

@@ -1,10 +1,10 @@
-//! A new memtable and a new WAL.
+//! Switches to a new memtable and a new WAL.
 //!
-//! In: families whose active memtable is to be flushed. Out: fresh active memtables, the old ones
-//! in line for a flush, later writes in a fresh WAL.
+//! In: families whose active memtable must be flushed. Out: fresh active memtables, the old ones in
+//! line for a flush, later writes in a fresh WAL.
 //!
 //! Invariant: runs as the write leader, so no write is in flight; the WAL is created before any
-//! super version shows the new memtable, so a failure leaves everything as it was.
+//! super version shows the new memtable, so a failure changes nothing.
 
 use super::WritePath;
 use super::queue::Leader;
@@ -18,8 +18,8 @@ use esker_format::key::InternalKeyComparator;
 use esker_memtable::{Checks, MemTable, MemTableOptions, MemoryBudget};
 
 impl WritePath {
-    /// Switches the memtables of `families` (all families that have anything, under `atomic_flush`)
-    /// and queues their flush. Families without entries are left alone.
+    /// Switches the memtables of `families` (under `atomic_flush`, of all families with entries)
+    /// and queues their flush. Skips families without entries.
     /// # Errors
     /// `IoError` if the new WAL could not be made; the error is in force for writes from then on.
     pub(super) fn switch_memtables(

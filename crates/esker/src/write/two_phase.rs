@@ -1,4 +1,4 @@
-//! The steps of a prepared transaction on the way of a write.
+//! The steps of a prepared transaction in the write path.
 //!
 //! | step | the WAL gets | the memtables get | sequence numbers |
 //! |---|---|---|---|
@@ -9,10 +9,10 @@
 //! Invariants
 //!  1. A section that is in a WAL and not resolved is in `Engine::prepared`: its WAL stays.
 //!  2. A commit names the section's WAL in every memtable it writes to before it takes the section
-//!     out of the list: the WAL stays until these memtables are in tables, as replaying the commit
-//!     takes both.
+//!     out of the list: the WAL stays until these memtables are in tables, because replaying the
+//!     commit needs both.
 //!  3. The section's WAL stays until the WAL that resolves it is durable: after a crash it is not
-//!     resolved before what was written before that.
+//!     resolved before earlier writes.
 //!
 //! Source: RocksDB `utilities/transactions/pessimistic_transaction.cc`,
 //! `db/logs_with_prep_tracker.h`.
@@ -39,10 +39,10 @@ pub(crate) enum TwoPhase {
 }
 
 impl WritePath {
-    /// Writes `batch` as the prepared section of transaction `xid`: it survives a crash, and nobody
-    /// sees it.
+    /// Writes `batch` as the prepared section of transaction `xid`: it survives a crash, and no
+    /// read sees it.
     /// # Errors
-    /// `InvalidArgument` if there is a section of this name, or without a WAL · as
+    /// `InvalidArgument` if there is a section of this name, or without a WAL · those of
     /// [`WritePath::write`].
     pub(crate) fn prepare(&self, options: &WriteOptions, xid: &[u8], batch: WriteBatch) -> Result<()> {
         if options.disable_wal {
@@ -56,10 +56,10 @@ impl WritePath {
         self.step(options, record, TwoPhase::Prepare { xid: xid.to_vec(), batch: Arc::new(batch) })
     }
 
-    /// Commits the prepared transaction `xid`: its ops are applied, together; with `timestamp`, at
-    /// that one in families that have timestamps of 8 bytes.
+    /// Commits the prepared transaction `xid`: its ops are applied together; with `timestamp`, at
+    /// that timestamp in families that have timestamps of 8 bytes.
     /// # Errors
-    /// `InvalidArgument` if none of this name is prepared · as [`WritePath::write`].
+    /// `InvalidArgument` if none of this name is prepared · those of [`WritePath::write`].
     pub(crate) fn commit_prepared(
         &self,
         options: &WriteOptions,
@@ -78,9 +78,9 @@ impl WritePath {
         self.step(options, record, TwoPhase::Commit { xid: xid.to_vec(), batch })
     }
 
-    /// Forgets the prepared transaction `xid`.
+    /// Rolls back the prepared transaction `xid`.
     /// # Errors
-    /// As [`WritePath::commit_prepared`].
+    /// `InvalidArgument` if none of this name is prepared · those of [`WritePath::write`].
     pub(crate) fn rollback_prepared(&self, options: &WriteOptions, xid: &[u8]) -> Result<()> {
         if self.engine.prepared.lock().get(xid).is_none() {
             return Err(not_prepared(xid));
@@ -153,8 +153,8 @@ impl WritePath {
         self.engine.prepared.lock().remove(xid, resolved_in);
     }
 
-    /// Writes every section to `wal`, the current one, and makes them durable: the WALs they are in
-    /// are given up. Nothing is to be done if an earlier attempt has, and nothing was written
+    /// Writes every section to `wal`, the current one, and syncs it, because the WALs with the
+    /// sections are given up. Does nothing if an earlier attempt did it and nothing was written
     /// since.
     /// # Errors
     /// `IoError`.
