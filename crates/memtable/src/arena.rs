@@ -291,6 +291,7 @@ impl Drop for Arena {
 fn out_of_memory(len: usize) -> Error {
     Error::new(esker_base::ErrorKind::Aborted, format!("no memory for {len} bytes of a memtable"))
         .with_subcode(SubCode::MemoryLimit)
+        .with_retryable(true)
 }
 
 /// A power of two, about one for each core.

@@ -7,7 +7,8 @@ impl Db {
     /// Tries to lift the error that stopped writes. Tables that were quarantined
     /// ([`Db::quarantined_tables`]) may be compacted again: whether they can be read now, the next
     /// compaction finds out. If the WAL was damaged, everything in memory is first flushed to
-    /// tables, so that nothing depends on it; acknowledged writes are kept in any case.
+    /// tables, so that nothing depends on it. After a write that memtables took half of, they are
+    /// flushed without it. Acknowledged writes are kept in any case.
     /// # Errors
     /// The error in force, if it is beyond repair by this process (`UnrecoverableError`,
     /// `FatalError`): reopen · the new error, if the same thing fails again; call again when its

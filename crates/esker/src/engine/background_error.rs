@@ -1,9 +1,9 @@
 //! Background errors: their severity, the work they stop, and how they end.
 //!
 //! Source of the severities: RocksDB `db/error_handler.cc`, simplified to the engine's cases. A
-//! failed WAL or MANIFEST write and `Corruption` stop writes. A failed flush stops writes because
-//! memtables would pile up. A compaction that failed for lack of space, or by a transient error,
-//! stops only compactions, until that is over.
+//! failed WAL or MANIFEST write, `Corruption`, and a write that is half in the memtables stop
+//! writes. A failed flush stops writes because memtables would pile up. A compaction that failed
+//! for lack of space, or by a transient error, stops only compactions, until that is over.
 //!
 //! [`crate::Db::resume`] lifts an error, or an automatic recovery (`instance/auto_resume.rs`) if
 //! the error is transient.
@@ -32,9 +32,11 @@ pub(crate) struct BackgroundError {
     error: Option<Error>,
     /// Which work has met it.
     reason: Option<ErrorReason>,
-    /// The newest WAL may end in half a record: nothing may be appended to it or to a successor
-    /// before everything written so far is in tables.
+    /// The newest WAL may end in half a record, or lacks a failed write's numbers: nothing may be
+    /// appended to it or to a successor before everything written so far is in tables.
     pub(crate) wal_damaged: bool,
+    /// Memtables hold entries of a write that failed, under numbers that are not published.
+    pub(crate) has_failed_entries: bool,
     /// `resume` is at work: flushes run, writes still wait outside.
     recovering: bool,
     /// A thread is in `resume`.
@@ -49,9 +51,8 @@ impl BackgroundError {
     /// severe than the one being recovered from.
     pub(crate) fn set(&mut self, error: &Error, reason: ErrorReason) -> Error {
         let error = error.clone().with_severity(severity(error, reason).max(error.severity()));
-        if reason == ErrorReason::WalWrite {
-            self.wal_damaged = true;
-        }
+        self.wal_damaged |= matches!(reason, ErrorReason::WalWrite | ErrorReason::MemTable);
+        self.has_failed_entries |= reason == ErrorReason::MemTable;
         match &self.error {
             // It must not let writes in.
             Some(worse) if worse.severity() > error.severity() => return worse.clone(),
@@ -124,7 +125,7 @@ impl BackgroundError {
         match self.error.take() {
             Some(new) if !self.recovering => Err(self.error.insert(new).clone()),
             _ => {
-                (self.wal_damaged, self.recovering) = (false, false);
+                (self.wal_damaged, self.has_failed_entries, self.recovering) = (false, false, false);
                 Ok(())
             }
         }
@@ -147,7 +148,7 @@ pub(crate) fn must_be_in_force(error: &Error, reason: ErrorReason) -> bool {
 fn severity(error: &Error, reason: ErrorReason) -> Severity {
     match (error.kind(), error.subcode(), reason) {
         (ErrorKind::Corruption, ..) => Severity::UnrecoverableError,
-        (_, SubCode::IoFenced, _) | (.., ErrorReason::MemTable) => Severity::FatalError,
+        (_, SubCode::IoFenced, _) => Severity::FatalError,
         (_, SubCode::SpaceLimit, _) => Severity::HardError,
         (.., ErrorReason::Compaction) if error.is_retryable() => Severity::SoftError,
         _ => Severity::HardError,
@@ -166,7 +167,7 @@ mod tests {
             (&no_space, ErrorReason::Compaction, Severity::SoftError),
             (&no_space, ErrorReason::Flush, Severity::HardError),
             (&no_space, ErrorReason::WalWrite, Severity::HardError),
-            (&no_space, ErrorReason::MemTable, Severity::FatalError),
+            (&no_space, ErrorReason::MemTable, Severity::HardError),
             (&passing, ErrorReason::Compaction, Severity::SoftError),
             (&passing, ErrorReason::Flush, Severity::HardError),
             (&Error::io("gone"), ErrorReason::Compaction, Severity::HardError),

@@ -4,12 +4,15 @@
 //! every entry that a snapshot or a later read may need, or nothing if there is none; large values
 //! in blob files, if the options ask for it.
 
+mod published;
+
 use crate::engine::contained;
 use crate::files::{BlobOutput, FinishedTable, NewTable, OutputContext, TableOutput};
 use crate::merge::timestamps::{TimestampsDropped, at_oldest_timestamp, newest_timestamp};
 use crate::merge::{CompactionIterator, CompactionIteratorOptions, MergeChild, merge_children};
 use crate::options::Feature;
 use crate::version::Numbers;
+use esker_base::iter::InternalIterator;
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::AtomicBool;
 use esker_base::{FileNumber, Result, SequenceNumber, Severity};
@@ -18,6 +21,7 @@ use esker_format::file_name;
 use esker_format::range_del::FragmentedRangeTombstones;
 use esker_format::version_edit::{BlobFileAddition, FileMetaData};
 use esker_memtable::MemTable;
+use published::Published;
 
 /// Builds tables for one family.
 #[derive(Debug)]
@@ -51,6 +55,8 @@ pub(crate) struct TableBuildJob<'a> {
     pub(crate) number: FileNumber,
     /// Oldest first.
     pub(crate) memtables: &'a [Arc<MemTable>],
+    /// Entries beyond this one are of writes that failed, and left out.
+    pub(crate) newest: SequenceNumber,
     /// Ascending.
     pub(crate) snapshots: &'a [SequenceNumber],
     pub(crate) epoch_number: u64,
@@ -122,24 +128,35 @@ impl BuildTable<'_> {
         keep.keep_sequence_numbers = keep.keep_history;
         for mem in job.memtables.iter().rev() {
             let drops_timestamps = size > 0 && !keep.keep_history;
-            children.push(MergeChild::new(if drops_timestamps {
-                Box::new(TimestampsDropped::new(mem.iter(), context.icmp))
-            } else {
+            let is_whole = mem.largest_seqno() <= job.newest;
+            let points: Box<dyn InternalIterator> = if is_whole {
                 Box::new(mem.iter())
+            } else {
+                Box::new(Published::new(mem.iter(), job.newest))
+            };
+            children.push(MergeChild::new(if drops_timestamps {
+                Box::new(TimestampsDropped::new(points, context.icmp))
+            } else {
+                points
             }));
             if mem.num_range_deletes() == 0 {
                 continue;
             }
-            if keep.keep_history {
-                keep.stored_tombstones.extend(mem.stored_range_tombstones());
-            } else if drops_timestamps {
-                let stored = mem.stored_range_tombstones().into_iter();
-                let plain = stored.map(|t| at_oldest_timestamp(t, context.icmp)).collect();
-                let fragments = FragmentedRangeTombstones::build(plain, context.icmp);
-                keep.range_dels.add(&Arc::new(fragments), None);
-            } else {
+            if is_whole && !keep.keep_history && !drops_timestamps {
                 mem.range_tombstones().iter().for_each(|set| keep.range_dels.add(set, None));
+                continue;
             }
+            let mut stored = mem.stored_range_tombstones();
+            stored.retain(|tombstone| tombstone.seq <= job.newest);
+            if keep.keep_history {
+                keep.stored_tombstones.extend(stored);
+                continue;
+            }
+            if drops_timestamps {
+                stored = stored.into_iter().map(|t| at_oldest_timestamp(t, context.icmp)).collect();
+            }
+            let fragments = FragmentedRangeTombstones::build(stored, context.icmp);
+            keep.range_dels.add(&Arc::new(fragments), None);
         }
         let mut entries =
             CompactionIterator::new(context.icmp.clone(), merge_children(context.icmp, children), keep);

@@ -16,6 +16,8 @@
 //!     other begins (`engine/jobs.rs`).
 //!  5. No log number passes a WAL that is needed and not durable yet: if that WAL lost its end,
 //!     recovery would find the family's tables ahead of it.
+//!  6. The flush that recovers from an error leaves out what was never published: entries of writes
+//!     that failed.
 
 use super::build::{BuildTable, BuiltTable, TableBuildJob};
 use crate::cf::ColumnFamily;
@@ -27,7 +29,7 @@ use crate::options::ColumnFamilyOptions;
 use crate::version::{LogOptions, Version, VersionSet, blob_file_size};
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
-use esker_base::{ColumnFamilyId, Error, FileNumber, Result, Severity};
+use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, Severity};
 use esker_env::rate_limiter::IoPriority;
 use esker_format::version_edit::VersionEdit;
 use esker_memtable::MemTable;
@@ -106,7 +108,12 @@ fn flush(engine: &Arc<Engine>, request: &FlushRequest, taken: &mut Vec<Taken>) -
         engine.tell_flush_begin(job, &part.cf, &part.memtables, request.reason);
     }
     let mut files = Vec::new();
-    let built = build_all(engine, job, &parts, &mut files);
+    let newest = if request.reason == FlushReason::ErrorRecovery {
+        engine.visible_sequence()
+    } else {
+        SequenceNumber::MAX
+    };
+    let built = build_all(engine, job, &parts, newest, &mut files);
     let dropped = match built.and_then(|()| install(engine, request, &parts, &files)) {
         Ok(dropped) => dropped,
         Err(e) => {
@@ -162,8 +169,15 @@ fn take_parts(engine: &Engine, request: &FlushRequest) -> Vec<Part> {
     parts
 }
 
-/// Builds the tables of all parts; after an error `built` has the finished ones.
-fn build_all(engine: &Engine, job: u64, parts: &[Part], built: &mut Vec<BuiltTable>) -> Result<()> {
+/// Builds the tables of all parts, with entries up to `newest`. After an error `built` has the
+/// finished ones.
+fn build_all(
+    engine: &Engine,
+    job: u64,
+    parts: &[Part],
+    newest: SequenceNumber,
+    built: &mut Vec<BuiltTable>,
+) -> Result<()> {
     if engine.families.len() > 1 || engine.options.allow_2pc {
         engine.wals.lock().sync_closed()?;
     }
@@ -178,6 +192,7 @@ fn build_all(engine: &Engine, job: u64, parts: &[Part], built: &mut Vec<BuiltTab
         built.push(build.run(&TableBuildJob {
             number: part.number,
             memtables: &part.memtables,
+            newest,
             snapshots: &snapshots,
             epoch_number: part.epoch_number,
         })?);

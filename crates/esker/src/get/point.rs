@@ -143,8 +143,7 @@ impl DbInner {
         if options.read_tier == ReadTier::Persisted && !self.reads_files_only(&options) {
             options.read_tier = ReadTier::ReadAll;
         }
-        let super_version = cf.pinned_super_version();
-        let sequence = self.read_sequence(&options);
+        let (super_version, sequence) = self.pinned_read_point(cf, &options, None);
         new_timestamped_iter(cf, &super_version, &options, sequence, Some(key))
     }
 }

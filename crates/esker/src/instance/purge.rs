@@ -50,13 +50,10 @@ pub(super) fn settle_and_purge_last(engine: &Engine) {
     purge(engine);
 }
 
-/// Waits at most two seconds until reads that are under way now hold no super version.
-pub(super) fn settle_for_long(clock: &dyn Clock) {
-    for _ in 0..ROUNDS {
-        if settle(clock) {
-            return;
-        }
-    }
+/// Waits at most two seconds until reads that are under way now hold no super version. Returns
+/// whether that is so.
+pub(super) fn settle_for_long(clock: &dyn Clock) -> bool {
+    (0..ROUNDS).any(|_| settle(clock))
 }
 
 /// Waits at most two seconds until `holders` are all that hold the engine. A thread that has ended

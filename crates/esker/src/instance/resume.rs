@@ -1,6 +1,7 @@
 //! After a background error: try to go on.
 
 use super::DbInner;
+use super::purge::settle_for_long;
 use crate::cf::FamilyState;
 use crate::engine::{
     DbState, Engine, ErrorReason, UnderWay, contained, maybe_schedule, publish_super_version, queue_if_due,
@@ -8,7 +9,8 @@ use crate::engine::{
 use crate::observe::FlushReason;
 use crate::write::WritePath;
 use esker_base::sync::Arc;
-use esker_base::{Result, Severity};
+use esker_base::sync::atomic::Ordering;
+use esker_base::{Error, Result, SequenceNumber, Severity};
 
 impl DbInner {
     /// See `Db::resume`.
@@ -48,6 +50,7 @@ pub(super) fn resume(engine: &Arc<Engine>, write_path: &WritePath) -> Result<()>
     }
     esker_base::probe!("resume:begun");
     let wal_damaged = state.background_error.wal_damaged;
+    let has_failed_entries = state.background_error.has_failed_entries;
     state.background_error.begin_recovery();
     state.background_error.resuming = true;
     drop(state);
@@ -58,7 +61,8 @@ pub(super) fn resume(engine: &Arc<Engine>, write_path: &WritePath) -> Result<()>
     } else {
         // Who waits for this one to end must not wait for ever.
         contained("a recovery", Severity::FatalError, || {
-            write_path.recover_from_error(wal_damaged, FlushReason::ErrorRecovery)
+            write_path.recover_from_error(wal_damaged, FlushReason::ErrorRecovery)?;
+            if has_failed_entries { pass_failed_numbers(engine) } else { Ok(()) }
         })
     };
     let mut state = engine.state.lock();
@@ -82,6 +86,21 @@ pub(super) fn resume(engine: &Arc<Engine>, write_path: &WritePath) -> Result<()>
     maybe_schedule(engine, &mut state);
     engine.state_changed.notify_all();
     result
+}
+
+/// Counts the numbers of failed writes as published. No reader that comes finds entries under them:
+/// the memtables that had them are flushed, without those entries.
+/// # Errors
+/// `TryAgain`: a read from before the flush has not ended within two seconds. It has one of those
+/// memtables, and may not have asked yet up to which number it reads.
+fn pass_failed_numbers(engine: &Engine) -> Result<()> {
+    if !settle_for_long(engine.env.clock.as_ref()) {
+        let error = Error::try_again("reads that began before a failed write are still under way");
+        return Err(error.with_retryable(true));
+    }
+    let allocated = engine.allocated_sequence.load(Ordering::Relaxed);
+    engine.numbers.set_last_sequence(SequenceNumber(allocated));
+    Ok(())
 }
 
 /// Whether a job is at work that was begun before the error in force, or met it.

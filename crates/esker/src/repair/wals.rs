@@ -196,6 +196,7 @@ impl Repair {
         let job = TableBuildJob {
             number: self.numbers.new_file_number(),
             memtables: std::slice::from_ref(&full),
+            newest: SequenceNumber::MAX,
             snapshots: &[],
             epoch_number: 0,
         };

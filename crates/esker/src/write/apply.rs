@@ -24,26 +24,41 @@ pub(crate) trait Memtables: fmt::Debug + Send + Sync {
     /// Inserts every op of `batch`, the first one at `first`.
     /// # Errors
     /// `TryAgain` for a (key, sequence) that exists already · `NotSupported` for ops that this
-    /// engine does not have · `Aborted` if a comparator panicked.
-    fn apply(&self, batch: &WriteBatch, first: SequenceNumber) -> Result<()>;
+    /// engine does not have · `Aborted` if a comparator panicked, or with `MemoryLimit` if the
+    /// allocator has no more.
+    fn apply(&self, batch: &WriteBatch, first: SequenceNumber) -> Result<(), Refused>;
+}
+
+/// A batch that the memtables did not take.
+#[derive(Clone, Debug)]
+pub(crate) struct Refused {
+    pub(crate) error: Error,
+    /// No memtable holds an entry of it.
+    pub(crate) is_clean: bool,
 }
 
 impl Memtables for Engine {
-    fn apply(&self, batch: &WriteBatch, first: SequenceNumber) -> Result<()> {
-        contained("a write", Severity::FatalError, || apply(self, batch, first))
+    fn apply(&self, batch: &WriteBatch, first: SequenceNumber) -> Result<(), Refused> {
+        let mut next = first;
+        let applied = contained("a write", Severity::HardError, || apply(self, batch, &mut next));
+        // Only a panic has a severity: nobody knows how far its op came.
+        applied.map_err(|error| Refused {
+            is_clean: next == first && error.severity() == Severity::NoError,
+            error,
+        })
     }
 }
 
-fn apply(engine: &Engine, batch: &WriteBatch, first: SequenceNumber) -> Result<()> {
+/// Inserts the ops of `batch`, the first one at `sequence`, which counts those inserted.
+fn apply(engine: &Engine, batch: &WriteBatch, sequence: &mut SequenceNumber) -> Result<()> {
     let guard = epoch::pin();
     let mut target = Target::new(engine, &guard);
-    let mut sequence = first;
     if batch.is_protected() {
         return apply_protected(engine, batch, sequence, &mut target);
     }
     for op in batch.iter() {
         if let Some((family, entry)) = entry_of(&op)? {
-            if let Some(full) = target.insert(family, sequence, entry)?
+            if let Some(full) = target.insert(family, *sequence, entry)?
                 && full
             {
                 engine.switch_wanted.store(true, Ordering::Relaxed);
@@ -59,12 +74,12 @@ fn apply(engine: &Engine, batch: &WriteBatch, first: SequenceNumber) -> Result<(
 fn apply_protected(
     engine: &Engine,
     batch: &WriteBatch,
-    mut sequence: SequenceNumber,
+    sequence: &mut SequenceNumber,
     target: &mut Target<'_>,
 ) -> Result<()> {
     batch.checked_ops(&mut |op, checksum| {
         if let Some((family, entry)) = entry_of(op)? {
-            if target.insert_checked(family, sequence, entry, checksum)? == Some(true) {
+            if target.insert_checked(family, *sequence, entry, checksum)? == Some(true) {
                 engine.switch_wanted.store(true, Ordering::Relaxed);
             }
             sequence.0 += 1;
@@ -175,7 +190,7 @@ impl<'g> Target<'g> {
 /// How far a group's parallel insertion has come.
 #[derive(Debug)]
 pub(crate) struct Countdown {
-    left: Mutex<(usize, Result<()>)>,
+    left: Mutex<(usize, Result<(), Refused>)>,
     zero: Condvar,
 }
 
@@ -185,7 +200,7 @@ impl Countdown {
         Arc::new(Countdown { left: Mutex::new((parts, Ok(()))), zero: Condvar::new() })
     }
 
-    fn done(&self, result: Result<()>) {
+    fn done(&self, result: Result<(), Refused>) {
         let mut left = self.left.lock();
         left.0 -= 1;
         if result.is_err() {
@@ -199,7 +214,7 @@ impl Countdown {
     /// Waits for all parts.
     /// # Errors
     /// One that a part ended with.
-    pub(crate) fn wait(&self) -> Result<()> {
+    pub(crate) fn wait(&self) -> Result<(), Refused> {
         let mut left = self.left.lock();
         while left.0 > 0 {
             self.zero.wait(&mut left);

@@ -12,7 +12,7 @@
 //!  3. An error of one member fails the whole group, and no other group: the members share a record
 //!     and are published by one step. The record leaves the log again if the memtables refuse it.
 
-use super::apply::{ApplyTask, Countdown, Memtables};
+use super::apply::{ApplyTask, Countdown, Memtables, Refused};
 use super::queue::{Follower, Leader, Request};
 use esker_base::sync::{Arc, hesitate};
 use esker_base::{Error, Result, SequenceNumber};
@@ -47,8 +47,9 @@ pub(super) trait Sink {
     fn applies_concurrently(&self) -> bool;
 
     /// Handles a batch that the memtables refused: removes the group's record from the log, and
-    /// returns the error for the writers.
-    fn refused(&self, error: &Error, own: &Request, group: &[Follower]) -> Error;
+    /// returns the error for the writers. If no memtable has an entry of the group, the next group
+    /// may have its numbers.
+    fn refused(&self, refused: &Refused, own: &Request, group: &[Follower]) -> Error;
 
     /// Makes everything up to the end of `numbers`, all written by `group` and its leader, visible
     /// to reads.
@@ -107,7 +108,7 @@ fn commit(sink: &impl Sink, own: &mut Request, group: &mut [Follower]) -> Result
     Ok(())
 }
 
-fn insert(sink: &impl Sink, own: &Request, group: &mut [Follower]) -> Result<()> {
+fn insert(sink: &impl Sink, own: &Request, group: &mut [Follower]) -> Result<(), Refused> {
     let memtables = sink.memtables();
     let bytes: usize = group.iter().map(|f| f.bytes).sum();
     let has_two_phase = || group.iter().any(|f| f.request.two_phase.is_some());
@@ -117,7 +118,8 @@ fn insert(sink: &impl Sink, own: &Request, group: &mut [Follower]) -> Result<()>
             None => Ok(()),
         };
         apply(own)?;
-        return group.iter().try_for_each(|f| apply(&f.request));
+        let rest = group.iter().try_for_each(|f| apply(&f.request));
+        return rest.map_err(|refused| Refused { is_clean: false, ..refused });
     }
     esker_base::probe!("write:followers_insert");
     let countdown = Countdown::new(group.len());
@@ -127,7 +129,7 @@ fn insert(sink: &impl Sink, own: &Request, group: &mut [Follower]) -> Result<()>
     }
     let own_part = own.applied().map_or(Ok(()), |batch| memtables.apply(batch, own.batch.sequence()));
     let others = countdown.wait();
-    own_part.and(others)
+    own_part.and(others).map_err(|refused| Refused { is_clean: false, ..refused })
 }
 
 #[cfg(all(test, loom))]

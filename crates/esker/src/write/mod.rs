@@ -10,9 +10,9 @@
 //!  1. Nothing is acknowledged before its WAL record is in the kernel (on the medium, with `sync`).
 //!  2. A sequence number is published after everything up to it is in the memtables, so a read
 //!     never sees half a batch.
-//!  3. A write that fails in the memtables leaves no WAL record: no reopen brings it back. As half
-//!     of it may be in memtables, writes stop until then.
-//!  4. Allocated sequence numbers are never allocated again, even after failures.
+//!  3. A write that fails in the memtables leaves no WAL record: no reopen brings it back. If a
+//!     part of it is in memtables, writes stop until a recovery has flushed them without that part.
+//!  4. A sequence number under which an entry is in a memtable or a WAL is never allocated again.
 //!
 //! Source: RocksDB `db/db_impl/db_impl_write.cc`.
 
@@ -24,6 +24,7 @@ mod room;
 mod switch;
 mod two_phase;
 
+use apply::Refused;
 pub(crate) use apply::{Entry, entry_of};
 pub(crate) use queue::Leader;
 pub(crate) use switch::new_memtable;
@@ -34,7 +35,7 @@ use crate::wal::Wals;
 use esker_base::stats::{Histogram, Ticker};
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
-use esker_base::{Error, Result, SequenceNumber};
+use esker_base::{Error, ErrorKind, Result, SequenceNumber};
 use esker_format::write_batch::WriteBatch;
 use esker_memtable::Take;
 use group::{Sink, write_group};
@@ -277,15 +278,23 @@ impl Sink for WritePath {
         self.engine.options.allow_concurrent_memtable_write
     }
 
-    fn refused(&self, error: &Error, own: &Request, group: &[Follower]) -> Error {
-        if let Err(e) = self.take_back(own, group) {
+    fn refused(&self, refused: &Refused, own: &Request, group: &[Follower]) -> Error {
+        let taken_back = self.take_back(own, group);
+        if let Err(e) = &taken_back {
             esker_base::info_log!(
                 self.engine.info_log,
                 Error,
                 "A write that failed may be there after a reopen: its WAL record could not be removed: {e}"
             );
         }
-        self.stop_writes(error, ErrorReason::MemTable)
+        let is_damage = refused.error.kind() == ErrorKind::Corruption;
+        if taken_back.is_ok() && refused.is_clean && !is_damage {
+            // Recovery of recycled WALs wants numbers without gaps.
+            let before = own.batch.sequence().0 - 1;
+            self.engine.allocated_sequence.store(before, Ordering::Relaxed);
+            return refused.error.clone();
+        }
+        self.stop_writes(&refused.error, ErrorReason::MemTable)
     }
 
     fn publish(&self, own: &Request, group: &[Follower], numbers: Range<SequenceNumber>) {

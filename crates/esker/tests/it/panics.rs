@@ -210,7 +210,7 @@ fn a_comparator_that_panics_in_a_write_stops_writes_and_keeps_no_writer_waiting(
             .collect();
         writers.into_iter().map(|t| t.join().unwrap()).collect::<Vec<_>>()
     });
-    errors.iter().for_each(|e| check(e, Severity::FatalError, "a write panicked"));
+    errors.iter().for_each(|e| check(e, Severity::HardError, "a write panicked"));
     comparator.set(false);
     assert_eq!(db.get("a").unwrap().unwrap(), b"1");
     assert_eq!(count(&db), 1);

@@ -1,11 +1,12 @@
-//! Writes that memtables refuse: the WAL does not keep them, and the directory opens again.
+//! Writes that memtables refuse: no WAL keeps them, later writes go on, and the directory opens.
 
 use esker::internals::base::comparator::Comparator;
 use esker::internals::env::{CrashChoices, CrashFs};
 use esker::options::{CompressionType, WalRecoveryMode};
 use esker::{
-    ColumnFamilyDescriptor, ColumnFamilyHandle, Db, Env, Error, ErrorKind, Options, SstFileWriter,
-    TransactionDb, TransactionDbOptions, TransactionOptions, WriteBatch, WriteOptions,
+    ColumnFamilyDescriptor, ColumnFamilyHandle, Db, Env, Error, ErrorKind, OptimisticTransactionDb,
+    OptimisticTransactionOptions, Options, ReadOptions, Severity, SstFileWriter, TransactionDb,
+    TransactionDbOptions, TransactionOptions, WriteBatch, WriteOptions,
 };
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -71,6 +72,115 @@ fn put_bad(db: &Db, picky: &ColumnFamilyHandle, options: &WriteOptions) -> Error
         batch.put(picky.id(), key.as_bytes(), b"value").unwrap();
     }
     db.write(options, &mut batch).unwrap_err()
+}
+
+/// Before `resume` no write is taken: a part of the failed one is in memtables.
+#[test]
+fn writes_go_on_after_resume_without_a_write_that_a_memtable_refused() {
+    for (recycled, unlogged, prefix) in [(0, false, "k"), (2, false, "k"), (0, true, "k"), (0, false, "")] {
+        let (disk, mut options, families) = picky(Arc::default());
+        options.db.recycle_log_file_num = recycled;
+        let db = Db::open_cf(&options.db, "/db", families.clone()).unwrap();
+        let family = db.column_family("picky").unwrap();
+        let write_options = WriteOptions::default().disable_wal(unlogged);
+        for i in 0..20 {
+            db.put_opt(&write_options, &family, format!("{i}"), "value").unwrap();
+        }
+        db.put("kept", "value").unwrap();
+        let mut batch = WriteBatch::new();
+        let default = db.default_column_family().id();
+        batch.put(default, b"half", b"value").unwrap();
+        batch.delete(default, b"kept").unwrap();
+        batch.delete_range(default, prefix.as_bytes(), b"l").unwrap();
+        batch.put(family.id(), b"5", b"half").unwrap();
+        batch.put(family.id(), b"bad", b"value").unwrap();
+        let snapshot = db.snapshot();
+        let before = db.latest_sequence_number();
+        let error = db.write(&write_options, &mut batch).unwrap_err();
+        assert_eq!(error.severity(), Severity::HardError, "{error}");
+        assert!(db.put("later", "value").is_err() && db.flush().is_err());
+        assert_eq!(db.latest_sequence_number(), before);
+        let check = |db: &Db, what: &str| {
+            let family = db.column_family("picky").unwrap();
+            assert_eq!(db.get("half").unwrap(), None, "{what}");
+            assert_eq!(db.get("kept").unwrap().unwrap(), b"value", "{what}");
+            assert_eq!(db.get_cf(&family, "5").unwrap().unwrap(), b"value", "{what}");
+            assert_eq!(keys(db, &family).len(), 20, "{what}");
+        };
+        check(&db, "before it resumes");
+        db.resume().unwrap();
+        assert!(db.background_error().is_none());
+        check(&db, "after it has resumed");
+        for key in ["later", "last"] {
+            db.put(key, "value").unwrap();
+        }
+        check(&db, "after later writes");
+        assert_eq!(keys(&db, &db.default_column_family()), ["kept", "last", "later"]);
+        let at_snapshot = db.get_opt(&ReadOptions::default().snapshot(&snapshot), &family, "5").unwrap();
+        assert_eq!(at_snapshot.unwrap(), b"value");
+        let crashed = disk.crash_clone(&CrashChoices::process_kill());
+        drop((family, snapshot));
+        db.close().unwrap();
+        drop(db);
+        for disk in [disk, crashed] {
+            options.db.env = Env::with_fs(Arc::new(disk));
+            let db = Db::open_cf(&options.db, "/db", families.clone()).unwrap();
+            check(&db, "after a reopen");
+            assert_eq!(keys(&db, &db.default_column_family()), ["kept", "last", "later"]);
+        }
+    }
+}
+
+/// A transaction that starts after `resume` has no conflict with the write that failed.
+#[test]
+fn a_refused_write_is_no_conflict_after_resume() {
+    let (_disk, options, families) = picky(Arc::default());
+    let db = OptimisticTransactionDb::open_cf(&options.db, "/db", families).unwrap();
+    let picky = db.db().column_family("picky").unwrap();
+    db.db().put("half", "old").unwrap();
+    put_bad(db.db(), &picky, &WriteOptions::default());
+    db.db().resume().unwrap();
+    let mut txn = db.begin_transaction(&WriteOptions::default(), &OptimisticTransactionOptions::default());
+    assert_eq!(txn.get_for_update("half").unwrap().unwrap(), b"old");
+    txn.put("half", "new").unwrap();
+    txn.commit().unwrap();
+    assert_eq!(db.db().get("half").unwrap().unwrap(), b"new");
+}
+
+/// No memtable has an entry of it, so that nothing has to be recovered from.
+#[cfg(debug_assertions)]
+#[test]
+fn a_write_that_finds_no_memory_at_its_first_entry_stops_nothing() {
+    use esker::internals::base::probe::Probes;
+    for recycled in [0, 2] {
+        let (disk, mut options, families) = picky(Arc::default());
+        options.db.recycle_log_file_num = recycled;
+        let db = Db::open_cf(&options.db, "/db", families.clone()).unwrap();
+        db.put("before", "value").unwrap();
+        let before = db.latest_sequence_number();
+        let probes = Probes::new();
+        let writer = std::thread::current().id();
+        probes.on("arena:new_block", move |value| {
+            if std::thread::current().id() == writer {
+                *value.downcast_mut::<bool>().unwrap() = true;
+            }
+        });
+        let error = db.put("large", vec![7; 1 << 20]).unwrap_err();
+        assert!(error.message().contains("no memory") && error.is_retryable(), "{error}");
+        drop(probes);
+        assert_eq!((db.background_error().is_none(), db.latest_sequence_number()), (true, before));
+        db.put("later", "value").unwrap();
+        db.flush().unwrap();
+        db.put("last", "value").unwrap();
+        let crashed = disk.crash_clone(&CrashChoices::process_kill());
+        db.close().unwrap();
+        drop(db);
+        for disk in [disk, crashed] {
+            options.db.env = Env::with_fs(Arc::new(disk));
+            let db = Db::open_cf(&options.db, "/db", families.clone()).unwrap();
+            assert_eq!(keys(&db, &db.default_column_family()), ["before", "last", "later"]);
+        }
+    }
 }
 
 #[test]

@@ -124,6 +124,7 @@ impl Recovery<'_> {
         let job = TableBuildJob {
             number: sealed.number,
             memtables: std::slice::from_ref(&sealed.mem),
+            newest: SequenceNumber::MAX,
             snapshots: &[],
             epoch_number: sealed.epoch_number,
         };

@@ -57,10 +57,11 @@ struct Inserted {
 }
 
 impl Memtables for Inserted {
-    fn apply(&self, batch: &WriteBatch, first: SequenceNumber) -> Result<()> {
+    fn apply(&self, batch: &WriteBatch, first: SequenceNumber) -> Result<(), Refused> {
         let name = name_of(batch);
         if self.refuses == Some(name) {
-            return Err(Error::try_again("refused by the model"));
+            let error = Error::try_again("refused by the model");
+            return Err(Refused { error, is_clean: false });
         }
         self.entries.lock().push((first.0, name));
         Ok(())
@@ -121,8 +122,8 @@ impl Sink for Model {
         true
     }
 
-    fn refused(&self, error: &Error, _own: &Request, _group: &[Follower]) -> Error {
-        error.clone()
+    fn refused(&self, refused: &Refused, _own: &Request, _group: &[Follower]) -> Error {
+        refused.error.clone()
     }
 
     fn publish(&self, _own: &Request, _group: &[Follower], numbers: Range<SequenceNumber>) {

@@ -1,0 +1,73 @@
+//! A memtable without the entries of a write that failed.
+//!
+//! In: a cursor over a memtable, and the newest sequence number that was published. Out: the same
+//! cursor without entries beyond that number.
+
+use esker_base::iter::InternalIterator;
+use esker_base::{PinnedBytes, Result, SequenceNumber};
+use esker_format::key;
+
+/// A cursor that leaves out entries newer than `newest`.
+pub(super) struct Published<I> {
+    iter: I,
+    newest: SequenceNumber,
+}
+
+impl<I: InternalIterator> Published<I> {
+    /// Not valid until positioned.
+    pub(super) fn new(iter: I, newest: SequenceNumber) -> Published<I> {
+        Published { iter, newest }
+    }
+
+    fn skip(&mut self, forward: bool) {
+        while self.iter.valid() && key::trailer(self.iter.key()) >> 8 > self.newest.0 {
+            if forward {
+                self.iter.next();
+            } else {
+                self.iter.prev();
+            }
+        }
+    }
+}
+
+impl<I: InternalIterator> InternalIterator for Published<I> {
+    fn valid(&self) -> bool {
+        self.iter.valid()
+    }
+    fn seek_to_first(&mut self) {
+        self.iter.seek_to_first();
+        self.skip(true);
+    }
+    fn seek_to_last(&mut self) {
+        self.iter.seek_to_last();
+        self.skip(false);
+    }
+    fn seek(&mut self, target: &[u8]) {
+        self.iter.seek(target);
+        self.skip(true);
+    }
+    fn seek_for_prev(&mut self, target: &[u8]) {
+        self.iter.seek_for_prev(target);
+        self.skip(false);
+    }
+    fn next(&mut self) {
+        self.iter.next();
+        self.skip(true);
+    }
+    fn prev(&mut self) {
+        self.iter.prev();
+        self.skip(false);
+    }
+    fn key(&self) -> &[u8] {
+        self.iter.key()
+    }
+    fn value(&self) -> &[u8] {
+        self.iter.value()
+    }
+    fn status(&self) -> Result<()> {
+        self.iter.status()
+    }
+    fn pinned_value(&self) -> PinnedBytes {
+        self.iter.pinned_value()
+    }
+}
