@@ -110,6 +110,8 @@ pub struct TableBuilder {
     /// Largest end of a range tombstone, as a bound.
     largest_range_end: Vec<u8>,
     seqnos: Option<(u64, u64)>,
+    /// The most bytes of an index block or of the block of range deletions.
+    max_block_bytes: usize,
     failed: Option<Error>,
 }
 
@@ -164,6 +166,7 @@ impl TableBuilder {
             smallest: Vec::new(),
             largest_range_end: Vec::new(),
             seqnos: None,
+            max_block_bytes: max_block_bytes(&options),
             failed: None,
             options,
         })
@@ -173,8 +176,8 @@ impl TableBuilder {
     /// (value = end key) may come at any time, in any order.
     /// # Errors
     /// `Corruption` if the key is not larger than the last one or malformed · `InvalidArgument`
-    /// beyond [`MAX_ENTRY_BYTES`](esker_format::key::MAX_ENTRY_BYTES) · `IoError`. The table is
-    /// lost then.
+    /// beyond [`MAX_ENTRY_BYTES`](esker_format::key::MAX_ENTRY_BYTES) · `NotSupported` if the range
+    /// deletions exceed the 4 GiB of a block · `IoError`. The table is lost then.
     #[inline]
     pub fn add(&mut self, internal_key: &[u8], value: &[u8]) -> Result<()> {
         if let Some(e) = &self.failed {
@@ -200,7 +203,7 @@ impl TableBuilder {
             return Err(entry_too_long(user_key.len(), value.len()));
         }
         if value_type == ValueType::RangeDeletion {
-            self.add_range_deletion(internal_key, value);
+            self.add_range_deletion(internal_key, value)?;
         } else {
             self.add_point(internal_key, user_key, packed, value_type, value)?;
         }
@@ -311,7 +314,8 @@ impl TableBuilder {
         self.index.add(&place, &self.options);
     }
 
-    fn add_range_deletion(&mut self, internal_key: &[u8], end: &[u8]) {
+    fn add_range_deletion(&mut self, internal_key: &[u8], end: &[u8]) -> Result<()> {
+        self.check_block("range deletions", self.range_del.size_estimate_after(internal_key, end))?;
         self.range_del.add(internal_key, end);
         self.smallest_is(internal_key);
         let mut bound = end.to_vec();
@@ -322,6 +326,25 @@ impl TableBuilder {
             self.largest_range_end = bound;
         }
         self.properties.num_range_deletions += 1;
+        Ok(())
+    }
+
+    /// # Errors
+    /// `NotSupported` names the table and the block, if its offsets need more than 32 bits.
+    fn check_block(&self, what: &str, bytes: usize) -> Result<()> {
+        if bytes <= self.max_block_bytes {
+            return Ok(());
+        }
+        let (number, max) = (self.options.orig_file_number.0, self.max_block_bytes);
+        let message = format!(
+            "{number:06}.sst: its block of {what} would have {bytes} bytes; a block has at most {max}"
+        );
+        Err(Error::not_supported(message))
+    }
+
+    /// Whether the table is to end soon: its index fills half of a block of the largest size.
+    pub fn is_index_full(&self) -> bool {
+        self.index.max_single_block_bytes() > self.max_block_bytes / 2
     }
 
     fn smallest_is(&mut self, internal_key: &[u8]) {
@@ -433,6 +456,7 @@ impl TableBuilder {
         self.flush_data_block()?;
         self.write_waiting(None)?;
         self.enter_pending(None);
+        self.check_block("the index", self.index.max_block_bytes())?;
         let tail_start = self.sink.offset;
         let mut meta = MetaIndex::default();
         self.write_filter(&mut meta)?;
@@ -643,6 +667,13 @@ impl TableBuilder {
     pub fn is_empty(&self) -> bool {
         self.num_entries() == 0
     }
+}
+
+/// [`MAX_BLOCK_BYTES`], unless a test wants less for a family.
+fn max_block_bytes(options: &TableBuilderOptions) -> usize {
+    let mut limit = (options.column_family_name.clone(), MAX_BLOCK_BYTES);
+    esker_base::probe!("table:max_block_bytes", &mut limit);
+    limit.1
 }
 
 fn warm_later(warmer: &mut Option<Warmer>, handle: BlockHandle, kind: BlockKind, contents: Option<Vec<u8>>) {

@@ -99,7 +99,10 @@ impl<'a> Outputs<'a> {
     pub(super) fn add(&mut self, entries: &mut CompactionIterator) -> Result<()> {
         if entries.is_first_of_user_key() {
             let bytes = self.current.as_ref().map(TableOutput::estimated_bytes);
-            if self.cutter.should_stop_before(entries.key(), bytes) {
+            // A file of level 0 is a run of its own.
+            let is_full =
+                self.table.level > 0 && self.current.as_ref().is_some_and(TableOutput::is_index_full);
+            if self.cutter.should_stop_before(entries.key(), bytes) || is_full {
                 let next = entries.user_key().to_vec();
                 self.finish_file(entries, Some(next))?;
             }

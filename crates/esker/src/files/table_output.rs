@@ -329,6 +329,11 @@ impl TableOutput {
         self.builder.estimated_file_size()
     }
 
+    /// Whether the file is to end soon, or its index would not fit into a block.
+    pub(crate) fn is_index_full(&self) -> bool {
+        self.builder.is_index_full()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.builder.is_empty()
     }

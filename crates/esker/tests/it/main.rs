@@ -9,6 +9,7 @@ mod basics;
 mod beside_owner;
 mod blobs;
 mod block_cache;
+mod block_limits;
 mod block_protection;
 mod cache_tiers;
 mod called_off;

@@ -12,6 +12,9 @@ use crate::trailer::TRAILER_BYTES;
 use esker_base::coding::{put_length_prefixed, put_varsignedint64};
 use esker_base::{SequenceNumber, ValueType};
 
+/// The most bytes of an entry beside its keys: four lengths, a handle and a restart point.
+const MAX_ENTRY_OVERHEAD: usize = 4 * 5 + 20 + 4;
+
 /// Collects the index of a table; the form of its keys is known only at the end.
 #[derive(Debug)]
 pub struct IndexBuilder {
@@ -135,6 +138,11 @@ impl IndexBuilder {
     /// About how many bytes the index block will have.
     pub fn size_estimate(&self) -> usize {
         self.keys.len() + 8 * self.entries.len() + 8
+    }
+
+    /// More bytes than the index block will have.
+    pub fn max_block_bytes(&self) -> usize {
+        self.keys.len().saturating_add(MAX_ENTRY_OVERHEAD * (self.entries.len() + 1))
     }
 
     /// The index block, and the form its entries took: user keys if no user key spans two blocks

@@ -127,6 +127,16 @@ impl PartitionedIndexBuilder {
         self.partitions.iter().map(IndexBuilder::size_estimate).sum()
     }
 
+    /// More bytes than the largest of its blocks will have. Cost grows with the partitions.
+    pub fn max_block_bytes(&self) -> usize {
+        let mut top = IndexBuilder::new(self.restart_interval, self.delta_values, false);
+        for partition in self.partitions.iter().filter(|p| !p.last_separator().is_empty()) {
+            top.add_separator(partition.last_separator(), BlockHandle::default());
+        }
+        let partitions = self.partitions.iter().map(IndexBuilder::max_block_bytes);
+        partitions.chain([top.max_block_bytes()]).max().unwrap_or(0)
+    }
+
     /// Calls `write` with the partitions, in order; returns the top level and the form of all keys.
     /// # Errors
     /// Those of `write`.

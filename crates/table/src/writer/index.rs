@@ -98,6 +98,24 @@ impl TableIndex {
     }
 }
 
+impl TableIndex {
+    /// More bytes than the largest of its blocks will have. Cost grows with the partitions.
+    pub(super) fn max_block_bytes(&self) -> usize {
+        match self {
+            TableIndex::Plain(index) | TableIndex::Hash(index, _) => index.max_block_bytes(),
+            TableIndex::Partitioned(index) => index.max_block_bytes(),
+        }
+    }
+
+    /// The same of an index of one block; 0 of a partitioned one.
+    pub(super) fn max_single_block_bytes(&self) -> usize {
+        match self {
+            TableIndex::Plain(index) | TableIndex::Hash(index, _) => index.max_block_bytes(),
+            TableIndex::Partitioned(_) => 0,
+        }
+    }
+}
+
 /// Since format version 3 index keys may be bare user keys.
 pub(super) fn allows_user_keys(options: &TableBuilderOptions) -> bool {
     options.table_options.format_version >= 3
