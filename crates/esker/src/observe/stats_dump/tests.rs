@@ -24,6 +24,21 @@ fn sample() -> CfStats {
     stats
 }
 
+#[test]
+fn a_level_that_shrinks_a_little_prints_no_minus_before_0() {
+    let mut stats = sample();
+    let shrinks = CompactionStats {
+        micros: 1_000_000,
+        bytes_read_output_level: 10 << 20,
+        bytes_written: 1 << 20,
+        count: 1,
+        ..Default::default()
+    };
+    stats.compactions.add(1, WorkPriority::Low, CompactionReason::LevelL0FilesNum, &shrinks);
+    let text = stats.to_text(None);
+    assert!(!text.contains("-0.0"), "{text}");
+}
+
 /// The header and the first rows below were laid out by hand from RocksDB's format strings.
 #[test]
 fn compaction_table_has_rocksdbs_columns() {
