@@ -5,38 +5,112 @@
 //! locks that they held stay taken. A value of the parent must not write to its files, wait for its
 //! threads, or take its locks.
 //!
-//! `pthread_atfork` raises a generation in the child. A child made by a bare `clone` system call
-//! runs no such handler and is not noticed; neither is `vfork`, after which only `exec` is allowed.
+//! The generation of a process lies in a page that the kernel wipes in each child
+//! (`MADV_WIPEONFORK`), also in one made by a bare `clone` system call. `pthread_atfork` gives the
+//! child of a `fork` the next generation before `fork` returns; other children take it at their
+//! first [`Owner::here`]. Where the kernel cannot wipe the page, only `fork` is noticed. `vfork` is
+//! not noticed: after it only `exec` is allowed.
 //!
 //! Invariants
-//!  1. The generation never changes while a process runs, except in its child, before `fork`
-//!     returns there.
+//!  1. The generation never changes while a process runs, except from 0 to its own.
 //!  2. Nothing that another process made is freed here: a thread that is gone may have been
 //!     changing it.
 
 use super::epoch;
-use super::process::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use super::process::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use super::process::{Mutex, MutexGuard};
 use crate::{Error, Result};
 use std::fmt;
 use std::ptr;
 
-/// How many forks lie between this process and the first one that made an [`Owner`].
-static GENERATION: AtomicU64 = AtomicU64::new(0);
+/// The generation of the first process that makes an [`Owner`].
+const FIRST: u64 = 1;
+
+/// The bytes of a page where [`PAGE`] is wiped.
+const PAGE_BYTES: usize = 4096;
+
+/// A page for the generation alone: the kernel wipes all of it.
+#[repr(C, align(4096))]
+struct Page {
+    /// 0 until it is known.
+    generation: AtomicU64,
+    _rest: [u8; PAGE_BYTES - size_of::<AtomicU64>()],
+}
+
+static PAGE: Page = Page { generation: AtomicU64::new(0), _rest: [0; PAGE_BYTES - size_of::<AtomicU64>()] };
+
+/// The newest generation of this process and those before it.
+static NEWEST: AtomicU64 = AtomicU64::new(0);
+
+/// The process that last took a generation in [`begin`]; 0: none has.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
 
 /// Whether `fork` raises it.
 static IS_WATCHED: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn in_child() {
-    GENERATION.fetch_add(1, Ordering::Relaxed);
+    PAGE.generation.store(NEWEST.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
     epoch::begin_in_child();
 }
+
+/// This process's generation.
+#[inline]
+fn generation() -> u64 {
+    match PAGE.generation.load(Ordering::Relaxed) {
+        0 => begin(),
+        known => known,
+    }
+}
+
+/// Takes the first generation, or the next one in a child that no handler has told of.
+#[cold]
+fn begin() -> u64 {
+    let here = std::process::id();
+    let before = PROCESS.swap(here, Ordering::AcqRel);
+    if before == 0 {
+        NEWEST.store(FIRST, Ordering::Relaxed);
+        PAGE.generation.store(FIRST, Ordering::Release);
+    } else if before != here {
+        epoch::begin_in_child();
+        let next = NEWEST.fetch_add(1, Ordering::Relaxed) + 1;
+        PAGE.generation.store(next, Ordering::Release);
+    }
+    // Another thread of this process is about to store it.
+    loop {
+        match PAGE.generation.load(Ordering::Acquire) {
+            0 => std::hint::spin_loop(),
+            known => return known,
+        }
+    }
+}
+
+/// Has the kernel wipe the generation in each child.
+#[cfg(target_os = "linux")]
+fn wipe_in_children() {
+    let page = std::ptr::from_ref(&PAGE);
+    if page_size() == PAGE_BYTES {
+        // SAFETY: the advice changes what a child sees of this page, which holds nothing but the
+        // generation. A kernel without it, or a page of a file, gives an error.
+        unsafe { libc::madvise(page.cast_mut().cast(), PAGE_BYTES, libc::MADV_WIPEONFORK) };
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn page_size() -> usize {
+    // SAFETY: it asks for a constant.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(bytes).unwrap_or(0)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn wipe_in_children() {}
 
 fn watch() {
     if IS_WATCHED.load(Ordering::Relaxed) || cfg!(any(miri, loom)) || IS_WATCHED.swap(true, Ordering::Relaxed)
     {
         return;
     }
+    wipe_in_children();
     // SAFETY: the handler is a function that lives as long as the process; it stores into atomics
     // and a thread-local cell without destructor, which is allowed in a child of a process with
     // threads.
@@ -58,13 +132,13 @@ impl Owner {
     /// This process.
     pub fn here() -> Owner {
         watch();
-        Owner { generation: GENERATION.load(Ordering::Relaxed), process_id: std::process::id() }
+        Owner { generation: generation(), process_id: std::process::id() }
     }
 
     /// Whether this process is the owner, not a forked child of it.
     #[inline(always)]
     pub fn is_here(self) -> bool {
-        self.generation == GENERATION.load(Ordering::Relaxed)
+        self.generation == PAGE.generation.load(Ordering::Relaxed)
     }
 
     /// Fails in a forked child; `what` is the subject of the message: "the database in /db".
@@ -180,13 +254,13 @@ pub struct StaticMutex<T> {
 impl<T> StaticMutex<T> {
     /// Holds `value`.
     pub const fn new(value: T) -> StaticMutex<T> {
-        StaticMutex { mutex: Mutex::new(value), generation: AtomicU64::new(0) }
+        StaticMutex { mutex: Mutex::new(value), generation: AtomicU64::new(FIRST) }
     }
 
     /// The lock; `None` in a forked child if a thread that is gone may hold it.
     #[inline]
     pub fn lock(&self) -> Option<MutexGuard<'_, T>> {
-        let now = GENERATION.load(Ordering::Relaxed);
+        let now = generation();
         if self.generation.load(Ordering::Relaxed) == now {
             return Some(self.mutex.lock());
         }

@@ -11,7 +11,33 @@ use std::time::Duration;
 fn in_a_child(work: impl FnOnce() -> u8) -> Option<u8> {
     // SAFETY: the child runs `work`, whose allocations are safe after `fork` with this platform's
     // allocator, and `_exit`.
-    let child = unsafe { libc::fork() };
+    in_the_child(unsafe { libc::fork() }, work)
+}
+
+/// The same in a child of which no handler is told. `work` allocates nothing.
+#[cfg(target_os = "linux")]
+fn in_a_bare_child(work: impl FnOnce() -> u8) -> Option<u8> {
+    // SAFETY: as `fork`, with a copy of the memory; the child runs `work`, which takes no lock, and
+    // `_exit`.
+    let child = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) };
+    in_the_child(libc::pid_t::try_from(child).expect("a number of a process"), work)
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_child_of_a_bare_clone_is_not_the_owner_but_has_owners_of_its_own() {
+    let (owner, value) = (Owner::here(), PerProcess::<u8>::new());
+    assert_eq!(*value.get(|_| 1), 1);
+    let seen = in_a_bare_child(|| {
+        let was_here = owner.is_here() || value.here().is_some();
+        let own = Owner::here();
+        u8::from(was_here) + 2 * u8::from(own.is_here()) + 4 * u8::from(owner.is_here())
+    });
+    assert_eq!(seen, Some(2));
+    assert!(owner.is_here() && value.here().is_some());
+}
+
+fn in_the_child(child: libc::pid_t, work: impl FnOnce() -> u8) -> Option<u8> {
     if child == 0 {
         let code = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_or(255);
         // SAFETY: ends this child without running what the parent's test harness has registered.
