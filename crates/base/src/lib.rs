@@ -32,6 +32,7 @@ pub mod run;
 pub mod stats;
 pub mod sync;
 pub mod table_properties_collector;
+pub mod text;
 pub mod types;
 pub mod xxph3;
 

@@ -34,7 +34,7 @@ pub struct SstFileReader {
 }
 
 /// An entry of a table, taken apart.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ParsedEntryInfo<'a> {
     /// Without its timestamp.
     pub user_key: &'a [u8],
@@ -45,6 +45,13 @@ pub struct ParsedEntryInfo<'a> {
     /// What it is.
     pub entry_type: ValueType,
 }
+
+esker_base::debug_with_text!(ParsedEntryInfo<'_> {
+    text user_key,
+    text timestamp,
+    sequence,
+    entry_type,
+});
 
 impl<'a> ParsedEntryInfo<'a> {
     /// Takes an internal key of a family with this comparator apart.

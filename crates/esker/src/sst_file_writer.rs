@@ -39,7 +39,7 @@ struct Current {
 }
 
 /// What a finished table holds. User keys; empty where there are none.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Default)]
 pub struct ExternalSstFileInfo {
     /// Where it is.
     pub file_path: PathBuf,
@@ -62,6 +62,19 @@ pub struct ExternalSstFileInfo {
     /// Of the properties that make a file ingestible.
     pub version: u32,
 }
+
+esker_base::debug_with_text!(ExternalSstFileInfo {
+    file_path,
+    text smallest_key,
+    text largest_key,
+    text smallest_range_del_key,
+    text largest_range_del_key,
+    sequence_number,
+    file_size,
+    num_entries,
+    num_range_del_entries,
+    version,
+});
 
 impl SstFileWriter {
     /// For tables that families with `options.cf` can ingest; files are written through

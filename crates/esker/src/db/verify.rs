@@ -8,7 +8,7 @@ use esker_base::{Error, FileNumber, Result};
 use esker_format::file_name;
 
 /// A table that compactions leave alone because it is damaged: see [`Db::quarantined_tables`].
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct QuarantinedTable {
     /// Name of its family.
     pub column_family: String,
@@ -24,6 +24,15 @@ pub struct QuarantinedTable {
     /// value of its, with the name of the blob file.
     pub error: Error,
 }
+
+esker_base::debug_with_text!(QuarantinedTable {
+    column_family,
+    level,
+    number,
+    text smallest_user_key,
+    text largest_user_key,
+    error,
+});
 
 impl Db {
     /// What scrubbing has done and found since the database was opened; `None` if it is not

@@ -28,7 +28,7 @@ use lookup::Lookup;
 use watch::Watch;
 
 /// Which rows a scan is to give.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct ExplainScan {
     /// The first key, or where to begin; the first or last of all if there is none. Bounds are in
     /// the read options.
@@ -38,6 +38,12 @@ pub struct ExplainScan {
     /// From the end to the front.
     pub reverse: bool,
 }
+
+esker_base::debug_with_text!(ExplainScan {
+    text from,
+    rows,
+    reverse,
+});
 
 /// A family whose reads are to be explained, and how they are made.
 pub(crate) struct Explainer<'e> {

@@ -26,7 +26,7 @@ pub struct Explanation {
 }
 
 /// One key that was looked up.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct KeyRead {
     /// The user key.
     pub key: Vec<u8>,
@@ -37,6 +37,13 @@ pub struct KeyRead {
     /// What it took, in nanoseconds.
     pub nanos: u64,
 }
+
+esker_base::debug_with_text!(KeyRead {
+    text key,
+    steps,
+    outcome,
+    nanos,
+});
 
 /// A place where entries are.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -113,7 +120,7 @@ pub struct Step {
 }
 
 /// What a seek or scan went through.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct ScanRead {
     /// The sorted runs that were merged, newest first.
     pub runs: Vec<RunRead>,
@@ -141,6 +148,21 @@ pub struct ScanRead {
     /// What opening the runs took, in nanoseconds.
     pub opening_nanos: u64,
 }
+
+esker_base::debug_with_text!(ScanRead {
+    runs,
+    left_out,
+    rows,
+    row_bytes,
+    skipped_entries,
+    skipped_deletions,
+    tombstone_seeks,
+    operands,
+    ahead,
+    text ends,
+    error,
+    opening_nanos,
+});
 
 /// What a scan did in one memtable or file.
 #[derive(Clone, Debug)]

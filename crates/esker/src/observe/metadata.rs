@@ -8,7 +8,7 @@ use std::ops::Deref;
 use std::path::PathBuf;
 
 /// One table file.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct SstFileMetaData {
     /// Its number.
     pub file_number: FileNumber,
@@ -47,6 +47,27 @@ pub struct SstFileMetaData {
     /// Checksum of the whole file and its function's name, if one was made.
     pub file_checksum: Option<(Vec<u8>, String)>,
 }
+
+esker_base::debug_with_text!(SstFileMetaData {
+    file_number,
+    relative_filename,
+    directory,
+    size,
+    text smallest_key,
+    text largest_key,
+    text smallest,
+    text largest,
+    smallest_seqno,
+    largest_seqno,
+    being_compacted,
+    num_entries,
+    num_deletions,
+    oldest_blob_file_number,
+    oldest_ancestor_time,
+    file_creation_time,
+    epoch_number,
+    file_checksum,
+});
 
 /// One table file, and where in the database it stands. The file's own fields are reached through
 /// `Deref`.

@@ -33,7 +33,7 @@ impl ReadTier {
 }
 
 /// Options of `get`, `multi_get` and iterators.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ReadOptions {
     /// Read as of this snapshot; `None`: as of now. Default `None`.
     pub snapshot: Option<Snapshot>,
@@ -99,6 +99,32 @@ pub struct ReadOptions {
     /// `None`.
     pub io_timeout: Option<Duration>,
 }
+
+esker_base::debug_with_text!(ReadOptions {
+    snapshot,
+    verify_checksums,
+    fill_cache,
+    read_tier,
+    text iterate_lower_bound,
+    text iterate_upper_bound,
+    ignore_range_deletions,
+    readahead_size,
+    adaptive_readahead,
+    async_io,
+    total_order_seek,
+    auto_prefix_mode,
+    prefix_same_as_start,
+    pin_data,
+    background_purge_on_iterator_cleanup,
+    max_skippable_internal_keys,
+    auto_refresh_iterator_with_snapshot,
+    tailing,
+    value_size_soft_limit,
+    deadline,
+    text timestamp,
+    text iter_start_ts,
+    io_timeout,
+});
 
 /// What reads without options of their own read with: nothing to make and nothing to drop.
 pub(crate) static PLAIN: ReadOptions = ReadOptions::DEFAULTS;

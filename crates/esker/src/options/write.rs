@@ -157,7 +157,7 @@ option_enum! {
 
 /// A range of keys, without timestamps; whoever takes one says whether `limit` belongs to it.
 /// RocksDB's `RangeOpt`.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct RangeOpt<'a> {
     /// The first key; `None`: from the start.
     pub start: Option<&'a [u8]>,
@@ -165,8 +165,13 @@ pub struct RangeOpt<'a> {
     pub limit: Option<&'a [u8]>,
 }
 
+esker_base::debug_with_text!(RangeOpt<'_> {
+    text start,
+    text limit,
+});
+
 /// Options of `compact_range`.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct CompactRangeOptions {
     /// No other compaction of the database runs meanwhile. Default false.
     pub exclusive_manual_compaction: bool,
@@ -186,6 +191,16 @@ pub struct CompactRangeOptions {
     /// what only older reads could come to goes. Default `None`.
     pub full_history_ts_low: Option<Vec<u8>>,
 }
+
+esker_base::debug_with_text!(CompactRangeOptions {
+    exclusive_manual_compaction,
+    change_level,
+    target_level,
+    bottommost_level_compaction,
+    allow_write_stall,
+    max_subcompactions,
+    text full_history_ts_low,
+});
 
 impl Default for CompactRangeOptions {
     fn default() -> Self {

@@ -431,7 +431,7 @@ pub(super) fn no_timestamps(family: &ColumnFamilyHandle) -> Error {
 }
 
 /// One op of a batch, as an iterator over it shows it.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct BatchEntry {
     /// What it does: `Value`, `Deletion`, `SingleDeletion`, `Merge` and so on.
     pub value_type: ValueType,
@@ -440,6 +440,12 @@ pub struct BatchEntry {
     /// Value or operand.
     pub value: Vec<u8>,
 }
+
+esker_base::debug_with_text!(BatchEntry {
+    value_type,
+    text key,
+    text value,
+});
 
 fn entries_of(own: &OwnWrites, icmp: &InternalKeyComparator, overwrite: bool) -> Result<Vec<BatchEntry>> {
     let mut entries: Vec<BatchEntry> = Vec::new();
