@@ -15,13 +15,12 @@ use esker::internals::base::sync::atomic::{AtomicBool, Ordering};
 use esker::internals::base::sync::epoch;
 use esker::internals::cache::tier::AdmissionPolicy;
 use esker::internals::cache::{Cache, CacheKey, CacheOptions, CacheType, Handle, Priority, Role};
-use esker::internals::env::{Clock, SystemClock};
+use esker::internals::env::{Clock, SystemClock, on_threads, spawn_scoped};
 use esker::options::secondary_cache_from_string;
 use esker::stats::HistogramSnapshot;
 use flags::{CommandLine, Flags};
 use std::collections::VecDeque;
 use std::fmt::Write;
-use std::sync::Barrier;
 use std::time::Duration;
 
 type Value = Vec<u8>;
@@ -32,7 +31,8 @@ const KIB: u64 = 1 << 10;
 
 /// Runs `cache_bench` with these arguments (without the program's name).
 /// # Errors
-/// `Failed` names the wrong flag; `OutputClosed` if the reader has closed the stream of results.
+/// `Failed` names the wrong flag, or says that the system refuses a thread; `OutputClosed` if the
+/// reader has closed the stream of results.
 pub fn cache_bench(arguments: &[String], output: &Output) -> Result<(), Stop> {
     match flags::parse(arguments).map_err(Stop::Failed)? {
         CommandLine::Help(text) => output.print(format_args!("{text}")),
@@ -43,7 +43,7 @@ pub fn cache_bench(arguments: &[String], output: &Output) -> Result<(), Stop> {
                 output.print(format_args!("Population complete\n"))?;
             }
             output.print(format_args!("{}", bench.header()))?;
-            output.print(format_args!("{}", bench.run()))
+            output.print(format_args!("{}", bench.run()?))
         }
     }
 }
@@ -262,32 +262,25 @@ impl Bench {
         }
     }
 
-    /// Runs the threads and prints the results.
-    fn run(&self) -> String {
-        let start_line = Barrier::new(self.flags.threads as usize + 1);
+    /// Runs the threads and gives the text of the results.
+    /// # Errors
+    /// The system refuses a thread.
+    fn run(&self) -> esker::Result<String> {
         let is_over = AtomicBool::new(false);
-        let (done, nanos, gathered) = std::thread::scope(|scope| {
-            let workers: Vec<_> = (0..self.flags.threads)
-                .map(|thread| {
-                    let start_line = &start_line;
-                    scope.spawn(move || {
-                        start_line.wait();
-                        self.work(thread)
-                    })
-                })
-                .collect();
-            let gatherer = self.flags.gather_stats.then(|| scope.spawn(|| self.gather(&is_over)));
-            start_line.wait();
-            let done: Vec<Done> =
-                workers.into_iter().map(|worker| worker.join().expect("no thread panics")).collect();
+        std::thread::scope(|scope| {
+            let gather = || spawn_scoped(scope, "gather", || self.gather(&is_over));
+            let gatherer = self.flags.gather_stats.then(gather).transpose()?;
+            let done = on_threads("cache_bench", self.flags.threads as usize, |thread| {
+                self.work(u32::try_from(thread).expect("a number of a thread"))
+            });
+            is_over.store(true, Ordering::Relaxed);
+            let gathered = gatherer.map(|gatherer| gatherer.join().expect("no thread panics"));
+            let done = done?;
             // The threads' own clocks count: this thread may get no processor before they are done.
             let start = done.iter().map(|done| done.start_nanos).min().unwrap_or(0);
             let end = done.iter().map(|done| done.end_nanos).max().unwrap_or(0);
-            let nanos = end - start;
-            is_over.store(true, Ordering::Relaxed);
-            (done, nanos, gatherer.map(|gatherer| gatherer.join().expect("no thread panics")))
-        });
-        self.report(&done, nanos, gathered)
+            Ok(self.report(&done, end - start, gathered))
+        })
     }
 
     fn report(&self, done: &[Done], nanos: u64, gathered: Option<(HistogramSnapshot, String)>) -> String {

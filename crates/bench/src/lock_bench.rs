@@ -125,12 +125,12 @@ pub fn run(options: &LockBenchOptions, out: &mut impl io::Write) -> io::Result<V
     )?;
     let mut rows = Vec::new();
     for &threads in &options.threads {
-        for row in measure(options, threads) {
+        for row in measure(options, threads).map_err(io::Error::other)? {
             writeln!(out, "{}", line(&row))?;
             rows.push(row);
         }
     }
-    let times = circle::times_until_reported(CIRCLES);
+    let times = circle::times_until_reported(CIRCLES).map_err(io::Error::other)?;
     let micros = |index: usize| times[index] as f64 / 1e3;
     writeln!(
         out,
@@ -143,7 +143,7 @@ pub fn run(options: &LockBenchOptions, out: &mut impl io::Write) -> io::Result<V
 }
 
 /// Measures all workloads with `threads` threads.
-fn measure(options: &LockBenchOptions, threads: usize) -> Vec<Row> {
+fn measure(options: &LockBenchOptions, threads: usize) -> esker::Result<Vec<Row>> {
     let count = options.workloads.len();
     let (mut points, mut ranges) = (vec![Vec::new(); count], vec![Vec::new(); count]);
     let (mut point_cpu, mut range_cpu) = (vec![Vec::new(); count], vec![Vec::new(); count]);
@@ -157,12 +157,12 @@ fn measure(options: &LockBenchOptions, threads: usize) -> Vec<Row> {
                 match locking {
                     Locking::Points if workload.has_ranges() => {}
                     Locking::Points => {
-                        let result = cell.run(locking);
+                        let result = cell.run(locking)?;
                         points[index].push(result.locks_per_second);
                         point_cpu[index].push(result.cpu_nanos);
                     }
                     Locking::Ranges => {
-                        let result = cell.run(locking);
+                        let result = cell.run(locking)?;
                         ranges[index].push(result.locks_per_second);
                         range_cpu[index].push(result.cpu_nanos);
                         waits[index] = result.waits_per_thousand;
@@ -184,7 +184,7 @@ fn measure(options: &LockBenchOptions, threads: usize) -> Vec<Row> {
         range_cpu: median(&range_cpu[index]).unwrap_or(0.0),
         cpu_ratio: median(&ratios(&point_cpu[index], &range_cpu[index])),
     };
-    options.workloads.iter().enumerate().map(row).collect()
+    Ok(options.workloads.iter().enumerate().map(row).collect())
 }
 
 /// Results of the two kinds of family, a pair for each round.

@@ -15,7 +15,7 @@ use crate::random::Random64;
 use crate::report::{Combined, Done, IntervalReport, Sink, Stats};
 use crate::workload::{Broken, Foreground, Plan, Shared, Worker, Workload, non_negative};
 use benchmark::{Benchmark, Meta, What};
-use esker::internals::env::{Clock, PosixFileSystem, RateLimiter, RateLimiterMode};
+use esker::internals::env::{Clock, PosixFileSystem, RateLimiter, RateLimiterMode, on_threads, spawn_scoped};
 use esker::perf_context::{PerfContext, PerfLevel, set_perf_level};
 use name::Named;
 use std::path::Path;
@@ -264,23 +264,17 @@ impl<S: Store> Run<'_, S> {
             }
             worker.stats.stop()
         };
-        let work = &work;
         std::thread::scope(|scope| {
-            let reporter = file.map(|file| {
+            if let Some(file) = file {
                 let (interval, clock, output) = (&interval, self.clock, self.output);
-                scope.spawn(move || {
+                spawn_scoped(scope, "report", move || {
                     interval.run(file, Duration::from_secs(seconds), clock, &stopped, output);
-                })
-            });
-            let threads: Vec<_> = (0..shared.threads).map(|i| scope.spawn(move || work(i))).collect();
-            let mut all = Done::default();
-            for thread in threads {
-                all.merge(&thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+                })?;
             }
+            let done = on_threads("benchmark", shared.threads, work);
             drop(stop_report);
-            if let Some(reporter) = reporter {
-                reporter.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            }
+            let mut all = Done::default();
+            done?.iter().for_each(|done| all.merge(done));
             Ok(all)
         })
     }

@@ -73,4 +73,4 @@ pub use posix::PosixFileSystem;
 pub use rate_limiter::{IoKind, IoPriority, RateLimiter, RateLimiterMode};
 pub use read_many::{ReadRequest, read_at_if_resident, read_if_resident, read_many};
 pub use stop_watch::StopWatch;
-pub use thread_pool::{Job, Priority, ThreadPool, spawn, spawn_scoped};
+pub use thread_pool::{Job, Priority, ThreadPool, on_threads, spawn, spawn_scoped};

@@ -374,6 +374,10 @@ pub fn spawn_scoped<'scope, T: Send + 'scope>(
     name: &str,
     f: impl FnOnce() -> T + Send + 'scope,
 ) -> Result<ScopedJoinHandle<'scope, T>> {
+    #[cfg(test)]
+    if tests::refuses_scoped() {
+        return Err(refused(name, std::io::ErrorKind::WouldBlock.into()));
+    }
     #[cfg(shuttle)]
     {
         let _ = name;
@@ -381,6 +385,55 @@ pub fn spawn_scoped<'scope, T: Send + 'scope>(
     }
     #[cfg(not(shuttle))]
     thread::Builder::new().name(name.to_owned()).spawn_scoped(scope, f).map_err(|e| refused(name, e))
+}
+
+/// Runs `work` on `count` threads, each with its number, and gives what they return, in this order.
+/// None begins before all are there.
+/// # Errors
+/// `IoError` if the system refuses a thread: `work` is not called.
+///
+/// # Panics
+/// As `work` does.
+pub fn on_threads<T: Send>(name: &str, count: usize, work: impl Fn(usize) -> T + Sync) -> Result<Vec<T>> {
+    let (gate, work) = (Gate::default(), &work);
+    thread::scope(|scope| {
+        let gate = &gate;
+        let mut threads = Vec::with_capacity(count);
+        for number in 0..count {
+            let thread = spawn_scoped(scope, name, move || gate.wait().then(|| work(number)));
+            threads.push(thread.inspect_err(|_| gate.open(false))?);
+        }
+        gate.open(true);
+        let ended = threads.into_iter().map(|thread| match thread.join() {
+            Ok(done) => done.expect("the gate was opened for all"),
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        Ok(ended.collect())
+    })
+}
+
+/// What threads wait at until it is known whether they shall begin.
+#[derive(Default)]
+struct Gate {
+    begins: Mutex<Option<bool>>,
+    opened: Condvar,
+}
+
+impl Gate {
+    fn open(&self, begins: bool) {
+        *self.begins.lock() = Some(begins);
+        self.opened.notify_all();
+    }
+
+    fn wait(&self) -> bool {
+        let mut begins = self.begins.lock();
+        loop {
+            match *begins {
+                Some(begins) => return begins,
+                None => self.opened.wait(&mut begins),
+            }
+        }
+    }
 }
 
 #[cold]

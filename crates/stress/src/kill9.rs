@@ -8,7 +8,7 @@
 //! none is half there, and that number is at least the last one it said, at most one more. The next
 //! child goes on with the same database.
 
-use esker::internals::env::{Clock, SystemClock};
+use esker::internals::env::{Clock, SystemClock, on_threads, spawn_scoped};
 use esker::{ColumnFamilyDescriptor, ColumnFamilyHandle, Db, Options, Result, WriteBatch, WriteOptions};
 use std::fmt;
 use std::io::{BufRead, BufReader, Write};
@@ -117,7 +117,10 @@ fn kill_one(
     let pipe = child.stdout.take().expect("asked for");
     let (first, has_spoken) = mpsc::channel();
     std::thread::scope(|scope| {
-        let reader = scope.spawn(|| read_acknowledgements(pipe, acknowledged, first));
+        let read = || read_acknowledgements(pipe, acknowledged, first);
+        let reader = spawn_scoped(scope, "reader", read).map_err(|e| e.to_string());
+        // The child is not left alone.
+        let reader = reader.or_else(|e| kill(&mut child).and(Err(e)))?;
         if must_speak {
             // An error: it ended without a word, and `kill` says so.
             has_spoken.recv().ok();
@@ -216,15 +219,8 @@ pub(crate) fn compare(db: &Db, family: &str, last: &[u64]) -> Result<(), String>
 /// Any of the database's; nothing is wrong with the disk, so there should be none.
 pub fn child(directory: &Path, threads: u64) -> Result<()> {
     let db = open(directory)?;
-    std::thread::scope(|scope| {
-        let writers: Vec<_> = (0..threads)
-            .map(|t| {
-                let db = &db;
-                scope.spawn(move || write_forever(db, t))
-            })
-            .collect();
-        writers.into_iter().try_for_each(|w| w.join().expect("a writer panicked"))
-    })
+    let threads = usize::try_from(threads).unwrap_or(usize::MAX);
+    on_threads("writer", threads, |thread| write_forever(&db, thread as u64))?.into_iter().collect()
 }
 
 fn write_forever(db: &Db, thread: u64) -> Result<()> {

@@ -1,6 +1,8 @@
 //! One measurement: threads with a lock manager of their own, for a given time.
 
 use super::{LockBenchOptions, workload::Request, workload::Workload};
+use esker::Result;
+use esker::internals::env::on_threads;
 use esker_lock::{
     Clock, ColumnFamilyId, Endpoint, Family, FamilyOptions, LockManager, LockManagerOptions, LockerOptions,
     Locking, Timeout,
@@ -83,26 +85,23 @@ fn mixed(state: u64) -> u64 {
 }
 
 impl Cell<'_> {
-    pub(super) fn run(&self, locking: Locking) -> Outcome {
+    /// # Errors
+    /// The system refuses a thread.
+    pub(super) fn run(&self, locking: Locking) -> Result<Outcome> {
         let manager = LockManager::new(LockManagerOptions::new(Arc::new(SystemTime)));
         let family = manager
             .add_family(ColumnFamilyId::DEFAULT, &self.family_options(locking))
             .expect("the first one");
         let barrier = Barrier::new(self.threads);
-        let work: Vec<Work> = std::thread::scope(|scope| {
-            let start = |thread: u64| {
-                let (manager, family, barrier) = (&manager, &family, &barrier);
-                scope.spawn(move || self.work(manager, family, barrier, thread))
-            };
-            let threads: Vec<_> = (0..self.threads as u64).map(start).collect();
-            threads.into_iter().map(|t| t.join().expect("it does not panic")).collect()
-        });
+        let work = on_threads("lock_bench", self.threads, |thread| {
+            self.work(&manager, &family, &barrier, thread as u64)
+        })?;
         let locks = work.iter().map(|w| w.locks).sum::<u64>().max(1) as f64;
-        Outcome {
+        Ok(Outcome {
             locks_per_second: work.iter().map(|w| w.locks as f64 * 1e9 / w.nanos as f64).sum(),
             waits_per_thousand: manager.counters().waits as f64 * 1000.0 / locks,
             cpu_nanos: work.iter().map(|w| w.cpu_nanos).sum::<u64>() as f64 / locks,
-        }
+        })
     }
 
     fn family_options(&self, locking: Locking) -> FamilyOptions {

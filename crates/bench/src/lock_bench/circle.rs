@@ -5,13 +5,17 @@
 //! first, not yet asleep, finds the circle before the second does, the attempt is repeated.
 
 use super::cell::{SystemTime, monotonic_nanos};
+use esker::Result;
+use esker::internals::env::spawn_scoped;
 use esker_lock::{
     ColumnFamilyId, FamilyOptions, LockManager, LockManagerOptions, LockMode, LockerOptions, Timeout,
 };
 use std::sync::Arc;
 
 /// The times, in ascending order.
-pub(super) fn times_until_reported(count: usize) -> Vec<u64> {
+/// # Errors
+/// The system refuses a thread.
+pub(super) fn times_until_reported(count: usize) -> Result<Vec<u64>> {
     let manager = LockManager::new(LockManagerOptions::new(Arc::new(SystemTime)));
     let family =
         manager.add_family(ColumnFamilyId::DEFAULT, &FamilyOptions::default()).expect("the first one");
@@ -25,11 +29,11 @@ pub(super) fn times_until_reported(count: usize) -> Vec<u64> {
         lock(&mut first, b"a").expect("nobody has it");
         lock(&mut second, b"b").expect("nobody has it");
         std::thread::scope(|scope| {
-            scope.spawn(|| {
+            spawn_scoped(scope, "lock_bench", || {
                 if lock(&mut first, b"b").is_err() {
                     first.release_all();
                 }
-            });
+            })?;
             while manager.waits().is_empty() {
                 std::thread::yield_now();
             }
@@ -38,8 +42,9 @@ pub(super) fn times_until_reported(count: usize) -> Vec<u64> {
             let time = monotonic_nanos() - start;
             second.release_all();
             times.extend(refused.then_some(time));
-        });
+            Ok(())
+        })?;
     }
     times.sort_unstable();
-    times
+    Ok(times)
 }

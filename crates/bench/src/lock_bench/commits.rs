@@ -8,6 +8,7 @@
 use super::cell::{cpu_nanos, generator, monotonic_nanos, write_key};
 use super::{LockBenchOptions, median, ratios, take_turns};
 use esker::internals::env::mem::MemFs;
+use esker::internals::env::on_threads;
 use esker::txn::Locking;
 use esker::{
     Env, Options, Result, TransactionDb, TransactionDbOptions, TransactionOptions, WriteBatch, WriteOptions,
@@ -106,14 +107,9 @@ fn run_one(options: &LockBenchOptions, threads: usize, locking: Locking, round: 
     let db = TransactionDb::open(&db_options, &txn_options, "/lock_bench")?;
     fill(options, &db)?;
     let barrier = Barrier::new(threads);
-    let done: Vec<Result<Done>> = std::thread::scope(|scope| {
-        let start = |thread: u64| {
-            let (db, barrier) = (&db, &barrier);
-            scope.spawn(move || work(options, db, barrier, ((round as u64) << 32) | thread))
-        };
-        let threads: Vec<_> = (0..threads as u64).map(start).collect();
-        threads.into_iter().map(|t| t.join().expect("it does not panic")).collect()
-    });
+    let done = on_threads("lock_bench", threads, |thread| {
+        work(options, &db, &barrier, ((round as u64) << 32) | thread as u64)
+    })?;
     let done: Vec<Done> = done.into_iter().collect::<Result<_>>()?;
     let transactions = done.iter().map(|d| d.transactions).sum::<u64>().max(1) as f64;
     let cpu = done.iter().map(|d| d.cpu_nanos).sum::<u64>() as f64;

@@ -19,6 +19,7 @@
 use super::cell::{generator, monotonic_nanos};
 use super::{LockBenchOptions, median, ratios, take_turns};
 use esker::internals::env::mem::MemFs;
+use esker::internals::env::on_threads;
 use esker::txn::Locking;
 use esker::{
     ColumnFamilyDescriptor, ColumnFamilyHandle, Env, ErrorKind, Options, ReadOptions, Result, Transaction,
@@ -204,8 +205,8 @@ impl Database {
     /// Queries a second, and repeated transactions per thousand.
     fn run(&self, options: &LockBenchOptions, kind: Oltp, threads: usize, round: u64) -> Result<(f64, f64)> {
         let barrier = Barrier::new(threads);
-        let work = |thread: u64| {
-            let mut random = generator((round << 32) | thread);
+        let work = |thread: usize| {
+            let mut random = generator((round << 32) | thread as u64);
             let (mut done, mut retries) = (0, 0);
             barrier.wait();
             let start = monotonic_nanos();
@@ -222,17 +223,8 @@ impl Database {
                 }
             }
         };
-        let results: Vec<Result<(f64, u64, u64)>> = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..threads as u64)
-                .map(|thread| {
-                    let work = &work;
-                    scope.spawn(move || work(thread))
-                })
-                .collect();
-            threads.into_iter().map(|t| t.join().expect("it does not panic")).collect()
-        });
         let (mut rate, mut done, mut retries) = (0.0, 0, 0);
-        for result in results {
+        for result in on_threads("lock_bench", threads, work)? {
             let (own_rate, own_done, own_retries) = result?;
             rate += own_rate;
             done += own_done;

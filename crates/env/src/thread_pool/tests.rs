@@ -9,6 +9,32 @@ thread_local! {
     pub(crate) static REFUSES: Cell<bool> = const { Cell::new(false) };
 }
 
+thread_local! {
+    /// How many threads that end within a scope this one may still start.
+    static SCOPED_LEFT: Cell<usize> = const { Cell::new(usize::MAX) };
+}
+
+pub(super) fn refuses_scoped() -> bool {
+    SCOPED_LEFT.replace(SCOPED_LEFT.get().saturating_sub(1)) == 0
+}
+
+#[test]
+fn work_on_threads_begins_on_all_of_them_or_on_none() {
+    let begun = AtomicUsize::new(0);
+    let work = |number: usize| {
+        begun.fetch_add(1, Ordering::SeqCst);
+        number * 10
+    };
+    assert_eq!(on_threads("test", 4, work).unwrap(), [0, 10, 20, 30]);
+    for left in [0, 3] {
+        SCOPED_LEFT.set(left);
+        let error = on_threads("test", 4, work).unwrap_err();
+        assert!(error.message().starts_with("While start thread: test"), "{error}");
+    }
+    SCOPED_LEFT.set(usize::MAX);
+    assert_eq!(begun.load(Ordering::SeqCst), 4);
+}
+
 /// A missing event fails the test instead of hanging it. A thread of a busy machine may wait half a
 /// minute for its turn.
 const LONG: Duration = Duration::from_secs(600);

@@ -16,7 +16,7 @@ use super::expected::{Place, allows};
 use super::{Kind, Run};
 use esker::internals::base::sync::RwLock;
 use esker::internals::base::sync::atomic::Ordering;
-use esker::internals::base::sync::thread;
+use esker::internals::env::on_threads;
 use esker::{ColumnFamilyHandle, Db, Error, Snapshot};
 use std::collections::VecDeque;
 
@@ -24,20 +24,18 @@ use std::collections::VecDeque;
 /// wrong.
 pub(super) fn work(run: &Run<'_>, db: &Db, phase: u64, operations: u64) {
     let families: Vec<_> = run.setup.families.iter().map(|_| RwLock::new(())).collect();
-    thread::scope(|scope| {
-        for thread in 0..run.flags.threads {
-            let seed = run.flags.seed.wrapping_mul(1_000_003) ^ phase << 40 ^ u64::from(thread);
-            let families = &families;
-            scope.spawn(move || {
-                let rng = fastrand::Rng::with_seed(seed);
-                let mut worker =
-                    Worker { run, db, families, rng, thread, done: 0, snapshots: VecDeque::new() };
-                if let Err(why) = worker.run(operations) {
-                    run.fail(format!("thread {thread}, operation {}: {why}", worker.done));
-                }
-            });
+    let started = on_threads("db_stress", run.flags.threads as usize, |thread| {
+        let thread = u32::try_from(thread).expect("a number of a thread");
+        let seed = run.flags.seed.wrapping_mul(1_000_003) ^ phase << 40 ^ u64::from(thread);
+        let (families, rng) = (&families[..], fastrand::Rng::with_seed(seed));
+        let mut worker = Worker { run, db, families, rng, thread, done: 0, snapshots: VecDeque::new() };
+        if let Err(why) = worker.run(operations) {
+            run.fail(format!("thread {thread}, operation {}: {why}", worker.done));
         }
     });
+    if let Err(e) = started {
+        run.fail(e.to_string());
+    }
 }
 
 /// One thread.

@@ -4,7 +4,7 @@
 
 use super::place::{self, Place, USER};
 use super::{PATIENCE, THREADS};
-use esker::internals::env::{Clock, SystemClock};
+use esker::internals::env::{Clock, SystemClock, spawn};
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -109,16 +109,21 @@ impl Process {
         let said = Arc::new(Mutex::new(said));
         let (out, err) = (child.stdout.take().expect("piped"), child.stderr.take().expect("piped"));
         let pipes = [Box::new(out) as Box<dyn Read + Send>, Box::new(err)];
-        let readers = pipes.map(|pipe| {
+        let readers = pipes.into_iter().map(|pipe| {
             let said = said.clone();
-            std::thread::spawn(move || {
+            spawn("reader", move || {
                 for line in BufReader::new(pipe).lines().map_while(Result::ok) {
                     said.lock().unwrap_or_else(PoisonError::into_inner).hear(&line);
                 }
             })
         });
+        let readers: Vec<_> = readers.collect::<esker::Result<_>>().map_err(|e| {
+            // The child is not left alone. The first error is the one to tell.
+            child.kill().and_then(|()| child.wait()).ok();
+            e.to_string()
+        })?;
         let input = child.stdin.take();
-        Ok(Process { child, input, said, readers: readers.into() })
+        Ok(Process { child, input, said, readers })
     }
 
     pub(super) fn id(&self) -> u32 {
