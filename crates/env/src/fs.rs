@@ -110,6 +110,28 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
     fn truncate(&self, path: &Path, size: u64) -> Result<()>;
 }
 
+/// Puts a file with `contents` in the place of `path`: written as `temporary` and synced, with
+/// `fsync` or `fdatasync`, then renamed. The caller syncs the directory.
+/// # Errors
+/// `IoError`; `path` is then as it was, and `temporary` is deleted if the file system lets us.
+pub fn replace_file(
+    fs: &dyn FileSystem,
+    temporary: &Path,
+    path: &Path,
+    contents: &[u8],
+    use_fsync: bool,
+) -> Result<()> {
+    let write = || {
+        let mut file = fs.new_writable_file(temporary)?;
+        file.append(contents)?;
+        if use_fsync { file.fsync() } else { file.sync() }?;
+        file.close()
+    };
+    let replaced = write().and_then(|()| fs.rename(temporary, path));
+    // The first error is the one to tell.
+    replaced.inspect_err(|_| fs.delete_file(temporary).unwrap_or_default())
+}
+
 /// "While create a file: /db/000012.sst: File exists".
 #[cold]
 fn exists(path: &Path) -> Error {
@@ -221,3 +243,6 @@ pub trait Directory: Send + Sync {
 
 /// Held until it is dropped.
 pub trait FileLock: Send + Sync {}
+
+#[cfg(test)]
+mod tests;

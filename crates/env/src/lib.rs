@@ -66,7 +66,7 @@ pub use direct::{AlignedBuffer, Alignment};
 pub use env::Env;
 pub use fault::{FaultFs, FaultRule, FaultSchedule, Op, OpKind};
 pub use file_writer::PacedWritableFile;
-pub use fs::{Directory, FileLock, FileSystem, RandomAccessFile, SequentialFile, WritableFile};
+pub use fs::{Directory, FileLock, FileSystem, RandomAccessFile, SequentialFile, WritableFile, replace_file};
 pub use info_log::{InfoLogFile, InfoLogOptions};
 pub use mem::MemFs;
 pub use posix::PosixFileSystem;

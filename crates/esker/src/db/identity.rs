@@ -56,15 +56,6 @@ pub(super) fn replace_file(
     path: &Path,
     contents: &[u8],
 ) -> Result<()> {
-    let mut file = fs.new_writable_file(temp)?;
-    file.append(contents)?;
-    if options.use_fsync {
-        file.fsync()?
-    } else {
-        file.sync()?
-    }
-    file.close()?;
-    drop(file);
-    fs.rename(temp, path)?;
+    esker_env::replace_file(fs, temp, path, contents, options.use_fsync)?;
     fs.new_directory(dir)?.fsync()
 }

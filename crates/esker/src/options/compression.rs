@@ -3,7 +3,7 @@
 //! Source: RocksDB `options/cf_options.cc`.
 
 use super::cf::CompressionOptions;
-use super::value::{OptionValue, split_map};
+use super::value::{OptionValue, no_such_field, split_map};
 use esker_base::Result;
 
 impl CompressionOptions {
@@ -19,8 +19,9 @@ impl CompressionOptions {
             "parallel_threads" => self.parallel_threads = OptionValue::parse(text)?,
             "enabled" => self.enabled = OptionValue::parse(text)?,
             "max_compressed_bytes_per_kb" => self.max_compressed_bytes_per_kb = OptionValue::parse(text)?,
-            // Options of newer versions: nothing here depends on them.
-            _ => {}
+            // Of RocksDB 10: a checksum inside of each block, which has one already.
+            "checksum" => drop(bool::parse(text)?),
+            _ => return Err(no_such_field("compression")),
         }
         Ok(())
     }
@@ -40,9 +41,8 @@ impl CompressionOptions {
         let parts: Vec<&str> = text.split(':').collect();
         // Six fields end in `enabled`: `parallel_threads` came later and stands before it.
         let enabled_is_sixth = parts.len() == 6;
-        for (i, part) in parts.iter().enumerate() {
-            let name =
-                if enabled_is_sixth && i == 5 { "enabled" } else { NAMES.get(i).copied().unwrap_or("") };
+        for (i, (name, part)) in NAMES.iter().zip(&parts).enumerate() {
+            let name = if enabled_is_sixth && i == 5 { "enabled" } else { name };
             options.set(name, part).map_err(|e| e.at(name))?;
         }
         Ok(options)

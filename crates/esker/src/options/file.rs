@@ -15,10 +15,10 @@
 
 use super::table::OptionStruct;
 use super::target::FORMAT_VERSIONS_LOADED;
-use super::value::{OptionValue, is_null, object_name};
+use super::value::{OptionValue, is_null, object_name, split_map};
 use super::{BlockBasedTableOptions, ColumnFamilyOptions, DbOptions};
-use esker_base::{Error, FileNumber, Result, SubCode};
-use esker_env::FileSystem;
+use esker_base::{Error, ErrorKind, FileNumber, Result, SubCode};
+use esker_env::{FileSystem, replace_file};
 use esker_format::file_name::{FileType, options_file_name, parse_file_name, temp_options_file_name};
 use esker_format::options_file::{OptionsFile, Section, SectionKind};
 use std::path::Path;
@@ -130,10 +130,21 @@ fn load_section<T: OptionStruct>(
     Ok(())
 }
 
-/// A value in braces keeps its escapes for its own fields, any other loses them here.
+/// A value in braces keeps its escapes for its own fields, any other loses them here. Fields of
+/// other versions, whose names are unknown, are left out.
 fn set_from_file<T: OptionStruct>(options: &mut T, name: &str, raw: &str) -> Result<()> {
     let text = esker_format::options_file::unescape(raw);
-    options.set_text(name, &text)
+    match options.set_text(name, &text) {
+        Err(e) if e.kind() == ErrorKind::NotFound => {}
+        set => return set,
+    }
+    for (field, value) in split_map(&text)? {
+        match options.set_text(name, &format!("{{{field}={value};}}")) {
+            Err(e) if e.kind() == ErrorKind::NotFound => {}
+            set => set?,
+        }
+    }
+    Ok(())
 }
 
 fn load_family(
@@ -347,7 +358,7 @@ fn print_section<T: OptionStruct + Default>(
 /// Writes OPTIONS file `number` into `dir`: under a temporary name first, synced, then renamed,
 /// then the directory is synced. Returns its size in bytes.
 /// # Errors
-/// `IoError`; the temporary file may then be left over, which every open deletes.
+/// `IoError`.
 pub fn save_options_file<'a>(
     fs: &dyn FileSystem,
     dir: &Path,
@@ -358,11 +369,7 @@ pub fn save_options_file<'a>(
     let text = print_options(db, families);
     debug_assert!(parse_options(text.as_bytes()).is_ok(), "a file we print can be read:\n{text}");
     let temporary = temp_options_file_name(dir, number);
-    let mut file = fs.new_writable_file(&temporary)?;
-    file.append(text.as_bytes())?;
-    file.sync()?;
-    file.close()?;
-    fs.rename(&temporary, &options_file_name(dir, number))?;
+    replace_file(fs, &temporary, &options_file_name(dir, number), text.as_bytes(), false)?;
     fs.new_directory(dir)?.fsync()?;
     Ok(text.len() as u64)
 }

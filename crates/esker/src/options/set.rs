@@ -6,7 +6,7 @@
 use super::table::{OptionKind, OptionStruct};
 use super::value::split_map;
 use super::{ColumnFamilyOptions, DbOptions};
-use esker_base::{Error, Result};
+use esker_base::{Error, ErrorKind, Result};
 
 /// RocksDB's name for "the options of the table", with `{…}` behind it.
 const TABLE_OPTIONS: &str = "block_based_table_factory";
@@ -57,7 +57,12 @@ fn set_mutable<T: OptionStruct>(options: &mut T, name: &str, text: &str) -> Resu
             "option {name}: cannot be changed while the database is open"
         )));
     }
-    options.set_text(name, text)
+    options.set_text(name, text).map_err(invalid)
+}
+
+/// An unknown name of a field is `InvalidArgument` to callers.
+fn invalid(error: Error) -> Error {
+    if error.kind() == ErrorKind::NotFound { Error::invalid_argument(error.message()) } else { error }
 }
 
 /// `base` with the options of `name=value;…` applied: the form of command lines and of RocksDB's
@@ -70,7 +75,7 @@ pub fn cf_options_from_string(base: &ColumnFamilyOptions, text: &str) -> Result<
         if name == TABLE_OPTIONS {
             changed.table.set_from_string(value)?;
         } else {
-            changed.set_text(name, value)?;
+            changed.set_text(name, value).map_err(invalid)?;
         }
     }
     Ok(changed)
@@ -104,11 +109,21 @@ mod tests {
                 "option compression: kXpressCompression can be read but not written",
             ),
             ("compression_opts", "{level=x}", "compression_opts: level: 'x' is not a whole number"),
+            (
+                "compression_opts",
+                "{levle=3;level=4}",
+                "compression_opts: levle: no such option of compression",
+            ),
+            ("bottommost_compression_opts", "{levle=3}", "levle: no such option of compression"),
+            ("compaction_options_universal", "{size=3}", "size: no such option of universal compaction"),
             ("block_based_table_factory", "{block_size=0}", "option block_size: must be 1 to 4 GiB"),
             ("compaction_filter", "x", "compaction_filter: cannot be changed"),
         ] {
             let error = set_options(&cf, &db, &[("write_buffer_size", "1m"), (name, value)]).unwrap_err();
             assert!(error.message().contains(in_message), "{name}={value}: {error}");
+            let is_unwritable = in_message.contains("can be read but not written");
+            let kind = if is_unwritable { ErrorKind::NotSupported } else { ErrorKind::InvalidArgument };
+            assert_eq!(error.kind(), kind, "{name}={value}: {error}");
         }
     }
 

@@ -4,8 +4,8 @@
 //! Source of names, defaults and text forms: RocksDB `include/rocksdb/universal_compaction.h`,
 //! `include/rocksdb/advanced_options.h`, `options/cf_options.cc`.
 
-use super::value::{OptionValue, option_enum, split_map};
-use esker_base::{Error, Result};
+use super::value::{OptionValue, no_such_field, option_enum, split_map};
+use esker_base::Result;
 
 option_enum! {
     /// When universal compaction stops adding runs to those it has picked.
@@ -97,7 +97,7 @@ fn set_universal(o: &mut CompactionOptionsUniversal, name: &str, text: &str) -> 
         "incremental" => o.incremental = OptionValue::parse(text)?,
         // Only says which locks are held for how long.
         "reduce_file_locking" => drop(bool::parse(text)?),
-        _ => return Err(Error::invalid_argument("no such option of universal compaction")),
+        _ => return Err(no_such_field("universal compaction")),
     }
     Ok(())
 }
@@ -140,7 +140,7 @@ fn set_fifo(o: &mut CompactionOptionsFifo, name: &str, text: &str) -> Result<()>
         | "use_kv_ratio_compaction"
         | "allow_trivial_copy_when_change_temperature"
         | "trivial_copy_buffer_size" => {}
-        _ => return Err(Error::invalid_argument("no such option of FIFO compaction")),
+        _ => return Err(no_such_field("FIFO compaction")),
     }
     Ok(())
 }

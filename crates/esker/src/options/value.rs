@@ -31,6 +31,12 @@ pub trait OptionValue: Sized {
     }
 }
 
+/// The error of an unknown name among the fields of an option: `NotFound`, so that a loader of
+/// OPTIONS files can leave that field out.
+pub(super) fn no_such_field(of: &str) -> Error {
+    Error::not_found(format!("no such option of {of}"))
+}
+
 /// An object that text can make, and that is never written.
 pub trait ObjectValue: Sized {
     /// The object that `text` means.

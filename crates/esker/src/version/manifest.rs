@@ -12,7 +12,7 @@
 
 use super::VersionSetOptions;
 use esker_base::{Error, FileNumber, Result};
-use esker_env::{FileSystem, SequentialFile, WritableFile};
+use esker_env::{FileSystem, SequentialFile, WritableFile, replace_file};
 use esker_format::file_name;
 use esker_format::log::{LogReader, LogWriter, next_strict};
 use esker_format::version_edit::VersionEdit;
@@ -124,16 +124,9 @@ pub(super) fn set_current(options: &VersionSetOptions, number: FileNumber) -> Re
     // of directory changes could then lose the MANIFEST's name and keep CURRENT's.
     directory.fsync()?;
     let temp = file_name::temp_file_name(dir, number);
-    write_whole_file(fs.as_ref(), &temp, file_name::current_contents(number).as_bytes())?;
-    fs.rename(&temp, &file_name::current_file_name(dir))?;
+    let (current, contents) = (file_name::current_file_name(dir), file_name::current_contents(number));
+    replace_file(fs.as_ref(), &temp, &current, contents.as_bytes(), true)?;
     directory.fsync()
-}
-
-fn write_whole_file(fs: &dyn FileSystem, path: &Path, contents: &[u8]) -> Result<()> {
-    let mut file = fs.new_writable_file(path)?;
-    file.append(contents)?;
-    file.fsync()?;
-    file.close()
 }
 
 /// Number of the MANIFEST that CURRENT names.

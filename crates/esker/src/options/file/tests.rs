@@ -153,6 +153,22 @@ fn only_names_that_both_versions_know_are_written() {
     }
 }
 
+/// Of a version of RocksDB that knows more.
+#[test]
+fn unknown_fields_of_an_option_are_left_out() {
+    let text = "[Version]\n rocksdb_version=12.0.0\n options_file_version=1.1\n[DBOptions]\n\
+        [CFOptions \"default\"]\n compression_opts={level=3;brand_new=1;checksum=true;strategy=2}\n \
+        compaction_options_universal={brand_new={a=1;b=2};size_ratio=7;}\n \
+        compaction_options_fifo={max_table_files_size=9;brand_new=1;}\n";
+    let loaded = parse_options(text.as_bytes()).unwrap();
+    let cf = loaded.family("default").unwrap();
+    assert_eq!((cf.compression_opts.level, cf.compression_opts.strategy), (3, 2));
+    assert_eq!(cf.compaction_options_universal.size_ratio, 7);
+    assert_eq!(cf.compaction_options_fifo.max_table_files_size, 9);
+    let text = text.replace("level=3", "level=x");
+    assert!(parse_options(text.as_bytes()).unwrap_err().message().contains("level: 'x'"));
+}
+
 #[test]
 fn a_saved_file_comes_back() {
     let mut db =
