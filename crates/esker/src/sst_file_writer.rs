@@ -89,7 +89,8 @@ impl SstFileWriter {
         }
     }
 
-    /// Begins a table in a new file; one that is there is written over.
+    /// Begins a table in a new file, which replaces one of this name. Another hard link of that
+    /// file keeps its contents.
     /// # Errors
     /// `InvalidArgument` if the last one is not finished, or naming an option that cannot be
     /// honoured · `IoError`.
@@ -100,7 +101,14 @@ impl SstFileWriter {
         let (path, family) = (path.as_ref().to_owned(), &self.options.cf);
         family.validate_target(&self.options.db)?;
         let env = &self.options.db.env;
-        let file = env.fs.new_writable_file(&path)?;
+        let file = match env.fs.create_writable_file(&path) {
+            // Not emptied: it may have a second name, as a table of a database.
+            Err(_) if env.fs.file_exists(&path)? => {
+                env.fs.delete_file(&path)?;
+                env.fs.create_writable_file(&path)?
+            }
+            created => created?,
+        };
         self.files += 1;
         let mut options = TableBuilderOptions::new(self.icmp.clone(), Arc::new(family.table.clone()));
         let last_level = usize::try_from(family.num_levels).unwrap_or(1).saturating_sub(1);

@@ -60,6 +60,35 @@ fn a_scan_passes_a_deletion_without_a_number() {
     assert_eq!(found, [("b".into(), "new".into()), ("c".into(), "old".into())]);
 }
 
+/// A second link may be a table of a database.
+#[test]
+fn a_file_that_is_replaced_keeps_its_other_links() {
+    let dir = esker_testkit::TempDir::new("replaced-table");
+    let (path, link) = (dir.path().join("table.sst"), dir.path().join("link.sst"));
+    let mut writer = SstFileWriter::new(&Options::default());
+    let mut write = |key: &str| {
+        writer.open(&path).unwrap();
+        writer.put(key, "value").unwrap();
+        writer.finish().unwrap();
+    };
+    write("old");
+    std::fs::hard_link(&path, &link).unwrap();
+    let read = |path: &Path| {
+        let mut bytes = vec![0; 1 << 16];
+        let fs = Options::default().db.env.fs;
+        let n = fs.new_sequential_file(path).unwrap().read(&mut bytes).unwrap();
+        bytes[..n].to_vec()
+    };
+    let old = read(&path);
+    write("new");
+    assert_eq!(read(&link), old);
+    assert_ne!(read(&path), old);
+    drop(writer);
+    let error = SstFileWriter::new(&Options::default()).open(dir.path()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::IoError, "{error}");
+    assert!(dir.path().is_dir());
+}
+
 fn key(n: usize) -> String {
     format!("key{n:04}")
 }
