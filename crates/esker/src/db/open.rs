@@ -17,7 +17,7 @@ use super::{Db, identity, jobs};
 use crate::cf::{ColumnFamilySet, FamilyState};
 use crate::engine::{DbState, Engine, EngineParts, begin_scrubbing, publish_super_versions};
 use crate::instance::{DbInner, ReleaseAll, enable_auto_resume, purge_directory};
-use crate::options::{DbOptions, Feature, Options, WriteBufferManager};
+use crate::options::{DbOptions, Feature, Options};
 use crate::schedule::Scheduler;
 use crate::version::beside_owner::{OwnersProgress, read_beside_owner};
 use crate::version::{LogOptions, Version, VersionSet, VersionSetOptions, check_family_name};
@@ -124,10 +124,7 @@ impl Db {
         for family in &mut families {
             changes.extend(make_consistent(&options, family)?);
         }
-        if options.write_buffer_manager.is_none() && options.db_write_buffer_size > 0 {
-            let manager = WriteBufferManager::new(options.db_write_buffer_size, false);
-            options.write_buffer_manager = Some(Arc::new(manager));
-        }
+        options.make_write_buffer_manager();
         let mut opening = Opening::new(options, path, families, mode)?;
         for change in changes {
             esker_base::info_log!(opening.info_log, Warn, "Options: {change}");

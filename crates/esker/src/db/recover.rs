@@ -27,7 +27,7 @@ use crate::get::search::{ReadContext, find};
 use crate::options::{DbOptions, WalRecoveryMode, load_latest_options};
 use crate::version::beside_owner::{OwnersProgress, owner_has_changed};
 use crate::version::{Family, FamilyMap, VersionSet};
-use crate::wal::{Predecessor, Prepared, TwoPhaseReplay, WalReader, open_wal};
+use crate::wal::{Predecessor, Prepared, ReplayBudget, TwoPhaseReplay, WalReader, open_wal};
 use crate::write::{Entry, entry_of, new_memtable};
 use esker_base::logger::InfoLog;
 use esker_base::sync::Arc;
@@ -162,7 +162,7 @@ impl Recovery<'_> {
             smallest_needed: manifest.families().map(|f| f.log_number()).min().unwrap_or_default(),
             smallest_wanted: self.smallest_wanted(manifest),
             full: Vec::new(),
-            bytes_since_flush: 0,
+            budget: ReplayBudget::new(self.options),
             has_written_tables: false,
             opened,
             recyclable: Vec::new(),
@@ -400,8 +400,7 @@ struct ReplayRun<'a> {
     smallest_wanted: FileNumber,
     /// Families whose memtable the last batch filled up to `write_buffer_size`.
     full: Vec<ColumnFamilyId>,
-    /// Bytes of entries since tables were last written.
-    bytes_since_flush: usize,
+    budget: ReplayBudget,
     /// Tables were written, and the directory was not synced since.
     has_written_tables: bool,
     /// WALs of another owner that are open, and those that were replayed and may be written over.
@@ -534,7 +533,7 @@ impl ReplayRun<'_> {
     /// Applies one batch and says how many sequence numbers it took.
     fn apply(&mut self, wal: FileNumber, batch: &WriteBatchView<'_>) -> Result<u64> {
         let (families, full) = (&mut self.families, &mut self.full);
-        let bytes = &mut self.bytes_since_flush;
+        let budget = &mut self.budget;
         let consumed = self.two_phase.record(wal, batch, &mut |wal, sequence, op| {
             let Some((id, entry)) = entry_of(op)? else { return Ok(()) };
             if let Some(family) = families.get_mut(&id).filter(|f| wal >= f.manifest_log_number) {
@@ -543,7 +542,7 @@ impl ReplayRun<'_> {
                 {
                     return Err(e.clone().at(format!("{wal:06}.log")));
                 }
-                *bytes += tables::bytes_of(&entry);
+                budget.note(entry.key, entry.value);
                 if family.add(wal, sequence, &entry)? {
                     full.push(id);
                 }

@@ -15,7 +15,8 @@
 //!     too, on the same thread.
 //!  4. Who waits for memory is told when the bound changes.
 
-use esker_base::sync::atomic::{AtomicUsize, Ordering, fence};
+use super::DbOptions;
+use esker_base::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use esker_base::sync::{Mutex, Weak};
 use esker_cache::{Reservation, Role};
 use esker_memtable::MemoryBudget;
@@ -48,6 +49,16 @@ struct Charge {
     /// As the reservation's, to be looked at without the lock.
     bytes: AtomicUsize,
     reservation: Mutex<Reservation<CachedBlock>>,
+}
+
+impl DbOptions {
+    /// Bounds memtables to `db_write_buffer_size`, if there is no manager.
+    pub(crate) fn make_write_buffer_manager(&mut self) {
+        if self.write_buffer_manager.is_none() && self.db_write_buffer_size > 0 {
+            let manager = WriteBufferManager::new(self.db_write_buffer_size, false);
+            self.write_buffer_manager = Some(Arc::new(manager));
+        }
+    }
 }
 
 impl WriteBufferManager {

@@ -105,6 +105,7 @@ pub fn repair_db(
     let mut db_options = options.db.clone();
     db_options.validate()?;
     db_options.sanitize();
+    db_options.make_write_buffer_manager();
     let fs = db_options.env.fs.clone();
     let path = fs.absolute_path(path.as_ref())?;
     if !fs.file_exists(&path)? {

@@ -1,11 +1,11 @@
 //! WALs into tables: whatever can be read of them. A record costs its own entries, not the number
-//! of families.
+//! of families. All memtables together stay near the bound of the write buffer manager.
 
 use super::{Family, Found, Repair, RepairSummary};
 use crate::db;
 use crate::files::OutputContext;
 use crate::flush::{BuildTable, TableBuildJob};
-use crate::wal::{TwoPhaseReplay, open_wal};
+use crate::wal::{ReplayBudget, TwoPhaseReplay, largest_half, open_wal};
 use crate::write::{Entry, entry_of, new_memtable};
 use esker_base::sync::Arc;
 use esker_base::{ColumnFamilyId, FileNumber, Result, SequenceNumber, ValueType};
@@ -105,7 +105,7 @@ impl Repair {
         let mut reader = open_wal(self.fs.as_ref(), dir, wal)?;
         decide.begin_file(wal);
         two_phase.begin_file();
-        let (mut record, mut full) = (Vec::new(), Vec::new());
+        let (mut record, mut full, mut budget) = (Vec::new(), Vec::new(), ReplayBudget::new(&self.options));
         loop {
             let event = reader.next_record(&mut record);
             let step = match &event {
@@ -115,8 +115,15 @@ impl Repair {
             let ends = matches!(step, ReplayStep::EndOfFile);
             match step {
                 ReplayStep::Apply(batch) => {
-                    let consumed = self.apply(wal, &batch, two_phase, families, &mut full)?;
+                    let consumed = self.apply(wal, &batch, two_phase, families, (&mut full, &mut budget))?;
                     decide.applied(batch.sequence(), consumed)?;
+                    if full.is_empty() && budget.is_exceeded() {
+                        let filled = families.iter().filter(|(_, family)| !family.mem.is_empty());
+                        full = largest_half(filled.map(|(id, f)| (f.mem.approximate_memory_usage(), *id)));
+                    }
+                    if !full.is_empty() {
+                        budget.note_flush();
+                    }
                     for id in full.drain(..) {
                         self.write_table(id, families.get_mut(&id).expect("it has just been written to"))?;
                     }
@@ -137,14 +144,15 @@ impl Repair {
     }
 
     /// Takes over one batch and says how many sequence numbers it took. Ops that cannot be taken
-    /// over are passed by. Adds families whose memtable is full to `full`.
+    /// over are passed by. Adds families whose memtable is full to `full`, and what memtables hold
+    /// more to `budget`.
     fn apply(
         &mut self,
         wal: FileNumber,
         batch: &WriteBatchView<'_>,
         two_phase: &mut TwoPhaseReplay,
         families: &BTreeMap<ColumnFamilyId, Replayed>,
-        full: &mut Vec<ColumnFamilyId>,
+        (full, budget): (&mut Vec<ColumnFamilyId>, &mut ReplayBudget),
     ) -> Result<u64> {
         let summary = &mut self.summary;
         let consumed = two_phase.record(wal, batch, &mut |_, sequence, op| {
@@ -155,6 +163,7 @@ impl Repair {
                 Some(family) => {
                     family.mem.add(sequence, entry.value_type, entry.key, entry.value)?;
                     summary.wal_records += 1;
+                    budget.note(entry.key, entry.value);
                     if family.is_full() && full.last() != Some(&id) {
                         full.push(id);
                     }

@@ -1,11 +1,13 @@
 //! Write-ahead logs: appended before a write is acknowledged, replayed at open, deleted once tables
 //! hold their entries.
 
+mod budget;
 mod manager;
 mod predecessor;
 mod source;
 mod two_phase;
 
+pub(crate) use budget::{ReplayBudget, largest_half};
 pub(crate) use manager::{WalOptions, Wals};
 pub(crate) use predecessor::Predecessor;
 pub(crate) use source::{WalReader, open_wal};

@@ -8,7 +8,7 @@ use esker::internals::memtable::MemoryBudget;
 use esker::options::{WriteBufferManager, load_latest_options};
 use esker::{
     ColumnFamilyDescriptor, ColumnFamilyHandle, ColumnFamilyOptions, Db, DbOptions, Env, ErrorKind, Options,
-    WriteBatch, WriteOptions,
+    WriteBatch, WriteOptions, repair_db,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -135,37 +135,44 @@ fn opening_writes_a_table_for_each_family_and_syncs_the_directory_once_for_all()
 }
 
 #[test]
-fn recovery_keeps_to_the_bound_of_the_write_buffer_manager() {
-    let fs = FaultFs::new(Arc::new(MemFs::new()));
-    let (options, names) = (new_options(&fs), names(20));
-    let cf = ColumnFamilyOptions::default();
-    let db = open(&options, &names, &cf);
-    let families: Vec<_> = names.iter().map(|name| db.column_family(name).unwrap()).collect();
-    for record in 0..400 {
-        for family in &families {
-            db.put_cf(family, format!("{record:05}"), [b'x'; 1000]).unwrap();
+fn recovery_and_repair_keep_to_the_bound_of_the_write_buffer_manager() {
+    for repairs in [false, true] {
+        let fs = FaultFs::new(Arc::new(MemFs::new()));
+        let (options, names) = (new_options(&fs), names(20));
+        let cf = ColumnFamilyOptions::default();
+        let db = open(&options, &names, &cf);
+        let families: Vec<_> = names.iter().map(|name| db.column_family(name).unwrap()).collect();
+        for record in 0..400 {
+            for family in &families {
+                db.put_cf(family, format!("{record:05}"), [b'x'; 1000]).unwrap();
+            }
         }
+        db.close().unwrap();
+        // 8 MB in the WAL.
+        let bound = 2 << 20;
+        let manager = Arc::new(WriteBufferManager::new(bound, false));
+        let most = Arc::new(AtomicU64::new(0));
+        let (seen, watched) = (most.clone(), manager.clone());
+        fs.on_op(move |_| {
+            seen.fetch_max(watched.memory_usage() as u64, Ordering::Relaxed);
+        });
+        let bounded = DbOptions { write_buffer_manager: Some(manager), ..options.clone() };
+        if repairs {
+            let options = Options { db: bounded.clone(), cf: cf.clone() };
+            let summary = repair_db(&options, &[], "/db").unwrap();
+            assert_eq!(summary.wal_records, 8000);
+        }
+        let db = open(&bounded, &names, &cf);
+        fs.clear_hook();
+        let most = most.load(Ordering::Relaxed);
+        assert!(most <= 2 * bound as u64, "{most} bytes of memtables under a bound of {bound}");
+        for (name, record) in names.iter().zip(0..) {
+            let key = format!("{:05}", record * 7);
+            let family = db.column_family(name).unwrap();
+            assert_eq!(db.get_cf(&family, &key).unwrap().map(|v| v.len()), Some(1000));
+        }
+        db.close().unwrap();
     }
-    db.close().unwrap();
-    // 8 MB in the WAL.
-    let bound = 2 << 20;
-    let manager = Arc::new(WriteBufferManager::new(bound, false));
-    let most = Arc::new(AtomicU64::new(0));
-    let (seen, watched) = (most.clone(), manager.clone());
-    fs.on_op(move |_| {
-        seen.fetch_max(watched.memory_usage() as u64, Ordering::Relaxed);
-    });
-    let bounded = DbOptions { write_buffer_manager: Some(manager), ..options.clone() };
-    let db = open(&bounded, &names, &cf);
-    fs.clear_hook();
-    let most = most.load(Ordering::Relaxed);
-    assert!(most <= 2 * bound as u64, "{most} bytes of memtables under a bound of {bound}");
-    for (name, record) in names.iter().zip(0..) {
-        let key = format!("{:05}", record * 7);
-        let family = db.column_family(name).unwrap();
-        assert_eq!(db.get_cf(&family, &key).unwrap().map(|v| v.len()), Some(1000));
-    }
-    db.close().unwrap();
 }
 
 #[test]

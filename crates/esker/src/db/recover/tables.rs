@@ -15,15 +15,13 @@ use crate::files::OutputContext;
 use crate::flush::{BuildTable, BuiltTable, TableBuildJob};
 use crate::schedule::map_in_parallel;
 use crate::version::Numbers;
+use crate::wal::largest_half;
 use crate::write::{Entry, new_memtable};
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
 use esker_base::{ColumnFamilyId, FileNumber, Result, SequenceNumber};
 use esker_env::rate_limiter::IoPriority;
 use esker_memtable::MemTable;
-
-/// Memory of an entry in a memtable besides its key and value, roughly.
-const ENTRY_OVERHEAD: usize = 64;
 
 /// A memtable that takes no more entries, and the number of its table.
 struct Sealed {
@@ -41,8 +39,9 @@ impl ReplayRun<'_> {
         if self.recovery.is_read_only() {
             return Ok(());
         }
-        if due.is_empty() && self.is_over_budget() {
-            due = self.largest_half();
+        if due.is_empty() && self.budget.is_exceeded() {
+            let filled = self.families.values().filter(|f| f.has_entries);
+            due = largest_half(filled.map(|f| (f.mem.approximate_memory_usage(), f.id)));
         }
         self.flush(&due)
     }
@@ -53,34 +52,12 @@ impl ReplayRun<'_> {
         self.flush(&due)
     }
 
-    /// Whether the write buffer manager wants a flush, and this database holds enough to make one
-    /// worthwhile. Memory of other databases would otherwise cause a flush after each batch.
-    fn is_over_budget(&self) -> bool {
-        let manager = self.recovery.options.write_buffer_manager.as_ref();
-        manager.is_some_and(|m| self.bytes_since_flush >= m.buffer_size() / 8 && m.should_flush())
-    }
-
-    /// The largest memtables, with half of the memory of all. Cost: a look at each family.
-    fn largest_half(&self) -> Vec<ColumnFamilyId> {
-        let filled = self.families.values().filter(|f| f.has_entries);
-        let mut filled: Vec<_> = filled.map(|f| (f.mem.approximate_memory_usage(), f.id)).collect();
-        filled.sort_unstable_by(|a, b| b.cmp(a));
-        let half = filled.iter().map(|(bytes, _)| bytes).sum::<usize>() / 2;
-        let mut chosen = 0;
-        let is_needed = |(bytes, _): &(usize, ColumnFamilyId)| {
-            let is_needed = chosen < half;
-            chosen += bytes;
-            is_needed
-        };
-        filled.into_iter().take_while(is_needed).map(|(_, id)| id).collect()
-    }
-
     /// Writes the memtables of these families, on up to `max_file_opening_threads` threads.
     fn flush(&mut self, due: &[ColumnFamilyId]) -> Result<()> {
         if due.is_empty() {
             return Ok(());
         }
-        self.bytes_since_flush = 0;
+        self.budget.note_flush();
         self.has_written_tables = true;
         let (recovery, numbers) = (self.recovery, self.manifest.numbers());
         let mut sealed = Vec::with_capacity(due.len());
@@ -171,9 +148,4 @@ impl RecoveredFamily {
             self.full_history_ts_low = Some(bound);
         }
     }
-}
-
-/// Bytes that an entry takes in a memtable, roughly.
-pub(super) fn bytes_of(entry: &Entry<'_>) -> usize {
-    entry.key.len() + entry.value.len() + ENTRY_OVERHEAD
 }

@@ -1,0 +1,56 @@
+//! How much memory the replay of WALs takes before it writes tables.
+//!
+//! In: the entries that are replayed. Out: whether memtables are to become tables, and which.
+
+use crate::options::{DbOptions, WriteBufferManager};
+use esker_base::sync::Arc;
+
+/// Memory of an entry in a memtable besides its key and value, roughly.
+const ENTRY_OVERHEAD: usize = 64;
+
+/// The bound of the write buffer manager, for a replay.
+#[derive(Debug)]
+pub(crate) struct ReplayBudget {
+    manager: Option<Arc<WriteBufferManager>>,
+    /// Bytes of entries since tables were last written.
+    bytes_since_flush: usize,
+}
+
+impl ReplayBudget {
+    /// Of a database with these options.
+    pub(crate) fn new(options: &DbOptions) -> ReplayBudget {
+        ReplayBudget { manager: options.write_buffer_manager.clone(), bytes_since_flush: 0 }
+    }
+
+    /// An entry was replayed.
+    pub(crate) fn note(&mut self, key: &[u8], value: &[u8]) {
+        self.bytes_since_flush += key.len() + value.len() + ENTRY_OVERHEAD;
+    }
+
+    /// Tables were written.
+    pub(crate) fn note_flush(&mut self) {
+        self.bytes_since_flush = 0;
+    }
+
+    /// Whether the manager wants a flush, and the replay holds enough to make one worthwhile.
+    /// Memory of other databases would otherwise cause a flush after each batch.
+    pub(crate) fn is_exceeded(&self) -> bool {
+        let manager = self.manager.as_ref();
+        manager.is_some_and(|m| self.bytes_since_flush >= m.buffer_size() / 8 && m.should_flush())
+    }
+}
+
+/// The largest memtables, with half of the memory of all, from pairs of bytes and family. Cost: a
+/// sort of the pairs.
+pub(crate) fn largest_half<K: Copy + Ord>(memtables: impl Iterator<Item = (usize, K)>) -> Vec<K> {
+    let mut filled: Vec<_> = memtables.collect();
+    filled.sort_unstable_by(|a, b| b.cmp(a));
+    let half = filled.iter().map(|(bytes, _)| bytes).sum::<usize>() / 2;
+    let mut chosen = 0;
+    let is_needed = |(bytes, _): &(usize, K)| {
+        let is_needed = chosen < half;
+        chosen += bytes;
+        is_needed
+    };
+    filled.into_iter().take_while(is_needed).map(|(_, id)| id).collect()
+}
