@@ -7,11 +7,11 @@
 //! History is a cache: without it an optimistic transaction that began earlier must retry
 //! (`TryAgain`). Memtables that take writes, and those that wait for a flush, are no cache. So
 //! history goes before a memtable is flushed for lack of memory, and before a writer waits for
-//! memory.
+//! memory: that of every database that shares the manager, idle ones included.
 
 use super::{DbState, Engine, publish_super_versions};
-use esker_base::sync::atomic::{AtomicBool, Ordering};
-use esker_base::sync::epoch;
+use crate::options::HoldsHistory;
+use esker_base::sync::{Arc, Weak, epoch};
 use esker_base::{ColumnFamilyId, SequenceNumber};
 use std::collections::BTreeSet;
 
@@ -35,51 +35,49 @@ impl DbState {
 }
 
 impl Engine {
-    /// Whether flushed memtables should go because memory is over the bound. Cheap enough for each
-    /// write.
-    #[inline]
-    pub(crate) fn history_is_too_large(&self) -> bool {
-        self.has_history.load(Ordering::Relaxed) && self.memory_over_bound() > 0
-    }
-
-    fn memory_over_bound(&self) -> usize {
-        let manager = self.options.write_buffer_manager.as_ref();
-        manager.map_or(0, |manager| manager.bytes_over_bound())
-    }
-
     /// Lets go of flushed memtables, oldest first, until enough memory will be free. The caller
     /// shows the super versions of the families that are returned: readers hold the memtables
     /// through the old ones.
-    pub(crate) fn trim_histories(&self, state: &mut DbState) -> Vec<ColumnFamilyId> {
-        let (mut over, mut trimmed) = (self.memory_over_bound(), Vec::new());
-        while over > 0
+    pub(crate) fn trim_histories(self: &Arc<Self>, state: &mut DbState) -> Vec<ColumnFamilyId> {
+        let Some(manager) = &self.options.write_buffer_manager else { return Vec::new() };
+        self.give_up(state, manager.bytes_over_bound()).1
+    }
+
+    /// Lets go of the oldest flushed memtables with `bytes` in all, as far as there are some. How
+    /// many bytes they have, and their families.
+    fn give_up(self: &Arc<Self>, state: &mut DbState, bytes: usize) -> (usize, Vec<ColumnFamilyId>) {
+        let (mut given_up, mut trimmed) = (0, Vec::new());
+        while given_up < bytes
             && let Some((sequence, id)) = state.histories.oldest.first().copied()
         {
             let Some(family) = state.family_mut(id) else { break };
-            over = over.saturating_sub(family.memtables.drop_oldest_history());
+            given_up += family.memtables.drop_oldest_history();
             state.history_changed(id, Some(sequence));
             if !trimmed.contains(&id) {
                 trimmed.push(id);
             }
         }
-        store(&self.has_history, !state.histories.oldest.is_empty());
-        trimmed
-    }
-
-    /// The same, outside of any other change.
-    pub(crate) fn give_up_history(&self) {
-        let mut state = self.state.lock();
-        let trimmed = self.trim_histories(&mut state);
-        publish_super_versions(self, &mut state, &trimmed);
-        drop(state);
-        // The old super versions hold the memory.
-        epoch::collect();
+        if let Some(manager) = &self.options.write_buffer_manager {
+            let who: Weak<Engine> = Arc::downgrade(self);
+            manager.set_holds_history(who, !state.histories.oldest.is_empty());
+        }
+        (given_up, trimmed)
     }
 }
 
-/// Writers look at it with each write: it is written to only if it changes.
-fn store(flag: &AtomicBool, value: bool) {
-    if flag.load(Ordering::Relaxed) != value {
-        flag.store(value, Ordering::Relaxed);
+/// Also of an idle database, asked for by the writers of another one.
+impl HoldsHistory for Engine {
+    fn give_up_history(self: Arc<Self>, bytes: usize) -> usize {
+        // In a forked child the locks are the parent's.
+        if !self.owner.is_here() {
+            return 0;
+        }
+        let mut state = self.state.lock();
+        let (given_up, trimmed) = self.give_up(&mut state, bytes);
+        publish_super_versions(&self, &mut state, &trimmed);
+        drop(state);
+        // The old super versions hold the memory.
+        epoch::collect();
+        given_up
     }
 }

@@ -159,8 +159,6 @@ pub(crate) struct Engine {
     /// before a section is resolved.
     pub(crate) section_keeps_wals: AtomicBool,
     pub(crate) counters: Counters,
-    /// Some family keeps flushed memtables: see `history.rs`.
-    pub(crate) has_history: AtomicBool,
     /// A memtable is full: the next leader switches.
     pub(crate) switch_wanted: AtomicBool,
     /// Some memtable has sampled so many deletions that a pre-scan around them is due.

@@ -77,7 +77,6 @@ impl Engine {
             threads_refused: AtomicBool::new(false),
             has_unlogged_data: AtomicBool::new(false),
             section_keeps_wals: AtomicBool::new(false),
-            has_history: AtomicBool::new(false),
             switch_wanted: AtomicBool::new(false),
             deletions_sampled: AtomicBool::new(false),
             super_version_number: AtomicU64::new(0),

@@ -90,8 +90,8 @@ pub use write::{
     BottommostLevelCompaction, CompactRangeOptions, CompactionOptions, FlushOptions,
     ImportColumnFamilyOptions, IngestExternalFileOptions, RangeOpt, WriteOptions,
 };
-pub(crate) use write_buffer_manager::WaitsForMemory;
 pub use write_buffer_manager::WriteBufferManager;
+pub(crate) use write_buffer_manager::{HoldsHistory, WaitsForMemory};
 
 /// The options of a database and of the families that are not given their own.
 #[derive(Clone, Debug, Default)]

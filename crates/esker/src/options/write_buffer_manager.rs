@@ -32,6 +32,13 @@ pub(crate) trait WaitsForMemory: Send + Sync {
     fn look_again(&self);
 }
 
+/// A database that keeps flushed memtables for conflict checks.
+pub(crate) trait HoldsHistory: Send + Sync {
+    /// Lets go of the oldest ones with `bytes` in all, and says how many bytes those have. Calls
+    /// [`WriteBufferManager::set_holds_history`].
+    fn give_up_history(self: Arc<Self>, bytes: usize) -> usize;
+}
+
 /// Shared by the databases whose options hold the same one.
 #[derive(Debug)]
 pub struct WriteBufferManager {
@@ -41,6 +48,10 @@ pub struct WriteBufferManager {
     allow_stall: bool,
     charge: Option<Charge>,
     waiting: Mutex<Vec<Weak<dyn WaitsForMemory>>>,
+    /// Those that keep flushed memtables.
+    histories: Mutex<Vec<Weak<dyn HoldsHistory>>>,
+    /// Whether there is one. Writers look at it with each write.
+    has_history: AtomicBool,
 }
 
 /// What is charged to a cache.
@@ -72,6 +83,8 @@ impl WriteBufferManager {
             allow_stall,
             charge: None,
             waiting: Mutex::new(Vec::new()),
+            histories: Mutex::new(Vec::new()),
+            has_history: AtomicBool::new(false),
         }
     }
 
@@ -100,6 +113,39 @@ impl WriteBufferManager {
         let mut waiting = self.waiting.lock();
         waiting.retain(|other| other.strong_count() > 0 && !is_same(other));
         waiting.push(who);
+    }
+
+    /// Whether `who` has flushed memtables to give up. Takes a lock; may be called under any other.
+    pub(crate) fn set_holds_history(&self, who: Weak<dyn HoldsHistory>, holds: bool) {
+        let is_same = |other: &Weak<_>| std::ptr::addr_eq(other.as_ptr(), who.as_ptr());
+        let mut histories = self.histories.lock();
+        if histories.iter().any(is_same) != holds {
+            histories.retain(|other| other.strong_count() > 0 && !is_same(other));
+            if holds {
+                histories.push(who);
+            }
+            self.has_history.store(!histories.is_empty(), Ordering::Relaxed);
+        }
+    }
+
+    /// Whether flushed memtables should go because memory is over the bound. Cheap enough for each
+    /// write.
+    #[inline]
+    pub(crate) fn history_is_too_large(&self) -> bool {
+        self.has_history.load(Ordering::Relaxed) && self.bytes_over_bound() > 0
+    }
+
+    /// Has the databases let go of flushed memtables until memory will be below the bound. The
+    /// caller holds no lock.
+    pub(crate) fn give_up_history(&self) {
+        let (mut over, holders) = (self.bytes_over_bound(), self.histories.lock().clone());
+        for holder in holders {
+            match holder.upgrade() {
+                Some(database) if over > 0 => over = over.saturating_sub(database.give_up_history(over)),
+                Some(_) => return,
+                None => self.set_holds_history(holder, false),
+            }
+        }
     }
 
     /// Bytes of all memtables.

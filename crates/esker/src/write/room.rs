@@ -28,8 +28,10 @@ impl WritePath {
         if own.exclusive || own.urgent {
             return Ok(());
         }
-        if engine.history_is_too_large() {
-            engine.give_up_history();
+        if let Some(manager) = &engine.options.write_buffer_manager
+            && manager.history_is_too_large()
+        {
+            manager.give_up_history();
         }
         self.switch_where_due(leader)?;
         if let Some(manager) = &engine.options.write_buffer_manager
@@ -54,13 +56,12 @@ impl WritePath {
         !engine.is_shutting_down()
             && !engine.writes_stopped.load(Ordering::Acquire)
             && !self.wals_are_long()
-            && !engine.history_is_too_large()
             && !engine.switch_wanted.load(Ordering::Relaxed)
             && engine
                 .options
                 .write_buffer_manager
                 .as_ref()
-                .is_none_or(|m| !m.should_flush() && !m.should_stall())
+                .is_none_or(|m| !m.history_is_too_large() && !m.should_flush() && !m.should_stall())
             && engine.stall.condition() == WriteStallCondition::Normal
     }
 
@@ -218,6 +219,10 @@ impl WritePath {
 
 impl WaitsForMemory for Engine {
     fn look_again(&self) {
+        // In a forked child the locks are the parent's.
+        if !self.owner.is_here() {
+            return;
+        }
         // A waiter holds it from its check until it sleeps.
         drop(self.state.lock());
         self.state_changed.notify_all();

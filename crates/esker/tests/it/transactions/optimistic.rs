@@ -276,6 +276,38 @@ fn whether_an_ingested_file_is_in_the_way_cannot_be_said() {
 }
 
 #[test]
+fn history_of_an_idle_database_goes_when_another_one_needs_the_memory() {
+    let bound = 4 << 20;
+    let manager = Arc::new(WriteBufferManager::new(bound, false));
+    let mut options = options();
+    options.db.write_buffer_manager = Some(manager.clone());
+    let kept = |db: &OptimisticTransactionDb| {
+        db.db().int_property("rocksdb.num-immutable-mem-table-flushed").unwrap()
+    };
+    let idle = OptimisticTransactionDb::open(&options, "/idle").unwrap();
+    for round in 0..3 {
+        for i in 0..1000 {
+            idle.db().put(format!("{round}{i:06}"), [b'x'; 800]).unwrap();
+        }
+        idle.db().flush().unwrap();
+    }
+    assert_eq!(kept(&idle), 3);
+    let busy = OptimisticTransactionDb::open(&options, "/busy").unwrap();
+    for i in 0..4000 {
+        busy.db().put(format!("{i:06}"), [b'x'; 800]).unwrap();
+    }
+    assert_eq!(kept(&idle), 0, "{} bytes of {bound}", manager.memory_usage());
+    // What was given up is missed by transactions that began before it, and by no other.
+    let mut txn = idle.begin_transaction(&WriteOptions::default(), &OptimisticTransactionOptions::default());
+    txn.put("key", "value").unwrap();
+    txn.commit().unwrap();
+    idle.db().close().unwrap();
+    drop(idle);
+    busy.db().flush().unwrap();
+    busy.db().put("last", "value").unwrap();
+}
+
+#[test]
 fn history_goes_before_writers_wait_for_memory() {
     for may_stall in [false, true] {
         let bound = 1 << 20;
