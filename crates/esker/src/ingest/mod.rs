@@ -140,6 +140,7 @@ fn install(
         (edits, newest, ReservedPlaces::new(&mut state, prepared))
     };
     esker_base::probe!("ingest:planned");
+    prepared.iter().for_each(Prepared::open_deletions);
     let log = LogOptions { atomic_group: edits.len() > 1, ..LogOptions::default() };
     let logged = manifest.log_and_apply(edits, log);
     // After a failed write the MANIFEST's content on disk is unknown.

@@ -22,7 +22,7 @@ use esker_format::key::{self, InternalKeyComparator, ParsedInternalKey, RANGE_EN
 use esker_format::range_del::RangeTombstone;
 use esker_format::unique_id::unique_id;
 use esker_format::version_edit::FileMetaData;
-use esker_table::{TableReadOptions, TableReader, TableReaderOptions};
+use esker_table::{TableFile, TableReadOptions, TableReader, TableReaderOptions};
 use std::path::{Path, PathBuf};
 
 /// A file that is ready to be named by the MANIFEST.
@@ -39,6 +39,8 @@ pub(super) struct Prepared<'a> {
     checksum: Option<FileChecksum>,
     pub(super) file_size: u64,
     pub(super) num_entries: u64,
+    /// It deletes keys or ranges: compactions may be worth while for what that hides.
+    has_deletions: bool,
     /// Its sequence number and level.
     pub(super) sequence: SequenceNumber,
     pub(super) level: usize,
@@ -122,6 +124,7 @@ impl<'a> Prepared<'a> {
             },
             checksum: None,
             num_entries: properties.num_entries,
+            has_deletions: properties.num_deletions > 0 || properties.num_range_deletions > 0,
             sequence: SequenceNumber::ZERO,
             level: 0,
             is_named: true,
@@ -175,6 +178,18 @@ impl<'a> Prepared<'a> {
         }
         self.checksum = Some((expected.clone(), function.clone()));
         Ok(())
+    }
+
+    /// Opens the table under its number and sequence number, if it has deletions: only of open
+    /// tables it is found out what their deletions hide. A failure is logged; reads will tell it.
+    pub(super) fn open_deletions(&self) {
+        if !self.has_deletions {
+            return;
+        }
+        let meta = self.metadata(self.sequence, 0, 0);
+        if let Err(e) = self.cf.tables.reader(&TableFile { meta: &meta, level: Some(self.level) }) {
+            esker_base::info_log!(self.engine.info_log, Warn, "[{}] {e}", self.cf.name);
+        }
     }
 
     /// For listeners.

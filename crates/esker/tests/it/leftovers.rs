@@ -340,6 +340,33 @@ fn a_snapshot_keeps_what_a_range_deletion_covers_until_it_goes() {
 }
 
 #[test]
+fn tables_under_an_ingested_range_deletion_go_when_no_snapshot_sees_them() {
+    for (style, deletes_range) in STYLES[..2].iter().flat_map(|style| [(*style, true), (*style, false)]) {
+        let options = options(style);
+        let db = Db::open(&options, "/db").unwrap();
+        fill(&db);
+        db.flush().unwrap();
+        let mut table = SstFileWriter::new(&options);
+        table.open("/deletions").unwrap();
+        if deletes_range {
+            table.delete_range("key", "kez").unwrap();
+        } else {
+            (0..2000).for_each(|n| table.delete(format!("key{n:05}")).unwrap());
+        }
+        table.finish().unwrap();
+        let snapshot = db.snapshot();
+        db.ingest_external_file(&["/deletions"], &IngestExternalFileOptions::default()).unwrap();
+        db.wait_for_background_work().unwrap();
+        let then = ReadOptions::new().snapshot(&snapshot);
+        assert!(db.get_opt(&then, &db.default_column_family(), "key01999").unwrap().is_some());
+        drop((then, snapshot));
+        db.wait_for_background_work().unwrap();
+        assert_eq!(table_and_blob_bytes(&db), 0, "{style:?}, {deletes_range}\n{:?}", db.live_files());
+        db.close().unwrap();
+    }
+}
+
+#[test]
 fn operands_become_one_value_when_the_last_snapshot_goes() {
     for style in [CompactionStyle::Level, CompactionStyle::Universal] {
         for flushes in [1, 3] {
