@@ -197,11 +197,14 @@ impl ReservedPlaces {
     }
 
     fn release(self, engine: &Engine, state: &mut DbState) {
-        for (id, place) in self.0 {
-            if let Some(family) = state.family_mut(id) {
-                family.running.finish(place);
+        // The last one first: there may be thousands.
+        for (id, place) in self.0.iter().rev() {
+            if let Some(family) = state.family_mut(*id) {
+                family.running.finish(*place);
             }
-            // They may have been in the way.
+        }
+        // They may have been in the way.
+        for id in self.0.iter().map(|(id, _)| *id).collect::<BTreeSet<_>>() {
             queue_if_due(engine, state, id, engine.oldest_snapshot_at_release());
         }
         engine.state_changed.notify_all();
@@ -226,9 +229,10 @@ fn plan(
             return Err(Error::column_family_dropped("ingest_external_file: the family was dropped"));
         };
         let base_level = LevelSizes::new(&family.version, &family.compaction_options).base_level;
-        let is_leveled = family.compaction_options.compaction_style == CompactionStyle::Level;
-        let at = if together || !is_leveled {
-            // Level 0 orders them by age; in other styles every run is of one age.
+        let style = family.compaction_options.compaction_style;
+        let has_levels = matches!(style, CompactionStyle::Level | CompactionStyle::Universal);
+        let at = if together || !has_levels {
+            // Level 0 orders them by age, and FIFO has no other.
             Place { level: 0, overlaps: true }
         } else {
             place(&family.version, &family.running, base_level, file.smallest(), file.largest())

@@ -94,9 +94,9 @@ impl RunningCompactions {
         self.plans.iter().map(|plan| plan.sorted_runs).sum()
     }
 
-    /// The compaction ended, well or not.
+    /// The compaction ended, well or not. Cheap for the one that began last.
     pub fn finish(&mut self, id: RunningId) {
-        if let Some(i) = self.plans.iter().position(|p| p.id == id.0) {
+        if let Some(i) = self.plans.iter().rposition(|p| p.id == id.0) {
             for n in self.plans.swap_remove(i).files {
                 self.busy.remove(&n);
             }

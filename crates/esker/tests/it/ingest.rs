@@ -4,6 +4,7 @@ use esker::comparator::Comparator;
 use esker::internals::base::probe::Probes;
 use esker::internals::env::mem::MemFs;
 use esker::internals::env::{CrashChoices, CrashFs, FaultFs, FaultRule, FileSystem, OpKind};
+use esker::options::CompactionStyle;
 use esker::{
     ColumnFamilyDescriptor, ColumnFamilyHandle, CompactionOptions, Db, Env, ErrorKind, FlushOptions,
     ImportColumnFamilyOptions, IngestExternalFileArg, IngestExternalFileOptions, Options, ReadOptions,
@@ -119,8 +120,11 @@ fn apply(model: &mut Model, keys: &[usize], value: &str, hole: Option<(usize, us
 #[test]
 fn random_ingestions_between_writes_agree_with_the_model() {
     let mut rng = seed::rng("ingest");
-    for round in 0..4 {
+    for round in 0..6 {
         let mut options = options();
+        if round % 3 == 2 {
+            options.cf.compaction_style = CompactionStyle::Universal;
+        }
         options.cf.write_buffer_size = 32 << 10;
         options.cf.target_file_size_base = 8 << 10;
         options.cf.max_bytes_for_level_base = 32 << 10;
@@ -204,6 +208,32 @@ fn a_file_goes_as_deep_as_it_can() {
     let e = db.ingest_external_file(&[&again], &only_bottom).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::TryAgain, "{e}");
     assert_eq!(db.get(key(2)).unwrap(), None);
+}
+
+/// As one sorted run: a run for each file would stop writers.
+#[test]
+fn files_beside_each_other_are_one_run_of_universal_compaction() {
+    let mut options = options();
+    options.cf.compaction_style = CompactionStyle::Universal;
+    let db = Db::open(&options, "/db").unwrap();
+    let paths: Vec<_> =
+        (0..50).map(|n| file(&options, &format!("/{n}"), &[2 * n, 2 * n + 1], "new", None)).collect();
+    db.ingest_external_file(&paths, &IngestExternalFileOptions::default()).unwrap();
+    assert!(db.live_files().iter().all(|file| file.level == 6));
+    assert_eq!(db.live_files().len(), 50);
+    // What lies over something stays above it.
+    let above = file(&options, "/above", &[3, 120], "above", None);
+    db.ingest_external_file(&[&above], &IngestExternalFileOptions::default()).unwrap();
+    db.put(key(4), "put").unwrap();
+    db.flush().unwrap();
+    let check = |db: &Db| {
+        let found = |n| db.get(key(n)).unwrap().unwrap();
+        assert_eq!((&*found(2), &*found(3), &*found(4)), (&b"new"[..], &b"above"[..], &b"put"[..]));
+    };
+    check(&db);
+    db.compact_range(None, None).unwrap();
+    check(&db);
+    db.close().unwrap();
 }
 
 #[test]
