@@ -15,6 +15,10 @@ pub trait Clock: Send + Sync + fmt::Debug {
     fn now_micros(&self) -> u64;
     /// Nanoseconds since some fixed point in time; never goes back.
     fn monotonic_nanos(&self) -> u64;
+    /// Microseconds since some fixed moment; never goes back. For durations.
+    fn monotonic_micros(&self) -> u64 {
+        self.monotonic_nanos() / 1_000
+    }
     /// Waits.
     fn sleep(&self, duration: Duration);
     /// Seconds since the Unix epoch.

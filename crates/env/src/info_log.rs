@@ -22,6 +22,9 @@ use esker_base::sync::{Arc, Mutex};
 use std::fmt::{self, Write};
 use std::path::{Path, PathBuf};
 
+/// Nanoseconds of a second.
+const NANOS: u64 = 1_000_000_000;
+
 /// When a log file ends and how many stay; RocksDB's names and defaults.
 #[derive(Clone, Copy, Debug)]
 pub struct InfoLogOptions {
@@ -61,7 +64,8 @@ pub struct InfoLogFile {
 #[derive(Default)]
 struct State {
     file: Option<Box<dyn WritableFile>>,
-    opened_seconds: u64,
+    /// Of the monotonic clock.
+    opened_nanos: u64,
     headers: Vec<String>,
     line: String,
     /// The last second that was written, and how.
@@ -104,17 +108,16 @@ impl InfoLogFile {
     /// Puts the current file, if there is one, among the old ones, and starts a new one.
     fn start_file(&self, state: &mut State) -> Result<()> {
         let path = self.dir.join(&self.name);
-        let mut micros = self.clock.now_micros();
         if self.fs.file_exists(&path)? {
-            while self.fs.file_exists(&self.old_path(micros))? {
-                micros += 1;
-            }
-            self.fs.rename(&path, &self.old_path(micros))?;
+            // Behind all others, also if the clock has gone back: the oldest are removed first.
+            let old = self.old_files().unwrap_or_default();
+            let after_newest = old.last().map_or(0, |micros| micros.saturating_add(1));
+            self.fs.rename(&path, &self.old_path(self.clock.now_micros().max(after_newest)))?;
         }
         state.file = None;
         self.remove_old_files();
         let file = state.file.insert(self.fs.new_writable_file(&path)?);
-        state.opened_seconds = self.clock.now_seconds();
+        state.opened_nanos = self.clock.monotonic_nanos();
         // A file without its headers is still the current one: a new file for each line of a full
         // disk would push out all old ones.
         state.headers.iter().try_for_each(|header| file.append(header.as_bytes()))?;
@@ -125,12 +128,17 @@ impl InfoLogFile {
         self.dir.join(format!("{}.old.{micros}", self.name))
     }
 
-    /// Leaves room for the current file. Failures are for the next time.
-    fn remove_old_files(&self) {
-        let Ok(names) = self.fs.children(&self.dir) else { return };
-        let prefix = format!("{}.old.", self.name);
+    /// The times in the names of old files, oldest first.
+    fn old_files(&self) -> Result<Vec<u64>> {
+        let (names, prefix) = (self.fs.children(&self.dir)?, format!("{}.old.", self.name));
         let mut ages: Vec<u64> = names.iter().filter_map(|n| n.strip_prefix(&prefix)?.parse().ok()).collect();
         ages.sort_unstable();
+        Ok(ages)
+    }
+
+    /// Leaves room for the current file. Failures are for the next time.
+    fn remove_old_files(&self) {
+        let Ok(ages) = self.old_files() else { return };
         let surplus = (ages.len() + 1).saturating_sub(self.options.keep_log_file_num.max(1));
         for &micros in &ages[..surplus] {
             if self.fs.delete_file(&self.old_path(micros)).is_err() {
@@ -143,7 +151,7 @@ impl InfoLogFile {
         let (size, age) = (self.options.max_log_file_size, self.options.log_file_time_to_roll);
         let Some(file) = &state.file else { return true };
         (size > 0 && file.file_size() >= size)
-            || (age > 0 && self.clock.now_seconds().saturating_sub(state.opened_seconds) >= age)
+            || (age > 0 && self.clock.monotonic_nanos() - state.opened_nanos >= age.saturating_mul(NANOS))
     }
 
     fn write(&self, level: InfoLogLevel, args: fmt::Arguments<'_>) -> Result<()> {

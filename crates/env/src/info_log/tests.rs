@@ -109,6 +109,24 @@ fn large_and_old_files_are_rolled_with_their_headers() {
 }
 
 #[test]
+fn a_clock_that_goes_back_keeps_files_rolling_and_the_newest_of_them() {
+    let bench = Bench::new();
+    let options = InfoLogOptions { log_file_time_to_roll: 60, keep_log_file_num: 3, ..Default::default() };
+    let log = bench.open(options);
+    info_log!(log, Info, "0");
+    bench.clock.advance(Duration::from_secs(60));
+    info_log!(log, Info, "1");
+    bench.clock.set_micros(NOW - 3_600_000_000);
+    for line in 2..6 {
+        bench.clock.advance(Duration::from_secs(60));
+        info_log!(log, Info, "{line}");
+    }
+    let mut messages: Vec<_> = bench.names().iter().flat_map(|name| bench.messages(name)).collect();
+    messages.sort();
+    assert_eq!(messages, ["3", "4", "5"]);
+}
+
+#[test]
 fn what_cannot_be_written_is_lost_and_the_next_line_tries_again() {
     let bench = Bench::new();
     let log = bench.open(InfoLogOptions { max_log_file_size: 1, ..Default::default() });

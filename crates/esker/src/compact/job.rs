@@ -119,7 +119,7 @@ fn take_task(engine: &Arc<Engine>) -> Option<Task> {
 /// The files that were written.
 fn run_and_install(engine: &Arc<Engine>, task: &Task) -> Result<Vec<FileNumber>> {
     let plan = &task.plan;
-    let (job, start) = (engine.next_job_id(), engine.env.clock.now_micros());
+    let (job, start) = (engine.next_job_id(), engine.env.clock.monotonic_micros());
     if plan.is_trivial_move {
         esker_base::probe!("compaction:trivial_move");
         engine.tell_trivial_move_begin(job, &task.cf, plan);
@@ -142,7 +142,7 @@ fn run_and_install(engine: &Arc<Engine>, task: &Task) -> Result<Vec<FileNumber>>
         edit.new_files = files.map(|f| (plan.output_level, f.clone())).collect();
         edit.blob_file_additions = results.iter().flat_map(|r| r.blob_files.iter().cloned()).collect();
         edit.blob_file_garbages = blob_garbage(&results);
-        let micros = engine.env.clock.now_micros().saturating_sub(start);
+        let micros = engine.env.clock.monotonic_micros().saturating_sub(start);
         contained("a compaction", Severity::HardError, || {
             engine.tell_compaction_pre_commit(&report(task, job, &results, micros));
             Ok(())
@@ -155,7 +155,7 @@ fn run_and_install(engine: &Arc<Engine>, task: &Task) -> Result<Vec<FileNumber>>
         let blobs = results.iter().flat_map(|r| &r.created_blobs).copied();
         engine.delete_outputs(&task.cf, tables, blobs);
     }
-    let micros = engine.env.clock.now_micros().saturating_sub(start);
+    let micros = engine.env.clock.monotonic_micros().saturating_sub(start);
     engine.tell_compaction_end(&report(task, job, &results, micros), &outcome);
     engine.tell_stall_changes();
     outcome.map(|()| results.iter().flat_map(|r| &r.files).map(|f| f.number).collect())

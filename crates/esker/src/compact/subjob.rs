@@ -76,7 +76,7 @@ pub(super) fn run(context: &SubjobContext<'_>, start: Option<Vec<u8>>, end: Opti
     let keeps_young = may_be_recent(context);
     let mut stats = CompactionIteratorStats::default();
     let mut blobs_in = BlobTally::default();
-    let start_micros = engine.env.clock.now_micros();
+    let start_micros = engine.env.clock.monotonic_micros();
     let tell = SubcompactionReport {
         job: context.job,
         number: context.number,
@@ -114,7 +114,7 @@ pub(super) fn run(context: &SubjobContext<'_>, start: Option<Vec<u8>>, end: Opti
         blob_bytes_read,
         result: result.err(),
     };
-    let micros = engine.env.clock.now_micros().saturating_sub(start_micros);
+    let micros = engine.env.clock.monotonic_micros().saturating_sub(start_micros);
     let told = contained("a compaction", Severity::HardError, || {
         engine.tell_subcompaction_end(&tell, &made.stats, &made.files, micros, made.result.as_ref());
         Ok(())

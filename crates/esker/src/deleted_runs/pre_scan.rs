@@ -79,7 +79,7 @@ impl Surroundings {
 pub(crate) fn resume_pre_scan(engine: &Arc<Engine>) {
     let Some(mut pre_scan) = engine.state.lock().pre_scans.take_first() else { return };
     let Some(cf) = engine.families.by_id(pre_scan.family) else { return };
-    let (start, passed) = (engine.env.clock.now_micros(), pre_scan.passed);
+    let (start, passed) = (engine.env.clock.monotonic_micros(), pre_scan.passed);
     let ended = contained("a pre-scan over deleted keys", Severity::NoError, || {
         loop {
             let stop = match pre_scan.around {
@@ -91,7 +91,7 @@ pub(crate) fn resume_pre_scan(engine: &Arc<Engine>) {
             }
         }
     });
-    pre_scan.micros += engine.env.clock.now_micros().saturating_sub(start);
+    pre_scan.micros += engine.env.clock.monotonic_micros().saturating_sub(start);
     engine.state.lock().pre_scans.pre_scanned_entries += pre_scan.passed - passed;
     match ended {
         Ok(Stop::GiveWay) => engine.state.lock().pre_scans.put_back(pre_scan),

@@ -103,7 +103,7 @@ fn flush(engine: &Arc<Engine>, request: &FlushRequest, taken: &mut Vec<Taken>) -
     if parts.is_empty() {
         return Ok(());
     }
-    let (job, start) = (engine.next_job_id(), engine.env.clock.now_micros());
+    let (job, start) = (engine.next_job_id(), engine.env.clock.monotonic_micros());
     for part in &parts {
         engine.tell_flush_begin(job, &part.cf, &part.memtables, request.reason);
     }
@@ -123,7 +123,7 @@ fn flush(engine: &Arc<Engine>, request: &FlushRequest, taken: &mut Vec<Taken>) -
         }
     };
     discard(engine, dropped.iter().map(|i| (&parts[*i], &files[*i])));
-    let micros = engine.env.clock.now_micros().saturating_sub(start);
+    let micros = engine.env.clock.monotonic_micros().saturating_sub(start);
     for (i, (part, built)) in parts.iter().zip(&files).enumerate() {
         // Nothing of a family that was dropped is live.
         if !dropped.contains(&i) {

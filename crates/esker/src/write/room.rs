@@ -188,7 +188,7 @@ impl WritePath {
     /// Waits for changes of the state, as the leader, until it is as wanted.
     fn wait_while(&self, leader: &Leader<'_>, is_stopped: impl Fn(&DbState) -> bool) -> Result<()> {
         let engine = &self.engine;
-        let start = engine.env.clock.now_micros();
+        let start = engine.env.clock.monotonic_micros();
         leader.begin_stall();
         engine.start_refused_threads();
         let mut state = engine.state.lock();
@@ -212,7 +212,7 @@ impl WritePath {
         };
         drop(state);
         leader.end_stall();
-        engine.record_stall_micros(engine.env.clock.now_micros().saturating_sub(start));
+        engine.record_stall_micros(engine.env.clock.monotonic_micros().saturating_sub(start));
         result
     }
 }

@@ -15,6 +15,7 @@ mod cache_tiers;
 mod called_off;
 mod changed_super_versions;
 mod checkpoint;
+mod clocks;
 mod closing;
 mod collectors;
 mod compact_range;
