@@ -1,18 +1,17 @@
-//! Where a memtable's records and nodes lie: memory that is handed out, never taken back, and freed
-//! all at once.
+//! The arena of a memtable: memory for its records and nodes, freed all at once.
 //!
 //! In: sizes. Out: addresses that stay valid until the arena is dropped.
 //!
 //! Blocks come from the allocator, growing from a few KiB to `arena_block_size`. Blocks are cut
-//! into chunks, one at a time for each shard; a thread works in the shard of its number, so that
-//! threads seldom meet. Nodes have a chunk of their own, so that the tree's inside lies close
-//! together. What is larger than a quarter of a block gets a block. A large memtable gets blocks of
-//! huge pages (lookups took 0.6 times as long, `docs/design/0001-memtable.md`).
+//! into chunks, one at a time for each shard. A thread works in the shard of its number, so threads
+//! seldom meet. Nodes have a chunk of their own, so that inner nodes lie close together. A request
+//! larger than a quarter of a block gets its own block. A large memtable gets blocks of huge pages
+//! (lookups took 0.6 times as long, `docs/design/0001-memtable.md`).
 //!
 //! Invariants
-//!  1. No byte is handed out twice; what was handed out stays in place until the drop.
-//!  2. `allocated` is the sum of the sizes of all blocks: what the allocator was asked for.
-//!  3. Locks: a shard's, then the blocks'.
+//!  1. No byte is handed out twice; memory that was handed out stays in place until the drop.
+//!  2. `allocated` is the sum of the sizes of all blocks, as requested from the allocator.
+//!  3. Lock order: a shard's, then the blocks'.
 
 use crate::memtable::MemoryBudget;
 use crate::node::prefetch_line;
@@ -27,7 +26,7 @@ use std::ptr::NonNull;
 
 /// The first block's size.
 const FIRST_BLOCK_BYTES: usize = 4 << 10;
-/// The largest chunk; also what one thread may leave unused.
+/// The largest chunk, and so the most memory that one thread may leave unused.
 const MAX_CHUNK_BYTES: usize = 64 << 10;
 /// From this size on a memtable gets huge pages, if it wants them: one more is then a small part of
 /// it.
@@ -44,7 +43,7 @@ struct Chunk {
     left: usize,
 }
 
-// SAFETY: a chunk is a claim to memory of the arena's blocks that nobody else has (invariant 1).
+// SAFETY: a chunk is the only claim to its part of the arena's blocks (invariant 1).
 unsafe impl Send for Chunk {}
 
 impl Chunk {
@@ -64,14 +63,14 @@ impl Chunk {
     }
 }
 
-/// What the writers of one shard share: their chunk, and their part of the statistics.
+/// The state shared by the writers of one shard: their chunk, and their part of the statistics.
 #[derive(Debug)]
 pub(crate) struct Shard {
     chunk: Chunk,
     pub(crate) stats: ShardStats,
 }
 
-/// Counts of what was added. Written under the shard's lock, summed up by whoever asks.
+/// Counts of added entries. Written under the shard's lock; readers sum them up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ShardStats {
     pub(crate) entries: u64,
@@ -111,8 +110,8 @@ pub(crate) struct Arena {
     nodes: Mutex<Chunk>,
     blocks: Mutex<Blocks>,
     allocated: AtomicUsize,
-    /// What of that the budget was told: nothing, as long as there is only a first block. Changed
-    /// under `blocks`.
+    /// The part of it reported to the budget: 0 while there is only a first block. Changed under
+    /// `blocks`.
     budgeted: AtomicUsize,
     block_bytes: usize,
     huge_pages: bool,
@@ -135,11 +134,11 @@ impl Arena {
         }
     }
 
-    /// Tells `budget` about the blocks that it takes. Who drops the arena tells that they are free.
+    /// Reports blocks to `budget`. The owner reports their release when it drops the arena.
     ///
-    /// A first block does not count before there are more. A flush could not free it, as each
-    /// family has an active memtable: thousands of idle ones would otherwise keep the budget
-    /// exceeded, and each write would flush.
+    /// A first block counts only once there are more. Each family has an active memtable, so a
+    /// flush could not free the block: thousands of idle families would keep the budget exceeded,
+    /// and each write would flush.
     pub(crate) fn counted_by(mut self, budget: Option<Arc<dyn MemoryBudget>>) -> Arena {
         self.budget = budget;
         self
@@ -150,7 +149,7 @@ impl Arena {
         self.allocated.load(Ordering::Relaxed)
     }
 
-    /// Bytes that the budget was told of.
+    /// Bytes reported to the budget.
     pub(crate) fn budgeted(&self) -> usize {
         self.budgeted.load(Ordering::Relaxed)
     }
@@ -194,7 +193,7 @@ impl Arena {
         self.shards[thread_number() & (self.shards.len() - 1)].lock().stats.add(change);
     }
 
-    /// Takes back what `allocate_record` counted, not the memory.
+    /// Undoes the counting of `allocate_record`, but keeps the memory.
     pub(crate) fn uncount(&self, change: &ShardStats) {
         let mut shard = self.shards[thread_number() & (self.shards.len() - 1)].lock();
         shard.stats.entries -= change.entries;
@@ -221,7 +220,7 @@ impl Arena {
         let chunk_bytes =
             (self.allocated() / 16).next_power_of_two().clamp(FIRST_BLOCK_BYTES / 4, MAX_CHUNK_BYTES);
         if layout.size() + layout.align() > chunk_bytes / 4 {
-            // What is left of the chunk can still serve small ones.
+            // The rest of the chunk can still serve small requests.
             return self.carve(&mut blocks, layout);
         }
         let fresh = Layout::from_size_align(chunk_bytes, 8).map_err(|_| out_of_memory(chunk_bytes))?;
@@ -263,7 +262,7 @@ impl Arena {
         let block = NonNull::new(unsafe { std::alloc::alloc(layout) }).ok_or_else(|| out_of_memory(len))?;
         if is_huge {
             let bytes = block.cast::<MaybeUninit<u8>>().as_ptr();
-            // SAFETY: `len` bytes just allocated, known to nobody else.
+            // SAFETY: `len` bytes that were just allocated and that nothing else refers to.
             prefer_huge_pages(unsafe { std::slice::from_raw_parts_mut(bytes, len) });
         }
         blocks.all.push((block, layout));
@@ -280,7 +279,7 @@ impl Arena {
 impl Drop for Arena {
     fn drop(&mut self) {
         for (block, layout) in self.blocks.get_mut().all.drain(..) {
-            // SAFETY: it came from `alloc` with this layout; whoever used its memory borrowed the
+            // SAFETY: it came from `alloc` with this layout; every user of its memory borrowed the
             // arena (invariant 1).
             unsafe { std::alloc::dealloc(block.as_ptr(), layout) };
         }

@@ -1,25 +1,25 @@
-//! What a memtable checks of itself, so that memory which changed under it is found out: checksums
-//! and the order of keys.
+//! A memtable's checks of itself: checksums and the order of keys, against changed memory.
 //!
-//! In: options, records. Out: `Corruption` where an entry is not what was added. Off, it costs one
-//! test a call.
+//! In: options, records. Out: `Corruption` where an entry differs from the one added. Switched off,
+//! it costs one test a call.
 //!
 //! Invariants
-//!  1. With `protection_bytes` each record ends in so many bytes of the checksum of what it says,
-//!     made of what the writer gave, and compared with the record before that can be found.
-//!  2. An entry that fails a check is shown to nobody.
+//!  1. With `protection_bytes` each record ends in that many bytes of a checksum of its content.
+//!     The checksum is made of the writer's arguments, and compared with the record before the
+//!     record can be found.
+//!  2. An entry that fails a check is shown to no reader.
 //!
-//! Range tombstones are compared when they are added only: they lie elsewhere, and readers see
+//! Range tombstones are checked only when they are added: they lie elsewhere, and readers see
 //! fragments of them.
 //!
-//! Source of what is checked when: RocksDB `db/memtable.cc`, `memtable/inlineskiplist.h`.
+//! Source of the checks: RocksDB `db/memtable.cc`, `memtable/inlineskiplist.h`.
 
 use crate::record::{self, Record, Target};
 use crate::tree::{Run, Tree};
 use esker_base::entry_checksum::EntryChecksum;
 use esker_base::{Error, Result, SequenceNumber, ValueType, probe};
 
-/// What a memtable checks.
+/// The checks of a memtable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Checks {
     /// Bytes of the checksum of each entry: 0 (none), 1, 2, 4 or 8. Entries are compared with it
@@ -37,13 +37,13 @@ impl Checks {
         self.protection_bytes > 0 || self.order
     }
 
-    /// Compares a fresh record with the checksum that came with it, if one did, and puts one behind
-    /// it.
+    /// Compares a fresh record with the checksum that came with it, if one did, and appends its
+    /// own.
     /// # Errors
-    /// `Corruption` if the record is not what that is a checksum of.
+    /// `Corruption` if the record does not match the checksum.
     ///
     /// # Safety
-    /// Behind the record there are `protection_bytes` bytes that are still the caller's alone.
+    /// Behind the record there are `protection_bytes` bytes to which only the caller refers.
     #[cold]
     pub(crate) unsafe fn protect(&self, record: Record<'_>, expected: Option<EntryChecksum>) -> Result<()> {
         let found = checksum_of(record)?;
@@ -55,9 +55,9 @@ impl Checks {
         Ok(())
     }
 
-    /// Whether the record still says what its checksum was made of.
+    /// Compares the record with its checksum.
     /// # Errors
-    /// `Corruption` if not.
+    /// `Corruption` if they differ.
     pub(crate) fn check(&self, record: Record<'_>) -> Result<()> {
         let len = usize::from(self.protection_bytes);
         if len == 0 {
@@ -80,7 +80,7 @@ impl Checks {
                 self.check(record)?;
             }
             if self.order && at > 0 {
-                // SAFETY: as above.
+                // SAFETY: the run was loaded from this tree, and `at` is a place in it.
                 let before: Record<'_> = unsafe { run.record(at - 1) };
                 check_order(tree, before, record)?;
             }

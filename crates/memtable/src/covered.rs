@@ -1,39 +1,39 @@
-//! Where in the tree range tombstones lie, so that a lookup that meets none on the way to a key
-//! need not search for them.
+//! Per-node summaries of range tombstones. A lookup that meets none on its path skips the search
+//! for tombstones.
 //!
 //! In: range tombstones, as they are added. Out: for a lookup, the newest tombstone that may hide
-//! what it found, and the newest that may hide what it did not find; zero if there is none, too new
-//! a number at worst.
+//! its result, and the newest that may hide a key it did not find; 0 if there is none. The answer
+//! may be too new, never too old.
 //!
 //! ```text
-//! inner nodes   covers: all keys of the node are under it
-//! leaves        covers: a record of the leaf is under it          reaches: it has to do with the leaf's keys
-//!               gaps: between which records, of 64 kinds
+//! inner nodes   covers: the tombstone covers all keys of the node
+//! leaves        covers: it covers a record of the leaf     reaches: it overlaps the leaf's range
+//!               gaps: the gaps between records it covers, in 64 classes
 //! ```
 //!
-//! A tombstone marks the leaves at its ends, and between them the highest nodes that lie under it
-//! whole: some leaves and O(width) nodes a level, however much it deletes. A key goes through one
-//! node of each level, and every node that holds it tells what it knows: so a lookup takes the
-//! greatest of numbers that lie in lines it reads anyway, and writes nothing.
+//! A tombstone marks the leaves at its ends and, between them, the highest nodes that it covers
+//! whole: some leaves and O(width) nodes a level, however much it deletes. A lookup passes one node
+//! of each level and takes the greatest number of the nodes on its path. These numbers lie in lines
+//! that the lookup reads anyway, and it writes nothing.
 //!
 //! Invariants
-//!  1. For a tombstone whose addition is complete and a key under it: a node on the key's way
-//!     covers with its number or a greater one, or the key's leaf is reached by it; and covered, if
-//!     a record of that user key that is older lies in the leaf; and if there is no record that
-//!     shows the key, the gap is marked in which it would lie.
-//!  2. Numbers only grow, under the node's latch. A node that is split off begins with those of the
-//!     one it comes from, of whose range it takes a part; so a way that leads through the left one
-//!     and its link tells no less.
-//!  3. What is inserted into a leaf that a newer tombstone reaches is taken as covered by it
+//!  1. For a tombstone whose addition is complete and a key under it: a node on the key's path
+//!     covers with its number or a greater one, or it reaches the key's leaf. In the latter case
+//!     the leaf covers it, if the leaf has an older record of that user key. If no record shows the
+//!     key, the gap in which it would lie is marked.
+//!  2. Numbers only grow, under the node's latch. A node that is split off starts with those of its
+//!     origin, whose range it takes a part of. So a path through the left node and its link reports
+//!     no less.
+//!  3. A record inserted into a leaf that a newer tombstone reaches counts as covered by it
 //!     (`admit`): the two may pass each other in any order.
-//!  4. `newest_above` is no less than what any inner node covers with, once the addition is
-//!     complete: who finds nothing greater there than on its way need not look at another one.
-//!  5. A gap is named by the head of the record behind it. What is inserted has a marked gap before
-//!     it if it came into one, in time: the mark is there before the record is. The last gap of a
-//!     leaf goes up to the next leaf. Marks stay.
+//!  4. `newest_above` is no less than any inner node's number, once the addition is complete: a
+//!     lookup that finds nothing greater there than on its path need not look at another node.
+//!  5. A gap is named by the head of the record behind it. A record inserted into a marked gap has
+//!     a marked gap before it: the mark is there before the record. The last gap of a leaf ends at
+//!     the next leaf. Marks stay.
 //!  6. A lookup that must see a tombstone began after its addition was complete (the engine
-//!     publishes sequence numbers so), and sees all its marks; loads and stores need no order among
-//!     themselves.
+//!     publishes sequence numbers in that order), and sees all its marks. Loads and stores need no
+//!     order among themselves.
 
 use crate::node::{Guess, Here, Node, own};
 use crate::record::{Record, Target};
@@ -45,7 +45,7 @@ use esker_format::key::InternalKeyComparator;
 /// A tombstone over no more leaves than this marks each of them.
 const FEW_LEAVES: usize = 4;
 
-/// What a node knows of tombstones.
+/// A node's summary of range tombstones.
 pub(crate) struct CoveredSummary {
     reaches: AtomicU64,
     covers: AtomicU64,
@@ -91,13 +91,13 @@ impl CoveredSummary {
     }
 }
 
-/// The place between two neighbouring records of a leaf, before its first, or behind its last.
-/// Sixty-four kinds are told apart.
+/// The gap between two neighbouring records of a leaf, before its first, or behind its last.
+/// Sixty-four classes are told apart.
 #[derive(Clone, Copy)]
 pub(crate) struct Gap(u64);
 
 impl Gap {
-    /// What is behind the last record, as if it had a head.
+    /// A head for the end behind the last record.
     const END: u64 = u64::MAX;
 
     /// Behind the last record, up to the next leaf.
@@ -147,8 +147,8 @@ impl Gaps {
         }
     }
 
-    /// What is behind this gap, and a part of the gap, goes to a new leaf. REQUIRES: the latch, and
-    /// the link comes afterwards.
+    /// Adjusts the marks when the records behind this gap, and a part of the gap, move to a new
+    /// leaf. REQUIRES: the latch, and the link comes afterwards.
     pub(crate) fn give_away_from(&self, gap: Gap) {
         self.divide(gap, Gap::END);
     }
@@ -176,22 +176,22 @@ impl Gaps {
     }
 }
 
-/// What a lookup came by.
+/// The tombstones that a lookup met.
 pub(crate) struct Sight<'t, const N: usize> {
     /// The newest version that the target sees.
     pub(crate) found: Option<Record<'t>>,
     /// Where it lies or, if there is none, where the way ended.
     pub(crate) leaf: &'t Node<N>,
-    /// What covers nodes above it whole.
+    /// The newest tombstone that covers whole nodes above.
     whole: u64,
-    /// What reaches behind the records of leaves that were passed.
+    /// The newest tombstone that reaches behind the records of the leaves that were passed.
     passed: u64,
     /// Nothing was found: whether a tombstone may lie where it would be.
     is_marked: bool,
 }
 
 impl<const N: usize> Sight<'_, N> {
-    /// No tombstone that covers what was found is newer than this.
+    /// No tombstone over the found record is newer than this.
     #[inline(always)]
     pub(crate) fn over_found(&self) -> u64 {
         self.whole.max(self.leaf.covered().covers())
@@ -214,7 +214,7 @@ struct Span<'a> {
 }
 
 impl Span<'_> {
-    /// Whether what begins with `record` has keys before the end.
+    /// Whether the range that begins with `record` has keys before the end.
     fn goes_beyond(&self, icmp: &InternalKeyComparator, record: Record<'_>) -> bool {
         icmp.compare_user_keys(record.user_key(), self.end).is_lt()
     }
@@ -240,7 +240,7 @@ impl<const N: usize> Tree<N> {
         self.sight_in(leaf, target, leaf.no_guess(self.icmp(), target), whole)
     }
 
-    /// `sight` from the leaf on, under nodes that told of `whole`.
+    /// `sight` from the leaf on, below nodes that report `whole`.
     #[inline(always)]
     fn sight_in<'t>(
         &'t self,
@@ -282,7 +282,7 @@ impl<const N: usize> Tree<N> {
         }
     }
 
-    /// What was come by in `leaf`, under nodes that told of `whole`, behind leaves that `passed`
+    /// The tombstones met in `leaf`, below nodes that report `whole`, behind leaves that `passed`
     /// reaches.
     #[inline(always)]
     fn sight_of<'t>(
@@ -310,8 +310,8 @@ impl<const N: usize> Tree<N> {
         leaf: &'t Node<N>,
         (whole, passed): (u64, u64),
     ) -> Sight<'t, N> {
-        // The first key of a leaf is looked for in the one on its left. What lies there is not over
-        // it, but what is above its own leaf may not have been passed.
+        // The first key of a leaf is also searched in the leaf on its left. Tombstones there do not
+        // cover it, but the path may have missed nodes above its own leaf.
         let off_the_way = if passed > 0 && self.newest_above.load(Ordering::Relaxed) > whole {
             self.whole_above(&Target::of(record))
         } else {
@@ -320,7 +320,7 @@ impl<const N: usize> Tree<N> {
         Sight { found: Some(record), leaf, whole: whole.max(off_the_way), passed, is_marked: true }
     }
 
-    /// What covers a whole node above the leaf of this record.
+    /// The newest tombstone that covers a whole node above the leaf of this record.
     #[cold]
     fn whole_above(&self, record: &Target<'_>) -> u64 {
         let mut whole = 0;
@@ -328,8 +328,8 @@ impl<const N: usize> Tree<N> {
         whole
     }
 
-    /// `sight` for up to `G` targets, in any order; `see` is told which one. Level by level, as
-    /// [`visit_versions_of`](Self::visit_versions_of).
+    /// `sight` for up to `G` targets, in any order; `see` gets the target's index. Goes level by
+    /// level, as [`visit_versions_of`](Self::visit_versions_of).
     pub(crate) fn sight_many<'t, const G: usize>(
         &'t self,
         targets: &[Target<'_>],
@@ -362,7 +362,7 @@ impl<const N: usize> Tree<N> {
         }
     }
 
-    /// Marks what lies under the tombstone `[start, end)`. Lookups that begin after this was done
+    /// Marks the nodes and gaps under the tombstone `[start, end)`. Lookups that begin afterwards
     /// see it.
     pub(crate) fn mark_covered(&self, start: &[u8], end: &[u8], sequence: SequenceNumber) {
         if self.icmp().compare_user_keys(start, end).is_ge() {
@@ -411,8 +411,8 @@ impl<const N: usize> Tree<N> {
         next.filter(|next| !is_stop(next) && span.goes_beyond(self.icmp(), next.low_fence()))
     }
 
-    /// Marks what lies under the tombstone from this node on, before `stop`: children that do so
-    /// whole, and what is below the others.
+    /// Marks the tombstone's nodes from this one on, before `stop`: children that it covers whole,
+    /// and the parts below the others.
     fn mark_below<'t>(&'t self, node: &'t Node<N>, stop: Option<&'t Node<N>>, span: &Span<'_>) {
         if node.level() == 0 {
             self.mark_leaves(node, stop, span, usize::MAX);
@@ -436,7 +436,7 @@ impl<const N: usize> Tree<N> {
                     Some(&(begins, behind)) => begins.map(|begins| (begins, behind)),
                     None => next.map(|next| (next.low_fence(), next.child(0))),
                 };
-                // All user keys from the first to that behind, of which this one may have newer
+                // All user keys from the first to the one behind, of which this leaf may have newer
                 // versions.
                 let is_inside = |r: Record<'_>| span.start.cmp_record(self.icmp(), r).is_ge();
                 match behind {
@@ -455,8 +455,8 @@ impl<const N: usize> Tree<N> {
         }
     }
 
-    /// Marks the nodes from this one up to `stop`, on its right: it, and what was split off and is
-    /// not known above.
+    /// Marks the nodes from this one up to `stop`, on its right: it, and nodes split off it that
+    /// are not known above.
     fn mark_whole(&self, node: &Node<N>, stop: &Node<N>, sequence: u64) {
         if node.level() > 0 {
             self.newest_above.fetch_max(sequence, Ordering::Relaxed);

@@ -1,38 +1,39 @@
-//! Which runs of the tree hold nothing but deleted keys, so that a cursor leaves them out
-//! instead of stepping through.
+//! Per-node summaries of deleted runs. A cursor skips a run of deleted keys instead of stepping
+//! through it.
 //!
-//! In: what inserts do to leaves. Out: for a record and a snapshot, the user key at which the dead
-//! run around it ends (`deleted/run end.rs`).
+//! In: the effect of inserts on leaves. Out: for a record and a snapshot, the user key at which the
+//! deleted run around it ends (`deleted/run_end.rs`).
 //!
-//! A node says for which snapshots it is dead: `since <= snapshot < until`. DeletedSummary means
-//! that no record below it is what such a reader shows: each is too new, a deletion, hidden by a
-//! newer one of its user key, or under a range tombstone of this memtable. Readers find out the
-//! last: one that steps over records under range tombstones looks through their leaf
-//! (`bury_covered`), so that the next reader passes it. Deletions never change that, other writes
-//! end it for readers who see them, and for those it matters only when they see them: so a writer
-//! lowers `until` of its leaf, and then of the nodes above, before its sequence number is
-//! published, and nobody else need be told. A leaf whose live keys have been deleted one by one is
-//! looked through when there have been as many deletions as it had live keys, and a node above when
-//! as many of its nodes have died: a deletion pays for about one record to be looked at. Who writes
-//! into leaves that are not dead pays for one comparison.
+//! A node states for which snapshots it is dead: `since <= snapshot < until`. Dead means that such
+//! a reader is shown no record below it: each is too new, a deletion, hidden by a newer one of its
+//! user key, or under a range tombstone of this memtable. Readers find out the last case: a reader
+//! that steps over records under range tombstones checks their leaf (`bury_covered`), so that the
+//! next reader skips it. Deletions never end a dead state. Other writes end it for the readers that
+//! see them, and only once they see them. So a writer lowers `until` of its leaf, and then of the
+//! nodes above, before its sequence number is published, and nothing else need be informed.
 //!
-//! A node above says, beside its own, the same of each child: of the child's range as far as this
-//! node knows, up to where the next child begins. So who goes along a level mostly need not fetch
-//! the nodes he passes over.
+//! A leaf whose live keys are deleted one by one is checked after as many deletions as it had live
+//! keys, and a node above after as many of its nodes have died: a deletion pays for checking about
+//! one record. A writer into a leaf that is not dead pays for one comparison.
+//!
+//! A node above states, beside its own, the same of each child: of the child's range as far as this
+//! node knows, up to the start of the next child. So a reader that moves along a level mostly need
+//! not fetch the nodes it passes.
 //!
 //! Invariants
-//!  1. What a node says is true of all records in its range, from its first one to that of its
-//!     right neighbour, at all snapshots that have been published; whatever it said stays true. Its
-//!     range only shrinks, and a node that is split off says no more. So who reads it before `next`
+//!  1. A node's statement is true of all records in its range, from its first one to that of its
+//!     right neighbour, at all published snapshots, and stays true. Its range only shrinks, and a
+//!     node that is split off states no more. So a reader that reads the statement before `next`
 //!     may believe it of the range up to there.
-//!  2. A node above says no more than the nodes below it: its words are made and lowered under its
-//!     latch, from theirs, and who lowers those below comes by afterwards, before he is published.
-//!     He comes by where his own record is: a node below that was split meanwhile has his end on
-//!     both sides, so a node above that is split asks those below it. A root that is put on top
-//!     meanwhile is seen by one of the two: both have a fence between their store and their load.
+//!  2. A node above states no more than the nodes below it: its words are made and lowered under
+//!     its latch, from theirs. A writer that lowers those below visits the nodes above afterwards,
+//!     before it is published. It visits the node of its own record. A node below that was split
+//!     meanwhile may have lowered words on both sides, so a node above that is split asks the nodes
+//!     below it. A new root is seen by one of the two: both have a fence between their store and
+//!     their load.
 //!  3. `head_since`: from that snapshot on the records of a leaf's first user key are hidden by
-//!     newer ones, which lie in the leaf on its left. What a leaf begins with never changes, but in
-//!     the leftmost, which has nothing on its left.
+//!     newer ones, which lie in the leaf on its left. The first record of a leaf never changes,
+//!     except in the leftmost, which has nothing on its left.
 //!  4. `since` is stored before `until`, and read after it.
 
 mod run_end;
@@ -44,7 +45,7 @@ use esker_base::ValueType;
 use esker_base::sync::atomic::{AtomicU64, Ordering, fence};
 use esker_format::key::InternalKeyComparator;
 
-/// Nothing ends it; nothing is known.
+/// No end; or nothing known.
 const NEVER: u64 = u64::MAX;
 
 /// A reader at a snapshot from `since` on and below `until` finds nothing.
@@ -57,16 +58,16 @@ pub(crate) struct Span {
 impl Span {
     /// Nothing is known.
     pub(crate) const NONE: Span = Span { since: 0, until: 0 };
-    /// Nobody finds anything.
+    /// No reader finds anything.
     const ALL: Span = Span { since: 0, until: NEVER };
 
-    /// What is true of both.
+    /// The intersection of both.
     fn and(self, other: Span) -> Span {
         Span { since: self.since.max(other.since), until: self.until.min(other.until) }
     }
 }
 
-/// Such a span, to be read at any time.
+/// A span that other threads read at any time.
 pub(crate) struct Words {
     since: AtomicU64,
     until: AtomicU64,
@@ -111,8 +112,8 @@ impl Words {
         self.until.load(Ordering::Relaxed) == NEVER
     }
 
-    /// Whether this ends something, or has ended it here by a split (`split_above`): then nobody
-    /// else tells those above. REQUIRES: the latch.
+    /// Whether this write ends a dead state, or has ended it here by a split (`split_above`): then
+    /// only this writer informs the nodes above. REQUIRES: the latch.
     #[inline]
     fn end(&self, sequence: u64) -> bool {
         let ends = sequence <= own!(self.until);
@@ -123,7 +124,7 @@ impl Words {
     }
 }
 
-/// What a node says of its readers.
+/// A node's summary of deleted runs.
 pub(crate) struct DeletedSummary {
     pub(crate) words: Words,
     pub(crate) head_since: AtomicU64,
@@ -135,7 +136,7 @@ impl DeletedSummary {
         DeletedSummary::new(Span::ALL, NEVER)
     }
 
-    /// Of a node that nothing is known of.
+    /// A summary that states nothing.
     pub(crate) fn unknown() -> DeletedSummary {
         DeletedSummary::new(Span::NONE, NEVER)
     }
@@ -169,10 +170,10 @@ impl Deaths {
     }
 }
 
-/// What an insert means for the nodes above, or beside, its leaf.
+/// The consequence of an insert for the nodes above, or beside, its leaf.
 pub(crate) enum After<'t, const N: usize> {
     Nothing,
-    /// Its leaf was dead for some who will see it.
+    /// Its leaf was dead for some readers that will see it.
     Alive,
     /// Its leaf is dead now.
     Dead,
@@ -189,8 +190,8 @@ fn is_deletion(trailer: u64) -> bool {
     ValueType::from_u8(trailer as u8).is_some_and(ValueType::is_point_deletion)
 }
 
-/// What becomes of leaf `node` after a record with this trailer was put into it, `last`: as its
-/// last one. REQUIRES: its latch, or that nobody can reach it yet.
+/// Updates leaf `node` after a record with this trailer was put into it; `last`: as its last one.
+/// REQUIRES: its latch, or that no reader can reach it yet.
 #[inline]
 pub(crate) fn after_insert<'t, const N: usize>(
     node: &'t Node<N>,
@@ -254,8 +255,8 @@ fn look_through<const N: usize>(node: &Node<N>, icmp: &InternalKeyComparator, de
     live == 0
 }
 
-/// From which snapshot on a reader finds nothing in a leaf: each newest version is a deletion, or
-/// hidden by a range tombstone, of which `covering` gives the newest over a user key that the
+/// The snapshot from which on a reader finds nothing in a leaf: each newest version is a deletion,
+/// or hidden by a range tombstone. `covering` gives the newest tombstone over a user key that the
 /// reader sees. `None`: the reader finds something. REQUIRES: its latch.
 #[cold]
 fn covered_since<const N: usize>(
@@ -287,9 +288,9 @@ fn covered_since<const N: usize>(
     Some(since)
 }
 
-/// A node was just split into this one and one beside it, and inserts may go to the other only, so
-/// that nobody looks through it any more: says that it is dead if it is, and has not said so.
-/// REQUIRES: its latch, or that nobody can reach it yet.
+/// Checks one half of a split node: later inserts may go to the other half only, and then nothing
+/// would check this one. States that it is dead if it is and has not stated it. REQUIRES: its
+/// latch, or that no reader can reach it yet.
 pub(crate) fn look_after_split<const N: usize>(node: &Node<N>, icmp: &InternalKeyComparator) {
     if node.dead().is_open() || node.count() == 0 {
         return;
@@ -328,10 +329,10 @@ fn for_each_below<'t, const N: usize>(node: &'t Node<N>, each: impl FnMut(&'t No
     for_each_beside(node.child(0), node.next().map(|next| next.child(0)), each);
 }
 
-/// Says of child `at` of a node above what is true of it and those beside it that are not known
-/// here yet, which it answers, if nothing has ended that. REQUIRES: the latch.
+/// Updates the words for child `at` of a node above from the child and those beside it that are not
+/// known here yet; returns them, unless they have been ended. REQUIRES: the latch.
 fn heed<const N: usize>(node: &Node<N>, at: usize) -> Span {
-    // Invariant 2: who put an end to one below stores that, and then looks for the root.
+    // Invariant 2: a writer that ends a node's state below stores that, and then loads the root.
     fence(Ordering::SeqCst);
     let mut span = Span::ALL;
     for_each_beside(node.child(at), node.child_after(at), |child| span = span.and(child.dead().load()));
@@ -358,10 +359,10 @@ fn look_below<const N: usize>(node: &Node<N>, deaths: &mut Deaths) -> bool {
     live == 0
 }
 
-/// Of `child`, which `node` learns of now, to put it in place `at`. What was said of the one on the
-/// left was said of this one, too. From here on no more is said of either than they say themselves:
-/// who has put an end to one that was split afterwards is on his way to one half only. REQUIRES:
-/// the latch of `node`.
+/// The words for `child`, which `node` learns of now, for slot `at`. The words of its left
+/// neighbour held for it too. From here on neither states more than the nodes themselves: a writer
+/// that has ended a node's state before its split comes by one half only. REQUIRES: the latch of
+/// `node`.
 pub(crate) fn split_child<'t, const N: usize>(node: &'t Node<N>, at: usize, child: &'t Node<N>) -> Span {
     let words = node.dead_child(at - 1);
     let said = words.own();
@@ -378,9 +379,9 @@ pub(crate) fn split_child<'t, const N: usize>(node: &'t Node<N>, at: usize, chil
     Span { until: until(child, end), ..said }
 }
 
-/// Of the node above that is split off `node` and begins with `first`. From here on both say no
-/// more than those below them: who has put an end to one of them that was split afterwards is on
-/// his way to one half only. REQUIRES: the latch of `node`.
+/// The summary of the node above that is split off `node` and begins with `first`. From here on
+/// both state no more than the nodes below them: a writer that has ended a node's state before its
+/// split comes by one half only. REQUIRES: the latch of `node`.
 pub(crate) fn split_above<'t, const N: usize>(node: &'t Node<N>, first: &'t Node<N>) -> DeletedSummary {
     let span = node.dead().own();
     let (mut stays, mut goes) = (span, span);
@@ -397,7 +398,7 @@ pub(crate) fn split_above<'t, const N: usize>(node: &'t Node<N>, first: &'t Node
 }
 
 impl<const N: usize> Tree<N> {
-    /// Does what is left to do after an insert at `target`.
+    /// Does the remaining work after an insert at `target`.
     #[inline]
     pub(crate) fn settle<'t>(&'t self, after: After<'t, N>, target: &Target<'_>) {
         match after {
@@ -416,7 +417,7 @@ impl<const N: usize> Tree<N> {
         }
     }
 
-    /// Nodes above `target`'s leaf are not dead for those who see it.
+    /// Ends the dead state of nodes above `target`'s leaf for readers that see it.
     #[cold]
     fn revive(&self, target: &Target<'_>) {
         for level in 1.. {
@@ -428,17 +429,17 @@ impl<const N: usize> Tree<N> {
             let node = latched.node;
             node.dead_child(node.own_place_below(self.icmp(), target)).end(target.trailer >> 8);
             if !node.dead().end(target.trailer >> 8) {
-                // Whoever ended it earlier goes on upwards, and is published first.
+                // An earlier writer that ended it goes on upwards, and is published first.
                 return;
             }
             latched.deaths().await_more(1);
         }
     }
 
-    /// Says of the leaf that a reader is in that it is dead, if range tombstones and deletions hide
-    /// all of it from a reader at `snapshot`. `covering`: the newest tombstone over a user key that
-    /// such a reader sees, or zero. Waits for nobody, and does nothing instead. Costs up to a
-    /// search for each record of the leaf.
+    /// Marks a reader's leaf dead if range tombstones and deletions hide all of it from a reader at
+    /// `snapshot`. `covering`: the newest tombstone over a user key that such a reader sees, or 0.
+    /// Never waits: without the latch it does nothing. Costs up to a search for each record of the
+    /// leaf.
     pub(crate) fn bury_covered(&self, leaf: &Node<N>, snapshot: u64, covering: impl Fn(&[u8]) -> u64) {
         if leaf.is_untouched() || leaf.count() == 0 || leaf.dead().at(snapshot) {
             return;

@@ -1,19 +1,18 @@
-//! A few of a memtable's point deletions, by which those find long runs of deleted keys who go
-//! through them before a scan does.
+//! A sample of the memtable's point deletions. Background pre-scans use it to find long deleted
+//! runs before a scan does.
 //!
-//! In: deletions. Out: now and then the user keys of about one in so many, those of the last time
-//! once more (a run goes on where it ended), and how many entries it is worth to look at because of
-//! them.
+//! In: deletions. Out: now and then the user keys of about one deletion in `every`, those of the
+//! last time once more (a run goes on where it ended), and the number of entries worth checking
+//! because of them.
 //!
-//! Which are sampled is decided by a hash of their sequence numbers: nothing is counted, so writers
-//! share nothing but, once in `every` deletions, a lock.
+//! A hash of the sequence number decides which deletions are sampled: nothing is counted, so
+//! writers share only, once in `every` deletions, a lock.
 //!
 //! Invariants
-//!  1. Over its life a memtable allows no more than `ENTRIES_EACH` entries to be looked at for each
-//!     deletion that it has.
-//!  2. What is sampled are places of the memtable's own records: at most `MOST` of them wait, and
-//!     as many were handed out the last time, 16 KiB together, whatever the keys are, and however
-//!     long nobody comes for them.
+//!  1. Over its life a memtable allows at most `ENTRIES_EACH` checked entries for each of its
+//!     deletions.
+//!  2. The samples are addresses of the memtable's own records. At most `MOST` of them wait, and as
+//!     many were handed out the last time: 16 KiB together, for any keys and any delay.
 
 use crate::record::Record;
 use esker_base::SequenceNumber;
@@ -48,7 +47,7 @@ pub(crate) struct DeletionSample {
 #[derive(Clone, Copy, Debug)]
 struct Place(NonNull<u8>);
 
-// SAFETY: it leads to bytes that nobody changes any more (`record`, invariant 1).
+// SAFETY: it points to bytes that never change any more (`record`, invariant 1).
 unsafe impl Send for Place {}
 
 #[derive(Default, Debug)]
@@ -67,8 +66,8 @@ struct Keys {
 /// When sampled deletions are to be handed out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Take {
-    /// If there are so many that a writer should wake somebody for it: about as many as make a
-    /// quarter of a run, the first time a whole one.
+    /// Enough for a writer to wake the background: about a quarter of a run, the first time a whole
+    /// one.
     Due,
     /// If there are a quarter of as many.
     Early,
@@ -77,7 +76,7 @@ pub enum Take {
     Any,
 }
 
-/// What is handed out.
+/// A batch of samples.
 #[derive(Debug)]
 pub struct SampledDeletions {
     /// User keys that were deleted, in no order.
@@ -89,17 +88,17 @@ pub struct SampledDeletions {
 }
 
 impl DeletionSample {
-    /// For who looks at runs of about `run` deletions and more; 0 if nobody does.
+    /// For users of runs of about `run` deletions and more; 0 for no users.
     pub(crate) fn new(run: u64) -> DeletionSample {
         let one_in_power = if run == 0 { None } else { Some((run / FIRST).checked_ilog2().unwrap_or(0)) };
         let first = run >> one_in_power.unwrap_or(0);
         DeletionSample { one_in_power, first, is_due: AtomicBool::new(false), keys: Mutex::default() }
     }
 
-    /// A deletion was added.
+    /// Records a deletion.
     ///
     /// # Safety
-    /// The record stays where it is for as long as this.
+    /// The record stays in place for as long as `self`.
     #[inline]
     pub(crate) unsafe fn deleted(&self, sequence: SequenceNumber, record: Record<'_>) {
         let Some(power) = self.one_in_power else { return };

@@ -2,8 +2,8 @@
 //!
 //! In: a memtable. Out: internal keys and values as slices of its records.
 //!
-//! The cursor holds a copy of one leaf's record addresses and walks in it; only at its ends does it
-//! touch the tree.
+//! The cursor holds a copy of one leaf's record addresses and moves within it; only at its ends
+//! does it read the tree.
 //!
 //! Invariants
 //!  1. `run` holds, in order, every record that was in some leaf when it was copied; `at` is a
@@ -33,7 +33,7 @@ pub struct MemTableIter {
     checked: bool,
     /// Whether it is read without its range tombstones, which nodes may be dead by.
     ignores_range_deletions: bool,
-    /// What a check found, until the next seek.
+    /// The error of a check, until the next seek.
     status: Result<()>,
     table: Arc<MemTable>,
 }
@@ -106,7 +106,8 @@ impl MemTableIter {
             if !iter.table.options.checks.order {
                 return Ok(());
             }
-            // SAFETY: as above.
+            // SAFETY: the run was loaded from the table that the iterator holds (invariants 1 and
+            // 2).
             let here: Record<'_> = unsafe { iter.run.record(iter.at) };
             let (before, behind) = if forward { (left, here) } else { (here, left) };
             check_order(&iter.table.tree, before, behind)
@@ -140,7 +141,7 @@ impl MemTableIter {
         // SAFETY: `run` is only ever loaded from this tree.
         let record: Record<'_> = unsafe { self.run.record(self.at) };
         let (user_key, trailer) = record.parts();
-        // SAFETY: as above.
+        // SAFETY: the run was loaded from the table that the iterator holds (invariants 1 and 2).
         let leaf = unsafe { self.run.leaf() };
         if let Some(leaf) = leaf.filter(|_| covering(user_key) > trailer >> 8) {
             self.table.tree.bury_covered(leaf, snapshot.0, covering);
@@ -262,7 +263,8 @@ impl InternalIterator for MemTableIter {
     }
 
     fn was_seen(&self, known: &KnownDeletedRun<'_>, _forward: bool) -> bool {
-        // What a reader may find that comes later than the scan was counted before it was inserted.
+        // An entry that a reader may find and that comes later than the scan was counted before it
+        // was inserted.
         self.table.largest_seqno() <= known.sequence
     }
 

@@ -1,14 +1,14 @@
-//! esker-memtable: the sorted map in memory.
+//! The memtable: a sorted map in memory.
 //!
 //! Writes of a column family gather here until they are flushed to a table: many threads insert at
-//! once, readers never wait. What is `pub` here is shared between Esker's crates and promises
-//! nothing to others.
+//! once, readers never wait. Public items are shared between Esker's crates and promise nothing to
+//! others.
 //!
-//! Reading order: [`memtable`] (the face), `record` (one entry's bytes), `arena` (where everything
-//! lies), `node` (one node, and how readers and a writer share it), `tree` (nodes on nodes), `dead`
-//! (runs of deleted keys), `deletion_sample` (a sample of its deletions), [`iter`], `range_dels`,
-//! `covered` (where they lie in the tree), `checks` (an entry is still what was added). Why a
-//! B+-tree, and why these leaves: `docs/design/0001-memtable.md`.
+//! Reading order: [`memtable`] (the interface), `record` (one entry's bytes), `arena` (the memory),
+//! `node` (one node, and how readers and a writer share it), `tree` (nodes on nodes), `deleted`
+//! (deleted runs), `deletion_sample` (a sample of its deletions), [`iter`], `range_dels`, `covered`
+//! (summaries of range tombstones), `checks` (an entry is still the one added). Why a B+-tree, and
+//! why these leaves: `docs/design/0001-memtable.md`.
 #![warn(missing_docs)]
 
 mod arena;

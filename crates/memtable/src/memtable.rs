@@ -1,12 +1,12 @@
-//! The memtable: what was written to a column family since its last switch.
+//! The memtable: the writes to a column family since its last switch.
 //!
 //! In: writes, with the sequence numbers their batches got; any number of threads, in any order of
 //! sequence.
 //! Out: versions of a key newest first, a cursor over all versions, covering range tombstones, and
-//! honest numbers for flush and statistics.
+//! exact numbers for flush and statistics.
 //!
 //! Invariants
-//!  1. What was added stays, unchanged, until the memtable is dropped.
+//!  1. An added entry stays, unchanged, until the memtable is dropped.
 //!  2. An entry is found by every read that starts after its `add` returned. A read that runs at
 //!     the same time may or may not find it: the engine shows readers a sequence number only after
 //!     all adds up to it are done.
@@ -31,18 +31,18 @@ use esker_format::range_del::{FragmentedRangeTombstones, RangeTombstone};
 use std::fmt;
 use std::ops::Deref;
 
-/// Whoever counts the memory of memtables: RocksDB's `WriteBufferManager`. Told under a lock of an
-/// arena; must not wait for a memtable.
+/// Counts the memory of memtables: RocksDB's `WriteBufferManager`. Called under a lock of an arena;
+/// must not wait for a memtable.
 pub trait MemoryBudget: Send + Sync + fmt::Debug {
-    /// A memtable that takes writes took so many bytes.
+    /// A memtable that takes writes took this many bytes.
     fn reserve(&self, bytes: usize);
-    /// A memtable of so many bytes takes no more writes: it will be flushed.
+    /// A memtable of this many bytes takes no more writes: it will be flushed.
     fn schedule_free(&self, bytes: usize);
     /// The bytes of a memtable that takes no more writes are free.
     fn free(&self, bytes: usize);
 }
 
-/// What a memtable is made with.
+/// Options of a memtable.
 #[derive(Clone, Debug)]
 pub struct MemTableOptions {
     /// The largest block that is asked of the allocator at a time, in bytes; RocksDB's
@@ -60,10 +60,10 @@ pub struct MemTableOptions {
     /// Told about the blocks of memory it takes and gives back; not about a first block that is all
     /// it has.
     pub budget: Option<Arc<dyn MemoryBudget>>,
-    /// What it checks of itself.
+    /// Its checks of itself.
     pub checks: Checks,
-    /// Somebody looks at runs of so many point deletions and more: see
-    /// [`MemTable::take_sampled_deletions`]. 0: nobody does.
+    /// The shortest run of point deletions that pre-scans look at: see
+    /// [`MemTable::take_sampled_deletions`]. 0: no pre-scans.
     pub sampled_run: u64,
 }
 
@@ -99,8 +99,8 @@ pub struct MemValue<'a> {
     owner: &'a Arc<MemTable>,
 }
 
-/// What a lookup shows, in this order: versions newest first, and before those it covers the newest
-/// range tombstone over the key that the lookup's sequence sees.
+/// A result of a lookup. Results come newest version first; the newest range tombstone over the key
+/// that the lookup's sequence sees comes before the versions it covers.
 #[derive(Clone, Copy, Debug)]
 pub enum Seen<'a> {
     /// A range tombstone covers the key: older versions, here and in older sources, are gone. Zero
@@ -149,7 +149,7 @@ impl Drop for MemTable {
 }
 
 impl MemTable {
-    /// Empty.
+    /// An empty memtable.
     ///
     /// # Panics
     /// If the allocator has not even the few KiB of an empty memtable.
@@ -162,20 +162,20 @@ impl MemTable {
         Arc::new(MemTable { tree, range_dels, sample, icmp, options, immutable: AtomicBool::new(false) })
     }
 
-    /// Adds an entry; for a `RangeDeletion`, `user_key` is where it begins and `value` where it
-    /// ends (exclusive). Any number of threads may add at once, in any order of sequence.
+    /// Adds an entry; for a `RangeDeletion`, `user_key` is its start and `value` its end
+    /// (exclusive). Any number of threads may add at once, in any order of sequence.
     /// # Errors
-    /// `TryAgain` if this user key, sequence and type are there already; nothing was added ·
+    /// `TryAgain` if this user key, sequence and type exist already; nothing was added ·
     /// `InvalidArgument` beyond [`MAX_ENTRY_BYTES`](esker_format::key::MAX_ENTRY_BYTES) · `Aborted`
     /// with `MemoryLimit` if the allocator has no more.
     pub fn add(&self, seq: SequenceNumber, kind: ValueType, user_key: &[u8], value: &[u8]) -> Result<()> {
         self.add_entry(seq, kind, user_key, value, None)
     }
 
-    /// [`add`](Self::add) of an entry whose checksum, without family and sequence number, was made
-    /// before.
+    /// [`add`](Self::add) of an entry with a checksum that was made before, without family and
+    /// sequence number.
     /// # Errors
-    /// As `add` · `Corruption` if the entry is not what that is a checksum of; nothing was added.
+    /// Those of `add` · `Corruption` if the entry does not match the checksum; nothing was added.
     pub fn add_checked(
         &self,
         seq: SequenceNumber,
@@ -256,14 +256,13 @@ impl MemTable {
         self.sample.take(when, || self.num_deletes())
     }
 
-    /// The first user key of those around `user_key`, one beside the other here, of which a reader
-    /// at `snapshot` finds none in this memtable. `None`: it finds that one, or there is none like
-    /// it, or timestamps say more about it.
+    /// First key of the contiguous run around `user_key` in which a reader at `snapshot` sees
+    /// nothing. `None`: the reader sees that key, there is no record of it, or timestamps decide.
     pub fn deleted_run_start(self: &Arc<Self>, user_key: &[u8], snapshot: SequenceNumber) -> Option<Vec<u8>> {
         let mut iter = self.iter();
         let mut behind = Vec::new();
         push_place(&mut behind, user_key, false);
-        // What is at the key, or the last before it.
+        // The entry at the key, or the last before it.
         iter.seek_for_prev(&behind);
         if !iter.valid() {
             return None;
@@ -271,16 +270,16 @@ impl MemTable {
         iter.deleted_run_end(snapshot, false).map(<[u8]>::to_vec)
     }
 
-    /// So many entries were looked at because of them.
+    /// Reports that this many entries were checked because of them.
     pub fn sample_looked_at(&self, entries: u64) {
         self.sample.looked_at(entries);
     }
 
     /// Visits the versions of `key`'s user key that its sequence sees, newest first, until `visit`
-    /// says no. Range tombstones are not looked at: ask
+    /// returns false. Ignores range tombstones: ask
     /// [`max_covering_tombstone_seq`](Self::max_covering_tombstone_seq).
     /// # Errors
-    /// `Corruption` if it checks itself and an entry is not what was added; that one was not
+    /// `Corruption` if it checks itself and an entry differs from the one added; that entry was not
     /// visited.
     #[inline]
     pub fn get<F>(self: &Arc<Self>, key: &LookupKey, mut visit: F) -> Result<()>
@@ -311,10 +310,11 @@ impl MemTable {
         self.options.checks.any()
     }
 
-    /// [`get`](Self::get) with range tombstones. Where none covers what is found, it does not look
-    /// for any.
+    /// [`get`](Self::get) with range tombstones. If no tombstone covers the result, it searches
+    /// none.
     /// # Errors
-    /// As `get`.
+    /// `Corruption` if it checks itself and an entry differs from the one added; that entry was not
+    /// visited.
     #[inline]
     pub fn get_covered<F>(self: &Arc<Self>, key: &LookupKey, mut visit: F) -> Result<()>
     where
@@ -328,7 +328,7 @@ impl MemTable {
         Ok(())
     }
 
-    /// `get_covered` where there is no way to see anything on, or what is seen is checked.
+    /// `get_covered` for tables without summaries or with checks.
     #[inline(never)]
     fn get_covered_apart(
         self: &Arc<Self>,
@@ -347,7 +347,7 @@ impl MemTable {
         Seen::Covered(self.max_covering_tombstone_seq(key.user_key(), key.sequence()))
     }
 
-    /// What a lookup beside range tombstones came by.
+    /// Shows the result of a lookup with the tombstones it met.
     #[inline]
     fn show_sight(
         self: &Arc<Self>,
@@ -407,8 +407,7 @@ impl MemTable {
     }
 
     /// [`get`](Self::get) for those of `keys` that `which` names, in any order, with their memory
-    /// fetched side by side. `visit` is told the key's number, too. REQUIRES: it does not check
-    /// itself.
+    /// fetched side by side. `visit` also gets the key's index. REQUIRES: it does not check itself.
     pub fn get_many<F>(self: &Arc<Self>, keys: &[LookupKey], which: &[u32], mut visit: F)
     where
         F: FnMut(u32, ValueType, SequenceNumber, MemValue<'_>) -> bool,
@@ -439,8 +438,8 @@ impl MemTable {
         self.tree.is_empty()
     }
 
-    /// A cursor over all entries but range tombstones. It keeps the memtable alive. What is added
-    /// later may or may not appear; nothing disappears.
+    /// A cursor over all entries but range tombstones. It keeps the memtable alive. Later entries
+    /// may or may not appear; none disappears.
     pub fn iter(self: &Arc<Self>) -> MemTableIter {
         MemTableIter::new(Arc::clone(self), false)
     }
@@ -472,7 +471,7 @@ impl MemTable {
         self.range_dels.fragments(&self.icmp)
     }
 
-    /// What an entry of this kind is called in a family with user-defined timestamps.
+    /// The value type of an entry of this kind in a family with user-defined timestamps.
     /// # Errors
     /// `InvalidArgument` if a key has no room for a timestamp.
     #[cold]
@@ -499,7 +498,7 @@ impl MemTable {
             + self.range_dels.memory_usage()
     }
 
-    /// Bytes that the budget was told of.
+    /// Bytes reported to the budget.
     fn budgeted(&self) -> usize {
         self.tree.arena().budgeted() + self.range_dels.budgeted()
     }

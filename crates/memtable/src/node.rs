@@ -69,15 +69,15 @@ const COUNT_MASK: usize = 127;
 /// The longest prefix that a node can leave out of its heads.
 const MAX_PREFIX: usize = 30;
 
-/// Reads a word that nobody else can write, as the reader holds the latch.
+/// Reads a word that only latch holders write; the reader holds the latch.
 macro_rules! own {
     ($word:expr) => {{
         #[cfg(not(loom))]
         let value = $word.load(Ordering::Relaxed);
-        // To loom an atomic load is an access that hides earlier ones by other threads from its
+        // loom takes an atomic load as an access that hides earlier ones by other threads from its
         // search.
         #[cfg(loom)]
-        // SAFETY: only who holds the latch writes to it; loom checks that.
+        // SAFETY: only the latch holder writes it; loom checks that.
         let value = unsafe { $word.unsync_load() };
         value
     }};
@@ -85,11 +85,12 @@ macro_rules! own {
 
 pub(crate) use own;
 
-/// What an inner node has for its slots beside the separators.
+/// The parts of an inner node's slots beside the separators.
 struct Children<const N: usize> {
     /// In lines of their own: every lookup comes by.
     nodes: [AtomicPtr<Node<N>>; N],
-    /// For whom the child is dead, and what was split off it and is not known here yet.
+    /// The snapshots for which the child is dead, with the nodes split off it that are not known
+    /// here yet.
     dead: [Words; N],
 }
 
@@ -97,7 +98,7 @@ struct Children<const N: usize> {
 #[repr(C, align(128))]
 pub(crate) struct Node<const N: usize> {
     link: AtomicPtr<Node<N>>,
-    /// Beside the link, in the line that who goes along a level reads.
+    /// In the link's line, which a reader that moves along a level reads.
     dead: DeletedSummary,
     own: Own<N>,
     /// Eight bytes: the futex is a word of four, and the trend the other four.
@@ -138,7 +139,7 @@ impl<const N: usize> Link<N> {
     }
 }
 
-/// What a slot holds.
+/// The content of a slot.
 #[derive(Clone, Copy)]
 struct Slot<const N: usize> {
     head: u64,
@@ -191,7 +192,7 @@ impl<'t, const N: usize> Node<N> {
         )
     }
 
-    /// A new node that nobody can reach yet.
+    /// A new node that no reader can reach yet.
     fn build(
         arena: &'t Arena,
         level: u8,
@@ -235,11 +236,10 @@ impl<'t, const N: usize> Node<N> {
         Ok(unsafe { place.as_ref() })
     }
 
-    /// The node at an address that was read from a link, child or root of a tree that lives for
-    /// `'t`.
+    /// The node at `place`, or `None` for null.
     ///
     /// # Safety
-    /// That.
+    /// `place` was read from a link, child or root of a tree that outlives `'t`.
     #[inline]
     pub(crate) unsafe fn from_ptr(place: *mut Node<N>) -> Option<&'t Node<N>> {
         // SAFETY: such addresses are null or lead to nodes, which are complete before their address
@@ -283,8 +283,8 @@ impl<'t, const N: usize> Node<N> {
         &self.children().dead[at]
     }
 
-    /// Inner nodes: child `at` and what is known to begin behind it, if a reader at this snapshot
-    /// finds nothing between the two. `None`: not known here.
+    /// Inner nodes: child `at` and the known start behind it, if a reader at this snapshot finds
+    /// nothing between the two. `None`: not known here.
     #[inline]
     pub(crate) fn dead_beside(
         &'t self,
@@ -297,8 +297,8 @@ impl<'t, const N: usize> Node<N> {
         if !dead.at(snapshot) {
             return None;
         }
-        // In this order: what was said is true up to the child that was beside it then, or one that
-        // has come between them since.
+        // In this order: the words hold up to the child that was beside it then, or one that has
+        // come between them since.
         let link = self.load_link();
         let next = match at + 1 {
             behind if behind < link.count() => Some(self.child(behind)),
@@ -340,7 +340,7 @@ impl<'t, const N: usize> Node<N> {
     #[inline]
     pub(crate) fn gaps(&self) -> &Gaps {
         assert!(self.level == 0, "an inner node has children instead");
-        // SAFETY: a leaf is made with gaps (`build`), and what it is never changes.
+        // SAFETY: a leaf is made with gaps (`build`), and a node's kind never changes.
         unsafe { &self.own.gaps }
     }
 
@@ -438,20 +438,20 @@ impl<'t, const N: usize> Node<N> {
         Link(self.link.load(Ordering::Acquire))
     }
 
-    /// The link, for who holds the latch.
+    /// The link, for the latch holder.
     #[inline]
     fn own_link(&self) -> Link<N> {
         Link(own!(self.link))
     }
 
-    /// The head of a slot; `OWN` for who holds the latch.
+    /// The head of a slot; `OWN` for the latch holder.
     #[inline]
     fn head<const OWN: bool>(&self, at: usize) -> u64 {
         if OWN { own!(self.heads[at]) } else { self.heads[at].load(Ordering::Acquire) }
     }
 
     /// The record of a slot that is or was in use; never called for slot 0 of a leftmost inner
-    /// node. `OWN` for who holds the latch.
+    /// node. `OWN` for the latch holder.
     #[inline]
     fn record<const OWN: bool>(&'t self, at: usize) -> Record<'t> {
         let place = if OWN { own!(self.records[at]) } else { self.records[at].load(Ordering::Acquire) };
@@ -464,7 +464,7 @@ impl<'t, const N: usize> Node<N> {
     #[inline]
     fn children(&'t self) -> &'t Children<N> {
         debug_assert!(self.level > 0);
-        // SAFETY: an inner node is made with children (`build`), and what it is never changes.
+        // SAFETY: an inner node is made with children (`build`), and a node's kind never changes.
         let children = unsafe { self.own.children };
         // SAFETY: set at creation of an inner node, to memory that stays as long as the node.
         unsafe { &*children }
@@ -477,7 +477,7 @@ impl<'t, const N: usize> Node<N> {
         unsafe { Node::from_ptr(child) }.expect("a used slot of an inner node has a child")
     }
 
-    /// What this node, which is not the leftmost of its level, begins with.
+    /// The first record of this node, which is not the leftmost of its level.
     pub(crate) fn low_fence(&'t self) -> Record<'t> {
         self.record::<false>(0)
     }
@@ -499,8 +499,8 @@ impl<'t, const N: usize> Node<N> {
         head_in_node(&self.prefix, self.prefix_len.into(), order, user_key)
     }
 
-    /// A place such that everything left of it is before `target` and was when it was looked at;
-    /// and, if nobody inserts meanwhile, the first place that is not. Looks at slots `from..count`.
+    /// A place such that everything left of it was, and is, before `target`. Without concurrent
+    /// inserts it is the first place that is not. Looks at slots `from..count`.
     #[inline]
     fn search<const OWN: bool>(
         &'t self,
@@ -573,8 +573,8 @@ impl<'t, const N: usize> Node<N> {
         low
     }
 
-    /// Inner nodes: which child leads to `target`, and where it stands. If not `inclusive`, the
-    /// child that holds what is just before `target`. The child begins at or before it; its right
+    /// Inner nodes: the child that leads to `target`, and its slot. If not `inclusive`, the child
+    /// with the position just before `target`. The child begins at or before it; its right
     /// neighbours may begin so too.
     #[inline]
     pub(crate) fn descend(
@@ -677,9 +677,9 @@ impl<'t, const N: usize> Node<N> {
         }
     }
 
-    /// As [`prefetch`](Self::prefetch), without the addresses of the records: whoever searches many
-    /// nodes side by side asks for the one that he needs when he knows which it is, and keeps half
-    /// as many lines on their way.
+    /// [`prefetch`](Self::prefetch) without the addresses of the records: a search through many
+    /// nodes side by side asks for an address once it knows which, and keeps half as many lines in
+    /// flight.
     #[inline]
     pub(crate) fn prefetch_heads(&self) {
         let start = ptr::from_ref(self).cast::<u8>();

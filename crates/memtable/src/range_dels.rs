@@ -37,8 +37,8 @@ use esker_format::range_del::{FragmentedRangeTombstones, RangeTombstone, RangeTo
 use std::alloc::Layout;
 use std::ptr;
 
-/// A reader that must walk more than this many tombstones fragments them: of the few in a model or
-/// in the simulated machine, too.
+/// A reader that must step over more than this many tombstones fragments them: also the few in a
+/// model or in the simulated machine.
 const MAX_WALK: usize = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
 
 /// A tombstone in the list.
@@ -74,7 +74,7 @@ pub(crate) struct RangeDels {
     newest: AtomicPtr<Entry>,
     view: Swap<View>,
     view_bytes: AtomicUsize,
-    /// All entries by index. Held by who adds an entry or makes a view.
+    /// All entries by index. Held by a thread that adds an entry or makes a view.
     all: Mutex<Vec<EntryPtr>>,
     /// Where entries and their keys lie.
     arena: Arena,
@@ -109,7 +109,7 @@ impl RangeDels {
         self.newest().map_or(0, |entry| entry.index + 1)
     }
 
-    /// Bytes that the budget was told of.
+    /// Bytes reported to the budget.
     pub(crate) fn budgeted(&self) -> usize {
         self.arena.budgeted()
     }
@@ -191,7 +191,7 @@ impl RangeDels {
         best
     }
 
-    /// Makes a better view, unless somebody else is making one.
+    /// Makes a better view, unless another thread is making one.
     #[cold]
     fn improve(&self, icmp: &InternalKeyComparator) {
         let Some(all) = self.all.try_lock() else { return };
@@ -231,7 +231,8 @@ impl RangeDels {
         while let Some(entry) = next {
             // SAFETY: keys lie in the arena, as the entry does, and never change.
             let start = unsafe { &*entry.start };
-            // SAFETY: as above.
+            // SAFETY: `entry.end` points to bytes of the arena, which the tombstones do not
+            // outlive.
             let end = unsafe { &*entry.end };
             all.push(RangeTombstone::new(start, end, entry.seq));
             // SAFETY: entries are immutable and stay as long as the arena; null ends the list.
@@ -296,7 +297,7 @@ impl Entry {
     fn tombstone(&self) -> RangeTombstoneRef<'_> {
         // SAFETY: bytes of a record in the same arena as this entry.
         let start = unsafe { &*self.start };
-        // SAFETY: as above.
+        // SAFETY: `self.end` points to bytes of the arena, which the entry does not outlive.
         let end = unsafe { &*self.end };
         RangeTombstoneRef { start, end, seq: self.seq }
     }

@@ -3,11 +3,13 @@
 //! In: sequence, type, user key, value. Out: the internal key and the value as slices, without a
 //! copy.
 //!
-//!   internal key length varint32 | value length varint32 | user key | (sequence << 8 | type) u64
-//!   LE | value | [checksum]
+//! ```text
+//! internal key length varint32 | value length varint32 | user key
+//!     | (sequence << 8 | type) u64 LE | value | [checksum]
+//! ```
 //!
-//! The checksum, of as many bytes as the memtable's options say, is of what the entry says
-//! (`base/entry_checksum.rs`).
+//! The checksum covers the entry's content (`base/entry_checksum.rs`); the memtable's options give
+//! its length.
 //!
 //! Invariants
 //!  1. A record is written completely before its address is stored anywhere, and never changes
@@ -33,7 +35,7 @@ fn varint_len(n: usize) -> usize {
     ((usize::BITS - (n | 1).leading_zeros()) as usize).div_ceil(7)
 }
 
-/// Writes forward through memory that nobody else knows of.
+/// Writes forward through memory that nothing else refers to.
 struct Pen<'a> {
     rest: &'a mut [MaybeUninit<u8>],
 }
@@ -76,8 +78,8 @@ impl<'a> Record<'a> {
     /// Writes a record into the `len` bytes at `place`.
     ///
     /// # Safety
-    /// Those bytes are the caller's alone, stay in place for `'a`, and nobody writes to them after
-    /// this; `len` is [`encoded_len`] of the key and value.
+    /// Only the caller refers to those bytes. They stay in place for `'a`, and nothing writes to
+    /// them after this call. `len` is [`encoded_len`] of the key and value.
     #[inline]
     pub(crate) unsafe fn write(
         place: NonNull<u8>,
@@ -102,12 +104,14 @@ impl<'a> Record<'a> {
     /// Writes the checksum behind the value.
     ///
     /// # Safety
-    /// The record was just written to a place with so many bytes more, which are still the caller's
-    /// alone.
+    /// The record was just written to a place with at least `checksum.len()` more bytes, to which
+    /// only the caller refers.
     pub(crate) unsafe fn write_checksum(self, checksum: &[u8]) {
-        // SAFETY: the caller's promise: there the record ends, and so many bytes more are ours.
+        // SAFETY: the record ends there, and the caller owns the bytes behind it (contract of this
+        // function).
         let end = unsafe { self.ptr.as_ptr().add(self.len()) };
-        // SAFETY: as above; what is copied lies elsewhere.
+        // SAFETY: the caller owns `checksum.len()` bytes behind the record, and the source lies
+        // elsewhere.
         unsafe { std::ptr::copy_nonoverlapping(checksum.as_ptr(), end, checksum.len()) };
     }
 
@@ -137,7 +141,8 @@ impl<'a> Record<'a> {
         // SAFETY: `at` is within the record's header (callers stop at the last byte of a varint),
         // invariant 2.
         let ptr = unsafe { self.ptr.as_ptr().add(at) };
-        // SAFETY: as above; nobody writes to a record that has an address (invariant 1).
+        // SAFETY: the byte lies within the record, and nothing writes to a record that has an
+        // address (invariant 1).
         unsafe { ptr.read() }
     }
 
@@ -165,7 +170,7 @@ impl<'a> Record<'a> {
         // SAFETY: `at` and `len` come from the record's own header, so they lie within it
         // (invariant 2).
         let ptr = unsafe { self.ptr.as_ptr().add(at) };
-        // SAFETY: as above, and nobody writes to it (invariant 1).
+        // SAFETY: the bytes lie within the record, and nothing writes to them (invariant 1).
         unsafe { std::slice::from_raw_parts(ptr, len) }
     }
 
@@ -207,7 +212,7 @@ pub(crate) fn split(internal_key: &[u8]) -> (&[u8], u64) {
     }
 }
 
-/// What a search looks for: a place in the order of internal keys.
+/// The target of a search: a position in the order of internal keys.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target<'a> {
     pub(crate) user_key: &'a [u8],

@@ -3,9 +3,9 @@
 //! In: records. Out: the first record from a target on, versions of a key, runs of records for
 //! cursors. How a node is shared between readers and a writer: `node`.
 //!
-//! A split makes a new right neighbour first and tells the parent later, as Lehman and Yao have it:
-//! who comes to a node that has given away what he looks for goes right. So an insert latches one
-//! node at a time (and while it moves right, none), and a reader none.
+//! A split makes a new right neighbour first and informs the parent later, as in Lehman and Yao's
+//! B-link tree: a thread that reaches a node which has given away its target goes right. So an
+//! insert latches one node at a time (and none while it moves right), and a reader none.
 //!
 //! Invariants
 //!  1. Each level is a list from left to right; the root is the leftmost node of the highest level.
@@ -30,7 +30,7 @@ pub(crate) const WIDTH: usize = if cfg!(shuttle) { 6 } else { 66 };
 /// Targets whose descents go together: sixteen leaves fit into the first-level cache.
 pub(crate) const GROUP: usize = 16;
 
-/// So few that room for `GROUP` costs more than what goes on in it.
+/// For at most this many targets, room for `GROUP` would cost more than the work itself.
 pub(crate) const SMALL_GROUP: usize = 4;
 
 /// A run of the memtable's own width.
@@ -39,7 +39,7 @@ pub(crate) type Run = node::Run<WIDTH>;
 /// The ordered index over an arena of records; `N` slots a node.
 pub(crate) struct Tree<const N: usize = WIDTH> {
     root: AtomicPtr<Node<N>>,
-    /// Held by who puts a new root on top.
+    /// Held by a thread that adds a new root.
     root_latch: Mutex<()>,
     /// No node above the leaves is covered by a newer range tombstone.
     pub(crate) newest_above: AtomicU64,
@@ -50,7 +50,8 @@ pub(crate) struct Tree<const N: usize = WIDTH> {
 // SAFETY: all shared words are atomics or behind latches; records and nodes are immutable otherwise
 // and owned by it.
 unsafe impl<const N: usize> Send for Tree<N> {}
-// SAFETY: as above; the comparator is `Send + Sync`.
+// SAFETY: readers and writers share nodes by atomics and latches (`node.rs`); the comparator is
+// `Send + Sync`.
 unsafe impl<const N: usize> Sync for Tree<N> {}
 
 impl<const N: usize> Tree<N> {
@@ -91,8 +92,8 @@ impl<const N: usize> Tree<N> {
         root.level() == 0 && root.is_untouched()
     }
 
-    /// The node of this level that `target` is in or right of; if not `inclusive`, what is just
-    /// before `target`. REQUIRES: the root is at least so high.
+    /// The node of this level that `target` is in or right of; if not `inclusive`, that of the
+    /// position just before `target`. REQUIRES: the root has at least this level.
     #[inline]
     pub(crate) fn find(&self, level: u8, target: &Target<'_>, inclusive: bool) -> &Node<N> {
         self.find_past(level, target, inclusive, |_| {})
@@ -119,7 +120,7 @@ impl<const N: usize> Tree<N> {
 
     /// Inserts `record`.
     /// # Errors
-    /// `TryAgain` if its internal key is there already · `Aborted` with `MemoryLimit`; nothing was
+    /// `TryAgain` if its internal key exists already · `Aborted` with `MemoryLimit`; nothing was
     /// inserted.
     ///
     /// # Safety
@@ -134,13 +135,14 @@ impl<const N: usize> Tree<N> {
         Ok(())
     }
 
-    /// Inserts `record`; what that means for runs of deleted keys beyond its leaf is for
-    /// `settle` to do, before readers are told of it.
+    /// Inserts `record`, without its consequences for deleted runs beyond its leaf: `settle` does
+    /// those, before readers see it.
     /// # Errors
-    /// As `insert`.
+    /// `TryAgain` if its internal key exists already · `Aborted` with `MemoryLimit`; nothing was
+    /// inserted.
     ///
     /// # Safety
-    /// As `insert`.
+    /// The record lies in this tree's arena.
     #[inline]
     pub(crate) unsafe fn insert_unsettled<'t>(&'t self, record: Record<'t>) -> Result<After<'t, N>> {
         let target = Target::of(record);
@@ -180,7 +182,7 @@ impl<const N: usize> Tree<N> {
         }
     }
 
-    /// Puts a root of this level on top, unless somebody has.
+    /// Adds a root of this level, unless another thread has.
     #[cold]
     fn grow<'t>(&'t self, level: u8, separator: Record<'t>) -> Result<()> {
         let _latch = self.root_latch.lock();
@@ -203,7 +205,7 @@ impl<const N: usize> Tree<N> {
         }
     }
 
-    /// `visit_versions` for up to `G` targets, in any order, `visit` being told which one. The
+    /// `visit_versions` for up to `G` targets, in any order; `visit` gets the target's index. The
     /// descents go level by level, so that the nodes of all targets, and then their records, come
     /// from memory at the same time.
     pub(crate) fn visit_versions_of<'t, const G: usize>(

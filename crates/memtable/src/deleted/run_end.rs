@@ -1,18 +1,18 @@
-//! Where a deleted run ends.
+//! Finds the end of a deleted run.
 //!
-//! In: a place in a cursor's copy of a leaf, and a snapshot. Out: how far from there on a reader is
-//! shown nothing. Leaves that say that they are dead, and nodes above that do, are passed whole; of
-//! others the records are looked at one by one, from the place on and at the far end: so a run
-//! ends at the very record that a reader is shown, and may begin and end in the middle of a leaf.
+//! In: a place in a cursor's copy of a leaf, and a snapshot. Out: the range from there on in which
+//! a reader is shown nothing. Dead leaves, and dead nodes above, are skipped whole. The records of
+//! other leaves are checked one by one, from the place on and at the far end. So a run ends exactly
+//! at the first record that the reader is shown, and may begin and end in the middle of a leaf.
 //!
-//! Who comes here mostly finds that the nodes are in no cache, and waits for each. So the way along
-//! a level is by what the nodes above say of their children, and leads to a child only where they
-//! do not know.
+//! The nodes are mostly in no processor cache, and each one costs a wait. So the search moves along
+//! a level by the parents' words on their children, and visits a child only where the parent knows
+//! nothing.
 //!
 //! Invariants
-//!  1. Whatever lies between the place and the run end was looked at, or lies in the range of a
+//!  1. Everything between the place and the end of the run was checked, or lies in the range of a
 //!     node that was dead when that range was read afterwards.
-//!  2. A version of which it is not known whether a newer one hides it ends the run.
+//!  2. A version that may or may not be hidden by a newer one ends the run.
 
 use super::is_deletion;
 use crate::node::{Node, Run};
@@ -90,8 +90,8 @@ impl<'t, const N: usize> Above<'t, N> {
         }
     }
 
-    /// From dead node `run end`, which is on this way, to the right, over those beside it of which
-    /// the node above says that they are dead: what begins behind them.
+    /// Moves from the dead node `run_end`, which is on this path, to the right, over neighbours
+    /// that the node above states to be dead; returns the record that begins behind them.
     fn leave_right(&mut self, run_end: &'t Node<N>, snapshot: u64) -> Option<&'t Node<N>> {
         let level = usize::from(run_end.level()) + 1;
         let known = self.get(level).and_then(|(node, place)| {
@@ -109,8 +109,8 @@ impl<'t, const N: usize> Above<'t, N> {
         next
     }
 
-    /// A step has led from child to child, below `level`, to `next`. The highest node above `next`
-    /// that begins with it and is not the one that was above before, if there is one.
+    /// Follows a step from child to child, below `level`, to `next`. Returns the highest node above
+    /// `next` that begins with it and is not the former parent, if there is one.
     fn step(&mut self, level: usize, next: &'t Node<N>) -> Option<&'t Node<N>> {
         let (mut next, mut entered) = (next, None);
         for level in level.. {
@@ -129,7 +129,7 @@ impl<'t, const N: usize> Above<'t, N> {
 }
 
 impl<'t, const N: usize> Above<'t, N> {
-    /// From dead node `run end`, which is on this way, to the left, and up where all children of a
+    /// From dead node `run_end`, which is on this way, to the left, and up where all children of a
     /// node are behind: the node before which none was found to be dead.
     fn leave_left(&self, mut run_end: &'t Node<N>, snapshot: u64) -> &'t Node<N> {
         for level in usize::from(run_end.level()) + 1.. {
@@ -152,7 +152,7 @@ impl<'t, const N: usize> Above<'t, N> {
                     }
                 };
             }
-            // What is left of the first child is left of the node.
+            // The left neighbour of the first child lies left of the node.
             run_end = node;
         }
         run_end
@@ -169,7 +169,7 @@ impl<const N: usize> Run<N> {
         }
     }
 
-    /// Asks for those that come first from `at` on.
+    /// Prefetches the nodes that come first from `at` on.
     fn fetch_first(&self, at: usize, forward: bool) {
         let places = if forward { at..at + AHEAD } else { (at + 1).saturating_sub(AHEAD)..at + 1 };
         places.for_each(|at| self.prefetch_key(at));
@@ -180,10 +180,10 @@ impl<const N: usize> Tree<N> {
     /// Records that a skip must leave out within a leaf: it costs about as much as 20 steps.
     const WORTH_A_SKIP: usize = N / 4;
 
-    /// How far a reader at `snapshot` is shown nothing from place `at` of `run` on, that record
-    /// included: the last user key that has none of what it is shown, or, not `forward`, one before
-    /// which nothing was looked at, and which must still be looked at. `None`: not a whole user
-    /// key, or it is not worth while.
+    /// The end of the deleted run that contains place `at` of `run`, for a reader at `snapshot`.
+    /// Forward: the last user key that shows the reader nothing. Backward: a key before which
+    /// nothing was checked, and which must still be checked. `None`: less than a whole user key, or
+    /// not worth while.
     ///
     /// # Safety
     /// `run` was loaded from this tree.
@@ -209,8 +209,9 @@ impl<const N: usize> Tree<N> {
         (if forward { order.is_ge() } else { order.is_le() }).then_some(run_end)
     }
 
+    /// The forward half of [`deleted_run_end`](Self::deleted_run_end).
     /// # Safety
-    /// As [`deleted_run end`](Self::deleted_run end).
+    /// `run` was loaded from this tree.
     unsafe fn run_end_right<'t>(
         &'t self,
         leaf: &'t Node<N>,
@@ -248,7 +249,7 @@ impl<const N: usize> Tree<N> {
             if unsafe { self.look_right(leaf, &behind, 0, &mut group) }.is_some() {
                 break;
             }
-            // SAFETY: as above.
+            // SAFETY: the run was loaded from this tree (contract of this function).
             match unsafe { behind.next() } {
                 Some(next) => leaf = next,
                 None => return group.key,
@@ -258,11 +259,11 @@ impl<const N: usize> Tree<N> {
         group.before.or_else(|| stop.and_then(|stop| self.last_key_before(Some(stop))))
     }
 
-    /// Looks at the records of a copy of `leaf` from `at` on. The place of one of the group's user
-    /// key that the reader is shown.
+    /// Checks the records of a copy of `leaf` from `at` on. Returns the place of a record of the
+    /// group's user key that the reader is shown.
     ///
     /// # Safety
-    /// As [`deleted_run end`](Self::deleted_run end).
+    /// `run` was loaded from this tree.
     unsafe fn look_right<'t>(
         &'t self,
         leaf: &'t Node<N>,
@@ -280,7 +281,7 @@ impl<const N: usize> Tree<N> {
             while from > 0 && is_same(from - 1) {
                 from -= 1;
             }
-            // What a leaf begins with, its neighbour on the left may hide.
+            // The neighbour on the left may hide the first record of a leaf.
             group.begin(key, from == 0 && leaf.head_since().load(Ordering::Acquire) <= group.snapshot);
         }
         (from..run.len()).find(|&at| {
@@ -304,7 +305,7 @@ impl<const N: usize> Tree<N> {
             steps += 1;
             let next = above.leave_right(run_end, snapshot)?;
             let mut stop = above.step(usize::from(run_end.level()) + 1, next).unwrap_or(next);
-            // What begins here, from the top down.
+            // Nodes that begin here, from the top down.
             run_end = loop {
                 if stop.dead().at(snapshot) {
                     break stop;
@@ -318,8 +319,8 @@ impl<const N: usize> Tree<N> {
         }
     }
 
-    /// The nodes above the leaf that `target` is in, or if not `inclusive`, what is just before it,
-    /// and the node below the last of them.
+    /// The nodes above the leaf of `target` (or, if not `inclusive`, of the position just before
+    /// it), and the node below the last of them.
     fn path<'t>(&'t self, target: &Target<'_>, inclusive: bool) -> (Above<'t, N>, &'t Node<N>) {
         let mut path = Above([None; LEVELS]);
         let mut node = self.root();
@@ -334,7 +335,7 @@ impl<const N: usize> Tree<N> {
         (path, node)
     }
 
-    /// The leaf that what is just before `target` is in, this one or one to its right.
+    /// The leaf of the position just before `target`: this one or one to its right.
     fn right_of<'t>(&'t self, mut leaf: &'t Node<N>, target: &Target<'_>) -> &'t Node<N> {
         while let Some(next) = leaf.next()
             && !next.starts_after(self.icmp(), target, false)
@@ -361,8 +362,9 @@ impl<const N: usize> Tree<N> {
         })
     }
 
+    /// The backward half of [`deleted_run_end`](Self::deleted_run_end).
     /// # Safety
-    /// As [`deleted_run end`](Self::deleted_run end).
+    /// `run` was loaded from this tree.
     unsafe fn run_end_left<'t>(
         &'t self,
         leaf: &'t Node<N>,
@@ -391,30 +393,30 @@ impl<const N: usize> Tree<N> {
             run_end = Some(first.user_key());
             // SAFETY: the run was loaded from this tree.
             let Some(leaf) = (unsafe { before.leaf() }) else { break };
-            // SAFETY: as above.
+            // SAFETY: `before` is a copy of a leaf of this tree.
             if unsafe { self.look_left(leaf, &before, last, snapshot, &mut run_end) }.is_some() {
                 return run_end;
             }
-            // SAFETY: as above.
+            // SAFETY: `before` was loaded from this tree and is not empty.
             first = unsafe { before.record(0) };
         }
         Some(first.user_key())
     }
 
-    /// Whether `node`, to which the way to `target` leads, is dead and has it, or if not
-    /// `inclusive` what is just before it, in its range.
+    /// Whether `node`, to which the path of `target` leads, is dead and has `target` in its range
+    /// (or, if not `inclusive`, the position just before it).
     fn is_dead_around(&self, node: &Node<N>, target: &Target<'_>, inclusive: bool, snapshot: u64) -> bool {
         // In this order: invariant 1 of `deleted`.
         node.dead().at(snapshot)
             && node.next().is_none_or(|next| next.starts_after(self.icmp(), target, inclusive))
     }
 
-    /// Looks at the records of a copy of `leaf` from `at` on to the left. `run end`: the last user
-    /// key that was looked at of which the reader is shown nothing here. A place beyond which the
-    /// reader is shown one of the next.
+    /// Checks the records of a copy of `leaf` from `at` on to the left. `run_end`: the last checked
+    /// user key of which the reader is shown nothing here. Returns a place beyond which the reader
+    /// is shown a record.
     ///
     /// # Safety
-    /// As [`deleted_run end`](Self::deleted_run end).
+    /// `run` was loaded from this tree.
     unsafe fn look_left<'t>(
         &'t self,
         leaf: &'t Node<N>,

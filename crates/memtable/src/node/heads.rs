@@ -1,12 +1,12 @@
-//! Heads: 8 bytes of a key behind what the keys of a node share, compared as numbers before any
-//! record is looked at.
+//! Heads: 8 bytes of a key behind the node's common prefix, compared as numbers before any record
+//! is read.
 
 use super::MAX_PREFIX;
 use crate::record::Record;
 use esker_base::comparator::{KeyOrder, head};
 use std::ptr::NonNull;
 
-/// What two keys begin with, as far as a node can remember it.
+/// The common prefix of two keys, up to the length that a node can store.
 pub(super) fn shared_prefix<'a>(a: &'a [u8], b: &[u8]) -> &'a [u8] {
     let len = a.iter().zip(b).take(MAX_PREFIX).take_while(|(a, b)| a == b).count();
     &a[..len]
@@ -51,9 +51,9 @@ pub(super) fn head_in_node(prefix: &[u8; MAX_PREFIX], len: usize, order: KeyOrde
     }
 }
 
-/// Whether what a key of 16 bytes or more starts with begins with the first `len` bytes of
-/// `prefix`, if these are no more than 16. A call that compares so few takes as long as the search
-/// that follows.
+/// Whether `start`, the first 16 bytes of a key, begins with the first `len` bytes of `prefix`, if
+/// `len` is at most 16. A call to compare so few bytes would take as long as the search that
+/// follows.
 #[inline(always)]
 fn begins_with(start: &[u8; 16], prefix: &[u8; MAX_PREFIX], len: usize) -> bool {
     let word = |of: &[u8], at: usize| of[at..].first_chunk().map_or(0, |chunk| u64::from_be_bytes(*chunk));

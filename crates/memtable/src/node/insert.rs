@@ -1,7 +1,7 @@
-//! How a node takes a record: its one writer, who holds the latch.
+//! Inserts a record into a node: its one writer holds the latch.
 //!
 //! In: a node latched for a key. Out: the record in its slot, or a new node to the right that must
-//! be made known above. The order of the stores is what readers rely on: `node.rs`, invariants 1 to 3.
+//! be made known above. Readers rely on the order of the stores: `node.rs`, invariants 1 to 3.
 
 use super::heads::{head_after, key_at, prefetch_record, shared_prefix, spare_one};
 use super::{Children, Link, Node, Slot, own};
@@ -27,7 +27,7 @@ pub(crate) struct Latched<'t, const N: usize> {
     pub(super) at: usize,
 }
 
-/// What became of an insert.
+/// The result of an insert.
 pub(crate) enum Inserted<'t, const N: usize> {
     /// It is in.
     Done,
@@ -63,8 +63,8 @@ impl Trend {
 }
 
 impl<'t, const N: usize> Latched<'t, N> {
-    /// Inserts `record` (in an inner node, as the separator of `child`) at its place, which the
-    /// latch was taken for.
+    /// Inserts `record` (in an inner node, as the separator of `child`) at its place; the latch was
+    /// taken for it.
     /// # Errors
     /// `Aborted` with `MemoryLimit` if the node is full and there is no memory for another; nothing
     /// was inserted.
@@ -115,7 +115,7 @@ impl<'t, const N: usize> Latched<'t, N> {
             node.gaps().give_away_from(node.own_gap_before(keep));
         }
         deleted::look_after_split(right, icmp);
-        // From here on readers find what went in `right`.
+        // From here on readers find the moved records in `right`.
         let link = Link::new(ptr::from_ref(right).cast_mut(), keep);
         node.link.store(link.0, Ordering::Release);
         *self.trend = Trend::new::<N>();
@@ -128,7 +128,7 @@ impl<'t, const N: usize> Latched<'t, N> {
         Ok((Inserted::Split(right, right.record::<false>(0)), after))
     }
 
-    /// What the record that was just put into this node, `last`: as its last one, means for others.
+    /// The consequences of the record that was just put into this node; `last`: as its last one.
     #[inline]
     fn after(&mut self, icmp: &InternalKeyComparator, record: (Record<'t>, u64), last: bool) -> After<'t, N> {
         if self.node.level > 0 {
@@ -259,7 +259,7 @@ impl<'t, const N: usize> Node<N> {
         let dead = match unsafe { Node::from_ptr(slots[0].child) } {
             Some(first) => deleted::split_above(self, first),
             None => {
-                // Versions of one user key that come apart: those that stay hide those that go.
+                // Versions of one user key come apart: those that stay hide those that go.
                 let last = keep.checked_sub(1).map(|last| self.record::<true>(last));
                 let first = slots[0].record;
                 self.dead.split(last.filter(|last| icmp.same_user_key(last.user_key(), key_at(first))))
@@ -279,7 +279,7 @@ impl<'t, const N: usize> Node<N> {
         Ok(right)
     }
 
-    /// The prefix for a new node with these slots: what their keys share, unless the old one is
+    /// The prefix for a new node with these slots: their keys' common prefix, unless the old one is
     /// nearly as good.
     fn choose_prefix(&'t self, order: KeyOrder, slots: &[Slot<N>], keep: usize) -> &'t [u8] {
         let old = &self.prefix[..usize::from(self.prefix_len)];

@@ -1,8 +1,8 @@
-//! One key in a leaf: its first record that a target does not lie behind.
+//! Finds one key in a leaf: its first record that is not before the target.
 //!
 //! In: a leaf that the target is in or right of. Out: that record, or why there is none here. A
-//! guess, made while the record is being fetched, saves the search once it has come; a wrong one
-//! costs a search. What makes it right beside a writer: `node.rs`, invariants 1 and 2.
+//! guess, made while the record is being fetched, saves the search once it has come; a wrong guess
+//! costs a search. Its correctness beside a writer: `node.rs`, invariants 1 and 2.
 
 use super::heads::{prefetch_line, prefetch_record};
 use super::{Link, Node, is_before};
@@ -22,7 +22,7 @@ pub(crate) enum Here<'t, const N: usize> {
     Beyond(Option<&'t Node<N>>),
 }
 
-/// What is known of a target before its leaf is searched.
+/// Knowledge about a target before its leaf is searched.
 #[derive(Clone, Copy)]
 pub(crate) struct Guess {
     /// Its head in that leaf.
@@ -42,8 +42,8 @@ impl Guess {
 }
 
 impl<'t, const N: usize> Node<N> {
-    /// Leaves: about where the target's user key is, with the address of its record being fetched.
-    /// What is there may move on at once.
+    /// Leaves: the approximate place of the target's user key, with the address of its record being
+    /// fetched. The record there may move on at once.
     #[inline]
     pub(crate) fn guess(&'t self, icmp: &InternalKeyComparator, target: &Target<'_>) -> Guess {
         let count = self.load_link().count();
@@ -63,7 +63,7 @@ impl<'t, const N: usize> Node<N> {
         }
     }
 
-    /// Leaves: nothing is known of where the target is.
+    /// Leaves: no guess.
     #[inline(always)]
     pub(crate) fn no_guess(&'t self, icmp: &InternalKeyComparator, target: &Target<'_>) -> Guess {
         Guess { head: self.head_of(icmp.order(), target.user_key), at: usize::MAX }
@@ -101,8 +101,8 @@ impl<'t, const N: usize> Node<N> {
         loop {
             let link = self.load_link();
             let count = link.count();
-            // What is left of a head below the target's is before the target, however the guess was
-            // made.
+            // Records left of a head below the target's are before the target, however the guess
+            // was made.
             let is_right = guess < count
                 && self.head::<false>(guess) >= head
                 && (guess == 0 || self.head::<false>(guess - 1) < head);
@@ -110,8 +110,8 @@ impl<'t, const N: usize> Node<N> {
             guess = usize::MAX;
             if at < count && self.head::<false>(at) == head {
                 let record = self.record::<false>(at);
-                // What was before it stays before the target (invariant 1): so it is the first, or
-                // was until something came between.
+                // The record before it stays before the target (invariant 1): so this is the first,
+                // or was until another came between.
                 if !is_before(icmp, record, target, false) {
                     if self.load_link().next() == link.next() {
                         return Here::First(record);
@@ -156,7 +156,7 @@ impl<'t, const N: usize> Node<N> {
                 }
                 at += 1;
             } else {
-                // What is looked for may have moved beyond the count while we came here.
+                // The record may have moved beyond the count meanwhile.
                 let now = self.load_link();
                 if now.count() <= count {
                     return (None, now);

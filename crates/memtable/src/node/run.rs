@@ -1,7 +1,7 @@
-//! Copies of leaves: what a cursor keeps of a leaf.
+//! Copies of leaves, for cursors.
 //!
-//! In: the addresses that [`Node::copy_to`] found. Out: records by place. A run is of one point in
-//! time as far as the records go that were there when it was made; what is newer may be missing.
+//! In: the addresses that [`Node::copy_to`] found. Out: records by place. A run is consistent for
+//! the records that existed when it was made; newer ones may be missing.
 
 use super::heads::{prefetch_line, prefetch_record};
 use super::{Node, is_before};
@@ -33,7 +33,7 @@ impl<const N: usize> Run<N> {
         self.len
     }
 
-    /// The leaf behind the one that was copied, at that time.
+    /// The leaf behind the copied one, at the time of the copy.
     ///
     /// # Safety
     /// The run was loaded from a tree that lives for `'t`.
@@ -43,7 +43,7 @@ impl<const N: usize> Run<N> {
         unsafe { Node::from_ptr(self.next) }
     }
 
-    /// The leaf that was copied; it may have split since, and begins with the same record.
+    /// The copied leaf; it may have split since, and begins with the same record.
     ///
     /// # Safety
     /// The run was loaded from a tree that lives for `'t`.
@@ -83,7 +83,7 @@ impl<const N: usize> Run<N> {
         }
     }
 
-    /// Asks for the first records a cursor that stands at `at` will meet.
+    /// Prefetches the first records that a cursor at `at` will meet.
     pub(crate) fn prefetch_from(&self, at: usize) {
         for &record in self.records[..self.len].iter().skip(at).take(PREFETCH_DISTANCE) {
             prefetch_record(record);
@@ -114,14 +114,14 @@ impl<const N: usize> Run<N> {
         })
     }
 
-    /// Drops what is not behind all before it: records that were inserted while the run was copied.
+    /// Drops records out of order: they were inserted during the copy.
     pub(super) fn drop_out_of_order(&mut self, icmp: &InternalKeyComparator) {
         let mut kept = 0;
         for at in 0..self.len {
             // SAFETY: the run was just copied from a node of a tree that its caller borrows.
             let record: Record<'_> = unsafe { self.record(at) };
             if kept > 0 {
-                // SAFETY: as above.
+                // SAFETY: the run was loaded from a live tree, and `kept` is at most its length.
                 let last: Record<'_> = unsafe { self.record(kept - 1) };
                 if Target::of(record).cmp_record(icmp, last) != cmp::Ordering::Less {
                     continue;
