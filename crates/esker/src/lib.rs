@@ -49,16 +49,16 @@ mod instance;
 mod merge;
 pub mod observe;
 pub mod options;
-pub mod picker;
+mod picker;
 mod repair;
 mod scan;
 mod schedule;
-pub mod snapshot;
+mod snapshot;
 mod sst_file_reader;
 mod sst_file_writer;
 mod ttl;
 pub mod txn;
-pub mod version;
+mod version;
 mod wal;
 mod write;
 
@@ -114,7 +114,8 @@ mod pages {
     struct MovingFromRocksDb;
 }
 
-/// The crates below, for tools and tests that look inside files.
+/// What tools and tests need to look inside files: the crates below, and parts of the engine. It
+/// promises nothing: any release may change it.
 pub mod internals {
     pub use esker_base as base;
     pub use esker_cache as cache;
@@ -122,4 +123,13 @@ pub mod internals {
     pub use esker_format as format;
     pub use esker_memtable as memtable;
     pub use esker_table as table;
+
+    pub use crate::db::internal_iterator;
+
+    /// Which files make up a database, as its MANIFEST says.
+    pub mod version {
+        pub use crate::version::beside_owner::read_beside_owner;
+        pub use crate::version::manifest::read_current;
+        pub use crate::version::{FamilyDescriptor, ListedFamily, VersionSet, VersionSetOptions};
+    }
 }

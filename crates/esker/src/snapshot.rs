@@ -34,7 +34,7 @@ const NONE: u64 = u64::MAX;
 
 /// Who takes a number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Holder {
+pub(crate) enum Holder {
     /// The user, who sees it in statistics.
     User,
     /// An iterator that was opened without a snapshot.
@@ -43,7 +43,7 @@ pub enum Holder {
 
 /// A number that was taken: where its node is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Ticket {
+pub(crate) struct Ticket {
     node: u32,
     holder: Holder,
 }
@@ -53,7 +53,7 @@ impl Ticket {
     pub(crate) const NONE: Ticket = Ticket { node: NIL, holder: Holder::Iterator };
 
     /// Not an iterator's.
-    pub fn is_of_user(self) -> bool {
+    pub(crate) fn is_of_user(self) -> bool {
         self.holder == Holder::User
     }
 }
@@ -72,7 +72,7 @@ struct Node {
 
 /// The live snapshots of a database, ordered.
 #[derive(Debug)]
-pub struct SnapshotList {
+pub(crate) struct SnapshotList {
     nodes: Vec<Node>,
     free: Vec<u32>,
     first: u32,
@@ -88,7 +88,7 @@ impl Default for SnapshotList {
 
 impl SnapshotList {
     /// No snapshots.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::default()
     }
 
@@ -102,7 +102,7 @@ impl SnapshotList {
 
     /// Somebody reads at `sequence` from now (`unix_time`, seconds) on. O(1) if no held number is
     /// higher.
-    pub fn acquire(
+    pub(crate) fn acquire(
         &mut self,
         sequence: SequenceNumber,
         holder: Holder,
@@ -153,7 +153,7 @@ impl SnapshotList {
     ///
     /// # Panics
     /// If it was given back before and nobody has taken a number since.
-    pub fn release(&mut self, ticket: Ticket) -> bool {
+    pub(crate) fn release(&mut self, ticket: Ticket) -> bool {
         let is_user = u32::from(ticket.holder == Holder::User);
         self.users -= is_user as usize;
         let node = &mut self.nodes[ticket.node as usize];
@@ -174,33 +174,34 @@ impl SnapshotList {
     }
 
     /// The oldest number held by anybody.
-    pub fn oldest(&self) -> Option<SequenceNumber> {
+    pub(crate) fn oldest(&self) -> Option<SequenceNumber> {
         self.node(self.first).map(|node| node.sequence)
     }
 
     /// The oldest number that a user holds.
-    pub fn oldest_of_users(&self) -> Option<SequenceNumber> {
+    pub(crate) fn oldest_of_users(&self) -> Option<SequenceNumber> {
         self.iter().find(|node| node.users > 0).map(|node| node.sequence)
     }
 
     /// Unix seconds at which that was taken; 0 if there is none, as `rocksdb.oldest-snapshot-time`
     /// says it.
-    pub fn oldest_unix_time(&self) -> u64 {
+    pub(crate) fn oldest_unix_time(&self) -> u64 {
         self.iter().find(|node| node.users > 0).map_or(0, |node| node.unix_time)
     }
 
     /// Every number held, once, ascending.
-    pub fn all(&self) -> Vec<SequenceNumber> {
+    pub(crate) fn all(&self) -> Vec<SequenceNumber> {
         self.iter().map(|node| node.sequence).collect()
     }
 
     /// Snapshots that users hold, equal numbers counted each.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.users
     }
 
     /// Whether users hold none.
-    pub fn is_empty(&self) -> bool {
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
         self.users == 0
     }
 }
@@ -290,7 +291,7 @@ impl LiveSnapshots {
 }
 
 /// Who takes a number back when the last clone of its snapshot is dropped: the database.
-pub trait SnapshotOwner: Send + Sync {
+pub(crate) trait SnapshotOwner: Send + Sync {
     /// Nobody holds this snapshot any more.
     fn release_snapshot(&self, ticket: Ticket);
 }
@@ -314,7 +315,7 @@ pub struct Snapshot(Arc<Held>);
 impl Snapshot {
     /// `sequence`, already acquired, to be given back to `owner`. The owner must stay alive, so it
     /// is held here.
-    pub fn new(sequence: SequenceNumber, ticket: Ticket, owner: Arc<dyn SnapshotOwner>) -> Snapshot {
+    pub(crate) fn new(sequence: SequenceNumber, ticket: Ticket, owner: Arc<dyn SnapshotOwner>) -> Snapshot {
         Snapshot(Arc::new(Held { sequence, ticket, owner }))
     }
 
@@ -326,7 +327,7 @@ impl Snapshot {
     /// Whether it was taken from the database behind `owner`: reading at another database's
     /// snapshot is refused.
     #[inline]
-    pub fn belongs_to<T: SnapshotOwner>(&self, owner: &T) -> bool {
+    pub(crate) fn belongs_to<T: SnapshotOwner>(&self, owner: &T) -> bool {
         std::ptr::addr_eq(Arc::as_ptr(&self.0.owner), owner)
     }
 }

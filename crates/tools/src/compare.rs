@@ -18,6 +18,7 @@ use clap::Args;
 use esker::comparator::ComparatorRef;
 use esker::internals::base::iter::InternalIterator;
 use esker::internals::format::key::user_key;
+use esker::internals::internal_iterator;
 use esker::{ColumnFamilyHandle, Db, DbIterator, ReadOptions};
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -150,7 +151,7 @@ impl Comparison {
         a: &ColumnFamilyHandle,
         b: &ColumnFamilyHandle,
     ) -> Outcome<Option<String>> {
-        let (mut x, mut y) = (self.a.db.internal_iter(a)?, self.b.db.internal_iter(b)?);
+        let (mut x, mut y) = (internal_iterator(&self.a.db, a)?, internal_iterator(&self.b.db, b)?);
         x.seek_to_first();
         y.seek_to_first();
         loop {

@@ -31,13 +31,13 @@ use esker::internals::format::version_edit::FileMetaData;
 use esker::internals::format::write_batch::WriteBatchView;
 use esker::internals::table::blob::BlobFileReader;
 use esker::internals::table::{TableReadOptions, TableReader, TableReaderOptions};
+use esker::internals::version::read_beside_owner;
+use esker::internals::version::read_current;
+use esker::internals::version::{FamilyDescriptor, VersionSet, VersionSetOptions};
 use esker::options::{
     FileChecksumGenContext, FileChecksumGenCrc32cFactory, FileChecksumGenFactory, latest_options_file,
     load_latest_options,
 };
-use esker::version::beside_owner::read_beside_owner;
-use esker::version::manifest::read_current;
-use esker::version::{FamilyDescriptor, VersionSet, VersionSetOptions};
 use esker::{Error, FileNumber, Result};
 use std::collections::BTreeSet;
 use std::fmt::Display;

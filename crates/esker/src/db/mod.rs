@@ -43,6 +43,7 @@ pub use open::OpenMode;
 pub(crate) use open::{family_tables, make_consistent};
 pub(crate) use open_tables::table_capacity;
 pub(crate) use recover::check_for_forgotten_wal_dir;
+pub use scans::internal_iterator;
 pub use verify::QuarantinedTable;
 pub(crate) use writes::check_timestamp;
 

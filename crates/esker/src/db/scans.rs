@@ -2,8 +2,7 @@
 
 use super::{ColumnFamilyHandle, Db};
 use crate::options::{MultiScanArgs, ReadOptions};
-use crate::scan::iterator::internal_iterator;
-use crate::scan::{DbIterator, MultiScan};
+use crate::scan::{self, DbIterator, MultiScan};
 use esker_base::iter::InternalIterator;
 use esker_base::{Result, SequenceNumber};
 
@@ -32,17 +31,6 @@ impl Db {
         DbIterator::new(&self.inner, options, &family.cf, None)
     }
 
-    /// A cursor over all internal entries of `family` as of now: every version of every key but
-    /// those that range tombstones hide. For tools; keys end in their sequence number and type.
-    /// # Errors
-    /// `InvalidArgument` for a family of another database · `Corruption` and `IoError` from opening
-    /// level-0 files.
-    pub fn internal_iter(&self, family: &ColumnFamilyHandle) -> Result<Box<dyn InternalIterator>> {
-        self.inner.check_family(&family.cf)?;
-        let super_version = family.cf.pinned_super_version();
-        let options = ReadOptions { total_order_seek: true, ..ReadOptions::default() };
-        internal_iterator(&family.cf, &super_version, &options, SequenceNumber::MAX)
-    }
     /// Scans of several `ranges` of the default family, each from its first key up to, not
     /// including, its second, as of now.
     /// # Errors
@@ -84,4 +72,16 @@ impl Db {
     ) -> Result<MultiScan> {
         MultiScan::new(&self.inner, options, &family.cf, args)
     }
+}
+
+/// A cursor over all internal entries of `family` as of now: every version of every key but those
+/// that range tombstones hide. Keys end in their sequence number and type.
+/// # Errors
+/// `InvalidArgument` for a family of another database · `Corruption` and `IoError` from opening
+/// level-0 files.
+pub fn internal_iterator(db: &Db, family: &ColumnFamilyHandle) -> Result<Box<dyn InternalIterator>> {
+    db.inner.check_family(&family.cf)?;
+    let super_version = family.cf.pinned_super_version();
+    let options = ReadOptions { total_order_seek: true, ..ReadOptions::default() };
+    scan::iterator::internal_iterator(&family.cf, &super_version, &options, SequenceNumber::MAX)
 }

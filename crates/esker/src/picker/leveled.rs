@@ -9,7 +9,7 @@
 //! periodic rewrite. Only one compaction that reads level 0 runs at a time. While the way from
 //! level 0 to the base level is blocked, level-0 files are merged with each other.
 
-pub use super::PickContext;
+pub(crate) use super::PickContext;
 use super::garbage;
 use super::inputs::{
     any_busy, bytes_of, clean_cut, clean_end, compare_bounds, end_at, idle_clean_cut, is_written_into,
@@ -34,7 +34,7 @@ const INTRA_L0_SLACK: usize = 2;
 const MAX_MULTI_TRIVIAL_MOVE: usize = 4;
 
 /// The most urgent compaction, if one is due and nothing that runs is in its way.
-pub fn pick(version: &Arc<Version>, context: &PickContext<'_>) -> Option<CompactionPlan> {
+pub(crate) fn pick(version: &Arc<Version>, context: &PickContext<'_>) -> Option<CompactionPlan> {
     if version.num_levels() < 2 {
         return None;
     }
@@ -43,7 +43,7 @@ pub fn pick(version: &Arc<Version>, context: &PickContext<'_>) -> Option<Compact
 }
 
 /// Whether [`pick`] may find something: some level is due, or some file is marked.
-pub fn needs_compaction(version: &Version, context: &PickContext<'_>) -> bool {
+pub(crate) fn needs_compaction(version: &Version, context: &PickContext<'_>) -> bool {
     version.num_levels() > 1
         && (scores(version, context.options, context.running).is_due()
             || marked::for_compaction(version, context).next().is_some()
@@ -56,7 +56,7 @@ pub fn needs_compaction(version: &Version, context: &PickContext<'_>) -> bool {
 
 /// Computes ahead the file scans that [`pick`] and its siblings would otherwise do under the db
 /// mutex.
-pub fn prepare(version: &Version, options: &CompactionOptions, now_seconds: u64) {
+pub(crate) fn prepare(version: &Version, options: &CompactionOptions, now_seconds: u64) {
     let running = RunningCompactions::default();
     let context = PickContext {
         options,

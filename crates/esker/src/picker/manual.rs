@@ -30,7 +30,7 @@ use std::collections::BTreeSet;
 
 /// The next step of a `compact_range`.
 #[derive(Debug)]
-pub enum ManualStep {
+pub(crate) enum ManualStep {
     /// Run this, then ask again with the new version. If it fails, give up.
     Run(Box<CompactionPlan>),
     /// Something that runs is in the way: ask again when it has ended.
@@ -41,7 +41,7 @@ pub enum ManualStep {
 
 /// A `compact_range` on its way.
 #[derive(Clone, Debug)]
-pub struct ManualCompaction {
+pub(crate) struct ManualCompaction {
     begin: Option<Vec<u8>>,
     end: Option<Vec<u8>>,
     bottommost: BottommostLevelCompaction,
@@ -80,7 +80,7 @@ impl ManualCompaction {
     /// Of the user keys `[begin, end]`, both inclusive, `None` = without end. `next_file` is the
     /// number that the next new file will get; `snapshots`, ascending, are live. With
     /// `exclusive_manual_compaction` the caller lets nothing else run until this is done.
-    pub fn new(
+    pub(crate) fn new(
         begin: Option<&[u8]>,
         end: Option<&[u8]>,
         bottommost: BottommostLevelCompaction,
@@ -101,12 +101,12 @@ impl ManualCompaction {
 
     /// The level in which the range is when there is nothing left to do; `None` if no file held any
     /// of it.
-    pub fn arrived_at(&self) -> Option<usize> {
+    pub(crate) fn arrived_at(&self) -> Option<usize> {
         self.arrived_at
     }
 
     /// The damaged file, with its error, that would block the next step even if no compaction ran.
-    pub fn blocked_by(
+    pub(crate) fn blocked_by(
         &self,
         version: &Arc<Version>,
         options: &CompactionOptions,
@@ -124,7 +124,7 @@ impl ManualCompaction {
 
     /// The next step, given the current version and the running compactions. The plan is not
     /// registered yet.
-    pub fn next(
+    pub(crate) fn next(
         &mut self,
         version: &Arc<Version>,
         options: &CompactionOptions,
@@ -284,7 +284,7 @@ impl ManualCompaction {
 
 /// Which files of the input level a portion takes.
 #[derive(Clone, Copy, Debug)]
-pub enum Takes {
+pub(crate) enum Takes {
     /// Every file.
     All,
     /// Files with a smaller number.
@@ -298,7 +298,7 @@ pub enum Takes {
 
 /// One portion of a `compact_range`.
 #[derive(Clone, Copy, Debug)]
-pub struct ManualRequest<'a> {
+pub(crate) struct ManualRequest<'a> {
     /// Level whose files are to go.
     pub input_level: usize,
     /// Where to; the same level to rewrite them. Levels in between must be empty.
@@ -315,7 +315,7 @@ pub struct ManualRequest<'a> {
 
 /// The answer to a [`ManualRequest`].
 #[derive(Debug)]
-pub enum ManualPick {
+pub(crate) enum ManualPick {
     /// No file of the level lies in the range.
     Nothing,
     /// Something that runs is in the way; ask again when it has ended.
@@ -330,7 +330,7 @@ pub enum ManualPick {
 }
 
 /// Plans one portion.
-pub fn pick_range(
+pub(crate) fn pick_range(
     version: &Arc<Version>,
     options: &CompactionOptions,
     running: &RunningCompactions,
@@ -467,7 +467,7 @@ pub(super) fn level0_is_disjoint(version: &Version) -> bool {
 /// this compaction style has no such level · the error of a needed file that is damaged ·
 /// `Aborted`: a needed file is being compacted, or a running compaction writes into the same range;
 /// try again later.
-pub fn pick_files(
+pub(crate) fn pick_files(
     version: &Arc<Version>,
     options: &CompactionOptions,
     running: &RunningCompactions,

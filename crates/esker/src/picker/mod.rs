@@ -13,22 +13,22 @@
 mod fifo;
 pub(crate) mod garbage;
 pub(crate) mod inputs;
-pub mod leveled;
-pub mod manual;
+pub(crate) mod leveled;
+pub(crate) mod manual;
 mod marked;
-pub mod options;
-pub mod plan;
+pub(crate) mod options;
+pub(crate) mod plan;
 mod priority;
-pub mod running;
-pub mod score;
+pub(crate) mod running;
+pub(crate) mod score;
 mod universal;
-pub mod whole_files;
+pub(crate) mod whole_files;
 
-pub use crate::observe::CompactionReason;
-pub use crate::options::{BottommostLevelCompaction, CompactionPri, CompactionStyle};
-pub use options::{CompactionOptions, PickContext};
-pub use plan::{CompactionPlan, LevelFiles};
-pub use running::{RunningCompactions, RunningId};
+pub(crate) use crate::observe::CompactionReason;
+pub(crate) use crate::options::{BottommostLevelCompaction, CompactionPri, CompactionStyle};
+pub(crate) use options::{CompactionOptions, PickContext};
+pub(crate) use plan::{CompactionPlan, LevelFiles};
+pub(crate) use running::{RunningCompactions, RunningId};
 
 use crate::version::Version;
 use esker_base::SequenceNumber;
@@ -36,7 +36,7 @@ use esker_base::sync::Arc;
 
 /// The most urgent compaction that nothing running is in the way of, if one is due. Runs also when
 /// `disable_auto_compactions` is set: whether to ask is for the scheduler to know.
-pub fn pick(version: &Arc<Version>, context: &PickContext<'_>) -> Option<CompactionPlan> {
+pub(crate) fn pick(version: &Arc<Version>, context: &PickContext<'_>) -> Option<CompactionPlan> {
     match context.options.compaction_style {
         CompactionStyle::Level => {
             garbage::pick_covered(version, context).or_else(|| leveled::pick(version, context))
@@ -50,7 +50,7 @@ pub fn pick(version: &Arc<Version>, context: &PickContext<'_>) -> Option<Compact
 }
 
 /// Whether [`pick`] may find something: some level is due, or some file is marked.
-pub fn needs_compaction(version: &Version, context: &PickContext<'_>) -> bool {
+pub(crate) fn needs_compaction(version: &Version, context: &PickContext<'_>) -> bool {
     match context.options.compaction_style {
         CompactionStyle::Level => {
             garbage::covered(version, context).next().is_some() || leveled::needs_compaction(version, context)
@@ -66,7 +66,7 @@ pub fn needs_compaction(version: &Version, context: &PickContext<'_>) -> bool {
 
 /// Computes ahead the file scans that [`pick`] and its siblings would do under the db mutex, valid
 /// for as long as levels stay as they are. Without it their answers are the same.
-pub fn prepare(version: &Version, options: &CompactionOptions, now_seconds: u64) {
+pub(crate) fn prepare(version: &Version, options: &CompactionOptions, now_seconds: u64) {
     version.levels().iter().for_each(|level| {
         level.weights();
     });
@@ -77,7 +77,7 @@ pub fn prepare(version: &Version, options: &CompactionOptions, now_seconds: u64)
 }
 
 /// The number of level-0 files for write stalls; with universal compaction every sorted run counts.
-pub fn level0_files_for_stalls(version: &Version, style: CompactionStyle) -> usize {
+pub(crate) fn level0_files_for_stalls(version: &Version, style: CompactionStyle) -> usize {
     match style {
         CompactionStyle::Universal => universal::run_count(version),
         _ => version.num_files(0),
@@ -86,7 +86,7 @@ pub fn level0_files_for_stalls(version: &Version, style: CompactionStyle) -> usi
 
 /// Bytes that compactions have to write before the tree has its shape; 0 where the style has none
 /// to strive for.
-pub fn pending_compaction_bytes(version: &Version, options: &CompactionOptions) -> u64 {
+pub(crate) fn pending_compaction_bytes(version: &Version, options: &CompactionOptions) -> u64 {
     match options.compaction_style {
         CompactionStyle::Level => score::pending_compaction_bytes(version, options),
         _ => 0,
@@ -96,7 +96,7 @@ pub fn pending_compaction_bytes(version: &Version, options: &CompactionOptions) 
 /// The oldest snapshot must be larger than this before its release can make a compaction worth
 /// while that was not so when the version was made (`oldest_snapshot` being the one of
 /// `PickContext` then). Keeps releases cheap.
-pub fn snapshot_threshold(
+pub(crate) fn snapshot_threshold(
     version: &Version,
     style: CompactionStyle,
     oldest_snapshot: SequenceNumber,

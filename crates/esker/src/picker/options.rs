@@ -9,7 +9,7 @@ use esker_base::{FileNumber, SequenceNumber};
 
 /// The inputs of a pick.
 #[derive(Clone, Copy, Debug)]
-pub struct PickContext<'a> {
+pub(crate) struct PickContext<'a> {
     /// The family's options.
     pub options: &'a CompactionOptions,
     /// The running compactions.
@@ -28,7 +28,7 @@ pub struct PickContext<'a> {
 
 /// The options of a family that the picker needs, under RocksDB's names and with its defaults.
 #[derive(Clone, Debug)]
-pub struct CompactionOptions {
+pub(crate) struct CompactionOptions {
     /// How files are laid out.
     pub compaction_style: CompactionStyle,
     /// For the universal style.
@@ -119,7 +119,7 @@ impl From<&ColumnFamilyOptions> for CompactionOptions {
 
 impl CompactionOptions {
     /// [`CompactionOptions::max_compaction_bytes`] with its default filled in.
-    pub fn max_compaction_bytes(&self) -> u64 {
+    pub(crate) fn max_compaction_bytes(&self) -> u64 {
         match self.max_compaction_bytes {
             0 => self.target_file_size_base.saturating_mul(25),
             n => n,
@@ -128,7 +128,7 @@ impl CompactionOptions {
 
     /// Bytes at which an output of a compaction into `level` should end. Outputs in level 0 are
     /// never cut.
-    pub fn target_file_size(&self, level: usize, base_level: usize) -> u64 {
+    pub(crate) fn target_file_size(&self, level: usize, base_level: usize) -> u64 {
         if level == 0 {
             return u64::MAX;
         }
@@ -143,7 +143,7 @@ impl CompactionOptions {
 
     /// Compression of files in `level` of a version with `non_empty_levels` (counted to the deepest
     /// that has files).
-    pub fn compression_of(
+    pub(crate) fn compression_of(
         &self,
         level: usize,
         base_level: usize,

@@ -13,17 +13,16 @@ use super::inputs::{bytes_of, overlap_range, range_of};
 use super::marked::may_exist_below;
 use super::score::LevelSizes;
 use super::{CompactionOptions, CompactionPri, CompactionReason, CompactionStyle};
-use crate::options::CompressionType;
 use crate::version::{FileMeta, Version};
 use esker_base::ColumnFamilyId;
 use esker_base::sync::Arc;
-use esker_format::key::{self, InternalKeyComparator};
+use esker_format::key::{self};
 use esker_format::version_edit::VersionEdit;
 use std::fmt;
 
 /// Files of one level.
 #[derive(Clone, Debug)]
-pub struct LevelFiles {
+pub(crate) struct LevelFiles {
     /// Which level.
     pub level: usize,
     /// Level 0 newest first (by key if they move as they are), deeper levels by key.
@@ -33,7 +32,7 @@ pub struct LevelFiles {
 /// A compaction to run. Its files are in `RunningCompactions` from the time it is picked until it
 /// is installed.
 #[derive(Clone)]
-pub struct CompactionPlan {
+pub(crate) struct CompactionPlan {
     /// The family.
     pub column_family: ColumnFamilyId,
     /// The version it was picked from; keeps its files alive.
@@ -45,8 +44,6 @@ pub struct CompactionPlan {
     pub start_level: usize,
     /// Where the result goes.
     pub output_level: usize,
-    /// The level into which level 0 is compacted; compression and file sizes are counted from it.
-    pub base_level: usize,
     /// Why.
     pub reason: CompactionReason,
     /// Urgency of the level when it was picked; 0 for other reasons.
@@ -60,8 +57,6 @@ pub struct CompactionPlan {
     pub max_output_file_size: u64,
     /// Bytes of an output and the grandparents it overlaps, at most.
     pub max_compaction_bytes: u64,
-    /// How outputs are compressed.
-    pub output_compression: CompressionType,
     /// Nothing has to be rewritten: the files move to the output level by an edit alone.
     pub is_trivial_move: bool,
     /// Nothing is written: the files go.
@@ -85,27 +80,29 @@ pub struct CompactionPlan {
 
 impl CompactionPlan {
     /// Every input with its level.
-    pub fn input_files(&self) -> impl Iterator<Item = (usize, &Arc<FileMeta>)> {
+    pub(crate) fn input_files(&self) -> impl Iterator<Item = (usize, &Arc<FileMeta>)> {
         self.inputs.iter().flat_map(|l| l.files.iter().map(move |f| (l.level, f)))
     }
 
     /// Bytes of all inputs.
-    pub fn input_bytes(&self) -> u64 {
+    pub(crate) fn input_bytes(&self) -> u64 {
         self.input_files().map(|(_, f)| f.file_size).sum()
     }
 
     /// The epoch of its outputs: the smallest of the inputs'.
-    pub fn epoch_number(&self) -> u64 {
+    #[cfg(test)]
+    pub(crate) fn epoch_number(&self) -> u64 {
         self.input_files().map(|(_, f)| f.epoch_number).min().unwrap_or(0)
     }
 
     /// Unix seconds: the oldest ancestor of its outputs; 0 if an input does not know its own.
-    pub fn oldest_ancestor_time(&self) -> u64 {
+    #[cfg(test)]
+    pub(crate) fn oldest_ancestor_time(&self) -> u64 {
         self.input_files().map(|(_, f)| f.oldest_ancestor_time).min().unwrap_or(0)
     }
 
     /// The edit that deletes the inputs and moves the cursor; the caller adds the outputs.
-    pub fn edit(&self) -> VersionEdit {
+    pub(crate) fn edit(&self) -> VersionEdit {
         VersionEdit {
             column_family: self.column_family,
             deleted_files: self.input_files().map(|(level, f)| (level, f.number)).collect(),
@@ -115,35 +112,13 @@ impl CompactionPlan {
     }
 
     /// The whole edit of a trivial move.
-    pub fn trivial_move_edit(&self) -> VersionEdit {
+    pub(crate) fn trivial_move_edit(&self) -> VersionEdit {
         debug_assert!(self.is_trivial_move, "files have to be rewritten");
         let mut edit = self.edit();
         edit.deleted_files.retain(|(level, _)| *level != self.output_level);
         let moved = self.input_files().filter(|(level, _)| *level != self.output_level);
         edit.new_files = moved.map(|(_, f)| (self.output_level, f.data().clone())).collect();
         edit
-    }
-
-    /// Answers whether no level below the output level can hold a user key; to be asked in key
-    /// order. For `CompactionIter`.
-    pub fn key_not_exists_beyond(&self) -> impl FnMut(&[u8]) -> bool + Send + 'static {
-        let mut below = KeysBelow::new(self);
-        move |user_key| !below.may_hold(user_key)
-    }
-
-    /// Whether a level below the output level may hold keys of `[begin, end)`: else a range
-    /// tombstone over it can go.
-    pub fn range_may_exist_beyond(&self, begin: &[u8], end: &[u8]) -> bool {
-        if self.is_bottommost {
-            return false;
-        }
-        let icmp = self.version.icmp();
-        let starts_in = |f: &Arc<FileMeta>| icmp.compare_plain_keys(f.smallest_user_key(), end).is_lt();
-        self.output_level == 0
-            || (self.output_level + 1..self.version.num_levels()).any(|level| {
-                let from = self.version.overlapping_range(level, Some(begin), None).start;
-                self.version.files(level).get(from).is_some_and(starts_in)
-            })
     }
 }
 
@@ -165,50 +140,6 @@ impl fmt::Debug for CompactionPlan {
             write!(f, " {}@{level}", file.number)?;
         }
         f.write_str(")")
-    }
-}
-
-/// Walks the levels below an output level along with rising user keys.
-#[derive(Debug)]
-pub struct KeysBelow {
-    version: Arc<Version>,
-    icmp: InternalKeyComparator,
-    /// By level, the first file that may still matter; empty if the answer is always the same.
-    next: Vec<(usize, usize)>,
-    always: Option<bool>,
-}
-
-impl KeysBelow {
-    /// For a plan's output level.
-    pub fn new(plan: &CompactionPlan) -> KeysBelow {
-        let levels = plan.output_level + 1..plan.version.num_levels();
-        // Below level 0 is also the rest of level 0, which is in no order.
-        let always = if plan.is_bottommost { Some(false) } else { (plan.output_level == 0).then_some(true) };
-        KeysBelow {
-            version: Arc::clone(&plan.version),
-            icmp: plan.version.icmp().clone(),
-            next: levels.map(|level| (level, 0)).collect(),
-            always,
-        }
-    }
-
-    /// Whether one of the levels may hold this user key, which is not below the one asked for
-    /// before.
-    pub fn may_hold(&mut self, user_key: &[u8]) -> bool {
-        if let Some(answer) = self.always {
-            return answer;
-        }
-        let (version, icmp) = (&self.version, &self.icmp);
-        self.next.iter_mut().any(|(level, next)| {
-            let files = version.files(*level);
-            while files
-                .get(*next)
-                .is_some_and(|f| icmp.compare_plain_keys(f.largest_user_key(), user_key).is_lt())
-            {
-                *next += 1;
-            }
-            files.get(*next).is_some_and(|f| icmp.compare_plain_keys(f.smallest_user_key(), user_key).is_le())
-        })
     }
 }
 
@@ -278,14 +209,12 @@ impl Draft {
             inputs,
             start_level,
             output_level,
-            base_level: sizes.base_level,
             reason,
             score,
             grandparents,
             target_file_size,
             max_output_file_size: target_file_size.saturating_mul(if can_end_later { 2 } else { 1 }),
             max_compaction_bytes: options.max_compaction_bytes(),
-            output_compression: compression(output_level),
             is_trivial_move,
             is_deletion: false,
             never_compress: false,

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 
 /// The compactions of one family that were picked and have not ended.
 #[derive(Debug, Default)]
-pub struct RunningCompactions {
+pub(crate) struct RunningCompactions {
     /// Inputs, and their levels.
     busy: BTreeMap<FileNumber, (usize, Arc<FileMeta>)>,
     /// Damaged files with their errors. Some may have left the version since.
@@ -41,12 +41,12 @@ struct Running {
 
 /// Names a running compaction until it ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct RunningId(u64);
+pub(crate) struct RunningId(u64);
 
 impl RunningCompactions {
     /// Marks a plan as running. Call it under the same hold of the db mutex under which the plan
     /// was picked.
-    pub fn start(&mut self, plan: &CompactionPlan) -> RunningId {
+    pub(crate) fn start(&mut self, plan: &CompactionPlan) -> RunningId {
         let id = self.next_id;
         self.next_id += 1;
         let mut files = Vec::new();
@@ -74,7 +74,7 @@ impl RunningCompactions {
 
     /// A file with these user keys is about to come to the level from elsewhere: until that is
     /// finished, no compaction writes there.
-    pub fn reserve(&mut self, level: usize, smallest: &[u8], largest: &[u8]) -> RunningId {
+    pub(crate) fn reserve(&mut self, level: usize, smallest: &[u8], largest: &[u8]) -> RunningId {
         let id = self.next_id;
         self.next_id += 1;
         self.plans.push(Running {
@@ -90,12 +90,12 @@ impl RunningCompactions {
     }
 
     /// Sorted runs that running compactions read.
-    pub fn num_sorted_runs(&self) -> usize {
+    pub(crate) fn num_sorted_runs(&self) -> usize {
         self.plans.iter().map(|plan| plan.sorted_runs).sum()
     }
 
     /// The compaction ended, well or not. Cheap for the one that began last.
-    pub fn finish(&mut self, id: RunningId) {
+    pub(crate) fn finish(&mut self, id: RunningId) {
         if let Some(i) = self.plans.iter().rposition(|p| p.id == id.0) {
             for n in self.plans.swap_remove(i).files {
                 self.busy.remove(&n);
@@ -105,70 +105,65 @@ impl RunningCompactions {
 
     /// Whether the file is an input of a running compaction, or quarantined.
     #[inline]
-    pub fn is_busy(&self, file: FileNumber) -> bool {
+    pub(crate) fn is_busy(&self, file: FileNumber) -> bool {
         self.is_input(file) || self.is_quarantined(file)
     }
 
     /// Whether the file is an input of a running compaction.
     #[inline]
-    pub fn is_input(&self, file: FileNumber) -> bool {
+    pub(crate) fn is_input(&self, file: FileNumber) -> bool {
         !self.busy.is_empty() && self.busy.contains_key(&file)
     }
 
     /// The inputs of running compactions that are on this level.
-    pub fn inputs_of_level(&self, level: usize) -> impl Iterator<Item = &FileMeta> {
+    pub(crate) fn inputs_of_level(&self, level: usize) -> impl Iterator<Item = &FileMeta> {
         self.busy.values().filter(move |(at, _)| *at == level).map(|(_, file)| &**file)
     }
 
     /// Whether there are damaged files.
-    pub fn has_quarantined(&self) -> bool {
+    pub(crate) fn has_quarantined(&self) -> bool {
         !self.quarantined.is_empty()
     }
 
     /// Whether the file is damaged.
     #[inline]
-    pub fn is_quarantined(&self, file: FileNumber) -> bool {
+    pub(crate) fn is_quarantined(&self, file: FileNumber) -> bool {
         !self.quarantined.is_empty() && self.quarantined.contains_key(&file)
     }
 
     /// From now on no compaction reads the file.
-    pub fn quarantine(&mut self, file: FileNumber, why: Error) {
+    pub(crate) fn quarantine(&mut self, file: FileNumber, why: Error) {
         self.quarantined.insert(file, why);
     }
 
     /// The damaged files with their errors.
-    pub fn all_quarantined(&self) -> impl Iterator<Item = (FileNumber, &Error)> {
+    pub(crate) fn all_quarantined(&self) -> impl Iterator<Item = (FileNumber, &Error)> {
         self.quarantined.iter().map(|(number, why)| (*number, why))
     }
 
     /// Damaged files may be compacted again; whether there were any.
-    pub fn forget_quarantined(&mut self) -> bool {
+    pub(crate) fn forget_quarantined(&mut self) -> bool {
         !std::mem::take(&mut self.quarantined).is_empty()
     }
 
     /// The state without any running plan; `None` if nothing would remain.
-    pub fn without_plans(&self) -> Option<RunningCompactions> {
+    pub(crate) fn without_plans(&self) -> Option<RunningCompactions> {
         let quarantined = self.quarantined.clone();
         (!quarantined.is_empty()).then(|| RunningCompactions { quarantined, ..RunningCompactions::default() })
     }
 
-    /// How many run.
-    pub fn len(&self) -> usize {
-        self.plans.len()
-    }
-
     /// Whether none runs.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.plans.is_empty()
     }
 
     /// Whether one that reads level 0 runs.
-    pub fn reads_level0(&self) -> bool {
+    pub(crate) fn reads_level0(&self) -> bool {
         self.plans.iter().any(|p| p.start_level == 0)
     }
 
     /// Whether one writes into `[smallest, largest]` (user keys) of the level.
-    pub fn writes_into(
+    pub(crate) fn writes_into(
         &self,
         level: usize,
         smallest: &[u8],

@@ -14,7 +14,7 @@ const DELETION_WEIGHT: u64 = 2;
 
 /// How large the levels of a version should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LevelSizes {
+pub(crate) struct LevelSizes {
     /// The level into which level 0 is compacted.
     pub base_level: usize,
     /// Most bytes of each level; `u64::MAX` where nothing is compacted from. Level 0's has no
@@ -26,7 +26,7 @@ pub struct LevelSizes {
 
 impl LevelSizes {
     /// Computes the target sizes.
-    pub fn new(version: &Version, options: &CompactionOptions) -> LevelSizes {
+    pub(crate) fn new(version: &Version, options: &CompactionOptions) -> LevelSizes {
         if options.level_compaction_dynamic_level_bytes {
             dynamic_sizes(version, options)
         } else {
@@ -101,7 +101,7 @@ pub(super) fn multiply(bytes: u64, factor: f64) -> u64 {
 
 /// Urgencies and target sizes of a version's levels.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Scores {
+pub(crate) struct Scores {
     /// The level into which level 0 is compacted.
     pub base_level: usize,
     /// How large the levels should be.
@@ -115,19 +115,14 @@ pub struct Scores {
 }
 
 impl Scores {
-    /// The score of a level.
-    pub fn of_level(&self, level: usize) -> f64 {
-        self.by_urgency.iter().find(|(_, l)| *l == level).map_or(0.0, |(score, _)| *score)
-    }
-
     /// Whether some level is due.
-    pub fn is_due(&self) -> bool {
+    pub(crate) fn is_due(&self) -> bool {
         self.by_urgency.first().is_some_and(|(score, _)| *score >= 1.0)
     }
 }
 
 /// Computes [`Scores`] from sums: it visits only files that are being compacted.
-pub fn scores(version: &Version, options: &CompactionOptions, running: &RunningCompactions) -> Scores {
+pub(crate) fn scores(version: &Version, options: &CompactionOptions, running: &RunningCompactions) -> Scores {
     let sizes = LevelSizes::new(version, options);
     let weigher = Weigher::new(version);
     let mut by_urgency = Vec::with_capacity(version.num_levels());

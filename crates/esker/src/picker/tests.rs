@@ -401,32 +401,6 @@ fn plans_are_as_the_files_of_cases_say() {
 }
 
 #[test]
-fn keys_below_are_found_in_rising_order_as_in_any() {
-    let f = |n: u64, from: &str, to: &str| parse_file(&format!("{n}:{from}-{to}")).0;
-    let edit = VersionEdit {
-        new_files: vec![(3, f(1, "c", "e")), (4, f(2, "a", "b")), (4, f(3, "e", "g")), (2, f(4, "a", "z"))],
-        ..VersionEdit::default()
-    };
-    let base = Version::empty(ColumnFamilyId::DEFAULT, InternalKeyComparator::default(), 5);
-    let version = apply(&Arc::new(base), &edit).unwrap();
-    let options = CompactionOptions::default();
-    let plan = pick_files(&version, &options, &RunningCompactions::default(), &[FileNumber(4)], 2).unwrap();
-    let mut absent = plan.key_not_exists_beyond();
-    for (k, there) in
-        [("a", true), ("b", true), ("bb", false), ("c", true), ("e", true), ("g", true), ("h", false)]
-    {
-        assert_eq!(!absent(k.as_bytes()), there, "{k}");
-    }
-    for (a, b, there) in
-        [("0", "a", false), ("0", "aa", true), ("bb", "c", false), ("g", "h", true), ("h", "i", false)]
-    {
-        assert_eq!(plan.range_may_exist_beyond(a.as_bytes(), b.as_bytes()), there, "{a}-{b}");
-    }
-    assert_eq!(plan.version.files(2)[0].number, FileNumber(4));
-    let _: &FileMeta = &plan.version.files(2)[0];
-}
-
-#[test]
 fn a_snapshot_that_stays_below_the_threshold_makes_no_file_worth_rewriting() {
     let f = |text: &str| parse_file(text).0;
     let edit = VersionEdit {

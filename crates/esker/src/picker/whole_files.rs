@@ -22,7 +22,7 @@ use std::ops::Range;
 /// The files of levels below 0 that lie within a range and are not being compacted; `None` if there
 /// are none. Damaged ones are among them. `include_end`: files whose last key is the `limit` of a
 /// range, too.
-pub fn pick_whole_files(
+pub(crate) fn pick_whole_files(
     version: &Arc<Version>,
     options: &CompactionOptions,
     running: &RunningCompactions,

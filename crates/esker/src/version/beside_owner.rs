@@ -22,14 +22,14 @@ const PAUSES: [u64; 4] = [1, 9, 40, 200];
 
 /// How far an owner has come: its MANIFEST and the bytes in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct OwnersProgress {
+pub(crate) struct OwnersProgress {
     manifest: FileNumber,
     bytes: u64,
 }
 
 impl OwnersProgress {
     /// As of now; `None` if the directory has no database, or its MANIFEST is just being replaced.
-    pub fn now(fs: &dyn FileSystem, dir: &Path) -> Option<OwnersProgress> {
+    pub(crate) fn now(fs: &dyn FileSystem, dir: &Path) -> Option<OwnersProgress> {
         let manifest = read_current(fs, dir).ok()?;
         let bytes = fs.file_size(&descriptor_file_name(dir, manifest)).ok()?;
         Some(OwnersProgress { manifest, bytes })
@@ -39,7 +39,7 @@ impl OwnersProgress {
 /// The MANIFEST that CURRENT names, and its number.
 /// # Errors
 /// Those of [`read_current`] and [`ManifestReader::open`], if CURRENT still names the same one.
-pub fn open_current_manifest(fs: &dyn FileSystem, dir: &Path) -> Result<(FileNumber, ManifestReader)> {
+pub(crate) fn open_current_manifest(fs: &dyn FileSystem, dir: &Path) -> Result<(FileNumber, ManifestReader)> {
     let mut number = read_current(fs, dir)?;
     loop {
         let failed = match ManifestReader::open(fs, dir, number) {

@@ -53,7 +53,7 @@ impl BlobFileMeta {
 }
 
 /// Bytes of a blob file.
-pub fn blob_file_size(addition: &BlobFileAddition) -> u64 {
+pub(crate) fn blob_file_size(addition: &BlobFileAddition) -> u64 {
     addition.total_blob_bytes + (HEADER_BYTES + FOOTER_BYTES) as u64
 }
 
@@ -91,10 +91,10 @@ impl Drop for LiveBlobFile {
 }
 
 /// The blob files of a family by number.
-pub type BlobFiles = BTreeMap<FileNumber, BlobFileMeta>;
+pub(crate) type BlobFiles = BTreeMap<FileNumber, BlobFileMeta>;
 
 /// References that keep blob files on disk.
-pub type LiveBlobFiles = BTreeMap<FileNumber, Arc<LiveBlobFile>>;
+pub(crate) type LiveBlobFiles = BTreeMap<FileNumber, Arc<LiveBlobFile>>;
 
 /// Adds a blob file.
 /// # Errors

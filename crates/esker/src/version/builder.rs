@@ -20,16 +20,16 @@ use std::collections::BTreeMap;
 
 /// Which level each table file of a version is in.
 #[derive(Clone, Debug, Default)]
-pub struct Locations(HashMap<FileNumber, usize>);
+pub(crate) struct Locations(HashMap<FileNumber, usize>);
 
 impl Locations {
     /// Of a version's files.
-    pub fn of(version: &Version) -> Locations {
+    pub(crate) fn of(version: &Version) -> Locations {
         Locations(version.all_files().map(|(level, f)| (f.number, level)).collect())
     }
 
     /// The level of a file.
-    pub fn level(&self, file: FileNumber) -> Option<usize> {
+    pub(crate) fn level(&self, file: FileNumber) -> Option<usize> {
         self.0.get(&file).copied()
     }
 
@@ -50,7 +50,7 @@ pub(super) struct LocationChanges(HashMap<FileNumber, Option<usize>>);
 
 /// The result of applying edits.
 #[derive(Debug)]
-pub struct Built {
+pub(crate) struct Built {
     /// The next version.
     pub version: Arc<Version>,
     pub(super) moved: LocationChanges,
@@ -66,7 +66,7 @@ impl Built {
 
 /// Edits on top of a version.
 #[derive(Debug)]
-pub struct VersionBuilder {
+pub(crate) struct VersionBuilder {
     base: Arc<Version>,
     locations: Arc<Locations>,
     moved: LocationChanges,
@@ -83,7 +83,7 @@ pub struct VersionBuilder {
 
 impl VersionBuilder {
     /// On top of `base`, whose files are at `locations`.
-    pub fn new(base: Arc<Version>, locations: Arc<Locations>) -> VersionBuilder {
+    pub(crate) fn new(base: Arc<Version>, locations: Arc<Locations>) -> VersionBuilder {
         VersionBuilder {
             locations,
             moved: LocationChanges::default(),
@@ -123,7 +123,7 @@ impl VersionBuilder {
     /// # Errors
     /// `Corruption` if it deletes a file from the wrong place, adds one that exists, or its blob
     /// files do not add up. The builder is then unusable.
-    pub fn apply(&mut self, edit: &VersionEdit) -> Result<()> {
+    pub(crate) fn apply(&mut self, edit: &VersionEdit) -> Result<()> {
         for addition in &edit.blob_file_additions {
             blob_meta::add(Arc::make_mut(&mut self.blob_files), addition)?;
         }
@@ -194,7 +194,7 @@ impl VersionBuilder {
     /// `InvalidArgument` if a level that the family cannot have has files · `MemoryLimit` if tables
     /// are charged to a cache whose strict limit has no room · `Corruption` if
     /// [`check_next_version`] fails.
-    pub fn finish(self, number: u64, obsolete: &Arc<ObsoleteFiles>) -> Result<Built> {
+    pub(crate) fn finish(self, number: u64, obsolete: &Arc<ObsoleteFiles>) -> Result<Built> {
         let (levels, new_files) = self.build_levels(obsolete)?;
         let base = &self.base;
         let (mut blob_files, mut live_blob_files) = (self.blob_files, Arc::clone(&base.live_blob_files));

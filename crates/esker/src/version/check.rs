@@ -14,7 +14,7 @@ use std::cmp::Ordering;
 /// file.
 /// # Errors
 /// `Corruption`, naming level and files.
-pub fn check_next_version(base: &Version, version: &Version) -> Result<()> {
+pub(crate) fn check_next_version(base: &Version, version: &Version) -> Result<()> {
     for (level, (old, new)) in base.levels().iter().zip(version.levels()).enumerate() {
         if Arc::ptr_eq(old, new) {
             continue;

@@ -8,7 +8,7 @@ use esker_table::BlockCache;
 use std::path::{Path, PathBuf};
 
 /// Name of the family with id 0.
-pub const DEFAULT_COLUMN_FAMILY_NAME: &str = "default";
+pub(crate) const DEFAULT_COLUMN_FAMILY_NAME: &str = "default";
 
 /// The database options that the set needs.
 #[derive(Clone, Debug)]

@@ -105,7 +105,11 @@ impl fmt::Debug for ManifestWriter {
 /// Writes a MANIFEST of these edits, which must stand alone, and makes CURRENT name it.
 /// # Errors
 /// `IoError`: CURRENT names the old MANIFEST unless it was switched already.
-pub fn write_manifest(options: &VersionSetOptions, number: FileNumber, edits: &[VersionEdit]) -> Result<()> {
+pub(crate) fn write_manifest(
+    options: &VersionSetOptions,
+    number: FileNumber,
+    edits: &[VersionEdit],
+) -> Result<()> {
     let mut manifest = ManifestWriter::create(options, number)?;
     edits.iter().try_for_each(|edit| manifest.append(edit))?;
     manifest.sync()?;
@@ -150,7 +154,7 @@ pub fn read_current(fs: &dyn FileSystem, dir: &Path) -> Result<FileNumber> {
 }
 
 /// Edits of a MANIFEST from front to back.
-pub struct ManifestReader {
+pub(crate) struct ManifestReader {
     path: PathBuf,
     log: LogReader<FileSource>,
     record: Vec<u8>,
@@ -168,7 +172,7 @@ impl ManifestReader {
     /// Opens a MANIFEST.
     /// # Errors
     /// `IoError`; `Corruption` if CURRENT names a file that is not there.
-    pub fn open(fs: &dyn FileSystem, dir: &Path, number: FileNumber) -> Result<ManifestReader> {
+    pub(crate) fn open(fs: &dyn FileSystem, dir: &Path, number: FileNumber) -> Result<ManifestReader> {
         let path = file_name::descriptor_file_name(dir, number);
         if !fs.file_exists(&path)? {
             let what = format!("CURRENT names {}, which is not there", path.display());
@@ -179,7 +183,7 @@ impl ManifestReader {
     }
 
     /// Its path, for messages.
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
@@ -187,7 +191,7 @@ impl ManifestReader {
     /// and is the end.
     /// # Errors
     /// `Corruption` and `IoError`, naming the file.
-    pub fn next_edit(&mut self) -> Result<Option<VersionEdit>> {
+    pub(crate) fn next_edit(&mut self) -> Result<Option<VersionEdit>> {
         if !next_strict(&mut self.log, &mut self.record, &self.path.display()).map_err(advise)? {
             return Ok(None);
         }

@@ -7,36 +7,38 @@
 //! `recover` (the log read back), [`set`] (the current versions of all families, and the only way
 //! to change them).
 
-pub mod beside_owner;
-pub mod blob_meta;
-pub mod builder;
-pub mod check;
-pub mod config;
+pub(crate) mod beside_owner;
+pub(crate) mod blob_meta;
+pub(crate) mod builder;
+pub(crate) mod check;
+pub(crate) mod config;
 mod family_map;
-pub mod file_meta;
-pub mod file_picker;
+pub(crate) mod file_meta;
+pub(crate) mod file_picker;
 pub(crate) mod findings;
-pub mod levels;
-pub mod manifest;
-pub mod numbers;
+pub(crate) mod levels;
+pub(crate) mod manifest;
+pub(crate) mod numbers;
 mod recover;
-pub mod set;
+pub(crate) mod set;
 mod snapshot;
 mod timestamps;
 #[allow(clippy::module_inception, reason = "the type's own file, as in every other room")]
-pub mod version;
-pub mod weights;
+pub(crate) mod version;
+pub(crate) mod weights;
 
 pub(crate) use blob_meta::blob_file_size;
-pub use config::{DEFAULT_COLUMN_FAMILY_NAME, FamilyDescriptor, LogOptions, VersionSetOptions};
+pub(crate) use config::{DEFAULT_COLUMN_FAMILY_NAME, LogOptions};
+pub use config::{FamilyDescriptor, VersionSetOptions};
 pub(crate) use config::{check_family_name, what_is_wrong_with_family_name};
 pub(crate) use family_map::FamilyMap;
-pub use file_meta::{FileMeta, ObsoleteTable};
-pub use file_picker::Candidates;
-pub use levels::Level;
-pub use numbers::Numbers;
+pub(crate) use file_meta::{FileMeta, ObsoleteTable};
+pub(crate) use file_picker::Candidates;
+pub(crate) use levels::Level;
+pub(crate) use numbers::Numbers;
 pub use recover::ListedFamily;
-pub use set::{Family, VersionSet};
+pub(crate) use set::Family;
+pub use set::VersionSet;
 pub(crate) use timestamps::stripped;
-pub use version::Version;
-pub use weights::Weights;
+pub(crate) use version::Version;
+pub(crate) use weights::Weights;

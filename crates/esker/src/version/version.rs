@@ -356,7 +356,7 @@ impl fmt::Debug for Version {
 }
 
 /// An internal key for people: `'user key' seq:N, type:T`.
-pub struct DisplayKey<'a>(pub &'a [u8]);
+pub(crate) struct DisplayKey<'a>(pub &'a [u8]);
 
 impl fmt::Display for DisplayKey<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -5,6 +5,7 @@ use esker::internals::env::{CrashChoices, CrashFs, FaultFs, FileSystem, OpKind};
 use esker::internals::format::blob::BlobIndex;
 use esker::internals::format::key::{seek_key, user_key};
 use esker::internals::format::wide_column::stored::{StoredColumns, StoredValue};
+use esker::internals::internal_iterator;
 use esker::options::{CompactionStyle, Feature, TargetVersion, load_latest_options};
 use esker::{
     ColumnFamilyDescriptor, Db, Env, Options, ReadOptions, SequenceNumber, TransactionDb,
@@ -173,7 +174,7 @@ pub(crate) fn put_entity_with_a_blob(db: &Db) -> String {
         db.put(key, &large).unwrap();
     }
     db.flush().unwrap();
-    let mut iter = db.internal_iter(&db.default_column_family()).unwrap();
+    let mut iter = internal_iterator(&db, &db.default_column_family()).unwrap();
     iter.seek(&seek_key(b"a", SequenceNumber::MAX));
     assert_eq!(user_key(iter.key()), b"a");
     let BlobIndex::Blob(location) = BlobIndex::parse(iter.value()).unwrap() else { panic!("no blob") };

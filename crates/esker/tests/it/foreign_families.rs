@@ -2,6 +2,7 @@
 //! the same id.
 
 use esker::internals::env::{FileSystem, MemFs};
+use esker::internals::internal_iterator;
 use esker::txn::LockMode;
 use esker::{
     ColumnFamilyHandle, CompactRangeOptions, Db, Env, ErrorKind, FlushOptions, MultiGetOutput,
@@ -38,7 +39,7 @@ fn no_call_takes_a_family_of_another_database() {
     refused(db.get_cf(&foreign, "a"));
     refused(db.get_entity(&read, &foreign, "a"));
     refused(db.iter_cf(&foreign).map(|_| ()));
-    refused(db.internal_iter(&foreign).map(|_| ()));
+    refused(internal_iterator(&db, &foreign).map(|_| ()));
     refused(db.explain_get(&read, &foreign, "a").map(|_| ()));
     db.multi_get_opt(&read, &foreign, &["a", "b"]).into_iter().for_each(refused);
     let own = db.default_column_family();

@@ -13,6 +13,7 @@ use esker::internals::base::iter::InternalIterator;
 use esker::internals::env::mem::MemFs;
 use esker::internals::format::filter::FilterPolicy;
 use esker::internals::format::properties::IndexType;
+use esker::internals::internal_iterator;
 use esker::options::{BottommostLevelCompaction, TargetVersion};
 use esker::stats::{Statistics, Ticker};
 use esker::{
@@ -432,7 +433,7 @@ fn history_before_a_timestamp_goes_and_is_refused() {
 
 /// Key and timestamp of each point entry.
 fn versions_stored(db: &Db) -> Vec<(Vec<u8>, u64)> {
-    let mut iter = db.internal_iter(&db.default_column_family()).unwrap();
+    let mut iter = internal_iterator(&db, &db.default_column_family()).unwrap();
     let comparator = db.default_column_family().comparator().clone();
     let mut found = Vec::new();
     iter.seek_to_first();

@@ -3,6 +3,7 @@
 use super::history::Value;
 use super::{Outcome, Round, is_junk};
 use esker::internals::base::sync::atomic::Ordering;
+use esker::internals::internal_iterator;
 use esker::{DbIterator, ReadOptions, Snapshot};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -310,7 +311,7 @@ impl Cursor {
             }
             iter.item().map(|(key, _)| key.escape_ascii().to_string())
         });
-        let entries = round.db.internal_iter(handle).map(|mut iter| {
+        let entries = internal_iterator(&round.db, handle).map(|mut iter| {
             let mut entries = Vec::new();
             iter.seek_to_first();
             while iter.valid() {

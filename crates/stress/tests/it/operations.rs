@@ -70,7 +70,7 @@ const NOT_CALLED: [(&str, &str, &str); 19] = [
         "approximate_memtable_size approximate_size background_error column_family column_family_metadata \
          column_family_names db_options default_column_family explain_get explain_multi_get explain_multi_scan \
          explain_scan explain_seek full_history_ts_low get get_cf get_entity get_entity_attribute_groups get_opt \
-         get_pinned get_pinned_opt get_with_timestamp int_property int_property_cf internal_iter iter iter_cf iter_opt \
+         get_pinned get_pinned_opt get_with_timestamp int_property int_property_cf iter iter_cf iter_opt \
          key_may_exist latest_sequence_number list_column_families live_files live_files_checksum_info map_property \
          map_property_cf multi_get multi_get_cf multi_get_entity multi_get_into multi_get_lent multi_get_lent_cf \
          multi_get_opt multi_scan new_multi_scan options_cf path property property_cf scrub_state snapshot \

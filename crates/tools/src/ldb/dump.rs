@@ -11,6 +11,7 @@ use clap::Args;
 use esker::ReadOptions;
 use esker::internals::base::iter::InternalIterator;
 use esker::internals::format::key::{InternalKeyComparator, user_key};
+use esker::internals::internal_iterator;
 use esker::stats::HistogramSnapshot;
 use std::io::Write;
 
@@ -101,7 +102,7 @@ pub(super) fn idump(session: &Session, options: &IdumpOptions, out: &mut Out) ->
     if options.stats {
         writeln!(out, "{}", opened.db.property_cf(&opened.family, "rocksdb.stats").unwrap_or_default())?;
     }
-    let mut iter = opened.db.internal_iter(&opened.family)?;
+    let mut iter = internal_iterator(&opened.db, &opened.family)?;
     let icmp = InternalKeyComparator::new(opened.family.comparator().clone());
     match from {
         Some(key) => iter.seek(&before_all_versions(&key, &icmp)),

@@ -12,7 +12,7 @@ use esker::internals::format::file_name::{FileType, descriptor_file_name, parse_
 use esker::internals::format::log::{LogEvent, LogReader};
 use esker::internals::format::version_edit::BlobFileAddition;
 use esker::internals::format::write_batch::WriteBatchView;
-use esker::version::manifest::read_current;
+use esker::internals::version::read_current;
 use esker::{BatchOp, Error};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

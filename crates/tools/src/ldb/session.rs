@@ -11,9 +11,9 @@ use crate::text::parse_hex;
 use esker::compat::{Downgrade, downgrade};
 use esker::internals::format::file_name::current_file_name;
 use esker::internals::table::FilterPolicy;
+use esker::internals::version::{ListedFamily, VersionSet};
 use esker::merge_operator::MergeOperator;
 use esker::options::{LoadedOptions, TargetVersion, load_latest_options};
-use esker::version::{ListedFamily, VersionSet};
 use esker::{
     ColumnFamilyDescriptor, ColumnFamilyHandle, ColumnFamilyOptions, Db, DbOptions, DbWithTtl, ErrorKind,
     OpenMode, comparator,
