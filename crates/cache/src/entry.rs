@@ -217,7 +217,7 @@ impl<V> Entry<V> {
         // SAFETY: nobody reads it any more, and nobody else takes it out: EMPTY is set once
         // (invariant 5).
         let value = unsafe { &mut *self.value.get() };
-        // SAFETY: as above.
+        // SAFETY: the value is dropped once, because EMPTY is set once (invariant 5).
         unsafe { ManuallyDrop::drop(value) };
     }
 
@@ -343,7 +343,7 @@ impl<V> Entry<V> {
     pub(crate) unsafe fn visited(&self, overhead: usize) -> Visited<'_, V> {
         Visited {
             key: &self.about.key,
-            // SAFETY: the caller's promise.
+            // SAFETY: the contract of this function is that of `value`.
             value: unsafe { self.value() },
             charge: self.about.charge - overhead,
             role: self.about.role,
@@ -514,7 +514,7 @@ pub struct Handle<V> {
 
 // SAFETY: handles share the value, as `Arc` does.
 unsafe impl<V: Send + Sync> Send for Handle<V> {}
-// SAFETY: as above.
+// SAFETY: a shared handle gives shared access to the value, as `Arc` does.
 unsafe impl<V: Send + Sync> Sync for Handle<V> {}
 
 impl<V> Handle<V> {

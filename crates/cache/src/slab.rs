@@ -66,7 +66,7 @@ pub(crate) struct Slab<T> {
 // SAFETY: each slot belongs to one owner, who may be another thread than the one before (invariants
 // 1 and 3).
 unsafe impl<T: Send> Send for Slab<T> {}
-// SAFETY: as above; shared are only atomics.
+// SAFETY: threads share only atomics; each slot belongs to one owner (invariants 1 and 3).
 unsafe impl<T: Send> Sync for Slab<T> {}
 
 /// Which segment a slot is in, and where.

@@ -50,7 +50,7 @@ impl Checks {
         compare(expected, found)?;
         let mut bytes = expected.unwrap_or(found).to_bytes();
         probe!("MemTable::protect", &mut bytes);
-        // SAFETY: the caller's promise.
+        // SAFETY: the bytes behind the record are the caller's (contract of this function).
         unsafe { record.write_checksum(&bytes[..usize::from(self.protection_bytes)]) };
         Ok(())
     }

@@ -89,7 +89,7 @@ impl<'a> Record<'a> {
         user_key: &[u8],
         value: &[u8],
     ) -> Record<'a> {
-        // SAFETY: the caller's promise; they need not be initialised.
+        // SAFETY: the caller owns `len` bytes at `place`; they need not be initialised.
         let rest = unsafe { std::slice::from_raw_parts_mut(place.as_ptr().cast::<MaybeUninit<u8>>(), len) };
         let mut pen = Pen { rest };
         pen.put_varint(user_key.len() + TRAILER_BYTES);

@@ -126,7 +126,7 @@ impl<const N: usize> Tree<N> {
     /// # Safety
     /// The record lies in this tree's arena.
     pub(crate) unsafe fn insert(&self, record: Record<'_>) -> Result<()> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the record lies in this tree's arena (contract of this function).
         let after = unsafe { self.insert_unsettled(record) }?;
         if !matches!(after, After::Nothing) {
             hesitate();
@@ -269,7 +269,7 @@ impl<const N: usize> Tree<N> {
         };
         loop {
             if at == run.len() {
-                // SAFETY: as below.
+                // SAFETY: the run was copied from this tree, which is borrowed for `'t`.
                 let Some(next) = (unsafe { run.next() }) else { return };
                 at = next.copy_and_find(&self.icmp, &target, true, &mut run);
                 continue;
@@ -297,7 +297,7 @@ impl<const N: usize> Tree<N> {
     /// # Safety
     /// `run` was loaded from this tree.
     pub(crate) unsafe fn load_next(&self, run: &mut node::Run<N>) -> bool {
-        // SAFETY: the caller's promise.
+        // SAFETY: the run was loaded from this tree (contract of this function).
         match unsafe { run.next() } {
             Some(next) => self.load_leaf_or_right(next, run),
             None => false,

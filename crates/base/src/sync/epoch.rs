@@ -70,7 +70,7 @@ impl Guard {
     /// Everything that `release` captures is `Send` and stays alive until it has run.
     #[inline]
     pub unsafe fn defer(&self, release: impl FnOnce()) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the captures of `release` are `Send` and live until it has run (contract).
         unsafe { self.0.defer_unchecked(release) };
     }
 
@@ -130,7 +130,7 @@ mod reclaim {
             Err(others) => {
                 // SAFETY: the box was not published, so nothing else refers to it.
                 drop(unsafe { Box::from_raw(new) });
-                // SAFETY: as above: a box that is never freed.
+                // SAFETY: the other thread's box, which is never freed.
                 unsafe { &*others }
             }
         }
@@ -318,7 +318,8 @@ impl<'g, T> Lent<'g, T> {
         // SAFETY: `Swap::load` made the reference of a pointer from `Arc::into_raw`. The `Swap`'s
         // count of it outlives the guard, and `'g` does not outlive the guard.
         unsafe { Arc::increment_strong_count(self.0) };
-        // SAFETY: as above, and the count just added is ours to own.
+        // SAFETY: the pointer came from `Arc::into_raw`, and the count just added is this
+        // `Arc`'s.
         unsafe { Arc::from_raw(self.0) }
     }
 }

@@ -222,7 +222,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         // SAFETY: a segment is there before the length passes its first bucket; it has room for
         // this one.
         let bucket = unsafe { buckets.add(offset) };
-        // SAFETY: as above; segments stay until the table goes.
+        // SAFETY: the bucket lies in a live segment; segments stay until the table goes.
         unsafe { &*bucket }
     }
 
@@ -272,7 +272,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         }
         let Some((reserved, is_spilled)) = self.reserve(hash, homes_then, evicted, &guard) else {
             mine.entry().kill();
-            // SAFETY: as above.
+            // SAFETY: no place has ever named it.
             unsafe { Entry::unlist(mine.address()) };
             return Outcome::Detached(mine);
         };

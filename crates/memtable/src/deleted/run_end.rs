@@ -194,15 +194,15 @@ impl<const N: usize> Tree<N> {
         snapshot: u64,
         forward: bool,
     ) -> Option<&'t [u8]> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the run was loaded from this tree (contract of this function).
         let leaf: &'t Node<N> = unsafe { run.leaf() }?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the run was loaded from this tree (contract of this function).
         let here: Record<'t> = unsafe { run.record(at) };
         let run_end = if forward {
-            // SAFETY: the caller's promise.
+            // SAFETY: the run was loaded from this tree (contract of this function).
             unsafe { self.run_end_right(leaf, run, at, snapshot) }?
         } else {
-            // SAFETY: the caller's promise.
+            // SAFETY: the run was loaded from this tree (contract of this function).
             unsafe { self.run_end_left(leaf, run, at, snapshot) }?
         };
         let order = self.icmp().compare_user_keys(run_end, here.user_key());
@@ -223,11 +223,11 @@ impl<const N: usize> Tree<N> {
         let mut leaf = if leaf.dead().at(snapshot) {
             leaf
         } else {
-            // SAFETY: the caller's promise.
+            // SAFETY: the run was loaded from this tree (contract of this function).
             if let Some(shown) = unsafe { self.look_right(leaf, run, at, &mut group) } {
                 return group.before.filter(|_| shown >= at + Self::WORTH_A_SKIP);
             }
-            // SAFETY: the caller's promise.
+            // SAFETY: the run was loaded from this tree (contract of this function).
             match unsafe { run.next() } {
                 Some(next) => next,
                 None => return group.key,
@@ -274,9 +274,9 @@ impl<const N: usize> Tree<N> {
         let mut from = at;
         run.fetch_first(at, true);
         if group.key.is_none() && run.len() > 0 {
-            // SAFETY: the caller's promise.
+            // SAFETY: the run was loaded from this tree (contract of this function).
             let key = unsafe { run.record(at) }.user_key();
-            // SAFETY: the caller's promise.
+            // SAFETY: the run was loaded from this tree (contract of this function).
             let is_same = |at: usize| group.icmp.same_user_key(unsafe { run.record(at) }.user_key(), key);
             while from > 0 && is_same(from - 1) {
                 from -= 1;
@@ -286,7 +286,7 @@ impl<const N: usize> Tree<N> {
         }
         (from..run.len()).find(|&at| {
             run.fetch(at, true);
-            // SAFETY: the caller's promise.
+            // SAFETY: the run was loaded from this tree (contract of this function).
             group.shows(unsafe { run.record(at) })
         })
     }
@@ -372,18 +372,18 @@ impl<const N: usize> Tree<N> {
         at: usize,
         snapshot: u64,
     ) -> Option<&'t [u8]> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the run was loaded from this tree (contract of this function).
         let here: Target<'t> = Target::of(unsafe { run.record(at) });
         let mut run_end = None;
         // Everything from here on to the right is dead.
         let mut first = if self.is_dead_around(leaf, &here, true, snapshot) {
             leaf.first_record()
         } else {
-            // SAFETY: the caller's promise.
+            // SAFETY: the run was loaded from this tree (contract of this function).
             if let Some(shown) = unsafe { self.look_left(leaf, run, at, snapshot, &mut run_end) } {
                 return run_end.filter(|_| shown + Self::WORTH_A_SKIP <= at);
             }
-            // SAFETY: the caller's promise.
+            // SAFETY: the run was loaded from this tree (contract of this function).
             unsafe { run.record(0) }
         };
         let mut before = Run::new();
@@ -431,7 +431,7 @@ impl<const N: usize> Tree<N> {
         let mut is_shown = false;
         for at in (0..=at).rev() {
             run.fetch(at, false);
-            // SAFETY: the caller's promise.
+            // SAFETY: the run was loaded from this tree (contract of this function).
             let record: Record<'t> = unsafe { run.record(at) };
             let (user_key, trailer) = record.parts();
             if !key.is_some_and(|key| self.icmp().same_user_key(key, user_key)) {

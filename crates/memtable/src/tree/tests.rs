@@ -51,7 +51,7 @@ fn scan<const N: usize>(tree: &Tree<N>) -> Vec<u32> {
     while more {
         // SAFETY: the run is of this tree.
         all.extend((0..run.len()).map(|at| number(unsafe { run.record(at) })));
-        // SAFETY: as above.
+        // SAFETY: the run is of this tree.
         more = unsafe { tree.load_next(&mut run) };
     }
     all
@@ -64,7 +64,7 @@ fn scan_back<const N: usize>(tree: &Tree<N>) -> Vec<u32> {
     while let Some(at) = last {
         // SAFETY: the run is of this tree.
         all.extend((0..=at).rev().map(|at| number(unsafe { run.record(at) })));
-        // SAFETY: as above.
+        // SAFETY: the run is of this tree.
         let first: Record<'_> = unsafe { run.record(0) };
         last = tree.load_before(&Target::of(first), false, &mut run);
     }

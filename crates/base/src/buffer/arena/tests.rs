@@ -30,7 +30,7 @@ impl Checked {
         let (start, _) = self.taken.swap_remove(at);
         // SAFETY: the piece was handed out, and nothing refers to it any more.
         assert_eq!(unsafe { Arena::number_of(start) }, 3);
-        // SAFETY: the same.
+        // SAFETY: the piece was handed out by this arena, and nothing refers to it any more.
         let empty = unsafe { self.arena.take_back(start) };
         self.regions.retain(|start| !empty.iter().any(|region| region.at(0) == *start));
     }
