@@ -4,13 +4,13 @@
 //! Source of the semantics: RocksDB `include/rocksdb/advanced_cache.h`, `cache/lru_cache.h`.
 //!
 //! Invariants
-//!  1. Usage is the sum of what is charged for values in the cache, values that it has given up but
-//!     somebody still holds, reservations, and the cache's own table. It exceeds the capacity only
-//!     by values that are held, and never if the limit is strict.
+//!  1. Usage is the sum of the charges of values in the cache, evicted values that are still held,
+//!     reservations, and the cache's own table. It exceeds the capacity only by held values, and
+//!     never if the limit is strict.
 //!  2. A value that is held by a [`Handle`] is not evicted: that would free nothing. Erasing takes
 //!     it out at once; the memory and the charge go with its last handle.
 //!  3. No value is dropped under a lock of the cache: dropping may take time, or use the cache.
-//!  4. A miss is always allowed: a cache may refuse to keep what it is given.
+//!  4. A miss is always allowed: a cache may refuse to keep a value.
 
 use crate::clock::ClockCache;
 use crate::contract::{CacheOptions, CacheType, Priority, Visited};
@@ -98,17 +98,19 @@ impl<V: Send + Sync + 'static> Cache<V> {
         Cache::with_callback(options, None, None)
     }
 
-    /// An empty cache that evicts what was used least recently, whatever type the options name.
+    /// An empty LRU cache, whatever type the options name.
     /// # Errors
-    /// As `new`.
+    /// `InvalidArgument` if there are more than 2^19 shards, the pool ratios are not between 0 and
+    /// 1 together, or the estimated charge is 0.
     pub fn lru(options: &CacheOptions) -> Result<Cache<V>> {
         Cache::new(&CacheOptions { cache_type: CacheType::Lru, ..options.clone() })
     }
 
-    /// An empty cache that tells about each value it evicts, from the thread that evicts and under
-    /// no lock. What is erased is not told.
+    /// An empty cache that reports each value it evicts, from the evicting thread and under no
+    /// lock. It does not report erased values.
     /// # Errors
-    /// As `new`.
+    /// `InvalidArgument` if there are more than 2^19 shards, the pool ratios are not between 0 and
+    /// 1 together, or the estimated charge is 0.
     pub fn with_eviction_callback(options: &CacheOptions, callback: EvictionCallback<V>) -> Result<Cache<V>> {
         Cache::with_callback(options, Some(callback), None)
     }
@@ -144,14 +146,14 @@ impl<V: Send + Sync + 'static> Cache<V> {
         each!(self, cache => cache.ledger())
     }
 
-    /// Puts `value` in. `charge` is what it costs, in bytes. What has this key already is replaced
-    /// (LRU) or stays (clocks): a key must say all about a value.
+    /// Inserts `value` with a `charge` in bytes. A value with the same key is replaced (LRU) or
+    /// stays (clocks): a key must determine its value.
     ///
-    /// What alone exceeds the capacity (LRU: a shard's) is not kept, but still returned.
+    /// A value larger than the capacity (LRU: than a shard's) is not kept, but still returned.
     /// # Errors
-    /// `MemoryLimit` if the limit is strict and what is held leaves no room; or if that is so in
-    /// the cache to which this one is charged. The value comes back. In an LRU cache what had this
-    /// key is gone then too.
+    /// `MemoryLimit` if the limit is strict and held values leave no room, here or in the cache to
+    /// which this one is charged. The error returns the value. In an LRU cache the former value of
+    /// the key is gone then too.
     pub fn insert(
         &self,
         key: CacheKey,
@@ -210,8 +212,8 @@ impl<V: Send + Sync + 'static> Cache<V> {
         }
     }
 
-    /// As `lookup`, for as long as the guard lives. In a clock cache this touches no count; memory
-    /// of what is evicted waits for the guard, so do not hold it across waits.
+    /// `lookup` for as long as the guard lives. In a clock cache this touches no count; evicted
+    /// values wait for the guard, so do not hold it across waits.
     #[inline]
     pub fn lookup_under<'g>(&self, key: &CacheKey, guard: &'g Guard) -> Option<Guarded<'g, V>> {
         self.sample(key);
@@ -221,11 +223,11 @@ impl<V: Send + Sync + 'static> Cache<V> {
         }
     }
 
-    /// The value with this key; if there is none, `load` makes it, with its charge. While it does,
-    /// others who want the same wait for it, so that one of them reads instead of all.
+    /// The value with this key; if there is none, `load` makes it, with its charge. Other threads
+    /// that want the same key wait for that load, so that one of them reads instead of all.
     /// # Errors
-    /// Those of `load`. Who has waited for a load that failed tries itself. A value for which a
-    /// strict limit leaves no room is returned by `refused`.
+    /// Those of `load`; a thread that waited for a failed load tries itself. `refused` returns a
+    /// value for which a strict limit leaves no room.
     pub fn lookup_or_load<E>(
         &self,
         key: CacheKey,
@@ -279,14 +281,14 @@ impl<V: Send + Sync + 'static> Cache<V> {
         erased
     }
 
-    /// Takes out everything that nobody holds.
+    /// Erases every value without a handle.
     pub fn erase_unreferenced(&self) {
         each!(self, cache => cache.erase_unreferenced());
         self.fit_charged();
     }
 
-    /// Charges all that this cache uses to `charged` as well, as long as this cache lives. The
-    /// first call counts: what is charged once is not charged again. RocksDB: `ChargedCache`.
+    /// Charges all usage of this cache to `charged` as well, as long as this cache lives. Only the
+    /// first call has an effect. RocksDB: `ChargedCache`.
     pub fn charge_usage_to(&self, charged: &Arc<Cache<V>>, role: Role) {
         self.charged.get_or_init(|| ChargedCache::new(charged, role));
     }
@@ -297,8 +299,8 @@ impl<V: Send + Sync + 'static> Cache<V> {
         }
     }
 
-    /// Charges memory that is not in the cache to it, for as long as the reservation lives; values
-    /// make room.
+    /// Charges memory outside of the cache to it, for as long as the reservation lives; values make
+    /// room.
     /// # Errors
     /// `MemoryLimit` if the limit is strict and there is no room. RocksDB:
     /// `CacheReservationManager`.
@@ -327,7 +329,8 @@ impl<V: Send + Sync + 'static> Cache<V> {
         total.unwrap_or_else(|| self.ledger().capacity())
     }
 
-    /// Changes the capacity (of both, as above), evicting what no longer fits.
+    /// Changes the capacity (of the cache and its tier together, if they share one), evicting
+    /// values that no longer fit.
     pub fn set_capacity(&self, capacity: usize) {
         if let Some(sampler) = &self.sampler {
             sampler.reset(capacity);
@@ -343,17 +346,17 @@ impl<V: Send + Sync + 'static> Cache<V> {
         each!(self, cache => cache.set_capacity(capacity));
         self.fit_charged();
         if is_less {
-            // What was evicted lies here and there.
+            // The evicted values lie scattered over regions.
             buffer::trim();
         }
     }
 
-    /// Whether what does not fit is refused.
+    /// Whether inserts beyond the capacity fail.
     pub fn has_strict_capacity_limit(&self) -> bool {
         self.ledger().is_strict()
     }
 
-    /// Changes whether what does not fit is refused.
+    /// Sets whether inserts beyond the capacity fail.
     pub fn set_strict_capacity_limit(&self, strict: bool) {
         self.ledger().set_strict(strict);
     }
@@ -364,13 +367,12 @@ impl<V: Send + Sync + 'static> Cache<V> {
         self.ledger().usage()
     }
 
-    /// Bytes of values that nobody can find or hold any more and whose memory waits for readers
-    /// under guards.
+    /// Bytes of unreachable values whose memory waits for readers under guards.
     pub fn deferred_free_usage(&self) -> usize {
         self.ledger().deferred_free()
     }
 
-    /// Bytes of the values that somebody holds. Looks at each entry.
+    /// Bytes of the values with handles. Looks at each entry.
     pub fn pinned_usage(&self) -> usize {
         each!(self, cache => cache.pinned_usage())
     }
@@ -399,9 +401,9 @@ impl<V: Send + Sync + 'static> Cache<V> {
         self.ledger().role_stats()
     }
 
-    /// Shows `visit` each value, without counting as use. Goes in small steps while others work:
-    /// what comes, goes or moves meanwhile may be missed or seen twice. `visit` must be quick and
-    /// must not use this cache.
+    /// Shows `visit` each value, without counting as use. Runs in small steps beside other threads:
+    /// values that come, go or move meanwhile may be missed or seen twice. `visit` must be quick
+    /// and must not use this cache.
     pub fn apply_to_all(&self, mut visit: impl FnMut(&Visited<'_, V>)) {
         each!(self, cache => cache.visit(&mut visit));
     }

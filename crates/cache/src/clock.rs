@@ -1,18 +1,17 @@
-//! The clock caches: a hit writes nothing that others write, or one word; nothing waits.
+//! The clock caches: a hit writes no shared word, or one; no operation waits.
 //!
-//! In and out: as [`Cache`](crate::Cache) says. Source of the semantics: RocksDB's
-//! `HyperClockCache` (`cache/clock_cache.h`). What is inside is Esker's own:
-//! `docs/design/0002-block-cache.md`.
+//! The interface is [`Cache`](crate::Cache)'s. Source of the semantics: RocksDB's `HyperClockCache`
+//! (`cache/clock_cache.h`). The implementation is Esker's own: `docs/design/0002-block-cache.md`.
 //!
-//! | | what one writes that others also use |
+//! | operation | shared words it writes |
 //! |---|---|
 //! | a hit under a guard | nothing; one word of a bucket while the entry's clock is not full |
-//! | a hit with a handle | the entry's state, once to take and once to give back |
+//! | a hit with a handle | the entry's state, once to take and once to release |
 //! | a miss | nothing |
-//! | an insert | usage, occupancy, the free slots, one bucket, an old bucket for what is evicted, the hand |
+//! | an insert | usage, occupancy, the free slots, one bucket, an old bucket for the evicted entry, the hand |
 //!
-//! The table is one, not sharded: there is nothing that shards would take apart, and a small cache
-//! with large filters can use all of its capacity.
+//! There is one table, without shards: shards would separate nothing, and a small cache with large
+//! filters can use all of its capacity.
 
 mod evict;
 mod slot;
@@ -31,14 +30,13 @@ use slot::{Bucket, PLACES};
 use std::ptr::NonNull;
 use table::{ClockTable, Outcome, Size};
 
-/// What part of a fixed table's places entries of the estimated charge take.
+/// The load of a fixed table with entries of the estimated charge.
 const FIXED_LOAD: f64 = 0.6;
-/// What leaves makes room for so many more of what came in …
+/// An eviction makes room for this many more charges of the same size …
 const SPARE_CHARGES: usize = 3;
 /// … if that is not more than this share of the capacity.
 const SPARE_SHARE: usize = 1024;
-/// How often an insert under a strict limit evicts and tries again while others take what it has
-/// freed.
+/// Attempts of an insert under a strict limit to evict while other threads take the freed bytes.
 const STRICT_ATTEMPTS: usize = 8;
 /// Buckets that are visited under one guard.
 const BUCKETS_PER_GUARD: usize = 32;
@@ -49,7 +47,7 @@ const AUTO_MIN_LENGTH: usize = 8;
 pub(crate) struct ClockCache<V: Send + Sync + 'static> {
     table: ClockTable<V>,
     home: Arc<Home<V>>,
-    /// What an entry costs beside its value, or 0.
+    /// Bytes of an entry beside its value, or 0.
     entry_overhead: usize,
     effort_cap: usize,
 }
@@ -94,7 +92,7 @@ impl<V: Send + Sync + 'static> ClockCache<V> {
         let about = About { charge: about.charge.saturating_add(self.entry_overhead), ..about };
         let is_refused = self.table.is_deferred_full();
         if is_refused && !self.home.ledger.is_strict() {
-            // What is evicted now would wait too.
+            // An entry evicted now would wait too.
             self.home.ledger.charge(about.charge);
         } else if let Err(error) = self.charge(about.charge) {
             return Err(Rejected { value, error });
@@ -121,16 +119,16 @@ impl<V: Send + Sync + 'static> ClockCache<V> {
         }
     }
 
-    /// Charges, and makes room for it. If the limit is strict and there is no room: an error, and
-    /// nothing is charged.
+    /// Charges `charge`, after making room.
+    /// # Errors
+    /// `MemoryLimit` if the limit is strict and there is no room; nothing is charged.
     pub(crate) fn charge(&self, charge: usize) -> Result<()> {
         if !self.home.ledger.is_strict() {
             let excess = self.home.ledger.charge(charge);
             let capacity = self.home.ledger.capacity();
             if excess > 0 && charge <= capacity {
-                // Room for the next few as well: what all threads write is written once for all
-                // that go, and a bucket that has been fetched from another processor may have
-                // several of them.
+                // Room for the next few as well: shared words are written once for all evicted
+                // entries, and a bucket fetched from another processor may have several of them.
                 let more = charge.saturating_mul(SPARE_CHARGES);
                 let more = if more <= capacity / SPARE_SHARE { more } else { 0 };
                 self.table.evict(excess + more, self.effort_cap);

@@ -1,7 +1,7 @@
-//! The words of a cache: what its users choose and see, apart from the caches that keep to them.
+//! The vocabulary of a cache: its users' choices and answers, apart from the implementations.
 //!
-//! In: nothing. Out: options, priorities and outcomes, without a value in them; those that hold one
-//! are in `outcome.rs`.
+//! In: nothing. Out: options, priorities and outcomes without a value; those with one are in
+//! `outcome.rs`.
 
 use crate::key::CacheKey;
 use crate::role::Role;
@@ -24,7 +24,7 @@ pub enum Priority {
 pub enum MetadataChargePolicy {
     /// Only the values count.
     DontChargeCacheMetadata,
-    /// What an entry costs beside its value counts too.
+    /// The bytes of an entry beside its value count too.
     #[default]
     FullChargeCacheMetadata,
 }
@@ -36,10 +36,10 @@ pub enum CacheType {
     Lru,
     /// `fixed_hyper_clock_cache`: a clock whose table is made for entries of this charge, in bytes.
     FixedHyperClock {
-        /// What an entry is expected to be charged, in bytes. Not 0.
+        /// Expected charge of an entry, in bytes. Not 0.
         estimated_entry_charge: usize,
     },
-    /// `auto_hyper_clock_cache`: a clock whose table grows with what it holds.
+    /// `auto_hyper_clock_cache`: a clock whose table grows with its entries.
     #[default]
     AutoHyperClock,
 }
@@ -57,7 +57,7 @@ impl CacheType {
     /// The type with this name. `hyper_clock_cache`, as in RocksDB, means the automatic one if
     /// nothing is known about the entries.
     /// # Errors
-    /// `InvalidArgument` if there is none.
+    /// `InvalidArgument` for an unknown name.
     pub fn parse(name: &str, estimated_entry_charge: usize) -> Result<CacheType> {
         match (name, estimated_entry_charge) {
             ("lru_cache", _) => Ok(CacheType::Lru),
@@ -83,12 +83,12 @@ pub struct CacheOptions {
     /// LRU: 2 to the power of this many shards; negative: by capacity, at least 512 KiB for each,
     /// at most 64 shards. The clocks have one table whatever this says.
     pub num_shard_bits: i32,
-    /// Refuse what does not fit instead of exceeding the capacity by what is in use.
+    /// Inserts beyond the capacity fail, instead of exceeding it by the values in use.
     pub strict_capacity_limit: bool,
-    /// LRU: the part of the capacity kept for values of high priority and those that have been hit.
-    /// 0: no such part.
+    /// LRU: the part of the capacity kept for high-priority values and those that have been hit. 0:
+    /// no such part.
     pub high_pri_pool_ratio: f64,
-    /// LRU: the part of the capacity kept for values of low priority. 0: no such part.
+    /// LRU: the part of the capacity kept for low-priority values. 0: no such part.
     pub low_pri_pool_ratio: f64,
     /// Clocks: an insert gives up making room when it has seen this many held values for each it
     /// could evict.
@@ -123,12 +123,12 @@ impl CacheOptions {
     }
 }
 
-/// What became of an insert that was not refused.
+/// The result of an insert that succeeded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum InsertOutcome {
     /// It is in the cache.
     Added,
-    /// It is in the cache, and what had its key is not (LRU).
+    /// It is in the cache in place of the key's former value (LRU).
     Replaced,
     /// There was one with its key, which stays (clocks): the handle is of that one.
     Found,
@@ -137,20 +137,20 @@ pub enum InsertOutcome {
     Detached,
 }
 
-/// What a visitor sees.
+/// An entry, for a visitor.
 #[derive(Debug)]
 pub struct Visited<'a, V> {
-    /// What it is called.
+    /// Its key.
     pub key: &'a CacheKey,
     /// The value.
     pub value: &'a V,
-    /// Bytes, without what the entry costs itself.
+    /// Bytes, without those of the entry itself.
     pub charge: usize,
-    /// What it is for.
+    /// Its role.
     pub role: Role,
     /// How dear it is.
     pub priority: Priority,
-    /// Whether somebody holds it now.
+    /// Whether it has a handle now.
     pub is_pinned: bool,
 }
 

@@ -12,32 +12,32 @@
 //! *pins*: handles. *listings*: places of a table that name the entry (one; two while a bucket is
 //! split).
 //!
-//! | state | who may find it | how it gets there | by whom |
+//! | state | found by | entered by | thread |
 //! |---|---|---|---|
 //! | private | its maker's handle | `tentative` | the inserter |
-//! | tentative | everybody | a place of the table names it | the inserter |
-//! | live | everybody | `confirm` | the inserter, if nobody killed it before |
-//! | dead, pinned | those who hold handles | `kill` (erase, a better duplicate), `kill_for_callback` | whoever wins the update |
-//! | dead, uncharged | nobody new; readers under guards | `kill` or `kill_unpinned` without pins, or the last `unpin` | the winner |
-//! | dead, empty | as above, but nobody ever borrowed it: the value is gone | the same in the clock table | the winner, who drops the value |
-//! | free | nobody | the last of pins and listings goes | whoever takes it |
-//! | standalone | those who hold handles | `standalone`: dead from birth, never listed | its maker |
+//! | tentative | all threads | a place of the table names it | the inserter |
+//! | live | all threads | `confirm` | the inserter, unless the entry was killed before |
+//! | dead, pinned | holders of handles | `kill` (erase, a better duplicate), `kill_for_callback` | the thread that wins the update |
+//! | dead, uncharged | no new thread; readers under guards | `kill` or `kill_unpinned` without pins, or the last `unpin` | the winner |
+//! | dead, empty | no new thread; it was never borrowed and its value is gone | the same in the clock table | the winner, which drops the value |
+//! | free | no thread | the last of pins and listings goes | the thread that takes it |
+//! | standalone | holders of handles | `standalone`: dead from birth, never listed | its maker |
 //!
 //! Invariants
 //!  1. DEAD is set once and stays: exactly one caller wins. A pin that finds it set takes itself
 //!     back and fails, so legitimate pins of a dead entry only become fewer.
-//!  2. A listing is given back (`unlist`) only after every guard has gone that was open when the
+//!  2. A listing is released (`unlist`) only after every guard has gone that was open when the
 //!     place stopped naming the entry. So within a guard an entry read from a place has a listing,
 //!     `pin` may add without looking first, and taking that back never frees. When pins and
-//!     listings are both zero nobody can find the entry: it is freed at once, by one thread.
-//!  3. The charge is taken back exactly once: by who sets UNCHARGED, or, if nobody has, when the
-//!     entry is freed.
+//!     listings are both zero no thread can find the entry: it is freed at once, by one thread.
+//!  3. The charge is taken back exactly once: by the thread that sets UNCHARGED, or, without one,
+//!     when the entry is freed.
 //!  4. Key, charge, role, priority and value never change.
-//!  5. A value is read only by who holds a pin, or has found BORROWED set, or set it, while DEAD
-//!     was not. BORROWED stays. So who makes an entry dead and pinless that is not BORROWED knows
-//!     that nobody reads the value, or ever will: it goes at once, and only key and counts wait for
-//!     guards. What goes unread is what a cache that is too small lets go of most, and a thread
-//!     that sleeps under a guard holds up all that waits.
+//!  5. A value is read only by a thread that holds a pin, or has found BORROWED set, or set it,
+//!     while DEAD was not. BORROWED stays. So a thread that makes an entry dead and pinless that is
+//!     not BORROWED knows that no thread reads the value, now or later. The value goes at once, and
+//!     only key and counts wait for guards. A cache that is too small evicts mostly unread values,
+//!     and a thread that sleeps under a guard delays everything that waits.
 //!  6. An entry keeps its home, and with it the memory it lies in: it may outlive the cache.
 
 use crate::contract::{Priority, Visited};
@@ -67,16 +67,15 @@ const TENTATIVE: u64 = 1 << 42;
 const BORROWED: u64 = 1 << 43;
 const EMPTY: u64 = 1 << 44;
 
-/// More handles than this means that somebody forgets them in a loop.
+/// More handles than this mean that a caller leaks them in a loop.
 const MAX_PINS: u64 = PINS / 2;
 
 /// The `slot` of an entry that lies in a box of its own.
 const BOXED: u32 = u32::MAX;
-/// In boxes the sanitizers see who uses an entry that has gone; models of tables need not tell how
-/// memory is found again.
+/// Boxes show sanitizers the use of a freed entry; models of tables need not cover the slab.
 const ALWAYS_BOXED: bool = cfg!(any(loom, shuttle, esker_asan));
 
-/// What the entries of one cache share: where they lie, and where they are charged.
+/// State shared by the entries of one cache: their memory and their charges.
 pub(crate) struct Home<V> {
     pub(crate) ledger: Arc<Ledger>,
     /// Its memory stays for entries to come: as much as the most that there have been at a time.
@@ -89,12 +88,12 @@ impl<V> Home<V> {
     }
 }
 
-/// What is known about a value beside it.
+/// A value's facts beside the value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub(crate) struct About {
     pub(crate) key: CacheKey,
-    /// With what the entry costs itself, if that is charged.
+    /// With the bytes of the entry itself, if they are charged.
     pub(crate) charge: usize,
     pub(crate) role: Role,
     pub(crate) priority: Priority,
@@ -123,7 +122,7 @@ pub(crate) struct Entry<V> {
 unsafe impl<V: Send + Sync> Sync for Entry<V> {}
 
 impl<V> Entry<V> {
-    /// What an entry costs beside its value.
+    /// Bytes of an entry beside its value.
     pub(crate) const OVERHEAD_BYTES: usize = size_of::<Entry<V>>() - size_of::<V>() + LINK_BYTES;
 
     /// An entry with one pin and one listing, in no table yet. Its charge has been made.
@@ -175,7 +174,7 @@ impl<V> Entry<V> {
     /// REQUIRES: a listing that stays for the duration (a guard, or the table's lock).
     #[inline]
     pub(crate) fn pin(&self) -> Option<Handle<V>> {
-        // Relaxed: what the pin protects was published by the place the entry was read from.
+        // Relaxed: the place that the entry was read from published its content.
         let before = self.state.fetch_add(PIN, Ordering::Relaxed);
         if before & (DEAD | (MAX_PINS + 1)) == 0 {
             return Some(Handle { entry: NonNull::from(self) });
@@ -205,17 +204,17 @@ impl<V> Entry<V> {
     /// table's lock keeps it alive.
     #[inline]
     pub(crate) unsafe fn value(&self) -> &V {
-        // SAFETY: for such a caller the value is not taken out (invariant 5).
+        // SAFETY: such a caller's value is not taken out (invariant 5).
         unsafe { &*self.value.get() }
     }
 
     /// Drops the value.
     ///
     /// # Safety
-    /// The caller has set EMPTY, and something keeps the entry: a guard, or a pin.
+    /// The caller has set EMPTY, and a guard or a pin keeps the entry.
     unsafe fn empty(&self) {
-        // SAFETY: nobody reads it any more, and nobody else takes it out: EMPTY is set once
-        // (invariant 5).
+        // SAFETY: no thread reads the value any more, and only this one takes it out: EMPTY is set
+        // once (invariant 5).
         let value = unsafe { &mut *self.value.get() };
         // SAFETY: the value is dropped once, because EMPTY is set once (invariant 5).
         unsafe { ManuallyDrop::drop(value) };
@@ -226,12 +225,12 @@ impl<V> Entry<V> {
         self.state.fetch_add(LISTING, Ordering::Relaxed);
     }
 
-    /// It stays, unless somebody has killed it: then false.
+    /// Confirms the entry. False if it was killed before.
     pub(crate) fn confirm(&self) -> bool {
         self.state.fetch_and(!TENTATIVE, Ordering::AcqRel) & DEAD == 0
     }
 
-    /// Who yields to whom: no two entries that exist have the same rank.
+    /// Its rank among duplicates: no two existing entries have the same.
     pub(crate) fn rank(&self) -> usize {
         #[cfg(not(loom))]
         return std::ptr::from_ref(self).addr();
@@ -253,21 +252,21 @@ impl<V> Entry<V> {
         self.state.load(Ordering::Relaxed) & PINS != 0
     }
 
-    /// Kills it. The one who did learns whether it was confirmed. The charge is taken back now if
-    /// nobody holds the entry, else when they let go.
+    /// Kills it. The thread that did learns whether it was confirmed. The charge is taken back now,
+    /// or with the last handle.
     pub(crate) fn kill(&self) -> Option<bool> {
         self.kill_if(|_| true, 0).map(|before| before & TENTATIVE == 0)
     }
 
-    /// As `kill`; a value that nobody ever read goes now.
+    /// `kill`; a value that was never read goes now.
     pub(crate) fn kill_under(&self, _guard: &Guard) -> Option<bool> {
         let before = self.kill_if(|_| true, EMPTY)?;
         self.empty_unread(before);
         Some(before & TENTATIVE == 0)
     }
 
-    /// As `kill_unpinned`; a value that nobody ever read goes now. What is to be taken back is
-    /// added to `tally`, to be settled under the same guard.
+    /// `kill_unpinned`; a value that was never read goes now. Adds the charge to `tally`, to be
+    /// settled under the same guard.
     pub(crate) fn kill_unpinned_under(&self, _guard: &Guard, tally: &mut Tally) -> bool {
         let may = |state| state & (PINS | TENTATIVE) == 0;
         let Some((before, after)) = self.set_dead_if(may, EMPTY) else { return false };
@@ -276,7 +275,7 @@ impl<V> Entry<V> {
         true
     }
 
-    /// What follows from a death by `kill_if` with EMPTY, under the guard that keeps the entry.
+    /// Finishes a `kill_if` with EMPTY, under the guard that keeps the entry.
     fn empty_unread(&self, before: u64) {
         if before & (PINS | BORROWED) == 0 {
             // SAFETY: `kill_if` has set EMPTY then.
@@ -289,19 +288,19 @@ impl<V> Entry<V> {
         self.kill_if(|state| state & TENTATIVE != 0, 0).is_some()
     }
 
-    /// Kills it if it is confirmed and nobody holds it.
+    /// Kills it if it is confirmed and has no handle.
     pub(crate) fn kill_unpinned(&self) -> bool {
         self.kill_if(|state| state & (PINS | TENTATIVE) == 0, 0).is_some()
     }
 
-    /// As `kill_unpinned`, with the last handle for whoever wants to look at it, or keep it.
+    /// `kill_unpinned` that returns the last handle, for callbacks.
     pub(crate) fn kill_for_callback(&self) -> Option<Handle<V>> {
         self.kill_if(|state| state & (PINS | TENTATIVE) == 0, PIN)?;
         Some(Handle { entry: NonNull::from(self) })
     }
 
-    /// Kills it, if its state is right; `with` a PIN more, or EMPTY if nobody has read it. Returns
-    /// the state before.
+    /// Kills it if `may` accepts its state; `with`: adds a PIN, or EMPTY if it was never read.
+    /// Returns the state before.
     fn kill_if(&self, may: impl Fn(u64) -> bool, with: u64) -> Option<u64> {
         let (before, after) = self.set_dead_if(may, with)?;
         if let Some(ledger) = self.ledger() {
@@ -313,7 +312,7 @@ impl<V> Entry<V> {
         Some(before)
     }
 
-    /// As `kill_if`, and what is charged is up to the caller. The state before and after.
+    /// `kill_if` that leaves the charge to the caller. Returns the state before and after.
     fn set_dead_if(&self, may: impl Fn(u64) -> bool, with: u64) -> Option<(u64, u64)> {
         let mut state = self.state.load(Ordering::Relaxed);
         loop {
@@ -336,10 +335,10 @@ impl<V> Entry<V> {
         if state & EMPTY == 0 { (self.about.charge, true) } else { (Entry::<V>::OVERHEAD_BYTES, false) }
     }
 
-    /// What a visitor sees. `overhead` of the charge is the entry's own.
+    /// The entry for a visitor. `overhead` of the charge is the entry's own.
     ///
     /// # Safety
-    /// As [`Entry::value`].
+    /// The caller holds a pin, or has found or set BORROWED while DEAD was not set (invariant 5).
     pub(crate) unsafe fn visited(&self, overhead: usize) -> Visited<'_, V> {
         Visited {
             key: &self.about.key,
@@ -362,16 +361,17 @@ impl<V> Entry<V> {
         unsafe { entry.as_ref() }
     }
 
-    /// Gives a listing back.
+    /// Releases a listing.
     ///
     /// # Safety
-    /// The listing is the caller's to give, and no guard is left that was open when a place still
-    /// named the entry.
+    /// The caller owns the listing, and every guard that was open while a place still named the
+    /// entry is gone.
     pub(crate) unsafe fn unlist(entry: NonNull<Entry<V>>) {
         // SAFETY: the listing keeps it.
         let before = unsafe { entry.as_ref() }.state.fetch_sub(LISTING, Ordering::Release);
         if before & (PINS | LISTINGS) == LISTING {
-            // SAFETY: that was the last listing, there is no pin, and nobody can find it any more.
+            // SAFETY: that was the last listing, there is no pin, and no thread can find the entry
+            // any more.
             unsafe { Entry::free(entry) };
         }
     }
@@ -379,8 +379,7 @@ impl<V> Entry<V> {
     /// # Safety
     /// Neither pins nor listings are left, and no guard protects it.
     unsafe fn free(entry: NonNull<Entry<V>>) {
-        // Whoever let go before us did so with release: all that was done with the value lies
-        // before its end.
+        // Earlier releases of pins happen before this: all uses of the value lie before its end.
         #[cfg(not(esker_tsan))]
         fence(Ordering::Acquire);
         // The same where fences are not seen.
@@ -396,7 +395,7 @@ impl<V> Entry<V> {
             // SAFETY: then it came from a Box.
             drop(unsafe { Box::from_raw(place) });
         } else {
-            // SAFETY: nobody will look at it again, and its memory is there as long as its home.
+            // SAFETY: no thread refers to it any more, and its memory lives as long as its home.
             unsafe { ptr::drop_in_place(place) };
             if let Some(home) = &home {
                 home.slab.release(slot);
@@ -417,7 +416,7 @@ impl<V> Drop for Entry<V> {
     fn drop(&mut self) {
         let state = self.state.load(Ordering::Relaxed);
         if state & EMPTY == 0 {
-            // SAFETY: it is there, and nobody else knows the entry any more.
+            // SAFETY: the value is there, and no other thread knows the entry any more.
             unsafe { self.empty() };
         }
         let Some(ledger) = self.ledger() else { return };
@@ -458,12 +457,12 @@ impl<V> Deref for Listed<V> {
 
 impl<V> Drop for Listed<V> {
     fn drop(&mut self) {
-        // SAFETY: it is this one's to give, and nobody reads the table under a guard.
+        // SAFETY: this value owns the listing, and no thread reads the table under a guard.
         unsafe { Entry::unlist(self.0) };
     }
 }
 
-/// A value of a cache, kept alive by a guard: whoever reads it counts nothing.
+/// A value of a cache, kept alive by a guard: readers count nothing.
 pub struct Borrowed<'g, V>(&'g Entry<V>);
 
 impl<'g, V> Borrowed<'g, V> {
@@ -528,17 +527,17 @@ impl<V> Handle<V> {
         self.entry
     }
 
-    /// What it is called.
+    /// Its key.
     pub fn key(this: &Handle<V>) -> &CacheKey {
         &this.entry().about.key
     }
 
-    /// What it is charged, in bytes, with what the entry costs itself if that is charged.
+    /// Its charge in bytes, with those of the entry itself if they are charged.
     pub fn charge(this: &Handle<V>) -> usize {
         this.entry().about.charge
     }
 
-    /// What it is for.
+    /// Its role.
     pub fn role(this: &Handle<V>) -> Role {
         this.entry().about.role
     }
@@ -558,7 +557,7 @@ impl<V> Handle<V> {
         this.entry == other.entry
     }
 
-    /// A value that belongs to no cache and is charged nowhere, for those who hold both kinds.
+    /// A handle to a value of no cache, without a charge, for callers that hold both kinds.
     pub fn uncached(value: V) -> Handle<V> {
         let key = CacheKey::new((0, 0), 0);
         let about = About { key, charge: 0, role: Role::Misc, priority: Priority::Bottom };
@@ -574,7 +573,7 @@ impl<V> Handle<V> {
         let charge = entry.about.charge;
         let mut state = entry.state.load(Ordering::Relaxed);
         while state & (PINS | UNCHARGED) == PIN && state & LISTINGS != 0 {
-            // A value that nobody ever read under a guard goes now; until then the pin keeps the
+            // A value that was never read under a guard goes now; until then the pin keeps the
             // entry.
             let is_unread = state & BORROWED == 0;
             let after = if is_unread { state | UNCHARGED | EMPTY } else { (state - PIN) | UNCHARGED };

@@ -1,11 +1,10 @@
-//! Loads under way: who misses what another is loading waits for that load.
+//! Loads in progress: a thread that misses a key being loaded waits for that load.
 //!
 //! In: keys that missed. Out: for one thread the right to load, for the others a wait until it is
 //! done.
 //!
 //! Invariants
-//!  1. At most one thread has the flight of a key; it ends when its guard is dropped, however that
-//!     happens.
+//!  1. At most one thread has the flight of a key; it ends when its guard is dropped, in any way.
 //!  2. A lock is held for a few instructions, on misses only.
 
 use crate::key::CacheKey;
@@ -19,7 +18,8 @@ const LANES: usize = 16;
 /// Keys in flight, in lanes so that misses of different keys seldom meet.
 #[derive(Default)]
 pub(crate) struct Flights {
-    /// In a forked child nothing is in flight: nobody would end the loads of its parent's threads.
+    /// A forked child starts with none in flight: the loads of its parent's threads would never
+    /// end.
     lanes: PerProcess<[Padded<Lane>; LANES]>,
 }
 
@@ -36,7 +36,8 @@ pub(crate) struct Flight<'a> {
 }
 
 impl Flights {
-    /// The flight of this key, if nobody has it; else `None`, after it has landed.
+    /// The flight of this key, if it is free; otherwise `None`, after the other thread's load has
+    /// ended.
     pub(crate) fn begin_or_wait(&self, key: &CacheKey) -> Option<Flight<'_>> {
         let lanes = self.lanes.get(|_| Default::default());
         let lane = &lanes[(key.hash(0) >> 32) as usize % LANES].0;

@@ -1,4 +1,4 @@
-//! What cached things are called.
+//! Keys of cached values.
 //!
 //! In: the identity of a file (two words that no other file has, such as a table's unique id) and
 //! an offset in it.
@@ -48,9 +48,8 @@ impl CacheKey {
     }
 }
 
-/// An identity for a file that brings none of its own: no other call in this process returns the
-/// same, nor, but by chance, one in another process, so that what a tier kept on disk is not taken
-/// for something else.
+/// An identity for a file without one: no other call in this process returns the same, nor, except
+/// by chance, one in another process. So a tier's blocks on disk are not taken for another file's.
 #[cfg(not(shuttle))]
 pub fn process_unique_identity() -> (u64, u64) {
     static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -64,8 +63,8 @@ pub fn process_unique_identity() -> (u64, u64) {
     (1, SIMULATED.replace(SIMULATED.get() + 1))
 }
 
-/// In a simulation: identities begin anew, on this thread of the system, so that what comes after
-/// does not hang on what was before.
+/// In a simulation: restarts identities on this thread of the system, so that a run does not depend
+/// on earlier ones.
 #[cfg(shuttle)]
 pub fn begin_identities_anew() {
     SIMULATED.set(1);

@@ -1,13 +1,13 @@
-//! What a cache has charged.
+//! The charges of a cache.
 //!
 //! In: charges, when entries are made and when they go. Out: usage, and counts by role, without
 //! looking at entries.
 //!
 //! Invariants
-//!  1. `usage` is the sum of what is charged for entries in the cache, entries that somebody still
-//!     holds though the cache has given them up, reservations, and the cache's own table.
-//!  2. `deferred_free` is the memory that waits for guards (`esker_base::sync::epoch`) to go, of
-//!     entries that nobody may use any more: the charge, or what an entry without its value takes.
+//!  1. `usage` is the sum of the charges of entries in the cache, evicted entries that are still
+//!     held, reservations, and the cache's own table.
+//!  2. `deferred_free` is the memory of unreachable entries that waits for guards
+//!     (`esker_base::sync::epoch`): the charge, or the bytes of an entry without its value.
 //!  3. Every charge is taken back exactly once: into deferred free or at once (`Entry`'s state says
 //!     which).
 //!  4. While the limit is strict, no charge but the table's own lifts `usage` above `capacity`.
@@ -16,7 +16,7 @@ use crate::role::{Role, RoleStats};
 use esker_base::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
 use esker_base::sync::thread_number;
 
-/// On lines of its own: what threads write must not slow down what others read.
+/// A value on its own cache lines: writes to it must not slow down reads of its neighbours.
 #[repr(align(128))]
 #[derive(Debug, Default)]
 pub(crate) struct Padded<T>(pub(crate) T);
@@ -40,8 +40,7 @@ impl Default for Share {
 
 const MAX_SHARES: usize = 32;
 
-/// What is to be taken back of entries that have gone together: the words that all threads write
-/// are written once for them.
+/// Charges and counts of several evicted entries, so that shared words are written once for all.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Tally {
     /// Entries that were counted in a table.
@@ -59,8 +58,7 @@ impl Tally {
     }
 }
 
-/// What every insert writes and every eviction, on one line of the processors' caches: it is
-/// fetched once for all of it.
+/// The words that every insert and eviction writes, on one cache line: one fetch for all of them.
 #[derive(Debug, Default)]
 struct Now {
     usage: AtomicUsize,
@@ -101,7 +99,7 @@ impl Ledger {
         self.now.0.usage.load(Ordering::Relaxed)
     }
 
-    /// Bytes that are charged to nobody any more and not yet free.
+    /// Bytes that are no longer charged and not yet free.
     pub(crate) fn deferred_free(&self) -> usize {
         self.now.0.deferred_free.iter().map(|bytes| bytes.load(Ordering::Relaxed)).sum()
     }
@@ -141,8 +139,8 @@ impl Ledger {
         self.strict.store(strict, Ordering::Relaxed);
     }
 
-    /// Bytes in use by entries that no table knows. A point in time's error may make the count
-    /// negative.
+    /// Bytes in use by entries that no table knows. Concurrent updates may make the count negative
+    /// for a moment.
     pub(crate) fn detached(&self) -> usize {
         usize::try_from(self.detached.0.load(Ordering::Relaxed)).unwrap_or(0)
     }

@@ -1,13 +1,13 @@
-//! esker-cache: bounded memory.
+//! Caches: bounded memory.
 //!
-//! Knows keys of 16 bytes, values, and what each costs; never what a key means. What is `pub` here
-//! is shared between Esker's crates and promises nothing to others.
+//! The crate knows keys of 16 bytes, values, and their charges; never the meaning of a key. Public
+//! items are shared between Esker's crates and promise nothing to others.
 //!
-//! In reading order: `contract` has the words, [`Cache`] is the way in (its `reservation` charges
-//! for memory elsewhere); `entry` is one value with its counts, `slab` where entries lie, `ledger`
-//! what is charged, `outcome` what is given back; `clock` and `lru` are the tables; `tier` is what
-//! may lie below, `sampler` says what another size would bring; `flight` makes concurrent misses one
-//! load.
+//! Reading order: `contract` has the vocabulary, [`Cache`] is the interface (its `reservation`
+//! charges for memory elsewhere); `entry` is one value with its counts, `slab` the memory of
+//! entries, `ledger` the charges, `outcome` the answers with a value; `clock` and `lru` are the
+//! tables; `tier` is the layer below, `sampler` estimates other sizes; `flight` makes concurrent
+//! misses one load.
 #![warn(missing_docs)]
 
 mod cache;

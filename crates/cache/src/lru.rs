@@ -1,6 +1,6 @@
 //! A sharded LRU cache with three pools.
 //!
-//! In and out: as [`Cache`](crate::Cache) says. Source of the rules: RocksDB `cache/lru_cache.cc`.
+//! The interface is [`Cache`](crate::Cache)'s. Source of the rules: RocksDB `cache/lru_cache.cc`.
 //!
 //! A key's hash picks the shard; a shard is a mutex over a table, a slab of entries and three lists
 //! of slab indices:
@@ -10,9 +10,9 @@
 //!   [bottom: oldest … newest] [low: oldest … newest] [high: oldest … newest]
 //! ```
 //!
-//! An entry of high priority, or that has been hit, belongs into the high pool if that has any
+//! An entry of high priority, or one that has been hit, belongs into the high pool if that has any
 //! share of the capacity; else one of low priority into the low pool, likewise; else into the
-//! bottom pool. A pool that outgrows its share hands its oldest down to the next.
+//! bottom pool. A pool that outgrows its share hands its oldest entry down to the next.
 //!
 //! A hit costs one short lock, one probe of the table and the relinking of one entry; it allocates
 //! nothing.
@@ -33,15 +33,14 @@ const MAX_SHARD_BITS: u32 = 19;
 const DEFAULT_MAX_SHARD_BITS: u32 = 6;
 const MIN_SHARD_BYTES: usize = 512 << 10;
 const ENTRIES_PER_LOCK: usize = 256;
-/// How often an insert under a strict limit evicts and tries again while others take what it has
-/// freed.
+/// Attempts of an insert under a strict limit to evict while other threads take the freed bytes.
 const STRICT_ATTEMPTS: usize = 8;
 
 /// The cache. Use it through [`Cache`](crate::Cache).
 pub(crate) struct LruCache<V> {
     shards: Box<[Padded<Mutex<Shard<V>>>]>,
     seed: u64,
-    /// What an entry costs beside its value, or 0.
+    /// Bytes of an entry beside its value, or 0.
     entry_overhead: usize,
     home: Arc<Home<V>>,
     /// Bytes of the capacity that are none of the shards'. Locked while limits change, so that all
@@ -116,7 +115,7 @@ impl<V> LruCache<V> {
             if is_strict && !is_room {
                 break;
             }
-            // What exceeds the capacity of a shard is charged like what is held outside.
+            // Bytes beyond the capacity of a shard are charged like values held outside.
             let excess = match is_strict {
                 true => self.home.ledger.charge_within_capacity(about.charge).err(),
                 false => {
@@ -125,8 +124,8 @@ impl<V> LruCache<V> {
                 }
             };
             if let Some(excess) = excess {
-                // The shard has room, but what is held outside of all shards does not leave it.
-                // Others may have what can go.
+                // The shard has room, but values held outside of all shards take it. Other shards
+                // may have entries to evict.
                 drop(shard);
                 self.tell(std::mem::take(&mut garbage));
                 if self.evict(excess) == 0 {
@@ -159,7 +158,7 @@ impl<V> LruCache<V> {
         }
     }
 
-    /// Charges for what is in no shard, making room in the shards.
+    /// Charges bytes that are in no shard, making room in the shards.
     fn charge_outside(&self, charge: usize) -> Result<()> {
         if !self.home.ledger.is_strict() {
             let excess = self.home.ledger.charge(charge);
@@ -173,7 +172,7 @@ impl<V> LruCache<V> {
         Ok(())
     }
 
-    /// Evicts this many bytes, if there are so many that nobody holds. Returns the bytes.
+    /// Evicts up to this many bytes of values without handles. Returns the bytes.
     fn evict(&self, wanted: usize) -> usize {
         let mut freed = 0;
         for shard in &self.shards {
@@ -213,7 +212,7 @@ impl<V> LruCache<V> {
         }
     }
 
-    /// Tells about what was evicted, and drops what is gone. REQUIRES: no shard is locked.
+    /// Reports evicted entries and drops garbage. REQUIRES: no shard is locked.
     fn tell(&self, garbage: Garbage<V>) {
         if let Some(callback) = &self.on_evict {
             garbage.evicted.into_iter().for_each(callback);

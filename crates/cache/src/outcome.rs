@@ -1,4 +1,4 @@
-//! What a cache gives back with a value in it: what became of an insert, and what was evicted.
+//! Answers of a cache with a value in them: failed inserts, and evictions.
 
 use crate::contract::InsertOutcome;
 use crate::entry::Handle;
@@ -17,16 +17,16 @@ pub struct Inserted<V> {
 /// A value that was refused. It is the caller's again.
 #[derive(Debug)]
 pub struct Rejected<V> {
-    /// What was to be put in.
+    /// The value of the failed insert.
     pub value: V,
     /// `Aborted` with sub-code `MemoryLimit`.
     pub error: Error,
 }
 
-/// What is told about an entry that the clock gives up.
+/// An entry that the clock evicted.
 #[derive(Debug)]
 pub struct Evicted<V> {
-    /// The last handle: who keeps it keeps the value, and its charge.
+    /// The last handle: keeping it keeps the value and its charge.
     pub value: Handle<V>,
     /// Whether it was ever looked up.
     pub was_hit: bool,
@@ -35,5 +35,5 @@ pub struct Evicted<V> {
 /// Told about each entry that is evicted, by the thread that evicts, under no lock.
 pub type EvictionCallback<V> = Box<dyn Fn(Evicted<V>) + Send + Sync>;
 
-/// What was evicted and is to be told, when no guard is open any more.
+/// Evicted entries to report once no guard is open any more.
 pub(crate) type EvictedList<V> = SmallVec<[Evicted<V>; 2]>;

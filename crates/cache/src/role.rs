@@ -1,4 +1,4 @@
-//! What an entry is for. Source of names and order: RocksDB `include/rocksdb/cache.h`,
+//! Roles of cache entries. Source of names and order: RocksDB `include/rocksdb/cache.h`,
 //! `cache/cache_entry_roles.cc`.
 
 /// RocksDB's `CacheEntryRole`.
@@ -23,9 +23,9 @@ pub enum Role {
     CompressionDictionaryBuildingBuffer,
     /// Memory to build a filter in.
     FilterConstruction,
-    /// What an open table holds beside its blocks.
+    /// The memory of an open table beside its blocks.
     BlockBasedTableReader,
-    /// What is known about files.
+    /// Metadata of files.
     FileMetadata,
     /// A value from a blob file.
     BlobValue,
@@ -118,7 +118,7 @@ impl RoleStats {
         self.entries[role as usize]
     }
 
-    /// What they are charged, in bytes.
+    /// Charged bytes of this role.
     pub fn bytes(&self, role: Role) -> u64 {
         self.bytes[role as usize]
     }

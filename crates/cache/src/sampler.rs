@@ -1,14 +1,13 @@
-//! How often a cache of another size would miss: an estimate from a sample of the keys.
+//! Estimates the miss ratio of a cache of another size from a sample of the keys.
 //!
-//! In: keys that are looked up and what they are charged. Out: for some sizes, the share of lookups
-//! that would miss.
+//! In: looked-up keys and their charges. Out: for some sizes, the share of lookups that would miss.
 //!
 //! One key in 2^n is followed, chosen by its hash. For each lookup of such a key the sampler knows
-//! how many bytes of other followed keys were looked up since the last time; times 2^n, that is the
-//! least capacity at which an LRU cache would still have it (Mattson et al., 1970; sampling by
-//! hash: Waldspurger et al., SHARDS, FAST '15). What was never seen before misses in every cache.
-//! The policy of the clocks misses less than LRU on most loads, so the estimate is a cautious one;
-//! what it says well is how much another size would change.
+//! the bytes of other followed keys looked up since the last time. Times 2^n, that is the least
+//! capacity at which an LRU cache would still have it (Mattson et al., 1970; sampling by hash:
+//! Waldspurger et al., SHARDS, FAST '15). A key's first lookup misses in every cache. The policy of
+//! the clocks misses less than LRU on most loads, so the estimate is a cautious one. It predicts
+//! well how much another size would change.
 //!
 //! Invariants
 //!  1. A lookup of a key that is not followed costs a multiplication; one that is, a lock that is
@@ -29,7 +28,7 @@ const SLOTS: usize = 2 * MAX_FOLLOWED;
 /// Not more often than one key in 2 to this is followed: a followed lookup costs some 200 ns.
 const MIN_BITS: u32 = 6;
 const MAX_BITS: u32 = 24;
-/// What an entry is expected to be charged, in bytes.
+/// Expected charge of an entry, in bytes.
 const USUAL_CHARGE: usize = 4096;
 /// Lookups after which older ones count half.
 const HALF_LIFE: u64 = 1 << 16;
@@ -57,7 +56,7 @@ struct Stack {
     keys: Vec<Option<CacheKey>>,
     sums: Vec<u64>,
     next: usize,
-    /// Lookups by the least of the sizes that has them; behind those, what none has.
+    /// Lookups by the smallest size that has them; the last counts those that none has.
     histogram: [u64; EIGHTHS.len() + 1],
     lookups: u64,
 }

@@ -1,17 +1,16 @@
-//! Memory for small things of one size, side by side.
+//! A slab: memory for small objects of one size, side by side.
 //!
 //! Out: slots, for one owner each. In: the same, when their owners are done.
 //!
-//! An allocator of the process puts an entry of a cache beside the block that was made with it:
-//! each entry then is in a page of memory of its own, and a lookup, which reads little else, waits
-//! for the page table more than for anything. Here forty of them share a page, and neither making
-//! nor freeing one asks the allocator.
+//! A general allocator puts a cache entry next to the block made with it. Each entry is then in its
+//! own page of memory, and a lookup, which reads little else, mostly waits for the page table. Here
+//! forty of them share a page, and neither making nor freeing one calls the allocator.
 //!
-//! Slots are numbered. Their memory comes in segments, each as long as all before it, that stay
-//! where they are until the slab goes. A slot that was never used is taken from the end; one that
-//! was released from a stack (Treiber 1986), whose links lie beside the slots and not in them, so
-//! that a pop may read one while somebody else fills the slot. There are a few stacks: a thread
-//! gives to its own, and takes from another's only when that is empty, so that processors do not
+//! Slots are numbered. Their memory comes in segments, each as long as all before it, that stay in
+//! place until the slab goes. A slot that was never used is taken from the end. A released slot
+//! comes from a stack (Treiber 1986). The stack's links lie beside the slots and not in them, so
+//! that a pop may read a link while another thread fills the slot. There are a few stacks: a thread
+//! pushes to its own, and takes from another's only when that is empty, so that processors do not
 //! wait for each other's.
 //!
 //! ```text
@@ -20,10 +19,10 @@
 //!
 //! Invariants
 //!  1. A number is in at most one place: on a stack, with one owner, or never handed out.
-//!  2. A pop that has read a link and succeeds has read the right one: in between nobody has
-//!     popped, or `pops` differs. (It would have to come round, 2^32 pops, while one thread stands
-//!     between a load and its update.)
-//!  3. What an owner has done with a slot lies before what the next does: a push releases, a pop
+//!  2. A pop that has read a link and succeeds has read the right one: no other pop came between,
+//!     or `pops` differs. (It would have to wrap around, 2^32 pops, while one thread is between a
+//!     load and its update.)
+//!  3. Every use of a slot by an owner lies before the next owner's: a push releases, a pop
 //!     acquires.
 //!  4. Nothing here waits.
 
@@ -46,7 +45,7 @@ const POP: u64 = 1 << 32;
 /// A power of two.
 const STACKS: usize = if cfg!(loom) { 2 } else { 8 };
 
-/// What a slot costs beside what is in it.
+/// Bytes of a slot beside its content.
 pub(crate) const LINK_BYTES: usize = size_of::<AtomicU32>();
 
 struct Segment<T> {
@@ -63,8 +62,7 @@ pub(crate) struct Slab<T> {
     free: [Padded<AtomicU64>; STACKS],
 }
 
-// SAFETY: each slot belongs to one owner, who may be another thread than the one before (invariants
-// 1 and 3).
+// SAFETY: each slot belongs to one owner at a time, on any thread (invariants 1 and 3).
 unsafe impl<T: Send> Send for Slab<T> {}
 // SAFETY: threads share only atomics; each slot belongs to one owner (invariants 1 and 3).
 unsafe impl<T: Send> Sync for Slab<T> {}
@@ -110,8 +108,7 @@ impl<T> Slab<T> {
         Some((NonNull::new(slot)?, number))
     }
 
-    /// Takes a slot back, in which nothing is any more. Nobody may look there after this call has
-    /// begun.
+    /// Takes back a slot without content. No thread may read the slot after this call has begun.
     pub(crate) fn release(&self, number: u32) {
         self.release_by(own_stack(), number);
     }
@@ -158,7 +155,7 @@ impl<T> Slab<T> {
         Some(number)
     }
 
-    /// Makes a segment, unless somebody has.
+    /// Makes a segment, unless another thread has.
     fn add_segment(&self, index: usize) {
         let place = &self.segments[index];
         if !place.load(Ordering::Acquire).is_null() {
@@ -166,7 +163,7 @@ impl<T> Slab<T> {
         }
         let mine = Box::into_raw(Box::new(Segment::new(segment_len(index))));
         if place.compare_exchange(ptr::null_mut(), mine, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-            // SAFETY: it came from a Box just now, and nobody has seen it.
+            // SAFETY: it came from a Box just now and was not published.
             drop(unsafe { Box::from_raw(mine) });
         }
     }
@@ -188,7 +185,7 @@ impl<T> Slab<T> {
 impl<T> Segment<T> {
     fn new(len: usize) -> Segment<T> {
         let slots = Box::<[UnsafeCell<MaybeUninit<T>>]>::new_uninit_slice(len);
-        // SAFETY: a cell of what may be uninitialized needs nothing.
+        // SAFETY: a cell of possibly uninitialized memory needs no initialization.
         let slots = unsafe { slots.assume_init() };
         #[cfg(not(any(loom, shuttle)))]
         let links = {
@@ -203,12 +200,13 @@ impl<T> Segment<T> {
 }
 
 impl<T> Drop for Slab<T> {
-    /// What is still in slots is forgotten: owners keep the slab for as long as they have one.
+    /// Forgets the content of slots: owners keep the slab for as long as they have one.
     fn drop(&mut self) {
         for place in &self.segments {
             let segment = place.load(Ordering::Acquire);
             if !segment.is_null() {
-                // SAFETY: `add_segment` made it from a Box, and nobody else has the slab.
+                // SAFETY: `add_segment` made it from a Box, and `&mut self` shows that no other
+                // thread has the slab.
                 drop(unsafe { Box::from_raw(segment) });
             }
         }

@@ -1,21 +1,20 @@
-//! What may lie below a cache: where values go as bytes when they are evicted, and come back from.
+//! The tier below a cache: evicted values go there as bytes, and come back from there.
 //!
-//! In: bytes of evicted values. Out: the same bytes, later, unless they were given up. Source of
+//! In: bytes of evicted values. Out: the same bytes, later, unless the tier dropped them. Source of
 //! the semantics: RocksDB `include/rocksdb/secondary_cache.h`, `cache/secondary_cache_adapter.cc`.
 //! Implementations: `esker_table::tier`.
 //!
-//! | step | by whom | what happens |
+//! | step | thread | event |
 //! |---|---|---|
-//! | evicted | who evicts, under no lock | [`SecondaryCache::insert`]: stored at the second time, so that a scan stores nothing |
-//! | missed | who looks up | [`SecondaryCache::lookup`] starts, [`Lookup::wait`] or [`wait_all`] ends it |
-//! | promoted | who looked up | parsed and put in; the copy below goes if the cache has had the value before |
+//! | evicted | the evicting thread, under no lock | [`SecondaryCache::insert`]: stored at the second time, so that a scan stores nothing |
+//! | missed | the reader | [`SecondaryCache::lookup`] starts, [`Lookup::wait`] or [`wait_all`] ends it |
+//! | promoted | the reader | parsed and inserted; the copy below goes if the cache has had the value before |
 //!
 //! Invariants
-//!  1. A tier is asked only after the cache above has missed: a hit costs what it costs without
+//!  1. A tier is asked only after the cache above has missed: a hit costs the same with and without
 //!     one.
-//!  2. A tier never fails a read. What it cannot give is a miss.
-//!  3. What comes back are the bytes that went in, checked by the tier where they may have
-//!     suffered.
+//!  2. A tier never fails a read. A value that it cannot return is a miss.
+//!  3. The tier returns the bytes that went in, and checks them where they may have suffered.
 //!  4. Each copy is charged where it is. A copy that stays below after a promotion is not stored
 //!     again.
 
@@ -33,7 +32,7 @@ use std::fmt;
 /// A value as bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Saved<'a> {
-    /// What it is for.
+    /// Its role.
     pub role: Role,
     /// How `bytes` are compressed, a code of the tier's; 0: not.
     pub codec: u8,
@@ -41,14 +40,14 @@ pub struct Saved<'a> {
     pub bytes: &'a [u8],
 }
 
-/// What became of an insert.
+/// The result of an insert.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Admission {
     /// It is stored.
     Stored,
     /// It was there before.
     Present,
-    /// It was offered for the first time of late, and will be stored at the second.
+    /// It was offered for the first time recently, and will be stored at the second.
     Remembered,
     /// There is no room, or the tier is off.
     Refused,
@@ -66,9 +65,9 @@ pub enum FoundIn {
 /// A value that came back, not compressed.
 #[derive(Debug)]
 pub struct Found {
-    /// What it was for.
+    /// Its role.
     pub role: Role,
-    /// What went in.
+    /// The inserted bytes.
     pub bytes: Vec<u8>,
     /// Whether the tier still has it.
     pub is_kept: bool,
@@ -84,12 +83,12 @@ pub trait Pending: Send + fmt::Debug {
     fn wait(self: Box<Self>) -> Option<Found>;
 }
 
-/// What a lookup has come to so far.
+/// The state of a lookup.
 #[derive(Debug)]
 pub enum Lookup {
     /// It is not there.
     Missing {
-        /// But it was offered of late.
+        /// But it was offered recently.
         was_seen: bool,
     },
     /// Here it is.
@@ -117,8 +116,7 @@ impl Lookup {
     }
 }
 
-/// The results of lookups that were started before, in their order. What is read for them is read
-/// at once.
+/// The results of lookups that were started before, in their order. Their reads overlap.
 pub fn wait_all(lookups: impl IntoIterator<Item = Lookup>) -> Vec<Option<Found>> {
     lookups.into_iter().map(Lookup::wait).collect()
 }
@@ -128,8 +126,8 @@ pub trait SecondaryCache: Send + Sync + fmt::Debug {
     /// RocksDB's name, or one of its own.
     fn name(&self) -> &'static str;
 
-    /// Offers a value. It is stored if it was offered of late, or if `is_forced`. Takes what it
-    /// needs of `saved` before it returns.
+    /// Offers a value. The tier stores it if it was offered recently, or if `is_forced`. It copies
+    /// the needed bytes of `saved` before it returns.
     fn insert(&self, key: &CacheKey, saved: Saved<'_>, is_forced: bool) -> Admission;
 
     /// Starts looking for a value. With `advise_erase` the caller will keep it: the tier may forget

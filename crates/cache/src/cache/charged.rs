@@ -1,13 +1,13 @@
-//! A cache whose usage counts in another: a blob cache under the block cache's capacity.
+//! A cache whose usage is charged to another: a blob cache under the block cache's capacity.
 //!
-//! In: what the cache uses and what is about to come in. Out: whether the other one has room for
-//! it. Source of the rule: RocksDB `cache/charged_cache.cc`, which sets the charge behind each
-//! insert and lets a strict limit pass.
+//! In: the cache's usage and the bytes about to come in. Out: whether the other cache has room.
+//! Source of the rule: RocksDB `cache/charged_cache.cc`, which charges after each insert and lets a
+//! strict limit pass.
 //!
 //! Invariants
-//!  1. At the end of each insert the charge is at least what the cache uses: room is made before a
-//!     value comes in, also for those that come in at the same time. Only what the cache's own
-//!     table has grown by may be missing, while the other's strict limit has no room for it.
+//!  1. At the end of each insert the charge is at least the cache's usage: room is made before a
+//!     value comes in, also for concurrent inserts. Only the growth of the cache's own table may be
+//!     missing, while the other's strict limit has no room for it.
 //!  2. The charge moves in steps; it shrinks when less than three quarters of it are used, at the
 //!     next insert, change of the capacity or erasure of all.
 //!  3. Under the lock the other cache evicts, which may drop anything but never inserts here.
@@ -22,7 +22,7 @@ use esker_base::sync::{Arc, Mutex};
 /// Steps of the charge: this part of the other cache's capacity.
 const STEPS: usize = 256;
 const MAX_STEP: usize = 256 << 10;
-/// What an entry takes beside its charge, at most.
+/// Most bytes of an entry beside its charge.
 const OVERHEAD: usize = 256;
 
 /// See the head of the file.
@@ -57,7 +57,7 @@ impl<V: Send + Sync + 'static> ChargedCache<V> {
         }
     }
 
-    /// Charges what the cache uses and `bytes` more.
+    /// Charges the cache's usage and `bytes` more.
     /// # Errors
     /// `MemoryLimit` if the other's limit is strict and it has no room.
     pub(super) fn make_room(&self, ledger: &Ledger, bytes: usize) -> Result<Coming<'_>> {
@@ -68,7 +68,7 @@ impl<V: Send + Sync + 'static> ChargedCache<V> {
         Ok(coming)
     }
 
-    /// Charges what the cache uses. What a strict limit refuses was there before.
+    /// Charges the cache's usage. Ignores a strict limit's refusal: those bytes were in use before.
     pub(super) fn fit(&self, ledger: &Ledger) {
         // To shrink is never refused, and to grow is tried at the next insert.
         self.change(ledger).ok();
@@ -88,7 +88,7 @@ impl<V: Send + Sync + 'static> ChargedCache<V> {
         changed
     }
 
-    /// What comes in beyond the capacity drives out as much.
+    /// Bytes that come in beyond the capacity evict as many.
     fn wanted(&self, ledger: &Ledger) -> usize {
         let coming = self.coming.load(Ordering::SeqCst);
         let used = ledger.usage();

@@ -1,11 +1,9 @@
-//! Memory outside of a cache that counts as used in it: memtables, filters being built, open
-//! tables.
+//! Memory outside of a cache that is charged to it: memtables, filters being built, open tables.
 //!
-//! In: bytes. Out: the promise that they are charged until the reservation goes. Source of the
-//! idea: RocksDB `cache/cache_reservation_manager.h`, which inserts dummy entries; here it is one
-//! number.
+//! In: bytes. Out: a charge of them until the reservation is dropped. Source of the idea: RocksDB
+//! `cache/cache_reservation_manager.h`, which inserts dummy entries; here it is one number.
 //!
-//! Invariant: what is charged for a reservation is `bytes`, at all times.
+//! Invariant: the charge of a reservation is `bytes`, at all times.
 
 use super::Cache;
 use crate::role::Role;
@@ -33,7 +31,7 @@ impl<V: Send + Sync + 'static> Reservation<V> {
         self.bytes
     }
 
-    /// Changes how much is charged.
+    /// Changes the charge.
     /// # Errors
     /// `MemoryLimit` if it grows, the limit is strict and there is no room; then nothing has
     /// changed.

@@ -1,12 +1,13 @@
-//! Whole caches under random schedules, beside a reference: a map of who holds what, with counts.
+//! Whole caches under random schedules, compared with a reference: a map of held values, with
+//! counts.
 //!
 //! `RUSTFLAGS="--cfg shuttle" cargo test --profile stress -p esker-cache --lib shuttle`
 //!
-//! A few threads put in, look up, hold, give back and erase a few keys in a cache with room for
-//! fewer. Whatever the schedule: who gets a value gets the key's, alive. When all threads are done
-//! but still hold what they held: each key is in the cache once at most, what the cache says is
-//! pinned is what the reference says is held, and what was added is there, or was erased, replaced
-//! or told as evicted: nothing is lost. When all is given back, nothing is left charged.
+//! A few threads insert, look up, hold, release and erase a few keys in a cache with room for
+//! fewer. Under every schedule, a thread that gets a value gets the key's, alive. After all threads
+//! are done, while their handles are still held: each key is in the cache at most once, the cache's
+//! pinned values are the reference's held ones, and each inserted value is there, or was erased,
+//! replaced or reported as evicted. After all handles are released, nothing is charged.
 
 use super::*;
 use crate::contract::{InsertOutcome, MetadataChargePolicy};
@@ -96,7 +97,7 @@ fn key(i: u64) -> CacheKey {
     CacheKey::new((3, i), i)
 }
 
-/// What the threads have done.
+/// Counts of the threads' operations.
 #[derive(Default)]
 struct Counts {
     added: Plain,
@@ -120,7 +121,7 @@ fn put(cache: &Cache<Value>, i: u64, alive: &Arc<Plain>, counts: &Counts) -> Han
     inserted.handle
 }
 
-/// What one thread does. Returns what it still holds.
+/// The work of one thread. Returns the handles it still holds.
 fn work(cache: &Cache<Value>, alive: &Arc<Plain>, counts: &Counts) -> Vec<Handle<Value>> {
     let mut held: Vec<Handle<Value>> = Vec::new();
     for _ in 0..STEPS {
@@ -210,8 +211,8 @@ fn scenario(cache_type: CacheType, is_tiered: bool) {
 
 /// Many random schedules, each thread with a stack large enough for a build without optimization.
 fn check(scenario: impl Fn() + Send + Sync + 'static) {
-    // What one test retires must not be freed by another's thread: the checker's atomics belong to
-    // one run.
+    // One test's retired values must not be freed by another's thread: the checker's atomics belong
+    // to one run.
     static ONE_AT_A_TIME: Process<()> = Process::new(());
     let _alone = ONE_AT_A_TIME.lock();
     let mut config = shuttle::Config::new();

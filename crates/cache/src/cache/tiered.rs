@@ -21,10 +21,10 @@ pub struct TieredCacheOptions {
 }
 
 impl<V: Send + Sync + 'static> Cache<V> {
-    /// An empty cache above `tier`, each with its own capacity. `save` shows a value as the bytes
-    /// from which it can be made again; `None`: it goes nowhere.
+    /// An empty cache above `tier`, each with its own capacity. `save` turns a value into bytes
+    /// from which it can be made again; `None`: the value does not go to the tier.
     /// # Errors
-    /// As `new`.
+    /// Those of [`Cache::new`].
     pub fn with_secondary(
         options: &CacheOptions,
         tier: Arc<dyn SecondaryCache>,
@@ -34,10 +34,10 @@ impl<V: Send + Sync + 'static> Cache<V> {
         Cache::above(options, Lower::new(tier, save, policy, None))
     }
 
-    /// As `with_secondary`, with one capacity for both. What the options and the tier have for one
-    /// does not count.
+    /// An empty cache above `tier` with one capacity for both. The capacities of the options and
+    /// the tier have no effect.
     /// # Errors
-    /// As `new`; `InvalidArgument` if the ratio is not between 0 and 1.
+    /// Those of [`Cache::new`]; `InvalidArgument` if the ratio is not between 0 and 1.
     pub fn tiered(
         options: &CacheOptions,
         tier: Arc<dyn SecondaryCache>,
@@ -62,7 +62,7 @@ impl<V: Send + Sync + 'static> Cache<V> {
         Cache::with_callback(options, Some(callback), Some(lower))
     }
 
-    /// What lies below.
+    /// The tier below.
     pub fn secondary(&self) -> Option<&Arc<dyn SecondaryCache>> {
         self.lower.as_ref().map(|lower| &lower.tier)
     }
@@ -72,9 +72,9 @@ impl<V: Send + Sync + 'static> Cache<V> {
         self.lower.as_ref().map(|lower| lower.policy())
     }
 
-    /// Starts looking below for a value that was not found here. With `will_insert` the caller is
-    /// going to put it in here: what was here before and comes back stays, so the tier may forget
-    /// it; what comes for the first time keeps its copy below.
+    /// Starts a lookup in the tier for a value that was not found here. `will_insert`: the caller
+    /// is going to insert it here. A value that was here before and comes back stays, so the tier
+    /// may forget it; one that comes for the first time keeps its copy below.
     pub fn look_below(&self, key: &CacheKey, will_insert: bool) -> Lookup {
         match &self.lower {
             None => Lookup::Missing { was_seen: false },
@@ -82,7 +82,7 @@ impl<V: Send + Sync + 'static> Cache<V> {
         }
     }
 
-    /// Changes capacity, division or policy while others work; `None` leaves it as it is.
+    /// Changes capacity, division or policy beside other threads; `None` leaves a setting as it is.
     /// # Errors
     /// `InvalidArgument` if the ratio is not between 0 and 1; `NotSupported` if this cache and its
     /// tier have no common capacity. RocksDB: `UpdateTieredCache`.
@@ -106,8 +106,8 @@ impl<V: Send + Sync + 'static> Cache<V> {
         Ok(())
     }
 
-    /// Changes the division. What becomes smaller does so first. Another thread that is at it does
-    /// this change too.
+    /// Changes the division; the part that shrinks does so first. If another thread is changing it,
+    /// that thread does this change too.
     pub(super) fn divide(&self, lower: &Lower<V>, change: impl FnOnce(&mut Shares)) {
         lower.divide(change, |before, now| {
             if now.second() < before.second() {

@@ -1,35 +1,34 @@
-//! Who goes: a clock whose hand is moved by whoever needs room.
+//! Eviction: a clock whose hands are moved by inserts that need room.
 //!
-//! In: bytes that are wanted. Out: bytes that were taken back; entries that nobody holds and nobody
-//! has used of late.
+//! In: bytes that are wanted. Out: bytes that were freed, of entries without handles that were not
+//! used recently.
 //!
-//! There are two hands, and each step of one reads one line. What is new is on probation: its clock
-//! is zero, and it was never used. The first hand looks for that in the next few buckets and takes
-//! what it finds, leaving all else as it is. So about a tenth of the entries are on probation, and
-//! a scan, whose blocks are never used again, goes through that tenth and no further. Only if the
-//! first hand finds nothing does the second take a step: an entry whose clock is above zero loses
-//! one; at zero it goes. What goes leaves a ghost of its hash in its place until that is needed;
-//! what comes back while its ghost is there is not on probation. (Quick demotion and lazy
-//! promotion, as in S3-FIFO, Yang et al., SOSP '23, on a clock; numbers in
+//! There are two hands, and each step of one reads one line. A new entry is on probation: its clock
+//! is zero, and it was never used. The first hand looks for such entries in the next few buckets
+//! and evicts them, leaving all others as they are. So about a tenth of the entries are on
+//! probation, and a scan, whose blocks are never used again, replaces that tenth only. If the first
+//! hand finds nothing, the second takes a step: an entry whose clock is above zero loses one; at
+//! zero it is evicted. An evicted entry leaves a ghost of its hash in its place until that is
+//! needed. An entry that returns while its ghost is there is not on probation. (Quick demotion and
+//! lazy promotion, as in S3-FIFO, Yang et al., SOSP '23, on a clock; numbers in
 //! docs/design/0002-block-cache.md.)
 //!
 //! Invariants
 //!  1. Threads share the hands by adding to them, so none waits for another and each bucket is
-//!     looked at by one. Of the first hand's steps, which are many, a thread takes eight at a time,
-//!     and goes on with them when it is here again.
+//!     looked at by one. A thread takes eight steps of the first hand at a time, and continues with
+//!     them at its next eviction.
 //!  2. Entries under guards may go: their memory waits for the guards. Entries with handles stay.
 //!  3. Each call ends: after `MAX_TURNS` of the second hand, after a turn in which nothing could go
-//!     or grow older, or when it has seen so many pinned entries for each it took that going on
-//!     would be waste (`effort_cap`), unless the limit is strict.
-//!  4. While values of more than `MAX_DEFERRED_SHARE` of the capacity wait for guards, nothing new
+//!     or age, or after `effort_cap` pinned entries for each evicted one, unless the limit is
+//!     strict.
+//!  4. While values of more than `MAX_DEFERRED_SHARE` of the capacity wait for guards, no new value
 //!     comes in: a reader that sleeps under its guard, or reads a file, does not make the cache's
-//!     memory grow. What is here stays and is found.
-//!  5. A call that found nothing to take is remembered (`barren`), and the next look at
-//!     `BARREN_BUCKETS` only, until one meets an entry that nobody holds; so does each while there
-//!     are no entries at all. A cache that is full of what cannot go, memory charged from outside
-//!     first of all, does not have its whole table searched for each charge. The hand goes on from
-//!     where it was, so all is looked at in time. A strict limit refuses only after a look at all
-//!     there is.
+//!     memory grow. Present values stay and are found.
+//!  5. A call that found nothing to evict is remembered (`barren`). Later calls look at
+//!     `BARREN_BUCKETS` only, until one meets an entry without handles; so does each call while
+//!     there are no entries at all. A cache full of pinned or reserved memory thus does not have
+//!     its whole table searched for each charge. The hand continues from its position, so all
+//!     buckets are visited in time. A strict limit refuses only after a look at all of them.
 
 use super::slot::Found;
 use super::table::ClockTable;
@@ -53,12 +52,11 @@ const MIN_DEFERRED_BYTES: usize = 16 << 10;
 /// While values of more than this share of the capacity wait, or entries without theirs, nothing
 /// comes in …
 const MAX_DEFERRED_SHARE: usize = 40;
-/// … unless that is less than this. So values of a cache of more than 1.25 MiB take 2.5 % more than
-/// its capacity at most; what is left of an entry without its value is one or two percent of what
-/// it was.
+/// … unless that is less than this. So values of a cache of more than 1.25 MiB exceed its capacity
+/// by at most 2.5 %; an entry without its value has one or two percent of its former size.
 const MIN_FULL_DEFERRED_BYTES: [usize; 2] = [32 << 10, 256 << 10];
-/// What so many entries were charged is taken back at the latest: others who need room count what
-/// still is.
+/// Charges of this many entries are taken back together at the latest: other inserts that need room
+/// still count them.
 const SETTLED_AT_ONCE: usize = 32;
 /// Of the inserts that are refused so, one in this many tries to have the epoch move on.
 const REFUSALS_FOR_A_PUSH: usize = 16;
@@ -73,8 +71,8 @@ struct Sweep<V> {
     tally: Tally,
     /// Buckets that the second hand has looked at since something went or grew older.
     barren: usize,
-    /// The last call found nothing, nor has this one: what is used and held all the time does not
-    /// make it look on.
+    /// The last call found nothing, and neither has this one: entries that are always in use or
+    /// held do not make it look on.
     is_wary: bool,
     /// While that is so, it looks at a few buckets only.
     is_hasty: bool,
@@ -186,8 +184,8 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
             if sweep.freed >= sweep.wanted {
                 return;
             }
-            // The word first: what it rules out need not be looked at, and entries mostly are not
-            // in this processor's cache.
+            // The word first: it often rules the entry out, and entries are mostly not in this
+            // processor's cache.
             if found.word.clock() > 0 {
                 if only_probation {
                     continue;
@@ -213,7 +211,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         }
     }
 
-    /// Evicts an entry if nobody holds it; cleans up after a dead one.
+    /// Evicts an entry without handles; cleans up after a dead one.
     pub(super) fn evict_found(
         &self,
         found: &Found<'_, V>,
@@ -226,8 +224,8 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         freed
     }
 
-    /// Takes back what entries were charged and counted that have gone. REQUIRES: the guard under
-    /// which they went.
+    /// Takes back charges and counts of evicted entries. REQUIRES: the guard under which they were
+    /// evicted.
     fn settle(&self, tally: &mut Tally) {
         let tally = std::mem::take(tally);
         if tally.entries > 0 {
@@ -235,7 +233,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         }
     }
 
-    /// The same, but what is to be taken back is added to `tally`.
+    /// Evicts entries and adds their charges and counts to `tally`.
     fn evict_into(
         &self,
         found: &Found<'_, V>,
@@ -260,14 +258,14 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         Some(entry.about.charge)
     }
 
-    /// Tells about what was evicted. REQUIRES: no guard is open here.
+    /// Reports evicted entries. REQUIRES: no guard is open here.
     pub(crate) fn tell(&self, evicted: EvictedList<V>) {
         if let Some(callback) = &self.on_evict {
             evicted.into_iter().for_each(callback);
         }
     }
 
-    /// Evicts everything that nobody holds.
+    /// Evicts every entry without handles.
     pub(crate) fn evict_all(&self) {
         let mut evicted = EvictedList::new();
         let guard = epoch::pin();
@@ -285,7 +283,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         (self.ledger.capacity() / DEFERRED_SHARE).max(MIN_DEFERRED_BYTES)
     }
 
-    /// What may wait for guards at most: values, and entries without theirs.
+    /// Most bytes that may wait for guards: values, and entries without theirs.
     fn full_deferred(&self) -> [usize; 2] {
         let share = self.ledger.capacity() / MAX_DEFERRED_SHARE;
         MIN_FULL_DEFERRED_BYTES.map(|least| share.max(least))

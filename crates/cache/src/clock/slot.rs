@@ -1,28 +1,28 @@
 //! A bucket of the clock table: one cache line with seven places.
 //!
 //! ```text
-//! tags  spilled 8 | tag 8 x 7        hints: a byte of the hash of what is, or was last, in each place
+//! tags  spilled 8 | tag 8 x 7        hints: a byte of the hash of each place's present or last entry
 //! words [ place ] x 7
 //!
 //! place   0                                     empty
 //!         1000                                  reserved: an inserter is about to publish
-//!         hash 60 | 1000                        ghost: what was here was evicted
+//!         hash 60 | 1000                        ghost: the entry here was evicted
 //!         spilled | address 59 | 0 hit clock 2  an entry
 //! ```
 //!
-//! | from | to | function | by whom |
+//! | from | to | function | by |
 //! |---|---|---|---|
 //! | empty, ghost | reserved | `reserve` | the inserter whose update succeeds; it alone writes the place's tag |
-//! | reserved | entry | `publish` | the same |
+//! | reserved | entry | `publish` | the same inserter |
 //! | entry | entry, clock + 1 and hit | `touch` | a reader; may be skipped |
 //! | entry, clock > 0 | entry, clock - 1 | `age` | the clock hand; may be skipped |
-//! | entry | empty, ghost | `clear` | whoever's update succeeds; it gives the entry's listing back, after a grace period |
+//! | entry | empty, ghost | `clear` | the thread whose update succeeds; it releases the entry's listing after a grace period |
 //!
 //! Invariants
 //!  1. A place that names an entry holds one of its listings.
 //!  2. A tag is written before its place is published and not again until the place has been
-//!     emptied and reserved once more. So who reads a place that names an entry and then the tags
-//!     sees that entry's tag or a later one's.
+//!     emptied and reserved once more. So a reader of a place and then of the tags sees that
+//!     entry's tag or a later one's.
 //!  3. `spilled` is at least the number of entries whose first choice is this bucket and which are
 //!     in another.
 //!  4. A bucket is written only to insert, evict or erase, and by reads of entries whose clock is
@@ -50,7 +50,7 @@ const SPILLED_ONE: u64 = 1 << SPILLED_SHIFT;
 /// More cannot be counted: an insert that would spill goes without.
 const MAX_SPILLED: u64 = 250;
 
-/// What a place holds.
+/// The content of a place.
 pub(crate) struct Word<V>(*mut Entry<V>);
 
 impl<V> Clone for Word<V> {
@@ -68,7 +68,7 @@ impl<V> Word<V> {
     }
 
     fn ghost(hash: u64) -> Word<V> {
-        // A hash that starts with sixty zeros leaves what looks like a reserved place; it must not.
+        // The ghost of a hash that starts with sixty zeros must not look like a reserved place.
         let print = (hash as usize & !LOW_BITS).max(LOW_BITS + 1);
         Word(ptr::without_provenance_mut(print | NO_ENTRY))
     }
@@ -127,9 +127,8 @@ impl<V> Found<'_, V> {
         let word = self.word.0;
         if word.addr() & CLOCK != CLOCK {
             let after = word.map_addr(|a| (a + 1) | HIT);
-            // Failure: somebody else has used it just now, or it goes. Relaxed: says nothing about
-            // the entry, and what was published stays published by the earlier store (a release
-            // sequence).
+            // On failure another thread has just used it, or it goes. Relaxed: this word carries no
+            // data of the entry, and the earlier store stays its publication (a release sequence).
             _ = self.place.compare_exchange(word, after, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
@@ -141,14 +140,13 @@ impl<V> Found<'_, V> {
         _ = self.place.compare_exchange(word, word.map_addr(|a| a - 1), Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Stops the place naming the entry, if it still does; leaves a ghost if `ghost_of` gives its
-    /// hash. What the listing becomes is up to the caller.
+    /// Removes the entry from the place, if it is still there; leaves a ghost if `ghost_of` gives
+    /// its hash. The caller owns the listing then.
     pub(crate) fn clear(&self, ghost_of: Option<u64>) -> bool {
         let after = ghost_of.map_or(ptr::null_mut(), |hash| Word::ghost(hash).0);
         let mut word = self.word;
         loop {
-            // Acquire and release: whoever reuses the place comes after all that was done with the
-            // entry here.
+            // Acquire and release: reuse of the place comes after every use of the entry here.
             match self.place.compare_exchange(word.0, after, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return true,
                 Err(now) if Word(now).entry() != self.word.entry() => return false,
@@ -310,7 +308,7 @@ impl<V> Bucket<V> {
     pub(crate) fn set_spilled_as(&self, other: &Bucket<V>) {
         let spilled = other.tags.load(Ordering::Acquire) >> SPILLED_SHIFT << SPILLED_SHIFT;
         let mine = self.tags.load(Ordering::Relaxed) & (SPILLED_ONE - 1);
-        // Nobody else knows this bucket yet.
+        // No other thread knows this bucket yet.
         self.tags.store(mine | spilled, Ordering::Release);
     }
 }

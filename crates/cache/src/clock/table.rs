@@ -1,16 +1,15 @@
-//! The clock table: buckets that any number of threads search and change at once, none waiting for
-//! another.
+//! The clock table: buckets that any number of threads search and change at once, without waiting.
 //!
-//! In: entries with a pin. Out: the living entry with a key. When what leaves: `evict.rs`.
+//! In: entries with a pin. Out: the living entry with a key. `evict.rs` decides when an entry goes.
 //!
 //! A key has three buckets it may be in, chosen by three parts of its hash. It goes into the second
-//! or third only if the ones before are full, and the first counts that (`spilled`), so that nearly
-//! all searches, also those that find nothing, read one line. With seven places a bucket and 60 %
-//! of them taken, one in 400 inserts finds all three full.
+//! or third only if the ones before are full, and the first counts that (`spilled`). So nearly all
+//! searches, also those that find nothing, read one line. With seven places a bucket and 60 % of
+//! them taken, one in 400 inserts finds all three full.
 //!
-//! Length is the number of buckets in use. It grows by one: the new bucket takes those entries of
-//! an older one that its longer share of the hash sends there (linear hashing, Litwin 1980). Growth
-//! goes on from one power of two to the next as fast as there are inserts, so that all buckets are
+//! Length is the number of buckets in use. It grows by one: the new bucket takes the entries of an
+//! older one that the longer part of the hash sends there (linear hashing, Litwin 1980). Growth
+//! runs from one power of two to the next as fast as there are inserts, so that all buckets are
 //! about equally full at nearly all times.
 //!
 //! | step | function | afterwards |
@@ -22,25 +21,24 @@
 //!
 //! | a split of `src` into `src` and `dst` | |
 //! |---|---|
-//! | 1 | copy what belongs into `dst`; nobody looks there yet |
+//! | 1 | copy the entries of `dst` into it; no search looks there yet |
 //! | 2 | publish the new length: searches look into `dst` |
-//! | 3 | clear those places in `src`, and copy what came meanwhile |
-//! | 4 | clear in `dst` what died meanwhile |
+//! | 3 | clear those places in `src`, and copy entries that came meanwhile |
+//! | 4 | clear in `dst` entries that died meanwhile |
 //!
 //! Invariants
-//!  1. An entry is found only while it is not dead; places that name dead ones are leftovers, and
-//!     empty places to come.
-//!  2. After all inserts of a key have returned, at most one living entry has it. Between 1 and 3
-//!     of two inserts lies a full fence of each, so at least one of them sees the other.
+//!  1. An entry is found only while it is not dead; places that name dead ones are leftovers, which
+//!     will be emptied.
+//!  2. After all inserts of a key have returned, at most one living entry has it. Between steps 1
+//!     and 3 of two inserts lies a full fence of each, so at least one of them sees the other.
 //!  3. An insert that publishes into a bucket that has been split sees the new length in step 2, or
 //!     the splitter sees the entry in its step 3: between their writes and reads lie full fences.
 //!  4. A search that finds nothing has looked into the key's buckets while they were its buckets,
-//!     or gives up after `MAX_ATTEMPTS` changes: a cache may always say no.
-//!  5. Nothing here waits: growth is done by one thread at a time, and who finds another at it goes
-//!     on without.
-//!  6. A new bucket takes over how many have spilled from the one that is split. An insert that
-//!     spills from there either has been counted by then, or finds `splitting` or a new length in
-//!     step 2 and withdraws: between their writes and reads lie full fences.
+//!     or gives up after `MAX_ATTEMPTS` changes: a cache may always miss.
+//!  5. Nothing here waits: one thread at a time grows the table, and others go on without.
+//!  6. A new bucket takes over the spill count of the one that is split. An insert that spills from
+//!     there either has been counted by then, or finds `splitting` or a new length in step 2 and
+//!     withdraws: between their writes and reads lie full fences.
 
 use super::slot::{Bucket, Found, PLACES, Reserved, Word, tag_of};
 use crate::contract::Priority;
@@ -75,7 +73,7 @@ pub(crate) struct Size {
     pub(crate) min_length: usize,
     /// Buckets at most.
     pub(crate) max_length: usize,
-    /// What a bucket is charged, in bytes.
+    /// The charge of a bucket, in bytes.
     pub(crate) bucket_charge: usize,
 }
 
@@ -87,9 +85,9 @@ pub(crate) struct ClockTable<V: Send + Sync + 'static> {
     bucket_charge: usize,
     seed: u64,
     pub(super) ledger: Arc<Ledger>,
-    /// Where the next eviction looks first for what has grown old.
+    /// Where the next eviction looks first for aged entries.
     pub(super) hand: Padded<AtomicUsize>,
-    /// Where it looks for what is on probation.
+    /// Where it looks for entries on probation.
     pub(super) probation_hand: Padded<AtomicUsize>,
     /// The next of the steps that a thread, or a few, have taken of it; none if that is where the
     /// next eight begin.
@@ -98,7 +96,7 @@ pub(crate) struct ClockTable<V: Send + Sync + 'static> {
     pub(super) barren: AtomicBool,
     /// Bytes in deferred free that the last push has left there.
     pub(super) deferred_left: Padded<AtomicUsize>,
-    /// Inserts that were refused because of what is there.
+    /// Inserts refused because too many bytes wait for guards.
     pub(super) deferred_refusals: AtomicUsize,
     /// Inserts that found all their buckets full.
     crowded: AtomicUsize,
@@ -108,7 +106,7 @@ pub(crate) struct ClockTable<V: Send + Sync + 'static> {
     pub(super) on_evict: Option<EvictionCallback<V>>,
 }
 
-/// What became of an insert.
+/// The result of an insert.
 pub(crate) enum Outcome<V> {
     /// It is in the table.
     Added(Handle<V>),
@@ -199,7 +197,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         self.length.0.load(Ordering::Acquire)
     }
 
-    /// Confirmed entries that nobody has killed.
+    /// Number of confirmed, living entries.
     pub(crate) fn occupancy(&self) -> usize {
         self.ledger.listed()
     }
@@ -252,14 +250,14 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         None
     }
 
-    /// Whether a place still names what was evicted under this key.
+    /// Whether a place has the ghost of this key.
     pub(crate) fn has_ghost(&self, key: &CacheKey) -> bool {
         let hash = self.hash(key);
         homes(hash, self.length()).iter().any(|&index| self.bucket(index).has_ghost(hash))
     }
 
-    /// Puts an entry in that is in no table and has one pin and one listing. What had to go for it
-    /// is added to `evicted`.
+    /// Inserts an entry that is in no table and has one pin and one listing. Adds the entries
+    /// evicted for it to `evicted`.
     pub(crate) fn insert(&self, mine: Handle<V>, evicted: &mut EvictedList<V>) -> Outcome<V> {
         let guard = epoch::pin();
         let key = *Handle::key(&mine);
@@ -285,7 +283,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         let may_be_uncounted = is_spilled && self.splitting.load(Ordering::Acquire) == homes_then[0];
         let is_home = !may_be_uncounted && homes(hash, self.length()) == homes_then;
         let better = if is_home { self.contest(hash, homes_then, &mine, &guard) } else { None };
-        // Counted first: once it is confirmed, somebody may erase it and count down.
+        // Counted first: once it is confirmed, another thread may erase it and count down.
         let occupancy = self.ledger.list();
         if is_home && better.is_none() && entry.confirm() {
             self.grow(occupancy, evicted, &guard);
@@ -293,7 +291,8 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         }
         self.ledger.unlist(1);
         entry.kill();
-        // Until it is confirmed the spill is this insert's to take back, whoever clears the place.
+        // Until it is confirmed, this insert takes the spill back, whichever thread clears the
+        // place.
         if is_spilled {
             self.bucket(homes_then[0]).sub_spilled();
         }
@@ -352,7 +351,8 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         None
     }
 
-    /// Empties a place and gives its listing back in time. True for the one who did.
+    /// Empties a place and releases its listing after the grace period. True for the thread that
+    /// did.
     pub(super) fn clear(&self, found: &Found<'_, V>, ghost_of: Option<u64>, guard: &Guard) -> bool {
         let cleared = found.clear(ghost_of);
         if cleared {
@@ -361,7 +361,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         cleared
     }
 
-    /// What is left to do for the one who killed a confirmed entry.
+    /// Does the remaining work of the thread that killed a confirmed entry.
     pub(super) fn bury(&self, found: &Found<'_, V>, ghost_of: Option<u64>, guard: &Guard) {
         self.ledger.unlist(1);
         self.unplace(found, ghost_of, guard);
@@ -381,7 +381,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         let Some(found) = self.find(key, &guard) else { return false };
         match found.entry.kill_under(&guard) {
             Some(true) => self.bury(&found, None, &guard),
-            // Its insert takes back what it did.
+            // Its own insert undoes its work.
             Some(false) => _ = self.clear(&found, None, &guard),
             None => return false,
         }
@@ -462,7 +462,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
     }
 }
 
-/// How often the hand passes an entry that nobody uses.
+/// Number of passes of the hand that an unused entry survives.
 fn initial_clock(priority: Priority, is_revived: bool) -> usize {
     match priority {
         Priority::High => 3,
@@ -500,8 +500,8 @@ impl<V: Send + Sync + 'static> Drop for ClockTable<V> {
             let buckets = buckets.load(Ordering::Acquire);
             if !buckets.is_null() {
                 let all = ptr::slice_from_raw_parts_mut(buckets, segment_len(segment));
-                // SAFETY: `add_segment` made it from a Box of this many buckets, and nobody else
-                // has the table.
+                // SAFETY: `add_segment` made it from a Box of this many buckets, and `&mut self`
+                // shows that no other thread has the table.
                 drop(unsafe { Box::from_raw(all) });
             }
         }

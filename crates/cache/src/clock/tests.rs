@@ -131,10 +131,10 @@ fn a_long_sweep_tells_others_what_it_has_taken_so_far() {
     watched.worst.store(0, Ordering::Relaxed);
     cache.set_capacity(1000);
     assert_eq!(cache.usage(), 1000);
-    // Who inserts meanwhile would evict as much again.
+    // A concurrent insert would evict as much again.
     let worst = watched.worst.load(Ordering::Relaxed);
     assert!(worst <= 64, "{worst} of {}", 19_000 - crowded);
-    // What is left in the cache keeps it alive.
+    // Entries left in the cache keep it alive.
     cache.set_capacity(0);
 }
 
@@ -156,7 +156,7 @@ fn threads_that_have_evicted_and_wait_do_not_keep_new_entries_out() {
             });
             is_done.recv().unwrap();
         }
-        // What they have handed over goes, however long guards of other tests stay.
+        // Their retired values go, however long guards of other tests stay.
         assert!(epoch::settle(u32::MAX, std::thread::yield_now));
         let waiting = cache.deferred_free_usage();
         drop(not_yet);
@@ -258,8 +258,8 @@ fn readers_under_a_guard_keep_what_they_read() {
     assert!(value.iter().all(|&byte| byte == 7), "after the end of the cache");
 }
 
-/// A thread that sleeps under a guard holds up what waits for guards: of what nobody read, that is
-/// not the value.
+/// A thread that sleeps under a guard delays memory that waits for guards; an unread value is no
+/// part of that.
 #[test]
 fn a_value_that_nobody_read_goes_at_once_under_any_guard() {
     let cache = Cache::new(&options(CacheType::AutoHyperClock, 300)).unwrap();

@@ -4,7 +4,7 @@
 //!  1. An index is in the table if and only if its slot holds an entry; then it is in exactly one
 //!     pool's list. Empty slots are chained from `free`.
 //!  2. `usage` is the sum of all charges; each pool's `usage` that of its entries.
-//!  3. What leaves is handed out to be dropped by the caller, after the lock.
+//!  3. Removed entries are handed to the caller, which drops them after the lock.
 
 use crate::contract::Priority;
 use crate::entry::{Entry, Handle, Listed};
@@ -19,12 +19,12 @@ const NONE: u32 = u32::MAX;
 /// Where a visit ends.
 pub(super) const END: usize = usize::MAX;
 
-/// When the limit is not strict, an insert gives up looking for room after meeting this many values
-/// in use: it would do so again and again while a small cache is all in use. What was met counts as
-/// used now, so the next insert looks further on.
+/// Without a strict limit, an insert stops looking for room after this many values in use;
+/// otherwise it would repeat the search while a small cache is all in use. The values it met count
+/// as used now, so the next insert looks further on.
 const MAX_IN_USE_MET: usize = 64;
 
-/// What an operation took out.
+/// The entries that an operation removed.
 pub(super) struct Garbage<V> {
     pub(super) evicted: EvictedList<V>,
     listings: SmallVec<[Listed<V>; 4]>,
@@ -39,7 +39,7 @@ impl<V> Default for Garbage<V> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) capacity: usize,
-    /// Somebody wants to know what is evicted.
+    /// Evictions are reported.
     pub(super) tells: bool,
     pub(super) high_ratio: f64,
     pub(super) low_ratio: f64,
@@ -109,7 +109,7 @@ pub(super) struct Shard<V> {
 }
 
 impl<V> Shard<V> {
-    /// What an entry costs beside its value: its slot, and its index and tag in a table 7/8 full at
+    /// Bytes of an entry beside its value: its slot, and its index and tag in a table 7/8 full at
     /// best, half that at worst.
     pub(super) const ENTRY_OVERHEAD_BYTES: usize = size_of::<Slot<V>>() + 8;
 
@@ -169,7 +169,7 @@ impl<V> Shard<V> {
         true
     }
 
-    /// Evicts this many bytes, if there are so many that nobody holds. Returns the bytes.
+    /// Evicts up to this many bytes of values without handles. Returns the bytes.
     pub(super) fn evict(&mut self, wanted: usize, garbage: &mut Garbage<V>) -> usize {
         let before = self.usage;
         for pool in POOLS {
@@ -231,8 +231,8 @@ impl<V> Shard<V> {
         !lacks(self)
     }
 
-    /// Evicts the oldest of a pool while `wanted`, leaving what is in use, up to `patience` of
-    /// those. Returns how many in use it met. Those move to the new end: being in use is as good as
+    /// Evicts the oldest entries of a pool while `wanted`, skipping up to `patience` entries in
+    /// use. Returns the number of those, which move to the new end: being in use is as good as
     /// being used now.
     fn evict_from(
         &mut self,
@@ -248,8 +248,8 @@ impl<V> Shard<V> {
             }
             let index = self.pools[pool as usize].oldest;
             let slot = &self.slots[index as usize];
-            // One attempt, not two: handles are given back without the lock, and the second might
-            // succeed untold.
+            // One attempt, not two: handles are released without the lock, and a second attempt
+            // might succeed without a report.
             let is_killed = if self.limits.tells {
                 let last = slot.entry().kill_for_callback();
                 let told = last.map(|value| Evicted { value, was_hit: slot.has_hit });

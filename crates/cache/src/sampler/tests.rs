@@ -35,7 +35,7 @@ fn the_estimates_are_those_of_lru_caches_of_these_sizes() {
     assert!(estimates.is_sorted_by(|a, b| a.miss_ratio >= b.miss_ratio), "{estimates:?}");
 }
 
-/// An LRU cache of so many keys: each with when it was used last.
+/// An LRU cache of this many keys, each with the time of its last use.
 struct Lru {
     most: usize,
     last: HashMap<CacheKey, u64>,

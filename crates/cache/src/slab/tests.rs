@@ -93,8 +93,8 @@ mod loom_models {
         builder.check(model);
     }
 
-    /// The stack's classic error: a slot is taken and comes back while somebody is between reading
-    /// its link and his update.
+    /// The stack's classic error: a slot is taken and returned while another thread is between its
+    /// read of the link and its update.
     #[test]
     fn loom_a_slot_that_comes_back_has_one_owner() {
         check(|| {

@@ -1,6 +1,6 @@
-//! The link from a cache to what lies below it, and one capacity for both.
+//! The link from a cache to its tier, and one capacity for both.
 //!
-//! In: evictions, reservations, changes of capacity. Out: offers to the tier, and how many bytes
+//! In: evictions, reservations, changes of capacity. Out: offers to the tier, and the bytes that
 //! each of the two may use.
 //! Source of the rules: RocksDB `cache/secondary_cache_adapter.cc`, `TieredCacheOptions`. RocksDB
 //! moves capacity by dummy entries in the first cache, in steps of 1 MiB; here it is two numbers.
@@ -9,17 +9,17 @@
 //! total = first + second          second = ratio × (total − reserved)
 //! ```
 //!
-//! So memory that is reserved is taken from both in their proportion. Reservations are charged to
-//! the first.
+//! So reserved memory is taken from both in their proportion. Reservations are charged to the
+//! first.
 //!
 //! Invariants
-//!  1. The capacities of both add up to the total, but while a change is under way: then they are
-//!     less.
-//!  2. Nothing but arithmetic is done under `shares`, which is taken on changes only and never by a
-//!     lookup or an insert.
-//!  3. Capacity moves under `moving`, for which nobody waits: who finds another at it leaves the
-//!     move to that one. To move capacity evicts, and that may drop what readers have left behind,
-//!     on the same thread: a table that gives its own reservation back, say.
+//!  1. The capacities of both add up to the total; during a change they are less.
+//!  2. Only arithmetic is done under `shares`, which is taken on changes only and never by a lookup
+//!     or an insert.
+//!  3. Capacity moves under `moving`, for which no thread waits: a thread that finds it taken
+//!     leaves the move to its holder. Moving capacity evicts, which may drop values that readers
+//!     have left behind, on the same thread: a table that releases its own reservation, for
+//!     example.
 
 use super::{Saved, SecondaryCache};
 use crate::entry::Handle;
@@ -35,11 +35,12 @@ pub enum AdmissionPolicy {
     /// As `Placeholder`.
     #[default]
     Auto,
-    /// Those that are evicted for the second time of late.
+    /// Values that are evicted for the second time within a while.
     Placeholder,
     /// Those, and all that were hit before they were evicted.
     AllowCacheHits,
-    /// As `Placeholder`; what the tier in memory gives up goes on to the file below it. Needs one.
+    /// Like `Placeholder`; values evicted from the tier in memory go on to the file below it. Needs
+    /// one.
     ThreeQueue,
     /// All.
     AllowAll,
@@ -72,7 +73,7 @@ impl AdmissionPolicy {
 pub(crate) struct Shares {
     /// Bytes of both together.
     pub(crate) total: usize,
-    /// The part of what is not reserved that is the tier's.
+    /// The tier's part of the unreserved capacity.
     pub(crate) ratio: f64,
     /// Bytes of reservations.
     pub(crate) reserved: usize,
@@ -99,8 +100,8 @@ struct Division {
 }
 
 impl Division {
-    /// Changes the shares, and has `move_capacity(before, now)` called until they are as they shall
-    /// be; by the one who is at it, if somebody is.
+    /// Changes the shares, and calls `move_capacity(before, now)` until the capacities match them.
+    /// If another thread is moving capacity, that thread does it.
     fn change(&self, change: impl FnOnce(&mut Shares), move_capacity: impl Fn(&Shares, &Shares)) {
         let mut wanted = self.shares.lock();
         change(&mut wanted);
@@ -111,8 +112,8 @@ impl Division {
             move_capacity(&moved, &now);
             *moved = now;
             drop(moved);
-            // Looked at after letting go: who has changed the shares before this look has perhaps
-            // found the lock taken, and who changes them after it finds it free.
+            // Read after the release: a change before this read may have found the lock taken, and
+            // a later one finds it free.
             let wanted = *self.shares.lock();
             if wanted == now {
                 return;
@@ -122,7 +123,7 @@ impl Division {
     }
 }
 
-/// What a cache knows about the tier below it.
+/// A cache's link to its tier.
 pub(crate) struct Lower<V> {
     pub(crate) tier: Arc<dyn SecondaryCache>,
     save: fn(&V) -> Option<&[u8]>,
@@ -150,7 +151,7 @@ impl<V> Lower<V> {
         self.policy.store(policy as u8, Ordering::Relaxed);
     }
 
-    /// Offers what was evicted.
+    /// Offers an evicted value to the tier.
     pub(crate) fn demote(&self, evicted: &Evicted<V>) {
         let Some(bytes) = (self.save)(&evicted.value) else { return };
         let is_forced = match self.policy() {
@@ -167,8 +168,8 @@ impl<V> Lower<V> {
         self.division.as_ref().map(|division| *division.shares.lock())
     }
 
-    /// Changes the shares, if there is one capacity for both; `move_capacity(before, now)` does
-    /// what follows from that.
+    /// Changes the shares, if there is one capacity for both; `move_capacity(before, now)` applies
+    /// them.
     pub(crate) fn divide(&self, change: impl FnOnce(&mut Shares), move_capacity: impl Fn(&Shares, &Shares)) {
         if let Some(division) = &self.division {
             division.change(change, move_capacity);

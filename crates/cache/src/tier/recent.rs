@@ -1,14 +1,14 @@
-//! Which keys were seen of late: what makes a tier store a value at the second time it is offered.
+//! Recently seen keys: a tier stores a value at the second time it is offered.
 //!
 //! In: keys. Out: whether the same key came before, as far as is remembered.
 //!
-//! A table of 32 bits of hash, in rows of four that the rest of the hash chooses; a new key drives
-//! the oldest of its row out. RocksDB inserts an entry without a value instead
+//! A table of 32 bits of hash, in rows of four that the rest of the hash chooses; a new key
+//! replaces the oldest of its row. RocksDB inserts an entry without a value instead
 //! (`cache/compressed_secondary_cache.cc`).
 //!
 //! Invariants
-//!  1. A key that was noted, and whose row has not seen three others since, is known. Another is
-//!     taken for it once in 2^30.
+//!  1. A noted key is known until its row has seen three others. Another key is taken for it once
+//!     in 2^30.
 //!  2. Nothing waits. Two threads that note keys of a row at once may lose one of them.
 
 use crate::key::CacheKey;
@@ -32,7 +32,7 @@ impl Recent {
         Recent { rows: (0..rows).map(|_| std::array::from_fn(|_| AtomicU32::new(0))).collect() }
     }
 
-    /// Its row and what stands there for it; 0 stands for nothing.
+    /// The key's row and its value there; 0 means empty.
     fn row(&self, key: &CacheKey) -> (&[AtomicU32; WAYS], u32) {
         let hash = key.hash(0x5EC0_0DA2);
         let print = ((hash >> 32) as u32).max(1);

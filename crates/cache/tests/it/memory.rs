@@ -19,7 +19,7 @@ fn most_over(cache_type: CacheType, capacity: usize) -> f64 {
         let charge = if i.is_multiple_of(40) { capacity / 50 } else { 3000 + (i as usize * 37) % 2500 };
         let priority = if i.is_multiple_of(40) { Priority::High } else { Priority::Low };
         if cache.lookup(&key).is_none() {
-            // What is charged is what counts; the bytes themselves would only take time.
+            // Only the charge counts; the bytes themselves would only take time.
             drop(cache.insert(key, Box::default(), charge, priority, Role::DataBlock));
         }
         most = most.max(cache.usage());
@@ -98,7 +98,7 @@ fn read(cache: &Cache<Counted<'static>>, alive: &'static AtomicUsize, seed: u64,
 #[test]
 fn what_slow_readers_hold_up_is_bounded() {
     const CAPACITY: usize = 1600 << 10;
-    // What is evicted last may go after the test.
+    // The last evicted entry may go after the test.
     static ALIVE: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
     let _turn = crate::alone();
     let types =

@@ -277,7 +277,7 @@ fn play(policy: &mut dyn Policy, keys: usize, exponent: f64, scanned: u64) -> Mi
     Misses { before, during, after }
 }
 
-/// Ten times the size of the cache is read once; what is asked for again and again must stay.
+/// Ten times the size of the cache is read once; keys that are read repeatedly must stay.
 #[test]
 fn a_long_scan_leaves_the_hot_set_alone() {
     let _turn = crate::alone();

@@ -11,7 +11,7 @@ const CHARGE: usize = 1000;
 
 /// Knows its key, and counts those alive.
 struct Value {
-    /// `GONE` when it is dropped: who reads that has read too late.
+    /// `GONE` when it is dropped: a reader that sees it has read too late.
     key: AtomicU64,
     alive: Arc<AtomicUsize>,
 }

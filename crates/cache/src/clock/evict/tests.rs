@@ -103,7 +103,8 @@ fn a_strict_limit_looks_at_all_before_it_refuses_and_once_is_enough() {
     }
 }
 
-/// What a model of one thread knows: whether anything may go, and how long that has been so.
+/// The state of a single-threaded model: whether any entry may go, and for how long that has been
+/// so.
 #[test]
 fn random_charges_find_what_may_go_and_search_little_otherwise() {
     for seed in 0..40 {

@@ -207,7 +207,7 @@ pairs! {
     loom_two_splits: SPLIT, SPLIT;
 }
 
-/// What is held is let go while it is given up.
+/// A held entry is released while it is evicted.
 #[test]
 fn loom_last_handle_and_erase() {
     pair(2, 0, |m| drop(m.insert(0)), |m| _ = m.table.erase(&key(0)));
@@ -232,6 +232,6 @@ fn loom_last_handle_and_erase() {
 fn loom_full_buckets() {
     pair(2, 13, |m| drop(m.insert(13)), |m| drop(m.insert(14)));
     pair(2, 13, |m| drop(m.insert(13)), SPLIT);
-    // The same key, one of which may be in its second choice.
+    // The same key twice, once perhaps in its second bucket.
     pair(2, 13, |m| drop(m.insert(13)), |m| drop(m.insert(13)));
 }
