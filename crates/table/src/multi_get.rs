@@ -1,21 +1,21 @@
 //! Point reads of many keys at once.
 //!
-//! In: keys in ascending order. Out: as `TableReader::get` for each, but each filter, index block
-//! and data block is looked up once for all keys of a batch that need it, and what a key will read
-//! is fetched into the processor's caches while the keys before it are worked on. The steps go
-//! level by level through the table: all keys through the filter, then all through the index, then
-//! all blocks are looked up, then all keys are searched. Idea of the level-wise order: RocksDB
+//! In: keys in ascending order. Out: the result of `TableReader::get` for each. Each filter, index
+//! block and data block is looked up once for all keys of a group of [`BATCH_KEYS`]. A key's lines
+//! are prefetched while earlier keys are processed. The steps go level by level through the table:
+//! all keys through the filter, then all through the index, then all block lookups, then all
+//! searches. Idea of the level-wise order: RocksDB
 //! `table/block_based/block_based_table_reader_sync_and_async.h` (`MultiGet`).
 //!
-//! A batch goes twice over its tables. First under a guard ([`TableReader::multi_get`]), which
-//! waits for nothing: keys whose blocks are not in the cache are suspended. What was suspended is
-//! then planned ([`TableReader::plan`]) table by table; what the kernel has in memory is read and
+//! A multi_get visits its tables twice. First under a guard ([`TableReader::multi_get`]), which
+//! waits for nothing: keys whose blocks are not in the cache are suspended. Suspended keys are then
+//! planned ([`TableReader::plan`]) table by table. Blocks in the kernel's memory are read and
 //! searched at once ([`Plan::search_resident`]), the other blocks of all plans are read together
 //! ([`read_plans`]), and each plan is searched ([`Plan::search`]).
 //!
 //! Invariants
-//!  1. An error belongs to the keys that needed what failed; the others go on.
-//!  2. A block is held from its look-up to the end of its batch or plan, once.
+//!  1. An error belongs to the keys that needed the failed bytes; the others go on.
+//!  2. A block is held from its lookup to the end of its group or plan, once.
 //!  3. No guard is held while files are read.
 
 mod resident;

@@ -214,11 +214,11 @@ pub struct TableBuilderOptions {
     pub is_external_file: bool,
     /// More properties, under names of the user's.
     pub user_collected_properties: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Runs of deleted keys of at least so many entries are noted in a block of Esker's own, which
-    /// RocksDB leaves alone (`docs/format/deleted-runs.md`); 0: none, and the table has no such
+    /// Runs of deleted keys of at least this many entries are recorded in a block of Esker's own,
+    /// which RocksDB ignores (`docs/format/deleted-runs.md`); 0: none, and the table has no such
     /// block.
     pub deleted_run_block_min_entries: u64,
-    /// `TableFileInfo` names those of at least so many entries; 0: none.
+    /// `TableFileInfo` names the runs of at least this many entries; 0: none.
     pub long_deleted_run_entries: u64,
     /// Where blocks that are put into the cache are counted.
     pub statistics: Option<Arc<Statistics>>,

@@ -1,18 +1,17 @@
-//! Blocks of scans that are known beforehand, read together.
+//! Planned ranges: blocks of scans that are known in advance, read together.
 //!
-//! In: ranges in order, and who says which tables may hold keys of one. Out: blocks, for the table
-//! cursors of one iterator. They share a [`ScansAhead`] from when they are made, and are told of
-//! ranges, or that there are none any more, by what is put into it. Nothing happens as long as the
-//! cache has what they ask for. The first block that it has not brings those of all tables for the
-//! range that is scanned and as many ranges behind it as there is room for, in one go: a readahead
-//! batch. The next readahead batch comes with the first block that is missing in a range behind it.
-//! What is wanted of it: RocksDB `include/rocksdb/options.h` (`MultiScanArgs`).
+//! In: ranges in order, and a source of the tables that may hold keys of one. Out: blocks, for the
+//! table cursors of one iterator. The cursors share a [`ScansAhead`] for life; ranges are added to
+//! it and removed from it. Nothing happens while the cache has the blocks. The first missing block
+//! starts a readahead batch: the blocks of all tables for the current range, and for as many later
+//! ranges as there is room for. The next batch starts with the first missing block in a later
+//! range. Requirements: RocksDB `include/rocksdb/options.h` (`MultiScanArgs`).
 //!
 //! Invariants
-//!  1. What is held is bounded: a readahead batch's blocks have at most `most_bytes` in the file,
-//!     and are let go before the next readahead batch.
-//!  2. What a scan shows does not depend on it: a block that was not read ahead, or could not be,
-//!     is read by whoever needs it, who then meets the error.
+//!  1. Held memory is bounded: a batch's blocks have at most `most_bytes` in the file, and are
+//!     released before the next batch.
+//!  2. The result of a scan does not depend on it: a block that was not read ahead is read by its
+//!     reader, which meets any error.
 //!  3. The lock is not held while anything is read.
 //!  4. Without ranges nothing is held and nothing is read ahead.
 
@@ -40,30 +39,29 @@ const BATCH_BYTES: u64 = 8 << 20;
 /// Bytes of one table for one range. A scan that goes on beyond them reads ahead as any other.
 const PART_BYTES: u64 = 1 << 20;
 
-/// Ranges that memory is taken for with the first of them, if their keys are as long as its.
+/// Number of ranges to reserve memory for with the first one, if their keys are as long as its.
 const FIRST_RANGES: usize = 16;
 
-/// Memory of ranges' keys that is kept for others to come.
+/// Memory of ranges' keys that is kept for later ranges.
 const KEPT_BYTES: usize = 16 << 10;
 
-/// Which tables a range may have keys in.
+/// The tables that may have keys of a range.
 pub trait ScanTables: Send {
-    /// Calls `each` with every table that may hold keys from `start` up to, not including, `limit`.
-    /// Tables that cannot be opened are left out.
+    /// Calls `each` with every table that may hold keys from `start` up to `limit`, exclusive.
+    /// Skips tables that cannot be opened.
     fn within(&self, start: &[u8], limit: &[u8], each: &mut dyn FnMut(&Arc<TableReader>));
 }
 
-/// Ranges of user keys that ascend, all their keys in one piece of memory.
+/// Ascending ranges of user keys, with all their keys in one buffer.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct ScanRanges {
     keys: Vec<u8>,
-    /// Where the start of each ends, behind the keys of the one before it, and where its limit
-    /// does.
+    /// The ends of each range's start and limit in the buffer.
     ends: Vec<(usize, Option<usize>)>,
 }
 
 impl ScanRanges {
-    /// Adds the range from `start` up to, not including, `limit`, if there is one.
+    /// Adds the range from `start` up to `limit`, exclusive, if there is one.
     pub fn push(&mut self, start: &[u8], limit: Option<&[u8]>) {
         if self.ends.capacity() == 0 {
             self.ends.reserve(FIRST_RANGES);
@@ -75,7 +73,7 @@ impl ScanRanges {
         self.ends.push((middle, limit.map(|_| self.keys.len())));
     }
 
-    /// Those of `others` instead, in the same memory, unless that is much.
+    /// Replaces the ranges by those of `others`, in the same memory, unless that is large.
     fn copy_from(&mut self, others: &ScanRanges) {
         if self.keys.capacity() > KEPT_BYTES || self.ends.capacity() > KEPT_BYTES / size_of::<usize>() {
             *self = ScanRanges::default();
@@ -86,7 +84,7 @@ impl ScanRanges {
         self.ends.extend_from_slice(&others.ends);
     }
 
-    /// How many there are.
+    /// Number of ranges.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
@@ -115,20 +113,20 @@ impl ScanRanges {
     }
 }
 
-/// What was read ahead so far.
+/// Counts of readahead so far.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct AheadCounts {
-    /// How often blocks were read ahead.
+    /// Readahead batches.
     pub batches: u64,
-    /// Ranges for which that was done.
+    /// Ranges of these batches.
     pub ranges: u64,
-    /// Blocks that came from files.
+    /// Blocks read from files.
     pub blocks_read: u64,
-    /// Blocks that were found in the cache, or below it.
+    /// Blocks found in the cache, or below it.
     pub blocks_cached: u64,
-    /// Bytes of the former, as stored.
+    /// Bytes of the blocks read from files, as stored.
     pub bytes_read: u64,
-    /// Reads that brought them.
+    /// Reads for these blocks.
     pub reads: u64,
     /// The most bytes, as stored, that were held at once.
     pub most_held_bytes: u64,
@@ -137,9 +135,9 @@ pub struct AheadCounts {
 /// How ranges are read ahead.
 #[derive(Clone, Copy, Debug)]
 pub struct AheadOptions {
-    /// Of the scans' reads.
+    /// The scans' own read options.
     pub table: TableReadOptions,
-    /// Blocks with no more bytes than this between them are read as one.
+    /// Blocks with at most this many bytes between them are read as one.
     pub coalesced_gap_bytes: u64,
     /// Bytes of the blocks of a readahead batch, as stored; 0 for as many as are worth it.
     pub most_bytes: u64,
@@ -158,14 +156,14 @@ impl Default for AheadOptions {
     }
 }
 
-/// See the head of the file. Made without ranges.
+/// The planned ranges of one iterator. Made without ranges.
 #[derive(Default)]
 pub struct ScansAhead {
     /// Whether there are ranges.
     is_planned: AtomicBool,
-    /// The range that is scanned.
+    /// The current range.
     current: AtomicUsize,
-    /// Whether anything is held: most scans find all they want in the cache.
+    /// Whether any block is held: most scans find everything in the cache.
     holds: AtomicBool,
     state: Mutex<State>,
 }
@@ -197,9 +195,8 @@ impl fmt::Debug for ScansAhead {
 }
 
 impl ScansAhead {
-    /// From now on `ranges`, which ascend, are scanned, and counted anew. It does nothing until it
-    /// knows tables. Gives a copy of them, in memory that was used for others before, if those are
-    /// done with.
+    /// Starts scanning `ranges`, which ascend, and numbers them anew. Does nothing until it has
+    /// tables. Returns a copy of them, in the memory of earlier ranges if those are done.
     pub fn tell(
         &self,
         ranges: &ScanRanges,
@@ -221,7 +218,7 @@ impl ScansAhead {
         Arc::clone(&state.ranges)
     }
 
-    /// There are no ranges any more. What tables it knows it still does.
+    /// Removes the ranges. Keeps the tables.
     pub fn forget(&self) {
         if !self.is_planned() {
             return;
@@ -243,12 +240,12 @@ impl ScansAhead {
     /// Whether blocks are held.
     #[inline]
     pub fn holds(&self) -> bool {
-        // Who has let read sees what was read: it is the same thread, or was handed over by one.
+        // The thread that reads ahead sees its blocks: it is the same thread, or one that was
+        // handed the iterator.
         self.holds.load(Ordering::Relaxed)
     }
 
-    /// From now on the tables are those that `tables` knows; without it nothing is read ahead any
-    /// more, and nothing is held.
+    /// Sets the source of tables; without one nothing is read ahead any more, and nothing is held.
     pub fn set_tables(&self, tables: Option<Box<dyn ScanTables>>) {
         let mut state = self.state.lock();
         let let_go = if tables.is_some() { HashMap::new() } else { self.let_go(&mut state) };
@@ -259,12 +256,12 @@ impl ScansAhead {
         drop(before);
     }
 
-    /// Whether it knows tables.
+    /// Whether it has tables.
     pub fn knows_tables(&self) -> bool {
         self.state.lock().tables.is_some()
     }
 
-    /// What is held, which is not held any more then.
+    /// Takes the held blocks out.
     fn let_go(&self, state: &mut State) -> HashMap<CacheKey, Held> {
         self.holds.store(false, Ordering::Relaxed);
         std::mem::take(&mut state.held)
@@ -287,7 +284,7 @@ impl ScansAhead {
         count_wasted(statistics.as_ref(), &let_go);
     }
 
-    /// What was read ahead so far.
+    /// Counts of readahead so far.
     pub fn counts(&self) -> AheadCounts {
         self.state.lock().counts
     }
@@ -362,7 +359,7 @@ impl ScansAhead {
     }
 }
 
-/// What blocks to read together.
+/// Blocks to read together.
 struct ReadaheadBatch {
     ranges: Arc<ScanRanges>,
     options: AheadOptions,
@@ -377,14 +374,14 @@ impl ReadaheadBatch {
         let mut bytes = 0;
         let rest = (first..self.ranges.len()).filter_map(|at| self.ranges.get(at).map(|range| (at, range)));
         for (number, (start, limit)) in rest {
-            // How far a scan without a limit will go nobody knows.
+            // The length of a scan without a limit is unknown.
             let Some(limit) = limit else { return (batch, number + 1) };
             let room = most_bytes - bytes;
             let (mut of_range, mut range_bytes, mut fits) = (Vec::<Part>::new(), 0, true);
             tables.within(start, limit, &mut |reader| {
                 let most = PART_BYTES.min(room - range_bytes);
                 let mut handles = Vec::new();
-                // What cannot be planned is read by the scan.
+                // The scan itself reads blocks that cannot be planned.
                 if let Ok(is_all) = reader.blocks_within((start, limit), &self.options, most, &mut handles) {
                     fits &= is_all || most == PART_BYTES;
                     range_bytes += handles.iter().copied().map(stored_bytes).sum::<u64>();
@@ -454,8 +451,8 @@ fn stored_bytes(handle: BlockHandle) -> u64 {
 }
 
 impl TableReader {
-    /// The data blocks that a scan from `start` up to `limit` reads, in the order in which it does,
-    /// as far as they have `most` bytes. Whether these are all.
+    /// The data blocks that a scan from `start` up to `limit` reads, in its order, up to `most`
+    /// bytes. Returns whether these are all.
     /// # Errors
     /// Those of reading the index.
     fn blocks_within(

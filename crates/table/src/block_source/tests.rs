@@ -13,7 +13,7 @@ fn a_cached_block_costs_at_most_a_hundred_bytes_beside_itself() {
     assert!((1..=100).contains(&bytes), "{bytes}");
 }
 
-/// Regions of the whole process are counted: what other tests need meanwhile is little beside this.
+/// Regions of the whole process are counted: those of other tests are few beside these.
 #[test]
 fn memory_of_blocks_is_charged_and_goes_with_their_cache() {
     const BLOCKS: usize = 1000;

@@ -15,7 +15,7 @@ fn key(i: u64) -> CacheKey {
     CacheKey::new((77, i / 16), (i % 16) * 4096)
 }
 
-/// What a block of this number holds: half of it compressible.
+/// The content of the block with this number: half of it compressible.
 fn contents(i: u64) -> Vec<u8> {
     let mut rng = Rng::new(i + 1);
     let mut bytes: Vec<u8> = (0..512).map(|_| rng.below(256) as u8).collect();
@@ -162,8 +162,8 @@ fn the_oldest_segments_go_when_the_capacity_is_used_up() {
     );
 }
 
-/// A crash leaves some writes out, tears some and keeps some: what is returned is right, and the
-/// tier works on.
+/// A crash omits some writes, tears some and keeps some: returned blocks are right, and the tier
+/// works on.
 #[test]
 fn torn_blocks_are_forgotten() {
     let (mut found, mut lost) = (0, 0);
@@ -278,7 +278,7 @@ fn what_is_used_stays_right_when_the_capacity_goes_to_and_fro() {
     assert!(tier.usage() <= 64 << 10 && !tier.is_off(), "{tier:?}");
 }
 
-/// Each has a file open, and a process may have so many.
+/// Each has an open file, and a process has few descriptors.
 #[test]
 fn segments_stay_few_over_many_restarts() {
     let fs: Arc<dyn FileSystem> = Arc::new(MemFs::new());
@@ -348,8 +348,8 @@ fn nothing_is_found_after_the_tier_is_off() {
     }
 }
 
-/// What the compressed tier gives up goes to the file, compressed as it is, and comes back from
-/// there.
+/// Blocks evicted from the compressed tier go to the file, compressed as they are, and come back
+/// from there.
 #[test]
 fn compressed_blocks_go_on_to_the_file() {
     let file = FileSecondaryCache::open(file_options(Arc::new(MemFs::new()), 4 << 20)).unwrap();
@@ -364,7 +364,7 @@ fn compressed_blocks_go_on_to_the_file() {
     assert!(file.len() > 300 && file.usage() < 450 * 1024, "compressed: {file:?}");
 }
 
-/// A reference of which values a cache and its tier may have, beside random operations.
+/// A reference of the values that a cache and its tier may have, beside random operations.
 #[test]
 fn nothing_is_lost_or_counted_twice() {
     for (seed, cache_type) in [

@@ -24,7 +24,7 @@ fn small_table(version: u32, checksum: ChecksumType, compression: CompressionTyp
     write_table(options, entries).unwrap().0
 }
 
-/// What can be learned from a table, or the error that prevents it.
+/// Everything that can be read from a table, or the error that prevents it.
 fn learn(bytes: &[u8]) -> esker_base::Result<(Vec<Entry>, Vec<Entry>, usize)> {
     let reader = open_bytes(bytes, with_filters())?;
     let forwards = scan(&reader)?;
@@ -116,8 +116,8 @@ fn without_checksums_damage_is_at_least_survived() {
     }
 }
 
-/// Reads go by how new the MANIFEST says a file is: what is newer would be missed by some of them,
-/// and shown by others.
+/// Reads rely on the newest sequence number that the MANIFEST gives for a file: some reads would
+/// miss a newer entry, and others show it.
 #[test]
 fn an_entry_newer_than_the_manifest_says_does_not_pass() {
     let table = BlockBasedTableOptions { block_size: 300, ..with_filters() };
@@ -140,7 +140,7 @@ fn an_entry_newer_than_the_manifest_says_does_not_pass() {
             TableReader::open(memory_file(&bytes), open).unwrap().verify(&mut |_| true)
         };
         verified(None).unwrap();
-        // What is ingested is of one age, and says 0 for itself.
+        // All entries of an ingested table have one sequence number, and 0 in the file.
         let is_ingested = newest == 2;
         assert_eq!(verified(Some(newest)).is_err(), is_ingested);
         let error = verified(Some(newest - 1)).unwrap_err();
@@ -148,8 +148,8 @@ fn an_entry_newer_than_the_manifest_says_does_not_pass() {
     }
 }
 
-/// What a walk forwards does not need is checked, too: restarts lead to entries, and partitions are
-/// found from above.
+/// The check covers parts that a forward scan does not need: restarts lead to entries, and
+/// partitions are found from above.
 #[test]
 fn a_damaged_table_that_is_found_whole_is_read_in_every_way() {
     let layouts = [
@@ -250,7 +250,7 @@ fn a_batch_survives_what_is_damaged_without_checksums() {
     assert!(failed > 0);
 }
 
-/// What a walk has shown, and the error that has ended it.
+/// The entries that a scan has shown, and the error that has ended it.
 type Walked = (Vec<(Vec<u8>, Vec<u8>)>, Option<String>);
 
 fn start(reader: &Arc<TableReader>, forward: bool) -> TableIter {
@@ -338,8 +338,8 @@ fn runs_of_a_damaged_table_show_what_steps_show() {
                 failed += usize::from(on.1.is_some()) + usize::from(back.1.is_some());
                 let found = walked(by_runs, true);
                 assert!(found == [on.clone(), on_again], "restarts {restarts}, byte {i} ^ {change}, forward");
-                // Who decodes several intervals together needs few restarts and sees, as who goes
-                // forward does, where entries end and not where others begin.
+                // A cursor that decodes several intervals together needs few restarts. Like a
+                // forward scan it sees where entries end, and not where others begin.
                 for (found, back) in walked(by_runs, false).into_iter().zip([back, back_again]) {
                     let goes_farther = found.0.len() > back.0.len() && found.0.starts_with(&back.0);
                     let is_as_forward = found.1 == on.1;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 const CAPACITY: usize = 256 << 10;
 const TYPES: [CacheType; 2] = [CacheType::AutoHyperClock, CacheType::Lru];
 
-/// A table of about so many bytes, and its cache of `CAPACITY`.
+/// A table of about this many bytes, and its cache of `CAPACITY`.
 fn table(cache_type: CacheType, bytes: usize) -> (Arc<TableReader>, Arc<BlockCache>) {
     let cache = CacheOptions { cache_type, num_shard_bits: 0, ..CacheOptions::with_capacity(CAPACITY) };
     let cache: Arc<BlockCache> = Arc::new(Cache::new(&cache).unwrap());
@@ -39,7 +39,7 @@ fn blocks_read(table: &Arc<TableReader>, most: usize, mut each: impl FnMut(&dyn 
     PerfContext::current().block_read_count - before
 }
 
-/// What a scan put in and what it left there; the rest went by.
+/// Blocks that a scan put in, and left there; the rest bypassed the cache.
 #[test]
 fn the_next_scan_of_a_large_table_finds_what_the_cache_could_keep() {
     for cache_type in TYPES {
@@ -69,7 +69,7 @@ fn a_table_that_fits_comes_in_quarter_by_quarter() {
     assert!(reads[7] <= reads[0] / 8, "{reads:?}");
 }
 
-/// What goes by the cache is charged to it while somebody holds it.
+/// A block that bypasses the cache is charged to it while it is held.
 #[test]
 fn blocks_that_go_by_are_charged_as_long_as_they_are_pinned() {
     for cache_type in TYPES {

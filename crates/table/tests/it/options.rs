@@ -1,4 +1,4 @@
-//! Every option of the writer: what it writes, the reader reads.
+//! Every option of the writer: the reader reads each table back.
 
 use crate::util::*;
 use esker_base::comparator::ReverseBytewiseComparator;
@@ -93,7 +93,7 @@ pub fn variants() -> Vec<(String, TableBuilderOptions)> {
     all
 }
 
-/// What changes a table's options.
+/// A change of a table's options.
 type Change<'a> = &'a dyn Fn(&mut BlockBasedTableOptions, &mut CompressionType);
 
 /// Indexes and filters in parts, hash indexes, values apart, padding.

@@ -91,7 +91,7 @@ fn scans_as_long_as_those_before_them_take_one_read() {
     let reader = TableReader::open(file.clone(), options).unwrap();
     let rows_of_a_block = entries.len() / reader.properties().num_data_blocks as usize;
     let mut places = Rng::new(5);
-    // How many reads, and of how many bytes, seeks with so many steps take, forward or not.
+    // Number and bytes of the reads of seeks with this many steps, in one direction.
     let mut reads_of = |blocks: usize, forward: bool| {
         let mut iter = reader.iter(TableReadOptions::default());
         file.1.lock().unwrap().clear();

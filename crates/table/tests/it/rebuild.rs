@@ -112,7 +112,8 @@ fn contents_of(reader: &TableReader) -> Contents {
     Contents { blocks, others, properties }
 }
 
-/// What we do not write, or RocksDB wrote with options that its files do not tell.
+/// Tables of kinds that Esker does not write, or that RocksDB wrote with options its files do not
+/// name.
 fn is_other(name: &str) -> bool {
     let never = [
         // The later RocksDB: other properties and other separators.

@@ -147,7 +147,7 @@ impl Rng {
     pub fn bytes(&mut self, n: usize) -> Vec<u8> {
         (0..n).map(|_| self.0.u8(..)).collect()
     }
-    /// Half noise, half repetition: what compresses about 2:1.
+    /// Half noise, half repetition: compresses about 2:1.
     pub fn value(&mut self, n: usize) -> Vec<u8> {
         let mut v = self.bytes(n / 2);
         v.resize(n, b'x');
