@@ -14,13 +14,19 @@
 //!     to.
 //!  3. Contexts (zstd's are large) live in the [`Compressor`] or in a pool of the process, never
 //!     per block.
+//!  4. The features `bzip2`, `zlib` and `zstd` bring a codec each; Snappy and LZ4 are always there. A
+//!     build without a codec answers `NotSupported` and names the feature; it never takes a block
+//!     for damaged.
 //!
 //! Page: `docs/format/sst.md`.
 
+#[cfg(feature = "bzip2")]
 mod bzip2;
 mod lz4;
 mod snappy;
+#[cfg(feature = "zlib")]
 mod zlib;
+#[cfg(feature = "zstd")]
 mod zstd;
 
 use esker_base::coding::{Decoder, put_varint32};
@@ -132,9 +138,38 @@ impl CompressionType {
         matches!(self, Zlib | Lz4 | Lz4hc | Zstd | ZstdNotFinal)
     }
 
-    /// Whether tables can be written with it.
-    pub const fn can_write(self) -> bool {
-        !matches!(self, CompressionType::Xpress | CompressionType::DisableOption)
+    /// Whether this build has the codec: whether it can read and write blocks of this type.
+    pub const fn is_built_in(self) -> bool {
+        match self {
+            CompressionType::None
+            | CompressionType::Snappy
+            | CompressionType::Lz4
+            | CompressionType::Lz4hc => true,
+            CompressionType::Zlib => cfg!(feature = "zlib"),
+            CompressionType::Bzip2 => cfg!(feature = "bzip2"),
+            CompressionType::Zstd | CompressionType::ZstdNotFinal => cfg!(feature = "zstd"),
+            CompressionType::Xpress | CompressionType::DisableOption => false,
+        }
+    }
+
+    /// The Cargo feature that brings the codec, if it needs one.
+    pub const fn feature(self) -> Option<&'static str> {
+        match self {
+            CompressionType::Zlib => Some("zlib"),
+            CompressionType::Bzip2 => Some("bzip2"),
+            CompressionType::Zstd | CompressionType::ZstdNotFinal => Some("zstd"),
+            _ => None,
+        }
+    }
+
+    /// The error for a codec that this build does not have.
+    #[cold]
+    fn left_out(self) -> Error {
+        let name = self.property_name();
+        Error::not_supported(match self.feature() {
+            Some(feature) => format!("compression {name}: Esker was built without its feature `{feature}`"),
+            None => format!("compression {name}"),
+        })
     }
 }
 
@@ -181,17 +216,40 @@ impl Default for CompressionOptions {
 
 /// Compresses the blocks of one table, with one context for all of them.
 pub struct Compressor {
-    codec: Codec,
+    /// `None` stores blocks as they are.
+    encoder: Option<Box<dyn Encode>>,
     kind: CompressionType,
 }
 
-enum Codec {
-    None,
-    Snappy(Box<snap::raw::Encoder>),
-    Zlib(Box<zlib::Encoder>),
-    Bzip2,
-    Lz4(Box<lz4::Encoder>),
-    Zstd(Box<zstd::Encoder>),
+/// The compressing half of a codec. An encoder keeps its context from block to block.
+trait Encode: Send {
+    /// Appends the compressed form of `contents`. Returns false if that takes more than `room`
+    /// bytes, or fails; the appended bytes are then of no use. Codecs that have no such limit ignore
+    /// `room`.
+    fn encode(&mut self, contents: &[u8], room: usize, out: &mut Vec<u8>) -> Result<bool>;
+}
+
+/// The encoder of a codec, for blocks that share `dictionary` (empty for none).
+#[cfg_attr(not(any(feature = "zlib", feature = "zstd")), expect(unused_variables))]
+fn encoder(
+    kind: CompressionType,
+    options: &CompressionOptions,
+    dictionary: &[u8],
+) -> Result<Option<Box<dyn Encode>>> {
+    Ok(Some(match kind {
+        CompressionType::None => return Ok(None),
+        CompressionType::Snappy => Box::new(snap::raw::Encoder::new()),
+        #[cfg(feature = "zlib")]
+        CompressionType::Zlib => Box::new(zlib::Encoder::new(options, dictionary)),
+        #[cfg(feature = "bzip2")]
+        CompressionType::Bzip2 => Box::new(bzip2::Encoder),
+        CompressionType::Lz4 | CompressionType::Lz4hc => Box::new(lz4::Encoder::new(dictionary)),
+        #[cfg(feature = "zstd")]
+        CompressionType::Zstd | CompressionType::ZstdNotFinal => {
+            Box::new(zstd::Encoder::new(options, dictionary)?)
+        }
+        _ => return Err(kind.left_out()),
+    }))
 }
 
 impl std::fmt::Debug for Compressor {
@@ -203,22 +261,10 @@ impl std::fmt::Debug for Compressor {
 impl Compressor {
     /// A compressor for this codec and effort.
     /// # Errors
-    /// `NotSupported` for codecs that are only read.
+    /// `NotSupported` for a codec that this build does not have; `InvalidArgument` for a level that
+    /// zstd does not know.
     pub fn new(kind: CompressionType, options: &CompressionOptions) -> Result<Compressor> {
-        let codec = match kind {
-            CompressionType::None => Codec::None,
-            CompressionType::Snappy => Codec::Snappy(Box::new(snap::raw::Encoder::new())),
-            CompressionType::Zlib => Codec::Zlib(Box::new(zlib::Encoder::new(options))),
-            CompressionType::Lz4 | CompressionType::Lz4hc => Codec::Lz4(Box::new(lz4::Encoder::new())),
-            CompressionType::Zstd | CompressionType::ZstdNotFinal => {
-                Codec::Zstd(Box::new(zstd::Encoder::new(options)?))
-            }
-            CompressionType::Bzip2 => Codec::Bzip2,
-            CompressionType::Xpress | CompressionType::DisableOption => {
-                return Err(Error::not_supported(format!("writing {} blocks", kind.property_name())));
-            }
-        };
-        Ok(Compressor { codec, kind })
+        Ok(Compressor { encoder: encoder(kind, options, &[])?, kind })
     }
 
     /// A compressor with a dictionary.
@@ -230,19 +276,10 @@ impl Compressor {
         options: &CompressionOptions,
         dictionary: &[u8],
     ) -> Result<Compressor> {
-        let codec = match kind {
-            CompressionType::Zlib => {
-                Codec::Zlib(Box::new(zlib::Encoder::new(options).with_dictionary(dictionary)))
-            }
-            CompressionType::Lz4 | CompressionType::Lz4hc => {
-                Codec::Lz4(Box::new(lz4::Encoder::new().with_dictionary(dictionary)))
-            }
-            CompressionType::Zstd | CompressionType::ZstdNotFinal => {
-                Codec::Zstd(Box::new(zstd::Encoder::new(options)?.with_dictionary(dictionary)?))
-            }
-            _ => return Err(Error::not_supported(format!("a dictionary for {}", kind.property_name()))),
-        };
-        Ok(Compressor { codec, kind })
+        if !kind.has_dictionaries() {
+            return Err(Error::not_supported(format!("a dictionary for {}", kind.property_name())));
+        }
+        Ok(Compressor { encoder: encoder(kind, options, dictionary)?, kind })
     }
 
     /// The codec.
@@ -279,39 +316,36 @@ impl Compressor {
         Ok(fits)
     }
 
-    /// Appends size and encoded contents. False without a codec, or if `room` bytes (for codecs
-    /// with a fixed output buffer) are not enough; the appended bytes are then garbage.
+    /// Appends size and encoded contents. Returns false without a codec, for 4 GiB and more, and as
+    /// `Encode::encode` does; the appended bytes are then of no use.
     fn encode(&mut self, contents: &[u8], room: usize, out: &mut Vec<u8>) -> Result<bool> {
         let Ok(size) = u32::try_from(contents.len()) else { return Ok(false) };
-        if !matches!(self.codec, Codec::None | Codec::Snappy(_)) {
+        let Some(encoder) = &mut self.encoder else { return Ok(false) };
+        // Snappy has a header of its own for the size.
+        if self.kind != CompressionType::Snappy {
             put_varint32(out, size);
         }
-        match &mut self.codec {
-            Codec::None => Ok(false),
-            Codec::Snappy(encoder) => snappy::compress(encoder, contents, out),
-            Codec::Zlib(encoder) => encoder.compress(contents, room, out),
-            Codec::Bzip2 => Ok(bzip2::compress(contents, room, out)),
-            Codec::Lz4(encoder) => encoder.compress(contents, out),
-            Codec::Zstd(encoder) => encoder.compress(contents, out),
-        }
+        encoder.encode(contents, room, out)
     }
 }
 
 /// The dictionary for the blocks behind `samples` (cut by `sizes`). zstd trains it if
 /// `zstd_max_train_bytes` is set and the codec is zstd; otherwise it is the samples themselves.
 /// Empty if none can be made.
+#[cfg_attr(not(feature = "zstd"), expect(unused_variables))]
 pub fn make_dictionary(
     kind: CompressionType,
     options: &CompressionOptions,
     samples: Vec<u8>,
     sizes: &[usize],
 ) -> Vec<u8> {
-    let is_zstd = matches!(kind, CompressionType::Zstd | CompressionType::ZstdNotFinal);
-    if is_zstd && options.zstd_max_train_bytes > 0 {
-        zstd::train(&samples, sizes, options.max_dict_bytes as usize)
-    } else {
-        samples
+    #[cfg(feature = "zstd")]
+    if matches!(kind, CompressionType::Zstd | CompressionType::ZstdNotFinal)
+        && options.zstd_max_train_bytes > 0
+    {
+        return zstd::train(&samples, sizes, options.max_dict_bytes as usize);
     }
+    samples
 }
 
 /// Decompresses the blocks of one table; shared by its readers.
@@ -326,6 +360,7 @@ pub struct Decompressor {
 #[derive(Debug)]
 struct Dictionary {
     bytes: Vec<u8>,
+    #[cfg(feature = "zstd")]
     zstd: Option<zstd::Dictionary>,
 }
 
@@ -338,14 +373,19 @@ impl Decompressor {
     /// For a table with the dictionary `bytes`, which serves its data blocks only.
     #[must_use]
     pub fn with_dictionary(mut self, bytes: Vec<u8>) -> Decompressor {
-        self.dictionary = Some(Dictionary { zstd: zstd::Dictionary::new(&bytes), bytes });
+        self.dictionary = Some(Dictionary {
+            #[cfg(feature = "zstd")]
+            zstd: zstd::Dictionary::new(&bytes),
+            bytes,
+        });
         self
     }
 
     /// The contents of a block stored as `stored` under `kind`.
     /// # Errors
     /// `Corruption` if the codec cannot have written the bytes, or they do not expand to their
-    /// stated size · `NotSupported` for Xpress.
+    /// stated size · `NotSupported` for a codec that this build does
+    /// not have.
     pub fn decompress(&self, kind: CompressionType, stored: &[u8]) -> Result<Vec<u8>> {
         self.decompress_to(kind, stored)
     }
@@ -359,28 +399,41 @@ impl Decompressor {
     }
 
     fn decompress_to<B: Output>(&self, kind: CompressionType, stored: &[u8]) -> Result<B> {
-        let dictionary = self.dictionary.as_ref();
-        let raw = dictionary.map_or(&[][..], |d| &d.bytes);
         match kind {
             CompressionType::None => Ok(B::from(stored.to_vec())),
             CompressionType::Snappy => snappy::decompress(stored),
-            CompressionType::Zlib | CompressionType::Bzip2 if !self.sized => match kind {
-                CompressionType::Zlib => zlib::decompress_unsized(stored, raw).map(B::from),
-                _ => bzip2::decompress_unsized(stored).map(B::from),
-            },
-            _ => {
-                let (size, data) = self.split_size(kind, stored)?;
-                match kind {
-                    CompressionType::Zlib => zlib::decompress(data, size, raw).map(B::from),
-                    CompressionType::Bzip2 => bzip2::decompress(data, size).map(B::from),
-                    CompressionType::Lz4 | CompressionType::Lz4hc => lz4::decompress(data, size, raw),
-                    CompressionType::Zstd | CompressionType::ZstdNotFinal => {
-                        zstd::decompress(data, size, dictionary.and_then(|d| d.zstd.as_ref()))
-                    }
-                    _ => Err(Error::not_supported("block compressed with Xpress (Windows only)")),
-                }
+            #[cfg(feature = "zlib")]
+            CompressionType::Zlib if !self.sized => {
+                zlib::decompress_unsized(stored, self.raw_dictionary()).map(B::from)
             }
+            #[cfg(feature = "bzip2")]
+            CompressionType::Bzip2 if !self.sized => bzip2::decompress_unsized(stored).map(B::from),
+            _ if !kind.is_built_in() => Err(kind.left_out()),
+            _ => self.decompress_sized(kind, stored),
         }
+    }
+
+    /// Decompresses a block that begins with its size.
+    fn decompress_sized<B: Output>(&self, kind: CompressionType, stored: &[u8]) -> Result<B> {
+        let (size, data) = self.split_size(kind, stored)?;
+        match kind {
+            #[cfg(feature = "zlib")]
+            CompressionType::Zlib => zlib::decompress(data, size, self.raw_dictionary()).map(B::from),
+            #[cfg(feature = "bzip2")]
+            CompressionType::Bzip2 => bzip2::decompress(data, size).map(B::from),
+            CompressionType::Lz4 | CompressionType::Lz4hc => {
+                lz4::decompress(data, size, self.raw_dictionary())
+            }
+            #[cfg(feature = "zstd")]
+            CompressionType::Zstd | CompressionType::ZstdNotFinal => {
+                zstd::decompress(data, size, self.dictionary.as_ref().and_then(|d| d.zstd.as_ref()))
+            }
+            _ => Err(kind.left_out()),
+        }
+    }
+
+    fn raw_dictionary(&self) -> &[u8] {
+        self.dictionary.as_ref().map_or(&[], |d| &d.bytes)
     }
 
     /// Takes the decompressed size off the front.

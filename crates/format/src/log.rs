@@ -19,6 +19,7 @@
 //! [`LogWriter`] makes the bytes. [`LogReader`] classifies every part of a log ([`LogEvent`]) and
 //! decides nothing: [`crate::wal_recovery`] and [`next_strict`] decide what is tolerated.
 
+mod compressed;
 mod reader;
 mod strict;
 #[cfg(test)]

@@ -362,11 +362,17 @@ impl ColumnFamilyOptions {
 
     fn validate_compression(&self) -> Result<()> {
         let check = |name: &str, compression: CompressionType| {
-            if compression.can_write() {
-                Ok(())
-            } else {
-                Err(refused(name, &format!("{} can be read but not written", compression.option_name())))
+            if compression.is_built_in() {
+                return Ok(());
             }
+            let kind = compression.option_name();
+            Err(refused(
+                name,
+                &match compression.feature() {
+                    Some(feature) => format!("{kind}: Esker was built without its feature `{feature}`"),
+                    None => format!("{kind} can be neither read nor written"),
+                },
+            ))
         };
         check("compression", self.compression)?;
         check("blob_compression_type", self.blob_compression_type)?;

@@ -106,7 +106,7 @@ mod tests {
             (
                 "compression",
                 "kXpressCompression",
-                "option compression: kXpressCompression can be read but not written",
+                "option compression: kXpressCompression can be neither read nor written",
             ),
             ("compression_opts", "{level=x}", "compression_opts: level: 'x' is not a whole number"),
             (

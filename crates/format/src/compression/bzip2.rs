@@ -1,19 +1,23 @@
 //! bzip2 streams, one a block.
 
-use super::{CompressionType, bad, buffer};
+use super::{CompressionType, Encode, bad, buffer};
 use ::bzip2::{Action, Compress, Compression, Decompress, Status};
 use esker_base::Result;
 
 /// Work factor of RocksDB's streams; blocks are of 100 kB.
 const WORK_FACTOR: u32 = 30;
 
-/// Appends the compressed form of `contents`; false if it would be longer than `room` bytes.
-pub(super) fn compress(contents: &[u8], room: usize, out: &mut Vec<u8>) -> bool {
-    let mut stream = Compress::new(Compression::fast(), WORK_FACTOR);
-    // compress_vec fills only the present capacity: larger output is not worth storing. Larger
-    // `room` asks for the output in any case: bzip2 adds at worst a hundredth and 600 bytes.
-    out.reserve_exact(if room > contents.len() { room + room / 64 + 600 } else { room });
-    matches!(stream.compress_vec(contents, out, Action::Finish), Ok(Status::StreamEnd))
+/// Begins a stream for each block.
+pub(super) struct Encoder;
+
+impl Encode for Encoder {
+    fn encode(&mut self, contents: &[u8], room: usize, out: &mut Vec<u8>) -> Result<bool> {
+        let mut stream = Compress::new(Compression::fast(), WORK_FACTOR);
+        // compress_vec stops at the end of the capacity. At worst bzip2 adds a hundredth and 600
+        // bytes; a caller that stores the output whatever it saves gives more room than contents.
+        out.reserve_exact(if room > contents.len() { room + room / 64 + 600 } else { room });
+        Ok(matches!(stream.compress_vec(contents, out, Action::Finish), Ok(Status::StreamEnd)))
+    }
 }
 
 pub(super) fn decompress(data: &[u8], size: usize) -> Result<Vec<u8>> {

@@ -1,6 +1,6 @@
 //! Raw LZ4 blocks. One encoder serves both codes; files of either are read the same way.
 
-use super::{CompressionType, Output, bad};
+use super::{CompressionType, Encode, Output, bad};
 use esker_base::Result;
 use lz4_flex::block;
 
@@ -11,18 +11,13 @@ pub(super) struct Encoder {
 }
 
 impl Encoder {
-    pub(super) fn new() -> Encoder {
-        Encoder { table: block::CompressTable::small(), dictionary: Vec::new() }
+    pub(super) fn new(dictionary: &[u8]) -> Encoder {
+        Encoder { table: block::CompressTable::small(), dictionary: dictionary.to_vec() }
     }
+}
 
-    /// The same for blocks that share `dictionary`.
-    pub(super) fn with_dictionary(mut self, dictionary: &[u8]) -> Encoder {
-        self.dictionary = dictionary.to_vec();
-        self
-    }
-
-    /// Appends the compressed form of `contents`; false if it cannot be had.
-    pub(super) fn compress(&mut self, contents: &[u8], out: &mut Vec<u8>) -> Result<bool> {
+impl Encode for Encoder {
+    fn encode(&mut self, contents: &[u8], _room: usize, out: &mut Vec<u8>) -> Result<bool> {
         let start = out.len();
         out.resize(start + block::get_maximum_output_size(contents.len()), 0);
         let target = out.get_mut(start..).unwrap_or_default();

@@ -1,15 +1,16 @@
 //! Raw Snappy. The size stands in Snappy's own header.
 
-use super::{CompressionType, Output, bad, impossible_size, most_expansion};
+use super::{CompressionType, Encode, Output, bad, impossible_size, most_expansion};
 use esker_base::Result;
 
-/// Appends the compressed form of `contents`; false if it cannot be had.
-pub(super) fn compress(encoder: &mut snap::raw::Encoder, contents: &[u8], out: &mut Vec<u8>) -> Result<bool> {
-    let start = out.len();
-    out.resize(start + snap::raw::max_compress_len(contents.len()), 0);
-    let written = encoder.compress(contents, out.get_mut(start..).unwrap_or_default());
-    out.truncate(start + written.as_ref().copied().unwrap_or(0));
-    Ok(written.is_ok())
+impl Encode for snap::raw::Encoder {
+    fn encode(&mut self, contents: &[u8], _room: usize, out: &mut Vec<u8>) -> Result<bool> {
+        let start = out.len();
+        out.resize(start + snap::raw::max_compress_len(contents.len()), 0);
+        let written = self.compress(contents, out.get_mut(start..).unwrap_or_default());
+        out.truncate(start + written.as_ref().copied().unwrap_or(0));
+        Ok(written.is_ok())
+    }
 }
 
 pub(super) fn decompress<B: Output>(stored: &[u8]) -> Result<B> {

@@ -1,6 +1,6 @@
 //! Raw deflate with a window of 2^14 bytes (written) or any (read).
 
-use super::{CompressionOptions, CompressionType, bad, buffer};
+use super::{CompressionOptions, CompressionType, Encode, bad, buffer};
 use esker_base::Result;
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 
@@ -14,23 +14,18 @@ pub(super) struct Encoder {
 }
 
 impl Encoder {
-    pub(super) fn new(options: &CompressionOptions) -> Encoder {
+    pub(super) fn new(options: &CompressionOptions, dictionary: &[u8]) -> Encoder {
         let level = match u32::try_from(options.level) {
             Ok(level) if level <= 9 => Compression::new(level),
             _ => Compression::default(),
         };
         let stream = Compress::new_with_window_bits(level, false, WINDOW_BITS);
-        Encoder { stream, dictionary: Vec::new() }
+        Encoder { stream, dictionary: dictionary.to_vec() }
     }
+}
 
-    /// The same for blocks that share `dictionary`.
-    pub(super) fn with_dictionary(mut self, dictionary: &[u8]) -> Encoder {
-        self.dictionary = dictionary.to_vec();
-        self
-    }
-
-    /// Appends the compressed form of `contents`; false if it would be longer than `room` bytes.
-    pub(super) fn compress(&mut self, contents: &[u8], room: usize, out: &mut Vec<u8>) -> Result<bool> {
+impl Encode for Encoder {
+    fn encode(&mut self, contents: &[u8], room: usize, out: &mut Vec<u8>) -> Result<bool> {
         self.stream.reset();
         if !self.dictionary.is_empty() {
             self.stream.set_dictionary(&self.dictionary).map_err(|e| bad(CompressionType::Zlib, e))?;

@@ -1,7 +1,7 @@
 //! One zstd frame per block. Contexts are large, so an encoder keeps its own and decoders share a
 //! pool.
 
-use super::{CompressionOptions, CompressionType, Output, bad};
+use super::{CompressionOptions, CompressionType, Encode, Output, bad};
 use esker_base::sync::fork::StaticMutex;
 use esker_base::{Error, Result};
 use zstd_safe::{CCtx, CParameter, DCtx, DDict};
@@ -11,26 +11,24 @@ const DEFAULT_LEVEL: i32 = 3;
 pub(super) struct Encoder(CCtx<'static>);
 
 impl Encoder {
-    pub(super) fn new(options: &CompressionOptions) -> Result<Encoder> {
+    pub(super) fn new(options: &CompressionOptions, dictionary: &[u8]) -> Result<Encoder> {
         let level =
             if options.level == CompressionOptions::DEFAULT_LEVEL { DEFAULT_LEVEL } else { options.level };
         let mut context = CCtx::try_create().ok_or_else(|| Error::aborted("no memory for a zstd context"))?;
         context
             .set_parameter(CParameter::CompressionLevel(level))
             .map_err(|code| Error::invalid_argument(format!("zstd level {level}: {}", message(code))))?;
+        if !dictionary.is_empty() {
+            context
+                .load_dictionary(dictionary)
+                .map_err(|code| Error::aborted(format!("zstd dictionary: {}", message(code))))?;
+        }
         Ok(Encoder(context))
     }
+}
 
-    /// The same for blocks that share `dictionary`.
-    pub(super) fn with_dictionary(mut self, dictionary: &[u8]) -> Result<Encoder> {
-        self.0
-            .load_dictionary(dictionary)
-            .map_err(|code| Error::aborted(format!("zstd dictionary: {}", message(code))))?;
-        Ok(self)
-    }
-
-    /// Appends the compressed form of `contents`; false if it would be longer than they are.
-    pub(super) fn compress(&mut self, contents: &[u8], out: &mut Vec<u8>) -> Result<bool> {
+impl Encode for Encoder {
+    fn encode(&mut self, contents: &[u8], _room: usize, out: &mut Vec<u8>) -> Result<bool> {
         let start = out.len();
         out.resize(start + zstd_safe::compress_bound(contents.len()), 0);
         let written = self.0.compress2(out.get_mut(start..).unwrap_or_default(), contents);

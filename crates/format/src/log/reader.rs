@@ -5,6 +5,7 @@
 //! interruption is an event of its own, and the next call reads on behind it. A record about the
 //! log itself empties the open one, which then goes on.
 
+use super::compressed::Decompressor;
 use super::{
     BLOCK_BYTES, HEADER_BYTES, RECYCLABLE_HEADER_BYTES, RecordType, stored_log_number, strict::describe,
 };
@@ -217,13 +218,20 @@ impl<S: LogSource> LogReader<S> {
 
     /// The next event. For `LogEvent::Record`, and only then, `buf` holds the record afterwards.
     /// # Errors
-    /// Those of the source, nothing else; the next event is then `End`.
+    /// Those of the source: the next event is then `End`. In a build without the feature `zstd`,
+    /// `NotSupported` from the first compressed record on.
     pub fn next_record(&mut self, buf: &mut Vec<u8>) -> Result<LogEvent> {
         buf.clear();
         let mut open = OpenRecord { at: self.emptied.take() };
         loop {
             let physical = self.blocks.next_physical(self.record_seen)?;
-            if let Some(event) = self.step(physical, &mut open, buf) {
+            let event = self.step(physical, &mut open, buf);
+            if !Decompressor::IS_BUILT_IN && self.decompressor.is_some() {
+                return Err(Error::not_supported(
+                    "compressed WAL: Esker was built without its feature `zstd`",
+                ));
+            }
+            if let Some(event) = event {
                 return Ok(event);
             }
         }
@@ -661,53 +669,6 @@ impl<S> fmt::Debug for Blocks<S> {
             .field("log_number", &self.log_number)
             .field("offset", &(self.block_offset + self.next as u64))
             .finish_non_exhaustive()
-    }
-}
-
-/// Each logical record of a compressed log is a zstd frame of its own, cut into fragments.
-struct Decompressor {
-    context: zstd_safe::DCtx<'static>,
-    at_frame_end: bool,
-}
-
-impl Decompressor {
-    fn new() -> Decompressor {
-        Decompressor { context: zstd_safe::DCtx::create(), at_frame_end: true }
-    }
-
-    fn reset(&mut self) {
-        self.at_frame_end = self.context.reset(zstd_safe::ResetDirective::SessionOnly).is_ok();
-    }
-
-    /// Appends the decompressed `bytes`; false if they do not decompress, or to more than
-    /// `max_bytes` in all.
-    fn append(&mut self, bytes: &[u8], out: &mut Vec<u8>, max_bytes: usize) -> bool {
-        let mut input = zstd_safe::InBuffer::around(bytes);
-        loop {
-            let filled = out.len();
-            if filled > max_bytes {
-                return false;
-            }
-            out.reserve(BLOCK_BYTES);
-            let room = out.capacity();
-            let mut output = zstd_safe::OutBuffer::around_pos(out, filled);
-            match self.context.decompress_stream(&mut output, &mut input) {
-                Ok(hint) => self.at_frame_end = hint == 0,
-                Err(_code) => return false,
-            }
-            // A full output may hide more; but behind the end of a frame the decoder would begin
-            // another.
-            let may_hold_more = output.pos() == room && !self.at_frame_end;
-            if input.pos() == bytes.len() && !may_hold_more {
-                return true;
-            }
-        }
-    }
-}
-
-impl fmt::Debug for Decompressor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Decompressor").field("at_frame_end", &self.at_frame_end).finish_non_exhaustive()
     }
 }
 

@@ -288,6 +288,7 @@ fn more_families_with_timestamps_than_a_block_holds_are_told_of_in_several_recor
     }
 }
 
+#[cfg(feature = "zstd")]
 #[test]
 fn compression_must_be_announced_once_and_first() {
     let zstd = physical(9, &7u32.to_le_bytes());
@@ -312,7 +313,22 @@ fn compression_must_be_announced_once_and_first() {
     assert_eq!(records(&none, 1), [b"as it is"]);
 }
 
+#[cfg(not(feature = "zstd"))]
+#[test]
+fn a_compressed_log_is_refused_by_the_feature_it_needs() {
+    let bytes = [physical(9, &7u32.to_le_bytes()), physical(1, b"frame"), physical(1, b"frame")].concat();
+    let mut reader = LogReader::new(SliceSource(&bytes), 1);
+    for _ in 0..3 {
+        let error = reader.next_record(&mut Vec::new()).unwrap_err();
+        assert_eq!(error.kind(), esker_base::ErrorKind::NotSupported);
+        assert!(error.message().contains("feature `zstd`"), "{error}");
+    }
+    let none = [physical(9, &0u32.to_le_bytes()), physical(1, b"as it is")].concat();
+    assert_eq!(records(&none, 1), [b"as it is"]);
+}
+
 /// A log whose records are zstd frames, cut as RocksDB cuts them.
+#[cfg(feature = "zstd")]
 fn compressed_log(records: &[Vec<u8>]) -> Vec<u8> {
     let frames: Vec<Vec<u8>> = records
         .iter()
@@ -330,6 +346,7 @@ fn compressed_log(records: &[Vec<u8>]) -> Vec<u8> {
     out
 }
 
+#[cfg(feature = "zstd")]
 #[test]
 fn frame_may_end_where_the_buffer_is_full() {
     for blocks in 1..4 {
@@ -338,6 +355,7 @@ fn frame_may_end_where_the_buffer_is_full() {
     }
 }
 
+#[cfg(feature = "zstd")]
 #[test]
 fn decompressed_records_have_a_limit() {
     let bytes = compressed_log(&[vec![0; 1 << 20], vec![1; 10]]);
@@ -447,6 +465,7 @@ proptest! {
         events(&bytes, 0);
     }
 
+    #[cfg(feature = "zstd")]
     #[test]
     fn compressed_logs_are_read(payloads in payloads()) {
         prop_assert_eq!(records(&compressed_log(&payloads), 1), payloads);
