@@ -92,7 +92,7 @@ enum Command {
     Verify(verify::VerifyOptions),
     /// Writes until it is killed; `demo` starts it
     #[command(hide = true)]
-    DemoVictim(demo::VictimOptions),
+    DemoVictim(demo::DemoOptions),
 }
 
 impl std::fmt::Debug for CommandLine {

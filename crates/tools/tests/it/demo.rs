@@ -1,4 +1,4 @@
-//! `esker demo`, small: it tells its story to the end, and cleans up.
+//! `esker demo` runs the demonstration of `esker-demo`.
 
 use crate::run::esker;
 use esker_testkit::TempDir;
@@ -18,23 +18,9 @@ fn the_story_is_told_to_its_end() {
 }
 
 #[test]
-fn a_directory_in_use_is_left_alone() {
-    let temp = TempDir::new("demo-used");
-    std::fs::write(temp.join("precious"), b"data").unwrap();
-    let told = esker(&["demo", "--dir", temp.path().to_str().unwrap(), "--records=1000"]).failed();
-    assert!(told.contains("is not empty"), "{told}");
-    assert_eq!(std::fs::read(temp.join("precious")).unwrap(), b"data");
-}
-
-#[test]
-fn a_victim_whose_reader_is_gone_ends() {
-    use std::process::{Command, Stdio};
-    let temp = TempDir::new("demo-victim");
-    let mut victim = Command::new(env!("CARGO_BIN_EXE_esker"))
-        .args(["demo-victim", "--round=0", "--dir", temp.join("db").to_str().unwrap()])
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    drop(victim.stdout.take());
-    victim.wait().unwrap();
+fn the_demonstration_reads_its_own_flags() {
+    assert!(esker(&["demo", "--help"]).ok().contains("--value-size"));
+    let refused = esker(&["demo", "--records=1"]);
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert!(refused.err.contains("'--records'"), "{refused:?}");
 }

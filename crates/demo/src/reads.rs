@@ -1,33 +1,32 @@
-//! Point reads and batched reads at random, by several threads; each answer is compared with the
-//! record.
+//! Random point reads and batched reads by several threads, each answer compared with its record.
 
-use super::Stage;
-use super::progress::Part;
-use super::records::Records;
+use crate::Stage;
 use crate::failure::{Failure, Outcome};
+use crate::progress::Part;
+use crate::records::Records;
 use esker::Db;
 use esker::internals::env::spawn;
 use std::sync::Arc;
 
-/// One key in ten is not there.
+/// One key in `ABSENT` is absent.
 const ABSENT: u64 = 10;
 const BATCH: usize = 100;
 
-pub(super) fn point(stage: &mut Stage, db: &Db) -> Outcome {
+pub(crate) fn point(stage: &mut Stage, db: &Db) -> Outcome {
     run(stage, db, "Point reads", "get, random, one in ten absent", read_points)?;
     let reads = reads_in(&stage.records);
     stage.report.verified("values of point reads, present and absent", reads);
     Ok(())
 }
 
-pub(super) fn batched(stage: &mut Stage, db: &Db) -> Outcome {
+pub(crate) fn batched(stage: &mut Stage, db: &Db) -> Outcome {
     run(stage, db, "Batched reads", "multi_get, random, 100 keys each", read_batches)?;
     let reads = reads_in(&stage.records);
     stage.report.verified("values of batched reads, present and absent", reads);
     Ok(())
 }
 
-/// What one thread does.
+/// The work of one thread.
 struct Reader {
     db: Db,
     records: Records,
@@ -36,7 +35,7 @@ struct Reader {
     part: Arc<Part>,
 }
 
-/// Half as many reads as records, in whole batches.
+/// The number of reads: half the number of records, rounded up to whole batches.
 fn reads_in(records: &Records) -> u64 {
     (records.count() / 2).next_multiple_of(BATCH as u64)
 }
@@ -67,7 +66,7 @@ fn run(stage: &mut Stage, db: &Db, what: &'static str, row: &str, read: fn(Reade
     Ok(())
 }
 
-/// The next random index, and whether its key or its absent neighbour is meant.
+/// A random index, and whether to read its key or its absent neighbour.
 fn next_index(rng: &mut fastrand::Rng, records: &Records) -> (u64, bool) {
     (rng.u64(..records.count()), rng.u64(..ABSENT) != 0)
 }
@@ -106,7 +105,7 @@ fn read_batches(mut reader: Reader) -> Outcome {
 }
 
 /// Compares an answer with the record.
-pub(super) fn check(
+pub(crate) fn check(
     records: &Records,
     index: u64,
     present: bool,

@@ -1,11 +1,11 @@
-//! Scans: every key once, in order, with its value.
+//! Scans in both directions: every key once, in order, with its value.
 
-use super::Stage;
-use super::reads::check;
+use crate::Stage;
 use crate::failure::{Failure, Outcome};
+use crate::reads::check;
 use esker::Db;
 
-pub(super) fn forward(stage: &mut Stage, db: &Db) -> Outcome {
+pub(crate) fn forward(stage: &mut Stage, db: &Db) -> Outcome {
     let records = stage.records.clone();
     let part = stage.progress.begin("Scanning forward", records.count());
     let mut iter = db.iter()?;
@@ -24,7 +24,7 @@ pub(super) fn forward(stage: &mut Stage, db: &Db) -> Outcome {
     Ok(())
 }
 
-pub(super) fn backward(stage: &mut Stage, db: &Db) -> Outcome {
+pub(crate) fn backward(stage: &mut Stage, db: &Db) -> Outcome {
     let records = stage.records.clone();
     let part = stage.progress.begin("Scanning backward", records.count());
     let mut iter = db.iter()?;
@@ -43,8 +43,8 @@ pub(super) fn backward(stage: &mut Stage, db: &Db) -> Outcome {
     Ok(())
 }
 
-/// Counts all keys at the end; there must be `expected`, in strictly ascending order.
-pub(super) fn everything(stage: &mut Stage, db: &Db, expected: u64) -> Outcome {
+/// Counts all keys at the end: there must be `expected`, in strictly ascending order.
+pub(crate) fn everything(stage: &mut Stage, db: &Db, expected: u64) -> Outcome {
     let part = stage.progress.begin("Counting what survived", expected);
     let mut iter = db.iter()?;
     let (mut count, mut last) = (0, Vec::new());
@@ -70,7 +70,7 @@ pub(super) fn everything(stage: &mut Stage, db: &Db, expected: u64) -> Outcome {
     Ok(())
 }
 
-pub(super) fn check_key(found: Option<&[u8]>, expected: &[u8]) -> Outcome {
+pub(crate) fn check_key(found: Option<&[u8]>, expected: &[u8]) -> Outcome {
     if found == Some(expected) {
         return Ok(());
     }
@@ -82,8 +82,8 @@ pub(super) fn check_key(found: Option<&[u8]>, expected: &[u8]) -> Outcome {
     )))
 }
 
-/// Behind the last record nothing follows, and no error hid anything.
-pub(super) fn check_end(iter: &esker::DbIterator) -> Outcome {
+/// Checks that the iterator has reached its end without an error.
+pub(crate) fn check_end(iter: &esker::DbIterator) -> Outcome {
     iter.status()?;
     match iter.item() {
         None => Ok(()),

@@ -1,12 +1,12 @@
-//! Loading: every record once, in an order that is not the keys', in batches.
+//! Loading: every record once, in batches, in an order far from that of the keys.
 
-use super::Stage;
+use crate::Stage;
 use crate::failure::Outcome;
 use esker::{Db, WriteBatch, WriteOptions};
 
 const BATCH: u64 = 1_000;
 
-pub(super) fn run(stage: &mut Stage, db: &Db) -> Outcome {
+pub(crate) fn run(stage: &mut Stage, db: &Db) -> Outcome {
     let records = stage.records.clone();
     let part = stage.progress.begin("Loading records", records.count());
     let family = db.default_column_family().id();

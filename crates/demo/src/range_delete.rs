@@ -1,16 +1,16 @@
-//! A tenth of the records goes by one range delete, while a snapshot is held: the snapshot still
-//! sees them, the present does not; before and after a flush and a compaction.
+//! One range delete removes a tenth of the records under a live snapshot. The snapshot still sees
+//! them, the present does not: before and after a flush and a compaction.
 
-use super::Stage;
-use super::reads::check;
-use super::records::Records;
-use super::scans::{check_end, check_key};
+use crate::Stage;
 use crate::failure::Outcome;
+use crate::reads::check;
+use crate::records::Records;
+use crate::scans::{check_end, check_key};
 use esker::{Db, ReadOptions, Snapshot};
 use std::ops::Range;
 
-/// Returns how many records are left.
-pub(super) fn run(stage: &mut Stage, db: &Db) -> Outcome<u64> {
+/// Returns the number of records left.
+pub(crate) fn run(stage: &mut Stage, db: &Db) -> Outcome<u64> {
     let records = stage.records.clone();
     let gone = records.count() / 10 * 4..records.count() / 10 * 5;
     let deleted = gone.end - gone.start;
@@ -36,7 +36,7 @@ fn check_both(db: &Db, records: &Records, snapshot: &Snapshot, gone: &Range<u64>
     check_present(db, records, gone)
 }
 
-/// The snapshot shows each deleted record.
+/// Checks that the snapshot shows each deleted record.
 fn check_snapshot(db: &Db, records: &Records, snapshot: &Snapshot, gone: &Range<u64>) -> Outcome {
     let family = db.default_column_family();
     let options = ReadOptions::new().snapshot(snapshot);
@@ -57,8 +57,8 @@ fn check_snapshot(db: &Db, records: &Records, snapshot: &Snapshot, gone: &Range<
     Ok(())
 }
 
-/// The present goes from the key before the range to the key behind it, both ways; point reads find
-/// nothing.
+/// Checks that an iterator of the present steps over the range both ways, and that point reads find
+/// nothing in it.
 fn check_present(db: &Db, records: &Records, gone: &Range<u64>) -> Outcome {
     let (before, behind) = (records.key(gone.start - 1), records.key(gone.end));
     let mut iter = db.iter()?;

@@ -1,19 +1,19 @@
-//! Where the database lives, and when it goes.
+//! The demonstration's directory: a user's, or a temporary one.
 
 use crate::failure::{Failure, Outcome};
 use esker::options::DbOptions;
 use std::path::{Path, PathBuf};
 
-/// The demonstration's directory. A temporary one is removed by `leave`, and by nothing else.
+/// The directory of the database. Only `leave` removes it, and only if it is temporary.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(crate) struct Place {
     path: PathBuf,
     stays: bool,
 }
 
 impl Place {
     /// The user's `dir`, or a fresh temporary directory.
-    pub(super) fn prepare(dir: Option<&Path>, keep: bool) -> Outcome<Place> {
+    pub(crate) fn prepare(dir: Option<&Path>, keep: bool) -> Outcome<Place> {
         let fs = DbOptions::default().env.fs;
         let place = match dir {
             Some(dir) => Place { path: dir.to_owned(), stays: true },
@@ -29,12 +29,12 @@ impl Place {
         Ok(place)
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Removes a temporary directory.
-    pub(super) fn leave(self) -> Outcome {
+    /// Removes the directory if it is temporary.
+    pub(crate) fn leave(self) -> Outcome {
         if !self.stays {
             esker::destroy_db(&DbOptions::default(), &self.path)?;
         }

@@ -1,17 +1,15 @@
-//! The table at the end: rates, level sizes, what was verified.
+//! The tables at the end: rates, level sizes, checked facts.
 
-use super::records::Records;
-use crate::failure::Outcome;
-use comfy_table::presets::UTF8_FULL_CONDENSED;
-use comfy_table::{CellAlignment, Table};
+use crate::records::Records;
+use crate::table::Table;
 use esker::Db;
 use esker::internals::env::{Clock, SystemClock};
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::Path;
 use std::time::Duration;
 
 #[derive(Debug)]
-pub(super) struct Report {
+pub(crate) struct Report {
     rates: Vec<Rate>,
     levels: Vec<LevelRow>,
     verified: Vec<(String, u64)>,
@@ -35,7 +33,7 @@ struct LevelRow {
 }
 
 impl Report {
-    pub(super) fn new() -> Report {
+    pub(crate) fn new() -> Report {
         Report {
             rates: Vec::new(),
             levels: Vec::new(),
@@ -44,18 +42,18 @@ impl Report {
         }
     }
 
-    /// `operations` that moved `bytes` in `time`.
-    pub(super) fn rate(&mut self, what: impl Into<String>, operations: u64, bytes: u64, time: Duration) {
+    /// Adds a row: `operations` moved `bytes` in `time`.
+    pub(crate) fn rate(&mut self, what: impl Into<String>, operations: u64, bytes: u64, time: Duration) {
         self.rates.push(Rate { what: what.into(), operations, bytes, time });
     }
 
-    /// `count` facts that were checked and held.
-    pub(super) fn verified(&mut self, what: impl Into<String>, count: u64) {
+    /// Adds a row: `count` facts were checked and held.
+    pub(crate) fn verified(&mut self, what: impl Into<String>, count: u64) {
         self.verified.push((what.into(), count));
     }
 
-    /// Where the data lies now.
-    pub(super) fn levels(&mut self, db: &Db) {
+    /// Sums the live files of each level.
+    pub(crate) fn levels(&mut self, db: &Db) {
         for file in db.live_files() {
             if self.levels.len() <= file.level {
                 self.levels.resize_with(file.level + 1, LevelRow::default);
@@ -70,7 +68,7 @@ impl Report {
         }
     }
 
-    pub(super) fn print(&self, records: &Records, path: &Path) -> Outcome {
+    pub(crate) fn print(&self, records: &Records, path: &Path) -> io::Result<()> {
         let mut out = std::io::stdout().lock();
         writeln!(
             out,
@@ -82,12 +80,11 @@ impl Report {
         )?;
         writeln!(out, "{}\n\n{}", self.level_table(), self.verified_table())?;
         let nanos = SystemClock.monotonic_nanos() - self.started_nanos;
-        writeln!(out, "All verified, in {:.1} s.", Duration::from_nanos(nanos).as_secs_f64())?;
-        Ok(())
+        writeln!(out, "All verified, in {:.1} s.", Duration::from_nanos(nanos).as_secs_f64())
     }
 
     fn rate_table(&self) -> Table {
-        let mut table = table(&["what", "operations", "seconds", "operations/s", "MB/s"]);
+        let mut table = Table::new(&["what", "operations", "seconds", "operations/s", "MB/s"]);
         for rate in &self.rates {
             let seconds = rate.time.as_secs_f64().max(1e-9);
             table.add_row(vec![
@@ -101,11 +98,11 @@ impl Report {
                 },
             ]);
         }
-        right_aligned(table)
+        table
     }
 
     fn level_table(&self) -> Table {
-        let mut table = table(&["level", "files", "MB", "entries"]);
+        let mut table = Table::new(&["level", "files", "MB", "entries"]);
         for row in self.levels.iter().filter(|row| row.files > 0) {
             let megabytes = format!("{:.1}", row.bytes as f64 / 1e6);
             table.add_row(vec![
@@ -115,34 +112,20 @@ impl Report {
                 grouped(row.entries),
             ]);
         }
-        right_aligned(table)
+        table
     }
 
     fn verified_table(&self) -> Table {
-        let mut table = table(&["verified", "count"]);
+        let mut table = Table::new(&["verified", "count"]);
         for (what, count) in &self.verified {
             table.add_row(vec![what.clone(), grouped(*count)]);
         }
-        right_aligned(table)
+        table
     }
 }
 
-fn table(header: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_style(UTF8_FULL_CONDENSED).set_header(header);
-    table
-}
-
-/// All columns but the first hold numbers.
-fn right_aligned(mut table: Table) -> Table {
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
-}
-
-/// 1234567 as "1,234,567".
-pub(super) fn grouped(number: u64) -> String {
+/// The number with separators: 1234567 as "1,234,567".
+pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (i, digit) in digits.chars().enumerate() {

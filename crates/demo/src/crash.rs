@@ -1,27 +1,28 @@
-//! `kill -9`: a process writes and is killed in the middle; what it had acknowledged must be there.
+//! `kill -9`: a process is killed in the middle of its writes; every acknowledged write must be
+//! there.
 //!
-//! What is checked after each kill, for each writer thread: every write that it told of is there
-//! with its value; what is there beyond those (written, killed before telling) follows without a
-//! hole; both keys of each batch are there or neither is.
+//! Facts checked after each kill, for each writer thread: every reported write is there with its
+//! value. Later writes, which the kill kept from being reported, follow without a hole. Both keys of
+//! each batch are there, or neither is.
 
-use super::victim::{WRITERS, Written};
-use super::{Stage, db_options};
 use crate::failure::{Failure, Outcome};
+use crate::victim::{WRITERS, Written};
+use crate::{Stage, VICTIM, db_options};
 use esker::{Db, ReadOptions};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// Acknowledged writes per thread, as far as the victim could tell.
+/// Acknowledged writes per thread, as the victim reported them.
 type Acknowledged = [u64; WRITERS as usize];
 
-/// How long the victim writes at least.
+/// The shortest time that a victim writes.
 const LEAST_TIME: Duration = Duration::from_millis(400);
 const LEAST_ACKNOWLEDGED: u64 = 2_000;
 
-/// Kills `kills` victims one after the other. Returns how many keys they left in the database.
-pub(super) fn run(stage: &mut Stage, path: &Path, kills: u32) -> Outcome<u64> {
+/// Kills `kills` victims one after the other. Returns the number of keys they left.
+pub(crate) fn run(stage: &mut Stage, path: &Path, kills: u32) -> Outcome<u64> {
     let mut rng = fastrand::Rng::with_seed(stage.seed);
     let (mut told, mut left) = (0, 0);
     let part = stage.progress.begin("Killing a writing process", u64::from(kills) * 2);
@@ -50,11 +51,11 @@ pub(super) fn run(stage: &mut Stage, path: &Path, kills: u32) -> Outcome<u64> {
     Ok(left)
 }
 
-/// Starts a victim, kills it after `time`, and returns what it had acknowledged until then.
+/// Starts a victim, kills it after `time`, and returns its acknowledged writes.
 fn kill_one(stage: &Stage, path: &Path, round: u32, time: Duration) -> Outcome<Acknowledged> {
     let program = std::env::current_exe().map_err(|e| Failure::new(format_args!("own program: {e}")))?;
     let mut victim = Command::new(program)
-        .arg("demo-victim")
+        .arg(VICTIM)
         .arg("--dir")
         .arg(path)
         .args(["--round", &round.to_string()])
@@ -63,14 +64,14 @@ fn kill_one(stage: &Stage, path: &Path, round: u32, time: Duration) -> Outcome<A
         .spawn()
         .map_err(|e| Failure::new(format_args!("cannot start the process to be killed: {e}")))?;
     let told = listen(stage, &mut victim, time);
-    // It may have ended by itself, which `listen` has noticed.
+    // If the victim has ended by itself, `listen` has noticed.
     victim.kill().ok();
     victim.wait().map_err(|e| Failure::new(format_args!("waiting for the killed process: {e}")))?;
     told
 }
 
-/// Reads acknowledgements, kills the victim when it has written for `time`, and reads what is still
-/// in the pipe.
+/// Reads acknowledgements, kills the victim when it has written for `time`, and reads the rest of
+/// the pipe.
 fn listen(stage: &Stage, victim: &mut Child, time: Duration) -> Outcome<Acknowledged> {
     let mut told: Acknowledged = [0; WRITERS as usize];
     let mut lines = BufReader::new(victim.stdout.take().expect("it was piped"));
@@ -82,7 +83,7 @@ fn listen(stage: &Stage, victim: &mut Child, time: Duration) -> Outcome<Acknowle
         lines
             .read_line(&mut line)
             .map_err(|e| Failure::new(format_args!("reading acknowledgements: {e}")))?;
-        // A line without its end was cut off by the kill: its write may have been told of or not.
+        // A line without its end is the pipe's last: it reports no write for certain.
         let Some(whole) = line.strip_suffix('\n') else { break };
         take(&mut told, whole)?;
         let part = writing.get_or_insert_with(|| stage.progress.begin("", 0));
@@ -97,7 +98,7 @@ fn listen(stage: &Stage, victim: &mut Child, time: Duration) -> Outcome<Acknowle
     Ok(told)
 }
 
-/// Threads tell of their writes in order.
+/// Counts the write that `line` reports; each thread reports its writes in order.
 fn take(told: &mut Acknowledged, line: &str) -> Outcome {
     let parsed = line
         .split_once(' ')
@@ -111,8 +112,7 @@ fn take(told: &mut Acknowledged, line: &str) -> Outcome {
     }
 }
 
-/// Returns how many batches of the thread are there: the acknowledged ones, and those it had no
-/// time to tell of.
+/// Returns the number of batches that the thread left: at least the acknowledged ones.
 fn check_thread(db: &Db, round: u32, thread: u32, acknowledged: u64) -> Outcome<u64> {
     let first = count_half(db, round, thread, 0)?;
     let second = count_half(db, round, thread, 1)?;

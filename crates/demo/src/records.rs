@@ -1,55 +1,55 @@
-//! The records: key and value of each are known from its index, so that every answer can be
-//! checked.
+//! The records. The index of a record determines its key and value, so every answer can be checked.
 //!
-//! Keys sort as their indexes do. Half of a value's bytes are random, the other half repeat it, so
-//! that compression has something to do.
+//! Keys sort as their indexes do. One half of a value's bytes is random and the other half repeats
+//! it, so that values compress.
 
 /// The data set of one demonstration.
 #[derive(Clone, Debug)]
-pub(super) struct Records {
+pub(crate) struct Records {
     count: u64,
     value_bytes: usize,
-    /// Has no factor in common with `count`: multiples of it visit every index once.
+    /// A number without a factor in common with `count`: its multiples visit every index once.
     stride: u64,
 }
 
-pub(super) type Key = [u8; Records::KEY_BYTES];
+pub(crate) type Key = [u8; Records::KEY_BYTES];
 
 impl Records {
-    pub(super) const KEY_BYTES: usize = 16;
+    pub(crate) const KEY_BYTES: usize = 16;
 
-    pub(super) fn new(count: u64, value_bytes: usize) -> Records {
+    pub(crate) fn new(count: u64, value_bytes: usize) -> Records {
         // Near the golden ratio, neighbours in time end up far apart in key order.
         let golden = (count as f64 * 0.618) as u64;
         let stride = (golden.max(1)..).find(|s| gcd(*s, count) == 1).expect("some number shares no factor");
         Records { count, value_bytes, stride }
     }
 
-    pub(super) fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         self.count
     }
 
     /// Bytes of a key and its value.
-    pub(super) fn record_bytes(&self) -> u64 {
+    pub(crate) fn record_bytes(&self) -> u64 {
         (Records::KEY_BYTES + self.value_bytes) as u64
     }
 
-    /// The index that is loaded as the `turn`-th: all indexes, in an order that is not the keys'.
-    pub(super) fn shuffled(&self, turn: u64) -> u64 {
+    /// The index loaded in the `turn`-th place. All turns together give all indexes, in an order far
+    /// from that of the keys.
+    pub(crate) fn shuffled(&self, turn: u64) -> u64 {
         (u128::from(turn) * u128::from(self.stride) % u128::from(self.count)) as u64
     }
 
-    pub(super) fn key(&self, index: u64) -> Key {
+    pub(crate) fn key(&self, index: u64) -> Key {
         key(index, b' ')
     }
 
-    /// A key next to `index`'s that no record has.
-    pub(super) fn absent_key(&self, index: u64) -> Key {
+    /// A key beside that of `index`, which no record has.
+    pub(crate) fn absent_key(&self, index: u64) -> Key {
         key(index, b'!')
     }
 
     /// Puts the value of `index` into `value`.
-    pub(super) fn fill_value(&self, index: u64, value: &mut Vec<u8>) {
+    pub(crate) fn fill_value(&self, index: u64, value: &mut Vec<u8>) {
         fill_value(index, self.value_bytes, value);
     }
 }
@@ -65,8 +65,8 @@ fn key(index: u64, mark: u8) -> Key {
     key
 }
 
-/// `bytes` bytes that only `seed` has.
-pub(super) fn fill_value(seed: u64, bytes: usize, value: &mut Vec<u8>) {
+/// Fills `value` with `bytes` bytes that `seed` determines.
+pub(crate) fn fill_value(seed: u64, bytes: usize, value: &mut Vec<u8>) {
     value.clear();
     value.resize(bytes, 0);
     let (random, repeated) = value.split_at_mut(bytes.div_ceil(2));

@@ -1,0 +1,50 @@
+//! Why the demonstration ends early.
+
+use std::fmt;
+use std::io;
+
+/// The reason for an early end, as the user reads it, and the process's exit code.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Failure {
+    code: u8,
+    why: String,
+}
+
+pub(crate) type Outcome<T = ()> = Result<T, Failure>;
+
+impl Failure {
+    /// A failure with exit code 1.
+    pub(crate) fn new(why: impl fmt::Display) -> Failure {
+        Failure { code: 1, why: why.to_string() }
+    }
+
+    /// A command line that cannot be understood: exit code 2.
+    pub(crate) fn usage(why: impl fmt::Display) -> Failure {
+        Failure { code: 2, why: format!("error: {why}\n\nFor more information, try '--help'.") }
+    }
+
+    /// The exit code: 2 for a command line that cannot be understood, else 1.
+    pub fn code(&self) -> u8 {
+        self.code
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.why)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<esker::Error> for Failure {
+    fn from(error: esker::Error) -> Failure {
+        Failure::new(error)
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
+        Failure::new(format_args!("Output: {error}"))
+    }
+}
