@@ -2,7 +2,7 @@
 
 use super::Db;
 use super::compaction_timer::family_is_there;
-use super::open::{family_tables, make_consistent};
+use super::descriptor::{ColumnFamilyDescriptor, family_tables, make_consistent};
 use crate::cf::{ColumnFamily, FailedFlushes, FamilyState, MemTables, SuperVersion, WriteStall};
 use crate::deleted_runs::DeletedRunMemory;
 use crate::engine::{Engine, UnderWay, maybe_schedule, publish_super_versions};
@@ -10,42 +10,16 @@ use crate::flush::{oldest_section_without, raise_log_numbers};
 use crate::observe::{IngestedFiles, LevelCompactionStats, StallCounts};
 use crate::options::ColumnFamilyOptions;
 use crate::picker::{CompactionOptions, RunningCompactions, prepare};
-use crate::version::{Family, FamilyDescriptor, VersionSet};
+use crate::version::{Family, VersionSet};
 use crate::write::new_memtable;
 use esker_base::comparator::ComparatorRef;
 use esker_base::sync::atomic::Ordering;
 use esker_base::sync::{Arc, epoch};
 use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber};
-use esker_cache::Role;
 use esker_format::key::InternalKeyComparator;
 use esker_memtable::MemTable;
 use esker_table::TableCache;
 use std::collections::HashSet;
-
-/// A family to open: its name and options.
-#[derive(Clone, Debug)]
-pub struct ColumnFamilyDescriptor {
-    /// Its name; `default` for the one every database has.
-    pub name: String,
-    /// How it is kept.
-    pub options: ColumnFamilyOptions,
-}
-
-impl ColumnFamilyDescriptor {
-    /// A family called `name`.
-    pub fn new(name: impl Into<String>, options: ColumnFamilyOptions) -> ColumnFamilyDescriptor {
-        ColumnFamilyDescriptor { name: name.into(), options }
-    }
-
-    pub(crate) fn for_manifest(&self) -> FamilyDescriptor {
-        let mut descriptor = FamilyDescriptor::new(self.name.clone());
-        descriptor.comparator = self.options.comparator.clone();
-        descriptor.persist_user_defined_timestamps = self.options.persist_user_defined_timestamps;
-        descriptor.num_levels = usize::try_from(self.options.num_levels).unwrap_or(1);
-        descriptor.metadata_cache = self.options.table.cache_charged_for(Role::FileMetadata).cloned();
-        descriptor
-    }
-}
 
 /// Names a column family of an open database. Stays valid when the family is dropped: reads see
 /// what was there while the handle lives, writes give `ColumnFamilyDropped`.

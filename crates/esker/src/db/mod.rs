@@ -6,6 +6,7 @@
 mod close;
 mod column_family;
 mod compaction_timer;
+mod descriptor;
 mod destroy;
 mod entities;
 mod explain;
@@ -32,7 +33,9 @@ mod stats_dump;
 mod verify;
 mod writes;
 
-pub use column_family::{ColumnFamilyDescriptor, ColumnFamilyHandle};
+pub use column_family::ColumnFamilyHandle;
+pub use descriptor::ColumnFamilyDescriptor;
+pub(crate) use descriptor::{family_tables, make_consistent};
 pub(crate) use destroy::delete_archive;
 pub use destroy::destroy_db;
 pub use entities::{AttributeGroup, WideColumns};
@@ -40,7 +43,6 @@ pub(crate) use identity::load_or_create_identity;
 pub use ingest::IngestExternalFileArg;
 pub(crate) use live_files::LiveCut;
 pub use open::OpenMode;
-pub(crate) use open::{family_tables, make_consistent};
 pub(crate) use open_tables::table_capacity;
 pub(crate) use recover::check_for_forgotten_wal_dir;
 pub use scans::internal_iterator;

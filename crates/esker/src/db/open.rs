@@ -6,8 +6,9 @@
 //! Source: RocksDB `db/db_impl/db_impl_open.cc`; the order of durable steps is
 //! docs/format/manifest.md's.
 
-use super::column_family::{ColumnFamilyDescriptor, family_with};
+use super::column_family::family_with;
 use super::compaction_timer::schedule_compaction_trigger;
+use super::descriptor::{ColumnFamilyDescriptor, family_tables, make_consistent};
 use super::leftovers::Leftovers;
 use super::open_tables::{OpenAllTables, table_capacity};
 use super::operands::FormerOperators;
@@ -32,9 +33,8 @@ use esker_env::info_log::{InfoLogFile, InfoLogOptions};
 use esker_env::system::unsynced_directory;
 use esker_env::{FileLock, FileSystem, random};
 use esker_format::file_name::{self, FileType, parse_file_name};
-use esker_format::key::InternalKeyComparator;
 use esker_format::version_edit::VersionEdit;
-use esker_table::{OpenFiles, TableCache, TableCacheOptions};
+use esker_table::{OpenFiles, TableCache};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
@@ -665,43 +665,4 @@ fn open_info_log(options: &DbOptions, path: &Path, mode: OpenMode) -> Result<Arc
         keep_log_file_num: options.keep_log_file_num,
     };
     Ok(Arc::new(InfoLogFile::open(&options.env, &file, file_options)?))
-}
-
-/// Checks a family's options and makes them consistent; what was changed, as sentences.
-/// # Errors
-/// `InvalidArgument` or `NotSupported` naming family and option.
-pub(crate) fn make_consistent(
-    options: &DbOptions,
-    family: &mut ColumnFamilyDescriptor,
-) -> Result<Vec<String>> {
-    let named = |e: Error| e.at(format_args!("column family '{}'", family.name));
-    family.options.validate().map_err(named)?;
-    family.options.validate_target(options).map_err(named)?;
-    let changes = family.options.sanitize(options);
-    Ok(changes.into_iter().map(|change| format!("column family '{}': {change}", family.name)).collect())
-}
-
-/// The open tables of a family, among those of the database.
-pub(crate) fn family_tables(
-    options: &DbOptions,
-    path: &Path,
-    family: &ColumnFamilyDescriptor,
-    open_files: &Arc<OpenFiles>,
-) -> Arc<TableCache> {
-    let cache_options = TableCacheOptions {
-        icmp: InternalKeyComparator::new(family.options.comparator.clone()),
-        table_options: Arc::new(family.options.table.clone()),
-        prefix_extractor: family.options.prefix_extractor.clone(),
-        merge_operator: family.options.merge_operator.clone(),
-        paths: vec![path.to_path_buf()],
-        open_files: open_files.clone(),
-        max_file_size_for_l0_meta_pin: family.options.write_buffer_size as u64 / 2 * 3,
-        verify_unique_ids: options.verify_sst_unique_id_in_manifest,
-        statistics: options.statistics.clone(),
-        clock: options.env.clock.clone(),
-        blob_cache: family.options.blob_cache.clone(),
-        use_direct_reads: options.use_direct_reads,
-        block_protection_bytes_per_key: family.options.block_protection_bytes_per_key as usize,
-    };
-    Arc::new(TableCache::new(options.env.fs.clone(), cache_options))
 }

@@ -8,7 +8,7 @@
 //!
 //! RocksDB compares no operators when it opens a database (docs/compat/entries.md).
 
-use super::column_family::ColumnFamilyDescriptor;
+use super::descriptor::ColumnFamilyDescriptor;
 use crate::builtin::object_name;
 use crate::files::open_table::open_file;
 use crate::options::{ColumnFamilyOptions, load_latest_options};

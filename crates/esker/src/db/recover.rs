@@ -18,7 +18,7 @@
 
 mod tables;
 
-use super::column_family::ColumnFamilyDescriptor;
+use super::descriptor::ColumnFamilyDescriptor;
 use super::operands::FormerOperators;
 use crate::cf::SuperVersion;
 use crate::deleted_runs::DeletedRunMemory;

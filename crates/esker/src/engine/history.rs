@@ -11,28 +11,8 @@
 
 use super::{DbState, Engine, publish_super_versions};
 use crate::options::HoldsHistory;
+use esker_base::ColumnFamilyId;
 use esker_base::sync::{Arc, Weak, epoch};
-use esker_base::{ColumnFamilyId, SequenceNumber};
-use std::collections::BTreeSet;
-
-/// The families that have history. Guarded by the db mutex.
-#[derive(Debug, Default)]
-pub(crate) struct Histories {
-    /// By the first sequence number of the oldest memtable: this one goes first.
-    oldest: BTreeSet<(SequenceNumber, ColumnFamilyId)>,
-}
-
-impl DbState {
-    /// Updates the list of history for a family. Call it whenever that may have changed; `before`
-    /// is the former result of `MemTables::oldest_history`.
-    pub(crate) fn history_changed(&mut self, id: ColumnFamilyId, before: Option<SequenceNumber>) {
-        let now = self.families.get(&id).and_then(|family| family.memtables.oldest_history());
-        if now != before {
-            before.map(|sequence| self.histories.oldest.remove(&(sequence, id)));
-            now.map(|sequence| self.histories.oldest.insert((sequence, id)));
-        }
-    }
-}
 
 impl Engine {
     /// Lets go of flushed memtables, oldest first, until enough memory will be free. The caller

@@ -4,7 +4,7 @@
 use crate::cf::{ColumnFamily, FamilyState, IdleCursors, StallInputs, SuperVersion, WriteStall, is_pressed};
 use crate::engine::covered::note_covered;
 use crate::engine::totals::Share;
-use crate::engine::{DbState, Engine};
+use crate::engine::{DbState, Engine, maybe_schedule};
 use crate::files::open_table::open_file;
 use crate::observe::WriteStallInfo;
 use crate::picker::{
@@ -232,3 +232,34 @@ fn stall_inputs(family: &FamilyState) -> StallInputs {
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]
 mod tests;
+
+impl Engine {
+    /// Handles the release of a snapshot: compactions may drop versions that only it saw. `oldest`:
+    /// the oldest of the present and future snapshots. If it were newer than one of them, files
+    /// that this one needs would be rewritten again and again.
+    #[inline]
+    pub(crate) fn snapshot_released(self: &Arc<Self>, oldest: SequenceNumber) {
+        // Stored before the threshold is looked at; `publish_super_version` has it the other way
+        // round.
+        let before = self.snapshots.raise_oldest_at_release(oldest);
+        if oldest > before && oldest.0 > self.snapshot_threshold.load(Ordering::SeqCst) {
+            self.compact_what_waits_for_snapshots(oldest);
+        }
+    }
+
+    #[cold]
+    fn compact_what_waits_for_snapshots(self: &Arc<Self>, oldest: SequenceNumber) {
+        let mut state = self.state.lock();
+        let due = state.totals.waiting_for_snapshots(oldest);
+        let mut queued = Vec::new();
+        for id in due {
+            let Some(family) = state.family_mut(id).filter(|f| !f.compaction_queued) else { continue };
+            family.compaction_queued = true;
+            state.compaction_queue.push_back(id);
+            queued.push(id);
+        }
+        // In any case the next release need not ask the same again.
+        set_snapshot_thresholds(self, &mut state, &queued);
+        maybe_schedule(self, &mut state);
+    }
+}

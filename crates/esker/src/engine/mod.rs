@@ -30,8 +30,6 @@ mod under_way;
 use background_error::must_be_in_force;
 pub(crate) use background_error::{BackgroundError, ErrorReason, may_pass};
 pub(crate) use counters::{CommittedGroup, Counters, StatsDump};
-pub(crate) use history::Histories;
-use install::set_snapshot_thresholds;
 pub(crate) use install::{forget_shares, publish_super_version, publish_super_versions, queue_if_due};
 pub(crate) use jobs::{Purger, contained, maybe_schedule, queue_flushes};
 pub(crate) use parts::EngineParts;
@@ -297,35 +295,6 @@ impl Engine {
     /// The options in force; `set_db_options` changes them.
     pub(crate) fn db_options(&self) -> Arc<DbOptions> {
         self.options_in_force.read().clone()
-    }
-
-    /// Handles the release of a snapshot: compactions may drop versions that only it saw. `oldest`:
-    /// the oldest of the present and future snapshots. If it were newer than one of them, files
-    /// that this one needs would be rewritten again and again.
-    #[inline]
-    pub(crate) fn snapshot_released(self: &Arc<Self>, oldest: SequenceNumber) {
-        // Stored before the threshold is looked at; `publish_super_version` has it the other way
-        // round.
-        let before = self.snapshots.raise_oldest_at_release(oldest);
-        if oldest > before && oldest.0 > self.snapshot_threshold.load(Ordering::SeqCst) {
-            self.compact_what_waits_for_snapshots(oldest);
-        }
-    }
-
-    #[cold]
-    fn compact_what_waits_for_snapshots(self: &Arc<Self>, oldest: SequenceNumber) {
-        let mut state = self.state.lock();
-        let due = state.totals.waiting_for_snapshots(oldest);
-        let mut queued = Vec::new();
-        for id in due {
-            let Some(family) = state.family_mut(id).filter(|f| !f.compaction_queued) else { continue };
-            family.compaction_queued = true;
-            state.compaction_queue.push_back(id);
-            queued.push(id);
-        }
-        // In any case the next release need not ask the same again.
-        set_snapshot_thresholds(self, &mut state, &queued);
-        maybe_schedule(self, &mut state);
     }
 
     /// Puts a background error in force: it stops writes if it is severe enough, and background

@@ -2,14 +2,14 @@
 
 use crate::cf::FamilyState;
 use crate::deleted_runs::PreScanQueue;
+use crate::engine::BackgroundError;
 use crate::engine::totals::Totals;
-use crate::engine::{BackgroundError, Histories};
 use crate::observe::{FlushReason, WriteStallInfo};
 use crate::picker::{CompactionPlan, RunningId};
 use crate::version::FamilyMap;
-use esker_base::{ColumnFamilyId, FileNumber, Result};
+use esker_base::{ColumnFamilyId, FileNumber, Result, SequenceNumber};
 use esker_format::deleted_runs::LongDeletedRun;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 /// A flush that waits for a slot: these families' waiting memtables, together if there are several.
 #[derive(Clone, Debug)]
@@ -30,6 +30,13 @@ pub(crate) struct ManualCompaction {
     pub(crate) max_subcompactions: u32,
     /// The files it has written.
     pub(crate) done: Option<Result<Vec<FileNumber>>>,
+}
+
+/// The families that have history. Guarded by the db mutex.
+#[derive(Debug, Default)]
+pub(crate) struct Histories {
+    /// By the first sequence number of the oldest memtable: this one goes first.
+    pub(super) oldest: BTreeSet<(SequenceNumber, ColumnFamilyId)>,
 }
 
 /// Everything that changes under the db mutex.
@@ -74,6 +81,16 @@ pub(crate) struct DbState {
 }
 
 impl DbState {
+    /// Updates the list of history for a family. Call it whenever that may have changed; `before`
+    /// is the former result of `MemTables::oldest_history`.
+    pub(crate) fn history_changed(&mut self, id: ColumnFamilyId, before: Option<SequenceNumber>) {
+        let now = self.families.get(&id).and_then(|family| family.memtables.oldest_history());
+        if now != before {
+            before.map(|sequence| self.histories.oldest.remove(&(sequence, id)));
+            now.map(|sequence| self.histories.oldest.insert((sequence, id)));
+        }
+    }
+
     /// The family with this id, if it has not been dropped.
     pub(crate) fn family_mut(&mut self, id: ColumnFamilyId) -> Option<&mut FamilyState> {
         self.families.get_mut(&id)

@@ -1,0 +1,75 @@
+//! A family as it is given: its name and options, made consistent, and the table cache that it asks
+//! for.
+
+use crate::options::{ColumnFamilyOptions, DbOptions};
+use crate::version::FamilyDescriptor;
+use esker_base::sync::Arc;
+use esker_base::{Error, Result};
+use esker_cache::Role;
+use esker_format::key::InternalKeyComparator;
+use esker_table::{OpenFiles, TableCache, TableCacheOptions};
+use std::path::Path;
+
+/// A family to open: its name and options.
+#[derive(Clone, Debug)]
+pub struct ColumnFamilyDescriptor {
+    /// Its name; `default` for the one every database has.
+    pub name: String,
+    /// How it is kept.
+    pub options: ColumnFamilyOptions,
+}
+
+impl ColumnFamilyDescriptor {
+    /// A family called `name`.
+    pub fn new(name: impl Into<String>, options: ColumnFamilyOptions) -> ColumnFamilyDescriptor {
+        ColumnFamilyDescriptor { name: name.into(), options }
+    }
+
+    pub(crate) fn for_manifest(&self) -> FamilyDescriptor {
+        let mut descriptor = FamilyDescriptor::new(self.name.clone());
+        descriptor.comparator = self.options.comparator.clone();
+        descriptor.persist_user_defined_timestamps = self.options.persist_user_defined_timestamps;
+        descriptor.num_levels = usize::try_from(self.options.num_levels).unwrap_or(1);
+        descriptor.metadata_cache = self.options.table.cache_charged_for(Role::FileMetadata).cloned();
+        descriptor
+    }
+}
+
+/// Checks a family's options and makes them consistent; what was changed, as sentences.
+/// # Errors
+/// `InvalidArgument` or `NotSupported` naming family and option.
+pub(crate) fn make_consistent(
+    options: &DbOptions,
+    family: &mut ColumnFamilyDescriptor,
+) -> Result<Vec<String>> {
+    let named = |e: Error| e.at(format_args!("column family '{}'", family.name));
+    family.options.validate().map_err(named)?;
+    family.options.validate_target(options).map_err(named)?;
+    let changes = family.options.sanitize(options);
+    Ok(changes.into_iter().map(|change| format!("column family '{}': {change}", family.name)).collect())
+}
+
+/// The open tables of a family, among those of the database.
+pub(crate) fn family_tables(
+    options: &DbOptions,
+    path: &Path,
+    family: &ColumnFamilyDescriptor,
+    open_files: &Arc<OpenFiles>,
+) -> Arc<TableCache> {
+    let cache_options = TableCacheOptions {
+        icmp: InternalKeyComparator::new(family.options.comparator.clone()),
+        table_options: Arc::new(family.options.table.clone()),
+        prefix_extractor: family.options.prefix_extractor.clone(),
+        merge_operator: family.options.merge_operator.clone(),
+        paths: vec![path.to_path_buf()],
+        open_files: open_files.clone(),
+        max_file_size_for_l0_meta_pin: family.options.write_buffer_size as u64 / 2 * 3,
+        verify_unique_ids: options.verify_sst_unique_id_in_manifest,
+        statistics: options.statistics.clone(),
+        clock: options.env.clock.clone(),
+        blob_cache: family.options.blob_cache.clone(),
+        use_direct_reads: options.use_direct_reads,
+        block_protection_bytes_per_key: family.options.block_protection_bytes_per_key as usize,
+    };
+    Arc::new(TableCache::new(options.env.fs.clone(), cache_options))
+}
