@@ -6,8 +6,7 @@
 //!
 //! Reading order: [`types`] and [`error`] (the vocabulary), [`coding`], [`bytes`] and [`buffer`]
 //! (how bytes are cut, kept alive and kept), [`comparator`], [`prefix`], [`merge_operator`],
-//! [`compaction_filter`] (what a user plugs in), [`iter`] (the one cursor contract), then hashes,
-//! statistics and [`sync`].
+//! [`compaction_filter`] (what a user plugs in), then hashes, statistics and [`sync`].
 #![warn(missing_docs)]
 
 pub mod allocations;
@@ -20,7 +19,6 @@ pub mod crc32c;
 pub mod entry_checksum;
 pub mod error;
 pub mod hash;
-pub mod iter;
 pub mod logger;
 pub mod memory;
 pub mod merge_operator;
@@ -28,7 +26,6 @@ pub mod perf_context;
 pub mod prefix;
 pub mod probe;
 pub mod rng;
-pub mod run;
 pub mod stats;
 pub mod sync;
 pub mod table_properties_collector;

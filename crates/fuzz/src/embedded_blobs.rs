@@ -2,7 +2,7 @@
 //! every read ends, ways of reading agree, and a blob index of this file comes out as the bytes
 //! that it names.
 
-use esker_base::iter::InternalIterator;
+use esker_format::cursor::InternalIterator;
 use esker_base::{FileNumber, SequenceNumber, ValueType};
 use esker_env::{FileSystem, MemFs};
 use esker_format::blob::{BlobIndex, BlobLocation};

@@ -7,8 +7,8 @@
 #![expect(clippy::print_stdout, reason = "that is what it is for")]
 
 use crossbeam_skiplist::SkipMap;
-use esker_base::iter::InternalIterator;
 use esker_base::{SequenceNumber, ValueType};
+use esker_format::cursor::InternalIterator;
 use esker_format::key::{InternalKeyComparator, LookupKey, TRAILER_BYTES, pack};
 use esker_memtable::{MemTable, MemTableOptions};
 use std::collections::BTreeMap;

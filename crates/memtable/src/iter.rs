@@ -14,9 +14,9 @@ use crate::checks::check_order;
 use crate::memtable::MemTable;
 use crate::record::{Record, Target};
 use crate::tree::Run;
-use esker_base::iter::{InternalIterator, KnownDeletedRun, LeftValue};
 use esker_base::sync::Arc;
 use esker_base::{PinnedBytes, Result, SequenceNumber};
+use esker_format::cursor::{InternalIterator, KnownDeletedRun, LeftValue};
 use std::fmt;
 
 /// A cursor over all entries of a memtable.

@@ -18,13 +18,13 @@
 //! Tables are read as files, not through the engine.
 
 use esker::comparator::ComparatorRef;
-use esker::internals::base::iter::InternalIterator;
 use esker::internals::base::stats::{Statistics, Ticker};
 use esker::internals::base::sync::epoch;
 use esker::internals::cache::{CacheType, Role};
 use esker::internals::env::{Clock, FileSystem};
 use esker::internals::format::blob::file::record_bytes;
 use esker::internals::format::blob::{BlobIndex, BlobLocation};
+use esker::internals::format::cursor::InternalIterator;
 use esker::internals::format::file_name::{self, FileType, parse_file_name};
 use esker::internals::format::key::{InternalKeyComparator, ParsedInternalKey};
 use esker::internals::table::{BlockCache, TableReadOptions, TableReader, TableReaderOptions};

@@ -21,9 +21,9 @@
 //!     or left their course.
 
 use crate::readahead::SEQUENTIAL_GAP;
-use esker_base::iter::Passed;
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::{AtomicUsize, Ordering};
+use esker_format::cursor::Passed;
 use std::ops::Range;
 
 /// One scan may put one part in this many of the capacity into the cache.

@@ -16,7 +16,7 @@ use crate::ldb::open_as_it_is;
 use crate::text::hex;
 use clap::Args;
 use esker::comparator::ComparatorRef;
-use esker::internals::base::iter::InternalIterator;
+use esker::internals::format::cursor::InternalIterator;
 use esker::internals::format::key::user_key;
 use esker::internals::internal_iterator;
 use esker::{ColumnFamilyHandle, Db, DbIterator, ReadOptions};

@@ -1,13 +1,13 @@
 //! What is counted: each scenario sets up, does its operation once for every key, and again while
 //! it is counted.
 
-use esker::internals::base::iter::InternalIterator as _;
 use esker::internals::base::sync::epoch;
 use esker::internals::cache::{Cache, CacheKey, CacheOptions, CacheType, Priority, Role};
 use esker::internals::env::FileSystem as _;
 use esker::internals::env::mem::MemFs;
 use esker::internals::format::block::{Block, BlockBuilder, BlockCursor};
 use esker::internals::format::compression::CompressionType;
+use esker::internals::format::cursor::InternalIterator as _;
 use esker::internals::format::filter::{FilterBitsBuilder, FilterKind, FilterPolicy, FilterReader};
 use esker::internals::format::key::{InternalKeyComparator, LookupKey, internal_key, seek_key};
 use esker::internals::format::log::LogWriter;

@@ -3,8 +3,8 @@
 use super::{ColumnFamilyHandle, Db};
 use crate::options::{MultiScanArgs, ReadOptions};
 use crate::scan::{self, DbIterator, MultiScan};
-use esker_base::iter::InternalIterator;
 use esker_base::{Result, SequenceNumber};
+use esker_format::cursor::InternalIterator;
 
 impl Db {
     /// An iterator over the default family as of now.

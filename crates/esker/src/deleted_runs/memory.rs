@@ -39,11 +39,11 @@
 mod layers;
 
 use crate::options::ColumnFamilyOptions;
-use esker_base::iter::KnownDeletedRun;
 use esker_base::sync::epoch::{self, Swap};
 use esker_base::sync::{Arc, Mutex};
 use esker_base::{FileNumber, SequenceNumber};
 use esker_cache::{Reservation, Role};
+use esker_format::cursor::KnownDeletedRun;
 use esker_format::key::InternalKeyComparator;
 use esker_table::{BlockCache, CachedBlock};
 use layers::{Layers, RememberedRun};

@@ -14,9 +14,9 @@
 
 use super::DeletedRunMemory;
 use esker_base::comparator::KeyOrder;
-use esker_base::iter::{InternalIterator, SkipDistance};
 use esker_base::sync::Arc;
 use esker_base::{FileNumber, SequenceNumber};
+use esker_format::cursor::{InternalIterator, SkipDistance};
 use esker_format::key;
 
 /// Entries that one call passes over before it tries to skip, unless fewer are enough to remember a

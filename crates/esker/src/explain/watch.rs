@@ -5,11 +5,11 @@
 use crate::cf::SuperVersion;
 use crate::observe::{ReadSource, RunRead};
 use crate::scan::iterator::{RunWatch, WatchedRun};
-use esker_base::iter::{InternalIterator, KnownDeletedRun, SkipDistance};
 use esker_base::perf_context::PerfContext;
 use esker_base::sync::{Arc, Mutex};
 use esker_base::{PinnedBytes, Result, SequenceNumber};
 use esker_env::Clock;
+use esker_format::cursor::{InternalIterator, KnownDeletedRun, SkipDistance};
 
 /// What one of them did.
 #[derive(Clone, Copy, Default, Debug)]

@@ -12,10 +12,10 @@ use crate::merge::timestamps::{TimestampsDropped, at_oldest_timestamp, newest_ti
 use crate::merge::{CompactionIterator, CompactionIteratorOptions, MergeChild, merge_children};
 use crate::options::Feature;
 use crate::version::Numbers;
-use esker_base::iter::InternalIterator;
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::AtomicBool;
 use esker_base::{FileNumber, Result, SequenceNumber, Severity};
+use esker_format::cursor::InternalIterator;
 use esker_format::deleted_runs::LongDeletedRun;
 use esker_format::file_name;
 use esker_format::range_del::FragmentedRangeTombstones;

@@ -13,8 +13,8 @@ use super::search::ReadContext;
 use crate::cf::SuperVersion;
 use crate::files::open_table::open_file;
 use crate::merge::timestamps::{may_hold, stored_tombstones, table_iter};
-use esker_base::iter::InternalIterator;
 use esker_base::{Error, Result, SequenceNumber};
+use esker_format::cursor::InternalIterator;
 use esker_format::key::{InternalKeyComparator, LookupKey, ParsedInternalKey, seek_key};
 use esker_format::range_del::{FragmentedRangeTombstones, RangeTombstone};
 

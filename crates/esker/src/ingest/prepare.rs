@@ -14,9 +14,9 @@ use crate::observe::ExternalFileIngestionInfo;
 use crate::options::{
     ColumnFamilyOptions, FileChecksumGenContext, FileChecksumGenFactoryRef, IngestExternalFileOptions,
 };
-use esker_base::iter::InternalIterator;
 use esker_base::sync::Arc;
 use esker_base::{Error, FileNumber, Result, SequenceNumber, ValueType};
+use esker_format::cursor::InternalIterator;
 use esker_format::file_name;
 use esker_format::key::{self, InternalKeyComparator, ParsedInternalKey, RANGE_END_SENTINEL};
 use esker_format::range_del::RangeTombstone;

@@ -11,10 +11,9 @@
 
 use super::range_del::{Cover, FileBounds, RunTombstones, TombstoneSource};
 use crate::version::FileMeta;
-use esker_base::iter::{InternalIterator, KnownDeletedRun, LeftValue};
-use esker_base::run::{Ahead, Run};
 use esker_base::sync::Arc;
 use esker_base::{PinnedBytes, Result, SequenceNumber};
+use esker_format::cursor::{Ahead, InternalIterator, KnownDeletedRun, LeftValue, Run};
 use esker_format::key::{self, InternalKeyComparator, RANGE_END_SENTINEL};
 use esker_format::range_del::FragmentedRangeTombstones;
 use std::cmp::Ordering;

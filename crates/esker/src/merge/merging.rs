@@ -30,9 +30,8 @@ mod skip;
 
 use super::range_del::{Cover, TombstoneSource};
 use esker_base::comparator::KeyOrder;
-use esker_base::iter::{InternalIterator, KnownDeletedRun, LeftValue, SkipDistance};
-use esker_base::run::{Ahead, Run};
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber, ValueType, perf_count};
+use esker_format::cursor::{Ahead, InternalIterator, KnownDeletedRun, LeftValue, Run, SkipDistance};
 use esker_format::key::{self, InternalKeyComparator, append_internal_key};
 use std::cmp::Ordering;
 use std::fmt;

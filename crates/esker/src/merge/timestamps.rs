@@ -4,9 +4,9 @@
 //! In: cursors and range tombstones of such tables. Out: the same with the oldest timestamp; for a
 //! flush, entries without.
 
-use esker_base::iter::InternalIterator;
 use esker_base::sync::Arc;
 use esker_base::{PinnedBytes, Result, SequenceNumber};
+use esker_format::cursor::InternalIterator;
 use esker_format::key::{self, InternalKeyComparator};
 use esker_format::range_del::RangeTombstone;
 use esker_memtable::MemTable;

@@ -2,12 +2,11 @@
 //!
 //! Counts its steps and seeks, so that tests can show that a scan does not crawl.
 
-use esker_base::iter::{InternalIterator, KnownDeletedRun, LeftValue};
-use esker_base::run::{Ahead, Run, RunEntry};
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::{AtomicU64, Ordering};
 use esker_base::{Error, FileNumber, PinnedBytes, Result, SequenceNumber};
 use esker_format::block::cut_run;
+use esker_format::cursor::{Ahead, InternalIterator, KnownDeletedRun, LeftValue, Run, RunEntry};
 use esker_format::deleted_runs::DeletedRuns;
 use esker_format::key::{self, InternalKeyComparator};
 

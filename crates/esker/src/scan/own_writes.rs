@@ -12,8 +12,8 @@ use crate::cf::{ColumnFamily, OwnWrites};
 use crate::instance::DbInner;
 use crate::merge::{MergeChild, RunTombstones, merge_children};
 use crate::options::ReadOptions;
-use esker_base::iter::InternalIterator;
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber};
+use esker_format::cursor::InternalIterator;
 use esker_format::key::{self, ParsedInternalKey, seek_key};
 
 /// `Db::iter_opt`, with `own` writes over what is in the database.

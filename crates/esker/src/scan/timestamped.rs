@@ -19,8 +19,8 @@
 
 use super::db_iter::{DbIterOptions, KeepAlive};
 use crate::merge::MergeOperands;
-use esker_base::iter::InternalIterator;
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber, ValueType};
+use esker_format::cursor::InternalIterator;
 use esker_format::key::{self, InternalKeyComparator, ParsedInternalKey};
 use esker_format::range_del::{FragmentedRangeTombstones, RangeTombstone, RangeTombstoneRef};
 use esker_format::wide_column::{DEFAULT_COLUMN_NAME, WideColumns};

@@ -14,8 +14,8 @@
 
 use super::db_iter::{DbIterOptions, KeepAlive};
 use super::timestamped::{Shown, Tombstones, shown};
-use esker_base::iter::InternalIterator;
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber, ValueType};
+use esker_format::cursor::InternalIterator;
 use esker_format::key::{self, InternalKeyComparator, ParsedInternalKey};
 use std::fmt;
 

@@ -9,8 +9,8 @@ pub(crate) mod orders;
 mod parts;
 mod trimmed;
 
-use esker::internals::base::iter::InternalIterator;
 use esker::internals::env::mem::MemFs;
+use esker::internals::format::cursor::InternalIterator;
 use esker::internals::format::filter::FilterPolicy;
 use esker::internals::format::properties::IndexType;
 use esker::internals::internal_iterator;

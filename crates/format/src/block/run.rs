@@ -1,11 +1,11 @@
 //! Which of the entries that were decoded together a reader is shown as they are.
 
+use crate::cursor::{Ahead, Run, RunEntry};
 use crate::key::{self, InternalKeyComparator};
 use esker_base::comparator::KeyOrder;
-use esker_base::run::{Ahead, Run, RunEntry};
 use esker_base::{SequenceNumber, ValueType};
 
-/// Leaves in the run what [`look_ahead`](esker_base::iter::InternalIterator::look_ahead) promises
+/// Leaves in the run what [`look_ahead`](crate::cursor::InternalIterator::look_ahead) promises
 /// of the entries that were decoded into it, of which the first or, backward, the last is the one
 /// here. `global_seqno`: the sequence number of all of them. `is_first_alone`: no entry before the
 /// first that was decoded has its user key.

@@ -1,6 +1,6 @@
 use super::*;
+use crate::cursor::Run;
 use crate::key::{InternalKeyComparator, internal_key};
-use esker_base::run::Run;
 use esker_base::{SequenceNumber, ValueType};
 
 struct Rng(u64);

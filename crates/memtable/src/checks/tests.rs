@@ -3,9 +3,9 @@ use crate::record::Record;
 use crate::tree::Run;
 use crate::{MemTable, MemTableOptions};
 use esker_base::entry_checksum::EntryChecksum;
-use esker_base::iter::InternalIterator;
 use esker_base::sync::Arc;
 use esker_base::{ErrorKind, SequenceNumber, ValueType};
+use esker_format::cursor::InternalIterator;
 use esker_format::key::{InternalKeyComparator, LookupKey};
 
 const KEYS: u64 = 300;

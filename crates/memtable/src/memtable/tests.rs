@@ -1,6 +1,6 @@
 use super::*;
 use esker_base::comparator::{Comparator, ReverseBytewiseComparator};
-use esker_base::iter::InternalIterator;
+use esker_format::cursor::InternalIterator;
 use esker_format::key::internal_key;
 use esker_format::range_del::RangeTombstone;
 use std::collections::BTreeMap;

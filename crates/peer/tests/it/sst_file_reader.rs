@@ -1,6 +1,6 @@
 //! Tables of real RocksDB, read one by one without their databases.
 
-use esker::internals::base::iter::InternalIterator;
+use esker::internals::format::cursor::InternalIterator;
 use esker::internals::table::TableReader;
 use esker::options::DbOptions;
 use esker::{ErrorKind, Options, ReadOptions, SstFileReader, ValueType, comparator};

@@ -3,6 +3,7 @@
 
 use esker::internals::base::prefix;
 use esker::internals::env::{FileSystem, MemFs, PosixFileSystem};
+use esker::internals::format::cursor::InternalIterator;
 use esker::internals::format::filter::FilterPolicy;
 use esker::internals::format::key::InternalKeyComparator;
 use esker::internals::format::meta_index::PROPERTIES;
@@ -15,7 +16,6 @@ use esker::internals::table::{
 };
 use esker::options::CompressionType;
 use esker_base::FileNumber;
-use esker_base::iter::InternalIterator;
 use esker_peer::model_ops::Kinds;
 use esker_peer::{FamilySpec, ModelOps, RocksDb, WriteFlags, require};
 use esker_testkit::{TempDir, seed};

@@ -1,10 +1,9 @@
 //! Damaged tables: `Corruption`, or the right answer; never a panic, never another answer.
 
 use crate::util::*;
-use esker_base::iter::InternalIterator;
-use esker_base::run::{Ahead, Run};
 use esker_base::{Error, ErrorKind, SequenceNumber, ValueType};
 use esker_format::compression::CompressionType;
+use esker_format::cursor::{Ahead, InternalIterator, Run};
 use esker_format::key::{InternalKeyComparator, LookupKey, ParsedInternalKey, internal_key};
 use esker_format::properties::IndexType;
 use esker_format::trailer::ChecksumType;

@@ -1,8 +1,8 @@
 //! RocksDB's tables, read by us.
 
 use crate::util::*;
-use esker_base::iter::InternalIterator;
 use esker_base::{ErrorKind, SequenceNumber, ValueType, crc32c};
+use esker_format::cursor::InternalIterator;
 use esker_format::key::{LookupKey, internal_key};
 use esker_table::{BlockBasedTableOptions, TableReadOptions};
 use std::collections::BTreeMap;

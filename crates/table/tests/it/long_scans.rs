@@ -1,10 +1,10 @@
 //! Scans of tables that are larger than the block cache.
 
 use crate::util::*;
-use esker_base::iter::InternalIterator;
 use esker_base::perf_context::PerfContext;
 use esker_cache::{Cache, CacheOptions, CacheType};
 use esker_format::compression::CompressionType;
+use esker_format::cursor::InternalIterator;
 use esker_table::{BlockBasedTableOptions, BlockCache, TableReadOptions, TableReader};
 use std::sync::Arc;
 

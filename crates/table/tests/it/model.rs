@@ -1,10 +1,9 @@
 //! A table's cursor beside a sorted list.
 
 use crate::util::*;
-use esker_base::iter::InternalIterator;
-use esker_base::run::{Ahead, Run};
 use esker_base::{PinnedBytes, SequenceNumber, ValueType, comparator};
 use esker_format::compression::CompressionType;
+use esker_format::cursor::{Ahead, InternalIterator, Run};
 use esker_format::key::{InternalKeyComparator, ParsedInternalKey, internal_key};
 use esker_format::properties::IndexType;
 use esker_table::{

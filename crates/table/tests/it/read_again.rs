@@ -2,11 +2,11 @@
 //! table or a blob file has a bit flipped in turn, once or twice.
 
 use crate::util::*;
-use esker_base::iter::InternalIterator;
 use esker_base::stats::{Statistics, Ticker};
 use esker_base::{ColumnFamilyId, ErrorKind, FileNumber, Result, SequenceNumber, ValueType};
 use esker_env::{FaultFs, FaultRule, FileSystem, MemFs, RandomAccessFile};
 use esker_format::compression::CompressionType;
+use esker_format::cursor::InternalIterator;
 use esker_format::key::{InternalKeyComparator, LookupKey, internal_key};
 use esker_table::blob::{BlobFileBuilder, BlobFileReader};
 use esker_table::{BlockBasedTableOptions, TableReadOptions, TableReader, TableReaderOptions};

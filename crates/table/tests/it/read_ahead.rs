@@ -1,9 +1,9 @@
 //! Which reads it takes to open a table, to scan it and to check it.
 
 use crate::util::*;
-use esker_base::iter::InternalIterator;
 use esker_base::{SequenceNumber, ValueType};
 use esker_env::RandomAccessFile;
+use esker_format::cursor::InternalIterator;
 use esker_format::key::{InternalKeyComparator, internal_key};
 use esker_table::{BlockBasedTableOptions, TableReadOptions, TableReader, TableReaderOptions};
 use std::path::Path;

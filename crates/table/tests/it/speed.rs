@@ -2,12 +2,12 @@
 //! --release -- speed --nocapture` gives numbers worth looking at.
 
 use crate::util::*;
-use esker_base::iter::InternalIterator;
 use esker_base::{SequenceNumber, ValueType};
 use esker_cache::{Cache, CacheOptions};
 use esker_env::mem::MemFs;
 use esker_env::{Clock, FileSystem};
 use esker_format::compression::CompressionType;
+use esker_format::cursor::InternalIterator;
 use esker_format::key::{LookupKey, internal_key};
 use esker_table::{BlockBasedTableOptions, TableBuilder, TableReadOptions};
 use std::path::Path;

@@ -1,10 +1,10 @@
 //! Files, keys and tools for the other modules.
 
 use esker_base::comparator;
-use esker_base::iter::InternalIterator;
 use esker_base::{Result, SequenceNumber, ValueType};
 use esker_env::mem::MemFs;
 use esker_env::{FileSystem, RandomAccessFile};
+use esker_format::cursor::InternalIterator;
 use esker_format::filter::FilterPolicy;
 use esker_format::key::{InternalKeyComparator, ParsedInternalKey, internal_key};
 use esker_table::{

@@ -9,7 +9,7 @@ use crate::text::{
 };
 use clap::Args;
 use esker::ReadOptions;
-use esker::internals::base::iter::InternalIterator;
+use esker::internals::format::cursor::InternalIterator;
 use esker::internals::format::key::{InternalKeyComparator, user_key};
 use esker::internals::internal_iterator;
 use esker::stats::HistogramSnapshot;

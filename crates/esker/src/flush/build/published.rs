@@ -3,8 +3,8 @@
 //! In: a cursor over a memtable, and the newest sequence number that was published. Out: the same
 //! cursor without entries beyond that number.
 
-use esker_base::iter::InternalIterator;
 use esker_base::{PinnedBytes, Result, SequenceNumber};
+use esker_format::cursor::InternalIterator;
 use esker_format::key;
 
 /// A cursor that leaves out entries newer than `newest`.

@@ -12,8 +12,8 @@
 
 use super::{CompactionIterator, Head, Source};
 use esker_base::compaction_filter::FilterDecision;
-use esker_base::iter::InternalIterator;
 use esker_base::{Result, ValueType};
+use esker_format::cursor::InternalIterator;
 use esker_format::key::InternalKeyComparator;
 use esker_format::range_del::RangeTombstone;
 

@@ -6,8 +6,8 @@
 use super::timed::split_timed_value;
 use super::{CompactionIterator, Head};
 use esker_base::compaction_filter::FilterDecision;
-use esker_base::iter::InternalIterator;
 use esker_base::{Result, SequenceNumber, ValueType};
+use esker_format::cursor::InternalIterator;
 use esker_format::key::ParsedInternalKey;
 use esker_format::wide_column::DEFAULT_COLUMN_NAME;
 use esker_format::wide_column::stored::{StoredColumns, StoredValue};

@@ -3,8 +3,8 @@
 //! In: the input on such a value. Out: a plain value with that number, or the value as it was.
 
 use super::{CompactionIterator, Head, Source};
-use esker_base::iter::InternalIterator;
 use esker_base::{Error, Result, SequenceNumber, ValueType};
+use esker_format::cursor::InternalIterator;
 
 impl<I: InternalIterator> CompactionIterator<I> {
     /// A value that wants an older sequence number than it was written with. It gets it where all

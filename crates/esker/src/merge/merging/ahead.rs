@@ -9,8 +9,7 @@
 
 use super::{BoundKind, MergingIterator, Node, prefix_of};
 use crate::merge::range_del::Cover;
-use esker_base::iter::InternalIterator;
-use esker_base::run::{Ahead, Run};
+use esker_format::cursor::{Ahead, InternalIterator, Run};
 use esker_format::key;
 
 impl MergingIterator {

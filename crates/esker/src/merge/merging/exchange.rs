@@ -14,7 +14,7 @@
 //!     exchanged.
 
 use super::{CoverSpan, MergeChild, MergingIterator, node_of};
-use esker_base::iter::InternalIterator;
+use esker_format::cursor::InternalIterator;
 
 impl MergingIterator {
     /// Over children of which one was moved by somebody else.

@@ -10,7 +10,7 @@
 
 use super::{MergingIterator, Node};
 use esker_base::SequenceNumber;
-use esker_base::iter::{InternalIterator, KnownDeletedRun, SkipDistance, push_place};
+use esker_format::cursor::{InternalIterator, KnownDeletedRun, SkipDistance, push_place};
 use esker_format::key;
 
 impl MergingIterator {

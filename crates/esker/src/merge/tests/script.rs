@@ -1,9 +1,9 @@
 //! Entries as text: `"a@5 put v"`; kinds `put`, `del`, `sd`, `merge`, `blob`, `entity`, `timed`.
 
 use super::super::vec_iter::{Entries, VecIter};
-use esker_base::iter::InternalIterator;
 use esker_base::sync::Arc;
 use esker_base::{SequenceNumber, ValueType};
+use esker_format::cursor::InternalIterator;
 use esker_format::key::{InternalKeyComparator, ParsedInternalKey, internal_key};
 use esker_format::range_del::{FragmentedRangeTombstones, RangeTombstone};
 

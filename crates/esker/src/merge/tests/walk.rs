@@ -5,10 +5,10 @@ use super::lsm::Lsm;
 use super::model::{History, Op, State};
 use super::{Append, comparator};
 use crate::scan::{DbIter, DbIterOptions};
-use esker_base::iter::InternalIterator;
 use esker_base::sync::Arc;
 use esker_base::sync::process::atomic::{AtomicU64, Ordering};
 use esker_base::{SequenceNumber, ValueType, prefix};
+use esker_format::cursor::InternalIterator;
 use esker_format::key::{InternalKeyComparator, internal_key, seek_key};
 
 /// Writes, takes snapshots, flushes, compacts; compares after each change. Returns how many cursor

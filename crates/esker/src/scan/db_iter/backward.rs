@@ -6,8 +6,8 @@
 
 use super::value::{NEWEST_FIRST, OLDEST_FIRST, value_part};
 use super::{DbIter, DbIterOptions, Value, set};
-use esker_base::iter::InternalIterator;
 use esker_base::{Result, SequenceNumber, ValueType};
+use esker_format::cursor::InternalIterator;
 use esker_format::key::{self, InternalKeyComparator, ParsedInternalKey};
 
 /// What backward steps have found of a user key so far.

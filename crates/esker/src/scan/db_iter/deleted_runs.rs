@@ -7,7 +7,7 @@
 use super::{DbIter, set};
 use crate::deleted_runs::{DeletedRunMemoryRef, DeletedRunTracker, Skip};
 use esker_base::comparator::KeyOrder;
-use esker_base::iter::InternalIterator;
+use esker_format::cursor::InternalIterator;
 use esker_format::key;
 
 /// Asked with the user key that a pre-scan has come to. False: it shall stop before it.

@@ -13,8 +13,7 @@
 //!     has the key of one that was shown.
 
 use super::{DbIter, Value, set};
-use esker_base::iter::InternalIterator;
-use esker_base::run::{Ahead, Run};
+use esker_format::cursor::{Ahead, InternalIterator, Run};
 
 /// Steps in one direction before it looks ahead, if it does not know better. The first run takes
 /// memory and reads a block that nothing has waited for yet: scans of 10 to 100 rows had become

@@ -4,8 +4,8 @@
 //! its default column; what lies in blob files is fetched.
 
 use super::{DbIter, Value, set};
-use esker_base::iter::InternalIterator;
 use esker_base::{Error, Result, ValueType, perf_add};
+use esker_format::cursor::InternalIterator;
 use esker_format::wide_column::{DEFAULT_COLUMN_NAME, WideColumns};
 use esker_table::blob::BlobReads;
 

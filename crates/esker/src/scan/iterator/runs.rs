@@ -30,12 +30,11 @@ use crate::merge::{
 };
 use crate::options::{ReadOptions, ReadTier, table_read_options};
 use crate::version::FileMeta;
-use esker_base::iter::{InternalIterator, KnownDeletedRun, LeftValue, SkipDistance};
-use esker_base::run::{Ahead, Run};
 use esker_base::stats::Statistics;
 use esker_base::sync::atomic::{AtomicBool, Ordering};
 use esker_base::sync::{Arc, Mutex};
 use esker_base::{FileNumber, PinnedBytes, Result, SequenceNumber};
+use esker_format::cursor::{Ahead, InternalIterator, KnownDeletedRun, LeftValue, Run, SkipDistance};
 use esker_format::key::InternalKeyComparator;
 use esker_format::range_del::FragmentedRangeTombstones;
 use esker_memtable::MemTable;

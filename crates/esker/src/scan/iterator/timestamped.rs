@@ -10,9 +10,9 @@ use crate::options::{ReadOptions, ReadTier, table_read_options};
 use crate::scan::timestamped::{TimestampedIter, TombstoneReader, Tombstones};
 use crate::scan::versions::VersionsIter;
 use crate::scan::{DbIterOptions, KeepAlive};
-use esker_base::iter::InternalIterator;
 use esker_base::sync::Arc;
 use esker_base::{Result, SequenceNumber};
+use esker_format::cursor::InternalIterator;
 use esker_table::blob::BlobReader;
 
 /// A cursor over a family with user-defined timestamps; for one key only the files that may hold it

@@ -3,8 +3,8 @@
 //! In: the cursor over one run. Out: the same with a watch around it.
 
 use esker_base::FileNumber;
-use esker_base::iter::InternalIterator;
 use esker_base::sync::Arc;
+use esker_format::cursor::InternalIterator;
 
 /// What a cursor is over.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

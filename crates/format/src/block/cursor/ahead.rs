@@ -13,9 +13,9 @@
 
 use super::{BlockCursor, EntryShape, NOWHERE};
 use crate::block::Block;
+use crate::cursor::{Run, RunEntry};
 use crate::key::{self, TRAILER_BYTES};
 use esker_base::Result;
-use esker_base::run::{Run, RunEntry};
 
 /// Internal keys up to this long are put together in registers,
 const SHORT_KEY: usize = 32;

@@ -1,6 +1,6 @@
 use super::cut_run;
+use crate::cursor::{Ahead, Run, RunEntry};
 use crate::key::{InternalKeyComparator, internal_key, trailer};
-use esker_base::run::{Ahead, Run, RunEntry};
 use esker_base::{PinnedBytes, SequenceNumber, ValueType};
 
 /// A run of these entries: user key, sequence number, type.

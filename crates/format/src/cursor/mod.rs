@@ -1,9 +1,10 @@
 //! The one cursor contract, for memtables, blocks, tables, levels and their merge.
 
-use crate::bytes::PinnedBytes;
-use crate::error::Result;
-use crate::run::{Ahead, Run};
-use crate::types::{FileNumber, SequenceNumber, ValueType};
+mod run;
+
+pub use run::{Ahead, Run, RunEntry};
+
+use esker_base::{FileNumber, PinnedBytes, Result, SequenceNumber, ValueType};
 
 /// A range of user keys in which nothing is there for a reader, and why that may be believed of
 /// entries that are not looked at: what a scan at `sequence` has seen, of files up to

@@ -12,8 +12,7 @@
 //!     only entries with keys of at least 8 bytes.
 //!  3. `entries` has room for more than are decoded, which are the first `count`.
 
-use crate::bytes::PinnedBytes;
-use crate::types::SequenceNumber;
+use esker_base::{PinnedBytes, SequenceNumber};
 
 /// Bytes of a key behind the user key: sequence number and type.
 const TRAILER_BYTES: u32 = 8;
@@ -294,7 +293,7 @@ impl Run {
 #[cfg(test)]
 mod tests {
     use super::{Run, RunEntry};
-    use crate::bytes::PinnedBytes;
+    use esker_base::PinnedBytes;
 
     fn run(count: u32) -> Run {
         let mut run = Run::default();
