@@ -16,7 +16,7 @@ use crate::snapshot::Snapshot;
 use esker_base::comparator::ComparatorRef;
 use esker_base::sync::Arc;
 use esker_base::{Error, ErrorKind, PinnedBytes, Result, SequenceNumber, ValueType};
-use esker_format::cursor::InternalIterator;
+use esker_format::cursor::{InternalIterator, ScanIterator};
 use esker_format::key::{InternalKeyComparator, LookupKey, ParsedInternalKey};
 use esker_format::properties::TableProperties;
 use esker_table::blob::{BlobReader, BlobReads, BlobSource, BlobSourceOptions};
@@ -213,7 +213,7 @@ impl SstFileReader {
         Err(Error::corruption(what).at(self.path.display()))
     }
 
-    fn entries(&self, options: TableReadOptions) -> Box<dyn InternalIterator> {
+    fn entries(&self, options: TableReadOptions) -> Box<dyn ScanIterator> {
         table_iter(&self.table, options, &self.icmp)
     }
 

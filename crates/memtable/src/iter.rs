@@ -16,7 +16,7 @@ use crate::record::{Record, Target};
 use crate::tree::Run;
 use esker_base::sync::Arc;
 use esker_base::{PinnedBytes, Result, SequenceNumber};
-use esker_format::cursor::{InternalIterator, KnownDeletedRun, LeftValue};
+use esker_format::cursor::{InternalIterator, KnownDeletedRun, LeftValue, ScanIterator, plain_cursor};
 use std::fmt;
 
 /// A cursor over all entries of a memtable.
@@ -227,6 +227,19 @@ impl InternalIterator for MemTableIter {
         unsafe { &*self.value }
     }
 
+    fn pinned_value(&self) -> PinnedBytes {
+        self.table.pin_record_bytes(self.value())
+    }
+
+    fn status(&self) -> Result<()> {
+        self.status.clone()
+    }
+}
+
+impl ScanIterator for MemTableIter {
+    plain_cursor!(self; next_key, prev_key, set_upper_bound, set_wanted_prefix_of, passed, go_on, release,
+        look_ahead, advance, pass, skip_deleted_run);
+
     #[inline]
     fn prev_key_leaving(&mut self, left: &mut LeftValue) -> Option<&[u8]> {
         self.left = self.value;
@@ -241,10 +254,6 @@ impl InternalIterator for MemTableIter {
 
     fn pinned_left_value(&self) -> PinnedBytes {
         self.table.pin_record_bytes(self.left_value())
-    }
-
-    fn status(&self) -> Result<()> {
-        self.status.clone()
     }
 
     fn deleted_run_end(&self, snapshot: SequenceNumber, forward: bool) -> Option<&[u8]> {
@@ -266,10 +275,6 @@ impl InternalIterator for MemTableIter {
         // An entry that a reader may find and that comes later than the scan was counted before it
         // was inserted.
         self.table.largest_seqno() <= known.sequence
-    }
-
-    fn pinned_value(&self) -> PinnedBytes {
-        self.table.pin_record_bytes(self.value())
     }
 }
 

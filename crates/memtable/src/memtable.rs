@@ -25,7 +25,7 @@ use esker_base::entry_checksum::EntryChecksum;
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::{AtomicBool, Ordering};
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber, ValueType};
-use esker_format::cursor::{InternalIterator, push_place};
+use esker_format::cursor::{InternalIterator, ScanIterator, push_place};
 use esker_format::key::{InternalKeyComparator, LookupKey, entry_too_long, fits_entry};
 use esker_format::range_del::{FragmentedRangeTombstones, RangeTombstone};
 use std::fmt;

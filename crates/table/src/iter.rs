@@ -20,7 +20,9 @@ use beyond::{Beyond, Far};
 use esker_base::memory::{prefetch, prefetch_back};
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber};
 use esker_format::block::BlockCursor;
-use esker_format::cursor::{Ahead, InternalIterator, KnownDeletedRun, LeftValue, Passed, Run};
+use esker_format::cursor::{
+    Ahead, InternalIterator, KnownDeletedRun, LeftValue, Passed, Run, ScanIterator, plain_cursor,
+};
 use esker_format::handle::BlockHandle;
 use esker_format::key;
 use std::ops::Range;
@@ -477,63 +479,6 @@ impl InternalIterator for TableIter {
     }
 
     #[inline]
-    fn next_key(&mut self) -> Option<&[u8]> {
-        let moved = self.try_next();
-        self.key_after(moved)
-    }
-
-    #[inline]
-    fn prev_key(&mut self) -> Option<&[u8]> {
-        let moved = self.try_prev();
-        self.key_after(moved)
-    }
-
-    #[inline]
-    fn prev_key_leaving(&mut self, left: &mut LeftValue) -> Option<&[u8]> {
-        if self.cursor.is_first() {
-            // The next block takes the place of this one.
-            left.keep(self);
-        } else {
-            self.left = self.cursor.value_range();
-            left.lend();
-        }
-        self.prev_key()
-    }
-
-    fn look_ahead(&mut self, run: &mut Run, ahead: &Ahead<'_>) {
-        self.decode_ahead(run, ahead);
-    }
-
-    fn advance(&mut self, run: &Run) {
-        self.cursor.stand_on(run);
-        self.finish(Ok(()));
-    }
-
-    fn pass(&mut self, run: &mut Run, ahead: &Ahead<'_>) {
-        let moved =
-            if ahead.forward { self.pass_forward(run, ahead) } else { self.pass_backward(run, ahead) };
-        self.finish(moved);
-        if !self.valid() {
-            run.clear();
-        }
-    }
-
-    #[inline]
-    fn left_value(&self) -> &[u8] {
-        match &self.block {
-            Some(block) => block.bytes().get(self.left.clone()).unwrap_or_default(),
-            None => &[],
-        }
-    }
-
-    fn pinned_left_value(&self) -> PinnedBytes {
-        match &self.block {
-            Some(block) => pin(block.clone(), self.left.clone()),
-            None => PinnedBytes::empty(),
-        }
-    }
-
-    #[inline]
     fn key(&self) -> &[u8] {
         debug_assert!(self.valid());
         if self.global_seqno.is_some() { &self.shown_key } else { self.cursor.key() }
@@ -561,31 +506,48 @@ impl InternalIterator for TableIter {
             None => PinnedBytes::empty(),
         }
     }
+}
 
-    fn release(&mut self) {
-        self.begin_scan(false);
-        self.cursor.reset();
-        (self.block, self.beyond, self.error) = (None, None, None);
-        self.far.clear();
-        let pace = self.readahead.take_pace();
-        self.readahead = Readahead::new(&self.reader.options.table_options, self.options.readahead_size);
-        self.readahead.set_pace(pace);
-        if !self.reader.holds_index() || !self.walker.as_ref().is_some_and(IndexWalker::is_flat) {
-            self.walker = None;
+impl ScanIterator for TableIter {
+    plain_cursor!(self; skip_deleted_run);
+
+    #[inline]
+    fn next_key(&mut self) -> Option<&[u8]> {
+        let moved = self.try_next();
+        self.key_after(moved)
+    }
+
+    #[inline]
+    fn prev_key(&mut self) -> Option<&[u8]> {
+        let moved = self.try_prev();
+        self.key_after(moved)
+    }
+
+    #[inline]
+    fn prev_key_leaving(&mut self, left: &mut LeftValue) -> Option<&[u8]> {
+        if self.cursor.is_first() {
+            // The next block takes the place of this one.
+            left.keep(self);
+        } else {
+            self.left = self.cursor.value_range();
+            left.lend();
+        }
+        self.prev_key()
+    }
+
+    #[inline]
+    fn left_value(&self) -> &[u8] {
+        match &self.block {
+            Some(block) => block.bytes().get(self.left.clone()).unwrap_or_default(),
+            None => &[],
         }
     }
 
-    fn deleted_run_end(&self, snapshot: SequenceNumber, forward: bool) -> Option<&[u8]> {
-        let spans = self.reader.deleted_runs()?;
-        let span = spans.find(key::user_key(self.cursor.key()), &self.reader.options.icmp)?;
-        let run_end = if forward { span.last } else { span.first };
-        (span.sequence <= snapshot).then_some(run_end)
-    }
-
-    fn was_seen(&self, known: &KnownDeletedRun<'_>, _forward: bool) -> bool {
-        let options = &self.reader.options;
-        options.file_number <= known.newest_file
-            && options.largest_seqno.is_some_and(|largest| largest <= known.sequence)
+    fn pinned_left_value(&self) -> PinnedBytes {
+        match &self.block {
+            Some(block) => pin(block.clone(), self.left.clone()),
+            None => PinnedBytes::empty(),
+        }
     }
 
     fn set_upper_bound(&mut self, user_key: Option<&[u8]>) {
@@ -605,6 +567,50 @@ impl InternalIterator for TableIter {
 
     fn go_on(&mut self, passed: Passed) {
         self.readahead.long.go_on(passed);
+    }
+
+    fn release(&mut self) {
+        self.begin_scan(false);
+        self.cursor.reset();
+        (self.block, self.beyond, self.error) = (None, None, None);
+        self.far.clear();
+        let pace = self.readahead.take_pace();
+        self.readahead = Readahead::new(&self.reader.options.table_options, self.options.readahead_size);
+        self.readahead.set_pace(pace);
+        if !self.reader.holds_index() || !self.walker.as_ref().is_some_and(IndexWalker::is_flat) {
+            self.walker = None;
+        }
+    }
+
+    fn look_ahead(&mut self, run: &mut Run, ahead: &Ahead<'_>) {
+        self.decode_ahead(run, ahead);
+    }
+
+    fn advance(&mut self, run: &Run) {
+        self.cursor.stand_on(run);
+        self.finish(Ok(()));
+    }
+
+    fn pass(&mut self, run: &mut Run, ahead: &Ahead<'_>) {
+        let moved =
+            if ahead.forward { self.pass_forward(run, ahead) } else { self.pass_backward(run, ahead) };
+        self.finish(moved);
+        if !self.valid() {
+            run.clear();
+        }
+    }
+
+    fn deleted_run_end(&self, snapshot: SequenceNumber, forward: bool) -> Option<&[u8]> {
+        let spans = self.reader.deleted_runs()?;
+        let span = spans.find(key::user_key(self.cursor.key()), &self.reader.options.icmp)?;
+        let run_end = if forward { span.last } else { span.first };
+        (span.sequence <= snapshot).then_some(run_end)
+    }
+
+    fn was_seen(&self, known: &KnownDeletedRun<'_>, _forward: bool) -> bool {
+        let options = &self.reader.options;
+        options.file_number <= known.newest_file
+            && options.largest_seqno.is_some_and(|largest| largest <= known.sequence)
     }
 }
 

@@ -360,7 +360,7 @@ pub struct TableReadOptions {
     /// Bytes an iterator reads ahead from the start; 0: adapts.
     pub readahead_size: usize,
     /// An iterator's `seek` may ask the prefix filter about the prefix it was told to want
-    /// (`InternalIterator::set_wanted_prefix_of`), and end at once if it says no.
+    /// (`ScanIterator::set_wanted_prefix_of`), and end at once if it says no.
     pub prefix_filter_on_seek: bool,
     /// A batch may read blocks of all levels at once, some of them needlessly.
     pub async_io: bool,

@@ -23,6 +23,7 @@ use esker_base::sync::atomic::AtomicBool;
 use esker_base::{Error, FileNumber, Result, SequenceNumber, Severity};
 use esker_env::rate_limiter::{IoKind, IoPriority};
 use esker_format::compression::CompressionType;
+use esker_format::cursor::InternalIterator;
 use esker_format::deleted_runs::LongDeletedRun;
 use esker_format::key;
 use esker_format::range_del::{FragmentedRangeTombstones, RangeTombstone};
@@ -155,7 +156,8 @@ fn write_all(
     if context.db_options.allow_2pc {
         options.keep_conflicts();
     }
-    let mut entries = CompactionIterator::new(icmp.clone(), merge_children(&icmp, children), options);
+    let merged: Box<dyn InternalIterator> = merge_children(&icmp, children);
+    let mut entries = CompactionIterator::new(icmp.clone(), merged, options);
     entries.seek_to_first();
     while entries.valid() {
         if context.cf.is_dropped() {

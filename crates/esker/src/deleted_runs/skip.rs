@@ -1,9 +1,9 @@
 //! How a cursor skips runs of deleted keys, and what it remembers of them.
 //!
 //! After `SKIP_AFTER` entries in one call that were not shown it asks the inner cursor to skip
-//! ([`InternalIterator::skip_deleted_run`]), and again after every skip that led to the end of what
-//! was known; if a skip led nowhere, or only to an entry that an older run has in between, the next
-//! one is tried twice as many entries later. When a call has stepped over many deleted keys all the
+//! ([`ScanIterator::skip_deleted_run`]), and again after every skip that led to the end of what was
+//! known; if a skip led nowhere, or only to an entry that an older run has in between, the next one
+//! is tried twice as many entries later. When a call has stepped over many deleted keys all the
 //! same, it says so to the family's [`DeletedRunMemory`]: between the place where it began and the
 //! key it found nothing is there at its sequence number.
 //!
@@ -16,7 +16,7 @@ use super::DeletedRunMemory;
 use esker_base::comparator::KeyOrder;
 use esker_base::sync::Arc;
 use esker_base::{FileNumber, SequenceNumber};
-use esker_format::cursor::{InternalIterator, SkipDistance};
+use esker_format::cursor::{ScanIterator, SkipDistance};
 use esker_format::key;
 
 /// Entries that one call passes over before it tries to skip, unless fewer are enough to remember a
@@ -88,7 +88,7 @@ pub(crate) struct Skip<'v> {
 
 impl DeletedRunTracker {
     /// Skips with `iter` from its entry, which is not to be shown. False if it did not move.
-    pub(crate) fn skip<I: InternalIterator>(&mut self, iter: &mut I, from: &Skip<'_>) -> bool {
+    pub(crate) fn skip<I: ScanIterator>(&mut self, iter: &mut I, from: &Skip<'_>) -> bool {
         esker_base::probe!("iter:skip");
         let known = from.super_version.and_then(|super_version| {
             let user_key = key::user_key(iter.key());

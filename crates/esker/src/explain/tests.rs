@@ -1,10 +1,16 @@
+use super::watch::Watch;
 use crate::builtin::string_append;
+use crate::merge::vec_iter::VecIter;
 use crate::observe::{Explanation, KeyRead, ReadSource};
+use crate::scan::iterator::{RunWatch, WatchedRun};
 use crate::{Db, Env, ExplainScan, Options, ReadOptions};
 use esker_base::ValueType;
 use esker_base::perf_context::PerfContext;
 use esker_base::sync::Arc;
+use esker_env::MockClock;
 use esker_env::mem::MemFs;
+use esker_format::cursor::{Passed, ScanIterator};
+use esker_format::key::InternalKeyComparator;
 use esker_table::{FilterPolicy, FoundAt, TouchedKind};
 
 fn open(more: impl FnOnce(&mut Options)) -> Db {
@@ -177,4 +183,13 @@ fn the_lines_of_an_explanation_add_up_to_the_whole() {
         let (lines, whole) = told_micros(&text);
         assert!((lines - whole).abs() <= whole * 0.05 + 0.1, "{lines} of {whole} µs\n{text}");
     }
+}
+
+#[test]
+fn a_watched_cursor_hands_on_how_far_its_scan_has_come() {
+    let far = Passed { bytes: 7, read_bytes: 5 };
+    let inner = VecIter::new(&InternalKeyComparator::default(), Arc::default());
+    let mut watched = Watch::new(Arc::new(MockClock::new(0))).over(WatchedRun::Memtable(1), Box::new(inner));
+    watched.go_on(far);
+    assert_eq!(watched.passed(), far);
 }

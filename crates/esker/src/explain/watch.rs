@@ -7,9 +7,11 @@ use crate::observe::{ReadSource, RunRead};
 use crate::scan::iterator::{RunWatch, WatchedRun};
 use esker_base::perf_context::PerfContext;
 use esker_base::sync::{Arc, Mutex};
-use esker_base::{PinnedBytes, Result, SequenceNumber};
+use esker_base::{PinnedBytes, SequenceNumber};
 use esker_env::Clock;
-use esker_format::cursor::{InternalIterator, KnownDeletedRun, SkipDistance};
+use esker_format::cursor::{
+    InternalIterator, KnownDeletedRun, ScanIterator, SkipDistance, forward_cursor, plain_cursor,
+};
 
 /// What one of them did.
 #[derive(Clone, Copy, Default, Debug)]
@@ -83,20 +85,20 @@ impl Watch {
 
 impl RunWatch for Watch {
     /// Counts what `iter` does as this run's.
-    fn over(self: Arc<Self>, what: WatchedRun, iter: Box<dyn InternalIterator>) -> Box<dyn InternalIterator> {
+    fn over(self: Arc<Self>, what: WatchedRun, iter: Box<dyn ScanIterator>) -> Box<dyn ScanIterator> {
         self.add(what, Counts::default());
         Box::new(WatchedIter { iter, what, watch: self })
     }
 }
 
 struct WatchedIter {
-    iter: Box<dyn InternalIterator>,
+    iter: Box<dyn ScanIterator>,
     what: WatchedRun,
     watch: Arc<Watch>,
 }
 
 impl WatchedIter {
-    fn count<R>(&mut self, counts: Counts, step: impl FnOnce(&mut dyn InternalIterator) -> R) -> R {
+    fn count<R>(&mut self, counts: Counts, step: impl FnOnce(&mut dyn ScanIterator) -> R) -> R {
         let counting = Counting::begin(&self.watch);
         let result = step(&mut *self.iter);
         counting.end(&self.watch, self.what, counts);
@@ -104,7 +106,7 @@ impl WatchedIter {
     }
 
     /// The same of what leaves the cursor where it is.
-    fn look<'i, R>(&'i self, look: impl FnOnce(&'i dyn InternalIterator) -> R) -> R {
+    fn look<'i, R>(&'i self, look: impl FnOnce(&'i dyn ScanIterator) -> R) -> R {
         let counting = Counting::begin(&self.watch);
         let result = look(&*self.iter);
         counting.end(&self.watch, self.what, Counts::default());
@@ -141,9 +143,8 @@ const SEEK: Counts = Counts { seeks: 1, steps: 0, cached_blocks: 0, blocks_read:
 const STEP: Counts = Counts { seeks: 0, steps: 1, ..SEEK };
 
 impl InternalIterator for WatchedIter {
-    fn valid(&self) -> bool {
-        self.iter.valid()
-    }
+    forward_cursor!(self => self.iter; valid, key, value, status);
+
     fn seek_to_first(&mut self) {
         self.count(SEEK, |iter| iter.seek_to_first());
     }
@@ -162,24 +163,17 @@ impl InternalIterator for WatchedIter {
     fn prev(&mut self) {
         self.count(STEP, |iter| iter.prev());
     }
-    fn key(&self) -> &[u8] {
-        self.iter.key()
-    }
-    fn value(&self) -> &[u8] {
-        self.iter.value()
-    }
-    fn status(&self) -> Result<()> {
-        self.iter.status()
-    }
     fn pinned_value(&self) -> PinnedBytes {
         self.look(|iter| iter.pinned_value())
     }
-    fn set_upper_bound(&mut self, user_key: Option<&[u8]>) {
-        self.iter.set_upper_bound(user_key);
-    }
-    fn set_wanted_prefix_of(&mut self, user_key: Option<&[u8]>) {
-        self.iter.set_wanted_prefix_of(user_key);
-    }
+}
+
+impl ScanIterator for WatchedIter {
+    forward_cursor!(self => self.iter; set_upper_bound, set_wanted_prefix_of, passed, go_on, release);
+    // Without runs, each step is a call that is counted.
+    plain_cursor!(self; next_key, prev_key, prev_key_leaving, left_value, pinned_left_value, look_ahead,
+        advance, pass);
+
     fn deleted_run_end(&self, snapshot: SequenceNumber, forward: bool) -> Option<&[u8]> {
         self.look(|iter| iter.deleted_run_end(snapshot, forward))
     }

@@ -15,7 +15,7 @@ use crate::version::Numbers;
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::AtomicBool;
 use esker_base::{FileNumber, Result, SequenceNumber, Severity};
-use esker_format::cursor::InternalIterator;
+use esker_format::cursor::ScanIterator;
 use esker_format::deleted_runs::LongDeletedRun;
 use esker_format::file_name;
 use esker_format::range_del::FragmentedRangeTombstones;
@@ -129,7 +129,7 @@ impl BuildTable<'_> {
         for mem in job.memtables.iter().rev() {
             let drops_timestamps = size > 0 && !keep.keep_history;
             let is_whole = mem.largest_seqno() <= job.newest;
-            let points: Box<dyn InternalIterator> = if is_whole {
+            let points: Box<dyn ScanIterator> = if is_whole {
                 Box::new(mem.iter())
             } else {
                 Box::new(Published::new(mem.iter(), job.newest))

@@ -13,7 +13,9 @@ use super::range_del::{Cover, FileBounds, RunTombstones, TombstoneSource};
 use crate::version::FileMeta;
 use esker_base::sync::Arc;
 use esker_base::{PinnedBytes, Result, SequenceNumber};
-use esker_format::cursor::{Ahead, InternalIterator, KnownDeletedRun, LeftValue, Run};
+use esker_format::cursor::{
+    Ahead, InternalIterator, KnownDeletedRun, LeftValue, Run, ScanIterator, plain_cursor,
+};
 use esker_format::key::{self, InternalKeyComparator, RANGE_END_SENTINEL};
 use esker_format::range_del::FragmentedRangeTombstones;
 use std::cmp::Ordering;
@@ -26,15 +28,11 @@ pub(crate) trait LevelFile: Send + Sync {
     fn smallest(&self) -> &[u8];
     /// Its upper bound, an internal key; exclusive if it ends in [`RANGE_END_SENTINEL`].
     fn largest(&self) -> &[u8];
-    /// False if it is known to hold no range tombstones. Default: it may.
-    fn may_have_range_dels(&self) -> bool {
-        true
-    }
-    /// Whether it was there when the scan was made that `known` comes from, and nothing in it is
-    /// newer than that. Default: that is not known.
-    fn was_seen(&self, _known: &KnownDeletedRun<'_>) -> bool {
-        false
-    }
+    /// False if it is known to hold no range tombstones.
+    fn may_have_range_dels(&self) -> bool;
+    /// Whether the scan that found `known` saw the file, and nothing in the file is newer than that
+    /// scan.
+    fn was_seen(&self, known: &KnownDeletedRun<'_>) -> bool;
 }
 
 impl<T: LevelFile + ?Sized> LevelFile for Arc<T> {
@@ -70,7 +68,7 @@ impl LevelFile for FileMeta {
 /// An open file.
 pub(crate) struct OpenedFile {
     /// Its entries.
-    pub iter: Box<dyn InternalIterator>,
+    pub iter: Box<dyn ScanIterator>,
     /// Its range tombstones, not cut to its bounds; `None` if it has none.
     pub range_dels: Option<Arc<FragmentedRangeTombstones>>,
 }
@@ -95,10 +93,10 @@ pub(crate) trait FileOpener<F>: Send + Sync {
     }
     /// Takes the cursor over `file` of a level that is not read any more, wherever it may stand; it
     /// has not failed. Default: drops it.
-    fn keep(&self, _file: &F, _iter: Box<dyn InternalIterator>) {}
+    fn keep(&self, _file: &F, _iter: Box<dyn ScanIterator>) {}
     /// A cursor over `file` that it was given to keep, to be given bounds and positioned. Default:
     /// none.
-    fn take_kept(&self, _file: &F) -> Option<Box<dyn InternalIterator>> {
+    fn take_kept(&self, _file: &F) -> Option<Box<dyn ScanIterator>> {
         None
     }
     /// Whether a scan that wants nothing but keys with the prefix of `wanted` is known to want
@@ -120,7 +118,7 @@ pub(crate) struct LevelIterator<F: LevelFile, O: FileOpener<F>> {
     files: Arc<[F]>,
     opener: Arc<O>,
     index: usize,
-    current: Option<Box<dyn InternalIterator>>,
+    current: Option<Box<dyn ScanIterator>>,
     upper_bound: Option<Vec<u8>>,
     wanted_prefix_of: Option<Vec<u8>>,
     status: Result<()>,
@@ -289,7 +287,7 @@ impl<F: LevelFile, O: FileOpener<F>> LevelIterator<F, O> {
         }
     }
 
-    fn open_iter(&self) -> &dyn InternalIterator {
+    fn open_iter(&self) -> &dyn ScanIterator {
         self.current.as_deref().expect("REQUIRES: valid()")
     }
 }
@@ -358,6 +356,28 @@ impl<F: LevelFile, O: FileOpener<F>> InternalIterator for LevelIterator<F, O> {
     }
 
     #[inline]
+    fn key(&self) -> &[u8] {
+        self.open_iter().key()
+    }
+
+    #[inline]
+    fn value(&self) -> &[u8] {
+        self.open_iter().value()
+    }
+
+    fn status(&self) -> Result<()> {
+        self.status.clone()
+    }
+
+    fn pinned_value(&self) -> PinnedBytes {
+        self.open_iter().pinned_value()
+    }
+}
+
+impl<F: LevelFile, O: FileOpener<F>> ScanIterator for LevelIterator<F, O> {
+    plain_cursor!(self; passed, go_on, skip_deleted_run);
+
+    #[inline]
     fn next_key(&mut self) -> Option<&[u8]> {
         self.step_forward().then(|| self.open_iter().key())
     }
@@ -376,6 +396,35 @@ impl<F: LevelFile, O: FileOpener<F>> InternalIterator for LevelIterator<F, O> {
             self.settle_backward();
         }
         self.valid().then(|| self.open_iter().key())
+    }
+
+    #[inline]
+    fn left_value(&self) -> &[u8] {
+        self.current.as_ref().map_or(&[], |iter| iter.left_value())
+    }
+
+    fn pinned_left_value(&self) -> PinnedBytes {
+        self.current.as_ref().map_or_else(PinnedBytes::empty, |iter| iter.pinned_left_value())
+    }
+
+    fn set_upper_bound(&mut self, user_key: Option<&[u8]>) {
+        set_bound(&mut self.upper_bound, user_key);
+        if let Some(iter) = &mut self.current {
+            iter.set_upper_bound(user_key);
+        }
+    }
+
+    fn set_wanted_prefix_of(&mut self, user_key: Option<&[u8]>) {
+        self.wanted_prefix_of = user_key.map(<[u8]>::to_vec);
+        if let Some(iter) = &mut self.current {
+            iter.set_wanted_prefix_of(user_key);
+        }
+    }
+
+    fn release(&mut self) {
+        if let Some(iter) = &mut self.current {
+            iter.release();
+        }
     }
 
     fn look_ahead(&mut self, run: &mut Run, ahead: &Ahead<'_>) {
@@ -405,59 +454,12 @@ impl<F: LevelFile, O: FileOpener<F>> InternalIterator for LevelIterator<F, O> {
         }
     }
 
-    #[inline]
-    fn left_value(&self) -> &[u8] {
-        self.current.as_ref().map_or(&[], |iter| iter.left_value())
-    }
-
-    fn pinned_left_value(&self) -> PinnedBytes {
-        self.current.as_ref().map_or_else(PinnedBytes::empty, |iter| iter.pinned_left_value())
-    }
-
-    #[inline]
-    fn key(&self) -> &[u8] {
-        self.open_iter().key()
-    }
-
-    #[inline]
-    fn value(&self) -> &[u8] {
-        self.open_iter().value()
-    }
-
-    fn status(&self) -> Result<()> {
-        self.status.clone()
-    }
-
-    fn pinned_value(&self) -> PinnedBytes {
-        self.open_iter().pinned_value()
-    }
-
     fn deleted_run_end(&self, snapshot: SequenceNumber, forward: bool) -> Option<&[u8]> {
         self.open_iter().deleted_run_end(snapshot, forward)
     }
 
     fn was_seen(&self, known: &KnownDeletedRun<'_>, forward: bool) -> bool {
         self.were_seen(known, forward)
-    }
-
-    fn release(&mut self) {
-        if let Some(iter) = &mut self.current {
-            iter.release();
-        }
-    }
-
-    fn set_upper_bound(&mut self, user_key: Option<&[u8]>) {
-        set_bound(&mut self.upper_bound, user_key);
-        if let Some(iter) = &mut self.current {
-            iter.set_upper_bound(user_key);
-        }
-    }
-
-    fn set_wanted_prefix_of(&mut self, user_key: Option<&[u8]>) {
-        self.wanted_prefix_of = user_key.map(<[u8]>::to_vec);
-        if let Some(iter) = &mut self.current {
-            iter.set_wanted_prefix_of(user_key);
-        }
     }
 }
 

@@ -31,7 +31,9 @@ mod skip;
 use super::range_del::{Cover, TombstoneSource};
 use esker_base::comparator::KeyOrder;
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber, ValueType, perf_count};
-use esker_format::cursor::{Ahead, InternalIterator, KnownDeletedRun, LeftValue, Run, SkipDistance};
+use esker_format::cursor::{
+    Ahead, InternalIterator, KnownDeletedRun, LeftValue, Run, ScanIterator, SkipDistance, plain_cursor,
+};
 use esker_format::key::{self, InternalKeyComparator, append_internal_key};
 use std::cmp::Ordering;
 use std::fmt;
@@ -45,7 +47,7 @@ const MAX_OWN_STEPS: u32 = 64;
 /// One sorted run of a merge.
 pub(crate) struct MergeChild {
     /// Its entries.
-    pub iter: Box<dyn InternalIterator>,
+    pub iter: Box<dyn ScanIterator>,
     /// Its range tombstones, if it has any; they hide older entries of this run and of all older
     /// ones.
     pub tombstones: Option<Box<dyn TombstoneSource>>,
@@ -53,14 +55,14 @@ pub(crate) struct MergeChild {
 
 impl MergeChild {
     /// A run without range tombstones.
-    pub(crate) fn new(iter: Box<dyn InternalIterator>) -> MergeChild {
+    pub(crate) fn new(iter: Box<dyn ScanIterator>) -> MergeChild {
         MergeChild { iter, tombstones: None }
     }
 
     /// A run with range tombstones.
     #[cfg(test)]
     pub(crate) fn with_tombstones(
-        iter: Box<dyn InternalIterator>,
+        iter: Box<dyn ScanIterator>,
         tombstones: Box<dyn TombstoneSource>,
     ) -> MergeChild {
         MergeChild { iter, tombstones: Some(tombstones) }
@@ -77,7 +79,7 @@ impl fmt::Debug for MergeChild {
 pub(crate) fn merge_children(
     icmp: &InternalKeyComparator,
     mut children: Vec<MergeChild>,
-) -> Box<dyn InternalIterator> {
+) -> Box<dyn ScanIterator> {
     if children.len() == 1 && children[0].tombstones.is_none() {
         return children.pop().expect("there is one").iter;
     }
@@ -527,6 +529,28 @@ impl InternalIterator for MergingIterator {
     }
 
     #[inline]
+    fn key(&self) -> &[u8] {
+        self.current_child().iter.key()
+    }
+
+    #[inline]
+    fn value(&self) -> &[u8] {
+        self.current_child().iter.value()
+    }
+
+    fn status(&self) -> Result<()> {
+        self.status.clone()
+    }
+
+    fn pinned_value(&self) -> PinnedBytes {
+        self.current_child().iter.pinned_value()
+    }
+}
+
+impl ScanIterator for MergingIterator {
+    plain_cursor!(self; next_key, prev_key, passed, go_on, deleted_run_end, was_seen);
+
+    #[inline]
     fn prev_key_leaving(&mut self, left: &mut LeftValue) -> Option<&[u8]> {
         if self.cover_span.is_some() {
             // Leaving what is hidden may move the same child again.
@@ -549,6 +573,28 @@ impl InternalIterator for MergingIterator {
         self.valid().then(|| self.key())
     }
 
+    #[inline]
+    fn left_value(&self) -> &[u8] {
+        self.children[self.left].iter.left_value()
+    }
+
+    fn pinned_left_value(&self) -> PinnedBytes {
+        self.children[self.left].iter.pinned_left_value()
+    }
+
+    fn set_upper_bound(&mut self, user_key: Option<&[u8]>) {
+        self.children.iter_mut().for_each(|child| child.iter.set_upper_bound(user_key));
+    }
+
+    fn set_wanted_prefix_of(&mut self, user_key: Option<&[u8]>) {
+        self.children.iter_mut().for_each(|child| child.iter.set_wanted_prefix_of(user_key));
+    }
+
+    fn release(&mut self) {
+        self.reset(true);
+        self.children.iter_mut().for_each(|child| child.iter.release());
+    }
+
     fn look_ahead(&mut self, run: &mut Run, ahead: &Ahead<'_>) {
         self.look_ahead_of_others(run, ahead);
     }
@@ -563,33 +609,6 @@ impl InternalIterator for MergingIterator {
         self.pass_before_others(run, ahead);
     }
 
-    #[inline]
-    fn left_value(&self) -> &[u8] {
-        self.children[self.left].iter.left_value()
-    }
-
-    fn pinned_left_value(&self) -> PinnedBytes {
-        self.children[self.left].iter.pinned_left_value()
-    }
-
-    #[inline]
-    fn key(&self) -> &[u8] {
-        self.current_child().iter.key()
-    }
-
-    #[inline]
-    fn value(&self) -> &[u8] {
-        self.current_child().iter.value()
-    }
-
-    fn status(&self) -> Result<()> {
-        self.status.clone()
-    }
-
-    fn pinned_value(&self) -> PinnedBytes {
-        self.current_child().iter.pinned_value()
-    }
-
     fn skip_deleted_run(
         &mut self,
         snapshot: SequenceNumber,
@@ -597,23 +616,6 @@ impl InternalIterator for MergingIterator {
         known: Option<&KnownDeletedRun<'_>>,
     ) -> SkipDistance {
         self.skip_run(snapshot, forward, known)
-    }
-
-    fn release(&mut self) {
-        self.reset(true);
-        self.children.iter_mut().for_each(|child| child.iter.release());
-    }
-
-    fn set_upper_bound(&mut self, user_key: Option<&[u8]>) {
-        for child in &mut self.children {
-            child.iter.set_upper_bound(user_key);
-        }
-    }
-
-    fn set_wanted_prefix_of(&mut self, user_key: Option<&[u8]>) {
-        for child in &mut self.children {
-            child.iter.set_wanted_prefix_of(user_key);
-        }
     }
 }
 

@@ -5,8 +5,8 @@
 //! flush, entries without.
 
 use esker_base::sync::Arc;
-use esker_base::{PinnedBytes, Result, SequenceNumber};
-use esker_format::cursor::InternalIterator;
+use esker_base::{Result, SequenceNumber};
+use esker_format::cursor::{InternalIterator, ScanIterator, forward_cursor, plain_cursor};
 use esker_format::key::{self, InternalKeyComparator};
 use esker_format::range_del::RangeTombstone;
 use esker_memtable::MemTable;
@@ -53,9 +53,8 @@ fn split_trailer(internal_key: &[u8]) -> (&[u8], &[u8]) {
 }
 
 impl<I: InternalIterator> InternalIterator for PaddedIter<I> {
-    fn valid(&self) -> bool {
-        self.iter.valid()
-    }
+    forward_cursor!(self => self.iter; valid, value, pinned_value, status);
+
     fn seek_to_first(&mut self) {
         self.iter.seek_to_first();
         self.update();
@@ -83,15 +82,14 @@ impl<I: InternalIterator> InternalIterator for PaddedIter<I> {
     fn key(&self) -> &[u8] {
         &self.key
     }
-    fn value(&self) -> &[u8] {
-        self.iter.value()
-    }
-    fn status(&self) -> Result<()> {
-        self.iter.status()
-    }
-    fn pinned_value(&self) -> PinnedBytes {
-        self.iter.pinned_value()
-    }
+}
+
+impl<I: ScanIterator> ScanIterator for PaddedIter<I> {
+    forward_cursor!(self => self.iter; passed, go_on, release);
+    // Runs, bounds and prefixes speak of stored keys. A deletion deletes older timestamps only.
+    plain_cursor!(self; next_key, prev_key, prev_key_leaving, left_value, pinned_left_value,
+        set_upper_bound, set_wanted_prefix_of, look_ahead, advance, pass, deleted_run_end, was_seen,
+        skip_deleted_run);
 }
 
 /// A forward cursor over a memtable's entries as its table will have them: at the oldest timestamp.
@@ -121,9 +119,8 @@ impl<I: InternalIterator> TimestampsDropped<I> {
 }
 
 impl<I: InternalIterator> InternalIterator for TimestampsDropped<I> {
-    fn valid(&self) -> bool {
-        self.iter.valid()
-    }
+    forward_cursor!(self => self.iter; valid, value, pinned_value, status);
+
     fn seek_to_first(&mut self) {
         self.iter.seek_to_first();
         self.update();
@@ -151,12 +148,14 @@ impl<I: InternalIterator> InternalIterator for TimestampsDropped<I> {
     fn key(&self) -> &[u8] {
         &self.key
     }
-    fn value(&self) -> &[u8] {
-        self.iter.value()
-    }
-    fn status(&self) -> Result<()> {
-        self.iter.status()
-    }
+}
+
+impl<I: ScanIterator> ScanIterator for TimestampsDropped<I> {
+    forward_cursor!(self => self.iter; passed, go_on, release);
+    // Flushes step forward over all entries.
+    plain_cursor!(self; next_key, prev_key, prev_key_leaving, left_value, pinned_left_value,
+        set_upper_bound, set_wanted_prefix_of, look_ahead, advance, pass, deleted_run_end, was_seen,
+        skip_deleted_run);
 }
 
 /// The tombstone as a table without timestamps has it, with the oldest timestamp put back.
@@ -195,12 +194,12 @@ pub(crate) fn table_iter(
     reader: &Arc<TableReader>,
     options: TableReadOptions,
     icmp: &InternalKeyComparator,
-) -> Box<dyn InternalIterator> {
+) -> Box<dyn ScanIterator> {
     with_timestamps(reader.iter(options), icmp)
 }
 
 /// The same of a cursor that is there.
-pub(crate) fn with_timestamps(iter: TableIter, icmp: &InternalKeyComparator) -> Box<dyn InternalIterator> {
+pub(crate) fn with_timestamps(iter: TableIter, icmp: &InternalKeyComparator) -> Box<dyn ScanIterator> {
     if iter.reader().lacks_timestamps() { Box::new(PaddedIter::new(iter, icmp)) } else { Box::new(iter) }
 }
 

@@ -6,7 +6,9 @@ use esker_base::sync::Arc;
 use esker_base::sync::atomic::{AtomicU64, Ordering};
 use esker_base::{Error, FileNumber, PinnedBytes, Result, SequenceNumber};
 use esker_format::block::cut_run;
-use esker_format::cursor::{Ahead, InternalIterator, KnownDeletedRun, LeftValue, Run, RunEntry};
+use esker_format::cursor::{
+    Ahead, InternalIterator, KnownDeletedRun, LeftValue, Passed, Run, RunEntry, ScanIterator, plain_cursor,
+};
 use esker_format::deleted_runs::DeletedRuns;
 use esker_format::key::{self, InternalKeyComparator};
 
@@ -37,6 +39,7 @@ pub(crate) struct VecIter {
     number: FileNumber,
     /// What `was_seen` says is asked for.
     knows_age: bool,
+    passed: Passed,
 }
 
 impl VecIter {
@@ -54,6 +57,7 @@ impl VecIter {
             deleted_runs: None,
             number: FileNumber(0),
             knows_age: false,
+            passed: Passed::default(),
         }
     }
 
@@ -91,6 +95,8 @@ impl VecIter {
 }
 
 impl InternalIterator for VecIter {
+    plain_cursor!(self; pinned_value);
+
     fn valid(&self) -> bool {
         !self.failed && self.index < self.entries.len()
     }
@@ -118,12 +124,36 @@ impl InternalIterator for VecIter {
         self.moves.steps.fetch_add(1, Ordering::Relaxed);
         self.stand_on(self.index.wrapping_sub(1));
     }
+    fn key(&self) -> &[u8] {
+        &self.entries[self.index].0
+    }
+    fn value(&self) -> &[u8] {
+        &self.entries[self.index].1
+    }
+    fn status(&self) -> Result<()> {
+        if self.failed { Err(Error::corruption("injected")) } else { Ok(()) }
+    }
+}
+
+impl ScanIterator for VecIter {
+    plain_cursor!(self; next_key, prev_key, pinned_left_value, set_upper_bound, set_wanted_prefix_of,
+        release, skip_deleted_run);
+
+    fn passed(&self) -> Passed {
+        self.passed
+    }
+    fn go_on(&mut self, passed: Passed) {
+        self.passed = passed;
+    }
     fn prev_key_leaving(&mut self, left: &mut LeftValue) -> Option<&[u8]> {
         let here = self.index;
         self.prev();
         self.left = Some(here);
         left.lend();
         self.valid().then(|| self.key())
+    }
+    fn left_value(&self) -> &[u8] {
+        &self.entries[self.left.expect("lent by the last move")].1
     }
     /// Its blocks have five entries, and entries that it fails on are in none.
     fn look_ahead(&mut self, run: &mut Run, ahead: &Ahead<'_>) {
@@ -176,15 +206,6 @@ impl InternalIterator for VecIter {
             self.look_ahead(run, ahead);
         }
     }
-    fn left_value(&self) -> &[u8] {
-        &self.entries[self.left.expect("lent by the last move")].1
-    }
-    fn key(&self) -> &[u8] {
-        &self.entries[self.index].0
-    }
-    fn value(&self) -> &[u8] {
-        &self.entries[self.index].1
-    }
     fn deleted_run_end(&self, snapshot: SequenceNumber, forward: bool) -> Option<&[u8]> {
         let span = self.deleted_runs.as_ref()?.find(key::user_key(self.key()), &self.icmp)?;
         (span.sequence <= snapshot).then_some(if forward { span.last } else { span.first })
@@ -192,8 +213,5 @@ impl InternalIterator for VecIter {
     fn was_seen(&self, known: &KnownDeletedRun<'_>, _forward: bool) -> bool {
         let largest = self.entries.iter().map(|e| key::trailer(&e.0) >> 8).max().unwrap_or(0);
         self.knows_age && self.number <= known.newest_file && largest <= known.sequence.0
-    }
-    fn status(&self) -> Result<()> {
-        if self.failed { Err(Error::corruption("injected")) } else { Ok(()) }
     }
 }

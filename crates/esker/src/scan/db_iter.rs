@@ -35,7 +35,7 @@ use deleted_runs::PreScanState;
 use esker_base::stats::Ticker;
 use esker_base::sync::Arc;
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber, SubCode, ValueType, perf_count};
-use esker_format::cursor::{InternalIterator, LeftValue, Run};
+use esker_format::cursor::{LeftValue, Run, ScanIterator};
 use esker_format::key::{self, InternalKeyComparator, ParsedInternalKey, append_internal_key};
 use run::Eagerness;
 use std::any::Any;
@@ -67,7 +67,7 @@ enum Value {
 }
 
 /// The cursor that users move. Not valid until positioned; after an error, until positioned again.
-pub(crate) struct DbIter<I = Box<dyn InternalIterator>> {
+pub(crate) struct DbIter<I = Box<dyn ScanIterator>> {
     icmp: InternalKeyComparator,
     iter: I,
     options: DbIterOptions,
@@ -128,7 +128,7 @@ impl<I> Drop for DbIter<I> {
     }
 }
 
-impl<I: InternalIterator> DbIter<I> {
+impl<I: ScanIterator> DbIter<I> {
     /// Over `iter`, whose order is `icmp`'s; `keep_alive` is dropped after it.
     pub(crate) fn new(
         icmp: InternalKeyComparator,

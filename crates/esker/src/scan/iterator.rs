@@ -34,7 +34,7 @@ use crate::snapshot::{Holder, Snapshot};
 use esker_base::stats::{Histogram, Statistics, Ticker, record_tick};
 use esker_base::sync::Arc;
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber};
-use esker_format::cursor::InternalIterator;
+use esker_format::cursor::ScanIterator;
 use esker_table::ScansAhead;
 use esker_table::blob::BlobReader;
 use idle::take_idle;
@@ -516,7 +516,7 @@ pub(crate) fn watched_iter(
     (watch, ahead): (&Arc<dyn RunWatch>, Option<Arc<ScansAhead>>),
 ) -> Result<DbIter> {
     let runs = Runs::watched(cf, super_version, options, sequence, (watch, ahead))?;
-    let iter: Box<dyn InternalIterator> = Box::new(runs);
+    let iter: Box<dyn ScanIterator> = Box::new(runs);
     let mut iter_options = db_iter_options(cf, super_version, options, sequence, None);
     iter_options.deleted_run_memory = deleted_run_memory(super_version, options);
     Ok(DbIter::new(cf.icmp.clone(), iter, iter_options, Some(super_version.clone() as KeepAlive)))
@@ -581,7 +581,7 @@ pub(crate) fn internal_iterator(
     super_version: &Arc<SuperVersion>,
     options: &ReadOptions,
     sequence: SequenceNumber,
-) -> Result<Box<dyn InternalIterator>> {
+) -> Result<Box<dyn ScanIterator>> {
     Ok(Box::new(Runs::new(cf, super_version, options, sequence)?))
 }
 

@@ -12,8 +12,8 @@ use crate::cf::{ColumnFamily, OwnWrites};
 use crate::instance::DbInner;
 use crate::merge::{MergeChild, RunTombstones, merge_children};
 use crate::options::ReadOptions;
-use esker_base::{Error, PinnedBytes, Result, SequenceNumber};
-use esker_format::cursor::InternalIterator;
+use esker_base::{Error, Result, SequenceNumber};
+use esker_format::cursor::{InternalIterator, ScanIterator, forward_cursor, plain_cursor};
 use esker_format::key::{self, ParsedInternalKey, seek_key};
 
 /// `Db::iter_opt`, with `own` writes over what is in the database.
@@ -71,7 +71,7 @@ pub(crate) fn check_plain(cf: &ColumnFamily, options: &ReadOptions) -> Result<()
 
 /// Passes over entries that are newer than `sequence`.
 struct VisibleOnly {
-    iter: Box<dyn InternalIterator>,
+    iter: Box<dyn ScanIterator>,
     sequence: SequenceNumber,
 }
 
@@ -118,9 +118,8 @@ impl VisibleOnly {
 }
 
 impl InternalIterator for VisibleOnly {
-    fn valid(&self) -> bool {
-        self.iter.valid()
-    }
+    forward_cursor!(self => self.iter; valid, key, value, pinned_value, status);
+
     fn seek_to_first(&mut self) {
         self.iter.seek_to_first();
         self.forward();
@@ -145,24 +144,13 @@ impl InternalIterator for VisibleOnly {
         self.iter.prev();
         self.backward();
     }
-    fn key(&self) -> &[u8] {
-        self.iter.key()
-    }
-    fn value(&self) -> &[u8] {
-        self.iter.value()
-    }
-    fn status(&self) -> Result<()> {
-        self.iter.status()
-    }
-    fn pinned_value(&self) -> PinnedBytes {
-        self.iter.pinned_value()
-    }
-    fn set_upper_bound(&mut self, user_key: Option<&[u8]>) {
-        self.iter.set_upper_bound(user_key);
-    }
-    fn set_wanted_prefix_of(&mut self, user_key: Option<&[u8]>) {
-        self.iter.set_wanted_prefix_of(user_key);
-    }
+}
+
+impl ScanIterator for VisibleOnly {
+    forward_cursor!(self => self.iter; set_upper_bound, set_wanted_prefix_of, passed, go_on, release);
+    // What lies ahead may hold entries that are hidden here, and deletions among them.
+    plain_cursor!(self; next_key, prev_key, prev_key_leaving, left_value, pinned_left_value, look_ahead,
+        advance, pass, deleted_run_end, was_seen, skip_deleted_run);
 }
 
 #[cfg(test)]

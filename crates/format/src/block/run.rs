@@ -5,7 +5,7 @@ use crate::key::{self, InternalKeyComparator};
 use esker_base::comparator::KeyOrder;
 use esker_base::{SequenceNumber, ValueType};
 
-/// Leaves in the run what [`look_ahead`](crate::cursor::InternalIterator::look_ahead) promises
+/// Leaves in the run what [`look_ahead`](crate::cursor::ScanIterator::look_ahead) promises
 /// of the entries that were decoded into it, of which the first or, backward, the last is the one
 /// here. `global_seqno`: the sequence number of all of them. `is_first_alone`: no entry before the
 /// first that was decoded has its user key.

@@ -8,7 +8,7 @@ use esker_format::block::cut_run;
 use esker_format::cursor::{Ahead, Run};
 
 impl TableIter {
-    /// See [`esker_format::cursor::InternalIterator::look_ahead`].
+    /// See [`esker_format::cursor::ScanIterator::look_ahead`].
     pub(super) fn decode_ahead(&mut self, run: &mut Run, ahead: &Ahead<'_>) {
         run.clear();
         // The bytes of one that is none were refused when it was entered.
@@ -44,7 +44,7 @@ impl TableIter {
         }
     }
 
-    /// See [`esker_format::cursor::InternalIterator::pass`].
+    /// See [`esker_format::cursor::ScanIterator::pass`].
     pub(super) fn pass_forward(&mut self, run: &mut Run, ahead: &Ahead<'_>) -> Result<()> {
         self.cursor.stand_on_entry(run, run.end() - 1);
         let block = self.block.as_ref().and_then(|block| block.key_value().ok());
@@ -59,7 +59,7 @@ impl TableIter {
         Ok(())
     }
 
-    /// See [`esker_format::cursor::InternalIterator::pass`].
+    /// See [`esker_format::cursor::ScanIterator::pass`].
     pub(super) fn pass_backward(&mut self, run: &mut Run, ahead: &Ahead<'_>) -> Result<()> {
         if run.first() > 0 {
             // The entry was decoded, but the one before it was unknown, or it must not be shown as

@@ -3,7 +3,7 @@
 use crate::util::*;
 use esker_base::{PinnedBytes, SequenceNumber, ValueType, comparator};
 use esker_format::compression::CompressionType;
-use esker_format::cursor::{Ahead, InternalIterator, Run};
+use esker_format::cursor::{Ahead, InternalIterator, Run, ScanIterator};
 use esker_format::key::{InternalKeyComparator, ParsedInternalKey, internal_key};
 use esker_format::properties::IndexType;
 use esker_table::{

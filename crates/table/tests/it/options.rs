@@ -7,7 +7,7 @@ use esker_cache::{Cache, CacheOptions};
 use esker_env::FileSystem;
 use esker_env::mem::MemFs;
 use esker_format::compression::CompressionType;
-use esker_format::cursor::InternalIterator;
+use esker_format::cursor::{InternalIterator, ScanIterator};
 use esker_format::filter::FilterPolicy;
 use esker_format::key::{InternalKeyComparator, LookupKey, RANGE_END_SENTINEL, internal_key};
 use esker_format::properties::IndexType;

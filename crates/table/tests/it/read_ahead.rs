@@ -3,7 +3,7 @@
 use crate::util::*;
 use esker_base::{SequenceNumber, ValueType};
 use esker_env::RandomAccessFile;
-use esker_format::cursor::InternalIterator;
+use esker_format::cursor::{InternalIterator, ScanIterator};
 use esker_format::key::{InternalKeyComparator, internal_key};
 use esker_table::{BlockBasedTableOptions, TableReadOptions, TableReader, TableReaderOptions};
 use std::path::Path;

@@ -3,8 +3,8 @@
 //! In: a cursor over a memtable, and the newest sequence number that was published. Out: the same
 //! cursor without entries beyond that number.
 
-use esker_base::{PinnedBytes, Result, SequenceNumber};
-use esker_format::cursor::InternalIterator;
+use esker_base::SequenceNumber;
+use esker_format::cursor::{InternalIterator, ScanIterator, forward_cursor, plain_cursor};
 use esker_format::key;
 
 /// A cursor that leaves out entries newer than `newest`.
@@ -31,9 +31,8 @@ impl<I: InternalIterator> Published<I> {
 }
 
 impl<I: InternalIterator> InternalIterator for Published<I> {
-    fn valid(&self) -> bool {
-        self.iter.valid()
-    }
+    forward_cursor!(self => self.iter; valid, key, value, pinned_value, status);
+
     fn seek_to_first(&mut self) {
         self.iter.seek_to_first();
         self.skip(true);
@@ -58,16 +57,11 @@ impl<I: InternalIterator> InternalIterator for Published<I> {
         self.iter.prev();
         self.skip(false);
     }
-    fn key(&self) -> &[u8] {
-        self.iter.key()
-    }
-    fn value(&self) -> &[u8] {
-        self.iter.value()
-    }
-    fn status(&self) -> Result<()> {
-        self.iter.status()
-    }
-    fn pinned_value(&self) -> PinnedBytes {
-        self.iter.pinned_value()
-    }
+}
+
+impl<I: ScanIterator> ScanIterator for Published<I> {
+    forward_cursor!(self => self.iter; set_upper_bound, set_wanted_prefix_of, passed, go_on, release);
+    // What lies ahead may hold entries that are left out here.
+    plain_cursor!(self; next_key, prev_key, prev_key_leaving, left_value, pinned_left_value, look_ahead,
+        advance, pass, deleted_run_end, was_seen, skip_deleted_run);
 }

@@ -3,6 +3,7 @@ use crate::merge::tests::script::{all, entries, text, tombstones};
 use crate::merge::vec_iter::{Entries, VecIter};
 use esker_base::sync::Mutex;
 use esker_base::{Error, ValueType};
+use esker_format::cursor::forward_cursor;
 use esker_format::key::{internal_key, seek_key};
 
 struct File {
@@ -22,6 +23,9 @@ impl LevelFile for File {
     }
     fn may_have_range_dels(&self) -> bool {
         self.range_dels.is_some()
+    }
+    fn was_seen(&self, _known: &KnownDeletedRun<'_>) -> bool {
+        false
     }
 }
 
@@ -124,7 +128,7 @@ fn a_file_that_cannot_be_opened_ends_the_scan_with_its_error() {
 #[derive(Default)]
 struct Keeper {
     opener: Opener,
-    kept: Mutex<Vec<(usize, Box<dyn InternalIterator>)>>,
+    kept: Mutex<Vec<(usize, Box<dyn ScanIterator>)>>,
 }
 
 impl FileOpener<File> for Keeper {
@@ -132,10 +136,10 @@ impl FileOpener<File> for Keeper {
         let OpenedFile { iter, range_dels } = self.opener.open(file)?;
         Ok(OpenedFile { iter: Box::new(Bounded { iter, upper: None }), range_dels })
     }
-    fn keep(&self, file: &File, iter: Box<dyn InternalIterator>) {
+    fn keep(&self, file: &File, iter: Box<dyn ScanIterator>) {
         self.kept.lock().push((file.number, iter));
     }
-    fn take_kept(&self, file: &File) -> Option<Box<dyn InternalIterator>> {
+    fn take_kept(&self, file: &File) -> Option<Box<dyn ScanIterator>> {
         let mut kept = self.kept.lock();
         let at = kept.iter().position(|(number, _)| *number == file.number)?;
         Some(kept.swap_remove(at).1)
@@ -143,41 +147,24 @@ impl FileOpener<File> for Keeper {
 }
 
 struct Bounded {
-    iter: Box<dyn InternalIterator>,
+    iter: Box<dyn ScanIterator>,
     upper: Option<Vec<u8>>,
 }
 
 impl InternalIterator for Bounded {
+    forward_cursor!(self => self.iter; seek_to_first, seek_to_last, seek, seek_for_prev, next, prev, key,
+        value, pinned_value, status);
+
     fn valid(&self) -> bool {
         self.iter.valid() && self.upper.as_ref().is_none_or(|upper| key::user_key(self.key()) < &upper[..])
     }
-    fn seek_to_first(&mut self) {
-        self.iter.seek_to_first();
-    }
-    fn seek_to_last(&mut self) {
-        self.iter.seek_to_last();
-    }
-    fn seek(&mut self, target: &[u8]) {
-        self.iter.seek(target);
-    }
-    fn seek_for_prev(&mut self, target: &[u8]) {
-        self.iter.seek_for_prev(target);
-    }
-    fn next(&mut self) {
-        self.iter.next();
-    }
-    fn prev(&mut self) {
-        self.iter.prev();
-    }
-    fn key(&self) -> &[u8] {
-        self.iter.key()
-    }
-    fn value(&self) -> &[u8] {
-        self.iter.value()
-    }
-    fn status(&self) -> Result<()> {
-        self.iter.status()
-    }
+}
+
+impl ScanIterator for Bounded {
+    forward_cursor!(self => self.iter; set_wanted_prefix_of, passed, go_on, release);
+    plain_cursor!(self; next_key, prev_key, prev_key_leaving, left_value, pinned_left_value, look_ahead,
+        advance, pass, deleted_run_end, was_seen, skip_deleted_run);
+
     fn set_upper_bound(&mut self, user_key: Option<&[u8]>) {
         self.upper = user_key.map(<[u8]>::to_vec);
     }

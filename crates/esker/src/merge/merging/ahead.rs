@@ -9,11 +9,11 @@
 
 use super::{BoundKind, MergingIterator, Node, prefix_of};
 use crate::merge::range_del::Cover;
-use esker_format::cursor::{Ahead, InternalIterator, Run};
+use esker_format::cursor::{Ahead, Run, ScanIterator};
 use esker_format::key;
 
 impl MergingIterator {
-    /// See [`InternalIterator::look_ahead`].
+    /// See [`ScanIterator::look_ahead`].
     pub(super) fn look_ahead_of_others(&mut self, run: &mut Run, ahead: &Ahead<'_>) {
         run.clear();
         if self.forward == ahead.forward && self.shows_all_of_current() {
@@ -21,7 +21,7 @@ impl MergingIterator {
         }
     }
 
-    /// See [`InternalIterator::pass`].
+    /// See [`ScanIterator::pass`].
     pub(super) fn pass_before_others(&mut self, run: &mut Run, ahead: &Ahead<'_>) {
         let Some(Node { child: i, .. }) = self.current else { return run.clear() };
         debug_assert!(self.shows_all_of_current(), "nothing was located since there is a run");
@@ -51,7 +51,7 @@ impl MergingIterator {
 
     /// Calls `ask` with the current child and with what is wanted of it, which is nothing at or
     /// beyond the next child's entry or the end of the span.
-    fn ask_current(&mut self, ahead: &Ahead<'_>, ask: impl FnOnce(&mut dyn InternalIterator, &Ahead<'_>)) {
+    fn ask_current(&mut self, ahead: &Ahead<'_>, ask: impl FnOnce(&mut dyn ScanIterator, &Ahead<'_>)) {
         let Some(Node { child: i, .. }) = self.current else { return };
         let icmp = &self.icmp;
         let nearer = |limit: Option<&[u8]>, key: &[u8]| {

@@ -10,11 +10,11 @@
 
 use super::{MergingIterator, Node};
 use esker_base::SequenceNumber;
-use esker_format::cursor::{InternalIterator, KnownDeletedRun, SkipDistance, push_place};
+use esker_format::cursor::{KnownDeletedRun, ScanIterator, SkipDistance, push_place};
 use esker_format::key;
 
 impl MergingIterator {
-    /// See [`InternalIterator::skip_deleted_run`].
+    /// See [`ScanIterator::skip_deleted_run`].
     pub(super) fn skip_run(
         &mut self,
         snapshot: SequenceNumber,

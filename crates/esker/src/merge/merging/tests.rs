@@ -4,6 +4,7 @@ use crate::merge::tests::script::{all, entries, run, text, tombstones};
 use crate::merge::vec_iter::{Moves, VecIter};
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering::Relaxed;
+use esker_format::cursor::forward_cursor;
 use esker_format::key::seek_key;
 use esker_format::range_del::FragmentedRangeTombstones;
 
@@ -113,32 +114,17 @@ fn what_a_newer_run_hides_is_sought_past_not_stepped_through() {
 struct Misled(VecIter);
 
 impl InternalIterator for Misled {
-    fn valid(&self) -> bool {
-        self.0.valid()
-    }
-    fn seek_to_first(&mut self) {
-        self.0.seek_to_first();
-    }
-    fn seek_to_last(&mut self) {
-        self.0.seek_to_last();
-    }
+    forward_cursor!(self => self.0; valid, seek_to_first, seek_to_last, next, prev, key, value,
+        pinned_value, status);
+
     fn seek(&mut self, _target: &[u8]) {}
     fn seek_for_prev(&mut self, _target: &[u8]) {}
-    fn next(&mut self) {
-        self.0.next();
-    }
-    fn prev(&mut self) {
-        self.0.prev();
-    }
-    fn key(&self) -> &[u8] {
-        self.0.key()
-    }
-    fn value(&self) -> &[u8] {
-        self.0.value()
-    }
-    fn status(&self) -> Result<()> {
-        self.0.status()
-    }
+}
+
+impl ScanIterator for Misled {
+    forward_cursor!(self => self.0; prev_key_leaving, left_value, pinned_left_value, set_upper_bound,
+        set_wanted_prefix_of, passed, go_on, release, deleted_run_end, was_seen);
+    plain_cursor!(self; next_key, prev_key, look_ahead, advance, pass, skip_deleted_run);
 }
 
 #[test]

@@ -15,7 +15,7 @@ use esker_base::sync::Arc;
 use esker_base::sync::atomic::{AtomicBool, Ordering};
 use esker_base::{Error, FileNumber, Result, SequenceNumber, ValueType};
 use esker_format::block::Block;
-use esker_format::cursor::{InternalIterator, KnownDeletedRun};
+use esker_format::cursor::{KnownDeletedRun, ScanIterator};
 use esker_format::deleted_runs::{DeletedRunBuilder, DeletedRuns};
 use esker_format::key::{self, InternalKeyComparator, ParsedInternalKey, RANGE_END_SENTINEL, internal_key};
 use esker_format::range_del::{FragmentedRangeTombstones, RangeTombstone};
@@ -46,6 +46,9 @@ impl LevelFile for File {
     }
     fn largest(&self) -> &[u8] {
         &self.largest
+    }
+    fn may_have_range_dels(&self) -> bool {
+        true
     }
     fn was_seen(&self, known: &KnownDeletedRun<'_>) -> bool {
         let newest = self.entries.iter().map(|e| key::trailer(&e.0) >> 8).max().unwrap_or(0);
@@ -181,7 +184,7 @@ impl Lsm {
 
     fn child(
         &self,
-        iter: Box<dyn InternalIterator>,
+        iter: Box<dyn ScanIterator>,
         range_dels: Option<Arc<FragmentedRangeTombstones>>,
         bounds: Option<FileBounds>,
         snapshot: SequenceNumber,
@@ -386,7 +389,7 @@ impl Lsm {
     /// The outputs of a compaction iterator, cut at random.
     fn run(
         &mut self,
-        input: Box<dyn InternalIterator>,
+        input: Box<dyn ScanIterator>,
         options: CompactionIteratorOptions,
         cut: bool,
     ) -> Vec<Arc<File>> {

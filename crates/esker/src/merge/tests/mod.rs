@@ -11,9 +11,13 @@ mod model;
 pub(crate) mod script;
 mod walk;
 
-use esker_base::comparator::{BytewiseComparator, Comparator, ComparatorRef, ReverseBytewiseComparator};
+use super::timestamps::{PaddedIter, TimestampsDropped};
+use esker_base::comparator::{
+    BytewiseComparator, BytewiseComparatorWithU64Ts, Comparator, ComparatorRef, ReverseBytewiseComparator,
+};
 use esker_base::merge_operator::AssociativeMergeOperator;
 use esker_base::sync::Arc;
+use esker_format::cursor::{Passed, ScanIterator};
 use esker_format::key::InternalKeyComparator;
 use std::cmp::Ordering;
 
@@ -65,6 +69,19 @@ fn for_seeds(name: &str, histories: u64, test: impl Fn(u64)) {
             std::panic::resume_unwind(panic);
         }
     }
+}
+
+/// A level tells the next file how far its scan has come, so that long scans stop filling the block
+/// cache. A wrapper around a file's cursor must not stop the word.
+#[test]
+fn wrappers_hand_on_how_far_their_scan_has_come() {
+    let icmp = InternalKeyComparator::new(Arc::new(BytewiseComparatorWithU64Ts));
+    let far = Passed { bytes: 7, read_bytes: 5 };
+    let mut padded = PaddedIter::new(script::run(&[]), &icmp);
+    padded.go_on(far);
+    let mut dropped = TimestampsDropped::new(script::run(&[]), &icmp);
+    dropped.go_on(far);
+    assert_eq!((padded.passed(), dropped.passed()), (far, far));
 }
 
 #[test]

@@ -7,7 +7,7 @@
 use super::value::{NEWEST_FIRST, OLDEST_FIRST, value_part};
 use super::{DbIter, DbIterOptions, Value, set};
 use esker_base::{Result, SequenceNumber, ValueType};
-use esker_format::cursor::InternalIterator;
+use esker_format::cursor::ScanIterator;
 use esker_format::key::{self, InternalKeyComparator, ParsedInternalKey};
 
 /// What backward steps have found of a user key so far.
@@ -24,7 +24,7 @@ enum Found {
     Stored(ValueType),
 }
 
-impl<I: InternalIterator> DbIter<I> {
+impl<I: ScanIterator> DbIter<I> {
     /// From the current entry to the last one of the keys before it.
     pub(super) fn turn_backward(&mut self) {
         self.forward = false;

@@ -7,7 +7,7 @@
 use super::{DbIter, set};
 use crate::deleted_runs::{DeletedRunMemoryRef, DeletedRunTracker, Skip};
 use esker_base::comparator::KeyOrder;
-use esker_format::cursor::InternalIterator;
+use esker_format::cursor::ScanIterator;
 use esker_format::key;
 
 /// Asked with the user key that a pre-scan has come to. False: it shall stop before it.
@@ -21,7 +21,7 @@ pub(super) struct PreScanState {
     stopped: bool,
 }
 
-impl<I: InternalIterator> DbIter<I> {
+impl<I: ScanIterator> DbIter<I> {
     /// From now on a move that passes over `every` entries asks `goes_on` with the user key it has
     /// come to, and again after as many. If that says no, the cursor is not valid and its status is
     /// fine; [`DbIter::stopped_at`] is that key then. Moves go forward only.

@@ -13,7 +13,7 @@
 //!     has the key of one that was shown.
 
 use super::{DbIter, Value, set};
-use esker_format::cursor::{Ahead, InternalIterator, Run};
+use esker_format::cursor::{Ahead, Run, ScanIterator};
 
 /// Steps in one direction before it looks ahead, if it does not know better. The first run takes
 /// memory and reads a block that nothing has waited for yet: scans of 10 to 100 rows had become
@@ -114,7 +114,7 @@ impl Eagerness {
     }
 }
 
-impl<I: InternalIterator> DbIter<I> {
+impl<I: ScanIterator> DbIter<I> {
     /// To the next key, which is not in the run.
     #[inline(never)]
     pub(super) fn next_of_inner(&mut self) {

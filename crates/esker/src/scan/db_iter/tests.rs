@@ -5,6 +5,7 @@ use esker_base::merge_operator::{AssociativeMergeOperator, MergeOperatorRef};
 use esker_base::stats::Statistics;
 use esker_base::sync::atomic::{AtomicBool, Ordering};
 use esker_base::{ErrorKind, prefix};
+use esker_format::cursor::{InternalIterator, forward_cursor};
 use esker_format::wide_column;
 
 fn icmp() -> InternalKeyComparator {
@@ -34,7 +35,7 @@ fn over(lines: &[&str], options: DbIterOptions) -> DbIter<VecIter> {
     DbIter::new(icmp(), run(lines), options, None)
 }
 
-fn shown<I: InternalIterator>(iter: &DbIter<I>) -> String {
+fn shown<I: ScanIterator>(iter: &DbIter<I>) -> String {
     format!("{}={}", iter.key().escape_ascii(), iter.value().escape_ascii())
 }
 
@@ -334,7 +335,7 @@ fn large_values_are_pinned_backward_and_outlive_the_iterator() {
     assert_eq!(pinned, vec![b'x'; 100_000]);
 }
 
-fn rebase<I: InternalIterator>(iter: &mut DbIter<I>, inner: I, keep: Option<KeepAlive>) {
+fn rebase<I: ScanIterator>(iter: &mut DbIter<I>, inner: I, keep: Option<KeepAlive>) {
     iter.rebase(keep, |old, place| {
         *old = inner;
         match place {
@@ -392,36 +393,14 @@ impl Drop for Inner {
     }
 }
 impl InternalIterator for Inner {
-    fn valid(&self) -> bool {
-        self.0.valid()
-    }
-    fn seek_to_first(&mut self) {
-        self.0.seek_to_first();
-    }
-    fn seek_to_last(&mut self) {
-        self.0.seek_to_last();
-    }
-    fn seek(&mut self, target: &[u8]) {
-        self.0.seek(target);
-    }
-    fn seek_for_prev(&mut self, target: &[u8]) {
-        self.0.seek_for_prev(target);
-    }
-    fn next(&mut self) {
-        self.0.next();
-    }
-    fn prev(&mut self) {
-        self.0.prev();
-    }
-    fn key(&self) -> &[u8] {
-        self.0.key()
-    }
-    fn value(&self) -> &[u8] {
-        self.0.value()
-    }
-    fn status(&self) -> Result<()> {
-        self.0.status()
-    }
+    forward_cursor!(self => self.0; valid, seek_to_first, seek_to_last, seek, seek_for_prev, next, prev,
+        key, value, pinned_value, status);
+}
+
+impl ScanIterator for Inner {
+    forward_cursor!(self => self.0; next_key, prev_key, prev_key_leaving, left_value, pinned_left_value,
+        set_upper_bound, set_wanted_prefix_of, passed, go_on, release, look_ahead, advance, pass,
+        deleted_run_end, was_seen, skip_deleted_run);
 }
 
 struct SuperVersion(Arc<AtomicBool>);

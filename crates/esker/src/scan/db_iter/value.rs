@@ -5,7 +5,7 @@
 
 use super::{DbIter, Value, set};
 use esker_base::{Error, Result, ValueType, perf_add};
-use esker_format::cursor::InternalIterator;
+use esker_format::cursor::ScanIterator;
 use esker_format::wide_column::{DEFAULT_COLUMN_NAME, WideColumns};
 use esker_table::blob::BlobReads;
 
@@ -54,7 +54,7 @@ impl<I> DbIter<I> {
     }
 }
 
-impl<I: InternalIterator> DbIter<I> {
+impl<I: ScanIterator> DbIter<I> {
     /// Shows the value that the inner cursor stands on.
     /// # Errors
     /// `Corruption` for a value that is not what its type says; those of blob files.

@@ -33,8 +33,8 @@ use crate::version::FileMeta;
 use esker_base::stats::Statistics;
 use esker_base::sync::atomic::{AtomicBool, Ordering};
 use esker_base::sync::{Arc, Mutex};
-use esker_base::{FileNumber, PinnedBytes, Result, SequenceNumber};
-use esker_format::cursor::{Ahead, InternalIterator, KnownDeletedRun, LeftValue, Run, SkipDistance};
+use esker_base::{FileNumber, Result, SequenceNumber};
+use esker_format::cursor::{InternalIterator, ScanIterator, forward_cursor, on_cursor};
 use esker_format::key::InternalKeyComparator;
 use esker_format::range_del::FragmentedRangeTombstones;
 use esker_memtable::MemTable;
@@ -50,7 +50,7 @@ use std::cell::Cell;
     reason = "there is one in an iterator, mostly a merge, and steps go through it"
 )]
 enum Cursor {
-    Lone(Box<dyn InternalIterator>),
+    Lone(Box<dyn ScanIterator>),
     Merged(MergingIterator),
 }
 
@@ -117,7 +117,7 @@ struct KeptFiles {
     /// Whether the files of levels that go may be wanted; not those of planned scans
     /// beforehand.
     open: AtomicBool,
-    files: Mutex<Vec<(FileNumber, Box<dyn InternalIterator>)>>,
+    files: Mutex<Vec<(FileNumber, Box<dyn ScanIterator>)>>,
 }
 
 impl KeptFiles {
@@ -517,107 +517,29 @@ impl Opening<'_> {
     }
 }
 
-macro_rules! of_cursor {
-    ($self:ident.$method:ident($($argument:expr),*)) => {
-        match &$self.cursor {
-            Cursor::Lone(iter) => iter.$method($($argument),*),
-            Cursor::Merged(iter) => iter.$method($($argument),*),
-        }
-    };
-    (mut $self:ident.$method:ident($($argument:expr),*)) => {
-        match &mut $self.cursor {
-            Cursor::Lone(iter) => iter.$method($($argument),*),
-            Cursor::Merged(iter) => iter.$method($($argument),*),
-        }
-    };
+impl InternalIterator for Runs {
+    forward_cursor!(self => self.cursor, [Cursor::Lone, Cursor::Merged]; valid, seek_to_first, seek_to_last,
+        seek, seek_for_prev, next, prev, key, value, pinned_value, status);
 }
 
-impl InternalIterator for Runs {
-    #[inline]
-    fn valid(&self) -> bool {
-        of_cursor!(self.valid())
-    }
-    fn seek_to_first(&mut self) {
-        of_cursor!(mut self.seek_to_first());
-    }
-    fn seek_to_last(&mut self) {
-        of_cursor!(mut self.seek_to_last());
-    }
-    fn seek(&mut self, target: &[u8]) {
-        of_cursor!(mut self.seek(target));
-    }
-    fn seek_for_prev(&mut self, target: &[u8]) {
-        of_cursor!(mut self.seek_for_prev(target));
-    }
-    #[inline]
-    fn next(&mut self) {
-        of_cursor!(mut self.next());
-    }
-    #[inline]
-    fn prev(&mut self) {
-        of_cursor!(mut self.prev());
-    }
-    #[inline]
-    fn key(&self) -> &[u8] {
-        of_cursor!(self.key())
-    }
-    #[inline]
-    fn value(&self) -> &[u8] {
-        of_cursor!(self.value())
-    }
-    #[inline]
-    fn next_key(&mut self) -> Option<&[u8]> {
-        of_cursor!(mut self.next_key())
-    }
-    #[inline]
-    fn prev_key(&mut self) -> Option<&[u8]> {
-        of_cursor!(mut self.prev_key())
-    }
-    #[inline]
-    fn prev_key_leaving(&mut self, left: &mut LeftValue) -> Option<&[u8]> {
-        of_cursor!(mut self.prev_key_leaving(left))
-    }
-    fn look_ahead(&mut self, run: &mut Run, ahead: &Ahead<'_>) {
-        of_cursor!(mut self.look_ahead(run, ahead));
-    }
-    fn advance(&mut self, run: &Run) {
-        of_cursor!(mut self.advance(run));
-    }
-    fn pass(&mut self, run: &mut Run, ahead: &Ahead<'_>) {
-        of_cursor!(mut self.pass(run, ahead));
-    }
-    #[inline]
-    fn left_value(&self) -> &[u8] {
-        of_cursor!(self.left_value())
-    }
-    fn pinned_left_value(&self) -> PinnedBytes {
-        of_cursor!(self.pinned_left_value())
-    }
-    fn status(&self) -> Result<()> {
-        of_cursor!(self.status())
-    }
-    fn pinned_value(&self) -> PinnedBytes {
-        of_cursor!(self.pinned_value())
-    }
+impl ScanIterator for Runs {
+    forward_cursor!(self => self.cursor, [Cursor::Lone, Cursor::Merged]; next_key, prev_key,
+        prev_key_leaving, left_value, pinned_left_value, passed, go_on, look_ahead, advance, pass,
+        deleted_run_end, was_seen, skip_deleted_run);
+
     fn set_upper_bound(&mut self, user_key: Option<&[u8]>) {
         set_bound(&mut self.upper_bound, user_key);
-        of_cursor!(mut self.set_upper_bound(user_key));
+        on_cursor!(&mut self.cursor, [Cursor::Lone, Cursor::Merged], iter => iter.set_upper_bound(user_key));
     }
+
     fn set_wanted_prefix_of(&mut self, user_key: Option<&[u8]>) {
         self.wanted_prefix_of = user_key.map(<[u8]>::to_vec);
-        of_cursor!(mut self.set_wanted_prefix_of(user_key));
+        on_cursor!(&mut self.cursor, [Cursor::Lone, Cursor::Merged], iter => iter.set_wanted_prefix_of(user_key));
     }
+
     fn release(&mut self) {
         self.forget_ranges();
-        of_cursor!(mut self.release());
-    }
-    fn skip_deleted_run(
-        &mut self,
-        snapshot: SequenceNumber,
-        forward: bool,
-        known: Option<&KnownDeletedRun<'_>>,
-    ) -> SkipDistance {
-        of_cursor!(mut self.skip_deleted_run(snapshot, forward, known))
+        on_cursor!(&mut self.cursor, [Cursor::Lone, Cursor::Merged], iter => iter.release());
     }
 }
 
@@ -719,8 +641,8 @@ impl ScanTables for FilesOfScans {
 fn watched(
     watch: &Option<Arc<dyn RunWatch>>,
     what: WatchedRun,
-    iter: Box<dyn InternalIterator>,
-) -> Box<dyn InternalIterator> {
+    iter: Box<dyn ScanIterator>,
+) -> Box<dyn ScanIterator> {
     match watch {
         None => iter,
         Some(watch) => watch.clone().over(what, iter),
@@ -731,7 +653,7 @@ impl FileOpener<Arc<FileMeta>> for ReadOpener {
     fn open(&self, file: &Arc<FileMeta>) -> Result<OpenedFile> {
         let reader = open_for(&self.tables, file, &self.options)?;
         let range_dels = if self.ignore_range_deletions { None } else { reader.range_dels().cloned() };
-        let iter: Box<dyn InternalIterator> = if self.icmp.timestamp_size() == 0 {
+        let iter: Box<dyn ScanIterator> = if self.icmp.timestamp_size() == 0 {
             Box::new(reader.iter(self.options).with_scans_ahead(self.ahead.clone()))
         } else {
             table_iter(&reader, self.options, &self.icmp)
@@ -748,13 +670,13 @@ impl FileOpener<Arc<FileMeta>> for ReadOpener {
         extractor.is_some_and(|extractor| extractor.transform(user_key) != extractor.transform(wanted))
     }
 
-    fn keep(&self, file: &Arc<FileMeta>, iter: Box<dyn InternalIterator>) {
+    fn keep(&self, file: &Arc<FileMeta>, iter: Box<dyn ScanIterator>) {
         if self.kept.open.load(Ordering::Relaxed) {
             self.kept.files.lock().push((file.number, iter));
         }
     }
 
-    fn take_kept(&self, file: &Arc<FileMeta>) -> Option<Box<dyn InternalIterator>> {
+    fn take_kept(&self, file: &Arc<FileMeta>) -> Option<Box<dyn ScanIterator>> {
         if !self.kept.open.load(Ordering::Relaxed) {
             return None;
         }

@@ -4,7 +4,7 @@
 
 use esker_base::FileNumber;
 use esker_base::sync::Arc;
-use esker_format::cursor::InternalIterator;
+use esker_format::cursor::ScanIterator;
 
 /// What a cursor is over.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -18,5 +18,5 @@ pub(crate) enum WatchedRun {
 /// Wraps the cursors that a scan opens: a scan that is explained counts what each of them does.
 pub(crate) trait RunWatch: Send + Sync {
     /// `iter`, which is over `what`, with the watch around it.
-    fn over(self: Arc<Self>, what: WatchedRun, iter: Box<dyn InternalIterator>) -> Box<dyn InternalIterator>;
+    fn over(self: Arc<Self>, what: WatchedRun, iter: Box<dyn ScanIterator>) -> Box<dyn ScanIterator>;
 }
