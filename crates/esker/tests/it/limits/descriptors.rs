@@ -2,7 +2,7 @@
 //! is done when there are some again.
 
 use super::{directory, run_in_child};
-use esker::{Db, ErrorKind, Options};
+use esker::{Db, ErrorKind, Options, SubCode};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs::File;
 use std::path::Path;
@@ -142,4 +142,39 @@ fn databases_and_the_application_share_the_descriptors() {
         fill(db, TABLES + 5..TABLES + 10);
         check(db, 0..TABLES + 10);
     }
+}
+
+/// It could not keep a descriptor of each table.
+#[test]
+fn a_reader_is_told_that_the_owner_has_deleted_a_file() {
+    let Some(dir) = directory() else {
+        return run_in_child("limits::descriptors::a_reader_is_told_that_the_owner_has_deleted_a_file");
+    };
+    limit_descriptors(FEW);
+    let db = Db::open(&options(-1, false), &dir).unwrap();
+    for n in 0..TABLES {
+        // Tables that overlap are not moved.
+        db.put("a", "first").unwrap();
+        db.put("z", "last").unwrap();
+        fill(&db, n..n + 1);
+    }
+    let reader = Db::open_for_read_only(&options(-1, false), &dir).unwrap();
+    limit_descriptors(1000);
+    db.compact_range(None, None).unwrap();
+    db.wait_for_background_work().unwrap();
+    let mut gone = 0;
+    for n in 0..TABLES {
+        match reader.get(key(n)) {
+            Ok(value) => assert_eq!(value.as_deref(), Some(format!("value {n}").as_bytes())),
+            Err(e) => {
+                assert_eq!((e.kind(), e.subcode()), (ErrorKind::IoError, SubCode::StaleFile), "{e}");
+                let is_told = e.message().contains(".sst: deleted by the database's owner since");
+                assert!(is_told, "{e}");
+                gone += 1;
+            }
+        }
+    }
+    assert!((1..TABLES).contains(&gone), "{gone} of {TABLES} tables have gone");
+    let anew = Db::open_for_read_only(&options(-1, false), &dir).unwrap();
+    check(&anew, 0..TABLES);
 }
