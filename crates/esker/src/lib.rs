@@ -56,6 +56,8 @@ mod schedule;
 mod snapshot;
 mod sst_file_reader;
 mod sst_file_writer;
+#[cfg(test)]
+mod tests;
 mod ttl;
 pub mod txn;
 mod version;

@@ -2,14 +2,16 @@
 //! crate can use it.
 //!
 //! [`seed`] (random numbers whose seed is printed), [`TempDir`], [`data_driven`] (cases as text
-//! files that can be rewritten), [`model`] (a database that is obviously right), [`timestamps`] (their
-//! widths and orders), [`Answering`] (a process that answers line by line).
+//! files that can be rewritten), [`model`] (a database that is obviously right), [`ranges`] (shapes of
+//! many), [`timestamps`] (their widths and orders), [`Answering`] (a process that answers line by
+//! line).
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
 mod answering;
 pub mod data_driven;
 pub mod model;
+pub mod ranges;
 pub mod seed;
 mod temp_dir;
 pub mod timestamps;

@@ -13,6 +13,7 @@ use super::score::scores;
 use super::*;
 use crate::options::value::OptionValue;
 use crate::options::{CompactionStopStyle, RangeOpt};
+use crate::tests::CountingComparator;
 use crate::version::builder::VersionBuilder;
 use crate::version::file_meta::{FileMeta, FileStats, ObsoleteFiles};
 use esker_base::{ColumnFamilyId, FileNumber, Result, SequenceNumber, ValueType};
@@ -492,26 +493,12 @@ fn files_that_share_a_key_but_for_its_timestamp_are_compacted_together() {
     assert_eq!(within.files.iter().map(|f| f.number.0).collect::<Vec<_>>(), [4]);
 }
 
-/// Bytewise; counts.
-#[derive(Default)]
-struct Counting(std::sync::atomic::AtomicU64);
-
-impl esker_base::comparator::Comparator for Counting {
-    fn name(&self) -> &str {
-        "counting"
-    }
-    fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
-        self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        a.cmp(b)
-    }
-}
-
 /// What a repair leaves, or a load without compactions.
 #[test]
 fn a_pick_from_a_level_0_of_thousands_of_files_compares_each_a_few_times() {
     const FILES: u64 = 3000;
     let pick_from_level0 = |bounds: &dyn Fn(u64) -> (u64, u64), below: (u64, u64), in_order: bool| {
-        let counting = Arc::new(Counting::default());
+        let counting = Arc::new(CountingComparator::default());
         let mut ages: Vec<u64> = (1..=FILES).collect();
         if !in_order {
             fastrand::Rng::with_seed(7).shuffle(&mut ages);
@@ -525,9 +512,9 @@ fn a_pick_from_a_level_0_of_thousands_of_files_compares_each_a_few_times() {
         let (options, running) = (CompactionOptions::default(), RunningCompactions::default());
         let context = at_rest(&options, &running);
         prepare(&version, &options, 0);
-        let before = counting.0.load(std::sync::atomic::Ordering::Relaxed);
-        let plan = pick(&version, &context).unwrap();
-        let compared = counting.0.load(std::sync::atomic::Ordering::Relaxed) - before;
+        let mut plan = None;
+        let compared = counting.in_work(|| plan = pick(&version, &context));
+        let plan = plan.unwrap();
         (plan.inputs[0].files.len() as u64, plan.is_trivial_move, compared / FILES)
     };
     // Each shares a key with the next.
@@ -545,7 +532,7 @@ fn a_pick_from_a_level_0_of_thousands_of_files_compares_each_a_few_times() {
 #[test]
 fn a_pick_from_a_sorted_level_of_thousands_of_files_looks_at_each_a_few_times() {
     const FILES: u64 = 3000;
-    let counting = Arc::new(Counting::default());
+    let counting = Arc::new(CountingComparator::default());
     let at = |level: usize, number: u64, i: u64| {
         (level, parse_file(&format!("{number}:{:08}-{:08},1M", 2 * i, 2 * i + 1)).0)
     };
@@ -561,7 +548,7 @@ fn a_pick_from_a_sorted_level_of_thousands_of_files_looks_at_each_a_few_times() 
     let context = at_rest(&options, &running);
     prepare(&version, &options, 0);
     let cost = |pick: &dyn Fn() -> CompactionPlan| {
-        let looks = || counting.0.load(std::sync::atomic::Ordering::Relaxed) + inputs::SUMMED.get();
+        let looks = || counting.count() + inputs::SUMMED.get();
         let before = looks();
         let plan = pick();
         (plan.inputs[0].files.len() as u64, (looks() - before) / FILES)

@@ -105,24 +105,9 @@ impl Reaching {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::CountingComparator;
     use esker_base::ValueType;
-    use esker_base::sync::atomic::{self, AtomicU64};
     use std::cell::Cell;
-    use std::cmp::Ordering;
-
-    /// Bytewise; counts.
-    #[derive(Default)]
-    struct Counting(AtomicU64);
-
-    impl Comparator for Counting {
-        fn name(&self) -> &str {
-            "counting"
-        }
-        fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
-            self.0.fetch_add(1, atomic::Ordering::Relaxed);
-            a.cmp(b)
-        }
-    }
 
     fn table(number: u64, keys: (u64, u64), seqs: (u64, u64)) -> FileMetaData {
         let key = |n: u64| key::internal_key(&n.to_be_bytes(), SequenceNumber(1), ValueType::Value);
@@ -152,7 +137,7 @@ mod tests {
             };
             let tables = sorted((0..count).map(|n| table(n, bounds(&mut rng), bounds(&mut rng))).collect());
             let unknown: BTreeSet<_> = (0..count).filter(|_| rng.u8(..) < 40).map(FileNumber).collect();
-            let comparator = Counting::default();
+            let comparator = CountingComparator::default();
             let mut expected = Vec::new();
             for (i, newer) in tables.iter().enumerate() {
                 for older in &tables[..i] {
@@ -175,9 +160,9 @@ mod tests {
         const TABLES: u64 = 20_000;
         let compared = Cell::new(0);
         let pairs = |tables: Vec<FileMetaData>| {
-            let comparator = Counting::default();
+            let comparator = CountingComparator::default();
             let pairs = unsure_pairs(&sorted(tables), &comparator, &BTreeSet::new());
-            compared.set(comparator.0.into_inner() / TABLES);
+            compared.set(comparator.count() / TABLES);
             pairs.len()
         };
         // Of the last level, whose sequence numbers are gone; of level 0; and all in each other's

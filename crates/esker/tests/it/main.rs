@@ -66,6 +66,8 @@ mod scan_histories;
 mod scrub;
 mod set_options;
 mod settled;
+#[path = "../../src/tests.rs"]
+mod shared;
 mod small_disks;
 mod styles;
 mod timestamps;

@@ -1,63 +1,23 @@
 //! Many range deletions in one family: what they cost does not grow with how they lie over each
 //! other.
 
-use esker::comparator::Comparator;
+use crate::shared::CountingComparator;
 use esker::internals::env::mem::MemFs;
 use esker::stats::{Statistics, Ticker};
 use esker::{
     Db, DbIterator, Env, IngestExternalFileOptions, Options, ReadOptions, Snapshot, SstFileWriter,
     WriteBatch, WriteOptions,
 };
+use esker_testkit::ranges::{RANGE_SHAPES, RangeShape};
 use esker_testkit::seed::for_each_seed;
-use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{self, AtomicU64};
-
-/// Bytewise, and counts how often it is asked.
-#[derive(Debug, Default)]
-struct Counting(AtomicU64);
-
-impl Counting {
-    /// Comparisons in `work`.
-    fn in_work(&self, work: impl FnOnce()) -> u64 {
-        let before = self.0.load(atomic::Ordering::Relaxed);
-        work();
-        self.0.load(atomic::Ordering::Relaxed) - before
-    }
-}
-
-impl Comparator for Counting {
-    fn name(&self) -> &str {
-        "counting"
-    }
-    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
-        self.0.fetch_add(1, atomic::Ordering::Relaxed);
-        a.cmp(b)
-    }
-    fn find_shortest_separator(&self, _start: &mut Vec<u8>, _limit: &[u8]) {}
-    fn find_short_successor(&self, _key: &mut Vec<u8>) {}
-}
-
-/// The range of deletion `i` of `n`.
-type Shape = fn(u32, u32) -> (u32, u32);
-
-const SHAPES: [(&str, Shape); 8] = [
-    ("the log up to here", |i, _| (0, i + 1)),
-    ("from here to the end", |i, n| (i, n)),
-    ("nested", |i, n| (i, 2 * n - i)),
-    ("nested, wider and wider", |i, n| (n - i, n + 1 + i)),
-    ("a staircase", |i, n| (i, i + n / 4)),
-    ("one by one", |i, _| (i, i + 1)),
-    ("apart, in no order", |i, n| (2 * (i * 7919 % n), 2 * (i * 7919 % n) + 1)),
-    ("without any order", |i, n| (i * 7919 % n, n + i * 104_729 % n)),
-];
 
 fn key(i: u32) -> [u8; 4] {
     i.to_be_bytes()
 }
 
-fn options(counting: &Arc<Counting>) -> Options {
+fn options(counting: &Arc<CountingComparator>) -> Options {
     let mut options = Options::default();
     options.db.create_if_missing = true;
     options.db.env = Env::with_fs(Arc::new(MemFs::new()));
@@ -67,7 +27,7 @@ fn options(counting: &Arc<Counting>) -> Options {
 }
 
 /// `n` range deletions over as many keys, every fifth of which is written again a while later.
-fn delete(db: &Db, shape: Shape, n: u32, with_snapshots: bool) -> Vec<Snapshot> {
+fn delete(db: &Db, shape: RangeShape, n: u32, with_snapshots: bool) -> Vec<Snapshot> {
     let mut snapshots = Vec::new();
     for i in 0..n {
         let (start, end) = shape(i, n);
@@ -114,8 +74,8 @@ fn contents(db: &Db, snapshots: &[Snapshot]) -> Vec<Vec<(Vec<u8>, Vec<u8>)>> {
 
 /// Comparisons of a flush, a reopening from the WAL, and two compactions, each of all that was
 /// deleted.
-fn costs(shape: Shape, n: u32, with_snapshots: bool) -> [u64; 4] {
-    let counting = Arc::new(Counting::default());
+fn costs(shape: RangeShape, n: u32, with_snapshots: bool) -> [u64; 4] {
+    let counting = Arc::new(CountingComparator::default());
     let options = options(&counting);
     let mut db = Db::open(&options, "/db").unwrap();
     (0..2 * n).for_each(|i| db.put(key(i), b"old").unwrap());
@@ -141,7 +101,7 @@ fn costs(shape: Shape, n: u32, with_snapshots: bool) -> [u64; 4] {
 
 #[test]
 fn flushes_reopenings_and_compactions_of_n_range_deletions_cost_n_log_n_in_every_shape() {
-    for (name, shape) in SHAPES {
+    for (name, shape) in RANGE_SHAPES {
         for with_snapshots in [false, true] {
             let [few, many] = [300, 1200].map(|n| costs(shape, n, with_snapshots));
             for (what, (few, many)) in ["flush", "compaction", "reopening", "second compaction"]
@@ -157,8 +117,8 @@ fn flushes_reopenings_and_compactions_of_n_range_deletions_cost_n_log_n_in_every
 
 /// Comparisons of a new iterator, its seek to the middle and to both ends, after each of `n` range
 /// deletions, of keys in the same memtable or in a file: of the last tenth.
-fn cost_of_iterators(shape: Shape, n: u32, is_flushed: bool, with_snapshot: bool) -> u64 {
-    let counting = Arc::new(Counting::default());
+fn cost_of_iterators(shape: RangeShape, n: u32, is_flushed: bool, with_snapshot: bool) -> u64 {
+    let counting = Arc::new(CountingComparator::default());
     let db = Db::open(&options(&counting), "/db").unwrap();
     let mut batch = WriteBatch::new();
     let family = db.default_column_family();
@@ -191,7 +151,7 @@ fn cost_of_iterators(shape: Shape, n: u32, is_flushed: bool, with_snapshot: bool
 
 #[test]
 fn an_iterator_after_each_range_deletion_costs_no_more_for_those_before_it() {
-    for (name, shape) in SHAPES {
+    for (name, shape) in RANGE_SHAPES {
         for (is_flushed, with_snapshot) in [(true, false), (true, true), (false, false)] {
             let cost = |n| cost_of_iterators(shape, n, is_flushed, with_snapshot);
             let [few, many] = [300, 2400].map(cost);
@@ -292,8 +252,8 @@ fn check_ends(iter: &mut DbIterator, model: &BTreeMap<Vec<u8>, Vec<u8>>) {
 #[test]
 fn range_deletions_of_every_shape_are_ingested_and_read_back() {
     let n = 400;
-    for (name, shape) in SHAPES {
-        let counting = Arc::new(Counting::default());
+    for (name, shape) in RANGE_SHAPES {
+        let counting = Arc::new(CountingComparator::default());
         let options = options(&counting);
         let db = Db::open(&options, "/db").unwrap();
         (0..2 * n).for_each(|i| db.put(key(i), b"old").unwrap());

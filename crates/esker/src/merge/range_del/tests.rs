@@ -1,12 +1,11 @@
 use super::*;
 use crate::merge::tests::script::tombstones;
+use crate::tests::CountingComparator;
 use esker_base::ValueType;
-use esker_base::comparator::Comparator;
 use esker_base::sync::Arc;
 use esker_format::key::{InternalKeyComparator, internal_key};
 use esker_format::range_del::{FragmentedRangeTombstones, RangeTombstone};
-use std::cmp::Ordering;
-use std::sync::atomic::{self, AtomicU64};
+use esker_testkit::ranges::{RANGE_SHAPES, RangeShape};
 
 fn icmp() -> InternalKeyComparator {
     InternalKeyComparator::default()
@@ -158,43 +157,12 @@ fn check_reach(sets: &mut RunTombstones, whole: &mut RunTombstones) {
     }
 }
 
-/// Counts comparisons of user keys.
-#[derive(Debug, Default)]
-struct Counting(AtomicU64);
-
-impl Comparator for Counting {
-    fn name(&self) -> &str {
-        "counting"
-    }
-    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
-        self.0.fetch_add(1, atomic::Ordering::Relaxed);
-        a.cmp(b)
-    }
-    fn find_shortest_separator(&self, _start: &mut Vec<u8>, _limit: &[u8]) {}
-    fn find_short_successor(&self, _key: &mut Vec<u8>) {}
-}
-
-/// The range of tombstone `i` of `n`.
-type Shape = fn(u32, u32) -> (u32, u32);
-
-const SHAPES: [(&str, Shape); 9] = [
-    ("same begin", |i, _| (0, i + 1)),
-    ("same begin, shorter and shorter", |i, n| (0, n - i)),
-    ("same end", |i, n| (i, n)),
-    ("nested", |i, n| (i, 2 * n - i)),
-    ("nested, wider and wider", |i, n| (n - i, n + 1 + i)),
-    ("a staircase", |i, n| (i, i + n / 4)),
-    ("apart", |i, _| (2 * i, 2 * i + 1)),
-    ("identical", |_, _| (3, 4)),
-    ("without any order", |i, n| (i * 7919 % n, n + i * 104_729 % n)),
-];
-
 /// Comparisons that a compaction of `n` tombstones makes which asks of each key and writes `PARTS`
 /// files.
-fn comparisons(shape: Shape, n: u32, snapshots: u32) -> u64 {
+fn comparisons(shape: RangeShape, n: u32, snapshots: u32) -> u64 {
     const PARTS: u32 = 10;
     let key = |i: u32| i.to_be_bytes();
-    let counting = Arc::new(Counting::default());
+    let counting = Arc::new(CountingComparator::default());
     let icmp = InternalKeyComparator::new(counting.clone());
     let list = (0..n).map(|i| {
         let (start, end) = shape(i, n);
@@ -219,12 +187,12 @@ fn comparisons(shape: Shape, n: u32, snapshots: u32) -> u64 {
     // One tombstone goes on in each part of a stripe.
     let most = 2 * n as usize + aggregator.snapshots().len() * PARTS as usize + PARTS as usize;
     assert!(made <= most, "{made} tombstones of {n}");
-    counting.0.load(atomic::Ordering::Relaxed)
+    counting.count()
 }
 
 #[test]
 fn a_compaction_of_n_tombstones_makes_n_log_n_comparisons_in_every_shape() {
-    for (name, shape) in SHAPES {
+    for (name, shape) in RANGE_SHAPES {
         for snapshots in [0, 1, 20] {
             let counts = [500, 1000, 2000].map(|n| comparisons(shape, n, snapshots));
             let allowed = |n: u64| 60 * n * u64::from(n.ilog2());
@@ -242,7 +210,7 @@ fn a_compaction_of_n_tombstones_makes_n_log_n_comparisons_in_every_shape() {
 fn what_a_compaction_writes_hides_what_the_inputs_hid_from_every_snapshot() {
     let key = |i: u32| i.to_be_bytes();
     let n = 40u32;
-    for (name, shape) in SHAPES {
+    for (name, shape) in RANGE_SHAPES {
         for snapshots in [vec![], vec![7], vec![3, 9, 10, 30]] {
             let list = (0..n).map(|i| {
                 let (start, end) = shape(i, n);
