@@ -7,10 +7,11 @@ impl Db {
     /// Ends background work and lets go of the directory. Afterwards every call that reads, writes
     /// or changes something gives `ShutdownInProgress`; iterators, snapshots and values that exist
     /// go on with what they hold, and properties tell what was there last. A second close does
-    /// nothing. Dropping the last handle closes too, without telling of errors.
+    /// nothing. Dropping the last handle closes too, without telling of errors. A change whose write
+    /// to the MANIFEST failed does not come into force at the next opening.
     /// # Errors
-    /// `IoError` if a flush of unlogged data or the close of the WAL fails; the database is closed
-    /// all the same · `NotSupported` in a forked child: nothing is done, and the parent's database
+    /// `IoError` if a flush of unlogged data, the close of the WAL, or, after such a failure, the
+    /// write of a fresh MANIFEST fails; the database is closed all the same · `NotSupported` in a forked child: nothing is done, and the parent's database
     /// goes on.
     pub fn close(&self) -> Result<()> {
         self.inner.close()

@@ -68,7 +68,8 @@ impl Db {
     /// (`fail_if_not_bottommost_level`) · `Corruption`, also of a range deletion that ends before
     /// it begins · `NotSupported` when read-only, naming the option, or where timestamps are to be
     /// kept in memory only · `ColumnFamilyDropped` · the background error in force · `IoError`.
-    /// Nothing was taken in then, and the files are where they were.
+    /// Nothing was taken in then, and the files are where they were. Where the write to the MANIFEST
+    /// failed, that is certain after [`Db::resume`] or [`Db::close`] only.
     pub fn ingest_external_files(
         &self,
         args: &[IngestExternalFileArg<'_>],

@@ -8,7 +8,9 @@ impl Db {
     /// ([`Db::quarantined_tables`]) may be compacted again: whether they can be read now, the next
     /// compaction finds out. If the WAL was damaged, everything in memory is first flushed to
     /// tables, so that nothing depends on it. After a write that memtables took half of, they are
-    /// flushed without it. Acknowledged writes are kept in any case.
+    /// flushed without it. Acknowledged writes are kept in any case. A
+    /// change whose write to the MANIFEST failed (an ingestion, a family made or dropped) does not
+    /// come into force at the next opening, however the process ends.
     /// # Errors
     /// The error in force, if it is beyond repair by this process (`UnrecoverableError`,
     /// `FatalError`): reopen · the new error, if the same thing fails again; call again when its

@@ -40,14 +40,16 @@ impl DbInner {
         drop(lead);
         // That of a write's error, which finds the flag and does nothing.
         end_auto_resume(engine);
+        let mut settled = Ok(());
         if !engine.read_only {
+            settled = engine.manifest.lock().settle();
             purge::settle_and_purge_last(engine);
         }
         // The next owner may replace every file: reads that begin from here on are refused.
         engine.open_tag.store(0, Ordering::Relaxed);
         esker_base::info_log!(engine.info_log, Info, "Shutdown complete");
         *engine.lock.lock() = None;
-        flushed.and(closed)
+        flushed.and(closed).and(settled)
     }
 
     /// See `Db::cancel_all_background_work`.

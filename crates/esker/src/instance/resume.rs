@@ -44,7 +44,10 @@ pub(super) fn resume(engine: &Arc<Engine>, write_path: &WritePath) -> Result<()>
         engine.check_open()?;
         engine.wait_for_change(&mut state);
     }
-    let Some(error) = state.background_error.current().cloned() else { return Ok(()) };
+    let Some(error) = state.background_error.current().cloned() else {
+        drop(state);
+        return engine.manifest.lock().settle();
+    };
     if error.severity() > Severity::HardError {
         return Err(error);
     }
@@ -57,10 +60,11 @@ pub(super) fn resume(engine: &Arc<Engine>, write_path: &WritePath) -> Result<()>
     esker_base::info_log!(engine.info_log, Info, "Resuming after a background error");
     let flushed = if error.severity() == Severity::SoftError && !wal_damaged {
         // What has failed begins anew, and nothing else has stopped.
-        Ok(())
+        engine.manifest.lock().settle()
     } else {
         // Who waits for this one to end must not wait for ever.
         contained("a recovery", Severity::FatalError, || {
+            engine.manifest.lock().settle()?;
             write_path.recover_from_error(wal_damaged, FlushReason::ErrorRecovery)?;
             if has_failed_entries { pass_failed_numbers(engine) } else { Ok(()) }
         })

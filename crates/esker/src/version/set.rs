@@ -236,6 +236,18 @@ impl VersionSet {
         Ok(self.install(built, &edits))
     }
 
+    /// After a failed write: has a fresh MANIFEST say what is in force, so that the change that
+    /// failed does not come into force at the next opening. Nothing to do if a write has succeeded
+    /// since.
+    /// # Errors
+    /// As `log_and_apply`: what the MANIFEST on disk says stays unknown.
+    pub fn settle(&mut self) -> Result<()> {
+        if self.quarantine.is_empty() {
+            return Ok(());
+        }
+        self.write(&mut [VersionEdit::default()], true)
+    }
+
     fn check_writable(&self) -> Result<()> {
         if self.options.read_only {
             return Err(Error::not_supported("the database is open read-only"));

@@ -27,6 +27,7 @@ mod directories;
 mod entities;
 mod errors;
 mod export;
+mod failed_changes;
 mod failed_reads;
 mod family_names;
 mod foreign_families;
