@@ -226,12 +226,19 @@ impl Journal {
         self.written.push(Written { at: Some(at), what });
     }
 
-    /// A recovery came to its end after all that was refused: nothing of that comes back, unless a
-    /// crash was made before. A refused ingestion puts no error in force, so a recovery says
-    /// nothing of it.
+    /// No error is in force: a recovery has come after each write that was refused, and none of
+    /// them comes back, unless a crash was made before. A refused ingestion puts no error in force.
     pub(super) fn forget_refused(&mut self) {
         if !self.promises.looked_at.load(Ordering::SeqCst) {
             self.written.retain(|written| written.at.is_some() || written.is_ingestion());
+        }
+    }
+
+    /// `resume` came to its end: nothing that was refused before comes back, unless a crash was
+    /// made before.
+    pub(super) fn resumed(&mut self) {
+        if !self.promises.looked_at.load(Ordering::SeqCst) {
+            self.written.retain(|written| written.at.is_some());
         }
     }
 

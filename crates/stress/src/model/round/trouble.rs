@@ -85,7 +85,7 @@ impl Round {
         if !self.is_in_trouble() {
             return Ok(());
         }
-        self.journal.iter_mut().for_each(Journal::forget_refused);
+        self.journal.iter_mut().for_each(Journal::resumed);
         self.note(Event::Other(format!("resumed on a disk in trouble, after {before:?}")));
         self.verify()
     }
@@ -171,7 +171,7 @@ impl Round {
                     return Err(format!("resume on a disk that is well again, after {before:?}: {error}"));
                 }
             }
-            self.journal.iter_mut().for_each(Journal::forget_refused);
+            self.journal.iter_mut().for_each(Journal::resumed);
             // A job that has begun in the bad time may still bring an error, or quarantine tables.
             let settled = self.db().wait_for_background_work();
             let is_well = self.db().background_error().is_none() && self.db().quarantined_tables().is_empty();
