@@ -1,40 +1,39 @@
-//! What scans have found out: ranges of user keys in which nothing was there at some sequence
-//! number.
+//! Remembered deleted runs: ranges of user keys in which a scan found nothing at a sequence number.
 //!
-//! In: a range that a scan has just crossed without finding a key that is there, the sequence
-//! number it read at, and the newest file it saw. Out: the same for later scans, which seek across
-//! instead of stepping through the deleted keys again, whichever memtables and files the deletions
-//! and what they hide lie in. Nothing is written to the database for that: each run of deleted keys
-//! is stepped through once, not once for each scan.
+//! In: a range that a scan has just crossed without finding a visible key, the sequence number it
+//! read at, and the newest file it saw. Out: the same for later scans, which seek across the range
+//! instead of stepping through the deleted keys again, in whatever memtables and files they lie.
+//! Nothing is written to the database for that: each run of deleted keys is stepped through once,
+//! not once for each scan.
 //!
-//! When such a range is true "Nothing in `[a, b)` is there at sequence number s" stays true
-//! whatever is written, flushed or compacted later. A reader at S = s therefore finds nothing in
-//! there. A reader at S > s finds what was written between s and S, and nothing else. So it may
-//! leave out all entries that were there when the range was found: those of files that the scan
-//! saw, or that were made of such files, if no entry in them is newer than s. A file's largest
-//! sequence number alone does not tell: compactions set the numbers of what everybody sees to zero.
-//! So the file's number must not be higher than the newest the scan saw; files with lower numbers
-//! that were installed later are compactions of files that were there. (Ingested files are not:
-//! invariant 1.) In memtables sequence numbers are what they were. And what is left out of one
-//! sorted run may have hidden something in an older one: a run is passed only together with all
-//! older ones that have anything in the range. A reader at S < s learns nothing.
+//! Why a range stays true. "Nothing in `[a, b)` is visible at sequence number s" holds whatever is
+//! written, flushed or compacted later. A reader at S = s therefore finds nothing in there. A
+//! reader at S > s finds entries written between s and S, and nothing else. So it may skip all
+//! entries that existed when the range was found: those of files that the scan saw, or that were
+//! made of such files, if no entry in them is newer than s. A file's largest sequence number alone
+//! does not decide that, because compactions zero the numbers of entries that all snapshots see. So
+//! the file's number must also not exceed the newest one the scan saw: files with lower numbers
+//! that were installed later are compactions of known files. (Ingested files are not: invariant 1.)
+//! In memtables sequence numbers never change. Entries skipped in one sorted run may have hidden
+//! entries of an older one: a run is skipped only together with all older runs that have anything
+//! in the range. A reader at S < s learns nothing.
 //!
 //! Invariants
-//!  1. Every range in here is true, in that sense, for all super versions that hold this value.
-//!     Ingestion, which puts entries with old sequence numbers into the history, gives the family's
-//!     super versions a fresh value from then on; so does a compaction whose filter removes what
-//!     hides older versions (`Purge`, `RemoveAndSkipUntil`), which takes the history back.
+//!  1. Every range is true, in that sense, for all super versions that hold this value. Ingestion,
+//!     which puts entries with old sequence numbers into the history, gives the family's later
+//!     super versions a fresh value. So does a compaction whose filter removes entries that hide
+//!     older versions (`Purge`, `RemoveAndSkipUntil`).
 //!  2. Ranges come from scans whose super version was complete at their sequence number
-//!     (`cf.super_version.holds(super_version)` after the number was read), that saw everything:
-//!     not from those that ignore range deletions, stop at memtables or caches, or stay within a
-//!     prefix. The same scans use them. There are none in families with timestamps.
-//!  3. What readers look at is replaced, never changed. Readers take no lock. Who puts a range in
+//!     (`cf.super_version.holds(super_version)` after the number was read), and that saw
+//!     everything: not from scans that ignore range deletions, stop at memtables or caches, or stay
+//!     within a prefix. The same kinds of scans use them. Families with timestamps have none.
+//!  3. Values that readers load are replaced, never changed. Readers take no lock. Adding a range
 //!     copies one chunk of its layer, and the list of chunks.
-//!  4. The ranges of a layer are sorted and disjoint. One that takes the place of older ones sends
-//!     them a layer down, where readers at older sequence numbers find them.
-//!  5. Ranges take at most [`MAX_BYTES`], which are charged to the family's block cache. Beyond
-//!     that the lower layers go first, then chunks, one picked at random: scans that go round in
-//!     more than there is room for lose a part, not all.
+//!  4. The ranges of a layer are sorted and disjoint. A new range moves the ranges it replaces down
+//!     a layer, where readers at older sequence numbers find them.
+//!  5. Ranges take at most [`MAX_BYTES`], charged to the family's block cache. Beyond that the
+//!     lower layers go first, then random chunks: scans that cycle over more than fits lose a part,
+//!     not all.
 
 mod layers;
 
@@ -63,7 +62,7 @@ pub(crate) struct DeletedRunMemory {
     /// Where they are charged.
     cache: Option<Arc<BlockCache>>,
     layers: Swap<Layers>,
-    /// Held by who replaces them; only ever tried.
+    /// Held by a thread that replaces them; only ever tried.
     adding: Mutex<Option<Reservation<CachedBlock>>>,
 }
 
@@ -97,8 +96,8 @@ impl DeletedRunMemory {
         if self.min_keys == 0 { u64::MAX } else { self.min_keys }
     }
 
-    /// Nothing in `[start, end)` is there at `sequence`, says a scan that saw files up to
-    /// `newest_file`. Forgotten if somebody else is putting something in, or the cache has no room.
+    /// Remembers that nothing in `[start, end)` is visible at `sequence`, by a scan that saw files
+    /// up to `newest_file`. Does nothing if another thread is adding, or the cache has no room.
     #[cold]
     pub(crate) fn add(&self, start: &[u8], end: &[u8], sequence: SequenceNumber, newest_file: FileNumber) {
         let is_too_long = start.len() + end.len() > MAX_KEY_BYTES;
@@ -114,7 +113,7 @@ impl DeletedRunMemory {
         }
     }
 
-    /// Whether the cache has room for so many bytes; they are charged then.
+    /// Charges this many bytes, if the cache has room for them.
     fn charge(&self, charge: &mut Option<Reservation<CachedBlock>>, bytes: usize) -> bool {
         match (charge, &self.cache) {
             (Some(charge), _) => charge.resize(bytes).is_ok(),

@@ -1,21 +1,21 @@
-//! Pre-scans over runs of deleted keys behind flushes and compactions.
+//! Pre-scans over deleted runs after flushes and compactions.
 //!
 //! In: a run of a new table that lies over other tables, or deletions in a memtable (`around.rs`).
-//! Out: what a scan through it would have remembered (`deleted_runs/memory.rs`), so that none has
-//! to step through it.
+//! Out: the range that a scan through it would remember (`deleted_runs/memory.rs`), so that no scan
+//! has to step through it.
 //!
-//! A pre-scan is a scan as of now over the family's present super version. It goes on until its run
-//! is behind it, until there is something else to do, or until it is plain that there is too little
-//! to find: then what it has passed is remembered all the same.
+//! A pre-scan reads the family's current super version at the present sequence number. It ends
+//! behind its run, when other work waits, or when there is clearly too little to find. The part
+//! that it has passed is remembered in any case.
 //!
 //! Invariants
-//!  1. It holds no lock while it reads, and a super version no longer than until it looks up and
-//!     finds that replaced.
-//!  2. It looks up every `LOOK_UP_EVERY` entries, and ends then if the database closes or the
-//!     family is dropped; it stops for as long as background work is paused or an error stops it,
-//!     and if a job waits for a thread it goes behind that.
-//!  3. It changes nothing but what is remembered; blocks that it reads do not go into the block
-//!     cache; an error is told in LOG only.
+//!  1. It holds no lock while it reads, and a super version only until its next check finds that
+//!     replaced.
+//!  2. It checks for other work every `LOOK_UP_EVERY` entries, and ends if the database closes or
+//!     the family is dropped. It pauses while background work is paused or stopped by an error, and
+//!     queues behind a job that waits for a thread.
+//!  3. It changes nothing but the remembered runs. Its blocks do not go into the block cache, and
+//!     its errors go to LOG only.
 
 mod around;
 
@@ -28,8 +28,7 @@ use crate::scan::iterator::{Runs, new_db_iter};
 use esker_base::sync::Arc;
 use esker_base::{Result, SequenceNumber, Severity};
 
-/// Entries between two looks at what else there is to do, some 100 µs; fewer where runs of fewer
-/// entries are gone through.
+/// Entries between two checks for other work, some 100 µs; fewer if shorter runs are pre-scanned.
 const LOOK_UP_EVERY: u64 = 2048;
 /// At least.
 const LOOK_UP_LEAST: u64 = 16;
@@ -45,7 +44,7 @@ enum Stop {
     NewSuperVersion,
 }
 
-/// What a pre-scan looks at when it looks up.
+/// The state that a pre-scan checks between entries.
 struct Surroundings {
     engine: Arc<Engine>,
     cf: Arc<ColumnFamily>,
@@ -56,7 +55,7 @@ struct Surroundings {
 }
 
 impl Surroundings {
-    /// Whether to stop before `user_key`, with so many entries passed.
+    /// Whether to stop before `user_key`, after `passed` entries.
     fn stop(&self, user_key: &[u8], passed: u64) -> Option<Stop> {
         let engine = &self.engine;
         if engine.is_shutting_down()
@@ -75,7 +74,7 @@ impl Surroundings {
     }
 }
 
-/// Takes the pre-scan that waits first, and puts what is left of it back if it had to give way.
+/// Runs the first waiting pre-scan, and puts the rest of it back if it had to yield.
 pub(crate) fn resume_pre_scan(engine: &Arc<Engine>) {
     let Some(mut pre_scan) = engine.state.lock().pre_scans.take_first() else { return };
     let Some(cf) = engine.families.by_id(pre_scan.family) else { return };
@@ -156,8 +155,8 @@ fn pre_scan_super_version(
     Ok(stop)
 }
 
-/// A cursor over the present super version that looks up as it goes, what it looks at, and how
-/// often.
+/// A cursor over the current super version that checks for other work, with the state it checks and
+/// the number of entries between checks.
 /// # Errors
 /// Those of opening tables.
 fn begin(
@@ -185,16 +184,16 @@ fn begin(
     Ok((iter, around, every))
 }
 
-/// Why the cursor of a pre-scan stands nowhere; the pre-scan goes on from where it is then.
+/// The reason why a pre-scan's cursor is invalid; the pre-scan continues from its position.
 fn stop_of(iter: &DbIter<Runs>, around: &Surroundings, pre_scan: &mut PreScan) -> Stop {
     let Some(user_key) = iter.stopped_at() else { return Stop::Over };
     pre_scan.from.clear();
     pre_scan.from.extend_from_slice(user_key);
-    // What was the reason may have passed.
+    // The reason may have passed meanwhile.
     around.stop(user_key, iter.counters().skipped).unwrap_or(Stop::NewSuperVersion)
 }
 
-/// The family's super version, and a sequence number of which it has all that was written.
+/// The family's super version, and a sequence number at which it is complete.
 fn point(engine: &Engine, cf: &ColumnFamily) -> (Arc<SuperVersion>, SequenceNumber) {
     loop {
         let super_version = cf.pinned_super_version();

@@ -1,7 +1,6 @@
-//! What a point read has found: a value lent where it lies, or anything else.
+//! The result of a point read: a value lent in place, or anything else.
 //!
-//! Invariant: what is lent lives as long as the read's guard and super version; who stays longer
-//! pins it.
+//! Invariant: a lent value lives as long as the read's guard and super version; longer use pins it.
 
 use esker_base::{PinnedBytes, Result};
 use esker_memtable::MemValue;
@@ -33,7 +32,7 @@ impl LentValue<'_> {
     }
 }
 
-/// What was found for a key.
+/// The result for a key.
 pub(crate) enum Answer<'a> {
     /// A plain value, where it lies.
     Lent(LentValue<'a>),
@@ -42,7 +41,7 @@ pub(crate) enum Answer<'a> {
 }
 
 impl Answer<'_> {
-    /// The same for those who keep it.
+    /// The answer, pinned if it was lent.
     #[inline]
     pub(crate) fn into_pinned(self) -> Result<Option<PinnedBytes>> {
         match self {

@@ -1,13 +1,13 @@
-//! Many keys at one point in time.
+//! Reads many keys at one point in time.
 //!
 //! In: keys of one family or of several. Out: a value or an error for each, in the order of the
 //! keys.
 //!
 //! One guard, one super version per family and one sequence number serve the whole batch: every key
-//! is read as of the same point in time, across families too. The keys are sorted, so that those in
-//! the same file, index block and data block are read together: [`crate::get::multi_get`]. What
-//! only memtables can have is not sorted, and a few keys are read as by `get`, but lent: that costs
-//! less than what they could share. A key that is named again gets the answer it has.
+//! is read at the same point in time, across families too. The keys are sorted, so that those in
+//! the same file, index block and data block are read together: [`crate::get::multi_get`]. Keys
+//! that only memtables can have are not sorted. A few keys are read as by `get`, but lent: that
+//! costs less than they could share. A repeated key gets the first one's answer.
 
 mod order;
 mod output;
@@ -76,7 +76,7 @@ impl DbInner {
         }
     }
 
-    /// Reads a batch. `entities`: what is not lent is an entity.
+    /// Reads a batch. `entities`: answers that are not lent are entities.
     #[inline]
     pub(crate) fn read_batch_as(
         self: &Arc<Self>,
@@ -209,9 +209,9 @@ impl DbInner {
         }
     }
 
-    /// What to read, and at which number. All super versions are loaded before the number is read;
-    /// the number is good for all of them if no memtable was switched in between: else writes below
-    /// it may be in a memtable that a super version lacks.
+    /// The super versions and sequence number to read at. All super versions are loaded before the
+    /// number is read. The number is valid for all of them if no memtable was switched in between;
+    /// otherwise earlier writes may be in a memtable that a super version lacks.
     #[inline]
     fn point<'g>(
         self: &Arc<Self>,
@@ -247,7 +247,7 @@ pub(crate) fn behind_limit() -> Error {
     Error::aborted("multi_get: value_size_soft_limit reached before this key")
 }
 
-/// Notes a batch of so many keys, how many of them have values, and the bytes of those.
+/// Counts a batch of `keys`, the number of its values, and their bytes.
 fn count_batch(statistics: &Statistics, keys: u64, (found, bytes): (u64, u64)) {
     statistics.record_tick(Ticker::NumberMultigetCalls, 1);
     statistics.record_tick(Ticker::NumberMultigetKeysRead, keys);
@@ -256,20 +256,20 @@ fn count_batch(statistics: &Statistics, keys: u64, (found, bytes): (u64, u64)) {
     statistics.record_tick(Ticker::NumberMultigetKeysFound, found);
 }
 
-/// So many keys are read one by one: what they could share is less than it costs to put them in
-/// order. Measured with `cargo run --release -p esker-bench --example batches`.
+/// Up to this many keys are read one by one: sorting them costs more than they could share.
+/// Measured with `cargo run --release -p esker-bench --example batches`.
 const FEW_KEYS: usize = 14;
 
-/// The same if nothing but memtables is searched, in any order. Side by side, three cost 0.85 of
-/// what they do one by one if they are in no cache of the processor; if they are, up to 1.2 while
-/// another program has its share of the core.
+/// The same if only memtables are searched, in any order. Side by side, three keys cost 0.85 of
+/// three single reads if they are in no processor cache; if they are, up to 1.2 while another
+/// program shares the core.
 const FEW_KEYS_OF_MEMTABLES: usize = 3;
 
-/// Different keys that go through a family's memtables and files together, at most: what is noted
-/// of them has to stay in the first-level cache.
+/// Most different keys that go through a family's memtables and files together: their state has to
+/// stay in the first-level cache.
 const MOST_KEYS_TOGETHER: usize = 64;
 
-/// What a batch asks for.
+/// The keys of a batch.
 pub(crate) trait Keys {
     fn len(&self) -> usize;
     fn key(&self, i: usize) -> &[u8];
@@ -284,37 +284,36 @@ struct KeyBatch<'b, K> {
     options: &'b ReadOptions,
     table_options: &'b TableReadOptions,
     statistics: Option<&'b Statistics>,
-    /// What is not lent is an entity.
+    /// Answers that are not lent are entities.
     entities: bool,
     /// Memtables are not searched.
     files_only: bool,
 }
 
-/// Keys of which what is looked up with them stays on the stack; as many go through a memtable side
-/// by side.
+/// Keys whose lookup keys fit on the stack; as many go through a memtable side by side.
 const FEW_LOOKUPS: usize = 16;
 
-/// So few that room for `FEW_LOOKUPS` costs more than what goes on in it.
+/// For at most this many keys, room for `FEW_LOOKUPS` would cost more than the work itself.
 const FEWER_LOOKUPS: usize = 4;
 
-/// Keys that wait for files together, at most: what they read is held until all of them are done
-/// with a level.
+/// Most keys that wait for files together: their blocks are held until all of them are done with a
+/// level.
 const MOST_KEYS_WAITING: usize = 256;
 
-/// So many keys that wait for files are ended one by one, as by `get`: to plan them costs more than
-/// they can share. With `async_io` one key is, as what several miss is read at the same time.
+/// Up to this many keys that wait for files are finished one by one, as by `get`: planning them
+/// costs more than they can share. With `async_io` it is one key, because the misses of several are
+/// read at the same time.
 const FEW_KEYS_WAITING: usize = 4;
 
-/// So many are first tried one by one, each as far as what it was missing is in the kernel's
-/// memory: only what waits for a device gains by being planned. More are if they do not share the
-/// blocks.
+/// Up to this many keys are first tried one by one, as far as their missing blocks are in the
+/// kernel's memory: only reads that wait for a device gain by planning. Larger batches are tried
+/// too if they do not share blocks.
 const FEW_KEYS_RESIDENT: usize = 64;
 
-/// Of so many that stand side by side, two share a block: then reading it once is worth the
-/// planning.
+/// If two of this many neighbouring keys share a block, reading it once is worth the planning.
 const SHARING: usize = 16;
 
-/// What is left of a batch when all that is in memory was read.
+/// The keys of a batch that memory did not answer.
 #[derive(Default)]
 struct Left {
     waiting: SmallVec<[Waiting; FEW_KEYS_WAITING]>,
@@ -323,8 +322,8 @@ struct Left {
 }
 
 impl Left {
-    /// Gives those that are the same as others the answers of these, the last of them first: the
-    /// others may in turn have been found later to be the same as some.
+    /// Copies the answers of repeated keys, the last of them first: a first occurrence may in turn
+    /// repeat another.
     #[inline]
     fn repeat(&self, output: &mut impl Output) {
         for &(key, of) in self.repeated.iter().rev() {
@@ -333,8 +332,8 @@ impl Left {
     }
 }
 
-/// Whether many of these, which stand in the order of their keys where there are files, are missing
-/// what their neighbours are.
+/// Whether many of these keys, sorted where there are files, miss the same block as their
+/// neighbours.
 fn shares_blocks(waiting: &[Waiting]) -> bool {
     let place = |waiting: &Waiting| (waiting.super_version, waiting.suspended.block());
     let same = waiting.windows(2).filter(|two| place(&two[0]) == place(&two[1])).count();
@@ -355,7 +354,7 @@ impl<K: Keys> KeyBatch<'_, K> {
         ReadContext { entities: self.entities, files_only: self.files_only, ..context }
     }
 
-    /// What is in memory. What is not is suspended.
+    /// Reads from memory; suspends the other keys.
     #[inline]
     fn read_under(
         &self,
@@ -643,7 +642,8 @@ type SuperVersions<'g> = SmallVec<[FamilyVersion<'g>; 2]>;
 struct ReadPoint<'g> {
     super_versions: SuperVersions<'g>,
     sequence: SequenceNumber,
-    /// Keeps what `sequence` sees from being compacted away, where the super versions alone do not.
+    /// Protects the entries that `sequence` sees from compactions, where the super versions alone
+    /// do not.
     snapshot: Option<Snapshot>,
 }
 
@@ -655,7 +655,7 @@ struct HeldReadPoint {
 }
 
 impl ReadPoint<'_> {
-    /// The same, for those who wait.
+    /// Holds the read point while keys wait.
     #[cold]
     fn hold(self) -> HeldReadPoint {
         let super_versions =

@@ -1,11 +1,11 @@
-//! When a key was written last: how transactions find out that somebody else has written it.
+//! The newest write of a key, for conflict checks of transactions.
 //!
-//! In: a super version and a sequence number. Out: whether anything newer is there. Deletions of
-//! all kinds are writes, and so are range tombstones over the key.
+//! In: a super version and a sequence number. Out: whether a newer write is there. Deletions of all
+//! kinds are writes, and so are range tombstones over the key.
 //!
-//! Invariant: an answer is given only if nothing that was written since can have disappeared, or
-//! come in past what is asked: memtables keep all they were given, and know nothing of ingested
-//! files; tables keep what is newer than a live snapshot.
+//! Invariant: an answer is given only if no later write can have disappeared, or been bypassed.
+//! Memtables keep all their entries, but know nothing of ingested files. Tables keep entries newer
+//! than a live snapshot.
 //!
 //! Source: RocksDB `utilities/transactions/transaction_util.cc`, `DBImpl::GetLatestSequenceForKey`.
 
@@ -18,7 +18,7 @@ use esker_format::cursor::InternalIterator;
 use esker_format::key::{InternalKeyComparator, LookupKey, ParsedInternalKey, seek_key};
 use esker_format::range_del::{FragmentedRangeTombstones, RangeTombstone};
 
-/// The newest sequence number of `key`, if anything was written to it after `since`.
+/// The newest sequence number of `key`, if it was written after `since`.
 /// # Errors
 /// `TryAgain` if `with_tables` is false and memtables do not reach back to `since`, or files were
 /// ingested since · `Corruption` · `IoError` of tables.
@@ -71,7 +71,8 @@ pub(crate) fn latest_sequence(
 /// Whether a key from `begin` to `end`, both included, was written after `since`; `None` is an open
 /// end.
 /// # Errors
-/// As [`latest_sequence`].
+/// `TryAgain` if memtables do not reach back to `since`, or files were ingested since ·
+/// `Corruption` · `IoError` of tables.
 pub(crate) fn range_written_since(
     super_version: &SuperVersion,
     context: &ReadContext<'_>,
@@ -109,8 +110,8 @@ pub(crate) fn range_written_since(
     Ok(false)
 }
 
-/// Whether `key`, without a timestamp, was written after `since`, or at a timestamp newer than this
-/// one: of each memtable and table the version with the newest timestamp counts, which must be the
+/// Whether `key`, without a timestamp, was written after `since`, or at a newer timestamp than this
+/// one. In each memtable and table the version with the newest timestamp counts, which must be the
 /// newest by number, too, and range tombstones.
 /// # Errors
 /// `Corruption` · `IoError` of tables.
@@ -148,7 +149,7 @@ pub(crate) fn timestamped_written_since(
     Ok(false)
 }
 
-/// A key of a family with timestamps, and what is newer than what was read of it.
+/// A key of a family with timestamps, and the bounds of a newer write.
 struct Timestamped<'a> {
     icmp: &'a InternalKeyComparator,
     plain: InternalKeyComparator,

@@ -1,9 +1,9 @@
-//! Point lookups: from what memtables and files hold of a key to the value that the user gets.
+//! Point lookups: from the entries of memtables and files to the user's value.
 //!
 //! Reading order: [`point`] (one key of an open database), [`search`] (the key through memtables,
-//! then files), [`saver`] (what has been found so far), [`answer`] (what is handed out), [`batch`]
-//! (many keys as of one point in time), [`multi_get`] (those of one family, source by source),
-//! [`latest`] (whether a key was written since).
+//! then files), [`saver`] (the state of a lookup), [`answer`] (its result), [`batch`] (many keys at
+//! one point in time), [`multi_get`] (those of one family, source by source), [`latest`] (whether a
+//! key was written since).
 
 pub(crate) mod answer;
 pub(crate) mod batch;

@@ -1,16 +1,16 @@
-//! Many keys of one family: memtables, then levels, each asked for all keys that are still open.
+//! Many keys of one family: memtables, then levels, each searched for all open keys.
 //!
-//! In: a super version of the family and keys at one sequence number. Out: for each key what `get`
-//! gives, but plain values are lent where they lie, so that nothing is counted for them.
+//! In: a super version of the family and keys at one sequence number. Out: for each key the result
+//! of `get`, but plain values are lent in place, without a count.
 //!
 //! Under a guard the batch waits for nothing: keys that would have to wait are suspended, the
-//! others go on to their end. `multi_get/waiting.rs` ends those that were suspended.
+//! others go on to their end. `multi_get/waiting.rs` finishes the suspended keys.
 //!
 //! Invariants
 //!  1. Keys ascend and differ if there are files to search; so do the open ones, in every step.
 //!  2. A key goes through the sources in the order of `get`, and leaves at the first that settles
 //!     it.
-//!  3. An error settles the keys that needed what failed.
+//!  3. An error settles the keys that needed the failed read.
 
 mod waiting;
 
@@ -31,8 +31,8 @@ use esker_memtable::{MemTable, Seen};
 use esker_table::{BatchVisitor, Missing, TableValue};
 use smallvec::SmallVec;
 
-/// Gives `settle` the answer for each of `keys` (by its number), once, in no certain order, except
-/// for those that `suspend` gets: they would have to wait. The keys ascend and differ, unless the
+/// Calls `settle` once with the answer for each of `keys` (by its index), in any order, except for
+/// those that would have to wait: `suspend` gets them. The keys ascend and differ, unless the
 /// search ends in the memtables.
 pub(crate) fn multi_get(
     super_version: &SuperVersion,
@@ -71,7 +71,7 @@ pub(crate) fn multi_get(
     batch.finish(suspend);
 }
 
-/// Keys for which nothing is allocated.
+/// Batches of up to this many keys allocate nothing.
 const FEW: usize = 16;
 /// Keys for which less is made ready.
 const FEWER: usize = 4;
@@ -89,7 +89,7 @@ struct Batch<'b> {
     settle: &'b mut dyn FnMut(usize, Answer<'_>),
 }
 
-/// Takes what a memtable shows of key `i`. Whether more of it is wanted.
+/// Takes a memtable's result for key `i`. Returns whether more entries are wanted.
 #[inline]
 fn save(saver: &mut Saver, i: u32, seen: Seen<'_>, settle: &mut dyn FnMut(usize, Answer<'_>)) -> bool {
     match seen {
@@ -108,7 +108,7 @@ fn save(saver: &mut Saver, i: u32, seen: Seen<'_>, settle: &mut dyn FnMut(usize,
 impl Batch<'_> {
     fn search_memtables(&mut self) {
         for mem in self.super_version.memtables() {
-            // Beside files mostly; what comes in now the batch does not see.
+            // Mostly so beside files; the batch does not see entries that come in now.
             if mem.has_no_points() && !mem.has_range_tombstones() {
                 continue;
             }

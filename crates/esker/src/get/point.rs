@@ -1,4 +1,5 @@
-//! One key of an open database: which super version, which sequence number, then `search.rs`.
+//! Reads one key of an open database: chooses the super version and the sequence number, then calls
+//! `search.rs`.
 //!
 //! In: a family, a key, read options, perhaps own writes. Out: the value, lent or pinned.
 //!
@@ -23,7 +24,7 @@ use esker_format::key::LookupKey;
 pub(crate) struct PointRead<'a> {
     pub(crate) options: &'a ReadOptions,
     pub(crate) cf: &'a ColumnFamily,
-    /// Writes over what is in the database.
+    /// Unwritten operations over the database.
     pub(crate) own: Option<&'a OwnWrites>,
     pub(crate) statistics: Option<&'a Statistics>,
     /// As an entity: [`ReadContext::entities`].
@@ -57,7 +58,7 @@ impl DbInner {
         Ok(value)
     }
 
-    /// The value of `key`, with `own` writes over what is in the database.
+    /// The value of `key`, with `own` writes over the database.
     #[inline]
     pub(crate) fn read(
         &self,
@@ -73,11 +74,10 @@ impl DbInner {
         found
     }
 
-    /// Gives `settle` what `read` finds for `key`, once. What is in memory is read under a guard;
-    /// if that is not enough, the super version is held and the guard given up before a file is
-    /// read.
+    /// Calls `settle` once with the result for `key`. Memory is read under a guard; before a file
+    /// is read, the super version is held and the guard released.
     /// # Errors
-    /// `InvalidArgument`: a snapshot or family of another database; nothing is settled then.
+    /// `InvalidArgument`: a snapshot or family of another database; `settle` is not called then.
     #[inline]
     pub(crate) fn find(
         &self,
@@ -91,8 +91,8 @@ impl DbInner {
             self.check_own(snapshot)?;
         }
         let guard = epoch::pin();
-        // The super version first, then the sequence number: the other way round, a flush in
-        // between could drop what the number still sees.
+        // The super version first, then the sequence number: in the reverse order, a flush in
+        // between could drop entries that the number still sees.
         let super_version = cf.super_version.lend(&guard);
         let lookup = LookupKey::new(key, self.read_sequence(options));
         let table_options = table_read_options(options);

@@ -1,4 +1,4 @@
-//! What a point read has found so far: a value, a deletion, or operands that still want a base.
+//! The state of a point read: a value, a deletion, or operands that still need a base.
 //!
 //! In: entries of one user key, newest first, from the memtables and then from the files. Out: the
 //! answer.
@@ -23,7 +23,7 @@ enum State {
     /// Nothing decisive yet.
     Searching,
     Found(PinnedBytes),
-    /// An entity, of which the default column counts for plain reads.
+    /// An entity; plain reads return its default column.
     Entity(PinnedBytes),
     /// Where a blob file has the value.
     Blob(PinnedBytes),
@@ -45,7 +45,7 @@ pub(crate) struct Saver {
     state: State,
 }
 
-/// What it takes to make an answer of what was found.
+/// The parts needed to make an answer: merge operator, blob reader, key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Finish<'a> {
     pub(crate) user_key: &'a [u8],
@@ -76,7 +76,7 @@ impl Saver {
         self.covering = self.covering.max(sequence);
     }
 
-    /// Takes the next entry; `pin` gives its value with what keeps it alive. Whether more entries
+    /// Takes the next entry; `pin` returns its value with its owner. Returns whether more entries
     /// are wanted.
     #[inline]
     pub(crate) fn save(
@@ -136,12 +136,13 @@ impl Saver {
         self.state = State::Failed(error);
     }
 
-    /// The search for this key ends here, and goes on elsewhere with what `take_suspended` gives.
+    /// Ends the search for this key here; the state from `take_suspended` continues elsewhere.
     pub(crate) fn suspend(&mut self) {
         self.state = State::Suspended;
     }
 
-    /// If it was suspended: what was found until then, to be searched on. Nothing is left here.
+    /// Takes the state of a suspended search, and leaves nothing here; `None` if it was not
+    /// suspended.
     pub(crate) fn take_suspended(&mut self) -> Option<Saver> {
         let State::Suspended = self.state else { return None };
         let operands = std::mem::take(&mut self.operands);

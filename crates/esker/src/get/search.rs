@@ -1,12 +1,12 @@
-//! One key: memtables, then levels.
+//! Searches one key: memtables, then levels.
 //!
 //! In: a super version of the family and a key at a sequence number. Out: its value, lent or
-//! pinned. Sources are asked newest first and the search ends at the first that settles the answer;
-//! range tombstones met on the way count for all that is older.
+//! pinned. Sources are searched newest first, and the search ends at the first that settles the
+//! answer; range tombstones met on the way cover everything older.
 //!
-//! A search under a guard waits for nothing: it would keep alive what everybody else gives up
-//! meanwhile. Where it comes to something that is not in memory it is suspended ([`SuspendedGet`]),
-//! and goes on ([`resume_find`]) when the super version is held and the guard is gone.
+//! A search under a guard waits for nothing, because the guard keeps alive everything that other
+//! threads release meanwhile. At a block that is not in memory it is suspended ([`SuspendedGet`]).
+//! It continues ([`resume_find`]) when the super version is held and the guard is gone.
 //!
 //! Source: RocksDB `db/version_set.cc` (`Version::Get`), `db/memtable.cc`.
 
@@ -25,7 +25,7 @@ use esker_memtable::{MemTable, MemValue, Seen};
 use esker_table::blob::BlobReads;
 use esker_table::{Missing, TableCache, TableReadOptions, TableValue};
 
-/// What a read needs besides the super version.
+/// The parts of a read besides the super version.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadContext<'a> {
     pub(crate) tables: &'a TableCache,
@@ -33,19 +33,19 @@ pub(crate) struct ReadContext<'a> {
     pub(crate) ignore_range_deletions: bool,
     /// Only the memtables (`ReadTier::Memtable`).
     pub(crate) memtables_only: bool,
-    /// Only the files (`ReadTier::Persisted`, if memtables may have what no WAL has).
+    /// Searches only the files (`ReadTier::Persisted`, if memtables may have writes without WAL).
     pub(crate) files_only: bool,
     pub(crate) statistics: Option<&'a Statistics>,
     /// The guard that the read is under; without one it may wait for files.
     pub(crate) guard: Option<&'a Guard>,
     /// A read that goes on does so only if the block that it was missing has not to be waited for.
     pub(crate) if_resident: bool,
-    /// What is made is an entity: [`Finish::entity`]. A plain value is lent all the same.
+    /// Merged answers are entities: [`Finish::entity`]. A plain value is lent all the same.
     pub(crate) entities: bool,
 }
 
 impl<'a> ReadContext<'a> {
-    /// What a read of this family with these options needs.
+    /// The context of a read of this family with these options.
     pub(crate) fn new(
         cf: &'a ColumnFamily,
         options: &ReadOptions,
@@ -71,7 +71,7 @@ impl<'a> ReadContext<'a> {
         BlobReads { source: self.tables.blobs(), options: self.options }
     }
 
-    /// What makes answers of what was found.
+    /// The parts needed to make answers.
     #[inline]
     pub(crate) fn finish<'f>(&self, super_version: &'f SuperVersion, key: &'f LookupKey) -> Finish<'f>
     where
@@ -116,16 +116,15 @@ impl SuspendedGet {
 pub(crate) struct SuspendedAt {
     pub(crate) level: usize,
     pub(crate) file: FileNumber,
-    /// What the table was missing; none if that was the table itself.
+    /// The missing block; `None` if the table itself was missing.
     pub(crate) missing: Option<Missing>,
 }
 
-/// Gives `settle` the value of `key` in this super version, once, or what is in its way; a plain
-/// value is lent where it lies, so that nothing is counted for it. What is suspended is not settled
-/// yet.
+/// Calls `settle` once with the value of `key` in this super version, or the error; a plain value
+/// is lent in place, without a count. A suspended search has not called it yet.
 ///
-/// What is given: the value or none · `Corruption` and `IoError`, which name the file ·
-/// `Incomplete` if the tier forbids the I/O it would take · see [`Saver::finish`].
+/// The result is the value or none · `Corruption` and `IoError`, which name the file · `Incomplete`
+/// if the tier forbids needed I/O · the errors of [`Saver::finish`].
 #[inline]
 pub(crate) fn find(
     super_version: &SuperVersion,
@@ -180,7 +179,7 @@ pub(crate) fn resume_find(
             let place = (level, &**file, at.missing);
             match search_file(place, super_version, context, key, &mut saver, settle) {
                 Step::GoOn if context.if_resident => {
-                    // What comes next is not to be waited for, either.
+                    // The next file must not be waited for, either.
                     let guard = epoch::pin();
                     let under = ReadContext { guard: Some(&guard), ..*context };
                     stopped = search_files(candidates, super_version, &under, key, &mut saver, settle);
@@ -197,8 +196,8 @@ pub(crate) fn resume_find(
     }
 }
 
-/// As [`find`], with the writes in `own` over everything in the super version; `own_key` is the key
-/// as they number it.
+/// [`find`] with the writes in `own` over everything in the super version; `own_key` is the key
+/// with their sequence number.
 pub(crate) fn find_over(
     super_version: &SuperVersion,
     context: &ReadContext<'_>,
@@ -325,7 +324,7 @@ fn search_files(
     None
 }
 
-/// What is next after a file was asked.
+/// The step after a file was searched.
 enum Step {
     GoOn,
     End,

@@ -48,7 +48,7 @@ use std::fmt;
 /// Answers whether no level below the output level can hold a user key. Asked in key order.
 pub(crate) type KeyNotExistsBeyond = Box<dyn FnMut(&[u8]) -> bool + Send>;
 
-/// What a flush or compaction knows.
+/// The facts that a flush or compaction works with.
 pub(crate) struct CompactionIteratorOptions {
     /// Ascending.
     pub snapshots: Vec<SequenceNumber>,
@@ -63,7 +63,7 @@ pub(crate) struct CompactionIteratorOptions {
     pub counts_blobs: bool,
     /// Judges values and operands that no snapshot sees.
     pub compaction_filter: Option<Box<dyn CompactionFilter>>,
-    /// The level that the filter is told.
+    /// The level that the filter sees.
     pub filter_level: usize,
     /// Whether the filter also judges the newest version of a key when a snapshot sees it, as
     /// RocksDB 6 and later do; such snapshots are then no longer repeatable.
@@ -76,13 +76,13 @@ pub(crate) struct CompactionIteratorOptions {
     /// keys, nothing is inferred from one for another, and range tombstones are carried through.
     /// Needs `keep_sequence_numbers`.
     pub keep_history: bool,
-    /// With `keep_history`: nobody reads at timestamps before this one; `None`: at any.
+    /// With `keep_history`: no read uses a timestamp before this one; `None`: any.
     pub full_history_ts_low: Option<Vec<u8>>,
     /// With `keep_history`: the range tombstones of all inputs, as they are stored.
     pub stored_tombstones: Vec<RangeTombstone>,
     /// For a flush: always false.
     pub key_not_exists_beyond_output_level: KeyNotExistsBeyond,
-    /// Values with a preferred sequence number lose that: who is to read this does not know them.
+    /// Drops the preferred sequence number of values, for readers that do not know them.
     pub plain_timed_values: bool,
     /// Entities have all columns in place, also those that were in blob files. Needs `blobs`.
     pub whole_entities: bool,
@@ -92,12 +92,12 @@ pub(crate) struct CompactionIteratorOptions {
     pub lower_bound: Option<Vec<u8>>,
     /// The first user key beyond it.
     pub upper_bound: Option<Vec<u8>>,
-    /// Set by whoever wants it to stop: shutdown, cancelled manual compaction.
+    /// Set to stop it: shutdown, or a cancelled manual compaction.
     pub cancelled: Option<Arc<AtomicBool>>,
 }
 
 impl CompactionIteratorOptions {
-    /// For a flush: nothing is known of deeper levels, no filter, all keys.
+    /// Options of a flush: nothing is known of deeper levels, no filter, all keys.
     pub(crate) fn new(icmp: &InternalKeyComparator, snapshots: Vec<SequenceNumber>) -> Self {
         CompactionIteratorOptions {
             range_dels: RangeDelAggregator::new(icmp.clone(), snapshots.clone()),
@@ -123,7 +123,7 @@ impl CompactionIteratorOptions {
         }
     }
 
-    /// Keeps what transactions with a snapshot look for when they check for conflicts: that a key
+    /// Keeps entries that tell transactions with a snapshot, in their conflict checks, that a key
     /// was written since.
     pub(crate) fn keep_conflicts(&mut self) {
         self.earliest_write_conflict_snapshot =
@@ -141,7 +141,7 @@ impl fmt::Debug for CompactionIteratorOptions {
     }
 }
 
-/// What became of the entries. Names in brackets: RocksDB's `CompactionIterationStats`.
+/// Counts of entries by outcome. Names in brackets: RocksDB's `CompactionIterationStats`.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct CompactionIteratorStats {
     /// Entries read (`num_input_records`).
@@ -154,7 +154,7 @@ pub(crate) struct CompactionIteratorStats {
     pub value_bytes_in: u64,
     /// Entries shown.
     pub records_out: u64,
-    /// Those that stand behind a newer one of the same user key.
+    /// Entries behind a newer one of the same user key.
     pub older_out: u64,
     /// Hidden by a newer version (`num_record_drop_hidden`).
     pub dropped_hidden: u64,
@@ -242,7 +242,7 @@ struct Head {
     stripe: usize,
 }
 
-/// The cursor over what is to be written. Forward only.
+/// The cursor over the entries to write. Forward only.
 pub(crate) struct CompactionIterator<I = Box<dyn InternalIterator>> {
     icmp: InternalKeyComparator,
     input: I,
@@ -259,7 +259,7 @@ pub(crate) struct CompactionIterator<I = Box<dyn InternalIterator>> {
     shown: bool,
     /// The value that follows a single deletion kept for transactions: shown without its bytes.
     clear_next: bool,
-    /// After `RemoveAndSkipUntil`: what no snapshot sees is dropped before this user key.
+    /// After `RemoveAndSkipUntil`: entries that no snapshot sees are dropped before this user key.
     skip_until: Option<Vec<u8>>,
     key: Vec<u8>,
     source: Source,
@@ -269,7 +269,7 @@ pub(crate) struct CompactionIterator<I = Box<dyn InternalIterator>> {
     operands: MergeOperands,
     operand_sequences: Vec<SequenceNumber>,
     stats: CompactionIteratorStats,
-    /// What the entries read so far refer to in blob files.
+    /// References to blob files by the entries read so far.
     blobs_in: BlobTally,
     status: Result<()>,
 }
@@ -285,7 +285,7 @@ impl<I> fmt::Debug for CompactionIterator<I> {
 }
 
 impl<I: InternalIterator> CompactionIterator<I> {
-    /// Over `input`, which still holds what tombstones hide. Not valid until
+    /// A cursor over `input`, which still has entries that tombstones hide. Not valid until
     /// [`seek_to_first`](Self::seek_to_first).
     pub(crate) fn new(
         icmp: InternalKeyComparator,
@@ -334,10 +334,10 @@ impl<I: InternalIterator> CompactionIterator<I> {
         self.source != Source::None
     }
 
-    /// Why it is not valid, if an error was the reason.
+    /// The error that ended it, if one did.
     /// # Errors
-    /// Those of the inputs · `Corruption` for entries that cannot be · `ShutdownInProgress` if it
-    /// was cancelled. Nothing written so far may be installed.
+    /// Those of the inputs · `Corruption` for malformed entries · `ShutdownInProgress` if it was
+    /// cancelled. Nothing written so far may be installed.
     pub(crate) fn status(&self) -> Result<()> {
         self.status.clone()
     }
@@ -371,12 +371,12 @@ impl<I: InternalIterator> CompactionIterator<I> {
         self.is_first_of_user_key
     }
 
-    /// What became of the entries so far.
+    /// Counts of the entries so far.
     pub(crate) fn stats(&self) -> &CompactionIteratorStats {
         &self.stats
     }
 
-    /// What the entries read so far refer to in blob files.
+    /// References to blob files by the entries read so far.
     pub(crate) fn blobs_in(&self) -> &BlobTally {
         &self.blobs_in
     }
@@ -439,7 +439,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
         }
     }
 
-    /// Moves the input on, and counts what it stood on.
+    /// Moves the input on, and counts the entry it leaves.
     #[inline]
     fn consume(&mut self) {
         // A damaged entity or blob index is kept as it is; its reader reports it.
@@ -457,7 +457,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
         self.input.next();
     }
 
-    /// Deals with the entry the input stands on. False at the upper bound.
+    /// Processes the input's current entry. False at the upper bound.
     #[inline]
     fn step(&mut self) -> Result<bool> {
         if self.options.cancelled.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed)) {
@@ -569,10 +569,10 @@ impl<I: InternalIterator> CompactionIterator<I> {
         stripe == self.options.snapshots.len()
     }
 
-    /// Whether the input stands on an entry of the current user key; if so its stripe and type.
+    /// The stripe and type of the input's entry, if it belongs to the current user key.
     fn peek(&self) -> Result<Option<Head>> {
         if !self.input.valid() {
-            // At an error nobody knows what follows.
+            // After an error the rest of the input is unknown.
             return self.input.status().map(|()| None);
         }
         let entry = ParsedInternalKey::parse(self.input.key())?;
@@ -583,13 +583,13 @@ impl<I: InternalIterator> CompactionIterator<I> {
         }))
     }
 
-    /// Whether this entry, on which the input stands, is the one of the current user key that was
-    /// just used up. Sequence number 0 names no write: it is what many have in the end.
+    /// Whether the input's entry repeats the last one of the current user key. Sequence number 0
+    /// names no write: many entries end with it.
     fn is_there_twice(&self, sequence: SequenceNumber, value_type: ValueType) -> bool {
         self.last_used == Some(pack(sequence, value_type)) && sequence > SequenceNumber::ZERO
     }
 
-    /// As `peek`, once what is there twice has been passed by.
+    /// `peek` after skipping repeated entries.
     fn peek_behind_twins(&mut self) -> Result<Option<Head>> {
         loop {
             match self.peek()? {
@@ -726,7 +726,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
         if !consumed {
             self.consume();
         }
-        // It is needed only for what older snapshots see of the key.
+        // It is needed only for versions that older snapshots see.
         let older = loop {
             match self.peek()? {
                 Some(next) if next.stripe == head.stripe => {

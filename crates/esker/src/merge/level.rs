@@ -1,13 +1,13 @@
-//! The files of a sorted level as one run.
+//! The files of a sorted level as one sorted run.
 //!
-//! In: files that do not overlap, in key order, and somebody who opens them. Out: one cursor over
-//! their entries ([`LevelIterator`]) and one over what their range tombstones hide
-//! ([`LevelTombstones`]). The two are apart because a file's tombstones go on hiding entries of
-//! deeper levels after the file's last own entry has been passed.
+//! In: files that do not overlap, in key order, and an opener of files. Out: one cursor over their
+//! entries ([`LevelIterator`]) and one over their range tombstones ([`LevelTombstones`]). The two
+//! are apart because a file's tombstones go on hiding entries of deeper levels after the file's
+//! last own entry has been passed.
 //!
 //! Invariants
 //!  1. `current` is the open cursor of file `index`, or `None`.
-//!  2. Files are opened only when a key within their bounds is asked for or a step leads into them.
+//!  2. Files are opened only when a key within their bounds is sought or a step leads into them.
 
 use super::range_del::{Cover, FileBounds, RunTombstones, TombstoneSource};
 use crate::version::FileMeta;
@@ -22,7 +22,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::ops::Bound;
 
-/// What must be known of a file before it is opened.
+/// The facts about a file that are needed before it is opened.
 pub(crate) trait LevelFile: Send + Sync {
     /// Its lower bound, an internal key.
     fn smallest(&self) -> &[u8];
@@ -111,8 +111,8 @@ fn find_file<F: LevelFile>(icmp: &InternalKeyComparator, files: &[F], target: &[
     files.partition_point(|f| icmp.compare(f.largest(), target).is_lt())
 }
 
-/// A cursor over the entries of a sorted level. When it is dropped, the opener is given the cursor
-/// of the file it stands in.
+/// A cursor over the entries of a sorted level. Dropping it returns the cursor of the current file
+/// to the opener.
 pub(crate) struct LevelIterator<F: LevelFile, O: FileOpener<F>> {
     icmp: InternalKeyComparator,
     files: Arc<[F]>,
@@ -161,7 +161,7 @@ impl<F: LevelFile, O: FileOpener<F>> LevelIterator<F, O> {
             self.index = index;
             let file = &self.files[index];
             let kept = self.opener.take_kept(file);
-            // Such a one has the bounds of the level that it comes from.
+            // A reused cursor has the bounds of the level that it comes from.
             let is_kept = kept.is_some();
             match kept.map_or_else(|| self.opener.open(file).map(|opened| opened.iter), Ok) {
                 Ok(mut iter) => {
@@ -255,9 +255,8 @@ impl<F: LevelFile, O: FileOpener<F>> LevelIterator<F, O> {
         }
     }
 
-    /// Whether the file, and all that lies on its side of the keys that are wanted, has other
-    /// prefixes than those: prefixes lie together. Files that have no such key by what their
-    /// filters say would lead into it.
+    /// Whether the file, and all files beyond it, have other prefixes than the wanted keys:
+    /// prefixes lie together. Files whose filters exclude the prefix would otherwise lead into it.
     fn lies_beyond_prefix(&self, index: usize, forward: bool) -> bool {
         let (Some(wanted), Some(file)) = (&self.wanted_prefix_of, self.files.get(index)) else {
             return false;
@@ -463,7 +462,7 @@ impl<F: LevelFile, O: FileOpener<F>> ScanIterator for LevelIterator<F, O> {
     }
 }
 
-/// What the range tombstones of a sorted level hide, each cut to its file's bounds.
+/// The range tombstones of a sorted level, each cut to its file's bounds.
 pub(crate) struct LevelTombstones<F, O> {
     icmp: InternalKeyComparator,
     files: Arc<[F]>,

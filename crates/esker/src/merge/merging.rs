@@ -1,24 +1,24 @@
-//! Many sorted runs as one, without what newer range tombstones hide.
+//! Merges many sorted runs into one, without entries that newer range tombstones hide.
 //!
-//! In: one cursor per sorted run, newest run first, each with its tombstones if it has any. Out: one cursor over all
-//! entries in internal-key order, in both directions.   Idea of skipping whole ranges: RocksDB
-//! `table/merging_iterator.cc`; the mechanism here is another one (below).
+//! In: one cursor per sorted run, newest run first, each with its tombstones if it has any. Out:
+//! one cursor over all entries in internal-key order, in both directions. Idea of skipping whole
+//! ranges: RocksDB `table/merging_iterator.cc`; the mechanism here is different (below).
 //!
-//! The child that stands on the next entry is held outside the heap, so that a run of entries from
-//! one child costs one comparison each. Heap nodes carry the first 16 bytes of the user key for the
-//! orders known by heart.
+//! The child with the next entry is held outside the heap, so that a run of entries from one child
+//! costs one comparison each. Heap nodes carry the first 16 bytes of the user key for the built-in
+//! orders.
 //!
 //! Tombstones: around the current key there is a *span* of user keys within which no tombstone
-//! begins or ends. Inside it what is hidden is one number per child, so an entry costs one
-//! comparison with the span's end. At its end the sources are asked again. An entry hidden by a
+//! begins or ends. Inside it one number per child says which entries are hidden, so an entry costs
+//! one comparison with the span's end. At its end the sources are asked again. An entry hidden by a
 //! tombstone of a newer run makes its child seek to the tombstone's end instead of stepping:
-//! everything the older run has in between is hidden as well. Under a tombstone of its own run a
-//! child steps, and skips over the deleted runs that it knows (`merging/skip.rs`).
+//! everything that the older run has in between is hidden as well. Under a tombstone of its own run
+//! a child steps, and skips the deleted runs that it knows (`merging/skip.rs`).
 //!
 //! Invariants
 //!  1. Every valid child but the current one is in the heap, once; moving forward (backward) each
-//!     stands on its first (last) entry that is not before (behind) the current one, or on one
-//!     further on if tombstones hide those between.
+//!     is at its first (last) entry that is not before (behind) the current one, or at one further
+//!     on if tombstones hide those between.
 //!  2. For one user key, the entries of a newer run have larger sequence numbers than those of an
 //!     older run.
 //!  3. `depth` sources, those of the newest children, are located at the span; 0 means there is no
@@ -104,8 +104,7 @@ pub(crate) struct MergingIterator {
     forward: bool,
     /// A child has skipped since all were positioned.
     skipped: bool,
-    /// Of a reader that is shown only what is there at this sequence number; `None`: all entries
-    /// are wanted.
+    /// The reader's sequence number: only entries visible to it are wanted; `None`: all entries.
     reader: Option<SequenceNumber>,
     /// Entries that the tombstones of their own run hide and that were stepped over, since a skip
     /// was tried last.
@@ -153,8 +152,8 @@ impl MergingIterator {
         }
     }
 
-    /// For a reader at `sequence` that wants no entries but what it is shown: deleted runs may be
-    /// left out.
+    /// Declares a reader at `sequence` that wants only visible entries: deleted runs may be
+    /// skipped.
     pub(crate) fn read_at(&mut self, sequence: SequenceNumber) {
         self.reader = Some(sequence).filter(|sequence| *sequence < SequenceNumber::MAX);
     }
@@ -200,7 +199,7 @@ impl MergingIterator {
         self.skip_hidden();
     }
 
-    /// Shows the right entry after the current child has moved to what `node` says.
+    /// Shows the right entry after the current child has moved to `node`.
     #[inline]
     fn settle(&mut self, node: Node) {
         match self.heap.first() {
@@ -228,7 +227,7 @@ impl MergingIterator {
         let iter = &mut self.children[i].iter;
         let key = if self.forward { iter.next_key() } else { iter.prev_key() };
         match key {
-            // Alone, nothing is compared.
+            // A single child needs no comparison.
             Some(_) if self.heap.is_empty() => {}
             Some(key) => {
                 let node = Node { prefix: prefix_of(self.icmp.order(), key::user_key(key)), child: i };
@@ -396,8 +395,8 @@ impl MergingIterator {
         }
     }
 
-    /// Sets `target` to the farthest end of what runs newer than `c` hide around the span; false if
-    /// they hide nothing.
+    /// Sets `target` to the farthest end of the ranges around the span that runs newer than `c`
+    /// hide; false if they hide nothing.
     fn farthest_cover(&mut self, c: usize) -> bool {
         let Some(cover_span) = &mut self.cover_span else { return false };
         let mut found = false;
@@ -425,8 +424,7 @@ impl MergingIterator {
         found
     }
 
-    /// Positions every child by `place`, or beyond what newer runs hide at the place it would go
-    /// to.
+    /// Positions every child at `target`, or beyond the range that newer runs hide there.
     fn seek_children(&mut self, target: &[u8], forward: bool) {
         self.reset(forward);
         self.target.clear();
@@ -450,8 +448,8 @@ impl MergingIterator {
         self.start();
     }
 
-    /// If the tombstones of child `i` hide what older children have at `target`, moves `target`
-    /// past them.
+    /// Moves `target` past the range in which the tombstones of child `i` hide entries of older
+    /// children.
     fn push_target_past(&mut self, i: usize, forward: bool) -> Result<()> {
         let Some(source) = &mut self.children[i].tombstones else { return Ok(()) };
         let cover = source.locate(key::user_key(&self.target))?;
@@ -553,7 +551,7 @@ impl ScanIterator for MergingIterator {
     #[inline]
     fn prev_key_leaving(&mut self, left: &mut LeftValue) -> Option<&[u8]> {
         if self.cover_span.is_some() {
-            // Leaving what is hidden may move the same child again.
+            // Leaving hidden entries may move the same child again.
             left.keep(self);
             return self.prev_key();
         }
@@ -645,15 +643,15 @@ fn prefix_of(order: KeyOrder, user_key: &[u8]) -> u128 {
     }
 }
 
-/// The span around the current key, and what is hidden in it.
+/// The span around the current key, and the entries hidden in it.
 struct CoverSpan {
     /// How many children's tombstones have been looked at; see invariant 3.
     depth: usize,
     low: BoundBuf,
     high: BoundBuf,
-    /// What each child's own tombstones hide within the span.
+    /// The cover of each child's own tombstones within the span.
     own: Vec<Cover>,
-    /// What hides entries of each child: its own tombstones and those of all newer children.
+    /// The cover over each child's entries: by its own tombstones and those of all newer children.
     joint: Vec<Cover>,
     /// Scratch.
     end: Vec<u8>,

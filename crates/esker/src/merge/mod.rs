@@ -1,7 +1,7 @@
-//! Many sorted runs become one: what scans read, and what flushes and compactions keep.
+//! Merging: many sorted runs become one, for scans, flushes and compactions.
 //!
 //! Reading order: [`merging`] (sorted runs to one order), [`level`] (the files of a level to one
-//! run), [`range_del`] (what range tombstones hide), [`operands`] (merge operands to a value),
+//! run), [`range_del`] (range tombstones), [`operands`] (merge operands to a value),
 //! [`compaction_iter`] (internal keys to those that a reader may still need), [`timestamps`] (keys
 //! of tables that store none).
 

@@ -1,8 +1,8 @@
-//! Merge operands to a value.
+//! Merges operands to a value.
 //!
 //! In: the operands of one user key, and the value below them if there is one. Out: the value, or
-//! why there is none. Reads meet operands newest first, the operator wants them oldest first;
-//! [`MergeOperands`] turns them round.
+//! an error. Reads meet operands newest first, the operator wants them oldest first;
+//! [`MergeOperands`] reverses them.
 
 use esker_base::merge_operator::{MergeOperator, MergeOperatorRef};
 use esker_base::{Error, Result, SubCode};
@@ -102,7 +102,8 @@ impl MergeOperands {
 
     /// [`full_merge`] of operands that were pushed newest first.
     /// # Errors
-    /// As [`full_merge`].
+    /// `InvalidArgument` without an operator · `Corruption` with sub-code `MergeOperatorFailed`:
+    /// see [`full_merge`].
     pub(crate) fn merge_newest_first(
         &self,
         operator: Option<&MergeOperatorRef>,
@@ -115,7 +116,8 @@ impl MergeOperands {
 
     /// [`full_merge`] of operands that were pushed oldest first.
     /// # Errors
-    /// As [`full_merge`].
+    /// `InvalidArgument` without an operator · `Corruption` with sub-code `MergeOperatorFailed`:
+    /// see [`full_merge`].
     pub(crate) fn merge_oldest_first(
         &self,
         operator: Option<&MergeOperatorRef>,

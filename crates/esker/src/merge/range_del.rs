@@ -1,11 +1,13 @@
-//! What range tombstones hide: for scans, run by run; for flush and compaction, over all inputs.
+//! The effect of range tombstones: for scans, run by run; for flush and compaction, over all
+//! inputs.
 //!
-//! In: the fragments of memtables and files, with the files' bounds. Out: for scans [`TombstoneSource`]s, which tell what
-//! is hidden around a key and how far; for compactions the [`RangeDelAggregator`].   Bytes and bounds: formats.md §7.9,
-//! RocksDB `db/range_del_aggregator.h`.
+//! In: the fragments of memtables and files, with the files' bounds. Out: for scans
+//! [`TombstoneSource`]s, which report the cover around a key and its extent; for compactions the
+//! [`RangeDelAggregator`]. Bytes and bounds: `docs/format/range-del.md`; RocksDB
+//! `db/range_del_aggregator.h`.
 //!
-//! A tombstone acts only within its file's bounds: beyond them the same tombstone may have been
-//! compacted away together with what it hid, and newer entries, their sequence numbers set to zero,
+//! A tombstone acts only within its file's bounds. Beyond them the same tombstone may have been
+//! compacted away together with the entries it hid, and newer entries with zeroed sequence numbers
 //! may lie there.
 
 mod aggregator;
@@ -50,7 +52,7 @@ impl Cover {
         sequence < self.below || (sequence < self.edge_to && sequence >= self.edge_from)
     }
 
-    /// What either hides.
+    /// The union of both covers.
     #[must_use]
     pub(crate) fn or(self, other: Cover) -> Cover {
         let (edge_from, edge_to) = match (self.edge_to.0, other.edge_to.0) {
@@ -65,10 +67,9 @@ impl Cover {
 /// The range tombstones of one sorted run, as a snapshot sees them: a cursor over *windows* of user
 /// keys within which the same is hidden everywhere.
 pub(crate) trait TombstoneSource: Send {
-    /// Goes to the window that holds `user_key`, in whatever direction, and says what is hidden in
-    /// it.
+    /// Moves to the window of `user_key`, in either direction, and returns its cover.
     /// # Errors
-    /// Those of opening the file that holds `user_key`; the scan must stop.
+    /// Those of opening the file of `user_key`; the scan must stop.
     fn locate(&mut self, user_key: &[u8]) -> Result<Cover>;
     /// The window located last. Both ends may be tighter than need be.
     fn window(&self) -> (Bound<&[u8]>, Bound<&[u8]>);
@@ -76,7 +77,7 @@ pub(crate) trait TombstoneSource: Send {
     /// REQUIRES: `locate` said that all below some sequence number is hidden.
     fn covered_until(&self, end: &mut Vec<u8>);
     /// Appends the start (inclusive) of the hidden range that leads up to the window located last.
-    /// REQUIRES: as [`covered_until`](Self::covered_until).
+    /// REQUIRES: that window is hidden, as for [`covered_until`](Self::covered_until).
     fn covered_since(&self, start: &mut Vec<u8>);
 }
 

@@ -1,4 +1,4 @@
-//! Keys with user-defined timestamps whose tables or memtables differ from what their family has:
+//! Adapts keys with user-defined timestamps for tables and memtables that differ from their family:
 //! tables that store no timestamps, and memtables whose tables will store none.
 //!
 //! In: cursors and range tombstones of such tables. Out: the same with the oldest timestamp; for a
@@ -35,8 +35,8 @@ impl<I: InternalIterator> PaddedIter<I> {
         }
     }
 
-    /// What is sought in the cursor below for `target`: behind a newer timestamp all versions
-    /// follow, before it none.
+    /// The target in the cursor below for `target`: all versions follow a newer timestamp, and none
+    /// an older one.
     fn target(&self, target: &[u8]) -> Vec<u8> {
         let (user_key, trailer) = split_trailer(target);
         let (plain, timestamp) = user_key.split_at(user_key.len().saturating_sub(self.oldest.len()));

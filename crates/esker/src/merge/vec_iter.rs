@@ -37,7 +37,7 @@ pub(crate) struct VecIter {
     deleted_runs: Option<Arc<DeletedRuns>>,
     /// Of the file; memtables have none.
     number: FileNumber,
-    /// What `was_seen` says is asked for.
+    /// Answers `was_seen`.
     knows_age: bool,
     passed: Passed,
 }
@@ -73,7 +73,7 @@ impl VecIter {
         self
     }
 
-    /// Fails when it comes to stand on entry `index`.
+    /// Fails at entry `index`.
     pub(crate) fn failing_at(mut self, index: usize) -> VecIter {
         self.fail_at = Some(index);
         self

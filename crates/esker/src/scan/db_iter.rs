@@ -1,23 +1,24 @@
 //! User keys and values at one sequence number.
 //!
-//! In: a cursor over internal keys (newest first within a user key), from which range tombstones
-//! have taken what they hide.
-//! Out: each user key once, with the value that the sequence number sees; both directions, within
+//! In: a cursor over internal keys (newest first within a user key), without entries that range
+//! tombstones hide.
+//! Out: each user key once, with the value visible at the sequence number; both directions, within
 //! bounds. Semantics: RocksDB `db/db_iter.h`.
 //!
-//! Where the inner cursor stands while this one is valid
-//!  1. forward, plain value: on the entry the value is in.
-//!  2. forward, merged value: behind the newest operand, on an entry of the current user key or
-//!     later, or at the end. So too where a change of super version has taken the current key away.
-//!  3. backward: on the last entry of the user keys before the current one, or before the first; of
-//!     that entry `ahead` says what was seen of it, unless the inner cursor was moved since by
-//!     anything but a step.
-//!  4. walking over a run (`run` is not empty, `value` is `Run`): on the run's first entry in the
+//! Position of the inner cursor while this one is valid
+//!  1. forward, plain value: at the value's entry.
+//!  2. forward, merged value: behind the newest operand, at an entry of the current user key or
+//!     later, or at the end. The same where a change of super version has taken the current key
+//!     away.
+//!  3. backward: at the last entry of the user keys before the current one, or before the first;
+//!     `ahead` describes that entry, unless the inner cursor was moved since by anything but a
+//!     step.
+//!  4. stepping over a run (`run` is not empty, `value` is `Run`): at the run's first entry in the
 //!     direction of travel.
 //!
 //! No step allocates once the buffers have grown to the largest key and value. The key is always a
-//! copy; the value is the inner cursor's own in case 1, and mostly in case 3: that of the entry it
-//! has left; in case 4 it lies in the run's block; else it is a copy, or pinned if it is large.
+//! copy. The value is the inner cursor's own in case 1, and mostly in case 3: that of the entry it
+//! has left. In case 4 it lies in the run's block; else it is a copy, or pinned if it is large.
 
 mod backward;
 mod deleted_runs;
@@ -73,19 +74,19 @@ pub(crate) struct DbIter<I = Box<dyn ScanIterator>> {
     options: DbIterOptions,
     valid: bool,
     forward: bool,
-    /// Forward: the value was merged, so that `iter` does not stand on its entry.
+    /// Forward: the value was merged, so that `iter` is not at its entry.
     merged: bool,
     /// The current user key, if `value` is not `Run`; while looking for the next one, the one to
     /// pass.
     key: Vec<u8>,
     value: Value,
     left: LeftValue,
-    /// Entries ahead of the inner cursor, over which it walks.
+    /// Decoded entries ahead of the inner cursor.
     run: Run,
     eagerness: Eagerness,
     buffer: Vec<u8>,
-    /// Backward: sequence number and type of the entry that the inner cursor stands on, whose user
-    /// key is in `ahead_key`.
+    /// Backward: sequence number and type of the inner cursor's entry; its user key is in
+    /// `ahead_key`.
     ahead: Option<(SequenceNumber, ValueType)>,
     ahead_key: Vec<u8>,
     operands: MergeOperands,
@@ -184,11 +185,11 @@ impl<I: ScanIterator> DbIter<I> {
         self.report();
     }
 
-    /// Goes on over newer memtables and files at the same sequence number and place. Flushes and
-    /// compactions must have kept what the sequence number sees: it is a live snapshot. (Not what a
-    /// compaction filter removes, or FIFO drops.) `exchange` puts them into the inner cursor and,
-    /// if it is told a place and a direction, takes the cursor there; what it keeps of the old ones
-    /// may stay where it stands. To be moved next.
+    /// Goes on over newer memtables and files at the same sequence number and place. The sequence
+    /// number is a live snapshot, so flushes and compactions have kept the entries it sees. (Not
+    /// those that a compaction filter removes, or FIFO drops.) `exchange` puts the new sources into
+    /// the inner cursor and, with a place and a direction, positions it there; kept sources may
+    /// stay in place. To be moved next.
     pub(crate) fn rebase(
         &mut self,
         keep_alive: Option<KeepAlive>,
@@ -214,7 +215,7 @@ impl<I: ScanIterator> DbIter<I> {
                 self.stand_without_entry();
             }
         } else {
-            // The inner cursor stands before all entries of the key.
+            // The inner cursor is before all entries of the key.
             if matches!(self.value, Value::Left) {
                 self.left.keep_lent(&self.iter);
             }
@@ -224,9 +225,8 @@ impl<I: ScanIterator> DbIter<I> {
         self.keep_alive = keep_alive;
     }
 
-    /// Stands on `ahead_key`, of which the newer files have nothing: a compaction filter has
-    /// removed it, or FIFO its file. The next step leads to its neighbour; there is no value until
-    /// then.
+    /// Stays at `ahead_key`, of which the newer files have nothing: a compaction filter has removed
+    /// it, or FIFO its file. The next step leads to its neighbour; there is no value until then.
     #[cold]
     fn stand_without_entry(&mut self) {
         std::mem::swap(&mut self.key, &mut self.ahead_key);
@@ -244,7 +244,7 @@ impl<I: ScanIterator> DbIter<I> {
         self.keep_alive = Some(keep_alive);
     }
 
-    /// Stays where it is with copies of key and value, and drops what it reads: `close` empties the
+    /// Stays in place with copies of key and value, and drops its sources: `close` empties the
     /// inner cursor. To be rebased before it moves.
     pub(crate) fn detach(&mut self, close: impl FnOnce(&mut I)) {
         self.begin_call();
@@ -256,7 +256,7 @@ impl<I: ScanIterator> DbIter<I> {
         self.end_run();
         self.left = LeftValue::default();
         self.ahead = None;
-        // Who detaches after every few steps does not go far.
+        // A reader that detaches after every few steps does not go far.
         self.run.begin();
         self.eagerness.begin();
         close(&mut self.iter);
@@ -296,7 +296,7 @@ impl<I: ScanIterator> DbIter<I> {
         &mut self.iter
     }
 
-    /// Whether it shows only what lies within bounds.
+    /// Whether it has bounds.
     pub(crate) fn has_bounds(&self) -> bool {
         self.options.lower_bound.is_some() || self.options.upper_bound.is_some()
     }
@@ -306,14 +306,14 @@ impl<I: ScanIterator> DbIter<I> {
         self.options.max_sequential_skip_in_iterations = entries;
     }
 
-    /// Shows what lies within these bounds. To be positioned next.
+    /// Sets the bounds. To be positioned next.
     pub(crate) fn set_bounds(&mut self, lower: Option<&[u8]>, upper: Option<&[u8]>) {
         self.forget_place();
         self.options.set_bounds(lower, upper);
         self.iter.set_upper_bound(upper);
     }
 
-    /// Whether it stands on an entry.
+    /// Whether it is at an entry.
     #[inline]
     pub(crate) fn valid(&self) -> bool {
         self.valid
@@ -380,7 +380,7 @@ impl<I: ScanIterator> DbIter<I> {
         self.options.sequence
     }
 
-    /// What it has done so far.
+    /// Counts of its work so far.
     pub(crate) fn counters(&self) -> &DbIterCounters {
         &self.counters
     }
@@ -486,7 +486,7 @@ impl<I: ScanIterator> DbIter<I> {
         }
     }
 
-    /// As [`DbIter::next_in_run`], back.
+    /// [`DbIter::next_in_run`] backward.
     #[inline]
     pub(crate) fn prev_in_run(&mut self) -> bool {
         if self.forward || !self.run.step_back() {
@@ -708,7 +708,7 @@ impl<I: ScanIterator> DbIter<I> {
         }
     }
 
-    /// Shows the entry of a rarer type that the inner cursor stands on.
+    /// Shows the inner cursor's entry, of a rarer type.
     #[cold]
     fn show_unusual(&mut self, value_type: ValueType) {
         match self.show_stored(value_type) {

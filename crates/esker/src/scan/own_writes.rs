@@ -1,10 +1,10 @@
-//! Scans that see writes which are not in the database yet.
+//! Scans that see unwritten operations.
 //!
-//! In: a family and own writes as a memtable of their own. Out: the cursor that a scan would be if
-//! they were written.
+//! In: a family and own writes as a memtable of their own. Out: the cursor of a scan as if they
+//! were written.
 //!
-//! Invariant: entries of the database that the scan must not see are taken out below the merge: to
-//! the merge they look older than own writes.
+//! Invariant: entries of the database that the scan must not see are removed below the merge, where
+//! they would look older than own writes.
 
 use super::iterator::{check_tier, db_iter_options, internal_iterator};
 use super::{DbIter, KeepAlive};
@@ -75,13 +75,12 @@ struct VisibleOnly {
     sequence: SequenceNumber,
 }
 
-/// So many entries of one key are stepped over before the rest of what is hidden of it is sought
-/// past.
+/// Steps over hidden entries of one key before it seeks past the rest.
 const MOST_STEPS: usize = 8;
 
 impl VisibleOnly {
     fn is_hidden(&self) -> bool {
-        // What cannot be parsed is shown, so that it is found out where keys are read.
+        // A malformed key is shown, so that its reader reports it.
         self.iter.valid()
             && ParsedInternalKey::parse(self.iter.key()).is_ok_and(|key| key.sequence > self.sequence)
     }
@@ -92,7 +91,7 @@ impl VisibleOnly {
             steps += 1;
             if steps > MOST_STEPS {
                 steps = 0;
-                // Newer versions of a key stand before older ones.
+                // Newer versions of a key come before older ones.
                 let target = seek_key(key::user_key(self.iter.key()), self.sequence);
                 self.iter.seek(&target);
             } else {
@@ -107,7 +106,7 @@ impl VisibleOnly {
             steps += 1;
             if steps > MOST_STEPS {
                 steps = 0;
-                // What is before a hidden version of the same key is hidden, too.
+                // Entries before a hidden version of the same key are hidden, too.
                 let target = seek_key(key::user_key(self.iter.key()), SequenceNumber::MAX);
                 self.iter.seek_for_prev(&target);
             } else {

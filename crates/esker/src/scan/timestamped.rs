@@ -1,19 +1,19 @@
 //! User keys and values at one sequence number and one user-defined timestamp.
 //!
-//! In: a cursor over internal keys whose user keys end in timestamps, newest first, and all range
-//! tombstones that may matter.
+//! In: a cursor over internal keys whose user keys end in timestamps, newest first, and all
+//! relevant range tombstones.
 //! Out: each user key, without its timestamp, once: with the newest value that is not newer than
-//! the timestamp asked for, and the timestamp of that; both directions, within bounds.
+//! the requested timestamp, and its timestamp; both directions, within bounds.
 //!
-//! Of each user key the cursor walks the versions from the newest that may be seen, whichever way
-//! it is moved: histories are short, and one order of walking is enough to get right.
+//! For each user key the cursor reads the versions from the newest visible one, in either direction
+//! of travel: histories are short, and one order is enough to get right.
 //!
 //! Invariants
-//!  1. While it is valid the inner cursor stands on a version of the current user key or behind all
-//!     of them.
-//!  2. Key, value and timestamp are copies, or keep what they lie in alive.
+//!  1. While it is valid the inner cursor is at a version of the current user key or behind all of
+//!     them.
+//!  2. Key, value and timestamp are copies, or keep their owner alive.
 //!  3. Prefixes are those of keys without timestamps, and `max_skippable_internal_keys` counts the
-//!     entries of one move, as where keys have no timestamps.
+//!     entries of one move, as for keys without timestamps.
 //!
 //! Source: RocksDB `db/db_iter.cc`; order of keys: `docs/format/internal-key.md`.
 
@@ -82,7 +82,7 @@ impl Tombstones {
     }
 }
 
-/// Who reads tombstones with timestamps.
+/// A reader of tombstones with timestamps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TombstoneReader<'a> {
     pub(crate) icmp: &'a InternalKeyComparator,
@@ -93,7 +93,7 @@ pub(crate) struct TombstoneReader<'a> {
 }
 
 impl TombstoneReader<'_> {
-    /// What it sees of these.
+    /// The tombstones of these that it sees.
     pub(crate) fn run<'t>(
         &self,
         tombstones: impl IntoIterator<Item = &'t RangeTombstone>,
@@ -112,7 +112,7 @@ impl TombstoneReader<'_> {
     }
 }
 
-/// What is shown.
+/// The shown value.
 pub(super) enum Shown {
     Nothing,
     Value(PinnedBytes),
@@ -215,7 +215,7 @@ impl TimestampedIter {
         self.valid
     }
 
-    /// Shows what lies within these bounds, which are without timestamps. To be positioned next.
+    /// Sets the bounds, which are without timestamps. To be positioned next.
     pub(crate) fn set_bounds(&mut self, lower: Option<&[u8]>, upper: Option<&[u8]>) {
         self.valid = false;
         self.options.set_bounds(lower, upper);
@@ -258,8 +258,8 @@ impl TimestampedIter {
         Ok(self.resolve()?.then(|| (self.pinned_value(), self.timestamp.clone())))
     }
 
-    /// Whether the operands of the key that was last asked for met neither a value nor a deletion:
-    /// they apply to what is elsewhere, if there is more than this.
+    /// Whether the operands of the last key met neither a value nor a deletion: they apply to a
+    /// value elsewhere, if there is one.
     pub(crate) fn lacks_base(&self) -> bool {
         self.lacks_base
     }
@@ -386,13 +386,13 @@ impl TimestampedIter {
         self.options.check_skipped(self.skipped)
     }
 
-    /// Whether the inner cursor stands on a version of `key`.
+    /// Whether the inner cursor is at a version of `key`.
     fn is_current(&self) -> bool {
         let (user_key, _) = self.icmp.split_timestamp(key::user_key(self.iter.key()));
         self.plain.same_user_key(user_key, &self.key)
     }
 
-    /// Takes over the user key that the inner cursor stands on; false if there is none.
+    /// Takes the inner cursor's user key; false at the end.
     fn take_key(&mut self) -> Result<bool> {
         if !self.iter.valid() {
             return self.iter.status().map(|()| false);
@@ -448,7 +448,7 @@ impl TimestampedIter {
         }
     }
 
-    /// Backward to the last user key that is there, from the one that the inner cursor stands on.
+    /// Moves backward to the last visible user key, from the inner cursor's.
     fn find_prev(&mut self) {
         self.valid = false;
         if let Err(e) = self.search_backward() {
@@ -535,7 +535,7 @@ impl TimestampedIter {
     }
 }
 
-/// The value that a cursor stands on.
+/// A cursor's value as a base for operands.
 pub(super) fn shown_base(
     iter: &dyn InternalIterator,
     blobs: Option<&BlobReader>,
@@ -544,7 +544,7 @@ pub(super) fn shown_base(
     shown(value_type, (key::user_key(iter.key()), iter.value()), || iter.pinned_value(), blobs)
 }
 
-/// What a key with this stored value shows; `pin` gives that value to keep.
+/// The shown form of a stored value; `pin` returns that value to keep.
 pub(super) fn shown(
     value_type: ValueType,
     (user_key, stored): (&[u8], &[u8]),

@@ -1,14 +1,15 @@
-//! All versions of user keys between two user-defined timestamps, deletions among them:
+//! All versions of user keys between two user-defined timestamps, deletions included:
 //! `ReadOptions::iter_start_ts`.
 //!
-//! In: a cursor over internal keys whose user keys end in timestamps, and all range tombstones that
-//! may matter. Out: entry by entry, under internal keys, those that the sequence number sees and
-//! that lie between the timestamps, newest first within a user key; both directions, within bounds.
+//! In: a cursor over internal keys whose user keys end in timestamps, and all relevant range
+//! tombstones.
+//! Out: entry by entry, under internal keys, those that the sequence number sees and that lie
+//! between the timestamps, newest first within a user key; both directions, within bounds.
 //!
 //! Invariants
-//!  1. Forward, the inner cursor stands on the entry that is shown; backward, before all entries of
-//!     its user key and timestamp.
-//!  2. Of several entries of one user key and timestamp the newest that is seen is shown.
+//!  1. Forward, the inner cursor is at the shown entry; backward, before all entries of its user
+//!     key and timestamp.
+//!  2. Of several entries of one user key and timestamp the newest visible one is shown.
 //!
 //! Source: RocksDB `db/db_iter.cc` (`timestamp_lb_`); as there, operands are not merged here.
 
@@ -85,7 +86,7 @@ impl VersionsIter {
         self.valid
     }
 
-    /// Shows what lies within these bounds, which are without timestamps. To be positioned next.
+    /// Sets the bounds, which are without timestamps. To be positioned next.
     pub(crate) fn set_bounds(&mut self, lower: Option<&[u8]>, upper: Option<&[u8]>) {
         self.valid = false;
         self.options.set_bounds(lower, upper);
@@ -235,12 +236,12 @@ impl VersionsIter {
         key::seek_key(&self.icmp.first_version(user_key), SequenceNumber::MAX)
     }
 
-    /// Whether the inner cursor stands on an entry of the user key and timestamp in `key`.
+    /// Whether the inner cursor is at an entry of the user key and timestamp in `key`.
     fn is_current(&self) -> bool {
         key::user_key(self.iter.key()) == key::user_key(&self.key)
     }
 
-    /// From where the inner cursor stands to the first entry that is shown.
+    /// Moves forward from the inner cursor's entry to the first one that is shown.
     fn find_forward(&mut self) {
         (self.forward, self.valid) = (true, false);
         self.status = self.search_forward();
@@ -267,7 +268,7 @@ impl VersionsIter {
         self.iter.status()
     }
 
-    /// From where the inner cursor stands backward to the first entry that is shown.
+    /// Moves backward from the inner cursor's entry to the first one that is shown.
     fn find_backward(&mut self) {
         (self.forward, self.valid) = (false, false);
         self.status = self.search_backward();
@@ -283,8 +284,8 @@ impl VersionsIter {
             {
                 return Ok(());
             }
-            // Newer ones of the same user key and timestamp follow: what they hide need not be one
-            // that can be shown.
+            // Newer entries of the same user key and timestamp follow; an entry they hide need not
+            // be one that can be shown.
             let mut newest = self.counts(&entry)?.then(|| self.iter.pinned_value());
             self.key.clear();
             self.key.extend_from_slice(self.iter.key());
@@ -299,7 +300,7 @@ impl VersionsIter {
             }
             if let Some(stored) = newest {
                 if !self.iter.valid() {
-                    // What could not be read may have been a newer one.
+                    // The entry that could not be read may have been a newer one.
                     self.iter.status()?;
                 }
                 self.show(&stored)?;
@@ -326,7 +327,7 @@ impl VersionsIter {
         Ok(entry.sequence >= hidden_below)
     }
 
-    /// Shows what the inner cursor stands on.
+    /// Shows the inner cursor's entry.
     fn take(&mut self) -> Result<()> {
         self.key.clear();
         self.key.extend_from_slice(self.iter.key());

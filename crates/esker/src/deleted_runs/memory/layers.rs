@@ -1,13 +1,13 @@
 //! Ranges of user keys in layers: sorted, disjoint within a layer, newest on top.
 //!
-//! In: ranges. Out: the one around a key that leads farthest for a reader. A layer is cut into
-//! chunks that copies of it share, so that a copy with one range more costs a chunk and the list of
-//! chunks, whatever there is.
+//! In: ranges. Out: the range around a key that leads farthest for a reader. A layer is cut into
+//! chunks that its copies share, so that a copy with one more range costs a chunk and the list of
+//! chunks, whatever its size.
 //!
 //! Invariants
 //!  1. The ranges of a layer, chunk by chunk, are sorted and disjoint. No chunk is empty.
-//!  2. A range that is here says no more than those say that were inserted: parts of them joined
-//!     only at one sequence number.
+//!  2. A range states no more than the inserted ranges did: parts of them are joined only at one
+//!     sequence number.
 
 use esker_base::sync::Arc;
 use esker_base::{FileNumber, SequenceNumber};
@@ -18,7 +18,7 @@ use std::ops::Range;
 const LAYERS: usize = 3;
 /// Ranges of a chunk: a full one is cut in half.
 const CHUNK: usize = 48;
-/// What a range takes beside its keys: itself with its counts, and its place in a chunk.
+/// Bytes of a range beside its keys: itself with its counts, and its slot in a chunk.
 const OVERHEAD: usize = size_of::<RememberedRun>() + 3 * size_of::<usize>();
 
 /// Nothing is there in `[start, end)` at `sequence`.
@@ -82,7 +82,7 @@ impl Layer {
         behind.take_while(|other| icmp.compare_user_keys(&other.start, &range.end).is_lt()).cloned().collect()
     }
 
-    /// Puts a range in the place of those that overlap it.
+    /// Replaces the overlapping ranges by this one.
     fn replace(&mut self, icmp: &InternalKeyComparator, range: Arc<RememberedRun>) {
         let (chunk, place) = self.ended_by(icmp, &range.start);
         let Some(first) = self.0.get(chunk) else {
@@ -94,7 +94,8 @@ impl Layer {
         };
         let starts_before_end =
             |other: &Arc<RememberedRun>| icmp.compare_user_keys(&other.start, &range.end).is_lt();
-        // Of those chunks, all but what stays of the last go into one with the new range.
+        // The remaining ranges of those chunks, except the last's rest, join the new range in one
+        // chunk.
         let mut joined = first[..place].to_vec();
         let gone = self.0[chunk..].partition_point(|chunk| chunk.first().is_some_and(starts_before_end));
         let touched = chunk..chunk + gone.max(1);
@@ -141,8 +142,8 @@ impl Layers {
         ranges.map(|range| range.bytes()).sum()
     }
 
-    /// The range around `user_key` that leads farthest for a reader at `snapshot`; of those that
-    /// lead as far the newest, which knows more files and needs fewer entries to be old.
+    /// The range around `user_key` that leads farthest for a reader at `snapshot`. Among equals,
+    /// the newest one, which knows more files and needs fewer old entries.
     pub(super) fn find(
         &self,
         icmp: &InternalKeyComparator,
@@ -190,7 +191,7 @@ impl Layers {
         }
     }
 
-    /// Lets go of ranges until the others take at most so many bytes.
+    /// Drops ranges until the others take at most this many bytes.
     pub(super) fn shrink_to(&mut self, bytes: usize) {
         while self.bytes > bytes {
             let Some(layer) = self.layers.iter_mut().rfind(|layer| !layer.0.is_empty()) else { return };
@@ -205,7 +206,7 @@ impl Layers {
 fn union(icmp: &InternalKeyComparator, a: &RememberedRun, b: &RememberedRun) -> RememberedRun {
     let start = if icmp.compare_user_keys(&a.start, &b.start).is_le() { &a.start } else { &b.start };
     let end = if icmp.compare_user_keys(&a.end, &b.end).is_ge() { &a.end } else { &b.end };
-    // What both scans saw.
+    // Files that both scans saw.
     let newest_file = a.newest_file.min(b.newest_file);
     RememberedRun { start: start.clone(), end: end.clone(), sequence: a.sequence, newest_file }
 }

@@ -1,23 +1,21 @@
 //! Pre-scans around deletions that a memtable has sampled (`memtable/src/deletion_sample.rs`).
 //!
-//! In: a few deleted user keys. Out: around each of them that lies over a table, what a scan would
-//! have remembered that came by; so that of a run of deletions that is still in memory a scan has
-//! to step through no more than what was written since the last pre-scan.
+//! In: a few deleted user keys. Out: around each of them that lies over a table, the range that a
+//! scan would remember. A scan then has to step only through deletions written since the last
+//! pre-scan, not through the whole run in memory.
 //!
-//! A run grows while it is written, mostly upward or downward. So a pre-scan begins where what is
-//! remembered around a key begins, or where the memtable's deletions before it begin if they are
-//! few, is at the end of what is remembered at once, and goes on over what is new: what it
-//! remembers then takes the place of what was remembered before, and the whole run is one range
-//! again.
+//! A run grows while it is written, mostly upward or downward. A pre-scan begins at the start of
+//! the remembered range around a key, or at the start of the memtable's deletions before it if they
+//! are few. It jumps to the end of the remembered range and goes on over the new part. Its range
+//! then replaces the former one, and the whole run is one range again.
 //!
-//! Behind a pre-scan that has found a run which grows fast the next one comes soon, whether any of
-//! its deletions was sampled or not: what came since the last pre-scan is what a scan steps through
-//! that comes as soon as the last deletion is written.
+//! After a pre-scan of a fast-growing run the next one comes soon, with or without new samples: a
+//! scan right after the last deletion steps through everything since the last pre-scan.
 //!
 //! Invariants
-//!  1. No entry of a table is stepped over twice for the same deletions, but where what was
-//!     remembered has been forgotten, and then no more than the memtable allows.
-//!  2. A key that cannot be looked at now, since the pre-scan has to stop, is left for later.
+//!  1. No entry of a table is stepped over twice for the same deletions, except where a remembered
+//!     range was forgotten, and then within the memtable's limit.
+//!  2. A key that cannot be examined now, because the pre-scan has to stop, is left for later.
 
 use super::{Stop, begin};
 use crate::cf::ColumnFamily;
@@ -35,20 +33,19 @@ const SEEK_ENTRIES: u64 = 16;
 /// deleted before any of theirs was sampled.
 const NEAR: u64 = 2048;
 
-/// How long a job waits for more to do. Who wakes a thread pays some microseconds for it, a writer
-/// as much as for twenty deletions: so a job stays as long as deletions come fast, and none wakes
-/// another.
+/// How long a job waits for more work. Waking a thread costs some microseconds, for a writer as
+/// much as twenty deletions: so a job stays while deletions come fast, and none wakes another.
 const LINGER: Duration = Duration::from_millis(1);
 
-/// How long it waits while a run grows fast: what comes meanwhile is what a scan has to step
-/// through.
+/// How long it waits while a run grows fast: a scan has to step through everything that comes
+/// meanwhile.
 const LINGER_BY_RUN: Duration = Duration::from_micros(100);
 
 /// Deletions since the last pre-scan from which on a run grows fast.
 const FAST: u64 = 64;
 
-/// Behind a pre-scan that has passed so many entries for so many deletions since the last one:
-/// queues the next if somebody goes on deleting.
+/// Queues the next pre-scan if deletions continue, after one that passed `passed` entries for
+/// `deletions` new deletions.
 pub(super) fn linger(engine: &Arc<Engine>, (passed, deletions): (u64, u64)) {
     let goes_on = || {
         !(engine.is_shutting_down()
@@ -104,8 +101,8 @@ pub(super) fn pre_scan_super_version(
         iter.seek(start.as_deref().unwrap_or(known_start));
         iter.status()?;
         seeks += 1;
-        // Between where the memtable's deletions begin and what was sampled a table has a key that
-        // is there: so it may be with the others.
+        // A table has a visible key between the start of the memtable's deletions and the sample:
+        // the others may be alike.
         if start.is_some() && iter.valid() && cf.icmp.compare_user_keys(iter.key(), &key).is_lt() {
             goes_back = false;
             iter.seek(known_start);
@@ -122,7 +119,7 @@ pub(super) fn pre_scan_super_version(
                 keys.push(key);
             }
             keys.push(user_key.to_vec());
-            // What was the reason may have passed.
+            // The reason may have passed meanwhile.
             Some(surroundings.stop(user_key, passed).unwrap_or(Stop::NewSuperVersion))
         } else {
             Some(Stop::Over)

@@ -15,7 +15,7 @@ impl Ordered {
     pub(super) fn new(super_version: usize, head: u64, key: usize) -> Ordered {
         Ordered((super_version as u128) << 96 | u128::from(head) << 32 | key as u128)
     }
-    /// Keys that can be told apart by a short number.
+    /// Most keys that a short number can tell apart.
     pub(super) const MOST_SHORT: usize = 1 << 16;
 
     /// The key's place among those of one family, as a number that is sorted in half the time: 48

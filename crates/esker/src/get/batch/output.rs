@@ -1,14 +1,12 @@
-//! What a batch of reads has found.
+//! The results of a batch of reads.
 //!
 //! Invariants
-//!  1. Small values of a lent batch lie in `bytes`; large ones, that of an only key in a memtable,
-//!     and errors lie apart, once for each different key.
-//!  2. Small values of a pinned batch of many keys lie together in chunks, which are theirs alone:
-//!     to take one along counts in memory that no other batch counts in, and it holds no block of
-//!     the cache.
-//!  3. What is noted for a key is a few words, written in place: what is made of small words
-//!     elsewhere and moved here waits for all that the processor has begun before, memory that has
-//!     not come yet among it.
+//!  1. Small values of a lent batch lie in `bytes`. Large ones, the value of an only key in a
+//!     memtable, and errors lie apart, once for each different key.
+//!  2. Small values of a pinned batch of many keys lie together in chunks of their own. Keeping one
+//!     counts in memory that no other batch counts in, and holds no block of the cache.
+//!  3. The result of a key is a few words, written in place: words assembled elsewhere and moved
+//!     here would wait for all earlier loads, also those that miss the caches.
 
 use crate::get::answer::{Answer, LentValue};
 use esker_base::bytes::Parts;
@@ -28,7 +26,7 @@ const COPY_UP_TO_BYTES: usize = 1 << 10;
 pub struct MultiGetOutput {
     found: Vec<Found>,
     bytes: Vec<u8>,
-    /// What is not in `bytes`.
+    /// Results that are not in `bytes`.
     apart: Vec<Result<PinnedBytes>>,
     value_bytes: u64,
 }
@@ -36,7 +34,7 @@ pub struct MultiGetOutput {
 #[derive(Clone, Copy, Debug)]
 enum Found {
     Nothing,
-    /// So many of `bytes`, from there on.
+    /// This many of `bytes`, from that offset on.
     Copied(u32, usize),
     /// A number in `apart`.
     Apart(usize),
@@ -93,7 +91,7 @@ impl MultiGetOutput {
 
 /// Where the answers of a batch go.
 pub(crate) trait Output {
-    /// Forgets what it had and takes the answers of a batch of `len` keys.
+    /// Drops the former results and prepares for a batch of `len` keys.
     fn reset(&mut self, len: usize);
 
     /// Notes the answer for key `i`.
@@ -177,15 +175,15 @@ impl MultiGetOutput {
 /// Batches of fewer keys are pinned where they lie, in tables: memory of their own costs more.
 const FEW_PINNED: usize = 15;
 
-/// The same in memtables, each of which has only one count for all who pin.
+/// The same in memtables, each of which has one count shared by all pins.
 const FEW_PINNED_IN_MEMTABLES: usize = 5;
 
-/// Bytes of a chunk: what a small value that is kept keeps alive, at most.
+/// Bytes of a chunk: the most that a kept small value keeps alive.
 const CHUNK_BYTES: usize = 16 << 10;
 
-/// The answers for those who keep the values. Pinned, each of many small values would count at its
-/// block, where all threads that read the same blocks count; and a batch would hold all of its
-/// blocks, however few the cache has room for.
+/// Results for callers that keep the values. If each of many small values were pinned, it would
+/// count at its block, where all threads that read the same blocks count; and a batch would hold
+/// all of its blocks, even if the cache has room for few.
 #[derive(Default)]
 pub(crate) struct PinnedOutput {
     values: Vec<Result<Option<PinnedBytes>>>,
@@ -230,8 +228,8 @@ impl PinnedOutput {
         true
     }
 
-    /// A chunk with room for a value of so many bytes: as large as all that are left may need, if
-    /// they are like this one.
+    /// Opens a chunk with room for a value of this many bytes: as large as all remaining values may
+    /// need, if they are like this one.
     #[cold]
     fn open_chunk(&mut self, bytes: usize) {
         self.close_chunk();
@@ -239,7 +237,7 @@ impl PinnedOutput {
         self.chunk = Vec::with_capacity(most.max(bytes));
     }
 
-    /// Hands out what was copied.
+    /// Hands out the copied values.
     #[inline]
     fn close_chunk(&mut self) {
         if !self.copied.is_empty() {

@@ -1,15 +1,15 @@
 //! The keys of a batch that have to wait for files.
 //!
-//! In: a held super version and keys that were suspended, each with its place. Out: their answers.
-//! Level by level: the files that the open keys of a level lie in are planned one after the other,
-//! and searched as far as the kernel has in memory what they miss; then the rest of what all of
-//! them miss is read together, then they are searched. Level 0 goes file by file. With `async_io`
-//! all levels are planned at once: the batch waits once, and may read blocks that newer ones make
+//! In: a held super version and suspended keys, each with its place. Out: their answers. It goes
+//! level by level. The files of the level's open keys are planned one after the other, and searched
+//! as far as their missing blocks are in the kernel's memory. Then the remaining blocks of all keys
+//! are read together, and the keys are searched. Level 0 goes file by file. With `async_io` all
+//! levels are planned at once: the batch waits once, and may read blocks that newer levels make
 //! superfluous.
 //!
 //! Invariants
 //!  1. No guard is held.
-//!  2. A key takes part from the place on where it was suspended, and until it is done.
+//!  2. A key takes part from the place where it was suspended, and until it is done.
 
 use crate::cf::SuperVersion;
 use crate::files::open_table::open_for;
@@ -99,8 +99,8 @@ impl<'b> Waiting<'b> {
         self.ask(groups);
     }
 
-    /// What key `i` was missing if this file is where it takes part from; else `None` as long as it
-    /// does not take part.
+    /// The missing block of key `i` if it was suspended in this file; `None` while the key does not
+    /// take part.
     fn come_to(&mut self, i: usize, level: usize, file: &FileMeta) -> Option<Option<Missing>> {
         match self.places[i] {
             None => Some(None),
@@ -154,7 +154,7 @@ impl<'b> Waiting<'b> {
         groups
     }
 
-    /// Asks each group's file for its keys; what all of them miss is read together.
+    /// Searches each group's file for its keys; all missing blocks are read together.
     fn ask(&mut self, groups: Vec<Group<'_>>) {
         let (mut planned, mut plans) = (Vec::with_capacity(groups.len()), Vec::with_capacity(groups.len()));
         for group in groups {
@@ -175,7 +175,7 @@ impl<'b> Waiting<'b> {
         read_plans(&mut plans, self.context.options);
         let mut plans = plans.into_iter();
         for (group, failed, before, has_plan) in planned {
-            // What a newer level has ended does not fail any more.
+            // A key that a newer level has finished does not fail any more.
             failed.into_iter().for_each(|(i, e)| self.fail(i, e));
             if has_plan && let Some(plan) = plans.next() {
                 self.search(plan);
@@ -202,7 +202,7 @@ impl<'b> Waiting<'b> {
         plan.search(self.context.options, self.keys, &mut visitor);
     }
 
-    /// What the group needs of its file, and which keys fail when their turn comes.
+    /// The group's plan for its file, and the keys that will fail.
     fn plan(&mut self, group: &Group<'_>, failed: &mut Vec<(usize, Error)>) -> Option<Plan> {
         let keys = group.which.iter().map(|(i, _)| *i as usize);
         let reader = match open_for(self.context.tables, group.file, self.context.options) {

@@ -1,7 +1,8 @@
-//! Values in blob files, in a flush or compaction: how many of them come in and go out.
+//! References to blob files that enter and leave a flush or compaction.
 //!
-//! In: entries. Out: for each blob file, how many of its records entries refer to. What comes in
-//! and does not go out is garbage. Source: RocksDB `db/blob/blob_garbage_meter.cc`.
+//! In: entries. Out: for each blob file, the number and bytes of its records that entries refer to.
+//! References that enter and do not leave are garbage. Source: RocksDB
+//! `db/blob/blob_garbage_meter.cc`.
 
 use esker_base::{FileNumber, Result, ValueType};
 use esker_format::blob::BlobLocation;
@@ -15,7 +16,7 @@ use std::collections::BTreeMap;
 pub(crate) struct BlobTally(BTreeMap<FileNumber, (u64, u64)>);
 
 impl BlobTally {
-    /// Counts what this entry refers to, if anything.
+    /// Counts the references of this entry, if it has any.
     /// # Errors
     /// `Corruption` in its blob index or entity.
     #[inline]
@@ -48,7 +49,7 @@ impl BlobTally {
         }
     }
 
-    /// What of this is not in `out`, file by file.
+    /// The references that are missing in `out`, file by file.
     pub(crate) fn garbage(&self, out: &BlobTally) -> Vec<BlobFileGarbage> {
         let lost = self.0.iter().map(|(number, (count, bytes))| {
             let (kept_count, kept_bytes) = out.of_file(*number);

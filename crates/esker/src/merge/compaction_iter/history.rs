@@ -1,12 +1,11 @@
 //! Versions of keys with user-defined timestamps, in a flush or compaction.
 //!
-//! In: versions of a key, its timestamp left out, newest timestamp first; the timestamp before
-//! which nobody reads any more.
-//! Out: which of them no read can come to.
+//! In: versions of a key without its timestamp, newest timestamp first; the timestamp before which
+//! no read happens any more. Out: the versions that no read can reach.
 //!
-//! Of the versions that are older than that timestamp only the newest matters, with the sequence
-//! numbers that see it: who sees the older ones sees that one, too, and goes no further, unless it
-//! is an operand.
+//! Of the versions older than that timestamp only the newest matters, with the sequence numbers
+//! that see it: a reader that sees older ones sees that one, too, and goes no further, unless it is
+//! an operand.
 //!
 //! Source: RocksDB `db/compaction/compaction_iterator.cc` (`full_history_ts_low_`).
 
@@ -17,12 +16,12 @@ use esker_format::cursor::InternalIterator;
 use esker_format::key::InternalKeyComparator;
 use esker_format::range_del::RangeTombstone;
 
-/// What is known of the versions of one key.
+/// The state for the versions of one key.
 #[derive(Debug, Default)]
 pub(super) struct History {
     /// The key, without its timestamp; none before the first.
     key: Option<Vec<u8>>,
-    /// The stripe of a version that stands for all before it, for those who see it.
+    /// The stripe of a version that replaces all older ones for the readers that see it.
     closed: Option<usize>,
     /// As `key`, of the last version that was shown.
     last_shown: Option<Vec<u8>>,
@@ -41,8 +40,8 @@ impl History {
 }
 
 impl<I: InternalIterator> CompactionIterator<I> {
-    /// Passes over the version that the input stands on, if nobody can come to it. With
-    /// `keep_history` and `full_history_ts_low`.
+    /// Skips the input's version if no reader can reach it. With `keep_history` and
+    /// `full_history_ts_low`.
     pub(super) fn is_trimmed(&mut self, head: Head) -> bool {
         let Some(low) = &self.options.full_history_ts_low else { return false };
         let (plain, timestamp) = self.icmp.split_timestamp(&self.user_key);
@@ -72,7 +71,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
         is_obsolete
     }
 
-    /// An entry that stays, with what it hides, unless the filter drops it.
+    /// Carries an entry through with the versions it hides, unless the filter drops it.
     pub(super) fn carry_through(&mut self, head: Head) -> Result<()> {
         if self.is_skipped(head) {
             self.stats.dropped_by_filter += 1;
@@ -81,7 +80,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
         }
         match head.value_type {
             ValueType::Merge => {
-                // It does not stand for what is below it.
+                // It does not replace older versions.
                 self.closed = None;
                 return self.carry_operand_through(head);
             }
@@ -132,7 +131,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
     }
 }
 
-/// Of what a family keeps with its history: what only means something together with older versions.
+/// Whether a family with history keeps this type because it has a meaning only with older versions.
 pub(super) fn is_carried_through(value_type: ValueType) -> bool {
     value_type.is_point_deletion() || matches!(value_type, ValueType::Merge | ValueType::ValuePreferredSeqno)
 }

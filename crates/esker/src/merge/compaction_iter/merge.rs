@@ -1,7 +1,7 @@
 //! Merge operands in a flush or compaction.
 //!
-//! In: the input on the newest operand of a stripe. Out: one value, or fewer operands, or all of
-//! them unchanged if they cannot be combined; the input behind them.
+//! In: the input at the newest operand of a stripe. Out: one value, or fewer operands, or all of
+//! them unchanged if they cannot be combined; the input is behind them.
 
 use super::timed::split_timed_value;
 use super::{CompactionIterator, Head};
@@ -13,18 +13,18 @@ use esker_format::wide_column::DEFAULT_COLUMN_NAME;
 use esker_format::wide_column::stored::{StoredColumns, StoredValue};
 use std::borrow::Cow;
 
-/// What lies below the operands of a stripe.
+/// The entry below the operands of a stripe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Base {
-    /// The input stands on a value.
+    /// A value.
     Value,
-    /// The input stands on a value with a time behind it.
+    /// A value with a time behind it.
     Timed,
-    /// The input stands on a blob index: operands apply to the value in the blob file.
+    /// A blob index: operands apply to the value in the blob file.
     Blob,
-    /// The input stands on an entity: its default column is what operands apply to.
+    /// An entity: operands apply to its default column.
     Entity,
-    /// The input stands on a deletion.
+    /// A deletion.
     Deletion,
     /// A range tombstone hides the rest of the stripe.
     RangeDeletion,
@@ -57,7 +57,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
         if !merged {
             self.keep_operands();
         }
-        // What is below is used up only by a merge onto it; else it is as much needed as it was.
+        // Only a merge onto it uses the entry below up; otherwise it is still needed.
         if base == Base::Unknown || (!merged && base != Base::RangeDeletion) {
             self.closed = None;
         }
@@ -91,7 +91,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
         }
     }
 
-    /// Takes the operand the input stands on, if the filter lets it.
+    /// Takes the input's operand, if the filter keeps it.
     fn take_operand(&mut self) -> Result<()> {
         let sequence = ParsedInternalKey::parse(self.input.key())?.sequence;
         let operand = self.input.value();
@@ -116,7 +116,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
         Ok(())
     }
 
-    /// Queues what the operands come to, if they can be combined at all.
+    /// Queues the result of the operands, if they can be combined.
     /// # Errors
     /// Those of reading a blob file; `Corruption` in a timed value.
     fn merge_onto(&mut self, base: Base) -> Result<bool> {
@@ -148,16 +148,14 @@ impl<I: InternalIterator> CompactionIterator<I> {
                 Ok(true)
             }
             Err(_) => {
-                // Reads of the key fail as they did; the operands stay for whoever mends the
-                // operator.
+                // Reads of the key fail as before; the operands stay until the operator is mended.
                 self.stats.merge_failures += 1;
                 Ok(false)
             }
         }
     }
 
-    /// Queues the entity the input stands on, its default column merged; its other columns stay
-    /// where they are.
+    /// Queues the input's entity with its default column merged; its other columns stay in place.
     fn merge_onto_entity(&mut self, newest: SequenceNumber) -> Result<bool> {
         let stored = StoredColumns::parse(self.input.value())?;
         let fetched;
@@ -191,7 +189,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
         }
     }
 
-    /// Queues what the operator makes of neighbouring operands. False if it can combine none.
+    /// Queues the operator's combinations of neighbouring operands. False if it can combine none.
     fn merge_partially(&mut self) -> bool {
         let Some(operator) = &self.options.merge_operator else { return false };
         let count = self.operands.len();
@@ -201,10 +199,9 @@ impl<I: InternalIterator> CompactionIterator<I> {
         let join = |left: &Part<'_>, right: &Part<'_>| {
             operator.partial_merge(&self.user_key, &left.operand, &right.operand)
         };
-        // Oldest first, each more than twice as long as the next one that it may be joined with: so
-        // each byte is copied a few times only, however many operands there are. One after the
-        // other onto the first, an operator that appends would copy all that went before for each
-        // of them.
+        // Oldest first, each part more than twice as long as the next one that it may be joined
+        // with. So each byte is copied a few times only, for any number of operands. Joined one by
+        // one onto the first, an appending operator would copy all earlier bytes for each operand.
         let mut parts: Vec<Part<'_>> = Vec::new();
         for i in (0..count).rev() {
             let operand = Cow::Borrowed(self.operands.operand(i));

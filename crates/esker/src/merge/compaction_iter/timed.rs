@@ -1,6 +1,6 @@
 //! Values with a preferred sequence number in a flush or compaction.
 //!
-//! In: the input on such a value. Out: a plain value with that number, or the value as it was.
+//! In: the input at such a value. Out: a plain value with that number, or the unchanged value.
 
 use super::{CompactionIterator, Head, Source};
 use esker_base::{Error, Result, SequenceNumber, ValueType};

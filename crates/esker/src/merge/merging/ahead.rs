@@ -1,11 +1,10 @@
-//! A merge looks ahead as far as its current child comes first.
+//! Decodes ahead in a merge, as far as its current child comes first.
 //!
-//! In: the current child. Out: a run of its entries, all of which lie before those of the other
+//! In: the current child. Out: a run of its entries that all lie before those of the other
 //! children, and within the span in which nothing of it is hidden. So one comparison is made for a
 //! run, not for each entry.
 //!
-//! Invariant: while there is a run, no child moves; the current one stands on the run's first
-//! entry.
+//! Invariant: while there is a run, no child moves; the current one is at the run's first entry.
 
 use super::{BoundKind, MergingIterator, Node, prefix_of};
 use crate::merge::range_del::Cover;
@@ -49,8 +48,8 @@ impl MergingIterator {
         }
     }
 
-    /// Calls `ask` with the current child and with what is wanted of it, which is nothing at or
-    /// beyond the next child's entry or the end of the span.
+    /// Calls `ask` with the current child and the limits of its run: the next child's entry, and
+    /// the end of the span.
     fn ask_current(&mut self, ahead: &Ahead<'_>, ask: impl FnOnce(&mut dyn ScanIterator, &Ahead<'_>)) {
         let Some(Node { child: i, .. }) = self.current else { return };
         let icmp = &self.icmp;

@@ -1,23 +1,22 @@
-//! A merge goes on with other children: those of a newer super version, of which most are the same.
+//! Exchanges children of a merge: those of a newer super version, most of which are the same.
 //!
-//! In: children that go, children that come. Out: the same merge, at the same place. Kept children
-//! are not touched: neither moved nor looked at, so what it costs follows from what changes.
+//! In: children that go, children that come. Out: the same merge, at the same position. Kept
+//! children are neither moved nor read, so the cost depends on the changes only.
 //!
 //! Invariants
-//!  1. A kept child stands where it stood, on its first (last) entry that is not before (behind)
-//!     the place, or further on where range tombstones hide what is in between; a fresh one is
-//!     positioned by the place.
-//!  2. If a child has skipped since all were positioned, all are positioned anew. What it left out
-//!     (`skip_deleted_run`) hides nothing of older children as they stood; a fresh older one,
-//!     positioned by the place, may have in between what the deletions hid: of two that had skipped
-//!     together over a range, the newer's deletions and the older's values, only the older is
+//!  1. A kept child stays at its first (last) entry that is not before (behind) the position, or
+//!     further on where range tombstones hide the entries between; a fresh one is positioned there.
+//!  2. If a child has skipped since all were positioned, all are positioned anew. The entries it
+//!     skipped (`skip_deleted_run`) hide nothing of older children at their positions. A fresh
+//!     older child may have entries in between that the skipped deletions hid: two children skip a
+//!     range together, the newer with deletions and the older with values, and only the older is
 //!     exchanged.
 
 use super::{CoverSpan, MergeChild, MergingIterator, node_of};
 use esker_format::cursor::InternalIterator;
 
 impl MergingIterator {
-    /// Over children of which one was moved by somebody else.
+    /// A merge over children of which a caller has moved one.
     pub(crate) fn unsettled(mut self) -> MergingIterator {
         self.skipped = true;
         self
@@ -28,10 +27,10 @@ impl MergingIterator {
         self.children[at].tombstones.is_some()
     }
 
-    /// Goes on without the children at the places `gone`, ascending, and with those of `fresh`,
-    /// each with its place afterwards, ascending. With a place, an internal key, and a direction it
-    /// stands there afterwards: forward at or after it, else at or before it; it must have stood
-    /// there before. Without, nowhere.
+    /// Removes the children at the ascending indexes `gone` and adds those of `fresh`, each with
+    /// its index afterwards, ascending. With a position, an internal key, and a direction it is
+    /// there afterwards: forward at or after it, else at or before it; it must have been there
+    /// before. Without, it is invalid.
     pub(crate) fn exchange(
         &mut self,
         gone: &[usize],
@@ -64,7 +63,7 @@ impl MergingIterator {
         self.skip_hidden();
     }
 
-    /// Puts other children in place; the nodes of those that are kept are renamed.
+    /// Replaces children, and renames the nodes of those that are kept.
     fn replace(&mut self, gone: &[usize], fresh: Vec<(usize, MergeChild)>) {
         const FRESH: usize = usize::MAX;
         let before = self.children.len();

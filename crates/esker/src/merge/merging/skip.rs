@@ -1,12 +1,12 @@
-//! A merge leaves out runs of deleted keys.
+//! Skips runs of deleted keys in a merge.
 //!
 //! In: the current child's deleted run, and a range in which a reader finds nothing. Out: children
 //! that have moved on.
 //!
-//! Invariant: what is left out of one child hides nothing that is shown of an older one. A deleted
-//! run is left up to the first user key that an older child has in it; a known range only together
-//! with all older children. So it may be left out only as long as the older children stay where
-//! they are: who puts others in their place positions all of them again.
+//! Invariant: entries skipped in one child hide nothing that is shown of an older one. A deleted
+//! run is skipped up to the first user key that an older child has in it; a remembered range only
+//! together with all older children. So entries may stay skipped only while the older children stay
+//! in place: exchanging children positions all of them again.
 
 use super::{MergingIterator, Node};
 use esker_base::SequenceNumber;
@@ -42,9 +42,9 @@ impl MergingIterator {
         skipped
     }
 
-    /// Moves children that stand in the range to its run end, oldest first, as long as all they
-    /// have up to there was seen or the range is true for this very snapshot. Whether the current
-    /// child was among them, and whether any was.
+    /// Moves children in the range to its end, oldest first, while all their entries up to there
+    /// were seen or the range is true for this very snapshot. Returns whether the current child was
+    /// among them, and whether any was.
     fn leave_known(
         &mut self,
         snapshot: SequenceNumber,
@@ -66,7 +66,7 @@ impl MergingIterator {
                 continue;
             }
             if known.sequence != snapshot && !iter.was_seen(known, forward) {
-                // What stays here may be hidden by entries of newer children.
+                // Entries that stay here may be hidden by entries of newer children.
                 break;
             }
             if forward {
@@ -80,9 +80,8 @@ impl MergingIterator {
         (current_moved, any_moved)
     }
 
-    /// Moves child `c`, which stands in a deleted run of its own, to the run's end, or to the first
-    /// user key that an older child has in the run: there the run's deletion of that key may be
-    /// needed.
+    /// Moves child `c`, which is in a deleted run of its own, to the run's end, or to the first
+    /// user key that an older child has in the run: the run's deletion of that key may be needed.
     pub(super) fn leave_run(&mut self, snapshot: SequenceNumber, forward: bool, c: usize) -> SkipDistance {
         let icmp = &self.icmp;
         let nearer = |a: &[u8], b: &[u8]| {

@@ -1,13 +1,13 @@
 //! All range tombstones of a flush or compaction.
 //!
-//! In: the fragments of each input, with its bounds, and the live snapshots. Out: which point
-//! entries they hide for everybody, and the tombstones each output file must carry. Source: RocksDB
+//! In: the fragments of each input, with its bounds, and the live snapshots. Out: the point entries
+//! that they hide from all readers, and the tombstones of each output file. Source: RocksDB
 //! `db/range_del_aggregator.h`.
 //!
-//! Snapshots cut sequence numbers into *stripes*: no reader tells apart what lies between two
-//! neighbouring snapshots. A tombstone hides an older entry from everybody only within its own
-//! stripe, and over each key only the newest tombstone of each stripe is needed. So each stripe
-//! with tombstones has a set of its own, of the newest ones only.
+//! Snapshots cut sequence numbers into *stripes*: no reader tells entries between two neighbouring
+//! snapshots apart. A tombstone hides an older entry from all readers only within its own stripe,
+//! and over each key only the newest tombstone of each stripe is needed. So each stripe with
+//! tombstones has a set of its own, of the newest ones only.
 //!
 //! For n tombstones of any shape, and any number of snapshots: O(n log n) time, O(n) memory, and at
 //! most 2n tombstones in the outputs, plus one for each place at which an output cuts one.
@@ -20,8 +20,7 @@ use esker_base::sync::Arc;
 use esker_format::key::InternalKeyComparator;
 use esker_format::range_del::{FragmentedRangeTombstones, RangeTombstone, RangeTombstoneRef};
 
-/// What tombstones hide of one user key that is split between its file and the next (see
-/// [`super::Cover`]).
+/// The cover of one user key that is split between its file and the next (see [`super::Cover`]).
 #[derive(Debug)]
 struct Edge {
     user_key: Vec<u8>,
@@ -92,8 +91,8 @@ impl RangeDelAggregator {
         &self.snapshots
     }
 
-    /// Whether a tombstone hides the entry from everybody who could see it. Fastest when asked in
-    /// key order.
+    /// Whether a tombstone hides the entry from every reader that could see it. Fastest when called
+    /// in key order.
     #[inline]
     pub(crate) fn should_delete(&mut self, user_key: &[u8], sequence: SequenceNumber) -> bool {
         !self.is_empty() && self.is_hidden(user_key, sequence)
@@ -177,8 +176,8 @@ fn built<'s>(
     })
 }
 
-/// How many snapshots are older than `sequence`. With none, everything is in stripe 0; what is in
-/// stripe 0 all snapshots see.
+/// Number of snapshots older than `sequence`. Without snapshots everything is in stripe 0; all
+/// snapshots see the entries of stripe 0.
 #[inline]
 pub(crate) fn stripe(snapshots: &[SequenceNumber], sequence: SequenceNumber) -> usize {
     match snapshots.last() {

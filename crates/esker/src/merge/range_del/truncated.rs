@@ -1,8 +1,8 @@
 //! The tombstones of one memtable or file, cut to the file's bounds.
 //!
 //! In: fragments, in one set or several, the file's smallest and largest internal keys, a snapshot.
-//! Out: windows ([`TombstoneSource`]), and the cover of single keys. Source of the rules for
-//! bounds: formats.md §7.9.
+//! Out: windows ([`TombstoneSource`]), and the cover of single keys. Rules for bounds:
+//! `docs/format/range-del.md`.
 
 use super::{Cover, TombstoneSource};
 use esker_base::sync::Arc;
@@ -148,7 +148,7 @@ impl RunTombstones {
         RunTombstones { icmp, sets, bounds: None, snapshot, place: Place::Inside }
     }
 
-    /// What is hidden at `user_key`; does not move the cursor.
+    /// The cover at `user_key`; does not move the cursor.
     #[cfg(test)]
     pub(crate) fn cover_at(&self, user_key: &[u8]) -> Cover {
         let mut there = self.clone();
@@ -176,7 +176,7 @@ impl RunTombstones {
         }
     }
 
-    /// What is hidden at `user_key`, which was found.
+    /// The cover at `user_key`, whose window was found.
     fn cover(&self, user_key: &[u8]) -> Cover {
         match self.place {
             Place::Inside => {

@@ -1,8 +1,7 @@
 //! The backward half of the user's cursor.
 //!
-//! A key's versions are met oldest first, so all that are visible are looked at, and each takes the
-//! place of what the older ones came to. A key with many versions is sought from its newest
-//! instead.
+//! A key's versions come oldest first, so all visible ones are read, and each replaces the result
+//! of the older ones. A key with many versions is sought from its newest instead.
 
 use super::value::{NEWEST_FIRST, OLDEST_FIRST, value_part};
 use super::{DbIter, DbIterOptions, Value, set};
@@ -10,7 +9,7 @@ use esker_base::{Result, SequenceNumber, ValueType};
 use esker_format::cursor::ScanIterator;
 use esker_format::key::{self, InternalKeyComparator, ParsedInternalKey};
 
-/// What backward steps have found of a user key so far.
+/// The result of backward steps for a user key so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Found {
     /// Nothing that is there at the sequence number.
@@ -38,7 +37,7 @@ impl<I: ScanIterator> DbIter<I> {
                 }
             }
         }
-        // The search that follows tells what has failed.
+        // The search that follows reports the error.
         _ = self.seek_before_current();
     }
 
@@ -47,9 +46,9 @@ impl<I: ScanIterator> DbIter<I> {
         self.icmp.same_user_key(key::user_key(internal_key), &self.key)
     }
 
+    /// Moves before all entries of the current key.
     /// # Errors
-    /// That of the inner cursor: told at once, as every other step back tells it, not by the next
-    /// move.
+    /// That of the inner cursor, reported at once, as by every other backward step.
     fn seek_before_current(&mut self) -> Result<()> {
         self.aim(SequenceNumber::MAX, ValueType::SEEK);
         self.iter.seek_for_prev(&self.target);
@@ -100,8 +99,8 @@ impl<I: ScanIterator> DbIter<I> {
         }
     }
 
-    /// What the inner cursor stands on, with its user key in `ahead_key`; `None` at the end, and if
-    /// it fails.
+    /// The inner cursor's entry, with its user key in `ahead_key`; `None` at the end, and on an
+    /// error.
     #[inline]
     fn look_ahead(&mut self) -> Option<(SequenceNumber, ValueType)> {
         if let Some(ahead) = self.ahead.take() {
@@ -122,8 +121,8 @@ impl<I: ScanIterator> DbIter<I> {
         }
     }
 
-    /// From the oldest version of `key`, of which sequence and type are given, to before its
-    /// newest, remembering what is there at the sequence number.
+    /// Moves from the oldest version of `key`, with the given sequence and type, to before its
+    /// newest, and collects the result at the sequence number.
     #[inline]
     fn walk_versions_backward(
         &mut self,
@@ -185,7 +184,7 @@ impl<I: ScanIterator> DbIter<I> {
         self.merge_remembered(found)
     }
 
-    /// Puts a newer version in the place of what was found of the older ones.
+    /// Replaces the result of the older versions by a newer version.
     fn remember(&mut self, found: Found, value_type: ValueType) -> Result<Found> {
         if value_type == ValueType::Merge {
             self.operands.push(self.iter.value());
@@ -206,7 +205,7 @@ impl<I: ScanIterator> DbIter<I> {
         Ok(Found::Value)
     }
 
-    /// Fetches what was found, and applies the operands that were remembered, oldest first, to it.
+    /// Fetches the result, and applies the collected operands to it, oldest first.
     fn merge_remembered(&mut self, found: Found) -> Result<Found> {
         let base = match found {
             Found::Nothing => None,

@@ -1,8 +1,8 @@
-//! The user's cursor across runs of deleted keys: what is known of them lies in `deleted_runs/`.
+//! The user's cursor across deleted runs; `deleted_runs/` has the knowledge about them.
 //!
-//! A pre-scan ([`DbIter::pre_scan`]) is a scan for the sake of what it remembers: it asks now and
-//! then whether it shall go on, and what it has passed when it stops is remembered like what it
-//! passed when it found a key.
+//! A pre-scan ([`DbIter::pre_scan`]) is a scan for the sake of remembering runs. It asks now and
+//! then whether to go on. The part that it has passed is remembered when it stops, as when it finds
+//! a key.
 
 use super::{DbIter, set};
 use crate::deleted_runs::{DeletedRunMemoryRef, DeletedRunTracker, Skip};
@@ -38,8 +38,8 @@ impl<I: ScanIterator> DbIter<I> {
         }
     }
 
-    /// Where a pre-scan was stopped: nothing was found before this key that was not shown, and
-    /// nothing is known of the key itself.
+    /// Where a pre-scan was stopped: no visible key lies before this one, and nothing is known of
+    /// the key itself.
     pub(crate) fn stopped_at(&self) -> Option<&[u8]> {
         self.pre_scan.as_ref().filter(|pre_scan| pre_scan.stopped).map(|_| self.key.as_slice())
     }

@@ -1,4 +1,4 @@
-//! What an iterator shows, and what it counts.
+//! Options and counters of an iterator.
 
 use crate::deleted_runs::DeletedRunMemoryRef;
 use crate::merge::level::set_bound;
@@ -9,7 +9,7 @@ use esker_base::sync::Arc;
 use esker_base::{Error, Result, SequenceNumber};
 use esker_table::blob::BlobReader;
 
-/// What an iterator shows. Names and defaults are RocksDB's, of `ReadOptions` and the family's
+/// Options of an iterator. Names and defaults are RocksDB's, of `ReadOptions` and the family's
 /// options.
 #[derive(Clone, Debug)]
 pub(crate) struct DbIterOptions {
@@ -17,18 +17,17 @@ pub(crate) struct DbIterOptions {
     pub sequence: SequenceNumber,
     /// The first user key that may be shown.
     pub lower_bound: Option<Vec<u8>>,
-    /// The first user key beyond those that may be shown.
+    /// The first user key beyond the bounds.
     pub upper_bound: Option<Vec<u8>>,
     /// Stay within the prefix of the key that was sought.
     pub prefix_same_as_start: bool,
-    /// What a prefix is; without it `prefix_same_as_start` does nothing.
+    /// The prefix extractor; without it `prefix_same_as_start` does nothing.
     pub prefix_extractor: Option<SliceTransformRef>,
-    /// After so many entries of one user key that are not shown, seek instead of stepping.
+    /// After this many hidden entries of one user key, seek instead of stepping.
     pub max_sequential_skip_in_iterations: u64,
-    /// After so many entries that are not shown in one call, fail with `Incomplete`; 0 for never.
+    /// After this many hidden entries in one call, fail with `Incomplete`; 0: never.
     pub max_skippable_internal_keys: u64,
-    /// Whether files may be passed over by what their filters say of prefixes: if they are opened
-    /// with this very extractor.
+    /// Whether prefix filters may exclude files: if they are opened with this very extractor.
     pub asks_prefix_filters: bool,
     /// Combines merge operands.
     pub merge_operator: Option<MergeOperatorRef>,
@@ -36,7 +35,7 @@ pub(crate) struct DbIterOptions {
     pub blobs: Option<BlobReader>,
     /// Where runs of deleted keys are remembered; `None`: nowhere.
     pub(crate) deleted_run_memory: Option<DeletedRunMemoryRef>,
-    /// Is told when the iterator is dropped or refreshed what it has done.
+    /// Gets the counters when the iterator is dropped or refreshed.
     pub statistics: Option<Arc<Statistics>>,
 }
 
@@ -62,8 +61,9 @@ impl DbIterOptions {
         })
     }
 
+    /// Checks the number of hidden entries in one move.
     /// # Errors
-    /// `Incomplete` if a move may not pass over so many entries.
+    /// `Incomplete` if it exceeds the limit.
     pub(crate) fn check_skipped(&self, skipped: u64) -> Result<()> {
         match self.max_skippable_internal_keys {
             0 => Ok(()),
@@ -92,7 +92,7 @@ impl Default for DbIterOptions {
     }
 }
 
-/// What an iterator has done since it was made or refreshed.
+/// Counts of an iterator's work since it was made or refreshed.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct DbIterCounters {
     /// Positioning calls (`NUMBER_DB_SEEK`).

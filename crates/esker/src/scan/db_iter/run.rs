@@ -1,24 +1,24 @@
-//! The user's cursor walks over runs: entries that the inner cursor has decoded ahead, each to be
-//! shown as it is.
+//! Steps of the user's cursor over decoded runs: entries that the inner cursor has decoded ahead,
+//! to be shown as they are.
 //!
-//! In: an inner cursor that can look ahead. Out: steps that touch nothing but the run. A run ends
-//! where something must be looked at: an entry that is no plain value, or has several versions, or
-//! lies behind another child's, or a block's edge; the inner cursor then goes there in one move,
+//! In: an inner cursor that can decode ahead. Out: steps that touch only the run. A run ends at an
+//! entry that needs more work: one that is no plain value, has several versions, lies behind
+//! another child's entry, or behind a block's end. The inner cursor then goes there in one move,
 //! and steps as if there had been no run.
 //!
 //! Invariants
 //!  1. `value` is `Run` if and only if `run` is not empty. Then the cursor is valid, and the inner
-//!     cursor stands on the run's first entry.
+//!     cursor is at the run's first entry.
 //!  2. Forward, the key before the run's first entry is another one; backward, no entry before it
 //!     has the key of one that was shown.
 
 use super::{DbIter, Value, set};
 use esker_format::cursor::{Ahead, Run, ScanIterator};
 
-/// Steps in one direction before it looks ahead, if it does not know better. The first run takes
+/// Steps in one direction before it decodes ahead, without better knowledge. The first run takes
 /// memory and reads a block that nothing has waited for yet: scans of 10 to 100 rows had become
-/// slower by a tenth to a quarter (docs/performance.md). Builds with assertions look ahead soon, so
-/// that short tests walk over runs, too.
+/// slower by a tenth to a quarter (docs/performance.md). Builds with assertions decode ahead soon,
+/// so that short tests step over runs, too.
 const FIRST_STEPS: u32 = if cfg!(debug_assertions) { 2 } else { 100 };
 
 /// Where scans usually go so far, they look ahead with their first step, as far as that.
@@ -34,8 +34,7 @@ const WORTHWHILE: usize = 4;
 /// alternate.
 const MAX_STEPS: u32 = 64;
 
-/// How soon it looks ahead, and how far. What it has learned goes with the cursor from one scan to
-/// the next.
+/// When to decode ahead, and how far. The cursor keeps this knowledge from one scan to the next.
 #[derive(Debug)]
 pub(super) struct Eagerness {
     /// Steps until it looks ahead.
@@ -82,11 +81,11 @@ impl Eagerness {
     #[inline]
     fn expected(&self) -> Option<usize> {
         let left = (self.usual / 16).saturating_sub(self.so_far);
-        // A little more: a run for a last step or two costs most of what a long one does.
+        // A little more: a run for a last step or two costs nearly as much as a long one.
         (left > 0 && self.goes_far()).then(|| left as usize + 2)
     }
 
-    /// So many steps of the run will not be taken.
+    /// Reports that this many steps of the run will not be taken.
     #[inline]
     fn skip(&mut self, unused: usize) {
         self.so_far = self.so_far.saturating_sub(u32::try_from(unused).unwrap_or(u32::MAX));
@@ -186,8 +185,8 @@ impl<I: ScanIterator> DbIter<I> {
         !self.run.is_empty()
     }
 
-    /// Takes the inner cursor behind the run, from the last entry of which the key is kept; whether
-    /// there is another run then.
+    /// Moves the inner cursor behind the run, and keeps the last entry's key. Returns whether
+    /// another run follows.
     #[inline]
     fn pass_run(&mut self) -> bool {
         set(&mut self.key, self.run.user_key());
@@ -204,7 +203,7 @@ impl<I: ScanIterator> DbIter<I> {
         true
     }
 
-    /// Takes the inner cursor to where it would stand if there had been no run.
+    /// Moves the inner cursor to its position without a run.
     pub(super) fn leave_run(&mut self) {
         if self.run.is_empty() {
             return;
@@ -219,7 +218,7 @@ impl<I: ScanIterator> DbIter<I> {
         }
     }
 
-    /// Keeps the key; what is shown is not in the run any more.
+    /// Keeps the key; the shown entry is not in the run any more.
     #[inline]
     pub(super) fn end_run(&mut self) {
         if matches!(self.value, Value::Run) {

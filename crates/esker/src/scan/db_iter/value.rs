@@ -1,7 +1,7 @@
-//! From a stored value to the one the user sees.
+//! Turns a stored value into the user's value.
 //!
-//! In: the entry that the inner cursor stands on. Out: `value`, which the user sees: of an entity,
-//! its default column; what lies in blob files is fetched.
+//! In: the inner cursor's entry. Out: `value`: the default column of an entity, and the fetched
+//! value of a blob index.
 
 use super::{DbIter, Value, set};
 use esker_base::{Error, Result, ValueType, perf_add};
@@ -43,7 +43,7 @@ impl<I> DbIter<I> {
         Ok(())
     }
 
-    /// Name and value of each column of what is shown; a plain value is one column without a name.
+    /// Name and value of each shown column; a plain value is one column without a name.
     pub(super) fn shown_columns<'a>(&'a self, value: &'a [u8]) -> Vec<(&'a [u8], &'a [u8])> {
         match &self.value {
             Value::Entity { .. } => {
@@ -55,9 +55,9 @@ impl<I> DbIter<I> {
 }
 
 impl<I: ScanIterator> DbIter<I> {
-    /// Shows the value that the inner cursor stands on.
+    /// Shows the inner cursor's value.
     /// # Errors
-    /// `Corruption` for a value that is not what its type says; those of blob files.
+    /// `Corruption` for a value that contradicts its type; those of blob files.
     pub(super) fn show_stored(&mut self, value_type: ValueType) -> Result<()> {
         let stored = self.iter.value();
         match value_type {
@@ -76,7 +76,7 @@ impl<I: ScanIterator> DbIter<I> {
         Ok(())
     }
 
-    /// Applies the operands to what is shown, of type `base`, or to nothing; shows the result.
+    /// Applies the operands to the shown value, of type `base`, or to nothing; shows the result.
     /// # Errors
     /// Those of [`crate::merge::operands::full_merge`].
     #[cold]
@@ -113,9 +113,9 @@ impl<I: ScanIterator> DbIter<I> {
     }
 }
 
-/// Which part of a stored value the user sees, if it is all here and not an entity.
+/// The visible part of a stored value, if it is all here and not an entity.
 /// # Errors
-/// `Corruption` for values that are not what their type says.
+/// `Corruption` for values that contradict their type.
 pub(super) fn value_part(value_type: ValueType, value: &[u8], user_key: &[u8]) -> Result<(usize, usize)> {
     match value_type {
         ValueType::Value => Ok((0, value.len())),

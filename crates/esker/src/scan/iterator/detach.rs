@@ -1,11 +1,11 @@
-//! Detached iterators: a place, and nothing that memory or files wait for.
+//! Detached iterators: a position that pins no memory and no files.
 //!
 //! In: an iterator that will not be used for a while. Out: the same iterator without memtables,
-//! files and blocks; its key and value are copies. What it must see is kept from being compacted
-//! away by its sequence number alone.
+//! files and blocks; its key and value are copies. Its sequence number alone protects the entries
+//! it sees from compactions.
 //!
-//! Invariant: a detached iterator has no sources and no super version; the next move takes the
-//! family's present super version, as any super version that holds what its sequence number sees
+//! Invariant: a detached iterator has no sources and no super version. The next move takes the
+//! family's current super version: any super version that has the entries its sequence number sees
 //! will do.
 
 use super::{Cursor, DbIterator, Watched};

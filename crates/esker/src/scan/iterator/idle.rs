@@ -1,21 +1,21 @@
-//! Whoever drops an iterator leaves its cursor to those who want one over the same super version
-//! next.
+//! Reuses cursors: a dropped iterator leaves its cursor to the next one over the same super
+//! version.
 //!
-//! In: an iterator that is dropped. Out: its cursor with all parts, for another one: nothing is
-//! allocated, opened or counted then but the super version. With a family of three sorted runs that
-//! is most of what a seek and ten steps cost beside reading blocks.
+//! In: a dropped iterator. Out: its cursor with all parts, for another one: only the super version
+//! is then counted, and nothing is allocated or opened. With a family of three sorted runs that is
+//! most of the cost of a seek and ten steps beside reading blocks.
 //!
 //! Invariants
-//!  1. A cursor that lies idle holds no blocks, no super version and no table that somebody else
-//!     would close; it lies with its super version (`cf/idle_cursors.rs`), and goes with it.
-//!  2. It has all runs of its super version that its sequence number sees. Whoever takes it goes
-//!     over to his own number first, as [`DbIterator::refresh`] does: a memtable may have got its
-//!     first entry, or range tombstones.
-//!  3. It reads tables as its taker wants to (`Runs::reads_plainly`); it gives it his bounds.
-//!     Iterators with unusual options leave none and take none, nor do those whose bounds leave
-//!     files of level 0 out.
-//!  4. It goes by the family's options of now: it may be older than they are, as it moves from
-//!     super version to super version with its iterator.
+//!  1. An idle cursor holds no blocks, no super version and no table that another thread would
+//!     close; it lies with its super version (`cf/idle_cursors.rs`), and goes with it.
+//!  2. It has all runs of its super version that its sequence number sees. Its taker first moves it
+//!     to its own number, as [`DbIterator::refresh`] does: a memtable may have got its first entry,
+//!     or range tombstones.
+//!  3. It reads tables as its taker wants to (`Runs::reads_plainly`); the taker sets its bounds.
+//!     Iterators with unusual options leave none and take none, nor do those whose bounds exclude
+//!     files of level 0.
+//!  4. It uses the family's current options: it may be older than they are, as it moves from super
+//!     version to super version with its iterator.
 
 use super::runs::{Runs, plain_reads};
 use super::{Cursor, DbIterator, Watched};
@@ -38,7 +38,7 @@ impl Drop for DbIterator {
         }
         record_tick(&self.db.engine.options.statistics, Ticker::NoIteratorDeleted, 1);
         let Watched::SuperVersion(super_version) = &self.watched else { return };
-        // A comparator that panics leaves nobody knows what, and is not asked again.
+        // A comparator that panics leaves an unknown state, and is not called again.
         if !std::thread::panicking()
             && let Cursor::Plain(iter) = &self.iter
             && let Some(how) = plain_reads(&self.cf, super_version, &self.options)

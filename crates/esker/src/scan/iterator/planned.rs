@@ -1,15 +1,15 @@
-//! Iterators that are told beforehand which ranges will be scanned.
+//! Iterators with planned ranges.
 //!
-//! In: ranges. Out: the same rows as without them; the iterator ends where each range does, and the
+//! In: ranges. Out: the same rows as without them. The iterator ends where each range does, and the
 //! blocks of the ranges are read together when the first of them is missing in the cache
 //! (`esker_table::ScansAhead`).
 //!
 //! Invariants
-//!  1. While `planned` is there, the bounds are those of the range that was entered last; else
-//!     those of the read options.
-//!  2. What is read ahead comes from the files that the cursor reads: `Runs` tells of them whenever
-//!     they change. Nothing is told of tables, or allocated for them, if the cursor has had ranges
-//!     before: a cursor that another iterator has left is used as it is.
+//!  1. While `planned` is set, the bounds are those of the current range; otherwise those of the
+//!     read options.
+//!  2. Blocks are read ahead from the files that the cursor reads: `Runs` reports them whenever
+//!     they change. No table is reported, and nothing allocated for it, if the cursor has had
+//!     ranges before: a reused cursor is used as it is.
 //!  3. The cursor reads all files within the bounds of the read options and within those of the
 //!     ranges.
 
@@ -29,14 +29,14 @@ pub(super) struct PlannedRanges {
     /// The range that is to be entered next.
     next: usize,
     told: PlanTarget,
-    /// What files are opened by, if not by the read options: these with bounds around their own and
-    /// around all ranges.
+    /// The options for opening files, if not the read options: these with bounds around their own
+    /// and around all ranges.
     pub(super) around: Option<Box<ReadOptions>>,
 }
 
 impl PlannedRanges {
-    /// The ranges of `args`, of which `runs` are told, if there are any. REQUIRES: they were
-    /// checked.
+    /// Plans the ranges of `args`, if there are any, and reports them to `runs`. REQUIRES: they
+    /// were checked.
     pub(super) fn new(
         args: &MultiScanArgs,
         runs: Option<&mut Runs>,
@@ -68,7 +68,7 @@ impl PlannedRanges {
     }
 }
 
-/// Checks and counts ranges that somebody wants to be told of.
+/// Checks and counts ranges.
 /// # Errors
 /// `InvalidArgument`: see [`DbIterator::prepare`].
 pub(super) fn check(
@@ -90,7 +90,7 @@ fn ahead_options(args: &MultiScanArgs, options: &ReadOptions) -> AheadOptions {
     }
 }
 
-/// What reads the ranges of `args` ahead.
+/// The readahead for the ranges of `args`.
 /// # Errors
 /// `InvalidArgument`: see [`DbIterator::prepare`].
 pub(crate) fn new_ahead(
@@ -113,8 +113,8 @@ pub(crate) fn within_ranges(mut options: ReadOptions, args: &MultiScanArgs) -> R
     options
 }
 
-/// The options with bounds as wide as their own and those that the ranges of `args` put in their
-/// place. REQUIRES: the ranges ascend.
+/// The options with bounds that include both their own and those of the ranges of `args`. REQUIRES:
+/// the ranges ascend.
 fn around(options: &ReadOptions, args: &MultiScanArgs, icmp: &InternalKeyComparator) -> ReadOptions {
     let mut around = options.clone();
     if let (true, Some(lower), Some((start, _))) =
@@ -228,7 +228,7 @@ impl DbIterator {
         self.iter.set_bounds(lower.as_deref(), upper.as_deref());
     }
 
-    /// What was read ahead for the ranges that it was told of last.
+    /// Counts of readahead for its last planned ranges.
     pub fn ahead_counts(&self) -> AheadCounts {
         let ahead = self.planned.as_ref().and_then(|planned| planned.told.ahead.as_ref());
         ahead.map_or_else(AheadCounts::default, |ahead| ahead.counts())
@@ -236,7 +236,7 @@ impl DbIterator {
 }
 
 impl Cursor {
-    /// What can be told of ranges.
+    /// The runs, if they can take planned ranges.
     pub(super) fn runs(&mut self) -> Option<&mut Runs> {
         match self {
             Cursor::Plain(iter) => Some(iter.inner_mut()),

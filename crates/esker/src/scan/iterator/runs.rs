@@ -1,19 +1,18 @@
-//! The sorted runs of a super version as one cursor, and how it goes over to a newer super version.
+//! The sorted runs of a super version as one cursor, and its exchange for a newer super version.
 //!
-//! In: a super version, options, a sequence number. Out: one cursor over all that the number may
-//! see. Of a newer super version, runs that the old one has too keep their cursor, mostly where it
-//! stands, with its block and what it has read ahead: a flush costs one new cursor, a compaction
-//! one for each level it changed; a run that stays costs a comparison of two pointers. A level that
-//! a compaction has changed opens no file but the one with the place, and that not either if it
-//! stood in it before.
+//! In: a super version, options, a sequence number. Out: one cursor over everything that the number
+//! may see. Runs that a newer super version shares with the old one keep their cursor, mostly in
+//! place, with its block and its decoded entries. A flush costs one new cursor, a compaction one
+//! for each level it changed; an unchanged run costs a comparison of two pointers. A changed level
+//! opens only the file of the position, and not even that if the cursor was in it before.
 //!
 //! Invariants
-//!  1. `sources` says of each child what it reads, newest first. Two super versions have the runs
-//!     that both have in the same order.
-//!  2. Cursors of which one has skipped are kept, but not where they stand.
+//!  1. `sources` names each child's source, newest first. Two super versions have their common runs
+//!     in the same order.
+//!  2. Children of which one has skipped are kept, but not their positions.
 //!  3. While there are ranges (`is_planned`), `ahead` knows the files of `sources`; without them it
 //!     knows these or none.
-//!  4. A memtable of which the sequence number sees nothing is not among them.
+//!  4. A memtable without entries that the sequence number sees is not among them.
 //!  5. The cursor of a file that one level hands to another has the bounds and options of all, and
 //!     is positioned by its taker; only exchanges at the same sequence number hand any over.
 
@@ -62,7 +61,7 @@ impl Cursor {
         Cursor::Merged(MergingIterator::new(icmp.clone(), children))
     }
 
-    /// What it leaves out from now on, a reader at this sequence number does not miss.
+    /// Declares a reader at this sequence number: entries invisible to it may be skipped.
     fn read_at(&mut self, sequence: SequenceNumber) {
         if let Cursor::Merged(merged) = self {
             merged.read_at(sequence);
@@ -83,15 +82,15 @@ pub(crate) struct Runs {
     icmp: InternalKeyComparator,
     sources: Vec<Source>,
     cursor: Cursor,
-    /// What its range tombstones are looked at from.
+    /// The sequence number at which range tombstones apply.
     sequence: SequenceNumber,
     kept: Arc<KeptFiles>,
     upper_bound: Option<Vec<u8>>,
     wanted_prefix_of: Option<Vec<u8>>,
     tables: Arc<TableCache>,
-    /// Where its tables' cursors are told of scans beforehand.
+    /// The planned scans of its tables' cursors.
     ahead: Arc<ScansAhead>,
-    /// Whether there are such scans.
+    /// Whether there are planned scans.
     is_planned: bool,
     /// Whether `ahead` knows the files.
     knows_files: bool,
@@ -101,17 +100,17 @@ pub(crate) struct Runs {
     plain: Option<TableReadOptions>,
 }
 
-/// Ranges that are scanned, and where that was told.
+/// Planned ranges and the readahead that serves them.
 #[derive(Default, Debug)]
 pub(super) struct PlanTarget {
     pub(super) ranges: Arc<ScanRanges>,
-    /// `None` where nothing is read ahead for them.
+    /// `None` if nothing is read ahead for them.
     pub(super) ahead: Option<Arc<ScansAhead>>,
 }
 
-/// Cursors over files of levels that are gone, for the levels that come in their stead; empty but
-/// while one super version is exchanged for another, so that nothing is held by it. Shared by all
-/// that one `Runs` opens.
+/// Cursors over files of removed levels, for the levels that replace them; empty except during an
+/// exchange of super versions, so that it holds nothing. Shared by everything that one `Runs`
+/// opens.
 #[derive(Default)]
 struct KeptFiles {
     /// Whether the files of levels that go may be wanted; not those of planned scans
@@ -121,7 +120,7 @@ struct KeptFiles {
 }
 
 impl KeptFiles {
-    /// They are kept until what this gives is dropped; those that nobody has taken are closed then.
+    /// Keeps them until the returned value is dropped; the remaining ones are closed then.
     fn hand_over(&self) -> HandingOver<'_> {
         self.open.store(true, Ordering::Relaxed);
         HandingOver(self)
@@ -242,8 +241,8 @@ impl Runs {
         }
     }
 
-    /// Tells the scans which files there are, unless they know. What they know stays for those that
-    /// are told of next.
+    /// Reports the files to the planned scans, unless they know them. The files stay known for
+    /// later ranges.
     fn tell_files(&mut self) {
         if !self.knows_files {
             let (icmp, tables) = (self.icmp.clone(), self.tables.clone());
@@ -253,7 +252,7 @@ impl Runs {
         }
     }
 
-    /// What the scans know of files is not so any more.
+    /// The planned scans' knowledge of files is out of date.
     fn files_have_changed(&mut self) {
         let did_know = std::mem::take(&mut self.knows_files);
         if self.is_planned {
@@ -263,8 +262,7 @@ impl Runs {
         }
     }
 
-    /// What changes if the cursor goes over to `super_version`, at `sequence`: runs that it has
-    /// already are not opened again.
+    /// Prepares the exchange for `super_version`, at `sequence`: shared runs are not opened again.
     /// # Errors
     /// Those of opening files of level 0; nothing has changed then.
     pub(super) fn prepare(
@@ -310,7 +308,7 @@ impl Runs {
         Ok(exchange)
     }
 
-    /// Closes all; what it goes over to next is all fresh.
+    /// Closes all sources; the next exchange opens all anew.
     pub(super) fn detach(&mut self) {
         self.sources = Vec::new();
         self.knows_files = false;
@@ -324,7 +322,7 @@ impl Runs {
         !self.is_planned && !self.ahead.is_planned() && !self.ahead.holds()
     }
 
-    /// Whether there is somebody who knows files for planned ranges.
+    /// Whether planned ranges have a source of files.
     #[cfg(test)]
     pub(super) fn knows_files(&self) -> bool {
         assert_eq!(self.knows_files, self.ahead.knows_tables());
@@ -337,14 +335,14 @@ impl Runs {
         self.kept.files.lock().is_empty()
     }
 
-    /// Whether the cursor of child `at` shows the right thing at `sequence` as well: what range
-    /// tombstones hide was asked for at another one, and a memtable may have got some since.
+    /// Whether the cursor of child `at` is also right at `sequence`: its range tombstones were
+    /// applied at another one, and a memtable may have got some since.
     fn may_keep(&self, at: usize, sequence: SequenceNumber) -> bool {
         sequence == self.sequence || !self.cursor.has_tombstones(at) && !self.sources[at].has_new_tombstones()
     }
 
-    /// Goes over to what was prepared. With a place and a direction it stands there afterwards, as
-    /// it must have before.
+    /// Does a prepared exchange. With a place and a direction it is there afterwards, as it must
+    /// have been before.
     pub(super) fn exchange(&mut self, prepared: Exchange, place: Option<(&[u8], bool)>) {
         self.cursor.read_at(prepared.sequence);
         if prepared.is_empty() && place.is_none() {
@@ -386,7 +384,7 @@ impl Runs {
     }
 }
 
-/// What a newer super version changes.
+/// The changes for a newer super version.
 pub(super) struct Exchange {
     sequence: SequenceNumber,
     /// Places of runs that it has not.
@@ -408,9 +406,9 @@ impl Exchange {
     }
 }
 
-/// Calls `each` with the runs of `super_version` that a scan needs, newest first, but for those of
-/// which `is_kept` says that nothing is to be done: it is asked of each in turn, of files before
-/// they are compared with the bounds.
+/// Calls `each` with the runs of `super_version` that a scan needs, newest first, except those that
+/// `is_kept` accepts. `is_kept` is called for each in turn, for files before they are compared with
+/// the bounds.
 fn for_each_source<'a>(
     cf: &ColumnFamily,
     super_version: &'a SuperVersion,
@@ -419,14 +417,14 @@ fn for_each_source<'a>(
     is_kept: impl Fn(SourceRef<'a>) -> bool,
     mut each: impl FnMut(SourceRef<'a>) -> Result<()>,
 ) -> Result<()> {
-    // What may be shown was written before `sequence` was read: a memtable without it now will not
-    // have it later.
+    // Visible entries were written before `sequence` was read: a memtable without any now gets none
+    // later.
     let seen = |mem: &&Arc<MemTable>| {
         let has_tombstones = !options.ignore_range_deletions && mem.num_range_deletes() > 0;
         (has_tombstones || !mem.has_no_points()) && mem.first_seqno() <= sequence
     };
-    // Only gets by timestamps come here with that tier, and only if memtables may have what no WAL
-    // has.
+    // Only gets by timestamps come here with that tier, and only if memtables may have writes
+    // without WAL.
     if options.read_tier != ReadTier::Persisted {
         let memtables = super_version.memtables().filter(seen).map(SourceRef::Memtable);
         memtables.filter(|&source| !is_kept(source)).try_for_each(&mut each)?;
@@ -594,13 +592,13 @@ struct ReadOpener {
     options: TableReadOptions,
     ignore_range_deletions: bool,
     kept: Arc<KeptFiles>,
-    /// Who counts what its cursors do, if anybody does.
+    /// Counts its cursors' work, if set.
     watch: Option<Arc<dyn RunWatch>>,
-    /// Where its cursors are told of scans that they are part of.
+    /// The planned scans of its cursors.
     ahead: Arc<ScansAhead>,
 }
 
-/// The files of some runs, for those who read ahead.
+/// The files of some runs, for readahead.
 struct FilesOfScans {
     icmp: InternalKeyComparator,
     tables: Arc<TableCache>,

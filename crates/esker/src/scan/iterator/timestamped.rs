@@ -48,7 +48,7 @@ pub(crate) fn new_versions_iter(
     Ok(VersionsIter::new(cf.icmp.clone(), iter, iter_options, (from, to), tombstones, keep_alive))
 }
 
-/// What such cursors are made of.
+/// The parts of such cursors.
 struct Parts {
     iter: Box<dyn InternalIterator>,
     iter_options: DbIterOptions,

@@ -1,4 +1,4 @@
-//! Cursors of a scan that somebody watches: what an explained scan counts.
+//! Watched cursors of a scan, for explained scans.
 //!
 //! In: the cursor over one run. Out: the same with a watch around it.
 
@@ -6,7 +6,7 @@ use esker_base::FileNumber;
 use esker_base::sync::Arc;
 use esker_format::cursor::ScanIterator;
 
-/// What a cursor is over.
+/// The run of a cursor.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum WatchedRun {
     /// The memtable with this number.
@@ -15,7 +15,7 @@ pub(crate) enum WatchedRun {
     File(FileNumber),
 }
 
-/// Wraps the cursors that a scan opens: a scan that is explained counts what each of them does.
+/// Wraps the cursors that a scan opens: an explained scan counts the work of each.
 pub(crate) trait RunWatch: Send + Sync {
     /// `iter`, which is over `what`, with the watch around it.
     fn over(self: Arc<Self>, what: WatchedRun, iter: Box<dyn ScanIterator>) -> Box<dyn ScanIterator>;

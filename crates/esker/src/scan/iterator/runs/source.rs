@@ -4,7 +4,7 @@ use crate::version::FileMeta;
 use esker_base::sync::Arc;
 use esker_memtable::MemTable;
 
-/// What a child reads.
+/// The source of a child.
 #[derive(Clone, Debug)]
 pub(super) enum Source {
     Memtable(Arc<MemTable>),
@@ -39,7 +39,7 @@ impl Source {
         matches!(self, Source::Memtable(mem) if mem.has_range_tombstones())
     }
 
-    /// Whether it is the same one. All versions share what a file or a level is described by.
+    /// Whether it is the same source. All versions share the description of a file or a level.
     #[inline]
     pub(super) fn is(&self, other: SourceRef<'_>) -> bool {
         match (self, other) {
