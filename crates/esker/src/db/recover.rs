@@ -23,7 +23,7 @@ use super::operands::FormerOperators;
 use crate::cf::SuperVersion;
 use crate::deleted_runs::DeletedRunMemory;
 use crate::get::answer::Answer;
-use crate::get::search::{ReadContext, find};
+use crate::get::search::{PointSearch, ReadContext};
 use crate::options::{DbOptions, WalRecoveryMode, load_latest_options};
 use crate::version::beside_owner::{OwnersProgress, owner_has_changed};
 use crate::version::{Family, FamilyMap, VersionSet};
@@ -352,7 +352,7 @@ impl Recovery<'_> {
         };
         let key = LookupKey::new(key, SequenceNumber(section.0.saturating_sub(1)));
         let mut found = Ok(None);
-        find(&super_version, &context, &key, &mut |answer| {
+        PointSearch::new(&super_version, &context, &key).find(&mut |answer| {
             found = match answer {
                 Answer::Lent(value) => Ok(Some((ValueType::Value, value.pin()))),
                 Answer::Made(entity) => {

@@ -19,7 +19,7 @@ pub(crate) use output::{Output, PinnedOutput};
 use super::answer::Answer;
 use super::multi_get::{multi_get, resume_multi_get};
 use super::point::PointRead;
-use super::search::{ReadContext, SuspendedGet, find, resume_find};
+use super::search::{PointSearch, ReadContext, SuspendedGet};
 use crate::cf::{ColumnFamily, SuperVersion};
 use crate::instance::DbInner;
 use crate::options::{ReadOptions, ReadTier, table_read_options};
@@ -141,8 +141,8 @@ impl DbInner {
                 continue;
             }
             let key = LookupKey::new(keys.key(i), sequence);
-            if let Some(suspended) =
-                find(super_version.get(), &context, &key, &mut |answer| output.set(i, answer))
+            if let Some(suspended) = PointSearch::new(super_version.get(), &context, &key)
+                .find(&mut |answer| output.set(i, answer))
             {
                 left.waiting.push(Waiting { super_version: 0, key: i, suspended });
             }
@@ -385,7 +385,8 @@ impl<K: Keys> KeyBatch<'_, K> {
             let super_version = point.super_versions[at].1.get();
             let key = LookupKey::new(self.keys.key(i), point.sequence);
             let context = ReadContext { guard: Some(guard), ..self.context(i) };
-            if let Some(suspended) = find(super_version, &context, &key, &mut |answer| output.set(i, answer))
+            if let Some(suspended) =
+                PointSearch::new(super_version, &context, &key).find(&mut |answer| output.set(i, answer))
             {
                 left.waiting.push(Waiting { super_version: at, key: i, suspended });
             }
@@ -405,7 +406,8 @@ impl<K: Keys> KeyBatch<'_, K> {
             let super_version = held.super_versions.iter().find(|(id, _)| *id == family.id);
             let (_, super_version) = super_version.expect("collected with the point");
             let key = LookupKey::new(self.keys.key(i), held.sequence);
-            find(super_version, &self.context(i), &key, &mut |answer| output.set(i, answer));
+            let context = self.context(i);
+            PointSearch::new(super_version, &context, &key).find(&mut |answer| output.set(i, answer));
         }
     }
 
@@ -514,7 +516,8 @@ impl<K: Keys> KeyBatch<'_, K> {
             let key = LookupKey::new(self.keys.key(i), held.sequence);
             let mut settle = |answer: Answer<'_>| output.set(i, answer);
             let context = ReadContext { if_resident, ..self.context(i) };
-            resume_find(&held.super_versions[super_version].1, &context, &key, suspended, &mut settle)
+            PointSearch::new(&held.super_versions[super_version].1, &context, &key)
+                .resume(suspended, &mut settle)
                 .map(|suspended| Waiting { super_version, key: i, suspended })
         };
         let gains_by_sharing = waiting.len() > FEW_KEYS_RESIDENT && shares_blocks(&waiting);

@@ -8,7 +8,7 @@
 //!  2. No file is read under an epoch guard: a search that needs one holds its super version first.
 
 use super::answer::Answer;
-use super::search::{ReadContext, find, find_over, resume_find};
+use super::search::{PointSearch, ReadContext};
 use crate::cf::{ColumnFamily, OwnWrites};
 use crate::instance::DbInner;
 use crate::options::{ReadOptions, ReadTier, table_read_options};
@@ -100,17 +100,15 @@ impl DbInner {
         let context = ReadContext::new(cf, options, &table_options, statistics);
         let context = ReadContext { entities, files_only, ..context };
         let under = ReadContext { guard: Some(&guard), ..context };
+        let search = PointSearch::new(super_version.get(), &under, &lookup);
         let suspended = match own {
-            None => find(super_version.get(), &under, &lookup, settle),
-            Some(own) => {
-                let own_key = LookupKey::new(key, own.up_to);
-                find_over(super_version.get(), &under, &own.mem, &own_key, &lookup, settle)
-            }
+            None => search.find(settle),
+            Some(own) => search.over(&own.mem, &LookupKey::new(key, own.up_to)).find(settle),
         };
         if let Some(suspended) = suspended {
             let super_version = super_version.hold();
             drop(guard);
-            _ = resume_find(&super_version, &context, &lookup, suspended, settle);
+            _ = PointSearch::new(&super_version, &context, &lookup).resume(suspended, settle);
         }
         Ok(())
     }

@@ -6,7 +6,7 @@
 //!
 //! A search under a guard waits for nothing, because the guard keeps alive everything that other
 //! threads release meanwhile. At a block that is not in memory it is suspended ([`SuspendedGet`]).
-//! It continues ([`resume_find`]) when the super version is held and the guard is gone.
+//! It continues ([`PointSearch::resume`]) when the super version is held and the guard is gone.
 //!
 //! Source: RocksDB `db/version_set.cc` (`Version::Get`), `db/memtable.cc`.
 
@@ -120,165 +120,221 @@ pub(crate) struct SuspendedAt {
     pub(crate) missing: Option<Missing>,
 }
 
-/// Calls `settle` once with the value of `key` in this super version, or the error; a plain value
-/// is lent in place, without a count. A suspended search has not called it yet.
-///
-/// The result is the value or none · `Corruption` and `IoError`, which name the file · `Incomplete`
-/// if the tier forbids needed I/O · the errors of [`Saver::finish`].
-#[inline]
-pub(crate) fn find(
-    super_version: &SuperVersion,
-    context: &ReadContext<'_>,
-    key: &LookupKey,
-    settle: &mut impl FnMut(Answer<'_>),
-) -> Option<SuspendedGet> {
-    find_with(super_version, context, key, Saver::new(), settle)
+/// The search for one key in a super version.
+#[derive(Debug)]
+pub(crate) struct PointSearch<'a> {
+    super_version: &'a SuperVersion,
+    context: &'a ReadContext<'a>,
+    key: &'a LookupKey,
+    saver: Saver,
 }
 
-#[inline]
-fn find_with(
-    super_version: &SuperVersion,
-    context: &ReadContext<'_>,
-    key: &LookupKey,
-    mut saver: Saver,
-    settle: &mut impl FnMut(Answer<'_>),
-) -> Option<SuspendedGet> {
-    if !saver.is_done() && !context.files_only {
-        search_memtables(super_version, context, key, &mut saver, settle);
-        count(context, if saver.is_done() { Ticker::MemtableHit } else { Ticker::MemtableMiss });
+impl<'a> PointSearch<'a> {
+    /// Nothing is searched yet.
+    #[inline]
+    pub(crate) fn new(
+        super_version: &'a SuperVersion,
+        context: &'a ReadContext<'a>,
+        key: &'a LookupKey,
+    ) -> PointSearch<'a> {
+        PointSearch { super_version, context, key, saver: Saver::new() }
     }
-    if saver.is_taken() {
-        return None;
-    }
-    let mut at = None;
-    if !saver.is_done() && !context.memtables_only {
-        let candidates = super_version.version.candidates(key.internal_key());
-        at = search_files(candidates, super_version, context, key, &mut saver, settle);
-    }
-    settle_or_suspend(super_version, context, key, (saver, at), settle)
-}
 
-/// Ends a search that was suspended. `context` has no guard. Gives it back, with how far it has
-/// come, if it is to go on `if_resident` and cannot.
-#[cold]
-pub(crate) fn resume_find(
-    super_version: &SuperVersion,
-    context: &ReadContext<'_>,
-    key: &LookupKey,
-    suspended: SuspendedGet,
-    settle: &mut impl FnMut(Answer<'_>),
-) -> Option<SuspendedGet> {
-    esker_base::probe!("read:suspended");
-    if context.if_resident && suspended.at.is_none_or(|at| at.missing.is_none()) {
-        return Some(suspended);
-    }
-    let (mut saver, mut stopped) = (suspended.saver, None);
-    if let Some(at) = suspended.at {
-        let mut candidates = super_version.version.candidates(key.internal_key());
-        if let Some((level, file)) = candidates.find(|(_, file)| file.number == at.file) {
-            let place = (level, &**file, at.missing);
-            match search_file(place, super_version, context, key, &mut saver, settle) {
-                Step::GoOn if context.if_resident => {
-                    // The next file must not be waited for, either.
-                    let guard = epoch::pin();
-                    let under = ReadContext { guard: Some(&guard), ..*context };
-                    stopped = search_files(candidates, super_version, &under, key, &mut saver, settle);
-                }
-                Step::GoOn => _ = search_files(candidates, super_version, context, key, &mut saver, settle),
-                Step::End => {}
-                Step::Wait(at) => return Some(SuspendedGet { saver, at: Some(at) }),
-            }
+    /// Looks first into the writes in `own`, which lie over everything in the super version;
+    /// `own_key` is the key as they number it.
+    pub(crate) fn over(mut self, own: &Arc<MemTable>, own_key: &LookupKey) -> PointSearch<'a> {
+        let saver = &mut self.saver;
+        if !self.context.ignore_range_deletions {
+            saver.cover(own.max_covering_tombstone_seq(own_key.user_key(), own_key.sequence()));
         }
-    }
-    match settle_or_suspend(super_version, context, key, (saver, stopped), settle) {
-        Some(suspended) if context.if_resident => resume_find(super_version, context, key, suspended, settle),
-        suspended => suspended,
-    }
-}
-
-/// [`find`] with the writes in `own` over everything in the super version; `own_key` is the key
-/// with their sequence number.
-pub(crate) fn find_over(
-    super_version: &SuperVersion,
-    context: &ReadContext<'_>,
-    own: &Arc<MemTable>,
-    own_key: &LookupKey,
-    key: &LookupKey,
-    settle: &mut impl FnMut(Answer<'_>),
-) -> Option<SuspendedGet> {
-    let mut saver = Saver::new();
-    if !context.ignore_range_deletions {
-        saver.cover(own.max_covering_tombstone_seq(own_key.user_key(), own_key.sequence()));
-    }
-    let searched =
-        own.get(own_key, |value_type, sequence, value| saver.save(value_type, sequence, || value.pin()));
-    if let Err(e) = searched {
-        saver.fail(e);
-    }
-    find_with(super_version, context, key, saver, settle)
-}
-
-#[inline]
-fn settle_or_suspend(
-    super_version: &SuperVersion,
-    context: &ReadContext<'_>,
-    key: &LookupKey,
-    (saver, at): (Saver, Option<SuspendedAt>),
-    settle: &mut impl FnMut(Answer<'_>),
-) -> Option<SuspendedGet> {
-    if at.is_some() || (context.guard.is_some() && saver.needs_blobs()) {
-        return Some(SuspendedGet { saver, at });
-    }
-    if !saver.is_taken() {
-        settle(Answer::Made(saver.finish(&context.finish(super_version, key))));
-    }
-    None
-}
-
-#[inline]
-pub(super) fn count(context: &ReadContext<'_>, ticker: Ticker) {
-    if let Some(statistics) = context.statistics {
-        statistics.record_tick(ticker, 1);
-    }
-}
-
-pub(super) fn hit_at(level: usize) -> Ticker {
-    match level {
-        0 => Ticker::GetHitL0,
-        1 => Ticker::GetHitL1,
-        _ => Ticker::GetHitL2AndUp,
-    }
-}
-
-#[inline]
-fn search_memtables(
-    super_version: &SuperVersion,
-    context: &ReadContext<'_>,
-    key: &LookupKey,
-    saver: &mut Saver,
-    settle: &mut impl FnMut(Answer<'_>),
-) {
-    for mem in super_version.memtables() {
-        let searched = if context.ignore_range_deletions {
-            search_without_tombstones(mem, key, saver, settle)
-        } else {
-            mem.get_covered(key, |seen| match seen {
-                Seen::Covered(by) => {
-                    saver.cover(by);
-                    true
-                }
-                Seen::Version(value_type, sequence, value) => {
-                    take(saver, (value_type, sequence, value), settle)
-                }
-            })
-        };
+        let searched =
+            own.get(own_key, |value_type, sequence, value| saver.save(value_type, sequence, || value.pin()));
         if let Err(e) = searched {
             saver.fail(e);
         }
-        if saver.is_done() {
-            return;
+        self
+    }
+
+    /// Calls `settle` once with the value of the key, or the error; a plain value is lent in place,
+    /// without a count. A suspended search has not called it yet.
+    ///
+    /// The result is the value or none · `Corruption` and `IoError`, which name the file ·
+    /// `Incomplete` if the tier forbids needed I/O · the errors of [`Saver::finish`].
+    #[inline]
+    pub(crate) fn find(mut self, settle: &mut impl FnMut(Answer<'_>)) -> Option<SuspendedGet> {
+        let context = self.context;
+        if !self.saver.is_done() && !context.files_only {
+            self.search_memtables(settle);
+            count(context, if self.saver.is_done() { Ticker::MemtableHit } else { Ticker::MemtableMiss });
+        }
+        if self.saver.is_taken() {
+            return None;
+        }
+        let mut at = None;
+        if !self.saver.is_done() && !context.memtables_only {
+            let candidates = self.super_version.version.candidates(self.key.internal_key());
+            at = self.search_files(candidates, settle);
+        }
+        self.settle_or_suspend(at, settle)
+    }
+
+    /// Ends a search that was suspended. The context has no guard. Returns the search, with its
+    /// progress, if it may go on `if_resident` only and cannot.
+    #[cold]
+    pub(crate) fn resume(
+        mut self,
+        suspended: SuspendedGet,
+        settle: &mut impl FnMut(Answer<'_>),
+    ) -> Option<SuspendedGet> {
+        esker_base::probe!("read:suspended");
+        let context = self.context;
+        if context.if_resident && suspended.at.is_none_or(|at| at.missing.is_none()) {
+            return Some(suspended);
+        }
+        self.saver = suspended.saver;
+        let mut stopped = None;
+        if let Some(at) = suspended.at {
+            let mut candidates = self.super_version.version.candidates(self.key.internal_key());
+            if let Some((level, file)) = candidates.find(|(_, file)| file.number == at.file) {
+                match self.search_file((level, &**file, at.missing), settle) {
+                    Step::GoOn if context.if_resident => {
+                        // The next files must not block, either.
+                        let guard = epoch::pin();
+                        let under = ReadContext { guard: Some(&guard), ..*context };
+                        let saver = std::mem::replace(&mut self.saver, Saver::new());
+                        let mut search = PointSearch { context: &under, saver, ..self };
+                        stopped = search.search_files(candidates, settle);
+                        self.saver = search.saver;
+                    }
+                    Step::GoOn => _ = self.search_files(candidates, settle),
+                    Step::End => {}
+                    Step::Wait(at) => return Some(SuspendedGet { saver: self.saver, at: Some(at) }),
+                }
+            }
+        }
+        let again = PointSearch { saver: Saver::new(), ..self };
+        match self.settle_or_suspend(stopped, settle) {
+            Some(suspended) if context.if_resident => again.resume(suspended, settle),
+            suspended => suspended,
         }
     }
+
+    #[inline]
+    fn settle_or_suspend(
+        self,
+        at: Option<SuspendedAt>,
+        settle: &mut impl FnMut(Answer<'_>),
+    ) -> Option<SuspendedGet> {
+        let PointSearch { super_version, context, key, saver } = self;
+        if at.is_some() || (context.guard.is_some() && saver.needs_blobs()) {
+            return Some(SuspendedGet { saver, at });
+        }
+        if !saver.is_taken() {
+            settle(Answer::Made(saver.finish(&context.finish(super_version, key))));
+        }
+        None
+    }
+
+    #[inline]
+    fn search_memtables(&mut self, settle: &mut impl FnMut(Answer<'_>)) {
+        let PointSearch { super_version, context, key, saver } = self;
+        for mem in super_version.memtables() {
+            let searched = if context.ignore_range_deletions {
+                search_without_tombstones(mem, key, saver, settle)
+            } else {
+                mem.get_covered(key, |seen| match seen {
+                    Seen::Covered(by) => {
+                        saver.cover(by);
+                        true
+                    }
+                    Seen::Version(value_type, sequence, value) => {
+                        take(saver, (value_type, sequence, value), settle)
+                    }
+                })
+            };
+            if let Err(e) = searched {
+                saver.fail(e);
+            }
+            if saver.is_done() {
+                return;
+            }
+        }
+    }
+
+    /// Searches file after file. Where it would block, it stops and returns the place.
+    fn search_files(
+        &mut self,
+        candidates: Candidates<'_>,
+        settle: &mut impl FnMut(Answer<'_>),
+    ) -> Option<SuspendedAt> {
+        for (level, file) in candidates {
+            match self.search_file((level, file, None), settle) {
+                Step::GoOn => {}
+                Step::End => return None,
+                Step::Wait(at) => return Some(at),
+            }
+        }
+        None
+    }
+
+    /// Searches one file.
+    #[inline]
+    fn search_file(
+        &mut self,
+        (level, file, missing): (usize, &FileMeta, Option<Missing>),
+        settle: &mut impl FnMut(Answer<'_>),
+    ) -> Step {
+        let PointSearch { super_version, context, key, saver } = self;
+        let suspended_at = |missing| Step::Wait(SuspendedAt { level, file: file.number, missing });
+        let reader = match context.table(file) {
+            Ok(Some(reader)) => reader,
+            Ok(None) => return suspended_at(None),
+            Err(e) => {
+                saver.fail(e);
+                return Step::End;
+            }
+        };
+        if !context.ignore_range_deletions
+            && let Some(tombstones) = reader.range_dels()
+        {
+            let icmp = super_version.version.icmp();
+            saver.cover(tombstones.max_covering_seq(key.user_key(), icmp, key.sequence()));
+        }
+        let mut visit = |entry: ParsedInternalKey<'_>, value: TableValue<'_>| {
+            if saver.settles(entry.value_type, entry.sequence) {
+                settle(Answer::Lent(LentValue::Table(value)));
+                return false;
+            }
+            saver.save(entry.value_type, entry.sequence, || value.pin())
+        };
+        let stopped = match (context.guard, missing) {
+            (Some(guard), _) => reader.get_under(context.options, guard, key, &mut visit),
+            (None, None) => reader.get(context.options, key, &mut visit).map(|()| None),
+            (None, Some(missing)) if context.if_resident => {
+                match reader.resume_get_if_resident(context.options, key, missing, &mut visit) {
+                    Some(found) => found.map(|()| None),
+                    None => Ok(Some(missing)),
+                }
+            }
+            (None, Some(missing)) => {
+                reader.resume_get(context.options, key, missing, &mut visit).map(|()| None)
+            }
+        };
+        match stopped {
+            Err(e) => saver.fail(e),
+            Ok(Some(missing)) => return suspended_at(Some(missing)),
+            Ok(None) if !saver.is_done() => return Step::GoOn,
+            Ok(None) => count(context, hit_at(level)),
+        }
+        Step::End
+    }
+}
+
+/// The step after a file was searched.
+enum Step {
+    GoOn,
+    End,
+    Wait(SuspendedAt),
 }
 
 /// Takes a version that a memtable shows. Whether older ones are wanted.
@@ -305,80 +361,17 @@ fn search_without_tombstones(
     mem.get(key, |value_type, sequence, value| take(saver, (value_type, sequence, value), settle))
 }
 
-/// Asks file after file. Where it would have to wait, it stops and says where.
-fn search_files(
-    candidates: Candidates<'_>,
-    super_version: &SuperVersion,
-    context: &ReadContext<'_>,
-    key: &LookupKey,
-    saver: &mut Saver,
-    settle: &mut impl FnMut(Answer<'_>),
-) -> Option<SuspendedAt> {
-    for (level, file) in candidates {
-        match search_file((level, file, None), super_version, context, key, saver, settle) {
-            Step::GoOn => {}
-            Step::End => return None,
-            Step::Wait(at) => return Some(at),
-        }
-    }
-    None
-}
-
-/// The step after a file was searched.
-enum Step {
-    GoOn,
-    End,
-    Wait(SuspendedAt),
-}
-
-/// Asks one file.
 #[inline]
-fn search_file(
-    (level, file, missing): (usize, &FileMeta, Option<Missing>),
-    super_version: &SuperVersion,
-    context: &ReadContext<'_>,
-    key: &LookupKey,
-    saver: &mut Saver,
-    settle: &mut impl FnMut(Answer<'_>),
-) -> Step {
-    let suspended_at = |missing| Step::Wait(SuspendedAt { level, file: file.number, missing });
-    let reader = match context.table(file) {
-        Ok(Some(reader)) => reader,
-        Ok(None) => return suspended_at(None),
-        Err(e) => {
-            saver.fail(e);
-            return Step::End;
-        }
-    };
-    if !context.ignore_range_deletions
-        && let Some(tombstones) = reader.range_dels()
-    {
-        let icmp = super_version.version.icmp();
-        saver.cover(tombstones.max_covering_seq(key.user_key(), icmp, key.sequence()));
+pub(super) fn count(context: &ReadContext<'_>, ticker: Ticker) {
+    if let Some(statistics) = context.statistics {
+        statistics.record_tick(ticker, 1);
     }
-    let mut visit = |entry: ParsedInternalKey<'_>, value: TableValue<'_>| {
-        if saver.settles(entry.value_type, entry.sequence) {
-            settle(Answer::Lent(LentValue::Table(value)));
-            return false;
-        }
-        saver.save(entry.value_type, entry.sequence, || value.pin())
-    };
-    let stopped = match (context.guard, missing) {
-        (Some(guard), _) => reader.get_under(context.options, guard, key, &mut visit),
-        (None, None) => reader.get(context.options, key, &mut visit).map(|()| None),
-        (None, Some(missing)) if context.if_resident => {
-            match reader.resume_get_if_resident(context.options, key, missing, &mut visit) {
-                Some(found) => found.map(|()| None),
-                None => Ok(Some(missing)),
-            }
-        }
-        (None, Some(missing)) => reader.resume_get(context.options, key, missing, &mut visit).map(|()| None),
-    };
-    match stopped {
-        Err(e) => saver.fail(e),
-        Ok(Some(missing)) => return suspended_at(Some(missing)),
-        Ok(None) if !saver.is_done() => return Step::GoOn,
-        Ok(None) => count(context, hit_at(level)),
+}
+
+pub(super) fn hit_at(level: usize) -> Ticker {
+    match level {
+        0 => Ticker::GetHitL0,
+        1 => Ticker::GetHitL1,
+        _ => Ticker::GetHitL2AndUp,
     }
-    Step::End
 }
