@@ -5,22 +5,21 @@
 //! others.
 //!
 //! Reading order: [`memtable`] (the interface), `record` (one entry's bytes), `arena` (the memory),
-//! `node` (one node, and how readers and a writer share it), `tree` (nodes on nodes), `deleted`
-//! (deleted runs), `deletion_sample` (a sample of its deletions), [`iter`], `range_dels`, `covered`
-//! (summaries of range tombstones), `checks` (an entry is still the one added). Why a B+-tree, and
+//! `node` (one node, and how readers and a writer share it), `tree` (nodes on nodes), `summaries`
+//! (what nodes say of deleted runs and range tombstones), `deletion_sample` (a sample of its
+//! deletions), [`iter`], `range_dels`, `checks` (an entry is still the one added). Why a B+-tree, and
 //! why these leaves: `docs/design/0001-memtable.md`.
 #![warn(missing_docs)]
 
 mod arena;
 mod checks;
-mod covered;
-mod deleted;
 mod deletion_sample;
 pub mod iter;
 pub mod memtable;
 mod node;
 mod range_dels;
 mod record;
+mod summaries;
 mod tree;
 
 pub use checks::Checks;

@@ -15,11 +15,11 @@
 
 use crate::arena::{Arena, ShardStats};
 use crate::checks::{self, Checks};
-use crate::covered::Sight;
 use crate::deletion_sample::{DeletionSample, SampledDeletions, Take};
 use crate::iter::MemTableIter;
 use crate::range_dels::RangeDels;
 use crate::record::{self, Record, Target};
+use crate::summaries::covered::Sight;
 use crate::tree::{self, Tree};
 use esker_base::entry_checksum::EntryChecksum;
 use esker_base::sync::Arc;

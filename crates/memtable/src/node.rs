@@ -48,9 +48,9 @@ pub(crate) use lookup::{Guess, Here};
 pub(crate) use run::Run;
 
 use crate::arena::Arena;
-use crate::covered::{CoveredSummary, Gap, Gaps};
-use crate::deleted::{DeletedSummary, Span, Words};
 use crate::record::{Record, Target};
+use crate::summaries::covered::{CoveredSummary, Gap, Gaps};
+use crate::summaries::deleted::{DeletedSummary, Span, Words};
 use esker_base::Result;
 use esker_base::comparator::KeyOrder;
 use esker_base::sync::atomic::{AtomicPtr, AtomicU64, Ordering};

@@ -13,9 +13,9 @@
 //!  3. The arena belongs to the tree: nodes and records live as long as it.
 
 use crate::arena::Arena;
-use crate::deleted::After;
 use crate::node::{self, Guess, Inserted, Node};
 use crate::record::{Record, Target};
+use crate::summaries::deleted::After;
 use esker_base::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use esker_base::sync::{Mutex, hesitate};
 use esker_base::{Error, Result};

@@ -6,9 +6,9 @@
 use super::heads::{head_after, key_at, prefetch_record, shared_prefix, spare_one};
 use super::{Children, Link, Node, Slot, own};
 use crate::arena::Arena;
-use crate::covered::Gaps;
-use crate::deleted::{self, After, Deaths, Span};
 use crate::record::{Record, Target};
+use crate::summaries::covered::Gaps;
+use crate::summaries::deleted::{self, After, Deaths, Span};
 use esker_base::Result;
 use esker_base::comparator::KeyOrder;
 use esker_base::sync::MutexGuard;

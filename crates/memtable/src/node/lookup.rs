@@ -6,8 +6,8 @@
 
 use super::heads::{prefetch_line, prefetch_record};
 use super::{Link, Node, is_before};
-use crate::covered::Gap;
 use crate::record::{Record, Target};
+use crate::summaries::covered::Gap;
 use esker_base::sync::atomic::{AtomicPtr, Ordering};
 use esker_format::key::InternalKeyComparator;
 use std::ptr;
