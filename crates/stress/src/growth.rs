@@ -1,8 +1,8 @@
 //! Whether work grows with what was asked for, and with nothing else.
 //!
 //! In: how large. Out: a [`Report`], or every cell of the table in `docs/growth.md` that grows
-//! faster than the page allows, with the amounts. A cell is an operation ([`operations`]) on a
-//! database in which an axis ([`axes`]) has made n, 2n, 4n of something; what is counted ([`work`])
+//! faster than the page allows, with the amounts. A cell is an operation (`operations`) on a
+//! database in which an axis (`axes`) has made n, 2n, 4n of something; what is counted (`work`)
 //! does not depend on the clock.
 //!
 //! The program must install the counting allocator: `esker-growth` does. Nothing else may run in
