@@ -138,7 +138,7 @@ impl DeletedRunMemory {
         let range = self.layers.load(&guard).find(&self.icmp, user_key, snapshot, forward)?;
         run_end.clear();
         run_end.extend_from_slice(range.run_end(forward));
-        Some(KnownDeletedRun { run_end: run_end, sequence: range.sequence, newest_file: range.newest_file })
+        Some(KnownDeletedRun { run_end, sequence: range.sequence, newest_file: range.newest_file })
     }
 }
 
