@@ -17,12 +17,11 @@ use esker_format::cursor::{Ahead, Run, ScanIterator};
 
 /// Steps in one direction before it decodes ahead, without better knowledge. The first run takes
 /// memory and reads a block that nothing has waited for yet: scans of 10 to 100 rows had become
-/// slower by a tenth to a quarter (docs/performance.md). Builds with assertions decode ahead soon,
-/// so that short tests step over runs, too.
-const FIRST_STEPS: u32 = if cfg!(debug_assertions) { 2 } else { 100 };
+/// slower by a tenth to a quarter (docs/performance.md).
+const FIRST_STEPS: u32 = esker_base::probe!(soon: 2, usually: 100);
 
 /// Where scans usually go so far, they look ahead with their first step, as far as that.
-const FAR: u32 = if cfg!(debug_assertions) { 4 } else { 20 };
+const FAR: u32 = esker_base::probe!(soon: 4, usually: 20);
 
 /// Longer scans count as this long.
 const MOST_COUNTED: u32 = 1 << 10;
