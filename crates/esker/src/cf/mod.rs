@@ -1,4 +1,8 @@
 //! Column families: their parts, and the one value that readers load.
+//!
+//! Reading order: `column_family` (constant parts, and the state under the db mutex), `memtables`,
+//! `super_version` (the value that readers load), `set` (families by id and name), `write_stall`,
+//! `idle_cursors` (cursors for the next iterator), `own_writes` (writes of a transaction).
 
 mod column_family;
 mod idle_cursors;

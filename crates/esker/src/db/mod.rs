@@ -1,7 +1,13 @@
 //! The public face: an open database and its column families.
 //!
-//! In: the user's calls. Out: calls into the rooms behind: `write` for writes, `read` and `iter`
-//! for reads, `flush` and `compact` for maintenance. Nothing below names this module.
+//! In: the user's calls. Out: calls into the rooms behind: `write` for writes, `get` and `scan` for
+//! reads, `flush`, `compact` and `ingest` for maintenance. No room below names this one.
+//!
+//! Reading order: `open` (with `open_tables`, `operands`, `recover`, `identity`, `leftovers` and
+//! `jobs`), `descriptor` and `column_family` (families as given and as handles), `reads`,
+//! `multi_get`, `scans`, `own_writes` and `entities`, `writes`, `maintenance` (with `ingest`,
+//! `import`, `live_files`, `verify`, `history`), `set_options`, `properties` and `stats_dump`,
+//! `compaction_timer`, `close`, `resume`, `destroy`.
 
 mod close;
 mod column_family;

@@ -3,6 +3,10 @@
 //! In: the result of recovery (`db/open.rs`). Out: one [`Engine`] that the write path and the
 //! background jobs share.
 //!
+//! Reading order: `state` (the fields under the db mutex, with `totals` and `history`), this file,
+//! `install` (a job's result comes into force), `jobs` (which jobs run), `stall`, `covered`,
+//! `background_error`, `scrub`; `report`, `counters`, `under_way` and `parts` serve them.
+//!
 //! Locks, in the order in which they may be taken (docs/locking.md): write lead → manifest → state
 //! → wals → small ones. MANIFEST and table I/O never happens under `state`.
 //!

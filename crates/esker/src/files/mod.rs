@@ -1,4 +1,8 @@
 //! Files: written, brought in from elsewhere, and no longer needed.
+//!
+//! Reading order: `table_output` and `blob_output` (the files of a job), `written` (their checks),
+//! `file_checksum`, [`open_table`] (a file's open table), `copy` (links and copies), `obsolete`
+//! (which files of a directory may go).
 
 mod blob_output;
 mod copy;

@@ -4,6 +4,8 @@
 //! flush of a family runs at a time and takes all waiting memtables, oldest first, so level 0 grows
 //! in the order of the writes.
 //!
+//! Reading order: `job` (takes memtables, installs the table), `build` (memtables to a table).
+//!
 //! Source: RocksDB `db/flush_job.cc`, `db/memtable_list.cc`.
 
 mod build;

@@ -6,6 +6,9 @@
 //! Steps: join the queue → as leader: make room (`room.rs`) → take a group → number it → WAL (and
 //! sync) → memtables → publish the last sequence number → wake the followers → hand over the lead.
 //!
+//! Reading order: this file, `queue` (leaders and followers), `room`, `switch` (a new memtable and
+//! WAL), `group` (the steps of a group), `apply` (batch to memtables), `two_phase`, `flush`.
+//!
 //! Invariants
 //!  1. Nothing is acknowledged before its WAL record is in the kernel (on the medium, with `sync`).
 //!  2. A sequence number is published after everything up to it is in the memtables, so a read
