@@ -12,6 +12,7 @@
 pub mod allocations;
 pub mod buffer;
 pub mod bytes;
+pub mod closures;
 pub mod coding;
 pub mod compaction_filter;
 pub mod comparator;
@@ -26,6 +27,7 @@ pub mod perf_context;
 pub mod prefix;
 pub mod probe;
 pub mod rng;
+mod setters;
 pub mod stats;
 pub mod sync;
 pub mod table_properties_collector;

@@ -123,6 +123,20 @@ impl CacheOptions {
     }
 }
 
+esker_base::setters! {
+    CacheOptions {
+        cache_type: CacheType;
+        capacity: usize;
+        num_shard_bits: i32;
+        strict_capacity_limit: bool;
+        high_pri_pool_ratio: f64;
+        low_pri_pool_ratio: f64;
+        eviction_effort_cap: usize;
+        metadata_charge_policy: MetadataChargePolicy;
+        estimates_misses: bool;
+    }
+}
+
 /// The result of an insert that succeeded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum InsertOutcome {

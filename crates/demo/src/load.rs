@@ -2,7 +2,7 @@
 
 use crate::Stage;
 use crate::failure::Outcome;
-use esker::{Db, WriteBatch, WriteOptions};
+use esker::{Db, WriteBatch};
 
 const BATCH: u64 = 1_000;
 
@@ -18,9 +18,9 @@ pub(crate) fn run(stage: &mut Stage, db: &Db) -> Outcome {
         batch.clear();
         for index in turns.map(|turn| records.shuffled(turn)) {
             records.fill_value(index, &mut value);
-            batch.put(family, &records.key(index), &value)?;
+            batch.put_cf(family, &records.key(index), &value)?;
         }
-        db.write(&WriteOptions::default(), &mut batch)?;
+        db.write(&mut batch)?;
         part.advance(loaded);
     }
     let bytes = records.count() * records.record_bytes();

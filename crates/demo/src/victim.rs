@@ -68,9 +68,9 @@ fn write_forever(db: &Db, round: u32, thread: u32) -> Outcome {
         let written = Written { round, thread, sequence };
         written.fill_value(&mut value);
         batch.clear();
-        batch.put(family, &written.key(0), &value)?;
-        batch.put(family, &written.key(1), &value)?;
-        db.write(&options, &mut batch)?;
+        batch.put_cf(family, &written.key(0), &value)?;
+        batch.put_cf(family, &written.key(1), &value)?;
+        db.write_opt(&options, &mut batch)?;
         acknowledge(thread, sequence)?;
     }
     Ok(())

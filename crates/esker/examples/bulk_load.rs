@@ -28,7 +28,7 @@ fn main() -> esker::Result<()> {
 
     // All files or none, atomically. `move_files` links them in place of copying them.
     let ingest = IngestExternalFileOptions { move_files: true, ..IngestExternalFileOptions::default() };
-    db.ingest_external_file(&files, &ingest)?;
+    db.ingest_external_file_opt(&ingest, &db.default_column_family(), &files)?;
     assert!(db.get("key-00099999")?.is_some());
 
     drop(db);

@@ -3,13 +3,12 @@
 //! Run: `cargo run -p esker --example optimistic_retry`
 #![allow(clippy::print_stdout, reason = "an example talks to its reader")]
 
-use esker::{ErrorKind, OptimisticTransactionDb, OptimisticTransactionOptions, Options, WriteOptions};
+use esker::{ErrorKind, OptimisticTransactionDb, Options};
 
 fn increment(db: &OptimisticTransactionDb, key: &str) -> esker::Result<u32> {
     let mut attempts = 1;
     loop {
-        let mut transaction =
-            db.begin_transaction(&WriteOptions::default(), &OptimisticTransactionOptions::default());
+        let transaction = db.begin_transaction();
         let old = transaction.get_for_update(key)?;
         let old: u64 = old.and_then(|text| String::from_utf8(text).ok()?.parse().ok()).unwrap_or(0);
         transaction.put(key, (old + 1).to_string())?;

@@ -3,7 +3,7 @@
 //! Run: `cargo run -p esker --example secondary_index`
 #![allow(clippy::print_stdout, reason = "an example talks to its reader")]
 
-use esker::{ColumnFamilyHandle, ColumnFamilyOptions, Db, Options, WriteBatch, WriteOptions};
+use esker::{ColumnFamilyHandle, ColumnFamilyOptions, Db, Options, WriteBatch};
 
 /// Users by id, and their ids by mail address.
 struct Users {
@@ -17,11 +17,11 @@ impl Users {
     fn set_mail(&self, id: &str, mail: &str) -> esker::Result<()> {
         let mut batch = WriteBatch::new();
         if let Some(old) = self.db.get_cf(&self.by_id, id)? {
-            batch.delete(self.by_mail.id(), &old)?;
+            batch.delete_cf(self.by_mail.id(), &old)?;
         }
-        batch.put(self.by_id.id(), id.as_bytes(), mail.as_bytes())?;
-        batch.put(self.by_mail.id(), mail.as_bytes(), id.as_bytes())?;
-        self.db.write(&WriteOptions::default(), &mut batch)
+        batch.put_cf(self.by_id.id(), id.as_bytes(), mail.as_bytes())?;
+        batch.put_cf(self.by_mail.id(), mail.as_bytes(), id.as_bytes())?;
+        self.db.write(&mut batch)
     }
 
     fn id_of(&self, mail: &str) -> esker::Result<Option<String>> {

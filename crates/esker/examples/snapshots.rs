@@ -3,16 +3,16 @@
 //! Run: `cargo run -p esker --example snapshots`
 #![allow(clippy::print_stdout, reason = "an example talks to its reader")]
 
-use esker::{Db, Options, ReadOptions, WriteBatch, WriteOptions};
+use esker::{Db, Options, ReadOptions, WriteBatch};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Moves one unit from `a` to `b`; their sum stays 100.
 fn transfer(db: &Db, a: u64) -> esker::Result<()> {
     let family = db.default_column_family().id();
     let mut batch = WriteBatch::new();
-    batch.put(family, b"a", &a.to_le_bytes())?;
-    batch.put(family, b"b", &(100 - a).to_le_bytes())?;
-    db.write(&WriteOptions::default(), &mut batch)
+    batch.put_cf(family, b"a", &a.to_le_bytes())?;
+    batch.put_cf(family, b"b", &(100 - a).to_le_bytes())?;
+    db.write(&mut batch)
 }
 
 fn read(db: &Db, options: &ReadOptions, key: &str) -> esker::Result<u64> {

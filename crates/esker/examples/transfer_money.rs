@@ -12,7 +12,7 @@ fn balance(text: Option<Vec<u8>>) -> u64 {
 /// Moves `amount` if it is there. Gives whether it was.
 fn transfer(db: &TransactionDb, from: &str, to: &str, amount: u64) -> esker::Result<bool> {
     let options = TransactionOptions { deadlock_detect: true, ..TransactionOptions::default() };
-    let mut transaction = db.begin_transaction(&WriteOptions::default(), &options);
+    let transaction = db.begin_transaction_opt(&WriteOptions::default(), &options);
     let source = balance(transaction.get_for_update(from)?);
     let target = balance(transaction.get_for_update(to)?);
     if source < amount {

@@ -20,7 +20,7 @@ mod tables;
 pub use downgrade::{Downgrade, downgrade};
 pub use report::{CompatReport, Need};
 
-use crate::options::{Feature, Release, latest_options_file, load_latest_options};
+use crate::options::{Feature, Release, latest_options_file, load_latest_options_from};
 use crate::version::beside_owner::{open_current_manifest, read_beside_owner};
 use crate::version::{VersionSet, what_is_wrong_with_family_name};
 use crate::wal::open_wal;
@@ -198,7 +198,7 @@ fn inspect_op(op: &BatchOp<'_>, name: &str, report: &mut CompatReport) {
 /// The OPTIONS file keeps tools out, not the library, which does not read it.
 fn inspect_options(fs: &dyn FileSystem, dir: &Path, report: &mut CompatReport) -> Result<()> {
     let Some(number) = latest_options_file(fs, dir)? else { return Ok(()) };
-    let loaded = match load_latest_options(fs, dir) {
+    let loaded = match load_latest_options_from(fs, dir) {
         Ok(loaded) => loaded,
         Err(e) if e.subcode() == SubCode::PathNotFound => return Ok(()),
         Err(e) => {

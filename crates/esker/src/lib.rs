@@ -1,33 +1,131 @@
-//! Esker: an embedded LSM key-value engine that opens RocksDB's database directories in place and
-//! hands them back.
+//! Esker is an embedded key-value store: a log-structured merge tree that opens RocksDB's database
+//! directories in place and hands them back.
+//!
+//! * **RocksDB's files, byte for byte.** Esker opens what RocksDB 5 to 11 wrote; RocksDB 7.8 and 11
+//!   open what Esker writes, unflushed WALs included.
+//! * **RocksDB's vocabulary.** Options, statistics, properties, errors and tools have its names.
+//! * **All in Rust.** `cargo add esker` is the whole installation; this crate has no `unsafe`.
+//! * **Column families**, atomic batches, snapshots, cursors in both directions, range deletions,
+//!   merge operators, compaction filters, own comparators, wide columns, user-defined timestamps.
+//! * **Transactions**, with locks ([`TransactionDb`]) or with a check at commit
+//!   ([`OptimisticTransactionDb`]); two-phase commit, savepoints, range locks.
+//! * **Operation**: checkpoints, backups, ingestion, export and import, repair, TTL
+//!   ([`DbWithTtl`]), [`Db::explain_get`] for one slow read, online changes of options.
+//! * **No surprises**: no acknowledged write is lost by a crash of the process, no synced one by a
+//!   power loss. Damaged bytes give [`ErrorKind::Corruption`] with file and offset.
+//!
+//! # Five examples
+//!
+//! Open, write, read:
 //!
 //! ```
-//! use esker::{Db, Options, ReadOptions, WriteBatch, WriteOptions};
+//! use esker::Db;
+//! # let dir = esker_testkit::TempDir::new("front-open");
+//! # let path = dir.path();
 //!
-//! # fn main() -> esker::Result<()> {
-//! # let dir = std::env::temp_dir().join(format!("esker-doc-{}", std::process::id()));
-//! let mut options = Options::default();
-//! options.db.create_if_missing = true;
-//! let db = Db::open(&options, &dir)?;
-//! db.put("fjord", "water")?;
-//! let snapshot = db.snapshot();
+//! let db = Db::open_default(path)?;
+//! db.put("esker", "a ridge of gravel")?;
+//! assert_eq!(db.get("esker")?.as_deref(), Some(&b"a ridge of gravel"[..]));
+//! # Ok::<_, esker::Error>(())
+//! ```
+//!
+//! Change several keys, in several families, all or none, durable when the call returns:
+//!
+//! ```
+//! use esker::{Db, WriteBatch, WriteOptions};
+//! # let dir = esker_testkit::TempDir::new("front-batch");
+//! # let db = Db::open_default(dir.path())?;
+//!
+//! let orders = db.create_column_family("orders", &Default::default())?;
 //! let mut batch = WriteBatch::new();
-//! batch.put(db.default_column_family().id(), b"esker", b"gravel")?;
-//! batch.delete(db.default_column_family().id(), b"fjord")?;
-//! db.write(&WriteOptions::default().sync(true), &mut batch)?;
-//! assert_eq!(db.get("fjord")?, None);
-//! let then = ReadOptions::new().snapshot(&snapshot);
-//! assert_eq!(db.get_opt(&then, &db.default_column_family(), "fjord")?.as_deref(), Some(&b"water"[..]));
-//! # drop((snapshot, then));
-//! # drop(db);
-//! # esker::destroy_db(&options.db, &dir)
-//! # }
+//! batch.put("stock", "2")?;
+//! batch.put_cf(&orders, "17", "a shovel")?;
+//! db.write_opt(&WriteOptions::new().sync(true), batch)?;
+//! # Ok::<_, esker::Error>(())
 //! ```
 //!
-//! Reading order: [`Db`] and [`options`] (the public face), then the modules in the order of a
-//! write: `write`, `flush`, `compact`; of a read: `get`, `scan`, `merge`; and what they stand on:
-//! `engine` (the shared state), `cf`, `version`, `picker`, `wal`, `files`. ARCHITECTURE.md draws
-//! the paths.
+//! Iterate, forward or backward, as of one point in time:
+//!
+//! ```
+//! # let dir = esker_testkit::TempDir::new("front-iterate");
+//! # let db = esker::Db::open_default(dir.path())?;
+//! # db.put("user/1", "ada")?;
+//! # db.put("user/2", "grace")?;
+//! let snapshot = db.snapshot();
+//! db.delete("user/2")?;
+//! for entry in snapshot.prefix("user/") {
+//!     let (key, value) = entry?;
+//!     println!("{} = {}", key.escape_ascii(), value.escape_ascii());
+//! }
+//! let newest = db.range("user/".."user0").rev().next();
+//! # assert_eq!(snapshot.prefix("user/").count(), 2);
+//! # assert!(newest.is_some());
+//! # Ok::<_, esker::Error>(())
+//! ```
+//!
+//! Change what was read, while others do the same:
+//!
+//! ```
+//! use esker::{Options, TransactionDb};
+//! # let dir = esker_testkit::TempDir::new("front-transaction");
+//! # let path = dir.path();
+//!
+//! let options = Options::new().create_if_missing(true);
+//! let db = TransactionDb::open(&options, &Default::default(), path)?;
+//! let txn = db.begin_transaction();
+//! let stock = txn.get_for_update("stock")?.map_or(3, |text| text[0] - b'0');
+//! txn.put("stock", (stock - 1).to_string())?;
+//! txn.commit()?;
+//! # assert_eq!(db.get("stock")?.unwrap(), b"2");
+//! # Ok::<_, esker::Error>(())
+//! ```
+//!
+//! Migrate a RocksDB directory: open it with the options it says it was written with. There is
+//! nothing to convert, and RocksDB opens it again afterwards.
+//!
+//! ```
+//! use esker::Db;
+//! use esker::options::load_latest_options;
+//! # let dir = esker_testkit::TempDir::new("front-migrate");
+//! # let path = dir.path();
+//! # Db::open_default(path)?.create_column_families(["users"])?;
+//!
+//! let written_with = load_latest_options(path)?;
+//! let db = Db::open_cf(&written_with.db, path, written_with.families)?;
+//! println!("{:?}", db.column_family_names());
+//! # Ok::<_, esker::Error>(())
+//! ```
+//!
+//! # Coming from `rocksdb` or `fjall`
+//!
+//! | `rocksdb` | `fjall` | Esker |
+//! |---|---|---|
+//! | `DB::open_default(path)` | `Database::builder(path).open()` | [`Db::open_default`] |
+//! | `DB::open_cf(&opts, path, ["a"])` | `db.keyspace("a", …)` | [`Db::open_cf`], [`Db::create_column_family`] |
+//! | `db.put_cf(&cf, k, v)` | `items.insert(k, v)` | [`Db::put_cf`] |
+//! | `db.put_opt(k, v, &opts)` | | [`Db::put_opt`]: options come first, then the family |
+//! | `db.iterator(IteratorMode::Start)` | `items.iter()` | [`Db::range`]`(..)` |
+//! | `db.iterator(IteratorMode::End)` | `items.iter().rev()` | `db.range(..).rev()` |
+//! | `db.prefix_iterator(p)` | `items.prefix(p)` | [`Db::prefix`] |
+//! | `db.raw_iterator()` | | [`Db::iter`]: a cursor that lends keys and values |
+//! | `WriteBatch`, `db.write(batch)` | `db.batch()`, `batch.commit()` | [`WriteBatch`], [`Db::write`] |
+//! | `db.snapshot().get(k)` | `db.snapshot()` | [`Db::snapshot`], [`Snapshot::get`] |
+//! | `TransactionDB`, `OptimisticTransactionDB` | `OptimisticTxDatabase` | [`TransactionDb`], [`OptimisticTransactionDb`] |
+//! | `db.flush_wal(true)` | `db.persist(PersistMode::SyncAll)` | [`Db::sync_wal`] |
+//! | `opts.set_merge_operator(name, f, g)` | | [`ColumnFamilyOptions::merge_operator_fn`] |
+//! | `Checkpoint::new(&db)?.create_checkpoint(p)` | | [`Db::create_checkpoint`] |
+//!
+//! Methods come in three lengths: `get(key)` is for the default family, `get_cf(&family, key)` for
+//! another one, and `get_opt(&options, &family, key)` takes options, too. Options always come first.
+//!
+//! # Where to go on
+//!
+//! * [`options`]: every option, its unit, its default, and when it may change.
+//! * [`txn`]: which transactions find which conflicts; [`observe`]: events, statistics, explanations.
+//! * [`builtin`]: RocksDB's stock merge operators.
+//! * The guide, in `docs/guide`, and a cookbook of programs, in `examples` of this crate.
+//! * `docs/compat`: each feature of RocksDB, whether Esker reads and writes it, and the differences.
+//! * `ARCHITECTURE.md`: where any line of the engine lives.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
@@ -66,8 +164,8 @@ mod write;
 
 pub use backup::{BackupEngine, BackupEngineOptions, BackupInfo};
 pub use db::{
-    AttributeGroup, ColumnFamilyDescriptor, ColumnFamilyHandle, Db, IngestExternalFileArg, OpenMode,
-    QuarantinedTable, WideColumns, destroy_db,
+    AttributeGroup, BatchArg, ColumnFamilyDescriptor, ColumnFamilyHandle, Db, IngestExternalFileArg,
+    OpenMode, QuarantinedTable, WideColumns, destroy_db,
 };
 pub use engine::ScrubState;
 pub use esker_base::{
@@ -87,7 +185,7 @@ pub use options::{
     ReadTier, WalRecoveryMode, WriteOptions,
 };
 pub use repair::{RepairSummary, repair_db};
-pub use scan::{DbIterator, MultiScan, Scan};
+pub use scan::{DbIterator, Entries, EntryCursor, KeyRange, KeyValue, MultiScan, Scan};
 pub use snapshot::Snapshot;
 pub use sst_file_reader::{ParsedEntryInfo, SstFileIterator, SstFileReader};
 pub use sst_file_writer::{ExternalSstFileInfo, SstFileWriter};
@@ -118,6 +216,7 @@ mod pages {
 
 /// What tools and tests need to look inside files: the crates below, and parts of the engine. It
 /// promises nothing: any release may change it.
+#[doc(hidden)]
 pub mod internals {
     pub use esker_base as base;
     pub use esker_cache as cache;

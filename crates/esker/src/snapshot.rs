@@ -24,6 +24,7 @@
 use esker_base::SequenceNumber;
 use esker_base::sync::atomic::{AtomicU64, Ordering};
 use esker_base::sync::{Arc, Mutex};
+use std::any::Any;
 use std::fmt;
 
 /// No node.
@@ -294,6 +295,9 @@ impl LiveSnapshots {
 pub(crate) trait SnapshotOwner: Send + Sync {
     /// Nobody holds this snapshot any more.
     fn release_snapshot(&self, ticket: Ticket);
+
+    /// The owner as what it is: snapshots that are read from find their database by it.
+    fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
 }
 
 struct Held {
@@ -317,6 +321,10 @@ impl Snapshot {
     /// is held here.
     pub(crate) fn new(sequence: SequenceNumber, ticket: Ticket, owner: Arc<dyn SnapshotOwner>) -> Snapshot {
         Snapshot(Arc::new(Held { sequence, ticket, owner }))
+    }
+
+    pub(crate) fn owner(&self) -> Arc<dyn Any + Send + Sync> {
+        self.0.owner.clone().into_any()
     }
 
     /// The number it reads at.

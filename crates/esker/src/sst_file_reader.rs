@@ -25,6 +25,33 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// An open table. All methods may be called from any thread.
+///
+/// ```
+/// # use esker::{Options, ReadOptions, SstFileReader, SstFileWriter};
+/// # let dir = esker_testkit::TempDir::new("doc");
+/// # let file = dir.join("made.sst");
+/// # let mut writer = SstFileWriter::new(&Options::default());
+/// # writer.open(&file)?;
+/// # writer.put("a", "1")?;
+/// # writer.put("b", "2")?;
+/// # writer.finish()?;
+/// let (options, read) = (Options::default(), ReadOptions::default());
+/// let reader = SstFileReader::open(&options, &file)?;
+/// assert_eq!(reader.table_properties().num_entries, 2);
+/// reader.verify_checksum()?;
+/// reader.verify_num_entries()?;
+/// assert_eq!(reader.get(&read, "a")?.as_deref(), Some(&b"1"[..]));
+/// assert_eq!(reader.multi_get(&read, &["a", "z"]).len(), 2);
+/// let mut iter = reader.iter(&read)?;
+/// iter.seek_to_first();
+/// assert_eq!(iter.item(), Some((&b"a"[..], &b"1"[..])));
+///
+/// let mut entries = reader.table_iter();
+/// entries.seek_to_first();
+/// let entry = reader.parse_table_iterator_key(entries.key())?;
+/// assert_eq!(entry.user_key, b"a");
+/// # Ok::<_, esker::Error>(())
+/// ```
 pub struct SstFileReader {
     path: PathBuf,
     table: Arc<TableReader>,
@@ -195,7 +222,7 @@ impl SstFileReader {
 
     /// Counts the point entries, and compares their number with what the properties say.
     /// # Errors
-    /// `Corruption` if they differ · as reading the table.
+    /// `Corruption`: the numbers differ, or a block is damaged · `IoError`.
     pub fn verify_num_entries(&self) -> Result<()> {
         let (mut iter, mut found) = (self.table_iter(), 0_u64);
         iter.seek_to_first();
@@ -268,6 +295,34 @@ impl fmt::Debug for SstFileReader {
 
 /// A cursor over the keys of a table. Not valid until positioned; after an error, until positioned
 /// again. It keeps the table open.
+///
+/// ```
+/// # use esker::{Options, ReadOptions, SstFileReader, SstFileWriter};
+/// # let dir = esker_testkit::TempDir::new("doc");
+/// # let file = dir.join("made.sst");
+/// # let mut writer = SstFileWriter::new(&Options::default());
+/// # writer.open(&file)?;
+/// # writer.put("a", "1")?;
+/// # writer.put("b", "2")?;
+/// # writer.finish()?;
+/// let (options, read) = (Options::default(), ReadOptions::default());
+/// let reader = SstFileReader::open(&options, &file)?;
+/// let mut iter = reader.iter(&read)?;
+/// iter.seek_to_first();
+/// while iter.valid() {
+///     println!("{:?} has {} bytes", iter.key(), iter.value().len());
+///     iter.next();
+/// }
+/// iter.status()?;
+/// iter.seek_to_last();
+/// iter.prev();
+/// iter.seek("b");
+/// iter.seek_for_prev("az");
+/// assert_eq!(iter.item(), Some((&b"a"[..], &b"1"[..])));
+/// assert_eq!(iter.columns().len(), 1);
+/// assert!(iter.timestamp().is_empty());
+/// # Ok::<_, esker::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct SstFileIterator(Cursor);
 
@@ -353,7 +408,8 @@ impl SstFileIterator {
 
     /// Why it is not valid, if an error was the reason.
     /// # Errors
-    /// As [`SstFileReader::get`].
+    /// `Corruption` and `IoError` name the file · `InvalidArgument`: merge operands without a merge
+    /// operator.
     pub fn status(&self) -> Result<()> {
         each!(&self.0, iter => iter.status())
     }

@@ -22,6 +22,28 @@ const VERSION: u32 = 2;
 
 /// Writes one table after another; each goes from [`open`](SstFileWriter::open) to
 /// [`finish`](SstFileWriter::finish). A table that is not finished is deleted.
+///
+/// ```
+/// use esker::{Options, ReadOptions, SstFileReader, SstFileWriter, builtin};
+/// # let dir = esker_testkit::TempDir::new("doc");
+/// # let file = dir.join("made.sst");
+///
+/// let mut options = Options::default();
+/// options.cf.merge_operator = Some(builtin::uint64_add());
+/// let mut writer = SstFileWriter::new(&options);
+/// writer.open(&file)?;
+/// writer.put("a", "1")?;
+/// writer.put_entity("b", &[(b"column", b"value")])?;
+/// writer.merge("c", 1u64.to_le_bytes())?;
+/// writer.delete("d")?;
+/// writer.delete_range("x", "y")?;
+/// println!("{} bytes so far", writer.file_size());
+/// assert_eq!(writer.finish()?.num_entries, 4);
+///
+/// let reader = SstFileReader::open(&options, &file)?;
+/// assert_eq!(reader.get(&ReadOptions::default(), "a")?.as_deref(), Some(&b"1"[..]));
+/// # Ok::<_, esker::Error>(())
+/// ```
 pub struct SstFileWriter {
     options: Options,
     icmp: InternalKeyComparator,
@@ -145,7 +167,8 @@ impl SstFileWriter {
 
     /// Adds an entity of these columns (name, value), which may stand in any order.
     /// # Errors
-    /// `InvalidArgument` if a name occurs twice · as [`SstFileWriter::put`].
+    /// `InvalidArgument`: a name occurs twice, the key does not come after the one before, or no
+    /// file is open · `IoError`.
     pub fn put_entity(&mut self, key: impl AsRef<[u8]>, columns: &[(&[u8], &[u8])]) -> Result<()> {
         let mut entity = Vec::new();
         wide_column::serialize(columns, &mut entity)?;
@@ -154,14 +177,16 @@ impl SstFileWriter {
 
     /// Adds a merge operand.
     /// # Errors
-    /// As [`SstFileWriter::put`].
+    /// `InvalidArgument`: the key does not come after the one before, or no file is open ·
+    /// `IoError`.
     pub fn merge(&mut self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
         self.add(key.as_ref(), operand.as_ref(), ValueType::Merge)
     }
 
     /// Adds a deletion.
     /// # Errors
-    /// As [`SstFileWriter::put`].
+    /// `InvalidArgument`: the key does not come after the one before, or no file is open ·
+    /// `IoError`.
     pub fn delete(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
         self.add(key.as_ref(), &[], ValueType::Deletion)
     }

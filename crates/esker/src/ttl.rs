@@ -8,18 +8,22 @@
 //!
 //! Source: RocksDB `utilities/ttl/db_ttl_impl.h`.
 
-use crate::DbIterator;
 use crate::builtin;
 use crate::db::{ColumnFamilyDescriptor, ColumnFamilyHandle, Db, OpenMode};
 use crate::options::{ColumnFamilyOptions, CompactionFilterRef, DbOptions, ReadOptions, WriteOptions};
+use crate::scan::entries::sealed;
+use crate::scan::{DbIterator, Entries, EntryCursor, KeyValue};
 use esker_base::compaction_filter::{
     BeforeTtl, CompactionFilter, CompactionFilterContext, CompactionFilterFactory, FilterDecision,
 };
-use esker_base::sync::atomic::{AtomicI32, Ordering};
+use esker_base::sync::atomic::AtomicI32;
+use esker_base::sync::atomic::Ordering::Relaxed;
 use esker_base::sync::{Arc, Mutex};
-use esker_base::{ColumnFamilyId, Error, Result};
+use esker_base::{ColumnFamilyId, Error, PinnedBytes, Result};
 use esker_env::Clock;
 use esker_format::write_batch::{BatchOp, WriteBatch};
+use std::borrow::Borrow;
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
@@ -30,6 +34,33 @@ const TIME_BYTES: usize = 4;
 const MIN_TIMESTAMP: u32 = 1_368_146_402;
 
 /// A database with times. Cloning gives another handle to the same one.
+///
+/// ```
+/// use esker::{DbOptions, DbWithTtl, OpenMode, ReadOptions, WriteBatch, WriteOptions};
+/// # let dir = esker_testkit::TempDir::new("doc");
+///
+/// let options = DbOptions::new().create_if_missing(true);
+/// let (day, mode) = (24 * 60 * 60, OpenMode::ReadWrite);
+/// let db = DbWithTtl::open(&options, dir.path(), ["default"], &[day], mode)?;
+/// db.put("session", "17")?;
+/// let mut batch = WriteBatch::new();
+/// batch.put("token", "abc")?;
+/// db.write(&batch)?;
+/// db.write_opt(&WriteOptions::new().sync(true), batch)?;
+/// assert_eq!(db.get("session")?.unwrap(), b"17");
+///
+/// let family = db.base_db().default_column_family();
+/// assert!(db.get_opt(&ReadOptions::default(), &family, "token")?.is_some());
+/// assert_eq!(db.multi_get(&ReadOptions::default(), &family, &["session", "token"]).len(), 2);
+/// for entry in db.iter_opt(ReadOptions::default(), &family)? {
+///     println!("{:?}", entry?);
+/// }
+/// db.delete("token")?;
+/// db.set_ttl(&family, 60);
+/// assert_eq!(db.ttl(&family), Some(60));
+/// db.create_column_family_with_ttl("for ever", &Default::default(), 0)?;
+/// # Ok::<_, esker::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct DbWithTtl {
     db: Db,
@@ -47,14 +78,19 @@ impl DbWithTtl {
     /// Opens the database in `path` with these families and the seconds that values live in each; 0
     /// or less: for ever.
     /// # Errors
-    /// `InvalidArgument` if there is not one time for each family · as [`Db::open_with`].
+    /// `InvalidArgument`: there is not one time for each family; the database does not exist and
+    /// `create_if_missing` is off; it exists and `error_if_exists` is on; it has families that are
+    /// not named; an option is out of range · `IoError`/`Busy`: another process has it ·
+    /// `Corruption`: names file and offset · `NotSupported`: names the feature · `IoError` from the
+    /// directory.
     pub fn open(
         options: &DbOptions,
         path: impl AsRef<Path>,
-        mut families: Vec<ColumnFamilyDescriptor>,
+        families: impl IntoIterator<Item = impl Into<ColumnFamilyDescriptor>>,
         ttls: &[i32],
         mode: OpenMode,
     ) -> Result<DbWithTtl> {
+        let mut families = ColumnFamilyDescriptor::list(families);
         if ttls.len() != families.len() {
             return Err(Error::invalid_argument("ttls size has to be the same as number of column families"));
         }
@@ -78,7 +114,8 @@ impl DbWithTtl {
 
     /// Creates a family whose values live `ttl` seconds; 0 or less: for ever.
     /// # Errors
-    /// As [`Db::create_column_family`].
+    /// `InvalidArgument`: the name is taken, empty or has a NUL, or an option is out of range ·
+    /// `NotSupported`: the database is read-only · `IoError` from the MANIFEST.
     pub fn create_column_family_with_ttl(
         &self,
         name: &str,
@@ -96,48 +133,67 @@ impl DbWithTtl {
     /// are there as well.
     pub fn set_ttl(&self, family: &ColumnFamilyHandle, ttl: i32) {
         if let Some(current) = self.ttls.lock().get(&family.id()) {
-            current.store(ttl, Ordering::Relaxed);
+            current.store(ttl, Relaxed);
         }
     }
 
     /// How many seconds values of `family` live.
     pub fn ttl(&self, family: &ColumnFamilyHandle) -> Option<i32> {
-        self.ttls.lock().get(&family.id()).map(|ttl| ttl.load(Ordering::Relaxed))
+        self.ttls.lock().get(&family.id()).map(|ttl| ttl.load(Relaxed))
     }
 
     /// Sets `key` of the default family, as of now.
     /// # Errors
-    /// As [`Db::write`].
+    /// `InvalidArgument`: the keys of the family have timestamps · `ShutdownInProgress`: the
+    /// database was closed · `NotSupported`: the database is read-only, or this is a forked child
+    /// of the process that opened it · `IoError`: the WAL could not be written, and no write
+    /// succeeds until [`Db::resume`] · the background error in force.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let mut batch = WriteBatch::new();
-        batch.put(self.db.default_column_family().id(), key.as_ref(), value.as_ref())?;
-        self.write(&WriteOptions::default(), &batch)
+        batch.put(key, value)?;
+        self.write(batch)
     }
 
     /// Removes `key` of the default family.
     /// # Errors
-    /// As [`Db::write`].
+    /// `InvalidArgument`: the keys of the family have timestamps · `ShutdownInProgress`: the
+    /// database was closed · `NotSupported`: the database is read-only, or this is a forked child
+    /// of the process that opened it · `IoError`: the WAL could not be written, and no write
+    /// succeeds until [`Db::resume`] · the background error in force.
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
         self.db.delete(key)
     }
 
     /// Applies a batch whose values and operands have no times yet: they get that of now.
     /// # Errors
-    /// `NotSupported` for entities, values with timestamps and what only transactions write · as
-    /// [`Db::write`].
-    pub fn write(&self, options: &WriteOptions, batch: &WriteBatch) -> Result<()> {
+    /// `NotSupported`: entities, values with timestamps, or transaction markers; the database is
+    /// read-only · `InvalidArgument`: a family that is not open, or an inverted range ·
+    /// `ShutdownInProgress`: the database was closed · `IoError`: the WAL could not be written ·
+    /// the background error in force.
+    pub fn write(&self, batch: impl Borrow<WriteBatch>) -> Result<()> {
+        self.write_opt(&WriteOptions::default(), batch)
+    }
+
+    /// [`write`](Self::write) with options.
+    /// # Errors
+    /// `NotSupported` for entities, values with timestamps and transaction markers ·
+    /// `InvalidArgument`: options that contradict each other, a family that is not open, an inverted
+    /// range · `Incomplete`: `no_slowdown` is set, and writers are stalled · `ShutdownInProgress` ·
+    /// `IoError`: the WAL could not be written · the background error in force.
+    pub fn write_opt(&self, options: &WriteOptions, batch: impl Borrow<WriteBatch>) -> Result<()> {
+        let batch = batch.borrow();
         // Seconds fit until 2106; RocksDB reads them as signed, until 2038.
         let now = u32::try_from(self.clock.now_seconds()).unwrap_or(u32::MAX).to_le_bytes();
         let mut timed = WriteBatch::new();
         for op in batch.iter() {
             match op {
-                BatchOp::Put { family, key, value } => timed.put(family, key, &[value, &now].concat())?,
+                BatchOp::Put { family, key, value } => timed.put_cf(family, key, &[value, &now].concat())?,
                 BatchOp::Merge { family, key, operand } => {
-                    timed.merge(family, key, &[operand, &now].concat())?;
+                    timed.merge_cf(family, key, &[operand, &now].concat())?;
                 }
-                BatchOp::Delete { family, key } => timed.delete(family, key)?,
-                BatchOp::SingleDelete { family, key } => timed.single_delete(family, key)?,
-                BatchOp::DeleteRange { family, begin, end } => timed.delete_range(family, begin, end)?,
+                BatchOp::Delete { family, key } => timed.delete_cf(family, key)?,
+                BatchOp::SingleDelete { family, key } => timed.single_delete_cf(family, key)?,
+                BatchOp::DeleteRange { family, begin, end } => timed.delete_range_cf(family, begin, end)?,
                 BatchOp::LogData(data) => timed.put_log_data(data)?,
                 BatchOp::Noop => {}
                 other => {
@@ -145,19 +201,27 @@ impl DbWithTtl {
                 }
             }
         }
-        self.db.write(options, &mut timed)
+        self.db.write_opt(options, &mut timed)
     }
 
     /// The value of `key` in the default family.
     /// # Errors
-    /// As [`DbWithTtl::get_opt`].
+    /// `Corruption`: the value does not end in a time · `Corruption` and `IoError` name the file
+    /// and offset · `InvalidArgument`: merge operands without a merge operator, or the keys of the
+    /// family have timestamps · `NotSupported`: a newer version wrote it, or this is a forked child
+    /// of the process that opened the database · `ShutdownInProgress`: the database was closed.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         self.get_opt(&ReadOptions::default(), &self.db.default_column_family(), key)
     }
 
     /// The value of `key` in `family`, which may have outlived its time.
     /// # Errors
-    /// `Corruption` if the value does not end in a time · as [`Db::get_opt`].
+    /// `Corruption`: the value does not end in a time · `Corruption` and `IoError` name the file
+    /// and offset · `Incomplete`: `read_tier` forbids the I/O it would take · `TimedOut`: it would
+    /// take I/O behind `deadline` · `InvalidArgument`: merge operands without a merge operator, a
+    /// snapshot or family of another database, or timestamps that the options and the family do not
+    /// agree on · `NotSupported`: a newer version wrote it, or this is a forked child of the
+    /// process that opened the database · `ShutdownInProgress`: the database was closed.
     pub fn get_opt(
         &self,
         options: &ReadOptions,
@@ -186,15 +250,97 @@ impl DbWithTtl {
 
     /// An iterator over `family`.
     /// # Errors
-    /// As [`Db::iter_opt`].
+    /// `InvalidArgument`: a snapshot or family of another database; `tailing` together with a
+    /// snapshot or timestamps · `NotSupported`: `read_tier` is `Persisted`, or this is a forked
+    /// child of the process that opened the database · `Corruption` and `IoError` from opening
+    /// level-0 files · `Incomplete` and `TimedOut`: the options let a read go less far than opening
+    /// one takes, or less long · `ShutdownInProgress`: the database was closed.
     pub fn iter_opt(&self, options: ReadOptions, family: &ColumnFamilyHandle) -> Result<TtlIterator> {
         Ok(TtlIterator(self.db.iter_opt(options, family)?))
     }
 }
 
 /// An iterator over values with times.
+///
+/// ```
+/// # use esker::{DbOptions, DbWithTtl, OpenMode, ReadOptions};
+/// # let dir = esker_testkit::TempDir::new("doc");
+/// # let options = DbOptions::new().create_if_missing(true);
+/// # let db = DbWithTtl::open(&options, dir.path(), ["default"], &[60], OpenMode::ReadWrite)?;
+/// # let family = db.base_db().default_column_family();
+/// db.put("session", "17")?;
+/// let mut iter = db.iter_opt(ReadOptions::default(), &family)?;
+/// iter.seek_to_first();
+/// while iter.valid() {
+///     println!("{:?} = {:?}, written at {}", iter.key(), iter.value()?, iter.ttl_timestamp()?);
+///     iter.next();
+/// }
+/// iter.status()?;
+/// iter.seek_to_last();
+/// iter.prev();
+/// iter.seek("session");
+/// iter.seek_for_prev("session");
+/// assert!(iter.valid());
+/// # Ok::<_, esker::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct TtlIterator(DbIterator);
+
+impl sealed::Sealed for TtlIterator {}
+
+impl EntryCursor for TtlIterator {
+    fn twin(&self) -> Result<TtlIterator> {
+        self.0.twin().map(TtlIterator)
+    }
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        self.0.compare(a, b)
+    }
+    fn valid(&self) -> bool {
+        self.0.valid()
+    }
+    fn status(&self) -> Result<()> {
+        self.0.status()
+    }
+    fn seek_to_first(&mut self) {
+        self.0.seek_to_first();
+    }
+    fn seek_to_last(&mut self) {
+        self.0.seek_to_last();
+    }
+    fn seek(&mut self, target: &[u8]) {
+        self.0.seek(target);
+    }
+    fn seek_for_prev(&mut self, target: &[u8]) {
+        self.0.seek_for_prev(target);
+    }
+    fn next(&mut self) {
+        self.0.next();
+    }
+    fn prev(&mut self) {
+        self.0.prev();
+    }
+    fn key(&self) -> &[u8] {
+        self.0.key()
+    }
+    fn value(&self) -> Result<&[u8]> {
+        TtlIterator::value(self)
+    }
+    fn pinned_value(&self) -> Result<PinnedBytes> {
+        let value = self.0.pinned_value();
+        let bytes = split(&value)?.0.len();
+        Ok(value.slice(0..bytes))
+    }
+}
+
+/// The entries from where the cursor stands; from its first key, if it stands nowhere.
+impl IntoIterator for TtlIterator {
+    type Item = Result<KeyValue>;
+    type IntoIter = Entries<TtlIterator>;
+
+    fn into_iter(self) -> Entries<TtlIterator> {
+        Entries::from_cursor(self)
+    }
+}
 
 impl TtlIterator {
     /// Whether it stands on an entry.
@@ -253,7 +399,10 @@ impl TtlIterator {
 
     /// Why it is not valid, if an error was the reason.
     /// # Errors
-    /// As [`DbIterator::status`].
+    /// `Corruption` and `IoError` name the file · `Incomplete`: `read_tier` forbids the I/O it
+    /// would take, or `max_skippable_internal_keys` was passed · `TimedOut`: it would take I/O
+    /// behind `deadline` · `NotSupported` in a forked child of the process that opened the
+    /// database.
     pub fn status(&self) -> Result<()> {
         self.0.status()
     }
@@ -328,7 +477,7 @@ impl CompactionFilter for TtlFilter {
         let Some((value, time)) = stored.split_last_chunk::<TIME_BYTES>() else {
             return FilterDecision::Keep;
         };
-        let (ttl, written) = (self.ttl.load(Ordering::Relaxed), u64::from(u32::from_le_bytes(*time)));
+        let (ttl, written) = (self.ttl.load(Relaxed), u64::from(u32::from_le_bytes(*time)));
         if u64::try_from(ttl).is_ok_and(|ttl| ttl > 0 && written + ttl < self.clock.now_seconds()) {
             return FilterDecision::Remove;
         }

@@ -62,6 +62,44 @@ struct SavePoint {
 }
 
 /// Operations that are written together or not at all. Holds the bytes that go to the WAL.
+///
+/// ```
+/// # use esker_format::write_batch::{BatchOp, WriteBatch, WriteBatchView};
+/// # use esker_base::ColumnFamilyId;
+/// let users = ColumnFamilyId(3);
+/// let mut batch = WriteBatch::with_capacity(1 << 10);
+/// batch.set_max_bytes(1 << 20);
+/// batch.put_cf(users, "ada", "countess")?;
+/// batch.set_save_point();
+/// batch.delete_cf(users, "grace")?;
+/// batch.single_delete_cf(users, "once")?;
+/// batch.merge_cf(users, "visits", 1u64.to_le_bytes())?;
+/// batch.delete_range_cf(users, "x", "y")?;
+/// batch.put_entity_cf(users, "e", &[(b"column", b"value")])?;
+/// batch.rollback_to_save_point()?;
+/// batch.set_save_point();
+/// batch.pop_save_point()?;
+/// assert_eq!((batch.len(), batch.count(), batch.is_empty()), (1, 1, false));
+///
+/// for op in batch.iter() {
+///     assert!(matches!(op, BatchOp::Put { key: b"ada", .. }));
+/// }
+/// let mut both = WriteBatch::from_bytes(batch.data().to_vec())?;
+/// both.append(&batch)?;
+/// both.push(BatchOp::Put { family: users, key: b"k", value: b"v" })?;
+/// assert_eq!(both.view().iter().count(), 3);
+/// assert!(both.data_size() > batch.ops_bytes().len());
+/// assert!(!both.content().merge);
+/// assert_eq!(both.clone().into_bytes(), both.data());
+/// both.clear();
+///
+/// let mut guarded = WriteBatch::with_protection(8)?;
+/// guarded.put("k", "v")?;
+/// guarded.verify_checksum()?;
+/// assert!(guarded.is_protected() && !batch.is_protected());
+/// batch.protect(8)?;
+/// # Ok::<_, esker_base::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct WriteBatch {
     /// See invariant 4.
@@ -105,7 +143,8 @@ impl WriteBatch {
 
     /// Takes over bytes that came from somewhere, after checking all of them.
     /// # Errors
-    /// As [`WriteBatchView::parse`] · `InvalidArgument` for an entry beyond [`MAX_ENTRY_BYTES`].
+    /// `Corruption`: the bytes are no batch · `InvalidArgument`: an entry has more than
+    /// [`MAX_ENTRY_BYTES`].
     pub fn from_bytes(bytes: Vec<u8>) -> Result<WriteBatch> {
         let view = WriteBatchView::parse(&bytes)?;
         view.check_entries()?;
@@ -119,68 +158,202 @@ impl WriteBatch {
         self.max_bytes = if bytes == 0 { usize::MAX } else { bytes };
     }
 
-    /// Sets `key` to `value`.
+    /// Sets `key` to `value` in the default family.
+    ///
+    /// ```
+    /// # use esker_format::write_batch::WriteBatch;
+    /// let mut batch = WriteBatch::new();
+    /// batch.put("esker", "gravel")?;
+    /// assert_eq!(batch.len(), 1);
+    /// # Ok::<_, esker_base::Error>(())
+    /// ```
     /// # Errors
-    /// For this and all other ops: `InvalidArgument` if key and value together have more than
-    /// [`MAX_ENTRY_BYTES`], or log data or the number of ops reaches 2^32; `Aborted` beyond
-    /// [`WriteBatch::set_max_bytes`]. The batch is then what it was.
+    /// `InvalidArgument`: key and value together have more than [`MAX_ENTRY_BYTES`], or the batch
+    /// has 2^32 - 1 operations · `Aborted`: the batch would pass [`WriteBatch::set_max_bytes`]. The
+    /// batch stays as it was.
     #[inline]
-    pub fn put(&mut self, family: ColumnFamilyId, key: &[u8], value: &[u8]) -> Result<()> {
-        self.op2(tag::PUT, family, key, value)
+    pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.op2(tag::PUT, ColumnFamilyId::DEFAULT, key.as_ref(), value.as_ref())
     }
 
-    /// Removes `key`.
+    /// Sets `key` to `value` in `family`: a handle, or its id.
     /// # Errors
-    /// See [`WriteBatch::put`].
+    /// `InvalidArgument`: key and value together have more than [`MAX_ENTRY_BYTES`], or the batch
+    /// has 2^32 - 1 operations · `Aborted`: the batch would pass [`WriteBatch::set_max_bytes`]. The
+    /// batch stays as it was.
     #[inline]
-    pub fn delete(&mut self, family: ColumnFamilyId, key: &[u8]) -> Result<()> {
-        self.op1(tag::DELETE, family, key)
+    pub fn put_cf(
+        &mut self,
+        family: impl Into<ColumnFamilyId>,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.op2(tag::PUT, family.into(), key.as_ref(), value.as_ref())
     }
 
-    /// Removes `key`, which was put exactly once since its last deletion.
+    /// Removes `key` from the default family.
+    ///
+    /// ```
+    /// # use esker_format::write_batch::WriteBatch;
+    /// let mut batch = WriteBatch::new();
+    /// batch.delete("fjord")?;
+    /// # Ok::<_, esker_base::Error>(())
+    /// ```
     /// # Errors
-    /// See [`WriteBatch::put`].
-    pub fn single_delete(&mut self, family: ColumnFamilyId, key: &[u8]) -> Result<()> {
-        self.op1(tag::SINGLE_DELETE, family, key)?;
+    /// `InvalidArgument`: the key has more than [`MAX_ENTRY_BYTES`], or the batch has 2^32 - 1
+    /// operations · `Aborted`: the batch would pass [`WriteBatch::set_max_bytes`]. The batch stays
+    /// as it was.
+    #[inline]
+    pub fn delete(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.op1(tag::DELETE, ColumnFamilyId::DEFAULT, key.as_ref())
+    }
+
+    /// Removes `key` from `family`: a handle, or its id.
+    /// # Errors
+    /// `InvalidArgument`: the key has more than [`MAX_ENTRY_BYTES`], or the batch has 2^32 - 1
+    /// operations · `Aborted`: the batch would pass [`WriteBatch::set_max_bytes`]. The batch stays
+    /// as it was.
+    #[inline]
+    pub fn delete_cf(&mut self, family: impl Into<ColumnFamilyId>, key: impl AsRef<[u8]>) -> Result<()> {
+        self.op1(tag::DELETE, family.into(), key.as_ref())
+    }
+
+    /// Removes `key` from the default family. The key was put exactly once since its last deletion.
+    ///
+    /// ```
+    /// # use esker_format::write_batch::WriteBatch;
+    /// let mut batch = WriteBatch::new();
+    /// batch.put("visit", "1")?;
+    /// batch.single_delete("visit")?;
+    /// # Ok::<_, esker_base::Error>(())
+    /// ```
+    /// # Errors
+    /// `InvalidArgument`: the key has more than [`MAX_ENTRY_BYTES`], or the batch has 2^32 - 1
+    /// operations · `Aborted`: the batch would pass [`WriteBatch::set_max_bytes`]. The batch stays
+    /// as it was.
+    pub fn single_delete(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.single_delete_cf(ColumnFamilyId::DEFAULT, key)
+    }
+
+    /// Removes `key` from `family`: a handle, or its id. The key was put exactly once since its
+    /// last deletion.
+    /// # Errors
+    /// `InvalidArgument`: the key has more than [`MAX_ENTRY_BYTES`], or the batch has 2^32 - 1
+    /// operations · `Aborted`: the batch would pass [`WriteBatch::set_max_bytes`]. The batch stays
+    /// as it was.
+    pub fn single_delete_cf(
+        &mut self,
+        family: impl Into<ColumnFamilyId>,
+        key: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.op1(tag::SINGLE_DELETE, family.into(), key.as_ref())?;
         self.content.single_delete = true;
         Ok(())
     }
 
-    /// Adds an operand for the family's merge operator.
+    /// Adds an operand to `key` in the default family, for its merge operator.
+    ///
+    /// ```
+    /// # use esker_format::write_batch::WriteBatch;
+    /// let mut batch = WriteBatch::new();
+    /// batch.merge("visits", 1u64.to_le_bytes())?;
+    /// # Ok::<_, esker_base::Error>(())
+    /// ```
     /// # Errors
-    /// See [`WriteBatch::put`].
-    pub fn merge(&mut self, family: ColumnFamilyId, key: &[u8], operand: &[u8]) -> Result<()> {
-        self.op2(tag::MERGE, family, key, operand)?;
+    /// `InvalidArgument`: key and operand together have more than [`MAX_ENTRY_BYTES`], or the batch
+    /// has 2^32 - 1 operations · `Aborted`: the batch would pass [`WriteBatch::set_max_bytes`]. The
+    /// batch stays as it was.
+    pub fn merge(&mut self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
+        self.merge_cf(ColumnFamilyId::DEFAULT, key, operand)
+    }
+
+    /// Adds an operand to `key` in `family` (a handle, or its id), for the family's merge operator.
+    /// # Errors
+    /// `InvalidArgument`: key and operand together have more than [`MAX_ENTRY_BYTES`], or the batch
+    /// has 2^32 - 1 operations · `Aborted`: the batch would pass [`WriteBatch::set_max_bytes`]. The
+    /// batch stays as it was.
+    pub fn merge_cf(
+        &mut self,
+        family: impl Into<ColumnFamilyId>,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.op2(tag::MERGE, family.into(), key.as_ref(), operand.as_ref())?;
         self.content.merge = true;
         Ok(())
     }
 
-    /// Removes every key from `begin` up to `end`, exclusive.
+    /// Removes every key of the default family from `begin` up to `end`, exclusive.
+    ///
+    /// ```
+    /// # use esker_format::write_batch::WriteBatch;
+    /// let mut batch = WriteBatch::new();
+    /// batch.delete_range("log/2025", "log/2026")?;
+    /// # Ok::<_, esker_base::Error>(())
+    /// ```
     /// # Errors
-    /// See [`WriteBatch::put`].
-    pub fn delete_range(&mut self, family: ColumnFamilyId, begin: &[u8], end: &[u8]) -> Result<()> {
-        self.op2(tag::DELETE_RANGE, family, begin, end)?;
+    /// `InvalidArgument`: the two keys together have more than [`MAX_ENTRY_BYTES`], or the batch has
+    /// 2^32 - 1 operations · `Aborted`: the batch would pass [`WriteBatch::set_max_bytes`]. The
+    /// batch stays as it was.
+    pub fn delete_range(&mut self, begin: impl AsRef<[u8]>, end: impl AsRef<[u8]>) -> Result<()> {
+        self.delete_range_cf(ColumnFamilyId::DEFAULT, begin, end)
+    }
+
+    /// Removes every key of `family` (a handle, or its id) from `begin` up to `end`, exclusive.
+    /// # Errors
+    /// `InvalidArgument`: the two keys together have more than [`MAX_ENTRY_BYTES`], or the batch has
+    /// 2^32 - 1 operations · `Aborted`: the batch would pass [`WriteBatch::set_max_bytes`]. The
+    /// batch stays as it was.
+    pub fn delete_range_cf(
+        &mut self,
+        family: impl Into<ColumnFamilyId>,
+        begin: impl AsRef<[u8]>,
+        end: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.op2(tag::DELETE_RANGE, family.into(), begin.as_ref(), end.as_ref())?;
         self.content.delete_range = true;
         Ok(())
     }
 
-    /// Sets `key` to an entity of these columns (name, value), which may stand in any order.
+    /// Sets `key` in the default family to an entity of these columns (name, value), in any order.
+    ///
+    /// ```
+    /// # use esker_format::write_batch::WriteBatch;
+    /// let mut batch = WriteBatch::new();
+    /// batch.put_entity("ada", &[(b"born", b"1815"), (b"name", b"Ada")])?;
+    /// # Ok::<_, esker_base::Error>(())
+    /// ```
     /// # Errors
-    /// `InvalidArgument` if a name occurs twice, else see [`WriteBatch::put`].
-    pub fn put_entity(
+    /// `InvalidArgument`: a name occurs twice, key and columns together have more than
+    /// [`MAX_ENTRY_BYTES`], or the batch has 2^32 - 1 operations · `Aborted`: the batch would pass
+    /// [`WriteBatch::set_max_bytes`]. The batch stays as it was.
+    pub fn put_entity(&mut self, key: impl AsRef<[u8]>, columns: &[(&[u8], &[u8])]) -> Result<()> {
+        self.put_entity_cf(ColumnFamilyId::DEFAULT, key, columns)
+    }
+
+    /// Sets `key` in `family` (a handle, or its id) to an entity of these columns (name, value), in
+    /// any order.
+    /// # Errors
+    /// `InvalidArgument`: a name occurs twice, key and columns together have more than
+    /// [`MAX_ENTRY_BYTES`], or the batch has 2^32 - 1 operations · `Aborted`: the batch would pass
+    /// [`WriteBatch::set_max_bytes`]. The batch stays as it was.
+    pub fn put_entity_cf(
         &mut self,
-        family: ColumnFamilyId,
-        key: &[u8],
+        family: impl Into<ColumnFamilyId>,
+        key: impl AsRef<[u8]>,
         columns: &[(&[u8], &[u8])],
     ) -> Result<()> {
         let mut entity = Vec::new();
         wide_column::serialize(columns, &mut entity)?;
-        self.put_serialized_entity(family, key, &entity)
+        self.put_serialized_entity(family.into(), key.as_ref(), &entity)
     }
 
     /// Sets `key` to a set of columns that [`wide_column::serialize`] made.
     /// # Errors
-    /// See [`WriteBatch::put`].
+    /// `InvalidArgument`: the entry has 4 GiB or more, or the batch 2^32 - 1 operations ·
+    /// `Aborted`: the batch would pass [`set_max_bytes`](Self::set_max_bytes). The batch stays as
+    /// it was.
+    #[doc(hidden)]
     pub fn put_serialized_entity(&mut self, family: ColumnFamilyId, key: &[u8], entity: &[u8]) -> Result<()> {
         self.op2(tag::PUT_ENTITY, family, key, entity)?;
         self.content.extended = true;
@@ -189,7 +362,9 @@ impl WriteBatch {
 
     /// Puts bytes into the WAL that mean nothing to the database.
     /// # Errors
-    /// See [`WriteBatch::put`].
+    /// `InvalidArgument`: the entry has 4 GiB or more, or the batch 2^32 - 1 operations ·
+    /// `Aborted`: the batch would pass [`set_max_bytes`](Self::set_max_bytes). The batch stays as
+    /// it was.
     pub fn put_log_data(&mut self, blob: &[u8]) -> Result<()> {
         self.add(0, |rep| {
             rep.push(tag::LOG_DATA);
@@ -200,7 +375,9 @@ impl WriteBatch {
 
     /// Writes a transaction marker or a no-op. Data ops have methods of their own.
     /// # Errors
-    /// `InvalidArgument` if `op` is none, else see [`WriteBatch::put`].
+    /// `InvalidArgument`: `op` is no marker · `Aborted`: the batch would pass
+    /// [`set_max_bytes`](Self::set_max_bytes). The batch stays as it was.
+    #[doc(hidden)]
     pub fn put_marker(&mut self, op: BatchOp<'_>) -> Result<()> {
         let is_noop = matches!(op, BatchOp::Noop);
         self.add(0, |rep| op::encode_marker(op, rep))?;
@@ -210,14 +387,16 @@ impl WriteBatch {
 
     /// Adds any op, as [`WriteBatchView::iter`] gives it.
     /// # Errors
-    /// See [`WriteBatch::put`].
+    /// `InvalidArgument`: the entry has 4 GiB or more, or the batch 2^32 - 1 operations ·
+    /// `Aborted`: the batch would pass [`set_max_bytes`](Self::set_max_bytes). The batch stays as
+    /// it was.
     pub fn push(&mut self, op: BatchOp<'_>) -> Result<()> {
         match op {
-            BatchOp::Put { family, key, value } => self.put(family, key, value),
-            BatchOp::Delete { family, key } => self.delete(family, key),
-            BatchOp::SingleDelete { family, key } => self.single_delete(family, key),
-            BatchOp::Merge { family, key, operand } => self.merge(family, key, operand),
-            BatchOp::DeleteRange { family, begin, end } => self.delete_range(family, begin, end),
+            BatchOp::Put { family, key, value } => self.put_cf(family, key, value),
+            BatchOp::Delete { family, key } => self.delete_cf(family, key),
+            BatchOp::SingleDelete { family, key } => self.single_delete_cf(family, key),
+            BatchOp::Merge { family, key, operand } => self.merge_cf(family, key, operand),
+            BatchOp::DeleteRange { family, begin, end } => self.delete_range_cf(family, begin, end),
             BatchOp::PutEntity { family, key, entity } => self.put_serialized_entity(family, key, entity),
             BatchOp::BlobIndex { family, key, index } => {
                 self.op2(tag::BLOB_INDEX, family, key, index)?;
@@ -237,7 +416,9 @@ impl WriteBatch {
 
     /// Appends all ops of `other`; its sequence number and save points do not count.
     /// # Errors
-    /// See [`WriteBatch::put`].
+    /// `InvalidArgument`: the entry has 4 GiB or more, or the batch 2^32 - 1 operations ·
+    /// `Aborted`: the batch would pass [`set_max_bytes`](Self::set_max_bytes). The batch stays as
+    /// it was.
     pub fn append(&mut self, other: &WriteBatch) -> Result<()> {
         self.add(other.count, |rep| {
             rep.extend_from_slice(other.ops_bytes());
@@ -285,7 +466,22 @@ impl WriteBatch {
         }
     }
 
-    /// How many ops take a sequence number.
+    /// Number of operations. Log data and transaction markers do not count.
+    ///
+    /// ```
+    /// # use esker_format::write_batch::WriteBatch;
+    /// let mut batch = WriteBatch::new();
+    /// batch.put("a", "1")?;
+    /// batch.put_log_data(b"a note in the WAL")?;
+    /// assert_eq!(batch.len(), 1);
+    /// # Ok::<_, esker_base::Error>(())
+    /// ```
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.count as usize
+    }
+
+    /// [`len`](Self::len) as the batch's header has it: the sequence numbers the batch takes.
     #[inline]
     pub fn count(&self) -> u32 {
         self.count
@@ -322,12 +518,14 @@ impl WriteBatch {
     }
 
     /// The sequence number of the first op.
+    #[doc(hidden)]
     pub fn sequence(&self) -> SequenceNumber {
         self.view().sequence()
     }
 
     /// The header of a batch with this first sequence number and op count, for a group of batches
     /// that is logged as one record.
+    #[doc(hidden)]
     pub fn encode_header(sequence: SequenceNumber, count: u32) -> [u8; BATCH_HEADER_BYTES] {
         let mut header = [0; BATCH_HEADER_BYTES];
         let (first, second) = header.split_at_mut(8);
@@ -337,6 +535,7 @@ impl WriteBatch {
     }
 
     /// Sets the sequence number of the first op.
+    #[doc(hidden)]
     #[inline]
     pub fn set_sequence(&mut self, sequence: SequenceNumber) {
         self.ensure_header();
@@ -359,6 +558,7 @@ impl WriteBatch {
 
     /// The ops behind the first `bytes` of [`WriteBatch::ops_bytes`], which was its length at some
     /// time.
+    #[doc(hidden)]
     pub fn iter_from(&self, bytes: usize) -> Ops<'_> {
         Ops::new(self.ops_bytes().get(bytes..).unwrap_or_default())
     }
@@ -482,6 +682,7 @@ impl<'a> WriteBatchView<'a> {
     }
 
     /// The sequence number of the first op.
+    #[doc(hidden)]
     pub fn sequence(&self) -> SequenceNumber {
         SequenceNumber(esker_base::coding::fixed64(self.rep).unwrap_or_default())
     }

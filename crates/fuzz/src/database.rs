@@ -68,7 +68,7 @@ pub fn run(data: &[u8]) {
         drop(db.close());
     }
     let families = FAMILIES.map(|name| ColumnFamilyDescriptor::new(name, options.cf.clone()));
-    if repair_db(&options, &families, "/db").is_ok()
+    if repair_db(&options, "/db", &families).is_ok()
         && let Ok(db) = open(&options, OpenMode::ReadWrite)
     {
         read(&db);

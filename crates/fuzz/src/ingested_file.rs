@@ -128,7 +128,7 @@ pub fn run(data: &[u8]) {
         verify_checksums_before_ingest: how & 8 != 0,
         ..IngestExternalFileOptions::default()
     };
-    if db.ingest_external_file_cf(&family, &[PATH], &ingestion).is_err() {
+    if db.ingest_external_file_opt(&ingestion, &family, &[PATH]).is_err() {
         return;
     }
     let check = |found: [Option<Vec<Pair>>; 2]| {

@@ -64,7 +64,7 @@ pub(crate) fn is_written(found: &[u8], key: &[u8]) -> bool {
 
 pub(crate) fn open(options: &Options, mode: OpenMode) -> esker::Result<Db> {
     let families = FAMILIES.map(|name| ColumnFamilyDescriptor::new(name, options.cf.clone()));
-    Db::open_with(&options.db, Path::new("/db"), families.into(), mode)
+    Db::open_with(&options.db, Path::new("/db"), families, mode)
 }
 
 /// Some tables, a deletion of each kind, and a WAL behind them.

@@ -10,11 +10,11 @@ pub fn run(data: &[u8]) {
     again.set_sequence(view.sequence());
     for op in view.iter() {
         let added = match op {
-            BatchOp::Put { family, key, value } => again.put(family, key, value),
-            BatchOp::Delete { family, key } => again.delete(family, key),
-            BatchOp::SingleDelete { family, key } => again.single_delete(family, key),
-            BatchOp::Merge { family, key, operand } => again.merge(family, key, operand),
-            BatchOp::DeleteRange { family, begin, end } => again.delete_range(family, begin, end),
+            BatchOp::Put { family, key, value } => again.put_cf(family, key, value),
+            BatchOp::Delete { family, key } => again.delete_cf(family, key),
+            BatchOp::SingleDelete { family, key } => again.single_delete_cf(family, key),
+            BatchOp::Merge { family, key, operand } => again.merge_cf(family, key, operand),
+            BatchOp::DeleteRange { family, begin, end } => again.delete_range_cf(family, begin, end),
             BatchOp::PutEntity { family, key, entity } => again.put_serialized_entity(family, key, entity),
             BatchOp::LogData(blob) => again.put_log_data(blob),
             // Read only.

@@ -108,7 +108,7 @@ fn open_many(dir: &Path, rounds: usize) {
     let files = write_tables(&dir.join("tables"), 0, TABLES);
     for to in [&ours, &theirs] {
         let db = Db::open(&options(), to).expect("opens");
-        db.ingest_external_file(&files, &IngestExternalFileOptions::default()).expect("ingested");
+        db.ingest_external_file(&files).expect("ingested");
         db.close().expect("closes");
     }
     // What one leaves the other opens as well: each keeps to a directory of its own all the same.
@@ -163,7 +163,13 @@ fn ingest(dir: &Path, rounds: usize) {
             let how = IngestExternalFileOptions { move_files, ..IngestExternalFileOptions::default() };
             pairs.round(
                 round,
-                || timed(|| ours.ingest_external_file(&for_ours, &how).expect("ingested")).0,
+                || {
+                    timed(|| {
+                        ours.ingest_external_file_opt(&how, &ours.default_column_family(), &for_ours)
+                            .expect("ingested")
+                    })
+                    .0
+                },
                 || {
                     timed(|| {
                         theirs.ingest_external_files("default", &for_theirs, move_files).expect("ingested")

@@ -12,7 +12,7 @@
 #![allow(clippy::disallowed_methods, clippy::print_stdout, reason = "a measurement, on the real file system")]
 
 use esker::txn::Locking;
-use esker::{Options, TransactionDb, TransactionDbOptions, TransactionOptions, WriteBatch, WriteOptions};
+use esker::{Options, TransactionDb, TransactionDbOptions, WriteBatch, WriteOptions};
 use esker_peer::{RocksTransactionDb, WritePolicy};
 use std::path::Path;
 use std::sync::Barrier;
@@ -39,9 +39,9 @@ fn esker(dir: &Path, locking: Locking) -> TransactionDb {
     let family = db.db().default_column_family();
     let mut batch = WriteBatch::new();
     for n in 0..KEYS {
-        batch.put(family.id(), &key(n), &VALUE).expect("small");
+        batch.put_cf(family.id(), &key(n), &VALUE).expect("small");
         if n % 1000 == 999 {
-            db.db().write(&WriteOptions::default().disable_wal(true), &mut batch).expect("written");
+            db.db().write_opt(&WriteOptions::default().disable_wal(true), &mut batch).expect("written");
             batch.clear();
         }
     }
@@ -85,7 +85,7 @@ fn rate(threads: usize, time: Duration, seed: u64, one: impl Fn(&[u64; PUTS]) + 
 }
 
 fn by_esker(db: &TransactionDb, keys: &[u64], commit: bool) {
-    let mut txn = db.begin_transaction(&WriteOptions::default(), &TransactionOptions::default());
+    let txn = db.begin_transaction();
     let family = db.db().default_column_family();
     for n in keys {
         txn.put_cf(&family, key(*n), VALUE).expect("in ascending order");

@@ -22,7 +22,7 @@ use cases::Damage;
 use esker::comparator::{BytewiseComparatorWithU64Ts, ComparatorRef, ReverseBytewiseComparatorWithU64Ts};
 use esker::internals::env::FileSystem;
 use esker::internals::env::mem::MemFs;
-use esker::options::load_latest_options;
+use esker::options::load_latest_options_from;
 use esker::{
     ColumnFamilyDescriptor, Db, DbOptions, Env, Error, ErrorKind, OpenMode, ReadOptions, SubCode, builtin,
 };
@@ -237,7 +237,7 @@ impl Subject {
 
     /// Families as a user would name them.
     fn families(&self, fs: &MemFs, options: &DbOptions) -> esker::Result<Vec<ColumnFamilyDescriptor>> {
-        let loaded = match load_latest_options(fs, Path::new(DIR)) {
+        let loaded = match load_latest_options_from(fs, Path::new(DIR)) {
             Ok(loaded) => Some(loaded),
             Err(e) if e.kind() == ErrorKind::NotFound => None,
             Err(e) => return Err(e),

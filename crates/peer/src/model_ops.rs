@@ -325,14 +325,14 @@ pub fn write_to_esker(db: &Db, ops: &[Op], options: &WriteOptions) -> esker::Res
     for op in ops {
         let id = ids[op.family()];
         match op {
-            Op::Put { key, value, .. } => batch.put(id, key, value)?,
-            Op::Delete { key, .. } => batch.delete(id, key)?,
-            Op::SingleDelete { key, .. } => batch.single_delete(id, key)?,
-            Op::Merge { key, operand, .. } => batch.merge(id, key, operand)?,
-            Op::DeleteRange { begin, end, .. } => batch.delete_range(id, begin, end)?,
+            Op::Put { key, value, .. } => batch.put_cf(id, key, value)?,
+            Op::Delete { key, .. } => batch.delete_cf(id, key)?,
+            Op::SingleDelete { key, .. } => batch.single_delete_cf(id, key)?,
+            Op::Merge { key, operand, .. } => batch.merge_cf(id, key, operand)?,
+            Op::DeleteRange { begin, end, .. } => batch.delete_range_cf(id, begin, end)?,
         }
     }
-    db.write(options, &mut batch)
+    db.write_opt(options, &mut batch)
 }
 
 /// Adds 8-byte little-endian numbers, as RocksDB's `uint64add` does.

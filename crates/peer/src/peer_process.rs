@@ -140,7 +140,7 @@ impl PeerProcess {
                 let handle = db.column_family(&family.name).ok_or("a family is missing")?;
                 let options =
                     IngestExternalFileOptions { move_files, ..IngestExternalFileOptions::default() };
-                db.ingest_external_file_cf(&handle, &[file], &options).map_err(|e| e.to_string())?;
+                db.ingest_external_file_opt(&options, &handle, &[file]).map_err(|e| e.to_string())?;
             }
             PeerProcess::RocksDb(db) => {
                 write_sst_file(file, &family.options, ops)?;

@@ -241,13 +241,13 @@ fn write_forever(db: &Db, thread: u64) -> Result<()> {
 pub(crate) fn write(db: &Db, families: &[ColumnFamilyHandle], thread: u64, number: u64) -> Result<()> {
     let mut batch = WriteBatch::new();
     for family in families {
-        batch.put(family.id(), &key(thread, number), &value(thread, number))?;
-        batch.put(family.id(), &last_key(thread), &number.to_be_bytes())?;
+        batch.put_cf(family.id(), &key(thread, number), &value(thread, number))?;
+        batch.put_cf(family.id(), &last_key(thread), &number.to_be_bytes())?;
         if let Some(old) = number.checked_sub(KEPT).filter(|n| *n > 0) {
-            batch.delete(family.id(), &key(thread, old))?;
+            batch.delete_cf(family.id(), &key(thread, old))?;
         }
     }
-    db.write(&WriteOptions::default().sync(number.is_multiple_of(500)), &mut batch)
+    db.write_opt(&WriteOptions::default().sync(number.is_multiple_of(500)), &mut batch)
 }
 
 pub(crate) fn open(directory: &Path) -> Result<Db> {
@@ -262,7 +262,7 @@ pub(crate) fn open(directory: &Path) -> Result<Db> {
     options.cf.max_bytes_for_level_base = 300 << 10;
     options.cf.level0_file_num_compaction_trigger = 2;
     let families = FAMILIES.iter().map(|f| ColumnFamilyDescriptor::new(*f, options.cf.clone()));
-    Db::open_cf(&options.db, directory, families.collect())
+    Db::open_cf(&options.db, directory, families)
 }
 
 pub(crate) fn last_number(db: &Db, family: &str, thread: u64) -> Result<u64> {

@@ -151,7 +151,7 @@ fn ours(disk: CrashFs, dir: &Path, specs: &[FamilySpec], warnings: &Arc<Warnings
         }
         ColumnFamilyDescriptor::new(name, options)
     };
-    let descriptors = names.iter().map(descriptor).collect();
+    let descriptors = names.iter().map(descriptor);
     let read = || -> esker::Result<Families> {
         let db = Db::open_with(&options, dir, descriptors, OpenMode::ReadOnly)?;
         let mut families = Families::new();

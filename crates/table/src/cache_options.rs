@@ -32,6 +32,14 @@ pub struct MetadataCacheOptions {
     pub unpartitioned_pinning: PinningTier,
 }
 
+esker_base::setters! {
+    MetadataCacheOptions {
+        top_level_index_pinning: PinningTier;
+        partition_pinning: PinningTier;
+        unpartitioned_pinning: PinningTier;
+    }
+}
+
 /// Whether the blocks of a new table are put into the cache as they are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum PrepopulateBlockCache {

@@ -169,6 +169,46 @@ impl Default for BlockBasedTableOptions {
     }
 }
 
+esker_base::setters! {
+    BlockBasedTableOptions {
+        block_size: usize;
+        block_size_deviation: u32;
+        block_restart_interval: usize;
+        index_block_restart_interval: usize;
+        use_delta_encoding: bool;
+        format_version: u32;
+        checksum: ChecksumType;
+        optional filter_policy: FilterPolicy;
+        whole_key_filtering: bool;
+        index_type: IndexType;
+        metadata_block_size: u64;
+        partition_filters: bool;
+        decouple_partitioned_filters: bool;
+        optimize_filters_for_memory: bool;
+        data_block_index_type: DataBlockIndexType;
+        data_block_hash_table_util_ratio: f64;
+        separate_key_value_in_data_block: bool;
+        super_block_alignment_size: u64;
+        super_block_alignment_space_overhead_ratio: u64;
+        verify_compression: bool;
+        index_shortening: IndexShorteningMode;
+        enable_index_compression: bool;
+        block_align: bool;
+        optional block_cache: Arc<BlockCache>;
+        no_block_cache: bool;
+        cache_index_and_filter_blocks: bool;
+        cache_index_and_filter_blocks_with_high_priority: bool;
+        pin_l0_filter_and_index_blocks_in_cache: bool;
+        pin_top_level_index_and_filter: bool;
+        metadata_cache_options: MetadataCacheOptions;
+        prepopulate_block_cache: PrepopulateBlockCache;
+        cache_usage_options: CacheUsageOptions;
+        initial_auto_readahead_size: usize;
+        max_auto_readahead_size: usize;
+        num_file_reads_for_auto_readahead: u64;
+    }
+}
+
 /// Everything a writer needs besides the file. Start from [`TableBuilderOptions::new`].
 #[derive(Clone, Debug)]
 pub struct TableBuilderOptions {

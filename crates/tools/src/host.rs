@@ -1,7 +1,7 @@
 //! The surroundings of a command: files, clock, standard input, and the targets of its text.
 
 use esker::internals::env::FileSystem;
-use esker::options::load_latest_options;
+use esker::options::load_latest_options_from;
 use esker::{DbOptions, Env};
 use std::fmt;
 use std::io::{BufRead, Write};
@@ -66,7 +66,7 @@ impl Host {
     /// The WAL directory that the OPTIONS file of the database in `dir` names. `None` if that
     /// directory does not exist, as in RocksDB's `ldb`.
     pub(crate) fn wal_dir_of(&self, dir: &Path) -> Option<PathBuf> {
-        let said = load_latest_options(self.fs(), dir).ok()?.db.wal_dir;
+        let said = load_latest_options_from(self.fs(), dir).ok()?.db.wal_dir;
         said.filter(|wal_dir| self.fs().file_exists(wal_dir).unwrap_or(false))
     }
 

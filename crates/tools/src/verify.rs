@@ -36,7 +36,7 @@ use esker::internals::version::read_current;
 use esker::internals::version::{FamilyDescriptor, VersionSet, VersionSetOptions};
 use esker::options::{
     FileChecksumGenContext, FileChecksumGenCrc32cFactory, FileChecksumGenFactory, latest_options_file,
-    load_latest_options,
+    load_latest_options_from,
 };
 use esker::{Error, FileNumber, Result};
 use std::collections::BTreeSet;
@@ -426,7 +426,7 @@ impl<'a> Verifier<'a> {
     fn verify_options(&mut self) {
         match latest_options_file(self.fs, self.dir) {
             Ok(None) => self.findings.notes.push("there is no OPTIONS file".to_owned()),
-            Ok(Some(number)) => match load_latest_options(self.fs, self.dir) {
+            Ok(Some(number)) => match load_latest_options_from(self.fs, self.dir) {
                 Ok(_) => self.findings.in_order.push(format!("OPTIONS-{number:06}")),
                 Err(error) => self.findings.problem(error),
             },

@@ -69,9 +69,9 @@ impl Engine for Esker {
     fn put_all(&self, pairs: &[(&[u8], &[u8])], durability: Durability) -> Result<()> {
         let mut batch = WriteBatch::new();
         for (key, value) in pairs {
-            batch.put(self.family.id(), key, value).map_err(text)?;
+            batch.put_cf(self.family.id(), key, value).map_err(text)?;
         }
-        self.db.write(&self.write[durability as usize], &mut batch).map_err(text)
+        self.db.write_opt(&self.write[durability as usize], &mut batch).map_err(text)
     }
 
     fn delete(&self, key: &[u8]) -> Result<()> {

@@ -87,7 +87,7 @@ impl Engine for EskerEngine {
     }
     #[inline]
     fn write(&self, options: &WriteOptions, batch: &mut EskerBatch) -> Result<()> {
-        self.db.write(options, &mut batch.batch)
+        self.db.write_opt(options, &mut batch.batch)
     }
     #[inline]
     fn put(&self, options: &WriteOptions, key: &[u8], value: &[u8]) -> Result<()> {
@@ -180,14 +180,14 @@ impl Batch for EskerBatch {
     }
     #[inline]
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.batch.put(self.family, key, value)
+        self.batch.put_cf(self.family, key, value)
     }
     #[inline]
     fn delete(&mut self, key: &[u8]) -> Result<()> {
-        self.batch.delete(self.family, key)
+        self.batch.delete_cf(self.family, key)
     }
     fn delete_range(&mut self, begin: &[u8], end: &[u8]) -> Result<()> {
-        self.batch.delete_range(self.family, begin, end)
+        self.batch.delete_range_cf(self.family, begin, end)
     }
 }
 

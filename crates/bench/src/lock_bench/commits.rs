@@ -124,9 +124,9 @@ fn fill(options: &LockBenchOptions, db: &TransactionDb) -> Result<()> {
     let (mut key, mut batch) = (vec![0; options.key_bytes.max(8)], WriteBatch::new());
     for n in 0..options.keys {
         write_key(&mut key, n);
-        batch.put(family.id(), &key, &[b'v'; VALUE_BYTES])?;
+        batch.put_cf(family.id(), &key, &[b'v'; VALUE_BYTES])?;
         if n % 1000 == 999 || n + 1 == options.keys {
-            db.db().write(&write_options, &mut batch)?;
+            db.db().write_opt(&write_options, &mut batch)?;
             batch.clear();
         }
     }
@@ -150,7 +150,7 @@ fn work(options: &LockBenchOptions, db: &TransactionDb, barrier: &Barrier, seed:
     barrier.wait();
     let (start, cpu) = (monotonic_nanos(), cpu_nanos());
     loop {
-        let mut txn = db.begin_transaction(&write_options, &txn_options);
+        let txn = db.begin_transaction_opt(&write_options, &txn_options);
         let mut keys: Vec<u64> = (0..options.locks).map(|_| random(options.keys)).collect();
         keys.sort_unstable();
         for n in keys {

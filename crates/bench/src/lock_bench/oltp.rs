@@ -179,7 +179,7 @@ impl Database {
         options.cf.write_buffer_size = 2 << 30;
         options.db.max_total_wal_size = 8 << 30;
         let names = ["default"].into_iter().chain(INDEXES);
-        let families = names.map(|name| ColumnFamilyDescriptor::new(name, options.cf.clone())).collect();
+        let families = names.map(|name| ColumnFamilyDescriptor::new(name, options.cf.clone()));
         let txn_options = TransactionDbOptions { locking, ..TransactionDbOptions::default() };
         let db = TransactionDb::open_cf(&options.db, &txn_options, "/oltp", families)?;
         let family = |name: &str| db.db().column_family(name).expect("opened");
@@ -190,12 +190,12 @@ impl Database {
         let mut batch = WriteBatch::new();
         for id in 0..rows {
             let columns = Columns { k: std::array::from_fn(|_| random(rows)), text: b'c' };
-            batch.put(database.table.id(), &row_key(id), &columns.encode())?;
+            batch.put_cf(database.table.id(), &row_key(id), &columns.encode())?;
             for (index, k) in database.indexes.iter().zip(columns.k) {
-                batch.put(index.id(), &index_key(k, id), &[])?;
+                batch.put_cf(index.id(), &index_key(k, id), &[])?;
             }
             if id % 1000 == 999 || id + 1 == rows {
-                database.db.db().write(&write_options, &mut batch)?;
+                database.db.db().write_opt(&write_options, &mut batch)?;
                 batch.clear();
             }
         }
@@ -235,7 +235,7 @@ impl Database {
 
     fn transaction(&self, kind: Oltp, random: &mut impl FnMut(u64) -> u64) -> Result<()> {
         let txn_options = TransactionOptions { deadlock_detect: true, ..TransactionOptions::default() };
-        let mut txn = self.db.begin_transaction(&WriteOptions::default(), &txn_options);
+        let mut txn = self.db.begin_transaction_opt(&WriteOptions::default(), &txn_options);
         if kind == Oltp::ReadWrite {
             for _ in 0..POINT_READS {
                 txn.get_pinned_opt(&ReadOptions::default(), &self.table, row_key(random(self.rows)))?;

@@ -38,6 +38,14 @@ const META: &str = "meta";
 const PRIVATE: &str = "private";
 const SHARED: &str = "shared_checksum";
 /// What a backup engine is told. RocksDB's names.
+///
+/// ```
+/// use esker::BackupEngineOptions;
+///
+/// let options = BackupEngineOptions::new("/backups");
+/// assert!(options.backup_dir.ends_with("backups"));
+/// # Ok::<_, esker::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct BackupEngineOptions {
     /// Where the backups are; made if it is missing.
@@ -50,6 +58,13 @@ impl BackupEngineOptions {
     /// Backups in this directory of the real file system.
     pub fn new(backup_dir: impl Into<PathBuf>) -> BackupEngineOptions {
         BackupEngineOptions { backup_dir: backup_dir.into(), env: Env::default() }
+    }
+}
+
+esker_base::setters! {
+    BackupEngineOptions {
+        backup_dir: PathBuf;
+        env: Env;
     }
 }
 
@@ -69,6 +84,30 @@ pub struct BackupInfo {
 }
 
 /// Makes, checks, restores and deletes backups. One at a time has a directory open.
+///
+/// ```
+/// # let dir = esker_testkit::TempDir::new("doc");
+/// # let db = esker::Db::open_default(dir.join("db"))?;
+/// use esker::{BackupEngine, BackupEngineOptions};
+///
+/// db.put("esker", "gravel")?;
+/// let mut backups = BackupEngine::open(&BackupEngineOptions::new(dir.join("backups")))?;
+/// let first = backups.create_new_backup(&db, true)?;
+/// backups.create_new_backup_with_metadata(&db, b"after the deploy", false)?;
+/// assert!(backups.corrupted_backups().is_empty());
+/// for backup in backups.backup_infos() {
+///     backups.verify_backup(backup.backup_id, true)?;
+/// }
+/// backups.restore_db_from_latest_backup(dir.join("restored"), dir.join("restored"))?;
+/// backups.restore_db_from_backup(first, dir.join("older"), dir.join("older"))?;
+/// backups.delete_backup(first)?;
+/// backups.purge_old_backups(1)?;
+/// backups.garbage_collect()?;
+///
+/// let restored = esker::Db::open_default(dir.join("restored"))?;
+/// assert!(restored.contains_key("esker")?);
+/// # Ok::<_, esker::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct BackupEngine {
     /// A forked child changes nothing: its parent gives out the same numbers.
@@ -154,14 +193,18 @@ impl BackupEngine {
     /// copied again. With `flush_before_backup` memtables are flushed first; otherwise the WALs go
     /// along.
     /// # Errors
-    /// As [`Db::create_checkpoint`]; what was copied is removed by the next garbage collection.
+    /// `ShutdownInProgress`: the database was closed · `NotSupported`: it is read-only · `IoError`:
+    /// what was copied goes with the next garbage collection · the error of the flush · the
+    /// background error in force.
     pub fn create_new_backup(&mut self, db: &Db, flush_before_backup: bool) -> Result<u32> {
         self.create_new_backup_with_metadata(db, &[], flush_before_backup)
     }
 
     /// The same, with something to say about it.
     /// # Errors
-    /// As [`BackupEngine::create_new_backup`].
+    /// `ShutdownInProgress`: the database was closed · `NotSupported`: it is read-only · `IoError`:
+    /// what was copied goes with the next garbage collection · the error of the flush · the
+    /// background error in force.
     pub fn create_new_backup_with_metadata(
         &mut self,
         db: &Db,
@@ -369,7 +412,8 @@ impl BackupEngine {
 
     /// The same with the newest backup there is.
     /// # Errors
-    /// `NotFound` if there is none; else as [`BackupEngine::restore_db_from_backup`].
+    /// `NotFound`: there is no backup · `Corruption`: a file of the backup is missing or damaged ·
+    /// `IoError`: the directory is not a database then; restore again.
     pub fn restore_db_from_latest_backup(
         &self,
         db_dir: impl AsRef<Path>,
@@ -402,7 +446,7 @@ impl BackupEngine {
 
     /// Deletes all backups but the newest `keep`.
     /// # Errors
-    /// As [`BackupEngine::delete_backup`].
+    /// `IoError`: backups that were named first are gone, the others are there.
     pub fn purge_old_backups(&mut self, keep: usize) -> Result<()> {
         let ids: Vec<u32> = self.backups.keys().copied().collect();
         let old = ids.len().saturating_sub(keep);

@@ -23,6 +23,20 @@ impl Db {
     /// Flushes `family` and links its tables (copies on another file system) into `export_dir`,
     /// which must not exist. What comes back names them where they are then; it is what
     /// [`Db::create_column_family_with_import`] wants.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.join("db"))?;
+    /// let family = db.default_column_family();
+    /// db.put("esker", "gravel")?;
+    /// let export = db.export_column_family(&family, dir.join("export"))?;
+    ///
+    /// let other = esker::Db::open_default(dir.join("other"))?;
+    /// let (how, options) = (Default::default(), Default::default());
+    /// let moved = other.create_column_family_with_import(&how, "moved", &options, &export)?;
+    /// assert_eq!(other.get_cf(&moved, "esker")?.as_deref(), Some(&b"gravel"[..]));
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     /// # Errors
     /// `InvalidArgument`: the directory exists, or has no parent · `NotSupported` when read-only,
     /// if some values are in blob files, or if timestamps are kept in memory only ·

@@ -29,6 +29,16 @@ impl Db {
     /// Memtables are flushed first if the WALs have `log_size_for_flush` bytes or more (0: always;
     /// what was written without a WAL is in the checkpoint only then); otherwise the WALs go along.
     /// Gives the newest sequence number in it.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.join("db"))?;
+    /// db.put("esker", "gravel")?;
+    /// db.create_checkpoint(dir.join("copy"), 0)?;
+    /// let copy = esker::Db::open_default(dir.join("copy"))?;
+    /// assert!(copy.contains_key("esker")?);
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     /// # Errors
     /// `InvalidArgument`: the directory exists, or has no parent · `NotSupported` when read-only ·
     /// the background error in force · `IoError`: what was made so far is removed again, or stays

@@ -27,8 +27,9 @@ pub struct Downgrade {
 ///
 /// Interrupted, it leaves a whole database; called again, it goes on.
 /// # Errors
-/// `NotSupported`, with nothing changed: something in it cannot be said to that version, and is
-/// named · those of [`Db::open`], of a flush and of a compaction.
+/// `NotSupported`, with nothing changed: names a feature of the database that the version does not
+/// have · `InvalidArgument`: the database does not exist, or has families that are not named ·
+/// `IoError`/`Busy`: another process has it · `Corruption` and `IoError` name the file.
 pub fn downgrade(
     options: &DbOptions,
     path: impl AsRef<Path>,

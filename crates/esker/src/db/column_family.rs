@@ -23,9 +23,25 @@ use std::collections::HashSet;
 
 /// Names a column family of an open database. Stays valid when the family is dropped: reads see
 /// what was there while the handle lives, writes give `ColumnFamilyDropped`.
+///
+/// ```
+/// # let dir = esker_testkit::TempDir::new("doc");
+/// # let db = esker::Db::open_default(dir.path())?;
+/// let users = db.create_column_family("users", &Default::default())?;
+/// assert_eq!((users.name(), users.id().0), ("users", 1));
+/// assert_eq!(users.comparator().name(), "leveldb.BytewiseComparator");
+/// # Ok::<_, esker::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct ColumnFamilyHandle {
     pub(crate) cf: Arc<ColumnFamily>,
+}
+
+/// The family's id, as batches have it.
+impl From<&ColumnFamilyHandle> for ColumnFamilyId {
+    fn from(family: &ColumnFamilyHandle) -> ColumnFamilyId {
+        family.id()
+    }
 }
 
 impl ColumnFamilyHandle {
@@ -65,6 +81,16 @@ impl Db {
     }
 
     /// The open family of this name.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.path())?;
+    /// db.create_column_families(["users"])?;
+    /// let users = db.column_family("users").expect("it was just created");
+    /// assert_eq!(users.name(), "users");
+    /// assert!(db.column_family("orders").is_none());
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     pub fn column_family(&self, name: &str) -> Option<ColumnFamilyHandle> {
         self.engine().check_process().ok()?;
         self.engine().families.by_name(name).map(|cf| ColumnFamilyHandle { cf })
@@ -79,28 +105,51 @@ impl Db {
     }
 
     /// Creates a family. Its name may be of any length.
+    ///
+    /// ```
+    /// use esker::ColumnFamilyOptions;
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.path())?;
+    ///
+    /// let users = db.create_column_family("users", &ColumnFamilyOptions::default())?;
+    /// db.put_cf(&users, "ada", "countess")?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     /// # Errors
-    /// `InvalidArgument` if the name is taken, empty or has a NUL, or an option is out of range ·
-    /// `NotSupported` when read-only · `IoError` from the MANIFEST.
+    /// `InvalidArgument`: the name is taken, empty or has a NUL, or an option is out of range ·
+    /// `NotSupported`: the database is read-only · `IoError` from the MANIFEST.
     pub fn create_column_family(
         &self,
         name: &str,
         options: &ColumnFamilyOptions,
     ) -> Result<ColumnFamilyHandle> {
-        let mut made = self.create_column_families(&[ColumnFamilyDescriptor::new(name, options.clone())])?;
+        let mut made = self.create_column_families([(name, options.clone())])?;
         Ok(made.remove(0))
     }
 
     /// Creates families with one sync of the MANIFEST. The cost of each does not depend on the
     /// number of families.
+    ///
+    /// Takes what [`Db::open_cf`] takes: names, names with options, or descriptors.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.path())?;
+    /// let families = db.create_column_families(["users", "orders"])?;
+    /// db.put_cf(&families[1], "1", "two shovels")?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     /// # Errors
-    /// As [`Db::create_column_family`]; there are none of them then. Only if the MANIFEST cannot be
-    /// written any more, some may be there when the database is opened again; and with an `IoError`
-    /// from the OPTIONS file all are there (`Db::column_family`).
+    /// `InvalidArgument`: a name is taken, empty, named twice or has a NUL, or an option is out of
+    /// range · `NotSupported`: the database is read-only · `IoError` from the MANIFEST. No family is
+    /// created then, with two exceptions: after a MANIFEST that cannot be written any more, the next
+    /// opening may find some; after an `IoError` from the OPTIONS file all are there
+    /// ([`Db::column_family`]).
     pub fn create_column_families(
         &self,
-        families: &[ColumnFamilyDescriptor],
+        families: impl IntoIterator<Item = impl Into<ColumnFamilyDescriptor>>,
     ) -> Result<Vec<ColumnFamilyHandle>> {
+        let families = &ColumnFamilyDescriptor::list(families)[..];
         let _under_way = UnderWay::begin(self.engine())?;
         let made = self.add_column_families(families)?;
         self.inner.options_changed(made.len())?;
@@ -151,14 +200,34 @@ impl Db {
     }
 
     /// Drops a family. Its data goes when the last handle and iterator are gone.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.path())?;
+    /// # let users = db.create_column_family("users", &Default::default())?;
+    /// db.drop_column_family(&users)?;
+    /// assert_eq!(db.column_family_names(), ["default"]);
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     /// # Errors
-    /// As [`Db::drop_column_families`].
+    /// `InvalidArgument`: the default family, a family that was dropped already, or one of another
+    /// database · `IoError` from the MANIFEST: after a crash the family may be gone · `IoError` from
+    /// the OPTIONS file: the family is dropped.
     pub fn drop_column_family(&self, family: &ColumnFamilyHandle) -> Result<()> {
         self.drop_column_families(&[family])
     }
 
     /// Drops families with one sync of the MANIFEST. Their data goes when the last handles and
     /// iterators are gone. The cost of each does not depend on the number of families.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.path())?;
+    /// # let made = db.create_column_families(["users", "orders"])?;
+    /// # let (users, orders) = (&made[0], &made[1]);
+    /// db.drop_column_families(&[users, orders])?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     /// # Errors
     /// `InvalidArgument` for the default family, one that is named twice or was dropped already, or
     /// is of another database; none is dropped then · `IoError` from the MANIFEST: after a crash,

@@ -11,6 +11,17 @@ use esker_table::{OpenFiles, TableCache, TableCacheOptions};
 use std::path::Path;
 
 /// A family to open: its name and options.
+///
+/// ```
+/// # let dir = esker_testkit::TempDir::new("doc");
+/// # let db = esker::Db::open_default(dir.path())?;
+/// use esker::{ColumnFamilyDescriptor, ColumnFamilyOptions};
+///
+/// let small = ColumnFamilyOptions::new().write_buffer_size(1 << 20);
+/// let users = ColumnFamilyDescriptor::new("users", small);
+/// db.create_column_families([users])?;
+/// # Ok::<_, esker::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct ColumnFamilyDescriptor {
     /// Its name; `default` for the one every database has.
@@ -25,6 +36,11 @@ impl ColumnFamilyDescriptor {
         ColumnFamilyDescriptor { name: name.into(), options }
     }
 
+    /// Names of families, or names with options, or descriptors, as descriptors.
+    pub(crate) fn list(families: impl IntoIterator<Item = impl Into<Self>>) -> Vec<Self> {
+        families.into_iter().map(Into::into).collect()
+    }
+
     pub(crate) fn for_manifest(&self) -> FamilyDescriptor {
         let mut descriptor = FamilyDescriptor::new(self.name.clone());
         descriptor.comparator = self.options.comparator.clone();
@@ -32,6 +48,34 @@ impl ColumnFamilyDescriptor {
         descriptor.num_levels = usize::try_from(self.options.num_levels).unwrap_or(1);
         descriptor.metadata_cache = self.options.table.cache_charged_for(Role::FileMetadata).cloned();
         descriptor
+    }
+}
+
+/// A family of this name with default options.
+impl From<&str> for ColumnFamilyDescriptor {
+    fn from(name: &str) -> Self {
+        ColumnFamilyDescriptor::new(name, ColumnFamilyOptions::default())
+    }
+}
+
+/// A family of this name with default options.
+impl From<String> for ColumnFamilyDescriptor {
+    fn from(name: String) -> Self {
+        ColumnFamilyDescriptor::new(name, ColumnFamilyOptions::default())
+    }
+}
+
+/// A name and its options, as [`LoadedOptions::families`](crate::options::LoadedOptions) has them.
+impl<N: Into<String>> From<(N, ColumnFamilyOptions)> for ColumnFamilyDescriptor {
+    fn from((name, options): (N, ColumnFamilyOptions)) -> Self {
+        ColumnFamilyDescriptor::new(name, options)
+    }
+}
+
+/// A copy.
+impl From<&ColumnFamilyDescriptor> for ColumnFamilyDescriptor {
+    fn from(descriptor: &ColumnFamilyDescriptor) -> Self {
+        descriptor.clone()
     }
 }
 

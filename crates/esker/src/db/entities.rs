@@ -23,6 +23,18 @@ use esker_format::wide_column::{DEFAULT_COLUMN_NAME, WideColumns as Parsed};
 use esker_format::write_batch::WriteBatch;
 
 /// The columns of an entity, by name.
+///
+/// ```
+/// # let dir = esker_testkit::TempDir::new("doc");
+/// # let db = esker::Db::open_default(dir.path())?;
+/// let family = db.default_column_family();
+/// db.put_entity(&Default::default(), &family, "ada", &[(b"born", b"1815"), (b"name", b"Ada")])?;
+/// let ada = db.get_entity(&Default::default(), &family, "ada")?.expect("it was just written");
+/// assert_eq!(ada.get("born"), Some(&b"1815"[..]));
+/// assert_eq!((ada.len(), ada.is_empty(), ada.default_column()), (2, false, &b""[..]));
+/// assert_eq!(ada.iter().next(), Some((&b"born"[..], &b"1815"[..])));
+/// # Ok::<_, esker::Error>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct WideColumns(Vec<(Vec<u8>, Vec<u8>)>);
 
@@ -89,9 +101,27 @@ pub struct AttributeGroup<'a> {
 impl Db {
     /// Sets `key` to an entity of these columns, which may stand in any order; what it was before
     /// is gone.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.path())?;
+    /// let family = db.default_column_family();
+    /// db.put_entity(&Default::default(), &family, "ada", &[(b"born", b"1815"), (b"name", b"Ada")])?;
+    /// let ada = db.get_entity(&Default::default(), &family, "ada")?.expect("it was just written");
+    /// assert_eq!(ada.get("born"), Some(&b"1815"[..]));
+    /// assert_eq!((ada.len(), ada.is_empty(), ada.default_column()), (2, false, &b""[..]));
+    /// assert_eq!(ada.iter().next(), Some((&b"born"[..], &b"1815"[..])));
+    /// let both = db.multi_get_entity(&Default::default(), &family, &["ada", "grace"]);
+    /// assert!(both[1].as_ref().unwrap().is_none());
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     /// # Errors
-    /// `InvalidArgument` if a name occurs twice, or the family has timestamps (a batch takes keys
-    /// that end in theirs) · as [`Db::write`].
+    /// `InvalidArgument`: a name occurs twice, options that contradict each other, a family of
+    /// another database, or one whose keys have timestamps · `ColumnFamilyDropped` · `Incomplete`:
+    /// `no_slowdown` is set, and writers are stalled · `ShutdownInProgress`: the database was
+    /// closed · `NotSupported`: the database is read-only, or this is a forked child of the process
+    /// that opened it · `IoError`: the WAL could not be written, and no write succeeds until
+    /// [`Db::resume`] · the background error in force.
     pub fn put_entity(
         &self,
         options: &WriteOptions,
@@ -101,13 +131,35 @@ impl Db {
     ) -> Result<()> {
         check_takes_entities(family, self)?;
         let mut batch = WriteBatch::new();
-        batch.put_entity(family.id(), key.as_ref(), columns)?;
-        self.write(options, &mut batch)
+        batch.put_entity_cf(family.id(), key.as_ref(), columns)?;
+        self.write_opt(options, &mut batch)
     }
 
     /// Sets `key` in several families at once, in each to the columns of its group.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.path())?;
+    /// use esker::AttributeGroup;
+    ///
+    /// let families = db.create_column_families(["names", "dates"])?;
+    /// let (names, dates) = (&families[0], &families[1]);
+    /// let groups = [
+    ///     AttributeGroup { column_family: names, columns: &[(b"first", b"Ada")] },
+    ///     AttributeGroup { column_family: dates, columns: &[(b"born", b"1815")] },
+    /// ];
+    /// db.put_entity_attribute_groups(&Default::default(), "ada", &groups)?;
+    /// let found = db.get_entity_attribute_groups(&Default::default(), &[names, dates], "ada");
+    /// assert_eq!(found.len(), 2);
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     /// # Errors
-    /// `InvalidArgument` without groups · as [`Db::put_entity`].
+    /// `InvalidArgument`: there are no groups, a name occurs twice, options that contradict each
+    /// other, a family of another database, or one whose keys have timestamps ·
+    /// `ColumnFamilyDropped` · `Incomplete`: `no_slowdown` is set, and writers are stalled ·
+    /// `ShutdownInProgress`: the database was closed · `NotSupported`: the database is read-only,
+    /// or this is a forked child of the process that opened it · `IoError`: the WAL could not be
+    /// written, and no write succeeds until [`Db::resume`] · the background error in force.
     pub fn put_entity_attribute_groups(
         &self,
         options: &WriteOptions,
@@ -120,16 +172,21 @@ impl Db {
         let mut batch = WriteBatch::new();
         for group in groups {
             check_takes_entities(group.column_family, self)?;
-            batch.put_entity(group.column_family.id(), key.as_ref(), group.columns)?;
+            batch.put_entity_cf(group.column_family.id(), key.as_ref(), group.columns)?;
         }
-        self.write(options, &mut batch)
+        self.write_opt(options, &mut batch)
     }
 
     /// All columns of `key`, or `None`. A plain value is an entity of its default column only;
     /// merge operands are applied to the default column. Searched for as by [`Db::get_pinned_opt`],
     /// filters included; the columns are copied.
     /// # Errors
-    /// As [`Db::get_pinned_opt`].
+    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: `read_tier` forbids the
+    /// I/O it would take · `TimedOut`: it would take I/O behind `deadline` · `InvalidArgument`:
+    /// merge operands without a merge operator, a snapshot or family of another database, or
+    /// timestamps that the options and the family do not agree on · `NotSupported`: a newer version
+    /// wrote it, or this is a forked child of the process that opened the database ·
+    /// `ShutdownInProgress`: the database was closed.
     pub fn get_entity(
         &self,
         options: &ReadOptions,

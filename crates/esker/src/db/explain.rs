@@ -8,6 +8,24 @@ use esker_base::Result;
 
 impl Db {
     /// What [`Db::get_opt`] of this key looks at, and why.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.path())?;
+    /// use esker::{ExplainScan, MultiScanArgs, ReadOptions};
+    ///
+    /// let (read, family) = (ReadOptions::default(), db.default_column_family());
+    /// println!("{}", db.explain_get(&read, &family, "esker")?);
+    /// db.explain_multi_get(&read, &family, &["esker", "fjord"])?;
+    /// db.explain_seek(&read, &family, "e")?;
+    /// let ten_rows = ExplainScan { rows: 10, ..ExplainScan::default() };
+    /// println!("{}", db.explain_scan(&read, &family, &ten_rows)?.to_json());
+    ///
+    /// let mut ranges = MultiScanArgs::new();
+    /// ranges.insert("a", "b");
+    /// db.explain_multi_scan(&read, &family, &ranges)?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     /// # Errors
     /// `InvalidArgument` and `NotSupported` name the option; families with user-defined timestamps
     /// are not explained. What goes wrong with the read itself is its outcome.
@@ -24,7 +42,9 @@ impl Db {
     /// different one once. Blocks that one key has brought into the cache are found there by those
     /// behind it.
     /// # Errors
-    /// As [`Db::explain_get`].
+    /// `InvalidArgument` and `NotSupported` name the option; `NotSupported`: the family has
+    /// user-defined timestamps · `ShutdownInProgress`: the database was closed. What goes wrong
+    /// while reading stands in the explanation.
     pub fn explain_multi_get<K: AsRef<[u8]>>(
         &self,
         options: &ReadOptions,
@@ -36,7 +56,9 @@ impl Db {
 
     /// What a seek to `target` and the row there look at.
     /// # Errors
-    /// As [`Db::explain_scan`].
+    /// `InvalidArgument` and `NotSupported` name the option; `NotSupported`: the family has
+    /// user-defined timestamps · `ShutdownInProgress`: the database was closed. What goes wrong
+    /// while reading stands in the explanation.
     pub fn explain_seek(
         &self,
         options: &ReadOptions,
@@ -49,7 +71,9 @@ impl Db {
 
     /// What a scan looks at, run by run.
     /// # Errors
-    /// As [`Db::explain_get`] and [`Db::iter_opt`].
+    /// `InvalidArgument` and `NotSupported` name the option; `NotSupported`: the family has
+    /// user-defined timestamps · `ShutdownInProgress`: the database was closed. What goes wrong
+    /// while reading stands in the explanation.
     pub fn explain_scan(
         &self,
         options: &ReadOptions,
@@ -62,7 +86,10 @@ impl Db {
     /// What the scans of [`Db::new_multi_scan`] look at, run by run, and what they read ahead. An
     /// error ends them here.
     /// # Errors
-    /// As [`Db::explain_get`] and [`Db::new_multi_scan`].
+    /// `InvalidArgument` and `NotSupported` name the option; `InvalidArgument`: there are no
+    /// ranges, or they overlap or do not ascend; `NotSupported`: the family has user-defined
+    /// timestamps · `ShutdownInProgress`: the database was closed. What goes wrong while reading
+    /// stands in the explanation.
     pub fn explain_multi_scan(
         &self,
         options: &ReadOptions,

@@ -24,9 +24,9 @@ impl Db {
     /// then; only if the MANIFEST cannot be written any more, it may be, without any key.
     pub fn create_column_family_with_import(
         &self,
+        import_options: &ImportColumnFamilyOptions,
         name: &str,
         options: &ColumnFamilyOptions,
-        import_options: &ImportColumnFamilyOptions,
         export: &ExportImportFilesMetaData,
     ) -> Result<ColumnFamilyHandle> {
         let engine = self.engine();

@@ -7,6 +7,17 @@ use esker_base::{Error, Result};
 use std::path::{Path, PathBuf};
 
 /// Files for one family.
+///
+/// ```
+/// # let dir = esker_testkit::TempDir::new("doc");
+/// # let db = esker::Db::open_default(dir.path())?;
+/// use esker::IngestExternalFileArg;
+///
+/// let family = db.default_column_family();
+/// let arg = IngestExternalFileArg::new(&family, vec![dir.join("made.sst")]);
+/// assert!(db.ingest_external_files(&Default::default(), &[arg]).is_err(), "there is no such file");
+/// # Ok::<_, esker::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct IngestExternalFileArg<'a> {
     /// The family.
@@ -34,33 +45,90 @@ impl<'a> IngestExternalFileArg<'a> {
 }
 
 impl Db {
-    /// Takes the files into the default family.
+    /// Takes the files into the default family, as one write: see [`Db::ingest_external_files`].
+    ///
+    /// ```
+    /// use esker::{Options, SstFileWriter};
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.join("db"))?;
+    /// # let file = dir.join("made.sst");
+    ///
+    /// let mut writer = SstFileWriter::new(&Options::default());
+    /// writer.open(&file)?;
+    /// writer.put("a", "1")?;
+    /// writer.put("b", "2")?;
+    /// writer.finish()?;
+    /// db.ingest_external_file(&[&file])?;
+    /// assert_eq!(db.get("b")?.as_deref(), Some(&b"2"[..]));
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     /// # Errors
-    /// As [`Db::ingest_external_files`].
-    pub fn ingest_external_file(
-        &self,
-        external_files: &[impl AsRef<Path>],
-        options: &IngestExternalFileOptions,
-    ) -> Result<()> {
-        self.ingest_external_file_cf(&self.default_column_family(), external_files, options)
+    /// `InvalidArgument`: no files, a file that `SstFileWriter` did not make, or what the options
+    /// rule out · `TryAgain`: a file does not fit into the last level
+    /// (`fail_if_not_bottommost_level`) · `Corruption`, also of a range deletion that ends before it
+    /// begins · `NotSupported`: the database is read-only, an option that is named, or timestamps
+    /// that are kept in memory only · `ColumnFamilyDropped` · the background error in force ·
+    /// `IoError`. Nothing was taken in then, and the files are where they were.
+    pub fn ingest_external_file(&self, external_files: &[impl AsRef<Path>]) -> Result<()> {
+        self.ingest_external_file_cf(&self.default_column_family(), external_files)
     }
 
-    /// Takes the files into `family`.
+    /// Takes the files into `family`, as one write: see [`Db::ingest_external_files`].
     /// # Errors
-    /// As [`Db::ingest_external_files`].
+    /// `InvalidArgument`: no files, a file that `SstFileWriter` did not make, or what the options
+    /// rule out · `TryAgain`: a file does not fit into the last level
+    /// (`fail_if_not_bottommost_level`) · `Corruption`, also of a range deletion that ends before it
+    /// begins · `NotSupported`: the database is read-only, an option that is named, or timestamps
+    /// that are kept in memory only · `ColumnFamilyDropped` · the background error in force ·
+    /// `IoError`. Nothing was taken in then, and the files are where they were.
     pub fn ingest_external_file_cf(
         &self,
         family: &ColumnFamilyHandle,
         external_files: &[impl AsRef<Path>],
+    ) -> Result<()> {
+        self.ingest_external_file_opt(&IngestExternalFileOptions::default(), family, external_files)
+    }
+
+    /// [`Db::ingest_external_file_cf`] with options.
+    /// # Errors
+    /// `InvalidArgument`: no files, a file that `SstFileWriter` did not make, or what the options
+    /// rule out · `TryAgain`: a file does not fit into the last level
+    /// (`fail_if_not_bottommost_level`) · `Corruption`, also of a range deletion that ends before it
+    /// begins · `NotSupported`: the database is read-only, an option that is named, or timestamps
+    /// that are kept in memory only · `ColumnFamilyDropped` · the background error in force ·
+    /// `IoError`. Nothing was taken in then, and the files are where they were.
+    pub fn ingest_external_file_opt(
+        &self,
         options: &IngestExternalFileOptions,
+        family: &ColumnFamilyHandle,
+        external_files: &[impl AsRef<Path>],
     ) -> Result<()> {
         let external_files = external_files.iter().map(|path| path.as_ref().to_owned()).collect();
-        self.ingest_external_files(&[IngestExternalFileArg::new(family, external_files)], options)
+        self.ingest_external_files(options, &[IngestExternalFileArg::new(family, external_files)])
     }
 
     /// Takes the files of several families in, all of them or none, as one write that is newer than
     /// all before. Writers wait while memtables that overlap are flushed and the MANIFEST is
     /// written; the files are copied before.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.join("db"))?;
+    /// use esker::{IngestExternalFileArg, IngestExternalFileOptions, Options, SstFileWriter};
+    /// # let file = dir.join("made.sst");
+    ///
+    /// let mut writer = SstFileWriter::new(&Options::default());
+    /// writer.open(&file)?;
+    /// writer.put("a", "1")?;
+    /// writer.finish()?;
+    /// let family = db.default_column_family();
+    /// let options = IngestExternalFileOptions::default().move_files(true);
+    /// db.ingest_external_files(&options, &[IngestExternalFileArg::new(&family, vec![file.clone()])])?;
+    /// assert!(db.contains_key("a")?);
+    /// assert!(db.ingest_external_file_cf(&family, &[&file]).is_err(), "it was moved");
+    /// assert!(db.ingest_external_file_opt(&options, &family, &[&file]).is_err());
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     /// # Errors
     /// `InvalidArgument`: no files, a family named twice, a file that `SstFileWriter` did not make,
     /// checksums that are not one for each file or of a function that is not known, or what the
@@ -72,8 +140,8 @@ impl Db {
     /// failed, that is certain after [`Db::resume`] or [`Db::close`] only.
     pub fn ingest_external_files(
         &self,
-        args: &[IngestExternalFileArg<'_>],
         options: &IngestExternalFileOptions,
+        args: &[IngestExternalFileArg<'_>],
     ) -> Result<()> {
         let engine = self.engine();
         engine.check_writable()?;

@@ -91,6 +91,20 @@ impl Db {
 
     /// The table files of all families as of now: family by family, level by level, level 0 newest
     /// first.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.path())?;
+    /// db.put("esker", "gravel")?;
+    /// db.flush()?;
+    /// for file in db.live_files() {
+    ///     println!("{} in level {}", file.file.relative_filename, file.level);
+    /// }
+    /// println!("{:?}", db.live_files_checksum_info());
+    /// let family = db.column_family_metadata(&db.default_column_family());
+    /// assert!(family.size > 0);
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     pub fn live_files(&self) -> Vec<LiveFileMetaData> {
         let engine = self.engine();
         let mut files = Vec::new();

@@ -10,8 +10,22 @@ use esker_base::{Error, FileNumber, Result};
 
 impl Db {
     /// Flushes the default family's memtables and waits.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.path())?;
+    /// use esker::FlushOptions;
+    ///
+    /// db.put("esker", "gravel")?;
+    /// db.flush()?;
+    /// let family = db.default_column_family();
+    /// db.flush_opt(&FlushOptions::default().wait(false), &[&family])?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     /// # Errors
-    /// As [`Db::flush_opt`].
+    /// `ShutdownInProgress`: the database was closed · `NotSupported`: the database is read-only,
+    /// or this is a forked child of the process that opened it · the error of the flush · the
+    /// background error in force.
     pub fn flush(&self) -> Result<()> {
         self.flush_opt(&FlushOptions::default(), &[&self.default_column_family()])
     }
@@ -34,8 +48,19 @@ impl Db {
     }
 
     /// Makes every write so far durable. Does not wait for room, as writes do.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.path())?;
+    /// db.put("esker", "gravel")?;
+    /// db.sync_wal()?;
+    /// db.flush_wal(true)?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     /// # Errors
-    /// As [`Db::write`], but for `Incomplete`.
+    /// `ShutdownInProgress`: the database was closed · `NotSupported`: the database is read-only,
+    /// or this is a forked child of the process that opened it · `IoError`: the WAL could not be
+    /// written, and no write succeeds until [`Db::resume`] · the background error in force.
     pub fn sync_wal(&self) -> Result<()> {
         self.engine().check_writable()?;
         self.inner.write_path.sync_wal()
@@ -44,7 +69,9 @@ impl Db {
     /// Hands WAL bytes that `manual_wal_flush` left in the process to the operating system, and
     /// waits for the medium if `sync` is set.
     /// # Errors
-    /// As [`Db::write`].
+    /// `ShutdownInProgress`: the database was closed · `NotSupported`: the database is read-only,
+    /// or this is a forked child of the process that opened it · `IoError`: the WAL could not be
+    /// written, and no write succeeds until [`Db::resume`] · the background error in force.
     pub fn flush_wal(&self, sync: bool) -> Result<()> {
         self.engine().check_writable()?;
         if sync { self.sync_wal() } else { self.inner.write_path.flush_wal() }
@@ -52,8 +79,22 @@ impl Db {
 
     /// Compacts the keys from `begin` to `end` (both inclusive; `None` is open) of the default
     /// family, down to the last level that holds any of them.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.path())?;
+    /// use esker::CompactRangeOptions;
+    ///
+    /// db.put("esker", "gravel")?;
+    /// db.compact_range(None, None)?;
+    /// let (options, family) = (CompactRangeOptions::default(), db.default_column_family());
+    /// db.compact_range_opt(&options, &family, Some(b"a"), Some(b"f"))?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     /// # Errors
-    /// As [`Db::compact_range_opt`].
+    /// `InvalidArgument`: `end` comes before `begin` · `Aborted`/`ShutdownInProgress`: it was
+    /// cancelled; what was done so far stays · `NotSupported`: the database is read-only · the
+    /// error of the flush or of the compaction · the background error in force.
     pub fn compact_range(&self, begin: Option<&[u8]>, end: Option<&[u8]>) -> Result<()> {
         self.compact_range_opt(&CompactRangeOptions::default(), &self.default_column_family(), begin, end)
     }
@@ -100,6 +141,20 @@ impl Db {
     /// waits; the tables that were written. Tables between them, and those that overlap them down
     /// to that level, go with them: what is older must not stay above what is newer. Unlike
     /// RocksDB's, the work is done by a background thread.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.path())?;
+    /// use esker::CompactionOptions;
+    /// # db.put("esker", "gravel")?;
+    /// # db.flush()?;
+    ///
+    /// let family = db.default_column_family();
+    /// let files: Vec<_> = db.live_files().into_iter().map(|file| file.file.file_number).collect();
+    /// let written = db.compact_files(&CompactionOptions::default(), &family, &files, 6)?;
+    /// assert_eq!(written.len(), 1);
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     /// # Errors
     /// `InvalidArgument`: no file was named, one is not in the family or below the output level, or
     /// there is no such level in the family's compaction style · `Aborted`: another compaction has
@@ -129,6 +184,17 @@ impl Db {
     /// older than a deleted table and stays is seen again. Snapshots lose what the tables held.
     /// Iterators keep theirs until they go over to a newer super version. A [`Db::delete_range`]
     /// beforehand hides what is left.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.path())?;
+    /// use esker::RangeOpt;
+    ///
+    /// let family = db.default_column_family();
+    /// let old = RangeOpt { start: Some(b"2024"), limit: Some(b"2025") };
+    /// assert_eq!(db.delete_files_in_ranges(&family, &[old], false)?, 0);
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     /// # Errors
     /// `InvalidArgument`: a range ends before it begins; nothing is deleted · the MANIFEST's error:
     /// the tables stay · `NotSupported` when read-only · `ShutdownInProgress`.
@@ -156,6 +222,16 @@ impl Db {
 
     /// Starts no new flush or compaction, nor anything else that is done with tables, and waits for
     /// those that run. Calls nest.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.path())?;
+    /// db.pause_background_work();
+    /// // Nothing is flushed or compacted here.
+    /// db.continue_background_work()?;
+    /// db.wait_for_background_work()?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     pub fn pause_background_work(&self) {
         let engine = self.engine();
         if !engine.owner.is_here() {
@@ -215,6 +291,17 @@ impl Db {
 
     /// Deletes no file that has become obsolete until as many [`Db::enable_file_deletions`] follow:
     /// a copy of the directory can be made. Waits for deletions that are under way.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.path())?;
+    /// db.disable_file_deletions();
+    /// let files = db.live_files();
+    /// // Copy them: none is deleted here.
+    /// db.enable_file_deletions()?;
+    /// # assert!(files.is_empty());
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     pub fn disable_file_deletions(&self) {
         if self.engine().owner.is_here() {
             disable_file_deletions(self.engine());

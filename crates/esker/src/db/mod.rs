@@ -9,6 +9,7 @@
 //! `import`, `live_files`, `verify`, `history`), `set_options`, `properties` and `stats_dump`,
 //! `compaction_timer`, `close`, `resume`, `destroy`.
 
+pub(crate) mod batch_arg;
 mod close;
 mod column_family;
 mod compaction_timer;
@@ -27,18 +28,22 @@ mod maintenance;
 mod multi_get;
 mod open;
 mod open_tables;
+mod opening;
 mod operands;
 mod own_writes;
 mod properties;
+mod ranges;
 mod reads;
 mod recover;
 mod resume;
 mod scans;
 mod set_options;
+mod snapshots;
 mod stats_dump;
 mod verify;
 mod writes;
 
+pub use batch_arg::BatchArg;
 pub use column_family::ColumnFamilyHandle;
 pub use descriptor::ColumnFamilyDescriptor;
 pub(crate) use descriptor::{family_tables, make_consistent};
@@ -48,8 +53,8 @@ pub use entities::{AttributeGroup, WideColumns};
 pub(crate) use identity::load_or_create_identity;
 pub use ingest::IngestExternalFileArg;
 pub(crate) use live_files::LiveCut;
-pub use open::OpenMode;
 pub(crate) use open_tables::table_capacity;
+pub use opening::OpenMode;
 pub(crate) use recover::check_for_forgotten_wal_dir;
 pub use scans::internal_iterator;
 pub use verify::QuarantinedTable;

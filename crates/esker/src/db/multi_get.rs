@@ -52,6 +52,20 @@ impl Db {
     }
 
     /// The values of keys in several families, all as of one point in time.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.path())?;
+    /// let family = db.default_column_family();
+    /// let values = db.multi_get_cf(&Default::default(), &[(&family, b"a"), (&family, b"b")]);
+    /// assert_eq!(values.len(), 2);
+    /// let mut output = esker::MultiGetOutput::new();
+    /// db.multi_get_lent(&Default::default(), &family, &["a"], &mut output);
+    /// db.multi_get_lent_cf(&Default::default(), &[(&family, b"a")], &mut output);
+    /// let mut reused = db.multi_get_opt(&Default::default(), &family, &["a"]);
+    /// db.multi_get_into(&Default::default(), &family, &["a", "b"], &mut reused);
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     pub fn multi_get_cf(
         &self,
         options: &ReadOptions,

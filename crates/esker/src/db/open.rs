@@ -11,6 +11,7 @@ use super::compaction_timer::schedule_compaction_trigger;
 use super::descriptor::{ColumnFamilyDescriptor, family_tables, make_consistent};
 use super::leftovers::Leftovers;
 use super::open_tables::{OpenAllTables, table_capacity};
+use super::opening::OpenMode;
 use super::operands::FormerOperators;
 use super::recover::{BeforeManifest, Recovered, RecoveredFamily, Recovery};
 use super::stats_dump::schedule_stats_dump;
@@ -18,7 +19,7 @@ use super::{Db, identity, jobs};
 use crate::cf::{ColumnFamilySet, FamilyState};
 use crate::engine::{DbState, Engine, EngineParts, begin_scrubbing, publish_super_versions};
 use crate::instance::{DbInner, ReleaseAll, enable_auto_resume, purge_directory};
-use crate::options::{DbOptions, Feature, Options};
+use crate::options::{DbOptions, Feature};
 use crate::schedule::Scheduler;
 use crate::version::beside_owner::{OwnersProgress, read_beside_owner};
 use crate::version::{LogOptions, Version, VersionSet, VersionSetOptions, check_family_name};
@@ -38,71 +39,15 @@ use esker_table::{OpenFiles, TableCache};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-/// What a database is opened for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum OpenMode {
-    /// Reads and writes; excludes every other process.
-    #[default]
-    ReadWrite,
-    /// Reads what is there now, WALs included; changes and locks nothing. Another process may have
-    /// it open and go on writing: what was there at one point in time is read to the end, as a
-    /// descriptor of each table and blob file is kept, whatever `max_open_files` says. If the
-    /// process may not have as many, a read of a file that the owner has deleted since gives
-    /// `IoError` with sub-code `StaleFile`.
-    ReadOnly,
-}
-
 /// Tells this process's databases from each other: their jobs in shared thread pools, their
 /// families.
 static NEXT_TAG: AtomicU64 = AtomicU64::new(1);
 
 impl Db {
-    /// Opens the database in `path` with its default family only.
-    /// # Errors
-    /// `InvalidArgument`: it does not exist and `create_if_missing` is off; it exists and
-    /// `error_if_exists` is on; it has other families (each is named); an option is out of range ·
-    /// `IoError`/`Busy`: another process has it · `Corruption` names file and offset, or a file
-    /// that is there without a CURRENT · `NotSupported` names the feature.
-    pub fn open(options: &Options, path: impl AsRef<Path>) -> Result<Db> {
-        let default = ColumnFamilyDescriptor::new("default", options.cf.clone());
-        Db::open_with(&options.db, path, vec![default], OpenMode::ReadWrite)
-    }
-
-    /// Opens the database in `path` with these families, which must be all it has.
-    /// # Errors
-    /// As [`Db::open`].
-    pub fn open_cf(
-        options: &DbOptions,
-        path: impl AsRef<Path>,
-        families: Vec<ColumnFamilyDescriptor>,
-    ) -> Result<Db> {
-        Db::open_with(options, path, families, OpenMode::ReadWrite)
-    }
-
-    /// Opens the default family for reading only.
-    /// # Errors
-    /// As [`Db::open`].
-    pub fn open_for_read_only(options: &Options, path: impl AsRef<Path>) -> Result<Db> {
-        let default = ColumnFamilyDescriptor::new("default", options.cf.clone());
-        Db::open_with(&options.db, path, vec![default], OpenMode::ReadOnly)
-    }
-
-    /// Opens the database in `path`. Read-only, `families` may be some of those it has.
-    /// # Errors
-    /// As [`Db::open`].
-    pub fn open_with(
-        options: &DbOptions,
-        path: impl AsRef<Path>,
-        families: Vec<ColumnFamilyDescriptor>,
-        mode: OpenMode,
-    ) -> Result<Db> {
-        Db::open_noting(options, path.as_ref(), families, mode, true)
-    }
-
     /// For work that has options of its own: with these the database is open once, and its OPTIONS
     /// file stays what it is.
     /// # Errors
-    /// As [`Db::open`].
+    /// Those of [`Db::open`].
     pub(crate) fn open_in_passing(
         options: &DbOptions,
         path: &Path,
@@ -111,7 +56,8 @@ impl Db {
         Db::open_noting(options, path, families, OpenMode::ReadWrite, false)
     }
 
-    fn open_noting(
+    /// `notes_options`: the OPTIONS file is to say what it is opened with.
+    pub(super) fn open_noting(
         options: &DbOptions,
         path: &Path,
         mut families: Vec<ColumnFamilyDescriptor>,
@@ -137,13 +83,6 @@ impl Db {
                 read_beside_owner(env.fs.as_ref(), env.clock.as_ref(), &path, attempt)
             }
         }
-    }
-
-    /// Names of the families of the database in `path`, by id, without opening it.
-    /// # Errors
-    /// `IoError` if there is no database · `Corruption` in its MANIFEST.
-    pub fn list_column_families(options: &DbOptions, path: impl AsRef<Path>) -> Result<Vec<String>> {
-        VersionSet::list_column_families(options.env.fs.as_ref(), path.as_ref())
     }
 }
 

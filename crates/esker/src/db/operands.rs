@@ -11,7 +11,7 @@
 use super::descriptor::ColumnFamilyDescriptor;
 use crate::builtin::object_name;
 use crate::files::open_table::open_file;
-use crate::options::{ColumnFamilyOptions, load_latest_options};
+use crate::options::{ColumnFamilyOptions, load_latest_options_from};
 use crate::version::VersionSet;
 use esker_base::merge_operator::check_operands_of;
 use esker_base::sync::Arc;
@@ -38,7 +38,7 @@ impl FormerOperators {
         if families.iter().all(|family| family.options.merge_operator.is_none()) {
             return former;
         }
-        let Ok(said) = load_latest_options(fs, dir) else { return former };
+        let Ok(said) = load_latest_options_from(fs, dir) else { return former };
         let said: BTreeMap<&str, &ColumnFamilyOptions> =
             said.families.iter().map(|(name, options)| (name.as_str(), options)).collect();
         for family in families {

@@ -21,6 +21,19 @@ use std::collections::BTreeMap;
 impl Db {
     /// The value of property `name` (`rocksdb.…`) of the default family, as text; `None` if there
     /// is no such property.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.path())?;
+    /// let family = db.default_column_family();
+    /// println!("{}", db.property("rocksdb.stats").expect("there is one"));
+    /// assert!(db.property_cf(&family, "rocksdb.no-such-property").is_none());
+    /// assert_eq!(db.int_property("rocksdb.num-snapshots"), Some(0));
+    /// assert!(db.int_property_cf(&family, "rocksdb.estimate-num-keys").is_some());
+    /// assert!(db.map_property("rocksdb.cfstats").is_some());
+    /// assert!(db.map_property_cf(&family, "rocksdb.cfstats").is_some());
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     pub fn property(&self, name: &str) -> Option<String> {
         self.property_cf(&self.default_column_family(), name)
     }
@@ -54,6 +67,15 @@ impl Db {
     /// About how many file bytes the keys from `begin` to `end` (exclusive), which are given
     /// without timestamps, take. What is in memory only is not counted, as with RocksDB's
     /// `GetApproximateSizes`: see [`Db::approximate_memtable_size`].
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.path())?;
+    /// let family = db.default_column_family();
+    /// assert_eq!(db.approximate_size(&family, b"a", b"z"), 0);
+    /// assert_eq!(db.approximate_memtable_size(&family, b"a", b"z"), 0);
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     pub fn approximate_size(&self, family: &ColumnFamilyHandle, begin: &[u8], end: &[u8]) -> u64 {
         if !self.engine().owner.is_here() {
             return 0;

@@ -7,22 +7,54 @@ use esker_base::{PinnedBytes, Result, SequenceNumber};
 
 impl Db {
     /// The value of `key` in the default family, copied.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.path())?;
+    /// db.put("esker", "gravel")?;
+    /// assert_eq!(db.get("esker")?.as_deref(), Some(&b"gravel"[..]));
+    /// let family = db.default_column_family();
+    /// assert_eq!(db.get_cf(&family, "fjord")?, None);
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     /// # Errors
-    /// As [`Db::get_pinned_opt`].
+    /// `Corruption` and `IoError` name the file and offset · `InvalidArgument`: merge operands
+    /// without a merge operator, or the keys of the family have timestamps · `NotSupported`: a
+    /// newer version wrote it, or this is a forked child of the process that opened the database ·
+    /// `ShutdownInProgress`: the database was closed.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         Ok(self.get_pinned(key)?.map(|value| value.to_vec()))
     }
 
     /// The value of `key` in `family`, copied.
     /// # Errors
-    /// As [`Db::get_pinned_opt`].
+    /// `Corruption` and `IoError` name the file and offset · `InvalidArgument`: merge operands
+    /// without a merge operator, a family of another database, or one whose keys have timestamps ·
+    /// `NotSupported`: a newer version wrote it, or this is a forked child of the process that
+    /// opened the database · `ShutdownInProgress`: the database was closed.
     pub fn get_cf(&self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         self.get_opt(&PLAIN, family, key)
     }
 
     /// The value of `key` in `family`, copied.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.path())?;
+    /// use esker::ReadOptions;
+    ///
+    /// let family = db.default_column_family();
+    /// let careful = ReadOptions::new().verify_checksums(true).fill_cache(false);
+    /// assert_eq!(db.get_opt(&careful, &family, "fjord")?, None);
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     /// # Errors
-    /// As [`Db::get_pinned_opt`].
+    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: `read_tier` forbids the
+    /// I/O it would take · `TimedOut`: it would take I/O behind `deadline` · `InvalidArgument`:
+    /// merge operands without a merge operator, a snapshot or family of another database, or
+    /// timestamps that the options and the family do not agree on · `NotSupported`: a newer version
+    /// wrote it, or this is a forked child of the process that opened the database ·
+    /// `ShutdownInProgress`: the database was closed.
     pub fn get_opt(
         &self,
         options: &ReadOptions,
@@ -33,8 +65,22 @@ impl Db {
     }
 
     /// The value of `key` in the default family, without copying it.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.path())?;
+    /// db.put("esker", "gravel")?;
+    /// let value = db.get_pinned("esker")?.expect("it was just written");
+    /// assert_eq!(&value[..], b"gravel");
+    /// let family = db.default_column_family();
+    /// assert!(db.get_pinned_opt(&Default::default(), &family, "fjord")?.is_none());
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     /// # Errors
-    /// As [`Db::get_pinned_opt`].
+    /// `Corruption` and `IoError` name the file and offset · `InvalidArgument`: merge operands
+    /// without a merge operator, or the keys of the family have timestamps · `NotSupported`: a
+    /// newer version wrote it, or this is a forked child of the process that opened the database ·
+    /// `ShutdownInProgress`: the database was closed.
     pub fn get_pinned(&self, key: impl AsRef<[u8]>) -> Result<Option<PinnedBytes>> {
         let family = self.engine().families.default_family();
         self.inner.get(&PLAIN, family, key.as_ref())
@@ -43,10 +89,12 @@ impl Db {
     /// The value of `key` in `family`, or `None`. The value is not copied: it keeps its block or
     /// memtable alive, whatever happens to the database, until it is dropped.
     /// # Errors
-    /// `Corruption` and `IoError` name the file and offset · `Incomplete` if `read_tier` forbids
-    /// the I/O it would take · `InvalidArgument` for merge operands in a family without merge
-    /// operator, and for a snapshot or family of another database · `NotSupported` for what only a
-    /// newer version can read, and in a forked child of the process that opened the database.
+    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: `read_tier` forbids the
+    /// I/O it would take · `TimedOut`: it would take I/O behind `deadline` · `InvalidArgument`:
+    /// merge operands without a merge operator, a snapshot or family of another database, or
+    /// timestamps that the options and the family do not agree on · `NotSupported`: a newer version
+    /// wrote it, or this is a forked child of the process that opened the database ·
+    /// `ShutdownInProgress`: the database was closed.
     pub fn get_pinned_opt(
         &self,
         options: &ReadOptions,
@@ -59,8 +107,12 @@ impl Db {
     /// In a family with user-defined timestamps: the value of `key` as of `ReadOptions::timestamp`,
     /// and the timestamp it was written with.
     /// # Errors
-    /// As [`Db::get_pinned_opt`]; `InvalidArgument` if the family has no timestamps, the timestamp
-    /// is missing or of another size, or older than what the family still keeps.
+    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: `read_tier` forbids the
+    /// I/O it would take · `TimedOut`: it would take I/O behind `deadline` · `InvalidArgument`: the
+    /// family has no timestamps; the timestamp is missing, of another size, or older than what the
+    /// family still keeps; merge operands without a merge operator; a snapshot or family of another
+    /// database · `NotSupported`: a newer version wrote it, or this is a forked child of the
+    /// process that opened the database · `ShutdownInProgress`: the database was closed.
     pub fn get_with_timestamp(
         &self,
         options: &ReadOptions,
@@ -72,6 +124,14 @@ impl Db {
 
     /// Whether `key` is certainly absent (`false`), judging by memtables, filters and cached blocks
     /// only.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.path())?;
+    /// let family = db.default_column_family();
+    /// assert!(!db.key_may_exist(&family, "fjord"));
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     pub fn key_may_exist(&self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> bool {
         let options = ReadOptions { read_tier: ReadTier::BlockCache, ..ReadOptions::default() };
         !matches!(self.inner.get(&options, &family.cf, key.as_ref()), Ok(None))
@@ -83,6 +143,11 @@ impl Db {
         self.inner.hold_now(Holder::User)
     }
 
+    /// The state of now, for an iterator: statistics do not count it.
+    pub(crate) fn hold_for_iterator(&self) -> Snapshot {
+        self.inner.hold_now(Holder::Iterator)
+    }
+
     /// # Errors
     /// `InvalidArgument` if `family` is one of another database.
     pub(crate) fn check_family(&self, family: &ColumnFamilyHandle) -> Result<()> {
@@ -90,6 +155,15 @@ impl Db {
     }
 
     /// The newest sequence number that reads see.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.path())?;
+    /// let before = db.latest_sequence_number();
+    /// db.put("esker", "gravel")?;
+    /// assert!(db.latest_sequence_number() > before);
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     pub fn latest_sequence_number(&self) -> SequenceNumber {
         self.engine().visible_sequence()
     }

@@ -24,7 +24,7 @@ use crate::cf::SuperVersion;
 use crate::deleted_runs::DeletedRunMemory;
 use crate::get::answer::Answer;
 use crate::get::search::{PointSearch, ReadContext};
-use crate::options::{DbOptions, WalRecoveryMode, load_latest_options};
+use crate::options::{DbOptions, WalRecoveryMode, load_latest_options_from};
 use crate::version::beside_owner::{OwnersProgress, owner_has_changed};
 use crate::version::{Family, FamilyMap, VersionSet};
 use crate::wal::{Predecessor, Prepared, ReplayBudget, TwoPhaseReplay, WalReader, open_wal};
@@ -588,11 +588,11 @@ impl ReplayRun<'_> {
                 };
                 family.add(NEW_WAL, self.last_sequence, &Entry { value_type, key: &key, value })?;
                 match value_type {
-                    ValueType::Deletion => transaction.restore.delete(id, &key)?,
-                    ValueType::Value => transaction.restore.put(id, &key, value)?,
+                    ValueType::Deletion => transaction.restore.delete_cf(id, &key)?,
+                    ValueType::Value => transaction.restore.put_cf(id, &key, value)?,
                     _ => {
                         let columns: Vec<_> = WideColumns::parse(value)?.iter().collect();
-                        transaction.restore.put_entity(id, &key, &columns)?;
+                        transaction.restore.put_entity_cf(id, &key, &columns)?;
                     }
                 }
             }
@@ -685,7 +685,7 @@ pub(crate) fn check_for_forgotten_wal_dir(
     wanted: Range<FileNumber>,
 ) -> Result<()> {
     // An OPTIONS file that cannot be read keeps no database shut.
-    let said = load_latest_options(fs, path).ok().and_then(|said| said.db.wal_dir);
+    let said = load_latest_options_from(fs, path).ok().and_then(|said| said.db.wal_dir);
     let Some(wal_dir) = said.filter(|wal_dir| wal_dir != path) else { return Ok(()) };
     if fs.file_exists(&current_file_name(&wal_dir)).unwrap_or(true) {
         return Ok(());

@@ -11,6 +11,16 @@ impl Db {
     /// flushed without it. Acknowledged writes are kept in any case. A
     /// change whose write to the MANIFEST failed (an ingestion, a family made or dropped) does not
     /// come into force at the next opening, however the process ends.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.path())?;
+    /// if let Some(error) = db.background_error() {
+    ///     println!("writes stopped: {error}");
+    ///     db.resume()?;
+    /// }
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     /// # Errors
     /// The error in force, if it is beyond repair by this process (`UnrecoverableError`,
     /// `FatalError`): reopen · the new error, if the same thing fails again; call again when its

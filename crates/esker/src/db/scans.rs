@@ -8,15 +8,36 @@ use esker_format::cursor::InternalIterator;
 
 impl Db {
     /// An iterator over the default family as of now.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.path())?;
+    /// use esker::ReadOptions;
+    /// # db.put("a", "1")?;
+    ///
+    /// for entry in db.iter()? {
+    ///     let (key, value) = entry?;
+    ///     println!("{} = {}", key.escape_ascii(), value.escape_ascii());
+    /// }
+    /// let family = db.default_column_family();
+    /// let mut cursor = db.iter_cf(&family)?;
+    /// cursor.seek("a");
+    /// let bounded = ReadOptions::new().lower_bound("a").upper_bound("b");
+    /// assert_eq!(db.iter_opt(bounded, &family)?.into_iter().count(), 1);
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     /// # Errors
-    /// As [`Db::iter_opt`].
+    /// `Corruption` and `IoError` from opening level-0 files · `NotSupported` in a forked child of
+    /// the process that opened the database · `ShutdownInProgress`: the database was closed.
     pub fn iter(&self) -> Result<DbIterator> {
         self.iter_opt(ReadOptions::default(), &self.default_column_family())
     }
 
     /// An iterator over `family` as of now.
     /// # Errors
-    /// As [`Db::iter_opt`].
+    /// `InvalidArgument`: a family of another database · `Corruption` and `IoError` from opening
+    /// level-0 files · `NotSupported` in a forked child of the process that opened the database ·
+    /// `ShutdownInProgress`: the database was closed.
     pub fn iter_cf(&self, family: &ColumnFamilyHandle) -> Result<DbIterator> {
         self.iter_opt(ReadOptions::default(), family)
     }
@@ -34,7 +55,12 @@ impl Db {
     /// Scans of several `ranges` of the default family, each from its first key up to, not
     /// including, its second, as of now.
     /// # Errors
-    /// As [`Db::new_multi_scan`].
+    /// `InvalidArgument`: there are no ranges, one does not begin before its limit, begins before
+    /// the one before it ends, or has no limit and is not the last one; a snapshot or family of
+    /// another database · `NotSupported`: `read_tier` is `Persisted`, or this is a forked child of
+    /// the process that opened the database · `Corruption` and `IoError` from opening level-0 files
+    /// · `Incomplete` and `TimedOut`: the options let a read go less far than opening one takes, or
+    /// less long · `ShutdownInProgress`: the database was closed.
     pub fn multi_scan<K: AsRef<[u8]>>(&self, ranges: impl IntoIterator<Item = (K, K)>) -> Result<MultiScan> {
         let mut args = MultiScanArgs::new();
         ranges.into_iter().for_each(|(start, limit)| args.insert(start, limit));
@@ -46,9 +72,9 @@ impl Db {
     /// Blocks of all files and ranges are read together, as many as `args` has room for, when the
     /// first of them is missing in the cache.
     ///
-    /// ```no_run
-    /// # fn main() -> Result<(), esker::Error> {
-    /// # let db = esker::Db::open(&esker::Options::default(), "/tmp/db")?;
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.path())?;
     /// let mut scans = db.multi_scan([("a", "b"), ("m", "n")])?;
     /// while let Some(scan) = scans.next_scan() {
     ///     for item in scan {
@@ -56,14 +82,15 @@ impl Db {
     ///         println!("{} has {} bytes", key.escape_ascii(), value.len());
     ///     }
     /// }
-    /// # Ok(())
-    /// # }
+    /// # Ok::<_, esker::Error>(())
     /// ```
     /// # Errors
-    /// `InvalidArgument`: there are no ranges; one does not begin before its limit; one begins
-    /// before the one before it ends (as RocksDB refuses them); one without a limit is not the
-    /// last, or `reverse` is set (RocksDB takes the former among others that have limits) · as
-    /// [`Db::iter_opt`].
+    /// `InvalidArgument`: there are no ranges, one does not begin before its limit, begins before
+    /// the one before it ends, or has no limit and is not the last one; a snapshot or family of
+    /// another database · `NotSupported`: `read_tier` is `Persisted`, or this is a forked child of
+    /// the process that opened the database · `Corruption` and `IoError` from opening level-0 files
+    /// · `Incomplete` and `TimedOut`: the options let a read go less far than opening one takes, or
+    /// less long · `ShutdownInProgress`: the database was closed.
     pub fn new_multi_scan(
         &self,
         options: ReadOptions,

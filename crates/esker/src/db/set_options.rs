@@ -19,6 +19,17 @@ impl Db {
     /// Changes options of `family`: all of `changes` or none. Options of its tables are changed by
     /// `block_based_table_factory` with `{name=value;…}`, for tables written, or opened, from then
     /// on.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.path())?;
+    /// let family = db.default_column_family();
+    /// db.set_options(&family, &[("write_buffer_size", "1048576")])?;
+    /// assert_eq!(db.options_cf(&family).write_buffer_size, 1 << 20);
+    /// db.set_db_options(&[("max_background_jobs", "4")])?;
+    /// assert_eq!(db.db_options().max_background_jobs, 4);
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     /// # Errors
     /// `InvalidArgument` naming the option (unknown, fixed while the database is open, or a value
     /// that has no meaning) · `ColumnFamilyDropped` · `NotSupported` when read-only · `IoError`
@@ -57,7 +68,9 @@ impl Db {
 
     /// Changes options of the database: all of `changes` or none.
     /// # Errors
-    /// As [`Db::set_options`].
+    /// `InvalidArgument`: names the option, which is unknown, fixed, or has no such value; nothing
+    /// was changed then · `NotSupported`: the database is read-only · `ShutdownInProgress`: the
+    /// database was closed · `IoError` from the OPTIONS file: the options are in force.
     pub fn set_db_options(&self, changes: &[(&str, &str)]) -> Result<()> {
         let engine = self.engine();
         check_changes(engine, changes)?;

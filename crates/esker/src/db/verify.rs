@@ -74,6 +74,16 @@ impl Db {
     /// Reads every block of every live table of all families from its file, and checks checksums,
     /// the order of the keys, filters and counts; and every record of every live blob file. Reads
     /// and writes go on meanwhile.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.path())?;
+    /// db.verify_checksum()?;
+    /// assert!(db.verify_file_checksums().is_err(), "none are made by default");
+    /// assert!(db.quarantined_tables().is_empty());
+    /// assert!(db.scrub_state().is_none());
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     /// # Errors
     /// The first `Corruption` or `IoError`, which names the file.
     pub fn verify_checksum(&self) -> Result<()> {

@@ -1,6 +1,6 @@
 //! Writes: one operation, or a batch of them.
 
-use super::{ColumnFamilyHandle, Db};
+use super::{BatchArg, ColumnFamilyHandle, Db};
 use crate::cf::ColumnFamily;
 use crate::options::WriteOptions;
 use crate::write::entry_of;
@@ -24,15 +24,30 @@ const GIVE_WAY_STEP_MICROS: u64 = 100_000;
 
 impl Db {
     /// Stores `value` under `key` in the default family.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.path())?;
+    /// db.put("esker", "gravel")?;
+    /// db.delete("fjord")?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     /// # Errors
-    /// As [`Db::write`].
+    /// `InvalidArgument`: the keys of the family have timestamps · `ShutdownInProgress`: the
+    /// database was closed · `NotSupported`: the database is read-only, or this is a forked child
+    /// of the process that opened it · `IoError`: the WAL could not be written, and no write
+    /// succeeds until [`Db::resume`] · the background error in force.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.write_default(|batch, id| batch.put(id, key.as_ref(), value.as_ref()))
+        self.write_default(|batch, id| batch.put_cf(id, key.as_ref(), value.as_ref()))
     }
 
     /// Stores `value` under `key` in `family`.
     /// # Errors
-    /// As [`Db::write`].
+    /// `InvalidArgument`: a family of another database, or one whose keys have timestamps ·
+    /// `ColumnFamilyDropped` · `ShutdownInProgress`: the database was closed · `NotSupported`: the
+    /// database is read-only, or this is a forked child of the process that opened it · `IoError`:
+    /// the WAL could not be written, and no write succeeds until [`Db::resume`] · the background
+    /// error in force.
     pub fn put_cf(
         &self,
         family: &ColumnFamilyHandle,
@@ -43,8 +58,27 @@ impl Db {
     }
 
     /// Stores `value` under `key` in `family`.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.path())?;
+    /// use esker::WriteOptions;
+    ///
+    /// let family = db.default_column_family();
+    /// let durable = WriteOptions::new().sync(true);
+    /// db.put_opt(&durable, &family, "order", "paid")?;
+    /// db.delete_opt(&durable, &family, "order")?;
+    /// db.put_cf(&family, "visit", "1")?;
+    /// db.delete_cf(&family, "visit")?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     /// # Errors
-    /// As [`Db::write`].
+    /// `InvalidArgument`: options that contradict each other, a family of another database, or one
+    /// whose keys have timestamps · `ColumnFamilyDropped` · `Incomplete`: `no_slowdown` is set, and
+    /// writers are stalled · `ShutdownInProgress`: the database was closed · `NotSupported`: the
+    /// database is read-only, or this is a forked child of the process that opened it · `IoError`:
+    /// the WAL could not be written, and no write succeeds until [`Db::resume`] · the background
+    /// error in force.
     pub fn put_opt(
         &self,
         options: &WriteOptions,
@@ -52,67 +86,120 @@ impl Db {
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> Result<()> {
-        self.write_single(options, family, |batch, id| batch.put(id, key.as_ref(), value.as_ref()))
+        self.write_single(options, family, |batch, id| batch.put_cf(id, key.as_ref(), value.as_ref()))
     }
 
     /// Removes `key` from the default family; a key that is not there is fine.
     /// # Errors
-    /// As [`Db::write`].
+    /// `InvalidArgument`: the keys of the family have timestamps · `ShutdownInProgress`: the
+    /// database was closed · `NotSupported`: the database is read-only, or this is a forked child
+    /// of the process that opened it · `IoError`: the WAL could not be written, and no write
+    /// succeeds until [`Db::resume`] · the background error in force.
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
-        self.write_default(|batch, id| batch.delete(id, key.as_ref()))
+        self.write_default(|batch, id| batch.delete_cf(id, key.as_ref()))
     }
 
     /// Removes `key` from `family`.
     /// # Errors
-    /// As [`Db::write`].
+    /// `InvalidArgument`: a family of another database, or one whose keys have timestamps ·
+    /// `ColumnFamilyDropped` · `ShutdownInProgress`: the database was closed · `NotSupported`: the
+    /// database is read-only, or this is a forked child of the process that opened it · `IoError`:
+    /// the WAL could not be written, and no write succeeds until [`Db::resume`] · the background
+    /// error in force.
     pub fn delete_cf(&self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<()> {
         self.delete_opt(&WriteOptions::default(), family, key)
     }
 
     /// Removes `key` from `family`.
     /// # Errors
-    /// As [`Db::write`].
+    /// `InvalidArgument`: options that contradict each other, a family of another database, or one
+    /// whose keys have timestamps · `ColumnFamilyDropped` · `Incomplete`: `no_slowdown` is set, and
+    /// writers are stalled · `ShutdownInProgress`: the database was closed · `NotSupported`: the
+    /// database is read-only, or this is a forked child of the process that opened it · `IoError`:
+    /// the WAL could not be written, and no write succeeds until [`Db::resume`] · the background
+    /// error in force.
     pub fn delete_opt(
         &self,
         options: &WriteOptions,
         family: &ColumnFamilyHandle,
         key: impl AsRef<[u8]>,
     ) -> Result<()> {
-        self.write_single(options, family, |batch, id| batch.delete(id, key.as_ref()))
+        self.write_single(options, family, |batch, id| batch.delete_cf(id, key.as_ref()))
     }
 
     /// Removes `key`, which must have been put at most once since it was last removed (and never
     /// merged): cheaper for compactions than `delete`, undefined otherwise.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.path())?;
+    /// db.put("visit", "1")?;
+    /// db.single_delete("visit")?;
+    /// let family = db.default_column_family();
+    /// db.single_delete_opt(&Default::default(), &family, "visit")?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     /// # Errors
-    /// As [`Db::write`].
+    /// `InvalidArgument`: the keys of the family have timestamps · `ShutdownInProgress`: the
+    /// database was closed · `NotSupported`: the database is read-only, or this is a forked child
+    /// of the process that opened it · `IoError`: the WAL could not be written, and no write
+    /// succeeds until [`Db::resume`] · the background error in force.
     pub fn single_delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
-        self.write_default(|batch, id| batch.single_delete(id, key.as_ref()))
+        self.write_default(|batch, id| batch.single_delete_cf(id, key.as_ref()))
     }
 
     /// [`Db::single_delete`] in `family`.
     /// # Errors
-    /// As [`Db::write`].
+    /// `InvalidArgument`: options that contradict each other, a family of another database, or one
+    /// whose keys have timestamps · `ColumnFamilyDropped` · `Incomplete`: `no_slowdown` is set, and
+    /// writers are stalled · `ShutdownInProgress`: the database was closed · `NotSupported`: the
+    /// database is read-only, or this is a forked child of the process that opened it · `IoError`:
+    /// the WAL could not be written, and no write succeeds until [`Db::resume`] · the background
+    /// error in force.
     pub fn single_delete_opt(
         &self,
         options: &WriteOptions,
         family: &ColumnFamilyHandle,
         key: impl AsRef<[u8]>,
     ) -> Result<()> {
-        self.write_single(options, family, |batch, id| batch.single_delete(id, key.as_ref()))
+        self.write_single(options, family, |batch, id| batch.single_delete_cf(id, key.as_ref()))
     }
 
     /// Adds `operand` to `key` for the family's merge operator to combine.
+    ///
+    /// ```
+    /// use esker::builtin;
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    ///
+    /// let mut options = esker::Options::new().create_if_missing(true);
+    /// options.cf.merge_operator = Some(builtin::uint64_add());
+    /// let db = esker::Db::open(&options, dir.path())?;
+    /// db.merge("visits", 1u64.to_le_bytes())?;
+    /// let family = db.default_column_family();
+    /// db.merge_opt(&Default::default(), &family, "visits", 2u64.to_le_bytes())?;
+    /// assert_eq!(db.get("visits")?.unwrap(), 3u64.to_le_bytes());
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     /// # Errors
-    /// As [`Db::write`] · `NotSupported` if the family has no merge operator. (In a batch, that is
-    /// noticed when the key is read.)
+    /// `InvalidArgument`: the keys of the family have timestamps · `ShutdownInProgress`: the
+    /// database was closed · `NotSupported`: the database is read-only, or this is a forked child
+    /// of the process that opened it · `IoError`: the WAL could not be written, and no write
+    /// succeeds until [`Db::resume`] · the background error in force · `NotSupported`: the family
+    /// has no merge operator. A batch does not check that; its readers find out.
     pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
         check_can_merge(self.engine().families.default_family())?;
-        self.write_default(|batch, id| batch.merge(id, key.as_ref(), operand.as_ref()))
+        self.write_default(|batch, id| batch.merge_cf(id, key.as_ref(), operand.as_ref()))
     }
 
     /// [`Db::merge`] in `family`.
     /// # Errors
-    /// As [`Db::write`].
+    /// `InvalidArgument`: options that contradict each other, a family of another database, or one
+    /// whose keys have timestamps · `ColumnFamilyDropped` · `Incomplete`: `no_slowdown` is set, and
+    /// writers are stalled · `ShutdownInProgress`: the database was closed · `NotSupported`: the
+    /// database is read-only, or this is a forked child of the process that opened it · `IoError`:
+    /// the WAL could not be written, and no write succeeds until [`Db::resume`] · the background
+    /// error in force · `NotSupported`: the family has no merge operator. A batch does not check
+    /// that; its readers find out.
     pub fn merge_opt(
         &self,
         options: &WriteOptions,
@@ -121,19 +208,39 @@ impl Db {
         operand: impl AsRef<[u8]>,
     ) -> Result<()> {
         check_can_merge(&family.cf)?;
-        self.write_single(options, family, |batch, id| batch.merge(id, key.as_ref(), operand.as_ref()))
+        self.write_single(options, family, |batch, id| batch.merge_cf(id, key.as_ref(), operand.as_ref()))
     }
 
     /// Removes every key from `begin` up to, not including, `end` in the default family.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.path())?;
+    /// db.put("log/2025-12-31", "the last of the year")?;
+    /// db.delete_range("log/2025", "log/2026")?;
+    /// assert!(db.is_empty()?);
+    /// let family = db.default_column_family();
+    /// db.delete_range_opt(&Default::default(), &family, "log/2026", "log/2027")?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     /// # Errors
-    /// As [`Db::write`]; `InvalidArgument` if `end` comes before `begin`.
+    /// `InvalidArgument`: the keys of the family have timestamps · `ShutdownInProgress`: the
+    /// database was closed · `NotSupported`: the database is read-only, or this is a forked child
+    /// of the process that opened it · `IoError`: the WAL could not be written, and no write
+    /// succeeds until [`Db::resume`] · the background error in force · `InvalidArgument`: `end`
+    /// comes before `begin`.
     pub fn delete_range(&self, begin: impl AsRef<[u8]>, end: impl AsRef<[u8]>) -> Result<()> {
         self.delete_range_opt(&WriteOptions::default(), &self.default_column_family(), begin, end)
     }
 
     /// [`Db::delete_range`] in `family`.
     /// # Errors
-    /// As [`Db::delete_range`].
+    /// `InvalidArgument`: options that contradict each other, a family of another database, or one
+    /// whose keys have timestamps · `ColumnFamilyDropped` · `Incomplete`: `no_slowdown` is set, and
+    /// writers are stalled · `ShutdownInProgress`: the database was closed · `NotSupported`: the
+    /// database is read-only, or this is a forked child of the process that opened it · `IoError`:
+    /// the WAL could not be written, and no write succeeds until [`Db::resume`] · the background
+    /// error in force · `InvalidArgument`: `end` comes before `begin`.
     pub fn delete_range_opt(
         &self,
         options: &WriteOptions,
@@ -143,20 +250,54 @@ impl Db {
     ) -> Result<()> {
         let (begin, end) = (begin.as_ref(), end.as_ref());
         check_range(family, begin, end)?;
-        self.write_single(options, family, |batch, id| batch.delete_range(id, begin, end))
+        self.write_single(options, family, |batch, id| batch.delete_range_cf(id, begin, end))
     }
 
-    /// Writes `batch` as one: all of it survives or none, and no read sees half. The batch is the
-    /// caller's again afterwards.
+    /// Writes `batch` as one: all of it survives a crash or none, and no read sees half.
+    ///
+    /// The batch comes by value, by `&mut` or by `&`: see [`BatchArg`].
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.path())?;
+    /// let mut batch = esker::WriteBatch::new();
+    /// batch.put("from", "90")?;
+    /// batch.put("to", "110")?;
+    /// db.write(batch)?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     /// # Errors
-    /// `InvalidArgument`: contradicting options, a family that is not open, an inverted range;
-    /// nothing was written · `Incomplete`: `no_slowdown`, and writers are stalled ·
-    /// `ShutdownInProgress` · `IoError`: the WAL could not be written; no write is taken until
-    /// [`Db::resume`] · the background error in force.
-    pub fn write(&self, options: &WriteOptions, batch: &mut WriteBatch) -> Result<()> {
-        self.engine().check_writable()?;
-        self.check_families(options, batch, false)?;
-        self.write_unchecked(options, batch)
+    /// `InvalidArgument`: options that contradict each other, a family that is not open, an inverted
+    /// range; nothing was written · `Incomplete`: `no_slowdown` is set, and writers are stalled ·
+    /// `ShutdownInProgress`: the database was closed · `IoError`: the WAL could not be written, and
+    /// no write succeeds until [`Db::resume`] · the background error in force.
+    pub fn write(&self, batch: impl BatchArg) -> Result<()> {
+        self.write_opt(&WriteOptions::default(), batch)
+    }
+
+    /// [`Db::write`] with options: here, back only when the batch is on the medium.
+    ///
+    /// ```
+    /// use esker::{WriteBatch, WriteOptions};
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.path())?;
+    ///
+    /// let mut batch = WriteBatch::new();
+    /// batch.put("order", "paid")?;
+    /// db.write_opt(&WriteOptions::new().sync(true), &mut batch)?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
+    /// # Errors
+    /// `InvalidArgument`: options that contradict each other, a family that is not open, an inverted
+    /// range; nothing was written · `Incomplete`: `no_slowdown` is set, and writers are stalled ·
+    /// `ShutdownInProgress`: the database was closed · `IoError`: the WAL could not be written, and
+    /// no write succeeds until [`Db::resume`] · the background error in force.
+    pub fn write_opt(&self, options: &WriteOptions, batch: impl BatchArg) -> Result<()> {
+        batch.lend(|batch| {
+            self.engine().check_writable()?;
+            self.check_families(options, batch, false)?;
+            self.write_unchecked(options, batch)
+        })
     }
 
     /// One operation in the default family, which cannot be dropped; needs no handle.
@@ -184,9 +325,38 @@ impl Db {
 
     /// Stores `value` under `key` as of `timestamp`, in a family with user-defined timestamps. What
     /// is written to a key later must not have an older timestamp.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.path())?;
+    /// use esker::comparator::BytewiseComparatorWithU64Ts;
+    /// use esker::{ColumnFamilyOptions, ReadOptions, WriteOptions};
+    /// use std::sync::Arc;
+    ///
+    /// let stamped = ColumnFamilyOptions::new().comparator(Arc::new(BytewiseComparatorWithU64Ts));
+    /// let prices = db.create_column_family("prices", &stamped)?;
+    /// let (write, at) = (WriteOptions::default(), u64::to_le_bytes);
+    /// db.put_with_ts(&write, &prices, "gravel", &at(10), "3")?;
+    /// db.delete_with_ts(&write, &prices, "gravel", &at(20))?;
+    /// db.put_with_ts(&write, &prices, "sand", &at(20), "1")?;
+    /// db.single_delete_with_ts(&write, &prices, "sand", &at(30))?;
+    /// db.delete_range_with_ts(&write, &prices, "a", "b", &at(30))?;
+    ///
+    /// let then = ReadOptions::new().timestamp(at(15).to_vec());
+    /// let (price, written) = db.get_with_timestamp(&then, &prices, "gravel")?.unwrap();
+    /// assert_eq!((&price[..], written), (&b"3"[..], at(10).to_vec()));
+    ///
+    /// db.increase_full_history_ts_low(&prices, &at(12))?;
+    /// assert_eq!(db.full_history_ts_low(&prices)?, at(12));
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     /// # Errors
-    /// As [`Db::write`]; `InvalidArgument` if the family has no timestamps, or others than of this
-    /// size.
+    /// `InvalidArgument`: the family has no timestamps, or timestamps of another size, or is one of
+    /// another database; options that contradict each other · `ColumnFamilyDropped` · `Incomplete`:
+    /// `no_slowdown` is set, and writers are stalled · `ShutdownInProgress`: the database was
+    /// closed · `NotSupported`: the database is read-only, or this is a forked child of the process
+    /// that opened it · `IoError`: the WAL could not be written, and no write succeeds until
+    /// [`Db::resume`] · the background error in force.
     pub fn put_with_ts(
         &self,
         options: &WriteOptions,
@@ -196,12 +366,17 @@ impl Db {
         value: impl AsRef<[u8]>,
     ) -> Result<()> {
         let key = with_timestamp(family, key.as_ref(), timestamp)?;
-        self.write_timestamped(options, family, |batch, id| batch.put(id, &key, value.as_ref()))
+        self.write_timestamped(options, family, |batch, id| batch.put_cf(id, &key, value.as_ref()))
     }
 
     /// Removes `key` as of `timestamp`; reads at older timestamps still see it.
     /// # Errors
-    /// As [`Db::put_with_ts`].
+    /// `InvalidArgument`: the family has no timestamps, or timestamps of another size, or is one of
+    /// another database; options that contradict each other · `ColumnFamilyDropped` · `Incomplete`:
+    /// `no_slowdown` is set, and writers are stalled · `ShutdownInProgress`: the database was
+    /// closed · `NotSupported`: the database is read-only, or this is a forked child of the process
+    /// that opened it · `IoError`: the WAL could not be written, and no write succeeds until
+    /// [`Db::resume`] · the background error in force.
     pub fn delete_with_ts(
         &self,
         options: &WriteOptions,
@@ -210,12 +385,17 @@ impl Db {
         timestamp: &[u8],
     ) -> Result<()> {
         let key = with_timestamp(family, key.as_ref(), timestamp)?;
-        self.write_timestamped(options, family, |batch, id| batch.delete(id, &key))
+        self.write_timestamped(options, family, |batch, id| batch.delete_cf(id, &key))
     }
 
     /// [`Db::single_delete`] as of `timestamp`.
     /// # Errors
-    /// As [`Db::put_with_ts`].
+    /// `InvalidArgument`: the family has no timestamps, or timestamps of another size, or is one of
+    /// another database; options that contradict each other · `ColumnFamilyDropped` · `Incomplete`:
+    /// `no_slowdown` is set, and writers are stalled · `ShutdownInProgress`: the database was
+    /// closed · `NotSupported`: the database is read-only, or this is a forked child of the process
+    /// that opened it · `IoError`: the WAL could not be written, and no write succeeds until
+    /// [`Db::resume`] · the background error in force.
     pub fn single_delete_with_ts(
         &self,
         options: &WriteOptions,
@@ -224,12 +404,33 @@ impl Db {
         timestamp: &[u8],
     ) -> Result<()> {
         let key = with_timestamp(family, key.as_ref(), timestamp)?;
-        self.write_timestamped(options, family, |batch, id| batch.single_delete(id, &key))
+        self.write_timestamped(options, family, |batch, id| batch.single_delete_cf(id, &key))
     }
 
     /// [`Db::merge`] as of `timestamp`.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.path())?;
+    /// use esker::comparator::BytewiseComparatorWithU64Ts;
+    /// use esker::{ColumnFamilyOptions, WriteOptions, builtin};
+    /// use std::sync::Arc;
+    ///
+    /// let mut counters = ColumnFamilyOptions::new().comparator(Arc::new(BytewiseComparatorWithU64Ts));
+    /// counters.merge_operator = Some(builtin::uint64_add());
+    /// let visits = db.create_column_family("visits", &counters)?;
+    /// let one = 1u64.to_le_bytes();
+    /// db.merge_with_ts(&WriteOptions::default(), &visits, "home", &7u64.to_le_bytes(), one)?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     /// # Errors
-    /// As [`Db::put_with_ts`].
+    /// `InvalidArgument`: the family has no timestamps, or timestamps of another size, or is one of
+    /// another database; options that contradict each other · `ColumnFamilyDropped` · `Incomplete`:
+    /// `no_slowdown` is set, and writers are stalled · `ShutdownInProgress`: the database was
+    /// closed · `NotSupported`: the database is read-only, or this is a forked child of the process
+    /// that opened it · `IoError`: the WAL could not be written, and no write succeeds until
+    /// [`Db::resume`] · the background error in force · `NotSupported`: the family has no merge
+    /// operator. A batch does not check that; its readers find out.
     pub fn merge_with_ts(
         &self,
         options: &WriteOptions,
@@ -240,12 +441,18 @@ impl Db {
     ) -> Result<()> {
         check_can_merge(&family.cf)?;
         let key = with_timestamp(family, key.as_ref(), timestamp)?;
-        self.write_timestamped(options, family, |batch, id| batch.merge(id, &key, operand.as_ref()))
+        self.write_timestamped(options, family, |batch, id| batch.merge_cf(id, &key, operand.as_ref()))
     }
 
     /// Removes every key from `begin` up to, not including, `end` as of `timestamp`.
     /// # Errors
-    /// As [`Db::put_with_ts`]; `InvalidArgument` if `end` comes before `begin`.
+    /// `InvalidArgument`: the family has no timestamps, or timestamps of another size, or is one of
+    /// another database; options that contradict each other · `ColumnFamilyDropped` · `Incomplete`:
+    /// `no_slowdown` is set, and writers are stalled · `ShutdownInProgress`: the database was
+    /// closed · `NotSupported`: the database is read-only, or this is a forked child of the process
+    /// that opened it · `IoError`: the WAL could not be written, and no write succeeds until
+    /// [`Db::resume`] · the background error in force · `InvalidArgument`: `end` comes before
+    /// `begin`.
     pub fn delete_range_with_ts(
         &self,
         options: &WriteOptions,
@@ -257,7 +464,7 @@ impl Db {
         let begin = with_timestamp(family, begin.as_ref(), timestamp)?;
         let end = with_timestamp(family, end.as_ref(), timestamp)?;
         check_range(family, &begin, &end)?;
-        self.write_timestamped(options, family, |batch, id| batch.delete_range(id, &begin, &end))
+        self.write_timestamped(options, family, |batch, id| batch.delete_range_cf(id, &begin, &end))
     }
 
     fn write_timestamped(

@@ -26,6 +26,7 @@ use crate::write::WritePath;
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
 use esker_base::{Error, Result, SequenceNumber};
+use std::any::Any;
 use std::fmt;
 
 /// What all handles share. Dropping it closes the database. A line of its own: its counts change
@@ -45,6 +46,10 @@ impl fmt::Debug for DbInner {
 }
 
 impl SnapshotOwner for DbInner {
+    fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
+        self
+    }
+
     fn release_snapshot(&self, ticket: Ticket) {
         let engine = &self.engine;
         if !engine.owner.is_here() {

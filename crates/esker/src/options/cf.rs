@@ -110,6 +110,21 @@ impl Default for CompressionOptions {
     }
 }
 
+esker_base::setters! {
+    CompressionOptions {
+        window_bits: i32;
+        level: i32;
+        strategy: i32;
+        max_dict_bytes: u32;
+        zstd_max_train_bytes: u32;
+        use_zstd_dict_trainer: bool;
+        max_dict_buffer_bytes: u64;
+        parallel_threads: u32;
+        enabled: bool;
+        max_compressed_bytes_per_kb: i32;
+    }
+}
+
 /// The bits of [`ColumnFamilyOptions::verify_output_flags`]: what of an output is verified, and of
 /// whose.
 #[derive(Debug)]

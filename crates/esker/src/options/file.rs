@@ -206,8 +206,8 @@ fn is_kept(name: &str, raw: &str) -> bool {
 
 /// Reads an OPTIONS file.
 /// # Errors
-/// As [`parse_options`], with the file's path; `IoError`; `Corruption` if it is far too large to be
-/// one.
+/// `InvalidArgument`: names the file, and the line or the section and option · `Corruption`: the
+/// file is larger than 64 MiB · `IoError`.
 pub fn load_options_file(fs: &dyn FileSystem, path: &Path) -> Result<LoadedOptions> {
     let bytes = fs.file_size(path)?;
     if bytes > MAX_FILE_BYTES {
@@ -235,10 +235,34 @@ pub fn latest_options_file(fs: &dyn FileSystem, dir: &Path) -> Result<Option<Fil
     Ok(options_files(&fs.children(dir)?).into_iter().next())
 }
 
-/// Reads the newest OPTIONS file in `dir`.
+/// The options that the database in `path` was opened with last: those of its newest OPTIONS file.
+///
+/// The database may be RocksDB's. [`Db::open_cf`](crate::Db::open_cf) takes the families as they
+/// come.
+///
+/// ```
+/// use esker::Db;
+/// use esker::options::load_latest_options;
+/// # let dir = esker_testkit::TempDir::new("doc");
+/// # Db::open_default(dir.path())?.create_column_families(["users"])?;
+///
+/// let loaded = load_latest_options(dir.path())?;
+/// let db = Db::open_cf(&loaded.db, dir.path(), loaded.families)?;
+/// assert_eq!(db.column_family_names(), ["default", "users"]);
+/// # Ok::<_, esker::Error>(())
+/// ```
 /// # Errors
-/// `NotFound` if there is none; else as [`load_options_file`].
-pub fn load_latest_options(fs: &dyn FileSystem, dir: &Path) -> Result<LoadedOptions> {
+/// `NotFound`: the directory has no OPTIONS file · `InvalidArgument`: names the file, and the line
+/// or the section and option · `Corruption`: the file is larger than 64 MiB · `IoError`.
+pub fn load_latest_options(path: impl AsRef<Path>) -> Result<LoadedOptions> {
+    load_latest_options_from(DbOptions::default().env.fs.as_ref(), path.as_ref())
+}
+
+/// [`load_latest_options`] from another file system than the machine's.
+/// # Errors
+/// `NotFound`: the directory has no OPTIONS file · `InvalidArgument`: names the file, and the line
+/// or the section and option · `Corruption`: the file is larger than 64 MiB · `IoError`.
+pub fn load_latest_options_from(fs: &dyn FileSystem, dir: &Path) -> Result<LoadedOptions> {
     let mut tried = None;
     loop {
         let number = latest_options_file(fs, dir)?.ok_or_else(|| {

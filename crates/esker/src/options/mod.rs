@@ -35,10 +35,12 @@
 
 mod cache_text;
 mod cf;
+mod closures;
 mod compression;
 mod db;
 mod file;
 mod file_checksum;
+mod presets;
 mod read;
 mod sanitize;
 mod scan;
@@ -72,8 +74,8 @@ pub use esker_table::{
     BlockBasedTableOptions, BlockCache, DataBlockIndexType, FilterPolicy, IndexShorteningMode,
 };
 pub use file::{
-    LoadedOptions, OPTIONS_FILES_KEPT, latest_options_file, load_latest_options, load_options_file,
-    obsolete_options_files, parse_options, print_options, save_options_file,
+    LoadedOptions, OPTIONS_FILES_KEPT, latest_options_file, load_latest_options, load_latest_options_from,
+    load_options_file, obsolete_options_files, parse_options, print_options, save_options_file,
 };
 pub use file_checksum::{
     FileChecksumGenContext, FileChecksumGenCrc32cFactory, FileChecksumGenFactory, FileChecksumGenFactoryRef,
@@ -94,6 +96,19 @@ pub use write_buffer_manager::WriteBufferManager;
 pub(crate) use write_buffer_manager::{HoldsHistory, WaitsForMemory};
 
 /// The options of a database and of the families that are not given their own.
+///
+/// ```
+/// use esker::Options;
+///
+/// let options = Options::new()
+///     .create_if_missing(true)
+///     .increase_parallelism(4)
+///     .optimize_level_style_compaction(64 << 20)
+///     .optimize_universal_style_compaction(64 << 20)
+///     .optimize_for_point_lookup(32)?;
+/// assert!(options.db.create_if_missing);
+/// # Ok::<_, esker::Error>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Of the whole database.

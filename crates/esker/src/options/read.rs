@@ -33,6 +33,27 @@ impl ReadTier {
 }
 
 /// Options of `get`, `multi_get` and iterators.
+///
+/// ```
+/// # let dir = esker_testkit::TempDir::new("doc");
+/// # let db = esker::Db::open_default(dir.path())?;
+/// use esker::options::ReadTier;
+/// use esker::ReadOptions;
+///
+/// let options = ReadOptions::new()
+///     .snapshot(&db.snapshot())
+///     .lower_bound("user/")
+///     .upper_bound("user0")
+///     .verify_checksums(true)
+///     .fill_cache(false)
+///     .read_tier(ReadTier::ReadAll)
+///     .total_order_seek(true)
+///     .prefix_same_as_start(false)
+///     .auto_refresh_iterator_with_snapshot(true)
+///     .readahead_size(1 << 20);
+/// let cursor = db.iter_opt(options, &db.default_column_family())?;
+/// # Ok::<_, esker::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct ReadOptions {
     /// Read as of this snapshot; `None`: as of now. Default `None`.
@@ -235,6 +256,24 @@ impl ReadOptions {
     pub fn readahead_size(mut self, bytes: usize) -> Self {
         self.readahead_size = bytes;
         self
+    }
+}
+
+esker_base::setters! {
+    ReadOptions {
+        ignore_range_deletions: bool;
+        adaptive_readahead: bool;
+        async_io: bool;
+        auto_prefix_mode: bool;
+        pin_data: bool;
+        background_purge_on_iterator_cleanup: bool;
+        max_skippable_internal_keys: u64;
+        tailing: bool;
+        value_size_soft_limit: u64;
+        optional deadline: Duration;
+        optional timestamp: Vec<u8>;
+        optional iter_start_ts: Vec<u8>;
+        optional io_timeout: Duration;
     }
 }
 

@@ -107,6 +107,14 @@ impl DbOptions {
     }
 
     /// Refuses what has no meaning or is not built. Call it on what `sanitize` returned.
+    ///
+    /// ```
+    /// let mut options = esker::DbOptions::new().max_background_jobs(4);
+    /// options.sanitize();
+    /// options.validate()?;
+    /// assert_eq!(options.background_job_limits(), (1, 3));
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     /// # Errors
     /// `InvalidArgument` or `NotSupported` naming the option.
     pub fn validate(&self) -> Result<()> {
@@ -301,6 +309,20 @@ impl ColumnFamilyOptions {
     }
 
     /// Refuses what has no meaning or is not built. Call it on what `sanitize` returned.
+    ///
+    /// ```
+    /// use esker::options::{CompressionType, TargetVersion};
+    /// use esker::{ColumnFamilyOptions, DbOptions};
+    ///
+    /// let (db, mut options) = (DbOptions::new(), ColumnFamilyOptions::new());
+    /// options.sanitize(&db);
+    /// options.validate()?;
+    /// options.limit_to(TargetVersion::V7_8);
+    /// options.validate_target(&db)?;
+    /// assert!(options.newer_features().is_empty());
+    /// assert_eq!(options.compression_for(0, 1, false).0, CompressionType::Lz4);
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     /// # Errors
     /// `InvalidArgument` or `NotSupported` naming the option.
     pub fn validate(&self) -> Result<()> {
@@ -489,6 +511,13 @@ impl Options {
     }
 
     /// Checks both parts.
+    ///
+    /// ```
+    /// let mut options = esker::Options::new();
+    /// assert!(options.sanitize().is_empty(), "the defaults are consistent");
+    /// options.validate()?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     /// # Errors
     /// `InvalidArgument` or `NotSupported` naming the option.
     pub fn validate(&self) -> Result<()> {

@@ -9,6 +9,20 @@ use esker_table::ScanRanges;
 
 /// The ranges of [`Db::new_multi_scan`](crate::Db::new_multi_scan) and
 /// [`DbIterator::prepare`](crate::DbIterator::prepare), and how their blocks are read.
+///
+/// ```
+/// # let dir = esker_testkit::TempDir::new("doc");
+/// # let db = esker::Db::open_default(dir.path())?;
+/// use esker::{MultiScanArgs, ReadOptions};
+///
+/// let mut ranges = MultiScanArgs::new();
+/// ranges.insert("a", "b");
+/// ranges.insert_unbounded("m");
+/// let family = db.default_column_family();
+/// let mut scans = db.new_multi_scan(ReadOptions::default(), &family, &ranges)?;
+/// assert!(scans.next_scan().is_some());
+/// # Ok::<_, esker::Error>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MultiScanArgs {
     /// The ranges, ascending: each begins at or after the limit of the one before it. Only the last
@@ -89,5 +103,14 @@ impl MultiScanArgs {
             end_of_last = Some(limit);
         }
         Ok(())
+    }
+}
+
+esker_base::setters! {
+    MultiScanArgs {
+        io_coalesce_threshold: u64;
+        max_prefetch_size: u64;
+        use_async_io: bool;
+        reverse: bool;
     }
 }

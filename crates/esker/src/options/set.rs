@@ -38,7 +38,7 @@ pub fn set_options(
 
 /// `current` with `changes` applied, made consistent and checked.
 /// # Errors
-/// As [`set_options`].
+/// `InvalidArgument`: names the option, which is unknown, fixed, or has no such value.
 pub fn set_db_options(current: &DbOptions, changes: &[(&str, &str)]) -> Result<DbOptions> {
     let mut changed = current.clone();
     for (name, text) in changes {

@@ -60,6 +60,20 @@ impl Default for CompactionOptionsUniversal {
     }
 }
 
+esker_base::setters! {
+    CompactionOptionsUniversal {
+        size_ratio: u32;
+        min_merge_width: u32;
+        max_merge_width: u32;
+        max_size_amplification_percent: u32;
+        compression_size_percent: i32;
+        max_read_amp: i32;
+        stop_style: CompactionStopStyle;
+        allow_trivial_move: bool;
+        incremental: bool;
+    }
+}
+
 /// Options of FIFO compaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CompactionOptionsFifo {
@@ -72,6 +86,13 @@ pub struct CompactionOptionsFifo {
 impl Default for CompactionOptionsFifo {
     fn default() -> CompactionOptionsFifo {
         CompactionOptionsFifo { max_table_files_size: 1 << 30, allow_compaction: false }
+    }
+}
+
+esker_base::setters! {
+    CompactionOptionsFifo {
+        max_table_files_size: u64;
+        allow_compaction: bool;
     }
 }
 

@@ -6,6 +6,21 @@
 use super::value::option_enum;
 
 /// Options of one write.
+///
+/// ```
+/// # let dir = esker_testkit::TempDir::new("doc");
+/// # let db = esker::Db::open_default(dir.path())?;
+/// use esker::WriteOptions;
+///
+/// let options = WriteOptions::new()
+///     .sync(false)
+///     .disable_wal(false)
+///     .no_slowdown(true)
+///     .low_pri(true)
+///     .protection_bytes_per_key(8);
+/// db.put_opt(&options, &db.default_column_family(), "esker", "gravel")?;
+/// # Ok::<_, esker::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WriteOptions {
     /// Return only when the WAL is on the medium. Default false: survives the process, not the
@@ -70,6 +85,13 @@ impl WriteOptions {
     }
 }
 
+esker_base::setters! {
+    WriteOptions {
+        ignore_missing_column_families: bool;
+        memtable_insert_hint_per_batch: bool;
+    }
+}
+
 /// Options of `flush`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FlushOptions {
@@ -82,6 +104,13 @@ pub struct FlushOptions {
 impl Default for FlushOptions {
     fn default() -> Self {
         FlushOptions { wait: true, allow_write_stall: false }
+    }
+}
+
+esker_base::setters! {
+    FlushOptions {
+        wait: bool;
+        allow_write_stall: bool;
     }
 }
 
@@ -131,12 +160,33 @@ impl Default for IngestExternalFileOptions {
     }
 }
 
+esker_base::setters! {
+    IngestExternalFileOptions {
+        move_files: bool;
+        failed_move_fall_back_to_copy: bool;
+        snapshot_consistency: bool;
+        allow_global_seqno: bool;
+        allow_blocking_flush: bool;
+        ingest_behind: bool;
+        write_global_seqno: bool;
+        verify_checksums_before_ingest: bool;
+        verify_file_checksum: bool;
+        fail_if_not_bottommost_level: bool;
+    }
+}
+
 /// Options of `create_column_family_with_import`.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct ImportColumnFamilyOptions {
     /// Take the files over by hard links and remove their old names. Default false: they are
     /// copied.
     pub move_files: bool,
+}
+
+esker_base::setters! {
+    ImportColumnFamilyOptions {
+        move_files: bool;
+    }
 }
 
 option_enum! {
@@ -216,6 +266,18 @@ impl Default for CompactRangeOptions {
     }
 }
 
+esker_base::setters! {
+    CompactRangeOptions {
+        exclusive_manual_compaction: bool;
+        change_level: bool;
+        target_level: i32;
+        bottommost_level_compaction: BottommostLevelCompaction;
+        allow_write_stall: bool;
+        max_subcompactions: u32;
+        optional full_history_ts_low: Vec<u8>;
+    }
+}
+
 /// Options of `compact_files`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CompactionOptions {
@@ -228,5 +290,12 @@ pub struct CompactionOptions {
 impl Default for CompactionOptions {
     fn default() -> Self {
         CompactionOptions { output_file_size_limit: u64::MAX, max_subcompactions: 0 }
+    }
+}
+
+esker_base::setters! {
+    CompactionOptions {
+        output_file_size_limit: u64;
+        max_subcompactions: u32;
     }
 }

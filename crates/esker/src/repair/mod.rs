@@ -99,8 +99,8 @@ pub struct RepairSummary {
 /// nothing was changed · `IoError`: repair again after removing its cause.
 pub fn repair_db(
     options: &Options,
-    families: &[ColumnFamilyDescriptor],
     path: impl AsRef<Path>,
+    families: &[ColumnFamilyDescriptor],
 ) -> Result<RepairSummary> {
     let mut db_options = options.db.clone();
     db_options.validate()?;

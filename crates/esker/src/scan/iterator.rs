@@ -41,11 +41,40 @@ use idle::take_idle;
 use planned::{PlannedRanges, check as check_ranges};
 pub(crate) use planned::{new_ahead, within_ranges};
 pub(crate) use runs::Runs;
+use std::cmp::Ordering;
 pub(crate) use timestamped::{new_timestamped_iter, new_versions_iter};
 pub(crate) use watch::{RunWatch, WatchedRun};
 
 /// A cursor over the keys of a family. Not valid until it is positioned; after an error until it is
 /// positioned again. May be sent to another thread, not shared.
+///
+/// ```
+/// # let dir = esker_testkit::TempDir::new("doc");
+/// # let db = esker::Db::open_default(dir.path())?;
+/// for key in ["a", "b", "c"] {
+///     db.put(key, "value")?;
+/// }
+/// let mut iter = db.iter()?;
+/// iter.seek("b");
+/// while iter.valid() {
+///     println!("{:?} has {} bytes", iter.key(), iter.value().len());
+///     iter.next();
+/// }
+/// iter.status()?;
+///
+/// iter.seek_to_last();
+/// iter.prev();
+/// assert_eq!(iter.item(), Some((&b"b"[..], &b"value"[..])));
+/// iter.seek_for_prev("bb");
+/// assert_eq!(iter.key(), b"b");
+/// iter.seek_to_first();
+/// let kept = iter.pinned_value();
+/// assert_eq!(iter.columns(), [(&b""[..], &b"value"[..])]);
+/// assert!(iter.timestamp().is_empty());
+/// drop(iter);
+/// assert_eq!(&kept[..], b"value");
+/// # Ok::<_, esker::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct DbIterator {
     iter: Cursor,
@@ -265,8 +294,28 @@ impl DbIterator {
     /// Moves to the present: later reads show what is there now. Not valid until positioned again.
     /// An iterator with a snapshot stays at it, but lets go of memtables and files that are no
     /// longer needed for it.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.path())?;
+    /// let before = db.snapshot();
+    /// let mut iter = db.iter()?;
+    /// db.put("new", "value")?;
+    /// iter.refresh()?;
+    /// iter.seek_to_first();
+    /// assert!(iter.valid());
+    /// iter.refresh_at(&before)?;
+    /// iter.seek_to_first();
+    /// assert!(!iter.valid());
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     /// # Errors
-    /// As [`Db::iter_opt`](crate::Db::iter_opt); the iterator is as it was then.
+    /// `InvalidArgument`: a snapshot or family of another database; `tailing` together with a
+    /// snapshot or timestamps · `NotSupported`: `read_tier` is `Persisted`, or this is a forked
+    /// child of the process that opened the database · `Corruption` and `IoError` from opening
+    /// level-0 files · `Incomplete` and `TimedOut`: the options let a read go less far than opening
+    /// one takes, or less long · `ShutdownInProgress`: the database was closed. The iterator is as
+    /// it was then.
     pub fn refresh(&mut self) -> Result<()> {
         self.db.engine.check_process()?;
         let held = self.db.hold_for_iterator(&self.options);
@@ -297,8 +346,9 @@ impl DbIterator {
     /// Moves to the point in time of `snapshot`, and stays there: as [`refresh`](Self::refresh), as
     /// if it had been opened with it.
     /// # Errors
-    /// `InvalidArgument` if it is a snapshot of another database, or the iterator is to follow new
-    /// writes · as [`Db::iter_opt`](crate::Db::iter_opt). The iterator is as it was then.
+    /// `InvalidArgument`: a snapshot of another database, or the iterator follows new writes
+    /// (`tailing`) · `NotSupported` in a forked child of the process that opened the database ·
+    /// `Corruption` and `IoError` from opening level-0 files. The iterator is as it was then.
     pub fn refresh_at(&mut self, snapshot: &Snapshot) -> Result<()> {
         self.db.check_own(snapshot)?;
         let before = self.options.snapshot.replace(snapshot.clone());
@@ -317,6 +367,25 @@ impl DbIterator {
             Cursor::Plain(_) | Cursor::Gone => &[],
             Cursor::Timestamped(iter) => iter.timestamp(),
             Cursor::Versions(iter) => iter.timestamp(),
+        }
+    }
+
+    /// Another iterator over the same keys at the same sequence number.
+    pub(super) fn another(&self) -> Result<DbIterator> {
+        let mut options = self.options.clone();
+        if let Some(held) = &self.held {
+            options.snapshot = Some(held.clone());
+        }
+        DbIterator::new(&self.db, options, &self.cf, None)
+    }
+
+    /// The order of keys as this iterator shows them.
+    #[inline]
+    pub(super) fn compare_keys(&self, a: &[u8], b: &[u8]) -> Ordering {
+        let icmp = &self.cf.icmp;
+        match icmp.timestamp_size() {
+            0 => icmp.compare_user_keys(a, b),
+            _ => icmp.without_timestamp().compare_user_keys(a, b),
         }
     }
 

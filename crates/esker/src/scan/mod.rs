@@ -9,6 +9,7 @@
 //! `multi_scan` (several ranges, one after the other), `own_writes` (writes of a transaction on top).
 
 pub(crate) mod db_iter;
+pub(crate) mod entries;
 pub(crate) mod iterator;
 mod multi_scan;
 mod own_writes;
@@ -16,6 +17,7 @@ pub(crate) mod timestamped;
 pub(crate) mod versions;
 
 pub(crate) use db_iter::{DbIter, DbIterOptions, KeepAlive};
+pub use entries::{Entries, EntryCursor, KeyRange, KeyValue};
 pub use iterator::DbIterator;
 pub use multi_scan::{MultiScan, Scan};
 pub(crate) use own_writes::{check_plain, iter_over};

@@ -14,6 +14,22 @@ use esker_table::AheadCounts;
 
 /// Ranges that are scanned one after the other: see
 /// [`Db::new_multi_scan`](crate::Db::new_multi_scan).
+///
+/// ```
+/// # let dir = esker_testkit::TempDir::new("doc");
+/// # let db = esker::Db::open_default(dir.path())?;
+/// db.put("a1", "x")?;
+/// let mut scans = db.multi_scan([("a", "b"), ("m", "n")])?;
+/// let mut scan = scans.next_scan().expect("the first range");
+/// assert!(scan.valid());
+/// assert_eq!((scan.key(), scan.value()), (&b"a1"[..], &b"x"[..]));
+/// while let Some((key, value)) = scan.next_item()? {
+///     println!("{} has {} bytes", key.escape_ascii(), value.len());
+/// }
+/// scan.status()?;
+/// println!("{:?}", scans.ahead_counts());
+/// # Ok::<_, esker::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct MultiScan {
     iter: DbIterator,
@@ -25,6 +41,19 @@ pub struct MultiScan {
 /// [`Scan::next_item`] gives both where they lie.
 ///
 /// An error ends the range, not those behind it.
+///
+/// ```
+/// # let dir = esker_testkit::TempDir::new("doc");
+/// # let db = esker::Db::open_default(dir.path())?;
+/// db.put("a1", "x")?;
+/// let mut scans = db.multi_scan([("a", "b")])?;
+/// let mut scan = scans.next_scan().expect("the first range");
+/// assert!(scan.valid());
+/// assert_eq!((scan.key(), scan.value()), (&b"a1"[..], &b"x"[..]));
+/// assert!(scan.next_item()?.is_some() && scan.next_item()?.is_none());
+/// scan.status()?;
+/// # Ok::<_, esker::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Scan<'m> {
     iter: &'m mut DbIterator,
@@ -66,7 +95,10 @@ impl MultiScan {
 impl Scan<'_> {
     /// The next entry, if there is one; it lives until the next call.
     /// # Errors
-    /// As [`DbIterator::status`].
+    /// `Corruption` and `IoError` name the file · `Incomplete`: `read_tier` forbids the I/O it
+    /// would take, or `max_skippable_internal_keys` was passed · `TimedOut`: it would take I/O
+    /// behind `deadline` · `NotSupported` in a forked child of the process that opened the
+    /// database.
     #[inline]
     pub fn next_item(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         if self.is_given && self.iter.valid() {
@@ -102,7 +134,10 @@ impl Scan<'_> {
 
     /// Why it is not valid, if an error was the reason.
     /// # Errors
-    /// As [`DbIterator::status`].
+    /// `Corruption` and `IoError` name the file · `Incomplete`: `read_tier` forbids the I/O it
+    /// would take, or `max_skippable_internal_keys` was passed · `TimedOut`: it would take I/O
+    /// behind `deadline` · `NotSupported` in a forked child of the process that opened the
+    /// database.
     pub fn status(&self) -> Result<()> {
         self.iter.status()
     }

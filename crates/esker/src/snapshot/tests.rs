@@ -112,6 +112,10 @@ fn what_is_over_when_a_number_is_given_back_is_older_than_one_that_is_taken_mean
 struct Owner(LiveSnapshots);
 
 impl SnapshotOwner for Owner {
+    fn into_any(self: Arc<Self>) -> Arc<dyn std::any::Any + Send + Sync> {
+        self
+    }
+
     fn release_snapshot(&self, ticket: Ticket) {
         self.0.release(ticket, || SequenceNumber::MAX);
     }

@@ -15,9 +15,10 @@
 
 use super::iterator::TransactionIterator;
 use crate::cf::OwnWrites;
-use crate::db::{ColumnFamilyHandle, Db, WideColumns};
+use crate::db::batch_arg::sealed;
+use crate::db::{BatchArg, ColumnFamilyHandle, Db, WideColumns};
 use crate::merge::MergeOperands;
-use crate::options::{ReadOptions, WriteOptions};
+use crate::options::ReadOptions;
 use crate::write::entry_of;
 use esker_base::comparator::{BytewiseComparator, ComparatorRef};
 use esker_base::merge_operator::MergeOperatorRef;
@@ -31,6 +32,46 @@ use esker_memtable::{MemTable, MemTableOptions};
 use std::collections::BTreeMap;
 
 /// Ops that are written together, and that can be read before.
+///
+/// ```
+/// # let dir = esker_testkit::TempDir::new("doc");
+/// # let db = esker::Db::open_default(dir.path())?;
+/// use esker::{ReadOptions, WriteBatchWithIndex};
+///
+/// db.put("a", "in the database")?;
+/// let (read, family) = (ReadOptions::default(), db.default_column_family());
+/// let mut batch = WriteBatchWithIndex::new(family.comparator().clone(), true);
+/// batch.set_max_bytes(1 << 20);
+/// batch.put_cf(&family, "b", "in the batch")?;
+/// batch.set_save_point();
+/// batch.delete_cf(&family, "a")?;
+/// batch.single_delete_cf(&family, "once")?;
+/// batch.delete_range_cf(&family, "x", "y")?;
+/// batch.put_entity_cf(&family, "e", &[(b"column", b"value")])?;
+/// assert_eq!(batch.get_from_batch_and_db(&db, &read, &family, "a")?, None);
+/// batch.rollback_to_save_point()?;
+/// assert!(batch.get_from_batch_and_db(&db, &read, &family, "a")?.is_some());
+///
+/// assert_eq!(batch.get_from_batch(family.id(), None, "b")?.unwrap(), b"in the batch");
+/// let both = batch.multi_get_from_batch_and_db(&db, &read, &family, &["a", "b"]);
+/// assert!(both.iter().all(|value| matches!(value, Ok(Some(_)))));
+/// assert!(batch.get_entity_from_batch_and_db(&db, &read, &family, "b")?.is_some());
+/// let entities = batch.multi_get_entity_from_batch_and_db(&db, &read, &family, &["a"]);
+/// assert_eq!(entities.len(), 1);
+/// assert_eq!(batch.iter_with_base(&db, &read, &family)?.into_iter().count(), 2);
+///
+/// let mut own = batch.iter(family.id())?;
+/// own.seek("b");
+/// assert!(own.valid());
+/// batch.put_log_data(b"a note in the WAL")?;
+/// batch.set_save_point();
+/// batch.pop_save_point()?;
+/// assert_eq!(batch.write_batch().len(), 1);
+/// db.write(&mut batch)?;
+/// batch.clear();
+/// assert!(batch.into_write_batch().is_empty());
+/// # Ok::<_, esker::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct WriteBatchWithIndex {
     pub(super) batch: WriteBatch,
@@ -89,6 +130,21 @@ impl Default for WriteBatchWithIndex {
     }
 }
 
+impl sealed::Sealed for WriteBatchWithIndex {}
+impl sealed::Sealed for &mut WriteBatchWithIndex {}
+
+impl BatchArg for WriteBatchWithIndex {
+    fn lend<R>(mut self, write: impl FnOnce(&mut WriteBatch) -> R) -> R {
+        write(&mut self.batch)
+    }
+}
+
+impl BatchArg for &mut WriteBatchWithIndex {
+    fn lend<R>(self, write: impl FnOnce(&mut WriteBatch) -> R) -> R {
+        write(&mut self.batch)
+    }
+}
+
 impl WriteBatchWithIndex {
     /// An empty batch. `comparator` is the order of families that are read without a handle. With
     /// `overwrite_key`, [`iter`](Self::iter) shows of each key only what counts: the newest op, and
@@ -107,44 +163,159 @@ impl WriteBatchWithIndex {
         WriteBatchWithIndex { batch, ..WriteBatchWithIndex::default() }
     }
 
-    /// Sets `key` to `value`.
+    /// Sets `key` to `value` in the default family.
+    ///
+    /// ```
+    /// let mut batch = esker::WriteBatchWithIndex::default();
+    /// batch.put("esker", "gravel")?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     /// # Errors
-    /// For this and all other ops: as [`WriteBatch::put`].
-    pub fn put(&mut self, family: ColumnFamilyId, key: &[u8], value: &[u8]) -> Result<()> {
-        self.batch.put(family, key, value)
+    /// `InvalidArgument`: the entry has 4 GiB or more, or the batch 2^32 - 1 operations ·
+    /// `Aborted`: the batch would pass [`set_max_bytes`](Self::set_max_bytes). The batch stays as
+    /// it was.
+    pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.batch.put(key, value)
     }
 
-    /// Removes `key`.
+    /// Sets `key` to `value` in `family`: a handle, or its id.
     /// # Errors
-    /// See [`put`](Self::put).
-    pub fn delete(&mut self, family: ColumnFamilyId, key: &[u8]) -> Result<()> {
-        self.batch.delete(family, key)
+    /// `InvalidArgument`: the entry has 4 GiB or more, or the batch 2^32 - 1 operations ·
+    /// `Aborted`: the batch would pass [`set_max_bytes`](Self::set_max_bytes). The batch stays as
+    /// it was.
+    pub fn put_cf(
+        &mut self,
+        family: impl Into<ColumnFamilyId>,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.batch.put_cf(family, key, value)
     }
 
-    /// Removes `key`, which was put exactly once since its last deletion.
+    /// Removes `key` from the default family.
+    ///
+    /// ```
+    /// let mut batch = esker::WriteBatchWithIndex::default();
+    /// batch.delete("fjord")?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     /// # Errors
-    /// See [`put`](Self::put).
-    pub fn single_delete(&mut self, family: ColumnFamilyId, key: &[u8]) -> Result<()> {
-        self.batch.single_delete(family, key)
+    /// `InvalidArgument`: the entry has 4 GiB or more, or the batch 2^32 - 1 operations ·
+    /// `Aborted`: the batch would pass [`set_max_bytes`](Self::set_max_bytes). The batch stays as
+    /// it was.
+    pub fn delete(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.batch.delete(key)
     }
 
-    /// Adds an operand for the family's merge operator.
+    /// Removes `key` from `family`: a handle, or its id.
     /// # Errors
-    /// See [`put`](Self::put).
-    pub fn merge(&mut self, family: ColumnFamilyId, key: &[u8], operand: &[u8]) -> Result<()> {
-        self.batch.merge(family, key, operand)
+    /// `InvalidArgument`: the entry has 4 GiB or more, or the batch 2^32 - 1 operations ·
+    /// `Aborted`: the batch would pass [`set_max_bytes`](Self::set_max_bytes). The batch stays as
+    /// it was.
+    pub fn delete_cf(&mut self, family: impl Into<ColumnFamilyId>, key: impl AsRef<[u8]>) -> Result<()> {
+        self.batch.delete_cf(family, key)
     }
 
-    /// Removes every key from `begin` up to `end`, exclusive, those of this batch included.
+    /// Removes `key`, put exactly once since its last deletion, from the default family.
+    ///
+    /// ```
+    /// let mut batch = esker::WriteBatchWithIndex::default();
+    /// batch.single_delete("visit")?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     /// # Errors
-    /// See [`put`](Self::put).
-    pub fn delete_range(&mut self, family: ColumnFamilyId, begin: &[u8], end: &[u8]) -> Result<()> {
-        self.batch.delete_range(family, begin, end)
+    /// `InvalidArgument`: the entry has 4 GiB or more, or the batch 2^32 - 1 operations ·
+    /// `Aborted`: the batch would pass [`set_max_bytes`](Self::set_max_bytes). The batch stays as
+    /// it was.
+    pub fn single_delete(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.batch.single_delete(key)
+    }
+
+    /// Removes `key`, put exactly once since its last deletion, from `family`: a handle, or its id.
+    /// # Errors
+    /// `InvalidArgument`: the entry has 4 GiB or more, or the batch 2^32 - 1 operations ·
+    /// `Aborted`: the batch would pass [`set_max_bytes`](Self::set_max_bytes). The batch stays as
+    /// it was.
+    pub fn single_delete_cf(
+        &mut self,
+        family: impl Into<ColumnFamilyId>,
+        key: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.batch.single_delete_cf(family, key)
+    }
+
+    /// Adds an operand to `key`, for the merge operator of the default family.
+    ///
+    /// ```
+    /// let mut batch = esker::WriteBatchWithIndex::default();
+    /// batch.merge("visits", 1u64.to_le_bytes())?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
+    /// # Errors
+    /// `InvalidArgument`: the entry has 4 GiB or more, or the batch 2^32 - 1 operations ·
+    /// `Aborted`: the batch would pass [`set_max_bytes`](Self::set_max_bytes). The batch stays as
+    /// it was.
+    pub fn merge(&mut self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
+        self.batch.merge(key, operand)
+    }
+
+    /// Adds an operand to `key`, for the merge operator of `family`: a handle, or its id.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.path())?;
+    /// let family = db.default_column_family();
+    /// let mut batch = esker::WriteBatchWithIndex::default();
+    /// batch.merge_cf(&family, "visits", 1u64.to_le_bytes())?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
+    /// # Errors
+    /// `InvalidArgument`: the entry has 4 GiB or more, or the batch 2^32 - 1 operations ·
+    /// `Aborted`: the batch would pass [`set_max_bytes`](Self::set_max_bytes). The batch stays as
+    /// it was.
+    pub fn merge_cf(
+        &mut self,
+        family: impl Into<ColumnFamilyId>,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.batch.merge_cf(family, key, operand)
+    }
+
+    /// Removes the keys from `begin` up to `end`, exclusive, those of this batch too, from the default family.
+    ///
+    /// ```
+    /// let mut batch = esker::WriteBatchWithIndex::default();
+    /// batch.delete_range("log/2025", "log/2026")?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
+    /// # Errors
+    /// `InvalidArgument`: the entry has 4 GiB or more, or the batch 2^32 - 1 operations ·
+    /// `Aborted`: the batch would pass [`set_max_bytes`](Self::set_max_bytes). The batch stays as
+    /// it was.
+    pub fn delete_range(&mut self, begin: impl AsRef<[u8]>, end: impl AsRef<[u8]>) -> Result<()> {
+        self.batch.delete_range(begin, end)
+    }
+
+    /// Removes the keys from `begin` up to `end`, exclusive, those of this batch too, from `family`: a handle, or its id.
+    /// # Errors
+    /// `InvalidArgument`: the entry has 4 GiB or more, or the batch 2^32 - 1 operations ·
+    /// `Aborted`: the batch would pass [`set_max_bytes`](Self::set_max_bytes). The batch stays as
+    /// it was.
+    pub fn delete_range_cf(
+        &mut self,
+        family: impl Into<ColumnFamilyId>,
+        begin: impl AsRef<[u8]>,
+        end: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.batch.delete_range_cf(family, begin, end)
     }
 
     /// Puts bytes into the WAL that mean nothing to the database.
     /// # Errors
-    /// See [`put`](Self::put).
+    /// `InvalidArgument`: the entry has 4 GiB or more, or the batch 2^32 - 1 operations ·
+    /// `Aborted`: the batch would pass [`set_max_bytes`](Self::set_max_bytes). The batch stays as
+    /// it was.
     pub fn put_log_data(&mut self, blob: &[u8]) -> Result<()> {
         self.batch.put_log_data(blob)
     }
@@ -184,9 +355,16 @@ impl WriteBatchWithIndex {
         self.families.lock().clear();
     }
 
-    /// How many ops take a sequence number.
-    pub fn count(&self) -> u32 {
-        self.batch.count()
+    /// Number of operations. Log data does not count.
+    ///
+    /// ```
+    /// let mut batch = esker::WriteBatchWithIndex::default();
+    /// batch.put("a", "1")?;
+    /// assert_eq!((batch.len(), batch.is_empty()), (1, false));
+    /// # Ok::<_, esker::Error>(())
+    /// ```
+    pub fn len(&self) -> usize {
+        self.batch.len()
     }
 
     /// Whether there is no op at all.
@@ -197,13 +375,6 @@ impl WriteBatchWithIndex {
     /// The ops, to be looked at.
     pub fn write_batch(&self) -> &WriteBatch {
         &self.batch
-    }
-
-    /// Writes the ops, as one; they stay in the batch.
-    /// # Errors
-    /// As [`Db::write`].
-    pub fn write(&mut self, db: &Db, options: &WriteOptions) -> Result<()> {
-        db.write(options, &mut self.batch)
     }
 
     /// The batch itself, for who writes it and changes nothing.
@@ -220,8 +391,9 @@ impl WriteBatchWithIndex {
     /// removes it. `operator` is the family's, for merges; the order is that given to
     /// [`new`](Self::new).
     /// # Errors
-    /// `MergeInProgress` if there are merges and it depends on the database what they apply to · as
-    /// `full_merge` (merge/operands.rs).
+    /// `MergeInProgress`: the value that the merges apply to is in the database · `NotSupported`:
+    /// the batch has an operation that it cannot show alone · `InvalidArgument`: merges without
+    /// `operator` · `Corruption`: the merge operator refuses the operands.
     pub fn get_from_batch(
         &self,
         family: ColumnFamilyId,
@@ -238,7 +410,10 @@ impl WriteBatchWithIndex {
     /// What `key` would be if the batch were written: `options` say as of when the database is
     /// read.
     /// # Errors
-    /// As [`Db::get_opt`].
+    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: `read_tier` forbids the
+    /// I/O it would take · `TimedOut`: it would take I/O behind `deadline` · `InvalidArgument`:
+    /// merge operands without a merge operator, or a snapshot or family of another database ·
+    /// `NotSupported`: the family has user-defined timestamps.
     pub fn get_from_batch_and_db(
         &self,
         db: &Db,
@@ -253,7 +428,10 @@ impl WriteBatchWithIndex {
     /// point in time, each with its own result. Keys of which the batch says nothing are read
     /// together, as by [`Db::multi_get_opt`].
     /// # Errors
-    /// Of each key: as [`Db::get_opt`].
+    /// Of each key: `Corruption` and `IoError` name the file and offset · `Incomplete`: `read_tier`
+    /// forbids the I/O it would take · `TimedOut`: it would take I/O behind `deadline` ·
+    /// `InvalidArgument`: merge operands without a merge operator, or a snapshot or family of
+    /// another database · `NotSupported`: the family has user-defined timestamps.
     pub fn multi_get_from_batch_and_db(
         &self,
         db: &Db,
@@ -284,15 +462,19 @@ impl WriteBatchWithIndex {
     /// An iterator over `family` as if the batch were written. What is added to the batch later is
     /// not seen.
     /// # Errors
-    /// As [`Db::iter_opt`] · `NotSupported`: the family has user-defined timestamps.
+    /// `InvalidArgument`: a snapshot or family of another database; `tailing` together with a
+    /// snapshot or timestamps · `NotSupported`: the family has user-defined timestamps, `tailing`
+    /// is set, `read_tier` is `Persisted`, or this is a forked child of the process that opened the
+    /// database · `Corruption` and `IoError` from opening level-0 files · `Incomplete` and
+    /// `TimedOut`: the options let a read go less far than opening one takes, or less long ·
+    /// `ShutdownInProgress`: the database was closed.
     pub fn iter_with_base(
         &self,
         db: &Db,
         options: &ReadOptions,
         family: &ColumnFamilyHandle,
     ) -> Result<TransactionIterator> {
-        let own = self.own_of(family)?;
-        Ok(TransactionIterator::new(db.iter_over(options, family, own.as_ref())?, db.clone()))
+        TransactionIterator::new(db, options, family, self.own_of(family)?)
     }
 
     /// The batch's own ops in a family, by key in the order given to [`new`](Self::new), newest
@@ -470,6 +652,25 @@ fn entries_of(own: &OwnWrites, icmp: &InternalKeyComparator, overwrite: bool) ->
 }
 
 /// The ops of a batch in one family, as of when it was made. Not valid until it is positioned.
+///
+/// ```
+/// let mut batch = esker::WriteBatchWithIndex::default();
+/// batch.put("a", "1")?;
+/// batch.put("b", "2")?;
+/// let mut iter = batch.iter(Default::default())?;
+/// iter.seek_to_first();
+/// while let Some(entry) = iter.entry() {
+///     println!("{:?} {}", entry.value_type, entry.key.escape_ascii());
+///     iter.next();
+/// }
+/// assert!(!iter.valid());
+/// iter.seek_to_last();
+/// iter.prev();
+/// iter.seek("b");
+/// iter.seek_for_prev("az");
+/// assert_eq!(iter.entry().unwrap().key, b"a");
+/// # Ok::<_, esker::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct BatchIterator {
     entries: Vec<BatchEntry>,

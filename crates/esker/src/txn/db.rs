@@ -12,7 +12,7 @@ use super::batch_index::{WriteBatchWithIndex, no_timestamps};
 use super::options::{TransactionDbOptions, TransactionOptions, WritePolicy, timeout};
 use super::pessimistic::{Core, Transaction, TransactionState};
 use super::timestamps::{TIMESTAMP_BYTES, has_timestamps, is_timestamped};
-use crate::db::{ColumnFamilyDescriptor, ColumnFamilyHandle, Db};
+use crate::db::{BatchArg, ColumnFamilyDescriptor, ColumnFamilyHandle, Db};
 use crate::options::{ColumnFamilyOptions, DbOptions, Options, WriteOptions};
 use esker_base::sync::{Arc, Mutex};
 use esker_base::{ColumnFamilyId, Error, Result};
@@ -60,30 +60,59 @@ impl Clock for EnvClock {
 
 impl TransactionDb {
     /// Opens the database in `path` with its default family only.
+    ///
+    /// ```
+    /// use esker::{Options, TransactionDb, TransactionDbOptions};
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    ///
+    /// let mut options = Options::default();
+    /// options.db.create_if_missing = true;
+    /// let db = TransactionDb::open(&options, &TransactionDbOptions::default(), dir.path())?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     /// # Errors
-    /// As [`TransactionDb::open_cf`].
+    /// `InvalidArgument`: the database does not exist and `create_if_missing` is off; it exists and
+    /// `error_if_exists` is on; it has families that are not named (the message names them); an
+    /// option is out of range; a family has timestamps of another size than 8 bytes · `IoError`/`Busy`: another
+    /// process has it · `Corruption`: names file and offset · `NotSupported`: names the feature, or
+    /// a write policy that is not `WriteCommitted` · `IoError` from the directory.
     pub fn open(
         options: &Options,
         txn_options: &TransactionDbOptions,
         path: impl AsRef<Path>,
     ) -> Result<TransactionDb> {
         let default = ColumnFamilyDescriptor::new("default", options.cf.clone());
-        TransactionDb::open_cf(&options.db, txn_options, path, vec![default])
+        TransactionDb::open_cf(&options.db, txn_options, path, [default])
     }
 
     /// Opens the database in `path` with these families, which must be all it has, with
     /// `allow_2pc`. Transactions that were prepared when it was closed, or went down, are there
     /// again: [`TransactionDb::get_all_prepared_transactions`].
+    ///
+    /// A family is a name, a name with options, or a [`ColumnFamilyDescriptor`].
+    ///
+    /// ```
+    /// use esker::{DbOptions, TransactionDb, TransactionDbOptions};
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    ///
+    /// let options = DbOptions::new().create_if_missing(true).create_missing_column_families(true);
+    /// let locks = TransactionDbOptions::default();
+    /// let db = TransactionDb::open_cf(&options, &locks, dir.path(), ["default", "accounts"])?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     /// # Errors
-    /// As [`Db::open_cf`] · `NotSupported`: another write policy than `WriteCommitted` ·
-    /// `InvalidArgument`: no memory for locks; a family with timestamps of another size than 8
-    /// bytes.
+    /// `InvalidArgument`: the database does not exist and `create_if_missing` is off; it exists and
+    /// `error_if_exists` is on; it has families that are not named (the message names them); an
+    /// option is out of range; a family has timestamps of another size than 8 bytes · `IoError`/`Busy`: another
+    /// process has it · `Corruption`: names file and offset · `NotSupported`: names the feature, or
+    /// a write policy that is not `WriteCommitted` · `IoError` from the directory.
     pub fn open_cf(
         options: &DbOptions,
         txn_options: &TransactionDbOptions,
         path: impl AsRef<Path>,
-        families: Vec<ColumnFamilyDescriptor>,
+        families: impl IntoIterator<Item = impl Into<ColumnFamilyDescriptor>>,
     ) -> Result<TransactionDb> {
+        let families = ColumnFamilyDescriptor::list(families);
         if txn_options.write_policy != WritePolicy::WriteCommitted {
             return Err(Error::not_supported("write_policy: transactions are written when they commit"));
         }
@@ -123,8 +152,41 @@ impl TransactionDb {
         &self.shared.options
     }
 
+    /// Begins a transaction with default options. Dropping it rolls it back, unless it is prepared.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let mut options = esker::Options::default();
+    /// # options.db.create_if_missing = true;
+    /// # let db = esker::TransactionDb::open(&options, &Default::default(), dir.path())?;
+    /// let txn = db.begin_transaction();
+    /// txn.put("ada", "900")?;
+    /// txn.put("grace", "1100")?;
+    /// txn.commit()?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
+    pub fn begin_transaction(&self) -> Transaction {
+        self.begin_transaction_opt(&WriteOptions::default(), &TransactionOptions::default())
+    }
+
     /// Begins a transaction. Dropping it rolls it back, unless it is prepared.
-    pub fn begin_transaction(
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let options = esker::Options::new().create_if_missing(true);
+    /// # let db = esker::TransactionDb::open(&options, &Default::default(), dir.path())?;
+    /// use esker::{TransactionOptions, WriteOptions};
+    ///
+    /// let durable = WriteOptions::new().sync(true);
+    /// let patient = TransactionOptions::default().lock_timeout(5000).deadlock_detect(true);
+    /// let txn = db.begin_transaction_opt(&durable, &patient);
+    /// txn.put("ada", "900")?;
+    /// txn.commit()?;
+    /// db.db().flush()?;
+    /// assert_eq!(db.options().default_lock_timeout, 1000);
+    /// # Ok::<_, esker::Error>(())
+    /// ```
+    pub fn begin_transaction_opt(
         &self,
         write_options: &WriteOptions,
         options: &TransactionOptions,
@@ -145,15 +207,44 @@ impl TransactionDb {
     }
 
     /// The prepared transaction called `name`; `None` if there is none, or if somebody has it.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let options = esker::Options::new().create_if_missing(true);
+    /// # let db = esker::TransactionDb::open(&options, &Default::default(), dir.path())?;
+    /// let txn = db.begin_transaction();
+    /// txn.set_name(b"transfer 17")?;
+    /// txn.put("ada", "900")?;
+    /// txn.prepare()?;
+    /// drop(txn);
+    /// let found = db.get_transaction_by_name(b"transfer 17").expect("it is prepared");
+    /// found.rollback()?;
+    /// assert!(db.get_all_prepared_transactions().is_empty());
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     pub fn get_transaction_by_name(&self, name: &[u8]) -> Option<Transaction> {
         self.db().engine().check_process().ok()?;
         let core = self.shared.names.lock().get_mut(name)?.take()?;
         Some(Transaction::of_core(self.shared.clone(), core))
     }
 
-    /// [`Db::create_column_family`], with a lock table.
+    /// Creates a family, with a lock table: [`Db::create_column_family`].
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let options = esker::Options::new().create_if_missing(true);
+    /// # let db = esker::TransactionDb::open(&options, &Default::default(), dir.path())?;
+    /// let users = db.create_column_family("users", &Default::default())?;
+    /// let more = db.create_column_families(["orders", "items"])?;
+    /// db.put_cf(&users, "ada", "countess")?;
+    /// db.drop_column_family(&users)?;
+    /// db.drop_column_families(&[&more[0], &more[1]])?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     /// # Errors
-    /// As there.
+    /// `InvalidArgument`: a name is taken, empty or has a NUL, an option is out of range, or keys
+    /// have timestamps of another size than 8 bytes · `NotSupported`: the database is read-only ·
+    /// `IoError` from the MANIFEST.
     pub fn create_column_family(
         &self,
         name: &str,
@@ -165,98 +256,298 @@ impl TransactionDb {
         Ok(family)
     }
 
-    /// [`Db::create_column_families`], with lock tables.
+    /// Creates families, with lock tables: [`Db::create_column_families`].
     /// # Errors
-    /// As there.
+    /// `InvalidArgument`: a name is taken, empty or has a NUL, an option is out of range, or keys
+    /// have timestamps of another size than 8 bytes · `NotSupported`: the database is read-only ·
+    /// `IoError` from the MANIFEST.
     pub fn create_column_families(
         &self,
-        families: &[ColumnFamilyDescriptor],
+        families: impl IntoIterator<Item = impl Into<ColumnFamilyDescriptor>>,
     ) -> Result<Vec<ColumnFamilyHandle>> {
+        let families = ColumnFamilyDescriptor::list(families);
         families.iter().try_for_each(|f| check_timestamps(&f.name, &f.options))?;
         let families = self.db().create_column_families(families)?;
         families.iter().try_for_each(|family| self.add_locks(family))?;
         Ok(families)
     }
 
-    /// [`Db::drop_column_family`]; whoever waits for a lock in it gets `ColumnFamilyDropped`.
+    /// Drops a family: [`Db::drop_column_family`]. Waiting for a lock in it ends with
+    /// `ColumnFamilyDropped`.
     /// # Errors
-    /// As there.
+    /// `InvalidArgument`: the default family, a family that was dropped already or is named twice,
+    /// or one of another database · `IoError` from the MANIFEST or the OPTIONS file.
     pub fn drop_column_family(&self, family: &ColumnFamilyHandle) -> Result<()> {
         self.drop_column_families(&[family])
     }
 
-    /// [`Db::drop_column_families`]; whoever waits for a lock in one gets `ColumnFamilyDropped`.
+    /// Drops families: [`Db::drop_column_families`]. Waiting for a lock in one ends with
+    /// `ColumnFamilyDropped`.
     /// # Errors
-    /// As there.
+    /// `InvalidArgument`: the default family, a family that was dropped already or is named twice,
+    /// or one of another database · `IoError` from the MANIFEST or the OPTIONS file.
     pub fn drop_column_families(&self, families: &[&ColumnFamilyHandle]) -> Result<()> {
         self.db().drop_column_families(families)?;
         families.iter().try_for_each(|family| self.shared.locks.drop_family(family.id()))
     }
 
-    /// Stores `value` under `key` in the default family, locking the key while it writes.
+    /// Stores `value` under `key` in the default family; locks the key for the moment of the write.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let mut options = esker::Options::default();
+    /// # options.db.create_if_missing = true;
+    /// # let db = esker::TransactionDb::open(&options, &Default::default(), dir.path())?;
+    /// db.put("ada", "1000")?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     /// # Errors
-    /// As [`TransactionDb::write`].
+    /// `TimedOut(LockTimeout)`: another holds the lock for longer than `default_lock_timeout` ·
+    /// `NotSupported`: a range, where only points can be locked; a family with user-defined
+    /// timestamps · `Busy(Deadlock)`: waiting would close a circle · `Aborted(LockLimit)`: locks take
+    /// too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict each
+    /// other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is set, and
+    /// writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`: the WAL could
+    /// not be written · the background error in force.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.put_cf(&WriteOptions::default(), &self.db().default_column_family(), key, value)
+        self.put_cf(&self.db().default_column_family(), key, value)
     }
 
-    /// Stores `value` under `key` in `family`, locking the key while it writes.
+    /// Stores `value` under `key` in `family`; locks the key for the moment of the write.
     /// # Errors
-    /// As [`TransactionDb::write`].
+    /// `TimedOut(LockTimeout)`: another holds the lock for longer than `default_lock_timeout` ·
+    /// `NotSupported`: a range, where only points can be locked; a family with user-defined
+    /// timestamps · `Busy(Deadlock)`: waiting would close a circle · `Aborted(LockLimit)`: locks take
+    /// too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict each
+    /// other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is set, and
+    /// writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`: the WAL could
+    /// not be written · the background error in force.
     pub fn put_cf(
+        &self,
+        family: &ColumnFamilyHandle,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.put_opt(&WriteOptions::default(), family, key, value)
+    }
+
+    /// [`put_cf`](Self::put_cf) with options.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let options = esker::Options::new().create_if_missing(true);
+    /// # let db = esker::TransactionDb::open(&options, &Default::default(), dir.path())?;
+    /// use esker::WriteOptions;
+    ///
+    /// let (durable, family) = (WriteOptions::new().sync(true), db.default_column_family());
+    /// db.put_cf(&family, "ada", "900")?;
+    /// db.put_opt(&durable, &family, "ada", "901")?;
+    /// db.delete_cf(&family, "ada")?;
+    /// db.delete_opt(&durable, &family, "ada")?;
+    /// db.delete_range_cf(&family, "a", "b")?;
+    /// db.delete_range_opt(&durable, &family, "a", "b")?;
+    /// db.write_opt(&durable, esker::WriteBatch::new())?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
+    /// # Errors
+    /// `TimedOut(LockTimeout)`: another holds the lock for longer than `default_lock_timeout` ·
+    /// `NotSupported`: a range, where only points can be locked; a family with user-defined
+    /// timestamps · `Busy(Deadlock)`: waiting would close a circle · `Aborted(LockLimit)`: locks take
+    /// too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict each
+    /// other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is set, and
+    /// writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`: the WAL could
+    /// not be written · the background error in force.
+    pub fn put_opt(
         &self,
         options: &WriteOptions,
         family: &ColumnFamilyHandle,
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> Result<()> {
-        self.write_one(options, family, |batch| batch.put(family.id(), key.as_ref(), value.as_ref()))
+        self.write_one(options, family, |batch| batch.put_cf(family, key, value))
     }
 
-    /// Removes `key` from the default family, locking it while it writes.
+    /// Removes `key` from the default family; locks it for the moment of the write.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let mut options = esker::Options::default();
+    /// # options.db.create_if_missing = true;
+    /// # let db = esker::TransactionDb::open(&options, &Default::default(), dir.path())?;
+    /// db.delete("ada")?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     /// # Errors
-    /// As [`TransactionDb::write`].
+    /// `TimedOut(LockTimeout)`: another holds the lock for longer than `default_lock_timeout` ·
+    /// `NotSupported`: a range, where only points can be locked; a family with user-defined
+    /// timestamps · `Busy(Deadlock)`: waiting would close a circle · `Aborted(LockLimit)`: locks take
+    /// too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict each
+    /// other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is set, and
+    /// writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`: the WAL could
+    /// not be written · the background error in force.
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
-        self.delete_cf(&WriteOptions::default(), &self.db().default_column_family(), key)
+        self.delete_cf(&self.db().default_column_family(), key)
     }
 
-    /// Removes `key` from `family`, locking it while it writes.
+    /// Removes `key` from `family`; locks it for the moment of the write.
     /// # Errors
-    /// As [`TransactionDb::write`].
-    pub fn delete_cf(
+    /// `TimedOut(LockTimeout)`: another holds the lock for longer than `default_lock_timeout` ·
+    /// `NotSupported`: a range, where only points can be locked; a family with user-defined
+    /// timestamps · `Busy(Deadlock)`: waiting would close a circle · `Aborted(LockLimit)`: locks take
+    /// too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict each
+    /// other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is set, and
+    /// writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`: the WAL could
+    /// not be written · the background error in force.
+    pub fn delete_cf(&self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<()> {
+        self.delete_opt(&WriteOptions::default(), family, key)
+    }
+
+    /// [`delete_cf`](Self::delete_cf) with options.
+    /// # Errors
+    /// `TimedOut(LockTimeout)`: another holds the lock for longer than `default_lock_timeout` ·
+    /// `NotSupported`: a range, where only points can be locked; a family with user-defined
+    /// timestamps · `Busy(Deadlock)`: waiting would close a circle · `Aborted(LockLimit)`: locks take
+    /// too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict each
+    /// other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is set, and
+    /// writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`: the WAL could
+    /// not be written · the background error in force.
+    pub fn delete_opt(
         &self,
         options: &WriteOptions,
         family: &ColumnFamilyHandle,
         key: impl AsRef<[u8]>,
     ) -> Result<()> {
-        self.write_one(options, family, |batch| batch.delete(family.id(), key.as_ref()))
+        self.write_one(options, family, |batch| batch.delete_cf(family, key))
     }
 
-    /// Adds an operand to `key` in `family`, locking it while it writes.
+    /// Adds an operand to `key` in the default family; locks it for the moment of the write.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let mut options = esker::Options::default();
+    /// # options.db.create_if_missing = true;
+    /// # options.cf.merge_operator = Some(esker::builtin::uint64_add());
+    /// # let db = esker::TransactionDb::open(&options, &Default::default(), dir.path())?;
+    /// db.merge("visits", 1u64.to_le_bytes())?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     /// # Errors
-    /// As [`TransactionDb::write`].
+    /// `TimedOut(LockTimeout)`: another holds the lock for longer than `default_lock_timeout` ·
+    /// `NotSupported`: a range, where only points can be locked; a family with user-defined
+    /// timestamps · `Busy(Deadlock)`: waiting would close a circle · `Aborted(LockLimit)`: locks take
+    /// too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict each
+    /// other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is set, and
+    /// writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`: the WAL could
+    /// not be written · the background error in force.
+    pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
+        self.merge_cf(&self.db().default_column_family(), key, operand)
+    }
+
+    /// Adds an operand to `key` in `family`; locks it for the moment of the write.
+    /// # Errors
+    /// `TimedOut(LockTimeout)`: another holds the lock for longer than `default_lock_timeout` ·
+    /// `NotSupported`: a range, where only points can be locked; a family with user-defined
+    /// timestamps · `Busy(Deadlock)`: waiting would close a circle · `Aborted(LockLimit)`: locks take
+    /// too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict each
+    /// other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is set, and
+    /// writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`: the WAL could
+    /// not be written · the background error in force.
     pub fn merge_cf(
+        &self,
+        family: &ColumnFamilyHandle,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.merge_opt(&WriteOptions::default(), family, key, operand)
+    }
+
+    /// [`merge_cf`](Self::merge_cf) with options.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// let mut options = esker::Options::new().create_if_missing(true);
+    /// options.cf.merge_operator = Some(esker::builtin::uint64_add());
+    /// let db = esker::TransactionDb::open(&options, &Default::default(), dir.path())?;
+    /// let family = db.default_column_family();
+    /// db.merge_cf(&family, "visits", 1u64.to_le_bytes())?;
+    /// db.merge_opt(&Default::default(), &family, "visits", 1u64.to_le_bytes())?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
+    /// # Errors
+    /// `TimedOut(LockTimeout)`: another holds the lock for longer than `default_lock_timeout` ·
+    /// `NotSupported`: a range, where only points can be locked; a family with user-defined
+    /// timestamps · `Busy(Deadlock)`: waiting would close a circle · `Aborted(LockLimit)`: locks take
+    /// too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict each
+    /// other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is set, and
+    /// writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`: the WAL could
+    /// not be written · the background error in force.
+    pub fn merge_opt(
         &self,
         options: &WriteOptions,
         family: &ColumnFamilyHandle,
         key: impl AsRef<[u8]>,
         operand: impl AsRef<[u8]>,
     ) -> Result<()> {
-        self.write_one(options, family, |batch| batch.merge(family.id(), key.as_ref(), operand.as_ref()))
+        self.write_one(options, family, |batch| batch.merge_cf(family, key, operand))
     }
 
-    /// Removes the keys from `begin` up to `end`, exclusive, locking the range, `end` included, for
-    /// the point in time.
+    /// Removes the keys from `begin` up to `end`, exclusive, from the default family; locks the range, `end` too.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let mut options = esker::Options::default();
+    /// # options.db.create_if_missing = true;
+    /// # let db = esker::TransactionDb::open(&options, &Default::default(), dir.path())?;
+    /// db.delete_range("log/2025", "log/2026")?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     /// # Errors
-    /// As [`TransactionDb::write`].
+    /// `TimedOut(LockTimeout)`: another holds the lock for longer than `default_lock_timeout` ·
+    /// `NotSupported`: a range, where only points can be locked; a family with user-defined
+    /// timestamps · `Busy(Deadlock)`: waiting would close a circle · `Aborted(LockLimit)`: locks take
+    /// too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict each
+    /// other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is set, and
+    /// writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`: the WAL could
+    /// not be written · the background error in force.
+    pub fn delete_range(&self, begin: impl AsRef<[u8]>, end: impl AsRef<[u8]>) -> Result<()> {
+        self.delete_range_cf(&self.db().default_column_family(), begin, end)
+    }
+
+    /// Removes the keys from `begin` up to `end`, exclusive, from `family`; locks the range, `end` too.
+    /// # Errors
+    /// `TimedOut(LockTimeout)`: another holds the lock for longer than `default_lock_timeout` ·
+    /// `NotSupported`: a range, where only points can be locked; a family with user-defined
+    /// timestamps · `Busy(Deadlock)`: waiting would close a circle · `Aborted(LockLimit)`: locks take
+    /// too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict each
+    /// other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is set, and
+    /// writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`: the WAL could
+    /// not be written · the background error in force.
     pub fn delete_range_cf(
+        &self,
+        family: &ColumnFamilyHandle,
+        begin: impl AsRef<[u8]>,
+        end: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.delete_range_opt(&WriteOptions::default(), family, begin, end)
+    }
+
+    /// [`delete_range_cf`](Self::delete_range_cf) with options.
+    /// # Errors
+    /// `TimedOut(LockTimeout)`: another holds the lock for longer than `default_lock_timeout` ·
+    /// `NotSupported`: a range, where only points can be locked; a family with user-defined
+    /// timestamps · `Busy(Deadlock)`: waiting would close a circle · `Aborted(LockLimit)`: locks take
+    /// too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict each
+    /// other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is set, and
+    /// writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`: the WAL could
+    /// not be written · the background error in force.
+    pub fn delete_range_opt(
         &self,
         options: &WriteOptions,
         family: &ColumnFamilyHandle,
         begin: impl AsRef<[u8]>,
         end: impl AsRef<[u8]>,
     ) -> Result<()> {
-        self.write_one(options, family, |batch| batch.delete_range(family.id(), begin.as_ref(), end.as_ref()))
+        self.write_one(options, family, |batch| batch.delete_range_cf(family, begin, end))
     }
 
     fn write_one(
@@ -271,24 +562,58 @@ impl TransactionDb {
         }
         let mut batch = WriteBatch::new();
         fill(&mut batch)?;
-        self.write(options, &mut batch)
+        self.write_opt(options, &mut batch)
     }
 
-    /// Writes `batch` as one, outside of any transaction: what it names is locked until it is
-    /// written, in the order of the keys, unless `skip_concurrency_control` is on.
+    /// Writes `batch` as one, outside of any transaction.
+    ///
+    /// The keys it names are locked until it is written, in their order, unless
+    /// `skip_concurrency_control` is on. The batch comes by value, by `&mut` or by `&`: see
+    /// [`BatchArg`].
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let mut options = esker::Options::default();
+    /// # options.db.create_if_missing = true;
+    /// # let db = esker::TransactionDb::open(&options, &Default::default(), dir.path())?;
+    /// let mut batch = esker::WriteBatch::new();
+    /// batch.put("ada", "900")?;
+    /// batch.put("grace", "1100")?;
+    /// db.write(batch)?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     /// # Errors
-    /// `TimedOut(LockTimeout)` after `default_lock_timeout` · `NotSupported`: a range, and only
-    /// points can be locked; a family with user-defined timestamps, as they must be newer in the
-    /// order of the locks · the others of locks ([`Transaction::put`]) · as [`Db::write`].
-    pub fn write(&self, options: &WriteOptions, batch: &mut WriteBatch) -> Result<()> {
-        if self.shared.options.skip_concurrency_control {
-            return self.db().write(options, batch);
-        }
-        let lock_timeout = timeout(self.shared.options.default_lock_timeout);
-        let mut locker =
-            self.shared.locks.locker(esker_lock::LockerOptions { lock_timeout, ..Default::default() });
-        self.lock_ops(&mut locker, batch)?;
-        self.db().write(options, batch)
+    /// `TimedOut(LockTimeout)`: another holds the lock for longer than `default_lock_timeout` ·
+    /// `NotSupported`: a range, where only points can be locked; a family with user-defined
+    /// timestamps · `Busy(Deadlock)`: waiting would close a circle · `Aborted(LockLimit)`: locks take
+    /// too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict each
+    /// other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is set, and
+    /// writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`: the WAL could
+    /// not be written · the background error in force.
+    pub fn write(&self, batch: impl BatchArg) -> Result<()> {
+        self.write_opt(&WriteOptions::default(), batch)
+    }
+
+    /// [`write`](Self::write) with options.
+    /// # Errors
+    /// `TimedOut(LockTimeout)`: another holds the lock for longer than `default_lock_timeout` ·
+    /// `NotSupported`: a range, where only points can be locked; a family with user-defined
+    /// timestamps · `Busy(Deadlock)`: waiting would close a circle · `Aborted(LockLimit)`: locks take
+    /// too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict each
+    /// other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is set, and
+    /// writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`: the WAL could
+    /// not be written · the background error in force.
+    pub fn write_opt(&self, options: &WriteOptions, batch: impl BatchArg) -> Result<()> {
+        batch.lend(|batch| {
+            if self.shared.options.skip_concurrency_control {
+                return self.db().write_opt(options, batch);
+            }
+            let lock_timeout = timeout(self.shared.options.default_lock_timeout);
+            let options_of_locks = esker_lock::LockerOptions { lock_timeout, ..Default::default() };
+            let mut locker = self.shared.locks.locker(options_of_locks);
+            self.lock_ops(&mut locker, batch)?;
+            self.db().write_opt(options, batch)
+        })
     }
 
     /// Locks everything that `batch` writes, family by family in the order of its keys, so that two
@@ -314,6 +639,22 @@ impl TransactionDb {
     }
 
     /// Every lock that is held: RocksDB's `GetLockStatusData` and `GetRangeLockStatusData`.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let options = esker::Options::new().create_if_missing(true);
+    /// # let db = esker::TransactionDb::open(&options, &Default::default(), dir.path())?;
+    /// db.set_deadlock_info_buffer_size(16);
+    /// let txn = db.begin_transaction();
+    /// txn.put("ada", "900")?;
+    /// for lock in db.get_lock_status_data() {
+    ///     println!("{lock:?}");
+    /// }
+    /// assert!(db.get_waiting_transactions().is_empty());
+    /// assert!(db.get_deadlock_info_buffer().is_empty());
+    /// println!("{:?}", db.lock_counters());
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     pub fn get_lock_status_data(&self) -> Vec<LockInfo> {
         self.shared.locks.locks()
     }

@@ -18,17 +18,43 @@ use esker_lock::LockMode;
 type Columns<'a> = [(&'a [u8], &'a [u8])];
 
 impl WriteBatchWithIndex {
-    /// Sets `key` to an entity of these columns (name, value), which may stand in any order.
+    /// Sets `key` in the default family to an entity of these columns (name, value), in any order.
+    ///
+    /// ```
+    /// let mut batch = esker::WriteBatchWithIndex::default();
+    /// batch.put_entity("ada", &[(b"born", b"1815"), (b"name", b"Ada")])?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     /// # Errors
-    /// `InvalidArgument` if a name occurs twice, else see [`put`](Self::put).
-    pub fn put_entity(&mut self, family: ColumnFamilyId, key: &[u8], columns: &Columns<'_>) -> Result<()> {
-        self.batch.put_entity(family, key, columns)
+    /// `InvalidArgument`: a name occurs twice, the entry has 4 GiB or more, or the batch 2^32 - 1
+    /// operations · `Aborted`: the batch would pass [`set_max_bytes`](Self::set_max_bytes). The
+    /// batch stays as it was.
+    pub fn put_entity(&mut self, key: impl AsRef<[u8]>, columns: &Columns<'_>) -> Result<()> {
+        self.batch.put_entity(key, columns)
+    }
+
+    /// Sets `key` in `family` (a handle, or its id) to an entity of these columns (name, value), in
+    /// any order.
+    /// # Errors
+    /// `InvalidArgument`: a name occurs twice, the entry has 4 GiB or more, or the batch 2^32 - 1
+    /// operations · `Aborted`: the batch would pass [`set_max_bytes`](Self::set_max_bytes). The
+    /// batch stays as it was.
+    pub fn put_entity_cf(
+        &mut self,
+        family: impl Into<ColumnFamilyId>,
+        key: impl AsRef<[u8]>,
+        columns: &Columns<'_>,
+    ) -> Result<()> {
+        self.batch.put_entity_cf(family, key, columns)
     }
 
     /// The columns that `key` would have if the batch were written: `options` say as of when the
     /// database is read.
     /// # Errors
-    /// As [`Db::get_entity`] · `NotSupported`: the family has user-defined timestamps.
+    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: `read_tier` forbids the
+    /// I/O it would take · `TimedOut`: it would take I/O behind `deadline` · `InvalidArgument`:
+    /// merge operands without a merge operator, or a snapshot or family of another database ·
+    /// `NotSupported`: the family has user-defined timestamps.
     pub fn get_entity_from_batch_and_db(
         &self,
         db: &Db,
@@ -42,7 +68,10 @@ impl WriteBatchWithIndex {
     /// [`get_entity_from_batch_and_db`](Self::get_entity_from_batch_and_db) of many keys, as of the
     /// same point in time, each with its own result; answers stand as the keys do.
     /// # Errors
-    /// Of each key: as there.
+    /// Of each key: `Corruption` and `IoError` name the file and offset · `Incomplete`: `read_tier`
+    /// forbids the I/O it would take · `TimedOut`: it would take I/O behind `deadline` ·
+    /// `InvalidArgument`: merge operands without a merge operator, or a snapshot or family of
+    /// another database · `NotSupported`: the family has user-defined timestamps.
     pub fn multi_get_entity_from_batch_and_db(
         &self,
         db: &Db,
@@ -58,9 +87,16 @@ impl Transaction {
     /// The columns of `key` in `family`, as this transaction sees them; a plain value is a column
     /// without a name.
     /// # Errors
-    /// As [`Transaction::get_opt`].
+    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: `read_tier` forbids the
+    /// I/O it would take · `TimedOut`: it would take I/O behind `deadline` · `InvalidArgument`:
+    /// merge operands without a merge operator, or a snapshot or family of another database · with
+    /// `Serializable`, which locks what is read: `TimedOut(LockTimeout)`: another transaction holds
+    /// the lock · `Busy(Deadlock)`: waiting would close a circle; roll back · `Busy`: another has
+    /// written the key since the snapshot; roll back · `Expired`: others may have stolen its locks;
+    /// roll back · `Aborted(LockLimit)`: locks take too much memory · `Aborted`: cancelled ·
+    /// `ColumnFamilyDropped` · `InvalidArgument`: the transaction is prepared or over.
     pub fn get_entity(
-        &mut self,
+        &self,
         options: &ReadOptions,
         family: &ColumnFamilyHandle,
         key: impl AsRef<[u8]>,
@@ -71,9 +107,17 @@ impl Transaction {
     /// [`Transaction::get_entity`] of many keys, all as of the same point in time, each with its
     /// own result; answers stand as the keys do.
     /// # Errors
-    /// Of each key: as [`Transaction::get_opt`]; a lock that is not given fails its key alone.
+    /// Of each key: `Corruption` and `IoError` name the file and offset · `Incomplete`: `read_tier`
+    /// forbids the I/O it would take · `TimedOut`: it would take I/O behind `deadline` ·
+    /// `InvalidArgument`: merge operands without a merge operator, or a snapshot or family of
+    /// another database · with `Serializable`, which locks what is read: `TimedOut(LockTimeout)`:
+    /// another transaction holds the lock · `Busy(Deadlock)`: waiting would close a circle; roll
+    /// back · `Busy`: another has written the key since the snapshot; roll back · `Expired`: others
+    /// may have stolen its locks; roll back · `Aborted(LockLimit)`: locks take too much memory ·
+    /// `Aborted`: cancelled · `ColumnFamilyDropped` · `InvalidArgument`: the transaction is
+    /// prepared or over. A lock that is not given fails its key alone.
     pub fn multi_get_entity(
-        &mut self,
+        &self,
         options: &ReadOptions,
         family: &ColumnFamilyHandle,
         keys: &[impl AsRef<[u8]>],
@@ -85,9 +129,17 @@ impl Transaction {
 
     /// Locks `key` and reads its columns: [`Transaction::get_for_update_opt`] of an entity.
     /// # Errors
-    /// As there.
+    /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
+    /// would close a circle; roll back · `Busy`: another has written the key since the snapshot;
+    /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
+    /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
+    /// `InvalidArgument`: the transaction is prepared or over; a snapshot in `options` without
+    /// `do_validate` · `Corruption` and `IoError` name the file and offset · `Incomplete`:
+    /// `read_tier` forbids the I/O it would take · `TimedOut`: it would take I/O behind `deadline`
+    /// · `InvalidArgument`, too: merge operands without a merge operator, or a snapshot or family
+    /// of another database.
     pub fn get_entity_for_update(
-        &mut self,
+        &self,
         options: &ReadOptions,
         family: &ColumnFamilyHandle,
         key: impl AsRef<[u8]>,
@@ -102,39 +154,78 @@ impl Transaction {
 
     /// Sets `key` in `family` to an entity of these columns (name, value), in any order; the key is
     /// locked.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let options = esker::Options::new().create_if_missing(true);
+    /// # let db = esker::TransactionDb::open(&options, &Default::default(), dir.path())?;
+    /// use esker::AttributeGroup;
+    ///
+    /// let (read, family) = (Default::default(), db.default_column_family());
+    /// let txn = db.begin_transaction();
+    /// txn.put_entity(&family, "ada", &[(b"born", b"1815")])?;
+    /// txn.put_entity_untracked(&family, "grace", &[(b"born", b"1906")])?;
+    /// assert!(txn.get_entity(&read, &family, "ada")?.is_some());
+    /// assert_eq!(txn.multi_get_entity(&read, &family, &["ada", "grace"]).len(), 2);
+    /// txn.get_entity_for_update(&read, &family, "ada", esker::txn::LockMode::Exclusive, true)?;
+    /// let group = AttributeGroup { column_family: &family, columns: &[(b"born", b"1918")] };
+    /// txn.put_entity_attribute_groups("katherine", &[group])?;
+    /// txn.get_entity_attribute_groups(&read, &[&family], "katherine")?;
+    /// txn.commit()?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     /// # Errors
-    /// `InvalidArgument` if a name occurs twice · as [`Transaction::put_cf`].
+    /// `InvalidArgument`: a name occurs twice, or the keys of the family have timestamps ·
+    /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
+    /// would close a circle; roll back · `Busy`: another has written the key since the snapshot;
+    /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
+    /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
+    /// `InvalidArgument`: the transaction is prepared or over · `Aborted(MemoryLimit)`: it writes
+    /// more than `max_write_batch_size`. The transaction is as it was before the call.
     pub fn put_entity(
-        &mut self,
+        &self,
         family: &ColumnFamilyHandle,
         key: impl AsRef<[u8]>,
         columns: &Columns<'_>,
     ) -> Result<()> {
         refuse_timestamps(family, "entities")?;
         self.lock(family, key.as_ref(), None, LockMode::Exclusive, true)?;
-        self.core_mut().batch.put_entity(family.id(), key.as_ref(), columns)
+        self.core_mut().batch.put_entity_cf(family.id(), key.as_ref(), columns)
     }
 
     /// [`Transaction::put_entity`], whether or not the key was written since the snapshot.
     /// # Errors
-    /// As [`Transaction::put_entity`].
+    /// `InvalidArgument`: a name occurs twice, or the keys of the family have timestamps ·
+    /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
+    /// would close a circle; roll back · `Busy`: another has written the key since the snapshot;
+    /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
+    /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
+    /// `InvalidArgument`: the transaction is prepared or over · `Aborted(MemoryLimit)`: it writes
+    /// more than `max_write_batch_size`. The transaction is as it was before the call.
     pub fn put_entity_untracked(
-        &mut self,
+        &self,
         family: &ColumnFamilyHandle,
         key: impl AsRef<[u8]>,
         columns: &Columns<'_>,
     ) -> Result<()> {
         refuse_timestamps(family, "entities")?;
         self.lock(family, key.as_ref(), None, LockMode::Exclusive, false)?;
-        self.core_mut().batch.put_entity(family.id(), key.as_ref(), columns)
+        self.core_mut().batch.put_entity_cf(family.id(), key.as_ref(), columns)
     }
 
     /// Sets `key` in several families, in each to the columns of its group; the key is locked in
     /// all of them first.
     /// # Errors
-    /// `InvalidArgument` without groups · as [`Transaction::put_entity`].
+    /// `InvalidArgument`: there are no groups, a name occurs twice, or the keys of the family have
+    /// timestamps · `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`:
+    /// waiting would close a circle; roll back · `Busy`: another has written the key since the
+    /// snapshot; roll back · `Expired`: others may have stolen its locks; roll back ·
+    /// `Aborted(LockLimit)`: locks take too much memory · `Aborted`: cancelled ·
+    /// `ColumnFamilyDropped` · `InvalidArgument`: the transaction is prepared or over ·
+    /// `Aborted(MemoryLimit)`: it writes more than `max_write_batch_size`. The transaction is as it
+    /// was before the call.
     pub fn put_entity_attribute_groups(
-        &mut self,
+        &self,
         key: impl AsRef<[u8]>,
         groups: &[AttributeGroup<'_>],
     ) -> Result<()> {
@@ -149,9 +240,17 @@ impl Transaction {
     /// What each of the families has under `key`, all as of the same point in time; answers stand
     /// as the families do.
     /// # Errors
-    /// As [`Transaction::get_opt`], the first that any of them gives.
+    /// The first of the families that gives one: `Corruption` and `IoError` name the file and
+    /// offset · `Incomplete`: `read_tier` forbids the I/O it would take · `TimedOut`: it would take
+    /// I/O behind `deadline` · `InvalidArgument`: merge operands without a merge operator, or a
+    /// snapshot or family of another database · with `Serializable`, which locks what is read:
+    /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
+    /// would close a circle; roll back · `Busy`: another has written the key since the snapshot;
+    /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
+    /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
+    /// `InvalidArgument`: the transaction is prepared or over.
     pub fn get_entity_attribute_groups(
-        &mut self,
+        &self,
         options: &ReadOptions,
         families: &[&ColumnFamilyHandle],
         key: impl AsRef<[u8]>,
@@ -159,7 +258,7 @@ impl Transaction {
         // Before the point in time is taken: who waits for a lock reads what was committed
         // meanwhile.
         if self.core().options.isolation == IsolationLevel::Serializable {
-            let mut lock = |family| self.lock(family, key.as_ref(), None, LockMode::Shared, true);
+            let lock = |family| self.lock(family, key.as_ref(), None, LockMode::Shared, true);
             families.iter().try_for_each(|family| lock(family))?;
         }
         let mut options = self.read_options(options);
@@ -172,9 +271,12 @@ impl OptimisticTransaction {
     /// The columns of `key` in `family`, as this transaction sees them; a plain value is a column
     /// without a name.
     /// # Errors
-    /// As [`OptimisticTransaction::get_opt`].
+    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: `read_tier` forbids the
+    /// I/O it would take · `TimedOut`: it would take I/O behind `deadline` · `InvalidArgument`:
+    /// merge operands without a merge operator, or a snapshot or family of another database ·
+    /// `NotSupported`: the family has user-defined timestamps.
     pub fn get_entity(
-        &mut self,
+        &self,
         options: &ReadOptions,
         family: &ColumnFamilyHandle,
         key: impl AsRef<[u8]>,
@@ -185,92 +287,135 @@ impl OptimisticTransaction {
     /// [`OptimisticTransaction::get_entity`] of many keys, all as of the same point in time, each
     /// with its own result; answers stand as the keys do.
     /// # Errors
-    /// Of each key: as [`OptimisticTransaction::get_opt`].
+    /// Of each key: `Corruption` and `IoError` name the file and offset · `Incomplete`: `read_tier`
+    /// forbids the I/O it would take · `TimedOut`: it would take I/O behind `deadline` ·
+    /// `InvalidArgument`: merge operands without a merge operator, or a snapshot or family of
+    /// another database · `NotSupported`: the family has user-defined timestamps.
     pub fn multi_get_entity(
-        &mut self,
+        &self,
         options: &ReadOptions,
         family: &ColumnFamilyHandle,
         keys: &[impl AsRef<[u8]>],
     ) -> Vec<Result<Option<WideColumns>>> {
-        if self.isolation == IsolationLevel::Serializable
-            && let Err(error) = keys.iter().try_for_each(|key| self.touch(family, key.as_ref()))
+        let own = &mut *self.own();
+        if own.isolation == IsolationLevel::Serializable
+            && let Err(error) = keys.iter().try_for_each(|key| own.touch(family, key.as_ref()))
         {
             return keys.iter().map(|_| Err(error.clone())).collect();
         }
-        self.batch.entities(&self.db, &self.read_options(options), family, keys)
+        own.batch.entities(&own.db, &own.read_options(options), family, keys)
     }
 
     /// The columns of a key that is going to be written, or must not be by others.
     /// # Errors
-    /// As [`OptimisticTransaction::get_opt`].
+    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: `read_tier` forbids the
+    /// I/O it would take · `TimedOut`: it would take I/O behind `deadline` · `InvalidArgument`:
+    /// merge operands without a merge operator, or a snapshot or family of another database ·
+    /// `NotSupported`: the family has user-defined timestamps.
     pub fn get_entity_for_update(
-        &mut self,
+        &self,
         options: &ReadOptions,
         family: &ColumnFamilyHandle,
         key: impl AsRef<[u8]>,
     ) -> Result<Option<WideColumns>> {
-        self.touch(family, key.as_ref())?;
+        self.own().touch(family, key.as_ref())?;
         self.get_entity(options, family, key)
     }
 
     /// Sets `key` in `family` to an entity of these columns (name, value), in any order.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let options = esker::Options::new().create_if_missing(true);
+    /// # let db = esker::OptimisticTransactionDb::open(&options, dir.path())?;
+    /// use esker::AttributeGroup;
+    ///
+    /// let (read, family) = (Default::default(), db.default_column_family());
+    /// let txn = db.begin_transaction();
+    /// txn.put_entity(&family, "ada", &[(b"born", b"1815")])?;
+    /// txn.put_entity_untracked(&family, "grace", &[(b"born", b"1906")])?;
+    /// assert!(txn.get_entity(&read, &family, "ada")?.is_some());
+    /// assert_eq!(txn.multi_get_entity(&read, &family, &["ada", "grace"]).len(), 2);
+    /// txn.get_entity_for_update(&read, &family, "ada")?;
+    /// let group = AttributeGroup { column_family: &family, columns: &[(b"born", b"1918")] };
+    /// txn.put_entity_attribute_groups("katherine", &[group])?;
+    /// txn.get_entity_attribute_groups(&read, &[&family], "katherine")?;
+    /// txn.commit()?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     /// # Errors
-    /// `InvalidArgument` if a name occurs twice · as [`OptimisticTransaction::put_cf`].
+    /// `InvalidArgument`: a name occurs twice, the transaction is over, or the family is one of
+    /// another database · `ColumnFamilyDropped` · `NotSupported`: the family has user-defined
+    /// timestamps.
     pub fn put_entity(
-        &mut self,
+        &self,
         family: &ColumnFamilyHandle,
         key: impl AsRef<[u8]>,
         columns: &Columns<'_>,
     ) -> Result<()> {
-        self.check_usable(family)?;
-        self.touch(family, key.as_ref())?;
-        self.batch.put_entity(family.id(), key.as_ref(), columns)
+        let own = &mut *self.own();
+        own.check_usable(family)?;
+        own.touch(family, key.as_ref())?;
+        own.batch.put_entity_cf(family.id(), key.as_ref(), columns)
     }
 
     /// [`OptimisticTransaction::put_entity`], whether or not others write the key.
     /// # Errors
-    /// As [`OptimisticTransaction::put_entity`].
+    /// `InvalidArgument`: a name occurs twice, the transaction is over, or the family is one of
+    /// another database · `ColumnFamilyDropped` · `NotSupported`: the family has user-defined
+    /// timestamps.
     pub fn put_entity_untracked(
-        &mut self,
+        &self,
         family: &ColumnFamilyHandle,
         key: impl AsRef<[u8]>,
         columns: &Columns<'_>,
     ) -> Result<()> {
-        self.check_usable(family)?;
-        self.batch.put_entity(family.id(), key.as_ref(), columns)
+        let own = &mut *self.own();
+        own.check_usable(family)?;
+        own.batch.put_entity_cf(family.id(), key.as_ref(), columns)
     }
 
     /// Sets `key` in several families, in each to the columns of its group.
     /// # Errors
-    /// `InvalidArgument` without groups · as [`OptimisticTransaction::put_entity`].
+    /// `InvalidArgument`: there are no groups, a name occurs twice, the transaction is over, or the
+    /// family is one of another database · `ColumnFamilyDropped` · `NotSupported`: the family has
+    /// user-defined timestamps.
     pub fn put_entity_attribute_groups(
-        &mut self,
+        &self,
         key: impl AsRef<[u8]>,
         groups: &[AttributeGroup<'_>],
     ) -> Result<()> {
+        let own = &mut *self.own();
         check_groups(groups)?;
         for group in groups {
-            self.check_usable(group.column_family)?;
-            self.touch(group.column_family, key.as_ref())?;
+            own.check_usable(group.column_family)?;
+            own.touch(group.column_family, key.as_ref())?;
         }
-        put_groups(&mut self.batch, key.as_ref(), groups)
+        put_groups(&mut own.batch, key.as_ref(), groups)
     }
 
     /// What each of the families has under `key`, all as of the same point in time; answers stand
     /// as the families do.
     /// # Errors
-    /// As [`OptimisticTransaction::get_opt`], the first that any of them gives.
+    /// The first of the families that gives one: `Corruption` and `IoError` name the file and
+    /// offset · `Incomplete`: `read_tier` forbids the I/O it would take · `TimedOut`: it would take
+    /// I/O behind `deadline` · `InvalidArgument`: merge operands without a merge operator, or a
+    /// snapshot or family of another database · `NotSupported`: the family has user-defined
+    /// timestamps.
     pub fn get_entity_attribute_groups(
-        &mut self,
+        &self,
         options: &ReadOptions,
         families: &[&ColumnFamilyHandle],
         key: impl AsRef<[u8]>,
     ) -> Result<Vec<Option<WideColumns>>> {
-        // Before the point in time is taken: what is written since is a conflict.
-        if self.isolation == IsolationLevel::Serializable {
-            families.iter().try_for_each(|family| self.touch(family, key.as_ref()))?;
-        }
-        let mut options = self.read_options(options);
+        let mut options = {
+            let own = &mut *self.own();
+            // Before the moment is taken: what is written since is a conflict.
+            if own.isolation == IsolationLevel::Serializable {
+                families.iter().try_for_each(|family| own.touch(family, key.as_ref()))?;
+            }
+            own.read_options(options)
+        };
         options.snapshot.get_or_insert_with(|| self.db.snapshot());
         families.iter().map(|family| self.get_entity(&options, family, key.as_ref())).collect()
     }
@@ -292,7 +437,7 @@ fn check_groups(groups: &[AttributeGroup<'_>]) -> Result<()> {
 fn put_groups(batch: &mut WriteBatchWithIndex, key: &[u8], groups: &[AttributeGroup<'_>]) -> Result<()> {
     batch.set_save_point();
     let mut groups = groups.iter();
-    match groups.try_for_each(|group| batch.put_entity(group.column_family.id(), key, group.columns)) {
+    match groups.try_for_each(|group| batch.put_entity_cf(group.column_family.id(), key, group.columns)) {
         Ok(()) => batch.pop_save_point(),
         Err(why) => batch.rollback_to_save_point().and(Err(why)),
     }

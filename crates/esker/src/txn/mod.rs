@@ -23,8 +23,11 @@ mod iterator;
 mod optimistic;
 mod options;
 mod pessimistic;
+mod ranges;
 mod reads;
+mod reads_of_db;
 mod timestamps;
+mod writes;
 
 pub use batch_index::{BatchEntry, BatchIterator, WriteBatchWithIndex};
 pub use db::TransactionDb;

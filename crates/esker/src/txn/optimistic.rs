@@ -11,10 +11,11 @@
 
 use super::batch_index::{WriteBatchWithIndex, no_timestamps};
 use super::options::{IsolationLevel, OptimisticTransactionOptions};
-use crate::db::{ColumnFamilyDescriptor, ColumnFamilyHandle, Db, OpenMode};
+use crate::db::{BatchArg, ColumnFamilyDescriptor, ColumnFamilyHandle, Db, OpenMode};
 use crate::options::{DbOptions, Options, WriteOptions};
 use crate::snapshot::Snapshot;
 use esker_base::{ColumnFamilyId, Error, Result, SequenceNumber};
+use std::cell::{RefCell, RefMut};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::path::Path;
@@ -28,23 +29,42 @@ pub struct OptimisticTransactionDb {
 
 impl OptimisticTransactionDb {
     /// Opens the database in `path` with its default family only.
+    ///
+    /// ```
+    /// use esker::{OptimisticTransactionDb, Options};
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    ///
+    /// let mut options = Options::default();
+    /// options.db.create_if_missing = true;
+    /// let db = OptimisticTransactionDb::open(&options, dir.path())?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     /// # Errors
-    /// As [`Db::open`].
+    /// `InvalidArgument`: the database does not exist and `create_if_missing` is off; it exists and
+    /// `error_if_exists` is on; it has families that are not named (the message names them); an
+    /// option is out of range · `IoError`/`Busy`: another process has it · `Corruption`: names file
+    /// and offset · `NotSupported`: names the feature · `IoError` from the directory.
     pub fn open(options: &Options, path: impl AsRef<Path>) -> Result<OptimisticTransactionDb> {
         let default = ColumnFamilyDescriptor::new("default", options.cf.clone());
-        OptimisticTransactionDb::open_cf(&options.db, path, vec![default])
+        OptimisticTransactionDb::open_cf(&options.db, path, [default])
     }
 
     /// Opens the database in `path` with these families, which must be all it has. As in RocksDB, a
     /// family whose options say nothing keeps flushed memtables, as many bytes as its write buffers
     /// have, to check for conflicts (`max_write_buffer_size_to_maintain` becomes -1).
+    ///
+    /// A family is a name, a name with options, or a [`ColumnFamilyDescriptor`].
     /// # Errors
-    /// As [`Db::open_cf`].
+    /// `InvalidArgument`: the database does not exist and `create_if_missing` is off; it exists and
+    /// `error_if_exists` is on; it has families that are not named (the message names them); an
+    /// option is out of range · `IoError`/`Busy`: another process has it · `Corruption`: names file
+    /// and offset · `NotSupported`: names the feature · `IoError` from the directory.
     pub fn open_cf(
         options: &DbOptions,
         path: impl AsRef<Path>,
-        mut families: Vec<ColumnFamilyDescriptor>,
+        families: impl IntoIterator<Item = impl Into<ColumnFamilyDescriptor>>,
     ) -> Result<OptimisticTransactionDb> {
+        let mut families = ColumnFamilyDescriptor::list(families);
         for family in &mut families {
             if family.options.max_write_buffer_size_to_maintain == 0 {
                 family.options.max_write_buffer_size_to_maintain = -1;
@@ -58,13 +78,44 @@ impl OptimisticTransactionDb {
         &self.db
     }
 
+    /// Begins a transaction with default options. Dropping it rolls it back.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let mut options = esker::Options::default();
+    /// # options.db.create_if_missing = true;
+    /// # let db = esker::OptimisticTransactionDb::open(&options, dir.path())?;
+    /// let txn = db.begin_transaction();
+    /// txn.put("ada", "900")?;
+    /// txn.put("grace", "1100")?;
+    /// txn.commit()?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
+    pub fn begin_transaction(&self) -> OptimisticTransaction {
+        self.begin_transaction_opt(&WriteOptions::default(), &OptimisticTransactionOptions::default())
+    }
+
     /// Begins a transaction. Dropping it rolls it back.
-    pub fn begin_transaction(
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let options = esker::Options::new().create_if_missing(true);
+    /// # let db = esker::OptimisticTransactionDb::open(&options, dir.path())?;
+    /// use esker::{IsolationLevel, OptimisticTransactionOptions, WriteOptions};
+    ///
+    /// let strict = OptimisticTransactionOptions::default().isolation(IsolationLevel::Serializable);
+    /// let txn = db.begin_transaction_opt(&WriteOptions::default(), &strict);
+    /// txn.put("seat 12", "Ada")?;
+    /// txn.commit()?;
+    /// db.db().flush()?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
+    pub fn begin_transaction_opt(
         &self,
         write_options: &WriteOptions,
         options: &OptimisticTransactionOptions,
     ) -> OptimisticTransaction {
-        let mut transaction = OptimisticTransaction {
+        let mut own = Own {
             db: self.db.clone(),
             write_options: *write_options,
             isolation: options.isolation,
@@ -80,10 +131,159 @@ impl OptimisticTransactionDb {
             is_over: false,
         };
         if options.set_snapshot {
-            transaction.set_snapshot();
+            own.set_snapshot();
         }
-        transaction.start();
-        transaction
+        own.start();
+        OptimisticTransaction { db: self.db.clone(), own: RefCell::new(own) }
+    }
+}
+
+/// Writes past transactions: to them they are writes of others.
+impl OptimisticTransactionDb {
+    /// Stores `value` under `key` in the default family.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let options = esker::Options::new().create_if_missing(true);
+    /// # let db = esker::OptimisticTransactionDb::open(&options, dir.path())?;
+    /// db.put("seat 12", "Ada")?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
+    /// # Errors
+    /// `InvalidArgument`: options that contradict each other, a family that is not open, an inverted
+    /// range · `NotSupported`: the database is read-only, or the family has no merge operator ·
+    /// `Incomplete`: `no_slowdown` is set, and writers are stalled · `ShutdownInProgress`: the
+    /// database was closed · `IoError`: the WAL could not be written · the background error in force.
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.db.put(key, value)
+    }
+
+    /// Stores `value` under `key` in `family`.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let options = esker::Options::new().create_if_missing(true);
+    /// # let db = esker::OptimisticTransactionDb::open(&options, dir.path())?;
+    /// let families = db.create_column_families(["seats"])?;
+    /// let seats = &families[0];
+    /// db.put_cf(seats, "12", "Ada")?;
+    /// db.delete_cf(seats, "12")?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
+    /// # Errors
+    /// `InvalidArgument`: options that contradict each other, a family that is not open, an inverted
+    /// range · `NotSupported`: the database is read-only, or the family has no merge operator ·
+    /// `Incomplete`: `no_slowdown` is set, and writers are stalled · `ShutdownInProgress`: the
+    /// database was closed · `IoError`: the WAL could not be written · the background error in force.
+    pub fn put_cf(
+        &self,
+        family: &ColumnFamilyHandle,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.db.put_opt(&WriteOptions::default(), family, key, value)
+    }
+
+    /// Removes `key` from the default family.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let options = esker::Options::new().create_if_missing(true);
+    /// # let db = esker::OptimisticTransactionDb::open(&options, dir.path())?;
+    /// db.delete("seat 12")?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
+    /// # Errors
+    /// `InvalidArgument`: options that contradict each other, a family that is not open, an inverted
+    /// range · `NotSupported`: the database is read-only, or the family has no merge operator ·
+    /// `Incomplete`: `no_slowdown` is set, and writers are stalled · `ShutdownInProgress`: the
+    /// database was closed · `IoError`: the WAL could not be written · the background error in force.
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.db.delete(key)
+    }
+
+    /// Removes `key` from `family`.
+    /// # Errors
+    /// `InvalidArgument`: options that contradict each other, a family that is not open, an inverted
+    /// range · `NotSupported`: the database is read-only, or the family has no merge operator ·
+    /// `Incomplete`: `no_slowdown` is set, and writers are stalled · `ShutdownInProgress`: the
+    /// database was closed · `IoError`: the WAL could not be written · the background error in force.
+    pub fn delete_cf(&self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<()> {
+        self.db.delete_opt(&WriteOptions::default(), family, key)
+    }
+
+    /// Adds an operand to `key` in the default family, for its merge operator.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let mut options = esker::Options::new().create_if_missing(true);
+    /// # options.cf.merge_operator = Some(esker::builtin::uint64_add());
+    /// # let db = esker::OptimisticTransactionDb::open(&options, dir.path())?;
+    /// db.merge("visits", 1u64.to_le_bytes())?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
+    /// # Errors
+    /// `InvalidArgument`: options that contradict each other, a family that is not open, an inverted
+    /// range · `NotSupported`: the database is read-only, or the family has no merge operator ·
+    /// `Incomplete`: `no_slowdown` is set, and writers are stalled · `ShutdownInProgress`: the
+    /// database was closed · `IoError`: the WAL could not be written · the background error in force.
+    pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
+        self.db.merge(key, operand)
+    }
+
+    /// Adds an operand to `key` in `family`, for its merge operator.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// let mut options = esker::Options::new().create_if_missing(true);
+    /// options.cf.merge_operator = Some(esker::builtin::uint64_add());
+    /// let db = esker::OptimisticTransactionDb::open_cf(&options.db, dir.path(), [("default", options.cf)])?;
+    /// db.merge_cf(&db.default_column_family(), "visits", 1u64.to_le_bytes())?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
+    /// # Errors
+    /// `InvalidArgument`: options that contradict each other, a family that is not open, an inverted
+    /// range · `NotSupported`: the database is read-only, or the family has no merge operator ·
+    /// `Incomplete`: `no_slowdown` is set, and writers are stalled · `ShutdownInProgress`: the
+    /// database was closed · `IoError`: the WAL could not be written · the background error in force.
+    pub fn merge_cf(
+        &self,
+        family: &ColumnFamilyHandle,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.db.merge_opt(&WriteOptions::default(), family, key, operand)
+    }
+
+    /// Writes `batch` as one: [`Db::write`].
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let options = esker::Options::new().create_if_missing(true);
+    /// # let db = esker::OptimisticTransactionDb::open(&options, dir.path())?;
+    /// let mut batch = esker::WriteBatch::new();
+    /// batch.put("seat 12", "Ada")?;
+    /// db.write(batch)?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
+    /// # Errors
+    /// `InvalidArgument`: options that contradict each other, a family that is not open, an inverted
+    /// range · `NotSupported`: the database is read-only, or the family has no merge operator ·
+    /// `Incomplete`: `no_slowdown` is set, and writers are stalled · `ShutdownInProgress`: the
+    /// database was closed · `IoError`: the WAL could not be written · the background error in force.
+    pub fn write(&self, batch: impl BatchArg) -> Result<()> {
+        self.db.write(batch)
+    }
+
+    /// Creates families: [`Db::create_column_families`].
+    /// # Errors
+    /// `InvalidArgument`: a name is taken, empty or has a NUL, or an option is out of range ·
+    /// `NotSupported`: the database is read-only · `IoError` from the MANIFEST.
+    pub fn create_column_families(
+        &self,
+        families: impl IntoIterator<Item = impl Into<ColumnFamilyDescriptor>>,
+    ) -> Result<Vec<ColumnFamilyHandle>> {
+        self.db.create_column_families(families)
     }
 }
 
@@ -105,10 +305,62 @@ struct SavePoint {
     ranges: usize,
 }
 
-/// Several reads and writes that take effect together, if nobody has interfered. One thread at a
-/// time.
+/// Several reads and writes that take effect together, if nobody has interfered.
+///
+/// One thread uses it at a time; it may be sent to another.
+///
+/// ```
+/// # let dir = esker_testkit::TempDir::new("doc");
+/// # let options = esker::Options::new().create_if_missing(true);
+/// # let db = esker::OptimisticTransactionDb::open(&options, dir.path())?;
+/// use esker::ReadOptions;
+///
+/// db.put("stock", "3")?;
+/// let (read, family) = (ReadOptions::default(), db.default_column_family());
+/// let txn = db.begin_transaction();
+/// txn.set_snapshot();
+/// assert_eq!(txn.get_for_update("stock")?.unwrap(), b"3");
+/// txn.put("stock", "2")?;
+/// txn.put_cf(&family, "order/17", "a shovel")?;
+/// assert_eq!(txn.get("stock")?.unwrap(), b"2");
+/// assert_eq!(txn.get_opt(&read, &family, "stock")?.unwrap(), b"2");
+/// assert_eq!(txn.multi_get(&read, &family, &["stock", "order/17"]).len(), 2);
+/// let mut cursor = txn.iter_opt(&read, &family)?;
+/// cursor.seek("order/");
+/// assert!(cursor.valid());
+/// assert_eq!(txn.range_cf(&family, "order/"..).count(), 2);
+/// assert_eq!(txn.prefix_cf(&family, "order/").count(), 1);
+///
+/// txn.set_save_point();
+/// txn.delete("stock")?;
+/// txn.rollback_to_save_point()?;
+/// txn.set_save_point();
+/// txn.pop_save_point()?;
+/// assert_eq!(txn.write_batch().len(), 2);
+/// txn.commit()?;
+/// assert!(db.contains_key("order/17")?);
+///
+/// let dropped = db.begin_transaction();
+/// dropped.delete_cf(&family, "stock")?;
+/// dropped.single_delete_cf(&family, "order/17")?;
+/// dropped.delete_range_cf(&family, "x", "y")?;
+/// dropped.put_untracked(&family, "last", "wins")?;
+/// dropped.clear_snapshot();
+/// dropped.set_snapshot_on_next_operation();
+/// assert!(dropped.snapshot().is_none());
+/// dropped.rollback()?;
+/// # Ok::<_, esker::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct OptimisticTransaction {
+    pub(super) db: Db,
+    /// No borrow outlives the call that needs it.
+    own: RefCell<Own>,
+}
+
+/// What a transaction has written, and what it has touched.
+#[derive(Debug)]
+pub(super) struct Own {
     pub(super) db: Db,
     write_options: WriteOptions,
     pub(super) isolation: IsolationLevel,
@@ -128,143 +380,160 @@ pub struct OptimisticTransaction {
 }
 
 impl OptimisticTransaction {
+    pub(super) fn own(&self) -> RefMut<'_, Own> {
+        self.own.borrow_mut()
+    }
+
     /// Stores `value` under `key` in the default family.
     /// # Errors
-    /// As [`OptimisticTransaction::put_cf`].
-    pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+    /// `InvalidArgument`: the transaction is over, or the family is one of another database ·
+    /// `ColumnFamilyDropped` · `NotSupported`: the family has user-defined timestamps.
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let family = self.db.default_column_family();
         self.put_cf(&family, key, value)
     }
 
     /// Stores `value` under `key` in `family`.
     /// # Errors
-    /// For this and all that write: `InvalidArgument`: the transaction is over ·
-    /// `ColumnFamilyDropped`.
+    /// `InvalidArgument`: the transaction is over, or the family is one of another database ·
+    /// `ColumnFamilyDropped` · `NotSupported`: the family has user-defined timestamps.
     pub fn put_cf(
-        &mut self,
+        &self,
         family: &ColumnFamilyHandle,
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> Result<()> {
-        self.check_usable(family)?;
-        self.touch(family, key.as_ref())?;
-        self.batch.put(family.id(), key.as_ref(), value.as_ref())
+        let own = &mut *self.own();
+        own.check_usable(family)?;
+        own.touch(family, key.as_ref())?;
+        own.batch.put_cf(family.id(), key.as_ref(), value.as_ref())
     }
 
     /// [`OptimisticTransaction::put_cf`], whether or not others write the key.
     /// # Errors
-    /// As [`OptimisticTransaction::put_cf`].
+    /// `InvalidArgument`: the transaction is over, or the family is one of another database ·
+    /// `ColumnFamilyDropped` · `NotSupported`: the family has user-defined timestamps.
     pub fn put_untracked(
-        &mut self,
+        &self,
         family: &ColumnFamilyHandle,
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> Result<()> {
-        self.check_usable(family)?;
-        self.batch.put(family.id(), key.as_ref(), value.as_ref())
+        let own = &mut *self.own();
+        own.check_usable(family)?;
+        own.batch.put_cf(family.id(), key.as_ref(), value.as_ref())
     }
 
     /// Removes `key` from the default family.
     /// # Errors
-    /// As [`OptimisticTransaction::put_cf`].
-    pub fn delete(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
+    /// `InvalidArgument`: the transaction is over, or the family is one of another database ·
+    /// `ColumnFamilyDropped` · `NotSupported`: the family has user-defined timestamps.
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
         let family = self.db.default_column_family();
         self.delete_cf(&family, key)
     }
 
     /// Removes `key` from `family`.
     /// # Errors
-    /// As [`OptimisticTransaction::put_cf`].
-    pub fn delete_cf(&mut self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<()> {
-        self.check_usable(family)?;
-        self.touch(family, key.as_ref())?;
-        self.batch.delete(family.id(), key.as_ref())
+    /// `InvalidArgument`: the transaction is over, or the family is one of another database ·
+    /// `ColumnFamilyDropped` · `NotSupported`: the family has user-defined timestamps.
+    pub fn delete_cf(&self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<()> {
+        let own = &mut *self.own();
+        own.check_usable(family)?;
+        own.touch(family, key.as_ref())?;
+        own.batch.delete_cf(family.id(), key.as_ref())
     }
 
     /// Removes `key`, which was put exactly once since its last deletion.
     /// # Errors
-    /// As [`OptimisticTransaction::put_cf`].
-    pub fn single_delete_cf(&mut self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<()> {
-        self.check_usable(family)?;
-        self.touch(family, key.as_ref())?;
-        self.batch.single_delete(family.id(), key.as_ref())
+    /// `InvalidArgument`: the transaction is over, or the family is one of another database ·
+    /// `ColumnFamilyDropped` · `NotSupported`: the family has user-defined timestamps.
+    pub fn single_delete_cf(&self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<()> {
+        let own = &mut *self.own();
+        own.check_usable(family)?;
+        own.touch(family, key.as_ref())?;
+        own.batch.single_delete_cf(family.id(), key.as_ref())
     }
 
     /// Adds an operand to `key` for the family's merge operator.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// let mut options = esker::Options::new().create_if_missing(true);
+    /// options.cf.merge_operator = Some(esker::builtin::uint64_add());
+    /// let db = esker::OptimisticTransactionDb::open(&options, dir.path())?;
+    /// let family = db.default_column_family();
+    /// let txn = db.begin_transaction();
+    /// txn.merge_cf(&family, "visits", 1u64.to_le_bytes())?;
+    /// txn.commit()?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     /// # Errors
-    /// As [`OptimisticTransaction::put_cf`].
+    /// `InvalidArgument`: the transaction is over, or the family is one of another database ·
+    /// `ColumnFamilyDropped` · `NotSupported`: the family has user-defined timestamps.
     pub fn merge_cf(
-        &mut self,
+        &self,
         family: &ColumnFamilyHandle,
         key: impl AsRef<[u8]>,
         operand: impl AsRef<[u8]>,
     ) -> Result<()> {
-        self.check_usable(family)?;
-        self.touch(family, key.as_ref())?;
-        self.batch.merge(family.id(), key.as_ref(), operand.as_ref())
+        let own = &mut *self.own();
+        own.check_usable(family)?;
+        own.touch(family, key.as_ref())?;
+        own.batch.merge_cf(family.id(), key.as_ref(), operand.as_ref())
     }
 
     /// Removes the keys of `family` from `begin` up to `end`, exclusive. Nobody may write there, or
     /// `end`, until it commits.
     /// # Errors
-    /// As [`OptimisticTransaction::put_cf`] · `InvalidArgument` if `end` comes before `begin`.
+    /// `InvalidArgument`: the transaction is over, `end` comes before `begin`, or the family is one
+    /// of another database · `ColumnFamilyDropped` · `NotSupported`: the family has user-defined
+    /// timestamps.
     pub fn delete_range_cf(
-        &mut self,
+        &self,
         family: &ColumnFamilyHandle,
         begin: impl AsRef<[u8]>,
         end: impl AsRef<[u8]>,
     ) -> Result<()> {
+        let own = &mut *self.own();
         let (begin, end) = (begin.as_ref(), end.as_ref());
-        self.check_usable(family)?;
+        own.check_usable(family)?;
         if family.cf.icmp.compare_user_keys(begin, end).is_gt() {
             return Err(Error::invalid_argument("end key comes before start key"));
         }
-        self.touch_range(family, (Some(begin.to_vec()), Some(end.to_vec())))?;
-        self.batch.delete_range(family.id(), begin, end)
+        own.touch_range(family, (Some(begin.to_vec()), Some(end.to_vec())))?;
+        own.batch.delete_range_cf(family.id(), begin, end)
     }
 
     /// Sets the snapshot to now: what is touched from now on must not have been written since.
-    pub fn set_snapshot(&mut self) {
-        let snapshot = self.db.snapshot();
-        self.change_snapshot(Some(snapshot), false);
+    pub fn set_snapshot(&self) {
+        self.own().set_snapshot();
     }
 
     /// The next operation sets the snapshot.
-    pub fn set_snapshot_on_next_operation(&mut self) {
-        self.snapshot_needed = true;
+    pub fn set_snapshot_on_next_operation(&self) {
+        self.own().snapshot_needed = true;
     }
 
     /// The snapshot, if one is set.
-    pub fn snapshot(&self) -> Option<&Snapshot> {
-        self.snapshot.as_ref()
+    pub fn snapshot(&self) -> Option<Snapshot> {
+        self.own().snapshot.clone()
     }
 
     /// Forgets the snapshot.
-    pub fn clear_snapshot(&mut self) {
-        self.change_snapshot(None, false);
-    }
-
-    fn change_snapshot(&mut self, snapshot: Option<Snapshot>, snapshot_needed: bool) {
-        self.reads_one_snapshot = snapshot.is_some() && self.touched.is_empty() && self.ranges.is_empty();
-        self.snapshot = snapshot;
-        self.snapshot_needed = snapshot_needed;
-    }
-
-    /// Sets the snapshot that the isolation level begins with, if nothing else has.
-    fn start(&mut self) {
-        if self.isolation != IsolationLevel::ReadCommitted && self.snapshot.is_none() {
-            self.set_snapshot();
-        }
+    pub fn clear_snapshot(&self) {
+        self.own().change_snapshot(None, false);
     }
 
     /// Remembers what is written and touched now. Save points nest.
-    pub fn set_save_point(&mut self) {
-        self.batch.set_save_point();
-        self.save_points.push(SavePoint {
-            snapshot: self.snapshot.clone(),
-            snapshot_needed: self.snapshot_needed,
-            touched: self.touched_since.len(),
-            ranges: self.ranges.len(),
+    pub fn set_save_point(&self) {
+        let own = &mut *self.own();
+        own.batch.set_save_point();
+        own.save_points.push(SavePoint {
+            snapshot: own.snapshot.clone(),
+            snapshot_needed: own.snapshot_needed,
+            touched: own.touched_since.len(),
+            ranges: own.ranges.len(),
         });
     }
 
@@ -272,61 +541,61 @@ impl OptimisticTransaction {
     /// `Serializable` what was touched stays so: what was read is known to whoever read it.
     /// # Errors
     /// `NotFound` if there is none.
-    pub fn rollback_to_save_point(&mut self) -> Result<()> {
-        let point = self.save_points.pop().ok_or_else(no_save_point)?;
-        self.batch.rollback_to_save_point()?;
-        if self.isolation != IsolationLevel::Serializable {
-            while self.touched_since.len() > point.touched {
-                let Some((family, key, before)) = self.touched_since.pop() else { break };
+    pub fn rollback_to_save_point(&self) -> Result<()> {
+        let own = &mut *self.own();
+        let point = own.save_points.pop().ok_or_else(no_save_point)?;
+        own.batch.rollback_to_save_point()?;
+        if own.isolation != IsolationLevel::Serializable {
+            while own.touched_since.len() > point.touched {
+                let Some((family, key, before)) = own.touched_since.pop() else { break };
                 match before {
-                    Some(since) => self.touched.insert((family, key), since),
-                    None => self.touched.remove(&(family, key)),
+                    Some(since) => own.touched.insert((family, key), since),
+                    None => own.touched.remove(&(family, key)),
                 };
             }
-            self.ranges.truncate(point.ranges);
+            own.ranges.truncate(point.ranges);
         }
         let sequence = |snapshot: &Option<Snapshot>| snapshot.as_ref().map(Snapshot::sequence);
-        if sequence(&self.snapshot) != sequence(&point.snapshot) {
-            self.change_snapshot(point.snapshot, point.snapshot_needed);
+        if sequence(&own.snapshot) != sequence(&point.snapshot) {
+            own.change_snapshot(point.snapshot, point.snapshot_needed);
         }
-        self.snapshot_needed = point.snapshot_needed;
-        self.forget_changes();
+        own.snapshot_needed = point.snapshot_needed;
+        own.forget_changes();
         Ok(())
     }
 
     /// Forgets the newest save point.
     /// # Errors
     /// `NotFound` if there is none.
-    pub fn pop_save_point(&mut self) -> Result<()> {
-        self.save_points.pop().ok_or_else(no_save_point)?;
-        self.forget_changes();
-        self.batch.pop_save_point()
+    pub fn pop_save_point(&self) -> Result<()> {
+        let own = &mut *self.own();
+        own.save_points.pop().ok_or_else(no_save_point)?;
+        own.forget_changes();
+        own.batch.pop_save_point()
     }
 
-    /// Without save points nobody asks what was touched when.
-    fn forget_changes(&mut self) {
-        if self.save_points.is_empty() {
-            self.touched_since.clear();
-        }
-    }
-
-    /// What it has written so far.
-    pub fn write_batch(&self) -> &WriteBatchWithIndex {
-        &self.batch
+    /// A copy of what it has written so far.
+    pub fn write_batch(&self) -> WriteBatchWithIndex {
+        WriteBatchWithIndex::of_batch(self.own().batch.write_batch().clone())
     }
 
     /// Writes everything to the database, as one, if nothing that was touched has been written by
     /// others.
     /// # Errors
-    /// `Busy`: something has; roll back and start anew · `TryAgain`: memtables cannot tell any
-    /// more: likewise (`max_write_buffer_size_to_maintain`) · `InvalidArgument`: it is over · as
-    /// [`Db::write`].
-    pub fn commit(&mut self) -> Result<()> {
-        if self.is_over {
+    /// `Busy`: another has written something that this transaction touched; roll back and start
+    /// anew · `TryAgain`: memtables do not reach back far enough to tell
+    /// (`max_write_buffer_size_to_maintain`); roll back and start anew · `InvalidArgument`: it is
+    /// over · `Incomplete`: `no_slowdown` is set, and writers are stalled · `ShutdownInProgress`:
+    /// the database was closed · `NotSupported`: the database is read-only · `IoError`: the WAL
+    /// could not be written, and no write succeeds until [`Db::resume`] · the background error in
+    /// force.
+    pub fn commit(&self) -> Result<()> {
+        let own = &mut *self.own();
+        if own.is_over {
             return Err(over());
         }
-        let (db, touched, ranges) = (&self.db, &self.touched, &self.ranges);
-        let families = &self.families;
+        let (db, touched, ranges) = (&own.db, &own.touched, &own.ranges);
+        let families = &own.families;
         let mut validate = || {
             for ((id, key), since) in touched {
                 if db.written_since(&families[id], key, *since, false)? {
@@ -343,14 +612,14 @@ impl OptimisticTransaction {
             }
             Ok(())
         };
-        if !self.batch.is_empty() {
-            db.write_if(&self.write_options, self.batch.write_batch_mut(), &mut validate)?;
-        } else if self.isolation != IsolationLevel::Serializable || !self.reads_one_snapshot {
+        if !own.batch.is_empty() {
+            db.write_if(&own.write_options, own.batch.write_batch_mut(), &mut validate)?;
+        } else if own.isolation != IsolationLevel::Serializable || !own.reads_one_snapshot {
             validate()?;
         } // else it wrote nothing and read one snapshot: it comes at its place among the others, in any case
 
-        self.clear();
-        self.is_over = true;
+        own.clear();
+        own.is_over = true;
         Ok(())
     }
 
@@ -358,13 +627,42 @@ impl OptimisticTransaction {
     /// its isolation level has one.
     /// # Errors
     /// `InvalidArgument`: it is over.
-    pub fn rollback(&mut self) -> Result<()> {
-        if self.is_over {
+    pub fn rollback(&self) -> Result<()> {
+        let own = &mut *self.own();
+        if own.is_over {
             return Err(over());
         }
-        self.clear();
-        self.start();
+        own.clear();
+        own.start();
         Ok(())
+    }
+}
+
+impl Own {
+    /// Sets the snapshot to now.
+    fn set_snapshot(&mut self) {
+        let snapshot = self.db.snapshot();
+        self.change_snapshot(Some(snapshot), false);
+    }
+
+    /// Without save points nobody asks what was touched when.
+    fn forget_changes(&mut self) {
+        if self.save_points.is_empty() {
+            self.touched_since.clear();
+        }
+    }
+
+    fn change_snapshot(&mut self, snapshot: Option<Snapshot>, snapshot_needed: bool) {
+        self.reads_one_snapshot = snapshot.is_some() && self.touched.is_empty() && self.ranges.is_empty();
+        self.snapshot = snapshot;
+        self.snapshot_needed = snapshot_needed;
+    }
+
+    /// Sets the snapshot that the isolation level begins with, if nothing else has.
+    fn start(&mut self) {
+        if self.isolation != IsolationLevel::ReadCommitted && self.snapshot.is_none() {
+            self.set_snapshot();
+        }
     }
 
     fn clear(&mut self) {
@@ -373,7 +671,7 @@ impl OptimisticTransaction {
         self.touched_since.clear();
         self.ranges.clear();
         self.save_points.clear();
-        self.clear_snapshot();
+        self.change_snapshot(None, false);
     }
 
     pub(super) fn check_usable(&self, family: &ColumnFamilyHandle) -> Result<()> {

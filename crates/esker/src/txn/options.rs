@@ -78,6 +78,19 @@ impl Default for TransactionDbOptions {
     }
 }
 
+esker_base::setters! {
+    TransactionDbOptions {
+        transaction_lock_timeout: i64;
+        default_lock_timeout: i64;
+        max_num_deadlocks: u32;
+        max_lock_memory: usize;
+        locking: Locking;
+        write_policy: WritePolicy;
+        skip_concurrency_control: bool;
+        enable_udt_validation: bool;
+    }
+}
+
 /// Options of a [`Transaction`](super::Transaction).
 #[derive(Clone, Debug)]
 pub struct TransactionOptions {
@@ -137,6 +150,21 @@ impl TransactionOptions {
     }
 }
 
+esker_base::setters! {
+    TransactionOptions {
+        isolation: IsolationLevel;
+        set_snapshot: bool;
+        deadlock_detect: bool;
+        deadlock_detect_depth: usize;
+        deadlock_timeout_us: u64;
+        lock_timeout: i64;
+        expiration: i64;
+        max_write_batch_size: usize;
+        skip_concurrency_control: bool;
+        skip_prepare: bool;
+    }
+}
+
 /// A timeout as RocksDB's options say it: milliseconds, 0 for not at all, negative for ever.
 pub(super) fn timeout(millis: i64) -> Timeout {
     u64::try_from(millis).map_or(Timeout::Forever, milliseconds)
@@ -154,4 +182,11 @@ pub struct OptimisticTransactionOptions {
     pub isolation: IsolationLevel,
     /// Set a snapshot at the begin. Default false.
     pub set_snapshot: bool,
+}
+
+esker_base::setters! {
+    OptimisticTransactionOptions {
+        isolation: IsolationLevel;
+        set_snapshot: bool;
+    }
 }

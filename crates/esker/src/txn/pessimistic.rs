@@ -18,14 +18,15 @@
 use super::batch_index::WriteBatchWithIndex;
 use super::db::{Shared, lock};
 use super::options::{IsolationLevel, TransactionOptions, timeout};
-use super::timestamps::{UNSET, has_timestamps, refuse_timestamps, stored};
+use super::timestamps::{UNSET, has_timestamps, refuse_timestamps};
 use crate::db::{ColumnFamilyHandle, Db};
 use crate::options::WriteOptions;
 use crate::snapshot::Snapshot;
 use esker_base::sync::Arc;
 use esker_base::{ColumnFamilyId, Error, Result, SequenceNumber};
 use esker_format::write_batch::WriteBatch;
-use esker_lock::{Canceller, Endpoint, LockMode, Locker, Locking};
+use esker_lock::{Canceller, LockMode, Locker, Locking};
+use std::cell::{Ref, RefCell, RefMut};
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 
@@ -119,14 +120,59 @@ impl Core {
     }
 }
 
-/// Several reads and writes that take effect together. One thread at a time; may be sent to
-/// another. Dropping it rolls it back, unless it is prepared: then
+/// Several reads and writes that take effect together.
+///
+/// One thread uses it at a time; it may be sent to another. Dropping it rolls it back, unless it is
+/// prepared: then
 /// [`TransactionDb::get_transaction_by_name`](super::TransactionDb::get_transaction_by_name) gives
 /// it back.
+///
+/// ```
+/// # let dir = esker_testkit::TempDir::new("doc");
+/// # let options = esker::Options::new().create_if_missing(true);
+/// # let db = esker::TransactionDb::open(&options, &Default::default(), dir.path())?;
+/// use esker::ReadOptions;
+///
+/// db.put("stock", "3")?;
+/// let (read, family) = (ReadOptions::default(), db.default_column_family());
+/// let txn = db.begin_transaction();
+/// txn.set_snapshot();
+/// assert_eq!(txn.get_for_update("stock")?.unwrap(), b"3");
+/// txn.put("stock", "2")?;
+/// txn.put_cf(&family, "order/17", "a shovel")?;
+/// assert_eq!(txn.get("stock")?.unwrap(), b"2");
+/// assert_eq!(txn.get_opt(&read, &family, "stock")?.unwrap(), b"2");
+/// assert_eq!(txn.multi_get(&read, &family, &["stock", "order/17"]).len(), 2);
+/// let mut cursor = txn.iter_opt(&read, &family)?;
+/// cursor.seek("order/");
+/// assert!(cursor.valid());
+/// assert_eq!(txn.range_cf(&family, "order/"..).count(), 2);
+/// assert_eq!(txn.prefix_cf(&family, "order/").count(), 1);
+///
+/// txn.set_save_point();
+/// txn.delete("stock")?;
+/// txn.rollback_to_save_point()?;
+/// txn.set_save_point();
+/// txn.pop_save_point()?;
+/// assert_eq!(txn.write_batch().len(), 2);
+/// txn.commit()?;
+/// assert!(db.contains_key("order/17")?);
+///
+/// let dropped = db.begin_transaction();
+/// dropped.delete_cf(&family, "stock")?;
+/// dropped.single_delete_cf(&family, "order/17")?;
+/// dropped.delete_range_cf(&family, "x", "y")?;
+/// dropped.put_untracked(&family, "last", "wins")?;
+/// dropped.clear_snapshot();
+/// dropped.set_snapshot_on_next_operation();
+/// assert!(dropped.snapshot().is_none());
+/// dropped.rollback()?;
+/// # Ok::<_, esker::Error>(())
+/// ```
 pub struct Transaction {
     shared: Arc<Shared>,
-    /// Taken by `drop` only.
-    core: Option<Box<Core>>,
+    /// Taken by `drop` only. No borrow outlives the statement that needs it.
+    core: RefCell<Option<Box<Core>>>,
 }
 
 impl fmt::Debug for Transaction {
@@ -150,7 +196,7 @@ impl Transaction {
         options.skip_concurrency_control |= shared.options.skip_concurrency_control;
         options.set_snapshot |= options.isolation == IsolationLevel::Snapshot;
         let core = Core::new(&shared, write_options, &options);
-        let mut transaction = Transaction::of_core(shared, Box::new(core));
+        let transaction = Transaction::of_core(shared, Box::new(core));
         if options.set_snapshot {
             transaction.set_snapshot();
         }
@@ -158,15 +204,15 @@ impl Transaction {
     }
 
     pub(super) fn of_core(shared: Arc<Shared>, core: Box<Core>) -> Transaction {
-        Transaction { shared, core: Some(core) }
+        Transaction { shared, core: RefCell::new(Some(core)) }
     }
 
-    pub(super) fn core(&self) -> &Core {
-        self.core.as_ref().expect("only drop takes it")
+    pub(super) fn core(&self) -> Ref<'_, Core> {
+        Ref::map(self.core.borrow(), |core| &**core.as_ref().expect("only drop takes it"))
     }
 
-    pub(super) fn core_mut(&mut self) -> &mut Core {
-        self.core.as_mut().expect("only drop takes it")
+    pub(super) fn core_mut(&self) -> RefMut<'_, Core> {
+        RefMut::map(self.core.borrow_mut(), |core| &mut **core.as_mut().expect("only drop takes it"))
     }
 
     pub(super) fn db(&self) -> &Db {
@@ -183,8 +229,8 @@ impl Transaction {
     }
 
     /// Its name; `None` if it was not given one.
-    pub fn name(&self) -> Option<&[u8]> {
-        self.core().name.as_deref()
+    pub fn name(&self) -> Option<Vec<u8>> {
+        self.core().name.clone()
     }
 
     /// How far it has come.
@@ -197,8 +243,8 @@ impl Transaction {
     /// # Errors
     /// `InvalidArgument`: the name is empty, longer than 512 bytes or taken; it has one; it is
     /// prepared or over.
-    pub fn set_name(&mut self, name: &[u8]) -> Result<()> {
-        let core = self.core();
+    pub fn set_name(&self, name: &[u8]) -> Result<()> {
+        let mut core = self.core_mut();
         if core.state != TransactionState::Started {
             return Err(Error::invalid_argument("Transaction is beyond state for naming."));
         }
@@ -215,191 +261,38 @@ impl Transaction {
         }
         names.insert(name.to_vec(), None);
         drop(names);
-        self.core_mut().name = Some(name.to_vec());
+        core.name = Some(name.to_vec());
         Ok(())
     }
 
-    /// Stores `value` under `key` in the default family.
-    /// # Errors
-    /// As [`Transaction::put_cf`].
-    pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        let family = self.db().default_column_family();
-        self.put_cf(&family, key, value)
-    }
-
-    /// Stores `value` under `key` in `family`; the key is locked.
-    /// # Errors
-    /// For this and all that lock: `TimedOut(LockTimeout)`: somebody else has it ·
-    /// `Busy(Deadlock)`: waiting would close a circle; roll back · `Busy`: somebody has written it
-    /// since the snapshot; roll back · `Expired`: others may have stolen its locks; roll back ·
-    /// `Aborted(LockLimit)`: locks take too much memory · `Aborted`: cancelled ·
-    /// `ColumnFamilyDropped` · `InvalidArgument`: the transaction is prepared or over ·
-    /// `Aborted(MemoryLimit)`: it writes more than `max_write_batch_size`. The transaction is as it
-    /// was before the call.
-    pub fn put_cf(
-        &mut self,
-        family: &ColumnFamilyHandle,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-    ) -> Result<()> {
-        self.lock(family, key.as_ref(), None, LockMode::Exclusive, true)?;
-        self.core_mut().batch.put(family.id(), &stored(family, key.as_ref()), value.as_ref())
-    }
-
-    /// [`Transaction::put_cf`], whether or not the key was written since the snapshot.
-    /// # Errors
-    /// As [`Transaction::put_cf`].
-    pub fn put_untracked(
-        &mut self,
-        family: &ColumnFamilyHandle,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-    ) -> Result<()> {
-        self.lock(family, key.as_ref(), None, LockMode::Exclusive, false)?;
-        self.core_mut().batch.put(family.id(), &stored(family, key.as_ref()), value.as_ref())
-    }
-
-    /// Removes `key` from the default family.
-    /// # Errors
-    /// As [`Transaction::put_cf`].
-    pub fn delete(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
-        let family = self.db().default_column_family();
-        self.delete_cf(&family, key)
-    }
-
-    /// Removes `key` from `family`; the key is locked.
-    /// # Errors
-    /// As [`Transaction::put_cf`].
-    pub fn delete_cf(&mut self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<()> {
-        self.lock(family, key.as_ref(), None, LockMode::Exclusive, true)?;
-        self.core_mut().batch.delete(family.id(), &stored(family, key.as_ref()))
-    }
-
-    /// [`Transaction::delete_cf`], whether or not the key was written since the snapshot.
-    /// # Errors
-    /// As [`Transaction::put_cf`].
-    pub fn delete_untracked(&mut self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<()> {
-        self.lock(family, key.as_ref(), None, LockMode::Exclusive, false)?;
-        self.core_mut().batch.delete(family.id(), &stored(family, key.as_ref()))
-    }
-
-    /// Removes `key`, which was put exactly once since its last deletion; the key is locked.
-    /// # Errors
-    /// As [`Transaction::put_cf`].
-    pub fn single_delete_cf(&mut self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<()> {
-        self.lock(family, key.as_ref(), None, LockMode::Exclusive, true)?;
-        self.core_mut().batch.single_delete(family.id(), &stored(family, key.as_ref()))
-    }
-
-    /// [`Transaction::single_delete_cf`], whether or not the key was written since the snapshot.
-    /// # Errors
-    /// As [`Transaction::put_cf`].
-    pub fn single_delete_untracked(
-        &mut self,
-        family: &ColumnFamilyHandle,
-        key: impl AsRef<[u8]>,
-    ) -> Result<()> {
-        self.lock(family, key.as_ref(), None, LockMode::Exclusive, false)?;
-        self.core_mut().batch.single_delete(family.id(), &stored(family, key.as_ref()))
-    }
-
-    /// Adds an operand to `key` for the family's merge operator; the key is locked.
-    /// # Errors
-    /// As [`Transaction::put_cf`].
-    pub fn merge_cf(
-        &mut self,
-        family: &ColumnFamilyHandle,
-        key: impl AsRef<[u8]>,
-        operand: impl AsRef<[u8]>,
-    ) -> Result<()> {
-        self.lock(family, key.as_ref(), None, LockMode::Exclusive, true)?;
-        self.core_mut().batch.merge(family.id(), &stored(family, key.as_ref()), operand.as_ref())
-    }
-
-    /// [`Transaction::merge_cf`], whether or not the key was written since the snapshot.
-    /// # Errors
-    /// As [`Transaction::put_cf`].
-    pub fn merge_untracked(
-        &mut self,
-        family: &ColumnFamilyHandle,
-        key: impl AsRef<[u8]>,
-        operand: impl AsRef<[u8]>,
-    ) -> Result<()> {
-        self.lock(family, key.as_ref(), None, LockMode::Exclusive, false)?;
-        self.core_mut().batch.merge(family.id(), &stored(family, key.as_ref()), operand.as_ref())
-    }
-
-    /// Removes the keys of `family` from `begin` up to `end`, exclusive. The range is locked, `end`
-    /// included, for keys that are there and those that are not.
-    /// # Errors
-    /// As [`Transaction::put_cf`] · `InvalidArgument` if `end` comes before `begin` ·
-    /// `NotSupported` if only points can be locked.
-    pub fn delete_range_cf(
-        &mut self,
-        family: &ColumnFamilyHandle,
-        begin: impl AsRef<[u8]>,
-        end: impl AsRef<[u8]>,
-    ) -> Result<()> {
-        let (begin, end) = (begin.as_ref(), end.as_ref());
-        self.lock(family, begin, Some(end), LockMode::Exclusive, true)?;
-        self.core_mut().batch.delete_range(family.id(), begin, end)
-    }
-
-    /// Locks all keys of `family` from `begin` to `end`, both included, whether they exist or not:
-    /// RocksDB's `GetRangeLock`, in the order of the comparator.
-    /// # Errors
-    /// As [`Transaction::delete_range_cf`].
-    pub fn get_range_lock(
-        &mut self,
-        family: &ColumnFamilyHandle,
-        begin: Endpoint<'_>,
-        end: Endpoint<'_>,
-        mode: LockMode,
-    ) -> Result<()> {
-        self.check_started()?;
-        family.check_live(self.db())?;
-        let locks = self.shared.locks_of(family)?.clone();
-        let core = self.core_mut();
-        core.range_locked.insert(family.id());
-        core.locker.lock_range(&locks, begin, end, mode)
-    }
-
-    /// Puts bytes into the WAL that mean nothing to the database.
-    /// # Errors
-    /// As [`WriteBatch::put_log_data`].
-    pub fn put_log_data(&mut self, blob: &[u8]) -> Result<()> {
-        self.check_started()?;
-        self.core_mut().batch.put_log_data(blob)
-    }
-
     /// Sets the snapshot to now: what is locked from now on must not have been written since.
-    pub fn set_snapshot(&mut self) {
+    pub fn set_snapshot(&self) {
         let snapshot = self.db().snapshot();
-        let core = self.core_mut();
+        let core = &mut *self.core_mut();
         core.snapshot = Some(snapshot);
         core.snapshot_needed = false;
     }
 
     /// The next operation that locks sets the snapshot, once it has the lock.
-    pub fn set_snapshot_on_next_operation(&mut self) {
+    pub fn set_snapshot_on_next_operation(&self) {
         self.core_mut().snapshot_needed = true;
     }
 
     /// The snapshot, if one is set.
-    pub fn snapshot(&self) -> Option<&Snapshot> {
-        self.core().snapshot.as_ref()
+    pub fn snapshot(&self) -> Option<Snapshot> {
+        self.core().snapshot.clone()
     }
 
     /// Forgets the snapshot.
-    pub fn clear_snapshot(&mut self) {
-        let core = self.core_mut();
+    pub fn clear_snapshot(&self) {
+        let core = &mut *self.core_mut();
         core.snapshot = None;
         core.snapshot_needed = false;
     }
 
     /// Remembers what is written and locked now. Save points nest.
-    pub fn set_save_point(&mut self) {
-        let core = self.core_mut();
+    pub fn set_save_point(&self) {
+        let core = &mut *self.core_mut();
         core.batch.set_save_point();
         core.locker.set_save_point();
         core.save_points.push(SavePoint {
@@ -415,9 +308,9 @@ impl Transaction {
     /// is what it was then. The save point is gone.
     /// # Errors
     /// `NotFound` if there is none · `InvalidArgument`: the transaction is prepared or over.
-    pub fn rollback_to_save_point(&mut self) -> Result<()> {
+    pub fn rollback_to_save_point(&self) -> Result<()> {
         self.check_started()?;
-        let core = self.core_mut();
+        let core = &mut *self.core_mut();
         let point = core.save_points.pop().ok_or_else(no_save_point)?;
         core.batch.rollback_to_save_point()?;
         if core.options.isolation == IsolationLevel::Serializable {
@@ -435,8 +328,8 @@ impl Transaction {
     /// Forgets the newest save point.
     /// # Errors
     /// `NotFound` if there is none.
-    pub fn pop_save_point(&mut self) -> Result<()> {
-        let core = self.core_mut();
+    pub fn pop_save_point(&self) -> Result<()> {
+        let core = &mut *self.core_mut();
         let point = core.save_points.pop().ok_or_else(no_save_point)?;
         let since = std::mem::replace(&mut core.reads, point.reads);
         since.into_iter().for_each(|(key, count)| *core.reads.entry(key).or_insert(0) += count);
@@ -446,12 +339,12 @@ impl Transaction {
 
     /// From now on locks are waited for so long, in milliseconds; 0: not at all, negative: for
     /// ever.
-    pub fn set_lock_timeout(&mut self, millis: i64) {
+    pub fn set_lock_timeout(&self, millis: i64) {
         self.core_mut().locker.set_lock_timeout(timeout(millis));
     }
 
     /// From now on its locks may be stolen after so many milliseconds; negative: never.
-    pub fn set_expiration(&mut self, millis: i64) {
+    pub fn set_expiration(&self, millis: i64) {
         let after = u64::try_from(millis).ok().map(std::time::Duration::from_millis);
         self.core_mut().locker.set_expiration(after);
     }
@@ -461,23 +354,48 @@ impl Transaction {
         self.core().locker.canceller()
     }
 
-    /// What it has written so far.
-    pub fn write_batch(&self) -> &WriteBatchWithIndex {
-        &self.core().batch
+    /// A copy of what it has written so far.
+    pub fn write_batch(&self) -> WriteBatchWithIndex {
+        WriteBatchWithIndex::of_batch(self.core().batch.write_batch().clone())
     }
 
     /// How it is written when it is prepared, committed or rolled back.
-    pub fn set_write_options(&mut self, options: &WriteOptions) {
+    pub fn set_write_options(&self, options: &WriteOptions) {
         self.core_mut().write_options = *options;
     }
 
     /// Writes it to the WAL: from now on it can be committed or rolled back whatever happens, and
     /// nothing else. Its locks are kept.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let options = esker::Options::new().create_if_missing(true);
+    /// # let db = esker::TransactionDb::open(&options, &Default::default(), dir.path())?;
+    /// use esker::WriteOptions;
+    /// use esker::txn::TransactionState;
+    ///
+    /// let txn = db.begin_transaction();
+    /// txn.set_name(b"transfer 17")?;
+    /// txn.set_write_options(&WriteOptions::new().sync(true));
+    /// txn.put("ada", "900")?;
+    /// txn.prepare()?;
+    /// assert_eq!(txn.state(), TransactionState::Prepared);
+    /// assert_eq!(txn.name().unwrap(), b"transfer 17");
+    /// drop(txn);
+    ///
+    /// let found = db.get_transaction_by_name(b"transfer 17").expect("it is prepared");
+    /// found.commit()?;
+    /// assert!(db.get_all_prepared_transactions().is_empty());
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     /// # Errors
-    /// `InvalidArgument`: it has no name; it is prepared or over; writes without a WAL · `Expired`
-    /// · as [`Db::write`]; it is then as it was before.
-    pub fn prepare(&mut self) -> Result<()> {
-        let core = self.core_mut();
+    /// `InvalidArgument`: it has no name, is prepared or over, or writes without a WAL · `Expired`:
+    /// its locks may have been stolen · `Incomplete`: `no_slowdown` is set, and writers are stalled
+    /// · `ShutdownInProgress`: the database was closed · `NotSupported`: the database is read-only
+    /// · `IoError`: the WAL could not be written, and no write succeeds until [`Db::resume`] · the
+    /// background error in force. It is as it was before then.
+    pub fn prepare(&self) -> Result<()> {
+        let core = &mut *self.core_mut();
         match core.state {
             TransactionState::Started => {}
             TransactionState::Prepared => {
@@ -494,18 +412,21 @@ impl Transaction {
         batch.append(core.batch.write_batch())?;
         let options = core.write_options;
         self.shared.db.prepare(&options, &name, batch)?;
-        self.core_mut().state = TransactionState::Prepared;
+        core.state = TransactionState::Prepared;
         Ok(())
     }
 
     /// Writes everything to the database, as one, and gives up all locks.
     /// # Errors
-    /// `Expired`: its locks may have been stolen; roll back · `InvalidArgument`: it is over; it
-    /// must be prepared first (`skip_prepare` is off); it has written to a family with user-defined
-    /// timestamps, and has no commit timestamp · as
-    /// [`Db::write`]: it is then as it was before, and may be committed again or rolled back.
-    pub fn commit(&mut self) -> Result<()> {
-        let core = self.core.as_mut().expect("only drop takes it");
+    /// `Expired`: its locks may have been stolen; roll back · `InvalidArgument`: it is over, must
+    /// be prepared first (`skip_prepare` is off), or has written to a family with user-defined
+    /// timestamps and has no commit timestamp · `Incomplete`: `no_slowdown` is set, and writers are
+    /// stalled · `ShutdownInProgress`: the database was closed · `NotSupported`: the database is
+    /// read-only · `IoError`: the WAL could not be written, and no write succeeds until
+    /// [`Db::resume`] · the background error in force. It is as it was before then, and may be
+    /// committed again or rolled back.
+    pub fn commit(&self) -> Result<()> {
+        let core = &mut *self.core_mut();
         let db = &self.shared.db;
         let stamp = core.stamp(db, self.shared.options.enable_udt_validation);
         match core.state {
@@ -518,9 +439,9 @@ impl Transaction {
                 let stamp = stamp?;
                 core.locker.begin_commit()?;
                 if let Some(stamp) = stamp {
-                    db.write(&core.write_options, &mut core.stamped_batch(db, stamp)?)?;
+                    db.write_opt(&core.write_options, &mut core.stamped_batch(db, stamp)?)?;
                 } else if !core.batch.is_empty() {
-                    db.write(&core.write_options, core.batch.write_batch_mut())?;
+                    db.write_opt(&core.write_options, core.batch.write_batch_mut())?;
                 }
             }
             TransactionState::Prepared => {
@@ -531,7 +452,7 @@ impl Transaction {
             TransactionState::Committed => return Err(over("committed")),
             TransactionState::RolledBack => return Err(over("rolledback")),
         }
-        self.end(TransactionState::Committed);
+        self.end(core, TransactionState::Committed);
         Ok(())
     }
 
@@ -539,14 +460,17 @@ impl Transaction {
     /// had just begun: without a snapshot, or at the level `Snapshot` with a new one; its
     /// timestamps stay.
     /// # Errors
-    /// `InvalidArgument`: it is over · as [`Db::write`], for one that was prepared: it is so still.
-    pub fn rollback(&mut self) -> Result<()> {
-        let core = self.core.as_mut().expect("only drop takes it");
+    /// `InvalidArgument`: it is over · of a prepared one: `Incomplete`: `no_slowdown` is set, and
+    /// writers are stalled · `ShutdownInProgress`: the database was closed · `NotSupported`: the
+    /// database is read-only · `IoError`: the WAL could not be written, and no write succeeds until
+    /// [`Db::resume`] · the background error in force; it stays prepared then.
+    pub fn rollback(&self) -> Result<()> {
+        let core = &mut *self.core_mut();
         match core.state {
             TransactionState::Started => {
                 core.clear();
                 if core.options.isolation == IsolationLevel::Snapshot {
-                    self.set_snapshot();
+                    core.snapshot = Some(self.db().snapshot());
                 }
                 Ok(())
             }
@@ -555,7 +479,7 @@ impl Transaction {
                 let db = &self.shared.db;
                 db.engine().check_writable()?;
                 db.inner.write_path.rollback_prepared(&core.write_options, name)?;
-                self.end(TransactionState::RolledBack);
+                self.end(core, TransactionState::RolledBack);
                 Ok(())
             }
             TransactionState::Committed => Err(over("committed")),
@@ -563,8 +487,7 @@ impl Transaction {
         }
     }
 
-    fn end(&mut self, state: TransactionState) {
-        let core = self.core.as_mut().expect("only drop takes it");
+    fn end(&self, core: &mut Core, state: TransactionState) {
         core.state = state;
         core.clear();
         if let Some(name) = &core.name {
@@ -586,7 +509,7 @@ impl Transaction {
     /// Locks a key, or the keys from it to `end`. With `validate` and a snapshot, nobody may have
     /// written them since; if somebody has, nothing is locked.
     pub(super) fn lock(
-        &mut self,
+        &self,
         family: &ColumnFamilyHandle,
         key: &[u8],
         end: Option<&[u8]>,
@@ -607,7 +530,7 @@ impl Transaction {
         if end.is_some() && self.shared.options.locking == Locking::Points {
             return Err(Error::not_supported("ranges cannot be locked: TransactionDbOptions::locking"));
         }
-        let core = self.core_mut();
+        let core = &mut *self.core_mut();
         if end.is_some() {
             core.range_locked.insert(family.id());
         }
@@ -617,31 +540,32 @@ impl Transaction {
         }
         core.locker.set_save_point();
         let result = lock(&mut core.locker, &locks, family, key, end, mode)
-            .and_then(|()| self.check_since_snapshot(family, key, end, validate));
-        let locker = &mut self.core_mut().locker;
+            .and_then(|()| self.check_since_snapshot(core, family, key, end, validate));
         let settled = match &result {
-            Ok(()) => locker.pop_save_point(),
-            Err(_) => locker.rollback_to_save_point(),
+            Ok(()) => core.locker.pop_save_point(),
+            Err(_) => core.locker.rollback_to_save_point(),
         };
         result.and(settled)
     }
 
     fn check_since_snapshot(
-        &mut self,
+        &self,
+        core: &mut Core,
         family: &ColumnFamilyHandle,
         key: &[u8],
         end: Option<&[u8]>,
         validate: bool,
     ) -> Result<()> {
-        if self.core().snapshot_needed {
-            self.set_snapshot();
+        if core.snapshot_needed {
+            core.snapshot = Some(self.db().snapshot());
+            core.snapshot_needed = false;
         }
         if !validate {
             return Ok(());
         }
-        let since = self.core().snapshot_sequence().unwrap_or(SequenceNumber::MAX);
+        let since = core.snapshot_sequence().unwrap_or(SequenceNumber::MAX);
         let written = match end {
-            None if has_timestamps(family) => self.timestamped_conflict(family, key)?,
+            None if has_timestamps(family) => self.timestamped_conflict(core, family, key)?,
             None => self.db().written_since(family, key, since, true)?,
             Some(end) => self.db().range_written_since(family, (Some(key), Some(end)), since, true)?,
         };
@@ -657,7 +581,7 @@ impl Transaction {
 
 impl Drop for Transaction {
     fn drop(&mut self) {
-        let Some(core) = self.core.take() else { return };
+        let Some(core) = self.core.get_mut().take() else { return };
         let Some(name) = core.name.clone() else { return };
         if !self.shared.db.engine().owner.is_here() {
             // The name is the parent's, and so is the transaction that it has prepared.

@@ -14,6 +14,7 @@
 
 use super::batch_index::no_timestamps;
 use super::iterator::TransactionIterator;
+use super::optimistic::Own;
 use super::options::IsolationLevel;
 use super::timestamps::has_timestamps;
 use super::{OptimisticTransaction, Transaction};
@@ -26,8 +27,15 @@ impl Transaction {
     /// The value of `key` in the default family, as this transaction sees it: its own writes, then
     /// what its isolation level shows.
     /// # Errors
-    /// As [`Transaction::get_opt`].
-    pub fn get(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: `read_tier` forbids the
+    /// I/O it would take · `TimedOut`: it would take I/O behind `deadline` · `InvalidArgument`:
+    /// merge operands without a merge operator, or a snapshot or family of another database · with
+    /// `Serializable`, which locks what is read: `TimedOut(LockTimeout)`: another transaction holds
+    /// the lock · `Busy(Deadlock)`: waiting would close a circle; roll back · `Busy`: another has
+    /// written the key since the snapshot; roll back · `Expired`: others may have stolen its locks;
+    /// roll back · `Aborted(LockLimit)`: locks take too much memory · `Aborted`: cancelled ·
+    /// `ColumnFamilyDropped` · `InvalidArgument`: the transaction is prepared or over.
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         let family = self.db().default_column_family();
         self.get_opt(&ReadOptions::default(), &family, key)
     }
@@ -35,10 +43,16 @@ impl Transaction {
     /// The value of `key` in `family`, as this transaction sees it. A snapshot in `options` comes
     /// before its own.
     /// # Errors
-    /// As [`Db::get_opt`](crate::Db::get_opt) · with `Serializable`, those of locks:
-    /// [`Transaction::put`].
+    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: `read_tier` forbids the
+    /// I/O it would take · `TimedOut`: it would take I/O behind `deadline` · `InvalidArgument`:
+    /// merge operands without a merge operator, or a snapshot or family of another database · with
+    /// `Serializable`, which locks what is read: `TimedOut(LockTimeout)`: another transaction holds
+    /// the lock · `Busy(Deadlock)`: waiting would close a circle; roll back · `Busy`: another has
+    /// written the key since the snapshot; roll back · `Expired`: others may have stolen its locks;
+    /// roll back · `Aborted(LockLimit)`: locks take too much memory · `Aborted`: cancelled ·
+    /// `ColumnFamilyDropped` · `InvalidArgument`: the transaction is prepared or over.
     pub fn get_opt(
-        &mut self,
+        &self,
         options: &ReadOptions,
         family: &ColumnFamilyHandle,
         key: impl AsRef<[u8]>,
@@ -48,9 +62,16 @@ impl Transaction {
 
     /// [`Transaction::get_opt`], without copying the value.
     /// # Errors
-    /// As [`Transaction::get_opt`].
+    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: `read_tier` forbids the
+    /// I/O it would take · `TimedOut`: it would take I/O behind `deadline` · `InvalidArgument`:
+    /// merge operands without a merge operator, or a snapshot or family of another database · with
+    /// `Serializable`, which locks what is read: `TimedOut(LockTimeout)`: another transaction holds
+    /// the lock · `Busy(Deadlock)`: waiting would close a circle; roll back · `Busy`: another has
+    /// written the key since the snapshot; roll back · `Expired`: others may have stolen its locks;
+    /// roll back · `Aborted(LockLimit)`: locks take too much memory · `Aborted`: cancelled ·
+    /// `ColumnFamilyDropped` · `InvalidArgument`: the transaction is prepared or over.
     pub fn get_pinned_opt(
-        &mut self,
+        &self,
         options: &ReadOptions,
         family: &ColumnFamilyHandle,
         key: impl AsRef<[u8]>,
@@ -65,9 +86,17 @@ impl Transaction {
     /// result. Keys that this transaction has not written are read together, as by
     /// [`Db::multi_get_opt`](crate::Db::multi_get_opt).
     /// # Errors
-    /// Of each key: as [`Transaction::get_opt`]; a lock that is not given fails its key alone.
+    /// Of each key: `Corruption` and `IoError` name the file and offset · `Incomplete`: `read_tier`
+    /// forbids the I/O it would take · `TimedOut`: it would take I/O behind `deadline` ·
+    /// `InvalidArgument`: merge operands without a merge operator, or a snapshot or family of
+    /// another database · with `Serializable`, which locks what is read: `TimedOut(LockTimeout)`:
+    /// another transaction holds the lock · `Busy(Deadlock)`: waiting would close a circle; roll
+    /// back · `Busy`: another has written the key since the snapshot; roll back · `Expired`: others
+    /// may have stolen its locks; roll back · `Aborted(LockLimit)`: locks take too much memory ·
+    /// `Aborted`: cancelled · `ColumnFamilyDropped` · `InvalidArgument`: the transaction is
+    /// prepared or over. A lock that is not given fails its key alone.
     pub fn multi_get(
-        &mut self,
+        &self,
         options: &ReadOptions,
         family: &ColumnFamilyHandle,
         keys: &[impl AsRef<[u8]>],
@@ -78,7 +107,7 @@ impl Transaction {
     /// What `read` gives, once the keys are locked if they have to be; a lock that is not given
     /// fails its key alone.
     pub(super) fn reading_many<T>(
-        &mut self,
+        &self,
         family: &ColumnFamilyHandle,
         keys: &[impl AsRef<[u8]>],
         read: impl FnOnce(&Transaction) -> Vec<Result<T>>,
@@ -86,7 +115,7 @@ impl Transaction {
         if self.core().options.isolation != IsolationLevel::Serializable {
             return read(self);
         }
-        let mut lock = |key: &[u8]| self.lock(family, key, None, LockMode::Shared, true);
+        let lock = |key: &[u8]| self.lock(family, key, None, LockMode::Shared, true);
         let locked: Vec<Result<()>> = keys.iter().map(|key| lock(key.as_ref())).collect();
         locked.into_iter().zip(read(self)).map(|(locked, value)| locked.and(value)).collect()
     }
@@ -94,18 +123,30 @@ impl Transaction {
     /// An iterator over `family` that sees what this transaction has written so far. With
     /// `Serializable`, everything between the bounds of `options` is locked against writes first.
     /// # Errors
-    /// As [`Db::iter_opt`](crate::Db::iter_opt) · with `Serializable`, those of locks:
-    /// [`Transaction::put`].
+    /// `InvalidArgument`: a snapshot or family of another database; `tailing` together with a
+    /// snapshot or timestamps · `NotSupported`: `read_tier` is `Persisted`, or this is a forked
+    /// child of the process that opened the database · `Corruption` and `IoError` from opening
+    /// level-0 files · `Incomplete` and `TimedOut`: the options let a read go less far than opening
+    /// one takes, or less long · `ShutdownInProgress`: the database was closed; the family has
+    /// user-defined timestamps · with `Serializable`, which locks all between the bounds:
+    /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
+    /// would close a circle; roll back · `Busy`: another has written the key since the snapshot;
+    /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
+    /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
+    /// `InvalidArgument`: the transaction is prepared or over.
     pub fn iter_opt(
-        &mut self,
+        &self,
         options: &ReadOptions,
         family: &ColumnFamilyHandle,
     ) -> Result<TransactionIterator> {
         if has_timestamps(family) {
             return Err(no_timestamps(family));
         }
-        let core = self.core();
-        if core.options.isolation == IsolationLevel::Serializable && !core.options.skip_concurrency_control {
+        let locks_range = {
+            let own = &self.core().options;
+            own.isolation == IsolationLevel::Serializable && !own.skip_concurrency_control
+        };
+        if locks_range {
             let end = |bound: &Option<Vec<u8>>| bound.clone();
             let (lower, upper) = (end(&options.iterate_lower_bound), end(&options.iterate_upper_bound));
             let locks = self.shared().locks_of(family)?.clone();
@@ -120,19 +161,49 @@ impl Transaction {
     /// [`Transaction::get`] of a key in the default family that is going to be written: it is
     /// locked, exclusively.
     /// # Errors
-    /// As [`Transaction::get_for_update_opt`].
-    pub fn get_for_update(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+    /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
+    /// would close a circle; roll back · `Busy`: another has written the key since the snapshot;
+    /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
+    /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
+    /// `InvalidArgument`: the transaction is prepared or over; a snapshot in `options` without
+    /// `do_validate` · `Corruption` and `IoError` name the file and offset · `Incomplete`:
+    /// `read_tier` forbids the I/O it would take · `TimedOut`: it would take I/O behind `deadline`
+    /// · `InvalidArgument`, too: merge operands without a merge operator, or a snapshot or family
+    /// of another database.
+    pub fn get_for_update(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         let family = self.db().default_column_family();
         self.get_for_update_opt(&ReadOptions::default(), &family, key, LockMode::Exclusive, true)
     }
 
     /// Locks `key` and reads it. Without `do_validate`, it may have been written since the
     /// snapshot.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let options = esker::Options::new().create_if_missing(true);
+    /// # let db = esker::TransactionDb::open(&options, &Default::default(), dir.path())?;
+    /// use esker::txn::LockMode;
+    ///
+    /// let (read, family) = (Default::default(), db.default_column_family());
+    /// let txn = db.begin_transaction();
+    /// txn.get_for_update_opt(&read, &family, "a", LockMode::Shared, true)?;
+    /// txn.undo_get_for_update(&family, "a");
+    /// txn.multi_get_for_update(&read, &family, &["a", "b"]);
+    /// assert!(txn.get_pinned_opt(&read, &family, "a")?.is_none());
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     /// # Errors
-    /// Those of locks: [`Transaction::put`] · `InvalidArgument`: a snapshot in `options` without
-    /// `do_validate` · as [`Db::get_opt`](crate::Db::get_opt).
+    /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
+    /// would close a circle; roll back · `Busy`: another has written the key since the snapshot;
+    /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
+    /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
+    /// `InvalidArgument`: the transaction is prepared or over; a snapshot in `options` without
+    /// `do_validate` · `Corruption` and `IoError` name the file and offset · `Incomplete`:
+    /// `read_tier` forbids the I/O it would take · `TimedOut`: it would take I/O behind `deadline`
+    /// · `InvalidArgument`, too: merge operands without a merge operator, or a snapshot or family
+    /// of another database.
     pub fn get_for_update_opt(
-        &mut self,
+        &self,
         options: &ReadOptions,
         family: &ColumnFamilyHandle,
         key: impl AsRef<[u8]>,
@@ -148,15 +219,22 @@ impl Transaction {
     /// [`Transaction::multi_get`] of keys that are going to be written: all are locked,
     /// exclusively, before the first is read.
     /// # Errors
-    /// Of all keys, if one cannot be locked, its error; those before it stay locked · of each key:
-    /// as [`Transaction::get_for_update_opt`].
+    /// Of all keys, if one cannot be locked: `TimedOut(LockTimeout)`: another transaction holds the
+    /// lock · `Busy(Deadlock)`: waiting would close a circle; roll back · `Busy`: another has
+    /// written the key since the snapshot; roll back · `Expired`: others may have stolen its locks;
+    /// roll back · `Aborted(LockLimit)`: locks take too much memory · `Aborted`: cancelled ·
+    /// `ColumnFamilyDropped` · `InvalidArgument`: the transaction is prepared or over; the keys
+    /// before it stay locked · of each key: `Corruption` and `IoError` name the file and offset ·
+    /// `Incomplete`: `read_tier` forbids the I/O it would take · `TimedOut`: it would take I/O
+    /// behind `deadline` · `InvalidArgument`: merge operands without a merge operator, or a
+    /// snapshot or family of another database.
     pub fn multi_get_for_update(
-        &mut self,
+        &self,
         options: &ReadOptions,
         family: &ColumnFamilyHandle,
         keys: &[impl AsRef<[u8]>],
     ) -> Vec<Result<Option<PinnedBytes>>> {
-        let mut lock = |key: &[u8]| self.lock_for_update(options, family, key, LockMode::Exclusive, true);
+        let lock = |key: &[u8]| self.lock_for_update(options, family, key, LockMode::Exclusive, true);
         if let Err(error) = keys.iter().try_for_each(|key| lock(key.as_ref())) {
             return keys.iter().map(|_| Err(error.clone())).collect();
         }
@@ -165,7 +243,7 @@ impl Transaction {
 
     /// Locks `key`, which is read for update.
     pub(super) fn lock_for_update(
-        &mut self,
+        &self,
         options: &ReadOptions,
         family: &ColumnFamilyHandle,
         key: &[u8],
@@ -187,10 +265,10 @@ impl Transaction {
     /// point, and the transaction has not written the key, others may lock it; unless it has locked
     /// ranges in `family`: what these need stays locked. Nothing changes at the level
     /// `Serializable`, where what was read stays locked.
-    pub fn undo_get_for_update(&mut self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) {
+    pub fn undo_get_for_update(&self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) {
         let key = key.as_ref();
         let Ok(locks) = self.shared().locks_of(family).cloned() else { return };
-        let core = self.core_mut();
+        let core = &mut *self.core_mut();
         if core.options.isolation == IsolationLevel::Serializable {
             return;
         }
@@ -223,8 +301,11 @@ impl Transaction {
 impl OptimisticTransaction {
     /// The value of `key` in the default family, as this transaction sees it.
     /// # Errors
-    /// As [`OptimisticTransaction::get_opt`].
-    pub fn get(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: `read_tier` forbids the
+    /// I/O it would take · `TimedOut`: it would take I/O behind `deadline` · `InvalidArgument`:
+    /// merge operands without a merge operator, or a snapshot or family of another database ·
+    /// `NotSupported`: the family has user-defined timestamps.
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         let family = self.db.default_column_family();
         self.get_opt(&ReadOptions::default(), &family, key)
     }
@@ -232,17 +313,21 @@ impl OptimisticTransaction {
     /// The value of `key` in `family`, as this transaction sees it: its own writes, then its
     /// snapshot, unless it is `ReadCommitted`. A snapshot in `options` comes first.
     /// # Errors
-    /// As [`Db::get_opt`](crate::Db::get_opt).
+    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: `read_tier` forbids the
+    /// I/O it would take · `TimedOut`: it would take I/O behind `deadline` · `InvalidArgument`:
+    /// merge operands without a merge operator, or a snapshot or family of another database ·
+    /// `NotSupported`: the family has user-defined timestamps.
     pub fn get_opt(
-        &mut self,
+        &self,
         options: &ReadOptions,
         family: &ColumnFamilyHandle,
         key: impl AsRef<[u8]>,
     ) -> Result<Option<Vec<u8>>> {
-        if self.isolation == IsolationLevel::Serializable {
-            self.touch(family, key.as_ref())?;
+        let own = &mut *self.own();
+        if own.isolation == IsolationLevel::Serializable {
+            own.touch(family, key.as_ref())?;
         }
-        let value = self.batch.get_pinned(&self.db, &self.read_options(options), family, key.as_ref())?;
+        let value = own.batch.get_pinned(&own.db, &own.read_options(options), family, key.as_ref())?;
         Ok(value.map(|value| value.to_vec()))
     }
 
@@ -250,73 +335,110 @@ impl OptimisticTransaction {
     /// result. Keys that this transaction has not written are read together, as by
     /// [`Db::multi_get_opt`](crate::Db::multi_get_opt).
     /// # Errors
-    /// Of each key: as [`OptimisticTransaction::get_opt`].
+    /// Of each key: `Corruption` and `IoError` name the file and offset · `Incomplete`: `read_tier`
+    /// forbids the I/O it would take · `TimedOut`: it would take I/O behind `deadline` ·
+    /// `InvalidArgument`: merge operands without a merge operator, or a snapshot or family of
+    /// another database · `NotSupported`: the family has user-defined timestamps.
     pub fn multi_get(
-        &mut self,
+        &self,
         options: &ReadOptions,
         family: &ColumnFamilyHandle,
         keys: &[impl AsRef<[u8]>],
     ) -> Vec<Result<Option<PinnedBytes>>> {
-        if self.isolation == IsolationLevel::Serializable {
-            return self.multi_get_for_update(options, family, keys);
+        let own = &mut *self.own();
+        if own.isolation == IsolationLevel::Serializable
+            && let Err(error) = keys.iter().try_for_each(|key| own.touch(family, key.as_ref()))
+        {
+            return keys.iter().map(|_| Err(error.clone())).collect();
         }
-        self.batch.multi_get_from_batch_and_db(&self.db, &self.read_options(options), family, keys)
+        own.batch.multi_get_from_batch_and_db(&own.db, &own.read_options(options), family, keys)
     }
 
     /// [`OptimisticTransaction::multi_get`] of keys that are going to be written, or must not be by
     /// others.
     /// # Errors
-    /// As there.
+    /// Of each key: `Corruption` and `IoError` name the file and offset · `Incomplete`: `read_tier`
+    /// forbids the I/O it would take · `TimedOut`: it would take I/O behind `deadline` ·
+    /// `InvalidArgument`: merge operands without a merge operator, or a snapshot or family of
+    /// another database · `NotSupported`: the family has user-defined timestamps.
     pub fn multi_get_for_update(
-        &mut self,
+        &self,
         options: &ReadOptions,
         family: &ColumnFamilyHandle,
         keys: &[impl AsRef<[u8]>],
     ) -> Vec<Result<Option<PinnedBytes>>> {
-        if let Err(error) = keys.iter().try_for_each(|key| self.touch(family, key.as_ref())) {
+        let own = &mut *self.own();
+        if let Err(error) = keys.iter().try_for_each(|key| own.touch(family, key.as_ref())) {
             return keys.iter().map(|_| Err(error.clone())).collect();
         }
-        self.batch.multi_get_from_batch_and_db(&self.db, &self.read_options(options), family, keys)
+        own.batch.multi_get_from_batch_and_db(&own.db, &own.read_options(options), family, keys)
     }
 
     /// The value of a key in the default family that is going to be written, or must not be by
     /// others.
     /// # Errors
-    /// As [`OptimisticTransaction::get_opt`].
-    pub fn get_for_update(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: `read_tier` forbids the
+    /// I/O it would take · `TimedOut`: it would take I/O behind `deadline` · `InvalidArgument`:
+    /// merge operands without a merge operator, or a snapshot or family of another database ·
+    /// `NotSupported`: the family has user-defined timestamps.
+    pub fn get_for_update(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         let family = self.db.default_column_family();
         self.get_for_update_opt(&ReadOptions::default(), &family, key)
     }
 
     /// [`OptimisticTransaction::get_for_update`] in `family`.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let options = esker::Options::new().create_if_missing(true);
+    /// # let db = esker::OptimisticTransactionDb::open(&options, dir.path())?;
+    /// let family = db.default_column_family();
+    /// let txn = db.begin_transaction();
+    /// assert_eq!(txn.get_for_update_opt(&Default::default(), &family, "stock")?, None);
+    /// txn.multi_get_for_update(&Default::default(), &family, &["a", "b"]);
+    /// db.put("stock", "5")?;
+    /// assert!(txn.commit().is_err(), "another has written what it read");
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     /// # Errors
-    /// As [`OptimisticTransaction::get_opt`].
+    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: `read_tier` forbids the
+    /// I/O it would take · `TimedOut`: it would take I/O behind `deadline` · `InvalidArgument`:
+    /// merge operands without a merge operator, or a snapshot or family of another database ·
+    /// `NotSupported`: the family has user-defined timestamps.
     pub fn get_for_update_opt(
-        &mut self,
+        &self,
         options: &ReadOptions,
         family: &ColumnFamilyHandle,
         key: impl AsRef<[u8]>,
     ) -> Result<Option<Vec<u8>>> {
-        self.touch(family, key.as_ref())?;
+        self.own().touch(family, key.as_ref())?;
         self.get_opt(options, family, key)
     }
 
     /// An iterator over `family` that sees what this transaction has written so far. With
     /// `Serializable`, nobody may write between the bounds of `options` until it commits.
     /// # Errors
-    /// As [`Db::iter_opt`](crate::Db::iter_opt).
+    /// `InvalidArgument`: a snapshot or family of another database; `tailing` together with a
+    /// snapshot or timestamps · `NotSupported`: `read_tier` is `Persisted`, or this is a forked
+    /// child of the process that opened the database · `Corruption` and `IoError` from opening
+    /// level-0 files · `Incomplete` and `TimedOut`: the options let a read go less far than opening
+    /// one takes, or less long · `ShutdownInProgress`: the database was closed; the family has
+    /// user-defined timestamps.
     pub fn iter_opt(
-        &mut self,
+        &self,
         options: &ReadOptions,
         family: &ColumnFamilyHandle,
     ) -> Result<TransactionIterator> {
-        if self.isolation == IsolationLevel::Serializable {
+        let own = &mut *self.own();
+        if own.isolation == IsolationLevel::Serializable {
             let range = (options.iterate_lower_bound.clone(), options.iterate_upper_bound.clone());
-            self.touch_range(family, range)?;
+            own.touch_range(family, range)?;
         }
-        self.batch.iter_with_base(&self.db, &self.read_options(options), family)
+        own.batch.iter_with_base(&own.db, &own.read_options(options), family)
     }
+}
 
+impl Own {
     pub(super) fn read_options(&self, options: &ReadOptions) -> ReadOptions {
         let mut options = options.clone();
         if options.snapshot.is_none() && self.isolation != IsolationLevel::ReadCommitted {

@@ -44,10 +44,28 @@ impl Transaction {
     /// transaction; `u64::MAX` means none.
     ///
     /// Keys end in it as in eight little-endian bytes.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let options = esker::Options::new().create_if_missing(true);
+    /// # let db = esker::TransactionDb::open(&options, &Default::default(), dir.path())?;
+    /// use esker::comparator::BytewiseComparatorWithU64Ts;
+    /// use std::sync::Arc;
+    ///
+    /// let stamped = esker::ColumnFamilyOptions::new().comparator(Arc::new(BytewiseComparatorWithU64Ts));
+    /// let prices = db.create_column_family("prices", &stamped)?;
+    /// let txn = db.begin_transaction();
+    /// txn.set_read_timestamp_for_validation(10)?;
+    /// txn.put_cf(&prices, "gravel", "3")?;
+    /// txn.set_commit_timestamp(20)?;
+    /// assert_eq!(txn.commit_timestamp(), Some(20));
+    /// txn.commit()?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     /// # Errors
     /// `InvalidArgument` with `enable_udt_validation`: no family has it newer than the read
     /// timestamp.
-    pub fn set_commit_timestamp(&mut self, timestamp: u64) -> Result<()> {
+    pub fn set_commit_timestamp(&self, timestamp: u64) -> Result<()> {
         let validates = self.shared().options.enable_udt_validation;
         let read = self.core().read_timestamp;
         let checks = validates && read != UNSET && timestamp != UNSET;
@@ -79,7 +97,7 @@ impl Transaction {
     /// # Errors
     /// `InvalidArgument`: every family has it older than the one that is set; with
     /// `enable_udt_validation`, no family has it older than the commit timestamp that is set.
-    pub fn set_read_timestamp_for_validation(&mut self, timestamp: u64) -> Result<()> {
+    pub fn set_read_timestamp_for_validation(&self, timestamp: u64) -> Result<()> {
         let validates = self.shared().options.enable_udt_validation;
         let Core { read_timestamp: read, commit_timestamp: commit, .. } = *self.core();
         let goes_back = read != UNSET && timestamp != UNSET && timestamp != read;
@@ -163,8 +181,12 @@ impl Transaction {
 
     /// Whether `key` of a family with timestamps was written since the snapshot, or at a timestamp
     /// newer than the one read.
-    pub(super) fn timestamped_conflict(&self, family: &ColumnFamilyHandle, key: &[u8]) -> Result<bool> {
-        let core = self.core();
+    pub(super) fn timestamped_conflict(
+        &self,
+        core: &Core,
+        family: &ColumnFamilyHandle,
+        key: &[u8],
+    ) -> Result<bool> {
         let since = core.snapshot_sequence().unwrap_or(SequenceNumber::MAX);
         let validates = self.shared().options.enable_udt_validation && core.read_timestamp != UNSET;
         let timestamp = validates.then(|| core.read_timestamp.to_le_bytes());

@@ -476,7 +476,7 @@ impl VersionSet {
 
     /// Adds a family with a fresh id; `log_number` is the current WAL's.
     /// # Errors
-    /// `InvalidArgument` if the name is taken or invalid · those of [`VersionSet::log_and_apply`].
+    /// `InvalidArgument`: the name is taken, empty or has a NUL · `IoError` from the MANIFEST.
     pub fn create_column_family(
         &mut self,
         descriptor: FamilyDescriptor,
@@ -530,8 +530,7 @@ impl VersionSet {
 
     /// Drops a family: its id is never used again, its files become obsolete with its last version.
     /// # Errors
-    /// `InvalidArgument` for the default family or an unknown one · those of
-    /// [`VersionSet::log_and_apply`].
+    /// `InvalidArgument`: the default family, or one that is not there · `IoError` from the MANIFEST.
     pub fn drop_column_family(&mut self, id: ColumnFamilyId) -> Result<()> {
         self.drop_column_families(&HashSet::from([id]))
     }

@@ -6,7 +6,7 @@ use esker::internals::env::mem::MemFs;
 use esker::internals::env::{IoPriority, RateLimiter, RateLimiterMode};
 use esker::observe::{CompactionJobInfo, EventListener, FlushJobInfo};
 use esker::options::{CompactRangeOptions, CompressionType, IndexType, WriteBufferManager};
-use esker::{Db, Env, ErrorKind, FlushOptions, IngestExternalFileOptions, Options, SstFileWriter};
+use esker::{Db, Env, ErrorKind, FlushOptions, Options, SstFileWriter};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -68,7 +68,7 @@ fn compactions_of_one_family_run_side_by_side() {
         }
         table.finish().unwrap();
     }
-    db.ingest_external_file(&tables, &IngestExternalFileOptions::default()).unwrap();
+    db.ingest_external_file(&tables).unwrap();
     assert_eq!((files(&db, 1), files(&db, 2) > 4), (8, true));
     pairs.is_armed.store(true, Ordering::SeqCst);
     db.set_options(&family, &[("disable_auto_compactions", "false")]).unwrap();

@@ -3,7 +3,7 @@
 use esker::internals::env::mem::MemFs;
 use esker::internals::env::{CrashChoices, CrashFs, FaultFs, FaultRule, FileSystem, OpKind};
 use esker::options::{BottommostLevelCompaction, CompactRangeOptions};
-use esker::{BackupEngine, BackupEngineOptions, Db, Env, IngestExternalFileOptions, Options, SstFileWriter};
+use esker::{BackupEngine, BackupEngineOptions, Db, Env, Options, SstFileWriter};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -244,7 +244,7 @@ fn an_ingested_file_is_backed_up_though_an_earlier_backup_has_another_of_its_num
         writer.open(&path).unwrap();
         writer.put("ingested", value).unwrap();
         writer.finish().unwrap();
-        db.ingest_external_file(&[&path], &IngestExternalFileOptions::default()).unwrap();
+        db.ingest_external_file(&[&path]).unwrap();
         let is_it = |f: &esker::LiveFileMetaData| f.file.smallest_key == b"ingested";
         let file = db.live_files().into_iter().find(is_it).unwrap().file;
         made.push((value, backups.create_new_backup(&db, true).unwrap(), (file.file_number, file.size)));

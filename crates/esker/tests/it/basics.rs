@@ -108,10 +108,10 @@ fn a_batch_reaches_several_families_and_they_survive_a_reopen() {
     };
     let other = db.create_column_family("other", &reverse).unwrap();
     let mut batch = WriteBatch::new();
-    batch.put(db.default_column_family().id(), b"a", b"1").unwrap();
-    batch.put(other.id(), b"a", b"2").unwrap();
-    batch.put(other.id(), b"b", b"3").unwrap();
-    db.write(&WriteOptions::default(), &mut batch).unwrap();
+    batch.put_cf(db.default_column_family().id(), b"a", b"1").unwrap();
+    batch.put_cf(other.id(), b"a", b"2").unwrap();
+    batch.put_cf(other.id(), b"b", b"3").unwrap();
+    db.write(&mut batch).unwrap();
     db.flush_opt(&FlushOptions::default(), &[&other]).unwrap();
     drop(other);
     drop(db);
@@ -216,7 +216,7 @@ fn no_database_is_created_over_what_is_left_of_another() {
         assert_eq!(left(&names("/db")), left(&before.0));
         assert_eq!(in_wal_dir.then(|| names("/wals")), before.1);
 
-        esker::repair_db(&options, &[], "/db").unwrap();
+        esker::repair_db(&options, "/db", &[]).unwrap();
         let db = Db::open(&options, "/db").unwrap();
         let found = if kept == ".sst" { "in a table" } else { "in a WAL" };
         assert!(db.get(found).unwrap().is_some(), "{kept}");
@@ -257,7 +257,7 @@ fn many_families_are_made_with_one_write_of_the_manifest_and_one_options_file() 
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
         assert!(db.column_family("family300").is_none());
     }
-    assert!(db.create_column_families(&[]).unwrap().is_empty());
+    assert!(db.create_column_families([""; 0]).unwrap().is_empty());
     drop(made);
     drop(db);
     let mut all = vec![ColumnFamilyDescriptor::new("default", options.cf.clone())];

@@ -7,7 +7,7 @@
 #![allow(clippy::disallowed_methods, reason = "a process that waits for another")]
 
 use esker::options::WalRecoveryMode;
-use esker::{ColumnFamilyDescriptor, ColumnFamilyOptions, Db, DbOptions, OpenMode, WriteBatch, WriteOptions};
+use esker::{ColumnFamilyDescriptor, ColumnFamilyOptions, Db, DbOptions, OpenMode, WriteBatch};
 use esker_testkit::TempDir;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -51,10 +51,10 @@ fn own_a_database() {
             for key in 0..KEYS {
                 let mut value = number.to_be_bytes().to_vec();
                 value.extend(std::iter::repeat_with(|| random.u8(..)).take(300));
-                batch.put(family.id(), &key.to_be_bytes(), &value).unwrap();
+                batch.put_cf(family.id(), &key.to_be_bytes(), &value).unwrap();
             }
         }
-        db.write(&WriteOptions::default(), &mut batch).unwrap();
+        db.write(&mut batch).unwrap();
         if number == 1 {
             std::fs::write(Path::new(&dir).with_extension("ready"), "").unwrap();
         }

@@ -218,7 +218,7 @@ fn a_repair_keeps_the_blob_files_that_tables_name() {
         }
     }
     let default = ColumnFamilyDescriptor::new("default", options.cf.clone());
-    repair_db(&options, &[default], "/db").unwrap();
+    repair_db(&options, "/db", &[default]).unwrap();
     let db = Db::open(&options, "/db").unwrap();
     let newest = |n: usize| {
         Some(if n < 10 {
@@ -254,7 +254,7 @@ fn what_two_tables_refer_to_after_a_repair_stays_until_both_are_gone() {
     }
     db.close().unwrap();
     let default = ColumnFamilyDescriptor::new("default", options.cf.clone());
-    let summary = repair_db(&options, &[default], "/copy").unwrap();
+    let summary = repair_db(&options, "/copy", &[default]).unwrap();
     assert!(summary.tables_kept.len() > 1, "{summary:?}");
     let db = Db::open(&options, "/copy").unwrap();
     let newest = |n: usize| Some(if n == 1 { 2 } else { 1 });

@@ -3,10 +3,7 @@
 
 use esker::internals::base::probe::Probes;
 use esker::options::{CompactRangeOptions, CompressionType};
-use esker::{
-    ColumnFamilyDescriptor, ColumnFamilyHandle, Db, ErrorKind, FlushOptions, Options, WriteBatch,
-    WriteOptions,
-};
+use esker::{ColumnFamilyDescriptor, ColumnFamilyHandle, Db, ErrorKind, FlushOptions, Options, WriteBatch};
 use esker_testkit::TempDir;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -52,7 +49,7 @@ fn open(dir: &TempDir) -> Limited {
     options.cf.disable_auto_compactions = true;
     options.cf.table.block_size = 256;
     let families = ["default", FAMILY].map(|name| ColumnFamilyDescriptor::new(name, options.cf.clone()));
-    let db = Db::open_cf(&options.db, dir.path(), families.into()).unwrap();
+    let db = Db::open_cf(&options.db, dir.path(), families).unwrap();
     Limited { family: db.column_family(FAMILY).unwrap(), db }
 }
 
@@ -126,8 +123,8 @@ fn range_deletions_beyond_a_block_are_an_error_that_resume_lifts() {
     for i in 0..500 {
         let (begin, end) = (format!("{:05}", 2 * i), format!("{:05}", 2 * i + 1));
         let mut batch = WriteBatch::new();
-        batch.delete_range(limited.family.id(), begin.as_bytes(), end.as_bytes()).unwrap();
-        limited.db.write(&WriteOptions::default(), &mut batch).unwrap();
+        batch.delete_range_cf(limited.family.id(), begin.as_bytes(), end.as_bytes()).unwrap();
+        limited.db.write(&mut batch).unwrap();
     }
     let error = limited.flush().unwrap_err();
     assert!(error.message().contains(".sst: its block of range deletions"), "{error}");

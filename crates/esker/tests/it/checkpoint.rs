@@ -3,7 +3,7 @@
 use esker::internals::base::probe::Probes;
 use esker::internals::env::mem::MemFs;
 use esker::internals::env::{FaultFs, FaultRule, FileSystem, OpKind};
-use esker::{ColumnFamilyDescriptor, Db, Env, ErrorKind, Options, WriteBatch, WriteOptions};
+use esker::{ColumnFamilyDescriptor, Db, Env, ErrorKind, Options, WriteBatch};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,10 +29,10 @@ fn write(db: &Db, number: u32) {
     let other = db.column_family("other").unwrap();
     let mut batch = WriteBatch::new();
     let value = number.to_string();
-    batch.put(db.default_column_family().id(), b"number", value.as_bytes()).unwrap();
-    batch.put(other.id(), b"number", value.as_bytes()).unwrap();
-    batch.put(other.id(), format!("key{number:06}").as_bytes(), value.as_bytes()).unwrap();
-    db.write(&WriteOptions::default(), &mut batch).unwrap();
+    batch.put_cf(db.default_column_family().id(), b"number", value.as_bytes()).unwrap();
+    batch.put_cf(other.id(), b"number", value.as_bytes()).unwrap();
+    batch.put_cf(other.id(), format!("key{number:06}").as_bytes(), value.as_bytes()).unwrap();
+    db.write(&mut batch).unwrap();
 }
 
 fn number_in(db: &Db, family: &str) -> String {

@@ -5,7 +5,7 @@ use esker::internals::base::probe::Probes;
 use esker::internals::env::mem::MemFs;
 use esker::{
     BackupEngine, BackupEngineOptions, Db, Env, ErrorKind, ExplainScan, ExportImportFilesMetaData,
-    ImportColumnFamilyOptions, IngestExternalFileOptions, Options, RangeOpt, ReadOptions, SstFileWriter,
+    ImportColumnFamilyOptions, Options, RangeOpt, ReadOptions, SstFileWriter,
 };
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -47,7 +47,7 @@ fn what_is_asked_for_after_the_close_changes_nothing_in_the_directory() {
     let backups = Mutex::new(BackupEngine::open(&backup_options).unwrap());
     let import = |export: &ExportImportFilesMetaData| {
         let how = ImportColumnFamilyOptions::default();
-        db.create_column_family_with_import("import", &options.cf, &how, export)
+        db.create_column_family_with_import(&how, "import", &options.cf, export)
     };
     db.close().unwrap();
     let before = files(&options, "/db");
@@ -63,9 +63,7 @@ fn what_is_asked_for_after_the_close_changes_nothing_in_the_directory() {
         ("drop_column_family", &|| db.drop_column_family(&family)),
         ("set_options", &|| db.set_options(&default, &[("write_buffer_size", "1000000")])),
         ("set_db_options", &|| db.set_db_options(&[("max_open_files", "100")])),
-        ("ingest_external_file", &|| {
-            db.ingest_external_file(&["/apart"], &IngestExternalFileOptions::default())
-        }),
+        ("ingest_external_file", &|| db.ingest_external_file(&["/apart"])),
         ("import", &|| import(&export).map(drop)),
         ("create_checkpoint", &|| db.create_checkpoint("/copy", u64::MAX).map(drop)),
         ("create_new_backup", &|| backups.lock().unwrap().create_new_backup(&db, false).map(drop)),

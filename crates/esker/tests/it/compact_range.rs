@@ -133,8 +133,8 @@ fn an_exclusive_compaction_runs_alone() {
         let writer = scope.spawn(|| {
             for i in 0..60_000 {
                 let mut batch = WriteBatch::new();
-                batch.put(other.id(), format!("key{:04}", i % 2000).as_bytes(), &[b'v'; 100]).unwrap();
-                db.write(&write_options, &mut batch).unwrap();
+                batch.put_cf(other.id(), format!("key{:04}", i % 2000).as_bytes(), &[b'v'; 100]).unwrap();
+                db.write_opt(&write_options, &mut batch).unwrap();
             }
         });
         while !writer.is_finished() {

@@ -6,10 +6,10 @@ use esker::internals::format::blob::BlobIndex;
 use esker::internals::format::key::{seek_key, user_key};
 use esker::internals::format::wide_column::stored::{StoredColumns, StoredValue};
 use esker::internals::internal_iterator;
-use esker::options::{CompactionStyle, Feature, TargetVersion, load_latest_options};
+use esker::options::{CompactionStyle, Feature, TargetVersion, load_latest_options_from};
 use esker::{
     ColumnFamilyDescriptor, Db, Env, Options, ReadOptions, SequenceNumber, TransactionDb,
-    TransactionDbOptions, TransactionOptions, ValueType, WriteBatch, WriteOptions,
+    TransactionDbOptions, ValueType, WriteBatch,
 };
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -107,7 +107,7 @@ fn a_downgrade_that_is_killed_leaves_everything_and_goes_on() {
     // Each point in time costs three openings: some are enough, others every time the order of
     // threads is another.
     for (at, crashed) in crashes.into_iter().enumerate().filter(|(at, _)| at % 5 == 0) {
-        let noted = load_latest_options(&crashed, Path::new(DIR)).unwrap();
+        let noted = load_latest_options_from(&crashed, Path::new(DIR)).unwrap();
         let is_compacted = !noted.families[0].1.disable_auto_compactions;
         assert!(is_compacted, "after operation {at} the options of the work are those of the database");
         run(Arc::new(crashed.clone())).unwrap_or_else(|e| panic!("after operation {at}: {e}"));
@@ -145,7 +145,7 @@ fn a_wal_that_is_kept_for_a_prepared_transaction_alone_is_looked_into() {
     options.db.create_if_missing = true;
     options.db.env = Env::with_fs(Arc::new(disk.clone()));
     let db = TransactionDb::open(&options, &TransactionDbOptions::default(), DIR).unwrap();
-    let mut txn = db.begin_transaction(&WriteOptions::default(), &TransactionOptions::default());
+    let txn = db.begin_transaction();
     txn.put("prepared", "1").unwrap();
     txn.set_name(b"one").unwrap();
     txn.prepare().unwrap();
@@ -186,7 +186,7 @@ pub(crate) fn put_entity_with_a_blob(db: &Db) -> String {
     batch.extend_from_slice(&[1, 0, 0, 0, ValueType::WideColumnEntity as u8, 1, b'a']);
     batch.push(u8::try_from(entity.len()).unwrap());
     batch.extend_from_slice(&entity);
-    db.write(&WriteOptions::default(), &mut WriteBatch::from_bytes(batch).unwrap()).unwrap();
+    db.write(&mut WriteBatch::from_bytes(batch).unwrap()).unwrap();
     db.flush().unwrap();
     large
 }

@@ -198,15 +198,15 @@ fn what_a_batch_deletes_is_there_for_all_others() {
     let family = db.default_column_family();
     let mut deleting = WriteBatchWithIndex::new(Arc::new(BytewiseComparator), true);
     for i in 0..KEYS {
-        deleting.delete(family.id(), key(i).as_bytes()).unwrap();
+        deleting.delete_cf(family.id(), key(i).as_bytes()).unwrap();
     }
     // Of as many operations: it reads at the same number as the other.
     let mut writing = WriteBatchWithIndex::new(Arc::new(BytewiseComparator), true);
     for i in 0..20 {
-        writing.delete(family.id(), key(i).as_bytes()).unwrap();
+        writing.delete_cf(family.id(), key(i).as_bytes()).unwrap();
     }
     for i in 20..KEYS {
-        writing.put(family.id(), format!("other{i}").as_bytes(), b"value").unwrap();
+        writing.put_cf(family.id(), format!("other{i}").as_bytes(), b"value").unwrap();
     }
     let at_snapshot = ReadOptions::new().snapshot(&before);
     for _ in 0..2 {

@@ -4,8 +4,8 @@
 use esker::internals::env::fault::{FaultRule, OpKind};
 use esker::internals::env::{CrashFs, FaultFs, FileSystem, MemFs, PosixFileSystem};
 use esker::{
-    BackupEngine, BackupEngineOptions, Db, Env, ErrorKind, IngestExternalFileOptions, Options, ReadOptions,
-    SstFileReader, SstFileWriter, options::FileChecksumGenCrc32cFactory,
+    BackupEngine, BackupEngineOptions, Db, Env, ErrorKind, Options, ReadOptions, SstFileReader,
+    SstFileWriter, options::FileChecksumGenCrc32cFactory,
 };
 use esker_testkit::TempDir;
 use std::collections::BTreeMap;
@@ -113,7 +113,7 @@ fn live(fs: &Arc<dyn FileSystem>, dir: &Path, is_direct: (bool, bool), seed: u64
     writer.finish().unwrap();
     let table = SstFileReader::open(&options, &outside).unwrap();
     table.verify_checksum().unwrap();
-    db.ingest_external_file(&[&outside], &IngestExternalFileOptions::default()).unwrap();
+    db.ingest_external_file(&[&outside]).unwrap();
     db.verify_checksum().unwrap();
     db.verify_file_checksums().unwrap();
     db.create_checkpoint(dir.join("checkpoint"), 0).unwrap();

@@ -4,10 +4,9 @@
 use esker::internals::env::mem::MemFs;
 use esker::stats::{Statistics, Ticker};
 use esker::{
-    AttributeGroup, ColumnFamilyDescriptor, Db, Env, ErrorKind, IngestExternalFileOptions, OpenMode,
-    OptimisticTransactionDb, OptimisticTransactionOptions, Options, ReadOptions, SstFileWriter,
-    TransactionDb, TransactionDbOptions, TransactionOptions, WideColumns, WriteBatch, WriteBatchWithIndex,
-    WriteOptions, builtin,
+    AttributeGroup, ColumnFamilyDescriptor, Db, Env, ErrorKind, OpenMode, OptimisticTransactionDb,
+    OptimisticTransactionOptions, Options, ReadOptions, SstFileWriter, TransactionDb, TransactionDbOptions,
+    TransactionOptions, WideColumns, WriteBatch, WriteBatchWithIndex, WriteOptions, builtin,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -124,21 +123,21 @@ fn batches_and_external_files_have_entities() {
     let db = open(&options);
     let (family, write) = (db.default_column_family(), WriteOptions::default());
     let mut batch = WriteBatch::new();
-    batch.put_entity(family.id(), b"by batch", &COLUMNS).unwrap();
-    db.write(&write, &mut batch).unwrap();
+    batch.put_entity_cf(family.id(), b"by batch", &COLUMNS).unwrap();
+    db.write_opt(&write, &mut batch).unwrap();
     let mut indexed = WriteBatchWithIndex::default();
-    indexed.put_entity(family.id(), b"by index", &COLUMNS).unwrap();
+    indexed.put_entity_cf(family.id(), b"by index", &COLUMNS).unwrap();
     assert_eq!(
         indexed.get_from_batch(family.id(), None, b"by index").unwrap().as_deref(),
         Some(&b"d"[..]),
         "its default column"
     );
-    indexed.write(&db, &write).unwrap();
+    db.write_opt(&write, &mut indexed).unwrap();
     let mut writer = SstFileWriter::new(&options);
     writer.open("/table.sst").unwrap();
     writer.put_entity("by file", &COLUMNS).unwrap();
     writer.finish().unwrap();
-    db.ingest_external_file(&["/table.sst"], &IngestExternalFileOptions::default()).unwrap();
+    db.ingest_external_file(&["/table.sst"]).unwrap();
     for key in ["by batch", "by index", "by file"] {
         assert_eq!(shown(&db, key).as_deref(), Some("=d x=1 y=2"), "{key}");
     }
@@ -150,7 +149,7 @@ fn transactions_have_entities() {
     let (options, write) = (options(), WriteOptions::default());
     let db = TransactionDb::open(&options, &TransactionDbOptions::default(), "/pessimistic").unwrap();
     let family = db.db().default_column_family();
-    let mut txn = db.begin_transaction(&write, &TransactionOptions::default());
+    let txn = db.begin_transaction_opt(&write, &TransactionOptions::default());
     txn.put_entity(&family, "k", &COLUMNS).unwrap();
     assert_eq!(txn.get("k").unwrap().as_deref(), Some(&b"d"[..]));
     assert_eq!(shown(db.db(), "k"), None);
@@ -159,11 +158,11 @@ fn transactions_have_entities() {
 
     let db = OptimisticTransactionDb::open(&options, "/optimistic").unwrap();
     let family = db.db().default_column_family();
-    let mut txn = db.begin_transaction(&write, &OptimisticTransactionOptions::default());
+    let txn = db.begin_transaction_opt(&write, &OptimisticTransactionOptions::default());
     txn.put_entity(&family, "k", &COLUMNS).unwrap();
     db.db().put("k", "first").unwrap();
     assert_eq!(txn.commit().unwrap_err().kind(), ErrorKind::Busy);
-    let mut txn = db.begin_transaction(&write, &OptimisticTransactionOptions::default());
+    let txn = db.begin_transaction_opt(&write, &OptimisticTransactionOptions::default());
     txn.put_entity(&family, "k", &COLUMNS).unwrap();
     txn.commit().unwrap();
     assert_eq!(shown(db.db(), "k").as_deref(), Some("=d x=1 y=2"));
@@ -192,10 +191,10 @@ fn what_point_reads_make_of_random_entities_is_what_an_iterator_shows() {
                 (true, 5) if rng.u8(..6) == 0 => db.flush().unwrap(),
                 (true, 5) if rng.u8(..6) == 0 => db.delete_range(key, "20").unwrap_or_default(),
                 (true, _) => db.merge(key, &value).unwrap(),
-                (false, 0) => txn_batch.put_entity(family.id(), key, &columns).unwrap(),
-                (false, 1) => txn_batch.delete(family.id(), key).unwrap(),
-                (false, 2) => txn_batch.put(family.id(), key, value.as_bytes()).unwrap(),
-                (false, 3) if rng.bool() => txn_batch.merge(family.id(), key, value.as_bytes()).unwrap(),
+                (false, 0) => txn_batch.put_entity_cf(family.id(), key, &columns).unwrap(),
+                (false, 1) => txn_batch.delete_cf(family.id(), key).unwrap(),
+                (false, 2) => txn_batch.put_cf(family.id(), key, value.as_bytes()).unwrap(),
+                (false, 3) if rng.bool() => txn_batch.merge_cf(family.id(), key, value.as_bytes()).unwrap(),
                 (false, _) => {}
             }
         }

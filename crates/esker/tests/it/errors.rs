@@ -17,7 +17,7 @@ fn open(options: &Options, fs: Arc<dyn FileSystem>) -> esker::Result<Db> {
     options.db.create_if_missing = true;
     options.db.create_missing_column_families = true;
     let families = ["default", "second"].map(|name| ColumnFamilyDescriptor::new(name, options.cf.clone()));
-    Db::open_cf(&options.db, "/db", families.into())
+    Db::open_cf(&options.db, "/db", families)
 }
 
 fn wals(fs: &dyn FileSystem) -> Vec<PathBuf> {

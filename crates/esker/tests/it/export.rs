@@ -4,8 +4,7 @@ use esker::internals::env::mem::MemFs;
 use esker::internals::env::{CrashChoices, CrashFs, FaultFs, FaultRule, FileSystem};
 use esker::{
     ColumnFamilyDescriptor, ColumnFamilyHandle, Db, Env, ErrorKind, ExportImportFilesMetaData,
-    ImportColumnFamilyOptions, IngestExternalFileOptions, Options, ReadOptions, SequenceNumber,
-    SstFileWriter, WriteBatch, WriteOptions,
+    ImportColumnFamilyOptions, Options, ReadOptions, SequenceNumber, SstFileWriter, WriteBatch,
 };
 use esker_testkit::seed;
 use std::collections::BTreeMap;
@@ -55,8 +54,8 @@ fn write(db: &Db, family: &ColumnFamilyHandle, model: &mut Model, rng: &mut fast
             0 => {
                 let end = n + rng.usize(1..100);
                 let mut batch = WriteBatch::new();
-                batch.delete_range(family.id(), key(n).as_bytes(), key(end).as_bytes()).unwrap();
-                db.write(&WriteOptions::default(), &mut batch).unwrap();
+                batch.delete_range_cf(family.id(), key(n).as_bytes(), key(end).as_bytes()).unwrap();
+                db.write(&mut batch).unwrap();
                 model.retain(|k, _| !(key(n)..key(end)).contains(k));
             }
             1..4 => {
@@ -65,8 +64,8 @@ fn write(db: &Db, family: &ColumnFamilyHandle, model: &mut Model, rng: &mut fast
             }
             4..8 => {
                 let mut batch = WriteBatch::new();
-                batch.merge(family.id(), key(n).as_bytes(), value.as_bytes()).unwrap();
-                db.write(&WriteOptions::default(), &mut batch).unwrap();
+                batch.merge_cf(family.id(), key(n).as_bytes(), value.as_bytes()).unwrap();
+                db.write(&mut batch).unwrap();
                 model.entry(key(n)).and_modify(|v| *v = format!("{v},{value}")).or_insert(value);
             }
             8 if rng.u32(..6) == 0 => db.flush_opt(&Default::default(), &[family]).unwrap(),
@@ -98,7 +97,7 @@ fn an_exported_family_is_imported_as_it_was() {
             model.insert(key(n), "ingested".to_owned());
         }
         writer.finish().unwrap();
-        db.ingest_external_file_cf(&family, &["/ingested"], &IngestExternalFileOptions::default()).unwrap();
+        db.ingest_external_file_cf(&family, &["/ingested"]).unwrap();
         let snapshot = rng.bool().then(|| db.snapshot());
         write(&db, &family, &mut model, &mut rng, "b");
         let exported = db.export_column_family(&family, "/exported").unwrap();
@@ -114,7 +113,7 @@ fn an_exported_family_is_imported_as_it_was() {
         let move_files = rng.bool();
         let import = ImportColumnFamilyOptions { move_files };
         let imported =
-            target.create_column_family_with_import("twin", &options.cf, &import, &exported).unwrap();
+            target.create_column_family_with_import(&import, "twin", &options.cf, &exported).unwrap();
         let newest = exported.files.iter().map(|f| f.largest_seqno).max().unwrap_or_default();
         assert!(numbers(&target) >= newest && newest > SequenceNumber::ZERO);
         assert_eq!(contents(&target, &imported), before, "round {round}");
@@ -132,7 +131,7 @@ fn an_exported_family_is_imported_as_it_was() {
         drop(db);
         let names = Db::list_column_families(&options.db, &path).unwrap();
         let families = names.into_iter().map(|name| ColumnFamilyDescriptor::new(name, options.cf.clone()));
-        let target = Db::open_cf(&options.db, &path, families.collect()).unwrap();
+        let target = Db::open_cf(&options.db, &path, families).unwrap();
         let imported = target.column_family("twin").unwrap();
         assert_eq!(contents(&target, &imported), model, "round {round}, opened again");
         compact(&target, &imported);
@@ -164,7 +163,7 @@ fn what_an_export_says_of_its_tables_is_checked() {
         let mut changed = export.clone();
         change(&mut changed);
         let import = ImportColumnFamilyOptions::default();
-        let e = db.create_column_family_with_import("twin", &options.cf, &import, &changed).unwrap_err();
+        let e = db.create_column_family_with_import(&import, "twin", &options.cf, &changed).unwrap_err();
         assert_eq!(e.kind(), kind, "{e}");
         assert!(e.to_string().contains(what), "{e}");
         assert_eq!(tables(), before, "{e}");
@@ -194,11 +193,11 @@ fn what_an_export_says_of_its_tables_is_checked() {
     };
     refused(&twice, invalid, "Files have overlapping ranges");
     let import = ImportColumnFamilyOptions::default();
-    let taken = db.create_column_family_with_import("source", &options.cf, &import, &export).unwrap_err();
+    let taken = db.create_column_family_with_import(&import, "source", &options.cf, &export).unwrap_err();
     assert_eq!((taken.kind(), tables()), (invalid, before));
     let there = db.export_column_family(&db.default_column_family(), "/exported").unwrap_err();
     assert!(there.to_string().contains("Specified export_dir exists"), "{there}");
-    db.create_column_family_with_import("twin", &options.cf, &import, &export).unwrap();
+    db.create_column_family_with_import(&import, "twin", &options.cf, &export).unwrap();
 }
 
 #[test]
@@ -254,7 +253,7 @@ fn moved_tables_of_an_import_are_durable_though_nobody_has_synced_them() {
         file.file.directory = "/brought".into();
     }
     let import = ImportColumnFamilyOptions { move_files: true };
-    drop(db.create_column_family_with_import("twin", &options.cf, &import, &export).unwrap());
+    drop(db.create_column_family_with_import(&import, "twin", &options.cf, &export).unwrap());
     options.db.env = Env::with_fs(Arc::new(disk.crash_clone(&CrashChoices::lose_unsynced())));
     drop(db);
     let families = ["default", "source", "twin"];
@@ -277,7 +276,7 @@ fn an_import_that_fails_or_loses_power_leaves_all_or_no_keys() {
         db.wait_for_background_work().unwrap();
         faults.add_rule(FaultRule::fail_any().nth(step).on(|path| !path.starts_with("/db/LOG")));
         let import = ImportColumnFamilyOptions { move_files: step % 2 == 0 };
-        let done = db.create_column_family_with_import("twin", &options.cf, &import, &export);
+        let done = db.create_column_family_with_import(&import, "twin", &options.cf, &export);
         let met = faults.fault_count() > 0;
         faults.clear_rules();
         let named = done.as_ref().map(|_| ()).map_err(Clone::clone);
@@ -293,7 +292,7 @@ fn an_import_that_fails_or_loses_power_leaves_all_or_no_keys() {
         drop(db);
         let names = Db::list_column_families(&options.db, "/db").unwrap();
         let families = names.into_iter().map(|name| ColumnFamilyDescriptor::new(name, options.cf.clone()));
-        let db = Db::open_cf(&options.db, "/db", families.collect()).unwrap();
+        let db = Db::open_cf(&options.db, "/db", families).unwrap();
         assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"value"[..]), "step {step}");
         assert_eq!(contents(&db, &db.column_family("source").unwrap()).len(), 200, "step {step}");
         let twin = db.column_family("twin").map(|family| contents(&db, &family).len());

@@ -2,17 +2,14 @@
 //! database was closed, nor after `resume` and the death of the process.
 
 use esker::internals::env::{CrashChoices, CrashFs, FaultFs, FaultRule, FileSystem, OpKind};
-use esker::{
-    ColumnFamilyDescriptor, ColumnFamilyHandle, Db, Env, IngestExternalFileOptions, Options, RangeOpt,
-    Result, SstFileWriter,
-};
+use esker::{ColumnFamilyDescriptor, ColumnFamilyHandle, Db, Env, Options, RangeOpt, Result, SstFileWriter};
 use std::sync::Arc;
 
 type Change = fn(&Db, &ColumnFamilyHandle, &Options) -> Result<()>;
 
 /// Changes that nothing but the MANIFEST makes durable.
 const CHANGES: [(&str, Change); 4] = [
-    ("ingest", |db, _, _| db.ingest_external_file(&["/outside"], &IngestExternalFileOptions::default())),
+    ("ingest", |db, _, _| db.ingest_external_file(&["/outside"])),
     ("create", |db, _, options| db.create_column_family("new", &options.cf).map(drop)),
     ("drop", |db, kept, _| db.drop_column_family(kept)),
     ("delete files", |db, kept, _| {

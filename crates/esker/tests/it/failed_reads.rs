@@ -232,8 +232,8 @@ fn scans_of_ranges_and_over_own_writes_of_which_a_read_fails_show_nothing_wrong(
                 0..5 => db.put(key, format!("v{n}")).unwrap(),
                 5..7 => db.merge(key, format!("m{n}")).unwrap(),
                 7 => db.delete(key).unwrap(),
-                8 => own.merge(family, key.as_bytes(), b"own").unwrap(),
-                _ => own.delete(family, key.as_bytes()).unwrap(),
+                8 => own.merge_cf(family, key.as_bytes(), b"own").unwrap(),
+                _ => own.delete_cf(family, key.as_bytes()).unwrap(),
             }
             if rng.u8(..15) == 0 {
                 db.flush().unwrap();

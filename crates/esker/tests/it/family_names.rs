@@ -40,7 +40,7 @@ fn a_family_without_a_name_or_with_a_nul_in_it_is_made_nowhere() {
         for result in [
             db.create_column_family(name, &options().cf).map(drop),
             db.create_column_families(&descriptors(&["good", name])).map(drop),
-            db.create_column_family_with_import(name, &options().cf, &import, &export).map(drop),
+            db.create_column_family_with_import(&import, name, &options().cf, &export).map(drop),
         ] {
             let refused = result.unwrap_err();
             assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{refused}");
@@ -64,7 +64,7 @@ fn a_family_may_have_any_other_name() {
     }
     db.close().unwrap();
     drop(db);
-    let found = esker::options::load_latest_options(&*options().db.env.fs, temp.path()).unwrap();
+    let found = esker::options::load_latest_options_from(&*options().db.env.fs, temp.path()).unwrap();
     let of_file: Vec<&str> = found.families.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(of_file, names, "in the OPTIONS file");
     let db = Db::open_cf(&options().db, temp.path(), descriptors(&names)).unwrap();

@@ -6,8 +6,7 @@ use esker::internals::internal_iterator;
 use esker::txn::LockMode;
 use esker::{
     ColumnFamilyHandle, CompactRangeOptions, Db, Env, ErrorKind, FlushOptions, MultiGetOutput,
-    OptimisticTransactionDb, OptimisticTransactionOptions, Options, ReadOptions, TransactionDb,
-    TransactionDbOptions, TransactionOptions, WriteOptions,
+    OptimisticTransactionDb, Options, ReadOptions, TransactionDb, TransactionDbOptions, WriteOptions,
 };
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -79,15 +78,15 @@ fn transactions_refuse_families_of_other_databases() {
         || TransactionDb::open(&options(&MemFs::new()), &TransactionDbOptions::default(), "/db").unwrap();
     let (db, other) = (open(), open());
     let foreign = other.db().default_column_family();
-    let mut txn = db.begin_transaction(&WriteOptions::default(), &TransactionOptions::default());
+    let txn = db.begin_transaction();
     refused(txn.put_cf(&foreign, "a", "1"));
     refused(txn.get_for_update_opt(&read, &foreign, "a", LockMode::Exclusive, true));
     refused(txn.get_opt(&read, &foreign, "a"));
-    refused(db.put_cf(&WriteOptions::default(), &foreign, "a", "1"));
+    refused(db.put_cf(&foreign, "a", "1"));
     let open = || OptimisticTransactionDb::open(&options(&MemFs::new()), "/db").unwrap();
     let (db, other) = (open(), open());
     let foreign = other.db().default_column_family();
-    let mut txn = db.begin_transaction(&WriteOptions::default(), &OptimisticTransactionOptions::default());
+    let txn = db.begin_transaction();
     refused(txn.put_cf(&foreign, "a", "1"));
     refused(txn.get_for_update_opt(&read, &foreign, "a"));
     refused(txn.get_opt(&read, &foreign, "a"));

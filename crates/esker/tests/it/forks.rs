@@ -8,7 +8,7 @@
 use esker::internals::env::RateLimiter;
 use esker::internals::env::forked::fork;
 use esker::internals::env::{FileSystem, PosixFileSystem, RateLimiterMode};
-use esker::txn::{TransactionDb, TransactionDbOptions, TransactionOptions};
+use esker::txn::{TransactionDb, TransactionDbOptions};
 use esker::{
     BackupEngine, BackupEngineOptions, Db, Error, ErrorKind, FlushOptions, Options, ReadOptions, Result,
     SstFileWriter, WriteBatch, WriteOptions,
@@ -104,7 +104,7 @@ fn calls_that_go_through(db: &Db, dir: &Path) -> Vec<&'static str> {
         ("put with sync", db.put_opt(&synced(), &family, "a", "b")),
         ("delete", db.delete("a")),
         ("delete_range", db.delete_range("a", "b")),
-        ("write", db.write(&WriteOptions::default(), &mut WriteBatch::default())),
+        ("write", db.write(&mut WriteBatch::default())),
         ("flush", db.flush()),
         ("flush_opt", db.flush_opt(&FlushOptions { wait: false, ..FlushOptions::default() }, &[&family])),
         ("sync_wal", db.sync_wal()),
@@ -172,8 +172,8 @@ fn what_lives_in_a_child_is_dropped_there_and_stays_the_parents() {
     let db = TransactionDb::open(&options, &TransactionDbOptions::default(), dir.path().join("db")).unwrap();
     db.db().put("old", [7; 5000]).unwrap();
     db.db().flush().unwrap();
-    let begin = || db.begin_transaction(&WriteOptions::default(), &TransactionOptions::default());
-    let (mut named, mut prepared) = (begin(), begin());
+    let begin = || db.begin_transaction();
+    let (named, prepared) = (begin(), begin());
     named.set_name(b"named").unwrap();
     named.put("locked", "1").unwrap();
     prepared.set_name(b"prepared").unwrap();
@@ -208,7 +208,7 @@ fn what_lives_in_a_child_is_dropped_there_and_stays_the_parents() {
         wrong +=
             u8::from(backups.create_new_backup(db.db(), true).is_ok() || backups.garbage_collect().is_ok());
         wrong += u8::from(db.get_transaction_by_name(b"prepared").is_some());
-        let fresh = db.begin_transaction(&WriteOptions::default(), &TransactionOptions::default());
+        let fresh = db.begin_transaction();
         drop((fresh, pinned, iter, own_iter, snapshot, writer, backups));
         drop((named, prepared));
         drop((family, db));
@@ -226,7 +226,7 @@ fn the_parent_goes_on_with_what_a_child_has_dropped() {
     let dir = TempDir::new("forked-parent");
     let options = options();
     let db = TransactionDb::open(&options, &TransactionDbOptions::default(), dir.path().join("db")).unwrap();
-    let mut named = db.begin_transaction(&WriteOptions::default(), &TransactionOptions::default());
+    let mut named = db.begin_transaction();
     named.set_name(b"named").unwrap();
     named.put("k", "1").unwrap();
     let mut writer = SstFileWriter::new(&options);
@@ -237,7 +237,7 @@ fn the_parent_goes_on_with_what_a_child_has_dropped() {
     let mut child = fork(|| {
         // Ends them as values that go out of scope end.
         // (What is behind the references is the child's copy.)
-        let mut own = child_db.begin_transaction(&WriteOptions::default(), &TransactionOptions::default());
+        let own = child_db.begin_transaction();
         let locked = own.put("free", "2").is_ok();
         u8::from(locked || child_named.rollback().is_err() && child_writer.finish().is_ok())
     })
@@ -246,7 +246,7 @@ fn the_parent_goes_on_with_what_a_child_has_dropped() {
     named.prepare().unwrap();
     named.commit().unwrap();
     writer.finish().unwrap();
-    db.db().ingest_external_file(&[&table], &esker::IngestExternalFileOptions::default()).unwrap();
+    db.db().ingest_external_file(&[&table]).unwrap();
     assert_eq!(db.db().get("k").unwrap().unwrap(), b"1");
     assert_eq!(db.db().get("l").unwrap().unwrap().len(), 100_000);
 }

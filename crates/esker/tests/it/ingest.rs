@@ -55,7 +55,7 @@ fn a_scan_passes_a_deletion_without_a_number() {
     writer.finish().unwrap();
     let without_number =
         IngestExternalFileOptions { allow_global_seqno: false, ..IngestExternalFileOptions::default() };
-    db.ingest_external_file(&["/file"], &without_number).unwrap();
+    db.ingest_external_file_opt(&without_number, &db.default_column_family(), &["/file"]).unwrap();
     db.put("b", "new").unwrap();
     let found: Vec<_> = contents(&db, &ReadOptions::default(), "default").into_iter().collect();
     assert_eq!(found, [("b".into(), "new".into()), ("c".into(), "old".into())]);
@@ -167,7 +167,7 @@ fn random_ingestions_between_writes_agree_with_the_model() {
                         verify_checksums_before_ingest: rng.bool(),
                         ..Default::default()
                     };
-                    db.ingest_external_file(&paths, &ingest).unwrap();
+                    db.ingest_external_file_opt(&ingest, &db.default_column_family(), &paths).unwrap();
                     for path in paths {
                         assert_eq!(options.db.env.fs.file_exists(&path).unwrap(), !ingest.move_files);
                     }
@@ -194,18 +194,18 @@ fn a_file_goes_as_deep_as_it_can() {
         newest.unwrap().level
     };
     let bottom = file(&options, "/bottom", &[1, 5], "bottom", None);
-    db.ingest_external_file(&[&bottom], &ingest).unwrap();
+    db.ingest_external_file_opt(&ingest, &db.default_column_family(), &[&bottom]).unwrap();
     assert_eq!(level_of(&db, &bottom), 6);
     let above = file(&options, "/above", &[3], "above", None);
-    db.ingest_external_file(&[&above], &ingest).unwrap();
+    db.ingest_external_file_opt(&ingest, &db.default_column_family(), &[&above]).unwrap();
     assert!(level_of(&db, &above) < 6, "its range lies over the first one's");
     let beside = file(&options, "/beside", &[7, 8, 9], "beside", None);
-    db.ingest_external_file(&[&beside], &ingest).unwrap();
+    db.ingest_external_file_opt(&ingest, &db.default_column_family(), &[&beside]).unwrap();
     assert_eq!(level_of(&db, &beside), 6);
 
     let only_bottom = IngestExternalFileOptions { fail_if_not_bottommost_level: true, ..ingest };
     let again = file(&options, "/again", &[2], "again", None);
-    let e = db.ingest_external_file(&[&again], &only_bottom).unwrap_err();
+    let e = db.ingest_external_file_opt(&only_bottom, &db.default_column_family(), &[&again]).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::TryAgain, "{e}");
     assert_eq!(db.get(key(2)).unwrap(), None);
 }
@@ -218,12 +218,12 @@ fn files_beside_each_other_are_one_run_of_universal_compaction() {
     let db = Db::open(&options, "/db").unwrap();
     let paths: Vec<_> =
         (0..50).map(|n| file(&options, &format!("/{n}"), &[2 * n, 2 * n + 1], "new", None)).collect();
-    db.ingest_external_file(&paths, &IngestExternalFileOptions::default()).unwrap();
+    db.ingest_external_file(&paths).unwrap();
     assert!(db.live_files().iter().all(|file| file.level == 6));
     assert_eq!(db.live_files().len(), 50);
     // What lies over something stays above it.
     let above = file(&options, "/above", &[3, 120], "above", None);
-    db.ingest_external_file(&[&above], &IngestExternalFileOptions::default()).unwrap();
+    db.ingest_external_file(&[&above]).unwrap();
     db.put(key(4), "put").unwrap();
     db.flush().unwrap();
     let check = |db: &Db| {
@@ -251,7 +251,7 @@ fn merges_and_deletions_in_a_file_meet_what_is_there() {
     let info = writer.finish().unwrap();
     assert_eq!((info.num_entries, info.num_range_del_entries), (2, 1));
     assert_eq!((info.smallest_key, info.largest_key), (key(0).into_bytes(), key(1).into_bytes()));
-    db.ingest_external_file(&["/file"], &Default::default()).unwrap();
+    db.ingest_external_file(&["/file"]).unwrap();
     let expected = Model::from([(key(1), "old,appended".to_owned()), (key(3), "old".to_owned())]);
     assert_eq!(contents(&db, &ReadOptions::new(), "default"), expected);
     db.compact_range(None, None).unwrap();
@@ -269,7 +269,7 @@ fn what_cannot_be_ingested_is_refused_and_changes_nothing() {
     let there = before(&db);
     let ingest = IngestExternalFileOptions::default();
     let refused = |path: &Path, ingest: &IngestExternalFileOptions, kind, text: &str| {
-        let e = db.ingest_external_file(&[path], ingest).unwrap_err();
+        let e = db.ingest_external_file_opt(ingest, &db.default_column_family(), &[path]).unwrap_err();
         assert!(e.kind() == kind && e.to_string().contains(text), "{e}");
         assert_eq!(before(&db), there);
     };
@@ -307,7 +307,13 @@ fn what_cannot_be_ingested_is_refused_and_changes_nothing() {
     // A table of a database is not one to ingest.
     db.flush().unwrap();
     let own = db.live_files().remove(0).file;
-    let e = db.ingest_external_file(&[own.directory.join(own.relative_filename)], &ingest).unwrap_err();
+    let e = db
+        .ingest_external_file_opt(
+            &ingest,
+            &db.default_column_family(),
+            &[own.directory.join(own.relative_filename)],
+        )
+        .unwrap_err();
     assert!(e.to_string().contains("External file version not found"), "{e}");
 }
 
@@ -340,7 +346,7 @@ fn a_file_with_a_range_deletion_that_ends_before_it_begins_is_refused() {
             verify_checksums_before_ingest,
             ..IngestExternalFileOptions::default()
         };
-        let e = db.ingest_external_file(&[&hole], &ingest).unwrap_err();
+        let e = db.ingest_external_file_opt(&ingest, &db.default_column_family(), &[&hole]).unwrap_err();
         assert_eq!(e.kind(), ErrorKind::Corruption, "{e}");
         assert!(e.to_string().contains("/inverted"), "{e}");
         assert!(e.to_string().contains("from 'key0009' on ends at 'key0003'"), "{e}");
@@ -371,7 +377,7 @@ fn files_of_several_families_come_together_or_not_at_all() {
             IngestExternalFileArg::new(&handles[1], vec![two]),
         ];
         faults.add_rule(FaultRule::fail_any().nth(step).on(|path| !path.starts_with("/db/LOG")));
-        let taken = db.ingest_external_files(&args, &Default::default());
+        let taken = db.ingest_external_files(&Default::default(), &args);
         let met = faults.fault_count() > 0;
         faults.clear_rules();
         // The power fails: what was acknowledged is there, and never one family's file without the
@@ -416,7 +422,7 @@ fn a_moved_file_is_durable_though_its_maker_did_not_sync_it() {
     let copy = PathBuf::from("/copy.sst");
     copy_without_sync(&disk, &made, &copy);
     let moved = IngestExternalFileOptions { move_files: true, ..Default::default() };
-    db.ingest_external_file(&[copy], &moved).unwrap();
+    db.ingest_external_file_opt(&moved, &db.default_column_family(), &[copy]).unwrap();
     options.db.env = Env::with_fs(Arc::new(disk.crash_clone(&CrashChoices::lose_unsynced())));
     drop(db);
     let db = Db::open(&options, "/db").unwrap();
@@ -435,7 +441,7 @@ fn a_write_behind_an_ingestion_that_failed_is_newer_than_its_file() {
     let new = file(&options, "/new.sst", &[1], "ingested", None);
     let is_manifest = |path: &Path| path.to_string_lossy().contains("MANIFEST");
     faults.add_rule(FaultRule::fail(&[OpKind::Sync]).on(is_manifest));
-    db.ingest_external_file(&[new], &Default::default()).unwrap_err();
+    db.ingest_external_file(&[new]).unwrap_err();
     faults.clear_rules();
     db.delete(key(1)).unwrap();
     db.sync_wal().unwrap();
@@ -459,7 +465,7 @@ fn a_file_of_which_a_read_fails_is_refused() {
         let db = Db::open(&options, "/db").unwrap();
         let path = file(&options, "/file.sst", &(0..200).collect::<Vec<_>>(), "value", None);
         fs.add_rule(FaultRule::fail(&[OpKind::Read]).nth(n));
-        let ingested = db.ingest_external_file(&[path], &IngestExternalFileOptions::default());
+        let ingested = db.ingest_external_file(&[path]);
         if fs.fault_count() == 0 {
             assert!(n > 2 && ingested.is_ok(), "{n}");
             return;
@@ -500,7 +506,7 @@ fn a_compaction_that_begins_during_an_ingestion_leaves_its_place_alone() {
         // As long as it takes to begin, if nothing keeps it from that.
         std::thread::sleep(std::time::Duration::from_millis(200));
     });
-    db.ingest_external_file(&[between], &IngestExternalFileOptions::default()).unwrap();
+    db.ingest_external_file(&[between]).unwrap();
     drop(probes);
     let refused = compaction.lock().unwrap().take().unwrap().join().unwrap().unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Aborted, "{refused}");
@@ -532,7 +538,7 @@ fn what_is_due_after_an_ingestion_or_an_import_is_compacted_though_nothing_else_
     for n in 0..5 {
         let file = file(&options, &format!("/file{n}"), &[1, 9], "value", None);
         // The first goes down by itself.
-        db.ingest_external_file(&[file], &IngestExternalFileOptions::default()).unwrap();
+        db.ingest_external_file(&[file]).unwrap();
     }
     assert!(becomes(|| level0(&default) == 0), "{} files in level 0", level0(&default));
 
@@ -545,7 +551,7 @@ fn what_is_due_after_an_ingestion_or_an_import_is_compacted_though_nothing_else_
     }
     let export = db.export_column_family(&source, "/export").unwrap();
     let import = ImportColumnFamilyOptions::default();
-    let twin = db.create_column_family_with_import("twin", &options.cf, &import, &export).unwrap();
+    let twin = db.create_column_family_with_import(&import, "twin", &options.cf, &export).unwrap();
     assert!(becomes(|| level0(&twin) == 0), "{} files in level 0", level0(&twin));
 }
 
@@ -597,7 +603,9 @@ fn an_ingestion_ends_before_its_database_is_closed() {
     let options = options();
     let path = file(&options, "/apart", &[200], "ingested", None);
     let move_it = IngestExternalFileOptions { move_files: true, ..Default::default() };
-    closed_meanwhile("ingest:prepared", &options, |db| db.ingest_external_file(&[&path], &move_it));
+    closed_meanwhile("ingest:prepared", &options, |db| {
+        db.ingest_external_file_opt(&move_it, &db.default_column_family(), &[&path])
+    });
     assert!(options.db.env.fs.file_exists(&path).unwrap(), "it is where it was");
 }
 
@@ -609,7 +617,7 @@ fn an_import_ends_before_its_database_is_closed() {
     let export = other.export_column_family(&other.default_column_family(), "/export").unwrap();
     closed_meanwhile("import:prepared", &options, |db| {
         let move_them = ImportColumnFamilyOptions { move_files: true };
-        db.create_column_family_with_import("imported", &options.cf, &move_them, &export).map(drop)
+        db.create_column_family_with_import(&move_them, "imported", &options.cf, &export).map(drop)
     });
     assert_eq!(options.db.env.fs.children(Path::new("/export")).unwrap().len(), 1, "it is where it was");
 }
@@ -627,7 +635,7 @@ fn writers_do_not_wait_for_a_flush_that_is_not_allowed_though_what_overlaps_came
         }
     });
     let ingest = IngestExternalFileOptions { allow_blocking_flush: false, ..Default::default() };
-    let refused = db.ingest_external_file(&[path], &ingest).unwrap_err();
+    let refused = db.ingest_external_file_opt(&ingest, &db.default_column_family(), &[path]).unwrap_err();
     assert!(refused.to_string().contains("allow_blocking_flush"), "{refused}");
     assert_eq!(db.get(key(5)).unwrap().as_deref(), Some(&b"written"[..]));
 }
@@ -646,7 +654,7 @@ fn an_iterator_does_not_see_a_file_that_came_after_it_though_snapshots_need_not_
     assert_eq!(iter.key(), key(1).as_bytes());
     let between = file(&options, "/between", &[5], "new", None);
     let ingest = IngestExternalFileOptions { snapshot_consistency: false, ..Default::default() };
-    db.ingest_external_file(&[between], &ingest).unwrap();
+    db.ingest_external_file_opt(&ingest, &db.default_column_family(), &[between]).unwrap();
     iter.detach().unwrap();
     iter.next();
     assert_eq!(iter.key(), key(9).as_bytes());

@@ -274,8 +274,8 @@ fn a_step_from_nowhere_leads_nowhere_in_iterators_of_transactions_and_batches() 
     let write = WriteOptions::default();
     let db = TransactionDb::open(&options(), &TransactionDbOptions::default(), "/db").unwrap();
     fill(db.db());
-    let begin = || db.begin_transaction(&write, &TransactionOptions::default());
-    let mut transaction = begin();
+    let begin = || db.begin_transaction_opt(&write, &TransactionOptions::default());
+    let transaction = begin();
     transaction.put(key(3), b"own").unwrap();
     transaction.delete(key(KEYS - 1)).unwrap();
     let family = db.db().default_column_family();
@@ -284,7 +284,7 @@ fn a_step_from_nowhere_leads_nowhere_in_iterators_of_transactions_and_batches() 
 
     let db = OptimisticTransactionDb::open(&options(), "/db").unwrap();
     fill(db.db());
-    let mut transaction = db.begin_transaction(&write, &OptimisticTransactionOptions::default());
+    let transaction = db.begin_transaction_opt(&write, &OptimisticTransactionOptions::default());
     transaction.put(key(3), b"own").unwrap();
     let family = db.db().default_column_family();
     check(&mut transaction.iter_opt(&ReadOptions::new(), &family).unwrap(), "of an optimistic transaction");
@@ -292,8 +292,8 @@ fn a_step_from_nowhere_leads_nowhere_in_iterators_of_transactions_and_batches() 
     let mut batch = WriteBatchWithIndex::default();
     let none = batch.iter(ColumnFamilyId::DEFAULT);
     none.into_iter().for_each(|mut iter| check_steps(&mut iter, "of an empty batch"));
-    batch.put(ColumnFamilyId::DEFAULT, &key(2), b"own").unwrap();
-    batch.put(ColumnFamilyId::DEFAULT, &key(9), b"own").unwrap();
+    batch.put_cf(ColumnFamilyId::DEFAULT, &key(2), b"own").unwrap();
+    batch.put_cf(ColumnFamilyId::DEFAULT, &key(9), b"own").unwrap();
     check(&mut batch.iter(ColumnFamilyId::DEFAULT).unwrap(), "of a batch");
     let over = batch.iter_with_base(db.db(), &ReadOptions::new(), &family);
     check(&mut over.unwrap(), "of a batch over a database");

@@ -11,10 +11,7 @@ use esker::internals::table::{BlockCache, DataBlockIndexType, FilterPolicy, Inde
 use esker::options::{
     CompressionType, MetadataCacheOptions, PinningTier, PrepopulateBlockCache, TargetVersion,
 };
-use esker::{
-    Db, DbIterator, Env, ErrorKind, IngestExternalFileOptions, Options, ReadOptions, ReadTier, SstFileWriter,
-    WriteOptions,
-};
+use esker::{Db, DbIterator, Env, ErrorKind, Options, ReadOptions, ReadTier, SstFileWriter, WriteOptions};
 use esker_testkit::seed::for_each_seed;
 use fastrand::Rng;
 use std::cmp::Ordering;
@@ -395,7 +392,7 @@ fn ingest(db: &Db, of_writer: &Options, model: &mut Model, rng: &mut Rng) {
         writer.put([&key[..], &timestamp].concat(), &file.map[key]).unwrap();
     }
     writer.finish().unwrap();
-    db.ingest_external_file(&[path], &IngestExternalFileOptions::default()).unwrap();
+    db.ingest_external_file(&[path]).unwrap();
     model.map.extend(file.map);
 }
 

@@ -5,7 +5,7 @@ use esker::builtin::string_append;
 use esker::internals::env::mem::MemFs;
 use esker::observe::{CompactionJobInfo, EventListener};
 use esker::options::{BottommostLevelCompaction, CompactRangeOptions, CompactionStyle};
-use esker::{Db, Env, IngestExternalFileOptions, Options, ReadOptions, Snapshot, SstFileWriter};
+use esker::{Db, Env, Options, ReadOptions, Snapshot, SstFileWriter};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -355,7 +355,7 @@ fn tables_under_an_ingested_range_deletion_go_when_no_snapshot_sees_them() {
         }
         table.finish().unwrap();
         let snapshot = db.snapshot();
-        db.ingest_external_file(&["/deletions"], &IngestExternalFileOptions::default()).unwrap();
+        db.ingest_external_file(&["/deletions"]).unwrap();
         db.wait_for_background_work().unwrap();
         let then = ReadOptions::new().snapshot(&snapshot);
         assert!(db.get_opt(&then, &db.default_column_family(), "key01999").unwrap().is_some());
@@ -447,7 +447,7 @@ fn ingest(db: &Db, options: &Options, model: &mut Keys, rng: &mut fastrand::Rng,
         model.insert(format!("{n:02}"), format!("ingested{step}"));
     }
     table.finish().unwrap();
-    db.ingest_external_file(&[&path], &IngestExternalFileOptions::default()).unwrap();
+    db.ingest_external_file(&[&path]).unwrap();
 }
 
 /// One step of a history, in the database and in the model.

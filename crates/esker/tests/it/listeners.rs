@@ -6,7 +6,7 @@ use esker::observe::{
     CompactionFileInfo, CompactionJobInfo, EventListener, ExternalFileIngestionInfo, FlushJobInfo,
     ManualFlushInfo, SubcompactionJobInfo,
 };
-use esker::{ColumnFamilyDescriptor, Db, Env, IngestExternalFileOptions, Options, SstFileWriter};
+use esker::{ColumnFamilyDescriptor, Db, Env, Options, SstFileWriter};
 use std::sync::{Arc, Mutex};
 
 /// Writes down what it is told.
@@ -158,8 +158,7 @@ fn files_from_outside_and_families_that_are_flushed_together() {
     writer.open("/outside.sst").unwrap();
     writer.put("a", "2").unwrap();
     writer.finish().unwrap();
-    db.ingest_external_file_cf(&handles[1], &["/outside.sst"], &IngestExternalFileOptions::default())
-        .unwrap();
+    db.ingest_external_file_cf(&handles[1], &["/outside.sst"]).unwrap();
     assert_eq!(told.take(&db), ["ingested outside.sst into other under 3"]);
     db.cancel_all_background_work(true).unwrap();
     db.close().unwrap();

@@ -5,10 +5,9 @@ use esker::internals::env::fault::{FaultFs, OpKind};
 use esker::internals::env::mem::MemFs;
 use esker::internals::env::{Clock, MockClock, SystemClock};
 use esker::internals::memtable::MemoryBudget;
-use esker::options::{WriteBufferManager, load_latest_options};
+use esker::options::{WriteBufferManager, load_latest_options_from};
 use esker::{
-    ColumnFamilyDescriptor, ColumnFamilyHandle, ColumnFamilyOptions, Db, DbOptions, Env, ErrorKind, Options,
-    WriteBatch, WriteOptions, repair_db,
+    ColumnFamilyHandle, ColumnFamilyOptions, Db, DbOptions, Env, ErrorKind, Options, WriteBatch, repair_db,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -32,13 +31,13 @@ fn nanos_of_switch(count: usize) -> u64 {
     };
     let cf = ColumnFamilyOptions { arena_block_size: 4096, ..ColumnFamilyOptions::default() };
     let names = std::iter::once("default".to_owned()).chain((1..count).map(|n| format!("f{n}")));
-    let families = names.map(|name| ColumnFamilyDescriptor::new(name, cf.clone())).collect();
+    let families = names.map(|name| (name, cf.clone()));
     let db = Db::open_cf(&options, "/db", families).unwrap();
     let mut batch = WriteBatch::new();
     for name in db.column_family_names() {
-        batch.put(db.column_family(&name).unwrap().id(), b"key", b"value").unwrap();
+        batch.put_cf(db.column_family(&name).unwrap().id(), b"key", b"value").unwrap();
     }
-    db.write(&WriteOptions::default(), &mut batch).unwrap();
+    db.write(&mut batch).unwrap();
     let before = own_nanos();
     db.flush().unwrap();
     let nanos = own_nanos() - before;
@@ -58,7 +57,7 @@ fn names(count: usize) -> Vec<String> {
 }
 
 fn open(options: &DbOptions, names: &[String], cf: &ColumnFamilyOptions) -> Db {
-    let families = names.iter().map(|name| ColumnFamilyDescriptor::new(name, cf.clone())).collect();
+    let families = names.iter().map(|name| (name, cf.clone()));
     Db::open_cf(options, "/db", families).unwrap()
 }
 
@@ -116,9 +115,9 @@ fn opening_writes_a_table_for_each_family_and_syncs_the_directory_once_for_all()
         let db = open(&options, &names, &ColumnFamilyOptions::default());
         let mut batch = WriteBatch::new();
         for name in &names {
-            batch.put(db.column_family(name).unwrap().id(), b"key", b"value").unwrap();
+            batch.put_cf(db.column_family(name).unwrap().id(), b"key", b"value").unwrap();
         }
-        db.write(&WriteOptions::default(), &mut batch).unwrap();
+        db.write(&mut batch).unwrap();
         db.close().unwrap();
         let before = (fs.op_count_of(OpKind::DirSync), fs.op_count_of(OpKind::Sync));
         let db = open(&options, &names, &ColumnFamilyOptions::default());
@@ -159,7 +158,7 @@ fn recovery_and_repair_keep_to_the_bound_of_the_write_buffer_manager() {
         let bounded = DbOptions { write_buffer_manager: Some(manager), ..options.clone() };
         if repairs {
             let options = Options { db: bounded.clone(), cf: cf.clone() };
-            let summary = repair_db(&options, &[], "/db").unwrap();
+            let summary = repair_db(&options, "/db", &[]).unwrap();
             assert_eq!(summary.wal_records, 8000);
         }
         let db = open(&bounded, &names, &cf);
@@ -219,7 +218,7 @@ impl Growing {
 
     /// The families that the newest OPTIONS file names, besides the default one.
     fn in_options_file(&self) -> usize {
-        load_latest_options(&self.fs, Path::new("/db")).unwrap().families.len() - 1
+        load_latest_options_from(&self.fs, Path::new("/db")).unwrap().families.len() - 1
     }
 
     /// Bytes that `work` writes into OPTIONS files, and bytes into the MANIFEST.

@@ -4,10 +4,7 @@ use esker::internals::env::FileSystem;
 use esker::internals::env::mem::MemFs;
 use esker::merge_operator::MergeOperator;
 use esker::options::BottommostLevelCompaction;
-use esker::{
-    CompactRangeOptions, Db, Env, ErrorKind, IngestExternalFileOptions, OpenMode, Options, SstFileReader,
-    SstFileWriter,
-};
+use esker::{CompactRangeOptions, Db, Env, ErrorKind, OpenMode, Options, SstFileReader, SstFileWriter};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -112,7 +109,7 @@ fn files_with_operands_of_another_operator_are_not_ingested_or_read() {
     let other = options(&fs, "uint64add");
     check_refused(SstFileReader::open(&other, "/file"));
     let db = Db::open(&other, "/db").unwrap();
-    check_refused(db.ingest_external_file(&["/file"], &IngestExternalFileOptions::default()));
+    check_refused(db.ingest_external_file(&["/file"]));
     assert_eq!(db.get("key").unwrap(), None);
 }
 

@@ -17,7 +17,7 @@ use esker::options::{BottommostLevelCompaction, CompactionStyle, TargetVersion};
 use esker::{
     ColumnFamilyDescriptor, ColumnFamilyHandle, ColumnFamilyId, ColumnFamilyOptions, CompactRangeOptions,
     CompactionOptions, Db, DbIterator, DbOptions, Env, FlushOptions, IngestExternalFileOptions,
-    MultiScanArgs, Options, ReadOptions, Snapshot, SstFileWriter, WriteBatch, WriteOptions,
+    MultiScanArgs, Options, ReadOptions, Snapshot, SstFileWriter, WriteBatch,
 };
 use esker_testkit::seed::for_each_seed;
 use fastrand::Rng;
@@ -457,7 +457,7 @@ impl ModelRun {
         let options: Vec<_> = NAMES.iter().map(|name| family_options(rng, name)).collect();
         let descriptors =
             NAMES.iter().zip(&options).map(|(name, cf)| ColumnFamilyDescriptor::new(*name, cf.clone()));
-        let db = Db::open_cf(&db_options, "/db", descriptors.collect()).unwrap();
+        let db = Db::open_cf(&db_options, "/db", descriptors).unwrap();
         for (i, options) in options.into_iter().enumerate() {
             let handle = db.column_family(NAMES[i]).unwrap();
             let model = models.get(i).cloned().unwrap_or_default();
@@ -487,10 +487,10 @@ impl ModelRun {
             if is_single(&key) {
                 if rng.u8(..20) > 0 {
                     if model.remove(&key).is_some() {
-                        batch.single_delete(id, &key).unwrap();
+                        batch.single_delete_cf(id, &key).unwrap();
                     } else {
                         let value = value(rng);
-                        batch.put(id, &key, &value).unwrap();
+                        batch.put_cf(id, &key, &value).unwrap();
                         model.insert(key, plain(&changed(&value)));
                     }
                 }
@@ -499,32 +499,32 @@ impl ModelRun {
             match rng.u8(..20) {
                 0..5 => {
                     let value = value(rng);
-                    batch.put(id, &key, &value).unwrap();
+                    batch.put_cf(id, &key, &value).unwrap();
                     model.insert(key, plain(&changed(&value)));
                 }
                 5..9 => {
                     let columns = random_columns(rng);
-                    batch.put_entity(id, &key, &borrowed(&columns)).unwrap();
+                    batch.put_entity_cf(id, &key, &borrowed(&columns)).unwrap();
                     model.insert(key, seen(columns));
                 }
                 9..13 => {
                     let operand = value(rng);
-                    batch.merge(id, &key, &operand).unwrap();
+                    batch.merge_cf(id, &key, &operand).unwrap();
                     apply_merge(model, &key, &changed(&operand));
                 }
                 13..19 => {
-                    batch.delete(id, &key).unwrap();
+                    batch.delete_cf(id, &key).unwrap();
                     model.remove(&key);
                 }
                 _ => {
                     let (begin, end) = two_keys(rng, is_reversed);
-                    batch.delete_range(id, &begin, &end).unwrap();
+                    batch.delete_range_cf(id, &begin, &end).unwrap();
                     remove_range(model, &begin, &end, is_reversed);
                 }
             }
             model.retain(|key, _| !is_junk(key));
         }
-        self.db().write(&WriteOptions::default(), &mut batch).unwrap();
+        self.db().write(&mut batch).unwrap();
     }
 
     fn ingest(&mut self, rng: &mut Rng) {
@@ -579,7 +579,7 @@ impl ModelRun {
         writer.finish().unwrap();
         let handle = family.handle.clone();
         let options = IngestExternalFileOptions { move_files: rng.bool(), ..Default::default() };
-        self.db().ingest_external_file_cf(&handle, &[path], &options).unwrap();
+        self.db().ingest_external_file_opt(&options, &handle, &[path]).unwrap();
     }
 
     fn arrange(&mut self, rng: &mut Rng) {

@@ -588,11 +588,8 @@ fn a_range_that_ends_before_it_begins_is_refused_and_an_empty_one_deletes_nothin
 fn a_batch_for_a_family_that_is_not_there_changes_nothing() {
     let db = Db::open(&options(FaultFs::new(Arc::new(MemFs::new()))), "/db").unwrap();
     let mut batch = esker::WriteBatch::new();
-    batch.put(esker::ColumnFamilyId(0), b"a", b"value").unwrap();
-    batch.put(esker::ColumnFamilyId(77), b"a", b"value").unwrap();
-    assert_eq!(
-        db.write(&esker::WriteOptions::default(), &mut batch).unwrap_err().kind(),
-        ErrorKind::InvalidArgument
-    );
+    batch.put_cf(esker::ColumnFamilyId(0), b"a", b"value").unwrap();
+    batch.put_cf(esker::ColumnFamilyId(77), b"a", b"value").unwrap();
+    assert_eq!(db.write(&mut batch).unwrap_err().kind(), ErrorKind::InvalidArgument);
     assert_eq!(db.get("a").unwrap(), None);
 }

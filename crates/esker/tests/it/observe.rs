@@ -9,7 +9,7 @@ use esker::observe::{
 };
 use esker::options::{BottommostLevelCompaction, CompactRangeOptions, CompressionType, Statistics};
 use esker::stats::{Histogram, Ticker};
-use esker::{Db, Env, IngestExternalFileOptions, Options, SstFileWriter, WriteOptions};
+use esker::{Db, Env, Options, SstFileWriter, WriteOptions};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -263,7 +263,7 @@ fn bytes_of_blob_files_and_ingested_files_are_in_the_statistics() {
     writer.put("y", "1").unwrap();
     writer.put("z", "1").unwrap();
     writer.finish().unwrap();
-    db.ingest_external_file(&["/outside.sst"], &IngestExternalFileOptions::default()).unwrap();
+    db.ingest_external_file(&["/outside.sst"]).unwrap();
     let text = db.property("rocksdb.cfstats").unwrap();
     for line in [
         "AddFile(Total Files): cumulative 1,",

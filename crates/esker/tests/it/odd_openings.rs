@@ -259,7 +259,7 @@ impl Life {
                 let padded = format!("{value}{padding}");
                 let result = match opened_as {
                     OpenedAs::Plain(db) => db.put_opt(&write, &family, &key, padded),
-                    OpenedAs::Transactions(db, _) => db.put_cf(&write, &family, &key, padded),
+                    OpenedAs::Transactions(db, _) => db.put_opt(&write, &family, &key, padded),
                 };
                 if result.is_err() {
                     return; // a prepared transaction has the key
@@ -271,7 +271,7 @@ impl Life {
             45..55 => {
                 let result = match opened_as {
                     OpenedAs::Plain(db) => db.delete_opt(&write, &family, &key),
-                    OpenedAs::Transactions(db, _) => db.delete_cf(&write, &family, &key),
+                    OpenedAs::Transactions(db, _) => db.delete_opt(&write, &family, &key),
                 };
                 if result.is_err() {
                     return;
@@ -343,7 +343,7 @@ impl Life {
     fn prepare(&mut self, opened_as: &mut OpenedAs, write: &WriteOptions, manual: bool) {
         let OpenedAs::Transactions(db, txns) = opened_as else { return };
         let options = TransactionOptions { lock_timeout: 0, ..TransactionOptions::default() };
-        let mut txn = db.begin_transaction(write, &options);
+        let txn = db.begin_transaction_opt(write, &options);
         let mut ops = Contents::new();
         for _ in 0..self.rng.u8(1..4) {
             let name = self.any_family();
@@ -365,7 +365,7 @@ impl Life {
     fn resolve(&mut self, opened_as: &mut OpenedAs) {
         let OpenedAs::Transactions(db, txns) = opened_as else { return };
         let manual = db.db().db_options().manual_wal_flush;
-        let Some((name, mut txn)) = txns.pop_first() else { return };
+        let Some((name, txn)) = txns.pop_first() else { return };
         let sync = self.rng.bool();
         txn.set_write_options(&WriteOptions::default().sync(sync));
         let mut point = self.last();

@@ -146,7 +146,7 @@ fn all_families_together_keep_as_many_tables_open_as_the_option_says() {
     let open = |names: &[String]| {
         let families =
             names.iter().map(|name| ColumnFamilyDescriptor::new(name.as_str(), options.cf.clone()));
-        Db::open_cf(&options.db, "/db", families.collect()).unwrap()
+        Db::open_cf(&options.db, "/db", families).unwrap()
     };
     let mut db = open(&names[..7]);
     for name in &names[7..] {

@@ -267,7 +267,7 @@ fn a_listener_that_panics_in_resume_keeps_nobody_waiting() {
     assert_eq!(db.resume().unwrap_err().severity(), Severity::FatalError);
     db.close().unwrap();
     let families = ["default", "other"].map(|name| ColumnFamilyDescriptor::new(name, options.cf.clone()));
-    let db = Db::open_cf(&options.db, "/db", families.into()).unwrap();
+    let db = Db::open_cf(&options.db, "/db", families).unwrap();
     let other = db.column_family("other").unwrap();
     assert_eq!(db.get("key").unwrap().unwrap(), b"value");
     assert_eq!(db.get_cf(&other, "key").unwrap().unwrap(), b"value");

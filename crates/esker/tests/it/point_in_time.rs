@@ -2,7 +2,7 @@
 
 use esker::internals::base::sync::atomic::{AtomicBool, Ordering};
 use esker::internals::env::{mem::MemFs, thread_pool};
-use esker::{ColumnFamilyOptions, Db, Env, Options, ReadOptions, WriteBatch, WriteOptions};
+use esker::{ColumnFamilyOptions, Db, Env, Options, ReadOptions, WriteBatch};
 use std::sync::Arc;
 
 #[test]
@@ -24,9 +24,9 @@ fn multi_get_over_families_sees_whole_batches_though_memtables_are_switched() {
                 for (family, padding) in families.iter().zip([100, 230]) {
                     let mut value = n.to_be_bytes().to_vec();
                     value.resize(padding, 0);
-                    batch.put(family.id(), b"key", &value).unwrap();
+                    batch.put_cf(family.id(), b"key", &value).unwrap();
                 }
-                db.write(&WriteOptions::default(), &mut batch).unwrap();
+                db.write(&mut batch).unwrap();
             }
             done.store(true, Ordering::Release);
         })

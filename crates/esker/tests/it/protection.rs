@@ -23,7 +23,7 @@ fn options(fs: &MemFs, memtable_bytes: u32) -> Options {
 
 fn open(options: &Options) -> Db {
     let families = ["default", "second"].map(|name| ColumnFamilyDescriptor::new(name, options.cf.clone()));
-    Db::open_cf(&options.db, "/db", families.into()).unwrap()
+    Db::open_cf(&options.db, "/db", families).unwrap()
 }
 
 fn contents(db: &Db, forward: bool) -> BTreeMap<Vec<u8>, Vec<u8>> {
@@ -53,12 +53,12 @@ fn write(db: &Db, protection: usize) {
         for n in 0..200u32 {
             let mut batch = WriteBatch::new();
             let key = |n: u32| format!("key{:03}", n % 120).into_bytes();
-            batch.put(family.id(), &key(n), &n.to_le_bytes()).unwrap();
-            batch.merge(family.id(), &key(n * 7), b"operand").unwrap();
-            batch.delete(family.id(), &key(n * 11)).unwrap();
+            batch.put_cf(family.id(), &key(n), &n.to_le_bytes()).unwrap();
+            batch.merge_cf(family.id(), &key(n * 7), b"operand").unwrap();
+            batch.delete_cf(family.id(), &key(n * 11)).unwrap();
             batch.put_log_data(b"said").unwrap();
-            batch.put_entity(family.id(), &key(n * 13), &[(b"", b"default"), (b"b", b"2")]).unwrap();
-            db.write(&options, &mut batch).unwrap();
+            batch.put_entity_cf(family.id(), &key(n * 13), &[(b"", b"default"), (b"b", b"2")]).unwrap();
+            db.write_opt(&options, &mut batch).unwrap();
             db.put_opt(&options, &family, [b"single", &key(n)[..]].concat(), key(n)).unwrap();
             if n % 50 == 49 {
                 db.single_delete_opt(&options, &family, b"singlekey001").unwrap();
@@ -146,13 +146,13 @@ fn a_batch_that_has_changed_is_neither_logged_nor_applied() {
         let db = open(&options);
         db.put("before", "value").unwrap();
         let mut batch = WriteBatch::with_protection(8 - protection).unwrap();
-        batch.put(db.default_column_family().id(), b"key", b"value").unwrap();
+        batch.put_cf(db.default_column_family().id(), b"key", b"value").unwrap();
         let probes = Probes::new();
         probes.on("WriteBatch::checked_ops", |checksum| {
             *checksum.downcast_mut().unwrap() = EntryChecksum::of(ValueType::Value, b"other", b"value");
         });
         let write_options = WriteOptions::default().protection_bytes_per_key(protection);
-        assert_eq!(db.write(&write_options, &mut batch).unwrap_err().kind(), ErrorKind::Corruption);
+        assert_eq!(db.write_opt(&write_options, &mut batch).unwrap_err().kind(), ErrorKind::Corruption);
         drop(probes);
         assert!(db.get("key").unwrap().is_none());
         assert_eq!(db.background_error().unwrap().kind(), ErrorKind::Corruption);

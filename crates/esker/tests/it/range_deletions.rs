@@ -4,10 +4,7 @@
 use crate::shared::CountingComparator;
 use esker::internals::env::mem::MemFs;
 use esker::stats::{Statistics, Ticker};
-use esker::{
-    Db, DbIterator, Env, IngestExternalFileOptions, Options, ReadOptions, Snapshot, SstFileWriter,
-    WriteBatch, WriteOptions,
-};
+use esker::{Db, DbIterator, Env, Options, ReadOptions, Snapshot, SstFileWriter, WriteBatch};
 use esker_testkit::ranges::{RANGE_SHAPES, RangeShape};
 use esker_testkit::seed::for_each_seed;
 use std::collections::BTreeMap;
@@ -122,8 +119,8 @@ fn cost_of_iterators(shape: RangeShape, n: u32, is_flushed: bool, with_snapshot:
     let db = Db::open(&options(&counting), "/db").unwrap();
     let mut batch = WriteBatch::new();
     let family = db.default_column_family();
-    (0..2 * n).for_each(|i| batch.put(family.id(), &key(i), b"old").unwrap());
-    db.write(&WriteOptions::default(), &mut batch).unwrap();
+    (0..2 * n).for_each(|i| batch.put_cf(family.id(), &key(i), b"old").unwrap());
+    db.write(&mut batch).unwrap();
     if is_flushed {
         db.flush().unwrap();
     }
@@ -264,7 +261,7 @@ fn range_deletions_of_every_shape_are_ingested_and_read_back() {
             writer.delete_range(key(start), key(end)).unwrap();
         }
         writer.finish().unwrap();
-        db.ingest_external_file(&["/deletions.sst"], &IngestExternalFileOptions::default()).unwrap();
+        db.ingest_external_file(&["/deletions.sst"]).unwrap();
         let is_deleted = |k: u32| (0..n).map(|i| shape(i, n)).any(|(start, end)| (start..end).contains(&k));
         let left: Vec<_> = (0..2 * n).filter(|&k| !is_deleted(k)).map(|k| key(k).to_vec()).collect();
         for compacted in [false, true] {

@@ -4,7 +4,7 @@ use esker::internals::env::fault::OpKind;
 use esker::internals::env::{FaultFs, MockClock, mem::MemFs};
 use esker::{
     Db, Env, ErrorKind, MultiGetOutput, Options, ReadOptions, ReadTier, TransactionDb, TransactionDbOptions,
-    TransactionOptions, WriteOptions,
+    WriteOptions,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -82,7 +82,7 @@ fn what_no_wal_has_is_not_among_what_is_persisted() {
     db.close().unwrap();
     drop(db);
     let db = TransactionDb::open(&options(&fault_fs()), &TransactionDbOptions::default(), "/txn").unwrap();
-    let mut txn = db.begin_transaction(&WriteOptions::default(), &TransactionOptions::default());
+    let txn = db.begin_transaction();
     txn.put("own", "1").unwrap();
     let family = db.db().default_column_family();
     assert_eq!(txn.get_opt(&persisted, &family, "own").unwrap().as_deref(), Some(&b"1"[..]));

@@ -4,9 +4,8 @@ use esker::internals::base::comparator::Comparator;
 use esker::internals::env::{CrashChoices, CrashFs};
 use esker::options::{CompressionType, WalRecoveryMode};
 use esker::{
-    ColumnFamilyDescriptor, ColumnFamilyHandle, Db, Env, Error, ErrorKind, OptimisticTransactionDb,
-    OptimisticTransactionOptions, Options, ReadOptions, Severity, SstFileWriter, TransactionDb,
-    TransactionDbOptions, TransactionOptions, WriteBatch, WriteOptions,
+    ColumnFamilyDescriptor, ColumnFamilyHandle, Db, Env, Error, ErrorKind, OptimisticTransactionDb, Options,
+    ReadOptions, Severity, SstFileWriter, TransactionDb, TransactionDbOptions, WriteBatch, WriteOptions,
 };
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -67,11 +66,11 @@ fn keys(db: &Db, family: &ColumnFamilyHandle) -> Vec<String> {
 /// other one.
 fn put_bad(db: &Db, picky: &ColumnFamilyHandle, options: &WriteOptions) -> Error {
     let mut batch = WriteBatch::new();
-    batch.put(db.default_column_family().id(), b"half", &[1; 40_000]).unwrap();
+    batch.put_cf(db.default_column_family().id(), b"half", &[1; 40_000]).unwrap();
     for key in ["good", "bad", "last"] {
-        batch.put(picky.id(), key.as_bytes(), b"value").unwrap();
+        batch.put_cf(picky.id(), key.as_bytes(), b"value").unwrap();
     }
-    db.write(options, &mut batch).unwrap_err()
+    db.write_opt(options, &mut batch).unwrap_err()
 }
 
 /// Before `resume` no write is taken: a part of the failed one is in memtables.
@@ -89,14 +88,14 @@ fn writes_go_on_after_resume_without_a_write_that_a_memtable_refused() {
         db.put("kept", "value").unwrap();
         let mut batch = WriteBatch::new();
         let default = db.default_column_family().id();
-        batch.put(default, b"half", b"value").unwrap();
-        batch.delete(default, b"kept").unwrap();
-        batch.delete_range(default, prefix.as_bytes(), b"l").unwrap();
-        batch.put(family.id(), b"5", b"half").unwrap();
-        batch.put(family.id(), b"bad", b"value").unwrap();
+        batch.put_cf(default, b"half", b"value").unwrap();
+        batch.delete_cf(default, b"kept").unwrap();
+        batch.delete_range_cf(default, prefix.as_bytes(), b"l").unwrap();
+        batch.put_cf(family.id(), b"5", b"half").unwrap();
+        batch.put_cf(family.id(), b"bad", b"value").unwrap();
         let snapshot = db.snapshot();
         let before = db.latest_sequence_number();
-        let error = db.write(&write_options, &mut batch).unwrap_err();
+        let error = db.write_opt(&write_options, &mut batch).unwrap_err();
         assert_eq!(error.severity(), Severity::HardError, "{error}");
         assert!(db.put("later", "value").is_err() && db.flush().is_err());
         assert_eq!(db.latest_sequence_number(), before);
@@ -140,7 +139,7 @@ fn a_refused_write_is_no_conflict_after_resume() {
     db.db().put("half", "old").unwrap();
     put_bad(db.db(), &picky, &WriteOptions::default());
     db.db().resume().unwrap();
-    let mut txn = db.begin_transaction(&WriteOptions::default(), &OptimisticTransactionOptions::default());
+    let txn = db.begin_transaction();
     assert_eq!(txn.get_for_update("half").unwrap().unwrap(), b"old");
     txn.put("half", "new").unwrap();
     txn.commit().unwrap();
@@ -248,7 +247,7 @@ fn a_commit_that_a_memtable_refused_leaves_its_section_prepared() {
         TransactionDb::open_cf(&options.db, &txn_options, "/db", families.clone())
     };
     let db = open().unwrap();
-    let mut txn = db.begin_transaction(&WriteOptions::default(), &TransactionOptions::default());
+    let txn = db.begin_transaction();
     txn.set_name(b"one").unwrap();
     let picky = db.db().column_family("picky").unwrap();
     txn.put("half", "value").unwrap();
@@ -264,7 +263,7 @@ fn a_commit_that_a_memtable_refused_leaves_its_section_prepared() {
     assert_eq!(db.db().get("half").unwrap(), None);
     let prepared = db.get_all_prepared_transactions();
     assert_eq!(prepared.len(), 1);
-    prepared.into_iter().for_each(|mut txn| txn.rollback().unwrap());
+    prepared.into_iter().for_each(|txn| txn.rollback().unwrap());
     db.put("later", "value").unwrap();
 }
 
@@ -292,9 +291,9 @@ fn a_write_that_finds_no_memory_is_in_no_wal() {
         });
         let mut batch = WriteBatch::new();
         for i in 0..50 {
-            batch.put(db.default_column_family().id(), format!("{i}").as_bytes(), &[7; 20_000]).unwrap();
+            batch.put_cf(db.default_column_family().id(), format!("{i}").as_bytes(), &[7; 20_000]).unwrap();
         }
-        let result = db.write(&WriteOptions::default().sync(true), &mut batch);
+        let result = db.write_opt(&WriteOptions::default().sync(true), &mut batch);
         drop(probes);
         let is_written = result.is_ok();
         if let Err(e) = result {
@@ -334,11 +333,11 @@ fn an_entry_beyond_the_limit_is_refused_before_anything_is_written() {
     check(db.delete(&long), "delete");
     check(db.single_delete(&long), "single_delete");
     let mut batch = WriteBatch::new();
-    batch.put(default.id(), b"first", b"value").unwrap();
-    check(batch.merge(default.id(), b"k", &long), "merge");
-    check(batch.delete_range(default.id(), b"k", &long), "delete_range");
+    batch.put_cf(default.id(), b"first", b"value").unwrap();
+    check(batch.merge_cf(default.id(), b"k", &long), "merge");
+    check(batch.delete_range_cf(default.id(), b"k", &long), "delete_range");
     check(batch.put_serialized_entity(default.id(), b"k", &long), "put_entity");
-    db.write(&WriteOptions::default(), &mut batch).unwrap();
+    db.write(&mut batch).unwrap();
     let mut writer = SstFileWriter::new(&options);
     writer.open("/table.sst").unwrap();
     check(writer.put("k", &long), "SstFileWriter");

@@ -5,8 +5,8 @@ use esker::internals::env::{CrashChoices, CrashFs, FaultFs, FaultRule, FileSyste
 use esker::options::{BottommostLevelCompaction, TargetVersion};
 use esker::{
     ColumnFamilyDescriptor, ColumnFamilyHandle, ColumnFamilyId, ColumnFamilyOptions, CompactRangeOptions, Db,
-    DbOptions, Env, ErrorKind, ImportColumnFamilyOptions, IngestExternalFileOptions, OpenMode, Options,
-    ReadOptions, SstFileWriter, WriteBatch, WriteOptions, repair_db,
+    DbOptions, Env, ErrorKind, ImportColumnFamilyOptions, OpenMode, Options, ReadOptions, SstFileWriter,
+    WriteBatch, WriteOptions, repair_db,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -64,13 +64,13 @@ fn fill(options: &Options, path: &Path) -> Vec<Vec<(String, String)>> {
         for i in 0..200 {
             let key = format!("key{i:04}");
             batch
-                .put(db.default_column_family().id(), key.as_bytes(), format!("v{round}").as_bytes())
+                .put_cf(db.default_column_family().id(), key.as_bytes(), format!("v{round}").as_bytes())
                 .unwrap();
-            batch.put(reverse.id(), key.as_bytes(), format!("r{round}").as_bytes()).unwrap();
-            batch.merge(merging.id(), key.as_bytes(), format!("{round}").as_bytes()).unwrap();
+            batch.put_cf(reverse.id(), key.as_bytes(), format!("r{round}").as_bytes()).unwrap();
+            batch.merge_cf(merging.id(), key.as_bytes(), format!("{round}").as_bytes()).unwrap();
         }
-        batch.delete(reverse.id(), format!("key{:04}", round * 7).as_bytes()).unwrap();
-        db.write(&WriteOptions::default(), &mut batch).unwrap();
+        batch.delete_cf(reverse.id(), format!("key{:04}", round * 7).as_bytes()).unwrap();
+        db.write(&mut batch).unwrap();
         let (begin, end) = (format!("key{:04}", 20 * round), format!("key{:04}", 20 * round + 10));
         db.delete_range(begin, end).unwrap();
         match round {
@@ -99,7 +99,7 @@ fn everything_comes_back_without_manifest_and_current() {
     let fs = options.db.env.fs.clone();
     lose(fs.as_ref(), path, &["MANIFEST", "CURRENT"]);
 
-    let summary = repair_db(&options, &families(&options), path).unwrap();
+    let summary = repair_db(&options, path, &families(&options)).unwrap();
     assert_eq!(summary.families, ["default", "reverse", "merging"]);
     assert!(summary.tables_lost.is_empty(), "{summary:?}");
     assert_eq!(summary.wal_records_without_family, 0);
@@ -171,7 +171,7 @@ fn a_family_whose_timestamps_are_in_memory_only_comes_back_as_one() {
             path,
             if with_manifest { &["CURRENT"] } else { &["MANIFEST", "CURRENT"] },
         );
-        let summary = repair_db(&options, &both, path).unwrap();
+        let summary = repair_db(&options, path, &both).unwrap();
         assert!(summary.tables_lost.is_empty() && !summary.tables_from_wals.is_empty(), "{summary:?}");
         for _ in 0..2 {
             let mut options = options.clone();
@@ -221,14 +221,14 @@ fn ingested_and_imported_tables_keep_their_family_and_age_if_the_manifest_can_be
         writer.open("/file").unwrap();
         writer.put("key", "ingested").unwrap();
         writer.finish().unwrap();
-        db.ingest_external_file_cf(&merging, &["/file"], &IngestExternalFileOptions::default()).unwrap();
+        db.ingest_external_file_cf(&merging, &["/file"]).unwrap();
         let exported = db.export_column_family(&merging, "/export").unwrap();
         db.delete_cf(&merging, "other").unwrap();
         db.flush_opt(&Default::default(), &[&merging]).unwrap();
         db.drop_column_family(&db.column_family("reverse").unwrap()).unwrap();
         let with = ImportColumnFamilyOptions::default();
         let family = families(&options).remove(2).options;
-        db.create_column_family_with_import("reverse", &family, &with, &exported).unwrap();
+        db.create_column_family_with_import(&with, "reverse", &family, &exported).unwrap();
         db.close().unwrap();
         drop((merging, db));
         let fs = options.db.env.fs.clone();
@@ -236,7 +236,7 @@ fn ingested_and_imported_tables_keep_their_family_and_age_if_the_manifest_can_be
 
         let all = ["default", "merging", "reverse"];
         let described = all.map(|name| ColumnFamilyDescriptor::new(name, family.clone()));
-        let summary = repair_db(&options, &described, path).unwrap();
+        let summary = repair_db(&options, path, &described).unwrap();
         assert!(summary.tables_lost.is_empty(), "{summary:?}");
         if !with_manifest {
             // The ingested table counts as the oldest of the default family; its copy, too.
@@ -245,7 +245,7 @@ fn ingested_and_imported_tables_keep_their_family_and_age_if_the_manifest_can_be
             continue;
         }
         assert_eq!(summary.families, all);
-        let db = Db::open_cf(&options.db, path, described.into()).unwrap();
+        let db = Db::open_cf(&options.db, path, described).unwrap();
         let found = |name| contents(&db, &db.column_family(name).unwrap());
         let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
         assert_eq!(found("default"), []);
@@ -275,7 +275,7 @@ fn a_dropped_family_stays_dropped_if_the_manifest_can_be_read() {
         lose(&left, path, if with_manifest { &["CURRENT"] } else { &["CURRENT", "MANIFEST"] });
         options.db.env = Env::with_fs(Arc::new(left.clone()));
 
-        let summary = repair_db(&options, &families(&options), path).unwrap();
+        let summary = repair_db(&options, path, &families(&options)).unwrap();
         assert!(tables > 0, "something may come back");
         if !with_manifest {
             assert_eq!(summary.families, ["default", "reverse", "merging"]);
@@ -308,23 +308,23 @@ fn operands_joined_by_a_flush_are_not_taken_from_the_wal_again() {
     db.put("keeps the WAL", "alive").unwrap();
     let mut batch = WriteBatch::new();
     for operand in [b"1", b"2", b"3"] {
-        batch.merge(merging.id(), b"joined", operand).unwrap();
+        batch.merge_cf(merging.id(), b"joined", operand).unwrap();
     }
-    batch.put(merging.id(), b"overwritten", b"old").unwrap();
-    batch.put(merging.id(), b"overwritten", b"new").unwrap();
-    batch.merge(merging.id(), b"hidden", b"1").unwrap();
-    batch.delete_range(merging.id(), b"hidden", b"hidden0").unwrap();
-    db.write(&WriteOptions::default(), &mut batch).unwrap();
+    batch.put_cf(merging.id(), b"overwritten", b"old").unwrap();
+    batch.put_cf(merging.id(), b"overwritten", b"new").unwrap();
+    batch.merge_cf(merging.id(), b"hidden", b"1").unwrap();
+    batch.delete_range_cf(merging.id(), b"hidden", b"hidden0").unwrap();
+    db.write(&mut batch).unwrap();
     db.flush_opt(&Default::default(), &[&merging]).unwrap();
     let mut batch = WriteBatch::new();
-    batch.merge(merging.id(), b"joined", b"4").unwrap();
-    db.write(&WriteOptions::default(), &mut batch).unwrap();
+    batch.merge_cf(merging.id(), b"joined", b"4").unwrap();
+    db.write(&mut batch).unwrap();
     let expected = all_contents(&db);
     drop(merging);
     drop(db);
     lose(options.db.env.fs.as_ref(), path, &["MANIFEST", "CURRENT"]);
 
-    let summary = repair_db(&options, &families(&options), path).unwrap();
+    let summary = repair_db(&options, path, &families(&options)).unwrap();
     assert_eq!(summary.wal_records, 2, "the put of the default family and the last operand: {summary:?}");
     let db = Db::open_cf(&db_options, path, families(&options)).unwrap();
     assert_eq!(all_contents(&db), expected);
@@ -350,7 +350,7 @@ fn a_damaged_table_goes_to_lost_and_the_rest_comes_back() {
     damaged.append(&bytes).unwrap();
     damaged.close().unwrap();
 
-    let summary = repair_db(&options, &[], path).unwrap();
+    let summary = repair_db(&options, path, &[]).unwrap();
     assert_eq!(summary.tables_lost.len(), 1);
     assert_eq!(summary.tables_lost[0].0, victim.file_number);
     assert!(fs.file_exists(&path.join("lost").join(&victim.relative_filename)).unwrap());
@@ -366,7 +366,7 @@ fn another_comparator_is_refused_and_nothing_is_touched() {
     let expected = fill(&options, path);
     let fs = options.db.env.fs.clone();
     let before = fs.children(path).unwrap().len();
-    let error = repair_db(&options, &[], path).unwrap_err();
+    let error = repair_db(&options, path, &[]).unwrap_err();
     assert!(error.to_string().contains("rocksdb.ReverseBytewiseComparator"), "{error}");
     assert_eq!(fs.children(path).unwrap().len(), before);
     let db = Db::open_cf(&options.db, path, families(&options)).unwrap();
@@ -401,7 +401,7 @@ fn rocksdb_reads_what_was_repaired() {
     let expected = [contents(&db, &db.default_column_family()), contents(&db, &other)];
     drop((other, db));
     lose(options.db.env.fs.as_ref(), &path, &["MANIFEST", "CURRENT"]);
-    let summary = repair_db(&options, &[], &path).unwrap();
+    let summary = repair_db(&options, &path, &[]).unwrap();
     assert!(summary.order_unsure.is_empty(), "{summary:?}");
     if let Some((ok, text)) = ldb(&path, &["checkconsistency"]) {
         assert!(ok && text.contains("OK"), "{text}");
@@ -452,7 +452,7 @@ fn operands_that_lost_their_sequence_numbers_are_not_taken_from_the_wal_again() 
     file.append(b"torn off: no record").unwrap();
     file.close().unwrap();
 
-    let summary = repair_db(&options, &families(&options), path).unwrap();
+    let summary = repair_db(&options, path, &families(&options)).unwrap();
     assert_eq!(summary.wal_records, 2, "the put of the default family and the last operand: {summary:?}");
     let db = Db::open_cf(&db_options, path, families(&options)).unwrap();
     assert_eq!(all_contents(&db), expected);
@@ -487,7 +487,7 @@ fn a_manifest_that_was_only_begun_is_not_taken_for_the_newest() {
             lose(fs.as_ref(), path, &["CURRENT"]);
         }
 
-        let summary = repair_db(&options, &families(), path).unwrap();
+        let summary = repair_db(&options, path, &families()).unwrap();
         assert_eq!(summary.wal_records_without_family, 0, "CURRENT: {has_current}, {begun_with} bytes");
         let db = Db::open_cf(&options.db, path, families()).unwrap();
         let family = db.column_family("only in a WAL").unwrap();
@@ -506,7 +506,7 @@ fn wals_from_before_there_was_a_wal_dir_are_read_where_they_are() {
     lose(fs.as_ref(), path, &["MANIFEST", "CURRENT"]);
     fs.create_dir_if_missing(Path::new("/wals")).unwrap();
     options.db.wal_dir = Some("/wals".into());
-    let summary = repair_db(&options, &[], path).unwrap();
+    let summary = repair_db(&options, path, &[]).unwrap();
     assert_eq!((summary.wals.len(), summary.wal_records), (1, 1), "{summary:?}");
     assert!(fs.children(path).unwrap().iter().all(|name| !name.ends_with(".log")));
     let db = Db::open(&options, path).unwrap();
@@ -521,7 +521,7 @@ fn wals_from_before_there_was_a_wal_dir_are_read_where_they_are() {
     db.close().unwrap();
     lose(fs.as_ref(), path, &["MANIFEST", "CURRENT"]);
     options.db.wal_dir = Some("/db/./".into());
-    repair_db(&options, &[], path).unwrap();
+    repair_db(&options, path, &[]).unwrap();
     let db = Db::open(&options, path).unwrap();
     assert_eq!(db.get("operands").unwrap().unwrap(), b"one");
 }
@@ -542,7 +542,7 @@ fn a_repair_that_failed_or_was_cut_short_is_done_again_and_loses_nothing() {
         // repaired, none does.
         let killed = disk.crash_clone(&CrashChoices::process_kill());
         options.db.env = Env::with_fs(Arc::new(killed.clone()));
-        repair_db(&options, &families(&options), path).unwrap();
+        repair_db(&options, path, &families(&options)).unwrap();
         options.db.env = Env::with_fs(Arc::new(killed.crash_clone(&CrashChoices::lose_unsynced())));
         let db = Db::open_cf(&options.db, path, families(&options)).unwrap();
         assert_eq!(all_contents(&db), expected);
@@ -554,13 +554,13 @@ fn a_repair_that_failed_or_was_cut_short_is_done_again_and_loses_nothing() {
             let rule = FaultRule::fail_any().nth(step);
             faults.add_rule(if step % 2 == 0 { rule } else { rule.forever() });
             options.db.env = Env::with_fs(faults.clone());
-            let repaired = repair_db(&options, &families(&options), path);
+            let repaired = repair_db(&options, path, &families(&options));
             let met = faults.fault_count() > 0;
             // The power fails.
             let disk = disk.crash_clone(&CrashChoices::lose_unsynced());
             options.db.env = Env::with_fs(Arc::new(disk));
             if let Err(e) = &repaired {
-                let again = repair_db(&options, &families(&options), path);
+                let again = repair_db(&options, path, &families(&options));
                 again.unwrap_or_else(|again| panic!("step {step}: {e}, then {again}"));
             }
             let db = Db::open_cf(&options.db, path, families(&options))
@@ -605,10 +605,10 @@ fn a_manifest_that_cannot_be_read_for_once_is_not_taken_for_damaged() {
         options.db.env = Env::with_fs(Arc::new(faults.clone()));
         let before = left.children(path).unwrap();
         faults.add_rule(FaultRule::fail(&[OpKind::Read]).on_name(name));
-        let error = repair_db(&options, &families(&options), path).unwrap_err();
+        let error = repair_db(&options, path, &families(&options)).unwrap_err();
         assert!(error.kind() == ErrorKind::IoError && error.to_string().contains(name), "{error}");
         assert_eq!(left.children(path).unwrap(), before);
-        let summary = repair_db(&options, &families(&options), path).unwrap();
+        let summary = repair_db(&options, path, &families(&options)).unwrap();
         assert_eq!(summary.families, ["default", "merging"]);
     }
 }
@@ -673,7 +673,7 @@ fn what_was_given_up_stays_so_though_a_table_of_another_family_is_lost() {
         fs.delete_file(&path.join(wal)).unwrap();
     }
 
-    let summary = repair_db(&options, &families(&options), path).unwrap();
+    let summary = repair_db(&options, path, &families(&options)).unwrap();
     assert_eq!(summary.tables_lost.len(), 1, "{summary:?}");
     assert!(summary.tables_obsolete.len() > 1, "{summary:?}");
     let db = Db::open_cf(&options.db, path, without_reverse(&options)).unwrap();
@@ -704,12 +704,12 @@ fn what_was_given_up_stays_so_when_a_repair_is_done_again() {
         let faults = Arc::new(FaultFs::new(Arc::new(disk.clone())));
         faults.add_rule(FaultRule::fail(&[OpKind::Rename]).nth(step).forever());
         options.db.env = Env::with_fs(faults.clone());
-        let repaired = repair_db(&options, &families(&options), path);
+        let repaired = repair_db(&options, path, &families(&options));
         let met = faults.fault_count() > 0;
         assert_eq!(repaired.is_err(), met, "step {step}: {repaired:?}");
         options.db.env = Env::with_fs(Arc::new(disk));
         if met {
-            repair_db(&options, &families(&options), path).unwrap();
+            repair_db(&options, path, &families(&options)).unwrap();
         }
         let db = Db::open_cf(&options.db, path, without_reverse(&options))
             .unwrap_or_else(|e| panic!("step {step}: {repaired:?}, then {e}"));
@@ -743,12 +743,12 @@ fn families_of_one_name_come_back_under_two() {
     lose(&left, path, &["CURRENT", "MANIFEST"]);
     options.db.env = Env::with_fs(Arc::new(left));
 
-    let summary = repair_db(&options, &[], path).unwrap();
+    let summary = repair_db(&options, path, &[]).unwrap();
     assert_eq!(summary.families, ["default", "name.1", "name"]);
     assert_eq!(summary.families_renamed, [(ColumnFamilyId(1), "name".into(), "name.1".into())]);
     for again in [false, true] {
         if again {
-            assert_eq!(repair_db(&options, &[], path).unwrap().families, ["default", "name.1", "name"]);
+            assert_eq!(repair_db(&options, path, &[]).unwrap().families, ["default", "name.1", "name"]);
         }
         let described = ["default", "name.1", "name"];
         let described = described.map(|name| ColumnFamilyDescriptor::new(name, options.cf.clone()));
@@ -770,11 +770,11 @@ fn wals_in_a_wal_dir_that_was_left_out_are_not_given_up() {
     drop(db);
     lose(options.db.env.fs.as_ref(), path, &["CURRENT", "MANIFEST"]);
     let left_out = Options { db: DbOptions { wal_dir: None, ..options.db.clone() }, ..options.clone() };
-    let refused = repair_db(&left_out, &[], path).unwrap_err();
+    let refused = repair_db(&left_out, path, &[]).unwrap_err();
     assert!(
         refused.kind() == ErrorKind::InvalidArgument && refused.to_string().contains("/wals"),
         "{refused}"
     );
-    repair_db(&options, &[], path).unwrap();
+    repair_db(&options, path, &[]).unwrap();
     assert_eq!(Db::open(&options, path).unwrap().get("key").unwrap().as_deref(), Some(&b"value"[..]));
 }

@@ -7,8 +7,8 @@ use esker::internals::env::mem::MemFs;
 use esker::internals::table::FilterPolicy;
 use esker::options::{BottommostLevelCompaction, CompactRangeOptions};
 use esker::{
-    ColumnFamilyId, Db, DbIterator, Env, IngestExternalFileOptions, Options, ReadOptions, Snapshot,
-    SstFileWriter, WriteBatch, WriteBatchWithIndex, WriteOptions,
+    ColumnFamilyId, Db, DbIterator, Env, Options, ReadOptions, Snapshot, SstFileWriter, WriteBatch,
+    WriteBatchWithIndex,
 };
 use esker_testkit::seed;
 use std::collections::BTreeMap;
@@ -196,10 +196,10 @@ impl History {
 
     fn delete(&mut self, batch: &mut WriteBatch, i: usize) {
         if !Self::is_single(i) {
-            batch.delete(FAMILY, key(i).as_bytes()).unwrap();
+            batch.delete_cf(FAMILY, key(i).as_bytes()).unwrap();
             self.model.remove(&key(i));
         } else if self.model.remove(&key(i)).is_some() {
-            batch.single_delete(FAMILY, key(i).as_bytes()).unwrap();
+            batch.single_delete_cf(FAMILY, key(i).as_bytes()).unwrap();
         }
     }
 
@@ -222,7 +222,7 @@ impl History {
             _ => {
                 let mut batch = WriteBatch::new();
                 (i..end).for_each(|i| self.delete(&mut batch, i));
-                self.db.write(&WriteOptions::default(), &mut batch).unwrap();
+                self.db.write(&mut batch).unwrap();
             }
         }
     }
@@ -243,7 +243,7 @@ impl History {
             }
         }
         if writer.finish().is_ok() {
-            self.db.ingest_external_file(&[path], &IngestExternalFileOptions::default()).unwrap();
+            self.db.ingest_external_file(&[path]).unwrap();
         }
     }
 
@@ -327,10 +327,10 @@ impl History {
         for _ in 0..rng.usize(..30) {
             let i = rng.usize(..KEYS);
             if rng.u8(..4) == 0 {
-                own.put(FAMILY, key(i).as_bytes(), b"own").unwrap();
+                own.put_cf(FAMILY, key(i).as_bytes(), b"own").unwrap();
                 model.insert(key(i), "own".to_owned());
             } else {
-                own.delete(FAMILY, key(i).as_bytes()).unwrap();
+                own.delete_cf(FAMILY, key(i).as_bytes()).unwrap();
                 model.remove(&key(i));
             }
         }

@@ -35,7 +35,8 @@ fn changed_options_steer_what_the_engine_does_next() {
     db.wait_for_background_work().unwrap();
     assert!(level0().unwrap() < 4, "compacted as soon as it was allowed: {:?}", level0());
 
-    let loaded = esker::options::load_latest_options(options.db.env.fs.as_ref(), Path::new("/db")).unwrap();
+    let loaded =
+        esker::options::load_latest_options_from(options.db.env.fs.as_ref(), Path::new("/db")).unwrap();
     assert_eq!(loaded.families[0].1.write_buffer_size, 64 << 10);
 }
 
@@ -107,7 +108,7 @@ fn the_newest_options_file_is_that_of_the_last_time_it_was_opened() {
         let db = Db::open(&options, "/db").unwrap();
         db.close().unwrap();
         let fs = options.db.env.fs.as_ref();
-        let loaded = esker::options::load_latest_options(fs, Path::new("/db")).unwrap();
+        let loaded = esker::options::load_latest_options_from(fs, Path::new("/db")).unwrap();
         assert_eq!(loaded.families[0].1.write_buffer_size, size);
     }
 }

@@ -267,8 +267,8 @@ fn a_timestamp_is_wanted_where_there_are_some_and_nowhere_else() {
     refused(db.delete_cf(&family, "key"));
     refused(db.put_with_ts(&write, &family, "key", &[1, 2, 3], "value"));
     let mut batch = WriteBatch::new();
-    batch.put(family.id(), b"short", b"value").unwrap();
-    refused(db.write(&write, &mut batch));
+    batch.put_cf(family.id(), b"short", b"value").unwrap();
+    refused(db.write_opt(&write, &mut batch));
     refused(db.get("key").map(drop));
     refused(db.iter().map(drop));
     let short = ReadOptions { timestamp: Some(vec![1]), ..ReadOptions::default() };

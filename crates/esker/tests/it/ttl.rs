@@ -4,10 +4,7 @@ use esker::internals::base::compaction_filter::{CompactionFilter, FilterDecision
 use esker::internals::env::MockClock;
 use esker::internals::env::mem::MemFs;
 use esker::options::{BottommostLevelCompaction, CompactRangeOptions};
-use esker::{
-    ColumnFamilyDescriptor, DbWithTtl, Env, ErrorKind, OpenMode, Options, ReadOptions, WriteBatch,
-    WriteOptions,
-};
+use esker::{ColumnFamilyDescriptor, DbWithTtl, Env, ErrorKind, OpenMode, Options, ReadOptions, WriteBatch};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,15 +44,15 @@ fn values_are_dropped_by_compactions_when_their_time_is_over() {
     let mut db = open(&options, [100, 0]);
     let other = |db: &DbWithTtl| db.base_db().column_family("other").unwrap();
     let mut batch = WriteBatch::new();
-    batch.put(db.base_db().default_column_family().id(), b"early", b"1").unwrap();
-    batch.put(other(&db).id(), b"early", b"for ever").unwrap();
-    batch.merge(other(&db).id(), b"list", b"a").unwrap();
-    db.write(&WriteOptions::default(), &batch).unwrap();
+    batch.put_cf(db.base_db().default_column_family().id(), b"early", b"1").unwrap();
+    batch.put_cf(other(&db).id(), b"early", b"for ever").unwrap();
+    batch.merge_cf(other(&db).id(), b"list", b"a").unwrap();
+    db.write(&batch).unwrap();
     clock.advance(Duration::from_secs(60));
     db.put("late", "2").unwrap();
     let mut batch = WriteBatch::new();
-    batch.merge(other(&db).id(), b"list", b"b").unwrap();
-    db.write(&WriteOptions::default(), &batch).unwrap();
+    batch.merge_cf(other(&db).id(), b"list", b"b").unwrap();
+    db.write(&batch).unwrap();
     clock.advance(Duration::from_secs(41));
     // Nothing has been compacted: what is over is still shown.
     assert_eq!(db.get("early").unwrap().as_deref(), Some(&b"1"[..]));
@@ -103,8 +100,8 @@ fn values_without_times_are_corruption_and_what_has_no_place_for_one_is_refused(
         assert_eq!(found[0].as_ref().unwrap_err().kind(), ErrorKind::Corruption);
     }
     let mut batch = WriteBatch::new();
-    batch.put_entity(db.base_db().default_column_family().id(), b"key", &[(b"a", b"1")]).unwrap();
-    assert_eq!(db.write(&WriteOptions::default(), &batch).unwrap_err().kind(), ErrorKind::NotSupported);
+    batch.put_entity_cf(db.base_db().default_column_family().id(), b"key", &[(b"a", b"1")]).unwrap();
+    assert_eq!(db.write(&batch).unwrap_err().kind(), ErrorKind::NotSupported);
     let families = vec![ColumnFamilyDescriptor::new("default", options.cf.clone())];
     let error = DbWithTtl::open(&options.db, "/other", families, &[], OpenMode::ReadWrite).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
@@ -116,15 +113,15 @@ fn the_options_that_a_database_with_times_has_saved_open_it_again() {
     let mut options = options(&clock);
     let merge = |db: &DbWithTtl, operand: &str| {
         let mut batch = WriteBatch::new();
-        batch.merge(db.base_db().default_column_family().id(), b"list", operand.as_bytes()).unwrap();
-        db.write(&WriteOptions::default(), &batch).unwrap();
+        batch.merge_cf(db.base_db().default_column_family().id(), b"list", operand.as_bytes()).unwrap();
+        db.write(&batch).unwrap();
     };
     let db = open(&options, [100, 0]);
     merge(&db, "a long operand");
     db.base_db().close().unwrap();
     drop(db);
     let fs = options.db.env.fs.clone();
-    let loaded = esker::options::load_latest_options(fs.as_ref(), std::path::Path::new("/db")).unwrap();
+    let loaded = esker::options::load_latest_options_from(fs.as_ref(), std::path::Path::new("/db")).unwrap();
     options.cf = loaded.families[0].1.clone();
     let db = open(&options, [100, 0]);
     merge(&db, "and another one");
@@ -148,11 +145,11 @@ fn the_options_of_an_open_family_with_times_may_be_those_of_another_one() {
     let third = db.create_column_family_with_ttl("third", &of_first, 0).unwrap();
     let mut batch = WriteBatch::new();
     // As a time, its end would be an early one.
-    batch.put(third.id(), b"key", b"value\x01\x01\x01\x01").unwrap();
-    batch.put(third.id(), b"empty", b"").unwrap();
-    batch.merge(third.id(), b"list", b"an operand").unwrap();
-    batch.merge(third.id(), b"list", b"another").unwrap();
-    db.write(&WriteOptions::default(), &batch).unwrap();
+    batch.put_cf(third.id(), b"key", b"value\x01\x01\x01\x01").unwrap();
+    batch.put_cf(third.id(), b"empty", b"").unwrap();
+    batch.merge_cf(third.id(), b"list", b"an operand").unwrap();
+    batch.merge_cf(third.id(), b"list", b"another").unwrap();
+    db.write(&batch).unwrap();
     clock.advance(Duration::from_secs(1000));
     let force = CompactRangeOptions {
         bottommost_level_compaction: BottommostLevelCompaction::Force,
@@ -188,9 +185,9 @@ fn a_filter_that_is_set_in_the_options_of_an_open_family_with_times_is_asked() {
     of_first.compaction_filter = Some(Arc::new(DropsEmpty));
     let third = db.create_column_family_with_ttl("third", &of_first, 0).unwrap();
     let mut batch = WriteBatch::new();
-    batch.put(third.id(), b"empty", b"").unwrap();
-    batch.put(third.id(), b"key", b"value").unwrap();
-    db.write(&WriteOptions::default(), &batch).unwrap();
+    batch.put_cf(third.id(), b"empty", b"").unwrap();
+    batch.put_cf(third.id(), b"key", b"value").unwrap();
+    db.write(&batch).unwrap();
     let force = CompactRangeOptions {
         bottommost_level_compaction: BottommostLevelCompaction::Force,
         ..CompactRangeOptions::default()

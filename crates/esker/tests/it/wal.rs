@@ -5,7 +5,7 @@ use esker::internals::env::{CrashChoices, CrashFs, FileSystem};
 use esker::observe::{EventListener, FlushJobInfo, TableFileCreationInfo};
 use esker::{
     ColumnFamilyDescriptor, ColumnFamilyId, Db, Env, ErrorKind, FlushOptions, ImportColumnFamilyOptions,
-    IngestExternalFileOptions, Options, SstFileWriter, WriteOptions,
+    Options, SstFileWriter, WriteOptions,
 };
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -70,7 +70,7 @@ fn a_recycled_wal_ends_with_its_last_record_once_another_is_begun() {
         options.db.recycle_log_file_num = 2;
         options.db.create_missing_column_families = true;
         let families = ["default", "other"].map(|name| ColumnFamilyDescriptor::new(name, options.cf.clone()));
-        let db = Db::open_cf(&options.db, "/db", families.into()).unwrap();
+        let db = Db::open_cf(&options.db, "/db", families).unwrap();
         let families = [db.default_column_family(), db.column_family("other").unwrap()];
         let put = |key: &str| {
             for family in &families {
@@ -199,7 +199,7 @@ fn a_family_is_not_ahead_of_a_wal_that_was_closed_while_it_was_flushed() {
     options.db.listeners = vec![listener.clone()];
     let open = |options: &Options| {
         let families = ["default", "other"].map(|name| ColumnFamilyDescriptor::new(name, options.cf.clone()));
-        Db::open_cf(&options.db, "/db", families.into())
+        Db::open_cf(&options.db, "/db", families)
     };
     let db = Arc::new(open(&options).unwrap());
     assert!(listener.db.set(Arc::downgrade(&db)).is_ok());
@@ -226,7 +226,7 @@ fn an_ingested_file_is_not_ahead_of_a_wal_whose_flush_waits() {
     let open = |options: &Options| {
         let names = ["default", "other", "third"];
         let families = names.map(|name| ColumnFamilyDescriptor::new(name, options.cf.clone()));
-        Db::open_cf(&options.db, "/db", families.into())
+        Db::open_cf(&options.db, "/db", families)
     };
     drop(open(&options).unwrap());
     let db = open(&options).unwrap();
@@ -242,7 +242,7 @@ fn an_ingested_file_is_not_ahead_of_a_wal_whose_flush_waits() {
     writer.open("/file").unwrap();
     writer.put("a", "value").unwrap();
     writer.finish().unwrap();
-    db.ingest_external_file_cf(&third, &["/file"], &IngestExternalFileOptions::default()).unwrap();
+    db.ingest_external_file_cf(&third, &["/file"]).unwrap();
     for seed in 0..200 {
         let mut options = options.clone();
         options.db.env = Env::with_fs(Arc::new(disk.crash_clone(&CrashChoices::random(seed))));
@@ -266,7 +266,7 @@ fn imported_tables_are_not_ahead_of_a_wal_whose_flush_waits() {
     options.db.create_missing_column_families = true;
     let open = |options: &Options, names: &[&str]| {
         let families = names.iter().map(|name| ColumnFamilyDescriptor::new(*name, options.cf.clone()));
-        Db::open_cf(&options.db, "/db", families.collect())
+        Db::open_cf(&options.db, "/db", families)
     };
     drop(open(&options, &["default", "other"]).unwrap());
     let db = open(&options, &["default", "other"]).unwrap();
@@ -277,7 +277,7 @@ fn imported_tables_are_not_ahead_of_a_wal_whose_flush_waits() {
     }
     db.flush_opt(&FlushOptions { wait: false, allow_write_stall: true }, &[&other]).unwrap();
     let with = ImportColumnFamilyOptions::default();
-    db.create_column_family_with_import("third", &options.cf, &with, &exported).unwrap();
+    db.create_column_family_with_import(&with, "third", &options.cf, &exported).unwrap();
     for seed in 0..200 {
         let mut options = options.clone();
         options.db.env = Env::with_fs(Arc::new(disk.crash_clone(&CrashChoices::random(seed))));
@@ -374,7 +374,7 @@ fn memtables_that_wait_for_more_do_not_hold_wals_back_beyond_their_limit() {
 
 #[test]
 fn the_options_file_says_where_the_wals_are_and_that_of_a_checkpoint_does_not() {
-    use esker::options::load_latest_options;
+    use esker::options::load_latest_options_from;
     let disk = CrashFs::new();
     let mut options = options();
     options.db.env = Env::with_fs(Arc::new(disk.clone()));
@@ -387,7 +387,7 @@ fn the_options_file_says_where_the_wals_are_and_that_of_a_checkpoint_does_not() 
     drop(db);
     // As tools open it.
     for (dir, value, wal_dir) in [("/copy", "value", None), ("/db", "later", Some("/wals"))] {
-        let loaded = load_latest_options(&disk, Path::new(dir)).unwrap();
+        let loaded = load_latest_options_from(&disk, Path::new(dir)).unwrap();
         assert_eq!(loaded.db.wal_dir.as_deref(), wal_dir.map(Path::new), "{dir}");
         let mut as_it_is = options.clone();
         as_it_is.db = esker::DbOptions { env: options.db.env.clone(), ..loaded.db };
@@ -557,7 +557,7 @@ fn a_logged_range_deletion_that_ends_before_it_begins_is_damage_in_every_recover
         while let LogEvent::Record { .. } = reader.next_record(&mut record).unwrap() {
             let mut batch = WriteBatch::from_bytes(record.clone()).unwrap();
             if record.windows(7).any(|bytes| bytes == b"refused") {
-                batch.delete_range(ColumnFamilyId::DEFAULT, b"b", b"a").unwrap();
+                batch.delete_range_cf(ColumnFamilyId::DEFAULT, b"b", b"a").unwrap();
             }
             writer.add_record(batch.data(), &mut log);
         }

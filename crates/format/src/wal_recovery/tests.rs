@@ -6,7 +6,7 @@ fn batch(sequence: u64, puts: usize) -> Vec<u8> {
     let mut batch = WriteBatch::new();
     batch.set_sequence(SequenceNumber(sequence));
     for _ in 0..puts {
-        batch.put(ColumnFamilyId::DEFAULT, b"key", b"value").unwrap();
+        batch.put_cf(ColumnFamilyId::DEFAULT, b"key", b"value").unwrap();
     }
     batch.into_bytes()
 }

@@ -62,7 +62,8 @@ impl WriteBatch {
     /// Calls `each` for all counted ops of a protected batch, with their checksums without the
     /// family; nothing if it is not protected.
     /// # Errors
-    /// As [`WriteBatch::verify_checksum`]; that of `each`.
+    /// `Corruption`: an operation is not what its checksum says · the error of `each`.
+    #[doc(hidden)]
     pub fn checked_ops(&self, each: &mut dyn FnMut(&BatchOp<'_>, EntryChecksum) -> Result<()>) -> Result<()> {
         let Some(checksums) = &self.checksums else { return Ok(()) };
         // Invariant 2 of `WriteBatch` is what is in question.

@@ -19,11 +19,11 @@ enum Op {
 impl Op {
     fn apply(&self, batch: &mut WriteBatch) -> Result<()> {
         match self {
-            Op::Put(f, k, v) => batch.put(ColumnFamilyId(*f), k, v),
-            Op::Delete(f, k) => batch.delete(ColumnFamilyId(*f), k),
-            Op::SingleDelete(f, k) => batch.single_delete(ColumnFamilyId(*f), k),
-            Op::Merge(f, k, v) => batch.merge(ColumnFamilyId(*f), k, v),
-            Op::DeleteRange(f, k, v) => batch.delete_range(ColumnFamilyId(*f), k, v),
+            Op::Put(f, k, v) => batch.put_cf(ColumnFamilyId(*f), k, v),
+            Op::Delete(f, k) => batch.delete_cf(ColumnFamilyId(*f), k),
+            Op::SingleDelete(f, k) => batch.single_delete_cf(ColumnFamilyId(*f), k),
+            Op::Merge(f, k, v) => batch.merge_cf(ColumnFamilyId(*f), k, v),
+            Op::DeleteRange(f, k, v) => batch.delete_range_cf(ColumnFamilyId(*f), k, v),
             Op::PutEntity(f, k, v) => batch.put_serialized_entity(ColumnFamilyId(*f), k, v),
             Op::LogData(v) => batch.put_log_data(v),
             Op::Commit(xid) => batch.put_marker(BatchOp::Commit { xid }),
@@ -77,8 +77,8 @@ fn batch_of(ops: &[Op]) -> WriteBatch {
 #[test]
 fn bytes_are_rocksdbs() {
     let mut batch = WriteBatch::new();
-    batch.put(DEFAULT, b"k", b"value").unwrap();
-    batch.delete(ColumnFamilyId(300), b"key").unwrap();
+    batch.put_cf(DEFAULT, b"k", b"value").unwrap();
+    batch.delete_cf(ColumnFamilyId(300), b"key").unwrap();
     batch.put_log_data(b"blob").unwrap();
     batch.set_sequence(SequenceNumber(0x0102_0304));
     let mut expected = vec![4, 3, 2, 1, 0, 0, 0, 0, 2, 0, 0, 0];
@@ -180,15 +180,15 @@ fn unknown_tags_and_wrong_counts_are_corruption() {
 fn refused_op_leaves_the_batch_as_it_was() {
     let mut batch = WriteBatch::new();
     batch.set_max_bytes(40);
-    batch.put(DEFAULT, b"key", b"value").unwrap();
+    batch.put_cf(DEFAULT, b"key", b"value").unwrap();
     let before = batch.data().to_vec();
-    let error = batch.merge(DEFAULT, b"key", &[0; 100]).unwrap_err();
+    let error = batch.merge_cf(DEFAULT, b"key", &[0; 100]).unwrap_err();
     assert_eq!((error.kind(), error.subcode()), (ErrorKind::Aborted, SubCode::MemoryLimit));
     assert_eq!(batch.data(), before);
     assert_eq!(batch.content(), BatchContent::default());
     assert!(batch.put_marker(BatchOp::LogData(b"x")).is_err());
     assert_eq!(batch.data(), before);
-    batch.delete(DEFAULT, b"key").unwrap();
+    batch.delete_cf(DEFAULT, b"key").unwrap();
     assert_eq!(batch.count(), 2);
 }
 
@@ -196,11 +196,11 @@ fn refused_op_leaves_the_batch_as_it_was() {
 fn save_points_nest() {
     let mut batch = WriteBatch::new();
     assert_eq!(batch.rollback_to_save_point().unwrap_err().kind(), ErrorKind::NotFound);
-    batch.put(DEFAULT, b"a", b"1").unwrap();
+    batch.put_cf(DEFAULT, b"a", b"1").unwrap();
     batch.set_save_point();
-    batch.merge(DEFAULT, b"b", b"2").unwrap();
+    batch.merge_cf(DEFAULT, b"b", b"2").unwrap();
     batch.set_save_point();
-    batch.delete(DEFAULT, b"c").unwrap();
+    batch.delete_cf(DEFAULT, b"c").unwrap();
     batch.pop_save_point().unwrap();
     assert_eq!(batch.count(), 3);
     batch.rollback_to_save_point().unwrap();
@@ -277,7 +277,7 @@ fn an_untouched_batch_owns_no_memory_and_looks_like_an_empty_one() {
     assert_eq!(batch.clone().into_bytes(), vec![0; 12]);
     let mut saved = batch.clone();
     saved.set_save_point();
-    saved.put(ColumnFamilyId::DEFAULT, b"k", b"v").unwrap();
+    saved.put_cf(ColumnFamilyId::DEFAULT, b"k", b"v").unwrap();
     saved.rollback_to_save_point().unwrap();
     assert_eq!(saved.data(), batch.data());
     let mut numbered = batch;

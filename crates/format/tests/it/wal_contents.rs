@@ -94,11 +94,11 @@ fn batches_come_out_in_the_same_bytes() {
             again.set_sequence(original.sequence());
             for op in &original {
                 match op {
-                    BatchOp::Put { family, key, value } => again.put(family, key, value),
-                    BatchOp::Delete { family, key } => again.delete(family, key),
-                    BatchOp::SingleDelete { family, key } => again.single_delete(family, key),
-                    BatchOp::Merge { family, key, operand } => again.merge(family, key, operand),
-                    BatchOp::DeleteRange { family, begin, end } => again.delete_range(family, begin, end),
+                    BatchOp::Put { family, key, value } => again.put_cf(family, key, value),
+                    BatchOp::Delete { family, key } => again.delete_cf(family, key),
+                    BatchOp::SingleDelete { family, key } => again.single_delete_cf(family, key),
+                    BatchOp::Merge { family, key, operand } => again.merge_cf(family, key, operand),
+                    BatchOp::DeleteRange { family, begin, end } => again.delete_range_cf(family, begin, end),
                     BatchOp::PutEntity { family, key, entity } => {
                         again.put_serialized_entity(family, key, entity)
                     }

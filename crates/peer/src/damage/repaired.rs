@@ -16,7 +16,7 @@ impl Subject {
         let fs = file_system(&damaged);
         let mut options = Options { db: self.db_options(&fs), ..Options::default() };
         options.cf = families[0].options.clone();
-        let summary = match repair_db(&options, &families, DIR) {
+        let summary = match repair_db(&options, DIR, &families) {
             Ok(summary) => summary,
             // Without checksums nobody can tell a table with another comparator's name from one of
             // another comparator.

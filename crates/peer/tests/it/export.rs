@@ -44,7 +44,7 @@ fn a_family_of_rocksdb_is_imported_for_rocksdb() {
         let import = ImportColumnFamilyOptions { move_files: rng.bool() };
         let descriptor = descriptors.iter().find(|d| d.name == "moved").expect("there");
         target
-            .create_column_family_with_import("moved", &descriptor.options, &import, &export)
+            .create_column_family_with_import(&import, "moved", &descriptor.options, &export)
             .expect("imported");
         target.close().expect("closes");
         drop((family, source, target));

@@ -1,7 +1,7 @@
 //! Checksums of whole files, which either side records in the MANIFEST, keeps, and compares.
 
 use crate::peer_process::{check_7, check_11, check_open_esker, small_files};
-use esker::options::{CompressionType, FileChecksumGenCrc32cFactory, load_latest_options};
+use esker::options::{CompressionType, FileChecksumGenCrc32cFactory, load_latest_options_from};
 use esker::{
     BackupEngine, BackupEngineOptions, ColumnFamilyOptions, Db, DbOptions, ErrorKind, IngestExternalFileArg,
     IngestExternalFileOptions, Options, SstFileWriter, WriteOptions,
@@ -79,7 +79,7 @@ fn checksums_of_files_are_recorded_kept_and_compared_by_both() {
             check_7(dir.path(), &model, "with file checksums");
             // The option is in the OPTIONS file.
             let fs = DbOptions::default().env.fs;
-            let loaded = load_latest_options(fs.as_ref(), dir.path()).expect("loads");
+            let loaded = load_latest_options_from(fs.as_ref(), dir.path()).expect("loads");
             assert!(loaded.db.file_checksum_gen_factory.is_some());
 
             let db = RocksDb::open(dir.path(), FACTORY, &model.specs(&specs)).expect("opens");
@@ -171,7 +171,7 @@ fn ingested_files_are_compared_with_the_checksums_they_come_with() {
             verify_file_checksum: verify,
             ..IngestExternalFileOptions::default()
         };
-        db.ingest_external_files(&[arg], &options)
+        db.ingest_external_files(&options, &[arg])
     };
     let (none, _) = made("none.sst", "a");
     ingest(vec![none], vec![], vec![], true).expect("a checksum is made");

@@ -1,9 +1,7 @@
 //! Golden databases: Esker opens each, read-only and read-write, shows what is in it, rewrites it,
 //! and hands it back.
 
-use esker::options::{
-    BottommostLevelCompaction, IngestExternalFileOptions, TargetVersion, load_latest_options,
-};
+use esker::options::{BottommostLevelCompaction, TargetVersion, load_latest_options_from};
 use esker::{
     ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions, Db, DbOptions, ErrorKind, OpenMode,
     ReadOptions, WriteOptions, builtin,
@@ -47,7 +45,7 @@ fn read_options(db: &Db) -> ReadOptions {
 /// Families as a user would name them: from the OPTIONS file if there is one; merges are
 /// `stringappend`, as fixtures/README.md says.
 pub(crate) fn families(db_options: &DbOptions, dir: &Path) -> esker::Result<Vec<ColumnFamilyDescriptor>> {
-    let loaded = match load_latest_options(db_options.env.fs.as_ref(), dir) {
+    let loaded = match load_latest_options_from(db_options.env.fs.as_ref(), dir) {
         Ok(loaded) => Some(loaded),
         Err(error) if error.kind() == ErrorKind::NotFound => None,
         Err(error) => return Err(error),
@@ -330,7 +328,7 @@ fn a_table_with_embedded_blobs_is_ingested_read_and_rewritten() {
     let families = || vec![ColumnFamilyDescriptor::new("default", family.clone())];
     let db = Db::open_with(&options, dir.path(), families(), OpenMode::ReadWrite).expect("opens");
     let file = fixture.file("emb.sst");
-    db.ingest_external_file(&[file], &IngestExternalFileOptions::default()).expect("ingested");
+    db.ingest_external_file(&[file]).expect("ingested");
     let read = |db: &Db| {
         let family = db.default_column_family();
         expected.check(&Contents::of(db, &family, &ReadOptions::default()).expect("read")).expect("right");

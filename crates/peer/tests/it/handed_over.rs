@@ -330,7 +330,7 @@ fn files_made_here_are_ingested_by_both_and_read_by_all() {
     for n in 0..1500 {
         db.put(format!("key{n:05}"), "older").expect("written");
     }
-    db.ingest_external_file(&files, &Default::default()).expect("ingested");
+    db.ingest_external_file(&files).expect("ingested");
     db.close().expect("closes");
     let theirs = dir.path().join("theirs");
     for file in &files {

@@ -13,7 +13,7 @@
 //!
 //! `ROUNDS=n` for more rounds (`cargo xtask long durability`).
 
-use esker::{Options, Transaction, TransactionDb, TransactionDbOptions, TransactionOptions, WriteOptions};
+use esker::{Options, Transaction, TransactionDb, TransactionDbOptions};
 use esker_peer::{RocksDb, RocksTransaction, RocksTransactionDb, WritePolicy, require};
 use esker_testkit::{TempDir, seed};
 use std::collections::BTreeMap;
@@ -146,7 +146,7 @@ impl Esker {
     }
 
     fn written(&self, lane: Lane, n: u64) -> Transaction {
-        let mut txn = self.db.begin_transaction(&WriteOptions::default(), &TransactionOptions::default());
+        let txn = self.db.begin_transaction();
         let family = self.db.db().default_column_family();
         for (key, value) in lane.writes(n) {
             match value {
@@ -169,7 +169,7 @@ impl Engine for Esker {
     fn step(&mut self, lane: Lane) {
         match lane.next() {
             Step::Prepare(n) => {
-                let mut txn = self.written(lane, n);
+                let txn = self.written(lane, n);
                 txn.set_name(lane.name(n).as_bytes()).expect("a new name");
                 txn.prepare().expect("prepared");
                 self.prepared.insert(lane.name(n), txn);

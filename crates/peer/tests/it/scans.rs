@@ -8,9 +8,7 @@
 //! answers were compared.
 
 use esker::options::{BottommostLevelCompaction, CompactRangeOptions, CompressionType, FlushOptions};
-use esker::{
-    Db, DbIterator, IngestExternalFileOptions, Options, ReadOptions, SstFileWriter, WriteOptions, builtin,
-};
+use esker::{Db, DbIterator, Options, ReadOptions, SstFileWriter, WriteOptions, builtin};
 use esker_base::prefix;
 use esker_peer::model_ops::write_to_esker;
 use esker_peer::{CursorOptions, FamilySpec, Op, RocksCursor, RocksDb, Snapshot, WriteFlags, note, require};
@@ -205,9 +203,7 @@ impl<'a> Pair<'a> {
         self.rocks
             .ingest_external_files(FAMILY, std::slice::from_ref(&path), false)
             .expect("RocksDB ingests");
-        self.esker
-            .ingest_external_file(&[path], &IngestExternalFileOptions::default())
-            .expect("Esker ingests");
+        self.esker.ingest_external_file(&[path]).expect("Esker ingests");
     }
 
     fn arrange(&mut self, rng: &mut fastrand::Rng) {

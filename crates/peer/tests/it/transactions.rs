@@ -1,9 +1,7 @@
 //! Prepared transactions, handed over in both directions between Esker and RocksDB 11.8.1, and
 //! committed by the other.
 
-use esker::{
-    Options, ReadOptions, Transaction, TransactionDb, TransactionDbOptions, TransactionOptions, WriteOptions,
-};
+use esker::{Options, ReadOptions, Transaction, TransactionDb, TransactionDbOptions, WriteOptions};
 use esker_peer::{FamilySpec, RocksDb, RocksTransactionDb, WritePolicy, require};
 use esker_testkit::{TempDir, seed};
 use std::collections::BTreeMap;
@@ -16,7 +14,7 @@ fn esker(dir: &Path) -> TransactionDb {
 }
 
 fn esker_begin(db: &TransactionDb, name: &str) -> Transaction {
-    let mut txn = db.begin_transaction(&WriteOptions::default(), &TransactionOptions::default());
+    let txn = db.begin_transaction();
     txn.set_name(name.as_bytes()).expect("a new name");
     txn
 }
@@ -36,7 +34,7 @@ fn what_esker_prepares_rocksdb_commits_and_rolls_back() {
             let db = esker(dir.path());
             db.put("plain", "1").expect("written");
             for (name, key) in [("one", "a"), ("two", "b"), ("three", "c"), ("done", "d")] {
-                let mut txn = esker_begin(&db, name);
+                let txn = esker_begin(&db, name);
                 txn.put(key, name).expect("locked");
                 txn.delete("plain-".to_owned() + key).expect("locked");
                 txn.prepare().expect("prepared");
@@ -68,9 +66,9 @@ fn what_esker_prepares_rocksdb_commits_and_rolls_back() {
         let db = esker(dir.path());
         assert_eq!(db.db().get("a").expect("read").as_deref(), Some(&b"one"[..]));
         assert_eq!(db.db().get("b").expect("read"), None);
-        let mut left = db.get_all_prepared_transactions();
+        let left = db.get_all_prepared_transactions();
         assert_eq!(left.len(), 1, "flush {flush}");
-        assert_eq!(left[0].name(), Some(&b"three"[..]));
+        assert_eq!(left[0].name().as_deref(), Some(&b"three"[..]));
         left[0].commit().expect("committed");
         assert_eq!(db.db().get("c").expect("read").as_deref(), Some(&b"three"[..]));
     }
@@ -220,13 +218,13 @@ fn commits_of_what_is_in_tables_are_read_without_allow_2pc_by_both() {
     {
         let db = esker(dir.path());
         let other = db.create_column_family("f", &Options::default().cf).expect("made");
-        let mut one = esker_begin(&db, "one");
+        let one = esker_begin(&db, "one");
         one.put("a", "1").expect("locked");
         one.prepare().expect("prepared");
         db.put("b", "2").expect("written");
         db.db().flush().expect("flushes");
         one.commit().expect("committed");
-        db.put_cf(&WriteOptions::default(), &other, "x", "3").expect("written");
+        db.put_cf(&other, "x", "3").expect("written");
         db.db().flush().expect("flushes");
     }
     let families = ["default", "f"];
@@ -239,7 +237,7 @@ fn commits_of_what_is_in_tables_are_read_without_allow_2pc_by_both() {
     }
     let options = Options::default();
     let descriptors = families.map(|name| esker::ColumnFamilyDescriptor::new(name, options.cf.clone()));
-    let db = esker::Db::open_cf(&options.db, dir.path(), descriptors.into()).expect("opens");
+    let db = esker::Db::open_cf(&options.db, dir.path(), descriptors).expect("opens");
     for (name, pairs) in families.iter().zip(&expected) {
         let family = db.column_family(name).expect("it is there");
         for (key, value) in pairs {
@@ -282,11 +280,11 @@ fn transactions_change_hands_again_and_again() {
             if turn % 2 == 0 {
                 let db = esker(dir.path());
                 for (_, name, commits) in &resolved {
-                    let mut txn = db.get_transaction_by_name(name.as_bytes()).expect("prepared");
+                    let txn = db.get_transaction_by_name(name.as_bytes()).expect("prepared");
                     if *commits { txn.commit() } else { txn.rollback() }.expect("resolved");
                 }
                 for (name, pairs) in &fresh {
-                    let mut txn = esker_begin(&db, name);
+                    let txn = esker_begin(&db, name);
                     pairs.iter().for_each(|(key, value)| txn.put(key, value).expect("locked"));
                     txn.prepare().expect("prepared");
                 }
@@ -356,7 +354,7 @@ fn commit_timestamps_are_read_by_both_from_wals() {
     {
         let db = open();
         for (name, key) in [("one", "a"), ("two", "b")] {
-            let mut txn = esker_begin(&db, name);
+            let txn = esker_begin(&db, name);
             txn.put(key, name).expect("locked");
             txn.prepare().expect("prepared");
             if name == "one" {
@@ -364,7 +362,7 @@ fn commit_timestamps_are_read_by_both_from_wals() {
                 txn.commit().expect("committed");
             }
         }
-        let mut plain = esker_begin(&db, "plain");
+        let plain = esker_begin(&db, "plain");
         plain.put("c", "plain").expect("locked");
         plain.set_commit_timestamp(11).expect("set");
         plain.commit().expect("committed");
@@ -397,7 +395,7 @@ fn commit_timestamps_are_read_by_both_from_wals() {
     assert_eq!(read(&db, "c", 99), Some((b"plain".to_vec(), ts(11).to_vec())));
     assert_eq!(read(&db, "d", 99), Some((b"three".to_vec(), ts(30).to_vec())));
     assert_eq!(read(&db, "e", 99), None);
-    let mut four = db.get_transaction_by_name(b"four").expect("it is prepared");
+    let four = db.get_transaction_by_name(b"four").expect("it is prepared");
     four.set_commit_timestamp(40).expect("set");
     four.commit().expect("committed");
     assert_eq!(read(&db, "e", 40), Some((b"four".to_vec(), ts(40).to_vec())));

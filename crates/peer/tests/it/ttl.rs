@@ -1,6 +1,6 @@
 //! Databases with TTL go from hand to hand, with RocksDB's `ldb --ttl` on the other side.
 
-use esker::{ColumnFamilyDescriptor, DbWithTtl, OpenMode, Options, ReadOptions, WriteBatch, WriteOptions};
+use esker::{ColumnFamilyDescriptor, DbWithTtl, OpenMode, Options, ReadOptions, WriteBatch};
 use esker_peer::{RocksDb, Tools, require};
 use esker_testkit::TempDir;
 use std::path::Path;
@@ -34,8 +34,8 @@ fn values_with_times_are_read_and_written_by_both() {
     let family = db.base_db().default_column_family().id();
     for operand in ["a", "b"] {
         let mut batch = WriteBatch::new();
-        batch.merge(family, b"list", operand.as_bytes()).expect("taken");
-        db.write(&WriteOptions::default(), &batch).expect("written");
+        batch.merge_cf(family, b"list", operand.as_bytes()).expect("taken");
+        db.write(&batch).expect("written");
     }
     db.base_db().compact_range(None, None).expect("compacted");
     db.base_db().close().expect("closes");

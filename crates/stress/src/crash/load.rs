@@ -160,7 +160,7 @@ impl Load {
             cf.comparator = self.comparator(family);
             ColumnFamilyDescriptor::new(name, cf)
         };
-        Db::open_cf(&options, DIR, self.family_names().into_iter().enumerate().map(descriptor).collect())
+        Db::open_cf(&options, DIR, self.family_names().into_iter().enumerate().map(descriptor))
     }
 
     pub(super) fn comparator(&self, family: usize) -> ComparatorRef {
@@ -292,15 +292,15 @@ impl Writer<'_> {
             let key = |key: &[u8]| self.load.key(*family, key, time);
             let family = self.families[*family].id();
             match change {
-                Change::Put(of, value) => batch.put(family, &key(of), value)?,
-                Change::Delete(of) => batch.delete(family, &key(of))?,
-                Change::DeleteRange(begin, end) => batch.delete_range(family, &key(begin), &key(end))?,
-                Change::Add(of, n) => batch.merge(family, &key(of), &n.to_le_bytes())?,
+                Change::Put(of, value) => batch.put_cf(family, &key(of), value)?,
+                Change::Delete(of) => batch.delete_cf(family, &key(of))?,
+                Change::DeleteRange(begin, end) => batch.delete_range_cf(family, &key(begin), &key(end))?,
+                Change::Add(of, n) => batch.merge_cf(family, &key(of), &n.to_le_bytes())?,
             }
         }
         let sync = self.rng.u32(..self.load.sync_one_in) == 0;
         let options = WriteOptions::default().sync(sync).disable_wal(self.load.unlogged);
-        self.db.write(&options, &mut batch)?;
+        self.db.write_opt(&options, &mut batch)?;
         let sequence = batch.sequence().0;
         for (family, _) in &changes {
             self.floors.by_family[*family].fetch_max(sequence, Ordering::SeqCst);

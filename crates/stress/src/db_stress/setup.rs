@@ -111,7 +111,7 @@ impl Setup {
     pub(super) fn open(&self, flags: &Flags, phase: u64) -> Result<Db, String> {
         let (db, family) = self.options(flags, phase)?;
         let descriptor = |name: &String| ColumnFamilyDescriptor::new(name.clone(), family.clone());
-        Db::open_cf(&db, &flags.db, self.families.iter().map(descriptor).collect())
+        Db::open_cf(&db, &flags.db, self.families.iter().map(descriptor))
             .map_err(|e| format!("the database does not open: {e}"))
     }
 
@@ -123,7 +123,7 @@ impl Setup {
         // Several threads may have one open, each of thousands of small tables.
         let max_open_files = 100;
         let db = DbOptions { create_missing_column_families: true, max_open_files, ..DbOptions::default() };
-        Db::open_cf(&db, directory, self.families.iter().map(descriptor).collect())
+        Db::open_cf(&db, directory, self.families.iter().map(descriptor))
             .map_err(|e| format!("the checkpoint does not open: {e}"))
     }
 

@@ -4,8 +4,8 @@ use esker::internals::base::stats::{Statistics, Ticker};
 use esker::internals::env::Env;
 use esker::internals::env::crash::CrashKind;
 use esker::{
-    ColumnFamilyDescriptor, Db, Error, FlushOptions, IngestExternalFileOptions, Options, Result,
-    SstFileWriter, WalRecoveryMode, WriteBatch, WriteOptions,
+    ColumnFamilyDescriptor, Db, Error, FlushOptions, Options, Result, SstFileWriter, WalRecoveryMode,
+    WriteBatch, WriteOptions,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -165,7 +165,7 @@ impl Script {
             names.extend(Db::list_column_families(&options, dir)?);
         }
         let descriptor = |name| ColumnFamilyDescriptor::new(name, self.options.cf.clone());
-        Db::open_cf(&options, dir, names.into_iter().map(descriptor).collect())
+        Db::open_cf(&options, dir, names.into_iter().map(descriptor))
     }
 
     /// Does the next thing; false behind the last. After an error the same call goes on with what
@@ -183,7 +183,7 @@ impl Script {
         }
         let sync = n % 10 == 9;
         self.writes.push(Status::Failed);
-        db.write(&WriteOptions::default().sync(sync), &mut batch(db, n)?)?;
+        db.write_opt(&WriteOptions::default().sync(sync), &mut batch(db, n)?)?;
         self.writes[n] = Status::Acknowledged;
         if sync {
             self.all_durable();
@@ -242,7 +242,7 @@ impl Script {
         (0..INGESTED).try_for_each(|n| writer.put(ingested_key(n), value(n)))?;
         writer.finish()?;
         self.ingested = Some(Status::Failed);
-        db.ingest_external_file(&[&path], &IngestExternalFileOptions::default())?;
+        db.ingest_external_file(&[&path])?;
         self.ingested = Some(Status::Synced);
         Ok(())
     }
@@ -405,9 +405,9 @@ impl Script {
 fn batch(db: &Db, n: usize) -> Result<WriteBatch> {
     let mut batch = WriteBatch::new();
     for i in 0..FAMILIES.len() {
-        batch.put(family(db, i)?.id(), &key(n), &value(n))?;
+        batch.put_cf(family(db, i)?.id(), &key(n), &value(n))?;
     }
-    batch.put(family(db, 0)?.id(), &slot_key(n % SLOTS), &value(n))?;
+    batch.put_cf(family(db, 0)?.id(), &slot_key(n % SLOTS), &value(n))?;
     Ok(batch)
 }
 

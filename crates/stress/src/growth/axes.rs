@@ -5,7 +5,7 @@
 
 use super::subject::{SIDE, Subject, VALUE, key};
 use esker::options::{BottommostLevelCompaction, CompactRangeOptions};
-use esker::{ColumnFamilyDescriptor, CompactionOptions, Options, Result, WriteBatch, WriteOptions};
+use esker::{ColumnFamilyDescriptor, CompactionOptions, Options, Result, WriteBatch};
 
 /// One of the things that there can be many of.
 pub(super) struct Axis {
@@ -66,9 +66,9 @@ fn families(subject: &mut Subject, n: u64) -> Result<()> {
     let mut batch = WriteBatch::new();
     for name in subject.db().column_family_names() {
         let made = subject.db().column_family(&name).filter(|_| name != "default");
-        made.map_or(Ok(()), |family| batch.put(family.id(), b"key", VALUE))?;
+        made.map_or(Ok(()), |family| batch.put_cf(family.id(), b"key", VALUE))?;
     }
-    subject.db().write(&WriteOptions::default(), &mut batch)
+    subject.db().write(&mut batch)
 }
 
 fn files_in_level_0(subject: &mut Subject, n: u64) -> Result<()> {
@@ -156,7 +156,7 @@ fn wal_files(subject: &mut Subject, n: u64) -> Result<()> {
 
 fn prepared_transactions(subject: &mut Subject, n: u64) -> Result<()> {
     (0..n).try_for_each(|i| {
-        let mut transaction = subject.transaction();
+        let transaction = subject.transaction();
         transaction.set_name(format!("axis{i}").as_bytes())?;
         transaction.put(key(i), VALUE)?;
         transaction.prepare()?;
@@ -167,7 +167,7 @@ fn prepared_transactions(subject: &mut Subject, n: u64) -> Result<()> {
 
 fn transactions_with_locks(subject: &mut Subject, n: u64) -> Result<()> {
     (0..n).try_for_each(|i| {
-        let mut transaction = subject.transaction();
+        let transaction = subject.transaction();
         transaction.get_for_update(key(i))?;
         subject.transactions.push(transaction);
         Ok(())
@@ -175,7 +175,7 @@ fn transactions_with_locks(subject: &mut Subject, n: u64) -> Result<()> {
 }
 
 fn locks_of_a_transaction(subject: &mut Subject, n: u64) -> Result<()> {
-    let mut transaction = subject.transaction();
+    let transaction = subject.transaction();
     (0..n).try_for_each(|i| transaction.get_for_update(key(i)).map(drop))?;
     subject.transactions.push(transaction);
     Ok(())

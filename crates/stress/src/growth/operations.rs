@@ -9,7 +9,6 @@ use esker::internals::env::fault::{FaultRule, OpKind};
 use esker::options::CompactionStyle;
 use esker::{
     BackupEngine, BackupEngineOptions, DbIterator, IngestExternalFileOptions, Options, Result, WriteBatch,
-    WriteOptions,
 };
 
 /// A kind of call.
@@ -88,7 +87,7 @@ pub(super) const ALL: &[Operation] = &[
     alone("ingest", |s| {
         let table = s.table(vec![("p5".to_owned(), VALUE.to_vec())])?;
         let options = IngestExternalFileOptions { move_files: true, ..Default::default() };
-        act(move |s| s.db().ingest_external_file(&[table], &options))
+        act(move |s| s.db().ingest_external_file_opt(&options, &s.db().default_column_family(), &[table]))
     }),
     alone("flush", |s| {
         s.db().put("b", VALUE)?;
@@ -119,7 +118,7 @@ pub(super) const ALL: &[Operation] = &[
     alone("repair", |s| {
         s.close()?;
         let (options, families, path) = (s.options.clone(), s.families.clone(), s.path());
-        act(move |_| esker::repair_db(&options, &families, path).map(drop))
+        act(move |_| esker::repair_db(&options, path, &families).map(drop))
     }),
 ];
 
@@ -171,8 +170,8 @@ fn walk(subject: &mut Subject, from: &str, step: fn(&mut DbIterator)) -> Result<
 fn batch(subject: &mut Subject) -> Result<()> {
     let mut batch = WriteBatch::new();
     let family = subject.default_family().id();
-    times(4, |i| batch.put(family, format!("q{i}").as_bytes(), VALUE))?;
-    subject.db().write(&WriteOptions::default(), &mut batch)
+    times(4, |i| batch.put_cf(family, format!("q{i}").as_bytes(), VALUE))?;
+    subject.db().write(&mut batch)
 }
 
 fn delete_range_then_seek(subject: &mut Subject) -> Result<()> {
@@ -196,14 +195,14 @@ fn pop(subject: &mut Subject) -> Result<()> {
 }
 
 fn lock(subject: &mut Subject) -> Result<()> {
-    let mut transaction = subject.transaction();
+    let transaction = subject.transaction();
     times(4, |i| transaction.get_for_update(format!("p{i}")).map(drop))?;
     transaction.rollback()
 }
 
 fn named(subject: &Subject, name: &str) -> Result<Vec<esker::Transaction>> {
     let transaction = |i| {
-        let mut transaction = subject.transaction();
+        let transaction = subject.transaction();
         transaction.set_name(format!("{name}{i}").as_bytes())?;
         transaction.put(format!("q{name}{i}"), VALUE)?;
         Ok(transaction)

@@ -13,7 +13,6 @@ use esker::options::BlockCache;
 use esker::{
     ColumnFamilyDescriptor, ColumnFamilyHandle, Db, DbIterator, IngestExternalFileOptions, Options,
     ReadOptions, Result, Snapshot, SstFileWriter, Transaction, TransactionDb, TransactionDbOptions,
-    TransactionOptions, WriteOptions,
 };
 use esker_testkit::TempDir;
 use std::any::Any;
@@ -121,7 +120,7 @@ impl Subject {
 
     pub(super) fn ingest(&self, files: Vec<PathBuf>) -> Result<()> {
         let options = IngestExternalFileOptions { move_files: true, ..Default::default() };
-        self.db().ingest_external_file(&files, &options)
+        self.db().ingest_external_file_opt(&options, &self.db().default_column_family(), &files)
     }
 
     /// Drops what holds the database, and closes it.
@@ -158,7 +157,7 @@ impl Subject {
     }
 
     pub(super) fn transaction(&self) -> Transaction {
-        self.transaction_db().begin_transaction(&WriteOptions::default(), &TransactionOptions::default())
+        self.transaction_db().begin_transaction()
     }
 
     /// Puts a key of an axis.

@@ -231,8 +231,7 @@ pub fn open_beside(directory: &Path, for_writing: bool) -> Result<(), String> {
         };
     }
     let options = Options::default();
-    let families =
-        FAMILIES.iter().map(|name| ColumnFamilyDescriptor::new(*name, options.cf.clone())).collect();
+    let families = FAMILIES.iter().map(|name| ColumnFamilyDescriptor::new(*name, options.cf.clone()));
     let db = Db::open_with(&DbOptions::default(), directory, families, OpenMode::ReadOnly)
         .map_err(|e| format!("not expected: {e}"))?;
     for thread in 0..super::THREADS {

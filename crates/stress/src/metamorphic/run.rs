@@ -282,10 +282,10 @@ impl Run<'_> {
                 for write in writes {
                     add(&mut batch, &self.handles, write)?;
                 }
-                db.write(&options, &mut batch)
+                db.write_opt(&options, &mut batch)
             }
             Store::Pessimistic(db) => {
-                let mut transaction = db.begin_transaction(&options, &TransactionOptions::default());
+                let transaction = db.begin_transaction_opt(&options, &TransactionOptions::default());
                 for write in writes {
                     let handle = &self.handles[family_of(write)];
                     match write {
@@ -306,8 +306,8 @@ impl Run<'_> {
                 transaction.commit()
             }
             Store::Optimistic(db) => {
-                let mut transaction =
-                    db.begin_transaction(&options, &OptimisticTransactionOptions::default());
+                let transaction =
+                    db.begin_transaction_opt(&options, &OptimisticTransactionOptions::default());
                 for write in writes {
                     let handle = &self.handles[family_of(write)];
                     match write {
@@ -353,7 +353,7 @@ impl Run<'_> {
         }
         writer.finish()?;
         let options = IngestExternalFileOptions::default();
-        self.db().ingest_external_file_cf(&self.handles[family], &[&path], &options)
+        self.db().ingest_external_file_opt(&options, &self.handles[family], &[&path])
     }
 
     // ---- reads
@@ -432,11 +432,11 @@ fn family_of(write: &Write) -> usize {
 fn add(batch: &mut WriteBatch, handles: &[ColumnFamilyHandle], write: &Write) -> Result<()> {
     let family = handles[family_of(write)].id();
     match write {
-        Write::Put(_, key, value) => batch.put(family, key, value),
-        Write::Delete(_, key) => batch.delete(family, key),
-        Write::SingleDelete(_, key) => batch.single_delete(family, key),
-        Write::Merge(_, key, operand) => batch.merge(family, key, operand),
-        Write::DeleteRange(_, begin, end) => batch.delete_range(family, begin, end),
+        Write::Put(_, key, value) => batch.put_cf(family, key, value),
+        Write::Delete(_, key) => batch.delete_cf(family, key),
+        Write::SingleDelete(_, key) => batch.single_delete_cf(family, key),
+        Write::Merge(_, key, operand) => batch.merge_cf(family, key, operand),
+        Write::DeleteRange(_, begin, end) => batch.delete_range_cf(family, begin, end),
     }
 }
 

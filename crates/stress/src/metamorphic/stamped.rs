@@ -73,13 +73,13 @@ impl Run<'_> {
         let stamp = |key: &Bytes| [key.as_slice(), &format.timestamp(time)].concat();
         let (mut batch, id) = (WriteBatch::new(), self.stamped().id());
         match write {
-            Write::Put(_, key, value) => batch.put(id, &stamp(key), value)?,
-            Write::Delete(_, key) | Write::SingleDelete(_, key) => batch.delete(id, &stamp(key))?,
-            Write::Merge(_, key, operand) => batch.merge(id, &stamp(key), operand)?,
-            Write::DeleteRange(_, begin, end) => batch.delete_range(id, &stamp(begin), &stamp(end))?,
+            Write::Put(_, key, value) => batch.put_cf(id, &stamp(key), value)?,
+            Write::Delete(_, key) | Write::SingleDelete(_, key) => batch.delete_cf(id, &stamp(key))?,
+            Write::Merge(_, key, operand) => batch.merge_cf(id, &stamp(key), operand)?,
+            Write::DeleteRange(_, begin, end) => batch.delete_range_cf(id, &stamp(begin), &stamp(end))?,
         }
         let options = self.write_options();
-        self.db().write(&options, &mut batch)
+        self.db().write_opt(&options, &mut batch)
     }
 
     pub(super) fn scan_at(

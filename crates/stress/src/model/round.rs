@@ -606,8 +606,8 @@ impl Round {
         let is_plain = writes.iter().all(|(_, write)| !matches!(write, Write::At(..)));
         let with_locks = self.transaction_db().filter(|_| is_plain && self.rng.u8(..3) == 0);
         let done = match &with_locks {
-            Some(db) => db.write(&options, &mut batch),
-            None => self.db().write(&options, &mut batch),
+            Some(db) => db.write_opt(&options, &mut batch),
+            None => self.db().write_opt(&options, &mut batch),
         };
         if let Err(error) = done {
             self.go_back_to(before.0, before.1);
@@ -725,7 +725,7 @@ impl Round {
             let done = write.add_to(&mut batch, id, &self.specs[family]);
             done.map_err(|e| format!("{write:?} into a batch: {e}"))?;
         }
-        if let Err(error) = self.db().write(&WriteOptions::default().sync(true), &mut batch) {
+        if let Err(error) = self.db().write_opt(&WriteOptions::default().sync(true), &mut batch) {
             self.unwritten(writes);
             return Err(refused("a deletion before delete_files_in_ranges")(error));
         }

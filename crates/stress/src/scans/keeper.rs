@@ -99,7 +99,7 @@ fn ingest(round: &Round, number: usize, family: usize, count: u32, rng: &mut fas
     let marked = round.db.put_opt(&WriteOptions::default(), &round.handles[0], b"\xffmark", b"");
     let ingested = marked.and_then(|()| {
         let options = IngestExternalFileOptions::default();
-        round.db.ingest_external_file_cf(&round.handles[family], &[path], &options)
+        round.db.ingest_external_file_opt(&options, &round.handles[family], &[path])
     });
     let sequence = round.db.latest_sequence_number().0;
     if ingested.is_ok() {

@@ -3,8 +3,8 @@
 use super::history::{Change, Value};
 use super::{JUNK, Outcome, Round, is_junk, rest};
 use crate::model::families::Merge;
+use esker::WriteBatch;
 use esker::internals::base::sync::atomic::Ordering;
-use esker::{WriteBatch, WriteOptions};
 
 struct Writer<'a> {
     round: &'a Round,
@@ -59,7 +59,7 @@ impl Writer<'_> {
         let kind = self.rng.u8(..16);
         let mut fill = || -> esker::Result<()> {
             if kind == 0 && end < spec.keys.len() {
-                batch.delete_range(id, &spec.keys[begin], &spec.keys[end])?;
+                batch.delete_range_cf(id, &spec.keys[begin], &spec.keys[end])?;
                 changes.extend((begin..end).map(|index| (index, 0, Change::Gone)));
                 return Ok(());
             }
@@ -74,7 +74,7 @@ impl Writer<'_> {
                 self.count += 1;
                 match kind {
                     1..=9 => {
-                        batch.delete(id, key)?;
+                        batch.delete_cf(id, key)?;
                         changes.push((index, place, Change::Gone));
                     }
                     10 | 11 if !is_junk(index) => {
@@ -82,13 +82,13 @@ impl Writer<'_> {
                             Merge::Add => self.rng.u64(..1000).to_le_bytes().to_vec().into(),
                             _ => format!("{}", self.count % 1000).into_bytes().into(),
                         };
-                        batch.merge(id, key, &operand)?;
+                        batch.merge_cf(id, key, &operand)?;
                         changes.push((index, place, Change::Operand(operand)));
                     }
                     _ => {
                         let what = format!("{}-{}:", self.number, self.count);
                         let value = value(&mut self.rng, spec.merge, index, &what);
-                        batch.put(id, key, &value)?;
+                        batch.put_cf(id, key, &value)?;
                         changes.push((index, place, Change::Value(value)));
                     }
                 }
@@ -119,11 +119,11 @@ impl Writer<'_> {
         let place = u64::from(batch.count());
         let put = &mut self.put[family][index];
         if *put {
-            batch.single_delete(id, &spec.keys[index])?;
+            batch.single_delete_cf(id, &spec.keys[index])?;
             changes.push((index, place, Change::Gone));
         } else {
             let value = value(&mut self.rng, spec.merge, index, "single:");
-            batch.put(id, &spec.keys[index], &value)?;
+            batch.put_cf(id, &spec.keys[index], &value)?;
             changes.push((index, place, Change::Value(value)));
         }
         *put = !*put;
@@ -142,7 +142,7 @@ impl Writer<'_> {
         }
         let _gate = round.shared_gate();
         round.busy[self.number].fetch_add(1, Ordering::SeqCst);
-        let written = round.db.write(&WriteOptions::default(), batch);
+        let written = round.db.write(&mut *batch);
         let first = batch.sequence().0;
         round.writes.fetch_add(changes.len() as u64, Ordering::Relaxed);
         for (index, place, change) in changes {

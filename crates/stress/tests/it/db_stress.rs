@@ -65,7 +65,7 @@ fn what_somebody_else_has_changed_is_found() {
         let families = Db::list_column_families(&options.db, dir.join("db")).unwrap();
         let families =
             families.into_iter().map(|name| esker::ColumnFamilyDescriptor::new(name, options.cf.clone()));
-        let db = Db::open_cf(&options.db, dir.join("db"), families.collect()).unwrap();
+        let db = Db::open_cf(&options.db, dir.join("db"), families).unwrap();
         match change {
             "put" => db.put("somebody", "else").unwrap(),
             "delete" => {

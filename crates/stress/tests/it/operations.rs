@@ -26,8 +26,8 @@ const CALLED: [(&str, &str, &str); 8] = [
     (
         "model",
         "Db",
-        "put_opt delete_opt single_delete_opt merge_opt delete_range_opt write flush_opt sync_wal flush_wal \
-         compact_range_opt compact_files delete_files_in_ranges ingest_external_file_cf \
+        "put_opt delete_opt single_delete_opt merge_opt delete_range_opt write_opt flush_opt sync_wal flush_wal \
+         compact_range_opt compact_files delete_files_in_ranges ingest_external_file_opt \
          ingest_external_files put_with_ts delete_with_ts single_delete_with_ts merge_with_ts delete_range_with_ts \
          increase_full_history_ts_low export_column_family \
          create_column_family_with_import create_column_family create_column_families drop_column_family \
@@ -37,8 +37,8 @@ const CALLED: [(&str, &str, &str); 8] = [
     (
         "model",
         "TransactionDb",
-        "open_cf begin_transaction create_column_family create_column_families drop_column_family drop_column_families \
-         write",
+        "open_cf begin_transaction_opt create_column_family create_column_families drop_column_family \
+         drop_column_families write_opt",
     ),
     (
         "model",
@@ -54,7 +54,7 @@ const CALLED: [(&str, &str, &str); 8] = [
     ),
     ("model", "fn", "repair_db downgrade destroy_db"),
     ("db_stress", "Db", "put_entity"),
-    ("metamorphic", "OptimisticTransactionDb", "open_cf begin_transaction"),
+    ("metamorphic", "OptimisticTransactionDb", "open_cf begin_transaction_opt"),
     (
         "metamorphic",
         "OptimisticTransaction",
@@ -68,19 +68,19 @@ const NOT_CALLED: [(&str, &str, &str); 19] = [
         "reads, or tells something",
         "Db",
         "approximate_memtable_size approximate_size background_error column_family column_family_metadata \
-         column_family_names db_options default_column_family explain_get explain_multi_get explain_multi_scan \
-         explain_scan explain_seek full_history_ts_low get get_cf get_entity get_entity_attribute_groups get_opt \
-         get_pinned get_pinned_opt get_with_timestamp int_property int_property_cf iter iter_cf iter_opt \
-         key_may_exist latest_sequence_number list_column_families live_files live_files_checksum_info map_property \
+         column_family_names contains_key contains_key_cf db_options default_column_family explain_get explain_multi_get explain_multi_scan \
+         explain_scan explain_seek first first_cf full_history_ts_low get get_cf get_entity get_entity_attribute_groups get_opt \
+         get_pinned get_pinned_opt get_with_timestamp int_property int_property_cf is_empty is_empty_cf iter iter_cf iter_opt \
+         key_may_exist last last_cf latest_sequence_number list_column_families live_files live_files_checksum_info map_property \
          map_property_cf multi_get multi_get_cf multi_get_entity multi_get_into multi_get_lent multi_get_lent_cf \
-         multi_get_opt multi_scan new_multi_scan options_cf path property property_cf scrub_state snapshot \
+         multi_get_opt multi_scan new_multi_scan options_cf path prefix prefix_cf prefix_opt property property_cf range range_cf range_opt scrub_state snapshot \
          quarantined_tables verify_checksum verify_file_checksums",
     ),
     (
         "a shorter form of one that is called",
         "Db",
-        "put put_cf delete delete_cf single_delete merge delete_range flush compact_range open open_cf \
-         open_for_read_only ingest_external_file",
+        "put put_cf delete delete_cf single_delete merge delete_range write flush compact_range open open_cf \
+         open_default open_for_read_only ingest_external_file ingest_external_file_cf",
     ),
     ("put_entity is called; esker/tests/it/entities.rs", "Db", "put_entity_attribute_groups"),
     (
@@ -97,13 +97,14 @@ const NOT_CALLED: [(&str, &str, &str); 19] = [
     (
         "a shorter form of a transaction of one write",
         "TransactionDb",
-        "open put put_cf delete delete_cf merge_cf delete_range_cf",
+        "begin_transaction open put put_cf put_opt delete delete_cf delete_opt merge merge_cf merge_opt delete_range \
+         delete_range_cf delete_range_opt write",
     ),
     (
         "reads, or tells something",
         "Transaction",
-        "canceller commit_timestamp get get_entity get_entity_attribute_groups get_opt get_pinned_opt id iter_opt \
-         multi_get multi_get_entity name snapshot state write_batch",
+        "canceller commit_timestamp contains_key get get_entity get_entity_attribute_groups get_opt get_pinned_opt id iter iter_opt \
+         multi_get multi_get_entity name prefix prefix_cf range range_cf snapshot state write_batch",
     ),
     (
         "locks, and leaves what is stored as it is; esker/tests/it/transactions",
@@ -123,11 +124,16 @@ const NOT_CALLED: [(&str, &str, &str); 19] = [
         "set_commit_timestamp set_read_timestamp_for_validation",
     ),
     ("says something in the WAL only", "Transaction", "put_log_data"),
-    ("reads, or a shorter form", "OptimisticTransactionDb", "db open"),
+    (
+        "reads, or a shorter form of what a Db or a transaction of one write does",
+        "OptimisticTransactionDb",
+        "begin_transaction create_column_families db delete delete_cf merge merge_cf open put put_cf write",
+    ),
     (
         "reads, or tells something",
         "OptimisticTransaction",
-        "get get_entity get_entity_attribute_groups get_opt iter_opt multi_get multi_get_entity snapshot write_batch",
+        "contains_key get get_entity get_entity_attribute_groups get_opt iter iter_opt multi_get multi_get_entity prefix \
+         prefix_cf range range_cf snapshot write_batch",
     ),
     (
         "tracks keys, and leaves what is stored as it is",
@@ -144,7 +150,7 @@ const NOT_CALLED: [(&str, &str, &str); 19] = [
     (
         "values with a time, over a Db: esker/tests/it/ttl.rs",
         "DbWithTtl",
-        "base_db create_column_family_with_ttl delete get get_opt iter_opt multi_get open put set_ttl ttl write",
+        "base_db create_column_family_with_ttl delete get get_opt iter_opt multi_get open put set_ttl ttl write write_opt",
     ),
     ("reads, or tells something", "BackupEngine", "backup_infos corrupted_backups"),
     (

@@ -5,7 +5,7 @@ use super::session::Session;
 use crate::failure::{Failure, Outcome};
 use crate::text::append_prefixed;
 use clap::Args;
-use esker::{OpenMode, PinnedBytes, ReadOptions, WriteBatch, WriteOptions};
+use esker::{OpenMode, PinnedBytes, ReadOptions, WriteBatch};
 use std::io::Write;
 
 #[derive(Args)]
@@ -49,7 +49,7 @@ pub(super) fn get(session: &Session, key: &str, out: &mut Out) -> Outcome {
 
 pub(super) fn put(session: &Session, key: &str, value: &str, out: &mut Out) -> Outcome {
     let (key, value) = (session.parse_key(key)?, session.parse_value(value)?);
-    write(session, out, |batch, family| batch.put(family, &key, &value))
+    write(session, out, |batch, family| batch.put_cf(family, &key, &value))
 }
 
 pub(super) fn batchput(session: &Session, pairs: &[String], out: &mut Out) -> Outcome {
@@ -61,18 +61,18 @@ pub(super) fn batchput(session: &Session, pairs: &[String], out: &mut Out) -> Ou
         .map(|pair| Ok((session.parse_key(&pair[0])?, session.parse_value(&pair[1])?)))
         .collect::<Outcome<Vec<_>>>()?;
     write(session, out, |batch, family| {
-        pairs.iter().try_for_each(|(key, value)| batch.put(family, key, value))
+        pairs.iter().try_for_each(|(key, value)| batch.put_cf(family, key, value))
     })
 }
 
 pub(super) fn delete(session: &Session, key: &str, out: &mut Out) -> Outcome {
     let key = session.parse_key(key)?;
-    write(session, out, |batch, family| batch.delete(family, &key))
+    write(session, out, |batch, family| batch.delete_cf(family, &key))
 }
 
 pub(super) fn deleterange(session: &Session, begin: &str, end: &str, out: &mut Out) -> Outcome {
     let (begin, end) = (session.parse_key(begin)?, session.parse_key(end)?);
-    write(session, out, |batch, family| batch.delete_range(family, &begin, &end))
+    write(session, out, |batch, family| batch.delete_range_cf(family, &begin, &end))
 }
 
 fn write(
@@ -84,14 +84,14 @@ fn write(
         let (db, family) = session.open_with_ttl(OpenMode::ReadWrite)?;
         let mut batch = WriteBatch::new();
         fill(&mut batch, family.id())?;
-        db.write(&WriteOptions::default(), &batch)?;
+        db.write(&batch)?;
         db.base_db().close()?;
         return Ok(writeln!(out, "OK")?);
     }
     let opened = session.open()?;
     let mut batch = WriteBatch::new();
     fill(&mut batch, opened.family.id())?;
-    opened.db.write(&WriteOptions::default(), &mut batch)?;
+    opened.db.write(&mut batch)?;
     opened.db.close()?;
     Ok(writeln!(out, "OK")?)
 }

@@ -100,7 +100,7 @@ pub(super) fn load(session: &Session, options: &LoadOptions, host: &Host, out: &
         let (db, family) = session.open_with_ttl(OpenMode::ReadWrite)?;
         let bad_lines = read_entries(session, host, |key, value| {
             let mut batch = WriteBatch::new();
-            batch.put(family.id(), key, value).and_then(|()| db.write(&write, &batch)).map_err(failed)
+            batch.put_cf(family.id(), key, value).and_then(|()| db.write_opt(&write, &batch)).map_err(failed)
         })?;
         (db.base_db().clone(), family, bad_lines)
     } else {
@@ -147,7 +147,7 @@ pub(super) fn ingest_extern_sst(session: &Session, options: &IngestOptions, out:
         ..IngestExternalFileOptions::default()
     };
     let paths = [&options.input_sst_path];
-    let taken = opened.db.ingest_external_file_cf(&opened.family, &paths, &how);
+    let taken = opened.db.ingest_external_file_opt(&how, &opened.family, &paths);
     taken.map_err(|e| Failure::new(format_args!("failed to ingest external SST: {e}")))?;
     opened.db.close()?;
     Ok(writeln!(out, "external SST files ingested")?)

@@ -7,7 +7,7 @@ use crate::host::Host;
 use esker::internals::env::FileSystem;
 use esker::internals::format::file_name::{self, FileType, parse_file_name};
 use esker::internals::table::TableReader;
-use esker::options::load_latest_options;
+use esker::options::load_latest_options_from;
 use esker::{
     ColumnFamilyDescriptor, ColumnFamilyOptions, DbOptions, FileNumber, Options, RepairSummary, comparator,
     repair_db,
@@ -31,14 +31,14 @@ pub(super) fn repair(common: &Common, verbose: bool, host: &Host, out: &mut Out)
     let cf = families.first().map(|f| f.options.clone()).unwrap_or_default();
     let comparator = ColumnFamilyOptions::default().comparator;
     let options = Options { db: options, cf: ColumnFamilyOptions { comparator, ..cf } };
-    let summary = repair_db(&options, &families, path)
+    let summary = repair_db(&options, path, &families)
         .map_err(|e| Failure::new(format_args!("{e}; nothing was changed before the new MANIFEST")))?;
     tell(&summary, verbose, out)
 }
 
 /// The families that the OPTIONS file or a readable table names.
 fn known_families(path: &Path, fs: &dyn FileSystem) -> Vec<ColumnFamilyDescriptor> {
-    let mut families: Vec<ColumnFamilyDescriptor> = match load_latest_options(fs, path) {
+    let mut families: Vec<ColumnFamilyDescriptor> = match load_latest_options_from(fs, path) {
         Ok(loaded) => {
             let described = loaded.families.into_iter();
             described.map(|(name, options)| ColumnFamilyDescriptor::new(name, options)).collect()

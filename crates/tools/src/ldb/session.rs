@@ -13,7 +13,7 @@ use esker::internals::format::file_name::current_file_name;
 use esker::internals::table::FilterPolicy;
 use esker::internals::version::{ListedFamily, VersionSet};
 use esker::merge_operator::MergeOperator;
-use esker::options::{LoadedOptions, TargetVersion, load_latest_options};
+use esker::options::{LoadedOptions, TargetVersion, load_latest_options_from};
 use esker::{
     ColumnFamilyDescriptor, ColumnFamilyHandle, ColumnFamilyOptions, Db, DbOptions, DbWithTtl, ErrorKind,
     OpenMode, comparator,
@@ -205,7 +205,7 @@ fn load(
     if common.try_load_options == Some(false) {
         return Ok(None);
     }
-    match load_latest_options(fs, path) {
+    match load_latest_options_from(fs, path) {
         Ok(loaded) => Ok(Some(loaded)),
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
         Err(e) => Err(e.into()),

@@ -2,7 +2,7 @@
 
 use crate::run::{esker, files, golden, ldb, ldb_with_input, peer, sample};
 use esker::internals::base::merge_operator::MergeOperator;
-use esker::{Db, Options, WriteBatch, WriteOptions};
+use esker::{Db, Options, WriteBatch};
 use esker_testkit::TempDir;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -253,8 +253,8 @@ impl MergeOperator for Concatenate {
 
 fn merge(db: &Db, operand: &str) {
     let mut batch = WriteBatch::new();
-    batch.merge(db.default_column_family().id(), b"key", operand.as_bytes()).unwrap();
-    db.write(&WriteOptions::default(), &mut batch).unwrap();
+    batch.merge_cf(db.default_column_family().id(), b"key", operand.as_bytes()).unwrap();
+    db.write(&mut batch).unwrap();
 }
 
 #[test]
@@ -375,14 +375,14 @@ fn what_is_named_by_mistake_is_left_as_it_is() {
 
 #[test]
 fn a_database_with_a_prepared_transaction_is_read_and_explained_whatever_its_options_file_says() {
-    use esker::{TransactionDb, TransactionDbOptions, TransactionOptions};
+    use esker::{TransactionDb, TransactionDbOptions};
     let temp = TempDir::new("ldb-prepared");
     let path = temp.join("db");
     let mut options = Options::default();
     options.db.create_if_missing = true;
     let db = TransactionDb::open(&options, &TransactionDbOptions::default(), &path).unwrap();
     db.put("written", "1").unwrap();
-    let mut txn = db.begin_transaction(&WriteOptions::default(), &TransactionOptions::default());
+    let txn = db.begin_transaction();
     txn.put("prepared", "2").unwrap();
     txn.set_name(b"one").unwrap();
     txn.prepare().unwrap();

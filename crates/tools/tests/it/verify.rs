@@ -95,13 +95,13 @@ fn logs_are_read_to_their_ends() {
 
 #[test]
 fn a_log_with_a_prepared_transaction_is_needed() {
-    use esker::{Options, TransactionDb, TransactionDbOptions, TransactionOptions, WriteOptions};
+    use esker::{Options, TransactionDb, TransactionDbOptions};
     let temp = TempDir::new("verify-prepared");
     let path = temp.join("db");
     let mut options = Options::default();
     options.db.create_if_missing = true;
     let db = TransactionDb::open(&options, &TransactionDbOptions::default(), &path).unwrap();
-    let mut txn = db.begin_transaction(&WriteOptions::default(), &TransactionOptions::default());
+    let txn = db.begin_transaction();
     txn.put("prepared", "1").unwrap();
     txn.set_name(b"one").unwrap();
     txn.prepare().unwrap();

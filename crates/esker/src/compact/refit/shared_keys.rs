@@ -6,7 +6,7 @@
 use super::log_move;
 use crate::DbIterator;
 use crate::options::{BottommostLevelCompaction, CompactRangeOptions};
-use crate::{Db, Env, IngestExternalFileOptions, Options, ReadOptions, Snapshot, SstFileWriter};
+use crate::{Db, Env, Options, ReadOptions, Snapshot, SstFileWriter};
 use esker_base::sync::Arc;
 use esker_env::mem::MemFs;
 use esker_table::FilterPolicy;
@@ -192,7 +192,7 @@ fn rewrite_some(history: &mut History, round: usize, rng: &mut fastrand::Rng) {
             writer.open(&path).unwrap();
             writer.put(edge("k"), b"ingested").unwrap();
             writer.finish().unwrap();
-            history.db.ingest_external_file(&[path], &IngestExternalFileOptions::default()).unwrap();
+            history.db.ingest_external_file(&[path]).unwrap();
             history.model.insert(edge("k"), "ingested".to_owned());
         }
         _ => {

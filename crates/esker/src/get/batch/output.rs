@@ -22,6 +22,22 @@ const COPY_UP_TO_BYTES: usize = 1 << 10;
 /// Use one for batch after batch: its memory is used again. It holds nothing of the database but
 /// the blocks of large values, and the memtable of the value of a batch's only key, until the next
 /// batch or its end.
+///
+/// ```
+/// # let dir = esker_testkit::TempDir::new("doc");
+/// # let db = esker::Db::open_default(dir.path())?;
+/// use esker::MultiGetOutput;
+///
+/// db.put("a", "1")?;
+/// let family = db.default_column_family();
+/// let mut output = MultiGetOutput::new();
+/// db.multi_get_lent(&Default::default(), &family, &["a", "b"], &mut output);
+/// assert_eq!((output.len(), output.is_empty()), (2, false));
+/// assert_eq!(output.get(0)?, Some(&b"1"[..]));
+/// assert_eq!(output.iter().filter(|value| matches!(value, Ok(Some(_)))).count(), 1);
+/// let kept = output.take_pinned(0)?;
+/// # Ok::<_, esker::Error>(())
+/// ```
 #[derive(Debug, Default)]
 pub struct MultiGetOutput {
     found: Vec<Found>,
@@ -58,7 +74,12 @@ impl MultiGetOutput {
 
     /// The value of key `i` of the batch, or `None` if there is none.
     /// # Errors
-    /// What kept this key from being read; as [`Db::get_pinned_opt`](crate::Db::get_pinned_opt).
+    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: `read_tier` forbids the
+    /// I/O it would take · `TimedOut`: it would take I/O behind `deadline` · `InvalidArgument`:
+    /// merge operands without a merge operator, a snapshot or family of another database, or
+    /// timestamps that the options and the family do not agree on · `NotSupported`: a newer version
+    /// wrote it, or this is a forked child of the process that opened the database ·
+    /// `ShutdownInProgress`: the database was closed.
     /// # Panics
     /// If the batch had no key `i`.
     #[inline]
@@ -73,9 +94,14 @@ impl MultiGetOutput {
     /// The value of key `i` of the batch, alive for as long as it is held: a copy of a small one, a
     /// large one without a copy.
     /// # Errors
-    /// As [`get`](Self::get).
+    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: `read_tier` forbids the
+    /// I/O it would take · `TimedOut`: it would take I/O behind `deadline` · `InvalidArgument`:
+    /// merge operands without a merge operator, a snapshot or family of another database, or
+    /// timestamps that the options and the family do not agree on · `NotSupported`: a newer version
+    /// wrote it, or this is a forked child of the process that opened the database ·
+    /// `ShutdownInProgress`: the database was closed.
     /// # Panics
-    /// As [`get`](Self::get).
+    /// If the batch had no key `i`.
     pub fn take_pinned(&self, i: usize) -> Result<Option<PinnedBytes>> {
         match self.found[i] {
             Found::Apart(at) => self.apart[at].clone().map(Some),

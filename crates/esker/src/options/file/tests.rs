@@ -265,12 +265,12 @@ fn files_are_written_whole_and_the_newest_counts() {
     let dir = Path::new("/db");
     fs.create_dir_if_missing(dir).unwrap();
     assert_eq!(latest_options_file(&fs, dir).unwrap(), None);
-    assert!(load_latest_options(&fs, dir).unwrap_err().message().contains("/db"));
+    assert!(load_latest_options_from(&fs, dir).unwrap_err().message().contains("/db"));
     for (number, open_files) in [(9, 100), (12, 200), (100_000_000, 300)] {
         let db = DbOptions::default().max_open_files(open_files);
         save_options_file(&fs, dir, FileNumber(number), &db, [("default", &defaults())]).unwrap();
     }
-    assert_eq!(load_latest_options(&fs, dir).unwrap().db.max_open_files, 300);
+    assert_eq!(load_latest_options_from(&fs, dir).unwrap().db.max_open_files, 300);
     let names = fs.children(dir).unwrap();
     assert!(names.iter().all(|n| !n.ends_with(".dbtmp")), "{names:?}");
     assert_eq!(obsolete_options_files(&names), [FileNumber(9)]);

@@ -18,6 +18,19 @@ impl DbIterator {
     /// cursors of a server, say. Costs a copy of the value; the next move costs as much as a seek.
     ///
     /// Its sequence number stays registered, as a snapshot's: compactions keep what it sees.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.path())?;
+    /// db.put("a", "1")?;
+    /// let mut iter = db.iter()?;
+    /// iter.seek("a");
+    /// iter.detach()?;
+    /// assert!(iter.is_detached());
+    /// iter.seek("a");
+    /// assert!(iter.valid());
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     /// # Errors
     /// `NotSupported` if it cannot leave its super version: with `pin_data`,
     /// `ignore_range_deletions`, or another `read_tier` than `ReadAll`, in families with

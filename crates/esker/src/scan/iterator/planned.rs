@@ -146,6 +146,19 @@ impl DbIterator {
     /// The iterator is not valid afterwards, until it is positioned. Costs nothing but a copy of
     /// the ranges while all blocks are in the cache. Nothing is read ahead for an iterator that
     /// stays at its super version (see [`detach`](Self::detach)); the bounds are set all the same.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.path())?;
+    /// let mut ranges = esker::MultiScanArgs::new();
+    /// ranges.insert("a", "b");
+    /// ranges.insert("m", "n");
+    /// let mut iter = db.iter()?;
+    /// iter.prepare(&ranges)?;
+    /// iter.seek("a");
+    /// println!("{:?}", iter.ahead_counts());
+    /// # Ok::<_, esker::Error>(())
+    /// ```
     /// # Errors
     /// `InvalidArgument` as for [`Db::new_multi_scan`](crate::Db::new_multi_scan), and if a range
     /// reaches beyond the bounds of an iterator that stays at its super version, which opens no

@@ -11,10 +11,10 @@ fn record(sequence: u64, ops: &[&str]) -> WriteBatch {
         let mut words = op.split(' ').map(str::as_bytes);
         let (what, first) = (words.next().unwrap(), words.next().unwrap_or_default());
         match what {
-            b"put" => batch.put(DEFAULT, first, b"v").unwrap(),
-            b"merge" => batch.merge(DEFAULT, first, b"m").unwrap(),
-            b"del" => batch.delete(DEFAULT, first).unwrap(),
-            b"range" => batch.delete_range(DEFAULT, first, words.next().unwrap()).unwrap(),
+            b"put" => batch.put_cf(DEFAULT, first, b"v").unwrap(),
+            b"merge" => batch.merge_cf(DEFAULT, first, b"m").unwrap(),
+            b"del" => batch.delete_cf(DEFAULT, first).unwrap(),
+            b"range" => batch.delete_range_cf(DEFAULT, first, words.next().unwrap()).unwrap(),
             b"noop" => batch.put_marker(BatchOp::Noop).unwrap(),
             b"begin" => batch.put_marker(BatchOp::BeginPrepare(PrepareKind::Committed)).unwrap(),
             b"begin-persisted" => batch.put_marker(BatchOp::BeginPrepare(PrepareKind::Persisted)).unwrap(),
@@ -93,7 +93,7 @@ fn a_section_that_is_written_again_replaces_the_first() {
     assert_eq!(r.applied, ["+0", "+0"]);
     assert_eq!(r.left(), [("x".to_owned(), 1, true)]);
     let mut ops = WriteBatch::new();
-    ops.put(DEFAULT, b"a", b"v").unwrap();
+    ops.put_cf(DEFAULT, b"a", b"v").unwrap();
     let again = section_record_again(b"x", &WriteBatch::new(), Some(&ops)).unwrap();
     assert_eq!(again.ops_bytes(), record(0, &["rollback x", "begin", "put a", "end x"]).ops_bytes());
 }
@@ -205,9 +205,9 @@ fn a_commit_s_timestamp_is_put_into_the_families_that_have_them() {
     let mut r = TwoPhaseReplay::new(true);
     r.set_timestamped([other]);
     let mut ops = WriteBatch::new();
-    ops.put(DEFAULT, b"plain-key", b"v").unwrap();
-    ops.put(other, &[b"a", &[0; 8][..]].concat(), b"v").unwrap();
-    ops.delete_range(other, &[b"b", &[0; 8][..]].concat(), &[b"c", &[0; 8][..]].concat()).unwrap();
+    ops.put_cf(DEFAULT, b"plain-key", b"v").unwrap();
+    ops.put_cf(other, &[b"a", &[0; 8][..]].concat(), b"v").unwrap();
+    ops.delete_range_cf(other, &[b"b", &[0; 8][..]].concat(), &[b"c", &[0; 8][..]].concat()).unwrap();
     let mut section = section_record(b"x", &ops).unwrap();
     section.set_sequence(SequenceNumber(1));
     let mut applied = Vec::new();
@@ -225,7 +225,7 @@ fn a_commit_s_timestamp_is_put_into_the_families_that_have_them() {
     let expected = [(5, b"plain-key".to_vec(), vec![]), (6, key(b"a"), vec![]), (7, key(b"b"), key(b"c"))];
     assert_eq!(applied, expected);
     let mut short = WriteBatch::new();
-    short.put(other, b"short", b"v").unwrap();
+    short.put_cf(other, b"short", b"v").unwrap();
     r.record(FileNumber(5), &section_record(b"y", &short).unwrap().view(), &mut |_, _, _| Ok(())).unwrap();
     let mut commit = WriteBatch::new();
     commit.put_marker(BatchOp::CommitWithTimestamp { timestamp: &[9; 8], xid: b"y" }).unwrap();

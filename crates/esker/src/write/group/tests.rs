@@ -34,14 +34,14 @@ fn name_of(batch: &WriteBatch) -> Name {
 
 fn put(name: Name) -> Request {
     let mut batch = WriteBatch::default();
-    batch.put(ColumnFamilyId::DEFAULT, &[name], b"value").expect("a small batch");
+    batch.put_cf(ColumnFamilyId::DEFAULT, &[name], b"value").expect("a small batch");
     Request { batch, ..Request::default() }
 }
 
 /// Large enough that a follower inserts it itself.
 fn large_put(name: Name) -> Request {
     let mut batch = WriteBatch::default();
-    batch.put(ColumnFamilyId::DEFAULT, &[name], &[0; PARALLEL_APPLY_BYTES]).expect("a small batch");
+    batch.put_cf(ColumnFamilyId::DEFAULT, &[name], &[0; PARALLEL_APPLY_BYTES]).expect("a small batch");
     Request { batch, ..Request::default() }
 }
 

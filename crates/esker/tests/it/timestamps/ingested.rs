@@ -20,7 +20,7 @@ fn a_scan_passes_a_deletion_that_has_neither_number_nor_time() {
     writer.finish().unwrap();
     let without_number =
         IngestExternalFileOptions { allow_global_seqno: false, ..IngestExternalFileOptions::default() };
-    db.ingest_external_file(&["/file"], &without_number).unwrap();
+    db.ingest_external_file_opt(&without_number, &db.default_column_family(), &["/file"]).unwrap();
     let mut iter = db.iter_opt(at(9), &db.default_column_family()).unwrap();
     iter.seek_to_first();
     assert_eq!(iter.value(), b"b0");
@@ -49,7 +49,7 @@ fn files_that_are_ingested_may_part_the_versions_of_a_key() {
     };
     let first = file("/first", &[("a", 5, Some("a5")), ("b", 9, None)]);
     let second = file("/second", &[("b", 7, Some("b7")), ("b", 3, Some("b3")), ("c", 1, Some("c1"))]);
-    db.ingest_external_file(&[first, second], &IngestExternalFileOptions::default()).unwrap();
+    db.ingest_external_file(&[first, second]).unwrap();
     let get = |key: &str, time: u64| {
         db.get_opt(&at(time), &family, key).unwrap().map(|v| String::from_utf8(v.to_vec()).unwrap())
     };
@@ -64,7 +64,7 @@ fn files_that_are_ingested_may_part_the_versions_of_a_key() {
     db.put_with_ts(&WriteOptions::default(), &family, "d", &ts(6), "d6").unwrap();
     let around = [file("/older", &[("d", 5, Some("d5"))]), file("/newer", &[("d", 8, Some("d8"))])];
     for path in around {
-        db.ingest_external_file(&[path], &IngestExternalFileOptions::default()).unwrap();
+        db.ingest_external_file(&[path]).unwrap();
     }
     let check_d = |what: &str| {
         let found = [9, 7, 5, 4].map(|time| get("d", time));
@@ -108,7 +108,7 @@ fn a_file_that_ends_in_a_newer_version_than_a_range_deletion_comes_to_lie_over_i
         writer.open("/file").unwrap();
         writer.put([key.as_bytes(), &ts(12)].concat(), "new").unwrap();
         writer.finish().unwrap();
-        db.ingest_external_file(&["/file"], &IngestExternalFileOptions::default()).unwrap();
+        db.ingest_external_file(&["/file"]).unwrap();
         // RocksDB's gets end at a level that has a range deletion over the key: what is newer must
         // not lie below.
         let newest = [key.as_bytes(), &ts(12)].concat();
@@ -133,7 +133,7 @@ fn a_version_where_the_range_deletion_of_its_file_ends_is_within_the_file() {
     writer.put([b"k".as_slice(), &ts(12)].concat(), "new").unwrap();
     writer.delete_range([b"a".as_slice(), &ts(9)].concat(), [b"k".as_slice(), &ts(9)].concat()).unwrap();
     writer.finish().unwrap();
-    db.ingest_external_file(&["/file"], &IngestExternalFileOptions::default()).unwrap();
+    db.ingest_external_file(&["/file"]).unwrap();
     for what in ["ingested", "compacted"] {
         assert_eq!(db.get_opt(&at(20), &family, "k").unwrap().as_deref(), Some(&b"new"[..]), "{what}");
         let mut iter = db.iter_opt(at(20), &family).unwrap();
@@ -156,16 +156,16 @@ fn a_range_deletion_within_the_versions_of_one_key_deletes_nothing() {
     let db = Db::open(&options, "/db").unwrap();
     let family = db.default_column_family();
     let mut batch = WriteBatch::new();
-    batch.put(family.id(), &older, b"v").unwrap();
-    batch.delete_range(family.id(), &newer, &older).unwrap();
-    db.write(&WriteOptions::default(), &mut batch).unwrap();
+    batch.put_cf(family.id(), &older, b"v").unwrap();
+    batch.delete_range_cf(family.id(), &newer, &older).unwrap();
+    db.write(&mut batch).unwrap();
     let get = |db: &Db| db.get_opt(&at(20), &db.default_column_family(), "k").unwrap();
     assert_eq!(get(&db).as_deref(), Some(&b"v"[..]));
     db.flush().unwrap();
     assert_eq!(get(&db).as_deref(), Some(&b"v"[..]));
     let mut batch = WriteBatch::new();
-    batch.delete_range(family.id(), &newer, &older).unwrap();
-    db.write(&WriteOptions::default(), &mut batch).unwrap();
+    batch.delete_range_cf(family.id(), &newer, &older).unwrap();
+    db.write(&mut batch).unwrap();
     db.flush().unwrap();
     assert_eq!(get(&db).as_deref(), Some(&b"v"[..]));
     db.compact_range(None, None).unwrap();
@@ -251,7 +251,7 @@ fn random_files_with_timestamps_agree_with_the_model() {
                         }
                     }
                     if !files.is_empty() {
-                        db.ingest_external_file(&files, &IngestExternalFileOptions::default()).unwrap();
+                        db.ingest_external_file(&files).unwrap();
                     }
                 }
                 8 => db.flush().unwrap(),
@@ -295,7 +295,7 @@ fn no_file_is_ingested_where_timestamps_are_in_memory_only() {
         writer.put([&b"a"[..], &ts(time)].concat(), format!("v{time}")).unwrap();
     }
     writer.finish().unwrap();
-    let refused = db.ingest_external_file(&["/file.sst"], &Default::default()).unwrap_err();
+    let refused = db.ingest_external_file(&["/file.sst"]).unwrap_err();
     assert!(refused.to_string().contains("persist_user_defined_timestamps"), "{refused}");
     db.put_with_ts(&write, &family, "a", &ts(12), "newest").unwrap();
     rewrite(&db);
@@ -318,7 +318,7 @@ fn a_deletion_in_a_file_with_timestamps_is_one_of_a_point_in_time() {
     let entry = reader.parse_table_iterator_key(entries.key()).unwrap();
     assert_eq!(entry.entry_type, ValueType::DeletionWithTimestamp);
     let db = Db::open(&options, "/db").unwrap();
-    db.ingest_external_file(&["/file.sst"], &Default::default()).unwrap();
+    db.ingest_external_file(&["/file.sst"]).unwrap();
     rewrite(&db);
     let value = |time| db.get_opt(&at(time), &db.default_column_family(), "a").unwrap();
     assert_eq!((value(4).as_deref(), value(5)), (Some(&b"value"[..]), None));

@@ -141,8 +141,8 @@ impl Campaign {
             Event::Put(key, value) if rng.bool() => {
                 let mut batch = WriteBatch::new();
                 let key = [key.as_bytes(), &self.format.timestamp(now)].concat();
-                batch.put(self.family().id(), &key, value.as_bytes()).unwrap();
-                self.db.write(&WriteOptions::default(), &mut batch).unwrap();
+                batch.put_cf(self.family().id(), &key, value.as_bytes()).unwrap();
+                self.db.write(&mut batch).unwrap();
             }
             event => apply_by(self.format, &self.db, now, event),
         }
@@ -188,7 +188,7 @@ impl Campaign {
             }
         }
         let options = IngestExternalFileOptions { move_files: rng.bool(), ..Default::default() };
-        self.db.ingest_external_file(&[path], &options).unwrap();
+        self.db.ingest_external_file_opt(&options, &self.db.default_column_family(), &[path]).unwrap();
     }
 
     fn raise(&mut self, rng: &mut fastrand::Rng) {
@@ -242,7 +242,7 @@ fn a_comparator_orders_timestamps_everywhere() {
         let Campaign { options, history, now, db, .. } = campaign;
         drop(db);
         let families = [ColumnFamilyDescriptor::new("default", options.cf.clone())];
-        repair_db(&options, &families, "/db").unwrap();
+        repair_db(&options, "/db", &families).unwrap();
         let db = Db::open(&options, "/db").unwrap();
         check_by(format, &db, &history, now, false);
     });
@@ -429,11 +429,11 @@ fn a_timestamp_beyond_the_comparator_s_ends_is_refused() {
     let (write, family) = (WriteOptions::default(), db.default_column_family());
     db.put_with_ts(&write, &family, "key", &[0, 0, 0, 100], "value").unwrap();
     let mut batch = WriteBatch::new();
-    batch.put(family.id(), b"key\0\0\0\x65", b"value").unwrap();
+    batch.put_cf(family.id(), b"key\0\0\0\x65", b"value").unwrap();
     let refused = [
         db.put_with_ts(&write, &family, "key", &[0, 0, 0, 101], "value").unwrap_err(),
         db.delete_range_with_ts(&write, &family, "a", "z", &[1, 0, 0, 0]).unwrap_err(),
-        db.write(&write, &mut batch).unwrap_err(),
+        db.write_opt(&write, &mut batch).unwrap_err(),
     ];
     for refused in refused {
         assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{refused}");

@@ -12,7 +12,7 @@ use std::sync::Mutex;
 fn begin_with(db: &TransactionDb, set: impl FnOnce(&mut TransactionOptions)) -> Transaction {
     let mut options = TransactionOptions { lock_timeout: 0, ..TransactionOptions::default() };
     set(&mut options);
-    db.begin_transaction(&WriteOptions::default(), &options)
+    db.begin_transaction_opt(&WriteOptions::default(), &options)
 }
 
 #[track_caller]
@@ -30,11 +30,11 @@ fn is_invalid<T: std::fmt::Debug>(result: esker::Result<T>) {
 fn a_range_that_ends_before_it_begins() {
     let db = open();
     let family = db.db().default_column_family();
-    let mut txn = begin_with(&db, |_| {});
+    let txn = begin_with(&db, |_| {});
     is_invalid(txn.delete_range_cf(&family, "b", "a"));
     let range = (Endpoint::Key(b"b"), Endpoint::Key(b"a"));
     is_invalid(txn.get_range_lock(&family, range.0, range.1, LockMode::Exclusive));
-    is_invalid(db.delete_range_cf(&WriteOptions::default(), &family, "b", "a"));
+    is_invalid(db.delete_range_cf(&family, "b", "a"));
     assert!(db.get_lock_status_data().is_empty() && txn.write_batch().is_empty());
 }
 
@@ -42,7 +42,7 @@ fn a_range_that_ends_before_it_begins() {
 fn a_release_of_what_is_not_held_changes_nothing() {
     let db = open();
     let family = db.db().default_column_family();
-    let mut txn = begin_with(&db, |_| {});
+    let txn = begin_with(&db, |_| {});
     txn.put("a", "1").unwrap();
     txn.undo_get_for_update(&family, "a");
     txn.undo_get_for_update(&family, "b");
@@ -75,7 +75,7 @@ fn a_transaction_in_the_hands_of_two_threads() {
 #[test]
 fn use_after_the_commit() {
     let db = open();
-    let mut txn = begin_with(&db, |_| {});
+    let txn = begin_with(&db, |_| {});
     txn.put("a", "1").unwrap();
     txn.commit().unwrap();
     let family = db.db().default_column_family();
@@ -90,7 +90,7 @@ fn use_after_the_commit() {
     is_invalid(txn.set_name(b"late"));
     assert!(db.get_lock_status_data().is_empty());
     let optimistic = OptimisticTransactionDb::open(&options(), "/db").unwrap();
-    let mut txn = optimistic.begin_transaction(&WriteOptions::default(), &Default::default());
+    let txn = optimistic.begin_transaction();
     txn.put("a", "1").unwrap();
     txn.commit().unwrap();
     is_invalid(txn.put("a", "2"));
@@ -101,7 +101,7 @@ fn use_after_the_commit() {
 #[test]
 fn a_transaction_prepared_twice() {
     let db = open();
-    let mut txn = begin_with(&db, |_| {});
+    let txn = begin_with(&db, |_| {});
     txn.set_name(b"twice").unwrap();
     txn.put("a", "1").unwrap();
     txn.prepare().unwrap();
@@ -119,10 +119,10 @@ fn a_transaction_prepared_twice() {
 fn a_name_that_is_in_use_and_one_that_was() {
     let db = open();
     let named = |name: &[u8]| {
-        let mut txn = begin_with(&db, |_| {});
+        let txn = begin_with(&db, |_| {});
         txn.set_name(name).map(|()| txn)
     };
-    let mut first = named(b"n").unwrap();
+    let first = named(b"n").unwrap();
     is_invalid(named(b"n"));
     is_invalid(first.set_name(b"other"));
     is_invalid(named(b""));
@@ -133,7 +133,7 @@ fn a_name_that_is_in_use_and_one_that_was() {
     drop(first);
     is_invalid(named(b"n"));
     db.get_transaction_by_name(b"n").unwrap().rollback().unwrap();
-    let mut again = named(b"n").unwrap();
+    let again = named(b"n").unwrap();
     again.commit().unwrap();
     drop(named(b"n").unwrap());
     named(b"n").unwrap();
@@ -142,14 +142,14 @@ fn a_name_that_is_in_use_and_one_that_was() {
 #[test]
 fn a_commit_after_the_expiration() {
     let db = open();
-    let mut txn = begin_with(&db, |_| {});
+    let txn = begin_with(&db, |_| {});
     txn.put("a", "1").unwrap();
     txn.set_expiration(0);
     is(txn.commit(), ErrorKind::Expired, SubCode::None);
     is(txn.put("b", "1"), ErrorKind::Expired, SubCode::None);
     txn.set_name(b"late").unwrap();
     is(txn.prepare(), ErrorKind::Expired, SubCode::None);
-    let mut thief = begin_with(&db, |_| {});
+    let thief = begin_with(&db, |_| {});
     thief.put("a", "2").unwrap();
     txn.rollback().unwrap();
     // What was stolen is the thief's still.
@@ -165,13 +165,13 @@ fn limits_of_zero() {
     is_invalid(TransactionDb::open(&options(), &none, "/db"));
     let db = open();
     db.set_deadlock_info_buffer_size(0);
-    let mut txn = begin_with(&db, |options| {
+    let txn = begin_with(&db, |options| {
         options.max_write_batch_size = 0;
         options.deadlock_detect = true;
         options.deadlock_detect_depth = 0;
     });
     txn.put("a", vec![b'v'; 100_000]).unwrap();
-    let mut other = begin_with(&db, |_| {});
+    let other = begin_with(&db, |_| {});
     other.put("b", "1").unwrap();
     is(txn.put("b", "2"), ErrorKind::TimedOut, SubCode::LockTimeout);
     assert!(db.get_deadlock_info_buffer().is_empty());

@@ -4,9 +4,7 @@ use super::options;
 use esker::comparator::{BytewiseComparator, ReverseBytewiseComparator};
 use esker::stats::{Statistics, Ticker};
 use esker::txn::BatchEntry;
-use esker::{
-    ColumnFamilyId, Db, ErrorKind, ReadOptions, ValueType, WriteBatchWithIndex, WriteOptions, builtin,
-};
+use esker::{ColumnFamilyId, Db, ErrorKind, ReadOptions, ValueType, WriteBatchWithIndex, builtin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -24,21 +22,21 @@ fn a_batch_alone_answers_for_what_it_knows() {
     };
     let mut batch = batch();
     assert_eq!(get(&batch, "a").unwrap(), None);
-    batch.put(DEFAULT, b"a", b"1").unwrap();
-    batch.put(DEFAULT, b"a", b"2").unwrap();
-    batch.put(DEFAULT, b"b", b"1").unwrap();
-    batch.delete(DEFAULT, b"b").unwrap();
-    batch.merge(DEFAULT, b"b", b"x").unwrap();
-    batch.merge(DEFAULT, b"c", b"y").unwrap();
-    batch.put(DEFAULT, b"d", b"1").unwrap();
-    batch.delete_range(DEFAULT, b"d", b"f").unwrap();
-    batch.merge(DEFAULT, b"e", b"z").unwrap();
+    batch.put_cf(DEFAULT, b"a", b"1").unwrap();
+    batch.put_cf(DEFAULT, b"a", b"2").unwrap();
+    batch.put_cf(DEFAULT, b"b", b"1").unwrap();
+    batch.delete_cf(DEFAULT, b"b").unwrap();
+    batch.merge_cf(DEFAULT, b"b", b"x").unwrap();
+    batch.merge_cf(DEFAULT, b"c", b"y").unwrap();
+    batch.put_cf(DEFAULT, b"d", b"1").unwrap();
+    batch.delete_range_cf(DEFAULT, b"d", b"f").unwrap();
+    batch.merge_cf(DEFAULT, b"e", b"z").unwrap();
     assert_eq!(get(&batch, "a").unwrap().unwrap(), b"2");
     assert_eq!(get(&batch, "b").unwrap().unwrap(), b"x");
     assert_eq!(get(&batch, "c").unwrap_err().kind(), ErrorKind::MergeInProgress);
     assert_eq!(get(&batch, "d").unwrap(), None);
     assert_eq!(get(&batch, "e").unwrap().unwrap(), b"z");
-    batch.put(DEFAULT, b"d", b"3").unwrap();
+    batch.put_cf(DEFAULT, b"d", b"3").unwrap();
     assert_eq!(get(&batch, "d").unwrap().unwrap(), b"3");
     batch.clear();
     assert_eq!(get(&batch, "d").unwrap(), None);
@@ -48,21 +46,21 @@ fn a_batch_alone_answers_for_what_it_knows() {
 fn a_roll_back_takes_ops_out_of_the_index_too() {
     let get = |batch: &WriteBatchWithIndex, key: &str| batch.get_from_batch(DEFAULT, None, key.as_bytes());
     let mut batch = batch();
-    batch.put(DEFAULT, b"a", b"1").unwrap();
+    batch.put_cf(DEFAULT, b"a", b"1").unwrap();
     batch.set_save_point();
-    batch.put(DEFAULT, b"a", b"2").unwrap();
-    batch.put(DEFAULT, b"b", b"2").unwrap();
+    batch.put_cf(DEFAULT, b"a", b"2").unwrap();
+    batch.put_cf(DEFAULT, b"b", b"2").unwrap();
     assert_eq!(get(&batch, "a").unwrap().unwrap(), b"2");
     batch.rollback_to_save_point().unwrap();
     assert_eq!(get(&batch, "a").unwrap().unwrap(), b"1");
     assert_eq!(get(&batch, "b").unwrap(), None);
-    batch.put(DEFAULT, b"b", b"3").unwrap();
+    batch.put_cf(DEFAULT, b"b", b"3").unwrap();
     assert_eq!(get(&batch, "b").unwrap().unwrap(), b"3");
     assert_eq!(batch.rollback_to_save_point().unwrap_err().kind(), ErrorKind::NotFound);
     batch.set_save_point();
     batch.pop_save_point().unwrap();
     assert_eq!(batch.pop_save_point().unwrap_err().kind(), ErrorKind::NotFound);
-    assert_eq!(batch.count(), 2);
+    assert_eq!(batch.len(), 2);
 }
 
 #[test]
@@ -74,11 +72,11 @@ fn the_iterator_over_a_batch_shows_each_key_newest_first() {
     };
     for overwrite in [true, false] {
         let mut batch = WriteBatchWithIndex::new(Arc::new(ReverseBytewiseComparator), overwrite);
-        batch.put(DEFAULT, b"a", b"1").unwrap();
-        batch.put(DEFAULT, b"b", b"1").unwrap();
-        batch.delete(DEFAULT, b"a").unwrap();
-        batch.merge(DEFAULT, b"b", b"2").unwrap();
-        batch.put(ColumnFamilyId(7), b"c", b"1").unwrap();
+        batch.put_cf(DEFAULT, b"a", b"1").unwrap();
+        batch.put_cf(DEFAULT, b"b", b"1").unwrap();
+        batch.delete_cf(DEFAULT, b"a").unwrap();
+        batch.merge_cf(DEFAULT, b"b", b"2").unwrap();
+        batch.put_cf(ColumnFamilyId(7), b"c", b"1").unwrap();
         let mut iter = batch.iter(DEFAULT).unwrap();
         assert!(!iter.valid());
         iter.seek_to_first();
@@ -119,14 +117,14 @@ fn a_batch_over_a_database_reads_as_if_it_were_written() {
     db.flush().unwrap();
     db.put("h", "old").unwrap();
     let mut batch = batch();
-    batch.delete_range(DEFAULT, b"c", b"f").unwrap();
-    batch.put(DEFAULT, b"d", b"new").unwrap();
-    batch.merge(DEFAULT, b"a", b"m").unwrap();
-    batch.merge(DEFAULT, b"e", b"m").unwrap();
-    batch.delete(DEFAULT, b"g").unwrap();
-    batch.put(DEFAULT, b"bb", b"new").unwrap();
-    batch.single_delete(DEFAULT, b"h").unwrap();
-    batch.put(DEFAULT, b"i", b"new").unwrap();
+    batch.delete_range_cf(DEFAULT, b"c", b"f").unwrap();
+    batch.put_cf(DEFAULT, b"d", b"new").unwrap();
+    batch.merge_cf(DEFAULT, b"a", b"m").unwrap();
+    batch.merge_cf(DEFAULT, b"e", b"m").unwrap();
+    batch.delete_cf(DEFAULT, b"g").unwrap();
+    batch.put_cf(DEFAULT, b"bb", b"new").unwrap();
+    batch.single_delete_cf(DEFAULT, b"h").unwrap();
+    batch.put_cf(DEFAULT, b"i", b"new").unwrap();
     let expected: Vec<(&str, &str)> = vec![
         ("a", "old,m"),
         ("b", "old"),
@@ -140,7 +138,7 @@ fn a_batch_over_a_database_reads_as_if_it_were_written() {
     let mut iter = batch.iter_with_base(&db, &options, &family).unwrap();
     // Neither what others write nor what the batch gets later is seen by it.
     db.put("aa", "late").unwrap();
-    batch.put(DEFAULT, b"j", b"late").unwrap();
+    batch.put_cf(DEFAULT, b"j", b"late").unwrap();
     let item = |iter: &esker::txn::TransactionIterator| {
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
         iter.item().map(|(key, value)| (text(key), text(value)))
@@ -180,7 +178,7 @@ fn a_batch_over_a_database_reads_as_if_it_were_written() {
     assert_eq!(item(&iter), Some(owned(&expected[6])));
     iter.next();
     assert!(!iter.valid(), "{:?}", item(&iter));
-    batch.write(&db, &WriteOptions::default()).unwrap();
+    db.write(&mut batch).unwrap();
     for (key, value) in expected {
         assert_eq!(db.get(key).unwrap().as_deref(), Some(value.as_bytes()), "{key}");
     }
@@ -206,12 +204,12 @@ fn random_batches_over_random_databases_read_as_what_is_there_when_they_are_writ
                 5 if in_db => db.delete_range(low, high).unwrap(),
                 6 if in_db && rng.u8(..8) == 0 => db.flush().unwrap(),
                 _ if in_db => db.merge(&a, &value).unwrap(),
-                0..=3 => batch.put(DEFAULT, &a, &value).unwrap(),
-                4 | 5 => batch.delete(DEFAULT, &a).unwrap(),
-                6 => batch.delete_range(DEFAULT, low, high).unwrap(),
+                0..=3 => batch.put_cf(DEFAULT, &a, &value).unwrap(),
+                4 | 5 => batch.delete_cf(DEFAULT, &a).unwrap(),
+                6 => batch.delete_range_cf(DEFAULT, low, high).unwrap(),
                 7 => batch.set_save_point(),
                 8 => drop(batch.rollback_to_save_point()),
-                _ => batch.merge(DEFAULT, &a, &value).unwrap(),
+                _ => batch.merge_cf(DEFAULT, &a, &value).unwrap(),
             }
             if !in_db && rng.u8(..8) == 0 {
                 batch.get_from_batch_and_db(&db, &ReadOptions::default(), &family, &a).unwrap();
@@ -232,7 +230,7 @@ fn random_batches_over_random_databases_read_as_what_is_there_when_they_are_writ
             assert_eq!(value.unwrap().as_deref(), gets[number].as_deref(), "{}", key.escape_ascii());
         }
         model.append(batch.write_batch()).unwrap();
-        db.write(&WriteOptions::default(), &mut model).unwrap();
+        db.write(&mut model).unwrap();
         for (i, value) in gets.iter().enumerate() {
             assert_eq!(*value, db.get(format!("{i:02}")).unwrap(), "key {i}");
         }
@@ -267,9 +265,9 @@ fn keys_of_which_a_batch_says_nothing_are_read_together() {
     }
     db.flush().unwrap();
     let mut batch = batch();
-    batch.put(DEFAULT, b"007", b"new").unwrap();
-    batch.delete_range(DEFAULT, b"020", b"030").unwrap();
-    batch.merge(DEFAULT, b"050", b"m").unwrap();
+    batch.put_cf(DEFAULT, b"007", b"new").unwrap();
+    batch.delete_range_cf(DEFAULT, b"020", b"030").unwrap();
+    batch.merge_cf(DEFAULT, b"050", b"m").unwrap();
     let before = statistics.ticker_count(Ticker::NumberMultigetKeysRead);
     let values = batch.multi_get_from_batch_and_db(&db, &ReadOptions::default(), &family, &keys);
     assert_eq!(statistics.ticker_count(Ticker::NumberMultigetCalls), 1);
@@ -292,15 +290,15 @@ fn a_batch_of_keys_is_read_as_of_one_point_in_time_whoever_writes_meanwhile() {
     db.put("a", "0").unwrap();
     db.put("b", "0").unwrap();
     let mut own = batch();
-    own.merge(DEFAULT, b"a", b"own").unwrap();
+    own.merge_cf(DEFAULT, b"a", b"own").unwrap();
     let is_done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for i in 1..=2000 {
                 let mut both = esker::WriteBatch::new();
-                both.put(DEFAULT, b"a", i.to_string().as_bytes()).unwrap();
-                both.put(DEFAULT, b"b", i.to_string().as_bytes()).unwrap();
-                db.write(&WriteOptions::default(), &mut both).unwrap();
+                both.put_cf(DEFAULT, b"a", i.to_string().as_bytes()).unwrap();
+                both.put_cf(DEFAULT, b"b", i.to_string().as_bytes()).unwrap();
+                db.write(&mut both).unwrap();
             }
             is_done.store(true, Ordering::Release);
         });

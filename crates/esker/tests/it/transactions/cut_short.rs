@@ -26,7 +26,7 @@ fn open(fs: Arc<dyn FileSystem>) -> TransactionDb {
 
 /// A transaction that has put `key` and is prepared.
 fn prepared(db: &TransactionDb, name: &str, key: &str, sync: bool) -> Transaction {
-    let mut txn = db.begin_transaction(&WriteOptions::default().sync(sync), &TransactionOptions::default());
+    let txn = db.begin_transaction_opt(&WriteOptions::default().sync(sync), &TransactionOptions::default());
     txn.set_name(name.as_bytes()).unwrap();
     txn.put(key, name).unwrap();
     txn.prepare().unwrap();
@@ -134,7 +134,7 @@ fn no_transaction_is_both_committed_and_prepared_while_a_failed_wal_is_replaced(
         let disk = CrashFs::new();
         let fs = FaultFs::new(Arc::new(disk.clone()));
         let db = open(Arc::new(fs.clone()));
-        let mut one = prepared(&db, "one", "a", true);
+        let one = prepared(&db, "one", "a", true);
         fs.add_rule(FaultRule::fail(&[OpKind::Sync]).on_name(".log"));
         assert!(one.commit().is_err());
         fs.clear_rules();
@@ -163,7 +163,7 @@ fn no_later_write_is_there_without_the_step_that_ended_the_wal_before() {
     for (rolls_back, seed) in (0..400).map(|n| (n % 2 == 0, n / 2)) {
         let disk = CrashFs::new();
         let db = open(Arc::new(disk.clone()));
-        let mut one = prepared(&db, "one", "a", true);
+        let one = prepared(&db, "one", "a", true);
         db.put("x", "1").unwrap();
         let two = if rolls_back {
             one.rollback().unwrap();
@@ -199,8 +199,8 @@ fn a_transaction_is_not_rolled_back_before_what_was_written_before_that() {
         let options = on(Arc::new(disk.clone()));
         let db = open(Arc::new(disk.clone()));
         let other = db.create_column_family("other", &options.cf).unwrap();
-        let mut one =
-            db.begin_transaction(&WriteOptions::default().sync(true), &TransactionOptions::default());
+        let one =
+            db.begin_transaction_opt(&WriteOptions::default().sync(true), &TransactionOptions::default());
         one.set_name(b"one").unwrap();
         if commits {
             one.put_cf(&other, "a", "one").unwrap();

@@ -33,9 +33,9 @@ fn a_batch_shows_entities_over_those_of_the_database() {
         columns(batch.get_entity_from_batch_and_db(&db, &read, &family, key.as_bytes()).unwrap())
     };
     assert_eq!(get(&batch, "a"), pairs(&[("x", "1"), ("y", "2")]));
-    batch.put_entity(ColumnFamilyId::DEFAULT, b"a", &[(b"w", b"0")]).unwrap();
-    batch.merge(ColumnFamilyId::DEFAULT, b"c", b"more").unwrap();
-    batch.put(ColumnFamilyId::DEFAULT, b"d", b"own").unwrap();
+    batch.put_entity_cf(ColumnFamilyId::DEFAULT, b"a", &[(b"w", b"0")]).unwrap();
+    batch.merge_cf(ColumnFamilyId::DEFAULT, b"c", b"more").unwrap();
+    batch.put_cf(ColumnFamilyId::DEFAULT, b"d", b"own").unwrap();
     assert_eq!(get(&batch, "a"), pairs(&[("w", "0")]));
     assert_eq!(get(&batch, "b"), pairs(&[("", "plain")]));
     assert_eq!(get(&batch, "c"), pairs(&[("", "base,more"), ("z", "3")]));
@@ -44,7 +44,7 @@ fn a_batch_shows_entities_over_those_of_the_database() {
         many.into_iter().map(|answer| columns(answer.unwrap())).collect::<Vec<_>>(),
         [pairs(&[("", "own")]), pairs(&[]), pairs(&[("", "plain")])]
     );
-    batch.delete_range(ColumnFamilyId::DEFAULT, b"a", b"d").unwrap();
+    batch.delete_range_cf(ColumnFamilyId::DEFAULT, b"a", b"d").unwrap();
     assert_eq!((get(&batch, "a"), get(&batch, "c")), (pairs(&[]), pairs(&[])));
     let mut iter = batch.iter_with_base(&db, &read, &family).unwrap();
     iter.seek_to_first();
@@ -58,18 +58,18 @@ fn a_transaction_locks_and_reads_entities_as_it_does_values() {
     let read = ReadOptions::default();
     let begin = |isolation| {
         let options = TransactionOptions { isolation, lock_timeout: 0, ..TransactionOptions::default() };
-        db.begin_transaction(&write(), &options)
+        db.begin_transaction_opt(&write(), &options)
     };
-    let mut txn = begin(IsolationLevel::ReadCommitted);
+    let txn = begin(IsolationLevel::ReadCommitted);
     txn.put_entity(&family, "a", &[(b"x", b"1")]).unwrap();
     assert_eq!(columns(txn.get_entity(&read, &family, "a").unwrap()), pairs(&[("x", "1")]));
-    let mut other = begin(IsolationLevel::Serializable);
+    let other = begin(IsolationLevel::Serializable);
     assert_eq!(other.put_entity_untracked(&family, "a", &[]).unwrap_err().kind(), ErrorKind::TimedOut);
     assert_eq!(other.get_entity(&read, &family, "a").unwrap_err().kind(), ErrorKind::TimedOut);
     txn.commit().unwrap();
     let seen = other.get_entity_for_update(&read, &family, "a", LockMode::Exclusive, true).unwrap();
     assert_eq!(columns(seen), pairs(&[("x", "1")]));
-    let mut third = begin(IsolationLevel::ReadCommitted);
+    let third = begin(IsolationLevel::ReadCommitted);
     assert_eq!(third.put("a", "2").unwrap_err().kind(), ErrorKind::TimedOut);
     assert_eq!(
         columns(third.multi_get_entity(&read, &family, &["a"]).remove(0).unwrap()),
@@ -79,8 +79,8 @@ fn a_transaction_locks_and_reads_entities_as_it_does_values() {
     let twice: [(&[u8], &[u8]); 2] = [(b"x", b"1"), (b"x", b"2")];
     assert!(other.put_entity(&family, "a", &twice).is_err());
     other.commit().unwrap();
-    let mut late = begin(IsolationLevel::Snapshot);
-    db.put_cf(&write(), &family, "a", "3").unwrap();
+    let late = begin(IsolationLevel::Snapshot);
+    db.put_opt(&write(), &family, "a", "3").unwrap();
     let why = late.get_entity_for_update(&read, &family, "a", LockMode::Exclusive, true).unwrap_err();
     assert_eq!(why.kind(), ErrorKind::Busy);
     assert!(db.get_lock_status_data().is_empty());
@@ -91,7 +91,7 @@ fn attribute_groups_are_written_to_all_their_families_or_none() {
     let db = open();
     let (first, read) = (db.db().default_column_family(), ReadOptions::default());
     let second = db.create_column_family("second", &ColumnFamilyOptions::default()).unwrap();
-    let mut txn = db.begin_transaction(&write(), &TransactionOptions::default());
+    let txn = db.begin_transaction_opt(&write(), &TransactionOptions::default());
     let groups = [
         AttributeGroup { column_family: &first, columns: &[(b"x", b"1")] },
         AttributeGroup { column_family: &second, columns: &[(b"y", b"2")] },
@@ -117,8 +117,8 @@ fn an_optimistic_transaction_finds_conflicts_of_entities() {
     let db = OptimisticTransactionDb::open(&options(), "/db").unwrap();
     let (family, read) = (db.db().default_column_family(), ReadOptions::default());
     db.db().put_entity(&write(), &family, "a", &[(b"x", b"1")]).unwrap();
-    let begin = || db.begin_transaction(&write(), &OptimisticTransactionOptions::default());
-    let (mut one, mut two) = (begin(), begin());
+    let begin = || db.begin_transaction_opt(&write(), &OptimisticTransactionOptions::default());
+    let (one, two) = (begin(), begin());
     assert_eq!(columns(one.get_entity_for_update(&read, &family, "a").unwrap()), pairs(&[("x", "1")]));
     one.put("b", "1").unwrap();
     let group = AttributeGroup { column_family: &family, columns: &[(b"x", b"2")] };
@@ -139,13 +139,13 @@ fn a_serializable_transaction_reads_groups_of_columns_as_they_are_once_it_has_th
     let family = db.db().default_column_family();
     db.put("key", "old").unwrap();
     let begin = |isolation| {
-        db.begin_transaction(&write(), &TransactionOptions { isolation, ..TransactionOptions::default() })
+        db.begin_transaction_opt(&write(), &TransactionOptions { isolation, ..TransactionOptions::default() })
     };
-    let mut writer = begin(IsolationLevel::ReadCommitted);
+    let writer = begin(IsolationLevel::ReadCommitted);
     writer.put("key", "new").unwrap();
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| {
-            let mut reader = begin(IsolationLevel::Serializable);
+            let reader = begin(IsolationLevel::Serializable);
             let groups = reader.get_entity_attribute_groups(&ReadOptions::default(), &[&family], "key");
             let first = columns(groups.unwrap().remove(0));
             (first, reader.get("key").unwrap())

@@ -44,11 +44,11 @@ impl Engine {
         match self {
             Engine::Locks(db) => {
                 let options = TransactionOptions { isolation, lock_timeout: 0, ..Default::default() };
-                Txn::Locks(db.begin_transaction(&write_options, &options))
+                Txn::Locks(db.begin_transaction_opt(&write_options, &options))
             }
             Engine::AtCommit(db) => {
                 let options = OptimisticTransactionOptions { isolation, ..Default::default() };
-                Txn::AtCommit(Box::new(db.begin_transaction(&write_options, &options)))
+                Txn::AtCommit(Box::new(db.begin_transaction_opt(&write_options, &options)))
             }
         }
     }

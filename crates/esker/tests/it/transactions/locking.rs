@@ -16,7 +16,7 @@ fn begin(db: &TransactionDb) -> Transaction {
 fn begin_with(db: &TransactionDb, set: impl FnOnce(&mut TransactionOptions)) -> Transaction {
     let mut options = TransactionOptions { lock_timeout: 0, ..TransactionOptions::default() };
     set(&mut options);
-    db.begin_transaction(&WriteOptions::default(), &options)
+    db.begin_transaction_opt(&WriteOptions::default(), &options)
 }
 
 fn kind<T: std::fmt::Debug>(result: esker::Result<T>) -> (ErrorKind, SubCode) {
@@ -33,7 +33,7 @@ fn a_transaction_sees_its_own_writes_and_others_see_them_when_it_commits() {
     let db = open();
     let family = db.db().default_column_family();
     db.put("a", "0").unwrap();
-    let mut txn = begin(&db);
+    let txn = begin(&db);
     txn.put("a", "1").unwrap();
     txn.merge_cf(&family, "a", "2").unwrap();
     txn.put("b", "1").unwrap();
@@ -59,10 +59,10 @@ fn what_is_written_is_locked_until_the_end_however_it_comes() {
     let db = open();
     let family = db.db().default_column_family();
     for end in ["commit", "rollback", "drop"] {
-        let mut txn = begin(&db);
+        let txn = begin(&db);
         txn.put("a", "1").unwrap();
         txn.delete_untracked(&family, "b").unwrap();
-        let mut other = begin(&db);
+        let other = begin(&db);
         assert_eq!(kind(other.put("a", "2")), TIMED_OUT);
         assert_eq!(kind(other.get_for_update("b")), TIMED_OUT);
         other.put("c", "2").unwrap();
@@ -82,7 +82,7 @@ fn what_is_written_is_locked_until_the_end_however_it_comes() {
 #[test]
 fn a_lock_error_names_the_key_and_the_holder() {
     let db = open();
-    let mut first = begin(&db);
+    let first = begin(&db);
     first.put("a\n", "1").unwrap();
     let error = begin(&db).put("a\n", "2").unwrap_err();
     let holder =
@@ -94,11 +94,11 @@ fn a_lock_error_names_the_key_and_the_holder() {
 #[test]
 fn a_waiting_transaction_goes_on_when_the_lock_is_free() {
     let db = open();
-    let mut first = begin(&db);
+    let first = begin(&db);
     first.put("a", "1").unwrap();
     thread::scope(|scope| {
         scope.spawn(|| {
-            let mut second = begin_with(&db, |options| options.lock_timeout = 600_000);
+            let second = begin_with(&db, |options| options.lock_timeout = 600_000);
             second.put("a", "2").unwrap();
             second.commit().unwrap();
         });
@@ -111,12 +111,12 @@ fn a_waiting_transaction_goes_on_when_the_lock_is_free() {
 #[test]
 fn a_circle_of_two_is_a_deadlock_for_who_closes_it() {
     let db = open();
-    let mut first = begin_with(&db, |options| {
+    let first = begin_with(&db, |options| {
         options.lock_timeout = 600_000;
         options.deadlock_detect = true;
     });
     first.put("a", "1").unwrap();
-    let mut second = begin_with(&db, |options| options.lock_timeout = 600_000);
+    let second = begin_with(&db, |options| options.lock_timeout = 600_000);
     second.put("b", "2").unwrap();
     let ids = [first.id(), second.id()];
     thread::scope(|scope| {
@@ -145,9 +145,9 @@ fn a_circle_of_two_is_a_deadlock_for_who_closes_it() {
 #[test]
 fn a_waiting_transaction_can_be_called_off() {
     let db = open();
-    let mut first = begin(&db);
+    let first = begin(&db);
     first.put("a", "1").unwrap();
-    let mut second = begin_with(&db, |options| options.lock_timeout = -1);
+    let second = begin_with(&db, |options| options.lock_timeout = -1);
     second.set_lock_timeout(-1);
     let canceller = second.canceller();
     thread::scope(|scope| {
@@ -183,7 +183,7 @@ fn a_shared_lock_is_shared_and_can_be_made_exclusive_by_who_has_it_alone() {
 fn each_get_for_update_has_to_be_undone_and_only_since_the_save_point() {
     let db = open();
     let family = db.db().default_column_family();
-    let mut txn = begin(&db);
+    let txn = begin(&db);
     let is_locked = || begin(&db).get_for_update("a").is_err();
     txn.get_for_update("a").unwrap();
     txn.get_for_update("a").unwrap();
@@ -228,7 +228,7 @@ fn a_key_in_a_range_that_is_locked_stays_locked_though_its_get_for_update_is_und
 fn what_was_read_again_since_a_save_point_is_undone_as_often_as_it_was_read_before() {
     let db = open();
     let family = db.db().default_column_family();
-    let mut txn = begin(&db);
+    let txn = begin(&db);
     let is_locked = || begin(&db).get_for_update("a").is_err();
     txn.get_for_update("a").unwrap();
     txn.set_save_point();
@@ -245,25 +245,25 @@ fn batches_over_a_range_and_a_key_in_it_do_not_wait_for_each_other_in_a_descendi
     options.cf.comparator = esker::comparator::by_name("rocksdb.ReverseBytewiseComparator").unwrap();
     let db = TransactionDb::open(&options, &TransactionDbOptions::default(), "/db").unwrap();
     let family = db.db().default_column_family();
-    let mut txn = begin(&db);
+    let txn = begin(&db);
     txn.put("d", "0").unwrap();
     let write = |fill: &dyn Fn(&mut WriteBatch)| {
         let mut batch = WriteBatch::new();
         fill(&mut batch);
-        db.write(&WriteOptions::default(), &mut batch)
+        db.write(&mut batch)
     };
     thread::scope(|scope| {
         let points = scope.spawn(|| {
             write(&|batch| {
-                batch.put(family.id(), b"d", b"1").unwrap();
-                batch.put(family.id(), b"e", b"1").unwrap();
+                batch.put_cf(family.id(), b"d", b"1").unwrap();
+                batch.put_cf(family.id(), b"e", b"1").unwrap();
             })
         });
         until_waits(&db, 1);
         let range = scope.spawn(|| {
             write(&|batch| {
-                batch.put(family.id(), b"e", b"2").unwrap();
-                batch.delete_range(family.id(), b"g", b"c").unwrap();
+                batch.put_cf(family.id(), b"e", b"2").unwrap();
+                batch.delete_range_cf(family.id(), b"g", b"c").unwrap();
             })
         });
         until_waits(&db, 2);
@@ -277,11 +277,11 @@ fn batches_over_a_range_and_a_key_in_it_do_not_wait_for_each_other_in_a_descendi
 fn what_a_serializable_transaction_has_read_stays_locked_though_its_get_for_update_is_undone() {
     let db = open();
     let family = db.db().default_column_family();
-    let mut txn = begin_with(&db, |options| options.isolation = IsolationLevel::Serializable);
+    let txn = begin_with(&db, |options| options.isolation = IsolationLevel::Serializable);
     txn.get("k").unwrap();
     txn.get_for_update("k").unwrap();
     txn.undo_get_for_update(&family, "k");
-    let mut other = begin_with(&db, |options| options.lock_timeout = 0);
+    let other = begin_with(&db, |options| options.lock_timeout = 0);
     assert_eq!(kind(other.put("k", "1")), (ErrorKind::TimedOut, SubCode::LockTimeout));
     txn.commit().unwrap();
     other.put("k", "1").unwrap();
@@ -293,10 +293,10 @@ fn a_snapshot_keeps_a_transaction_from_writing_what_others_have_written_since() 
         let db = open();
         let family = db.db().default_column_family();
         db.put("a", "0").unwrap();
-        let mut txn = begin_with(&db, |options| options.set_snapshot = true);
+        let txn = begin_with(&db, |options| options.set_snapshot = true);
         db.put("a", "1").unwrap();
-        db.delete_cf(&WriteOptions::default(), &family, "b").unwrap();
-        db.delete_range_cf(&WriteOptions::default(), &family, "c", "d").unwrap();
+        db.delete_cf(&family, "b").unwrap();
+        db.delete_range_cf(&family, "c", "d").unwrap();
         if flushed {
             db.db().flush().unwrap();
             db.db().compact_range(None, None).unwrap();
@@ -322,9 +322,9 @@ fn a_key_that_came_and_went_since_the_snapshot_was_written_since() {
     let db = open();
     let family = db.db().default_column_family();
     db.put("z", "0").unwrap();
-    let mut txn = begin_with(&db, |options| options.set_snapshot = true);
+    let txn = begin_with(&db, |options| options.set_snapshot = true);
     db.put("a", "1").unwrap();
-    let mut other = begin(&db);
+    let other = begin(&db);
     other.single_delete_cf(&family, "a").unwrap();
     other.commit().unwrap();
     db.db().flush().unwrap();
@@ -335,7 +335,7 @@ fn a_key_that_came_and_went_since_the_snapshot_was_written_since() {
 #[test]
 fn the_snapshot_of_the_next_operation_is_taken_behind_its_lock() {
     let db = open();
-    let mut txn = begin(&db);
+    let txn = begin(&db);
     txn.set_snapshot_on_next_operation();
     db.put("a", "1").unwrap();
     assert!(txn.snapshot().is_none());
@@ -350,7 +350,7 @@ fn the_snapshot_of_the_next_operation_is_taken_behind_its_lock() {
 #[test]
 fn a_roll_back_to_a_save_point_gives_up_writes_and_locks() {
     let db = open();
-    let mut txn = begin(&db);
+    let txn = begin(&db);
     txn.put("a", "1").unwrap();
     txn.set_save_point();
     txn.put("a", "2").unwrap();
@@ -371,7 +371,7 @@ fn a_removed_range_is_locked_for_keys_that_are_not_there() {
     let db = open();
     let family = db.db().default_column_family();
     db.put("b", "0").unwrap();
-    let mut txn = begin(&db);
+    let txn = begin(&db);
     txn.delete_range_cf(&family, "a", "c").unwrap();
     assert_eq!(txn.get("b").unwrap(), None);
     assert_eq!(kind(begin(&db).put("bb", "1")), TIMED_OUT);
@@ -380,7 +380,7 @@ fn a_removed_range_is_locked_for_keys_that_are_not_there() {
     assert_eq!(kind(txn.delete_range_cf(&family, "c", "a")), INVALID);
     txn.commit().unwrap();
     assert_eq!(db.db().get("b").unwrap(), None);
-    let mut txn = begin(&db);
+    let txn = begin(&db);
     txn.get_range_lock(&family, Endpoint::Key(b"x"), Endpoint::Max, LockMode::Shared).unwrap();
     assert_eq!(kind(begin(&db).put("y", "1")), TIMED_OUT);
 }
@@ -389,21 +389,21 @@ fn a_removed_range_is_locked_for_keys_that_are_not_there() {
 fn writes_outside_of_transactions_wait_for_their_locks_too() {
     let txn_options = TransactionDbOptions { default_lock_timeout: 0, ..TransactionDbOptions::default() };
     let db = TransactionDb::open(&options(), &txn_options, "/db").unwrap();
-    let mut txn = begin(&db);
+    let txn = begin(&db);
     txn.put("b", "1").unwrap();
     assert_eq!(kind(db.put("b", "2")), TIMED_OUT);
     let mut batch = WriteBatch::new();
     for key in [&b"c"[..], b"b", b"a"] {
-        batch.put(db.db().default_column_family().id(), key, b"2").unwrap();
+        batch.put_cf(db.db().default_column_family().id(), key, b"2").unwrap();
     }
-    assert_eq!(kind(db.write(&WriteOptions::default(), &mut batch)), TIMED_OUT);
+    assert_eq!(kind(db.write(&mut batch)), TIMED_OUT);
     txn.commit().unwrap();
-    db.write(&WriteOptions::default(), &mut batch).unwrap();
+    db.write(&mut batch).unwrap();
     assert_eq!(db.db().get("b").unwrap().unwrap(), b"2");
     drop((txn, db));
     let txn_options = TransactionDbOptions { skip_concurrency_control: true, ..txn_options };
     let db = TransactionDb::open(&options(), &txn_options, "/db").unwrap();
-    let mut txn = begin(&db);
+    let txn = begin(&db);
     txn.put("b", "1").unwrap();
     db.put("b", "2").unwrap();
     txn.commit().unwrap();
@@ -413,7 +413,7 @@ fn writes_outside_of_transactions_wait_for_their_locks_too() {
 #[test]
 fn an_expired_transaction_can_only_be_rolled_back() {
     let db = open();
-    let mut txn = begin_with(&db, |options| options.expiration = 0);
+    let txn = begin_with(&db, |options| options.expiration = 0);
     assert_eq!(kind(txn.put("a", "1")).0, ErrorKind::Expired);
     txn.set_expiration(-1);
     txn.put("a", "1").unwrap();
@@ -430,7 +430,7 @@ fn an_expired_transaction_can_only_be_rolled_back() {
 #[test]
 fn a_transaction_that_is_over_takes_nothing_any_more() {
     let db = open();
-    let mut txn = begin(&db);
+    let txn = begin(&db);
     txn.put("a", "1").unwrap();
     txn.commit().unwrap();
     assert_eq!(txn.state(), TransactionState::Committed);
@@ -442,7 +442,7 @@ fn a_transaction_that_is_over_takes_nothing_any_more() {
     assert_eq!(kind(txn.set_name(b"late")), INVALID);
     assert_eq!(kind(txn.rollback_to_save_point()), INVALID);
     // One that was rolled back before it was prepared may go on.
-    let mut txn = begin(&db);
+    let txn = begin(&db);
     txn.put("a", "2").unwrap();
     txn.rollback().unwrap();
     txn.put("a", "3").unwrap();
@@ -463,23 +463,23 @@ fn what_cannot_be_is_refused() {
     let points = TransactionDbOptions { locking: Locking::Points, ..defaults() };
     let db = TransactionDb::open(&options(), &points, "/db").unwrap();
     let family = db.db().default_column_family();
-    let mut txn = begin(&db);
+    let txn = begin(&db);
     txn.put("a", "1").unwrap();
     assert_eq!(kind(begin(&db).put("a", "1")), TIMED_OUT);
     assert_eq!(kind(txn.delete_range_cf(&family, "a", "b")).0, ErrorKind::NotSupported);
     let snapshot = db.db().snapshot();
     let at = ReadOptions::new().snapshot(&snapshot);
     assert_eq!(kind(txn.get_for_update_opt(&at, &family, "b", LockMode::Shared, false)), INVALID);
-    let mut small = begin_with(&db, |options| options.max_write_batch_size = 30);
+    let small = begin_with(&db, |options| options.max_write_batch_size = 30);
     small.put("x", "1").unwrap();
     assert_eq!(kind(small.put("y", "a value that is too long")).0, ErrorKind::Aborted);
     assert_eq!(small.get("x").unwrap().unwrap(), b"1");
-    let mut careful = begin_with(&db, |options| options.skip_prepare = false);
+    let careful = begin_with(&db, |options| options.skip_prepare = false);
     careful.put("z", "1").unwrap();
     assert_eq!(kind(careful.commit()), INVALID);
     let mut batch = WriteBatch::new();
     batch.put_marker(esker::BatchOp::Commit { xid: b"x" }).unwrap();
-    assert_eq!(kind(db.db().write(&WriteOptions::default(), &mut batch)), INVALID);
+    assert_eq!(kind(db.db().write(&mut batch)), INVALID);
 }
 
 /// Keys would be taken for keys that end in a timestamp.
@@ -495,19 +495,19 @@ fn what_cannot_be_done_with_timestamps_is_refused_by_name_and_nothing_is_locked(
         assert!(error.to_string().contains("'stamped'"), "{error}");
     };
     let refused = |result| refused_as(ErrorKind::NotSupported, result);
-    let mut txn = begin(&db);
+    let txn = begin(&db);
     let key = "longer than a timestamp";
     refused_as(ErrorKind::InvalidArgument, txn.delete_range_cf(&family, "a", "b"));
     refused_as(ErrorKind::InvalidArgument, txn.put_entity(&family, key, &[(b"a", b"1")]));
     refused(txn.get_entity(&ReadOptions::default(), &family, key).map(drop));
     refused(txn.iter_opt(&ReadOptions::default(), &family).map(drop));
-    refused(db.put_cf(&WriteOptions::default(), &family, key, "1"));
+    refused(db.put_cf(&family, key, "1"));
     txn.put("a", "1").unwrap();
     txn.commit().unwrap();
     assert_eq!(db.get_lock_status_data(), []);
     let optimistic = esker::OptimisticTransactionDb::open(&options(), "/db").unwrap();
     let family = optimistic.db().create_column_family("stamped", &stamped).unwrap();
-    let mut txn = optimistic.begin_transaction(&WriteOptions::default(), &Default::default());
+    let txn = optimistic.begin_transaction();
     refused(txn.put_cf(&family, key, "1"));
     refused(txn.get_opt(&ReadOptions::default(), &family, key).map(drop));
 }
@@ -516,7 +516,7 @@ fn what_cannot_be_done_with_timestamps_is_refused_by_name_and_nothing_is_locked(
 fn locks_of_a_dropped_family_are_gone_and_new_families_have_their_own() {
     let db = open();
     let family = db.create_column_family("f", &options().cf).unwrap();
-    let mut txn = begin(&db);
+    let txn = begin(&db);
     txn.put_cf(&family, "a", "1").unwrap();
     begin(&db).put("a", "1").unwrap();
     assert_eq!(kind(begin(&db).put_cf(&family, "a", "2")), TIMED_OUT);
@@ -531,9 +531,9 @@ fn locks_of_a_dropped_family_are_gone_and_new_families_have_their_own() {
 fn too_many_locks_are_refused_and_given_back() {
     let txn_options = TransactionDbOptions { max_lock_memory: 2000, ..TransactionDbOptions::default() };
     let db = TransactionDb::open(&options(), &txn_options, "/db").unwrap();
-    let mut keeper = begin(&db);
+    let keeper = begin(&db);
     // Every second key, so that the other's locks cannot be joined.
-    let mut txn = begin(&db);
+    let txn = begin(&db);
     let refused = (0..1000).find_map(|i| {
         keeper.put(format!("{:04}", 2 * i), "1").err().or(txn.put(format!("{:04}", 2 * i + 1), "1").err())
     });
@@ -549,7 +549,7 @@ fn a_snapshot_transaction_reads_its_snapshot_and_a_serializable_one_locks_what_i
     let db = open();
     let family = db.db().default_column_family();
     db.put("a", "0").unwrap();
-    let mut txn = begin_with(&db, |options| options.isolation = IsolationLevel::Snapshot);
+    let txn = begin_with(&db, |options| options.isolation = IsolationLevel::Snapshot);
     db.put("a", "1").unwrap();
     db.put("b", "1").unwrap();
     assert_eq!(txn.get("a").unwrap().unwrap(), b"0");
@@ -558,7 +558,7 @@ fn a_snapshot_transaction_reads_its_snapshot_and_a_serializable_one_locks_what_i
     assert_eq!(iter.item(), Some((&b"a"[..], &b"0"[..])));
     assert_eq!(kind(txn.put("a", "2")), BUSY);
     drop(txn);
-    let mut txn = begin_with(&db, |options| options.isolation = IsolationLevel::Serializable);
+    let txn = begin_with(&db, |options| options.isolation = IsolationLevel::Serializable);
     assert_eq!(txn.get("a").unwrap().unwrap(), b"1");
     assert_eq!(kind(begin(&db).put("a", "2")), TIMED_OUT);
     let bounds = ReadOptions::new().lower_bound("m").upper_bound("p");
@@ -579,15 +579,15 @@ fn many_keys_are_locked_before_the_first_is_read_and_a_lock_that_is_not_given_fa
     for key in ["a", "b", "c"] {
         db.put(key, "0").unwrap();
     }
-    let mut other = begin(&db);
+    let other = begin(&db);
     other.put("b", "1").unwrap();
-    let mut reader = begin_with(&db, |options| options.isolation = IsolationLevel::Serializable);
+    let reader = begin_with(&db, |options| options.isolation = IsolationLevel::Serializable);
     let mut values = reader.multi_get(&options, &family, &["a", "b", "c"]);
     assert_eq!(kind(values.remove(1)), TIMED_OUT);
     assert!(values.into_iter().all(|value| value.unwrap().as_deref() == Some(b"0")));
     assert_eq!(kind(begin(&db).put("c", "2")), TIMED_OUT);
     drop(reader);
-    let mut writer = begin(&db);
+    let writer = begin(&db);
     for value in writer.multi_get_for_update(&options, &family, &["a", "b", "c"]) {
         assert_eq!(kind(value), TIMED_OUT);
     }

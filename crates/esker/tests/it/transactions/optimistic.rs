@@ -3,8 +3,8 @@
 use super::options;
 use esker::options::WriteBufferManager;
 use esker::{
-    ErrorKind, IngestExternalFileOptions, IsolationLevel, OptimisticTransaction, OptimisticTransactionDb,
-    OptimisticTransactionOptions, ReadOptions, SstFileWriter, WriteOptions,
+    ErrorKind, IsolationLevel, OptimisticTransaction, OptimisticTransactionDb, OptimisticTransactionOptions,
+    ReadOptions, SstFileWriter, WriteOptions,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ fn open() -> OptimisticTransactionDb {
 }
 
 fn begin(db: &OptimisticTransactionDb) -> OptimisticTransaction {
-    db.begin_transaction(&WriteOptions::default(), &OptimisticTransactionOptions::default())
+    db.begin_transaction()
 }
 
 fn kind<T: std::fmt::Debug>(result: esker::Result<T>) -> ErrorKind {
@@ -27,7 +27,7 @@ fn a_transaction_commits_if_nobody_wrote_what_it_touched() {
     let db = open();
     let family = db.db().default_column_family();
     db.db().put("a", "0").unwrap();
-    let mut txn = begin(&db);
+    let txn = begin(&db);
     txn.put("a", "1").unwrap();
     txn.merge_cf(&family, "a", "2").unwrap();
     txn.delete("b").unwrap();
@@ -56,16 +56,16 @@ fn every_kind_of_write_by_others_is_a_conflict() {
         |db| db.db().delete_range("j", "l").unwrap(),
     ];
     for other in others {
-        let mut writer = begin(&db);
+        let writer = begin(&db);
         writer.put("k", "2").unwrap();
-        let mut reader = begin(&db);
+        let reader = begin(&db);
         reader.get_for_update("k").unwrap();
-        let mut reader_of_many = begin(&db);
+        let reader_of_many = begin(&db);
         let values = reader_of_many.multi_get_for_update(&ReadOptions::default(), &family, &["a", "k"]);
         assert!(values.into_iter().all(|value| value.is_ok()));
-        let mut remover = begin(&db);
+        let remover = begin(&db);
         remover.delete_range_cf(&family, "a", "k").unwrap();
-        let mut untracked = begin(&db);
+        let untracked = begin(&db);
         untracked.put_untracked(&family, "k", "3").unwrap();
         other(&db);
         assert_eq!(kind(writer.commit()), ErrorKind::Busy);
@@ -78,19 +78,19 @@ fn every_kind_of_write_by_others_is_a_conflict() {
         writer.put("k", "2").unwrap();
         writer.commit().unwrap();
     }
-    let mut txn = begin(&db);
+    let txn = begin(&db);
     assert_eq!(kind(txn.delete_range_cf(&family, "b", "a")), ErrorKind::InvalidArgument);
 }
 
 #[test]
 fn with_a_snapshot_what_was_written_since_it_is_a_conflict() {
     let db = open();
-    let mut txn = begin(&db);
+    let txn = begin(&db);
     txn.set_snapshot();
     db.db().put("a", "1").unwrap();
     txn.put("a", "2").unwrap();
     assert_eq!(kind(txn.commit()), ErrorKind::Busy);
-    let mut txn = begin(&db);
+    let txn = begin(&db);
     txn.set_snapshot_on_next_operation();
     db.db().put("a", "1").unwrap();
     txn.put("b", "2").unwrap();
@@ -105,12 +105,12 @@ fn flushed_memtables_are_kept_to_check_for_conflicts_and_what_is_gone_is_try_aga
         let mut options = options();
         options.cf.max_write_buffer_size_to_maintain = maintain;
         let db = OptimisticTransactionDb::open(&options, "/db").unwrap();
-        let mut writer = begin(&db);
+        let writer = begin(&db);
         writer.put("a", "1").unwrap();
-        let mut reader = begin(&db);
+        let reader = begin(&db);
         reader.get_for_update("b").unwrap();
         let family = db.db().default_column_family();
-        let mut remover = begin(&db);
+        let remover = begin(&db);
         remover.delete_range_cf(&family, "x", "y").unwrap();
         db.db().put("a", "others").unwrap();
         db.db().flush().unwrap();
@@ -133,7 +133,7 @@ fn flushed_memtables_are_kept_to_check_for_conflicts_and_what_is_gone_is_try_aga
 #[test]
 fn what_is_rolled_back_to_a_save_point_was_not_touched() {
     let db = open();
-    let mut txn = begin(&db);
+    let txn = begin(&db);
     txn.put("a", "1").unwrap();
     txn.set_save_point();
     txn.put("b", "1").unwrap();
@@ -149,7 +149,7 @@ fn what_is_rolled_back_to_a_save_point_was_not_touched() {
 
 #[test]
 fn a_serializable_transaction_that_changes_its_snapshot_has_not_read_one_state() {
-    let changes: [fn(&mut OptimisticTransaction); 4] = [
+    let changes: [fn(&OptimisticTransaction); 4] = [
         OptimisticTransaction::set_snapshot,
         OptimisticTransaction::clear_snapshot,
         OptimisticTransaction::set_snapshot_on_next_operation,
@@ -168,7 +168,7 @@ fn a_serializable_transaction_that_changes_its_snapshot_has_not_read_one_state()
                 isolation: IsolationLevel::Serializable,
                 ..Default::default()
             };
-            let mut txn = db.begin_transaction(&WriteOptions::default(), &options);
+            let mut txn = db.begin_transaction_opt(&WriteOptions::default(), &options);
             assert_eq!(txn.get("a").unwrap().unwrap(), b"0");
             if others_write {
                 db.db().put("a", "1").unwrap();
@@ -185,7 +185,7 @@ fn a_serializable_transaction_that_changes_its_snapshot_has_not_read_one_state()
 fn save_points_know_what_was_touched_before_them() {
     esker_testkit::seed::for_each_seed("save_points", 200, |seed, mut rng| {
         let db = open();
-        let mut txn = begin(&db);
+        let txn = begin(&db);
         let (mut touched, mut points) = (BTreeSet::new(), Vec::new());
         for _ in 0..rng.u8(..30) {
             let key = rng.u8(..8);
@@ -229,7 +229,7 @@ fn counters_that_are_read_and_written_by_many_threads_lose_nothing() {
             scope.spawn(|| {
                 for _ in 0..EACH {
                     loop {
-                        let mut txn = begin(&db);
+                        let txn = begin(&db);
                         let n: u64 = String::from_utf8(txn.get_for_update("n").unwrap().unwrap())
                             .unwrap()
                             .parse()
@@ -254,17 +254,17 @@ fn whether_an_ingested_file_is_in_the_way_cannot_be_said() {
     let db = OptimisticTransactionDb::open(&options, "/db").unwrap();
     let family = db.db().default_column_family();
     db.db().put("a", "0").unwrap();
-    let mut writer = begin(&db);
+    let writer = begin(&db);
     writer.put("k", "mine").unwrap();
-    let mut remover = begin(&db);
+    let remover = begin(&db);
     remover.delete_range_cf(&family, "j", "l").unwrap();
-    let mut untouched = begin(&db);
+    let untouched = begin(&db);
     untouched.put_untracked(&family, "b", "1").unwrap();
     let mut file = SstFileWriter::new(&options);
     file.open("/file").unwrap();
     file.put("k", "ingested").unwrap();
     file.finish().unwrap();
-    db.db().ingest_external_file(&["/file"], &IngestExternalFileOptions::default()).unwrap();
+    db.db().ingest_external_file(&["/file"]).unwrap();
     assert_eq!(kind(writer.commit()), ErrorKind::TryAgain);
     assert_eq!(kind(remover.commit()), ErrorKind::TryAgain);
     untouched.commit().unwrap();
@@ -298,7 +298,7 @@ fn history_of_an_idle_database_goes_when_another_one_needs_the_memory() {
     }
     assert_eq!(kept(&idle), 0, "{} bytes of {bound}", manager.memory_usage());
     // What was given up is missed by transactions that began before it, and by no other.
-    let mut txn = idle.begin_transaction(&WriteOptions::default(), &OptimisticTransactionOptions::default());
+    let txn = idle.begin_transaction();
     txn.put("key", "value").unwrap();
     txn.commit().unwrap();
     idle.db().close().unwrap();

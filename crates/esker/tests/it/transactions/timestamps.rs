@@ -34,7 +34,7 @@ fn open() -> (TransactionDb, ColumnFamilyHandle) {
 
 fn begin(db: &TransactionDb) -> Transaction {
     let options = TransactionOptions { lock_timeout: 0, ..TransactionOptions::default() };
-    db.begin_transaction(&WriteOptions::default(), &options)
+    db.begin_transaction_opt(&WriteOptions::default(), &options)
 }
 
 fn at(timestamp: u64) -> ReadOptions {
@@ -57,7 +57,7 @@ fn for_update(
 
 /// Puts `key` and commits at `timestamp`.
 fn put_at(db: &TransactionDb, family: &ColumnFamilyHandle, key: &str, value: &str, timestamp: u64) {
-    let mut txn = begin(db);
+    let txn = begin(db);
     txn.put_cf(family, key, value).unwrap();
     txn.set_commit_timestamp(timestamp).unwrap();
     txn.commit().unwrap();
@@ -66,7 +66,7 @@ fn put_at(db: &TransactionDb, family: &ColumnFamilyHandle, key: &str, value: &st
 #[test]
 fn everything_is_written_at_the_commit_timestamp() {
     let (db, family) = open();
-    let mut txn = begin(&db);
+    let txn = begin(&db);
     txn.put_cf(&family, "a", "1").unwrap();
     txn.put("plain", "1").unwrap();
     txn.merge_cf(&family, "m", "x").unwrap();
@@ -76,7 +76,7 @@ fn everything_is_written_at_the_commit_timestamp() {
     assert_eq!(txn.commit_timestamp(), Some(10));
     txn.commit().unwrap();
     assert_eq!(db.db().get("plain").unwrap().unwrap(), b"1");
-    let mut txn = begin(&db);
+    let txn = begin(&db);
     txn.delete_cf(&family, "a").unwrap();
     txn.merge_cf(&family, "m", "y").unwrap();
     txn.set_commit_timestamp(20).unwrap();
@@ -93,7 +93,7 @@ fn everything_is_written_at_the_commit_timestamp() {
 #[test]
 fn a_commit_timestamp_is_wanted_only_for_what_is_still_in_the_batch() {
     let (db, family) = open();
-    let mut txn = begin(&db);
+    let txn = begin(&db);
     txn.put("plain", "1").unwrap();
     txn.set_save_point();
     txn.put_cf(&family, "a", "1").unwrap();
@@ -142,7 +142,7 @@ fn what_is_newer_than_the_read_timestamp_is_a_conflict() {
     for flush in [false, true] {
         put_at(&db, &family, "a", "1", 10);
         put_at(&db, &family, "gone", "1", 10);
-        let mut txn = begin(&db);
+        let txn = begin(&db);
         txn.delete_cf(&family, "gone").unwrap();
         txn.set_commit_timestamp(30).unwrap();
         txn.commit().unwrap();
@@ -190,7 +190,7 @@ fn without_validation_timestamps_are_no_conflicts_but_snapshots_are() {
     txn.put_cf(&family, "a", "2").unwrap();
     txn.set_commit_timestamp(5).unwrap();
     txn.rollback().unwrap();
-    let mut txn = begin(&db);
+    let txn = begin(&db);
     txn.set_snapshot();
     txn.put_cf(&family, "b", "1").unwrap();
     put_at(&db, &family, "a", "3", 20);
@@ -205,14 +205,14 @@ fn a_prepared_transaction_gets_its_timestamp_when_it_commits_and_a_crash_changes
     let (db, family) = open_with(&options, &TransactionDbOptions::default());
     let sync = WriteOptions { sync: true, ..WriteOptions::default() };
     let prepare = |name: &str, key: &str| {
-        let mut txn = db.begin_transaction(&sync, &TransactionOptions::default());
+        let txn = db.begin_transaction_opt(&sync, &TransactionOptions::default());
         txn.set_name(name.as_bytes()).unwrap();
         txn.put_cf(&family, key, name).unwrap();
         txn.put(key, name).unwrap();
         txn.prepare().unwrap();
         txn
     };
-    let (mut one, two, three) = (prepare("one", "a"), prepare("two", "b"), prepare("three", "c"));
+    let (one, two, three) = (prepare("one", "a"), prepare("two", "b"), prepare("three", "c"));
     assert_eq!(one.commit().unwrap_err().kind(), INVALID);
     assert_eq!(read(db.db(), &family, "a", 99), None);
     one.set_commit_timestamp(10).unwrap();
@@ -228,7 +228,7 @@ fn a_prepared_transaction_gets_its_timestamp_when_it_commits_and_a_crash_changes
     assert_eq!(db.db().get("a").unwrap().unwrap(), b"one");
     let error = begin(&db).put_cf(&family, "b", "1").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TimedOut, "it is locked");
-    let mut two = db.get_transaction_by_name(b"two").unwrap();
+    let two = db.get_transaction_by_name(b"two").unwrap();
     assert_eq!(two.get_opt(&at(1), &family, "b").unwrap().unwrap(), b"two");
     assert_eq!(two.commit().unwrap_err().kind(), INVALID);
     two.set_commit_timestamp(20).unwrap();
@@ -249,10 +249,10 @@ fn writes_without_a_timestamp_are_refused_outside_of_transactions_whatever_is_lo
         let (db, family) = open_with(&options(), &txn_options);
         let (write, key) = (WriteOptions::default(), "longer than a timestamp");
         for refused in [
-            db.put_cf(&write, &family, key, "1"),
-            db.delete_cf(&write, &family, key),
-            db.merge_cf(&write, &family, key, "1"),
-            db.delete_range_cf(&write, &family, key, "longer than a timestamp, too"),
+            db.put_opt(&write, &family, key, "1"),
+            db.delete_opt(&write, &family, key),
+            db.merge_opt(&write, &family, key, "1"),
+            db.delete_range_opt(&write, &family, key, "longer than a timestamp, too"),
         ] {
             assert_eq!(refused.unwrap_err().kind(), ErrorKind::NotSupported);
         }
@@ -289,7 +289,7 @@ impl esker::comparator::Comparator for Short {
 fn the_commit_timestamp_is_newer_than_the_one_that_was_read() {
     let (db, family) = open();
     put_at(&db, &family, "key", "value", 15);
-    let mut txn = begin(&db);
+    let txn = begin(&db);
     txn.set_commit_timestamp(10).unwrap();
     for older in [10, 20] {
         assert_eq!(txn.set_read_timestamp_for_validation(older).unwrap_err().kind(), INVALID);
@@ -307,10 +307,10 @@ fn nothing_is_validated_at_a_timestamp_before_the_history_that_is_left() {
     let (db, family) = open();
     put_at(&db, &family, "key", "value", 10);
     db.db().increase_full_history_ts_low(&family, &30_u64.to_le_bytes()).unwrap();
-    let mut txn = begin(&db);
+    let txn = begin(&db);
     txn.set_read_timestamp_for_validation(20).unwrap();
     assert_eq!(txn.put_cf(&family, "key", "older").unwrap_err().kind(), INVALID);
-    let mut txn = begin(&db);
+    let txn = begin(&db);
     txn.set_read_timestamp_for_validation(30).unwrap();
     txn.put_cf(&family, "key", "newer").unwrap();
 }
@@ -319,7 +319,7 @@ fn nothing_is_validated_at_a_timestamp_before_the_history_that_is_left() {
 fn families_without_timestamps_are_not_read_as_of_one_over_own_writes_either() {
     let (db, _) = open();
     let default = db.db().default_column_family();
-    let mut txn = begin(&db);
+    let txn = begin(&db);
     txn.put("own", "value").unwrap();
     let since = ReadOptions { iter_start_ts: Some(vec![0; 8]), ..ReadOptions::default() };
     for key in ["own", "other"] {
@@ -394,7 +394,7 @@ fn a_commit_is_newer_than_what_was_read_in_each_family_that_it_writes_to() {
     let clocks =
         [TimestampFormat::new(TimestampOrder::Little, 8), TimestampFormat::new(TimestampOrder::Reverse, 8)];
     let (db, families) = open_clocks(&options(), &clocks);
-    let mut txn = begin(&db);
+    let txn = begin(&db);
     txn.set_read_timestamp_for_validation(100).unwrap();
     // Newer in the first family only.
     txn.set_commit_timestamp(200).unwrap();

@@ -23,12 +23,12 @@ fn on(fs: Arc<dyn FileSystem>) -> Options {
 
 fn begin(db: &TransactionDb) -> Transaction {
     let options = TransactionOptions { lock_timeout: 0, ..TransactionOptions::default() };
-    db.begin_transaction(&WriteOptions::default(), &options)
+    db.begin_transaction_opt(&WriteOptions::default(), &options)
 }
 
 /// A transaction that has put `key` and is prepared.
 fn prepared(db: &TransactionDb, name: &str, key: &str) -> Transaction {
-    let mut txn = begin(db);
+    let txn = begin(db);
     txn.set_name(name.as_bytes()).unwrap();
     txn.put(key, name).unwrap();
     txn.prepare().unwrap();
@@ -44,7 +44,7 @@ fn wals(options: &Options) -> usize {
 fn a_prepared_transaction_outlives_closing_and_keeps_its_locks() {
     let options = options();
     let db = open(&options);
-    let mut txn = prepared(&db, "one", "a");
+    let txn = prepared(&db, "one", "a");
     assert_eq!(txn.state(), TransactionState::Prepared);
     assert_eq!(txn.put("b", "1").unwrap_err().kind(), ErrorKind::InvalidArgument);
     assert_eq!(txn.prepare().unwrap_err().kind(), ErrorKind::InvalidArgument);
@@ -61,7 +61,7 @@ fn a_prepared_transaction_outlives_closing_and_keeps_its_locks() {
         db.db().flush().unwrap();
     }
     let db = open(&options);
-    let mut all = db.get_all_prepared_transactions();
+    let all = db.get_all_prepared_transactions();
     assert_eq!(all.iter().filter_map(Transaction::name).collect::<Vec<_>>(), [b"one", b"two"]);
     assert!(db.get_all_prepared_transactions().is_empty(), "they are here");
     assert_eq!(all[0].get("a").unwrap().unwrap(), b"one");
@@ -79,7 +79,7 @@ fn a_prepared_transaction_outlives_closing_and_keeps_its_locks() {
 #[test]
 fn names_are_unique_while_they_are_in_use() {
     let db = open(&options());
-    let mut txn = begin(&db);
+    let txn = begin(&db);
     assert_eq!(txn.prepare().unwrap_err().kind(), ErrorKind::InvalidArgument);
     for bad in [&b""[..], &[b'x'; 513]] {
         assert_eq!(txn.set_name(bad).unwrap_err().kind(), ErrorKind::InvalidArgument);
@@ -151,14 +151,14 @@ fn what_was_committed_into_a_family_that_is_gone_is_not_prepared_again() {
     options.db.recycle_log_file_num = 1;
     let db = open(&options);
     let other = db.create_column_family("f", &options.cf).unwrap();
-    let mut one = begin(&db);
+    let one = begin(&db);
     one.set_name(b"one").unwrap();
     one.put("a", "one").unwrap();
     one.put_cf(&other, "a", "one").unwrap();
     one.prepare().unwrap();
     let in_both = || {
         db.put("b", "1").unwrap();
-        db.put_cf(&WriteOptions::default(), &other, "b", "1").unwrap();
+        db.put_cf(&other, "b", "1").unwrap();
         let default = db.db().default_column_family();
         db.db().flush_opt(&FlushOptions::default(), &[&default, &other]).unwrap();
     };
@@ -182,22 +182,17 @@ fn the_commit_of_what_is_in_tables_needs_no_allow_2pc() {
     let options = on(Arc::new(disk.clone()));
     let db = open(&options);
     let other = db.create_column_family("f", &options.cf).unwrap();
-    let mut one = prepared(&db, "one", "a");
+    let one = prepared(&db, "one", "a");
     db.put("b", "1").unwrap();
     db.db().flush().unwrap();
     one.commit().unwrap();
-    db.put_cf(&WriteOptions::default(), &other, "x", "1").unwrap();
+    db.put_cf(&other, "x", "1").unwrap();
     let default = db.db().default_column_family();
     db.db().flush_opt(&FlushOptions::default(), &[&default]).unwrap();
     db.db().wait_for_background_work().unwrap();
     let crashed = on(Arc::new(disk.crash_clone(&CrashChoices::process_kill())));
     assert_eq!(wals(&crashed), 2, "that of the commit, and the new one");
-    let families = || {
-        ["default", "f"]
-            .map(|f| esker::ColumnFamilyDescriptor::new(f, crashed.cf.clone()))
-            .into_iter()
-            .collect()
-    };
+    let families = || ["default", "f"].map(|name| (name, crashed.cf.clone()));
     for mode in [OpenMode::ReadOnly, OpenMode::ReadWrite, OpenMode::ReadWrite] {
         let db = Db::open_with(&crashed.db, "/db", families(), mode).unwrap();
         assert_eq!(db.get("a").unwrap().unwrap(), b"one");
@@ -211,7 +206,7 @@ fn the_wal_of_a_section_stays_until_what_was_committed_is_in_tables() {
     let options = on(Arc::new(disk.clone()));
     let db = open(&options);
     let other = db.create_column_family("f", &options.cf).unwrap();
-    let mut one = prepared(&db, "one", "a");
+    let one = prepared(&db, "one", "a");
     // The section's WAL is needed by nothing else.
     for i in 0..3 {
         db.put("b", i.to_string()).unwrap();
@@ -220,7 +215,7 @@ fn the_wal_of_a_section_stays_until_what_was_committed_is_in_tables() {
     assert_eq!(wals(&options), 4);
     one.commit().unwrap();
     // Into a table goes the other family only.
-    db.put_cf(&WriteOptions::default(), &other, "x", "1").unwrap();
+    db.put_cf(&other, "x", "1").unwrap();
     db.db().flush_opt(&FlushOptions::default(), &[&other]).unwrap();
     let crashed = on(Arc::new(disk.crash_clone(&CrashChoices::process_kill())));
     db.db().flush().unwrap();
@@ -232,7 +227,7 @@ fn the_wal_of_a_section_stays_until_what_was_committed_is_in_tables() {
         db_options.create_missing_column_families = true;
         let families = ["default", "f"].map(|f| esker::ColumnFamilyDescriptor::new(f, options.cf.clone()));
         let txn_options = TransactionDbOptions::default();
-        let db = TransactionDb::open_cf(&db_options, &txn_options, "/db", families.into()).unwrap();
+        let db = TransactionDb::open_cf(&db_options, &txn_options, "/db", families).unwrap();
         assert_eq!(db.db().get("a").unwrap().unwrap(), b"one");
         assert!(db.get_all_prepared_transactions().is_empty());
     }
@@ -288,7 +283,7 @@ fn writes_around_a_rollback_are_there_after_a_crash() {
     db.put("e", "last").unwrap();
     // The section's WAL goes, as soon as the MANIFEST says that nobody needs it.
     let before = wals(&options);
-    db.put_cf(&WriteOptions::default(), &other, "x", "1").unwrap();
+    db.put_cf(&other, "x", "1").unwrap();
     db.db().flush_opt(&FlushOptions::default(), &[&other]).unwrap();
     while wals(&options) > before {
         std::thread::yield_now();
@@ -296,7 +291,7 @@ fn writes_around_a_rollback_are_there_after_a_crash() {
     let crashed = on(Arc::new(disk.crash_clone(&CrashChoices::process_kill())));
     let families = ["default", "f"].map(|f| esker::ColumnFamilyDescriptor::new(f, crashed.cf.clone()));
     let txn_options = TransactionDbOptions::default();
-    let db = TransactionDb::open_cf(&crashed.db, &txn_options, "/db", families.into()).unwrap();
+    let db = TransactionDb::open_cf(&crashed.db, &txn_options, "/db", families).unwrap();
     let found = ["a", "b", "c", "d", "e"].map(|key| db.db().get(key).unwrap());
     let expected = [None, Some("first"), Some("second"), Some("third"), Some("last")];
     assert_eq!(found, expected.map(|value| value.map(|v| v.as_bytes().to_vec())));
@@ -309,7 +304,7 @@ fn a_wal_may_end_in_the_commit_of_a_section_that_is_in_tables() {
     let disk = CrashFs::new();
     let options = on(Arc::new(disk.clone()));
     let db = open(&options);
-    let mut one = prepared(&db, "one", "a");
+    let one = prepared(&db, "one", "a");
     db.put("x", "1").unwrap();
     db.db().flush().unwrap();
     let two = prepared(&db, "two", "b");
@@ -344,7 +339,7 @@ fn a_wal_may_follow_one_that_only_a_resolved_section_needed() {
     let disk = CrashFs::new();
     let options = on(Arc::new(disk.clone()));
     let db = open(&options);
-    let mut one = prepared(&db, "one", "a");
+    let one = prepared(&db, "one", "a");
     db.put("x", "1").unwrap();
     // The next WAL begins before this one is synced, and says so.
     db.db().pause_background_work();
@@ -372,8 +367,8 @@ fn sections_survive_a_failed_wal_and_resume() {
     let disk = CrashFs::new();
     let fs = FaultFs::new(Arc::new(disk.clone()));
     let db = open(&on(Arc::new(fs.clone())));
-    let mut one = prepared(&db, "one", "a");
-    let mut two = prepared(&db, "two", "b");
+    let one = prepared(&db, "one", "a");
+    let two = prepared(&db, "two", "b");
     fs.add_rule(FaultRule::short_write(None).on_name(".log"));
     assert!(db.put("c", "1").is_err());
     fs.clear_rules();
@@ -410,7 +405,7 @@ fn after_any_crash_each_transaction_is_prepared_or_over_and_whole() {
             match rng.u8(..6) {
                 0 | 1 => {
                     let n = fates.len();
-                    let mut txn = db.begin_transaction(&sync, &TransactionOptions::default());
+                    let txn = db.begin_transaction_opt(&sync, &TransactionOptions::default());
                     txn.set_name(format!("t{n}").as_bytes()).unwrap();
                     for half in ["x", "y"] {
                         txn.put(format!("{half}{n}"), format!("{n}")).unwrap();
@@ -420,19 +415,19 @@ fn after_any_crash_each_transaction_is_prepared_or_over_and_whole() {
                     open_ones.push((n, txn));
                 }
                 2 if !open_ones.is_empty() => {
-                    let (n, mut txn) = open_ones.swap_remove(rng.usize(..open_ones.len()));
+                    let (n, txn) = open_ones.swap_remove(rng.usize(..open_ones.len()));
                     txn.commit().unwrap();
                     fates[n] = Fate::Committed;
                 }
                 3 if !open_ones.is_empty() => {
-                    let (n, mut txn) = open_ones.swap_remove(rng.usize(..open_ones.len()));
+                    let (n, txn) = open_ones.swap_remove(rng.usize(..open_ones.len()));
                     txn.rollback().unwrap();
                     fates[n] = Fate::RolledBack;
                 }
                 4 => db.db().flush().unwrap(),
                 _ => {
                     let plain = db.db().default_column_family();
-                    db.put_cf(&WriteOptions::default(), &plain, "filler", vec![b'f'; 20_000]).unwrap();
+                    db.put_cf(&plain, "filler", vec![b'f'; 20_000]).unwrap();
                 }
             }
         }
@@ -445,7 +440,7 @@ fn after_any_crash_each_transaction_is_prepared_or_over_and_whole() {
             assert_eq!(found, [expected.clone(), expected], "{n} {fate:?}");
             let txn = again.get_transaction_by_name(format!("t{n}").as_bytes());
             assert_eq!(txn.is_some(), *fate == Fate::Prepared, "{n}");
-            if let Some(mut txn) = txn {
+            if let Some(txn) = txn {
                 txn.commit().unwrap();
                 assert!(again.db().get(format!("y{n}")).unwrap().is_some());
             }

@@ -5,13 +5,13 @@ const FAMILIES: [ColumnFamilyId; 2] = [ColumnFamilyId(0), ColumnFamilyId(300)];
 
 fn fill(batch: &mut WriteBatch) {
     for family in FAMILIES {
-        batch.put(family, b"put", b"value").unwrap();
-        batch.delete(family, b"deleted").unwrap();
+        batch.put_cf(family, b"put", b"value").unwrap();
+        batch.delete_cf(family, b"deleted").unwrap();
         batch.put_log_data(b"said").unwrap();
-        batch.single_delete(family, b"once").unwrap();
-        batch.merge(family, b"merged", b"operand").unwrap();
-        batch.delete_range(family, b"a", b"b").unwrap();
-        batch.put_entity(family, b"entity", &[(b"a", b"1"), (b"b", b"2")]).unwrap();
+        batch.single_delete_cf(family, b"once").unwrap();
+        batch.merge_cf(family, b"merged", b"operand").unwrap();
+        batch.delete_range_cf(family, b"a", b"b").unwrap();
+        batch.put_entity_cf(family, b"entity", &[(b"a", b"1"), (b"b", b"2")]).unwrap();
         batch.push(BatchOp::BlobIndex { family, key: b"blob", index: b"index" }).unwrap();
         let timed = BatchOp::TimedPut { family, key: b"timed", value: b"value", write_unix_time: 17 };
         batch.push(timed).unwrap();
@@ -51,7 +51,7 @@ fn an_untouched_batch_is_what_was_put_in_however_it_came_to_be() {
     batch.verify_checksum().unwrap();
     assert_eq!(late.checksums, batch.checksums);
     batch.set_max_bytes(batch.data_size() + 20);
-    batch.put(FAMILIES[0], b"key", &[0; 100]).unwrap_err();
+    batch.put_cf(FAMILIES[0], b"key", &[0; 100]).unwrap_err();
     batch.verify_checksum().unwrap();
 }
 

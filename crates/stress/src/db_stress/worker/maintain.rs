@@ -4,7 +4,7 @@ use super::{Outcome, Worker};
 use crate::db_stress::Kind;
 use crate::metamorphic::stress_changes;
 use esker::internals::base::sync::atomic::Ordering;
-use esker::{ColumnFamilyHandle, FlushOptions, IngestExternalFileOptions, SstFileWriter};
+use esker::{ColumnFamilyHandle, FlushOptions, SstFileWriter};
 use std::path::PathBuf;
 
 /// Keys of an ingested file, and keys compared in a checkpoint.
@@ -87,9 +87,7 @@ impl Worker<'_> {
             made = made.and_then(|()| writer.put(self.run.setup.key(*key), value));
         }
         let made = made.and_then(|()| writer.finish().map(|_| ()));
-        let ingested = made.and_then(|()| {
-            self.db.ingest_external_file_cf(family, &[&path], &IngestExternalFileOptions::default())
-        });
+        let ingested = made.and_then(|()| self.db.ingest_external_file_cf(family, &[&path]));
         self.run.report.count(Kind::Ingestion, 1);
         self.settle(number, family, &keys, ingested)
     }

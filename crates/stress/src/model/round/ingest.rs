@@ -15,7 +15,6 @@ use crate::model::cursor::Shape;
 use crate::model::families::FamilySpec;
 use esker::{
     ErrorKind, FlushOptions, IngestExternalFileArg, IngestExternalFileOptions, SstFileWriter, WriteBatch,
-    WriteOptions,
 };
 use std::path::{Path, PathBuf};
 
@@ -111,7 +110,7 @@ impl Round {
             IngestExternalFileArg::new(&self.handles[*family], paths.clone())
         };
         let args: Vec<_> = files.paths.iter().map(arg).collect();
-        self.db().ingest_external_files(&args, options)
+        self.db().ingest_external_files(options, &args)
     }
 
     /// These writes are in the database now, by files.
@@ -154,7 +153,7 @@ impl Round {
         let writes = self.write_external(family, &path).map_err(refused("an external file"))?;
         let writes: Vec<_> = writes.into_iter().map(|write| (family, write)).collect();
         let text = format!("ingest {writes:?} into empty '{}' with {options:?}", self.specs[family].name);
-        let is_in = match self.db().ingest_external_file_cf(&self.handles[family], &[&path], &options) {
+        let is_in = match self.db().ingest_external_file_opt(&options, &self.handles[family], &[&path]) {
             Err(error) if is_refusal(&error) => {
                 self.note(Event::Other(format!("refused: {text}")));
                 false
@@ -180,7 +179,7 @@ impl Round {
         if self.states[family].len() > 0 || !is_alone {
             return Ok(());
         }
-        match self.db().ingest_external_file_cf(&self.handles[family], &[&path], &options) {
+        match self.db().ingest_external_file_opt(&options, &self.handles[family], &[&path]) {
             // It lies over the deletions, or over those of its own that came in before.
             Err(error) if is_refusal(&error) && (leaves_deletions || is_in) => Ok(()),
             done => {
@@ -202,7 +201,7 @@ impl Round {
             let mut batch = WriteBatch::new();
             let id = self.handles[family].id();
             write.add_to(&mut batch, id, &self.specs[family]).map_err(refused("a deletion into a batch"))?;
-            self.db().write(&WriteOptions::default(), &mut batch).map_err(refused("delete"))?;
+            self.db().write(&mut batch).map_err(refused("delete"))?;
             self.apply(family, &write);
         }
         self.db().flush_opt(&FlushOptions::default(), &[&self.handles[family]]).map_err(refused("flush"))?;

@@ -403,20 +403,20 @@ impl Write {
         spec: &FamilySpec,
     ) -> esker::Result<()> {
         match self {
-            Write::Put(index, value) => batch.put(id, &spec.keys[*index], value),
-            Write::Delete(index) => batch.delete(id, &spec.keys[*index]),
-            Write::SingleDelete(index) => batch.single_delete(id, &spec.keys[*index]),
-            Write::Merge(index, operand) => batch.merge(id, &spec.keys[*index], operand),
-            Write::DeleteRange(begin, end) => batch.delete_range(id, begin, end),
+            Write::Put(index, value) => batch.put_cf(id, &spec.keys[*index], value),
+            Write::Delete(index) => batch.delete_cf(id, &spec.keys[*index]),
+            Write::SingleDelete(index) => batch.single_delete_cf(id, &spec.keys[*index]),
+            Write::Merge(index, operand) => batch.merge_cf(id, &spec.keys[*index], operand),
+            Write::DeleteRange(begin, end) => batch.delete_range_cf(id, begin, end),
             Write::At(time, write) => {
                 let key = write.index().map_or_else(Vec::new, |index| spec.stamp(&spec.keys[index], *time));
                 match &**write {
-                    Write::Put(_, value) => batch.put(id, &key, value),
-                    Write::Merge(_, operand) => batch.merge(id, &key, operand),
-                    Write::Delete(_) => batch.delete(id, &key),
-                    Write::SingleDelete(_) => batch.single_delete(id, &key),
+                    Write::Put(_, value) => batch.put_cf(id, &key, value),
+                    Write::Merge(_, operand) => batch.merge_cf(id, &key, operand),
+                    Write::Delete(_) => batch.delete_cf(id, &key),
+                    Write::SingleDelete(_) => batch.single_delete_cf(id, &key),
                     Write::DeleteRange(begin, end) => {
-                        batch.delete_range(id, &spec.stamp(begin, *time), &spec.stamp(end, *time))
+                        batch.delete_range_cf(id, &spec.stamp(begin, *time), &spec.stamp(end, *time))
                     }
                     Write::At(..) => unreachable!("a write has one timestamp"),
                 }
@@ -550,7 +550,7 @@ impl Round {
             for (family, write) in writes {
                 write.add_to(&mut batch, handles[*family].id(), &specs[*family])?;
             }
-            db.write(options, &mut batch)?;
+            db.write_opt(options, &mut batch)?;
             let sequence = batch.sequence().0;
             promise_write(promises, unlogged, manual, Position::of_write(sequence), options.sync);
             Ok(sequence)

@@ -44,7 +44,7 @@ impl Round {
         if as_batch {
             let mut batch = WriteBatch::new();
             Write::At(time, Box::new(write.clone())).add_to(&mut batch, handle.id(), spec)?;
-            return db.write(options, &mut batch);
+            return db.write_opt(options, &mut batch);
         }
         let timestamp = &spec.stamps.expect("keys have timestamps").timestamp(time);
         let key = |index: usize| &spec.keys[index];

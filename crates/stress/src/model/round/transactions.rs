@@ -384,7 +384,7 @@ impl Round {
         self.note(Event::Other(format!("begin '{}', {isolation:?}", name.escape_ascii())));
         Live {
             name,
-            txn: Some(db.begin_transaction(&WriteOptions::default(), &options)),
+            txn: Some(db.begin_transaction_opt(&WriteOptions::default(), &options)),
             is_named: false,
             is_prepared: false,
             isolation,

@@ -11,7 +11,7 @@
 use super::{Done, Event, Kind, Opened, PATH, Round, Stop, refused};
 use crate::model::cursor::MOST_SKIPPED;
 use esker::compat::{downgrade, inspect};
-use esker::options::{OptionStruct, TargetVersion, load_latest_options};
+use esker::options::{OptionStruct, TargetVersion, load_latest_options_from};
 use esker::{
     BackupEngine, BackupEngineOptions, CompactionOptions, Db, DbOptions, Error, ErrorKind, FileNumber,
     ImportColumnFamilyOptions, OpenMode, Options, ReadOptions, destroy_db, repair_db,
@@ -77,7 +77,7 @@ impl Round {
         };
         db.drop_column_family(&self.handles[family]).map_err(refused(format!("drop '{name}'")))?;
         let family_options = &self.settings.families[family];
-        let imported = db.create_column_family_with_import(name, family_options, &options, &export);
+        let imported = db.create_column_family_with_import(&options, name, family_options, &export);
         self.handles[family] = imported.map_err(refused(format!("import of '{name}'")))?;
         self.snapshots.iter_mut().for_each(|taken| taken.states[family] = None);
         self.verify_scan(family, false, None)
@@ -144,7 +144,8 @@ impl Round {
         let name = self.specs[family].name;
         let in_force = self.db().options_cf(&self.handles[family]);
         let fs = self.env.fs.as_ref();
-        let file = load_latest_options(fs, Path::new(PATH)).map_err(refused("load_latest_options"))?;
+        let file =
+            load_latest_options_from(fs, Path::new(PATH)).map_err(refused("load_latest_options_from"))?;
         let in_file = file.family(name).map(|options| options.text_of(expected[0].0));
         for (option, value) in expected {
             self.comparisons += 1;
@@ -179,7 +180,7 @@ impl Round {
         let options = self.options_beside(0);
         match kind {
             Kind::Repair => {
-                let summary = repair_db(&options, &families, &path).map_err(refused("repair_db"))?;
+                let summary = repair_db(&options, &path, &families).map_err(refused("repair_db"))?;
                 // Without an order of its tables the copy is not the model's.
                 if !summary.order_unsure.is_empty() {
                     return destroy_db(&options.db, &path).map_err(refused("destroy_db"));

@@ -1,0 +1,164 @@
+//! The ways in which a database is opened: by itself, with families, for reading only.
+
+use super::Db;
+use super::descriptor::ColumnFamilyDescriptor;
+use crate::options::{DbOptions, Options};
+use crate::version::VersionSet;
+use esker_base::Result;
+use std::path::Path;
+
+/// What a database is opened for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum OpenMode {
+    /// Reads and writes; excludes every other process.
+    #[default]
+    ReadWrite,
+    /// Reads what is there now, WALs included; changes and locks nothing. Another process may have
+    /// it open and go on writing: what was there at one moment is read to the end, as a descriptor
+    /// of each table and blob file is kept, whatever `max_open_files` says. If the process may not
+    /// have as many, a read of a file that the owner has deleted since gives `IoError` with
+    /// sub-code `StaleFile`.
+    ReadOnly,
+}
+
+impl Db {
+    /// Opens the database in `path` with default options, and creates it if there is none.
+    ///
+    /// Opens its default family only, as [`Db::open`] does.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// let db = esker::Db::open_default(dir.join("db"))?;
+    /// db.put("esker", "gravel")?;
+    /// assert_eq!(db.get("esker")?.as_deref(), Some(&b"gravel"[..]));
+    /// # Ok::<_, esker::Error>(())
+    /// ```
+    /// # Errors
+    /// `InvalidArgument`: the database has other families (the message names them) ·
+    /// `IoError`/`Busy`: another process has it · `Corruption`: names file and offset, or a file
+    /// that is there without a CURRENT · `NotSupported`: names the feature · `IoError` from the
+    /// directory.
+    pub fn open_default(path: impl AsRef<Path>) -> Result<Db> {
+        let mut options = Options::default();
+        options.db.create_if_missing = true;
+        Db::open(&options, path)
+    }
+
+    /// Opens the database in `path` with its default family only.
+    ///
+    /// ```
+    /// use esker::{Db, Options};
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    ///
+    /// let mut options = Options::default();
+    /// options.db.create_if_missing = true;
+    /// options.cf.write_buffer_size = 16 << 20;
+    /// let db = Db::open(&options, dir.join("db"))?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
+    /// # Errors
+    /// `InvalidArgument`: the database does not exist and `create_if_missing` is off; it exists and
+    /// `error_if_exists` is on; it has families that are not named (the message names them); an
+    /// option is out of range · `IoError`/`Busy`: another process has it · `Corruption`: names file
+    /// and offset, or a file that is there without a CURRENT · `NotSupported`: names the feature ·
+    /// `IoError` from the directory.
+    pub fn open(options: &Options, path: impl AsRef<Path>) -> Result<Db> {
+        let default = ColumnFamilyDescriptor::new("default", options.cf.clone());
+        Db::open_with(&options.db, path, vec![default], OpenMode::ReadWrite)
+    }
+
+    /// Opens the database in `path` with these families, which must be all it has.
+    ///
+    /// A family is a name, a name with options, or a [`ColumnFamilyDescriptor`].
+    ///
+    /// ```
+    /// use esker::{ColumnFamilyOptions, Db, DbOptions};
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    ///
+    /// let options = DbOptions::new().create_if_missing(true).create_missing_column_families(true);
+    /// let db = Db::open_cf(&options, dir.path(), ["default", "users"])?;
+    /// # drop(db);
+    ///
+    /// let small = ColumnFamilyOptions::new().write_buffer_size(1 << 20);
+    /// let db = Db::open_cf(&options, dir.path(), [("default", small.clone()), ("users", small)])?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
+    /// # Errors
+    /// `InvalidArgument`: the database does not exist and `create_if_missing` is off; it exists and
+    /// `error_if_exists` is on; it has families that are not named (the message names them); an
+    /// option is out of range · `IoError`/`Busy`: another process has it · `Corruption`: names file
+    /// and offset, or a file that is there without a CURRENT · `NotSupported`: names the feature ·
+    /// `IoError` from the directory.
+    pub fn open_cf(
+        options: &DbOptions,
+        path: impl AsRef<Path>,
+        families: impl IntoIterator<Item = impl Into<ColumnFamilyDescriptor>>,
+    ) -> Result<Db> {
+        Db::open_with(options, path, families, OpenMode::ReadWrite)
+    }
+
+    /// Opens the default family for reading only. Takes no lock: another process may have the
+    /// database open and write to it.
+    ///
+    /// ```
+    /// use esker::{Db, Options};
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let owner = Db::open_default(dir.path())?;
+    ///
+    /// let reader = Db::open_for_read_only(&Options::default(), dir.path())?;
+    /// assert!(reader.put("key", "value").is_err());
+    /// # Ok::<_, esker::Error>(())
+    /// ```
+    /// # Errors
+    /// `InvalidArgument`: the database does not exist, or an option is out of range · `Corruption`:
+    /// names file and offset · `NotSupported`: names the feature · `IoError` from the directory.
+    pub fn open_for_read_only(options: &Options, path: impl AsRef<Path>) -> Result<Db> {
+        let default = ColumnFamilyDescriptor::new("default", options.cf.clone());
+        Db::open_with(&options.db, path, vec![default], OpenMode::ReadOnly)
+    }
+
+    /// Opens the database in `path`. Read-only, `families` may be some of those it has.
+    ///
+    /// ```
+    /// use esker::{Db, DbOptions, OpenMode};
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let owner = Db::open_default(dir.path())?;
+    /// # owner.create_column_families(["users", "orders"])?;
+    ///
+    /// let options = DbOptions::default();
+    /// let db = Db::open_with(&options, dir.path(), ["default", "users"], OpenMode::ReadOnly)?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
+    /// # Errors
+    /// `InvalidArgument`: the database does not exist and `create_if_missing` is off; it exists and
+    /// `error_if_exists` is on; it has families that are not named (the message names them); an
+    /// option is out of range · `IoError`/`Busy`: another process has it · `Corruption`: names file
+    /// and offset, or a file that is there without a CURRENT · `NotSupported`: names the feature ·
+    /// `IoError` from the directory.
+    pub fn open_with(
+        options: &DbOptions,
+        path: impl AsRef<Path>,
+        families: impl IntoIterator<Item = impl Into<ColumnFamilyDescriptor>>,
+        mode: OpenMode,
+    ) -> Result<Db> {
+        let families = ColumnFamilyDescriptor::list(families);
+        Db::open_noting(options, path.as_ref(), families, mode, true)
+    }
+
+    /// Names of the families of the database in `path`, by id, without opening it.
+    ///
+    /// ```
+    /// use esker::{Db, DbOptions};
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # Db::open_default(dir.path())?.create_column_families(["users"])?;
+    ///
+    /// let names = Db::list_column_families(&DbOptions::default(), dir.path())?;
+    /// assert_eq!(names, ["default", "users"]);
+    /// # Ok::<_, esker::Error>(())
+    /// ```
+    /// # Errors
+    /// `IoError` if there is no database · `Corruption` in its MANIFEST.
+    pub fn list_column_families(options: &DbOptions, path: impl AsRef<Path>) -> Result<Vec<String>> {
+        VersionSet::list_column_families(options.env.fs.as_ref(), path.as_ref())
+    }
+}

@@ -1,0 +1,258 @@
+//! What transactions that lock write, and the ranges they lock by hand.
+
+use super::pessimistic::Transaction;
+use super::timestamps::stored;
+use crate::db::ColumnFamilyHandle;
+use esker_base::Result;
+use esker_lock::{Endpoint, LockMode};
+
+impl Transaction {
+    /// Stores `value` under `key` in the default family.
+    /// # Errors
+    /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
+    /// would close a circle; roll back · `Busy`: another has written the key since the snapshot;
+    /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
+    /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
+    /// `InvalidArgument`: the transaction is prepared or over · `Aborted(MemoryLimit)`: it writes
+    /// more than `max_write_batch_size`. The transaction is as it was before the call.
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        let family = self.db().default_column_family();
+        self.put_cf(&family, key, value)
+    }
+
+    /// Stores `value` under `key` in `family`; the key is locked.
+    /// # Errors
+    /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
+    /// would close a circle; roll back · `Busy`: another has written the key since the snapshot;
+    /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
+    /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
+    /// `InvalidArgument`: the transaction is prepared or over · `Aborted(MemoryLimit)`: it writes
+    /// more than `max_write_batch_size`. The transaction is as it was before the call.
+    pub fn put_cf(
+        &self,
+        family: &ColumnFamilyHandle,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.lock(family, key.as_ref(), None, LockMode::Exclusive, true)?;
+        self.core_mut().batch.put_cf(family.id(), &stored(family, key.as_ref()), value.as_ref())
+    }
+
+    /// [`Transaction::put_cf`], whether or not the key was written since the snapshot.
+    /// # Errors
+    /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
+    /// would close a circle; roll back · `Busy`: another has written the key since the snapshot;
+    /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
+    /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
+    /// `InvalidArgument`: the transaction is prepared or over · `Aborted(MemoryLimit)`: it writes
+    /// more than `max_write_batch_size`. The transaction is as it was before the call.
+    pub fn put_untracked(
+        &self,
+        family: &ColumnFamilyHandle,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.lock(family, key.as_ref(), None, LockMode::Exclusive, false)?;
+        self.core_mut().batch.put_cf(family.id(), &stored(family, key.as_ref()), value.as_ref())
+    }
+
+    /// Removes `key` from the default family.
+    /// # Errors
+    /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
+    /// would close a circle; roll back · `Busy`: another has written the key since the snapshot;
+    /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
+    /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
+    /// `InvalidArgument`: the transaction is prepared or over · `Aborted(MemoryLimit)`: it writes
+    /// more than `max_write_batch_size`. The transaction is as it was before the call.
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
+        let family = self.db().default_column_family();
+        self.delete_cf(&family, key)
+    }
+
+    /// Removes `key` from `family`; the key is locked.
+    /// # Errors
+    /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
+    /// would close a circle; roll back · `Busy`: another has written the key since the snapshot;
+    /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
+    /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
+    /// `InvalidArgument`: the transaction is prepared or over · `Aborted(MemoryLimit)`: it writes
+    /// more than `max_write_batch_size`. The transaction is as it was before the call.
+    pub fn delete_cf(&self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<()> {
+        self.lock(family, key.as_ref(), None, LockMode::Exclusive, true)?;
+        self.core_mut().batch.delete_cf(family.id(), &stored(family, key.as_ref()))
+    }
+
+    /// [`Transaction::delete_cf`], whether or not the key was written since the snapshot.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let options = esker::Options::new().create_if_missing(true);
+    /// # let db = esker::TransactionDb::open(&options, &Default::default(), dir.path())?;
+    /// let family = db.default_column_family();
+    /// let txn = db.begin_transaction();
+    /// txn.delete_untracked(&family, "a")?;
+    /// txn.single_delete_untracked(&family, "b")?;
+    /// txn.commit()?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
+    /// # Errors
+    /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
+    /// would close a circle; roll back · `Busy`: another has written the key since the snapshot;
+    /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
+    /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
+    /// `InvalidArgument`: the transaction is prepared or over · `Aborted(MemoryLimit)`: it writes
+    /// more than `max_write_batch_size`. The transaction is as it was before the call.
+    pub fn delete_untracked(&self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<()> {
+        self.lock(family, key.as_ref(), None, LockMode::Exclusive, false)?;
+        self.core_mut().batch.delete_cf(family.id(), &stored(family, key.as_ref()))
+    }
+
+    /// Removes `key`, which was put exactly once since its last deletion; the key is locked.
+    /// # Errors
+    /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
+    /// would close a circle; roll back · `Busy`: another has written the key since the snapshot;
+    /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
+    /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
+    /// `InvalidArgument`: the transaction is prepared or over · `Aborted(MemoryLimit)`: it writes
+    /// more than `max_write_batch_size`. The transaction is as it was before the call.
+    pub fn single_delete_cf(&self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<()> {
+        self.lock(family, key.as_ref(), None, LockMode::Exclusive, true)?;
+        self.core_mut().batch.single_delete_cf(family.id(), &stored(family, key.as_ref()))
+    }
+
+    /// [`Transaction::single_delete_cf`], whether or not the key was written since the snapshot.
+    /// # Errors
+    /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
+    /// would close a circle; roll back · `Busy`: another has written the key since the snapshot;
+    /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
+    /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
+    /// `InvalidArgument`: the transaction is prepared or over · `Aborted(MemoryLimit)`: it writes
+    /// more than `max_write_batch_size`. The transaction is as it was before the call.
+    pub fn single_delete_untracked(&self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<()> {
+        self.lock(family, key.as_ref(), None, LockMode::Exclusive, false)?;
+        self.core_mut().batch.single_delete_cf(family.id(), &stored(family, key.as_ref()))
+    }
+
+    /// Adds an operand to `key` for the family's merge operator; the key is locked.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// let mut options = esker::Options::new().create_if_missing(true);
+    /// options.cf.merge_operator = Some(esker::builtin::uint64_add());
+    /// let db = esker::TransactionDb::open(&options, &Default::default(), dir.path())?;
+    /// let family = db.default_column_family();
+    /// let txn = db.begin_transaction();
+    /// txn.merge_cf(&family, "visits", 1u64.to_le_bytes())?;
+    /// txn.merge_untracked(&family, "visits", 1u64.to_le_bytes())?;
+    /// txn.commit()?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
+    /// # Errors
+    /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
+    /// would close a circle; roll back · `Busy`: another has written the key since the snapshot;
+    /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
+    /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
+    /// `InvalidArgument`: the transaction is prepared or over · `Aborted(MemoryLimit)`: it writes
+    /// more than `max_write_batch_size`. The transaction is as it was before the call.
+    pub fn merge_cf(
+        &self,
+        family: &ColumnFamilyHandle,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.lock(family, key.as_ref(), None, LockMode::Exclusive, true)?;
+        self.core_mut().batch.merge_cf(family.id(), &stored(family, key.as_ref()), operand.as_ref())
+    }
+
+    /// [`Transaction::merge_cf`], whether or not the key was written since the snapshot.
+    /// # Errors
+    /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
+    /// would close a circle; roll back · `Busy`: another has written the key since the snapshot;
+    /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
+    /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
+    /// `InvalidArgument`: the transaction is prepared or over · `Aborted(MemoryLimit)`: it writes
+    /// more than `max_write_batch_size`. The transaction is as it was before the call.
+    pub fn merge_untracked(
+        &self,
+        family: &ColumnFamilyHandle,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.lock(family, key.as_ref(), None, LockMode::Exclusive, false)?;
+        self.core_mut().batch.merge_cf(family.id(), &stored(family, key.as_ref()), operand.as_ref())
+    }
+
+    /// Removes the keys of `family` from `begin` up to `end`, exclusive. The range is locked, `end`
+    /// included, for keys that are there and those that are not.
+    /// # Errors
+    /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
+    /// would close a circle; roll back · `Busy`: another has written the key since the snapshot;
+    /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
+    /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
+    /// `InvalidArgument`: the transaction is prepared or over, `end` comes before `begin`, or the
+    /// keys of the family have timestamps · `NotSupported`: only points can be locked ·
+    /// `Aborted(MemoryLimit)`: it writes more than `max_write_batch_size`. The transaction is as it
+    /// was before the call.
+    pub fn delete_range_cf(
+        &self,
+        family: &ColumnFamilyHandle,
+        begin: impl AsRef<[u8]>,
+        end: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        let (begin, end) = (begin.as_ref(), end.as_ref());
+        self.lock(family, begin, Some(end), LockMode::Exclusive, true)?;
+        self.core_mut().batch.delete_range_cf(family.id(), begin, end)
+    }
+
+    /// Locks all keys of `family` from `begin` to `end`, both included, whether they exist or not:
+    /// RocksDB's `GetRangeLock`, in the order of the comparator.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let options = esker::Options::new().create_if_missing(true);
+    /// # let db = esker::TransactionDb::open(&options, &Default::default(), dir.path())?;
+    /// use esker::txn::{Endpoint, LockMode};
+    ///
+    /// let family = db.default_column_family();
+    /// let txn = db.begin_transaction();
+    /// txn.set_lock_timeout(100);
+    /// txn.set_expiration(60_000);
+    /// txn.get_range_lock(&family, Endpoint::Key(b"a"), Endpoint::Key(b"f"), LockMode::Exclusive)?;
+    /// assert_eq!(txn.id(), db.get_lock_status_data()[0].ids[0]);
+    /// let canceller = txn.canceller();
+    /// txn.put_log_data(b"a note in the WAL")?;
+    /// txn.rollback()?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
+    /// # Errors
+    /// `TimedOut(LockTimeout)`: another transaction holds the lock · `Busy(Deadlock)`: waiting
+    /// would close a circle; roll back · `Busy`: another has written the key since the snapshot;
+    /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
+    /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
+    /// `InvalidArgument`: the transaction is prepared or over, or `end` comes before `begin` ·
+    /// `NotSupported`: only points can be locked. The transaction is as it was before the call.
+    pub fn get_range_lock(
+        &self,
+        family: &ColumnFamilyHandle,
+        begin: Endpoint<'_>,
+        end: Endpoint<'_>,
+        mode: LockMode,
+    ) -> Result<()> {
+        self.check_started()?;
+        family.check_live(self.db())?;
+        let locks = self.shared().locks_of(family)?.clone();
+        let core = &mut *self.core_mut();
+        core.range_locked.insert(family.id());
+        core.locker.lock_range(&locks, begin, end, mode)
+    }
+
+    /// Puts bytes into the WAL that mean nothing to the database.
+    /// # Errors
+    /// `InvalidArgument`: the transaction is prepared or over, or the bytes are 4 GiB or more ·
+    /// `Aborted(MemoryLimit)`: it writes more than `max_write_batch_size`. The transaction is as it
+    /// was before the call.
+    pub fn put_log_data(&self, blob: &[u8]) -> Result<()> {
+        self.check_started()?;
+        self.core_mut().batch.put_log_data(blob)
+    }
+}
