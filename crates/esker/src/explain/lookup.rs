@@ -1,4 +1,4 @@
-//! A lookup that tells what it does: a twin of `get/search.rs` and of the tables' `get`.
+//! A lookup that records its steps: a twin of `get/search.rs` and of the tables' `get`.
 //!
 //! In: a super version and a key. Out: each source that the read asks, and why the search ends
 //! there.
@@ -15,7 +15,7 @@ use esker_base::{Result, SequenceNumber};
 use esker_env::Clock;
 use esker_format::key::LookupKey;
 
-/// One key on its way through a super version.
+/// The search for one key in a super version.
 pub(super) struct Lookup<'l> {
     clock: &'l dyn Clock,
     super_version: &'l SuperVersion,
@@ -35,7 +35,7 @@ impl<'l> Lookup<'l> {
         Lookup { clock, super_version, context, key, saver: Saver::new(), steps: Vec::new() }
     }
 
-    /// What a read of the key looks at, and its outcome.
+    /// Searches, and returns the sources and the outcome.
     pub(super) fn run(mut self) -> KeyRead {
         let start = self.clock.monotonic_nanos();
         if !self.context.files_only {

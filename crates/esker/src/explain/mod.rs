@@ -1,12 +1,12 @@
-//! Reads that tell what they do.
+//! Reads that record their steps.
 //!
-//! In: what to read. Out: its [`Explanation`]. Lookups go through twins of `get/search.rs` and of
-//! the tables' `get` (`lookup.rs`), scans through the iterators themselves with a cursor around
-//! each run that counts (`watch.rs`): so nothing of it is in the reads that do not ask.
+//! In: a read. Out: its [`Explanation`]. Lookups go through twins of `get/search.rs` and of the
+//! tables' `get` (`lookup.rs`). Scans go through the real iterators, with a counting cursor around
+//! each run (`watch.rs`). Reads that are not explained therefore pay nothing.
 //!
 //! Invariants
-//!  1. The outcome is that of the read it explains, at the same sequence number.
-//!  2. What is read goes into the cache as it would otherwise, and is counted in the statistics.
+//!  1. The outcome is that of the explained read, at the same sequence number.
+//!  2. Blocks go into the cache and statistics are counted as in the explained read.
 
 mod lookup;
 mod watch;
@@ -27,15 +27,15 @@ use esker_table::ScansAhead;
 use lookup::Lookup;
 use watch::Watch;
 
-/// Which rows a scan is to give.
+/// The rows that a scan is to give.
 #[derive(Clone, Default)]
 pub struct ExplainScan {
-    /// The first key, or where to begin; the first or last of all if there is none. Bounds are in
+    /// The key to start from; without one, the first key, or the last if `reverse`. Bounds are in
     /// the read options.
     pub from: Option<Vec<u8>>,
-    /// Rows at most.
+    /// Maximum number of rows.
     pub rows: u64,
-    /// From the end to the front.
+    /// Whether to scan backward.
     pub reverse: bool,
 }
 
@@ -45,12 +45,12 @@ esker_base::debug_with_text!(ExplainScan {
     reverse,
 });
 
-/// A family whose reads are to be explained, and how they are made.
+/// A family whose reads are to be explained, and their options.
 pub(crate) struct Explainer<'e> {
     db: &'e DbInner,
     cf: &'e ColumnFamily,
     options: &'e ReadOptions,
-    /// When it began.
+    /// When the explanation began.
     start: u64,
 }
 
@@ -88,7 +88,7 @@ impl<'e> Explainer<'e> {
         Explanation { operation, family, sequence, keys: Vec::new(), scan: None, nanos: self.nanos() }
     }
 
-    /// What lookups of these keys look at, each different one once, in the family's order.
+    /// Explains lookups of these keys: each distinct key once, in the family's order.
     pub(crate) fn lookups<K: AsRef<[u8]>>(&self, operation: &'static str, keys: &[K]) -> Explanation {
         let (super_version, sequence) = self.db.pinned_read_point(self.cf, self.options, None);
         let table_options = table_read_options(self.options);
@@ -107,9 +107,9 @@ impl<'e> Explainer<'e> {
         Explanation { keys, ..self.explanation(operation, sequence) }
     }
 
-    /// What a scan looks at, run by run.
+    /// Explains a scan, run by run.
     /// # Errors
-    /// `NotSupported` for the tier of what is persisted.
+    /// `NotSupported` for a read tier of persisted data only.
     pub(crate) fn scan(&self, operation: &'static str, scan: &ExplainScan) -> Result<Explanation> {
         self.iterate(operation, None, |mut iter, read| {
             match (&scan.from, scan.reverse) {
@@ -122,9 +122,10 @@ impl<'e> Explainer<'e> {
         })
     }
 
-    /// What scans of several ranges look at, run by run, and what they read ahead.
+    /// Explains scans of several ranges, run by run, with their readahead.
     /// # Errors
-    /// `InvalidArgument` for ranges that `Db::new_multi_scan` refuses · as [`Explainer::scan`].
+    /// `InvalidArgument` for ranges that `Db::new_multi_scan` refuses · `NotSupported` for a read
+    /// tier of persisted data only.
     pub(crate) fn multi_scan(&self, args: &MultiScanArgs) -> Result<Explanation> {
         let ahead = new_ahead(args, &self.cf.icmp, self.options)?;
         let within = Explainer { options: &within_ranges(self.options.clone(), args), ..*self };
@@ -145,7 +146,7 @@ impl<'e> Explainer<'e> {
         })
     }
 
-    /// What `scan` does with an iterator.
+    /// Runs `scan` on an iterator.
     fn iterate(
         &self,
         operation: &'static str,
@@ -175,7 +176,7 @@ impl<'e> Explainer<'e> {
     }
 }
 
-/// Steps through rows from where the iterator stands until there are as many as `rows`.
+/// Steps through at most `rows` rows from the iterator's position.
 fn read_rows(iter: &mut DbIter, read: &mut ScanRead, rows: u64, reverse: bool) -> Result<()> {
     while iter.valid() && read.rows < rows {
         read.rows += 1;
@@ -191,7 +192,7 @@ fn read_rows(iter: &mut DbIter, read: &mut ScanRead, rows: u64, reverse: bool) -
     iter.status()
 }
 
-/// Calls `read` with this thread's counters on.
+/// Calls `read` with this thread's counters switched on.
 fn counting<R>(read: impl FnOnce() -> R) -> R {
     let level = perf_level();
     set_perf_level(level.max(PerfLevel::EnableCount));

@@ -1,6 +1,6 @@
-//! Cursors that count what they do, for scans that are explained.
+//! Cursors that count their steps, for scans that are explained.
 //!
-//! Invariant: a watched cursor does what the one in it does.
+//! Invariant: a watched cursor behaves as the cursor inside it.
 
 use crate::cf::SuperVersion;
 use crate::observe::{ReadSource, RunRead};
@@ -13,7 +13,7 @@ use esker_format::cursor::{
     InternalIterator, KnownDeletedRun, ScanIterator, SkipDistance, forward_cursor, plain_cursor,
 };
 
-/// What one of them did.
+/// Counts of one cursor.
 #[derive(Clone, Copy, Default, Debug)]
 struct Counts {
     seeks: u64,
@@ -24,7 +24,7 @@ struct Counts {
     nanos: u64,
 }
 
-/// What all of them did, in the order in which they came.
+/// Counts of all cursors, in the order of their creation.
 #[derive(Debug)]
 pub(super) struct Watch {
     clock: Arc<dyn Clock>,
@@ -51,8 +51,8 @@ impl Watch {
         counts.nanos += more.nanos;
     }
 
-    /// The memtables and files of the super version that were opened, newest first, and those that
-    /// were not, with the reason.
+    /// The opened memtables and files of the super version, newest first, and those not opened,
+    /// with the reason.
     pub(super) fn told(
         &self,
         super_version: &SuperVersion,
@@ -84,7 +84,7 @@ impl Watch {
 }
 
 impl RunWatch for Watch {
-    /// Counts what `iter` does as this run's.
+    /// Counts the work of `iter` as this run's.
     fn over(self: Arc<Self>, what: WatchedRun, iter: Box<dyn ScanIterator>) -> Box<dyn ScanIterator> {
         self.add(what, Counts::default());
         Box::new(WatchedIter { iter, what, watch: self })
@@ -105,7 +105,7 @@ impl WatchedIter {
         result
     }
 
-    /// The same of what leaves the cursor where it is.
+    /// The same for calls that leave the cursor where it is.
     fn look<'i, R>(&'i self, look: impl FnOnce(&'i dyn ScanIterator) -> R) -> R {
         let counting = Counting::begin(&self.watch);
         let result = look(&*self.iter);
@@ -170,7 +170,7 @@ impl InternalIterator for WatchedIter {
 
 impl ScanIterator for WatchedIter {
     forward_cursor!(self => self.iter; set_upper_bound, set_wanted_prefix_of, passed, go_on, release);
-    // Without runs, each step is a call that is counted.
+    // No runs: each step is a call that is counted.
     plain_cursor!(self; next_key, prev_key, prev_key_leaving, left_value, pinned_left_value, look_ahead,
         advance, pass);
 

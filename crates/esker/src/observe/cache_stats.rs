@@ -1,38 +1,37 @@
-//! What is in the block cache, by role: `rocksdb.block-cache-entry-stats`, and the line in LOG.
+//! Contents of the block cache by role: `rocksdb.block-cache-entry-stats`, and the line in LOG.
 //!
-//! In: counts that the cache keeps as it goes. Out: RocksDB's text and map. Source: RocksDB
-//! `db/internal_stats.cc`, `cache/cache_entry_stats.h`. RocksDB collects them by looking at every
-//! entry, at times; here they are always as of now, so that a collection takes no time and is none
-//! old.
+//! In: counts that the cache maintains. Out: RocksDB's text and map. Source: RocksDB
+//! `db/internal_stats.cc`, `cache/cache_entry_stats.h`. RocksDB collects them from time to time, by
+//! visiting every entry. Here they are always current: a collection takes no time and has no age.
 
 use super::human::bytes;
 use esker_cache::{Role, RoleStats};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// A block cache as it is now.
+/// The current state of a block cache.
 #[derive(Clone, Debug)]
 pub struct CacheEntryStats {
-    /// Which cache: families that print the same share it.
+    /// Identity of the cache: families that print the same one share it.
     pub id: String,
     /// Bytes it may hold.
     pub capacity: usize,
     /// Bytes it holds.
     pub usage: usize,
-    /// Places its table has.
+    /// Number of slots of its table.
     pub table_size: usize,
-    /// Entries in the table.
+    /// Number of entries in the table.
     pub occupancy: usize,
     /// Entries and bytes of each role.
     pub roles: RoleStats,
-    /// What lies below it.
+    /// The tier below it.
     pub secondary: Option<SecondaryStats>,
 }
 
-/// The tier below a block cache as it is now.
+/// The current state of the tier below a block cache.
 #[derive(Clone, Debug)]
 pub struct SecondaryStats {
-    /// Which kind.
+    /// Kind of the tier.
     pub name: &'static str,
     /// Bytes it may hold.
     pub capacity: usize,
@@ -91,7 +90,7 @@ impl CacheEntryStats {
     }
 }
 
-/// As a C++ stream prints it: six significant digits, no zeros at the end, tiny numbers with an
+/// Formats as a C++ stream does: six significant digits, no trailing zeros, tiny numbers with an
 /// exponent.
 fn six_digits(x: f64) -> String {
     let [mantissa, exponent] = &format!("{x:.5e}").split('e').map(str::to_owned).collect::<Vec<_>>()[..]

@@ -1,4 +1,4 @@
-//! What compactions and flushes have cost, by level and by job.
+//! Costs of compactions and flushes, by level and by job.
 //!
 //! In: one `CompactionStats` for each flush, compaction or ingestion. Out: sums for each output
 //! level, which `stats_dump` prints. Source of the names: RocksDB `db/internal_stats.h`,
@@ -23,7 +23,7 @@ macro_rules! counters {
         }
 
         impl $name {
-            /// What came since `earlier`; counters never go back.
+            /// The difference to `earlier`. Counters never decrease.
             #[must_use]
             pub fn since(&self, earlier: &$name) -> $name {
                 $name { $( $field: self.$field.saturating_sub(earlier.$field), )* }
@@ -47,7 +47,7 @@ counters! {
         bytes_written,
         /// Bytes written to blob files.
         bytes_written_blob,
-        /// Bytes read of blob files, to write them anew.
+        /// Bytes read from blob files in order to rewrite them.
         bytes_read_blob,
         /// Bytes written to tables, before compression.
         bytes_written_pre_comp,
@@ -83,7 +83,7 @@ impl CompactionStats {
 }
 
 counters! {
-    /// What one compaction did, for listeners.
+    /// Counts of one compaction's work, for listeners.
     pub struct CompactionJobStats {
         /// Microseconds of wall time.
         elapsed_micros,
@@ -123,7 +123,7 @@ counters! {
         file_fsync_nanos,
         /// Single deletions that met nothing to delete.
         num_single_del_fallthru,
-        /// Single deletions that met something else than one put.
+        /// Single deletions that met anything but exactly one put.
         num_single_del_mismatch,
     }
 }
@@ -137,10 +137,10 @@ pub struct LevelCompactionStats {
     by_reason: Vec<u64>,
 }
 
-/// Which kind of thread did the work, in RocksDB's order.
+/// The kind of thread that did the work, in RocksDB's order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WorkPriority {
-    /// Compactions into the last level, where they have a pool of their own.
+    /// Compactions into the last level, if they have their own pool.
     Bottom = 0,
     /// Compactions.
     Low = 1,
@@ -151,7 +151,7 @@ pub enum WorkPriority {
 }
 
 impl WorkPriority {
-    /// RocksDB's word.
+    /// RocksDB's name for it.
     pub const fn as_str(self) -> &'static str {
         match self {
             WorkPriority::Bottom => "Bottom",

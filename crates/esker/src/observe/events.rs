@@ -11,10 +11,10 @@ use super::reason::{CompactionReason, FlushReason};
 use esker_base::{Error, FileNumber, SequenceNumber};
 use esker_format::properties::TableProperties;
 
-/// Stands before the object in every event line.
+/// Text before the object in every event line.
 const PREFIX: &str = "EVENT_LOG_v1";
 
-/// What happened. Borrows what it prints.
+/// An event to print. Borrows its values.
 #[derive(Clone, Debug)]
 pub enum Event<'a> {
     /// Recovery begins to replay these WALs.
@@ -28,14 +28,14 @@ pub enum Event<'a> {
     RecoveryFinished {
         /// Number of the job.
         job: u64,
-        /// How it went.
+        /// The result.
         status: Result<(), &'a Error>,
     },
     /// A flush begins.
     FlushStarted {
         /// Number of the job.
         job: u64,
-        /// Memtables flushed together.
+        /// Number of memtables flushed together.
         num_memtables: usize,
         /// Entries in them.
         total_num_input_entries: u64,
@@ -56,9 +56,9 @@ pub enum Event<'a> {
         job: u64,
         /// RocksDB's name of the compression.
         output_compression: &'a str,
-        /// Files in each level.
+        /// Number of files in each level.
         lsm_state: &'a [u64],
-        /// Memtables that wait.
+        /// Number of memtables that wait for a flush.
         immutable_memtables: usize,
     },
     /// A compaction begins.
@@ -71,7 +71,7 @@ pub enum Event<'a> {
         compaction_reason: CompactionReason,
         /// Level and file numbers of the inputs.
         inputs: &'a [(usize, Vec<u64>)],
-        /// How urgent its level was.
+        /// The compaction score of its level.
         score: f64,
         /// Bytes of the inputs.
         input_data_size: u64,
@@ -82,48 +82,48 @@ pub enum Event<'a> {
     CompactionFinished {
         /// Number of the job.
         job: u64,
-        /// What it did.
+        /// Counts of its work.
         stats: &'a CompactionStats,
-        /// Where the outputs went.
+        /// The level of the outputs.
         output_level: usize,
-        /// Key ranges it was split into.
+        /// Number of key ranges it was split into.
         num_subcompactions: usize,
         /// RocksDB's name of the compression.
         output_compression: &'a str,
-        /// Single deletions that met something else than one put.
+        /// Single deletions that met anything but exactly one put.
         num_single_delete_mismatches: u64,
         /// Single deletions that met nothing.
         num_single_delete_fallthrough: u64,
-        /// Files in each level.
+        /// Number of files in each level.
         lsm_state: &'a [u64],
     },
     /// Files changed level without being rewritten.
     TrivialMove {
         /// Number of the job.
         job: u64,
-        /// Where they went.
+        /// The level they moved to.
         destination_level: usize,
-        /// How many.
+        /// Number of files.
         files: usize,
         /// Their bytes.
         total_files_size: u64,
     },
-    /// A table file was written, or not.
+    /// A table file was written, or failed to be.
     TableFileCreation(TableFileCreation<'a>),
-    /// A table file was deleted, or not.
+    /// A table file was deleted, or failed to be.
     TableFileDeletion {
         /// Number of the job.
         job: u64,
         /// The file.
         file_number: FileNumber,
-        /// How it went.
+        /// The result.
         status: Result<(), &'a Error>,
     },
-    /// Files from outside are live.
+    /// Ingested files are live.
     IngestFinished {
         /// Their numbers.
         files_ingested: &'a [u64],
-        /// Files in each level.
+        /// Number of files in each level.
         lsm_state: &'a [u64],
     },
 }
@@ -137,7 +137,7 @@ pub struct TableFileCreation<'a> {
     pub job: u64,
     /// The file.
     pub file_number: FileNumber,
-    /// Its bytes.
+    /// Its size in bytes.
     pub file_size: u64,
     /// The oldest sequence number in it.
     pub smallest_seqno: SequenceNumber,
@@ -145,9 +145,9 @@ pub struct TableFileCreation<'a> {
     pub largest_seqno: SequenceNumber,
     /// Checksum of the whole file and its function's name, if one was made.
     pub file_checksum: Option<&'a (Vec<u8>, String)>,
-    /// What it says about itself.
+    /// Its own properties.
     pub table_properties: &'a TableProperties,
-    /// How it went.
+    /// The result.
     pub status: Result<(), &'a Error>,
 }
 
@@ -310,8 +310,8 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02X}")).collect()
 }
 
-/// Properties in RocksDB's order. RocksDB prints the oldest key's time as the newest's and the
-/// other way round; here each has its own.
+/// Properties in RocksDB's order. RocksDB swaps the times of the oldest and the newest key; here
+/// each has its own.
 fn write_properties(json: &mut JsonWriter, p: &TableProperties) {
     let average = |bytes: u64| bytes.checked_div(p.num_entries).unwrap_or(0);
     json.number("data_size", p.data_size)

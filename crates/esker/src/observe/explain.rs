@@ -1,40 +1,40 @@
-//! What a read looked at, as a value: for people ([`Display`](std::fmt::Display)) and for programs
+//! Explanations of reads, as values: for people ([`Display`](std::fmt::Display)) and for programs
 //! ([`Explanation::to_json`]).
 //!
-//! In: what `explain/` found. Out: text.
+//! In: the findings of `explain/`. Out: text.
 
 use super::JsonWriter;
 use esker_base::{FileNumber, SequenceNumber, ValueType};
 use esker_table::{AheadCounts, FoundAt, Touched, TouchedKind};
 use std::fmt;
 
-/// What a read did, and why.
+/// The steps of a read, and the reasons for them.
 #[derive(Clone, Debug)]
 pub struct Explanation {
     /// `get`, `multiget`, `seek`, `scan` or `multiscan`.
     pub operation: &'static str,
     /// The column family's name.
     pub family: String,
-    /// What was written later was not seen.
+    /// The sequence number the read used: it did not see later writes.
     pub sequence: SequenceNumber,
-    /// The keys that were looked up, in the order in which that was done.
+    /// The keys that the read looked up, in that order.
     pub keys: Vec<KeyRead>,
-    /// What a seek or a scan went through.
+    /// The runs and counts of a seek or a scan; `None` for lookups.
     pub scan: Option<ScanRead>,
-    /// What all of it took, in nanoseconds. The text and the JSON say for all of it where it went.
+    /// Duration of the whole read, in nanoseconds. The text and the JSON account for all of it.
     pub nanos: u64,
 }
 
-/// One key that was looked up.
+/// The lookup of one key.
 #[derive(Clone)]
 pub struct KeyRead {
     /// The user key.
     pub key: Vec<u8>,
-    /// The sources, in the order in which they were asked.
+    /// The sources, in the order in which the lookup asked them.
     pub steps: Vec<Step>,
-    /// What came of it: the value's bytes, nothing, or an error.
+    /// The outcome: the value's size in bytes, `None` if there is no value, or an error.
     pub outcome: Result<Option<u64>, String>,
-    /// What it took, in nanoseconds.
+    /// Duration, in nanoseconds.
     pub nanos: u64,
 }
 
@@ -45,7 +45,7 @@ esker_base::debug_with_text!(KeyRead {
     nanos,
 });
 
-/// A place where entries are.
+/// A source of entries: a memtable, a table or a level.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ReadSource {
     /// A memtable with this number.
@@ -54,7 +54,7 @@ pub enum ReadSource {
         id: u64,
         /// Whether it takes no more writes.
         is_immutable: bool,
-        /// Its entries.
+        /// Number of its entries.
         entries: u64,
     },
     /// A table.
@@ -63,14 +63,14 @@ pub enum ReadSource {
         level: usize,
         /// Its number.
         number: FileNumber,
-        /// Its bytes.
+        /// Its size in bytes.
         bytes: u64,
     },
     /// The files of a level.
     Level {
-        /// Which one.
+        /// Which level.
         level: usize,
-        /// How many there are.
+        /// Number of its files.
         files: usize,
     },
 }
@@ -94,7 +94,7 @@ impl fmt::Display for ReadSource {
 /// An entry that a lookup met.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SeenEntry {
-    /// What it is.
+    /// Its type.
     pub value_type: ValueType,
     /// Its sequence number.
     pub sequence: SequenceNumber,
@@ -102,50 +102,50 @@ pub struct SeenEntry {
     pub bytes: u64,
 }
 
-/// One source that a lookup asked, or passed over.
+/// One source that a lookup asked or skipped.
 #[derive(Clone, Debug)]
 pub struct Step {
     /// The source.
     pub source: ReadSource,
-    /// Filters, indexes and blocks.
+    /// Filters, indexes and blocks that the lookup used.
     pub touched: Vec<Touched>,
     /// Entries of the key, newest first.
     pub entries: Vec<SeenEntry>,
     /// The newest range tombstone over the key that the read may see, if this source has one.
     pub tombstone: Option<SequenceNumber>,
-    /// Why it was asked or passed over, and what came of it.
+    /// Why the lookup asked or skipped it, and the result.
     pub why: String,
-    /// What it took, in nanoseconds.
+    /// Duration, in nanoseconds.
     pub nanos: u64,
 }
 
-/// What a seek or scan went through.
+/// The work of a seek or a scan.
 #[derive(Clone, Default)]
 pub struct ScanRead {
     /// The sorted runs that were merged, newest first.
     pub runs: Vec<RunRead>,
-    /// Files that the bounds or the snapshot left out, and why.
+    /// Files that the bounds or the snapshot excluded, each with the reason.
     pub left_out: Vec<(ReadSource, &'static str)>,
-    /// Rows that it gave.
+    /// Number of rows returned.
     pub rows: u64,
     /// Bytes of their keys and values.
     pub row_bytes: u64,
-    /// Entries that were stepped over: older versions, and what is deleted.
+    /// Entries that the scan stepped over: older versions and deleted entries.
     pub skipped_entries: u64,
     /// Point deletions among them.
     pub skipped_deletions: u64,
-    /// Seeks past what range tombstones hide.
+    /// Seeks past ranges that range tombstones cover.
     pub tombstone_seeks: u64,
-    /// Merge operands.
+    /// Merge operands that the scan used.
     pub operands: u64,
-    /// What several scans read ahead; the blocks count as read by the runs that were the first to
-    /// miss one.
+    /// Readahead of several scans. The blocks count as read by the run that first missed one of
+    /// them.
     pub ahead: Option<AheadCounts>,
-    /// First and last user key that it gave.
+    /// First and last user key returned.
     pub ends: Option<(Vec<u8>, Vec<u8>)>,
-    /// What ended it with an error.
+    /// The error that ended the scan.
     pub error: Option<String>,
-    /// What opening the runs took, in nanoseconds.
+    /// Time to open the runs, in nanoseconds.
     pub opening_nanos: u64,
 }
 
@@ -164,22 +164,22 @@ esker_base::debug_with_text!(ScanRead {
     opening_nanos,
 });
 
-/// What a scan did in one memtable or file.
+/// The work of a scan in one memtable or file.
 #[derive(Clone, Debug)]
 pub struct RunRead {
-    /// Which one.
+    /// Which memtable or file.
     pub source: ReadSource,
-    /// How often it was positioned.
+    /// Number of times the cursor was positioned.
     pub seeks: u64,
-    /// Steps of one entry.
+    /// Steps to the next or previous entry.
     pub steps: u64,
-    /// Blocks that were in the cache, those of its index and filter included.
+    /// Blocks found in the cache, index and filter blocks included.
     pub cached_blocks: u64,
-    /// Blocks that were read from the file.
+    /// Blocks read from the file.
     pub blocks_read: u64,
-    /// Bytes of those.
+    /// Bytes of the blocks read from the file.
     pub bytes_read: u64,
-    /// What it took, in nanoseconds.
+    /// Duration, in nanoseconds.
     pub nanos: u64,
 }
 
@@ -216,13 +216,13 @@ impl fmt::Display for Explanation {
     }
 }
 
-/// One line of a part that took time and is no source.
+/// Prints one line for a part that took time and is not a source.
 fn part(f: &mut fmt::Formatter<'_>, what: &str, nanos: u64, why: &str) -> fmt::Result {
     writeln!(f, "  {what:<44} {:>12}  {why}", micros(nanos))
 }
 
 impl KeyRead {
-    /// What it took beside its steps, in nanoseconds.
+    /// Time outside its steps, in nanoseconds.
     fn other_nanos(&self) -> u64 {
         self.nanos.saturating_sub(self.steps.iter().map(|step| step.nanos).sum())
     }
@@ -382,13 +382,13 @@ impl ScanRead {
 }
 
 impl Explanation {
-    /// The error that ended the read, or a key's lookup: the first one.
+    /// The first error: of the whole read, or of a key's lookup.
     pub fn error(&self) -> Option<&str> {
         let of_keys = self.keys.iter().filter_map(|key| key.outcome.as_ref().err());
         of_keys.chain(self.scan.iter().filter_map(|scan| scan.error.as_ref())).next().map(String::as_str)
     }
 
-    /// What it took beside its keys, or beside its runs and opening them, in nanoseconds.
+    /// Time outside its keys, or outside its runs and their opening, in nanoseconds.
     fn other_nanos(&self) -> u64 {
         let keys = self.keys.iter().map(|key| key.nanos);
         let scan = self.scan.iter();
@@ -396,7 +396,7 @@ impl Explanation {
         self.nanos.saturating_sub(keys.chain(runs).sum())
     }
 
-    /// One JSON object, on one line. Bytes of keys that are no printable ASCII are escaped as in
+    /// One JSON object, on one line. Bytes of keys that are not printable ASCII are escaped as in
     /// Rust.
     pub fn to_json(&self) -> String {
         let mut json = JsonWriter::new();

@@ -1,9 +1,9 @@
-//! Numbers for people, as RocksDB's dumps print them. Source: RocksDB `util/string_util.cc`.
+//! Numbers as RocksDB's dumps print them for people. Source: RocksDB `util/string_util.cc`.
 
 pub(super) const MB: f64 = 1_048_576.0;
 pub(super) const GB: f64 = MB * 1024.0;
 
-/// `9999`, `10K`, `10M`, `10G`: cut, not rounded.
+/// `9999`, `10K`, `10M`, `10G`: truncated, not rounded.
 pub(super) fn number(n: u64) -> String {
     match n {
         0..10_000 => n.to_string(),
@@ -24,7 +24,7 @@ pub(super) fn bytes(n: u64) -> String {
     format!("{size:.2} {}", ["KB", "MB", "GB", "TB"][unit])
 }
 
-/// `HH:MM:SS.mmm H:M:S`, hours without end.
+/// `HH:MM:SS.mmm H:M:S`; hours have no upper bound.
 pub(super) fn micros(n: u64) -> String {
     let seconds = (n % 60_000_000) as f64 / 1e6;
     format!("{:02}:{:02}:{seconds:.3} H:M:S", n / 3_600_000_000, n / 60_000_000 % 60)

@@ -10,7 +10,7 @@ use std::fmt::Write;
 #[derive(Debug)]
 pub struct JsonWriter {
     text: String,
-    /// Nothing stands in the innermost object or array yet.
+    /// Whether the innermost object or array is still empty.
     is_first: bool,
 }
 
@@ -21,7 +21,7 @@ impl Default for JsonWriter {
 }
 
 impl JsonWriter {
-    /// An open object.
+    /// Opens an object.
     pub fn new() -> Self {
         JsonWriter { text: String::from("{"), is_first: true }
     }
@@ -97,7 +97,7 @@ impl JsonWriter {
         self
     }
 
-    /// `"key": {…}` with what `fill` writes.
+    /// `"key": {…}` with the fields that `fill` writes.
     pub fn object(&mut self, key: &str, fill: impl FnOnce(&mut Self)) -> &mut Self {
         self.key(key);
         self.text.push('{');
@@ -108,7 +108,7 @@ impl JsonWriter {
         self
     }
 
-    /// `"key": [{…}, …]` with what `fill` writes for each of `items`.
+    /// `"key": [{…}, …]` with the fields that `fill` writes for each of `items`.
     pub fn objects<T>(
         &mut self,
         key: &str,

@@ -1,14 +1,14 @@
-//! Events, told to the user while they happen.
+//! Events that listeners receive as they happen.
 //!
-//! In: the info structs below, filled by whoever does the work. Out: calls to the listeners in
-//! `DbOptions::listeners`, in their order. Source: RocksDB `include/rocksdb/listener.h`.
+//! In: the info structs below, filled by the code that does the work. Out: calls to the listeners
+//! in `DbOptions::listeners`, in their order. Source: RocksDB `include/rocksdb/listener.h`.
 //!
 //! Invariants
-//!  1. No lock of the database is held during a call; a listener may call the database, but must
-//!     not wait for background work (a flush, a compaction, close) or it waits for itself. Sealed
-//!     memtables, stalls and errors are told by writers, too, before their write is done: a
-//!     listener that writes then waits for itself as well, as with RocksDB.
-//!  2. A listener that panics takes its background thread's job down: it must not panic.
+//!  1. No lock of the database is held during a call. A listener may call the database, but must
+//!     not wait for background work (a flush, a compaction, close): it would wait for itself.
+//!     Writers report sealed memtables, stalls and errors before their write is done, so a listener
+//!     that writes in such a call also waits for itself, as with RocksDB.
+//!  2. A listener must not panic: a panic takes its background thread's job down.
 
 use super::compaction_stats::CompactionJobStats;
 use super::reason::{
@@ -19,21 +19,21 @@ use esker_format::compression::CompressionType;
 use std::fmt;
 use std::path::PathBuf;
 
-/// Told of what happens. Every method does nothing by default.
+/// Receives events of a database. Every method does nothing by default.
 pub trait EventListener: Send + Sync {
-    /// A flush begins: the memtables are chosen.
+    /// A flush begins: it has chosen its memtables.
     fn on_flush_begin(&self, _info: &FlushJobInfo) {}
     /// A flush is installed: its file is live.
     fn on_flush_completed(&self, _info: &FlushJobInfo) {}
-    /// A flush that somebody waits for, or has asked for, is scheduled for these families.
+    /// A flush that a caller requested or waits for is scheduled for these families.
     fn on_manual_flush_scheduled(&self, _info: &[ManualFlushInfo]) {}
-    /// A compaction begins; moves of whole files are told too.
+    /// A compaction begins. Moves of whole files are reported too.
     fn on_compaction_begin(&self, _info: &CompactionJobInfo) {}
     /// A compaction's outputs are complete but not installed yet.
     fn on_compaction_pre_commit(&self, _info: &CompactionJobInfo) {}
-    /// A compaction is installed, or failed: see `status`.
+    /// A compaction is installed, or has failed: see `status`.
     fn on_compaction_completed(&self, _info: &CompactionJobInfo) {}
-    /// One key range of a compaction begins, on the thread that will do it.
+    /// One key range of a compaction begins, on the thread that compacts it.
     fn on_subcompaction_begin(&self, _info: &SubcompactionJobInfo) {}
     /// One key range of a compaction is done.
     fn on_subcompaction_completed(&self, _info: &SubcompactionJobInfo) {}
@@ -45,12 +45,12 @@ pub trait EventListener: Send + Sync {
     fn on_table_file_deleted(&self, _info: &TableFileDeletionInfo) {}
     /// A memtable was made immutable.
     fn on_memtable_sealed(&self, _info: &MemTableInfo) {}
-    /// A file from outside is live.
+    /// An ingested file is live.
     fn on_external_file_ingested(&self, _info: &ExternalFileIngestionInfo) {}
-    /// Background work failed. Setting `error` to `None` makes the database go on: a flush or
-    /// compaction is tried again after a second, and whoever waits for it has the error. What must
-    /// not be gone on from (a failed write to a WAL or a memtable, a job that panicked) is in force
-    /// all the same. Setting it to another error replaces it.
+    /// Background work failed. Setting `error` to `None` makes the database go on: it tries the
+    /// flush or compaction again after a second, and callers that wait for it get the error.
+    /// Setting it to another error replaces it. An error that the database cannot ignore (a failed
+    /// write to a WAL or a memtable, a job that panicked) stays in force all the same.
     fn on_background_error(&self, _reason: BackgroundErrorReason, _error: &mut Option<Error>) {}
     /// Writers are slowed down, stopped, or free again.
     fn on_stall_conditions_changed(&self, _info: &WriteStallInfo) {}
@@ -64,8 +64,8 @@ pub trait EventListener: Send + Sync {
     }
     /// Recovery from a background error ended; `new_bg_error` is `None` if it succeeded.
     fn on_error_recovery_end(&self, _info: &BackgroundErrorRecoveryInfo) {}
-    /// The database begins to close, or to cancel its background work; told once. Jobs may still
-    /// run, and be told of.
+    /// The database begins to close, or to cancel its background work. Called once. Jobs may still
+    /// run, and events of theirs may follow.
     fn on_db_shutdown_begin(&self) {}
 }
 
@@ -82,7 +82,7 @@ pub struct FlushJobInfo {
     pub cf_id: ColumnFamilyId,
     /// The family's name.
     pub cf_name: String,
-    /// The table made; empty at the beginning if none is chosen yet.
+    /// The table that the flush makes; empty at the beginning if none is chosen yet.
     pub file_path: PathBuf,
     /// Its number.
     pub file_number: FileNumber,
@@ -90,9 +90,9 @@ pub struct FlushJobInfo {
     pub thread_id: u64,
     /// Unique among the flushes and compactions of one opening.
     pub job_id: u64,
-    /// Writers of the family are slowed down, for level 0 has too many files.
+    /// Writers of the family are slowed down because level 0 has too many files.
     pub triggered_writes_slowdown: bool,
-    /// Writers of the family are stopped, for level 0 has too many files.
+    /// Writers of the family are stopped because level 0 has too many files.
     pub triggered_writes_stop: bool,
     /// Oldest sequence number in the table.
     pub smallest_seqno: SequenceNumber,
@@ -133,17 +133,17 @@ pub struct CompactionJobInfo {
     pub cf_id: ColumnFamilyId,
     /// The family's name.
     pub cf_name: String,
-    /// How it went; `Ok` at the beginning.
+    /// The result; `Ok` at the beginning.
     pub status: Result<(), Error>,
     /// The thread that leads it.
     pub thread_id: u64,
     /// Unique among the flushes and compactions of one opening.
     pub job_id: u64,
-    /// Files in level 0 before.
+    /// Number of files in level 0 before the compaction.
     pub num_l0_files: usize,
     /// The first level of the inputs.
     pub base_input_level: usize,
-    /// Where the outputs go.
+    /// The level that the outputs go to.
     pub output_level: usize,
     /// Inputs, with their levels.
     pub input_file_infos: Vec<CompactionFileInfo>,
@@ -157,9 +157,9 @@ pub struct CompactionJobInfo {
     pub compaction_reason: CompactionReason,
     /// Compression of the outputs.
     pub compression: CompressionType,
-    /// What was done; zero at the beginning.
+    /// Counts of its work; zero at the beginning.
     pub stats: CompactionJobStats,
-    /// Given up on request, not failed.
+    /// Whether it was cancelled on request, and did not fail.
     pub aborted: bool,
 }
 
@@ -170,9 +170,9 @@ pub struct SubcompactionJobInfo {
     pub cf_id: ColumnFamilyId,
     /// The family's name.
     pub cf_name: String,
-    /// How it went; `Ok` at the beginning.
+    /// The result; `Ok` at the beginning.
     pub status: Result<(), Error>,
-    /// The thread that does it.
+    /// The thread that compacts it.
     pub thread_id: u64,
     /// The compaction's number.
     pub job_id: u64,
@@ -186,7 +186,7 @@ pub struct SubcompactionJobInfo {
     pub compaction_reason: CompactionReason,
     /// Compression of the outputs.
     pub compression: CompressionType,
-    /// What was done; zero at the beginning.
+    /// Counts of its work; zero at the beginning.
     pub stats: CompactionJobStats,
 }
 
@@ -205,20 +205,20 @@ pub struct TableFileCreationBriefInfo {
     pub reason: TableFileCreationReason,
 }
 
-/// A table file written, or not.
+/// A table file that was written, or failed to be.
 #[derive(Clone, Debug)]
 pub struct TableFileCreationInfo {
-    /// What was known before.
+    /// The facts known before writing.
     pub brief: TableFileCreationBriefInfo,
     /// Bytes of the file.
     pub file_size: u64,
     /// Entries in it.
     pub num_entries: u64,
-    /// How it went.
+    /// The result.
     pub status: Result<(), Error>,
 }
 
-/// A table file deleted, or not.
+/// A table file that was deleted, or failed to be.
 #[derive(Clone, Debug)]
 pub struct TableFileDeletionInfo {
     /// The database's directory.
@@ -227,7 +227,7 @@ pub struct TableFileDeletionInfo {
     pub file_path: PathBuf,
     /// Which job deletes it.
     pub job_id: u64,
-    /// How it went.
+    /// The result.
     pub status: Result<(), Error>,
 }
 
@@ -240,41 +240,41 @@ pub struct MemTableInfo {
     pub first_seqno: SequenceNumber,
     /// No entry is older than this.
     pub earliest_seqno: SequenceNumber,
-    /// Entries.
+    /// Number of entries.
     pub num_entries: u64,
     /// Deletions among them.
     pub num_deletes: u64,
 }
 
-/// A file from outside.
+/// A file that was ingested.
 #[derive(Clone, Debug)]
 pub struct ExternalFileIngestionInfo {
     /// The family's name.
     pub cf_name: String,
-    /// Where it was.
+    /// Its path before the ingestion.
     pub external_file_path: PathBuf,
-    /// Where it is.
+    /// Its path in the database.
     pub internal_file_path: PathBuf,
     /// The sequence number it was given; 0 for none.
     pub global_seqno: SequenceNumber,
 }
 
-/// Writers of a family feel something else than before.
+/// A change in how a family's writers are slowed down.
 #[derive(Clone, Debug)]
 pub struct WriteStallInfo {
     /// The family's name.
     pub cf_name: String,
-    /// What they feel now.
+    /// The condition now.
     pub cur: WriteStallCondition,
-    /// What they felt before.
+    /// The condition before.
     pub prev: WriteStallCondition,
 }
 
-/// Recovery from a background error, ended.
+/// The end of a recovery from a background error.
 #[derive(Clone, Debug)]
 pub struct BackgroundErrorRecoveryInfo {
-    /// What it recovered from.
+    /// The error it recovered from.
     pub old_bg_error: Error,
-    /// What is left; `None` if nothing.
+    /// The error that remains; `None` if the recovery succeeded.
     pub new_bg_error: Option<Error>,
 }

@@ -1,4 +1,4 @@
-//! What the files of a database are: RocksDB's `LiveFileMetaData`, `ColumnFamilyMetaData` and their
+//! Metadata of a database's files: RocksDB's `LiveFileMetaData`, `ColumnFamilyMetaData` and their
 //! parts.
 //!
 //! Source of the fields: RocksDB `include/rocksdb/metadata.h`.
@@ -14,9 +14,9 @@ pub struct SstFileMetaData {
     pub file_number: FileNumber,
     /// Its name in `directory`.
     pub relative_filename: String,
-    /// Where it is.
+    /// Its directory.
     pub directory: PathBuf,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
     /// Smallest user key, range tombstones included.
     pub smallest_key: Vec<u8>,
@@ -38,9 +38,9 @@ pub struct SstFileMetaData {
     pub num_deletions: u64,
     /// The oldest blob file that it refers to.
     pub oldest_blob_file_number: Option<FileNumber>,
-    /// When its oldest data was flushed, Unix seconds; 0 unknown.
+    /// When its oldest data was flushed, Unix seconds; 0 if unknown.
     pub oldest_ancestor_time: u64,
-    /// When it was made, Unix seconds; 0 unknown.
+    /// When it was made, Unix seconds; 0 if unknown.
     pub file_creation_time: u64,
     /// Order among level-0 files of its family.
     pub epoch_number: u64,
@@ -69,8 +69,7 @@ esker_base::debug_with_text!(SstFileMetaData {
     file_checksum,
 });
 
-/// One table file, and where in the database it stands. The file's own fields are reached through
-/// `Deref`.
+/// One table file with its family and level. The file's own fields are reached through `Deref`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LiveFileMetaData {
     /// Its family.
@@ -91,11 +90,11 @@ impl Deref for LiveFileMetaData {
 /// One level of a family.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LevelMetaData {
-    /// 0 is where flushes go.
+    /// Its number; flushes write to level 0.
     pub level: usize,
     /// Bytes of its files.
     pub size: u64,
-    /// By key; in level 0 newest first.
+    /// Its files, sorted by key; in level 0 newest first.
     pub files: Vec<SstFileMetaData>,
 }
 
@@ -108,15 +107,15 @@ pub struct BlobMetaData {
     pub blob_file_name: String,
     /// The directory it is in.
     pub blob_file_path: PathBuf,
-    /// Bytes.
+    /// Size in bytes.
     pub blob_file_size: u64,
-    /// Records in it.
+    /// Number of records in it.
     pub total_blob_count: u64,
-    /// Their bytes.
+    /// Bytes of its records.
     pub total_blob_bytes: u64,
-    /// Records that no table refers to any more.
+    /// Number of records that no table refers to any more.
     pub garbage_blob_count: u64,
-    /// Their bytes.
+    /// Bytes of those records.
     pub garbage_blob_bytes: u64,
     /// Checksum of the whole file and its function's name, if one was made.
     pub file_checksum: Option<(Vec<u8>, String)>,
@@ -129,23 +128,23 @@ pub struct ColumnFamilyMetaData {
     pub name: String,
     /// Bytes of its tables.
     pub size: u64,
-    /// How many it has.
+    /// Number of its tables.
     pub file_count: usize,
     /// All its levels, empty ones included.
     pub levels: Vec<LevelMetaData>,
     /// Bytes of its blob files.
     pub blob_file_size: u64,
-    /// How many it has.
+    /// Number of its blob files.
     pub blob_file_count: usize,
     /// Its blob files, by number.
     pub blob_files: Vec<BlobMetaData>,
 }
 
-/// A family as `Db::export_column_family` leaves it: its table files, in the directory of the
+/// A family that `Db::export_column_family` has exported: its table files, in the directory of the
 /// export.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ExportImportFilesMetaData {
-    /// The name of the comparator that its keys are in the order of.
+    /// Name of the comparator that sorts its keys.
     pub db_comparator_name: String,
     /// Its files.
     pub files: Vec<LiveFileMetaData>,

@@ -1,7 +1,7 @@
-//! What the engine tells about itself: events, LOG lines, statistics as text, properties.
+//! The engine's reports about itself: events, LOG lines, statistics as text, properties.
 //!
-//! In: plain values from whoever does the work. Out: calls, lines and text. Nothing here takes a
-//! lock or looks anything up: the caller does, and hands over what it found.
+//! In: plain values from the code that does the work. Out: calls, lines and text. Nothing here
+//! takes a lock or looks anything up: the caller does, and passes its findings.
 
 mod cache_stats;
 mod compaction_stats;

@@ -1,10 +1,10 @@
 //! The `rocksdb.*` properties by name.
 //!
-//! In: a name as users write it. Out: which property it is, with its argument, or nothing if
-//! RocksDB has none of that name. Source: RocksDB `include/rocksdb/db.h` (`DB::Properties`),
+//! In: a name that the user gives. Out: the property with its argument, or nothing if RocksDB has
+//! no property of that name. Source: RocksDB `include/rocksdb/db.h` (`DB::Properties`),
 //! `db/internal_stats.cc`.
 
-/// In which forms a property can be had. `get_property` gives every one as text.
+/// The forms in which a property is available. `get_property` gives every one as text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PropertyKind {
     /// Text.
@@ -13,13 +13,13 @@ pub enum PropertyKind {
     Map,
     /// A number.
     Int,
-    /// A number that is found without the database's mutex.
+    /// A number that is read without the database's mutex.
     IntWithoutMutex,
 }
 
 macro_rules! properties {
     ( $( $(#[$attr:meta])* $variant:ident $(($arg:ident))? = $name:literal, $kind:ident; )* ) => {
-        /// A property; those that take one carry their argument.
+        /// A property, with its argument if it takes one.
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
         pub enum Property {
             $( $(#[$attr])* $variant $(($arg))?, )*
@@ -31,12 +31,12 @@ macro_rules! properties {
                 match self { $( properties!(@pattern $variant $($arg)?) => concat!("rocksdb.", $name), )* }
             }
 
-            /// In which forms it can be had.
+            /// The forms in which it is available.
             pub const fn kind(self) -> PropertyKind {
                 match self { $( properties!(@pattern $variant $($arg)?) => PropertyKind::$kind, )* }
             }
 
-            /// Every property, arguments being 0.
+            /// Every property; arguments are 0.
             pub const ALL: &'static [Property] = &[ $( properties!(@value $variant $($arg)?), )* ];
         }
 
@@ -59,9 +59,9 @@ macro_rules! properties {
 }
 
 properties! {
-    /// Files in level N.
+    /// Number of files in level N.
     NumFilesAtLevel(usize) = "num-files-at-level", Text;
-    /// Bytes before compression by bytes after it, in level N; -1 if it is empty.
+    /// Ratio of the bytes before compression to the bytes after it, in level N; -1 if N is empty.
     CompressionRatioAtLevel(usize) = "compression-ratio-at-level", Text;
     /// `cfstats` and `dbstats`.
     Stats = "stats", Text;
@@ -81,11 +81,12 @@ properties! {
     DbStats = "dbstats", Map;
     /// Files and megabytes of each level.
     LevelStats = "levelstats", Text;
-    /// What is in the block cache, by role.
+    /// Contents of the block cache, by role.
     BlockCacheEntryStats = "block-cache-entry-stats", Map;
     /// The same, possibly some minutes old.
     FastBlockCacheEntryStats = "fast-block-cache-entry-stats", Map;
-    /// Esker's own: how often block caches of some sizes would miss, by a sample of the lookups.
+    /// Esker's own: estimated misses of block caches of several sizes, from a sample of the
+    /// lookups.
     BlockCacheMissEstimate = "block-cache-miss-estimate", Map;
     /// Esker's own: bytes of the tier below the block cache.
     SecondaryCacheCapacity = "secondary-cache-capacity", Int;
@@ -105,13 +106,13 @@ properties! {
     NumRunningCompactions = "num-running-compactions", Int;
     /// Sorted runs that running compactions read.
     NumRunningCompactionSortedRuns = "num-running-compaction-sorted-runs", Int;
-    /// Compactions given up on request.
+    /// Compactions cancelled on request.
     CompactionAbortCount = "compaction-abort-count", Int;
     /// Compactions wanted but not scheduled.
     NumUnscheduledCompactions = "num-unscheduled-compactions", Int;
-    /// Esker's own: tables that compactions leave alone because they are damaged.
+    /// Esker's own: damaged tables that compactions leave alone.
     NumQuarantinedTables = "num-quarantined-tables", Int;
-    /// Esker's own: entries of all families that were gone through in the background
+    /// Esker's own: entries of all families that background pre-scans have read
     /// (`pre_scan_min_entries`).
     NumPreScannedEntries = "num-pre-scanned-entries", Int;
     /// Errors of background work since open.
@@ -130,11 +131,11 @@ properties! {
     NumDeletesActiveMemTable = "num-deletes-active-mem-table", Int;
     /// Deletions in unflushed immutable memtables.
     NumDeletesImmMemTables = "num-deletes-imm-mem-tables", Int;
-    /// Keys, about.
+    /// Estimated number of keys.
     EstimateNumKeys = "estimate-num-keys", Int;
-    /// Bytes of open tables outside the block cache, about.
+    /// Estimated bytes of open tables outside the block cache.
     EstimateTableReadersMem = "estimate-table-readers-mem", IntWithoutMutex;
-    /// 1 if obsolete files may be deleted, 0 if somebody disabled that.
+    /// 1 if obsolete files may be deleted, 0 while file deletions are disabled.
     IsFileDeletionsEnabled = "is-file-deletions-enabled", Int;
     /// Live snapshots.
     NumSnapshots = "num-snapshots", Int;
@@ -142,11 +143,11 @@ properties! {
     OldestSnapshotTime = "oldest-snapshot-time", Int;
     /// Sequence number of the oldest live snapshot.
     OldestSnapshotSequence = "oldest-snapshot-sequence", Int;
-    /// Versions that somebody still reads.
+    /// Versions that are still in use.
     NumLiveVersions = "num-live-versions", Int;
     /// Number of the current super version.
     CurrentSuperVersionNumber = "current-super-version-number", Int;
-    /// Bytes of live data, about.
+    /// Estimated bytes of live data.
     EstimateLiveDataSize = "estimate-live-data-size", IntWithoutMutex;
     /// The oldest WAL that is needed.
     MinLogNumberToKeep = "min-log-number-to-keep", Int;
@@ -156,13 +157,13 @@ properties! {
     TotalSstFilesSize = "total-sst-files-size", Int;
     /// Bytes of the current version's tables.
     LiveSstFilesSize = "live-sst-files-size", Int;
-    /// Bytes of tables that are to be deleted.
+    /// Bytes of tables that wait for deletion.
     ObsoleteSstFilesSize = "obsolete-sst-files-size", Int;
     /// Bytes of the current version's tables of this temperature.
     LiveSstFilesSizeAtTemperature(usize) = "live-sst-files-size-at-temperature", Text;
     /// The level that level 0 is compacted to.
     BaseLevel = "base-level", Int;
-    /// Bytes that compactions must rewrite to bring all levels to size, about.
+    /// Estimated bytes that compactions must rewrite to bring all levels to size.
     EstimatePendingCompactionBytes = "estimate-pending-compaction-bytes", Int;
     /// Table properties summed over all tables.
     AggregatedTableProperties = "aggregated-table-properties", Map;
@@ -172,13 +173,13 @@ properties! {
     ActualDelayedWriteRate = "actual-delayed-write-rate", Int;
     /// 1 if writers are stopped.
     IsWriteStopped = "is-write-stopped", Int;
-    /// Unix seconds of the oldest key, about; FIFO only.
+    /// Estimated Unix seconds of the oldest key; FIFO only.
     EstimateOldestKeyTime = "estimate-oldest-key-time", Int;
     /// Bytes the block cache may hold.
     BlockCacheCapacity = "block-cache-capacity", Int;
     /// Bytes the block cache holds.
     BlockCacheUsage = "block-cache-usage", Int;
-    /// Bytes of it in use at this time.
+    /// Bytes of it that are in use now.
     BlockCachePinnedUsage = "block-cache-pinned-usage", Int;
     /// All tickers and histograms as text.
     OptionsStatistics = "options-statistics", Text;
@@ -196,12 +197,12 @@ properties! {
     BlobCacheCapacity = "blob-cache-capacity", Int;
     /// Bytes the blob cache holds.
     BlobCacheUsage = "blob-cache-usage", Int;
-    /// Bytes of it in use at this time.
+    /// Bytes of it that are in use now.
     BlobCachePinnedUsage = "blob-cache-pinned-usage", Int;
 }
 
-/// The property called `name`; digits at its end are an argument. `None` if there is none of that
-/// name, or if it lacks its argument or has one too many.
+/// The property called `name`; digits at its end are an argument. `None` if no property has that
+/// name, or if the argument is missing or superfluous.
 pub fn parse_property(name: &str) -> Option<Property> {
     let name = name.strip_prefix("rocksdb.")?;
     let base = name.trim_end_matches(|c: char| c.is_ascii_digit());

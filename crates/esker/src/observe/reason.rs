@@ -1,4 +1,4 @@
-//! Why something happened, in RocksDB's words; they appear in LOG lines and in event structs.
+//! Reasons of events, in RocksDB's words. They appear in LOG lines and in event structs.
 //!
 //! Source: RocksDB `include/rocksdb/listener.h`, the strings in `db/flush_job.cc`,
 //! `db/compaction/compaction_job.cc`, `db/write_stall_stats.cc`.
@@ -27,7 +27,7 @@ macro_rules! reasons {
 reasons! {
     /// Why a compaction runs.
     pub enum CompactionReason {
-        /// Not said.
+        /// No reason given.
         Unknown => "Unknown",
         /// Level 0 has too many files.
         LevelL0FilesNum => "LevelL0FilesNum",
@@ -45,17 +45,17 @@ reasons! {
         FifoReduceNumFiles => "FIFOReduceNumFiles",
         /// FIFO: too old.
         FifoTtl => "FIFOTtl",
-        /// Somebody asked.
+        /// The user called for a compaction.
         ManualCompaction => "ManualCompaction",
         /// Its writer or a property collector asked for the file.
         FilesMarkedForCompaction => "FilesMarkedForCompaction",
-        /// In the last level, keys whose old versions no snapshot needs any more.
+        /// The last level has old versions that no snapshot needs any more.
         BottommostFiles => "BottommostFiles",
         /// The data is older than `ttl`.
         Ttl => "Ttl",
-        /// A flush, where statistics want a reason.
+        /// A flush, for statistics that ask for a reason.
         Flush => "Flush",
-        /// Files were brought from outside.
+        /// Files were ingested.
         ExternalSstIngestion => "ExternalSstIngestion",
         /// The file is older than `periodic_compaction_seconds`.
         PeriodicCompaction => "PeriodicCompaction",
@@ -67,7 +67,7 @@ reasons! {
         RoundRobinTtl => "RoundRobinTtl",
         /// Files move to another level as they are.
         RefitLevel => "RefitLevel",
-        /// Reads found the file costly.
+        /// Reads were found to be costly in the file.
         ReadTriggered => "ReadTriggered",
     }
 }
@@ -99,11 +99,11 @@ reasons! {
         ManualFlush => "Manual Flush",
         /// Recovery from a background error.
         ErrorRecovery => "Error Recovery",
-        /// The same, again.
+        /// A flush of such a recovery that is tried again.
         ErrorRecoveryRetryFlush => "Error Recovery Retry Flush",
         /// `max_total_wal_size` was reached.
         WalFull => "WAL Full",
-        /// What was written while recovering.
+        /// A flush of entries written during a recovery.
         CatchUpAfterErrorRecovery => "Catch Up After Error Recovery",
         /// The memtable has too many range deletions.
         MemtableMaxRangeDeletions => "Memtable Max Range Deletions",
@@ -141,26 +141,26 @@ reasons! {
         FlushNoWal => "FlushNoWAL",
         /// The MANIFEST, for data that is in no WAL.
         ManifestWriteNoWal => "ManifestWriteNoWAL",
-        /// Scrubbing, which RocksDB has not: a table is damaged. The database goes on whatever the
-        /// listener says.
+        /// Scrubbing, which RocksDB does not have: a table is damaged. The database goes on,
+        /// whatever the listener sets.
         Scrub => "Scrub",
     }
 }
 
 reasons! {
-    /// What writers feel.
+    /// How writers are held back.
     pub enum WriteStallCondition {
         /// They are slowed down.
         Delayed => "delays",
         /// They wait.
         Stopped => "stops",
-        /// Nothing.
+        /// Writers are not held back.
         Normal => "normal",
     }
 }
 
 reasons! {
-    /// What makes writers wait.
+    /// The cause of a write stall.
     pub enum WriteStallCause {
         /// Too many memtables wait for their flush.
         MemtableLimit => "memtable-limit",

@@ -17,17 +17,17 @@ use std::fmt::Write;
 /// One level at the time of the dump.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct LevelStats {
-    /// Files.
+    /// Number of files.
     pub num_files: usize,
-    /// Files that a running compaction reads.
+    /// Number of files that a running compaction reads.
     pub being_compacted: usize,
     /// Bytes of the files.
     pub bytes: u64,
-    /// How urgent its compaction is; 0 where that has no meaning.
+    /// Its compaction score; 0 if it has none.
     pub score: f64,
 }
 
-/// How often writers of one family were slowed down or stopped, by cause.
+/// Number of times writers of one family were slowed down or stopped, by cause.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct StallCounts {
     /// Too many memtables waiting: slowed down.
@@ -49,8 +49,8 @@ pub struct StallCounts {
 }
 
 impl StallCounts {
-    /// One more stall of this kind; `level0_is_compacting` matters for level 0 only. Database-wide
-    /// causes and `Normal` count nothing here.
+    /// Counts one more stall of this kind. `level0_is_compacting` matters for level 0 only.
+    /// Database-wide causes and `Normal` count nothing here.
     pub fn count(
         &mut self,
         cause: WriteStallCause,
@@ -117,23 +117,23 @@ impl StallCounts {
     }
 }
 
-/// What was ingested into a family since the database was opened.
+/// Files ingested into a family since the database was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct IngestedFiles {
     /// Bytes of the files.
     pub bytes: u64,
-    /// How many.
+    /// Number of files.
     pub files: u64,
-    /// How many of them went to level 0.
+    /// Number of files that went to level 0.
     pub l0_files: u64,
-    /// Their entries.
+    /// Number of their entries.
     pub keys: u64,
 }
 
 /// The blob files of a family.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct BlobFileStats {
-    /// How many.
+    /// Number of files.
     pub files: usize,
     /// Their bytes.
     pub bytes: u64,
@@ -142,7 +142,7 @@ pub struct BlobFileStats {
 }
 
 impl BlobFileStats {
-    /// How much larger the files are than what is still wanted of them; 0 if that is nothing.
+    /// Ratio of the files' size to the size of the live records; 0 if none is live.
     pub fn space_amplification(&self) -> f64 {
         match self.bytes.checked_sub(self.garbage_bytes) {
             Some(wanted @ 1..) => self.bytes as f64 / wanted as f64,
@@ -158,11 +158,11 @@ pub struct CfStats {
     pub name: String,
     /// Its levels.
     pub levels: Vec<LevelStats>,
-    /// What its flushes and compactions have cost.
+    /// Costs of its flushes and compactions.
     pub compactions: LevelCompactionStats,
     /// Bytes that flushes wrote, to tables and blob files.
     pub bytes_flushed: u64,
-    /// What was ingested.
+    /// Ingested files, bytes and keys.
     pub ingested: IngestedFiles,
     /// Its blob files.
     pub blobs: BlobFileStats,
@@ -364,11 +364,11 @@ impl Row {
         Row { name: priority.as_str().to_owned(), level, write_amp: 0.0, stats: stats.clone() }
     }
 
-    /// RocksDB's names of the columns in maps, and what stands in them.
+    /// RocksDB's names of the columns in maps, with their values.
     fn values(&self) -> [(&'static str, f64); 22] {
         let stats = &self.stats;
         let gb = |bytes: u64| bytes as f64 / GB;
-        // RocksDB adds a microsecond, so that nothing is divided by zero.
+        // RocksDB adds a microsecond to avoid a division by zero.
         let elapsed = (stats.micros + 1) as f64 / 1e6;
         let new_bytes = stats.bytes_written as f64 - stats.bytes_read_output_level as f64;
         let seconds = stats.micros as f64 / 1e6;
@@ -399,7 +399,7 @@ impl Row {
     }
 
     fn write(&self, text: &mut String) {
-        // What compactions have shrunk a level by may be little: rounded, it is 0 without a sign.
+        // A level may have shrunk by very little: that rounds to 0, which must have no sign.
         let v = self.values().map(|(_, value)| if value < 0.0 && value > -0.05 { 0.0 } else { value });
         line(
             text,
@@ -439,11 +439,11 @@ impl Row {
 pub struct DbStats {
     /// Bytes appended to WALs.
     pub wal_bytes_written: u64,
-    /// Syncs of WALs.
+    /// Number of syncs of WALs.
     pub wal_syncs: u64,
     /// Bytes of keys and values that users wrote.
     pub user_bytes_written: u64,
-    /// Keys that users wrote.
+    /// Number of keys that users wrote.
     pub user_keys_written: u64,
     /// Writes done by another writer's leader.
     pub user_writes_by_other: u64,
