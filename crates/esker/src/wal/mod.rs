@@ -1,9 +1,9 @@
 //! Write-ahead logs: appended before a write is acknowledged, replayed at open, deleted once tables
 //! hold their entries.
 //!
-//! Reading order: `manager` (the WALs of a database), `budget` (their bytes), `source` (a WAL being
-//! read), `predecessor` (the link to the WAL before it), `two_phase` (prepared transactions in
-//! WALs).
+//! Reading order: `manager` (the WALs of a database), `budget` (memory of a replay), `source` (a
+//! WAL being read), `predecessor` (the link to the WAL before it), `two_phase` (prepared
+//! transactions in WALs).
 
 mod budget;
 mod manager;

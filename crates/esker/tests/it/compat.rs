@@ -174,7 +174,7 @@ pub(crate) fn put_entity_with_a_blob(db: &Db) -> String {
         db.put(key, &large).unwrap();
     }
     db.flush().unwrap();
-    let mut iter = internal_iterator(&db, &db.default_column_family()).unwrap();
+    let mut iter = internal_iterator(db, &db.default_column_family()).unwrap();
     iter.seek(&seek_key(b"a", SequenceNumber::MAX));
     assert_eq!(user_key(iter.key()), b"a");
     let BlobIndex::Blob(location) = BlobIndex::parse(iter.value()).unwrap() else { panic!("no blob") };

@@ -433,7 +433,7 @@ fn history_before_a_timestamp_goes_and_is_refused() {
 
 /// Key and timestamp of each point entry.
 fn versions_stored(db: &Db) -> Vec<(Vec<u8>, u64)> {
-    let mut iter = internal_iterator(&db, &db.default_column_family()).unwrap();
+    let mut iter = internal_iterator(db, &db.default_column_family()).unwrap();
     let comparator = db.default_column_family().comparator().clone();
     let mut found = Vec::new();
     iter.seek_to_first();
