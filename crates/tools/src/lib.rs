@@ -57,6 +57,7 @@ enum Command {
     /// Whether two databases hold the same, and where they first differ
     Compare(compare::CompareOptions),
     /// Which RocksDB versions can open a database, and what in it needs the newest
+    #[command(alias = "door")] // The old spelling of earlier builds.
     Compat(compat::CompatOptions),
     /// What a read looks at, and why it takes as long as it does
     Explain(explain::ExplainOptions),

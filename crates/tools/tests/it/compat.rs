@@ -27,6 +27,7 @@ fn the_compat_report_says_what_needs_the_newest_and_a_downgrade_takes_it_out() {
             "RocksDB 11.0 and later open it; it needs\n  11.0: separate_key_value_in_data_block"
         )
     );
+    assert_eq!(esker(&["door", db.to_str().unwrap()]).ok(), told, "the old spelling");
     let json = esker(&["compat", "--json", db.to_str().unwrap()]).ok();
     assert!(json.starts_with(r#"{"oldest":"11.0","tools":"#), "{json}");
     assert!(json.contains(r#""compatible_with":["11.x"],"needs":[{"feature":"separate_key_value"#), "{json}");
