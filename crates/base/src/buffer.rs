@@ -25,7 +25,7 @@ use crate::bytes::StableBytes;
 use crate::sync::fork::StaticMutex;
 use crate::sync::process::atomic::{AtomicUsize, Ordering};
 use crate::sync::thread_number;
-use arena::{Arena, MOST_ROOM};
+use arena::{BufferArena, MOST_ROOM};
 use region::Region;
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
@@ -51,12 +51,12 @@ const IS_PLAIN: bool = cfg!(any(esker_asan, loom, shuttle, all(miri, not(test)))
 
 /// The arenas of the process and their number of regions.
 struct Pool {
-    arenas: [StaticMutex<Arena>; ARENAS],
+    arenas: [StaticMutex<BufferArena>; ARENAS],
     regions: AtomicUsize,
 }
 
 static POOL: Pool =
-    Pool { arenas: [const { StaticMutex::new(Arena::new()) }; ARENAS], regions: AtomicUsize::new(0) };
+    Pool { arenas: [const { StaticMutex::new(BufferArena::new()) }; ARENAS], regions: AtomicUsize::new(0) };
 
 thread_local! {
     static SPARE: RefCell<Vec<Piece>> = const { RefCell::new(Vec::new()) };
@@ -138,7 +138,7 @@ impl Pool {
 
     fn take_back(&self, start: NonNull<u8>) {
         // SAFETY: `start` came from `hand_out`, and its piece is being dropped.
-        let number = unsafe { Arena::number_of(start) };
+        let number = unsafe { BufferArena::number_of(start) };
         let Some(mut arena) = self.arenas[number as usize].lock() else { return };
         // SAFETY: `start` came from `hand_out` of the arena with this number, and its piece is
         // being dropped.

@@ -4,8 +4,8 @@
 //!  1. A fresh database has a directory of its own, which was empty.
 //!  2. A step starts after the background work of the step before.
 
-use crate::engine::{Durability, Engine, Result, Settings};
-use crate::keys::{Digest, KEY_BYTES, VALUE_BYTES, Values, key};
+use crate::engine::{Durability, RivalEngine, RivalResult, RivalSettings};
+use crate::keys::{Digest, KEY_BYTES, RivalValues, VALUE_BYTES, key};
 use crate::measure::{Deadline, Meter, Sample};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// Sizes of a run; suites derive theirs from it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub(crate) struct Plan {
+pub(crate) struct BenchPlan {
     /// Keys of the core set; other sets scale with it.
     pub(crate) num: u64,
     /// Whether sets have more steps, with other numbers of threads.
@@ -22,7 +22,7 @@ pub(crate) struct Plan {
     /// Time limit of a step, seconds.
     pub(crate) step_seconds: f64,
     /// The settings of every engine.
-    pub(crate) settings: Settings,
+    pub(crate) settings: RivalSettings,
 }
 
 /// A step in the table.
@@ -55,15 +55,15 @@ impl StepInfo {
 
 /// An engine and its directory.
 pub(crate) struct Bench<E> {
-    pub(crate) plan: Plan,
+    pub(crate) plan: BenchPlan,
     root: PathBuf,
     databases: u32,
     db: Option<E>,
 }
 
-impl<E: Engine> Bench<E> {
+impl<E: RivalEngine> Bench<E> {
     /// An engine that works in `root`, which is empty.
-    pub(crate) fn new(root: &Path, plan: Plan) -> Bench<E> {
+    pub(crate) fn new(root: &Path, plan: BenchPlan) -> Bench<E> {
         Bench { plan, root: root.to_owned(), databases: 0, db: None }
     }
 
@@ -72,7 +72,7 @@ impl<E: Engine> Bench<E> {
     }
 
     /// Closes and deletes the database, and opens an empty one.
-    pub(crate) fn fresh(&mut self, settings: &Settings) -> Result<()> {
+    pub(crate) fn fresh(&mut self, settings: &RivalSettings) -> RivalResult<()> {
         self.close()?;
         self.databases += 1;
         let dir = self.dir();
@@ -82,7 +82,7 @@ impl<E: Engine> Bench<E> {
     }
 
     /// Reopens the database with other settings.
-    pub(crate) fn reopen(&mut self, settings: &Settings) -> Result<()> {
+    pub(crate) fn reopen(&mut self, settings: &RivalSettings) -> RivalResult<()> {
         self.db = None;
         self.db = Some(E::open(&self.dir(), settings)?);
         Ok(())
@@ -94,7 +94,7 @@ impl<E: Engine> Bench<E> {
     }
 
     /// Closes and deletes the database.
-    pub(crate) fn close(&mut self) -> Result<()> {
+    pub(crate) fn close(&mut self) -> RivalResult<()> {
         self.db = None;
         match std::fs::remove_dir_all(self.dir()) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -110,15 +110,15 @@ impl<E: Engine> Bench<E> {
     }
 
     /// Opens an empty database with the plan's settings.
-    pub(crate) fn fresh_as_planned(&mut self) -> Result<()> {
+    pub(crate) fn fresh_as_planned(&mut self) -> RivalResult<()> {
         self.fresh(&self.plan.settings.clone())
     }
 
     /// Measures `work` and the background work after it.
     pub(crate) fn measure(
         &mut self,
-        work: impl FnOnce(&mut E, Deadline) -> Result<Sample>,
-    ) -> Result<Sample> {
+        work: impl FnOnce(&mut E, Deadline) -> RivalResult<Sample>,
+    ) -> RivalResult<Sample> {
         let dir = self.dir();
         let limit = Duration::from_secs_f64(self.plan.step_seconds);
         let db = self.db.as_mut().expect("a step that needs a database has opened one");
@@ -149,15 +149,15 @@ pub(crate) fn reads(done: u64, count: u64, digest: u64) -> Sample {
 }
 
 /// Puts the keys that `number` gives, one by one. Returns their number.
-pub(crate) fn fill<E: Engine>(
+pub(crate) fn fill<E: RivalEngine>(
     db: &E,
     deadline: Deadline,
     count: u64,
     seed: u64,
     durability: Durability,
     mut number: impl FnMut(u64) -> u64,
-) -> Result<u64> {
-    let mut values = Values::new(seed);
+) -> RivalResult<u64> {
+    let mut values = RivalValues::new(seed);
     deadline.repeat(count, |i| db.put(&key(number(i)), values.next(VALUE_BYTES), durability))
 }
 
@@ -170,25 +170,25 @@ pub(crate) fn unhurried() -> Deadline {
 const LOAD_BATCH: usize = 500;
 
 /// Puts the keys that `number` gives, in batches, as a preparation.
-pub(crate) fn load<E: Engine>(
+pub(crate) fn load<E: RivalEngine>(
     db: &E,
     count: u64,
     seed: u64,
     value_bytes: usize,
     number: impl FnMut(u64) -> u64,
-) -> Result<()> {
+) -> RivalResult<()> {
     load_behind(db, 0..count, seed, value_bytes, number)
 }
 
 /// The same for a part of the keys: its values continue those of the part before.
-pub(crate) fn load_behind<E: Engine>(
+pub(crate) fn load_behind<E: RivalEngine>(
     db: &E,
     part: Range<u64>,
     seed: u64,
     value_bytes: usize,
     mut number: impl FnMut(u64) -> u64,
-) -> Result<()> {
-    let mut values = Values::new(seed);
+) -> RivalResult<()> {
+    let mut values = RivalValues::new(seed);
     for _ in 0..part.start {
         values.next(value_bytes);
     }
@@ -207,14 +207,14 @@ pub(crate) fn load_behind<E: Engine>(
 }
 
 /// Reads `share` random keys of `num` in each of `threads` threads.
-pub(crate) fn read_in_threads<E: Engine>(
+pub(crate) fn read_in_threads<E: RivalEngine>(
     db: &E,
     deadline: Deadline,
     threads: u64,
     share: u64,
     num: u64,
     seed: u64,
-) -> Result<Sample> {
+) -> RivalResult<Sample> {
     let (seconds, done) = in_threads(threads, |thread| {
         let mut random = fastrand::Rng::with_seed(seed + thread);
         let mut digest = Digest::default();
@@ -235,8 +235,8 @@ pub(crate) fn sum(done: &[(u64, u64)], count: u64) -> Sample {
 /// to the last end, and the results.
 pub(crate) fn in_threads<T: Send>(
     threads: u64,
-    work: impl Fn(u64) -> Result<T> + Sync,
-) -> Result<(f64, Vec<T>)> {
+    work: impl Fn(u64) -> RivalResult<T> + Sync,
+) -> RivalResult<(f64, Vec<T>)> {
     let barrier = std::sync::Barrier::new(usize::try_from(threads).expect("a few"));
     let (work, barrier) = (&work, &barrier);
     std::thread::scope(|scope| {

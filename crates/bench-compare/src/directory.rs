@@ -4,7 +4,7 @@
 //!  1. Only files in a directory with our mark are deleted.
 //!  2. A run removes its directory and the mark at its end.
 
-use crate::engine::Result;
+use crate::engine::RivalResult;
 use std::path::{Path, PathBuf};
 
 /// The mark: a file that shows a directory to be ours.
@@ -38,7 +38,7 @@ impl WorkDirectory {
     /// # Errors
     /// A directory with foreign files, or one that cannot be made; a disk with less than
     /// `needed_bytes`.
-    pub(crate) fn take(wanted: Option<&Path>, needed_bytes: u64) -> Result<WorkDirectory> {
+    pub(crate) fn take(wanted: Option<&Path>, needed_bytes: u64) -> RivalResult<WorkDirectory> {
         let path = match wanted {
             Some(path) => path.to_owned(),
             None => {
@@ -65,7 +65,7 @@ impl WorkDirectory {
         Ok(directory)
     }
 
-    fn check_room(&self, needed: u64) -> Result<()> {
+    fn check_room(&self, needed: u64) -> RivalResult<()> {
         let disk = rustix::fs::statvfs(&self.path).map_err(|e| format!("{}: {e}", self.path.display()))?;
         let free = disk.f_bavail.saturating_mul(disk.f_frsize);
         if free < needed {

@@ -14,11 +14,11 @@ use serde::{Deserialize, Serialize};
 use std::path::Path;
 
 /// An error, as text for the user.
-pub(crate) type Result<T> = std::result::Result<T, String>;
+pub(crate) type RivalResult<T> = std::result::Result<T, String>;
 
 /// The settings for every engine; an engine ignores those it does not have.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub(crate) struct Settings {
+pub(crate) struct RivalSettings {
     /// Size of a memtable, bytes. Level sizes scale with it, in the proportion of RocksDB's
     /// defaults.
     pub(crate) write_buffer_bytes: usize,
@@ -71,44 +71,49 @@ pub(crate) struct Abilities {
 }
 
 /// A cursor over one state of an engine.
-pub(crate) trait Cursor {
+pub(crate) trait RivalCursor {
     /// Calls `show` with up to `limit` pairs; returns their number.
-    fn scan(&mut self, from: From<'_>, limit: usize, visit: &mut impl FnMut(&[u8], &[u8])) -> Result<usize>;
+    fn scan(
+        &mut self,
+        from: From<'_>,
+        limit: usize,
+        visit: &mut impl FnMut(&[u8], &[u8]),
+    ) -> RivalResult<usize>;
 }
 
 /// An open database.
-pub(crate) trait Engine: Sized + Send + Sync {
+pub(crate) trait RivalEngine: Sized + Send + Sync {
     /// Its abilities.
     const ABILITIES: Abilities;
 
     /// The type of its cursors.
-    type Cursor<'a>: Cursor
+    type Cursor<'a>: RivalCursor
     where
         Self: 'a;
 
     /// Opens the database in `dir`, which exists, and is empty or has a database of this engine.
-    fn open(dir: &Path, settings: &Settings) -> Result<Self>;
+    fn open(dir: &Path, settings: &RivalSettings) -> RivalResult<Self>;
 
     /// Stores one pair.
-    fn put(&self, key: &[u8], value: &[u8], durability: Durability) -> Result<()>;
+    fn put(&self, key: &[u8], value: &[u8], durability: Durability) -> RivalResult<()>;
 
     /// Stores all pairs as one batch.
-    fn put_all(&self, pairs: &[(&[u8], &[u8])], durability: Durability) -> Result<()>;
+    fn put_all(&self, pairs: &[(&[u8], &[u8])], durability: Durability) -> RivalResult<()>;
 
     /// Deletes one key.
-    fn delete(&self, key: &[u8]) -> Result<()>;
+    fn delete(&self, key: &[u8]) -> RivalResult<()>;
 
     /// Deletes the keys of `begin..end`. Only called if [`Abilities::delete_range`].
-    fn delete_range(&self, _begin: &[u8], _end: &[u8]) -> Result<()> {
+    fn delete_range(&self, _begin: &[u8], _end: &[u8]) -> RivalResult<()> {
         Err("this engine deletes no ranges".to_owned())
     }
 
     /// Calls `show` with the value of `key`; false for an absent key.
-    fn get(&self, key: &[u8], visit: &mut impl FnMut(&[u8])) -> Result<bool>;
+    fn get(&self, key: &[u8], visit: &mut impl FnMut(&[u8])) -> RivalResult<bool>;
 
     /// Calls `show` with the values of `keys`; returns the number of present keys. Without
     /// [`Abilities::multi_get`] this is a loop.
-    fn multi_get(&self, keys: &[&[u8]], visit: &mut impl FnMut(&[u8])) -> Result<usize> {
+    fn multi_get(&self, keys: &[&[u8]], visit: &mut impl FnMut(&[u8])) -> RivalResult<usize> {
         let mut found = 0;
         for key in keys {
             found += usize::from(self.get(key, visit)?);
@@ -118,22 +123,22 @@ pub(crate) trait Engine: Sized + Send + Sync {
 
     /// A cursor over the present state. `under_snapshot` asks for a snapshot object, for engines
     /// that have one.
-    fn cursor(&self, under_snapshot: bool) -> Result<Self::Cursor<'_>>;
+    fn cursor(&self, under_snapshot: bool) -> RivalResult<Self::Cursor<'_>>;
 
     /// The number of pairs. An engine without a count scans them.
-    fn len(&self) -> Result<u64> {
+    fn len(&self) -> RivalResult<u64> {
         let count = self.cursor(false)?.scan(From::First, usize::MAX, &mut |_, _| ())?;
         Ok(count as u64)
     }
 
     /// Flushes memory to disk, and waits.
-    fn flush(&self) -> Result<()>;
+    fn flush(&self) -> RivalResult<()>;
 
     /// Compacts the whole database, and waits.
-    fn compact(&mut self) -> Result<()>;
+    fn compact(&mut self) -> RivalResult<()>;
 
     /// Waits for the end of due and running background work.
-    fn settle(&self) -> Result<()>;
+    fn settle(&self) -> RivalResult<()>;
 
     /// Bytes stored into mapped files since opening, which no system call counts; 0 if the engine
     /// does not count them.

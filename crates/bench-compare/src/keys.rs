@@ -21,7 +21,7 @@ pub(crate) fn key(number: u64) -> Key {
 
 /// A stream of random bytes; values are cut from it.
 #[derive(Debug)]
-pub(crate) struct Values {
+pub(crate) struct RivalValues {
     bytes: Vec<u8>,
     at: usize,
 }
@@ -29,12 +29,12 @@ pub(crate) struct Values {
 /// Bytes of the stream: so long that no engine finds repetitions within a block.
 const STREAM_BYTES: usize = 1 << 20;
 
-impl Values {
+impl RivalValues {
     /// The stream of `seed`.
-    pub(crate) fn new(seed: u64) -> Values {
+    pub(crate) fn new(seed: u64) -> RivalValues {
         let mut bytes = vec![0; STREAM_BYTES];
         fastrand::Rng::with_seed(seed).fill(&mut bytes);
-        Values { bytes, at: 0 }
+        RivalValues { bytes, at: 0 }
     }
 
     /// The next `len` bytes.

@@ -26,7 +26,7 @@ mod suites;
 mod worker;
 mod zipf;
 
-use crate::engines::Kind;
+use crate::engines::EngineKind;
 use crate::suites::SuiteId;
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
@@ -59,8 +59,8 @@ struct RunArguments {
     #[arg(long)]
     quick: bool,
     /// The engines; missing ones are skipped and named.
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Kind::ALL)]
-    engines: Vec<Kind>,
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = EngineKind::ALL)]
+    engines: Vec<EngineKind>,
     /// The sets of workloads, or single steps (`core`, `core/readrandom`); default: all.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
@@ -132,7 +132,7 @@ struct Selection {
 impl Selection {
     /// # Errors
     /// A word that names no set and no step.
-    fn new(words: &[String], plan: &bench::Plan) -> engine::Result<Selection> {
+    fn new(words: &[String], plan: &bench::BenchPlan) -> engine::RivalResult<Selection> {
         let steps = || SuiteId::ALL.iter().flat_map(|suite| suite.steps(plan));
         for word in words {
             let is_step = steps().any(|step| step.name == *word);

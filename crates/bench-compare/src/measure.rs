@@ -6,7 +6,7 @@
 //! Invariant: this process runs one step of one engine at a time, so its resources are those of the
 //! step.
 
-use crate::engine::Result;
+use crate::engine::RivalResult;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -62,7 +62,7 @@ impl Meter {
     }
 
     /// Fills in the resources used since the start.
-    pub(crate) fn finish(&self, sample: &mut Sample, dir: &Path, mapped_bytes: u64) -> Result<()> {
+    pub(crate) fn finish(&self, sample: &mut Sample, dir: &Path, mapped_bytes: u64) -> RivalResult<()> {
         sample.cpu_seconds = (cpu_time().saturating_sub(self.cpu)).as_secs_f64();
         sample.written_bytes = Written::now(mapped_bytes).since(&self.written);
         sample.peak_memory_bytes = status_bytes("VmHWM:");
@@ -108,7 +108,7 @@ fn number_after(text: &str, field: &str) -> u64 {
 }
 
 /// Space that the files below `dir` take, bytes.
-pub(crate) fn directory_bytes(dir: &Path) -> Result<u64> {
+pub(crate) fn directory_bytes(dir: &Path) -> RivalResult<u64> {
     use std::os::unix::fs::MetadataExt;
     let mut total = 0;
     let entries = match std::fs::read_dir(dir) {
@@ -148,7 +148,11 @@ impl Deadline {
 
     /// Calls `operation` with 0, 1, … up to `count`, or until the time is over. Returns the number
     /// of calls.
-    pub(crate) fn repeat(self, count: u64, mut operation: impl FnMut(u64) -> Result<()>) -> Result<u64> {
+    pub(crate) fn repeat(
+        self,
+        count: u64,
+        mut operation: impl FnMut(u64) -> RivalResult<()>,
+    ) -> RivalResult<u64> {
         for i in 0..count {
             if i % LOOK_EVERY == 0 && i > 0 && self.is_over() {
                 return Ok(i);

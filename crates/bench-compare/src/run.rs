@@ -10,13 +10,13 @@
 //!     ended without error.
 //!  3. A failed engine is named, and skips the rest of the set; the others go on.
 
-use crate::bench::{Plan, StepInfo};
+use crate::bench::{BenchPlan, StepInfo};
 use crate::directory::WorkDirectory;
-use crate::engine::{Result, Settings};
-use crate::engines::{Kind, availability};
-use crate::report::{Cell, Report, Row, SuiteReport, html, table};
+use crate::engine::{RivalResult, RivalSettings};
+use crate::engines::{EngineKind, availability};
+use crate::report::{Report, SuiteReport, TableCell, TableRow, html, table};
 use crate::suites::SuiteId;
-use crate::worker::{Task, Worker, clean};
+use crate::worker::{EngineWorker, Task, clean};
 use crate::{RunArguments, Selection, machine};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 /// A wrong command line; no engine that can run; an unusable directory; the failure of an engine.
 /// Results until then are kept.
 #[expect(clippy::print_stdout, reason = "a command-line tool")]
-pub(crate) fn main(arguments: &RunArguments) -> Result<()> {
+pub(crate) fn main(arguments: &RunArguments) -> RivalResult<()> {
     if let Some(json) = &arguments.render {
         return render_again(json, arguments.html.as_deref());
     }
@@ -56,7 +56,7 @@ pub(crate) fn main(arguments: &RunArguments) -> Result<()> {
 
 /// Makes the table and the page of an earlier run's figures.
 #[expect(clippy::print_stdout, reason = "a command-line tool")]
-fn render_again(json: &Path, page: Option<&Path>) -> Result<()> {
+fn render_again(json: &Path, page: Option<&Path>) -> RivalResult<()> {
     let fail = |e: String| format!("--render {}: {e}", json.display());
     let text = std::fs::read_to_string(json).map_err(|e| fail(e.to_string()))?;
     let report: Report = serde_json::from_str(&text).map_err(|e| fail(e.to_string()))?;
@@ -72,21 +72,21 @@ const FULL: u64 = 1_000_000;
 /// The sizes of the command line.
 /// # Errors
 /// Numbers out of range.
-fn plan(arguments: &RunArguments) -> Result<Plan> {
+fn plan(arguments: &RunArguments) -> RivalResult<BenchPlan> {
     let num = arguments.num.unwrap_or(if arguments.quick { 200_000 } else { 2_000_000 });
     let data = usize::try_from(num).map_err(|e| format!("--num {num}: {e}"))?.saturating_mul(116);
     let step_seconds = arguments.step_seconds.unwrap_or(if arguments.quick { 0.5 } else { 30.0 });
     if !(step_seconds > 0.0 && step_seconds < 1e6) {
         return Err(format!("--step-seconds {step_seconds}: a positive number of seconds is needed"));
     }
-    let settings = Settings {
+    let settings = RivalSettings {
         // RocksDB's default for its default size; smaller runs keep the proportion.
         write_buffer_bytes: arguments.write_buffer_size.unwrap_or((data / 4).clamp(1 << 20, 64 << 20)),
         cache_bytes: arguments.cache_size.unwrap_or((data * 4).max(64 << 20)),
         bloom_bits: 10.0,
         map_bytes: data.saturating_mul(40).max(1 << 30),
     };
-    Ok(Plan { num, full: num >= FULL, step_seconds, settings })
+    Ok(BenchPlan { num, full: num >= FULL, step_seconds, settings })
 }
 
 struct Run {
@@ -107,14 +107,14 @@ struct Set {
     suite: SuiteId,
     /// Steps by their index in the set.
     steps: Vec<(usize, StepInfo)>,
-    failed: Vec<Kind>,
+    failed: Vec<EngineKind>,
 }
 
 /// Bytes on disk for each byte of keys and values, with the files of all engines at once.
 const ROOM: u64 = 4;
 
 impl Run {
-    fn new(arguments: &RunArguments, plan: Plan, selection: &Selection) -> Result<Run> {
+    fn new(arguments: &RunArguments, plan: BenchPlan, selection: &Selection) -> RivalResult<Run> {
         let library = arguments.rocksdb_library.clone();
         let mut problems = Vec::new();
         let mut engines = Vec::new();
@@ -170,20 +170,20 @@ impl Run {
             selection.contains(&step.name) || suite.prepares(plan, *index)
         };
         let steps: Vec<_> = steps.into_iter().enumerate().take(last + 1).filter(needed).collect();
-        let rows = steps.iter().map(|(_, info)| Row { info: info.clone(), cells: self.empty_cells() });
+        let rows = steps.iter().map(|(_, info)| TableRow { info: info.clone(), cells: self.empty_cells() });
         let rows = rows.collect();
         self.report.suites.push(SuiteReport { id: suite, title: suite.title().to_owned(), rows });
         self.sets.push(Set { suite, steps, failed: Vec::new() });
     }
 
-    fn empty_cells(&self) -> Vec<Cell> {
-        let cell = |kind| Cell { kind, samples: Vec::new(), missing: None };
+    fn empty_cells(&self) -> Vec<TableCell> {
+        let cell = |kind| TableCell { kind, samples: Vec::new(), missing: None };
         self.report.engines.iter().map(|engine| cell(engine.kind)).collect()
     }
 
     /// Runs a warm-up round at a tenth of the size, then the counted rounds. Each round runs all
     /// sets, so a lack of time costs rounds and no sets.
-    fn rounds(&mut self, warm_up: bool) -> Result<()> {
+    fn rounds(&mut self, warm_up: bool) -> RivalResult<()> {
         let rounds = self.report.pairs + usize::from(warm_up);
         let steps: usize = self.sets.iter().map(|set| set.steps.len()).sum();
         self.progress = progress_bar((rounds * steps * self.report.engines.len()) as u64);
@@ -210,7 +210,7 @@ impl Run {
     }
 
     /// Records the end of a run, and saves the figures.
-    fn finish(&mut self) -> Result<()> {
+    fn finish(&mut self) -> RivalResult<()> {
         self.progress.finish_and_clear();
         let disagreements: Vec<String> =
             self.report.suites.iter().flat_map(SuiteReport::disagreements).collect();
@@ -222,14 +222,14 @@ impl Run {
     }
 
     /// Runs a set once on every engine.
-    fn round(&mut self, set: usize, round: usize, is_warm_up: bool) -> Result<()> {
+    fn round(&mut self, set: usize, round: usize, is_warm_up: bool) -> RivalResult<()> {
         let Set { suite, steps, .. } = &self.sets[set];
         let (suite, steps) = (*suite, steps.clone());
         let mut plan = self.report.plan.clone();
         if is_warm_up {
             plan.num = (plan.num / 10).max(1000);
         }
-        let mut kinds: Vec<Kind> = self.report.engines.iter().map(|engine| engine.kind).collect();
+        let mut kinds: Vec<EngineKind> = self.report.engines.iter().map(|engine| engine.kind).collect();
         if round % 2 == 1 {
             kinds.reverse();
         }
@@ -243,7 +243,7 @@ impl Run {
                 directory: root.join(kind.name()),
                 rocksdb_library: self.rocksdb_library.clone(),
             };
-            workers.push((kind, Worker::start(&task)?));
+            workers.push((kind, EngineWorker::start(&task)?));
         }
         for (row, (index, info)) in steps.iter().enumerate() {
             for (kind, worker) in &mut workers {
@@ -271,14 +271,14 @@ impl Run {
         clean(&root)
     }
 
-    fn cell(&mut self, at: CellAt) -> &mut Cell {
+    fn cell(&mut self, at: CellAt) -> &mut TableCell {
         let suite =
             self.report.suites.iter_mut().find(|s| s.id == at.suite).expect("pushed before its rounds");
         let cells = &mut suite.rows[at.row].cells;
         cells.iter_mut().find(|cell| cell.kind == at.kind).expect("made for every engine")
     }
 
-    fn save(&self) -> Result<()> {
+    fn save(&self) -> RivalResult<()> {
         let text = serde_json::to_string_pretty(&self.report).expect("reports are plain data");
         write_whole(&self.json, &text)
     }
@@ -287,11 +287,11 @@ impl Run {
 struct CellAt {
     suite: SuiteId,
     row: usize,
-    kind: Kind,
+    kind: EngineKind,
 }
 
 /// Replaces a file in one step: a crash leaves no half of it.
-fn write_whole(path: &Path, text: &str) -> Result<()> {
+fn write_whole(path: &Path, text: &str) -> RivalResult<()> {
     let fail = |e: std::io::Error| format!("{}: {e}", path.display());
     if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         std::fs::create_dir_all(parent).map_err(fail)?;

@@ -7,9 +7,9 @@
 //! The parent writes the index of a step as a line; the child answers with one line of JSON: a
 //! sample or an error. The child ends when its standard input does.
 
-use crate::bench::{Bench, Plan};
-use crate::engine::{Engine, Result};
-use crate::engines::{Kind, WithEngine};
+use crate::bench::{Bench, BenchPlan};
+use crate::engine::{RivalEngine, RivalResult};
+use crate::engines::{EngineKind, WithEngine};
 use crate::measure::Sample;
 use crate::suites::SuiteId;
 use serde::{Deserialize, Serialize};
@@ -22,9 +22,9 @@ use std::time::Duration;
 /// The task of a child.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Task {
-    pub(crate) engine: Kind,
+    pub(crate) engine: EngineKind,
     pub(crate) suite: SuiteId,
-    pub(crate) plan: Plan,
+    pub(crate) plan: BenchPlan,
     /// Its own directory, empty at the start.
     pub(crate) directory: PathBuf,
     /// The RocksDB library to load; `None` for that of the tests.
@@ -36,9 +36,9 @@ type Answer = std::result::Result<Sample, String>;
 /// Runs as a child: obeys its standard input until that ends.
 /// # Errors
 /// A task that cannot be parsed, an engine that cannot be loaded, or the end of the parent.
-pub(crate) fn serve(task: &str) -> Result<()> {
+pub(crate) fn serve(task: &str) -> RivalResult<()> {
     let task: Task = serde_json::from_str(task).map_err(|e| format!("not a task: {e}"))?;
-    if let (Kind::Rocksdb, Some(library)) = (task.engine, &task.rocksdb_library) {
+    if let (EngineKind::Rocksdb, Some(library)) = (task.engine, &task.rocksdb_library) {
         esker_peer::load_library(library)?;
     }
     task.engine.with(Serve { task: &task })
@@ -51,7 +51,7 @@ struct Serve<'a> {
 impl WithEngine for Serve<'_> {
     type Output = ();
 
-    fn run<E: Engine>(self) -> Result<()> {
+    fn run<E: RivalEngine>(self) -> RivalResult<()> {
         let Task { suite, plan, directory, .. } = self.task;
         let mut bench = Bench::<E>::new(directory, plan.clone());
         for line in std::io::stdin().lock().lines() {
@@ -67,7 +67,7 @@ impl WithEngine for Serve<'_> {
 }
 
 /// The parent's side of a child. Dropping it ends the child.
-pub(crate) struct Worker {
+pub(crate) struct EngineWorker {
     child: Child,
     orders: Option<ChildStdin>,
     answers: Receiver<Answer>,
@@ -79,9 +79,9 @@ pub(crate) struct Worker {
 /// Extra time for a step beyond its own limit: for preparation and background work.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-impl Worker {
+impl EngineWorker {
     /// Creates the task's directory, and starts a child in it.
-    pub(crate) fn start(task: &Task) -> Result<Worker> {
+    pub(crate) fn start(task: &Task) -> RivalResult<EngineWorker> {
         let directory = &task.directory;
         std::fs::create_dir_all(directory).map_err(|e| format!("{}: {e}", directory.display()))?;
         let errors = directory.with_extension("stderr");
@@ -108,13 +108,13 @@ impl Worker {
             }
         });
         let patience = PATIENCE + Duration::from_secs_f64(task.plan.step_seconds * 10.0);
-        Ok(Worker { child, orders, answers, errors, title: task.engine.title().to_owned(), patience })
+        Ok(EngineWorker { child, orders, answers, errors, title: task.engine.title().to_owned(), patience })
     }
 
     /// Lets the child do step `index`.
     /// # Errors
     /// Errors of the engine; a child that died or hung.
-    pub(crate) fn run(&mut self, index: usize) -> Result<Sample> {
+    pub(crate) fn run(&mut self, index: usize) -> RivalResult<Sample> {
         let title = &self.title;
         let orders = self.orders.as_mut().expect("there until dropped");
         if writeln!(orders, "{index}").and_then(|()| orders.flush()).is_err() {
@@ -137,7 +137,7 @@ impl Worker {
     }
 }
 
-impl Drop for Worker {
+impl Drop for EngineWorker {
     fn drop(&mut self) {
         // An idle child closes its database and exits; a hanging child is killed.
         self.orders = None;
@@ -153,7 +153,7 @@ impl Drop for Worker {
 }
 
 /// Removes the directories of a round's children.
-pub(crate) fn clean(directory: &Path) -> Result<()> {
+pub(crate) fn clean(directory: &Path) -> RivalResult<()> {
     match std::fs::remove_dir_all(directory) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(format!("{}: {error}", directory.display()))

@@ -5,15 +5,15 @@
 
 use esker::internals::env::SystemClock;
 use esker_bench::engine::NoStore;
-use esker_bench::flags::{CommandLine, parse};
-use esker_bench::{Output, run_on};
+use esker_bench::flags::{BenchCommandLine, parse};
+use esker_bench::{BenchOutput, run_on};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let output = Output::new(std::io::stdout(), std::io::stderr());
+    let output = BenchOutput::new(std::io::stdout(), std::io::stderr());
     let outcome = match parse(&arguments) {
-        Ok(CommandLine::Run(flags)) => run_on(&NoStore, &flags, &SystemClock, &output).is_ok(),
+        Ok(BenchCommandLine::Run(flags)) => run_on(&NoStore, &flags, &SystemClock, &output).is_ok(),
         _ => false,
     };
     if outcome { ExitCode::SUCCESS } else { ExitCode::FAILURE }

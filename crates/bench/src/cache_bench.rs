@@ -9,16 +9,16 @@
 
 mod flags;
 
-use crate::output::{Output, Stop};
+use crate::output::{BenchOutput, BenchStop};
 use crate::random::Random64;
 use esker::internals::base::sync::atomic::{AtomicBool, Ordering};
 use esker::internals::base::sync::epoch;
 use esker::internals::cache::tier::AdmissionPolicy;
-use esker::internals::cache::{Cache, CacheKey, CacheOptions, CacheType, Handle, Priority, Role};
+use esker::internals::cache::{Cache, CacheKey, CacheOptions, CachePriority, CacheType, Handle, Role};
 use esker::internals::env::{Clock, SystemClock, on_threads, spawn_scoped};
 use esker::options::secondary_cache_from_string;
 use esker::stats::HistogramSnapshot;
-use flags::{CommandLine, Flags};
+use flags::{CacheBenchCommandLine, CacheBenchFlags};
 use std::collections::VecDeque;
 use std::fmt::Write;
 use std::time::Duration;
@@ -33,10 +33,10 @@ const KIB: u64 = 1 << 10;
 /// # Errors
 /// `Failed` names the wrong flag, or says that the system refuses a thread; `OutputClosed` if the
 /// reader has closed the stream of results.
-pub fn cache_bench(arguments: &[String], output: &Output) -> Result<(), Stop> {
-    match flags::parse(arguments).map_err(Stop::Failed)? {
-        CommandLine::Help(text) => output.print(format_args!("{text}")),
-        CommandLine::Run(flags) => {
+pub fn cache_bench(arguments: &[String], output: &BenchOutput) -> Result<(), BenchStop> {
+    match flags::parse(arguments).map_err(BenchStop::Failed)? {
+        CacheBenchCommandLine::Help(text) => output.print(format_args!("{text}")),
+        CacheBenchCommandLine::Run(flags) => {
             let bench = Bench::new(*flags)?;
             if bench.flags.populate_cache {
                 bench.populate();
@@ -49,7 +49,7 @@ pub fn cache_bench(arguments: &[String], output: &Output) -> Result<(), Stop> {
 }
 
 struct Bench {
-    flags: Flags,
+    flags: CacheBenchFlags,
     cache: Cache<Value>,
     max_key: u64,
     /// The upper limits of random numbers for each operation: lookup and insert, insert, blind
@@ -81,14 +81,14 @@ struct Worker {
 }
 
 impl Bench {
-    fn new(flags: Flags) -> Result<Bench, Stop> {
+    fn new(flags: CacheBenchFlags) -> Result<Bench, BenchStop> {
         let estimate =
             if flags.value_bytes_estimate == 0 { flags.value_bytes } else { flags.value_bytes_estimate };
         let estimate = if flags.cache_type == "hyper_clock_cache" { 0 } else { estimate as usize };
         let cache_type = CacheType::parse(&flags.cache_type, estimate)
-            .map_err(|e| Stop::Failed(format!("--cache_type: {}", e.message())))?;
+            .map_err(|e| BenchStop::Failed(format!("--cache_type: {}", e.message())))?;
         let capacity = usize::try_from(flags.cache_size)
-            .map_err(|_| Stop::Failed("--cache_size: more than this machine can address".to_owned()))?;
+            .map_err(|_| BenchStop::Failed("--cache_size: more than this machine can address".to_owned()))?;
         let options = CacheOptions {
             cache_type,
             capacity,
@@ -143,7 +143,7 @@ impl Bench {
         let value = self.value(random);
         let charge = self.flags.value_bytes as usize;
         // A strict limit may refuse it.
-        self.cache.insert(key, value, charge, Priority::Low, role).ok().map(|inserted| inserted.handle)
+        self.cache.insert(key, value, charge, CachePriority::Low, role).ok().map(|inserted| inserted.handle)
     }
 
     fn populate(&self) {
@@ -199,7 +199,7 @@ impl Bench {
     fn promote(&self, worker: &mut Worker, key: &CacheKey) -> bool {
         let Some(found) = self.cache.look_below(key, true).wait() else { return false };
         let charge = self.flags.value_bytes as usize;
-        let inserted = self.cache.insert(*key, found.bytes, charge, Priority::Low, Role::DataBlock);
+        let inserted = self.cache.insert(*key, found.bytes, charge, CachePriority::Low, Role::DataBlock);
         worker.held.extend(inserted.ok().map(|inserted| inserted.handle));
         true
     }

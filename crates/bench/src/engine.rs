@@ -15,7 +15,7 @@ use ::esker::{MultiScanArgs, ReadOptions, Result, WriteOptions};
 /// Opens and removes the database of one run.
 pub trait Store: Sync {
     /// An open database.
-    type Engine: Engine;
+    type Engine: BenchEngine;
 
     /// Opens the database, creating it if the run may write.
     /// # Errors
@@ -38,11 +38,11 @@ pub trait Store: Sync {
 }
 
 /// An open database, shared by threads.
-pub trait Engine: Send + Sync {
+pub trait BenchEngine: Send + Sync {
     /// A batch of writes.
-    type Batch: Batch;
+    type Batch: BenchBatch;
     /// An iterator over keys.
-    type Cursor: Cursor;
+    type Cursor: BenchCursor;
     /// Values of a batch of reads. A loop uses one object for all its batches, like RocksDB's tool.
     type Values: Default;
 
@@ -135,7 +135,7 @@ pub trait Engine: Send + Sync {
 }
 
 /// Writes that go together.
-pub trait Batch {
+pub trait BenchBatch {
     /// Empties the batch.
     fn clear(&mut self);
     /// Stores `value` under `key`.
@@ -153,7 +153,7 @@ pub trait Batch {
 }
 
 /// A place in the order of keys.
-pub trait Cursor {
+pub trait BenchCursor {
     /// Whether the iterator is at an entry.
     fn valid(&self) -> bool;
     /// Moves to the first key.

@@ -18,11 +18,11 @@ pub use supported::Flags;
 use known::KNOWN;
 use std::fmt::Write;
 use supported::{Flag, TABLE};
-use value::Kind;
+use value::FlagKind;
 
 /// The request of a command line.
 #[derive(Clone, Debug, PartialEq)]
-pub enum CommandLine {
+pub enum BenchCommandLine {
     /// A run of benchmarks.
     Run(Box<Flags>),
     /// The text of `--help`.
@@ -36,7 +36,7 @@ pub enum CommandLine {
 enum Found {
     Supported(&'static Flag),
     /// Name, type, default.
-    Known(&'static str, Kind, &'static str),
+    Known(&'static str, FlagKind, &'static str),
 }
 
 impl Found {
@@ -50,7 +50,7 @@ impl Found {
             .map(|&(name, kind, default)| Found::Known(name, kind, default))
     }
 
-    fn kind(self) -> Kind {
+    fn kind(self) -> FlagKind {
         match self {
             Found::Supported(flag) => flag.kind,
             Found::Known(_, kind, _) => kind,
@@ -78,7 +78,7 @@ impl Found {
 /// # Errors
 /// One sentence for the first argument that is unknown (with the nearest known flag), unsupported,
 /// malformed or misplaced.
-pub fn parse(arguments: &[String]) -> Result<CommandLine, String> {
+pub fn parse(arguments: &[String]) -> Result<BenchCommandLine, String> {
     let mut flags = Flags::default();
     let mut arguments = arguments.iter();
     while let Some(argument) = arguments.next() {
@@ -92,15 +92,15 @@ pub fn parse(arguments: &[String]) -> Result<CommandLine, String> {
         // gflags reads dashes as underscores.
         let name = name.replace('-', "_");
         match name.as_str() {
-            "help" | "helpfull" | "h" => return Ok(CommandLine::Help(help())),
-            "version" => return Ok(CommandLine::Version),
+            "help" | "helpfull" | "h" => return Ok(BenchCommandLine::Help(help())),
+            "version" => return Ok(BenchCommandLine::Version),
             "" => return Err(stray(argument)),
             _ => {}
         }
         if let Some(found) = Found::by_name(&name) {
             match value {
                 Some(value) => found.set(&mut flags, value)?,
-                None if found.kind() == Kind::Bool => found.set(&mut flags, "true")?,
+                None if found.kind() == FlagKind::Bool => found.set(&mut flags, "true")?,
                 None => {
                     let value = arguments.next().ok_or_else(|| format!("--{name}: its value is missing"))?;
                     found.set(&mut flags, value)?;
@@ -108,13 +108,13 @@ pub fn parse(arguments: &[String]) -> Result<CommandLine, String> {
             }
             continue;
         }
-        match name.strip_prefix("no").and_then(Found::by_name).filter(|f| f.kind() == Kind::Bool) {
+        match name.strip_prefix("no").and_then(Found::by_name).filter(|f| f.kind() == FlagKind::Bool) {
             Some(found) if value.is_none() => found.set(&mut flags, "false")?,
             Some(_) => return Err(format!("--{name}: takes no value")),
             None => return Err(unknown(&name)),
         }
     }
-    Ok(CommandLine::Run(Box::new(flags)))
+    Ok(BenchCommandLine::Run(Box::new(flags)))
 }
 
 fn stray(argument: &str) -> String {
@@ -137,8 +137,8 @@ fn help() -> String {
         "esker db_bench: RocksDB's benchmark tool for Esker\n\nUSAGE:\nesker db_bench [OPTIONS]...\n\nFlags:\n",
     );
     let defaults = Flags::default();
-    let mut add = |name: &str, kind: Kind, default: &str, help: &str| {
-        let quote = if kind == Kind::String { "\"" } else { "" };
+    let mut add = |name: &str, kind: FlagKind, default: &str, help: &str| {
+        let quote = if kind == FlagKind::String { "\"" } else { "" };
         let kind = kind.as_str();
         writeln!(text, "    -{name} ({help}) type: {kind} default: {quote}{default}{quote}")
             .expect("a String takes all that is written");

@@ -26,24 +26,24 @@ mod values;
 mod workload;
 
 pub use cache_bench::cache_bench;
-pub use output::{Output, Stop};
+pub use output::{BenchOutput, BenchStop};
 pub use run::run_on;
 
 use esker::internals::env::SystemClock;
-use flags::CommandLine;
+use flags::BenchCommandLine;
 
 /// Runs `db_bench` with these arguments (without the program's name) on Esker.
 /// # Errors
 /// `Failed` names the wrong flag, the failed operation, or the reason why the database cannot be
 /// opened; results until then are printed, and marked partial. `OutputClosed` if the reader has
 /// closed the stream of results.
-pub fn db_bench(arguments: &[String], output: &Output) -> Result<(), Stop> {
-    match flags::parse(arguments).map_err(Stop::Failed)? {
-        CommandLine::Help(text) => output.print(format_args!("{text}")),
-        CommandLine::Version => {
+pub fn db_bench(arguments: &[String], output: &BenchOutput) -> Result<(), BenchStop> {
+    match flags::parse(arguments).map_err(BenchStop::Failed)? {
+        BenchCommandLine::Help(text) => output.print(format_args!("{text}")),
+        BenchCommandLine::Version => {
             output.print(format_args!("db_bench version {}\n", env!("CARGO_PKG_VERSION")))
         }
-        CommandLine::Run(flags) => {
+        BenchCommandLine::Run(flags) => {
             let store = options::store(&flags)?;
             run_on(&store, &flags, &SystemClock, output)
         }

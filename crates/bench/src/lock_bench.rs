@@ -21,9 +21,9 @@ mod workload;
 
 pub use commits::{CommitRow, run_commits};
 pub use oltp::{Oltp, OltpRow, run_oltp};
-pub use workload::Workload;
+pub use workload::LockWorkload;
 
-use cell::Cell;
+use cell::LockBenchCell;
 use esker_lock::Locking;
 use std::fmt::Write as _;
 use std::io;
@@ -36,7 +36,7 @@ const CIRCLES: usize = 200;
 #[derive(Clone, Debug)]
 pub struct LockBenchOptions {
     /// Kinds of transactions.
-    pub workloads: Vec<Workload>,
+    pub workloads: Vec<LockWorkload>,
     /// Numbers of threads.
     pub threads: Vec<usize>,
     /// Number of keys.
@@ -57,7 +57,7 @@ pub struct LockBenchOptions {
 impl Default for LockBenchOptions {
     fn default() -> LockBenchOptions {
         LockBenchOptions {
-            workloads: Workload::ALL.to_vec(),
+            workloads: LockWorkload::ALL.to_vec(),
             threads: vec![1, 2, 8, 40],
             keys: 1_000_000,
             key_bytes: 16,
@@ -71,9 +71,9 @@ impl Default for LockBenchOptions {
 
 /// One row of the table.
 #[derive(Clone, Debug)]
-pub struct Row {
+pub struct LockBenchRow {
     /// The workload.
-    pub workload: Workload,
+    pub workload: LockWorkload,
     /// Number of threads.
     pub threads: usize,
     /// Locks a second in a family for points; `None` if the workload has ranges.
@@ -98,7 +98,7 @@ pub struct Row {
 /// Measures everything and writes the table.
 /// # Errors
 /// Errors of the output.
-pub fn run(options: &LockBenchOptions, out: &mut impl io::Write) -> io::Result<Vec<Row>> {
+pub fn run(options: &LockBenchOptions, out: &mut impl io::Write) -> io::Result<Vec<LockBenchRow>> {
     writeln!(
         out,
         "keys {} of {} bytes, {} locks for each transaction, {} leaves, medians of {} x {:?}",
@@ -143,14 +143,14 @@ pub fn run(options: &LockBenchOptions, out: &mut impl io::Write) -> io::Result<V
 }
 
 /// Measures all workloads with `threads` threads.
-fn measure(options: &LockBenchOptions, threads: usize) -> esker::Result<Vec<Row>> {
+fn measure(options: &LockBenchOptions, threads: usize) -> esker::Result<Vec<LockBenchRow>> {
     let count = options.workloads.len();
     let (mut points, mut ranges) = (vec![Vec::new(); count], vec![Vec::new(); count]);
     let (mut point_cpu, mut range_cpu) = (vec![Vec::new(); count], vec![Vec::new(); count]);
     let mut waits = vec![0.0; count];
     for round in 0..options.rounds {
         for (index, &workload) in options.workloads.iter().enumerate() {
-            let cell = Cell { options, workload, threads, seed: round as u64 };
+            let cell = LockBenchCell { options, workload, threads, seed: round as u64 };
             let both = [Locking::Points, Locking::Ranges];
             let first = round % 2;
             for locking in [both[first], both[1 - first]] {
@@ -171,8 +171,8 @@ fn measure(options: &LockBenchOptions, threads: usize) -> esker::Result<Vec<Row>
             }
         }
     }
-    let random = options.workloads.iter().position(|w| *w == Workload::Random);
-    let row = |(index, &workload): (usize, &Workload)| Row {
+    let random = options.workloads.iter().position(|w| *w == LockWorkload::Random);
+    let row = |(index, &workload): (usize, &LockWorkload)| LockBenchRow {
         workload,
         threads,
         point: median(&points[index]),
@@ -212,7 +212,7 @@ fn median(values: &[f64]) -> Option<f64> {
     sorted.get(sorted.len() / 2).copied()
 }
 
-fn line(row: &Row) -> String {
+fn line(row: &LockBenchRow) -> String {
     let mut line = format!("{:<14} {:>7}", row.workload.name(), row.threads);
     let millions = |value: f64| value / 1e6;
     let cells = [

@@ -5,7 +5,7 @@ mod cache;
 use crate::engine::EskerStore;
 use crate::flags::Flags;
 use esker::internals::env::{RateLimiter, RateLimiterMode};
-use esker::internals::format::compression::CompressionOptions as CodecOptions;
+use esker::internals::format::compression::CodecOptions;
 use esker::internals::format::filter::FilterPolicy;
 use esker::internals::format::properties::IndexType;
 use esker::internals::format::trailer::ChecksumType;

@@ -6,37 +6,37 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The reason for a run's early end.
 #[derive(Debug)]
-pub enum Stop {
+pub enum BenchStop {
     /// An error, as one sentence. Results until then are printed, and marked partial.
     Failed(String),
     /// The reader has closed the stream of results.
     OutputClosed,
 }
 
-impl From<io::Error> for Stop {
-    fn from(error: io::Error) -> Stop {
+impl From<io::Error> for BenchStop {
+    fn from(error: io::Error) -> BenchStop {
         match error.kind() {
-            io::ErrorKind::BrokenPipe => Stop::OutputClosed,
-            _ => Stop::Failed(format!("Output: {error}")),
+            io::ErrorKind::BrokenPipe => BenchStop::OutputClosed,
+            _ => BenchStop::Failed(format!("Output: {error}")),
         }
     }
 }
 
-impl From<esker::Error> for Stop {
-    fn from(error: esker::Error) -> Stop {
-        Stop::Failed(error.to_string())
+impl From<esker::Error> for BenchStop {
+    fn from(error: esker::Error) -> BenchStop {
+        BenchStop::Failed(error.to_string())
     }
 }
 
 type Stream = Box<dyn Write + Send>;
 
 /// The two streams. All threads share them; each call writes its text whole.
-pub struct Output {
+pub struct BenchOutput {
     results: Mutex<Stream>,
     progress: Mutex<Stream>,
 }
 
-impl fmt::Debug for Output {
+impl fmt::Debug for BenchOutput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Output").finish_non_exhaustive()
     }
@@ -47,16 +47,16 @@ fn lock(stream: &Mutex<Stream>) -> MutexGuard<'_, Stream> {
     stream.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Output {
+impl BenchOutput {
     /// Results go to `results`, all else to `progress`.
-    pub fn new(results: impl Write + Send + 'static, progress: impl Write + Send + 'static) -> Output {
-        Output { results: Mutex::new(Box::new(results)), progress: Mutex::new(Box::new(progress)) }
+    pub fn new(results: impl Write + Send + 'static, progress: impl Write + Send + 'static) -> BenchOutput {
+        BenchOutput { results: Mutex::new(Box::new(results)), progress: Mutex::new(Box::new(progress)) }
     }
 
     /// Writes results and flushes the stream.
     /// # Errors
     /// `OutputClosed` if the reader has closed the stream; `Failed` for other errors.
-    pub(crate) fn print(&self, text: fmt::Arguments<'_>) -> Result<(), Stop> {
+    pub(crate) fn print(&self, text: fmt::Arguments<'_>) -> Result<(), BenchStop> {
         let mut stream = lock(&self.results);
         stream.write_fmt(text)?;
         stream.flush()?;

@@ -6,18 +6,18 @@ mod benchmark;
 mod header;
 mod name;
 
-use crate::engine::{Engine, Store};
+use crate::engine::{BenchEngine, Store};
 use crate::flags::Flags;
 use crate::keys::KeyMaker;
 use crate::options;
-use crate::output::{Output, Stop};
+use crate::output::{BenchOutput, BenchStop};
 use crate::random::Random64;
-use crate::report::{Combined, Done, IntervalReport, Sink, Stats};
-use crate::workload::{Broken, Foreground, Plan, Shared, Worker, Workload, non_negative};
-use benchmark::{Benchmark, Meta, What};
+use crate::report::{Combined, Done, IntervalReport, Stats, StatsSink};
+use crate::workload::{Broken, Foreground, Worker, Workload, WorkloadPlan, WorkloadShared, non_negative};
+use benchmark::{Benchmark, BenchmarkKind, Meta};
 use esker::internals::env::{Clock, PosixFileSystem, RateLimiter, RateLimiterMode, on_threads, spawn_scoped};
 use esker::perf_context::{PerfContext, PerfLevel, set_perf_level};
-use name::Named;
+use name::NamedBenchmark;
 use std::path::Path;
 use std::sync::{Barrier, mpsc};
 use std::time::Duration;
@@ -28,7 +28,12 @@ const PARTIAL: &str = "(partial: ended by an error)";
 /// Runs the benchmarks of `flags` on `store`.
 /// # Errors
 /// As [`crate::db_bench`].
-pub fn run_on<S: Store>(store: &S, flags: &Flags, clock: &dyn Clock, output: &Output) -> Result<(), Stop> {
+pub fn run_on<S: Store>(
+    store: &S,
+    flags: &Flags,
+    clock: &dyn Clock,
+    output: &BenchOutput,
+) -> Result<(), BenchStop> {
     check(flags)?;
     options::perf_level(flags)?;
     // All names are checked before the first database is created or removed.
@@ -59,8 +64,8 @@ pub fn run_on<S: Store>(store: &S, flags: &Flags, clock: &dyn Clock, output: &Ou
 }
 
 /// Refuses flags that no benchmark can use.
-fn check(flags: &Flags) -> Result<(), Stop> {
-    let wrong = |why: &str| Err(Stop::Failed(why.to_owned()));
+fn check(flags: &Flags) -> Result<(), BenchStop> {
+    let wrong = |why: &str| Err(BenchStop::Failed(why.to_owned()));
     if !(0.0..=1.0).contains(&flags.compression_ratio) {
         return wrong("--compression_ratio: must be between 0 and 1");
     }
@@ -101,7 +106,7 @@ struct Run<'a, S: Store> {
     store: &'a S,
     flags: &'a Flags,
     clock: &'a dyn Clock,
-    output: &'a Output,
+    output: &'a BenchOutput,
     /// Whether the existing database must stay.
     keep: bool,
     seed: u64,
@@ -112,7 +117,7 @@ struct Run<'a, S: Store> {
 }
 
 impl<S: Store> Run<'_, S> {
-    fn benchmark(&mut self, benchmark: &Benchmark) -> Result<(), Stop> {
+    fn benchmark(&mut self, benchmark: &Benchmark) -> Result<(), BenchStop> {
         if benchmark.fresh {
             if self.keep {
                 let name = &benchmark.named.name;
@@ -121,18 +126,18 @@ impl<S: Store> Run<'_, S> {
             self.start_afresh()?;
         }
         match benchmark.what {
-            What::Threads(workload, threads) => {
+            BenchmarkKind::Threads(workload, threads) => {
                 self.threads(&benchmark.named, &benchmark.plan, workload, threads.count(self.flags))
             }
-            What::Meta(meta) => self.meta(meta),
+            BenchmarkKind::Meta(meta) => self.meta(meta),
         }
     }
 
-    fn engine(&self) -> Result<&S::Engine, Stop> {
-        self.engine.as_ref().ok_or_else(|| Stop::Failed("the database is not open".to_owned()))
+    fn engine(&self) -> Result<&S::Engine, BenchStop> {
+        self.engine.as_ref().ok_or_else(|| BenchStop::Failed("the database is not open".to_owned()))
     }
 
-    fn start_afresh(&mut self) -> Result<(), Stop> {
+    fn start_afresh(&mut self) -> Result<(), BenchStop> {
         self.close()?;
         self.store.destroy()?;
         self.output.print(format_args!("Initializing RocksDB Options from command-line flags\n"))?;
@@ -140,7 +145,7 @@ impl<S: Store> Run<'_, S> {
         Ok(())
     }
 
-    fn close(&mut self) -> Result<(), Stop> {
+    fn close(&mut self) -> Result<(), BenchStop> {
         match self.engine.take() {
             Some(engine) => Ok(engine.close()?),
             None => Ok(()),
@@ -150,11 +155,11 @@ impl<S: Store> Run<'_, S> {
     /// Runs a benchmark with the repeats of its name.
     fn threads(
         &mut self,
-        named: &Named,
-        plan: &Plan,
+        named: &NamedBenchmark,
+        plan: &WorkloadPlan,
         workload: Workload,
         threads: usize,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), BenchStop> {
         let (output, name) = (self.output, named.name.as_str());
         output.print(format_args!("DB path: [{}]\n", self.store.path()))?;
         if matches!(workload, Workload::MultiReadRandom | Workload::Behind(_, Foreground::MultiRead)) {
@@ -183,13 +188,19 @@ impl<S: Store> Run<'_, S> {
     }
 
     /// Runs a benchmark once and prints its result line.
-    fn once(&mut self, name: &str, plan: &Plan, workload: Workload, threads: usize) -> Result<Done, Stop> {
+    fn once(
+        &mut self,
+        name: &str,
+        plan: &WorkloadPlan,
+        workload: Workload,
+        threads: usize,
+    ) -> Result<Done, BenchStop> {
         let first_seed = self.seed.wrapping_add(self.threads_so_far + 1);
         self.threads_so_far += threads as u64;
         let engine = self.engine()?;
         let limiter =
             |per_second, mode| (per_second > 0).then(|| RateLimiter::new(per_second, 100_000, 10, mode));
-        let shared = Shared::new(
+        let shared = WorkloadShared::new(
             threads,
             limiter(self.flags.benchmark_write_rate_limit, RateLimiterMode::WritesOnly),
             limiter(self.flags.benchmark_read_rate_limit, RateLimiterMode::ReadsOnly),
@@ -204,7 +215,7 @@ impl<S: Store> Run<'_, S> {
         let message = message.trim_end();
         done.message = if message.is_empty() { PARTIAL.to_owned() } else { format!("{message} {PARTIAL}") };
         self.output.print(format_args!("{}", done.text(name)))?;
-        Err(Stop::Failed(format!("{name}: {doing} error: {error}")))
+        Err(BenchStop::Failed(format!("{name}: {doing} error: {error}")))
     }
 
     /// Starts the threads, and the writer of `report_file` if there is one; returns the threads'
@@ -212,16 +223,16 @@ impl<S: Store> Run<'_, S> {
     fn run_threads(
         &self,
         engine: &S::Engine,
-        plan: &Plan,
+        plan: &WorkloadPlan,
         workload: Workload,
-        shared: &Shared,
+        shared: &WorkloadShared,
         first_seed: u64,
-    ) -> Result<Done, Stop> {
+    ) -> Result<Done, BenchStop> {
         let interval = IntervalReport::default();
         let perf_level = options::perf_level(self.flags)?;
         let seconds = non_negative(self.flags.report_interval_seconds);
         let property = |name: &str| engine.property(name);
-        let sink = Sink {
+        let sink = StatsSink {
             flags: self.flags,
             clock: self.clock,
             output: self.output,
@@ -280,7 +291,7 @@ impl<S: Store> Run<'_, S> {
     }
 
     /// Runs a step without a result line.
-    fn meta(&self, meta: Meta) -> Result<(), Stop> {
+    fn meta(&self, meta: Meta) -> Result<(), BenchStop> {
         let (engine, path) = (self.engine()?, self.store.path());
         match meta {
             Meta::CompactAll => {

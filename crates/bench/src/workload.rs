@@ -12,7 +12,7 @@ mod read;
 mod scan;
 mod write;
 
-use crate::engine::Engine;
+use crate::engine::BenchEngine;
 use crate::flags::Flags;
 use crate::keys::{KeyMaker, WriteOrder};
 use crate::random::Random64;
@@ -29,23 +29,23 @@ pub(crate) struct Broken {
     pub(crate) error: Error,
 }
 
-pub(crate) type Outcome<T = ()> = Result<T, Broken>;
+pub(crate) type WorkloadOutcome<T = ()> = Result<T, Broken>;
 
 /// Adds the operation to an error.
 pub(crate) trait While<T> {
-    fn doing(self, doing: &'static str) -> Outcome<T>;
+    fn doing(self, doing: &'static str) -> WorkloadOutcome<T>;
 }
 
 impl<T> While<T> for esker::Result<T> {
     #[inline]
-    fn doing(self, doing: &'static str) -> Outcome<T> {
+    fn doing(self, doing: &'static str) -> WorkloadOutcome<T> {
         self.map_err(|error| Broken { doing, error })
     }
 }
 
 /// The flags for one benchmark, made consistent.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct WorkloadPlan {
     /// Number of keys to write.
     pub(crate) num: u64,
     pub(crate) reads: u64,
@@ -110,7 +110,7 @@ pub(crate) use multi_scan::range_keys;
 
 /// The state that the threads of one benchmark share.
 #[derive(Default)]
-pub(crate) struct Shared {
+pub(crate) struct WorkloadShared {
     /// Number of threads.
     pub(crate) threads: usize,
     /// Number of finished threads.
@@ -122,10 +122,14 @@ pub(crate) struct Shared {
     read_limiter: Option<RateLimiter>,
 }
 
-impl Shared {
+impl WorkloadShared {
     /// The state for `threads` threads, which wait for these limiters.
-    pub(crate) fn new(threads: usize, write: Option<RateLimiter>, read: Option<RateLimiter>) -> Shared {
-        Shared { threads, write_limiter: write, read_limiter: read, ..Shared::default() }
+    pub(crate) fn new(
+        threads: usize,
+        write: Option<RateLimiter>,
+        read: Option<RateLimiter>,
+    ) -> WorkloadShared {
+        WorkloadShared { threads, write_limiter: write, read_limiter: read, ..WorkloadShared::default() }
     }
 
     /// The first error.
@@ -143,10 +147,10 @@ impl Shared {
 pub(crate) struct Worker<'a, E> {
     pub(crate) engine: &'a E,
     pub(crate) flags: &'a Flags,
-    pub(crate) plan: &'a Plan,
-    pub(crate) shared: &'a Shared,
+    pub(crate) plan: &'a WorkloadPlan,
+    pub(crate) shared: &'a WorkloadShared,
     pub(crate) clock: &'a dyn Clock,
-    pub(crate) output: &'a crate::output::Output,
+    pub(crate) output: &'a crate::output::BenchOutput,
     /// The thread's number, from 0 on.
     pub(crate) index: usize,
     /// The seed of the run.
@@ -156,7 +160,7 @@ pub(crate) struct Worker<'a, E> {
     pub(crate) stats: Stats<'a>,
 }
 
-impl<'a, E: Engine> Worker<'a, E> {
+impl<'a, E: BenchEngine> Worker<'a, E> {
     /// Does the work of this thread. An error stops the other threads, too.
     pub(crate) fn run(&mut self, workload: Workload) {
         let outcome = match workload {
@@ -193,7 +197,7 @@ impl<'a, E: Engine> Worker<'a, E> {
         self.shared.finished.fetch_add(1, Ordering::Release);
     }
 
-    fn compact(&mut self) -> Outcome {
+    fn compact(&mut self) -> WorkloadOutcome {
         let threads = u32::try_from(self.flags.subcompactions).unwrap_or(u32::MAX);
         self.engine.compact(true, threads).doing("compact")
     }

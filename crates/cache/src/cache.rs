@@ -13,13 +13,13 @@
 //!  4. A miss is always allowed: a cache may refuse to keep a value.
 
 use crate::clock::ClockCache;
-use crate::contract::{CacheOptions, CacheType, Priority, Visited};
+use crate::contract::{CacheOptions, CachePriority, CacheType, Visited};
 use crate::entry::{About, Borrowed, Handle};
 use crate::flight::Flights;
 use crate::key::CacheKey;
 use crate::ledger::Ledger;
 use crate::lru::LruCache;
-use crate::outcome::{EvictionCallback, Inserted, Rejected};
+use crate::outcome::{CacheInserted, EvictionCallback, Rejected};
 use crate::role::{Role, RoleStats};
 use crate::sampler::Sampler;
 use crate::tier::Lower;
@@ -159,9 +159,9 @@ impl<V: Send + Sync + 'static> Cache<V> {
         key: CacheKey,
         value: V,
         charge: usize,
-        priority: Priority,
+        priority: CachePriority,
         role: Role,
-    ) -> Result<Inserted<V>, Rejected<V>> {
+    ) -> Result<CacheInserted<V>, Rejected<V>> {
         if let Some(sampler) = self.sampler.as_ref().filter(|sampler| sampler.follows(&key)) {
             sampler.charged(&key, charge);
         }
@@ -191,7 +191,7 @@ impl<V: Send + Sync + 'static> Cache<V> {
         if let Some(sampler) = self.sampler.as_ref().filter(|sampler| sampler.follows(&key)) {
             sampler.charged(&key, charge);
         }
-        let about = About { key, charge, role, priority: Priority::Bottom };
+        let about = About { key, charge, role, priority: CachePriority::Bottom };
         each!(self, cache => cache.standalone(about, value))
     }
 
@@ -231,7 +231,7 @@ impl<V: Send + Sync + 'static> Cache<V> {
     pub fn lookup_or_load<E>(
         &self,
         key: CacheKey,
-        priority: Priority,
+        priority: CachePriority,
         role: Role,
         load: impl FnOnce() -> Result<(V, usize), E>,
         refused: impl FnOnce(Rejected<V>) -> E,

@@ -18,17 +18,17 @@ mod slot;
 mod table;
 
 use crate::contract::{CacheOptions, InsertOutcome, MetadataChargePolicy, Visited, full};
-use crate::entry::{About, Borrowed, Entry, Handle, Home};
+use crate::entry::{About, Borrowed, CacheEntry, Handle, Home};
 use crate::key::CacheKey;
 use crate::ledger::Ledger;
-use crate::outcome::{EvictedList, EvictionCallback, Inserted, Rejected};
+use crate::outcome::{CacheInserted, EvictedList, EvictionCallback, Rejected};
 use esker_base::Result;
 use esker_base::rng::split_mix;
 use esker_base::sync::Arc;
 use esker_base::sync::epoch::{self, Guard};
 use slot::{Bucket, PLACES};
 use std::ptr::NonNull;
-use table::{ClockTable, Outcome, Size};
+use table::{ClockInsertOutcome, ClockTable, ClockTableSize};
 
 /// The load of a fixed table with entries of the estimated charge.
 const FIXED_LOAD: f64 = 0.6;
@@ -63,15 +63,15 @@ impl<V: Send + Sync + 'static> ClockCache<V> {
         let (entry_overhead, bucket_charge) = match options.metadata_charge_policy {
             MetadataChargePolicy::DontChargeCacheMetadata => (0, 0),
             MetadataChargePolicy::FullChargeCacheMetadata => {
-                (Entry::<V>::OVERHEAD_BYTES, size_of::<Bucket<V>>())
+                (CacheEntry::<V>::OVERHEAD_BYTES, size_of::<Bucket<V>>())
             }
         };
         let size = if estimated_entry_charge == 0 {
-            Size { min_length: AUTO_MIN_LENGTH, max_length: usize::MAX, bucket_charge }
+            ClockTableSize { min_length: AUTO_MIN_LENGTH, max_length: usize::MAX, bucket_charge }
         } else {
             let entries = options.capacity / (estimated_entry_charge + entry_overhead).max(1);
             let length = (entries as f64 / FIXED_LOAD / PLACES as f64).ceil() as usize;
-            Size { min_length: length, max_length: length, bucket_charge }
+            ClockTableSize { min_length: length, max_length: length, bucket_charge }
         };
         // Different caches shall not have the same unlucky keys; tests shall be able to repeat what
         // they see.
@@ -88,7 +88,7 @@ impl<V: Send + Sync + 'static> ClockCache<V> {
         &self.home.ledger
     }
 
-    pub(crate) fn insert(&self, about: About, value: V) -> Result<Inserted<V>, Rejected<V>> {
+    pub(crate) fn insert(&self, about: About, value: V) -> Result<CacheInserted<V>, Rejected<V>> {
         let about = About { charge: about.charge.saturating_add(self.entry_overhead), ..about };
         let is_refused = self.table.is_deferred_full();
         if is_refused && !self.home.ledger.is_strict() {
@@ -98,23 +98,25 @@ impl<V: Send + Sync + 'static> ClockCache<V> {
             return Err(Rejected { value, error });
         }
         if is_refused || about.charge > self.home.ledger.capacity() {
-            let handle = Entry::standalone(about, &self.home, value);
-            return Ok(Inserted { handle, outcome: InsertOutcome::Detached });
+            let handle = CacheEntry::standalone(about, &self.home, value);
+            return Ok(CacheInserted { handle, outcome: InsertOutcome::Detached });
         }
         let mut evicted = EvictedList::new();
-        let outcome = self.table.insert(Entry::tentative(about, &self.home, value), &mut evicted);
+        let outcome = self.table.insert(CacheEntry::tentative(about, &self.home, value), &mut evicted);
         self.table.tell(evicted);
         Ok(match outcome {
-            Outcome::Added(handle) => Inserted { handle, outcome: InsertOutcome::Added },
-            Outcome::Found(handle) => Inserted { handle, outcome: InsertOutcome::Found },
-            Outcome::Detached(handle) => Inserted { handle, outcome: InsertOutcome::Detached },
+            ClockInsertOutcome::Added(handle) => CacheInserted { handle, outcome: InsertOutcome::Added },
+            ClockInsertOutcome::Found(handle) => CacheInserted { handle, outcome: InsertOutcome::Found },
+            ClockInsertOutcome::Detached(handle) => {
+                CacheInserted { handle, outcome: InsertOutcome::Detached }
+            }
         })
     }
 
     pub(crate) fn standalone(&self, about: About, value: V) -> Result<Handle<V>, Rejected<V>> {
         let about = About { charge: about.charge.saturating_add(self.entry_overhead), ..about };
         match self.charge(about.charge) {
-            Ok(()) => Ok(Entry::standalone(about, &self.home, value)),
+            Ok(()) => Ok(CacheEntry::standalone(about, &self.home, value)),
             Err(error) => Err(Rejected { value, error }),
         }
     }
@@ -159,7 +161,7 @@ impl<V: Send + Sync + 'static> ClockCache<V> {
         let entry = NonNull::from(found.entry);
         // SAFETY: it was read from a place of the table within the guard; only the borrow of the
         // table is dropped.
-        Borrowed::new(unsafe { Entry::under(entry, guard) })
+        Borrowed::new(unsafe { CacheEntry::under(entry, guard) })
     }
 
     pub(crate) fn release(&self, handle: Handle<V>, is_useful: bool) {
@@ -232,7 +234,7 @@ impl<V: Send + Sync + 'static> ClockCache<V> {
     }
 
     /// Looks at living entries, those of a few buckets under one guard.
-    fn for_each(&self, mut look: impl FnMut(&Entry<V>)) {
+    fn for_each(&self, mut look: impl FnMut(&CacheEntry<V>)) {
         let mut next = 0;
         while next < self.table.length() {
             let guard = epoch::pin();

@@ -9,7 +9,7 @@ use esker_base::{Error, ErrorKind, Result, SubCode};
 
 /// How dear a value is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub enum Priority {
+pub enum CachePriority {
     /// Given up first.
     Bottom,
     /// Usual.
@@ -163,7 +163,7 @@ pub struct Visited<'a, V> {
     /// Its role.
     pub role: Role,
     /// How dear it is.
-    pub priority: Priority,
+    pub priority: CachePriority,
     /// Whether it has a handle now.
     pub is_pinned: bool,
 }

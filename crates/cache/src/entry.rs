@@ -40,9 +40,9 @@
 //!     and a thread that sleeps under a guard delays everything that waits.
 //!  6. An entry keeps its home, and with it the memory it lies in: it may outlive the cache.
 
-use crate::contract::{Priority, Visited};
+use crate::contract::{CachePriority, Visited};
 use crate::key::CacheKey;
-use crate::ledger::{Ledger, Tally};
+use crate::ledger::{ChargeTally, Ledger};
 use crate::role::Role;
 use crate::slab::{LINK_BYTES, Slab};
 use esker_base::bytes::RawOwner;
@@ -79,7 +79,7 @@ const ALWAYS_BOXED: bool = cfg!(any(loom, shuttle, esker_asan));
 pub(crate) struct Home<V> {
     pub(crate) ledger: Arc<Ledger>,
     /// Its memory stays for entries to come: as much as the most that there have been at a time.
-    slab: Slab<Entry<V>>,
+    slab: Slab<CacheEntry<V>>,
 }
 
 impl<V> Home<V> {
@@ -96,17 +96,17 @@ pub(crate) struct About {
     /// With the bytes of the entry itself, if they are charged.
     pub(crate) charge: usize,
     pub(crate) role: Role,
-    pub(crate) priority: Priority,
+    pub(crate) priority: CachePriority,
 }
 
 /// See the head of the file. Aligned so that what a search looks at, the first 24 bytes, is in one
 /// line of the processor's cache; and so that places of a table can use the lowest four bits of its
 /// address.
 #[repr(C, align(32))]
-pub(crate) struct Entry<V> {
+pub(crate) struct CacheEntry<V> {
     state: AtomicU64,
     pub(crate) about: About,
-    /// `None`: charged nowhere, and in a box. `Entry::free` takes it out.
+    /// `None`: charged nowhere, and in a box. `CacheEntry::free` takes it out.
     home: ManuallyDrop<Option<Arc<Home<V>>>>,
     /// Its slot of the home's slab, or `BOXED`.
     slot: u32,
@@ -119,26 +119,26 @@ pub(crate) struct Entry<V> {
 
 // SAFETY: threads share the value as behind an `Arc`; it is taken out by one, when no other reads
 // it (invariant 5).
-unsafe impl<V: Send + Sync> Sync for Entry<V> {}
+unsafe impl<V: Send + Sync> Sync for CacheEntry<V> {}
 
-impl<V> Entry<V> {
+impl<V> CacheEntry<V> {
     /// Bytes of an entry beside its value.
-    pub(crate) const OVERHEAD_BYTES: usize = size_of::<Entry<V>>() - size_of::<V>() + LINK_BYTES;
+    pub(crate) const OVERHEAD_BYTES: usize = size_of::<CacheEntry<V>>() - size_of::<V>() + LINK_BYTES;
 
     /// An entry with one pin and one listing, in no table yet. Its charge has been made.
     pub(crate) fn tentative(about: About, home: &Arc<Home<V>>, value: V) -> Handle<V> {
-        Entry::with_state(PIN | LISTING | TENTATIVE, about, home, value)
+        CacheEntry::with_state(PIN | LISTING | TENTATIVE, about, home, value)
     }
 
     /// An entry that no table will ever name.
     pub(crate) fn standalone(about: About, home: &Arc<Home<V>>, value: V) -> Handle<V> {
         home.ledger.add_detached(about.charge);
-        Entry::with_state(PIN | DEAD, about, home, value)
+        CacheEntry::with_state(PIN | DEAD, about, home, value)
     }
 
     fn with_state(state: u64, about: About, home: &Arc<Home<V>>, value: V) -> Handle<V> {
         home.ledger.count(about.role, 1, about.charge as isize);
-        let mut entry = Entry::new(state, about, Some(Arc::clone(home)), value);
+        let mut entry = CacheEntry::new(state, about, Some(Arc::clone(home)), value);
         let place = if ALWAYS_BOXED { None } else { home.slab.take() };
         let Some((place, slot)) = place else { return entry.into_box() };
         entry.slot = slot;
@@ -147,8 +147,8 @@ impl<V> Entry<V> {
         Handle { entry: place }
     }
 
-    fn new(state: u64, about: About, home: Option<Arc<Home<V>>>, value: V) -> Entry<V> {
-        Entry {
+    fn new(state: u64, about: About, home: Option<Arc<Home<V>>>, value: V) -> CacheEntry<V> {
+        CacheEntry {
             state: AtomicU64::new(state),
             about,
             home: ManuallyDrop::new(home),
@@ -267,7 +267,7 @@ impl<V> Entry<V> {
 
     /// `kill_unpinned`; a value that was never read goes now. Adds the charge to `tally`, to be
     /// settled under the same guard.
-    pub(crate) fn kill_unpinned_under(&self, _guard: &Guard, tally: &mut Tally) -> bool {
+    pub(crate) fn kill_unpinned_under(&self, _guard: &Guard, tally: &mut ChargeTally) -> bool {
         let may = |state| state & (PINS | TENTATIVE) == 0;
         let Some((before, after)) = self.set_dead_if(may, EMPTY) else { return false };
         tally.add(self.about.charge, self.deferred_bytes(after));
@@ -332,7 +332,7 @@ impl<V> Entry<V> {
 
     /// Bytes that wait for guards when it has died, and whether its value is among them.
     fn deferred_bytes(&self, state: u64) -> (usize, bool) {
-        if state & EMPTY == 0 { (self.about.charge, true) } else { (Entry::<V>::OVERHEAD_BYTES, false) }
+        if state & EMPTY == 0 { (self.about.charge, true) } else { (CacheEntry::<V>::OVERHEAD_BYTES, false) }
     }
 
     /// The entry for a visitor. `overhead` of the charge is the entry's own.
@@ -355,7 +355,7 @@ impl<V> Entry<V> {
     ///
     /// # Safety
     /// The entry was read from a place of a table within this guard.
-    pub(crate) unsafe fn under(entry: NonNull<Entry<V>>, _guard: &Guard) -> &Entry<V> {
+    pub(crate) unsafe fn under(entry: NonNull<CacheEntry<V>>, _guard: &Guard) -> &CacheEntry<V> {
         // SAFETY: it had a listing within the guard, which therefore stays as long as the guard
         // (invariant 2).
         unsafe { entry.as_ref() }
@@ -366,19 +366,19 @@ impl<V> Entry<V> {
     /// # Safety
     /// The caller owns the listing, and every guard that was open while a place still named the
     /// entry is gone.
-    pub(crate) unsafe fn unlist(entry: NonNull<Entry<V>>) {
+    pub(crate) unsafe fn unlist(entry: NonNull<CacheEntry<V>>) {
         // SAFETY: the listing keeps it.
         let before = unsafe { entry.as_ref() }.state.fetch_sub(LISTING, Ordering::Release);
         if before & (PINS | LISTINGS) == LISTING {
             // SAFETY: that was the last listing, there is no pin, and no thread can find the entry
             // any more.
-            unsafe { Entry::free(entry) };
+            unsafe { CacheEntry::free(entry) };
         }
     }
 
     /// # Safety
     /// Neither pins nor listings are left, and no guard protects it.
-    unsafe fn free(entry: NonNull<Entry<V>>) {
+    unsafe fn free(entry: NonNull<CacheEntry<V>>) {
         // Earlier releases of pins happen before this: all uses of the value lie before its end.
         #[cfg(not(esker_tsan))]
         fence(Ordering::Acquire);
@@ -412,7 +412,7 @@ fn next_serial() -> usize {
     NEXT.replace(NEXT.get() + 1)
 }
 
-impl<V> Drop for Entry<V> {
+impl<V> Drop for CacheEntry<V> {
     fn drop(&mut self) {
         let state = self.state.load(Ordering::Relaxed);
         if state & EMPTY == 0 {
@@ -434,7 +434,7 @@ impl<V> Drop for Entry<V> {
 }
 
 /// The listing of a table whose readers pin only under its lock: given back at once when dropped.
-pub(crate) struct Listed<V>(NonNull<Entry<V>>);
+pub(crate) struct Listed<V>(NonNull<CacheEntry<V>>);
 
 // SAFETY: it leads to the value as a handle does.
 unsafe impl<V: Send + Sync> Send for Listed<V> {}
@@ -448,8 +448,8 @@ impl<V> Listed<V> {
 }
 
 impl<V> Deref for Listed<V> {
-    type Target = Entry<V>;
-    fn deref(&self) -> &Entry<V> {
+    type Target = CacheEntry<V>;
+    fn deref(&self) -> &CacheEntry<V> {
         // SAFETY: this is a listing.
         unsafe { self.0.as_ref() }
     }
@@ -458,12 +458,12 @@ impl<V> Deref for Listed<V> {
 impl<V> Drop for Listed<V> {
     fn drop(&mut self) {
         // SAFETY: this value owns the listing, and no thread reads the table under a guard.
-        unsafe { Entry::unlist(self.0) };
+        unsafe { CacheEntry::unlist(self.0) };
     }
 }
 
 /// A value of a cache, kept alive by a guard: readers count nothing.
-pub struct Borrowed<'g, V>(&'g Entry<V>);
+pub struct Borrowed<'g, V>(&'g CacheEntry<V>);
 
 impl<'g, V> Borrowed<'g, V> {
     /// `None` if it is dead.
@@ -471,7 +471,7 @@ impl<'g, V> Borrowed<'g, V> {
     /// REQUIRES: the entry was read from a place of a table under the guard that it is borrowed
     /// from.
     #[inline]
-    pub(crate) fn new(entry: &'g Entry<V>) -> Option<Borrowed<'g, V>> {
+    pub(crate) fn new(entry: &'g CacheEntry<V>) -> Option<Borrowed<'g, V>> {
         entry.borrow().then_some(Borrowed(entry))
     }
 
@@ -508,7 +508,7 @@ impl<V: fmt::Debug> fmt::Debug for Borrowed<'_, V> {
 /// A value of a cache, kept alive and charged until the handle is dropped. Cloning and dropping are
 /// one atomic update each. It may outlive the cache.
 pub struct Handle<V> {
-    entry: NonNull<Entry<V>>,
+    entry: NonNull<CacheEntry<V>>,
 }
 
 // SAFETY: handles share the value, as `Arc` does.
@@ -518,12 +518,12 @@ unsafe impl<V: Send + Sync> Sync for Handle<V> {}
 
 impl<V> Handle<V> {
     #[inline]
-    pub(crate) fn entry(&self) -> &Entry<V> {
+    pub(crate) fn entry(&self) -> &CacheEntry<V> {
         // SAFETY: the handle is a pin.
         unsafe { self.entry.as_ref() }
     }
 
-    pub(crate) fn address(&self) -> NonNull<Entry<V>> {
+    pub(crate) fn address(&self) -> NonNull<CacheEntry<V>> {
         self.entry
     }
 
@@ -543,7 +543,7 @@ impl<V> Handle<V> {
     }
 
     /// How dear it is.
-    pub fn priority(this: &Handle<V>) -> Priority {
+    pub fn priority(this: &Handle<V>) -> CachePriority {
         this.entry().about.priority
     }
 
@@ -560,8 +560,8 @@ impl<V> Handle<V> {
     /// A handle to a value of no cache, without a charge, for callers that hold both kinds.
     pub fn uncached(value: V) -> Handle<V> {
         let key = CacheKey::new((0, 0), 0);
-        let about = About { key, charge: 0, role: Role::Misc, priority: Priority::Bottom };
-        Entry::new(PIN | DEAD, about, None, value).into_box()
+        let about = About { key, charge: 0, role: Role::Misc, priority: CachePriority::Bottom };
+        CacheEntry::new(PIN | DEAD, about, None, value).into_box()
     }
 
     /// The last pin of a dead entry takes the charge back, before it goes: afterwards the entry may
@@ -639,7 +639,7 @@ impl<V> Drop for Handle<V> {
         let before = state.fetch_sub(PIN, Ordering::Release);
         if before & (PINS | LISTINGS) == PIN {
             // SAFETY: that was the last pin, and no table names it.
-            unsafe { Entry::free(self.entry) };
+            unsafe { CacheEntry::free(self.entry) };
         }
     }
 }

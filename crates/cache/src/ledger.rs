@@ -8,7 +8,7 @@
 //!     held, reservations, and the cache's own table.
 //!  2. `deferred_free` is the memory of unreachable entries that waits for guards
 //!     (`esker_base::sync::epoch`): the charge, or the bytes of an entry without its value.
-//!  3. Every charge is taken back exactly once: into deferred free or at once (`Entry`'s state says
+//!  3. Every charge is taken back exactly once: into deferred free or at once (`CacheEntry`'s state says
 //!     which).
 //!  4. While the limit is strict, no charge but the table's own lifts `usage` above `capacity`.
 
@@ -42,14 +42,14 @@ const MAX_SHARES: usize = 32;
 
 /// Charges and counts of several evicted entries, so that shared words are written once for all.
 #[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct Tally {
+pub(crate) struct ChargeTally {
     /// Entries that were counted in a table.
     pub(crate) entries: usize,
     charge: usize,
     waiting: [usize; 2],
 }
 
-impl Tally {
+impl ChargeTally {
     /// An entry that was charged so much; `waiting` bytes of memory must wait, with the value or
     /// without.
     pub(crate) fn add(&mut self, charge: usize, (waiting, is_whole): (usize, bool)) {
@@ -189,7 +189,7 @@ impl Ledger {
     }
 
     /// The same for several. REQUIRES: a guard that keeps all of them, from before they went.
-    pub(crate) fn settle(&self, tally: &Tally) {
+    pub(crate) fn settle(&self, tally: &ChargeTally) {
         if tally.entries > 0 {
             self.unlist(tally.entries);
         }

@@ -25,9 +25,9 @@ mod slab;
 pub mod tier;
 
 pub use cache::{Cache, Guarded, Reservation, TieredCacheOptions};
-pub use contract::{CacheOptions, CacheType, InsertOutcome, MetadataChargePolicy, Priority, Visited};
+pub use contract::{CacheOptions, CachePriority, CacheType, InsertOutcome, MetadataChargePolicy, Visited};
 pub use entry::{Borrowed, Handle};
 pub use key::CacheKey;
-pub use outcome::{Evicted, EvictionCallback, Inserted, Rejected};
+pub use outcome::{CacheInserted, Evicted, EvictionCallback, Rejected};
 pub use role::{Role, RoleStats};
 pub use sampler::MissEstimate;

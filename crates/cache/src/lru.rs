@@ -20,14 +20,14 @@
 mod shard;
 
 use crate::contract::{CacheOptions, InsertOutcome, MetadataChargePolicy, Visited, full};
-use crate::entry::{About, Entry, Handle, Home, Listed};
+use crate::entry::{About, CacheEntry, Handle, Home, Listed};
 use crate::key::CacheKey;
 use crate::ledger::{Ledger, Padded};
-use crate::outcome::{EvictionCallback, Inserted, Rejected};
+use crate::outcome::{CacheInserted, EvictionCallback, Rejected};
 use esker_base::rng::split_mix;
 use esker_base::sync::{Arc, Mutex};
 use esker_base::{Error, Result};
-use shard::{Garbage, Limits, Shard};
+use shard::{Limits, LruGarbage, LruShard};
 
 const MAX_SHARD_BITS: u32 = 19;
 const DEFAULT_MAX_SHARD_BITS: u32 = 6;
@@ -38,7 +38,7 @@ const STRICT_ATTEMPTS: usize = 8;
 
 /// The cache. Use it through [`Cache`](crate::Cache).
 pub(crate) struct LruCache<V> {
-    shards: Box<[Padded<Mutex<Shard<V>>>]>,
+    shards: Box<[Padded<Mutex<LruShard<V>>>]>,
     seed: u64,
     /// Bytes of an entry beside its value, or 0.
     entry_overhead: usize,
@@ -78,12 +78,12 @@ impl<V> LruCache<V> {
         // they see.
         let seed = split_mix(options.capacity as u64);
         Ok(LruCache {
-            shards: (0..shard_count).map(|_| Padded(Mutex::new(Shard::new(limits, seed)))).collect(),
+            shards: (0..shard_count).map(|_| Padded(Mutex::new(LruShard::new(limits, seed)))).collect(),
             seed,
             entry_overhead: match options.metadata_charge_policy {
                 MetadataChargePolicy::DontChargeCacheMetadata => 0,
                 MetadataChargePolicy::FullChargeCacheMetadata => {
-                    Entry::<V>::OVERHEAD_BYTES + Shard::<V>::ENTRY_OVERHEAD_BYTES
+                    CacheEntry::<V>::OVERHEAD_BYTES + LruShard::<V>::ENTRY_OVERHEAD_BYTES
                 }
             },
             home: Home::new(Ledger::new(options.capacity, options.strict_capacity_limit)),
@@ -97,16 +97,16 @@ impl<V> LruCache<V> {
     }
 
     #[inline]
-    fn shard(&self, hash: u64) -> &Mutex<Shard<V>> {
+    fn shard(&self, hash: u64) -> &Mutex<LruShard<V>> {
         // The table inside uses the lowest and the highest bits.
         &self.shards[(hash >> 32) as usize & (self.shards.len() - 1)].0
     }
 
-    pub(crate) fn insert(&self, about: About, value: V) -> Result<Inserted<V>, Rejected<V>> {
+    pub(crate) fn insert(&self, about: About, value: V) -> Result<CacheInserted<V>, Rejected<V>> {
         let hash = about.key.hash(self.seed);
         let about = About { charge: about.charge.saturating_add(self.entry_overhead), ..about };
         let is_strict = self.home.ledger.is_strict();
-        let mut garbage = Garbage::default();
+        let mut garbage = LruGarbage::default();
         let mut replaced = false;
         for _ in 0..STRICT_ATTEMPTS {
             let mut shard = self.shard(hash).lock();
@@ -134,13 +134,13 @@ impl<V> LruCache<V> {
                 continue;
             }
             let inserted = if about.charge <= shard.capacity() {
-                let handle = Entry::tentative(about, &self.home, value);
+                let handle = CacheEntry::tentative(about, &self.home, value);
                 shard.put(hash, Listed::new(&handle));
                 let outcome = if replaced { InsertOutcome::Replaced } else { InsertOutcome::Added };
-                Inserted { handle, outcome }
+                CacheInserted { handle, outcome }
             } else {
-                let handle = Entry::standalone(about, &self.home, value);
-                Inserted { handle, outcome: InsertOutcome::Detached }
+                let handle = CacheEntry::standalone(about, &self.home, value);
+                CacheInserted { handle, outcome: InsertOutcome::Detached }
             };
             drop(shard);
             self.tell(garbage);
@@ -153,7 +153,7 @@ impl<V> LruCache<V> {
     pub(crate) fn standalone(&self, about: About, value: V) -> Result<Handle<V>, Rejected<V>> {
         let about = About { charge: about.charge.saturating_add(self.entry_overhead), ..about };
         match self.charge_outside(about.charge) {
-            Ok(()) => Ok(Entry::standalone(about, &self.home, value)),
+            Ok(()) => Ok(CacheEntry::standalone(about, &self.home, value)),
             Err(error) => Err(Rejected { value, error }),
         }
     }
@@ -179,7 +179,7 @@ impl<V> LruCache<V> {
             if freed >= wanted {
                 break;
             }
-            let mut garbage = Garbage::default();
+            let mut garbage = LruGarbage::default();
             freed += shard.0.lock().evict(wanted - freed, &mut garbage);
             self.tell(garbage);
         }
@@ -206,14 +206,14 @@ impl<V> LruCache<V> {
     fn share_out(&self, reserved: usize) {
         let for_all = self.home.ledger.capacity().saturating_sub(reserved);
         for shard in &self.shards {
-            let mut garbage = Garbage::default();
+            let mut garbage = LruGarbage::default();
             shard.0.lock().set_capacity(for_all.div_ceil(self.shards.len()), &mut garbage);
             self.tell(garbage);
         }
     }
 
     /// Reports evicted entries and drops garbage. REQUIRES: no shard is locked.
-    fn tell(&self, garbage: Garbage<V>) {
+    fn tell(&self, garbage: LruGarbage<V>) {
         if let Some(callback) = &self.on_evict {
             garbage.evicted.into_iter().for_each(callback);
         }
@@ -232,7 +232,7 @@ impl<V> LruCache<V> {
 
     pub(crate) fn erase(&self, key: &CacheKey) -> bool {
         let hash = key.hash(self.seed);
-        let mut garbage = Garbage::default();
+        let mut garbage = LruGarbage::default();
         let erased = self.shard(hash).lock().erase(hash, key, &mut garbage);
         self.tell(garbage);
         erased
@@ -240,7 +240,7 @@ impl<V> LruCache<V> {
 
     pub(crate) fn erase_unreferenced(&self) {
         for shard in &self.shards {
-            let mut garbage = Garbage::default();
+            let mut garbage = LruGarbage::default();
             shard.0.lock().evict(usize::MAX, &mut garbage);
             self.tell(garbage);
         }

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 /// A value that was put in.
 #[derive(Debug)]
-pub struct Inserted<V> {
+pub struct CacheInserted<V> {
     /// The value, or the one that was there before.
     pub handle: Handle<V>,
     /// Which.

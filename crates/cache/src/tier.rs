@@ -64,7 +64,7 @@ pub enum FoundIn {
 
 /// A value that came back, not compressed.
 #[derive(Debug)]
-pub struct Found {
+pub struct TierHit {
     /// Its role.
     pub role: Role,
     /// The inserted bytes.
@@ -80,7 +80,7 @@ pub trait Pending: Send + fmt::Debug {
     /// Whether `wait` would return at once.
     fn is_ready(&self) -> bool;
     /// The value; `None` if it turned out not to be there.
-    fn wait(self: Box<Self>) -> Option<Found>;
+    fn wait(self: Box<Self>) -> Option<TierHit>;
 }
 
 /// The state of a lookup.
@@ -92,14 +92,14 @@ pub enum Lookup {
         was_seen: bool,
     },
     /// Here it is.
-    Ready(Found),
+    Ready(TierHit),
     /// It is being read.
     Pending(Box<dyn Pending>),
 }
 
 impl Lookup {
     /// The result.
-    pub fn wait(self) -> Option<Found> {
+    pub fn wait(self) -> Option<TierHit> {
         match self {
             Lookup::Missing { .. } => None,
             Lookup::Ready(found) => Some(found),
@@ -117,7 +117,7 @@ impl Lookup {
 }
 
 /// The results of lookups that were started before, in their order. Their reads overlap.
-pub fn wait_all(lookups: impl IntoIterator<Item = Lookup>) -> Vec<Option<Found>> {
+pub fn wait_all(lookups: impl IntoIterator<Item = Lookup>) -> Vec<Option<TierHit>> {
     lookups.into_iter().map(Lookup::wait).collect()
 }
 

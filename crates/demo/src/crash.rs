@@ -5,8 +5,8 @@
 //! value. Later writes, which the kill kept from being reported, follow without a hole. Both keys of
 //! each batch are there, or neither is.
 
-use crate::failure::{Failure, Outcome};
-use crate::victim::{WRITERS, Written};
+use crate::failure::{CommandOutcome, Failure};
+use crate::victim::{VictimWrites, WRITERS};
 use crate::{Stage, VICTIM, db_options};
 use esker::{Db, ReadOptions};
 use std::io::{BufRead, BufReader};
@@ -22,7 +22,7 @@ const LEAST_TIME: Duration = Duration::from_millis(400);
 const LEAST_ACKNOWLEDGED: u64 = 2_000;
 
 /// Kills `kills` victims one after the other. Returns the number of keys they left.
-pub(crate) fn run(stage: &mut Stage, path: &Path, kills: u32) -> Outcome<u64> {
+pub(crate) fn run(stage: &mut Stage, path: &Path, kills: u32) -> CommandOutcome<u64> {
     let mut rng = fastrand::Rng::with_seed(stage.seed);
     let (mut told, mut left) = (0, 0);
     let part = stage.progress.begin("Killing a writing process", u64::from(kills) * 2);
@@ -52,7 +52,7 @@ pub(crate) fn run(stage: &mut Stage, path: &Path, kills: u32) -> Outcome<u64> {
 }
 
 /// Starts a victim, kills it after `time`, and returns its acknowledged writes.
-fn kill_one(stage: &Stage, path: &Path, round: u32, time: Duration) -> Outcome<Acknowledged> {
+fn kill_one(stage: &Stage, path: &Path, round: u32, time: Duration) -> CommandOutcome<Acknowledged> {
     let program = std::env::current_exe().map_err(|e| Failure::new(format_args!("own program: {e}")))?;
     let mut victim = Command::new(program)
         .arg(VICTIM)
@@ -72,7 +72,7 @@ fn kill_one(stage: &Stage, path: &Path, round: u32, time: Duration) -> Outcome<A
 
 /// Reads acknowledgements, kills the victim when it has written for `time`, and reads the rest of
 /// the pipe.
-fn listen(stage: &Stage, victim: &mut Child, time: Duration) -> Outcome<Acknowledged> {
+fn listen(stage: &Stage, victim: &mut Child, time: Duration) -> CommandOutcome<Acknowledged> {
     let mut told: Acknowledged = [0; WRITERS as usize];
     let mut lines = BufReader::new(victim.stdout.take().expect("it was piped"));
     let mut line = String::new();
@@ -99,7 +99,7 @@ fn listen(stage: &Stage, victim: &mut Child, time: Duration) -> Outcome<Acknowle
 }
 
 /// Counts the write that `line` reports; each thread reports its writes in order.
-fn take(told: &mut Acknowledged, line: &str) -> Outcome {
+fn take(told: &mut Acknowledged, line: &str) -> CommandOutcome {
     let parsed = line
         .split_once(' ')
         .and_then(|(thread, sequence)| Some((thread.parse::<usize>().ok()?, sequence.parse::<u64>().ok()?)));
@@ -113,7 +113,7 @@ fn take(told: &mut Acknowledged, line: &str) -> Outcome {
 }
 
 /// Returns the number of batches that the thread left: at least the acknowledged ones.
-fn check_thread(db: &Db, round: u32, thread: u32, acknowledged: u64) -> Outcome<u64> {
+fn check_thread(db: &Db, round: u32, thread: u32, acknowledged: u64) -> CommandOutcome<u64> {
     let first = count_half(db, round, thread, 0)?;
     let second = count_half(db, round, thread, 1)?;
     let what = format!("killed process {round}, thread {thread}");
@@ -131,13 +131,13 @@ fn check_thread(db: &Db, round: u32, thread: u32, acknowledged: u64) -> Outcome<
 }
 
 /// Counts the keys of one half: from sequence 0 on without a hole, each with its value.
-fn count_half(db: &Db, round: u32, thread: u32, half: u8) -> Outcome<u64> {
-    let prefix = Written::prefix(round, thread, half);
+fn count_half(db: &Db, round: u32, thread: u32, half: u8) -> CommandOutcome<u64> {
+    let prefix = VictimWrites::prefix(round, thread, half);
     let mut limit = prefix.clone();
     *limit.last_mut().expect("prefixes are not empty") += 1;
     let within = ReadOptions::new().lower_bound(prefix).upper_bound(limit);
     let mut iter = db.iter_opt(within, &db.default_column_family())?;
-    let mut written = Written { round, thread, sequence: 0 };
+    let mut written = VictimWrites { round, thread, sequence: 0 };
     let mut value = Vec::new();
     iter.seek_to_first();
     while let Some((key, found)) = iter.item() {

@@ -10,7 +10,7 @@ pub struct Failure {
     why: String,
 }
 
-pub(crate) type Outcome<T = ()> = Result<T, Failure>;
+pub(crate) type CommandOutcome<T = ()> = Result<T, Failure>;
 
 impl Failure {
     /// A failure with exit code 1.

@@ -32,12 +32,12 @@ pub use failure::Failure;
 use esker::internals::cache::CacheOptions;
 use esker::internals::table::{BlockCache, FilterPolicy};
 use esker::{Db, Options};
-use failure::Outcome;
+use failure::CommandOutcome;
 use options::VictimOptions;
-use place::Place;
+use place::DemoPlace;
 use progress::Progress;
 use records::Records;
-use report::Report;
+use report::DemoReport;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -51,7 +51,7 @@ struct Stage {
     threads: usize,
     seed: u64,
     progress: Progress,
-    report: Report,
+    report: DemoReport,
 }
 
 /// Runs the demonstration with `arguments`, which do not include the program's name.
@@ -62,13 +62,13 @@ pub fn run(arguments: &[OsString]) -> Result<(), Failure> {
     let Some(options) = options::Options::parse(arguments)? else {
         return unless_closed(std::io::stdout().write_all(options::HELP.as_bytes()));
     };
-    let place = Place::prepare(options.dir.as_deref(), options.keep)?;
+    let place = DemoPlace::prepare(options.dir.as_deref(), options.keep)?;
     let mut stage = Stage {
         records: Records::new(options.records, options.value_size),
         threads: options.threads.unwrap_or_else(esker::internals::env::system::available_parallelism),
         seed: options.seed,
         progress: Progress::new(),
-        report: Report::new(),
+        report: DemoReport::new(),
     };
     stage.progress.say(format_args!("Database in {}", place.path().display()));
     match tell(&mut stage, &place, options.kills) {
@@ -92,7 +92,7 @@ pub fn run_victim(arguments: &[OsString]) -> Result<(), Failure> {
 }
 
 /// A reader that has closed the output early (`esker-demo | head`) is no failure.
-fn unless_closed(printed: io::Result<()>) -> Outcome {
+fn unless_closed(printed: io::Result<()>) -> CommandOutcome {
     match printed {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         printed => Ok(printed?),
@@ -100,7 +100,7 @@ fn unless_closed(printed: io::Result<()>) -> Outcome {
 }
 
 /// Tells the story, part by part.
-fn tell(stage: &mut Stage, place: &Place, kills: u32) -> Outcome {
+fn tell(stage: &mut Stage, place: &DemoPlace, kills: u32) -> CommandOutcome {
     let db = Db::open(&db_options()?, place.path())?;
     load::run(stage, &db)?;
     reads::point(stage, &db)?;

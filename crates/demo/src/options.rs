@@ -4,7 +4,7 @@
 //! options, or a failure with exit code 2. Parsed by hand: a parser from the registry costs a
 //! newcomer more time to build than it saves here.
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandOutcome, Failure};
 use std::ffi::OsString;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -53,7 +53,7 @@ impl Default for Options {
 
 impl Options {
     /// The options that `arguments` give; `None` if they ask for help.
-    pub(crate) fn parse(arguments: &[OsString]) -> Outcome<Option<Options>> {
+    pub(crate) fn parse(arguments: &[OsString]) -> CommandOutcome<Option<Options>> {
         let mut options = Options::default();
         let mut flags = Flags::new(arguments);
         while let Some(flag) = flags.next()? {
@@ -82,7 +82,7 @@ pub(crate) struct VictimOptions {
 
 impl VictimOptions {
     /// The options that `arguments` give; both flags are needed.
-    pub(crate) fn parse(arguments: &[OsString]) -> Outcome<VictimOptions> {
+    pub(crate) fn parse(arguments: &[OsString]) -> CommandOutcome<VictimOptions> {
         let (mut dir, mut round) = (None, None);
         let mut flags = Flags::new(arguments);
         while let Some(flag) = flags.next()? {
@@ -112,7 +112,7 @@ impl<'a> Flags<'a> {
     }
 
     /// The next flag, without its value.
-    fn next(&mut self) -> Outcome<Option<&'a str>> {
+    fn next(&mut self) -> CommandOutcome<Option<&'a str>> {
         let Some(argument) = self.arguments.next() else { return Ok(None) };
         let text = argument.to_str().ok_or_else(|| unknown(&argument.to_string_lossy()))?;
         let (flag, attached) = match text.split_once('=') {
@@ -124,7 +124,7 @@ impl<'a> Flags<'a> {
     }
 
     /// The value of the flag `next` gave.
-    fn value(&mut self, flag: &str) -> Outcome<OsString> {
+    fn value(&mut self, flag: &str) -> CommandOutcome<OsString> {
         match self.attached.take() {
             Some(value) => Ok(value.into()),
             None => {
@@ -135,7 +135,7 @@ impl<'a> Flags<'a> {
     }
 
     /// The value of the flag `next` gave, a number in `range`.
-    fn number<N>(&mut self, flag: &str, range: RangeInclusive<N>) -> Outcome<N>
+    fn number<N>(&mut self, flag: &str, range: RangeInclusive<N>) -> CommandOutcome<N>
     where
         N: FromStr + PartialOrd + std::fmt::Display,
     {
@@ -149,7 +149,7 @@ impl<'a> Flags<'a> {
     }
 
     /// True: the flag `next` gave takes no value.
-    fn switch(&mut self, flag: &str) -> Outcome<bool> {
+    fn switch(&mut self, flag: &str) -> CommandOutcome<bool> {
         match self.attached {
             None => Ok(true),
             Some(_) => Err(Failure::usage(format_args!("the flag '{flag}' takes no value"))),

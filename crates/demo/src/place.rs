@@ -1,23 +1,23 @@
 //! The demonstration's directory: a user's, or a temporary one.
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandOutcome, Failure};
 use esker::options::DbOptions;
 use std::path::{Path, PathBuf};
 
 /// The directory of the database. Only `leave` removes it, and only if it is temporary.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct DemoPlace {
     path: PathBuf,
     stays: bool,
 }
 
-impl Place {
+impl DemoPlace {
     /// The user's `dir`, or a fresh temporary directory.
-    pub(crate) fn prepare(dir: Option<&Path>, keep: bool) -> Outcome<Place> {
+    pub(crate) fn prepare(dir: Option<&Path>, keep: bool) -> CommandOutcome<DemoPlace> {
         let fs = DbOptions::default().env.fs;
         let place = match dir {
-            Some(dir) => Place { path: dir.to_owned(), stays: true },
-            None => Place { path: fresh_path(), stays: keep },
+            Some(dir) => DemoPlace { path: dir.to_owned(), stays: true },
+            None => DemoPlace { path: fresh_path(), stays: keep },
         };
         fs.create_dir_if_missing(&place.path)?;
         if !fs.children(&place.path)?.is_empty() {
@@ -34,7 +34,7 @@ impl Place {
     }
 
     /// Removes the directory if it is temporary.
-    pub(crate) fn leave(self) -> Outcome {
+    pub(crate) fn leave(self) -> CommandOutcome {
         if !self.stays {
             esker::destroy_db(&DbOptions::default(), &self.path)?;
         }

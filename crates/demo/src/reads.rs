@@ -1,7 +1,7 @@
 //! Random point reads and batched reads by several threads, each answer compared with its record.
 
 use crate::Stage;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandOutcome, Failure};
 use crate::progress::Part;
 use crate::records::Records;
 use esker::Db;
@@ -12,14 +12,14 @@ use std::sync::Arc;
 const ABSENT: u64 = 10;
 const BATCH: usize = 100;
 
-pub(crate) fn point(stage: &mut Stage, db: &Db) -> Outcome {
+pub(crate) fn point(stage: &mut Stage, db: &Db) -> CommandOutcome {
     run(stage, db, "Point reads", "get, random, one in ten absent", read_points)?;
     let reads = reads_in(&stage.records);
     stage.report.verified("values of point reads, present and absent", reads);
     Ok(())
 }
 
-pub(crate) fn batched(stage: &mut Stage, db: &Db) -> Outcome {
+pub(crate) fn batched(stage: &mut Stage, db: &Db) -> CommandOutcome {
     run(stage, db, "Batched reads", "multi_get, random, 100 keys each", read_batches)?;
     let reads = reads_in(&stage.records);
     stage.report.verified("values of batched reads, present and absent", reads);
@@ -40,7 +40,13 @@ fn reads_in(records: &Records) -> u64 {
     (records.count() / 2).next_multiple_of(BATCH as u64)
 }
 
-fn run(stage: &mut Stage, db: &Db, what: &'static str, row: &str, read: fn(Reader) -> Outcome) -> Outcome {
+fn run(
+    stage: &mut Stage,
+    db: &Db,
+    what: &'static str,
+    row: &str,
+    read: fn(Reader) -> CommandOutcome,
+) -> CommandOutcome {
     let reads = reads_in(&stage.records);
     let part = Arc::new(stage.progress.begin(what, reads));
     let batches = reads / BATCH as u64;
@@ -71,7 +77,7 @@ fn next_index(rng: &mut fastrand::Rng, records: &Records) -> (u64, bool) {
     (rng.u64(..records.count()), rng.u64(..ABSENT) != 0)
 }
 
-fn read_points(mut reader: Reader) -> Outcome {
+fn read_points(mut reader: Reader) -> CommandOutcome {
     let records = &reader.records;
     let mut expected = Vec::new();
     for read in 1..=reader.reads {
@@ -86,7 +92,7 @@ fn read_points(mut reader: Reader) -> Outcome {
     Ok(())
 }
 
-fn read_batches(mut reader: Reader) -> Outcome {
+fn read_batches(mut reader: Reader) -> CommandOutcome {
     let records = &reader.records;
     let mut expected = Vec::new();
     for _ in 0..reader.reads / BATCH as u64 {
@@ -111,7 +117,7 @@ pub(crate) fn check(
     present: bool,
     found: Option<&[u8]>,
     expected: &mut Vec<u8>,
-) -> Outcome {
+) -> CommandOutcome {
     records.fill_value(index, expected);
     match found {
         None if !present => Ok(()),

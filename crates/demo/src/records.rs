@@ -12,7 +12,7 @@ pub(crate) struct Records {
     stride: u64,
 }
 
-pub(crate) type Key = [u8; Records::KEY_BYTES];
+pub(crate) type DemoKey = [u8; Records::KEY_BYTES];
 
 impl Records {
     pub(crate) const KEY_BYTES: usize = 16;
@@ -39,12 +39,12 @@ impl Records {
         (u128::from(turn) * u128::from(self.stride) % u128::from(self.count)) as u64
     }
 
-    pub(crate) fn key(&self, index: u64) -> Key {
+    pub(crate) fn key(&self, index: u64) -> DemoKey {
         key(index, b' ')
     }
 
     /// A key beside that of `index`, which no record has.
-    pub(crate) fn absent_key(&self, index: u64) -> Key {
+    pub(crate) fn absent_key(&self, index: u64) -> DemoKey {
         key(index, b'!')
     }
 
@@ -54,7 +54,7 @@ impl Records {
     }
 }
 
-fn key(index: u64, mark: u8) -> Key {
+fn key(index: u64, mark: u8) -> DemoKey {
     let mut key = *b"key00000000000  ";
     let mut rest = index;
     for digit in key[3..14].iter_mut().rev() {

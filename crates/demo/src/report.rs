@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 #[derive(Debug)]
-pub(crate) struct Report {
+pub(crate) struct DemoReport {
     rates: Vec<Rate>,
     levels: Vec<LevelRow>,
     verified: Vec<(String, u64)>,
@@ -32,9 +32,9 @@ struct LevelRow {
     entries: u64,
 }
 
-impl Report {
-    pub(crate) fn new() -> Report {
-        Report {
+impl DemoReport {
+    pub(crate) fn new() -> DemoReport {
+        DemoReport {
             rates: Vec::new(),
             levels: Vec::new(),
             verified: Vec::new(),

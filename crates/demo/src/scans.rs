@@ -1,11 +1,11 @@
 //! Scans in both directions: every key once, in order, with its value.
 
 use crate::Stage;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandOutcome, Failure};
 use crate::reads::check;
 use esker::Db;
 
-pub(crate) fn forward(stage: &mut Stage, db: &Db) -> Outcome {
+pub(crate) fn forward(stage: &mut Stage, db: &Db) -> CommandOutcome {
     let records = stage.records.clone();
     let part = stage.progress.begin("Scanning forward", records.count());
     let mut iter = db.iter()?;
@@ -24,7 +24,7 @@ pub(crate) fn forward(stage: &mut Stage, db: &Db) -> Outcome {
     Ok(())
 }
 
-pub(crate) fn backward(stage: &mut Stage, db: &Db) -> Outcome {
+pub(crate) fn backward(stage: &mut Stage, db: &Db) -> CommandOutcome {
     let records = stage.records.clone();
     let part = stage.progress.begin("Scanning backward", records.count());
     let mut iter = db.iter()?;
@@ -44,7 +44,7 @@ pub(crate) fn backward(stage: &mut Stage, db: &Db) -> Outcome {
 }
 
 /// Counts all keys at the end: there must be `expected`, in strictly ascending order.
-pub(crate) fn everything(stage: &mut Stage, db: &Db, expected: u64) -> Outcome {
+pub(crate) fn everything(stage: &mut Stage, db: &Db, expected: u64) -> CommandOutcome {
     let part = stage.progress.begin("Counting what survived", expected);
     let mut iter = db.iter()?;
     let (mut count, mut last) = (0, Vec::new());
@@ -70,7 +70,7 @@ pub(crate) fn everything(stage: &mut Stage, db: &Db, expected: u64) -> Outcome {
     Ok(())
 }
 
-pub(crate) fn check_key(found: Option<&[u8]>, expected: &[u8]) -> Outcome {
+pub(crate) fn check_key(found: Option<&[u8]>, expected: &[u8]) -> CommandOutcome {
     if found == Some(expected) {
         return Ok(());
     }
@@ -83,7 +83,7 @@ pub(crate) fn check_key(found: Option<&[u8]>, expected: &[u8]) -> Outcome {
 }
 
 /// Checks that the iterator has reached its end without an error.
-pub(crate) fn check_end(iter: &esker::DbIterator) -> Outcome {
+pub(crate) fn check_end(iter: &esker::DbIterator) -> CommandOutcome {
     iter.status()?;
     match iter.item() {
         None => Ok(()),

@@ -8,7 +8,7 @@
 //! Each write is a batch of two keys with the same value: both must survive, or neither.
 
 use crate::db_options;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandOutcome, Failure};
 use crate::options::VictimOptions;
 use crate::records::fill_value;
 use esker::internals::env::spawn;
@@ -20,16 +20,16 @@ pub(crate) const WRITERS: u32 = 4;
 
 /// The `sequence`-th batch of a writer thread in a round.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Written {
+pub(crate) struct VictimWrites {
     pub(crate) round: u32,
     pub(crate) thread: u32,
     pub(crate) sequence: u64,
 }
 
-impl Written {
+impl VictimWrites {
     /// The key of one half of the batch. Keys sort behind all records, and by sequence.
     pub(crate) fn key(&self, half: u8) -> Vec<u8> {
-        let mut key = Written::prefix(self.round, self.thread, half);
+        let mut key = VictimWrites::prefix(self.round, self.thread, half);
         key.extend_from_slice(format!("{:010}", self.sequence).as_bytes());
         key
     }
@@ -46,7 +46,7 @@ impl Written {
 }
 
 /// Writes until the process is killed or its standard output is closed.
-pub(crate) fn run(options: &VictimOptions) -> Outcome {
+pub(crate) fn run(options: &VictimOptions) -> CommandOutcome {
     let db = Db::open(&db_options()?, &options.dir)?;
     let mut writers = Vec::new();
     for thread in 0..WRITERS {
@@ -59,13 +59,13 @@ pub(crate) fn run(options: &VictimOptions) -> Outcome {
     Ok(())
 }
 
-fn write_forever(db: &Db, round: u32, thread: u32) -> Outcome {
+fn write_forever(db: &Db, round: u32, thread: u32) -> CommandOutcome {
     let options = WriteOptions::default().sync(thread == 0);
     let family = db.default_column_family().id();
     let mut batch = WriteBatch::new();
     let mut value = Vec::new();
     for sequence in 0.. {
-        let written = Written { round, thread, sequence };
+        let written = VictimWrites { round, thread, sequence };
         written.fill_value(&mut value);
         batch.clear();
         batch.put_cf(family, &written.key(0), &value)?;
@@ -78,7 +78,7 @@ fn write_forever(db: &Db, round: u32, thread: u32) -> Outcome {
 
 /// Reports a write. The line buffer hands the pipe a whole line in one `write`, which is atomic at
 /// this length.
-fn acknowledge(thread: u32, sequence: u64) -> Outcome {
+fn acknowledge(thread: u32, sequence: u64) -> CommandOutcome {
     std::io::stdout().lock().write_all(format!("{thread} {sequence}\n").as_bytes())?;
     Ok(())
 }

@@ -31,7 +31,7 @@ pub use choices::{CrashChoices, CrashKind, Keep, NameDurability, Tail};
 use crate::fs::{Directory, FileLock, FileSystem, RandomAccessFile, SequentialFile, WritableFile};
 use crate::mem::MemFs;
 use crate::mem::node::FileNode;
-use crate::mem::tree::Tree;
+use crate::mem::tree::MemTree;
 use esker_base::Result;
 use esker_base::sync::Arc;
 use std::path::{Path, PathBuf};
@@ -44,7 +44,7 @@ pub struct CrashFs(MemFs);
 impl CrashFs {
     /// An empty one, with the directory "/".
     pub fn new() -> CrashFs {
-        CrashFs(MemFs::with_tree(Tree::new(true), true))
+        CrashFs(MemFs::with_tree(MemTree::new(true), true))
     }
 
     /// The file system that a crash at this point leaves. The two share nothing afterwards, and
@@ -64,7 +64,7 @@ impl CrashFs {
                 let names = tree.names_after_power_loss(journaled, &mut |n| draws.kept_names(n));
                 let mut copy =
                     |file: &FileNode| FileNode::on_medium(file.id, draws.content(&file.data.read()));
-                Tree::from_names(&names, tree.next_id(), &mut copy)
+                MemTree::from_names(&names, tree.next_id(), &mut copy)
             }
         };
         CrashFs(MemFs::with_tree(left, true))

@@ -21,7 +21,7 @@ mod op;
 mod rule;
 mod schedule;
 
-pub use op::{Op, OpKind};
+pub use op::{FaultOp, OpKind};
 pub use rule::FaultRule;
 pub use schedule::FaultSchedule;
 
@@ -34,7 +34,7 @@ use schedule::Forecast;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-type Hook = Arc<dyn Fn(&Op) + Send + Sync>;
+type Hook = Arc<dyn Fn(&FaultOp) + Send + Sync>;
 
 /// Wraps a file system. Cloning shares rules, counters and list.
 #[derive(Clone, Debug)]
@@ -53,7 +53,7 @@ struct State {
     bytes: u64,
     by_kind: [u64; OpKind::ALL.len()],
     faults: u64,
-    list: Option<Vec<Op>>,
+    list: Option<Vec<FaultOp>>,
     space_left: Option<u64>,
     schedule: Option<FaultSchedule>,
     hook: Option<Hook>,
@@ -161,13 +161,13 @@ impl FaultFs {
     }
 
     /// The listed operations; the list starts again.
-    pub fn take_ops(&self) -> Vec<Op> {
+    pub fn take_ops(&self) -> Vec<FaultOp> {
         self.shared.state.lock().list.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Sets a hook that is called with each operation before it takes effect, on the calling
     /// thread. This file system holds no lock then; the caller may hold its own.
-    pub fn on_op(&self, hook: impl Fn(&Op) + Send + Sync + 'static) {
+    pub fn on_op(&self, hook: impl Fn(&FaultOp) + Send + Sync + 'static) {
         self.shared.state.lock().hook = Some(Arc::new(hook));
     }
 
@@ -187,7 +187,7 @@ impl Shared {
         state.bytes += if matches!(kind, OpKind::Read | OpKind::Append) { bytes as u64 } else { 0 };
         if let Some(hook) = state.hook.clone() {
             drop(state);
-            hook(&Op { index, kind, path: path.to_owned(), offset, bytes: bytes as u64, fault: false });
+            hook(&FaultOp { index, kind, path: path.to_owned(), offset, bytes: bytes as u64, fault: false });
             state = self.state.lock();
         }
         if let Some((delay, clock)) = state.schedule.as_mut().and_then(FaultSchedule::delay) {
@@ -199,7 +199,7 @@ impl Shared {
         let fault = !matches!(verdict, Verdict::Go | Verdict::Spoil);
         state.faults += u64::from(fault);
         if let Some(list) = &mut state.list {
-            list.push(Op { index, kind, path: path.to_owned(), offset, bytes: bytes as u64, fault });
+            list.push(FaultOp { index, kind, path: path.to_owned(), offset, bytes: bytes as u64, fault });
         }
         verdict
     }

@@ -22,31 +22,31 @@ use esker_base::sync::{Arc, Mutex, RwLock};
 use esker_base::{Error, Result};
 use handle::{MemDirectory, MemFileLock, MemRandomAccessFile, MemSequentialFile, MemWritableFile};
 use std::path::{Path, PathBuf};
-use tree::Tree;
+use tree::MemTree;
 
 /// A file system in memory. Cloning shares it.
 #[derive(Clone, Debug)]
 pub struct MemFs {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<MemShared>,
 }
 
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct MemShared {
     pub(crate) tracked: bool,
     /// A change holds it shared; a caller that needs a consistent state of everything, exclusively.
     /// Lock order: `gate`, then `tree`, then a file's data.
     pub(crate) gate: RwLock<()>,
-    pub(crate) tree: Mutex<Tree>,
+    pub(crate) tree: Mutex<MemTree>,
 }
 
 impl MemFs {
     /// An empty one, with the directory "/".
     pub fn new() -> MemFs {
-        MemFs::with_tree(Tree::new(false), false)
+        MemFs::with_tree(MemTree::new(false), false)
     }
 
-    pub(crate) fn with_tree(tree: Tree, tracked: bool) -> MemFs {
-        MemFs { shared: Arc::new(Shared { tracked, gate: RwLock::new(()), tree: Mutex::new(tree) }) }
+    pub(crate) fn with_tree(tree: MemTree, tracked: bool) -> MemFs {
+        MemFs { shared: Arc::new(MemShared { tracked, gate: RwLock::new(()), tree: Mutex::new(tree) }) }
     }
 
     /// A change of names.
@@ -54,14 +54,19 @@ impl MemFs {
         &self,
         operation: &str,
         path: &Path,
-        change: impl FnOnce(&mut Tree) -> Result<T, i32>,
+        change: impl FnOnce(&mut MemTree) -> Result<T, i32>,
     ) -> Result<T> {
         let _standing = self.shared.gate.read();
         change(&mut self.shared.tree.lock()).map_err(|errno| failed(operation, path, errno))
     }
 
     /// A look at names.
-    fn look<T>(&self, operation: &str, path: &Path, look: impl FnOnce(&Tree) -> Result<T, i32>) -> Result<T> {
+    fn look<T>(
+        &self,
+        operation: &str,
+        path: &Path,
+        look: impl FnOnce(&MemTree) -> Result<T, i32>,
+    ) -> Result<T> {
         look(&self.shared.tree.lock()).map_err(|errno| failed(operation, path, errno))
     }
 

@@ -29,7 +29,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// Work to be done once.
-pub type Job = Box<dyn FnOnce() + Send>;
+pub type PoolJob = Box<dyn FnOnce() + Send>;
 type Panic = Box<dyn Any + Send>;
 
 /// Which threads run a job.
@@ -76,7 +76,7 @@ struct Queue {
 }
 
 struct State {
-    jobs: VecDeque<(u64, Job)>,
+    jobs: VecDeque<(u64, PoolJob)>,
     limit: usize,
     /// By index; `None` where a thread has ended because the limit sank.
     threads: Vec<Option<JoinHandle<()>>>,
@@ -112,7 +112,7 @@ impl ThreadPool {
     /// Runs `job` on a thread of this priority when one is free. `tag` is for
     /// [`ThreadPool::unschedule`]. With no thread allowed at this priority it waits until some are;
     /// if the system refuses threads, see invariant 4.
-    pub fn schedule(&self, priority: Priority, tag: u64, job: Job) {
+    pub fn schedule(&self, priority: Priority, tag: u64, job: PoolJob) {
         let queue = self.queue(priority);
         let mut state = queue.state.lock();
         state.jobs.push_back((tag, job));
@@ -129,7 +129,7 @@ impl ThreadPool {
 
     /// Tries to start threads that the system refused before. If it still refuses, returns the
     /// first job with this tag, which the caller must run at once, under no lock.
-    pub fn take_starved(&self, tag: u64) -> Option<Job> {
+    pub fn take_starved(&self, tag: u64) -> Option<PoolJob> {
         let starved = self.queues().iter().filter(|queue| queue.is_starved.load(Ordering::Acquire));
         starved.into_iter().find_map(|queue| queue.take_starved(tag))
     }
@@ -252,7 +252,7 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    fn unschedule(&self, tag: u64) -> Vec<Job> {
+    fn unschedule(&self, tag: u64) -> Vec<PoolJob> {
         let mut state = self.state.lock();
         let jobs = std::mem::take(&mut state.jobs);
         let (taken, kept): (VecDeque<_>, VecDeque<_>) = jobs.into_iter().partition(|(t, _)| *t == tag);
@@ -262,7 +262,7 @@ impl Queue {
         taken.into_iter().map(|(_, job)| job).collect()
     }
 
-    fn close(&self) -> VecDeque<(u64, Job)> {
+    fn close(&self) -> VecDeque<(u64, PoolJob)> {
         let mut state = self.state.lock();
         state.closing = true;
         let jobs = std::mem::take(&mut state.jobs);
@@ -295,7 +295,7 @@ impl Queue {
         self.is_starved.store(is_starved, Ordering::Release);
     }
 
-    fn take_starved(self: &Arc<Self>, tag: u64) -> Option<Job> {
+    fn take_starved(self: &Arc<Self>, tag: u64) -> Option<PoolJob> {
         let mut state = self.state.lock();
         self.start_threads(&mut state);
         if state.live > 0 {
@@ -318,7 +318,7 @@ impl Queue {
     }
 
     /// Runs a job that counts as running.
-    fn run(&self, job: Job) -> MutexGuard<'_, State> {
+    fn run(&self, job: PoolJob) -> MutexGuard<'_, State> {
         let outcome = catch_unwind(AssertUnwindSafe(job));
         let mut state = self.state.lock();
         state.running -= 1;

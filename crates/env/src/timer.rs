@@ -15,7 +15,7 @@
 use crate::clock::Clock;
 use crate::thread_pool::spawn;
 use esker_base::sync::atomic::{AtomicBool, Ordering};
-use esker_base::sync::fork::{Owner, PerProcess};
+use esker_base::sync::fork::{PerProcess, ProcessOwner};
 use esker_base::sync::thread::{JoinHandle, ThreadId, current};
 use esker_base::sync::{Arc, Condvar, Mutex};
 use std::collections::BTreeMap;
@@ -32,7 +32,7 @@ pub struct Timer {
 }
 
 struct Shared {
-    owner: Owner,
+    owner: ProcessOwner,
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
     /// The list changed, a call ended, or the end.
@@ -112,7 +112,7 @@ impl Shared {
     fn new(clock: Arc<dyn Clock>) -> Shared {
         let state = State { tasks: BTreeMap::new(), next_id: 0, running: None, thread: None, closing: false };
         let (state, changed, is_refused) = (Mutex::new(state), Condvar::new(), AtomicBool::new(false));
-        Shared { owner: Owner::here(), clock, state, changed, is_refused }
+        Shared { owner: ProcessOwner::here(), clock, state, changed, is_refused }
     }
 
     fn start_thread(self: &Arc<Self>, state: &mut State) {

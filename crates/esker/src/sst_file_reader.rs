@@ -6,11 +6,11 @@
 //!
 //! Source: RocksDB `table/sst_file_reader.cc`.
 
-use crate::get::saver::{Finish, Saver};
+use crate::get::saver::{AnswerFinish, Saver};
 use crate::merge::timestamps::table_iter;
 use crate::options::table_read_options;
 use crate::options::{Options, ReadOptions};
-use crate::scan::timestamped::{TimestampedIter, Tombstones};
+use crate::scan::timestamped::{TimestampedIter, TimestampedTombstones};
 use crate::scan::{DbIter, DbIterOptions};
 use crate::snapshot::Snapshot;
 use esker_base::comparator::ComparatorRef;
@@ -159,7 +159,7 @@ impl SstFileReader {
         if needs_base {
             return Err(self.lacks_base(key));
         }
-        saver.finish(&Finish {
+        saver.finish(&AnswerFinish {
             user_key: key,
             merge_operator: self.options.cf.merge_operator.as_ref(),
             blobs: BlobReads { source: &self.blobs, options: &table_options },
@@ -277,7 +277,7 @@ impl SstFileReader {
             self.entries(table_read_options(options)),
             self.iter_options(options),
             options.timestamp.clone().unwrap_or_default(),
-            Tombstones::default(),
+            TimestampedTombstones::default(),
             Some(self.table.clone()),
         ))
     }

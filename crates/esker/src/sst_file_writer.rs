@@ -6,7 +6,7 @@
 
 use crate::options::Options;
 use esker_base::sync::Arc;
-use esker_base::sync::fork::Owner;
+use esker_base::sync::fork::ProcessOwner;
 use esker_base::{Error, FileNumber, Result, SequenceNumber, ValueType};
 use esker_env::random;
 use esker_format::key::{self, InternalKeyComparator};
@@ -54,7 +54,7 @@ pub struct SstFileWriter {
 
 struct Current {
     /// The process whose file it is.
-    owner: Owner,
+    owner: ProcessOwner,
     path: PathBuf,
     builder: TableBuilder,
     info: ExternalSstFileInfo,
@@ -153,7 +153,7 @@ impl SstFileWriter {
             version: VERSION,
             ..ExternalSstFileInfo::default()
         };
-        self.current = Some(Current { owner: Owner::here(), path, builder, info });
+        self.current = Some(Current { owner: ProcessOwner::here(), path, builder, info });
         Ok(())
     }
 

@@ -180,7 +180,7 @@ fn unknown_code(code: u8) -> Error {
 
 /// How hard a codec tries. RocksDB's names and defaults.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct CompressionOptions {
+pub struct CodecOptions {
     /// log2 of zlib's window, negative for raw deflate. Only −14 is written: readers assume it.
     pub window_bits: i32,
     /// The codec's level; `DEFAULT_LEVEL` leaves it to the codec (zlib 6, zstd 3).
@@ -196,16 +196,16 @@ pub struct CompressionOptions {
     pub max_dict_buffer_bytes: u64,
 }
 
-impl CompressionOptions {
+impl CodecOptions {
     /// "Whatever the codec thinks best".
     pub const DEFAULT_LEVEL: i32 = 32767;
 }
 
-impl Default for CompressionOptions {
-    fn default() -> CompressionOptions {
-        CompressionOptions {
+impl Default for CodecOptions {
+    fn default() -> CodecOptions {
+        CodecOptions {
             window_bits: -14,
-            level: CompressionOptions::DEFAULT_LEVEL,
+            level: CodecOptions::DEFAULT_LEVEL,
             strategy: 0,
             max_dict_bytes: 0,
             zstd_max_train_bytes: 0,
@@ -233,20 +233,20 @@ trait Encode: Send {
 #[cfg_attr(not(any(feature = "zlib", feature = "zstd")), expect(unused_variables))]
 fn encoder(
     kind: CompressionType,
-    options: &CompressionOptions,
+    options: &CodecOptions,
     dictionary: &[u8],
 ) -> Result<Option<Box<dyn Encode>>> {
     Ok(Some(match kind {
         CompressionType::None => return Ok(None),
         CompressionType::Snappy => Box::new(snap::raw::Encoder::new()),
         #[cfg(feature = "zlib")]
-        CompressionType::Zlib => Box::new(zlib::Encoder::new(options, dictionary)),
+        CompressionType::Zlib => Box::new(zlib::ZlibEncoder::new(options, dictionary)),
         #[cfg(feature = "bzip2")]
         CompressionType::Bzip2 => Box::new(bzip2::Encoder),
-        CompressionType::Lz4 | CompressionType::Lz4hc => Box::new(lz4::Encoder::new(dictionary)),
+        CompressionType::Lz4 | CompressionType::Lz4hc => Box::new(lz4::Lz4Encoder::new(dictionary)),
         #[cfg(feature = "zstd")]
         CompressionType::Zstd | CompressionType::ZstdNotFinal => {
-            Box::new(zstd::Encoder::new(options, dictionary)?)
+            Box::new(zstd::ZstdEncoder::new(options, dictionary)?)
         }
         _ => return Err(kind.left_out()),
     }))
@@ -263,7 +263,7 @@ impl Compressor {
     /// # Errors
     /// `NotSupported` for a codec that this build does not have; `InvalidArgument` for a level that
     /// zstd does not know.
-    pub fn new(kind: CompressionType, options: &CompressionOptions) -> Result<Compressor> {
+    pub fn new(kind: CompressionType, options: &CodecOptions) -> Result<Compressor> {
         Ok(Compressor { encoder: encoder(kind, options, &[])?, kind })
     }
 
@@ -273,7 +273,7 @@ impl Compressor {
     /// `CompressionType::has_dictionaries`).
     pub fn with_dictionary(
         kind: CompressionType,
-        options: &CompressionOptions,
+        options: &CodecOptions,
         dictionary: &[u8],
     ) -> Result<Compressor> {
         if !kind.has_dictionaries() {
@@ -335,7 +335,7 @@ impl Compressor {
 #[cfg_attr(not(feature = "zstd"), expect(unused_variables))]
 pub fn make_dictionary(
     kind: CompressionType,
-    options: &CompressionOptions,
+    options: &CodecOptions,
     samples: Vec<u8>,
     sizes: &[usize],
 ) -> Vec<u8> {

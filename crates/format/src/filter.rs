@@ -82,9 +82,9 @@ impl<'a> FilterProbe<'a> {
 enum Layout {
     MatchesNothing,
     MatchesEverything,
-    FastLocalBloom(fast_local_bloom::Layout),
-    LegacyBloom(legacy_bloom::Layout),
-    Ribbon(ribbon::Layout),
+    FastLocalBloom(fast_local_bloom::FastLocalBloomLayout),
+    LegacyBloom(legacy_bloom::LegacyBloomLayout),
+    Ribbon(ribbon::RibbonLayout),
 }
 
 impl Layout {
@@ -96,9 +96,12 @@ impl Layout {
             return Layout::MatchesNothing;
         }
         let parsed = match metadata[0] {
-            0x01..=0x7F => legacy_bloom::Layout::parse(bits.len(), metadata).map(Layout::LegacyBloom),
-            0xFF => fast_local_bloom::Layout::parse(bits.len(), metadata).map(Layout::FastLocalBloom),
-            0xFE => ribbon::Layout::parse(bits.len(), metadata).map(Layout::Ribbon),
+            0x01..=0x7F => {
+                legacy_bloom::LegacyBloomLayout::parse(bits.len(), metadata).map(Layout::LegacyBloom)
+            }
+            0xFF => fast_local_bloom::FastLocalBloomLayout::parse(bits.len(), metadata)
+                .map(Layout::FastLocalBloom),
+            0xFE => ribbon::RibbonLayout::parse(bits.len(), metadata).map(Layout::Ribbon),
             _ => None,
         };
         parsed.unwrap_or(Layout::MatchesEverything)

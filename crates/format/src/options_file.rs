@@ -46,17 +46,17 @@ pub enum SectionKind {
 
 /// One section.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Section {
+pub struct OptionsSection {
     /// Its kind.
     pub kind: SectionKind,
     /// Keys and values as they are written, in order.
     pub entries: Vec<(String, String)>,
 }
 
-impl Section {
+impl OptionsSection {
     /// An empty section.
-    pub fn new(kind: SectionKind) -> Section {
-        Section { kind, entries: Vec::new() }
+    pub fn new(kind: SectionKind) -> OptionsSection {
+        OptionsSection { kind, entries: Vec::new() }
     }
 
     /// The value of `key` as it is written. The first counts if there are several.
@@ -84,7 +84,7 @@ impl Section {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct OptionsFile {
     /// In the order of the file.
-    pub sections: Vec<Section>,
+    pub sections: Vec<OptionsSection>,
 }
 
 impl OptionsFile {
@@ -112,7 +112,7 @@ impl OptionsFile {
         if let Some(inner) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
             let kind = parse_section(inner)?;
             self.check_section(&kind)?;
-            self.sections.push(Section::new(kind));
+            self.sections.push(OptionsSection::new(kind));
             return Ok(());
         }
         let Some((key, value)) = line.split_once('=') else {
@@ -177,22 +177,22 @@ impl OptionsFile {
     }
 
     /// The `[Version]` section.
-    pub fn version(&self) -> Option<&Section> {
+    pub fn version(&self) -> Option<&OptionsSection> {
         self.sections.iter().find(|s| s.kind == SectionKind::Version)
     }
 
     /// The `[DBOptions]` section.
-    pub fn db_options(&self) -> Option<&Section> {
+    pub fn db_options(&self) -> Option<&OptionsSection> {
         self.sections.iter().find(|s| s.kind == SectionKind::DbOptions)
     }
 
     /// The options of a column family.
-    pub fn cf_options(&self, name: &str) -> Option<&Section> {
+    pub fn cf_options(&self, name: &str) -> Option<&OptionsSection> {
         self.sections.iter().find(|s| matches!(&s.kind, SectionKind::CfOptions(n) if n == name))
     }
 
     /// The table options of a column family.
-    pub fn table_options(&self, name: &str) -> Option<&Section> {
+    pub fn table_options(&self, name: &str) -> Option<&OptionsSection> {
         self.sections
             .iter()
             .find(|s| matches!(&s.kind, SectionKind::TableOptions { family, .. } if family == name))
@@ -201,7 +201,7 @@ impl OptionsFile {
 
 impl fmt::Display for OptionsFile {
     /// The text of the file. A value with an unescaped `#` or line end would not come back;
-    /// [`Section::push_text`] escapes them.
+    /// [`OptionsSection::push_text`] escapes them.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("# Options of a database in RocksDB's format.\n")?;
         for section in &self.sections {

@@ -37,7 +37,7 @@ mod tests;
 /// How much damage in the WALs an open tolerates. The numbers are RocksDB's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 #[repr(u8)]
-pub enum WalRecoveryMode {
+pub enum WalReplayMode {
     /// A WAL that ends in the middle of a record simply ends there; all else fails the open.
     TolerateCorruptedTailRecords = 0,
     /// Nothing at all.
@@ -63,7 +63,7 @@ pub enum ReplayStep<'a> {
 /// Decides over the events of all WALs of a database.
 #[derive(Debug)]
 pub struct WalReplay {
-    mode: WalRecoveryMode,
+    mode: WalReplayMode,
     file: FileNumber,
     next_sequence: Option<SequenceNumber>,
     stopped_in: Option<FileNumber>,
@@ -72,7 +72,7 @@ pub struct WalReplay {
 
 impl WalReplay {
     /// Before the first WAL.
-    pub fn new(mode: WalRecoveryMode) -> WalReplay {
+    pub fn new(mode: WalReplayMode) -> WalReplay {
         WalReplay { mode, file: FileNumber(0), next_sequence: None, stopped_in: None, warning: None }
     }
 
@@ -102,7 +102,7 @@ impl WalReplay {
     /// # Errors
     /// `Corruption`, naming the WAL and the offset: the open must fail.
     pub fn event<'a>(&mut self, event: &LogEvent, record: &'a [u8]) -> Result<ReplayStep<'a>> {
-        use WalRecoveryMode as Mode;
+        use WalReplayMode as Mode;
         match *event {
             LogEvent::Record { offset } => self.record(offset, record),
             LogEvent::End => Ok(ReplayStep::EndOfFile),
@@ -144,7 +144,7 @@ impl WalReplay {
     /// # Errors
     /// The error itself.
     pub fn read_error(&mut self, error: Error) -> Result<ReplayStep<'static>> {
-        if self.mode != WalRecoveryMode::SkipAnyCorruptedRecords {
+        if self.mode != WalReplayMode::SkipAnyCorruptedRecords {
             return Err(error);
         }
         self.warning = Some(error.to_string());
@@ -187,13 +187,13 @@ impl WalReplay {
         let due = due.map_or(String::new(), |due| format!(" at sequence number {due}"));
         let what = format!("{:06}.log: its end is lost; {} begins{due}", predecessor.0, self.name());
         match self.mode {
-            WalRecoveryMode::AbsoluteConsistency => Err(Error::corruption(what)),
-            WalRecoveryMode::PointInTimeRecovery => {
+            WalReplayMode::AbsoluteConsistency => Err(Error::corruption(what)),
+            WalReplayMode::PointInTimeRecovery => {
                 self.warning = Some(format!("replay stops: {what}"));
                 self.stopped_in = Some(predecessor);
                 Ok(false)
             }
-            WalRecoveryMode::TolerateCorruptedTailRecords | WalRecoveryMode::SkipAnyCorruptedRecords => {
+            WalReplayMode::TolerateCorruptedTailRecords | WalReplayMode::SkipAnyCorruptedRecords => {
                 self.warning = Some(what);
                 Ok(true)
             }
@@ -224,18 +224,18 @@ impl WalReplay {
     fn bad_record(&mut self, offset: u64, what: &str) -> Result<ReplayStep<'static>> {
         let error = Error::corruption(format!("{}: {what}, at offset {offset}", self.name()));
         match self.mode {
-            WalRecoveryMode::SkipAnyCorruptedRecords => {
+            WalReplayMode::SkipAnyCorruptedRecords => {
                 self.warning = Some(error.to_string());
                 Ok(ReplayStep::Continue)
             }
-            WalRecoveryMode::PointInTimeRecovery => Ok(self.stop(&error)),
+            WalReplayMode::PointInTimeRecovery => Ok(self.stop(&error)),
             _ => Err(error),
         }
     }
 
     fn damage(&mut self, event: &LogEvent) -> Result<ReplayStep<'static>> {
         let error = Error::new(ErrorKind::Corruption, format!("{}: {event}", self.name()));
-        if self.mode == WalRecoveryMode::PointInTimeRecovery { Ok(self.stop(&error)) } else { Err(error) }
+        if self.mode == WalReplayMode::PointInTimeRecovery { Ok(self.stop(&error)) } else { Err(error) }
     }
 
     fn stop(&mut self, why: &Error) -> ReplayStep<'static> {

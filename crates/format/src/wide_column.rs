@@ -9,7 +9,7 @@
 //! Invariants
 //!  1. Names ascend strictly, bytewise. The default column has the empty name and is what a plain
 //!     get returns.
-//!  2. A [`WideColumns`] was checked whole: walking it cannot fail.
+//!  2. A [`EncodedColumns`] was checked whole: walking it cannot fail.
 //!
 //! Page: `docs/format/values.md`.
 
@@ -61,19 +61,19 @@ pub fn serialize(columns: &[(&[u8], &[u8])], out: &mut Vec<u8>) -> Result<()> {
 
 /// An entity, checked, where it lies.
 #[derive(Clone, Copy, Debug)]
-pub struct WideColumns<'a> {
+pub struct EncodedColumns<'a> {
     count: u32,
     index: &'a [u8],
     values: &'a [u8],
 }
 
-impl<'a> WideColumns<'a> {
+impl<'a> EncodedColumns<'a> {
     /// Checks all of `bytes`.
     /// # Errors
     /// `Corruption` if they are cut off, names do not ascend, or values do not fill the rest ·
     /// `NotSupported` for a version other than 1 (2 means that columns lie in blob files:
     /// [`stored`]).
-    pub fn parse(bytes: &'a [u8]) -> Result<WideColumns<'a>> {
+    pub fn parse(bytes: &'a [u8]) -> Result<EncodedColumns<'a>> {
         let mut d = Decoder::new(bytes);
         let version = d.varint32()?;
         if version != VERSION {
@@ -98,7 +98,7 @@ impl<'a> WideColumns<'a> {
                 values.len()
             )));
         }
-        Ok(WideColumns { count, index, values })
+        Ok(EncodedColumns { count, index, values })
     }
 
     /// How many columns there are.

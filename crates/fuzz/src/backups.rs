@@ -5,7 +5,7 @@
 use crate::scene::{Files, contents, damage, databases, files_below, is_written, key, lay, open, options, value};
 use esker::internals::env::MemFs;
 use esker::{BackupEngine, BackupEngineOptions, Env, OpenMode, destroy_db};
-use esker_peer::contents::Pair;
+use esker_peer::contents::ContentsPair;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -15,7 +15,7 @@ const OLD: [u32; 2] = [1, 2];
 const VARIANT: usize = 1;
 
 /// What each family holds.
-type Contents = Vec<Vec<Pair>>;
+type Contents = Vec<Vec<ContentsPair>>;
 
 /// A directory as it was left.
 struct Made {

@@ -8,14 +8,14 @@ pub(crate) const CHANGE: usize = 6;
 const TRAILER: usize = 5;
 
 /// Where a block lies, without its trailer.
-pub(crate) type Block = Range<usize>;
+pub(crate) type FuzzBlock = Range<usize>;
 
 fn footer(bytes: &[u8]) -> Footer {
     Footer::parse(&bytes[bytes.len() - 53..], bytes.len() as u64).unwrap()
 }
 
 /// Those of a whole table: they follow each other, and each ends where its checksum fits.
-pub(crate) fn of(bytes: &[u8]) -> Vec<Block> {
+pub(crate) fn of(bytes: &[u8]) -> Vec<FuzzBlock> {
     let guard = footer(bytes).guard;
     let mut found = Vec::new();
     let mut start = 0;
@@ -29,7 +29,7 @@ pub(crate) fn of(bytes: &[u8]) -> Vec<Block> {
 }
 
 /// Changes a block of a table and puts the checksum right.
-pub(crate) fn change(table: &mut [u8], block: &Block, change: &[u8; CHANGE]) {
+pub(crate) fn change(table: &mut [u8], block: &FuzzBlock, change: &[u8; CHANGE]) {
     let &[_, low, high, kind, count, byte] = change;
     let place = block.start + usize::from(u16::from_le_bytes([low, high])) % block.len().max(1);
     let end = (place + usize::from(count % 16)).min(block.end);

@@ -1,6 +1,6 @@
 //! Any bytes as a compressed block, under every codec, with and without a dictionary.
 
-use esker_format::compression::{CompressionOptions, CompressionType, Compressor, Decompressor};
+use esker_format::compression::{CodecOptions, CompressionType, Compressor, Decompressor};
 
 const WRITTEN: [CompressionType; 4] =
     [CompressionType::Snappy, CompressionType::Zlib, CompressionType::Lz4, CompressionType::Zstd];
@@ -16,7 +16,7 @@ pub fn run(data: &[u8]) {
         drop(decompressor.decompress(kind, bytes));
     }
     let kind = WRITTEN[usize::from(kind) % WRITTEN.len()];
-    let mut compressor = Compressor::new(kind, &CompressionOptions::default()).unwrap();
+    let mut compressor = Compressor::new(kind, &CodecOptions::default()).unwrap();
     let mut stored = Vec::new();
     if compressor.compress(bytes, &mut stored).unwrap() {
         assert_eq!(Decompressor::new(5).decompress(kind, &stored).unwrap(), bytes);

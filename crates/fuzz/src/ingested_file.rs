@@ -2,8 +2,8 @@
 //! compaction end, whatever the order of keys is; and of a file in which the check finds nothing
 //! wrong, all three say that it holds the same, and RocksDB reads it so.
 
-use crate::blocks::{self, Block, CHANGE};
-use crate::oracle::{Answer, ask};
+use crate::blocks::{self, FuzzBlock, CHANGE};
+use crate::oracle::{OracleAnswer, ask};
 use crate::scene::{FAMILIES, files_below, key, lay, open, options, value};
 use esker::internals::env::{FileSystem, MemFs};
 use esker::options::BottommostLevelCompaction;
@@ -11,7 +11,7 @@ use esker::{
     ColumnFamilyHandle, CompactRangeOptions, Db, IngestExternalFileOptions, OpenMode, Options, ReadOptions,
     SstFileReader, SstFileWriter,
 };
-use esker_peer::contents::Pair;
+use esker_peer::contents::ContentsPair;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -20,7 +20,7 @@ const KEYS: u32 = 40;
 const VARIANTS: usize = 6;
 
 /// A file as it was made, and where its blocks lie.
-type Made = (Vec<u8>, Vec<Block>);
+type Made = (Vec<u8>, Vec<FuzzBlock>);
 
 /// Every kind of entry; some without range deletions, some of nothing else.
 fn make(variant: usize) -> Made {
@@ -58,7 +58,7 @@ fn made(variant: usize) -> &'static Made {
 macro_rules! walked {
     ($iter:expr, $forwards:expr) => {{
         let mut iter = $iter;
-        let mut found = Vec::<Pair>::new();
+        let mut found = Vec::<ContentsPair>::new();
         if $forwards {
             iter.seek_to_first();
         } else {
@@ -79,7 +79,7 @@ macro_rules! walked {
     }};
 }
 
-fn alone(options: &Options) -> Option<(Vec<Pair>, bool)> {
+fn alone(options: &Options) -> Option<(Vec<ContentsPair>, bool)> {
     let reader = SstFileReader::open(options, PATH).ok()?;
     let forwards = walked!(reader.iter(&ReadOptions::default()).ok()?, true);
     let backwards = walked!(reader.iter(&ReadOptions::default()).ok()?, false);
@@ -93,7 +93,7 @@ fn alone(options: &Options) -> Option<(Vec<Pair>, bool)> {
     Some((forwards?, is_whole))
 }
 
-fn ingested(db: &Db, family: &ColumnFamilyHandle) -> [Option<Vec<Pair>>; 2] {
+fn ingested(db: &Db, family: &ColumnFamilyHandle) -> [Option<Vec<ContentsPair>>; 2] {
     for n in 0..KEYS {
         drop(db.get_cf(family, key(n)));
     }
@@ -131,7 +131,7 @@ pub fn run(data: &[u8]) {
     if db.ingest_external_file_opt(&ingestion, &family, &[PATH]).is_err() {
         return;
     }
-    let check = |found: [Option<Vec<Pair>>; 2]| {
+    let check = |found: [Option<Vec<ContentsPair>>; 2]| {
         if is_whole && is_empty {
             assert_eq!(found, [Some(held.clone()), Some(held.clone())]);
         } else if is_whole {
@@ -161,7 +161,7 @@ fn read_alike(db: &Db, fs: &MemFs) {
     db.disable_file_deletions();
     let files = files_below(fs, Path::new("/db"));
     db.enable_file_deletions().unwrap();
-    let Some(Answer::Holds(theirs)) = ask(&files, 2) else { return };
+    let Some(OracleAnswer::Holds(theirs)) = ask(&files, 2) else { return };
     let own = FAMILIES.map(|name| ingested(db, &db.column_family(name).unwrap())[0].clone().unwrap());
     assert_eq!(own.as_slice(), theirs);
 }

@@ -7,7 +7,7 @@
 //! `ESKER_REQUIRE_PEERS` is for the tests to honour.
 
 use crate::scene::{FAMILIES, Files};
-use esker_peer::contents::{Pair, hex, unhex};
+use esker_peer::contents::{ContentsPair, hex, unhex};
 use esker_peer::{FamilySpec, RocksDb};
 use esker_testkit::{Answering, TempDir};
 use std::io::{BufRead, Write};
@@ -28,9 +28,9 @@ const FAMILY: &str = "family ";
 
 /// What RocksDB says of a directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Answer {
+pub(crate) enum OracleAnswer {
     /// What each family holds, the same in both directions.
-    Holds(Vec<Vec<Pair>>),
+    Holds(Vec<Vec<ContentsPair>>),
     /// It reports an error, or holds different things in each direction.
     Refused(String),
     /// It has ended the process, or does not end.
@@ -64,7 +64,7 @@ impl Process {
         Some(Process { process: Answering::start(&program()?).ok()?, work: TempDir::new("oracle") })
     }
 
-    fn ask(&mut self, files: &Files, recovery: usize) -> Option<Answer> {
+    fn ask(&mut self, files: &Files, recovery: usize) -> Option<OracleAnswer> {
         let dir = self.work.path();
         for file in std::fs::read_dir(dir).ok()? {
             std::fs::remove_file(file.ok()?.path()).ok()?;
@@ -73,13 +73,13 @@ impl Process {
             std::fs::write(dir.join(path.file_name()?), bytes).ok()?;
         }
         self.process.ask(&format!("{recovery} {}", dir.display())).ok()?;
-        let mut families: Vec<Vec<Pair>> = Vec::new();
+        let mut families: Vec<Vec<ContentsPair>> = Vec::new();
         while let Ok(line) = self.process.line(PATIENCE) {
             if line == END {
-                return Some(Answer::Holds(families));
+                return Some(OracleAnswer::Holds(families));
             }
             if let Some(why) = line.strip_prefix(REFUSED) {
-                return Some(Answer::Refused(why.to_owned()));
+                return Some(OracleAnswer::Refused(why.to_owned()));
             }
             if line.starts_with(FAMILY) {
                 families.push(Vec::new());
@@ -93,7 +93,7 @@ impl Process {
 }
 
 /// What RocksDB says of these files, with this `wal_recovery_mode`. `None` if there is no RocksDB.
-pub(crate) fn ask(files: &Files, recovery: usize) -> Option<Answer> {
+pub(crate) fn ask(files: &Files, recovery: usize) -> Option<OracleAnswer> {
     if !is_there() {
         return None;
     }
@@ -106,7 +106,7 @@ pub(crate) fn ask(files: &Files, recovery: usize) -> Option<Answer> {
     if answer.is_none() {
         *running = None;
     }
-    Some(answer.unwrap_or(Answer::Died))
+    Some(answer.unwrap_or(OracleAnswer::Died))
 }
 
 /// Answers what standard input asks, line by line: a number for `wal_recovery_mode`, and a
@@ -137,7 +137,7 @@ pub fn serve() -> std::io::Result<()> {
     Ok(())
 }
 
-fn contents(dir: &Path, recovery: &str) -> Result<Vec<(String, Vec<Pair>)>, String> {
+fn contents(dir: &Path, recovery: &str) -> Result<Vec<(String, Vec<ContentsPair>)>, String> {
     let mode = [
         "kTolerateCorruptedTailRecords",
         "kAbsoluteConsistency",

@@ -2,8 +2,8 @@
 //! are; and of a database in which `esker verify` finds nothing wrong, what RocksDB reads, Esker
 //! reads as the same.
 
-use crate::blocks::{self, Block, CHANGE};
-use crate::oracle::{Answer, ask};
+use crate::blocks::{self, FuzzBlock, CHANGE};
+use crate::oracle::{OracleAnswer, ask};
 use crate::scene::{Files, contents, databases, is_whole};
 use std::path::Path;
 use std::sync::OnceLock;
@@ -13,7 +13,7 @@ fn is_table(path: &Path) -> bool {
 }
 
 /// A database's blocks, each with the file that it lies in.
-type Mapped = Vec<(usize, Block)>;
+type Mapped = Vec<(usize, FuzzBlock)>;
 
 fn mapped(variant: usize) -> &'static Mapped {
     static MAPPED: OnceLock<Vec<Mapped>> = OnceLock::new();
@@ -41,7 +41,7 @@ pub fn run(data: &[u8]) {
     if !is_whole(&files) {
         return;
     }
-    let Some(Answer::Holds(theirs)) = ask(&files, 2) else { return };
+    let Some(OracleAnswer::Holds(theirs)) = ask(&files, 2) else { return };
     match own {
         Ok(own) => assert_eq!(own, theirs),
         Err(why) => panic!("RocksDB reads {} entries, Esker says {why}", theirs.concat().len()),

@@ -1,7 +1,7 @@
 //! WALs with changed records under right checksums, cut off, or with changed bytes, in each
 //! recovery mode, by Esker and by RocksDB: what RocksDB recovers, Esker recovers as the same.
 
-use crate::oracle::{Answer, ask};
+use crate::oracle::{OracleAnswer, ask};
 use crate::scene::{Files, databases, contents};
 use esker::ErrorKind;
 use esker::internals::format::file_name::{FileType, parse_file_name};
@@ -102,9 +102,9 @@ pub fn run(data: &[u8]) {
     let Some(files) = changed(&databases()[variant], &changes[..changes.len().min(4)]) else { return };
     let own = contents(&files, variant, recovery);
     match (ask(&files, recovery), own) {
-        (Some(Answer::Holds(theirs)), Ok(own)) => assert_eq!(own, theirs, "recovery mode {recovery}"),
+        (Some(OracleAnswer::Holds(theirs)), Ok(own)) => assert_eq!(own, theirs, "recovery mode {recovery}"),
         (_, Err(why)) if is_stricter_on_purpose(recovery, &why) => {}
-        (Some(Answer::Holds(theirs)), Err(why)) => {
+        (Some(OracleAnswer::Holds(theirs)), Err(why)) => {
             panic!("recovery mode {recovery}: RocksDB recovers {} entries, Esker says {why}", theirs.concat().len())
         }
         _ => {}

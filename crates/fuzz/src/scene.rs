@@ -7,7 +7,7 @@ use esker::options::CompressionType;
 use esker::{
     ColumnFamilyDescriptor, ColumnFamilyHandle, Db, Env, OpenMode, Options, WalRecoveryMode, builtin,
 };
-use esker_peer::contents::Pair;
+use esker_peer::contents::ContentsPair;
 use esker_tools::{CommandLine, Host};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -158,7 +158,11 @@ pub(crate) fn files_below(fs: &MemFs, dir: &Path) -> Files {
 
 /// What each family holds, opened for reading only with this `wal_recovery_mode` (RocksDB's
 /// number); an error also if the two directions differ.
-pub(crate) fn contents(files: &Files, variant: usize, recovery: usize) -> esker::Result<Vec<Vec<Pair>>> {
+pub(crate) fn contents(
+    files: &Files,
+    variant: usize,
+    recovery: usize,
+) -> esker::Result<Vec<Vec<ContentsPair>>> {
     const MODES: [WalRecoveryMode; 4] = [
         WalRecoveryMode::TolerateCorruptedTailRecords,
         WalRecoveryMode::AbsoluteConsistency,
@@ -195,7 +199,7 @@ pub(crate) fn is_whole(files: &Files) -> bool {
     line.run(&Host::unheard(Env::with_fs(Arc::new(fs)), Vec::new())) == 0
 }
 
-fn walk(db: &Db, family: &ColumnFamilyHandle, forward: bool) -> esker::Result<Vec<Pair>> {
+fn walk(db: &Db, family: &ColumnFamilyHandle, forward: bool) -> esker::Result<Vec<ContentsPair>> {
     let mut iter = db.iter_cf(family)?;
     let mut found = Vec::new();
     if forward {

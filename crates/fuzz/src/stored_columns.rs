@@ -2,7 +2,7 @@
 //! told all of them.
 
 use esker_base::ValueType;
-use esker_format::wide_column::WideColumns;
+use esker_format::wide_column::EncodedColumns;
 use esker_format::wide_column::stored::{StoredColumns, StoredValue, for_each_blob, may_have_blobs};
 
 /// One input.
@@ -20,7 +20,7 @@ pub fn run(data: &[u8]) {
         assert!(may_have_blobs(data) && may_have_blobs(&again));
         return;
     }
-    let plain = WideColumns::parse(&again).unwrap();
+    let plain = EncodedColumns::parse(&again).unwrap();
     let inline = |value| match value {
         StoredValue::Inline(value) => value,
         StoredValue::Blob(_) => unreachable!("there is none"),

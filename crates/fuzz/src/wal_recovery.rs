@@ -2,10 +2,10 @@
 
 use esker_base::FileNumber;
 use esker_format::log::{BLOCK_BYTES, LogReader, SliceSource};
-use esker_format::wal_recovery::{ReplayStep, WalRecoveryMode, WalReplay};
+use esker_format::wal_recovery::{ReplayStep, WalReplayMode, WalReplay};
 
 /// The sequence numbers of the batches that are applied, or `None` if the open fails.
-fn replay(files: [&[u8]; 2], mode: WalRecoveryMode) -> Option<Vec<u64>> {
+fn replay(files: [&[u8]; 2], mode: WalReplayMode) -> Option<Vec<u64>> {
     let mut replay = WalReplay::new(mode);
     let mut applied = Vec::new();
     let mut record = Vec::new();
@@ -32,10 +32,10 @@ pub fn run(data: &[u8]) {
     let Some((&split, bytes)) = data.split_first() else { return };
     let (first, second) = bytes.split_at(bytes.len() * usize::from(split) / 256);
     let of = |mode| replay([first, second], mode);
-    let absolute = of(WalRecoveryMode::AbsoluteConsistency);
-    let point = of(WalRecoveryMode::PointInTimeRecovery);
-    let tail = of(WalRecoveryMode::TolerateCorruptedTailRecords);
-    let any = of(WalRecoveryMode::SkipAnyCorruptedRecords);
+    let absolute = of(WalReplayMode::AbsoluteConsistency);
+    let point = of(WalReplayMode::PointInTimeRecovery);
+    let tail = of(WalReplayMode::TolerateCorruptedTailRecords);
+    let any = of(WalReplayMode::SkipAnyCorruptedRecords);
     // What nothing is wrong with is the same for all, but for stale records, which only some modes
     // read past.
     if let (Some(absolute), Some(point)) = (&absolute, &point) {

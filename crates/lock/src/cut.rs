@@ -1,7 +1,7 @@
 //! Cuts: positions between keys, where ranges start and end, and their order.
 //!
 //! In: endpoints as callers name them ([`Endpoint`]) and a comparator. Out: [`Cut`]s, which lie
-//! between keys, and their [`Order`]. Every range is therefore half open (`lo` to `hi`) and can be
+//! between keys, and their [`CutOrder`]. Every range is therefore half open (`lo` to `hi`) and can be
 //! cut anywhere without a gap or an overlap.
 //!
 //! Cuts around a key, in ascending order of the comparator:
@@ -160,20 +160,20 @@ impl CutBuf {
 
 /// From `lo` up to `hi`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Span<'a> {
+pub(crate) struct KeySpan<'a> {
     pub(crate) lo: Cut<'a>,
     pub(crate) hi: Cut<'a>,
 }
 
-impl<'a> Span<'a> {
+impl<'a> KeySpan<'a> {
     #[inline]
-    pub(crate) fn point(key: &'a [u8]) -> Span<'a> {
-        Span { lo: Cut { key, place: Place::Before }, hi: Cut { key, place: Place::After } }
+    pub(crate) fn point(key: &'a [u8]) -> KeySpan<'a> {
+        KeySpan { lo: Cut { key, place: Place::Before }, hi: Cut { key, place: Place::After } }
     }
 
     /// The span from `left` to `right`, both included. Does not check their order.
-    pub(crate) fn closed(left: Endpoint<'a>, right: Endpoint<'a>) -> Span<'a> {
-        Span { lo: left.cut(Place::Before), hi: right.cut(Place::After) }
+    pub(crate) fn closed(left: Endpoint<'a>, right: Endpoint<'a>) -> KeySpan<'a> {
+        KeySpan { lo: left.cut(Place::Before), hi: right.cut(Place::After) }
     }
 
     /// Whether the span has the form of a single key.
@@ -183,27 +183,27 @@ impl<'a> Span<'a> {
         self.lo.place == Place::Before && self.hi.place == Place::After && is_one_key()
     }
 
-    pub(crate) fn to_buf(self) -> SpanBuf {
-        SpanBuf { lo: self.lo.to_buf(), hi: self.hi.to_buf() }
+    pub(crate) fn to_buf(self) -> KeySpanBuf {
+        KeySpanBuf { lo: self.lo.to_buf(), hi: self.hi.to_buf() }
     }
 }
 
-/// An owned [`Span`].
+/// An owned [`KeySpan`].
 #[derive(Clone, Debug)]
-pub(crate) struct SpanBuf {
+pub(crate) struct KeySpanBuf {
     pub(crate) lo: CutBuf,
     pub(crate) hi: CutBuf,
 }
 
-impl SpanBuf {
-    pub(crate) fn as_span(&self) -> Span<'_> {
-        Span { lo: self.lo.as_cut(), hi: self.hi.as_cut() }
+impl KeySpanBuf {
+    pub(crate) fn as_span(&self) -> KeySpan<'_> {
+        KeySpan { lo: self.lo.as_cut(), hi: self.hi.as_cut() }
     }
 }
 
 /// The order of a family's cuts.
 #[derive(Clone, Debug)]
-pub(crate) enum Order {
+pub(crate) enum CutOrder {
     /// Unsigned bytes, ascending. Keys come without timestamps.
     Bytewise,
     /// Unsigned bytes, descending.
@@ -212,23 +212,23 @@ pub(crate) enum Order {
     Custom(ComparatorRef),
 }
 
-impl Order {
+impl CutOrder {
     /// The order of keys without timestamps under `comparator`.
-    pub(crate) fn of(comparator: &ComparatorRef) -> Order {
+    pub(crate) fn of(comparator: &ComparatorRef) -> CutOrder {
         match comparator.order() {
-            KeyOrder::Bytewise => Order::Bytewise,
-            KeyOrder::ReverseBytewise => Order::Reverse,
-            KeyOrder::Custom if comparator.name() == "leveldb.BytewiseComparator.u64ts" => Order::Bytewise,
-            KeyOrder::Custom => Order::Custom(comparator.clone()),
+            KeyOrder::Bytewise => CutOrder::Bytewise,
+            KeyOrder::ReverseBytewise => CutOrder::Reverse,
+            KeyOrder::Custom if comparator.name() == "leveldb.BytewiseComparator.u64ts" => CutOrder::Bytewise,
+            KeyOrder::Custom => CutOrder::Custom(comparator.clone()),
         }
     }
 
     #[inline]
     fn compare_keys(&self, a: &[u8], b: &[u8]) -> Ordering {
         match self {
-            Order::Bytewise => compare_bytes(a, b),
-            Order::Reverse => compare_bytes(b, a),
-            Order::Custom(comparator) => compare_custom(&**comparator, a, b),
+            CutOrder::Bytewise => compare_bytes(a, b),
+            CutOrder::Reverse => compare_bytes(b, a),
+            CutOrder::Custom(comparator) => compare_custom(&**comparator, a, b),
         }
     }
 
@@ -256,15 +256,15 @@ impl Order {
     }
 
     #[inline]
-    pub(crate) fn overlap(&self, a: Span<'_>, b: Span<'_>) -> bool {
+    pub(crate) fn overlap(&self, a: KeySpan<'_>, b: KeySpan<'_>) -> bool {
         self.cmp(a.lo, b.hi).is_lt() && self.cmp(b.lo, a.hi).is_lt()
     }
 
-    pub(crate) fn covers(&self, outer: Span<'_>, inner: Span<'_>) -> bool {
+    pub(crate) fn covers(&self, outer: KeySpan<'_>, inner: KeySpan<'_>) -> bool {
         self.cmp(outer.lo, inner.lo).is_le() && self.cmp(inner.hi, outer.hi).is_le()
     }
 
-    pub(crate) fn is_empty(&self, span: Span<'_>) -> bool {
+    pub(crate) fn is_empty(&self, span: KeySpan<'_>) -> bool {
         self.cmp(span.lo, span.hi).is_ge()
     }
 
@@ -283,12 +283,12 @@ impl Order {
         // The unknown bytes after a prefix, all ones.
         let ones = || if cut.key.len() >= 8 { zeros } else { zeros | (u64::MAX >> (8 * cut.key.len())) };
         match (self, cut.place) {
-            (Order::Custom(_), _) | (_, Place::Min) => 0,
+            (CutOrder::Custom(_), _) | (_, Place::Min) => 0,
             (_, Place::Max) => u64::MAX,
-            (Order::Bytewise, Place::Supremum) => ones(),
-            (Order::Bytewise, _) => zeros,
-            (Order::Reverse, Place::Infimum) => !ones(),
-            (Order::Reverse, _) => !zeros,
+            (CutOrder::Bytewise, Place::Supremum) => ones(),
+            (CutOrder::Bytewise, _) => zeros,
+            (CutOrder::Reverse, Place::Infimum) => !ones(),
+            (CutOrder::Reverse, _) => !zeros,
         }
     }
 }

@@ -12,7 +12,7 @@
 //! something else. The search therefore believes a cycle only if it finds each edge a second time
 //! and each request still waits after that. A waiting locker releases nothing, so all edges existed
 //! at once. A queued request may stand for earlier requests
-//! ([`Latched::blockers`](crate::leaf::Latched::blockers)). If it is withdrawn during the search,
+//! ([`LatchedLeaf::blockers`](crate::leaf::LatchedLeaf::blockers)). If it is withdrawn during the search,
 //! the search starts again.
 //!
 //! Source of the contract (victim, depth, report): RocksDB `utilities/transactions/lock/point`.
@@ -22,7 +22,7 @@
 
 use crate::LockMode;
 use crate::cut::EndpointBuf;
-use crate::manager::Shared;
+use crate::manager::LockShared;
 use crate::wait::Waiter;
 use esker_base::ColumnFamilyId;
 use esker_base::sync::Arc;
@@ -108,7 +108,7 @@ enum Found {
 }
 
 /// True if `waiter` closed a cycle, or the depth limit was reached; `waiter` is withdrawn then.
-pub(crate) fn is_victim(shared: &Shared, waiter: &Arc<Waiter>, max_depth: usize) -> bool {
+pub(crate) fn is_victim(shared: &LockShared, waiter: &Arc<Waiter>, max_depth: usize) -> bool {
     let mut deadlocks = shared.deadlocks.lock();
     let (circle, limit_exceeded) = match search(waiter, max_depth) {
         Found::Nothing => return false,

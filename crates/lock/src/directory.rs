@@ -9,7 +9,7 @@
 //!  2. A directory never changes. A new one is published under `Stripe::structure` and under the
 //!     latches of the leaves it removes.
 
-use crate::cut::{CutBuf, Order, Span};
+use crate::cut::{CutBuf, CutOrder, KeySpan};
 use crate::leaf::{Leaf, LeafState};
 #[cfg(any(loom, shuttle))]
 use esker_base::sync::RwLock;
@@ -20,29 +20,29 @@ use std::ops::Range;
 
 /// Leaves and the bounds between them.
 #[derive(Debug)]
-pub(crate) struct Directory {
+pub(crate) struct LeafDirectory {
     heads: Heads,
     bounds: Vec<CutBuf>,
     pub(crate) leaves: Vec<Arc<Leaf>>,
 }
 
-impl Directory {
+impl LeafDirectory {
     /// A directory of empty leaves. `bounds` are sorted and distinct.
-    pub(crate) fn new(order: &Order, bounds: Vec<CutBuf>) -> Directory {
+    pub(crate) fn new(order: &CutOrder, bounds: Vec<CutBuf>) -> LeafDirectory {
         let los = std::iter::once(CutBuf::MIN).chain(bounds.iter().cloned());
         let his = bounds.iter().cloned().chain([CutBuf::MAX]);
         let leaves = los.zip(his).map(|(lo, hi)| Arc::new(Leaf::new(lo, hi, LeafState::default()))).collect();
-        Directory::of(order, bounds, leaves)
+        LeafDirectory::of(order, bounds, leaves)
     }
 
-    fn of(order: &Order, bounds: Vec<CutBuf>, leaves: Vec<Arc<Leaf>>) -> Directory {
+    fn of(order: &CutOrder, bounds: Vec<CutBuf>, leaves: Vec<Arc<Leaf>>) -> LeafDirectory {
         let heads = Heads::new(bounds.iter().map(|b| order.head(b.as_cut())).collect());
-        Directory { heads, bounds, leaves }
+        LeafDirectory { heads, bounds, leaves }
     }
 
     /// Indexes of the leaves that `span` touches. `span` is not empty.
     #[inline]
-    pub(crate) fn touched(&self, order: &Order, span: Span<'_>) -> Range<usize> {
+    pub(crate) fn touched(&self, order: &CutOrder, span: KeySpan<'_>) -> Range<usize> {
         let head = order.head(span.lo);
         let less = self.heads.count_below(head);
         let heads = &self.heads.sorted;
@@ -68,21 +68,21 @@ impl Directory {
     /// A copy of this directory with the leaf at `index` cut in two.
     pub(crate) fn with_split(
         &self,
-        order: &Order,
+        order: &CutOrder,
         index: usize,
         at: CutBuf,
         left: Leaf,
         right: Leaf,
-    ) -> Directory {
+    ) -> LeafDirectory {
         let mut bounds = self.bounds.clone();
         bounds.insert(index, at);
         let mut leaves = self.leaves.clone();
         leaves.splice(index..=index, [Arc::new(left), Arc::new(right)]);
-        Directory::of(order, bounds, leaves)
+        LeafDirectory::of(order, bounds, leaves)
     }
 }
 
-/// `Order::head` of each bound, which decides most comparisons without a pointer dereference. A
+/// `CutOrder::head` of each bound, which decides most comparisons without a pointer dereference. A
 /// table over the heads' highest distinguishing bits gives the start of the search. A binary search
 /// would mispredict every other step.
 #[derive(Debug)]
@@ -139,13 +139,13 @@ pub(crate) struct Stripe {
 }
 
 #[cfg(not(any(loom, shuttle)))]
-type Published = Swap<Directory>;
+type Published = Swap<LeafDirectory>;
 /// Model checkers drive the latches; the epoch has its own models.
 #[cfg(any(loom, shuttle))]
-type Published = RwLock<Arc<Directory>>;
+type Published = RwLock<Arc<LeafDirectory>>;
 
 impl Stripe {
-    pub(crate) fn new(directory: Directory) -> Stripe {
+    pub(crate) fn new(directory: LeafDirectory) -> Stripe {
         let directory = Arc::new(directory);
         Stripe { published: Published::new(directory), structure: Mutex::new(()) }
     }
@@ -153,24 +153,24 @@ impl Stripe {
     /// Calls `f` with the directory. `f` must not sleep, except for latches.
     #[cfg(not(any(loom, shuttle)))]
     #[inline]
-    pub(crate) fn with<R>(&self, f: impl FnOnce(&Directory) -> R) -> R {
+    pub(crate) fn with<R>(&self, f: impl FnOnce(&LeafDirectory) -> R) -> R {
         let guard = pin();
         f(self.published.load(&guard))
     }
 
     #[cfg(any(loom, shuttle))]
-    pub(crate) fn with<R>(&self, f: impl FnOnce(&Directory) -> R) -> R {
+    pub(crate) fn with<R>(&self, f: impl FnOnce(&LeafDirectory) -> R) -> R {
         let directory = self.published.read().clone();
         f(&directory)
     }
 
     #[cfg(not(any(loom, shuttle)))]
-    pub(crate) fn publish(&self, directory: Directory) {
+    pub(crate) fn publish(&self, directory: LeafDirectory) {
         self.published.store(Arc::new(directory));
     }
 
     #[cfg(any(loom, shuttle))]
-    pub(crate) fn publish(&self, directory: Directory) {
+    pub(crate) fn publish(&self, directory: LeafDirectory) {
         *self.published.write() = Arc::new(directory);
     }
 }

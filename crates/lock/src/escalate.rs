@@ -6,15 +6,15 @@
 //! exclusive locks become one, leaf by leaf, if no other locker holds or wants anything between
 //! them and the barrier agrees. Other lockers keep running meanwhile.
 //!
-//! Invariant: `Owner::escalated` is set under the latch under which locks are joined. A locker that
+//! Invariant: `LockOwner::escalated` is set under the latch under which locks are joined. A locker that
 //! releases its logged locks takes that latch, and so learns whether it must also sweep for locks
 //! that its log does not name.
 
-use crate::cut::{Cut, Order, Span};
-use crate::family::Family;
+use crate::cut::{Cut, CutOrder, KeySpan};
+use crate::family::LockFamily;
 use crate::leaf::LeafState;
 use crate::manager::{EscalationBarrier, Inner};
-use crate::owner::Owner;
+use crate::owner::LockOwner;
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
 use std::collections::HashMap;
@@ -83,16 +83,22 @@ impl Inner {
         self.fits(untold)
     }
 
-    fn escalate(&self, family: &Family, owners: &HashMap<u64, &Owner>, barrier: Option<&EscalationBarrier>) {
+    fn escalate(
+        &self,
+        family: &LockFamily,
+        owners: &HashMap<u64, &LockOwner>,
+        barrier: Option<&EscalationBarrier>,
+    ) {
         family.for_each_leaf(|_, state| {
             let LeafState { fragments, queue, .. } = state;
-            let is_wanted =
-                |gap: Span<'_>| queue.iter().any(|waiter| family.order.overlap(waiter.span.as_span(), gap));
+            let is_wanted = |gap: KeySpan<'_>| {
+                queue.iter().any(|waiter| family.order.overlap(waiter.span.as_span(), gap))
+            };
             let is_barred = |lo: Cut<'_>, hi: Cut<'_>| {
                 barrier.is_some_and(|b| b(family.id, &lo.to_endpoint(), &hi.to_endpoint()))
             };
             let (joined, saved) = fragments.escalate(owners, |lo, hi| {
-                let gap = Span { lo, hi };
+                let gap = KeySpan { lo, hi };
                 is_adjacent(&family.order, gap) || !(is_wanted(gap) || is_barred(lo, hi))
             });
             self.shared.add_bytes(-saved);
@@ -101,13 +107,13 @@ impl Inner {
     }
 }
 
-fn is_adjacent(order: &Order, gap: Span<'_>) -> bool {
+fn is_adjacent(order: &CutOrder, gap: KeySpan<'_>) -> bool {
     order.is_empty(gap)
 }
 
 /// All lockers that hold locks, by bytes held, most first.
-fn greediest_first(families: &[Arc<Family>]) -> Vec<Arc<Owner>> {
-    let mut bytes: HashMap<u64, (i64, Arc<Owner>)> = HashMap::new();
+fn greediest_first(families: &[Arc<LockFamily>]) -> Vec<Arc<LockOwner>> {
+    let mut bytes: HashMap<u64, (i64, Arc<LockOwner>)> = HashMap::new();
     for family in families {
         family.for_each_leaf(|_, state| {
             for fragment in state.fragments.iter() {
@@ -118,7 +124,7 @@ fn greediest_first(families: &[Arc<Family>]) -> Vec<Arc<Owner>> {
             }
         });
     }
-    let mut owners: Vec<(i64, Arc<Owner>)> = bytes.into_values().collect();
+    let mut owners: Vec<(i64, Arc<LockOwner>)> = bytes.into_values().collect();
     owners.sort_by_key(|(bytes, owner)| (std::cmp::Reverse(*bytes), owner.id));
     owners.into_iter().map(|(_, owner)| owner).collect()
 }

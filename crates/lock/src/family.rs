@@ -1,21 +1,21 @@
 //! The locks of one column family: requests arrive, wait and are granted here.
 //!
-//! In: requests and releases by lockers. Out: [`Decision`]s. The locker itself does the waiting
+//! In: requests and releases by lockers. Out: [`LockDecision`]s. The locker itself does the waiting
 //! (`locker.rs`).
 //!
 //! Every operation has the same steps: look up the leaves, latch them in ascending order, decide,
 //! release the latches, and then wake the lockers that were granted something ([`Wakes`]).
 //!
-//! Lock order: `Stripe::structure`, latches ascending, `Owner::seat`. No lock is taken under a
+//! Lock order: `Stripe::structure`, latches ascending, `LockOwner::seat`. No lock is taken under a
 //! seat.
 
-use crate::cut::{CutBuf, Order, Span, SpanBuf};
-use crate::directory::{Directory, Stripe};
+use crate::cut::{CutBuf, CutOrder, KeySpan, KeySpanBuf};
+use crate::directory::{LeafDirectory, Stripe};
 use crate::fragment::{Escalated, Pieces};
-use crate::leaf::{Blocker, Latched, Leaf, LeafState, Wakes, part_of};
-use crate::manager::Shared;
-use crate::owner::Outcome;
-use crate::wait::{Request, Waiter};
+use crate::leaf::{Blocker, LatchedLeaf, Leaf, LeafState, Wakes, part_of};
+use crate::manager::LockShared;
+use crate::owner::WaitOutcome;
+use crate::wait::{LockRequest, Waiter};
 use crate::{FamilyOptions, Locking};
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
@@ -31,16 +31,16 @@ const LEAVES_PER_FRAGMENT: usize = 8;
 const MAX_LEAVES_BY_CONTENTION: usize = 1024;
 
 /// A column family, as far as locks go.
-pub struct Family {
+pub struct LockFamily {
     pub(crate) id: ColumnFamilyId,
-    pub(crate) order: Order,
+    pub(crate) order: CutOrder,
     locking: Locking,
     max_fragments: usize,
     pub(crate) stripes: Box<[Stripe]>,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<LockShared>,
 }
 
-impl fmt::Debug for Family {
+impl fmt::Debug for LockFamily {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Family").field("id", &self.id).field("locking", &self.locking).finish_non_exhaustive()
     }
@@ -48,7 +48,7 @@ impl fmt::Debug for Family {
 
 /// The result of a request.
 #[derive(Debug)]
-pub(crate) enum Decision {
+pub(crate) enum LockDecision {
     /// Granted: the pieces that are newly held, and their bytes.
     Granted(Pieces, i64),
     /// The request would have to wait and may not.
@@ -59,21 +59,21 @@ pub(crate) enum Decision {
     Dropped,
 }
 
-impl Family {
-    pub(crate) fn new(id: ColumnFamilyId, options: &FamilyOptions, shared: Arc<Shared>) -> Family {
+impl LockFamily {
+    pub(crate) fn new(id: ColumnFamilyId, options: &FamilyOptions, shared: Arc<LockShared>) -> LockFamily {
         let (order, stripe_count) = match options.locking {
             // Points are equal when their bytes are, under every comparator, as in RocksDB.
-            Locking::Points => (Order::Bytewise, POINT_STRIPES),
-            Locking::Ranges => (Order::of(&options.comparator), 1),
+            Locking::Points => (CutOrder::Bytewise, POINT_STRIPES),
+            Locking::Ranges => (CutOrder::of(&options.comparator), 1),
         };
         let bounds = match options.locking {
             Locking::Points => Vec::new(),
             Locking::Ranges => bounds_at(&order, &options.boundaries),
         };
         let stripes =
-            (0..stripe_count).map(|_| Stripe::new(Directory::new(&order, bounds.clone()))).collect();
+            (0..stripe_count).map(|_| Stripe::new(LeafDirectory::new(&order, bounds.clone()))).collect();
         let max_fragments = options.max_fragments.max(1);
-        Family { id, order, locking: options.locking, max_fragments, stripes, shared }
+        LockFamily { id, order, locking: options.locking, max_fragments, stripes, shared }
     }
 
     /// The family's id.
@@ -87,19 +87,19 @@ impl Family {
     }
 
     #[inline]
-    fn stripe(&self, span: Span<'_>) -> &Stripe {
+    fn stripe(&self, span: KeySpan<'_>) -> &Stripe {
         if self.stripes.len() == 1 { &self.stripes[0] } else { &self.stripes[stripe_of(span.lo.key)] }
     }
 
     /// Calls `f` with the latches of all leaves that `span` touches.
     #[inline]
-    fn latched<R>(&self, span: Span<'_>, f: impl FnOnce(&mut Latched<'_>) -> R) -> R {
+    fn latched<R>(&self, span: KeySpan<'_>, f: impl FnOnce(&mut LatchedLeaf<'_>) -> R) -> R {
         let stripe = self.stripe(span);
         let mut f = Some(f);
         loop {
             let done = stripe.with(|directory| {
                 let touched = directory.touched(&self.order, span);
-                let mut latched = Latched::new(&directory.leaves[touched], span.lo)?;
+                let mut latched = LatchedLeaf::new(&directory.leaves[touched], span.lo)?;
                 let f = f.take()?;
                 let result = f(&mut latched);
                 let limit = self.max_fragments + directory.leaves.len() / LEAVES_PER_FRAGMENT;
@@ -115,7 +115,7 @@ impl Family {
     }
 
     /// Grants `request`, or queues it if it may wait.
-    pub(crate) fn acquire(self: &Arc<Family>, request: &Request<'_>, may_wait: bool) -> Decision {
+    pub(crate) fn acquire(self: &Arc<LockFamily>, request: &LockRequest<'_>, may_wait: bool) -> LockDecision {
         let mut wakes = Wakes::default();
         let decision = self.latched(request.span, |latched| {
             let decision = self.decide_new(latched, request, may_wait, &mut wakes);
@@ -129,24 +129,24 @@ impl Family {
 
     #[inline]
     fn decide_new(
-        self: &Arc<Family>,
-        latched: &mut Latched<'_>,
-        request: &Request<'_>,
+        self: &Arc<LockFamily>,
+        latched: &mut LatchedLeaf<'_>,
+        request: &LockRequest<'_>,
         may_wait: bool,
         wakes: &mut Wakes,
-    ) -> Decision {
+    ) -> LockDecision {
         if latched.is_closed() {
-            return Decision::Dropped;
+            return LockDecision::Dropped;
         }
         let (order, owner) = (&self.order, request.owner);
         if let [state] = &mut latched.states[..]
             && state.queue.is_empty()
             && let Some(bytes) = state.fragments.take_free(order, request.span, request.mode, owner)
         {
-            return Decision::Granted(Pieces::Whole, bytes);
+            return LockDecision::Granted(Pieces::Whole, bytes);
         }
         if latched.holds(order, request) {
-            return Decision::Granted(Pieces::Nothing, 0);
+            return LockDecision::Granted(Pieces::Nothing, 0);
         }
         if latched.is_free_for(order, request, None, &|| self.shared.now()) {
             // The ticket bounds how long younger owners may pass the waiting requests.
@@ -154,18 +154,18 @@ impl Family {
                 self.shared.draw_ticket();
             }
             let (pieces, bytes) = latched.take(order, request, wakes);
-            return Decision::Granted(pieces, bytes);
+            return LockDecision::Granted(pieces, bytes);
         }
         if !may_wait {
-            return Decision::Refused;
+            return LockDecision::Refused;
         }
         let waiter = self.waiter(latched, request);
         latched.enqueue(&waiter);
-        Decision::Waits(waiter)
+        LockDecision::Waits(waiter)
     }
 
     /// A waiter for `request`. Its ticket is drawn under the latches, which keeps queues sorted.
-    fn waiter(self: &Arc<Family>, latched: &Latched<'_>, request: &Request<'_>) -> Arc<Waiter> {
+    fn waiter(self: &Arc<LockFamily>, latched: &LatchedLeaf<'_>, request: &LockRequest<'_>) -> Arc<Waiter> {
         let ticket = self.shared.draw_ticket();
         let patience = if request.span.is_point() { 0 } else { self.shared.range_patience };
         Arc::new(Waiter {
@@ -182,7 +182,7 @@ impl Family {
 
     /// Releases the part of `span` that `id` holds. Returns the difference in bytes; `None`: it
     /// held nothing.
-    pub(crate) fn release(&self, span: Span<'_>, id: u64, escalated: Escalated) -> Option<i64> {
+    pub(crate) fn release(&self, span: KeySpan<'_>, id: u64, escalated: Escalated) -> Option<i64> {
         let note = |_any: bool| {
             #[cfg(test)]
             self.shared.history.released(self.id, id, span, _any);
@@ -192,7 +192,7 @@ impl Family {
 
     /// Makes the exclusive locks of `id` within `span` shared. Returns the difference in bytes;
     /// `None`: there were none.
-    pub(crate) fn downgrade(&self, span: Span<'_>, id: u64) -> Option<i64> {
+    pub(crate) fn downgrade(&self, span: KeySpan<'_>, id: u64) -> Option<i64> {
         let note = |_any: bool| {
             #[cfg(test)]
             self.shared.history.downgraded(self.id, id, span, _any);
@@ -205,8 +205,8 @@ impl Family {
     #[inline]
     fn loosen(
         &self,
-        span: Span<'_>,
-        mut change: impl FnMut(&mut LeafState, Span<'_>) -> Option<i64>,
+        span: KeySpan<'_>,
+        mut change: impl FnMut(&mut LeafState, KeySpan<'_>) -> Option<i64>,
         note: impl Fn(bool),
     ) -> Option<i64> {
         let mut wakes = Wakes::default();
@@ -230,7 +230,7 @@ impl Family {
 
     /// Grants the requests that wait for `span` and are free to go on.
     #[inline]
-    fn grant(&self, latched: &mut Latched<'_>, span: Span<'_>, wakes: &mut Wakes) {
+    fn grant(&self, latched: &mut LatchedLeaf<'_>, span: KeySpan<'_>, wakes: &mut Wakes) {
         let leaves = latched.leaves;
         for (leaf, state) in leaves.iter().zip(&mut latched.states).filter(|(_, s)| !s.queue.is_empty()) {
             state.grant(&self.order, leaf, span, &|| self.shared.now(), wakes);
@@ -290,7 +290,7 @@ impl Family {
                 let (pieces, bytes) = latched.take(&self.order, &request, wakes);
                 #[cfg(test)]
                 self.shared.history.granted(waiter);
-                waiter.owner.settle(Outcome::Granted(pieces, bytes));
+                waiter.owner.settle(WaitOutcome::Granted(pieces, bytes));
                 wakes.owners.push(waiter.owner.clone());
             }
         });
@@ -326,7 +326,7 @@ impl Family {
     }
 
     /// A locker that holds a conflicting lock; `None` if there is none any more.
-    pub(crate) fn holder(&self, request: &Request<'_>) -> Option<u64> {
+    pub(crate) fn holder(&self, request: &LockRequest<'_>) -> Option<u64> {
         self.latched(request.span, |latched| latched.holder(&self.order, request))
     }
 
@@ -340,7 +340,7 @@ impl Family {
 
     /// Splits the leaf at the start of `span` if it still should be split.
     #[cold]
-    fn split(&self, stripe: &Stripe, span: Span<'_>) {
+    fn split(&self, stripe: &Stripe, span: KeySpan<'_>) {
         let _structure = stripe.structure.lock();
         let order = &self.order;
         stripe.with(|directory| {
@@ -388,7 +388,7 @@ impl Family {
                 waiting.sort_by_key(|w| w.ticket);
                 waiting.dedup_by_key(|w| w.ticket);
                 for waiter in &waiting {
-                    waiter.owner.settle(Outcome::Failed(dropped(self.id)));
+                    waiter.owner.settle(WaitOutcome::Failed(dropped(self.id)));
                 }
             });
             for waiter in waiting {
@@ -412,7 +412,7 @@ impl Family {
     /// Whether the order is a user's comparator, whose answers may change.
     #[inline]
     pub(crate) fn may_change_its_mind(&self) -> bool {
-        matches!(self.order, Order::Custom(_))
+        matches!(self.order, CutOrder::Custom(_))
     }
 
     /// Releases everything that `id` holds, without the comparator. `id` does not wait. Returns
@@ -434,8 +434,8 @@ impl Family {
     /// Releases everything that `id` holds: for an owner whose log escalation has made incomplete.
     /// Returns bytes.
     pub(crate) fn sweep(&self, id: u64) -> i64 {
-        let everything = Span { lo: CutBuf::MIN.as_cut(), hi: CutBuf::MAX.as_cut() };
-        let mut held: Vec<SpanBuf> = Vec::new();
+        let everything = KeySpan { lo: CutBuf::MIN.as_cut(), hi: CutBuf::MAX.as_cut() };
+        let mut held: Vec<KeySpanBuf> = Vec::new();
         self.for_each_leaf(|_, state| {
             let own = state.fragments.within(&self.order, everything).filter(|f| f.is_owned_by(id));
             held.extend(own.map(|f| f.span().to_buf()));
@@ -457,8 +457,8 @@ fn stripe_of(key: &[u8]) -> usize {
 }
 
 /// Cuts before these keys, sorted and distinct.
-fn bounds_at(order: &Order, keys: &[Vec<u8>]) -> Vec<CutBuf> {
-    let mut bounds: Vec<CutBuf> = keys.iter().map(|k| Span::point(k).lo.to_buf()).collect();
+fn bounds_at(order: &CutOrder, keys: &[Vec<u8>]) -> Vec<CutBuf> {
+    let mut bounds: Vec<CutBuf> = keys.iter().map(|k| KeySpan::point(k).lo.to_buf()).collect();
     bounds.sort_by(|a, b| order.cmp(a.as_cut(), b.as_cut()));
     bounds.dedup_by(|a, b| order.cmp(a.as_cut(), b.as_cut()).is_eq());
     bounds

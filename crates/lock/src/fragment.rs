@@ -9,9 +9,9 @@
 //!     sorted by id.
 //!  3. A fragment without `more.hi` is a point: it starts before its key and ends after it.
 
-use crate::cut::{Cut, CutBuf, Order, Place, Span, SpanBuf};
+use crate::cut::{Cut, CutBuf, CutOrder, KeySpan, KeySpanBuf, Place};
 use crate::key::KeyBuf;
-use crate::owner::Owner;
+use crate::owner::LockOwner;
 use crate::{LockMode, cut::EndpointBuf};
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
@@ -20,9 +20,9 @@ use std::ops::Range;
 
 /// A locked piece of the key space.
 #[derive(Debug)]
-pub(crate) struct Fragment {
+pub(crate) struct LockFragment {
     key: KeyBuf,
-    owner: Arc<Owner>,
+    owner: Arc<LockOwner>,
     more: Option<Box<More>>,
     place: Place,
     mode: LockMode,
@@ -30,13 +30,13 @@ pub(crate) struct Fragment {
     escalated: bool,
 }
 
-const _: () = assert!(size_of::<Fragment>() == 48);
+const _: () = assert!(size_of::<LockFragment>() == 48);
 
 /// Fields that few fragments need.
 #[derive(Debug, Default)]
 struct More {
     hi: Option<CutBuf>,
-    others: Vec<Arc<Owner>>,
+    others: Vec<Arc<LockOwner>>,
 }
 
 /// The parts of a request that its owner did not hold before. Ranges are listed only if they are
@@ -47,18 +47,18 @@ pub(crate) enum Pieces {
     Nothing,
     /// The owner held none of it and took the whole request.
     Whole,
-    Some(Vec<Piece>),
+    Some(Vec<FragmentPiece>),
 }
 
 /// One span that the owner took or upgraded.
 #[derive(Debug)]
-pub(crate) struct Piece {
-    pub(crate) change: Change,
-    pub(crate) span: SpanBuf,
+pub(crate) struct FragmentPiece {
+    pub(crate) change: FragmentChange,
+    pub(crate) span: KeySpanBuf,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Change {
+pub(crate) enum FragmentChange {
     /// Not held before.
     Taken,
     /// Held shared before, exclusive now.
@@ -74,32 +74,39 @@ pub(crate) enum Escalated {
     Keep,
 }
 
-impl Fragment {
-    fn new(span: Span<'_>, mode: LockMode, owner: Arc<Owner>) -> Fragment {
+impl LockFragment {
+    fn new(span: KeySpan<'_>, mode: LockMode, owner: Arc<LockOwner>) -> LockFragment {
         let more =
             (!span.is_point()).then(|| Box::new(More { hi: Some(span.hi.to_buf()), others: Vec::new() }));
-        Fragment { key: KeyBuf::new(span.lo.key), owner, more, place: span.lo.place, mode, escalated: false }
+        LockFragment {
+            key: KeyBuf::new(span.lo.key),
+            owner,
+            more,
+            place: span.lo.place,
+            mode,
+            escalated: false,
+        }
     }
 
     #[inline]
-    pub(crate) fn span(&self) -> Span<'_> {
+    pub(crate) fn span(&self) -> KeySpan<'_> {
         let key = self.key.as_slice();
         let hi = match self.more.as_ref().and_then(|more| more.hi.as_ref()) {
             Some(hi) => hi.as_cut(),
             None => Cut { key, place: Place::After },
         };
-        Span { lo: Cut { key, place: self.place }, hi }
+        KeySpan { lo: Cut { key, place: self.place }, hi }
     }
 
     pub(crate) fn mode(&self) -> LockMode {
         self.mode
     }
 
-    pub(crate) fn owners(&self) -> impl Iterator<Item = &Arc<Owner>> {
+    pub(crate) fn owners(&self) -> impl Iterator<Item = &Arc<LockOwner>> {
         std::iter::once(&self.owner).chain(self.others())
     }
 
-    fn others(&self) -> &[Arc<Owner>] {
+    fn others(&self) -> &[Arc<LockOwner>] {
         self.more.as_ref().map_or(&[], |more| &more.others)
     }
 
@@ -110,7 +117,7 @@ impl Fragment {
 
     /// True if the fragment is exactly `span`, as one request asked for it, and only `id` owns it.
     #[inline]
-    fn is_just(&self, span: Span<'_>, id: u64) -> bool {
+    fn is_just(&self, span: KeySpan<'_>, id: u64) -> bool {
         if self.owner.id != id || self.escalated || self.key.as_slice() != span.lo.key {
             return false;
         }
@@ -133,17 +140,17 @@ impl Fragment {
     pub(crate) fn bytes(&self) -> i64 {
         let more = self.more.as_ref().map_or(0, |more| {
             let hi = more.hi.as_ref().map_or(0, |hi| hi.key.heap_bytes());
-            size_of::<More>() + hi + more.others.capacity() * size_of::<Arc<Owner>>()
+            size_of::<More>() + hi + more.others.capacity() * size_of::<Arc<LockOwner>>()
         });
-        (size_of::<Fragment>() + self.key.heap_bytes() + more) as i64
+        (size_of::<LockFragment>() + self.key.heap_bytes() + more) as i64
     }
 
     /// Splits off the part up to `at`, which lies inside; `self` keeps the rest.
-    fn split_off_left(&mut self, at: Cut<'_>) -> Fragment {
+    fn split_off_left(&mut self, at: Cut<'_>) -> LockFragment {
         let old = self.span();
-        let left_span = Span { lo: old.lo, hi: at };
-        let mut left = Fragment::new(left_span, self.mode, self.owner.clone());
-        let mut right = Fragment::new(Span { lo: at, hi: old.hi }, self.mode, self.owner.clone());
+        let left_span = KeySpan { lo: old.lo, hi: at };
+        let mut left = LockFragment::new(left_span, self.mode, self.owner.clone());
+        let mut right = LockFragment::new(KeySpan { lo: at, hi: old.hi }, self.mode, self.owner.clone());
         left.set_others(self.others().to_vec());
         right.set_others(self.others().to_vec());
         (left.escalated, right.escalated) = (self.escalated, self.escalated);
@@ -151,7 +158,7 @@ impl Fragment {
         left
     }
 
-    fn set_others(&mut self, others: Vec<Arc<Owner>>) {
+    fn set_others(&mut self, others: Vec<Arc<LockOwner>>) {
         match &mut self.more {
             Some(more) => more.others = others,
             None if others.is_empty() => return,
@@ -162,14 +169,14 @@ impl Fragment {
         }
     }
 
-    fn set_owners(&mut self, mut owners: Vec<Arc<Owner>>) {
+    fn set_owners(&mut self, mut owners: Vec<Arc<LockOwner>>) {
         owners.sort_by_key(|o| o.id);
         let first = owners.remove(0);
         self.owner = first;
         self.set_others(owners);
     }
 
-    fn add_owner(&mut self, owner: Arc<Owner>) {
+    fn add_owner(&mut self, owner: Arc<LockOwner>) {
         let owners = self.owners().cloned().chain([owner]).collect();
         self.set_owners(owners);
     }
@@ -184,7 +191,7 @@ impl Fragment {
         true
     }
 
-    fn has_same_owners(&self, other: &Fragment) -> bool {
+    fn has_same_owners(&self, other: &LockFragment) -> bool {
         self.owner.id == other.owner.id
             && self.others().iter().map(|o| o.id).eq(other.others().iter().map(|o| o.id))
     }
@@ -199,7 +206,7 @@ pub(crate) fn conflict(a: LockMode, b: LockMode) -> bool {
 /// The fragments of a leaf.
 #[derive(Debug, Default)]
 pub(crate) struct Fragments {
-    all: Vec<Fragment>,
+    all: Vec<LockFragment>,
 }
 
 impl Fragments {
@@ -210,11 +217,11 @@ impl Fragments {
     /// Bytes allocated for the fragments.
     #[cfg(all(test, not(any(loom, shuttle))))]
     pub(crate) fn allocated_bytes(&self) -> usize {
-        let beside: i64 = self.all.iter().map(|f| f.bytes() - size_of::<Fragment>() as i64).sum();
-        self.all.capacity() * size_of::<Fragment>() + beside as usize
+        let beside: i64 = self.all.iter().map(|f| f.bytes() - size_of::<LockFragment>() as i64).sum();
+        self.all.capacity() * size_of::<LockFragment>() + beside as usize
     }
 
-    pub(crate) fn iter(&self) -> std::slice::Iter<'_, Fragment> {
+    pub(crate) fn iter(&self) -> std::slice::Iter<'_, LockFragment> {
         self.all.iter()
     }
 
@@ -225,13 +232,13 @@ impl Fragments {
 
     /// Index of the first fragment that ends behind `lo`.
     #[inline]
-    fn first_behind(&self, order: &Order, lo: Cut<'_>) -> usize {
+    fn first_behind(&self, order: &CutOrder, lo: Cut<'_>) -> usize {
         self.all.partition_point(|f| order.cmp(f.span().hi, lo).is_le())
     }
 
     /// Indexes of the fragments that overlap `span`.
     #[inline]
-    fn overlapping(&self, order: &Order, span: Span<'_>) -> Range<usize> {
+    fn overlapping(&self, order: &CutOrder, span: KeySpan<'_>) -> Range<usize> {
         let first = self.first_behind(order, span.lo);
         let count = self.all[first..].iter().take_while(|f| order.cmp(f.span().lo, span.hi).is_lt()).count();
         first..first + count
@@ -240,15 +247,15 @@ impl Fragments {
     /// The fragments that overlap `span`, in order.
     pub(crate) fn within<'a>(
         &'a self,
-        order: &'a Order,
-        span: Span<'a>,
-    ) -> impl Iterator<Item = &'a Fragment> + 'a {
+        order: &'a CutOrder,
+        span: KeySpan<'a>,
+    ) -> impl Iterator<Item = &'a LockFragment> + 'a {
         let first = self.first_behind(order, span.lo);
         self.all[first..].iter().take_while(move |f| order.cmp(f.span().lo, span.hi).is_lt())
     }
 
     /// True if `id` holds all of `span` in this mode or a stronger one.
-    pub(crate) fn holds(&self, order: &Order, span: Span<'_>, mode: LockMode, id: u64) -> bool {
+    pub(crate) fn holds(&self, order: &CutOrder, span: KeySpan<'_>, mode: LockMode, id: u64) -> bool {
         let mut at = span.lo;
         for fragment in self.within(order, span) {
             let own = fragment.span();
@@ -264,16 +271,16 @@ impl Fragments {
     #[inline]
     pub(crate) fn take_free(
         &mut self,
-        order: &Order,
-        span: Span<'_>,
+        order: &CutOrder,
+        span: KeySpan<'_>,
         mode: LockMode,
-        owner: &Arc<Owner>,
+        owner: &Arc<LockOwner>,
     ) -> Option<i64> {
         let first = self.first_behind(order, span.lo);
         if self.all.get(first).is_some_and(|f| order.cmp(f.span().lo, span.hi).is_lt()) {
             return None;
         }
-        let fragment = Fragment::new(span, mode, owner.clone());
+        let fragment = LockFragment::new(span, mode, owner.clone());
         let bytes = fragment.bytes();
         self.insert(first, fragment);
         Some(bytes)
@@ -282,10 +289,10 @@ impl Fragments {
     /// Takes `span`. Any conflicting owner has expired and loses its lock.
     pub(crate) fn take(
         &mut self,
-        order: &Order,
-        span: Span<'_>,
+        order: &CutOrder,
+        span: KeySpan<'_>,
         mode: LockMode,
-        owner: &Arc<Owner>,
+        owner: &Arc<LockOwner>,
     ) -> (Pieces, i64) {
         if let Some(bytes) = self.take_free(order, span, mode, owner) {
             return (Pieces::Whole, bytes);
@@ -294,7 +301,7 @@ impl Fragments {
     }
 
     #[inline]
-    fn insert(&mut self, at: usize, fragment: Fragment) {
+    fn insert(&mut self, at: usize, fragment: LockFragment) {
         if self.all.len() == self.all.capacity() {
             // Grows by a quarter, not to double: this decides the memory per lock.
             self.all.reserve_exact((self.all.len() / 4).max(4));
@@ -304,44 +311,44 @@ impl Fragments {
 
     fn take_beside_others(
         &mut self,
-        order: &Order,
-        span: Span<'_>,
+        order: &CutOrder,
+        span: KeySpan<'_>,
         mode: LockMode,
-        owner: &Arc<Owner>,
+        owner: &Arc<LockOwner>,
     ) -> (Pieces, i64) {
         let range = self.overlapping(order, span);
         let mut new = Vec::new();
         let mut pieces = Vec::new();
         let mut at = span.lo.to_buf();
-        let fill = |new: &mut Vec<Fragment>, pieces: &mut Vec<Piece>, gap: Span<'_>| {
+        let fill = |new: &mut Vec<LockFragment>, pieces: &mut Vec<FragmentPiece>, gap: KeySpan<'_>| {
             if !order.is_empty(gap) {
-                new.push(Fragment::new(gap, mode, owner.clone()));
-                add_piece(order, pieces, Change::Taken, gap);
+                new.push(LockFragment::new(gap, mode, owner.clone()));
+                add_piece(order, pieces, FragmentChange::Taken, gap);
             }
         };
         let edit = self.cut_out(order, range, span);
         let (place, old_bytes) = (edit.place, edit.bytes);
         new.extend(edit.left);
         for mut fragment in edit.inside {
-            fill(&mut new, &mut pieces, Span { lo: at.as_cut(), hi: fragment.span().lo });
+            fill(&mut new, &mut pieces, KeySpan { lo: at.as_cut(), hi: fragment.span().lo });
             if let Some(change) = fragment.join(mode, owner) {
                 add_piece(order, &mut pieces, change, fragment.span());
             }
             at = fragment.span().hi.to_buf();
             new.push(fragment);
         }
-        fill(&mut new, &mut pieces, Span { lo: at.as_cut(), hi: span.hi });
+        fill(&mut new, &mut pieces, KeySpan { lo: at.as_cut(), hi: span.hi });
         new.extend(edit.right);
-        let bytes = new.iter().map(Fragment::bytes).sum::<i64>() - old_bytes;
+        let bytes = new.iter().map(LockFragment::bytes).sum::<i64>() - old_bytes;
         self.all.splice(place..place, new);
         if pieces.is_empty() { (Pieces::Nothing, bytes) } else { (Pieces::Some(pieces), bytes) }
     }
 
     /// Removes the fragments of `range`; those that extend beyond `span` are cut at its ends.
-    fn cut_out(&mut self, order: &Order, range: Range<usize>, span: Span<'_>) -> CutOut {
+    fn cut_out(&mut self, order: &CutOrder, range: Range<usize>, span: KeySpan<'_>) -> CutOut {
         let place = range.start;
-        let mut inside: Vec<Fragment> = self.all.drain(range).collect();
-        let bytes = inside.iter().map(Fragment::bytes).sum();
+        let mut inside: Vec<LockFragment> = self.all.drain(range).collect();
+        let bytes = inside.iter().map(LockFragment::bytes).sum();
         let left = inside
             .first_mut()
             .filter(|f| order.cmp(f.span().lo, span.lo).is_lt())
@@ -357,8 +364,8 @@ impl Fragments {
     /// nothing.
     pub(crate) fn release(
         &mut self,
-        order: &Order,
-        span: Span<'_>,
+        order: &CutOrder,
+        span: KeySpan<'_>,
         id: u64,
         escalated: Escalated,
     ) -> Option<i64> {
@@ -378,8 +385,8 @@ impl Fragments {
             .inside
             .into_iter()
             .filter_map(|mut f| (!f.gives_up(id, escalated) || f.remove_owner(id)).then_some(f));
-        let new: Vec<Fragment> = edit.left.into_iter().chain(kept).chain(edit.right).collect();
-        let bytes = new.iter().map(Fragment::bytes).sum::<i64>() - old_bytes;
+        let new: Vec<LockFragment> = edit.left.into_iter().chain(kept).chain(edit.right).collect();
+        let bytes = new.iter().map(LockFragment::bytes).sum::<i64>() - old_bytes;
         let count = new.len();
         self.all.splice(place..place, new);
         let saved = self.join_neighbours(order, place, count);
@@ -391,7 +398,7 @@ impl Fragments {
     /// bytes, `None` for nothing.
     pub(crate) fn purge(&mut self, id: u64) -> Option<i64> {
         let held = self.all.iter().filter(|f| f.is_owned_by(id));
-        let old: i64 = held.map(Fragment::bytes).sum();
+        let old: i64 = held.map(LockFragment::bytes).sum();
         if old == 0 {
             return None;
         }
@@ -409,8 +416,8 @@ impl Fragments {
     }
 
     /// Makes the exclusive locks of `id` within `span` shared; `None` if there are none.
-    pub(crate) fn downgrade(&mut self, order: &Order, span: Span<'_>, id: u64) -> Option<i64> {
-        let is_hit = |f: &Fragment| f.mode == LockMode::Exclusive && f.is_owned_by(id);
+    pub(crate) fn downgrade(&mut self, order: &CutOrder, span: KeySpan<'_>, id: u64) -> Option<i64> {
+        let is_hit = |f: &LockFragment| f.mode == LockMode::Exclusive && f.is_owned_by(id);
         let range = self.overlapping(order, span);
         if !self.all[range.clone()].iter().any(is_hit) {
             return None;
@@ -420,8 +427,8 @@ impl Fragments {
             fragment.mode = LockMode::Shared;
             fragment.escalated = false;
         }
-        let new: Vec<Fragment> = edit.left.into_iter().chain(edit.inside).chain(edit.right).collect();
-        let bytes = new.iter().map(Fragment::bytes).sum::<i64>() - edit.bytes;
+        let new: Vec<LockFragment> = edit.left.into_iter().chain(edit.inside).chain(edit.right).collect();
+        let bytes = new.iter().map(LockFragment::bytes).sum::<i64>() - edit.bytes;
         let count = new.len();
         self.all.splice(edit.place..edit.place, new);
         let saved = self.join_neighbours(order, edit.place, count);
@@ -430,7 +437,7 @@ impl Fragments {
 
     /// Joins equal fragments that touch, around `count` fragments from `place` on. Returns bytes
     /// saved.
-    fn join_neighbours(&mut self, order: &Order, place: usize, count: usize) -> i64 {
+    fn join_neighbours(&mut self, order: &CutOrder, place: usize, count: usize) -> i64 {
         let mut saved = 0;
         let mut index = place.saturating_sub(1);
         let mut end = (place + count + 1).min(self.all.len());
@@ -449,10 +456,10 @@ impl Fragments {
 
     /// Replaces the fragments of `range` by one that spans them all. Returns bytes saved.
     fn join_range(&mut self, range: Range<usize>) -> i64 {
-        let old: i64 = self.all[range.clone()].iter().map(Fragment::bytes).sum();
+        let old: i64 = self.all[range.clone()].iter().map(LockFragment::bytes).sum();
         let (first, last) = (&self.all[range.start], &self.all[range.end - 1]);
-        let span = Span { lo: first.span().lo, hi: last.span().hi };
-        let mut joined = Fragment::new(span, first.mode, first.owner.clone());
+        let span = KeySpan { lo: first.span().lo, hi: last.span().hi };
+        let mut joined = LockFragment::new(span, first.mode, first.owner.clone());
         joined.set_others(first.others().to_vec());
         joined.escalated = first.escalated;
         let saved = old - joined.bytes();
@@ -465,7 +472,7 @@ impl Fragments {
     /// locks removed and the bytes saved.
     pub(crate) fn escalate(
         &mut self,
-        owners: &HashMap<u64, &Owner>,
+        owners: &HashMap<u64, &LockOwner>,
         may_bridge: impl Fn(Cut<'_>, Cut<'_>) -> bool,
     ) -> (usize, i64) {
         let (mut merged, mut saved) = (0, 0);
@@ -475,7 +482,7 @@ impl Fragments {
             let mut end = start + 1;
             while end < self.all.len() {
                 let (a, b) = (&self.all[end - 1], &self.all[end]);
-                let is_joinable = |f: &Fragment| {
+                let is_joinable = |f: &LockFragment| {
                     f.mode == LockMode::Exclusive && owner.is_some_and(|owner| f.is_sole_owner(owner.id))
                 };
                 let alike = is_joinable(a) && is_joinable(b);
@@ -498,9 +505,9 @@ impl Fragments {
 
     /// Splits off everything from `at` on, cutting a fragment that spans `at`. Returns the
     /// difference in bytes of both together.
-    pub(crate) fn split_off(&mut self, order: &Order, at: Cut<'_>) -> (Fragments, i64) {
+    pub(crate) fn split_off(&mut self, order: &CutOrder, at: Cut<'_>) -> (Fragments, i64) {
         let index = self.first_behind(order, at);
-        let mut right: Vec<Fragment> = self.all.drain(index..).collect();
+        let mut right: Vec<LockFragment> = self.all.drain(index..).collect();
         let mut bytes = 0;
         if let Some(first) = right.first_mut()
             && order.cmp(first.span().lo, at).is_lt()
@@ -529,7 +536,7 @@ impl Fragments {
     }
 
     /// Checks invariants 1 and 2.
-    pub(crate) fn check(&self, order: &Order) -> Result<(), String> {
+    pub(crate) fn check(&self, order: &CutOrder) -> Result<(), String> {
         for fragment in &self.all {
             if order.is_empty(fragment.span()) {
                 return Err(format!("empty fragment {fragment:?}"));
@@ -546,31 +553,31 @@ impl Fragments {
 }
 
 /// Adds a piece, or extends the last one if the new one continues it.
-fn add_piece(order: &Order, pieces: &mut Vec<Piece>, change: Change, span: Span<'_>) {
+fn add_piece(order: &CutOrder, pieces: &mut Vec<FragmentPiece>, change: FragmentChange, span: KeySpan<'_>) {
     match pieces.last_mut() {
         Some(last) if last.change == change && order.cmp(last.span.hi.as_cut(), span.lo).is_eq() => {
             last.span.hi = span.hi.to_buf();
         }
-        _ => pieces.push(Piece { change, span: span.to_buf() }),
+        _ => pieces.push(FragmentPiece { change, span: span.to_buf() }),
     }
 }
 
 struct CutOut {
     place: usize,
-    left: Option<Fragment>,
-    inside: Vec<Fragment>,
-    right: Option<Fragment>,
+    left: Option<LockFragment>,
+    inside: Vec<LockFragment>,
+    right: Option<LockFragment>,
     /// Bytes of all fragments before the cut.
     bytes: i64,
 }
 
-impl Fragment {
+impl LockFragment {
     fn gives_up(&self, id: u64, escalated: Escalated) -> bool {
         self.is_owned_by(id) && !(self.escalated && escalated == Escalated::Keep)
     }
 
     /// Adds `owner`. Owners that conflict have expired and are removed.
-    fn join(&mut self, mode: LockMode, owner: &Arc<Owner>) -> Option<Change> {
+    fn join(&mut self, mode: LockMode, owner: &Arc<LockOwner>) -> Option<FragmentChange> {
         let is_own = self.is_owned_by(owner.id);
         if is_own && self.mode >= mode {
             return None;
@@ -579,10 +586,10 @@ impl Fragment {
             self.mode = mode;
             self.set_owners(vec![owner.clone()]);
             self.escalated &= is_own;
-            return Some(if is_own { Change::Upgraded } else { Change::Taken });
+            return Some(if is_own { FragmentChange::Upgraded } else { FragmentChange::Taken });
         }
         self.add_owner(owner.clone());
-        Some(Change::Taken)
+        Some(FragmentChange::Taken)
     }
 
     /// Its ends, as reports show them.

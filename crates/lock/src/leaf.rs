@@ -3,7 +3,7 @@
 //! In: requests and releases that touch the leaf, by threads that hold its latch. Out: grants.
 //!
 //! A request within one leaf is decided here. A request over several leaves is decided under all
-//! their latches ([`Latched`]), taken in ascending order. Decisions are therefore the same as under
+//! their latches ([`LatchedLeaf`]), taken in ascending order. Decisions are therefore the same as under
 //! one latch for the whole family, wherever leaves end.
 //!
 //! Invariants
@@ -12,10 +12,10 @@
 //!  2. Everything in a leaf lies between `lo` and `hi`; requests in its queue overlap them.
 //!  3. No thread sleeps with a latch, and none takes a latch while it holds a higher one.
 
-use crate::cut::{Cut, CutBuf, Order, Span};
-use crate::fragment::{Change, Fragments, Piece, Pieces, conflict};
-use crate::owner::{NEVER, Outcome, Owner};
-use crate::wait::{Earlier, Queue, Request, Waiter};
+use crate::cut::{Cut, CutBuf, CutOrder, KeySpan};
+use crate::fragment::{FragmentChange, FragmentPiece, Fragments, Pieces, conflict};
+use crate::owner::{LockOwner, NEVER, WaitOutcome};
+use crate::wait::{Earlier, LockRequest, Queue, Waiter};
 use esker_base::sync::{Arc, Mutex, MutexGuard};
 use smallvec::SmallVec;
 
@@ -76,12 +76,12 @@ impl Leaf {
         state
     }
 
-    pub(crate) fn contains(&self, order: &Order, span: Span<'_>) -> bool {
+    pub(crate) fn contains(&self, order: &CutOrder, span: KeySpan<'_>) -> bool {
         order.covers(self.span(), span)
     }
 
-    pub(crate) fn span(&self) -> Span<'_> {
-        Span { lo: self.lo.as_cut(), hi: self.hi.as_cut() }
+    pub(crate) fn span(&self) -> KeySpan<'_> {
+        KeySpan { lo: self.lo.as_cut(), hi: self.hi.as_cut() }
     }
 }
 
@@ -89,7 +89,7 @@ impl Leaf {
 #[derive(Debug, Default)]
 pub(crate) struct Wakes {
     /// Owners with an outcome, or with a new deadline to look at.
-    pub(crate) owners: SmallVec<[Arc<Owner>; 2]>,
+    pub(crate) owners: SmallVec<[Arc<LockOwner>; 2]>,
     /// Requests that touch more leaves than were latched. The caller latches those and decides.
     pub(crate) undecided: Vec<Arc<Waiter>>,
 }
@@ -104,7 +104,7 @@ impl LeafState {
     /// The key to split at: the middle of the fragments or, for a small contended leaf, the middle
     /// of the starts of requests that found the latch taken. `None` if a split would not help: all
     /// requests start at one key, or at ascending or descending keys.
-    pub(crate) fn place_to_split(&mut self, order: &Order, max_fragments: usize) -> Option<CutBuf> {
+    pub(crate) fn place_to_split(&mut self, order: &CutOrder, max_fragments: usize) -> Option<CutBuf> {
         if self.fragments.len() > max_fragments {
             return self.fragments.middle();
         }
@@ -122,7 +122,7 @@ impl LeafState {
 
     /// Splits off everything from `at` on as the state of a new leaf; a request that touches both
     /// sides is in both queues. Returns the difference in bytes.
-    pub(crate) fn split_off(&mut self, order: &Order, at: &CutBuf) -> (LeafState, LeafState, i64) {
+    pub(crate) fn split_off(&mut self, order: &CutOrder, at: &CutBuf) -> (LeafState, LeafState, i64) {
         let mut fragments = std::mem::take(&mut self.fragments);
         let (right_fragments, bytes) = fragments.split_off(order, at.as_cut());
         let mut left = LeafState { fragments, closed: self.closed, ..LeafState::default() };
@@ -141,7 +141,7 @@ impl LeafState {
     }
 
     /// True if another owner holds a conflicting lock that has not expired.
-    fn is_held(&self, order: &Order, request: &Request<'_>, now: &dyn Fn() -> u64) -> bool {
+    fn is_held(&self, order: &CutOrder, request: &LockRequest<'_>, now: &dyn Fn() -> u64) -> bool {
         self.fragments
             .within(order, request.span)
             .filter(|f| conflict(f.mode(), request.mode))
@@ -152,9 +152,9 @@ impl LeafState {
     /// Grants what was released in `region` to waiting requests. `leaf` is the leaf of this state.
     pub(crate) fn grant(
         &mut self,
-        order: &Order,
+        order: &CutOrder,
         leaf: &Leaf,
-        region: Span<'_>,
+        region: KeySpan<'_>,
         now: &dyn Fn() -> u64,
         wakes: &mut Wakes,
     ) {
@@ -179,7 +179,7 @@ impl LeafState {
                 waiter.family.shared.history.granted(&waiter);
                 let (pieces, bytes) = self.fragments.take(order, span, waiter.mode, &waiter.owner);
                 self.nudge(order, &waiter.owner, span, wakes);
-                waiter.owner.settle(Outcome::Granted(pieces, bytes));
+                waiter.owner.settle(WaitOutcome::Granted(pieces, bytes));
                 wakes.owners.push(waiter.owner.clone());
             } else {
                 index += 1;
@@ -191,7 +191,7 @@ impl LeafState {
     }
 
     /// Checks this state against its `leaf`; for tests.
-    pub(crate) fn check(&self, order: &Order, leaf: &Leaf) -> Result<(), String> {
+    pub(crate) fn check(&self, order: &CutOrder, leaf: &Leaf) -> Result<(), String> {
         self.fragments.check(order)?;
         if let Some(stray) = self.fragments.iter().find(|f| !leaf.contains(order, f.span())) {
             return Err(format!("{stray:?} lies outside of its leaf {:?}", leaf.span()));
@@ -208,14 +208,14 @@ impl LeafState {
         idle.map_or(Ok(()), |(_, waiter)| Err(format!("nobody is in the way of {waiter:?}")))
     }
 
-    fn is_free_for(&self, order: &Order, index: usize, waiter: &Waiter, now: &dyn Fn() -> u64) -> bool {
+    fn is_free_for(&self, order: &CutOrder, index: usize, waiter: &Waiter, now: &dyn Fn() -> u64) -> bool {
         let request = waiter.request();
         !self.is_held(order, &request, now)
             && !self.queue.ahead(order, index, &request).any(|(_, stand)| stand == Earlier::HoldsUp)
     }
 
     /// The new owner of `span` can expire: waiting requests must look at their deadlines again.
-    fn nudge(&self, order: &Order, owner: &Owner, span: Span<'_>, wakes: &mut Wakes) {
+    fn nudge(&self, order: &CutOrder, owner: &LockOwner, span: KeySpan<'_>, wakes: &mut Wakes) {
         if owner.expires_at() == NEVER {
             return;
         }
@@ -227,7 +227,7 @@ impl LeafState {
 }
 
 /// Neighbouring leaves, latched in ascending order.
-pub(crate) struct Latched<'d> {
+pub(crate) struct LatchedLeaf<'d> {
     pub(crate) leaves: &'d [Arc<Leaf>],
     pub(crate) states: SmallVec<[MutexGuard<'d, LeafState>; 1]>,
 }
@@ -235,15 +235,15 @@ pub(crate) struct Latched<'d> {
 /// A locker or request that blocks a waiting request.
 #[derive(Debug)]
 pub(crate) struct Blocker {
-    pub(crate) owner: Arc<Owner>,
+    pub(crate) owner: Arc<LockOwner>,
     /// The earlier request; `None` if a held lock blocks.
     pub(crate) by_request: Option<Arc<Waiter>>,
 }
 
-impl<'d> Latched<'d> {
+impl<'d> LatchedLeaf<'d> {
     /// Latches `leaves`; `None` if one of them has moved.
     #[inline]
-    pub(crate) fn new(leaves: &'d [Arc<Leaf>], at: Cut<'_>) -> Option<Latched<'d>> {
+    pub(crate) fn new(leaves: &'d [Arc<Leaf>], at: Cut<'_>) -> Option<LatchedLeaf<'d>> {
         let mut states = SmallVec::new();
         for leaf in leaves {
             let state = leaf.latch(at);
@@ -252,12 +252,12 @@ impl<'d> Latched<'d> {
             }
             states.push(state);
         }
-        Some(Latched { leaves, states })
+        Some(LatchedLeaf { leaves, states })
     }
 
     /// The part of `span` that lies in the leaf at `index`.
     #[inline]
-    pub(crate) fn part<'a>(&'a self, order: &Order, index: usize, span: Span<'a>) -> Span<'a> {
+    pub(crate) fn part<'a>(&'a self, order: &CutOrder, index: usize, span: KeySpan<'a>) -> KeySpan<'a> {
         part_of(self.leaves, order, index, span)
     }
 
@@ -266,8 +266,8 @@ impl<'d> Latched<'d> {
     }
 
     /// True if the owner holds all of it in this mode or a stronger one.
-    pub(crate) fn holds(&self, order: &Order, request: &Request<'_>) -> bool {
-        let Request { span, mode, owner, .. } = *request;
+    pub(crate) fn holds(&self, order: &CutOrder, request: &LockRequest<'_>) -> bool {
+        let LockRequest { span, mode, owner, .. } = *request;
         let mut states = self.states.iter().enumerate();
         states.all(|(i, state)| state.fragments.holds(order, self.part(order, i, span), mode, owner.id))
     }
@@ -275,8 +275,8 @@ impl<'d> Latched<'d> {
     /// True if `request` can be granted now. `ticket` is its own if it waits already.
     pub(crate) fn is_free_for(
         &self,
-        order: &Order,
-        request: &Request<'_>,
+        order: &CutOrder,
+        request: &LockRequest<'_>,
         ticket: Option<u64>,
         now: &dyn Fn() -> u64,
     ) -> bool {
@@ -285,20 +285,20 @@ impl<'d> Latched<'d> {
     }
 
     /// True if a request with an earlier ticket blocks `request`.
-    fn is_held_up(&self, order: &Order, request: &Request<'_>, ticket: Option<u64>) -> bool {
+    fn is_held_up(&self, order: &CutOrder, request: &LockRequest<'_>, ticket: Option<u64>) -> bool {
         self.is_any_ahead(order, request, ticket, Earlier::HoldsUp)
     }
 
     /// True if `request`, which has no ticket yet, would pass a waiting request.
-    pub(crate) fn overtakes(&self, order: &Order, request: &Request<'_>) -> bool {
+    pub(crate) fn overtakes(&self, order: &CutOrder, request: &LockRequest<'_>) -> bool {
         self.is_any_ahead(order, request, None, Earlier::Overtaken)
     }
 
     /// True if a request with an earlier ticket has this relation to `request`.
     fn is_any_ahead(
         &self,
-        order: &Order,
-        request: &Request<'_>,
+        order: &CutOrder,
+        request: &LockRequest<'_>,
         ticket: Option<u64>,
         stand: Earlier,
     ) -> bool {
@@ -309,7 +309,7 @@ impl<'d> Latched<'d> {
     }
 
     /// A locker that holds a conflicting lock.
-    pub(crate) fn holder(&self, order: &Order, request: &Request<'_>) -> Option<u64> {
+    pub(crate) fn holder(&self, order: &CutOrder, request: &LockRequest<'_>) -> Option<u64> {
         let held = self.states.iter().flat_map(|state| state.fragments.within(order, request.span));
         let mut owners = held.filter(|f| conflict(f.mode(), request.mode)).flat_map(|f| f.owners());
         owners.find(|owner| owner.id != request.owner.id).map(|owner| owner.id)
@@ -321,8 +321,8 @@ impl<'d> Latched<'d> {
     /// it: they and their holders block this one too.
     pub(crate) fn blockers(
         &self,
-        order: &Order,
-        request: &Request<'_>,
+        order: &CutOrder,
+        request: &LockRequest<'_>,
         ticket: u64,
         now: &dyn Fn() -> u64,
     ) -> Option<Vec<Blocker>> {
@@ -349,7 +349,7 @@ impl<'d> Latched<'d> {
     }
 
     /// The first expiry among the blocking locks, if no earlier request blocks.
-    pub(crate) fn expiry(&self, order: &Order, request: &Request<'_>, ticket: u64) -> u64 {
+    pub(crate) fn expiry(&self, order: &CutOrder, request: &LockRequest<'_>, ticket: u64) -> u64 {
         let is_queued = self.states.iter().any(|s| s.queue.position(ticket).is_some());
         if !is_queued || self.is_held_up(order, request, Some(ticket)) {
             return NEVER;
@@ -366,7 +366,12 @@ impl<'d> Latched<'d> {
     }
 
     /// Takes the span, which is free.
-    pub(crate) fn take(&mut self, order: &Order, request: &Request<'_>, wakes: &mut Wakes) -> (Pieces, i64) {
+    pub(crate) fn take(
+        &mut self,
+        order: &CutOrder,
+        request: &LockRequest<'_>,
+        wakes: &mut Wakes,
+    ) -> (Pieces, i64) {
         if let [state] = &mut self.states[..] {
             let taken = state.fragments.take(order, request.span, request.mode, request.owner);
             state.nudge(order, request.owner, request.span, wakes);
@@ -402,38 +407,43 @@ impl<'d> Latched<'d> {
 
 /// The part of `span` that lies in the leaf at `index`.
 #[inline]
-pub(crate) fn part_of<'a>(leaves: &'a [Arc<Leaf>], order: &Order, index: usize, span: Span<'a>) -> Span<'a> {
+pub(crate) fn part_of<'a>(
+    leaves: &'a [Arc<Leaf>],
+    order: &CutOrder,
+    index: usize,
+    span: KeySpan<'a>,
+) -> KeySpan<'a> {
     if leaves.len() == 1 {
         return span;
     }
     let leaf = leaves[index].span();
-    Span { lo: order.max(leaf.lo, span.lo), hi: order.min(leaf.hi, span.hi) }
+    KeySpan { lo: order.max(leaf.lo, span.lo), hi: order.min(leaf.hi, span.hi) }
 }
 
 /// The pieces that a request took in several leaves.
 #[derive(Default)]
 struct Taken {
-    pieces: Vec<Piece>,
+    pieces: Vec<FragmentPiece>,
     leaves: usize,
     whole: usize,
     bytes: i64,
 }
 
 impl Taken {
-    fn add(&mut self, part: Span<'_>, pieces: Pieces, bytes: i64) {
+    fn add(&mut self, part: KeySpan<'_>, pieces: Pieces, bytes: i64) {
         self.leaves += 1;
         self.bytes += bytes;
         match pieces {
             Pieces::Nothing => {}
             Pieces::Whole => {
                 self.whole += 1;
-                self.pieces.push(Piece { change: Change::Taken, span: part.to_buf() });
+                self.pieces.push(FragmentPiece { change: FragmentChange::Taken, span: part.to_buf() });
             }
             Pieces::Some(some) => self.pieces.extend(some),
         }
     }
 
-    fn finish(mut self, order: &Order) -> (Pieces, i64) {
+    fn finish(mut self, order: &CutOrder) -> (Pieces, i64) {
         // Pieces that touch at the border of two leaves become one.
         self.pieces.dedup_by(|next, piece| {
             let joins = piece.change == next.change

@@ -32,10 +32,10 @@ pub use esker_base::ColumnFamilyId;
 
 pub use cut::{Endpoint, EndpointBuf, Place};
 pub use deadlock::{DeadlockInfo, DeadlockPath};
-pub use family::Family;
+pub use family::LockFamily;
 pub use locker::{Canceller, Locker};
-pub use manager::{Counters, EscalationBarrier, LockInfo, LockManager, WaitInfo};
-pub use options::{Clock, FamilyOptions, LockManagerOptions, LockMode, LockerOptions, Locking, Timeout};
+pub use manager::{EscalationBarrier, LockCounters, LockInfo, LockManager, WaitInfo};
+pub use options::{FamilyOptions, LockClock, LockManagerOptions, LockMode, LockerOptions, Locking, Timeout};
 
 #[cfg(test)]
 mod tests;

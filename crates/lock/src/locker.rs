@@ -4,17 +4,17 @@
 //! with nothing changed. Dropping the locker releases all its locks.
 //!
 //! Invariants
-//!  1. The log (`log.rs`) names every span that the locker holds, or `Owner::escalated` is set.
+//!  1. The log (`log.rs`) names every span that the locker holds, or `LockOwner::escalated` is set.
 //!  2. The locker has at most one request in the queues, and only during a call.
 
-use crate::cut::{Endpoint, Span};
+use crate::cut::{Endpoint, KeySpan};
 use crate::deadlock;
-use crate::family::{Decision, Family, dropped};
-use crate::fragment::{Change, Escalated, Pieces};
+use crate::family::{LockDecision, LockFamily, dropped};
+use crate::fragment::{Escalated, FragmentChange, Pieces};
 use crate::log::Log;
-use crate::manager::{Inner, Shared};
-use crate::owner::{NEVER, Outcome, Owner, Seat};
-use crate::wait::{Request, Waiter};
+use crate::manager::{Inner, LockShared};
+use crate::owner::{LockOwner, NEVER, Seat, WaitOutcome};
+use crate::wait::{LockRequest, Waiter};
 use crate::{LockMode, LockerOptions, Locking, Timeout};
 use esker_base::sync::atomic::Ordering;
 use esker_base::sync::{Arc, MutexGuard};
@@ -27,11 +27,11 @@ const MAX_KEY_BYTES: usize = u32::MAX as usize;
 #[derive(Debug)]
 pub struct Locker {
     inner: Arc<Inner>,
-    owner: Arc<Owner>,
+    owner: Arc<LockOwner>,
     options: LockerOptions,
     log: Log,
     /// Families with locks of this locker; the log refers to them by index.
-    families: Vec<Arc<Family>>,
+    families: Vec<Arc<LockFamily>>,
     /// Lengths of the log at each save point.
     save_points: Vec<usize>,
     /// Bytes of locks not yet added to the manager's total.
@@ -41,7 +41,7 @@ pub struct Locker {
 /// Cancels a locker's wait from another thread.
 #[derive(Clone, Debug)]
 pub struct Canceller {
-    owner: Arc<Owner>,
+    owner: Arc<LockOwner>,
 }
 
 impl Canceller {
@@ -63,7 +63,7 @@ impl Locker {
             }
         };
         Locker {
-            owner: Arc::new(Owner::new(id, expires_at)),
+            owner: Arc::new(LockOwner::new(id, expires_at)),
             inner,
             options,
             log: Log::default(),
@@ -129,8 +129,8 @@ impl Locker {
     /// `ColumnFamilyDropped` · `InvalidArgument`: a family of another manager, or a key that is too
     /// long.
     #[inline]
-    pub fn lock_key(&mut self, family: &Arc<Family>, key: &[u8], mode: LockMode) -> Result<()> {
-        self.lock(family, Span::point(key), mode)
+    pub fn lock_key(&mut self, family: &Arc<LockFamily>, key: &[u8], mode: LockMode) -> Result<()> {
+        self.lock(family, KeySpan::point(key), mode)
     }
 
     /// Locks all keys from `left` to `right`, both included, existing or not, in the comparator's
@@ -142,7 +142,7 @@ impl Locker {
     /// [`lock_key`](Self::lock_key).
     pub fn lock_range(
         &mut self,
-        family: &Arc<Family>,
+        family: &Arc<LockFamily>,
         left: Endpoint<'_>,
         right: Endpoint<'_>,
         mode: LockMode,
@@ -151,7 +151,7 @@ impl Locker {
         self.lock(family, span, mode)
     }
 
-    fn lock(&mut self, family: &Arc<Family>, span: Span<'_>, mode: LockMode) -> Result<()> {
+    fn lock(&mut self, family: &Arc<LockFamily>, span: KeySpan<'_>, mode: LockMode) -> Result<()> {
         let timeout = self.options.lock_timeout;
         if let Some(waiter) = self.start(family, span, mode, timeout != Timeout::Never)? {
             let (pieces, bytes) = self.wait(&waiter, timeout)?;
@@ -164,8 +164,8 @@ impl Locker {
     #[inline]
     pub(crate) fn start(
         &mut self,
-        family: &Arc<Family>,
-        span: Span<'_>,
+        family: &Arc<LockFamily>,
+        span: KeySpan<'_>,
         mode: LockMode,
         may_wait: bool,
     ) -> Result<Option<Arc<Waiter>>> {
@@ -187,31 +187,31 @@ impl Locker {
         if self.log.is_empty() && !self.owner.escalated.load(Ordering::Acquire) {
             self.owner.set_stamp(shared.next_ticket());
         }
-        let request = Request { owner: &self.owner, stamp: self.owner.stamp(), span, mode };
+        let request = LockRequest { owner: &self.owner, stamp: self.owner.stamp(), span, mode };
         match family.acquire(&request, may_wait) {
-            Decision::Granted(pieces, bytes) => {
+            LockDecision::Granted(pieces, bytes) => {
                 self.finish(family, span, pieces, bytes);
                 Ok(None)
             }
-            Decision::Waits(waiter) => Ok(Some(waiter)),
-            Decision::Refused => {
+            LockDecision::Waits(waiter) => Ok(Some(waiter)),
+            LockDecision::Refused => {
                 shared.counters.timeouts.fetch_add(1, Ordering::Relaxed);
                 Err(timed_out(family, &request))
             }
-            Decision::Dropped => Err(dropped(family.id)),
+            LockDecision::Dropped => Err(dropped(family.id)),
         }
     }
 
     /// Records a grant in the log and the byte count.
     #[inline]
-    pub(crate) fn finish(&mut self, family: &Arc<Family>, span: Span<'_>, pieces: Pieces, bytes: i64) {
+    pub(crate) fn finish(&mut self, family: &Arc<LockFamily>, span: KeySpan<'_>, pieces: Pieces, bytes: i64) {
         self.record(family, span, pieces);
         self.tell(bytes);
     }
 
     /// Records the pieces in the log.
     #[inline]
-    fn record(&mut self, family: &Arc<Family>, span: Span<'_>, pieces: Pieces) {
+    fn record(&mut self, family: &Arc<LockFamily>, span: KeySpan<'_>, pieces: Pieces) {
         let index = match self.families.iter().position(|f| Arc::ptr_eq(f, family)) {
             Some(index) => index,
             None => {
@@ -221,7 +221,7 @@ impl Locker {
         };
         match pieces {
             Pieces::Nothing => {}
-            Pieces::Whole => self.log.push(Change::Taken, index, span),
+            Pieces::Whole => self.log.push(FragmentChange::Taken, index, span),
             Pieces::Some(pieces) => {
                 for piece in pieces {
                     self.log.push(piece.change, index, piece.span.as_span());
@@ -266,8 +266,8 @@ impl Locker {
         loop {
             let expiry = self.expiry_in_the_way(waiter);
             match self.sleep(&shared, deadline.min(detect_at).min(expiry)) {
-                Woken::Settled(Outcome::Granted(pieces, bytes)) => return Ok((pieces, bytes)),
-                Woken::Settled(Outcome::Failed(why)) => return Err(why),
+                Woken::Settled(WaitOutcome::Granted(pieces, bytes)) => return Ok((pieces, bytes)),
+                Woken::Settled(WaitOutcome::Failed(why)) => return Err(why),
                 Woken::Nudged => {}
                 Woken::Cancelled => {
                     if waiter.family.withdraw(waiter) {
@@ -308,7 +308,7 @@ impl Locker {
     }
 
     /// Sleeps until an outcome arrives or the deadline passes.
-    fn sleep(&self, shared: &Shared, until: u64) -> Woken {
+    fn sleep(&self, shared: &LockShared, until: u64) -> Woken {
         let mut seat = self.owner.seat.lock();
         loop {
             if let Some(outcome) = seat.outcome.take() {
@@ -348,8 +348,8 @@ impl Locker {
     /// # Errors
     /// `InvalidArgument`: the locker does not hold it, or holds it only as part of a range that
     /// escalation has joined, which it keeps to the end.
-    pub fn unlock_key(&mut self, family: &Arc<Family>, key: &[u8]) -> Result<()> {
-        self.unlock(family, Span::point(key))
+    pub fn unlock_key(&mut self, family: &Arc<LockFamily>, key: &[u8]) -> Result<()> {
+        self.unlock(family, KeySpan::point(key))
     }
 
     /// Releases all locks between `left` and `right`, both included.
@@ -358,7 +358,7 @@ impl Locker {
     /// part of a range that escalation has joined · `NotSupported`: the family locks points only.
     pub fn unlock_range(
         &mut self,
-        family: &Arc<Family>,
+        family: &Arc<LockFamily>,
         left: Endpoint<'_>,
         right: Endpoint<'_>,
     ) -> Result<()> {
@@ -368,7 +368,7 @@ impl Locker {
         }
     }
 
-    pub(crate) fn unlock(&mut self, family: &Arc<Family>, span: Span<'_>) -> Result<()> {
+    pub(crate) fn unlock(&mut self, family: &Arc<LockFamily>, span: KeySpan<'_>) -> Result<()> {
         self.inner.shared.process.check("the lock manager")?;
         let bytes = family.release(span, self.owner.id, Escalated::Keep).ok_or_else(not_held)?;
         self.tell(bytes);
@@ -386,9 +386,14 @@ impl Locker {
     /// # Errors
     /// `InvalidArgument`: `left` lies behind `right`, or the locker holds nothing there exclusively
     /// · `NotSupported`: the family locks points only.
-    pub fn downgrade(&mut self, family: &Arc<Family>, left: Endpoint<'_>, right: Endpoint<'_>) -> Result<()> {
+    pub fn downgrade(
+        &mut self,
+        family: &Arc<LockFamily>,
+        left: Endpoint<'_>,
+        right: Endpoint<'_>,
+    ) -> Result<()> {
         let span = match (left, right) {
-            (Endpoint::Key(a), Endpoint::Key(b)) if a == b => Some(Span::point(a)),
+            (Endpoint::Key(a), Endpoint::Key(b)) if a == b => Some(KeySpan::point(a)),
             _ => range(family, left, right)?,
         };
         match span {
@@ -397,7 +402,7 @@ impl Locker {
         }
     }
 
-    pub(crate) fn downgrade_span(&mut self, family: &Arc<Family>, span: Span<'_>) -> Result<()> {
+    pub(crate) fn downgrade_span(&mut self, family: &Arc<LockFamily>, span: KeySpan<'_>) -> Result<()> {
         self.inner.shared.process.check("the lock manager")?;
         let bytes = family.downgrade(span, self.owner.id).ok_or_else(not_held)?;
         self.tell(bytes);
@@ -406,7 +411,7 @@ impl Locker {
 
     /// The outcome of the waiting request, if it has one.
     #[cfg(all(test, not(any(loom, shuttle))))]
-    pub(crate) fn take_outcome(&mut self) -> Option<Outcome> {
+    pub(crate) fn take_outcome(&mut self) -> Option<WaitOutcome> {
         self.owner.seat.lock().outcome.take()
     }
 
@@ -433,8 +438,8 @@ impl Locker {
         for entry in self.log.since(mark) {
             let family = &self.families[entry.family];
             let given_up = match entry.change {
-                Change::Taken => family.release(entry.span, id, Escalated::Keep),
-                Change::Upgraded => family.downgrade(entry.span, id),
+                FragmentChange::Taken => family.release(entry.span, id, Escalated::Keep),
+                FragmentChange::Upgraded => family.downgrade(entry.span, id),
             };
             bytes += given_up.unwrap_or(0);
         }
@@ -462,7 +467,7 @@ impl Locker {
         }
         let (id, mut bytes) = (self.owner.id, 0);
         for entry in self.log.since(0) {
-            if entry.change == Change::Taken {
+            if entry.change == FragmentChange::Taken {
                 let family = &self.families[entry.family];
                 bytes += family.release(entry.span, id, Escalated::Release).unwrap_or(0);
             }
@@ -494,7 +499,7 @@ impl Drop for Locker {
 
 /// Why `Locker::sleep` returned.
 enum Woken {
-    Settled(Outcome),
+    Settled(WaitOutcome),
     Cancelled,
     Nudged,
     /// The time now.
@@ -506,12 +511,12 @@ fn nanos(time: std::time::Duration) -> u64 {
 }
 
 /// The span of a closed range; `None` if it can hold no key.
-fn range<'a>(family: &Family, left: Endpoint<'a>, right: Endpoint<'a>) -> Result<Option<Span<'a>>> {
+fn range<'a>(family: &LockFamily, left: Endpoint<'a>, right: Endpoint<'a>) -> Result<Option<KeySpan<'a>>> {
     if family.locking() == Locking::Points {
         let why = format!("column family {} locks points only", family.id);
         return Err(Error::not_supported(why));
     }
-    let span = Span::closed(left, right);
+    let span = KeySpan::closed(left, right);
     match family.order.cmp(span.lo, span.hi) {
         std::cmp::Ordering::Less => Ok(Some(span)),
         std::cmp::Ordering::Equal => Ok(None),
@@ -523,7 +528,7 @@ fn range<'a>(family: &Family, left: Endpoint<'a>, right: Endpoint<'a>) -> Result
 }
 
 /// The keys of a request and their family, for error messages.
-fn keys_text(family: &Family, span: Span<'_>) -> String {
+fn keys_text(family: &LockFamily, span: KeySpan<'_>) -> String {
     let (start, end) = (span.lo.to_endpoint(), span.hi.to_endpoint());
     let keys =
         if start.key == end.key { format!("key '{start}'") } else { format!("keys '{start}' to '{end}'") };
@@ -531,7 +536,7 @@ fn keys_text(family: &Family, span: Span<'_>) -> String {
 }
 
 #[cold]
-fn timed_out(family: &Family, request: &Request<'_>) -> Error {
+fn timed_out(family: &LockFamily, request: &LockRequest<'_>) -> Error {
     let keys = keys_text(family, request.span);
     let holder = match family.holder(request) {
         Some(id) => format!("transaction {id} holds it"),
@@ -561,7 +566,7 @@ fn expired() -> Error {
 }
 
 #[cold]
-fn foreign_family(family: &Family) -> Error {
+fn foreign_family(family: &LockFamily) -> Error {
     Error::invalid_argument(format!("column family {} belongs to another lock manager", family.id))
 }
 

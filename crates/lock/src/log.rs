@@ -16,8 +16,8 @@
 //! is no longer held (unlocked, stolen, or of a dropped family). It names every lock that is held,
 //! unless escalation has joined locks.
 
-use crate::cut::{Cut, Place, Span};
-use crate::fragment::Change;
+use crate::cut::{Cut, KeySpan, Place};
+use crate::fragment::FragmentChange;
 use esker_base::Result;
 use esker_base::coding::{Decoder, put_fixed64, put_length_prefixed, put_varint32};
 
@@ -44,11 +44,11 @@ pub(crate) struct Log {
 
 /// One entry of the log.
 #[derive(Debug)]
-pub(crate) struct Entry<'a> {
-    pub(crate) change: Change,
+pub(crate) struct LockLogEntry<'a> {
+    pub(crate) change: FragmentChange,
     /// Index among the locker's families.
     pub(crate) family: usize,
-    pub(crate) span: Span<'a>,
+    pub(crate) span: KeySpan<'a>,
 }
 
 impl Log {
@@ -73,7 +73,7 @@ impl Log {
     }
 
     #[inline]
-    pub(crate) fn push(&mut self, change: Change, family: usize, span: Span<'_>) {
+    pub(crate) fn push(&mut self, change: FragmentChange, family: usize, span: KeySpan<'_>) {
         let is_point = span.is_point();
         let room = span.lo.key.len() + if is_point { 7 } else { span.hi.key.len() + 14 } + 13;
         if self.bytes.capacity() - self.bytes.len() < room {
@@ -81,7 +81,7 @@ impl Log {
             self.bytes.reserve_exact(room.max(self.bytes.len() / 8).max(64));
         }
         let start = self.bytes.len();
-        let flags = if change == Change::Upgraded { UPGRADED } else { 0 }
+        let flags = if change == FragmentChange::Upgraded { UPGRADED } else { 0 }
             | if is_point { POINT } else { 0 }
             | if family != 0 { OTHER_FAMILY } else { 0 };
         self.bytes.push(flags);
@@ -108,7 +108,7 @@ impl Log {
 
     /// Entries from a mark on.
     #[inline]
-    pub(crate) fn since(&self, mark: usize) -> impl Iterator<Item = Entry<'_>> {
+    pub(crate) fn since(&self, mark: usize) -> impl Iterator<Item = LockLogEntry<'_>> {
         let mut rest = Decoder::new(&self.bytes[mark..]);
         std::iter::from_fn(move || {
             (!rest.is_empty()).then(|| entry(&mut rest).expect("the log holds whole entries"))
@@ -118,7 +118,7 @@ impl Log {
     /// Removes the newest entry for exactly this span, if it is among the last [`MOST_LOOKED_AT`],
     /// so that locking and unlocking in turn does not grow the log. Returns its offset and length:
     /// marks behind it must move by them.
-    pub(crate) fn forget(&mut self, family: usize, span: Span<'_>) -> Option<(usize, usize)> {
+    pub(crate) fn forget(&mut self, family: usize, span: KeySpan<'_>) -> Option<(usize, usize)> {
         let is_same = |a: Cut<'_>, b: Cut<'_>| a.place == b.place && a.key == b.key;
         let mut end = self.bytes.len();
         for _ in 0..MOST_LOOKED_AT {
@@ -158,19 +158,19 @@ impl Log {
 }
 
 #[inline]
-fn entry<'a>(rest: &mut Decoder<'a>) -> Result<Entry<'a>> {
+fn entry<'a>(rest: &mut Decoder<'a>) -> Result<LockLogEntry<'a>> {
     let before = rest.rest().len();
     let flags = rest.u8()?;
-    let change = if flags & UPGRADED == 0 { Change::Taken } else { Change::Upgraded };
+    let change = if flags & UPGRADED == 0 { FragmentChange::Taken } else { FragmentChange::Upgraded };
     let family = if flags & OTHER_FAMILY == 0 { 0 } else { rest.varint32()? as usize };
     let span = if flags & POINT != 0 {
-        Span::point(rest.length_prefixed()?)
+        KeySpan::point(rest.length_prefixed()?)
     } else {
-        Span { lo: cut(rest)?, hi: cut(rest)? }
+        KeySpan { lo: cut(rest)?, hi: cut(rest)? }
     };
     let len = before - rest.rest().len();
     rest.bytes(if len < usize::from(LONG) { 1 } else { 9 })?;
-    Ok(Entry { change, family, span })
+    Ok(LockLogEntry { change, family, span })
 }
 
 fn cut<'a>(rest: &mut Decoder<'a>) -> Result<Cut<'a>> {

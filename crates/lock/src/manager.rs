@@ -4,16 +4,16 @@
 //! waits, deadlocks and counters for people.
 //!
 //! Invariants
-//!  1. A locker that takes or releases a lock without waiting writes nothing of [`Shared`], except
+//!  1. A locker that takes or releases a lock without waiting writes nothing of [`LockShared`], except
 //!     `bytes`, to which it adds a batched difference.
 //!  2. Tickets are drawn under the latches of the leaves whose queues they are for.
 
 use crate::cut::EndpointBuf;
 use crate::deadlock::{DeadlockPath, Deadlocks};
-use crate::family::Family;
+use crate::family::LockFamily;
 use crate::locker::Locker;
 use crate::wait::Waiter;
-use crate::{Clock, FamilyOptions, LockManagerOptions, LockMode, LockerOptions};
+use crate::{FamilyOptions, LockClock, LockManagerOptions, LockMode, LockerOptions};
 use esker_base::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use esker_base::sync::{Arc, Mutex, fork};
 use esker_base::{ColumnFamilyId, Error, Result};
@@ -33,12 +33,12 @@ pub type EscalationBarrier = Arc<dyn Fn(ColumnFamilyId, &EndpointBuf, &EndpointB
 pub(crate) struct Apart<T>(pub(crate) T);
 
 /// State shared by all families and lockers.
-pub(crate) struct Shared {
+pub(crate) struct LockShared {
     /// The process of this manager. A forked child locks and releases nothing: latches that other
     /// threads held stay taken there.
-    pub(crate) process: fork::Owner,
+    pub(crate) process: fork::ProcessOwner,
     // Read by all threads, seldom written.
-    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) clock: Arc<dyn LockClock>,
     pub(crate) max_bytes: AtomicUsize,
     /// Tickets behind a waiting range's after which no new owner passes it.
     pub(crate) range_patience: u64,
@@ -48,29 +48,29 @@ pub(crate) struct Shared {
     tickets: Apart<AtomicU64>,
     ids: Apart<AtomicU64>,
     bytes: Apart<AtomicI64>,
-    pub(crate) counters: Apart<Counts>,
+    pub(crate) counters: Apart<LockCounts>,
     pub(crate) deadlocks: Mutex<Deadlocks>,
     /// Decisions, for tests that record them.
     #[cfg(test)]
     pub(crate) history: crate::tests::history::History,
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for LockShared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Shared")
     }
 }
 
-impl std::ops::Deref for Apart<Counts> {
-    type Target = Counts;
-    fn deref(&self) -> &Counts {
+impl std::ops::Deref for Apart<LockCounts> {
+    type Target = LockCounts;
+    fn deref(&self) -> &LockCounts {
         &self.0
     }
 }
 
-/// [`Counters`] as atomics.
+/// [`LockCounters`] as atomics.
 #[derive(Debug, Default)]
-pub(crate) struct Counts {
+pub(crate) struct LockCounts {
     pub(crate) waits: AtomicU64,
     pub(crate) wakeups: AtomicU64,
     pub(crate) timeouts: AtomicU64,
@@ -83,7 +83,7 @@ pub(crate) struct Counts {
 
 /// Counts of events since the manager was made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Counters {
+pub struct LockCounters {
     /// Requests that had to wait, with any outcome.
     pub waits: u64,
     /// Sleeping threads that other threads woke.
@@ -104,7 +104,7 @@ pub struct Counters {
     pub lock_memory: u64,
 }
 
-impl Shared {
+impl LockShared {
     pub(crate) fn now(&self) -> u64 {
         self.clock.monotonic_nanos()
     }
@@ -140,8 +140,8 @@ impl Shared {
 
 /// The state behind a manager and its lockers.
 pub(crate) struct Inner {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) families: Mutex<BTreeMap<ColumnFamilyId, Arc<Family>>>,
+    pub(crate) shared: Arc<LockShared>,
+    pub(crate) families: Mutex<BTreeMap<ColumnFamilyId, Arc<LockFamily>>>,
     pub(crate) barrier: Mutex<Option<EscalationBarrier>>,
     /// Held during an escalation. The value is the earliest time of the next one, after one that
     /// freed little.
@@ -155,19 +155,19 @@ impl fmt::Debug for Inner {
 }
 
 impl Inner {
-    pub(crate) fn all_families(&self) -> Vec<Arc<Family>> {
+    pub(crate) fn all_families(&self) -> Vec<Arc<LockFamily>> {
         self.families.lock().values().cloned().collect()
     }
 
     /// All families, for dumps. A forked child gets none.
-    fn all_families_here(&self) -> Vec<Arc<Family>> {
+    fn all_families_here(&self) -> Vec<Arc<LockFamily>> {
         if self.shared.process.is_here() { self.all_families() } else { Vec::new() }
     }
 
-    fn counters(&self) -> Counters {
+    fn counters(&self) -> LockCounters {
         let counts = &self.shared.counters;
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        Counters {
+        LockCounters {
             waits: read(&counts.waits),
             wakeups: read(&counts.wakeups),
             timeouts: read(&counts.timeouts),
@@ -223,8 +223,8 @@ impl LockManager {
     /// A manager without families and locks.
     pub fn new(options: LockManagerOptions) -> LockManager {
         let LockManagerOptions { clock, max_lock_memory, max_num_deadlocks, range_patience } = options;
-        let shared = Shared {
-            process: fork::Owner::here(),
+        let shared = LockShared {
+            process: fork::ProcessOwner::here(),
             clock,
             max_bytes: AtomicUsize::new(max_lock_memory),
             range_patience,
@@ -250,18 +250,18 @@ impl LockManager {
     /// Adds a family.
     /// # Errors
     /// `InvalidArgument` if one with this id exists.
-    pub fn add_family(&self, id: ColumnFamilyId, options: &FamilyOptions) -> Result<Arc<Family>> {
+    pub fn add_family(&self, id: ColumnFamilyId, options: &FamilyOptions) -> Result<Arc<LockFamily>> {
         let mut families = self.inner.families.lock();
         if families.contains_key(&id) {
             return Err(Error::invalid_argument(format!("column family {id} has a lock table already")));
         }
-        let family = Arc::new(Family::new(id, options, self.inner.shared.clone()));
+        let family = Arc::new(LockFamily::new(id, options, self.inner.shared.clone()));
         families.insert(id, family.clone());
         Ok(family)
     }
 
     /// The family with this id.
-    pub fn family(&self, id: ColumnFamilyId) -> Option<Arc<Family>> {
+    pub fn family(&self, id: ColumnFamilyId) -> Option<Arc<LockFamily>> {
         self.inner.families.lock().get(&id).cloned()
     }
 
@@ -340,7 +340,7 @@ impl LockManager {
     }
 
     /// The counters so far.
-    pub fn counters(&self) -> Counters {
+    pub fn counters(&self) -> LockCounters {
         self.inner.counters()
     }
 

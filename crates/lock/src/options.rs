@@ -36,7 +36,7 @@ pub enum Locking {
 }
 
 /// A source of time.
-pub trait Clock: Send + Sync {
+pub trait LockClock: Send + Sync {
     /// Nanoseconds since a fixed point in time. Never goes back, and keeps pace with real time if
     /// requests wait for a time.
     fn monotonic_nanos(&self) -> u64;
@@ -48,7 +48,7 @@ pub trait Clock: Send + Sync {
 #[derive(Clone)]
 pub struct LockManagerOptions {
     /// For timeouts, expiry and the time of deadlocks.
-    pub clock: Arc<dyn Clock>,
+    pub clock: Arc<dyn LockClock>,
     /// Bytes that locks may take before escalation joins them; `usize::MAX`, the default: no limit.
     pub max_lock_memory: usize,
     /// Number of recent deadlocks that are kept. Default: 5, as in RocksDB.
@@ -71,7 +71,7 @@ impl fmt::Debug for LockManagerOptions {
 
 impl LockManagerOptions {
     /// The defaults, with this clock.
-    pub fn new(clock: Arc<dyn Clock>) -> LockManagerOptions {
+    pub fn new(clock: Arc<dyn LockClock>) -> LockManagerOptions {
         LockManagerOptions { clock, max_lock_memory: usize::MAX, max_num_deadlocks: 5, range_patience: 256 }
     }
 }

@@ -30,7 +30,7 @@ const STOLEN: u8 = 2;
 pub(crate) const NEVER: u64 = u64::MAX;
 
 /// The shared half of a locker.
-pub(crate) struct Owner {
+pub(crate) struct LockOwner {
     pub(crate) id: u64,
     state: AtomicU8,
     /// Time of the manager's clock, in nanoseconds, from which on its locks may be stolen.
@@ -48,7 +48,7 @@ pub(crate) struct Owner {
 #[derive(Debug, Default)]
 pub(crate) struct Seat {
     pub(crate) waiting: Option<Arc<Waiter>>,
-    pub(crate) outcome: Option<Outcome>,
+    pub(crate) outcome: Option<WaitOutcome>,
     pub(crate) is_cancelled: bool,
     /// The time at which its wait may end by expiry has changed.
     pub(crate) is_nudged: bool,
@@ -56,21 +56,21 @@ pub(crate) struct Seat {
 
 /// The end of a wait, reported by another thread.
 #[derive(Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum WaitOutcome {
     /// Granted: the pieces that are newly held, and their bytes.
     Granted(Pieces, i64),
     Failed(Error),
 }
 
-impl fmt::Debug for Owner {
+impl fmt::Debug for LockOwner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Owner({})", self.id)
     }
 }
 
-impl Owner {
-    pub(crate) fn new(id: u64, expires_at: u64) -> Owner {
-        Owner {
+impl LockOwner {
+    pub(crate) fn new(id: u64, expires_at: u64) -> LockOwner {
+        LockOwner {
             id,
             state: AtomicU8::new(ACTIVE),
             expires_at: AtomicU64::new(expires_at),
@@ -151,7 +151,7 @@ impl Owner {
 
     /// Ends the owner's wait. The caller holds the latches, has taken the request out of the
     /// queues, and notifies `wake` after it has released the latches.
-    pub(crate) fn settle(&self, outcome: Outcome) {
+    pub(crate) fn settle(&self, outcome: WaitOutcome) {
         let mut seat = self.seat.lock();
         seat.waiting = None;
         seat.outcome = Some(outcome);

@@ -29,7 +29,7 @@ impl StillClock {
     }
 }
 
-impl Clock for StillClock {
+impl LockClock for StillClock {
     fn monotonic_nanos(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -44,7 +44,7 @@ impl Clock for StillClock {
 struct TickingClock(AtomicU64);
 
 #[cfg(not(loom))]
-impl Clock for TickingClock {
+impl LockClock for TickingClock {
     fn monotonic_nanos(&self) -> u64 {
         self.0.fetch_add(1000, Ordering::Relaxed)
     }

@@ -23,20 +23,20 @@
 //!  2. `bypassing` counts the requests in the queue that may overtake.
 
 use crate::LockMode;
-use crate::cut::{Order, Span, SpanBuf};
-use crate::family::Family;
+use crate::cut::{CutOrder, KeySpan, KeySpanBuf};
+use crate::family::LockFamily;
 use crate::fragment::conflict;
-use crate::owner::Owner;
+use crate::owner::LockOwner;
 use esker_base::sync::Arc;
 use std::collections::VecDeque;
 
 /// A request during its decision.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Request<'a> {
-    pub(crate) owner: &'a Arc<Owner>,
+pub(crate) struct LockRequest<'a> {
+    pub(crate) owner: &'a Arc<LockOwner>,
     /// The next ticket at the time of the owner's first lock.
     pub(crate) stamp: u64,
-    pub(crate) span: Span<'a>,
+    pub(crate) span: KeySpan<'a>,
     pub(crate) mode: LockMode,
 }
 
@@ -45,10 +45,10 @@ pub(crate) struct Request<'a> {
 pub(crate) struct Waiter {
     /// Its order of arrival.
     pub(crate) ticket: u64,
-    pub(crate) owner: Arc<Owner>,
+    pub(crate) owner: Arc<LockOwner>,
     pub(crate) stamp: u64,
-    pub(crate) family: Arc<Family>,
-    pub(crate) span: SpanBuf,
+    pub(crate) family: Arc<LockFamily>,
+    pub(crate) span: KeySpanBuf,
     pub(crate) mode: LockMode,
     /// It may overtake earlier requests.
     pub(crate) bypasses: bool,
@@ -57,8 +57,8 @@ pub(crate) struct Waiter {
 }
 
 impl Waiter {
-    pub(crate) fn request(&self) -> Request<'_> {
-        Request { owner: &self.owner, stamp: self.stamp, span: self.span.as_span(), mode: self.mode }
+    pub(crate) fn request(&self) -> LockRequest<'_> {
+        LockRequest { owner: &self.owner, stamp: self.stamp, span: self.span.as_span(), mode: self.mode }
     }
 
     /// False if it has been granted, withdrawn or refused. A comparator that changed its answers
@@ -75,7 +75,7 @@ impl Waiter {
 
 impl Waiter {
     /// True if it is exclusive and covers `span`: no later request gets any of `span`.
-    pub(crate) fn bars(&self, order: &Order, span: Span<'_>) -> bool {
+    pub(crate) fn bars(&self, order: &CutOrder, span: KeySpan<'_>) -> bool {
         self.mode == LockMode::Exclusive && order.covers(self.span.as_span(), span)
     }
 }
@@ -92,7 +92,7 @@ pub(crate) enum Earlier {
 }
 
 /// The relation of `earlier` to `later`.
-pub(crate) fn stand(order: &Order, earlier: &Waiter, later: &Request<'_>) -> Earlier {
+pub(crate) fn stand(order: &CutOrder, earlier: &Waiter, later: &LockRequest<'_>) -> Earlier {
     let is_apart = earlier.owner.id == later.owner.id
         || !conflict(earlier.mode, later.mode)
         || !order.overlap(earlier.span.as_span(), later.span);
@@ -172,16 +172,16 @@ impl Queue {
     /// The relation of each request before `index` to `later`.
     pub(crate) fn ahead<'a>(
         &'a self,
-        order: &'a Order,
+        order: &'a CutOrder,
         index: usize,
-        later: &'a Request<'a>,
+        later: &'a LockRequest<'a>,
     ) -> impl DoubleEndedIterator<Item = (&'a Arc<Waiter>, Earlier)> + 'a {
         self.line.iter().take(index).map(move |w| (w, stand(order, w, later)))
     }
 
     /// True if no request like this can be granted anything of `region`: this one is exclusive,
     /// covers the region, and nothing in the queue may overtake.
-    pub(crate) fn is_barred_by(&self, order: &Order, waiter: &Waiter, region: Span<'_>) -> bool {
+    pub(crate) fn is_barred_by(&self, order: &CutOrder, waiter: &Waiter, region: KeySpan<'_>) -> bool {
         self.bypassing == 0 && waiter.bars(order, region)
     }
 }

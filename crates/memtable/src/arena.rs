@@ -65,7 +65,7 @@ impl Chunk {
 
 /// The state shared by the writers of one shard: their chunk, and their part of the statistics.
 #[derive(Debug)]
-pub(crate) struct Shard {
+pub(crate) struct ArenaShard {
     chunk: Chunk,
     pub(crate) stats: ShardStats,
 }
@@ -106,7 +106,7 @@ unsafe impl Send for Blocks {}
 /// The memory of one memtable.
 #[derive(Debug)]
 pub(crate) struct Arena {
-    shards: Box<[CachePadded<Mutex<Shard>>]>,
+    shards: Box<[CachePadded<Mutex<ArenaShard>>]>,
     nodes: Mutex<Chunk>,
     blocks: Mutex<Blocks>,
     allocated: AtomicUsize,
@@ -121,7 +121,8 @@ pub(crate) struct Arena {
 impl Arena {
     /// Empty. Blocks grow up to `block_bytes`, or to a huge page in the end.
     pub(crate) fn new(block_bytes: usize, huge_pages: bool) -> Arena {
-        let shard = || CachePadded::new(Mutex::new(Shard { chunk: Chunk::EMPTY, stats: ShardStats::NONE }));
+        let shard =
+            || CachePadded::new(Mutex::new(ArenaShard { chunk: Chunk::EMPTY, stats: ShardStats::NONE }));
         Arena {
             shards: (0..shard_count()).map(|_| shard()).collect(),
             nodes: Mutex::new(Chunk::EMPTY),

@@ -15,7 +15,7 @@
 //! Source of the checks: RocksDB `db/memtable.cc`, `memtable/inlineskiplist.h`.
 
 use crate::record::{self, Record, Target};
-use crate::tree::{Run, Tree};
+use crate::tree::{Tree, TreeRun};
 use esker_base::entry_checksum::EntryChecksum;
 use esker_base::{Error, Result, SequenceNumber, ValueType, probe};
 
@@ -72,7 +72,7 @@ impl Checks {
     /// Checks where a search has ended.
     /// # Errors
     /// `Corruption`.
-    pub(crate) fn check_run(&self, tree: &Tree, run: &Run) -> Result<()> {
+    pub(crate) fn check_run(&self, tree: &Tree, run: &TreeRun) -> Result<()> {
         for at in 0..run.len() {
             // SAFETY: the run was copied from this tree, which is borrowed.
             let record: Record<'_> = unsafe { run.record(at) };
@@ -99,7 +99,7 @@ impl Checks {
         visit: &mut dyn FnMut(Record<'t>) -> bool,
     ) -> Result<()> {
         if self.on_seek || self.order {
-            let mut run = Run::new();
+            let mut run = TreeRun::new();
             if tree.load_from(target, &mut run).is_some() {
                 self.check_run(tree, &run)?;
             }

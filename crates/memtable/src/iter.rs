@@ -13,7 +13,7 @@
 use crate::checks::check_order;
 use crate::memtable::MemTable;
 use crate::record::{Record, Target};
-use crate::tree::Run;
+use crate::tree::TreeRun;
 use esker_base::sync::Arc;
 use esker_base::{PinnedBytes, Result, SequenceNumber};
 use esker_format::cursor::{InternalIterator, KnownDeletedRun, LeftValue, ScanIterator, plain_cursor};
@@ -21,7 +21,7 @@ use std::fmt;
 
 /// A cursor over all entries of a memtable.
 pub struct MemTableIter {
-    run: Run,
+    run: TreeRun,
     at: usize,
     /// The key and value of the record at `at`; dangling when not valid.
     key: *const [u8],
@@ -47,7 +47,7 @@ impl MemTableIter {
     pub(crate) fn new(table: Arc<MemTable>, ignores_range_deletions: bool) -> MemTableIter {
         let checked = table.checks_itself();
         MemTableIter {
-            run: Run::new(),
+            run: TreeRun::new(),
             at: 0,
             key: NOTHING,
             value: NOTHING,

@@ -43,14 +43,14 @@ mod lookup;
 mod run;
 
 pub(crate) use heads::prefetch_line;
-pub(crate) use insert::{Inserted, Latched};
+pub(crate) use insert::{LatchedNode, NodeInsert};
 pub(crate) use lookup::{Guess, Here};
-pub(crate) use run::Run;
+pub(crate) use run::LeafRun;
 
 use crate::arena::Arena;
 use crate::record::{Record, Target};
 use crate::summaries::covered::{CoveredSummary, Gap, Gaps};
-use crate::summaries::deleted::{DeletedSummary, Span, Words};
+use crate::summaries::deleted::{DeletedSummary, SnapshotRange, Words};
 use esker_base::Result;
 use esker_base::comparator::KeyOrder;
 use esker_base::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -209,7 +209,7 @@ impl<'t, const N: usize> Node<N> {
             let place = arena.allocate_node(Layout::new::<Children<N>>())?.cast::<Children<N>>();
             let children = Children {
                 nodes: std::array::from_fn(|i| AtomicPtr::new(slot(i).child)),
-                dead: std::array::from_fn(|_| Words::new(Span::NONE)),
+                dead: std::array::from_fn(|_| Words::new(SnapshotRange::NONE)),
             };
             // SAFETY: fresh memory of this layout, ours alone.
             unsafe { place.write(children) };
@@ -354,9 +354,9 @@ impl<'t, const N: usize> Node<N> {
     }
 
     /// Latches this very node, whatever belongs to it.
-    pub(crate) fn latch_here(&'t self) -> Latched<'t, N> {
+    pub(crate) fn latch_here(&'t self) -> LatchedNode<'t, N> {
         let trend = self.latch.lock();
-        Latched { node: self, trend, at: 0 }
+        LatchedNode { node: self, trend, at: 0 }
     }
 
     /// Leaves: the first slot from `from` on whose record is not before `target`, or the count.
@@ -620,7 +620,7 @@ impl<'t, const N: usize> Node<N> {
         icmp: &InternalKeyComparator,
         target: &Target<'_>,
         inclusive: bool,
-        run: &mut Run<N>,
+        run: &mut LeafRun<N>,
     ) -> usize {
         self.copy_to(icmp, run);
         let link = self.load_link();
@@ -632,7 +632,7 @@ impl<'t, const N: usize> Node<N> {
     }
 
     /// Leaves: copies the addresses of its records, in order.
-    pub(crate) fn copy_to(&self, icmp: &InternalKeyComparator, run: &mut Run<N>) {
+    pub(crate) fn copy_to(&self, icmp: &InternalKeyComparator, run: &mut LeafRun<N>) {
         loop {
             let link = self.load_link();
             let mut count = link.count();
@@ -695,7 +695,11 @@ impl<'t, const N: usize> Node<N> {
     }
 
     /// Latches the node, this one or one to its right, that `target` belongs to.
-    pub(crate) fn latch_for(&'t self, icmp: &InternalKeyComparator, target: &Target<'_>) -> Latched<'t, N> {
+    pub(crate) fn latch_for(
+        &'t self,
+        icmp: &InternalKeyComparator,
+        target: &Target<'_>,
+    ) -> LatchedNode<'t, N> {
         self.latch_by(icmp, target, |latch| Some(latch.lock())).expect("waited for")
     }
 
@@ -704,7 +708,7 @@ impl<'t, const N: usize> Node<N> {
         &'t self,
         icmp: &InternalKeyComparator,
         target: &Target<'_>,
-    ) -> Option<Latched<'t, N>> {
+    ) -> Option<LatchedNode<'t, N>> {
         self.latch_by(icmp, target, Mutex::try_lock)
     }
 
@@ -714,7 +718,7 @@ impl<'t, const N: usize> Node<N> {
         icmp: &InternalKeyComparator,
         target: &Target<'_>,
         lock: impl Fn(&'t Mutex<Trend>) -> Option<MutexGuard<'t, Trend>>,
-    ) -> Option<Latched<'t, N>> {
+    ) -> Option<LatchedNode<'t, N>> {
         let mut node = self;
         loop {
             let trend = lock(&node.latch)?;
@@ -724,7 +728,7 @@ impl<'t, const N: usize> Node<N> {
             let at = node.search::<true>(icmp, target, head, false, from, link.count());
             match node.neighbour(link) {
                 Some(next) if at == link.count() && !next.starts_after(icmp, target, true) => node = next,
-                _ => return Some(Latched { node, trend, at }),
+                _ => return Some(LatchedNode { node, trend, at }),
             }
         }
     }

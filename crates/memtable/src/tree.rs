@@ -13,7 +13,7 @@
 //!  3. The arena belongs to the tree: nodes and records live as long as it.
 
 use crate::arena::Arena;
-use crate::node::{self, Guess, Inserted, Node};
+use crate::node::{self, Guess, Node, NodeInsert};
 use crate::record::{Record, Target};
 use crate::summaries::deleted::After;
 use esker_base::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -34,7 +34,7 @@ pub(crate) const GROUP: usize = 16;
 pub(crate) const SMALL_GROUP: usize = 4;
 
 /// A run of the memtable's own width.
-pub(crate) type Run = node::Run<WIDTH>;
+pub(crate) type TreeRun = node::LeafRun<WIDTH>;
 
 /// The ordered index over an arena of records; `N` slots a node.
 pub(crate) struct Tree<const N: usize = WIDTH> {
@@ -150,9 +150,9 @@ impl<const N: usize> Tree<N> {
         let leaf = latched.node;
         let (inserted, after) = latched.insert(&self.icmp, &self.arena, record, None)?;
         match inserted {
-            Inserted::Done => {}
-            Inserted::Duplicate => return Err(duplicate()),
-            Inserted::Split(right, separator) => {
+            NodeInsert::Done => {}
+            NodeInsert::Duplicate => return Err(duplicate()),
+            NodeInsert::Split(right, separator) => {
                 self.add_to_parent(right, separator);
                 self.settle_split([leaf, right]);
             }
@@ -171,12 +171,12 @@ impl<const N: usize> Tree<N> {
         let latched = self.find(level, &target, true).latch_for(&self.icmp, &target);
         let node = latched.node;
         match latched.insert(&self.icmp, &self.arena, separator, Some(right)) {
-            Ok((Inserted::Split(beside, separator), _)) => {
+            Ok((NodeInsert::Split(beside, separator), _)) => {
                 self.add_to_parent(beside, separator);
                 self.settle_split([node, beside]);
             }
-            Ok((Inserted::Done, _)) | Err(_) => {}
-            Ok((Inserted::Duplicate, _)) => {
+            Ok((NodeInsert::Done, _)) | Err(_) => {}
+            Ok((NodeInsert::Duplicate, _)) => {
                 unreachable!("a node is split off once, and records are distinct")
             }
         }
@@ -261,7 +261,7 @@ impl<const N: usize> Tree<N> {
         mut visit: impl FnMut(Record<'t>) -> bool,
     ) {
         let target = Target::of(newer);
-        let mut run = node::Run::new();
+        let mut run = node::LeafRun::new();
         leaf.copy_to(&self.icmp, &mut run);
         let mut at = match run.place_of(newer) {
             Some(at) => at + 1,
@@ -284,7 +284,7 @@ impl<const N: usize> Tree<N> {
     }
 
     /// Loads the run at the left end; false if the tree is empty.
-    pub(crate) fn load_first(&self, run: &mut node::Run<N>) -> bool {
+    pub(crate) fn load_first(&self, run: &mut node::LeafRun<N>) -> bool {
         let mut node = self.root();
         while node.level() > 0 {
             node = node.child(0);
@@ -296,7 +296,7 @@ impl<const N: usize> Tree<N> {
     ///
     /// # Safety
     /// `run` was loaded from this tree.
-    pub(crate) unsafe fn load_next(&self, run: &mut node::Run<N>) -> bool {
+    pub(crate) unsafe fn load_next(&self, run: &mut node::LeafRun<N>) -> bool {
         // SAFETY: the run was loaded from this tree (contract of this function).
         match unsafe { run.next() } {
             Some(next) => self.load_leaf_or_right(next, run),
@@ -304,7 +304,7 @@ impl<const N: usize> Tree<N> {
         }
     }
 
-    fn load_leaf_or_right<'t>(&'t self, mut leaf: &'t Node<N>, run: &mut node::Run<N>) -> bool {
+    fn load_leaf_or_right<'t>(&'t self, mut leaf: &'t Node<N>, run: &mut node::LeafRun<N>) -> bool {
         loop {
             leaf.copy_to(&self.icmp, run);
             // SAFETY: the run was copied from this tree, which is borrowed for `'t`.
@@ -320,7 +320,7 @@ impl<const N: usize> Tree<N> {
     }
 
     /// Loads the run at the right end; the place of its last record, `None` if the tree is empty.
-    pub(crate) fn load_last(&self, run: &mut node::Run<N>) -> Option<usize> {
+    pub(crate) fn load_last(&self, run: &mut node::LeafRun<N>) -> Option<usize> {
         let mut node = self.root();
         loop {
             while let Some(next) = node.next() {
@@ -341,7 +341,7 @@ impl<const N: usize> Tree<N> {
     }
 
     /// Loads the run with the first record at or after `target`, and finds its place.
-    pub(crate) fn load_from(&self, target: &Target<'_>, run: &mut node::Run<N>) -> Option<usize> {
+    pub(crate) fn load_from(&self, target: &Target<'_>, run: &mut node::LeafRun<N>) -> Option<usize> {
         let mut leaf = self.find(0, target, true);
         loop {
             let at = leaf.copy_and_find(&self.icmp, target, false, run);
@@ -359,7 +359,7 @@ impl<const N: usize> Tree<N> {
         &self,
         target: &Target<'_>,
         inclusive: bool,
-        run: &mut node::Run<N>,
+        run: &mut node::LeafRun<N>,
     ) -> Option<usize> {
         let mut leaf = self.find(0, target, inclusive);
         loop {
@@ -391,7 +391,7 @@ impl<const N: usize> Tree<N> {
             before += width * at as f64;
             node = child;
         }
-        let mut run = node::Run::new();
+        let mut run = node::LeafRun::new();
         let at = node.copy_and_find(&self.icmp, target, false, &mut run);
         before + width * at as f64 / run.len().max(1) as f64
     }

@@ -13,7 +13,7 @@
 
 use esker::txn::Locking;
 use esker::{Options, TransactionDb, TransactionDbOptions, WriteBatch, WriteOptions};
-use esker_peer::{RocksTransactionDb, WritePolicy};
+use esker_peer::{RocksTransactionDb, RocksWritePolicy};
 use std::path::Path;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
@@ -50,7 +50,7 @@ fn esker(dir: &Path, locking: Locking) -> TransactionDb {
 
 fn rocksdb(dir: &Path) -> RocksTransactionDb {
     let options = "create_if_missing=true;write_buffer_size=2147483648;max_total_wal_size=8589934592;";
-    let db = RocksTransactionDb::open(dir, options, WritePolicy::Committed).expect("opens");
+    let db = RocksTransactionDb::open(dir, options, RocksWritePolicy::Committed).expect("opens");
     for first in (0..KEYS).step_by(1000) {
         let txn = db.begin_unnamed();
         for n in first..first + 1000 {

@@ -3,11 +3,11 @@
 use esker::{ColumnFamilyHandle, Db, ReadOptions, Result};
 
 /// A key and its value.
-pub type Pair = (Vec<u8>, Vec<u8>);
+pub type ContentsPair = (Vec<u8>, Vec<u8>);
 
 /// Keys and values, in the family's order.
 #[derive(Clone, PartialEq, Eq, Default)]
-pub struct Contents(pub Vec<Pair>);
+pub struct Contents(pub Vec<ContentsPair>);
 
 impl Contents {
     /// What Esker shows of `family`: scanned forwards and backwards, and got key by key, which must

@@ -40,7 +40,7 @@ type Files = BTreeMap<String, Vec<u8>>;
 
 /// What was seen of how many cases.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Tally {
+pub struct DamageTally {
     /// All of them.
     pub cases: u64,
     /// An error that names a damaged file.
@@ -55,9 +55,9 @@ pub struct Tally {
     pub findings: Vec<String>,
 }
 
-impl Tally {
+impl DamageTally {
     /// Both together.
-    pub fn add(&mut self, other: Tally) {
+    pub fn add(&mut self, other: DamageTally) {
         self.cases += other.cases;
         self.errors += other.errors;
         self.whole += other.whole;
@@ -69,9 +69,9 @@ impl Tally {
 
 /// Damages `fixture` in every way; of the bytes, one in `step` is flipped, and one case in
 /// `repair_step` is repaired.
-pub fn campaign(fixture: &Fixture, step: usize, repair_step: u64) -> Tally {
+pub fn campaign(fixture: &Fixture, step: usize, repair_step: u64) -> DamageTally {
     let subject = Subject::new(fixture);
-    let mut tally = Tally::default();
+    let mut tally = DamageTally::default();
     for damage in cases::all(&subject.files, step) {
         tally.cases += 1;
         let outcome = catch_unwind(AssertUnwindSafe(|| subject.check(&damage)));

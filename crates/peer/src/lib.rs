@@ -10,7 +10,7 @@
 //! | [`peer_processes`] | libraries of 7.8.3, 10.4.2 and 11.8.1 and Esker, each in a process of its own | `.ci/fetch-peers` |
 //! | [`Tools`] | `ldb` and `sst_dump` of RocksDB 7.8.3 | the system's package `rocksdb-tools` |
 //!
-//! [`Op`] and [`ModelOps`] drive Esker, a peer and a model alike; [`fixture`] reads the golden
+//! [`PeerOp`] and [`ModelOps`] drive Esker, a peer and a model alike; [`fixture`] reads the golden
 //! databases.
 //!
 //! Invariants
@@ -45,10 +45,12 @@ mod transactions;
 
 pub use api::{LIBRARY_7, default_library, library_10, load_library};
 pub use contents::Contents;
-pub use library::{CursorOptions, FamilySpec, RocksCursor, RocksDb, Snapshot, WriteFlags, write_sst_file};
-pub use model_ops::{ModelOps, Op};
+pub use library::{
+    CursorOptions, FamilySpec, RocksCursor, RocksDb, RocksSnapshot, WriteFlags, write_sst_file,
+};
+pub use model_ops::{ModelOps, PeerOp};
 pub use tools::{InternalEntry, Tools};
-pub use transactions::{RocksTransaction, RocksTransactionDb, WritePolicy};
+pub use transactions::{RocksTransaction, RocksTransactionDb, RocksWritePolicy};
 
 /// A peer, or a reason to skip.
 ///

@@ -14,9 +14,9 @@ pub use cursor::{CursorOptions, RocksCursor};
 
 use crate::api::{Api, Database, Family, Iter, NEEDS_11, Options, SnapshotPtr, api};
 use crate::c_data::{c_path, c_string, call, copy, slice, take, take_string};
-use crate::contents::{Contents, Pair};
-use crate::model_ops::Op;
-use crate::option_set::{LoadedOptions, OptionSet};
+use crate::contents::{Contents, ContentsPair};
+use crate::model_ops::PeerOp;
+use crate::option_set::{LoadedOptionSet, OptionSet};
 use crate::stamped_order::StampedOrder;
 use esker_testkit::timestamps::TimestampFormat;
 use std::ffi::{CStr, CString, c_char, c_int, c_uchar};
@@ -128,7 +128,7 @@ impl RocksDb {
     /// RocksDB's, as text.
     pub fn open_as_its_options_say(path: &Path) -> Result<RocksDb, String> {
         let api = api()?;
-        let loaded = LoadedOptions::load(api, path)?;
+        let loaded = LoadedOptionSet::load(api, path)?;
         RocksDb::open_raw(api, path, loaded.db_options(), loaded.names(), loaded.family_options(), false)
     }
 
@@ -225,34 +225,34 @@ impl RocksDb {
     /// Applies `ops` as one batch.
     /// # Errors
     /// RocksDB's, as text.
-    pub fn write(&self, ops: &[Op], flags: WriteFlags) -> Result<(), String> {
+    pub fn write(&self, ops: &[PeerOp], flags: WriteFlags) -> Result<(), String> {
         let api = self.api;
         // SAFETY: no requirements.
         let batch = unsafe { (api.writebatch_create)() };
         for op in ops {
             let family = self.family(op.family());
             match op {
-                Op::Put { key, value, .. } => {
+                PeerOp::Put { key, value, .. } => {
                     let ((k, kn), (v, vn)) = (slice(key), slice(value));
                     // SAFETY: `batch` and `family` are live; the slices are copied during the call.
                     unsafe { (api.writebatch_put_cf)(batch, family, k, kn, v, vn) }
                 }
-                Op::Merge { key, operand, .. } => {
+                PeerOp::Merge { key, operand, .. } => {
                     let ((k, kn), (v, vn)) = (slice(key), slice(operand));
                     // SAFETY: as above.
                     unsafe { (api.writebatch_merge_cf)(batch, family, k, kn, v, vn) }
                 }
-                Op::Delete { key, .. } => {
+                PeerOp::Delete { key, .. } => {
                     let (k, kn) = slice(key);
                     // SAFETY: as above.
                     unsafe { (api.writebatch_delete_cf)(batch, family, k, kn) }
                 }
-                Op::SingleDelete { key, .. } => {
+                PeerOp::SingleDelete { key, .. } => {
                     let (k, kn) = slice(key);
                     // SAFETY: as above.
                     unsafe { (api.writebatch_singledelete_cf)(batch, family, k, kn) }
                 }
-                Op::DeleteRange { begin, end, .. } => {
+                PeerOp::DeleteRange { begin, end, .. } => {
                     let ((b, bn), (e, en)) = (slice(begin), slice(end));
                     // SAFETY: as above.
                     unsafe { (api.writebatch_delete_range_cf)(batch, family, b, bn, e, en) }
@@ -281,7 +281,7 @@ impl RocksDb {
         &self,
         family: &str,
         key: &[u8],
-        snapshot: Option<&Snapshot<'_>>,
+        snapshot: Option<&RocksSnapshot<'_>>,
     ) -> Result<Option<Vec<u8>>, String> {
         let options = ReadOptionSet::new(self.api, snapshot);
         let (k, kn) = slice(key);
@@ -298,7 +298,7 @@ impl RocksDb {
     /// Everything in `family`, in its order: read forwards, and checked to be the same backwards.
     /// # Errors
     /// RocksDB's, as text; or a sentence if the two directions differ.
-    pub fn contents(&self, family: &str, snapshot: Option<&Snapshot<'_>>) -> Result<Contents, String> {
+    pub fn contents(&self, family: &str, snapshot: Option<&RocksSnapshot<'_>>) -> Result<Contents, String> {
         let forward = self.scan(family, snapshot, true)?;
         let mut backward = self.scan(family, snapshot, false)?;
         backward.reverse();
@@ -312,13 +312,18 @@ impl RocksDb {
     fn scan(
         &self,
         family: &str,
-        snapshot: Option<&Snapshot<'_>>,
+        snapshot: Option<&RocksSnapshot<'_>>,
         forward: bool,
-    ) -> Result<Vec<Pair>, String> {
+    ) -> Result<Vec<ContentsPair>, String> {
         self.scan_with(family, &ReadOptionSet::new(self.api, snapshot), forward)
     }
 
-    fn scan_with(&self, family: &str, options: &ReadOptionSet, forward: bool) -> Result<Vec<Pair>, String> {
+    fn scan_with(
+        &self,
+        family: &str,
+        options: &ReadOptionSet,
+        forward: bool,
+    ) -> Result<Vec<ContentsPair>, String> {
         // SAFETY: database, options and family are live, and outlive the iterator.
         let iter = unsafe { (self.api.create_iterator_cf)(self.db, options.ptr, self.family(family)) };
         let iter = Cursor { api: self.api, iter };
@@ -353,9 +358,9 @@ impl RocksDb {
     }
 
     /// The state of now.
-    pub fn snapshot(&self) -> Snapshot<'_> {
+    pub fn snapshot(&self) -> RocksSnapshot<'_> {
         // SAFETY: the database is live.
-        Snapshot { db: self, ptr: unsafe { (self.api.create_snapshot)(self.db) } }
+        RocksSnapshot { db: self, ptr: unsafe { (self.api.create_snapshot)(self.db) } }
     }
 
     /// Flushes `family` and waits.
@@ -465,7 +470,7 @@ impl RocksDb {
     /// keys.
     /// # Errors
     /// As [`RocksDb::contents`]; that the library has no function for it.
-    pub fn versions(&self, family: &str, from: &[u8], to: &[u8]) -> Result<Vec<Pair>, String> {
+    pub fn versions(&self, family: &str, from: &[u8], to: &[u8]) -> Result<Vec<ContentsPair>, String> {
         let set_start =
             self.api.readoptions_set_iter_start_ts.ok_or("no rocksdb_readoptions_set_iter_start_ts")?;
         let options = ReadOptionSet::new(self.api, None);
@@ -537,7 +542,7 @@ impl RocksDb {
 ///
 /// # Panics
 /// At a single deletion, which the C functions do not have.
-pub fn write_sst_file(path: &Path, options: &str, ops: &[Op]) -> Result<(), String> {
+pub fn write_sst_file(path: &Path, options: &str, ops: &[PeerOp]) -> Result<(), String> {
     let api = api()?;
     let options = OptionSet::parse(api, options)?;
     // SAFETY: no requirements.
@@ -550,27 +555,27 @@ pub fn write_sst_file(path: &Path, options: &str, ops: &[Op]) -> Result<(), Stri
         call(api, |error| unsafe { (api.sstfilewriter_open)(writer, path.as_ptr(), error) })?;
         for op in ops {
             call(api, |error| match op {
-                Op::Put { key, value, .. } => {
+                PeerOp::Put { key, value, .. } => {
                     let ((k, kn), (v, vn)) = (slice(key), slice(value));
                     // SAFETY: the writer is live; the slices are copied during the call.
                     unsafe { (api.sstfilewriter_put)(writer, k, kn, v, vn, error) }
                 }
-                Op::Merge { key, operand, .. } => {
+                PeerOp::Merge { key, operand, .. } => {
                     let ((k, kn), (v, vn)) = (slice(key), slice(operand));
                     // SAFETY: as above.
                     unsafe { (api.sstfilewriter_merge)(writer, k, kn, v, vn, error) }
                 }
-                Op::Delete { key, .. } => {
+                PeerOp::Delete { key, .. } => {
                     let (k, kn) = slice(key);
                     // SAFETY: as above.
                     unsafe { (api.sstfilewriter_delete)(writer, k, kn, error) }
                 }
-                Op::DeleteRange { begin, end, .. } => {
+                PeerOp::DeleteRange { begin, end, .. } => {
                     let ((b, bn), (e, en)) = (slice(begin), slice(end));
                     // SAFETY: as above.
                     unsafe { (api.sstfilewriter_delete_range)(writer, b, bn, e, en, error) }
                 }
-                Op::SingleDelete { .. } => panic!("there is no C function for {op:?}"),
+                PeerOp::SingleDelete { .. } => panic!("there is no C function for {op:?}"),
             })?;
         }
         // SAFETY: the writer is live.
@@ -597,12 +602,12 @@ impl Drop for RocksDb {
 
 /// A state of a database. Released when dropped.
 #[derive(Debug)]
-pub struct Snapshot<'a> {
+pub struct RocksSnapshot<'a> {
     db: &'a RocksDb,
     ptr: *const SnapshotPtr,
 }
 
-impl Drop for Snapshot<'_> {
+impl Drop for RocksSnapshot<'_> {
     fn drop(&mut self) {
         // SAFETY: made by this database, which is still open, and not used again.
         unsafe { (self.db.api.release_snapshot)(self.db.db, self.ptr) };
@@ -615,7 +620,7 @@ struct ReadOptionSet {
 }
 
 impl ReadOptionSet {
-    fn new(api: &'static Api, snapshot: Option<&Snapshot<'_>>) -> ReadOptionSet {
+    fn new(api: &'static Api, snapshot: Option<&RocksSnapshot<'_>>) -> ReadOptionSet {
         // SAFETY: no requirements.
         let ptr = unsafe { (api.readoptions_create)() };
         // A walk over everything leaves the prefix that its seeks, those over range deletions too,
@@ -654,7 +659,7 @@ impl Cursor {
         unsafe { step(self.iter) };
     }
 
-    fn pair(&self) -> Option<Pair> {
+    fn pair(&self) -> Option<ContentsPair> {
         // SAFETY: the iterator is live.
         if unsafe { (self.api.iter_valid)(self.iter) } == 0 {
             return None;

@@ -22,9 +22,9 @@ use crate::contents::Contents;
 use crate::fixture::copy_files;
 use crate::library::FamilySpec;
 use crate::mixture::Mixture;
-use crate::model_ops::{Kinds, Merge, ModelOps, Op, Order};
+use crate::model_ops::{FamilyMerge, FamilyOrder, Kinds, ModelOps, PeerOp};
 use crate::peer_processes::PeerProcesses;
-use crate::step::{Engine, Finish, Found, PeerStep, Step};
+use crate::step::{PeerEngine, PeerStep, StepContents, StepFinish, WriteStep};
 use crate::tools::Tools;
 use esker::options::{TargetVersion, cf_options_from_string, print_options};
 use esker::{ColumnFamilyOptions, DbOptions};
@@ -71,7 +71,7 @@ pub struct Matrix {
 
 /// What was done.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Done {
+pub struct MatrixCounts {
     /// Databases that were made.
     pub databases: u64,
     /// Steps: a peer process opened a database, checked it, perhaps wrote, and closed it or was
@@ -81,9 +81,9 @@ pub struct Done {
     pub kills: u64,
 }
 
-impl Done {
+impl MatrixCounts {
     /// Both together.
-    pub fn add(&mut self, other: Done) {
+    pub fn add(&mut self, other: MatrixCounts) {
         self.databases += other.databases;
         self.steps += other.steps;
         self.kills += other.kills;
@@ -137,12 +137,12 @@ impl Matrix {
     /// one.
     /// # Errors
     /// The first difference, with the seed, the options and the steps before it.
-    pub fn mixture(&self, seed: u64) -> Result<Done, String> {
+    pub fn mixture(&self, seed: u64) -> Result<MatrixCounts, String> {
         let mut rng = fastrand::Rng::with_seed(seed);
         let levels = [TargetVersion::V7_8, TargetVersion::V7_8, TargetVersion::V10, TargetVersion::V11];
         let level = levels[rng.usize(..levels.len())];
         let mixture = Mixture::random(&mut rng, level);
-        let mut done = Done::default();
+        let mut done = MatrixCounts::default();
         let peer_processes = self.with_ldb(level, &mut rng);
         for writer in &peer_processes {
             let dir = TempDir::new("matrix");
@@ -176,7 +176,7 @@ impl Matrix {
     /// its own.
     /// # Errors
     /// As [`Matrix::mixture`].
-    pub fn chain(&self, seed: u64, steps: usize) -> Result<Done, String> {
+    pub fn chain(&self, seed: u64, steps: usize) -> Result<MatrixCounts, String> {
         let mut rng = fastrand::Rng::with_seed(seed);
         let level = TargetVersion::V7_8;
         let mut peer_processes = self.peer_processes(level);
@@ -185,7 +185,7 @@ impl Matrix {
         let mixture = Mixture::random(&mut rng, level);
         let log = vec![format!("chain with seed {seed}")];
         let mut journey = Journey { model: ModelOps::varied(), level, mixture, was_killed: false, log };
-        let mut done = Done { databases: 1, ..Done::default() };
+        let mut done = MatrixCounts { databases: 1, ..MatrixCounts::default() };
         // The first makes families of all kinds, which `ldb` cannot.
         let mut last = self.peer_processes(TargetVersion::V11)[rng.usize(..2)].clone();
         self.write(&last, dir.path(), &mut journey, &mut rng, &mut done)?;
@@ -208,7 +208,7 @@ impl Matrix {
         peer_process: &PeerProcess,
         dir: &Path,
         journey: &mut Journey,
-        done: &mut Done,
+        done: &mut MatrixCounts,
     ) -> Result<(), String> {
         done.steps += 1;
         journey.log.push(format!("{} looks", peer_process.name()));
@@ -216,7 +216,7 @@ impl Matrix {
         let looked = match peer_process {
             PeerProcess::Ldb => self.looked_by_ldb(dir, journey),
             _ => self
-                .step(peer_process, dir, journey, Vec::new(), true, Finish::Nothing, false)
+                .step(peer_process, dir, journey, Vec::new(), true, StepFinish::Nothing, false)
                 .map(|f| f.before),
         };
         journey.compare(&looked.map_err(|e| journey.story(&e))?, &expected)
@@ -229,11 +229,11 @@ impl Matrix {
         dir: &Path,
         journey: &mut Journey,
         rng: &mut fastrand::Rng,
-        done: &mut Done,
+        done: &mut MatrixCounts,
     ) -> Result<(), String> {
         done.steps += 1;
         let killed = *peer_process != PeerProcess::Ldb && rng.u8(..3) == 0;
-        let finishes = [Finish::Nothing, Finish::Flush, Finish::Compact];
+        let finishes = [StepFinish::Nothing, StepFinish::Flush, StepFinish::Compact];
         let finish = finishes[rng.usize(..finishes.len())];
         let end = if killed { "killed" } else { "closed" };
         journey.log.push(format!("{} writes, {finish:?}, {end}", peer_process.name()));
@@ -242,10 +242,10 @@ impl Matrix {
         let expected = journey.expected();
         if *peer_process == PeerProcess::Ldb {
             let ops = steps.into_iter().flat_map(|step| match step {
-                Step::Write(ops) | Step::Ingest(ops) => ops,
-                Step::Flush => Vec::new(),
+                WriteStep::Write(ops) | WriteStep::Ingest(ops) => ops,
+                WriteStep::Flush => Vec::new(),
             });
-            let ops: Vec<Op> = ops.collect();
+            let ops: Vec<PeerOp> = ops.collect();
             self.written_by_ldb(dir, journey, &ops, finish).map_err(|e| journey.story(&e))?;
             journey.was_killed = false;
             let after = self.looked_by_ldb(dir, journey).map_err(|e| journey.story(&e))?;
@@ -265,15 +265,15 @@ impl Matrix {
         peer_process: &PeerProcess,
         dir: &Path,
         journey: &Journey,
-        steps: Vec<Step>,
+        steps: Vec<WriteStep>,
         read_only: bool,
-        finish: Finish,
+        finish: StepFinish,
         killed: bool,
-    ) -> Result<Found, String> {
+    ) -> Result<StepContents, String> {
         let (engine, db_options) = match peer_process {
-            PeerProcess::Esker => (Engine::Esker(journey.level), &journey.mixture.esker_db),
+            PeerProcess::Esker => (PeerEngine::Esker(journey.level), &journey.mixture.esker_db),
             PeerProcess::Library7(path) | PeerProcess::Library10(path) | PeerProcess::Library11(path) => {
-                (Engine::Library(path.clone()), &journey.mixture.rocksdb_db)
+                (PeerEngine::Library(path.clone()), &journey.mixture.rocksdb_db)
             }
             PeerProcess::Ldb => return Err("the tools are programs already".to_owned()),
         };
@@ -297,7 +297,7 @@ impl Matrix {
         journey.replace_options(dir)?;
         self.tools.check_consistency(dir)?;
         // It reads the MANIFEST with one comparator.
-        if journey.model.families.iter().all(|family| family.order == Order::Bytewise) {
+        if journey.model.families.iter().all(|family| family.order == FamilyOrder::Bytewise) {
             self.tools.check_file_checksums(dir)?;
         }
         if !journey.was_killed {
@@ -310,8 +310,8 @@ impl Matrix {
         &self,
         dir: &Path,
         journey: &Journey,
-        ops: &[Op],
-        finish: Finish,
+        ops: &[PeerOp],
+        finish: StepFinish,
     ) -> Result<(), String> {
         if !dir.join("CURRENT").exists() {
             self.tools.ldb(dir, ["--create_if_missing", "put", "made", "by ldb"])?;
@@ -323,7 +323,7 @@ impl Matrix {
         journey.replace_options(dir)?;
         self.tools.apply(dir, ops)?;
         match finish {
-            Finish::Compact => self.tools.ldb(dir, ["compact"]).map(drop),
+            StepFinish::Compact => self.tools.ldb(dir, ["compact"]).map(drop),
             // It knows no flush, but flushes what it finds in WALs when it opens for writing.
             _ => Ok(()),
         }
@@ -333,7 +333,7 @@ impl Matrix {
 /// What a peer process can make by itself: `ldb` makes families in one order only.
 fn model_ops_of(peer_process: &PeerProcess) -> ModelOps {
     if *peer_process == PeerProcess::Ldb {
-        ModelOps::new(&[("second", Order::Bytewise, Merge::None)])
+        ModelOps::new(&[("second", FamilyOrder::Bytewise, FamilyMerge::None)])
     } else {
         ModelOps::varied()
     }
@@ -345,20 +345,20 @@ impl Journey {
     }
 
     /// What the peer process is to write; the model has it afterwards.
-    fn steps(&mut self, peer_process: &PeerProcess, rng: &mut fastrand::Rng) -> Vec<Step> {
+    fn steps(&mut self, peer_process: &PeerProcess, rng: &mut fastrand::Rng) -> Vec<WriteStep> {
         if *peer_process == PeerProcess::Ldb {
             let count = rng.usize(1..8);
-            return vec![Step::Write(self.model.random_ops(rng, count, Kinds::LDB))];
+            return vec![WriteStep::Write(self.model.random_ops(rng, count, Kinds::LDB))];
         }
         let mut steps = Vec::new();
         for _ in 0..rng.usize(1..25) {
             let count = rng.usize(1..20);
             steps.push(match rng.u8(..16) {
-                0 => Step::Ingest(self.model.ingest_ops(rng, count)),
-                _ => Step::Write(self.model.random_ops(rng, count, Kinds::ALL)),
+                0 => WriteStep::Ingest(self.model.ingest_ops(rng, count)),
+                _ => WriteStep::Write(self.model.random_ops(rng, count, Kinds::ALL)),
             });
             if rng.u8(..6) == 0 {
-                steps.push(Step::Flush);
+                steps.push(WriteStep::Flush);
             }
         }
         steps

@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// A write to one family.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "fields are what they say")]
-pub enum Op {
+pub enum PeerOp {
     /// Stores a value.
     Put { family: String, key: Vec<u8>, value: Vec<u8> },
     /// Deletes a key.
@@ -33,33 +33,33 @@ pub enum Op {
     DeleteRange { family: String, begin: Vec<u8>, end: Vec<u8> },
 }
 
-impl Op {
+impl PeerOp {
     /// The name of the family it writes to.
     pub fn family(&self) -> &str {
         match self {
-            Op::Put { family, .. }
-            | Op::Delete { family, .. }
-            | Op::SingleDelete { family, .. }
-            | Op::Merge { family, .. }
-            | Op::DeleteRange { family, .. } => family,
+            PeerOp::Put { family, .. }
+            | PeerOp::Delete { family, .. }
+            | PeerOp::SingleDelete { family, .. }
+            | PeerOp::Merge { family, .. }
+            | PeerOp::DeleteRange { family, .. } => family,
         }
     }
 
     /// The key, or the first one of a range.
     pub fn key(&self) -> &[u8] {
         match self {
-            Op::Put { key, .. }
-            | Op::Delete { key, .. }
-            | Op::SingleDelete { key, .. }
-            | Op::Merge { key, .. } => key,
-            Op::DeleteRange { begin, .. } => begin,
+            PeerOp::Put { key, .. }
+            | PeerOp::Delete { key, .. }
+            | PeerOp::SingleDelete { key, .. }
+            | PeerOp::Merge { key, .. } => key,
+            PeerOp::DeleteRange { begin, .. } => begin,
         }
     }
 }
 
 /// The order of a family.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Order {
+pub enum FamilyOrder {
     /// `leveldb.BytewiseComparator`.
     Bytewise,
     /// `rocksdb.ReverseBytewiseComparator`.
@@ -68,7 +68,7 @@ pub enum Order {
 
 /// The merge operator of a family.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Merge {
+pub enum FamilyMerge {
     /// None: no merges are made.
     None,
     /// `stringappend`, by comma.
@@ -83,9 +83,9 @@ pub struct ModelFamily {
     /// Its name.
     pub name: String,
     /// Its order.
-    pub order: Order,
+    pub order: FamilyOrder,
     /// Its merge operator.
-    pub merge: Merge,
+    pub merge: FamilyMerge,
     model: Model,
     /// Keys that a single deletion may take.
     single: BTreeSet<Vec<u8>>,
@@ -121,9 +121,9 @@ pub struct ModelOps {
 
 impl ModelOps {
     /// Empty, with these families besides `default` (bytewise, `stringappend`).
-    pub fn new(others: &[(&str, Order, Merge)]) -> ModelOps {
+    pub fn new(others: &[(&str, FamilyOrder, FamilyMerge)]) -> ModelOps {
         let mut model = ModelOps { families: Vec::new(), sequence: 0, key_space: 400 };
-        model.add_family("default", Order::Bytewise, Merge::StringAppend);
+        model.add_family("default", FamilyOrder::Bytewise, FamilyMerge::StringAppend);
         for &(name, order, merge) in others {
             model.add_family(name, order, merge);
         }
@@ -131,12 +131,12 @@ impl ModelOps {
     }
 
     /// A further family, empty.
-    pub fn add_family(&mut self, name: &str, order: Order, merge: Merge) {
+    pub fn add_family(&mut self, name: &str, order: FamilyOrder, merge: FamilyMerge) {
         let compare = match order {
-            Order::Bytewise => |a: &[u8], b: &[u8]| a.cmp(b),
-            Order::Reverse => |a: &[u8], b: &[u8]| b.cmp(a),
+            FamilyOrder::Bytewise => |a: &[u8], b: &[u8]| a.cmp(b),
+            FamilyOrder::Reverse => |a: &[u8], b: &[u8]| b.cmp(a),
         };
-        let merge_fn = if merge == Merge::Uint64Add { uint64_add } else { string_append };
+        let merge_fn = if merge == FamilyMerge::Uint64Add { uint64_add } else { string_append };
         let model = Model::with(compare, merge_fn);
         let name = name.to_owned();
         self.families.push(ModelFamily { name, order, merge, model, single: BTreeSet::new() });
@@ -150,9 +150,9 @@ impl ModelOps {
     /// One of each order, name and operator that matters.
     pub fn varied() -> ModelOps {
         ModelOps::new(&[
-            ("reverse", Order::Reverse, Merge::StringAppend),
-            ("counters", Order::Bytewise, Merge::Uint64Add),
-            ("with:special#chars\\", Order::Bytewise, Merge::None),
+            ("reverse", FamilyOrder::Reverse, FamilyMerge::StringAppend),
+            ("counters", FamilyOrder::Bytewise, FamilyMerge::Uint64Add),
+            ("with:special#chars\\", FamilyOrder::Bytewise, FamilyMerge::None),
         ])
     }
 
@@ -161,13 +161,13 @@ impl ModelOps {
         let descriptor = |family: &ModelFamily| {
             let mut options = base.clone();
             options.comparator = match family.order {
-                Order::Bytewise => Arc::new(BytewiseComparator),
-                Order::Reverse => Arc::new(ReverseBytewiseComparator),
+                FamilyOrder::Bytewise => Arc::new(BytewiseComparator),
+                FamilyOrder::Reverse => Arc::new(ReverseBytewiseComparator),
             };
             options.merge_operator = match family.merge {
-                Merge::None => None,
-                Merge::StringAppend => Some(builtin::string_append(",")),
-                Merge::Uint64Add => Some(builtin::uint64_add()),
+                FamilyMerge::None => None,
+                FamilyMerge::StringAppend => Some(builtin::string_append(",")),
+                FamilyMerge::Uint64Add => Some(builtin::uint64_add()),
             };
             ColumnFamilyDescriptor::new(family.name.clone(), options)
         };
@@ -178,13 +178,13 @@ impl ModelOps {
     pub fn specs(&self, more: &str) -> Vec<FamilySpec> {
         let spec = |family: &ModelFamily| {
             let order = match family.order {
-                Order::Bytewise => "leveldb.BytewiseComparator",
-                Order::Reverse => "rocksdb.ReverseBytewiseComparator",
+                FamilyOrder::Bytewise => "leveldb.BytewiseComparator",
+                FamilyOrder::Reverse => "rocksdb.ReverseBytewiseComparator",
             };
             let merge = match family.merge {
-                Merge::None => "",
-                Merge::StringAppend => "merge_operator={id=StringAppendOperator;delimiter=,};",
-                Merge::Uint64Add => "merge_operator=uint64add;",
+                FamilyMerge::None => "",
+                FamilyMerge::StringAppend => "merge_operator={id=StringAppendOperator;delimiter=,};",
+                FamilyMerge::Uint64Add => "merge_operator=uint64add;",
             };
             FamilySpec::new(family.name.clone(), format!("comparator={order};{merge}{more}"))
         };
@@ -192,7 +192,7 @@ impl ModelOps {
     }
 
     /// Random operations on random families; the model has them already.
-    pub fn random_ops(&mut self, rng: &mut fastrand::Rng, count: usize, kinds: Kinds) -> Vec<Op> {
+    pub fn random_ops(&mut self, rng: &mut fastrand::Rng, count: usize, kinds: Kinds) -> Vec<PeerOp> {
         let mut ops = Vec::with_capacity(count);
         for _ in 0..count {
             let op = self.random_op(rng, kinds);
@@ -206,88 +206,88 @@ impl ModelOps {
     /// then puts, deletions and merges of ascending keys; the model has them already. In such a
     /// file the keys are newer than the range deletion. It takes one sequence number or none: the
     /// model's run ahead from here on.
-    pub fn ingest_ops(&mut self, rng: &mut fastrand::Rng, count: usize) -> Vec<Op> {
+    pub fn ingest_ops(&mut self, rng: &mut fastrand::Rng, count: usize) -> Vec<PeerOp> {
         let family = rng.usize(..self.families.len());
         let mut ops = BTreeMap::new();
         let mut range = None;
         while ops.len() < count {
             match self.random_op_of(rng, Kinds { all: true, ranges: range.is_none() }, family) {
-                op @ Op::DeleteRange { .. } => range = Some(op),
-                op @ (Op::Put { .. } | Op::Delete { .. } | Op::Merge { .. }) => {
+                op @ PeerOp::DeleteRange { .. } => range = Some(op),
+                op @ (PeerOp::Put { .. } | PeerOp::Delete { .. } | PeerOp::Merge { .. }) => {
                     let key = op.key().to_vec();
                     if !key.starts_with(b"single") {
                         ops.insert(key, op);
                     }
                 }
-                Op::SingleDelete { .. } => {}
+                PeerOp::SingleDelete { .. } => {}
             }
         }
-        let mut ops: Vec<Op> = ops.into_values().collect();
-        if self.families[family].order == Order::Reverse {
+        let mut ops: Vec<PeerOp> = ops.into_values().collect();
+        if self.families[family].order == FamilyOrder::Reverse {
             ops.reverse();
         }
-        let ops: Vec<Op> = range.into_iter().chain(ops).collect();
+        let ops: Vec<PeerOp> = range.into_iter().chain(ops).collect();
         ops.iter().for_each(|op| self.apply(op));
         ops
     }
 
-    fn random_op(&self, rng: &mut fastrand::Rng, kinds: Kinds) -> Op {
+    fn random_op(&self, rng: &mut fastrand::Rng, kinds: Kinds) -> PeerOp {
         let family = rng.usize(..self.families.len());
         self.random_op_of(rng, kinds, family)
     }
 
-    fn random_op_of(&self, rng: &mut fastrand::Rng, kinds: Kinds, family: usize) -> Op {
+    fn random_op_of(&self, rng: &mut fastrand::Rng, kinds: Kinds, family: usize) -> PeerOp {
         let at = &self.families[family];
         let family = at.name.clone();
         let key = random_key(rng, self.key_space);
-        let counter = at.merge == Merge::Uint64Add;
+        let counter = at.merge == FamilyMerge::Uint64Add;
         let value = |rng: &mut fastrand::Rng| {
             if counter { rng.u64(..1000).to_le_bytes().to_vec() } else { random_value(rng) }
         };
         match rng.u32(..100) {
             0..2 if kinds.ranges => {
                 let (mut begin, mut end) = (key, random_key(rng, self.key_space));
-                if (begin < end) != (at.order == Order::Bytewise) {
+                if (begin < end) != (at.order == FamilyOrder::Bytewise) {
                     std::mem::swap(&mut begin, &mut end);
                 }
-                Op::DeleteRange { family, begin, end }
+                PeerOp::DeleteRange { family, begin, end }
             }
-            2..18 => Op::Delete { family, key },
-            18..40 if kinds.all && at.merge != Merge::None => {
+            2..18 => PeerOp::Delete { family, key },
+            18..40 if kinds.all && at.merge != FamilyMerge::None => {
                 let operand = if counter { value(rng) } else { format!("m{}", rng.u32(..100)).into_bytes() };
-                Op::Merge { family, key, operand }
+                PeerOp::Merge { family, key, operand }
             }
             40..55 if kinds.all => {
                 let key = format!("single{:03}", rng.u32(..self.key_space / 4)).into_bytes();
                 if at.single.contains(&key) {
-                    Op::SingleDelete { family, key }
+                    PeerOp::SingleDelete { family, key }
                 } else {
-                    Op::Put { family, key, value: value(rng) }
+                    PeerOp::Put { family, key, value: value(rng) }
                 }
             }
-            _ => Op::Put { family, key, value: value(rng) },
+            _ => PeerOp::Put { family, key, value: value(rng) },
         }
     }
 
     /// The model does `op`.
-    pub fn apply(&mut self, op: &Op) {
+    pub fn apply(&mut self, op: &PeerOp) {
         let family =
             self.families.iter_mut().find(|f| f.name == op.family()).expect("a family of this model");
         family.model.advance_to(self.sequence);
         self.sequence = match op {
-            Op::Put { key, value, .. } => {
+            PeerOp::Put { key, value, .. } => {
                 if key.starts_with(b"single") {
                     family.single.insert(key.clone());
                 }
                 family.model.put(key, value)
             }
-            Op::Delete { key, .. } => family.model.delete(key),
-            Op::SingleDelete { key, .. } => {
+            PeerOp::Delete { key, .. } => family.model.delete(key),
+            PeerOp::SingleDelete { key, .. } => {
                 family.single.remove(key);
                 family.model.delete(key)
             }
-            Op::Merge { key, operand, .. } => family.model.merge(key, operand),
-            Op::DeleteRange { begin, end, .. } => family.model.delete_range(begin, end),
+            PeerOp::Merge { key, operand, .. } => family.model.merge(key, operand),
+            PeerOp::DeleteRange { begin, end, .. } => family.model.delete_range(begin, end),
         };
     }
 
@@ -316,7 +316,7 @@ impl ModelOps {
 ///
 /// # Panics
 /// If a family is not open.
-pub fn write_to_esker(db: &Db, ops: &[Op], options: &WriteOptions) -> esker::Result<()> {
+pub fn write_to_esker(db: &Db, ops: &[PeerOp], options: &WriteOptions) -> esker::Result<()> {
     let ids: BTreeMap<&str, _> = ops
         .iter()
         .map(|op| (op.family(), db.column_family(op.family()).expect("the family is open").id()))
@@ -325,11 +325,11 @@ pub fn write_to_esker(db: &Db, ops: &[Op], options: &WriteOptions) -> esker::Res
     for op in ops {
         let id = ids[op.family()];
         match op {
-            Op::Put { key, value, .. } => batch.put_cf(id, key, value)?,
-            Op::Delete { key, .. } => batch.delete_cf(id, key)?,
-            Op::SingleDelete { key, .. } => batch.single_delete_cf(id, key)?,
-            Op::Merge { key, operand, .. } => batch.merge_cf(id, key, operand)?,
-            Op::DeleteRange { begin, end, .. } => batch.delete_range_cf(id, begin, end)?,
+            PeerOp::Put { key, value, .. } => batch.put_cf(id, key, value)?,
+            PeerOp::Delete { key, .. } => batch.delete_cf(id, key)?,
+            PeerOp::SingleDelete { key, .. } => batch.single_delete_cf(id, key)?,
+            PeerOp::Merge { key, operand, .. } => batch.merge_cf(id, key, operand)?,
+            PeerOp::DeleteRange { begin, end, .. } => batch.delete_range_cf(id, begin, end)?,
         }
     }
     db.write_opt(options, &mut batch)

@@ -59,7 +59,7 @@ impl Drop for OptionSet {
 }
 
 /// What a database's newest OPTIONS file says.
-pub(crate) struct LoadedOptions {
+pub(crate) struct LoadedOptionSet {
     api: &'static Api,
     options: *mut Options,
     count: usize,
@@ -67,14 +67,14 @@ pub(crate) struct LoadedOptions {
     families: *mut *mut Options,
 }
 
-impl LoadedOptions {
+impl LoadedOptionSet {
     /// Reads it; a name that RocksDB does not know is an error.
     /// # Errors
     /// RocksDB's, as text.
-    pub(crate) fn load(api: &'static Api, path: &Path) -> Result<LoadedOptions, String> {
+    pub(crate) fn load(api: &'static Api, path: &Path) -> Result<LoadedOptionSet, String> {
         let path = c_path(path);
         let (options, names, families) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
-        let mut loaded = LoadedOptions { api, options, count: 0, names, families };
+        let mut loaded = LoadedOptionSet { api, options, count: 0, names, families };
         // SAFETY: no requirements.
         let env = unsafe { (api.create_default_env)() };
         // SAFETY: as above.
@@ -132,7 +132,7 @@ impl LoadedOptions {
     }
 }
 
-impl Drop for LoadedOptions {
+impl Drop for LoadedOptionSet {
     fn drop(&mut self) {
         // SAFETY: as RocksDB gave them, not used again.
         unsafe {

@@ -15,8 +15,8 @@
 use crate::api::load_library;
 use crate::contents::{Contents, hex};
 use crate::library::{FamilySpec, RocksDb, WriteFlags, write_sst_file};
-use crate::model_ops::{Op, write_to_esker};
-use crate::step::{Engine, Finish, Found, PeerStep, Step, print_found};
+use crate::model_ops::{PeerOp, write_to_esker};
+use crate::step::{PeerEngine, PeerStep, StepContents, StepFinish, WriteStep, print_found};
 use esker::options::{OptionStruct, TargetVersion, cf_options_from_string};
 use esker::{
     ColumnFamilyDescriptor, ColumnFamilyOptions, CompactRangeOptions, Db, DbOptions, FlushOptions,
@@ -57,13 +57,13 @@ pub fn serve(work: &Path) -> Result<(), String> {
 fn take_step(work: &Path, has_library: &mut bool) -> Result<PeerProcess, String> {
     let text = std::fs::read_to_string(work.join("task")).map_err(|e| e.to_string())?;
     let step = PeerStep::parse(&text).ok_or("the task cannot be read")?;
-    if let Engine::Library(path) = &step.engine
+    if let PeerEngine::Library(path) = &step.engine
         && !std::mem::replace(has_library, true)
     {
         load_library(path)?;
     }
     let peer_process = PeerProcess::open(&step)?;
-    let mut found = Found { before: peer_process.contents(&step)?, after: Vec::new() };
+    let mut found = StepContents { before: peer_process.contents(&step)?, after: Vec::new() };
     if !step.read_only {
         peer_process.write(&step, work)?;
     }
@@ -82,10 +82,10 @@ enum PeerProcess {
 impl PeerProcess {
     fn open(step: &PeerStep) -> Result<PeerProcess, String> {
         match &step.engine {
-            Engine::Esker(target) => {
+            PeerEngine::Esker(target) => {
                 open_esker(step, *target).map(PeerProcess::Esker).map_err(|e| e.to_string())
             }
-            Engine::Library(_) => {
+            PeerEngine::Library(_) => {
                 let open = if step.read_only { RocksDb::open_for_read_only } else { RocksDb::open };
                 open(&step.dir, &step.db_options, &step.families).map(PeerProcess::RocksDb)
             }
@@ -114,23 +114,23 @@ impl PeerProcess {
     fn write(&self, step: &PeerStep, work: &Path) -> Result<(), String> {
         for write in &step.steps {
             match (write, self) {
-                (Step::Flush, _) => self.flush(step)?,
-                (Step::Write(ops), PeerProcess::Esker(db)) => {
+                (WriteStep::Flush, _) => self.flush(step)?,
+                (WriteStep::Write(ops), PeerProcess::Esker(db)) => {
                     write_to_esker(db, ops, &WriteOptions::default()).map_err(|e| e.to_string())?;
                 }
-                (Step::Write(ops), PeerProcess::RocksDb(db)) => db.write(ops, WriteFlags::default())?,
-                (Step::Ingest(ops), _) => self.ingest(step, ops, &work.join("ingested.sst"))?,
+                (WriteStep::Write(ops), PeerProcess::RocksDb(db)) => db.write(ops, WriteFlags::default())?,
+                (WriteStep::Ingest(ops), _) => self.ingest(step, ops, &work.join("ingested.sst"))?,
             }
         }
         match step.finish {
-            Finish::Nothing => Ok(()),
-            Finish::Flush => self.flush(step),
-            Finish::Compact => self.compact(step),
+            StepFinish::Nothing => Ok(()),
+            StepFinish::Flush => self.flush(step),
+            StepFinish::Compact => self.compact(step),
         }
     }
 
     /// In a file of its own, made by the same engine, which may be moved.
-    fn ingest(&self, step: &PeerStep, ops: &[Op], file: &Path) -> Result<(), String> {
+    fn ingest(&self, step: &PeerStep, ops: &[PeerOp], file: &Path) -> Result<(), String> {
         let Some(first) = ops.first() else { return Ok(()) };
         let family = step.families.iter().find(|f| f.name == first.family()).ok_or("a family is missing")?;
         let move_files = ops.len().is_multiple_of(2);
@@ -215,9 +215,14 @@ fn open_esker(step: &PeerStep, target: TargetVersion) -> esker::Result<Db> {
     Db::open_with(&options, &step.dir, families, mode)
 }
 
-fn esker_sst_file(engine: &Engine, family: &FamilySpec, ops: &[Op], file: &Path) -> esker::Result<()> {
+fn esker_sst_file(
+    engine: &PeerEngine,
+    family: &FamilySpec,
+    ops: &[PeerOp],
+    file: &Path,
+) -> esker::Result<()> {
     let mut options = Options::default();
-    if let Engine::Esker(target) = engine {
+    if let PeerEngine::Esker(target) = engine {
         options.db.compatible_with = *target;
     }
     options.cf = cf_options_from_string(&options.cf, &family.options)?;
@@ -225,10 +230,10 @@ fn esker_sst_file(engine: &Engine, family: &FamilySpec, ops: &[Op], file: &Path)
     writer.open(file)?;
     for op in ops {
         match op {
-            Op::Put { key, value, .. } => writer.put(key, value)?,
-            Op::Merge { key, operand, .. } => writer.merge(key, operand)?,
-            Op::Delete { key, .. } | Op::SingleDelete { key, .. } => writer.delete(key)?,
-            Op::DeleteRange { begin, end, .. } => writer.delete_range(begin, end)?,
+            PeerOp::Put { key, value, .. } => writer.put(key, value)?,
+            PeerOp::Merge { key, operand, .. } => writer.merge(key, operand)?,
+            PeerOp::Delete { key, .. } | PeerOp::SingleDelete { key, .. } => writer.delete(key)?,
+            PeerOp::DeleteRange { begin, end, .. } => writer.delete_range(begin, end)?,
         }
     }
     writer.finish().map(drop)

@@ -5,7 +5,7 @@
 
 use crate::contents::unhex;
 use crate::peer_process::{CLOSE, CLOSED, ERROR, STEP, THROUGH};
-use crate::step::{Engine, Found, PeerStep, parse_found};
+use crate::step::{PeerEngine, PeerStep, StepContents, parse_found};
 use esker_testkit::TempDir;
 use std::collections::HashMap;
 use std::fs::File;
@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 #[derive(Debug)]
 pub struct PeerProcesses {
     program: PathBuf,
-    running: HashMap<Engine, Process>,
+    running: HashMap<PeerEngine, Process>,
 }
 
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl PeerProcesses {
     /// Has the step's engine take it, and end it as the step says.
     /// # Errors
     /// What the peer process said, or left behind when it died.
-    pub fn take_step(&mut self, step: &PeerStep) -> Result<Found, String> {
+    pub fn take_step(&mut self, step: &PeerStep) -> Result<StepContents, String> {
         let mut process = match self.running.remove(&step.engine) {
             Some(process) => process,
             None => Process::start(&self.program)?,
@@ -75,7 +75,7 @@ impl Process {
         Ok(Process { child, input, output, work })
     }
 
-    fn take_step(&mut self, step: &PeerStep) -> Result<Found, String> {
+    fn take_step(&mut self, step: &PeerStep) -> Result<StepContents, String> {
         std::fs::write(self.work.join("task"), step.print()).map_err(|e| e.to_string())?;
         self.ask(STEP, THROUGH)?;
         let told = std::fs::read_to_string(self.work.join("told")).map_err(|e| e.to_string())?;

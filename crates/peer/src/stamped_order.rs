@@ -12,7 +12,7 @@ use std::cmp::Ordering;
 use std::ffi::{CString, c_char, c_int, c_uchar, c_void};
 
 /// What the callbacks look at.
-struct Order {
+struct FamilyOrder {
     format: TimestampFormat,
     name: CString,
 }
@@ -28,7 +28,7 @@ impl StampedOrder {
     /// Keys by their bytes, then timestamps, newest first, under this name.
     pub(crate) fn new(api: &'static Api, name: &str, format: TimestampFormat) -> StampedOrder {
         let create = api.comparator_with_ts_create.expect(NEEDS_11);
-        let order = Box::into_raw(Box::new(Order { format, name: c_string(name) }));
+        let order = Box::into_raw(Box::new(FamilyOrder { format, name: c_string(name) }));
         // SAFETY: the functions fit the state, which lives until `destroy` frees it.
         let ptr = unsafe {
             create(order.cast(), destroy, compare, compare_stamps, compare_plain, name_of, format.bytes())
@@ -50,9 +50,9 @@ impl Drop for StampedOrder {
 
 /// # Safety
 /// `state` is from [`StampedOrder::new`] and not destroyed.
-unsafe fn order<'a>(state: *mut c_void) -> &'a Order {
+unsafe fn order<'a>(state: *mut c_void) -> &'a FamilyOrder {
     // SAFETY: the caller's.
-    unsafe { &*state.cast::<Order>() }
+    unsafe { &*state.cast::<FamilyOrder>() }
 }
 
 /// # Safety
@@ -71,7 +71,7 @@ fn number(order: Ordering) -> c_int {
 
 unsafe extern "C" fn destroy(state: *mut c_void) {
     // SAFETY: RocksDB calls it once, last, with the state of `StampedOrder::new`.
-    drop(unsafe { Box::from_raw(state.cast::<Order>()) });
+    drop(unsafe { Box::from_raw(state.cast::<FamilyOrder>()) });
 }
 
 unsafe extern "C" fn name_of(state: *mut c_void) -> *const c_char {

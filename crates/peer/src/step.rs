@@ -4,14 +4,14 @@
 
 use crate::contents::{Contents, hex, unhex};
 use crate::library::FamilySpec;
-use crate::model_ops::Op;
+use crate::model_ops::PeerOp;
 use esker::options::TargetVersion;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
 /// Who has the step.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum Engine {
+pub enum PeerEngine {
     /// Esker, writing what RocksDB of this version reads.
     Esker(TargetVersion),
     /// RocksDB by this library.
@@ -20,7 +20,7 @@ pub enum Engine {
 
 /// What is done when everything is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Finish {
+pub enum StepFinish {
     /// Nothing.
     Nothing,
     /// All families are flushed.
@@ -31,11 +31,11 @@ pub enum Finish {
 
 /// One thing that is written.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Step {
+pub enum WriteStep {
     /// A batch.
-    Write(Vec<Op>),
+    Write(Vec<PeerOp>),
     /// What [`ModelOps::ingest_ops`](crate::ModelOps::ingest_ops) makes, in a file of its own.
-    Ingest(Vec<Op>),
+    Ingest(Vec<PeerOp>),
     /// All families are flushed.
     Flush,
 }
@@ -44,7 +44,7 @@ pub enum Step {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PeerStep {
     /// Who.
-    pub engine: Engine,
+    pub engine: PeerEngine,
     /// The database.
     pub dir: PathBuf,
     /// Only looks.
@@ -54,16 +54,16 @@ pub struct PeerStep {
     /// Its families and their options.
     pub families: Vec<FamilySpec>,
     /// What is written.
-    pub steps: Vec<Step>,
+    pub steps: Vec<WriteStep>,
     /// What follows.
-    pub finish: Finish,
+    pub finish: StepFinish,
     /// Killed with the database open, in place of closing it.
     pub killed: bool,
 }
 
 /// What a peer process found and left: the contents of each family.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Found {
+pub struct StepContents {
     /// When it had opened the database.
     pub before: Vec<Contents>,
     /// When it was through.
@@ -75,8 +75,8 @@ impl PeerStep {
         let mut out = String::new();
         let mut line = |parts: &[&str]| writeln!(out, "{}", parts.join(" ")).expect("a String");
         match &self.engine {
-            Engine::Esker(target) => line(&["esker", target.name()]),
-            Engine::Library(path) => line(&["library", &bytes_text(path.to_string_lossy().as_bytes())]),
+            PeerEngine::Esker(target) => line(&["esker", target.name()]),
+            PeerEngine::Library(path) => line(&["library", &bytes_text(path.to_string_lossy().as_bytes())]),
         }
         line(&["dir", &bytes_text(self.dir.to_string_lossy().as_bytes())]);
         line(&["options", &bytes_text(self.db_options.as_bytes())]);
@@ -85,9 +85,9 @@ impl PeerStep {
         }
         for step in &self.steps {
             let (name, ops) = match step {
-                Step::Write(ops) => ("batch", &ops[..]),
-                Step::Ingest(ops) => ("ingest", &ops[..]),
-                Step::Flush => ("flush", &[][..]),
+                WriteStep::Write(ops) => ("batch", &ops[..]),
+                WriteStep::Ingest(ops) => ("ingest", &ops[..]),
+                WriteStep::Flush => ("flush", &[][..]),
             };
             line(&[name]);
             for op in ops {
@@ -103,37 +103,37 @@ impl PeerStep {
 
     pub(crate) fn parse(text: &str) -> Option<PeerStep> {
         let mut step = PeerStep {
-            engine: Engine::Esker(TargetVersion::V7_8),
+            engine: PeerEngine::Esker(TargetVersion::V7_8),
             dir: PathBuf::new(),
             read_only: false,
             db_options: String::new(),
             families: Vec::new(),
             steps: Vec::new(),
-            finish: Finish::Nothing,
+            finish: StepFinish::Nothing,
             killed: false,
         };
         for line in text.lines() {
             let parts: Vec<&str> = line.split(' ').collect();
             match *parts {
-                ["esker", target] => step.engine = Engine::Esker(TargetVersion::from_name(target).ok()?),
-                ["library", path] => step.engine = Engine::Library(text_of(path)?.into()),
+                ["esker", target] => step.engine = PeerEngine::Esker(TargetVersion::from_name(target).ok()?),
+                ["library", path] => step.engine = PeerEngine::Library(text_of(path)?.into()),
                 ["dir", path] => step.dir = text_of(path)?.into(),
                 ["options", options] => step.db_options = text_of(options)?,
                 ["family", name, options] => {
                     step.families.push(FamilySpec::new(text_of(name)?, text_of(options)?));
                 }
-                ["batch"] => step.steps.push(Step::Write(Vec::new())),
-                ["ingest"] => step.steps.push(Step::Ingest(Vec::new())),
-                ["flush"] => step.steps.push(Step::Flush),
+                ["batch"] => step.steps.push(WriteStep::Write(Vec::new())),
+                ["ingest"] => step.steps.push(WriteStep::Ingest(Vec::new())),
+                ["flush"] => step.steps.push(WriteStep::Flush),
                 ["op", kind, family, a, b] => {
                     let op = op_of(kind, text_of(family)?, bytes_of(a)?, bytes_of(b)?)?;
                     match step.steps.last_mut()? {
-                        Step::Write(ops) | Step::Ingest(ops) => ops.push(op),
-                        Step::Flush => return None,
+                        WriteStep::Write(ops) | WriteStep::Ingest(ops) => ops.push(op),
+                        WriteStep::Flush => return None,
                     }
                 }
-                ["finish", "Flush"] => step.finish = Finish::Flush,
-                ["finish", "Compact"] => step.finish = Finish::Compact,
+                ["finish", "Flush"] => step.finish = StepFinish::Flush,
+                ["finish", "Compact"] => step.finish = StepFinish::Compact,
                 ["finish", _] => {}
                 ["end", end] => step.killed = end == "killed",
                 ["mode", mode] => step.read_only = mode == "read",
@@ -145,23 +145,23 @@ impl PeerStep {
 }
 
 /// Kind, key and the rest.
-fn op_parts(op: &Op) -> (&'static str, &[u8], &[u8]) {
+fn op_parts(op: &PeerOp) -> (&'static str, &[u8], &[u8]) {
     match op {
-        Op::Put { key, value, .. } => ("put", key, value),
-        Op::Delete { key, .. } => ("delete", key, b""),
-        Op::SingleDelete { key, .. } => ("single", key, b""),
-        Op::Merge { key, operand, .. } => ("merge", key, operand),
-        Op::DeleteRange { begin, end, .. } => ("range", begin, end),
+        PeerOp::Put { key, value, .. } => ("put", key, value),
+        PeerOp::Delete { key, .. } => ("delete", key, b""),
+        PeerOp::SingleDelete { key, .. } => ("single", key, b""),
+        PeerOp::Merge { key, operand, .. } => ("merge", key, operand),
+        PeerOp::DeleteRange { begin, end, .. } => ("range", begin, end),
     }
 }
 
-fn op_of(kind: &str, family: String, a: Vec<u8>, b: Vec<u8>) -> Option<Op> {
+fn op_of(kind: &str, family: String, a: Vec<u8>, b: Vec<u8>) -> Option<PeerOp> {
     Some(match kind {
-        "put" => Op::Put { family, key: a, value: b },
-        "delete" => Op::Delete { family, key: a },
-        "single" => Op::SingleDelete { family, key: a },
-        "merge" => Op::Merge { family, key: a, operand: b },
-        "range" => Op::DeleteRange { family, begin: a, end: b },
+        "put" => PeerOp::Put { family, key: a, value: b },
+        "delete" => PeerOp::Delete { family, key: a },
+        "single" => PeerOp::SingleDelete { family, key: a },
+        "merge" => PeerOp::Merge { family, key: a, operand: b },
+        "range" => PeerOp::DeleteRange { family, begin: a, end: b },
         _ => return None,
     })
 }
@@ -178,7 +178,7 @@ fn text_of(text: &str) -> Option<String> {
     String::from_utf8(bytes_of(text)?).ok()
 }
 
-pub(crate) fn print_found(found: &Found) -> String {
+pub(crate) fn print_found(found: &StepContents) -> String {
     let mut out = String::new();
     for (when, families) in [("before", &found.before), ("after", &found.after)] {
         for contents in families {
@@ -194,8 +194,8 @@ pub(crate) fn print_found(found: &Found) -> String {
     out
 }
 
-pub(crate) fn parse_found(text: &str) -> Result<Found, String> {
-    let mut found = Found::default();
+pub(crate) fn parse_found(text: &str) -> Result<StepContents, String> {
+    let mut found = StepContents::default();
     let mut is_before = true;
     for line in text.lines() {
         match line.split_once(' ') {
@@ -222,26 +222,27 @@ mod tests {
     fn a_turn_and_what_was_found_come_back_from_text() {
         let family = "with:special#chars\\ and blanks".to_owned();
         let step = PeerStep {
-            engine: Engine::Library("/a b/lib.so".into()),
+            engine: PeerEngine::Library("/a b/lib.so".into()),
             dir: "/tmp/x y".into(),
             read_only: true,
             db_options: "a=b;c={d=e}".to_owned(),
             families: vec![FamilySpec::new(family.clone(), "")],
             steps: vec![
-                Step::Write(vec![
-                    Op::Put { family: family.clone(), key: b"k\0".to_vec(), value: Vec::new() },
-                    Op::DeleteRange { family: family.clone(), begin: Vec::new(), end: b"z".to_vec() },
+                WriteStep::Write(vec![
+                    PeerOp::Put { family: family.clone(), key: b"k\0".to_vec(), value: Vec::new() },
+                    PeerOp::DeleteRange { family: family.clone(), begin: Vec::new(), end: b"z".to_vec() },
                 ]),
-                Step::Flush,
-                Step::Ingest(vec![Op::Delete { family: family.clone(), key: b"d".to_vec() }]),
-                Step::Write(vec![Op::SingleDelete { family, key: b"s".to_vec() }]),
+                WriteStep::Flush,
+                WriteStep::Ingest(vec![PeerOp::Delete { family: family.clone(), key: b"d".to_vec() }]),
+                WriteStep::Write(vec![PeerOp::SingleDelete { family, key: b"s".to_vec() }]),
             ],
-            finish: Finish::Compact,
+            finish: StepFinish::Compact,
             killed: true,
         };
         assert_eq!(PeerStep::parse(&step.print()), Some(step));
         let contents = Contents(vec![(b"k".to_vec(), Vec::new()), (Vec::new(), b"v".to_vec())]);
-        let found = Found { before: vec![Contents::default(), contents.clone()], after: vec![contents] };
+        let found =
+            StepContents { before: vec![Contents::default(), contents.clone()], after: vec![contents] };
         assert_eq!(parse_found(&print_found(&found)), Ok(found));
         assert!(parse_found("0x6b 0x6c").is_err());
     }

@@ -32,7 +32,7 @@ pub struct TimedOptions {
 
 /// How a write is done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Durability {
+pub enum TimedDurability {
     /// In memory only.
     NoWal,
     /// In the WAL, which the operating system has.
@@ -48,7 +48,7 @@ pub struct TimedDb {
     db: *mut Database,
     family: *mut Family,
     read: *mut ReadOptions,
-    /// In the order of [`Durability`].
+    /// In the order of [`TimedDurability`].
     write: [*mut WriteOptions; 3],
 }
 
@@ -72,18 +72,19 @@ impl TimedDb {
         let family = unsafe { api.get_default_column_family_handle.expect(NEEDS_11)(db) };
         // SAFETY: no requirements.
         let read = unsafe { (api.readoptions_create)() };
-        let write = [Durability::NoWal, Durability::Wal, Durability::Sync].map(|d| write_options(api, d));
+        let write = [TimedDurability::NoWal, TimedDurability::Wal, TimedDurability::Sync]
+            .map(|d| write_options(api, d));
         Ok(TimedDb { api, db, family, read, write })
     }
 
-    fn write_options(&self, durability: Durability) -> *const WriteOptions {
+    fn write_options(&self, durability: TimedDurability) -> *const WriteOptions {
         self.write[durability as usize]
     }
 
     /// Stores one pair.
     /// # Errors
     /// RocksDB's, as text.
-    pub fn put(&self, key: &[u8], value: &[u8], durability: Durability) -> Result<(), String> {
+    pub fn put(&self, key: &[u8], value: &[u8], durability: TimedDurability) -> Result<(), String> {
         let ((k, kn), (v, vn)) = (slice(key), slice(value));
         let options = self.write_options(durability);
         // SAFETY: database and options are live; the bytes outlive the call.
@@ -93,7 +94,7 @@ impl TimedDb {
     /// Deletes one key.
     /// # Errors
     /// RocksDB's, as text.
-    pub fn delete(&self, key: &[u8], durability: Durability) -> Result<(), String> {
+    pub fn delete(&self, key: &[u8], durability: TimedDurability) -> Result<(), String> {
         let (k, kn) = slice(key);
         let options = self.write_options(durability);
         // SAFETY: database and options are live; the bytes outlive the call.
@@ -106,7 +107,7 @@ impl TimedDb {
     pub fn put_all<'p>(
         &self,
         pairs: impl Iterator<Item = (&'p [u8], &'p [u8])>,
-        durability: Durability,
+        durability: TimedDurability,
     ) -> Result<(), String> {
         let batch = OwnedBatch::new(self.api);
         for (key, value) in pairs {
@@ -120,7 +121,7 @@ impl TimedDb {
     /// Deletes all keys of `begin..end`.
     /// # Errors
     /// RocksDB's, as text.
-    pub fn delete_range(&self, begin: &[u8], end: &[u8], durability: Durability) -> Result<(), String> {
+    pub fn delete_range(&self, begin: &[u8], end: &[u8], durability: TimedDurability) -> Result<(), String> {
         let batch = OwnedBatch::new(self.api);
         let ((b, bn), (e, en)) = (slice(begin), slice(end));
         // SAFETY: the batch is live; it copies the bytes.
@@ -128,7 +129,7 @@ impl TimedDb {
         self.write(&batch, durability)
     }
 
-    fn write(&self, batch: &OwnedBatch, durability: Durability) -> Result<(), String> {
+    fn write(&self, batch: &OwnedBatch, durability: TimedDurability) -> Result<(), String> {
         let options = self.write_options(durability);
         // SAFETY: database, options and batch are live.
         call(self.api, |error| unsafe { (self.api.write)(self.db, options, batch.ptr, error) })
@@ -376,13 +377,13 @@ impl Drop for OwnedBatch {
     }
 }
 
-fn write_options(api: &'static Api, durability: Durability) -> *mut WriteOptions {
+fn write_options(api: &'static Api, durability: TimedDurability) -> *mut WriteOptions {
     // SAFETY: no requirements.
     let options = unsafe { (api.writeoptions_create)() };
     // SAFETY: the options are live.
-    unsafe { (api.writeoptions_set_sync)(options, u8::from(durability == Durability::Sync)) };
+    unsafe { (api.writeoptions_set_sync)(options, u8::from(durability == TimedDurability::Sync)) };
     // SAFETY: as above.
-    unsafe { (api.writeoptions_disable_WAL)(options, i32::from(durability == Durability::NoWal)) };
+    unsafe { (api.writeoptions_disable_WAL)(options, i32::from(durability == TimedDurability::NoWal)) };
     options
 }
 

@@ -4,7 +4,7 @@
 //! options of its newest OPTIONS file, and refuse it when that holds a name they do not know.
 
 use crate::contents::{Contents, hex, unhex};
-use crate::model_ops::Op;
+use crate::model_ops::PeerOp;
 use esker_base::crc32c;
 use std::ffi::OsStr;
 use std::path::Path;
@@ -155,26 +155,28 @@ impl Tools {
     ///
     /// # Panics
     /// At a kind of operation that `ldb` does not have.
-    pub fn apply(self, db: &Path, ops: &[Op]) -> Result<(), String> {
+    pub fn apply(self, db: &Path, ops: &[PeerOp]) -> Result<(), String> {
         let mut ops = ops.iter().peekable();
         while let Some(op) = ops.next() {
             let mut args = vec!["--hex".to_owned(), family_argument(op.family())];
             match op {
-                Op::Put { family, key, value } => {
+                PeerOp::Put { family, key, value } => {
                     let mut pairs = vec![hex(key), hex(value)];
-                    while let Some(Op::Put { key, value, .. }) =
-                        ops.next_if(|next| matches!(next, Op::Put { family: f, .. } if f == family))
+                    while let Some(PeerOp::Put { key, value, .. }) =
+                        ops.next_if(|next| matches!(next, PeerOp::Put { family: f, .. } if f == family))
                     {
                         pairs.extend([hex(key), hex(value)]);
                     }
                     args.push(if pairs.len() == 2 { "put" } else { "batchput" }.to_owned());
                     args.extend(pairs);
                 }
-                Op::Delete { key, .. } => args.extend(["delete".to_owned(), hex(key)]),
-                Op::DeleteRange { begin, end, .. } => {
+                PeerOp::Delete { key, .. } => args.extend(["delete".to_owned(), hex(key)]),
+                PeerOp::DeleteRange { begin, end, .. } => {
                     args.extend(["deleterange".to_owned(), hex(begin), hex(end)]);
                 }
-                Op::SingleDelete { .. } | Op::Merge { .. } => panic!("ldb {VERSION} cannot do {op:?}"),
+                PeerOp::SingleDelete { .. } | PeerOp::Merge { .. } => {
+                    panic!("ldb {VERSION} cannot do {op:?}")
+                }
             }
             self.ldb(db, args)?;
         }

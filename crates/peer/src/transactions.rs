@@ -12,7 +12,7 @@ use std::ptr;
 
 /// When transactions are written to memtables, by RocksDB's numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum WritePolicy {
+pub enum RocksWritePolicy {
     /// At commit.
     Committed = 0,
     /// At prepare.
@@ -38,7 +38,7 @@ impl RocksTransactionDb {
     /// Opens or creates the database in `path`.
     /// # Errors
     /// RocksDB's, as text; or why there is no RocksDB.
-    pub fn open(path: &Path, options: &str, policy: WritePolicy) -> Result<RocksTransactionDb, String> {
+    pub fn open(path: &Path, options: &str, policy: RocksWritePolicy) -> Result<RocksTransactionDb, String> {
         let api = api()?;
         let set = OptionSet::parse(api, options)?;
         let path = c_path(path);

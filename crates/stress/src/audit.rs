@@ -81,7 +81,7 @@ impl fmt::Display for Audited {
 }
 
 /// A database, and where it lies.
-pub(crate) struct Subject<'a> {
+pub(crate) struct AuditSubject<'a> {
     pub(crate) db: &'a Db,
     pub(crate) fs: &'a dyn FileSystem,
     pub(crate) path: &'a Path,
@@ -101,7 +101,7 @@ type Referred = BTreeMap<FileNumber, (u64, u64)>;
 /// passes, nothing is seen.
 /// # Errors
 /// What is wrong, and stays so; a background error; elsewhere, work that does not end.
-pub(crate) fn audit(subject: &Subject<'_>, clock: &dyn Clock) -> Result<Audited, String> {
+pub(crate) fn audit(subject: &AuditSubject<'_>, clock: &dyn Clock) -> Result<Audited, String> {
     let seen = eventually(clock, || {
         let db = subject.db;
         db.wait_for_background_work().map_err(|e| format!("wait_for_background_work: {e}"))?;
@@ -116,7 +116,7 @@ pub(crate) fn audit(subject: &Subject<'_>, clock: &dyn Clock) -> Result<Audited,
 }
 
 /// The live tables; `None` while something runs that will change them.
-fn files_at_rest(subject: &Subject<'_>) -> Option<Vec<FileNumber>> {
+fn files_at_rest(subject: &AuditSubject<'_>) -> Option<Vec<FileNumber>> {
     const RUNNING: [&str; 2] = ["rocksdb.num-running-flushes", "rocksdb.num-running-compactions"];
     let db = subject.db;
     let runs = RUNNING.iter().any(|name| db.int_property(name).expect("there is such a property") > 0);
@@ -139,7 +139,7 @@ fn eventually<T>(
     look()
 }
 
-fn look_at(subject: &Subject<'_>) -> Result<Audited, String> {
+fn look_at(subject: &AuditSubject<'_>) -> Result<Audited, String> {
     let db = subject.db;
     let mut audited = Audited { databases: 1, ..Audited::default() };
     let live = db.live_files();
@@ -323,7 +323,7 @@ fn check_levels(icmp: &InternalKeyComparator, files: &[&LiveFileMetaData]) -> Re
 
 /// Gives the live ones.
 fn check_blob_files(
-    subject: &Subject<'_>,
+    subject: &AuditSubject<'_>,
     family: &ColumnFamilyHandle,
     referred: &Referred,
 ) -> Result<BTreeSet<FileNumber>, String> {
@@ -357,7 +357,7 @@ fn check_blob_files(
 }
 
 fn check_properties(
-    subject: &Subject<'_>,
+    subject: &AuditSubject<'_>,
     family: &ColumnFamilyHandle,
     files: &[&LiveFileMetaData],
 ) -> Result<(), String> {
@@ -385,7 +385,7 @@ fn check_properties(
 
 /// Nothing is left of what no version names.
 fn check_directory(
-    subject: &Subject<'_>,
+    subject: &AuditSubject<'_>,
     tables: &BTreeSet<FileNumber>,
     blob_files: &BTreeSet<FileNumber>,
 ) -> Result<(), String> {

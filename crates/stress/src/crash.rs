@@ -1,6 +1,6 @@
 //! Crashes at random points in time on a simulated disk.
 //!
-//! In: a seed and how many crash points. Out: a [`Report`], or the first point after which the
+//! In: a seed and how many crash points. Out: a [`CrashReport`], or the first point after which the
 //! database was not what it should be, with the seed of its run.
 //!
 //! A run opens a database on a [`CrashFs`] below a [`FaultFs`], whose hook takes what a crash would
@@ -17,14 +17,14 @@
 mod history;
 mod load;
 
-use crate::audit::{self, Subject};
+use crate::audit::{self, AuditSubject};
 use esker::internals::env::crash::{CrashKind, Tail};
 use esker::internals::env::{
-    Clock, CrashChoices, CrashFs, Env, FaultFs, FaultSchedule, FileSystem, Op, OpKind,
+    Clock, CrashChoices, CrashFs, Env, FaultFs, FaultOp, FaultSchedule, FileSystem, OpKind,
 };
 use esker::{Db, Error, ErrorKind, Result};
 use esker_testkit::timestamps::TimestampFormat;
-use history::{Contents, History};
+use history::{CrashHistory, FamilyContents};
 use load::{Floors, Load};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -42,7 +42,7 @@ const AUDIT_ONE_IN: u8 = 16;
 
 /// What to do.
 #[derive(Clone, Debug)]
-pub struct Parameters {
+pub struct CrashParameters {
     /// Seed of the first run; the next have the next numbers.
     pub seed: u64,
     /// Crash points to check, at least.
@@ -60,7 +60,7 @@ pub struct Parameters {
 
 /// What was done.
 #[derive(Clone, Debug, Default)]
-pub struct Report {
+pub struct CrashReport {
     /// Databases that were loaded.
     pub runs: u64,
     /// Batches they acknowledged.
@@ -89,7 +89,7 @@ pub struct Report {
     pub by_op: BTreeMap<String, u64>,
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for CrashReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
@@ -145,7 +145,7 @@ pub(crate) struct Trace {
 const SHOWN: usize = 40;
 
 impl Trace {
-    pub(crate) fn add(&mut self, op: &Op) {
+    pub(crate) fn add(&mut self, op: &FaultOp) {
         let text = op.to_string();
         self.hash = text.bytes().fold(self.hash, |h, b| (h ^ u64::from(b)).wrapping_mul(PRIME));
         if self.last.len() == SHOWN {
@@ -164,7 +164,7 @@ impl fmt::Display for Trace {
 /// What a run starts from.
 struct Base {
     disk: CrashFs,
-    contents: Contents,
+    contents: FamilyContents,
     /// Of the keys of the last family.
     stamps: Option<TimestampFormat>,
 }
@@ -172,8 +172,8 @@ struct Base {
 /// Checks at least `parameters.points` crash points.
 /// # Errors
 /// What was wrong, where, and the seed to see it again.
-pub fn run(parameters: &Parameters) -> Result<Report, String> {
-    let mut report = Report::default();
+pub fn run(parameters: &CrashParameters) -> Result<CrashReport, String> {
+    let mut report = CrashReport::default();
     let mut seed = parameters.seed;
     let mut base = None;
     while report.points < parameters.points {
@@ -192,20 +192,20 @@ pub fn run(parameters: &Parameters) -> Result<Report, String> {
     Ok(report)
 }
 
-fn chain_start(parameters: &Parameters, seed: u64) -> u64 {
+fn chain_start(parameters: &CrashParameters, seed: u64) -> u64 {
     seed - (seed - parameters.seed) % u64::from(CHAIN)
 }
 
 #[expect(clippy::print_stderr, reason = "progress of a long campaign")]
-fn eprintln_progress(report: &Report, seed: u64) {
+fn eprintln_progress(report: &CrashReport, seed: u64) {
     eprintln!("{} points, {} runs, seed {seed}", report.points, report.runs);
 }
 
 fn run_one(
     seed: u64,
     base: Option<Base>,
-    parameters: &Parameters,
-    report: &mut Report,
+    parameters: &CrashParameters,
+    report: &mut CrashReport,
 ) -> Result<Option<Base>, String> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let given = base.as_ref().map(|b| (b.contents.len(), b.stamps));
@@ -248,7 +248,7 @@ fn crash_points(
     base: Base,
     brief: bool,
     rng: &mut fastrand::Rng,
-) -> Result<(Vec<CrashPoint>, History, u64), String> {
+) -> Result<(Vec<CrashPoint>, CrashHistory, u64), String> {
     let floors = Arc::new(Floors::default());
     let caught = Arc::new(Caught::default());
     let fs = FaultFs::new(Arc::new(base.disk.clone()));
@@ -270,7 +270,7 @@ fn catcher(
     caught: Arc<Caught>,
     brief: bool,
     rng: fastrand::Rng,
-) -> impl Fn(&Op) + Send + Sync + 'static {
+) -> impl Fn(&FaultOp) + Send + Sync + 'static {
     let rng = Mutex::new(rng);
     move |op| {
         let name = op.path.file_name().unwrap_or_default().to_string_lossy();
@@ -319,10 +319,10 @@ pub(crate) fn choices_of(seed: u64) -> CrashChoices {
 fn check(
     load: &Load,
     point: &CrashPoint,
-    history: &History,
+    history: &CrashHistory,
     rng: &mut fastrand::Rng,
-    report: &mut Report,
-) -> Result<Option<Contents>, String> {
+    report: &mut CrashReport,
+) -> Result<Option<FamilyContents>, String> {
     if rng.u32(..8) == 0
         && let Some(second) = crash_while_opening(load, point, rng)
     {
@@ -363,10 +363,10 @@ fn crash_while_opening(load: &Load, point: &CrashPoint, rng: &mut fastrand::Rng)
 fn check_once(
     load: &Load,
     point: &CrashPoint,
-    history: &History,
+    history: &CrashHistory,
     rng: &mut fastrand::Rng,
-    report: &mut Report,
-) -> Result<Option<Contents>, String> {
+    report: &mut CrashReport,
+) -> Result<Option<FamilyContents>, String> {
     report.points += 1;
     report.kills += u64::from(point.choices.kind == CrashKind::ProcessKill);
     let untouched = point.disk.crash_clone(&CrashChoices::process_kill());
@@ -417,9 +417,9 @@ pub(crate) fn is_of_the_disk(error: &Error) -> bool {
 fn read_in_trouble(
     load: &Load,
     point: &CrashPoint,
-    history: &History,
+    history: &CrashHistory,
     rng: &mut fastrand::Rng,
-    report: &mut Report,
+    report: &mut CrashReport,
 ) -> Result<(), String> {
     let fs = FaultFs::new(Arc::new(point.disk.clone()));
     fs.set_schedule(FaultSchedule::bad(rng.u64(..), disk_clock()));
@@ -441,9 +441,9 @@ fn read_in_trouble(
 fn open_and_compare(
     load: &Load,
     point: &CrashPoint,
-    history: &History,
+    history: &CrashHistory,
     rng: &mut fastrand::Rng,
-) -> Result<(Contents, u64), String> {
+) -> Result<(FamilyContents, u64), String> {
     let db = load
         .open(env_over(point.disk.clone()), rng)
         .map_err(|e| format!("the database does not open: {e}"))?;
@@ -466,7 +466,7 @@ fn audit_opened(db: &Db, load: &Load, disk: &CrashFs) -> Result<(), String> {
     let handles: Vec<_> = load.family_names().iter().filter_map(|name| db.column_family(name)).collect();
     let orders: Vec<_> = (0..handles.len()).map(|family| load.comparator(family)).collect();
     let families = handles.iter().zip(&orders).collect();
-    let subject = Subject {
+    let subject = AuditSubject {
         db,
         fs: disk,
         path: Path::new(DIR),
@@ -496,8 +496,8 @@ fn clock() -> Arc<dyn Clock> {
     Arc::new(clock)
 }
 
-fn read_all(db: &Db, load: &Load) -> Result<Contents> {
-    let mut contents = Contents::new();
+fn read_all(db: &Db, load: &Load) -> Result<FamilyContents> {
+    let mut contents = FamilyContents::new();
     for family in 0..load.family_names().len() {
         contents.push(read_family(db, load, family, u64::MAX)?);
     }
@@ -523,7 +523,7 @@ fn read_family(db: &Db, load: &Load, family: usize, time: u64) -> Result<BTreeMa
 fn compare_older(
     db: &Db,
     load: &Load,
-    history: &History,
+    history: &CrashHistory,
     prefix: usize,
     rng: &mut fastrand::Rng,
 ) -> Result<(), String> {

@@ -1,7 +1,7 @@
 //! Random operations of many threads on a real directory, in a process that may be killed at any
 //! time.
 //!
-//! In: [`Flags`]. Out: a [`Report`], or the first answer that was wrong. What each key must hold is
+//! In: [`StressFlags`]. Out: a [`StressReport`], or the first answer that was wrong. What each key must hold is
 //! in a file outside of the database (`expected`), so that the next process knows it too;
 //! [`crash_test`] starts such processes and kills them.
 //!
@@ -19,7 +19,7 @@ mod setup;
 mod verify;
 mod worker;
 
-pub use flags::Flags;
+pub use flags::StressFlags;
 
 use esker::Db;
 use esker::internals::base::sync::Mutex;
@@ -30,13 +30,13 @@ use std::fmt;
 
 /// What was done.
 #[derive(Debug, Default)]
-pub struct Report {
-    counts: [AtomicU64; Kind::ALL.len()],
+pub struct StressReport {
+    counts: [AtomicU64; StressKind::ALL.len()],
 }
 
 /// What is counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum StressKind {
     Open,
     Verified,
     Read,
@@ -55,40 +55,40 @@ pub(crate) enum Kind {
     Audited,
 }
 
-impl Kind {
-    const ALL: [(Kind, &str); 16] = [
-        (Kind::Open, "openings"),
-        (Kind::Verified, "keys verified"),
-        (Kind::Read, "reads"),
-        (Kind::Scan, "scans"),
-        (Kind::Move, "moves of iterators"),
-        (Kind::Write, "writes"),
-        (Kind::Delete, "deletions"),
-        (Kind::DeleteRange, "range deletions"),
-        (Kind::Snapshot, "snapshots"),
-        (Kind::Ingestion, "ingestions"),
-        (Kind::Checkpoint, "checkpoints"),
-        (Kind::Maintenance, "flushes, compactions, changes of options and the like"),
-        (Kind::ClearedFamily, "families made anew"),
-        (Kind::Failed, "failures by injected faults"),
-        (Kind::Resumed, "resumed"),
-        (Kind::Audited, "audits"),
+impl StressKind {
+    const ALL: [(StressKind, &str); 16] = [
+        (StressKind::Open, "openings"),
+        (StressKind::Verified, "keys verified"),
+        (StressKind::Read, "reads"),
+        (StressKind::Scan, "scans"),
+        (StressKind::Move, "moves of iterators"),
+        (StressKind::Write, "writes"),
+        (StressKind::Delete, "deletions"),
+        (StressKind::DeleteRange, "range deletions"),
+        (StressKind::Snapshot, "snapshots"),
+        (StressKind::Ingestion, "ingestions"),
+        (StressKind::Checkpoint, "checkpoints"),
+        (StressKind::Maintenance, "flushes, compactions, changes of options and the like"),
+        (StressKind::ClearedFamily, "families made anew"),
+        (StressKind::Failed, "failures by injected faults"),
+        (StressKind::Resumed, "resumed"),
+        (StressKind::Audited, "audits"),
     ];
 }
 
-impl Report {
-    fn count(&self, kind: Kind, n: u64) {
+impl StressReport {
+    fn count(&self, kind: StressKind, n: u64) {
         self.counts[kind as usize].fetch_add(n, Ordering::Relaxed);
     }
 
-    fn of(&self, kind: Kind) -> u64 {
+    fn of(&self, kind: StressKind) -> u64 {
         self.counts[kind as usize].load(Ordering::Relaxed)
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for StressReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let counts = Kind::ALL.iter().filter(|(kind, _)| self.of(*kind) > 0);
+        let counts = StressKind::ALL.iter().filter(|(kind, _)| self.of(*kind) > 0);
         let counts: Vec<String> = counts.map(|(kind, name)| format!("{} {name}", self.of(*kind))).collect();
         write!(f, "db_stress: {}; every answer was right", counts.join(", "))
     }
@@ -96,10 +96,10 @@ impl fmt::Display for Report {
 
 /// What all threads of a run share.
 struct Run<'a> {
-    flags: &'a Flags,
+    flags: &'a StressFlags,
     setup: &'a Setup,
     expected: &'a Expected,
-    report: &'a Report,
+    report: &'a StressReport,
     /// How often the database was opened before.
     phase: u64,
     /// The first thing that was wrong.
@@ -112,10 +112,10 @@ struct Run<'a> {
 
 impl<'a> Run<'a> {
     fn new(
-        flags: &'a Flags,
+        flags: &'a StressFlags,
         setup: &'a Setup,
         expected: &'a Expected,
-        report: &'a Report,
+        report: &'a StressReport,
         phase: u64,
     ) -> Run<'a> {
         Run {
@@ -146,13 +146,13 @@ impl<'a> Run<'a> {
 /// Runs.
 /// # Errors
 /// What was wrong, with the flags that make the same threads do the same.
-pub fn run(flags: &Flags) -> Result<Report, String> {
-    let report = Report::default();
+pub fn run(flags: &StressFlags) -> Result<StressReport, String> {
+    let report = StressReport::default();
     run_into(flags, &report).map_err(|why| format!("db_stress: {why}\nseed {}; {flags:?}", flags.seed))?;
     Ok(report)
 }
 
-fn run_into(flags: &Flags, report: &Report) -> Result<(), String> {
+fn run_into(flags: &StressFlags, report: &StressReport) -> Result<(), String> {
     let setup = Setup::new(flags)?;
     if flags.destroy_db_initially {
         setup.destroy(flags)?;
@@ -184,7 +184,7 @@ fn run_into(flags: &Flags, report: &Report) -> Result<(), String> {
 }
 
 fn open(run: &Run<'_>) -> Result<Db, String> {
-    run.report.count(Kind::Open, 1);
+    run.report.count(StressKind::Open, 1);
     run.setup.open(run.flags, run.phase)
 }
 

@@ -107,7 +107,7 @@ fn parse_range(text: &str) -> Result<(u64, u64), String> {
 }
 
 pub(crate) fn run_histories(arguments: &HistoriesArguments) -> Result<String, String> {
-    let parameters = histories::Parameters {
+    let parameters = histories::HistoryParameters {
         seed: arguments.seed,
         histories: arguments.histories,
         operations: arguments.operations,
@@ -124,7 +124,7 @@ pub(crate) fn run_histories(arguments: &HistoriesArguments) -> Result<String, St
 }
 
 pub(crate) fn run_crash(arguments: &CrashArguments) -> Result<String, String> {
-    let parameters = crash::Parameters {
+    let parameters = crash::CrashParameters {
         seed: arguments.seed,
         points: arguments.points,
         verbose: true,
@@ -137,7 +137,7 @@ pub(crate) fn run_crash(arguments: &CrashArguments) -> Result<String, String> {
 
 pub(crate) fn run_kill9(arguments: &Kill9Arguments) -> Result<String, String> {
     let program = std::env::current_exe().map_err(|e| format!("where is this program? {e}"))?;
-    let parameters = kill9::Parameters {
+    let parameters = kill9::Kill9Parameters {
         program: &program,
         directory: &arguments.directory,
         rounds: arguments.rounds,
@@ -163,7 +163,7 @@ pub(crate) fn run_faults(arguments: &FaultsArguments) -> Result<String, String> 
     let FaultsArguments { seed, step, ref kinds, script, at, no_flips } = *arguments;
     let faults = if kinds.is_empty() { faults::Fault::ALL.to_vec() } else { kinds.clone() };
     let parameters =
-        faults::Parameters { seed, step, faults, script, at, bit_flips: !no_flips, verbose: true };
+        faults::FaultParameters { seed, step, faults, script, at, bit_flips: !no_flips, verbose: true };
     faults::run(&parameters).map(|report| report.to_string())
 }
 
@@ -187,7 +187,7 @@ pub(crate) struct HostileArguments {
 pub(crate) fn run_hostile(arguments: &HostileArguments) -> Result<String, String> {
     let program = std::env::current_exe().map_err(|e| format!("where is this program? {e}"))?;
     let directory = arguments.directory.clone().unwrap_or_else(std::env::temp_dir);
-    let parameters = hostile::Parameters {
+    let parameters = hostile::HostileParameters {
         program: &program,
         directory: &directory,
         seed: arguments.seed,
@@ -282,7 +282,7 @@ pub(crate) struct SimScansArguments {
 
 #[cfg(shuttle)]
 pub(crate) fn run_sim_scans(arguments: &SimScansArguments) -> Result<String, String> {
-    let parameters = esker_stress::sim::scans::Parameters {
+    let parameters = esker_stress::sim::scans::ScanParameters {
         seed: arguments.seed,
         rounds: arguments.rounds,
         batches: arguments.batches,
@@ -294,7 +294,7 @@ pub(crate) fn run_sim_scans(arguments: &SimScansArguments) -> Result<String, Str
 
 #[cfg(shuttle)]
 pub(crate) fn run_sim(arguments: &SimArguments) -> Result<String, String> {
-    let parameters = esker_stress::sim::Parameters {
+    let parameters = esker_stress::sim::SimParameters {
         seed: arguments.seed,
         cycles: arguments.cycles,
         per_machine: arguments.per_machine,

@@ -1,6 +1,6 @@
 //! Every file operation of a scripted load made to fail in turn.
 //!
-//! In: which operations, and how they fail. Out: a [`Report`], or the first failure after which
+//! In: which operations, and how they fail. Out: a [`FaultReport`], or the first failure after which
 //! something was wrong.
 //!
 //! A trial runs the script on a simulated disk of which one operation fails (or which is full after
@@ -21,7 +21,7 @@ mod script;
 
 use esker::internals::env::{CrashChoices, CrashFs, Env, FaultFs, FaultRule, FileSystem, OpKind};
 use esker::{Db, Error, ErrorKind, Severity};
-use script::{Script, Status};
+use script::{FaultScript, Status};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ impl Fault {
 
 /// What to do.
 #[derive(Clone, Debug)]
-pub struct Parameters {
+pub struct FaultParameters {
     /// Of the short writes and of which trials see which variation of the script.
     pub seed: u64,
     /// Every how-manieth operation fails.
@@ -80,7 +80,7 @@ pub struct Parameters {
 
 /// What was done with one kind of fault.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Counts {
+pub struct FaultCounts {
     /// Runs of the script.
     pub trials: u64,
     /// Of those, in which the fault was met: threads do not always come that far.
@@ -102,11 +102,11 @@ pub struct Counts {
 
 /// What was done.
 #[derive(Clone, Debug, Default)]
-pub struct Report {
+pub struct FaultReport {
     /// File operations of the script when nothing fails.
     pub operations: u64,
     /// By kind.
-    pub counts: BTreeMap<Fault, Counts>,
+    pub counts: BTreeMap<Fault, FaultCounts>,
     /// Operations whose failure nobody had to be told.
     pub silent: BTreeMap<String, u64>,
     /// Reads with a flipped bit.
@@ -115,18 +115,18 @@ pub struct Report {
     pub flips_noticed: u64,
 }
 
-impl Report {
+impl FaultReport {
     /// Of all kinds together.
-    pub fn total(&self, count: impl Fn(&Counts) -> u64) -> u64 {
+    pub fn total(&self, count: impl Fn(&FaultCounts) -> u64) -> u64 {
         self.counts.values().map(count).sum()
     }
 
-    fn of(&mut self, fault: Fault) -> &mut Counts {
+    fn of(&mut self, fault: Fault) -> &mut FaultCounts {
         self.counts.entry(fault).or_default()
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for FaultReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
@@ -142,7 +142,7 @@ impl fmt::Display for Report {
     }
 }
 
-impl fmt::Display for Counts {
+impl fmt::Display for FaultCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -163,8 +163,8 @@ impl fmt::Display for Counts {
 /// Runs all trials, and the bit flips.
 /// # Errors
 /// What was wrong, after which fault.
-pub fn run(parameters: &Parameters) -> Result<Report, String> {
-    let mut report = Report::default();
+pub fn run(parameters: &FaultParameters) -> Result<FaultReport, String> {
+    let mut report = FaultReport::default();
     let (operations, appends, bytes) = measure(parameters.script.unwrap_or(0))?;
     report.operations = operations;
     for &fault in &parameters.faults {
@@ -198,7 +198,7 @@ pub fn run(parameters: &Parameters) -> Result<Report, String> {
 }
 
 #[expect(clippy::print_stderr, reason = "progress of a long campaign")]
-fn eprintln_progress(fault: Fault, n: u64, report: &Report) {
+fn eprintln_progress(fault: Fault, n: u64, report: &FaultReport) {
     eprintln!("{fault:?} at {n}; {} trials so far", report.total(|counts| counts.trials));
 }
 
@@ -206,7 +206,7 @@ fn eprintln_progress(fault: Fault, n: u64, report: &Report) {
 fn measure(script: u64) -> Result<(u64, u64, u64), String> {
     let fs = FaultFs::new(Arc::new(CrashFs::new()));
     fs.list_ops(true);
-    let mut script = Script::new(script);
+    let mut script = FaultScript::new(script);
     let db = script.open(env(&fs)).map_err(|e| format!("without a fault: {e}"))?;
     while script.step(&db).map_err(|e| format!("without a fault: {e}"))? {}
     db.close().map_err(|e| format!("without a fault: {e}"))?;
@@ -224,14 +224,14 @@ struct Trial<'a> {
     fault: Fault,
     disk: CrashFs,
     fs: FaultFs,
-    script: Script,
+    script: FaultScript,
     surfaced: bool,
-    report: &'a mut Report,
+    report: &'a mut FaultReport,
 }
 
-fn trial(fault: Fault, n: u64, parameters: &Parameters, report: &mut Report) -> Result<(), String> {
+fn trial(fault: Fault, n: u64, parameters: &FaultParameters, report: &mut FaultReport) -> Result<(), String> {
     let seed = parameters.seed ^ n;
-    let script = Script::new(parameters.script.unwrap_or(seed));
+    let script = FaultScript::new(parameters.script.unwrap_or(seed));
     let disk = CrashFs::new();
     let fs = FaultFs::with_seed(Arc::new(disk.clone()), seed);
     fs.list_ops(true);
@@ -243,7 +243,7 @@ fn trial(fault: Fault, n: u64, parameters: &Parameters, report: &mut Report) -> 
 }
 
 impl Trial<'_> {
-    fn counts(&mut self) -> &mut Counts {
+    fn counts(&mut self) -> &mut FaultCounts {
         self.report.of(self.fault)
     }
 
@@ -439,9 +439,9 @@ fn may_be_silent(what: &str) -> bool {
 }
 
 /// Reads all of a database with one bit of one read wrong, for every `step`-th read.
-fn bit_flips(parameters: &Parameters, report: &mut Report) -> Result<(), String> {
+fn bit_flips(parameters: &FaultParameters, report: &mut FaultReport) -> Result<(), String> {
     let disk = CrashFs::new();
-    let mut script = Script::new(1);
+    let mut script = FaultScript::new(1);
     let db = script.open(Env::with_fs(Arc::new(disk.clone()))).map_err(|e| e.to_string())?;
     while script.step(&db).map_err(|e| e.to_string())? {}
     db.close().map_err(|e| e.to_string())?;
@@ -472,7 +472,7 @@ fn bit_flips(parameters: &Parameters, report: &mut Report) -> Result<(), String>
 }
 
 /// Whether an error told of the flip.
-fn flipped(script: &Script, fs: &FaultFs) -> Result<bool, String> {
+fn flipped(script: &FaultScript, fs: &FaultFs) -> Result<bool, String> {
     let db = match script.open(env(fs)) {
         Ok(db) => db,
         Err(e) if e.kind() == ErrorKind::Corruption || fs.fault_count() > 0 => return Ok(true),

@@ -1,6 +1,6 @@
 //! Whether work grows with what was asked for, and with nothing else.
 //!
-//! In: how large. Out: a [`Report`], or every cell of the table in `docs/growth.md` that grows
+//! In: how large. Out: a [`GrowthReport`], or every cell of the table in `docs/growth.md` that grows
 //! faster than the page allows, with the amounts. A cell is an operation (`operations`) on a
 //! database in which an axis (`axes`) has made n, 2n, 4n of something; what is counted (`work`)
 //! does not depend on the clock.
@@ -22,12 +22,12 @@ use judge::Finding;
 use operations::Operation;
 use page::{Allowed, Page};
 use std::fmt;
-use subject::Subject;
+use subject::GrowthSubject;
 use work::Work;
 
 /// What to do.
 #[derive(Clone, Debug)]
-pub struct Parameters {
+pub struct GrowthParameters {
     /// The smallest n of each axis is so many times that of the short form.
     pub scale: u64,
     /// Sizes: n, 2n, 4n and so on.
@@ -42,14 +42,14 @@ pub struct Parameters {
 
 /// What was done.
 #[derive(Clone, Debug, Default)]
-pub struct Report {
+pub struct GrowthReport {
     /// Cells that were measured.
     pub cells: u64,
     /// Cells that the page says make no sense.
     pub senseless: u64,
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for GrowthReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -62,14 +62,19 @@ impl fmt::Display for Report {
 /// Measures and judges every cell.
 /// # Errors
 /// The page does not fit the code; an operation failed; every cell that grows too fast.
-pub fn run(parameters: &Parameters) -> Result<Report, String> {
+pub fn run(parameters: &GrowthParameters) -> Result<GrowthReport, String> {
     let axes: Vec<&str> = axes::ALL.iter().map(|axis| axis.name).collect();
     let operations: Vec<&str> = operations::ALL.iter().map(|operation| operation.name).collect();
     check_names(&parameters.axes, &axes)?;
     check_names(&parameters.operations, &operations)?;
     let page = Page::load(&axes, &operations)?;
-    let mut campaign =
-        Campaign { parameters, page, env: Env::default(), report: Report::default(), wrong: Vec::new() };
+    let mut campaign = Campaign {
+        parameters,
+        page,
+        env: Env::default(),
+        report: GrowthReport::default(),
+        wrong: Vec::new(),
+    };
     axes::ALL
         .iter()
         .filter(|axis| is_chosen(&parameters.axes, axis.name))
@@ -78,11 +83,11 @@ pub fn run(parameters: &Parameters) -> Result<Report, String> {
 }
 
 struct Campaign<'a> {
-    parameters: &'a Parameters,
+    parameters: &'a GrowthParameters,
     page: Page,
     /// Lends its threads to all databases.
     env: Env,
-    report: Report,
+    report: GrowthReport,
     /// What is to be told in the end.
     wrong: Vec<String>,
 }
@@ -176,15 +181,15 @@ fn describe(axis: &Axis, operation: &Operation, finding: &Finding) -> String {
     )
 }
 
-fn measure(subject: &mut Subject, operation: &Operation) -> esker::Result<Work> {
+fn measure(subject: &mut GrowthSubject, operation: &Operation) -> esker::Result<Work> {
     subject.settle()?;
     let act = (operation.prepare)(subject)?;
     work::measure(subject, act)
 }
 
 /// A database with `n` of what the axis makes.
-fn grown(env: &Env, axis: &Axis, options: fn(&mut esker::Options), n: u64) -> esker::Result<Subject> {
-    let mut subject = Subject::new(env);
+fn grown(env: &Env, axis: &Axis, options: fn(&mut esker::Options), n: u64) -> esker::Result<GrowthSubject> {
+    let mut subject = GrowthSubject::new(env);
     (axis.options)(&mut subject.options, n);
     options(&mut subject.options);
     subject.open()?;

@@ -1,7 +1,7 @@
 //! Long histories with crashes: one database, a thousand operations of all kinds, crash after crash
 //! on the same disk.
 //!
-//! In: a seed and how many histories. Out: a [`Report`], or the first history after which something
+//! In: a seed and how many histories. Out: a [`HistoryReport`], or the first history after which something
 //! was wrong, with the few operations that suffice for it and the command that shows it again.
 //!
 //! A history is a round of the [`crate::model`] campaign whose lives end in a crash instead of a
@@ -24,7 +24,7 @@ use crate::model;
 use crate::model::round::{End, Floor, PATH, Promises, Round};
 use crate::second_reader::{self, Agreed};
 use esker::internals::env::crash::CrashKind;
-use esker::internals::env::{CrashChoices, CrashFs, Env, FaultFs, FaultSchedule, Op, OpKind};
+use esker::internals::env::{CrashChoices, CrashFs, Env, FaultFs, FaultOp, FaultSchedule, OpKind};
 use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ use std::time::{Duration, Instant};
 
 /// What to do.
 #[derive(Clone, Debug)]
-pub struct Parameters {
+pub struct HistoryParameters {
     /// Of the first history; the next have the next numbers.
     pub seed: u64,
     /// Histories.
@@ -59,9 +59,9 @@ pub struct Parameters {
     pub verbose: bool,
 }
 
-impl Default for Parameters {
-    fn default() -> Parameters {
-        Parameters {
+impl Default for HistoryParameters {
+    fn default() -> HistoryParameters {
+        HistoryParameters {
             seed: 1,
             histories: 1,
             operations: 1000,
@@ -79,7 +79,7 @@ impl Default for Parameters {
 
 /// What was done.
 #[derive(Clone, Debug, Default)]
-pub struct Report {
+pub struct HistoryReport {
     /// Histories.
     pub histories: u64,
     /// Crashes.
@@ -116,12 +116,12 @@ pub struct Report {
     /// These operations, of one history that is done twice.
     pub file_operations: Vec<String>,
     /// Operations and answers.
-    pub answers: model::Report,
+    pub answers: model::ModelReport,
     /// How long it took.
     pub time: Duration,
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for HistoryReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let each = self.time.as_secs_f64() / self.histories.max(1) as f64;
         writeln!(
@@ -159,8 +159,8 @@ impl fmt::Display for Report {
     }
 }
 
-impl Report {
-    fn add(&mut self, one: &Report) {
+impl HistoryReport {
+    fn add(&mut self, one: &HistoryReport) {
         self.histories += one.histories;
         self.crashes += one.crashes;
         self.kills += one.kills;
@@ -193,7 +193,7 @@ impl Report {
 /// Carries the histories out.
 /// # Errors
 /// What was wrong, and the command that shows it again.
-pub fn run(parameters: &Parameters) -> Result<Report, String> {
+pub fn run(parameters: &HistoryParameters) -> Result<HistoryReport, String> {
     let report = run_all(parameters);
     second_reader::end();
     report
@@ -201,9 +201,9 @@ pub fn run(parameters: &Parameters) -> Result<Report, String> {
 
 #[expect(clippy::disallowed_methods, reason = "the clock of the campaign, not of the engine")]
 #[expect(clippy::print_stderr, reason = "progress of a command that takes minutes")]
-fn run_all(parameters: &Parameters) -> Result<Report, String> {
+fn run_all(parameters: &HistoryParameters) -> Result<HistoryReport, String> {
     let start = Instant::now();
-    let mut report = Report::default();
+    let mut report = HistoryReport::default();
     while report.histories < parameters.histories
         && parameters.limit.is_none_or(|limit| start.elapsed() < limit)
     {
@@ -218,7 +218,7 @@ fn run_all(parameters: &Parameters) -> Result<Report, String> {
         report.add(&one);
         if parameters.verbose && report.histories.is_multiple_of(100) {
             let seconds = start.elapsed().as_secs_f64();
-            let Report { histories, crashes, .. } = report;
+            let HistoryReport { histories, crashes, .. } = report;
             eprintln!("histories: {histories}, {crashes} crashes, seed {seed} ({seconds:.0} s so far)");
         }
     }
@@ -243,7 +243,7 @@ struct Failure {
 }
 
 /// One history, in a machine of its own.
-fn one(seed: u64, parameters: &Parameters) -> Result<Report, Failure> {
+fn one(seed: u64, parameters: &HistoryParameters) -> Result<HistoryReport, Failure> {
     #[cfg(shuttle)]
     {
         let parameters = parameters.clone();
@@ -272,7 +272,7 @@ enum Among {
 }
 
 impl Among {
-    fn has(self, op: &Op, name: &str) -> bool {
+    fn has(self, op: &FaultOp, name: &str) -> bool {
         match self {
             Among::All => true,
             Among::Rarer => !(name.ends_with(".log") && op.kind == OpKind::Append),
@@ -326,11 +326,11 @@ struct Watch {
 }
 
 impl Watch {
-    fn of(parameters: &Parameters) -> Arc<Mutex<Watch>> {
+    fn of(parameters: &HistoryParameters) -> Arc<Mutex<Watch>> {
         Arc::new(Mutex::new(Watch { whole: parameters.twice.then(Vec::new), ..Watch::default() }))
     }
 
-    fn sees(&mut self, op: &Op, name: &str) -> Option<u64> {
+    fn sees(&mut self, op: &FaultOp, name: &str) -> Option<u64> {
         self.trace.add(op);
         self.whole.iter_mut().for_each(|whole| whole.push(op.to_string()));
         let (among, left, seed) = self.armed.as_mut()?;
@@ -351,20 +351,20 @@ impl Watch {
 struct History {
     seed: u64,
     rng: fastrand::Rng,
-    parameters: Parameters,
+    parameters: HistoryParameters,
     disk: CrashFs,
     fs: FaultFs,
     watch: Arc<Mutex<Watch>>,
     round: Round,
-    report: Report,
+    report: HistoryReport,
 }
 
 impl History {
-    fn new(seed: u64, parameters: &Parameters, watch: Arc<Mutex<Watch>>) -> History {
+    fn new(seed: u64, parameters: &HistoryParameters, watch: Arc<Mutex<Watch>>) -> History {
         let disk = CrashFs::new();
         let fs = FaultFs::new(Arc::new(disk.clone()));
         let shared_orders = parameters.second_reader.is_some();
-        let of_round = model::Parameters { shared_orders, ..model::Parameters::default() };
+        let of_round = model::ModelParameters { shared_orders, ..model::ModelParameters::default() };
         let round = Round::with_crashes(seed, &of_round, env_over(fs.clone()));
         History {
             seed,
@@ -374,11 +374,11 @@ impl History {
             fs,
             watch,
             round,
-            report: Report { histories: 1, ..Report::default() },
+            report: HistoryReport { histories: 1, ..HistoryReport::default() },
         }
     }
 
-    fn run(mut self) -> Result<Report, Failure> {
+    fn run(mut self) -> Result<HistoryReport, Failure> {
         let done = self.carry_out();
         if let Err(mut failure) = done {
             let lately = self.round.lately();
@@ -613,10 +613,10 @@ impl History {
 
 /// The failure with as few operations as still fail, and how to see it again.
 #[expect(clippy::disallowed_methods, reason = "the clock of the campaign, not of the engine")]
-fn shrink(seed: u64, parameters: &Parameters, failure: Failure) -> String {
+fn shrink(seed: u64, parameters: &HistoryParameters, failure: Failure) -> String {
     let until = Instant::now() + parameters.shrink;
     let mut smallest = (parameters.clone(), failure);
-    let fails = |parameters: &Parameters| one(seed, parameters).err().map(|f| (parameters.clone(), f));
+    let fails = |parameters: &HistoryParameters| one(seed, parameters).err().map(|f| (parameters.clone(), f));
     // Nothing behind the failure matters.
     let end = smallest.1.operation.saturating_add(1).min(parameters.operations);
     let mut size = end / 2;

@@ -1,7 +1,7 @@
 //! Real processes in hostile surroundings: limits, full disks, signals, directories that are moved
 //! or replaced, second openers.
 //!
-//! In: a seed and how many trials. Out: a [`Report`], or what a trial found, with the seed of that
+//! In: a seed and how many trials. Out: a [`HostileReport`], or what a trial found, with the seed of that
 //! trial.
 //!
 //! A trial starts a [`child`] that writes from several threads and reports each acknowledged batch
@@ -25,10 +25,10 @@ mod process;
 pub use child::{ChildParameters, child, open_beside, verify};
 pub use circumstance::Circumstance;
 
-use circumstance::Outcome;
+use circumstance::ChildOutcome;
 use esker::internals::env::{Clock, SystemClock};
 use esker_testkit::TempDir;
-use place::Place;
+use place::HostilePlace;
 use process::Process;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -42,7 +42,7 @@ const PATIENCE: Duration = Duration::from_secs(90);
 
 /// What to do.
 #[derive(Clone, Debug)]
-pub struct Parameters<'a> {
+pub struct HostileParameters<'a> {
     /// The `esker-stress` binary.
     pub program: &'a Path,
     /// Where directories for trials are made. It must not be a `tmpfs`.
@@ -59,7 +59,7 @@ pub struct Parameters<'a> {
 
 /// What was done.
 #[derive(Clone, Debug, Default)]
-pub struct Report {
+pub struct HostileReport {
     /// Trials by circumstance.
     pub trials: BTreeMap<&'static str, u64>,
     /// Circumstances that this machine does not allow.
@@ -74,7 +74,7 @@ pub struct Report {
     pub died: u64,
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for HostileReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let trials: u64 = self.trials.values().sum();
         let each: Vec<String> = self.trials.iter().map(|(name, n)| format!("{name} {n}")).collect();
@@ -98,8 +98,8 @@ impl fmt::Display for Report {
 /// Runs the trials. With fewer trials than circumstances the seed says which come.
 /// # Errors
 /// What was wrong in a trial, with its seed.
-pub fn run(parameters: &Parameters<'_>) -> Result<Report, String> {
-    let mut report = Report::default();
+pub fn run(parameters: &HostileParameters<'_>) -> Result<HostileReport, String> {
+    let mut report = HostileReport::default();
     let all = if parameters.only.is_empty() { &Circumstance::ALL[..] } else { &parameters.only[..] };
     let mut possible = Vec::new();
     for circumstance in all {
@@ -117,7 +117,7 @@ pub fn run(parameters: &Parameters<'_>) -> Result<Report, String> {
     let work = TempDir::within(parameters.directory, "hostile-program").ok_or("no directory can be made")?;
     let program = work.join("esker-stress");
     copy_program(parameters.program, &program)?;
-    let parameters = &Parameters { program: &program, ..parameters.clone() };
+    let parameters = &HostileParameters { program: &program, ..parameters.clone() };
     for seed in (parameters.seed..).take(usize::try_from(parameters.trials).unwrap_or(usize::MAX)) {
         let circumstance = possible[(seed % possible.len() as u64) as usize];
         let mut trial = Trial::new(parameters, circumstance, seed)?;
@@ -147,26 +147,26 @@ fn progress(seed: u64, circumstance: Circumstance, trial: &Trial<'_>) {
 
 /// One directory, one child, one circumstance.
 struct Trial<'a> {
-    parameters: &'a Parameters<'a>,
+    parameters: &'a HostileParameters<'a>,
     circumstance: Circumstance,
     /// Goes before the place does.
     process: Option<Process>,
-    place: Place,
+    place: HostilePlace,
     rng: fastrand::Rng,
 }
 
 impl<'a> Trial<'a> {
     fn new(
-        parameters: &'a Parameters<'a>,
+        parameters: &'a HostileParameters<'a>,
         circumstance: Circumstance,
         seed: u64,
     ) -> Result<Trial<'a>, String> {
-        let place = Place::new(parameters.directory, circumstance.kind_of_place(seed))?;
+        let place = HostilePlace::new(parameters.directory, circumstance.kind_of_place(seed))?;
         let rng = fastrand::Rng::with_seed(seed);
         Ok(Trial { parameters, circumstance, place, process: None, rng })
     }
 
-    fn run(&mut self, report: &mut Report) -> Result<(), String> {
+    fn run(&mut self, report: &mut HostileReport) -> Result<(), String> {
         let (program, circumstance) = (self.parameters.program, self.circumstance);
         // A life without trouble first: what it wrote must survive the trouble too.
         let mut calm = Process::start(program, &self.place, &[], &[])?;
@@ -192,8 +192,8 @@ impl<'a> Trial<'a> {
         let mut died = false;
         match process.wait_for_progress(&process.said().acknowledged, PATIENCE) {
             Ok(()) => process.end(self.rng.bool())?,
-            Err(_) if may == Outcome::MayDie && process.has_died() => died = true,
-            Err(_) if may == Outcome::MayStop && process.said().errors > 0 => process.end(true)?,
+            Err(_) if may == ChildOutcome::MayDie && process.has_died() => died = true,
+            Err(_) if may == ChildOutcome::MayStop && process.said().errors > 0 => process.end(true)?,
             Err(why) => return Err(format!("it does not go on when the cause is gone: {why}")),
         }
         let said = process.said();

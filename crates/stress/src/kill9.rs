@@ -1,6 +1,6 @@
 //! A process that is killed while it writes, on the real disk.
 //!
-//! In: how often. Out: a [`Report`], or what was not there after one of the kills.
+//! In: how often. Out: a [`Kill9Report`], or what was not there after one of the kills.
 //!
 //! The child ([`child`]) writes batches from several threads to two families and says so on a pipe
 //! when a write has returned. The parent ([`run`]) kills it (SIGKILL), reads what the pipe still
@@ -23,7 +23,7 @@ pub(crate) const KEPT: u64 = 400;
 
 /// What to do.
 #[derive(Clone, Debug)]
-pub struct Parameters<'a> {
+pub struct Kill9Parameters<'a> {
     /// The esker-stress binary.
     pub program: &'a Path,
     /// Where the database is; empty at first.
@@ -42,7 +42,7 @@ pub struct Parameters<'a> {
 
 /// What was done.
 #[derive(Clone, Debug, Default)]
-pub struct Report {
+pub struct Kill9Report {
     /// Children killed.
     pub kills: u32,
     /// Of those, before they had opened the database or acknowledged anything.
@@ -53,7 +53,7 @@ pub struct Report {
     pub unacknowledged: u64,
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for Kill9Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -67,8 +67,8 @@ impl fmt::Display for Report {
 /// Kills and looks, `rounds` times.
 /// # Errors
 /// What was wrong.
-pub fn run(parameters: &Parameters<'_>) -> Result<Report, String> {
-    let mut report = Report::default();
+pub fn run(parameters: &Kill9Parameters<'_>) -> Result<Kill9Report, String> {
+    let mut report = Kill9Report::default();
     let mut rng = fastrand::Rng::with_seed(parameters.seed);
     let mut acknowledged = vec![0; usize::try_from(parameters.threads).expect("a few")];
     for round in 0..parameters.rounds {
@@ -95,14 +95,14 @@ pub fn run(parameters: &Parameters<'_>) -> Result<Report, String> {
 }
 
 #[expect(clippy::print_stderr, reason = "progress of a long campaign")]
-fn eprintln_progress(report: &Report) {
+fn eprintln_progress(report: &Kill9Report) {
     eprintln!("{report}");
 }
 
 /// Starts a child, kills it after `millis` (if it `must_speak`, from its first acknowledgement on),
 /// and notes what it acknowledged.
 fn kill_one(
-    parameters: &Parameters<'_>,
+    parameters: &Kill9Parameters<'_>,
     millis: u64,
     must_speak: bool,
     acknowledged: &mut [u64],

@@ -35,7 +35,7 @@ enum Campaign {
     SimScans(durability::SimScansArguments),
     /// Random operations on a real directory, with expected values outside of it.
     #[command(name = "db_stress")]
-    DbStress(db_stress::Flags),
+    DbStress(db_stress::StressFlags),
     /// Starts db_stress with random flags again and again, and kills it.
     #[command(name = "db_crashtest")]
     DbCrashtest(db_stress::crash_test::CrashFlags),
@@ -104,7 +104,7 @@ struct ModelArguments {
     operations: u64,
     /// Kinds of operation to leave out.
     #[arg(long, value_enum, value_delimiter = ',')]
-    without: Vec<model::Kind>,
+    without: Vec<model::OperationKind>,
     /// Keys of each family; 0: the seed chooses.
     #[arg(long, default_value_t = 0)]
     keys: usize,
@@ -115,7 +115,7 @@ struct ModelArguments {
 
 fn run_model(arguments: ModelArguments) -> Result<String, String> {
     let ModelArguments { seed, rounds, operations, without, keys, calm } = arguments;
-    let parameters = model::Parameters {
+    let parameters = model::ModelParameters {
         seed,
         rounds,
         operations,
@@ -123,7 +123,7 @@ fn run_model(arguments: ModelArguments) -> Result<String, String> {
         keys,
         calm,
         verbose: true,
-        ..model::Parameters::default()
+        ..model::ModelParameters::default()
     };
     model::run(&parameters).map(|report| report.to_string()).map_err(|divergence| divergence.to_string())
 }
@@ -163,7 +163,7 @@ struct MetamorphicArguments {
 }
 
 fn run_metamorphic(arguments: MetamorphicArguments) -> Result<String, String> {
-    let parameters = metamorphic::Parameters {
+    let parameters = metamorphic::MetamorphicParameters {
         seed: arguments.seed,
         lists: arguments.lists,
         operations: arguments.operations,
@@ -201,7 +201,7 @@ struct ThreadsArguments {
 fn run_threads(arguments: ThreadsArguments) -> Result<String, String> {
     let ThreadsArguments { seed, writers, readers, seconds, directory } = arguments;
     let time = std::time::Duration::from_secs(seconds);
-    threads::run(&threads::Parameters { seed, writers, readers, time, directory })
+    threads::run(&threads::ThreadParameters { seed, writers, readers, time, directory })
         .map(|report| report.to_string())
 }
 
@@ -227,7 +227,7 @@ struct ScansArguments {
 fn run_scans(arguments: ScansArguments) -> Result<String, String> {
     let ScansArguments { seed, writers, scanners, seconds, round_seconds } = arguments;
     let [time, round] = [seconds, round_seconds].map(std::time::Duration::from_secs);
-    let parameters = scans::Parameters { seed, writers, scanners, time, round, verbose: true };
+    let parameters = scans::ScanParameters { seed, writers, scanners, time, round, verbose: true };
     scans::run(&parameters).map(|report| report.to_string())
 }
 

@@ -1,7 +1,7 @@
 //! Options do not change answers: one list of operations on many sets of options, each answer that
 //! of sorted maps.
 //!
-//! In: seeds and sizes. Out: counts, or the first [`Failure`], shrunk: as few operations and
+//! In: seeds and sizes. Out: counts, or the first [`MetamorphicFailure`], shrunk: as few operations and
 //! options as still fail, with the command that runs them again. Options come from the whole space
 //! that the engine accepts (`space.rs`); each reopening within a list draws others. Operations,
 //! options and what each answers depend on the seeds only; when flushes and compactions run does
@@ -16,8 +16,8 @@ mod run;
 mod space;
 mod stamped;
 
-use ops::Op;
-use run::Divergence;
+use ops::ScriptOp;
+use run::RunDivergence;
 use space::Space;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -40,7 +40,7 @@ pub(crate) fn stress_changes(seed: u64) -> Vec<(String, String)> {
 
 /// What to do.
 #[derive(Clone, Debug)]
-pub struct Parameters {
+pub struct MetamorphicParameters {
     /// Of the first list; the next have the next numbers.
     pub seed: u64,
     /// Lists of operations.
@@ -65,9 +65,9 @@ pub struct Parameters {
     pub verbose: bool,
 }
 
-impl Default for Parameters {
-    fn default() -> Parameters {
-        Parameters {
+impl Default for MetamorphicParameters {
+    fn default() -> MetamorphicParameters {
+        MetamorphicParameters {
             seed: 1,
             lists: 1,
             operations: 2000,
@@ -85,7 +85,7 @@ impl Default for Parameters {
 
 /// What was done.
 #[derive(Clone, Debug, Default)]
-pub struct Report {
+pub struct MetamorphicReport {
     /// Lists of operations.
     pub lists: u64,
     /// Databases.
@@ -96,7 +96,7 @@ pub struct Report {
     pub unvaried: Vec<&'static str>,
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for MetamorphicReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -111,11 +111,11 @@ impl fmt::Display for Report {
 
 /// A set of options under which an answer was another one.
 #[derive(Clone, Debug)]
-pub struct Failure {
+pub struct MetamorphicFailure {
     text: String,
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for MetamorphicFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
@@ -137,7 +137,7 @@ impl Case {
         Space { seed: self.seed << 16 | self.set, without: self.without.clone() }
     }
 
-    fn run(&self, ops: &[Op]) -> Result<usize, Divergence> {
+    fn run(&self, ops: &[ScriptOp]) -> Result<usize, RunDivergence> {
         let script = ops::script(ops, &self.kept);
         run::run(&script, &self.space(), self.calm).map(|()| script.len())
     }
@@ -148,9 +148,9 @@ impl Case {
 /// The first failure, shrunk.
 #[expect(clippy::disallowed_methods, reason = "the clock of the campaign, not of the engine")]
 #[expect(clippy::print_stderr, reason = "progress of a command that takes minutes")]
-pub fn run(parameters: &Parameters) -> Result<Report, Failure> {
+pub fn run(parameters: &MetamorphicParameters) -> Result<MetamorphicReport, MetamorphicFailure> {
     let start = Instant::now();
-    let mut report = Report { unvaried: space::unvaried(), ..Report::default() };
+    let mut report = MetamorphicReport { unvaried: space::unvaried(), ..MetamorphicReport::default() };
     for list in 0..parameters.lists {
         if parameters.limit.is_some_and(|limit| start.elapsed() >= limit) {
             break;

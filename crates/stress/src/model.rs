@@ -16,7 +16,7 @@ pub(crate) mod round;
 pub(crate) mod settings;
 pub(crate) mod state;
 
-pub use round::Kind;
+pub use round::OperationKind;
 
 use crate::audit::Audited;
 use round::Round;
@@ -25,7 +25,7 @@ use std::time::Instant;
 
 /// What to do.
 #[derive(Clone, Debug)]
-pub struct Parameters {
+pub struct ModelParameters {
     /// Of the first round.
     pub seed: u64,
     /// Databases, one after the other.
@@ -33,7 +33,7 @@ pub struct Parameters {
     /// Operations in each.
     pub operations: u64,
     /// Kinds to leave out: for shrinking.
-    pub without: Vec<Kind>,
+    pub without: Vec<OperationKind>,
     /// Keys of each family; 0: the seed chooses.
     pub keys: usize,
     /// Wait for background work behind every operation: slow, and the same each time.
@@ -46,9 +46,9 @@ pub struct Parameters {
     pub verbose: bool,
 }
 
-impl Default for Parameters {
-    fn default() -> Parameters {
-        Parameters {
+impl Default for ModelParameters {
+    fn default() -> ModelParameters {
+        ModelParameters {
             seed: 1,
             rounds: 1,
             operations: 20_000,
@@ -64,11 +64,11 @@ impl Default for Parameters {
 
 /// What was done.
 #[derive(Clone, Debug, Default)]
-pub struct Report {
+pub struct ModelReport {
     /// Operations.
     pub operations: u64,
     /// How many of each kind.
-    pub by_kind: Vec<(Kind, u64)>,
+    pub by_kind: Vec<(OperationKind, u64)>,
     /// Answers compared with the model's.
     pub comparisons: u64,
     /// Steps of transactions, where there are any.
@@ -127,9 +127,9 @@ impl fmt::Display for Steps {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for ModelReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Report { operations, comparisons, seconds, .. } = self;
+        let ModelReport { operations, comparisons, seconds, .. } = self;
         writeln!(
             f,
             "model: {operations} operations, {comparisons} answers compared, 0 divergences, {}, {seconds:.1} s",
@@ -164,9 +164,9 @@ impl fmt::Display for Divergence {
 /// The first divergence.
 #[expect(clippy::disallowed_methods, reason = "the clock of the report, not of the engine")]
 #[expect(clippy::print_stderr, reason = "progress of a command that takes minutes")]
-pub fn run(parameters: &Parameters) -> Result<Report, Divergence> {
+pub fn run(parameters: &ModelParameters) -> Result<ModelReport, Divergence> {
     let start = Instant::now();
-    let mut report = Report::default();
+    let mut report = ModelReport::default();
     for round in 0..parameters.rounds {
         let seed = parameters.seed.wrapping_add(round);
         let mut round = Round::new(seed, parameters);

@@ -25,15 +25,15 @@ mod scanner;
 mod writer;
 
 use crate::crash::env_over;
-use crate::model::families::FamilySpec;
-use crate::model::settings::Settings;
+use crate::model::families::ModelFamilySpec;
+use crate::model::settings::ModelSettings;
 use esker::internals::base::compaction_filter::{CompactionFilter, FilterDecision};
 use esker::internals::base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use esker::internals::base::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard, thread};
 use esker::internals::env::mem::MemFs;
 use esker::internals::env::thread_pool;
 use esker::{ColumnFamilyHandle, Db};
-use history::History;
+use history::ScanHistory;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -46,7 +46,7 @@ const JUNK_EVERY: usize = 16;
 
 /// What to do.
 #[derive(Clone, Debug)]
-pub struct Parameters {
+pub struct ScanParameters {
     /// Of the first round; the next have the next numbers.
     pub seed: u64,
     /// Threads that write.
@@ -61,9 +61,9 @@ pub struct Parameters {
     pub verbose: bool,
 }
 
-impl Default for Parameters {
-    fn default() -> Parameters {
-        Parameters {
+impl Default for ScanParameters {
+    fn default() -> ScanParameters {
+        ScanParameters {
             seed: 1,
             writers: 2,
             scanners: 2,
@@ -76,7 +76,7 @@ impl Default for Parameters {
 
 /// What was done.
 #[derive(Clone, Debug, Default)]
-pub struct Report {
+pub struct ScanReport {
     /// Databases.
     pub rounds: u64,
     /// Operations written.
@@ -89,9 +89,9 @@ pub struct Report {
     pub seconds: f64,
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for ScanReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Report { rounds, writes, comparisons, maintenance, seconds } = self;
+        let ScanReport { rounds, writes, comparisons, maintenance, seconds } = self;
         write!(
             f,
             "scans: {rounds} rounds, {writes} writes, {maintenance} changes of super_versions, {comparisons} answers compared, \
@@ -104,7 +104,7 @@ type Outcome = Result<(), String>;
 
 /// How much a round is.
 #[derive(Clone, Debug)]
-pub(crate) struct Size {
+pub(crate) struct ScanSize {
     /// Keys of each family: one of these.
     pub(crate) keys: [usize; 3],
     /// Batches of each writer.
@@ -117,9 +117,9 @@ pub(crate) struct Size {
     pub(crate) new: (u16, u16),
 }
 
-impl Size {
+impl ScanSize {
     /// Until it is stopped.
-    const ENDLESS: Size = Size {
+    const ENDLESS: ScanSize = ScanSize {
         keys: [60, 300, 1000],
         batches: u64::MAX,
         maintenance: u64::MAX,
@@ -131,11 +131,11 @@ impl Size {
 /// What the threads of a round share.
 struct Round {
     db: Db,
-    specs: Vec<FamilySpec>,
-    settings: Settings,
-    size: Size,
+    specs: Vec<ModelFamilySpec>,
+    settings: ModelSettings,
+    size: ScanSize,
     handles: Vec<ColumnFamilyHandle>,
-    history: History,
+    history: ScanHistory,
     /// Odd while the writer of this number writes; the last is the keeper.
     busy: Vec<AtomicU64>,
     /// Held for reading by whoever writes.
@@ -147,12 +147,12 @@ struct Round {
 }
 
 impl Round {
-    fn open(seed: u64, writers: usize, size: &Size) -> Result<Round, String> {
+    fn open(seed: u64, writers: usize, size: &ScanSize) -> Result<Round, String> {
         let mut rng = fastrand::Rng::with_seed(seed);
         let keys = size.keys[rng.usize(..3)];
-        let specs = FamilySpec::all(&mut rng, 4, keys, &crate::model::Parameters::default());
+        let specs = ModelFamilySpec::all(&mut rng, 4, keys, &crate::model::ModelParameters::default());
         let env = env_over(MemFs::new());
-        let mut settings = Settings::random(&mut rng, &env, &specs);
+        let mut settings = ModelSettings::random(&mut rng, &env, &specs);
         for options in &mut settings.families {
             if rng.bool() {
                 options.compaction_filter = Some(Arc::new(DropJunk));
@@ -166,10 +166,10 @@ impl Round {
         let db = Db::open_cf(&settings.db, PATH, settings.descriptors(&specs));
         let db = db.map_err(|e| format!("open: {e}"))?;
         let handle =
-            |spec: &FamilySpec| db.column_family(spec.name).expect("it was opened with all families");
+            |spec: &ModelFamilySpec| db.column_family(spec.name).expect("it was opened with all families");
         Ok(Round {
             handles: specs.iter().map(handle).collect(),
-            history: History::new(&specs),
+            history: ScanHistory::new(&specs),
             db,
             specs,
             settings,
@@ -228,9 +228,9 @@ impl CompactionFilter for DropJunk {
 /// The first difference or unexpected error, with the seed of its round.
 #[expect(clippy::disallowed_methods, reason = "the clock of the campaign, not of the engine")]
 #[expect(clippy::print_stderr, reason = "progress of a command that takes minutes")]
-pub fn run(parameters: &Parameters) -> Result<Report, String> {
+pub fn run(parameters: &ScanParameters) -> Result<ScanReport, String> {
     let start = Instant::now();
-    let mut report = Report::default();
+    let mut report = ScanReport::default();
     while report.rounds == 0 || start.elapsed() < parameters.time {
         let seed = parameters.seed.wrapping_add(report.rounds);
         let left = parameters.time.saturating_sub(start.elapsed());
@@ -252,9 +252,9 @@ pub fn run(parameters: &Parameters) -> Result<Report, String> {
     clippy::disallowed_methods,
     reason = "the clock and the patience of the campaign, not of the engine"
 )]
-fn run_round(parameters: &Parameters, seed: u64, time: Duration) -> Result<Report, String> {
+fn run_round(parameters: &ScanParameters, seed: u64, time: Duration) -> Result<ScanReport, String> {
     let start = Instant::now();
-    let threads = Threads::begin(seed, parameters, &Size::ENDLESS)?;
+    let threads = Threads::begin(seed, parameters, &ScanSize::ENDLESS)?;
     // On a machine that was stopped meanwhile, too, everybody has had a turn.
     let round = &threads.round;
     let is_idle = || [&round.writes, &round.comparisons].iter().any(|n| n.load(Ordering::Relaxed) == 0);
@@ -263,14 +263,14 @@ fn run_round(parameters: &Parameters, seed: u64, time: Duration) -> Result<Repor
     }
     round.stop.store(true, Ordering::Relaxed);
     let report = threads.finish()?;
-    Ok(Report { seconds: start.elapsed().as_secs_f64(), ..report })
+    Ok(ScanReport { seconds: start.elapsed().as_secs_f64(), ..report })
 }
 
 /// A round of this size, whose threads end by themselves.
 /// # Errors
 /// As [`run`].
 #[cfg(shuttle)]
-pub(crate) fn run_sized(parameters: &Parameters, size: &Size) -> Result<Report, String> {
+pub(crate) fn run_sized(parameters: &ScanParameters, size: &ScanSize) -> Result<ScanReport, String> {
     Threads::begin(parameters.seed, parameters, size)?.finish()
 }
 
@@ -281,7 +281,7 @@ struct Threads {
 }
 
 impl Threads {
-    fn begin(seed: u64, parameters: &Parameters, size: &Size) -> Result<Threads, String> {
+    fn begin(seed: u64, parameters: &ScanParameters, size: &ScanSize) -> Result<Threads, String> {
         let round = Arc::new(Round::open(seed, parameters.writers, size)?);
         let mut threads = Threads { round, threads: Vec::new() };
         for index in 0..parameters.writers {
@@ -315,7 +315,7 @@ impl Threads {
     }
 
     /// Waits for all of them, and closes the database.
-    fn finish(self) -> Result<Report, String> {
+    fn finish(self) -> Result<ScanReport, String> {
         let mut outcome = Ok(());
         for (name, thread) in self.threads {
             let result = thread.join().unwrap_or_else(|_| Err("panicked; see above".to_owned()));
@@ -325,7 +325,7 @@ impl Threads {
         let round = &self.round;
         round.db.close().map_err(|e| format!("close: {e}"))?;
         let count = |n: &AtomicU64| n.load(Ordering::Relaxed);
-        Ok(Report {
+        Ok(ScanReport {
             rounds: 1,
             writes: count(&round.writes),
             comparisons: count(&round.comparisons),

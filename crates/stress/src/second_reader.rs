@@ -17,7 +17,7 @@
     reason = "the other reader has files of the real file system, and is a process"
 )]
 
-use crate::model::families::FamilySpec;
+use crate::model::families::ModelFamilySpec;
 use esker::internals::base::logger::{InfoLog, InfoLogLevel};
 use esker::internals::env::{CrashChoices, CrashFs, Env, FileSystem};
 use esker::{ColumnFamilyDescriptor, ColumnFamilyOptions, Db, DbOptions, OpenMode};
@@ -69,7 +69,7 @@ pub(crate) fn compare(
     program: &Path,
     disk: &CrashFs,
     dir: &Path,
-    specs: &[FamilySpec],
+    specs: &[ModelFamilySpec],
 ) -> Result<Agreed, String> {
     let copy = disk.crash_clone(&CrashChoices::process_kill());
     let theirs = {
@@ -138,7 +138,7 @@ impl Warnings {
 }
 
 /// What Esker reads.
-fn ours(disk: CrashFs, dir: &Path, specs: &[FamilySpec], warnings: &Arc<Warnings>) -> Answer {
+fn ours(disk: CrashFs, dir: &Path, specs: &[ModelFamilySpec], warnings: &Arc<Warnings>) -> Answer {
     let env: Env = crate::crash::env_over(disk);
     let info_log = Some(warnings.clone() as Arc<dyn InfoLog>);
     let options = DbOptions { env: env.clone(), info_log, ..DbOptions::default() };
@@ -180,7 +180,12 @@ impl Process {
     /// `None`: it does not come to an end of the question.
     /// # Errors
     /// It has ended, or answers something else.
-    fn ask(&mut self, disk: &CrashFs, from: &Path, specs: &[FamilySpec]) -> Result<Option<Answer>, String> {
+    fn ask(
+        &mut self,
+        disk: &CrashFs,
+        from: &Path,
+        specs: &[ModelFamilySpec],
+    ) -> Result<Option<Answer>, String> {
         self.write_out(disk, from)?;
         let mut question = self.work.path().display().to_string();
         for spec in specs {

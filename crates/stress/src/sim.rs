@@ -1,7 +1,7 @@
 //! The whole engine in one simulated machine: crashes of a database whose threads, clock and disk
 //! all follow one seed.
 //!
-//! In: a seed and how many cycles. Out: a [`Report`], or the first thing that was wrong with the
+//! In: a seed and how many cycles. Out: a [`SimReport`], or the first thing that was wrong with the
 //! seed that shows it again, exactly as it was. Built with `--cfg shuttle` only: then every lock,
 //! condition variable, atomic, spawn and join of the engine and of the simulated disk is a place
 //! where shuttle's scheduler decides who goes on. All threads share one thread of the system, so
@@ -33,7 +33,7 @@ use std::time::{Duration, Instant};
 
 /// What to do.
 #[derive(Clone, Debug)]
-pub struct Parameters {
+pub struct SimParameters {
     /// Of the first machine; the next have the next numbers.
     pub seed: u64,
     /// Crashes, at least.
@@ -54,16 +54,16 @@ pub struct Parameters {
 
 /// What was done.
 #[derive(Clone, Debug, Default)]
-pub struct Report {
+pub struct SimReport {
     /// Simulated machines.
     pub machines: u64,
     /// What they did together.
-    pub crashes: crash::Report,
+    pub crashes: crash::CrashReport,
     /// How long it took.
     pub time: Duration,
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for SimReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (seconds, cycles) = (self.time.as_secs_f64(), self.crashes.points);
         let (machines, history) = (self.machines, self.crashes.fingerprint);
@@ -81,9 +81,9 @@ impl fmt::Display for Report {
 /// What was wrong, and the seed that shows it again.
 #[expect(clippy::disallowed_methods, reason = "the clock of the campaign, not of the engine")]
 #[expect(clippy::print_stderr, reason = "progress of a command that takes minutes")]
-pub fn run(parameters: &Parameters) -> Result<Report, String> {
+pub fn run(parameters: &SimParameters) -> Result<SimReport, String> {
     let start = Instant::now();
-    let mut report = Report::default();
+    let mut report = SimReport::default();
     while report.crashes.points < parameters.cycles {
         if parameters.limit.is_some_and(|limit| start.elapsed() >= limit) {
             break;
@@ -108,17 +108,18 @@ pub fn run(parameters: &Parameters) -> Result<Report, String> {
 }
 
 /// The short lives of one machine.
-fn machine(seed: u64, parameters: &Parameters) -> Result<crash::Report, String> {
+fn machine(seed: u64, parameters: &SimParameters) -> Result<crash::CrashReport, String> {
     let (points, max_batches) = (parameters.per_machine, parameters.max_batches);
     let trouble = parameters.trouble;
-    let parameters = crash::Parameters { seed, points, verbose: false, brief: true, max_batches, trouble };
+    let parameters =
+        crash::CrashParameters { seed, points, verbose: false, brief: true, max_batches, trouble };
     in_machine(seed, move || crash::run(&parameters))?
 }
 
 /// The failure with as few batches as still fail, and how to see it again.
-fn shrink(seed: u64, parameters: &Parameters, why: String) -> String {
+fn shrink(seed: u64, parameters: &SimParameters, why: String) -> String {
     let fails = |max_batches| {
-        let fewer = Parameters { max_batches, ..parameters.clone() };
+        let fewer = SimParameters { max_batches, ..parameters.clone() };
         machine(seed, &fewer).err().map(|why| (max_batches, why))
     };
     let most = parameters.max_batches.min(100);
@@ -131,7 +132,7 @@ fn shrink(seed: u64, parameters: &Parameters, why: String) -> String {
     format!("sim: SEED={seed}: {why}\n{again}")
 }
 
-fn add(all: &mut crash::Report, one: crash::Report) {
+fn add(all: &mut crash::CrashReport, one: crash::CrashReport) {
     all.runs += one.runs;
     all.batches += one.batches;
     all.points += one.points;

@@ -38,7 +38,7 @@ const LEAST_MAINTENANCE: u64 = 10;
 
 /// What to do.
 #[derive(Clone, Debug)]
-pub struct Parameters {
+pub struct ThreadParameters {
     /// Of the choices each thread makes.
     pub seed: u64,
     /// Threads that write.
@@ -51,15 +51,15 @@ pub struct Parameters {
     pub directory: Option<PathBuf>,
 }
 
-impl Default for Parameters {
-    fn default() -> Parameters {
-        Parameters { seed: 1, writers: 8, readers: 8, time: Duration::from_secs(2), directory: None }
+impl Default for ThreadParameters {
+    fn default() -> ThreadParameters {
+        ThreadParameters { seed: 1, writers: 8, readers: 8, time: Duration::from_secs(2), directory: None }
     }
 }
 
 /// What was done.
 #[derive(Clone, Debug, Default)]
-pub struct Report {
+pub struct ThreadReport {
     /// Batches written.
     pub batches: u64,
     /// Checks by readers.
@@ -70,9 +70,9 @@ pub struct Report {
     pub seconds: f64,
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for ThreadReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Report { batches, checks, maintenance, seconds } = self;
+        let ThreadReport { batches, checks, maintenance, seconds } = self;
         write!(
             f,
             "threads: {batches} batches, {checks} checks, {maintenance} flushes, compactions and families, \
@@ -117,7 +117,7 @@ type Outcome = Result<(), String>;
     clippy::disallowed_methods,
     reason = "the clock and the patience of the campaign, not of the engine"
 )]
-pub fn run(parameters: &Parameters) -> Result<Report, String> {
+pub fn run(parameters: &ThreadParameters) -> Result<ThreadReport, String> {
     let start = Instant::now();
     let env = match &parameters.directory {
         Some(_) => Env::default(),
@@ -136,7 +136,7 @@ pub fn run(parameters: &Parameters) -> Result<Report, String> {
         outcome = outcome.and(result.map_err(|e| format!("{name}: {e}")));
     }
     outcome?;
-    let report = Report {
+    let report = ThreadReport {
         batches: shared.done.iter().map(|n| n.load(Ordering::Relaxed)).sum(),
         checks: shared.checks.load(Ordering::Relaxed),
         maintenance: shared.maintenance.load(Ordering::Relaxed),
@@ -196,7 +196,7 @@ fn open(env: &Env, path: &std::path::Path, writers: usize) -> Result<Shared, Str
 
 type Started = (String, esker::internals::base::sync::thread::JoinHandle<Outcome>);
 
-fn start_threads(shared: &Arc<Shared>, parameters: &Parameters) -> Result<Vec<Started>, String> {
+fn start_threads(shared: &Arc<Shared>, parameters: &ThreadParameters) -> Result<Vec<Started>, String> {
     let mut threads = Vec::new();
     let mut start = |name: String, work: fn(&Shared, usize, fastrand::Rng) -> Outcome, index: usize| {
         let rng = fastrand::Rng::with_seed(parameters.seed ^ ((threads.len() as u64) << 32));

@@ -18,8 +18,8 @@
 use esker_base::rng::Rng;
 use esker_base::sync::epoch;
 use esker_cache::tier::{AdmissionPolicy, Saved, SecondaryCache};
-use esker_cache::{Cache, CacheKey, CacheOptions, Priority, Role};
-use esker_format::compression::{CompressionOptions, CompressionType, Compressor, Decompressor};
+use esker_cache::{Cache, CacheKey, CacheOptions, CachePriority, Role};
+use esker_format::compression::{CodecOptions, CompressionType, Compressor, Decompressor};
 use esker_table::tier::{CompressedSecondaryCache, CompressedSecondaryCacheOptions};
 use std::hint::black_box;
 use std::sync::Arc;
@@ -65,7 +65,7 @@ fn primary(ops: u64, words: &[String]) {
         Cache::new(&options).unwrap()
     };
     for i in 0..BLOCKS {
-        cache.insert(key(i), block(i, 4096), 4096, Priority::Low, Role::DataBlock).unwrap();
+        cache.insert(key(i), block(i, 4096), 4096, CachePriority::Low, Role::DataBlock).unwrap();
     }
     let is_guarded = has("guarded");
     let mut sum = 0;
@@ -107,7 +107,7 @@ fn main() {
                 tier.insert(&key(i), saved, true)
             };
             (0..BLOCKS).for_each(|i| _ = offer(i));
-            let mut compressor = Compressor::new(codec, &CompressionOptions::default()).unwrap();
+            let mut compressor = Compressor::new(codec, &CodecOptions::default()).unwrap();
             let stored: Vec<Vec<u8>> = blocks
                 .iter()
                 .map(|block| {

@@ -11,13 +11,13 @@
 
 use crate::counts;
 use crate::embedded;
-use crate::long_scan::Scans;
-use crate::options::{ReadTier, TableReadOptions};
-use crate::readahead::{Ahead, ReadPace, Readahead};
+use crate::long_scan::LongScans;
+use crate::options::{TableReadOptions, TableReadTier};
+use crate::readahead::{ReadPace, Readahead, ReadaheadState};
 use esker_base::stats::Statistics;
 use esker_base::sync::epoch::Guard;
 use esker_base::{Buffer, Error, ErrorKind, Result};
-use esker_cache::{Cache, CacheKey, CacheOptions, Guarded, Handle, Priority, Role};
+use esker_cache::{Cache, CacheKey, CacheOptions, CachePriority, Guarded, Handle, Role};
 use esker_env::{Clock, RandomAccessFile};
 use esker_format::block::{Block, EntryShape};
 use esker_format::compression::{CompressionType, Decompressor};
@@ -150,7 +150,7 @@ pub(crate) struct BlockSource {
     pub(crate) decompressor: Decompressor,
     pub(crate) cache: Option<Arc<BlockCache>>,
     pub(crate) identity: (u64, u64),
-    pub(crate) index_priority: Priority,
+    pub(crate) index_priority: CachePriority,
     pub(crate) statistics: Option<Arc<Statistics>>,
     /// By which deadlines of reads are kept.
     pub(crate) clock: Arc<dyn Clock>,
@@ -161,7 +161,7 @@ pub(crate) struct BlockSource {
     /// Bytes of a checksum that each entry gets; 0: none.
     pub(crate) protection_bytes: usize,
     /// Those that are under way.
-    pub(crate) long_scans: Scans,
+    pub(crate) long_scans: LongScans,
 }
 
 impl BlockSource {
@@ -261,7 +261,7 @@ impl BlockSource {
         options: &TableReadOptions,
         readahead: Option<&mut Readahead>,
     ) -> Result<BlockRef> {
-        if options.read_tier == ReadTier::NoWait {
+        if options.read_tier == TableReadTier::NoWait {
             return Err(not_waited_for());
         }
         if let Some(block) = self.promote(handle, kind, options) {
@@ -313,14 +313,14 @@ impl BlockSource {
     ) -> Result<CachedBlock> {
         handle.check_within(self.file_size).map_err(|e| self.at(e, handle))?;
         match readahead.read(&*self.file, handle, self.file_size).map_err(|e| self.at(e, handle))? {
-            Ahead::Stored(stored) => self
+            ReadaheadState::Stored(stored) => self
                 .parse_borrowed(stored, handle, kind, verify)
                 .or_else(|e| self.again(e, handle, |stored| self.parse(stored, handle, kind, verify))),
-            Ahead::Own(stored) => self
+            ReadaheadState::Own(stored) => self
                 .parse(stored, handle, kind, verify)
                 .or_else(|e| self.again(e, handle, |stored| self.parse(stored, handle, kind, verify))),
-            Ahead::Alone => self.read(handle, kind, verify),
-            Ahead::Failed => {
+            ReadaheadState::Alone => self.read(handle, kind, verify),
+            ReadaheadState::Failed => {
                 counts::readahead_failed(self.statistics.as_ref());
                 self.read(handle, kind, verify)
             }
@@ -351,7 +351,7 @@ impl BlockSource {
         if self.cache.is_some() {
             counts::cache_miss(self.statistics.as_ref(), kind);
         }
-        if options.read_tier == ReadTier::BlockCache {
+        if options.read_tier == TableReadTier::BlockCache {
             return Err(Error::incomplete("the block is not cached, and read_tier forbids I/O"));
         }
         options.check_deadline(&*self.clock)?;
@@ -372,7 +372,7 @@ impl BlockSource {
     ) -> Result<BlockRef> {
         match &self.cache {
             Some(cache) if options.fill_cache && kind != BlockKind::Meta => {
-                let priority = if kind == BlockKind::Data { Priority::Low } else { self.index_priority };
+                let priority = if kind == BlockKind::Data { CachePriority::Low } else { self.index_priority };
                 let charge = block.memory_usage();
                 let inserted = cache.insert(self.key(handle), block, charge, priority, kind.role());
                 if is_read {

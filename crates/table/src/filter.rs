@@ -5,7 +5,7 @@
 
 use crate::block_source::{BlockKind, BlockRef, BlockSource, CachedBlock};
 use crate::index_walker::IndexWalker;
-use crate::options::{ReadTier, TableReadOptions};
+use crate::options::{TableReadOptions, TableReadTier};
 use crate::readahead::ReadPace;
 use esker_base::sync::epoch::Guard;
 use esker_base::{ErrorKind, Result};
@@ -147,7 +147,7 @@ fn partition_of(
 pub(crate) fn or_may_match(passes: Result<bool>, options: &TableReadOptions) -> Result<bool> {
     match passes {
         Ok(passes) => Ok(passes),
-        Err(e) if options.read_tier == ReadTier::NoWait && e.kind() == ErrorKind::Incomplete => Err(e),
+        Err(e) if options.read_tier == TableReadTier::NoWait && e.kind() == ErrorKind::Incomplete => Err(e),
         Err(_) => Ok(true),
     }
 }

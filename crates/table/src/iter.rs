@@ -21,7 +21,7 @@ use esker_base::memory::{prefetch, prefetch_back};
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber};
 use esker_format::block::BlockCursor;
 use esker_format::cursor::{
-    Ahead, InternalIterator, KnownDeletedRun, LeftValue, Passed, Run, ScanIterator, plain_cursor,
+    DecodeAhead, DecodedRun, InternalIterator, KnownDeletedRun, LeftValue, Passed, ScanIterator, plain_cursor,
 };
 use esker_format::handle::BlockHandle;
 use esker_format::key;
@@ -582,16 +582,16 @@ impl ScanIterator for TableIter {
         }
     }
 
-    fn look_ahead(&mut self, run: &mut Run, ahead: &Ahead<'_>) {
+    fn look_ahead(&mut self, run: &mut DecodedRun, ahead: &DecodeAhead<'_>) {
         self.decode_ahead(run, ahead);
     }
 
-    fn advance(&mut self, run: &Run) {
+    fn advance(&mut self, run: &DecodedRun) {
         self.cursor.stand_on(run);
         self.finish(Ok(()));
     }
 
-    fn pass(&mut self, run: &mut Run, ahead: &Ahead<'_>) {
+    fn pass(&mut self, run: &mut DecodedRun, ahead: &DecodeAhead<'_>) {
         let moved =
             if ahead.forward { self.pass_forward(run, ahead) } else { self.pass_backward(run, ahead) };
         self.finish(moved);

@@ -42,11 +42,11 @@ pub use esker_format::filter::FilterPolicy;
 pub use explain::{FoundAt, Touched, TouchedKind};
 pub use inspect::{DataBlock, EntryVisitor};
 pub use iter::TableIter;
-pub use multi_get::{BatchVisitor, Plan, read_plans};
+pub use multi_get::{BatchVisitor, LookupPlan, read_plans};
 pub use open_files::OpenFiles;
 pub use options::{
-    BlockBasedTableOptions, DataBlockIndexType, IndexShorteningMode, ReadTier, TableBuilderOptions,
-    TableReadOptions, TableReaderOptions,
+    BlockBasedTableOptions, DataBlockIndexType, IndexShorteningMode, TableBuilderOptions, TableReadOptions,
+    TableReadTier, TableReaderOptions,
 };
 pub use readahead::ReadPace;
 pub use reader::{Missing, TableReader, TableValue, Visit};

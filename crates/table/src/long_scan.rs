@@ -17,7 +17,7 @@
 //!
 //! Invariants
 //!  1. A block that does not go into the cache is charged to it for as long as it is held.
-//!  2. `Scans` counts the `LongScan`s that have come as far as [`SHARE`] says, and have not ended
+//!  2. `LongScans` counts the `LongScan`s that have come as far as [`SHARE`] says, and have not ended
 //!     or left their course.
 
 use crate::readahead::SEQUENTIAL_GAP;
@@ -33,7 +33,7 @@ const FREE_SHARE: usize = 32;
 
 /// Long scans of one table that are under way.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Scans(Arc<AtomicUsize>);
+pub(crate) struct LongScans(Arc<AtomicUsize>);
 
 /// How far the scan of one table has come.
 #[derive(Debug, Default)]
@@ -42,7 +42,7 @@ pub(crate) struct LongScan {
     /// Where the block lies that it has passed last; `None`: whatever comes is next.
     last: Option<Range<u64>>,
     /// Where it is counted, if it is.
-    counted_in: Option<Scans>,
+    counted_in: Option<LongScans>,
 }
 
 impl LongScan {
@@ -63,7 +63,7 @@ impl LongScan {
     pub(crate) fn goes_by(
         &mut self,
         bytes: u64,
-        scans: &Scans,
+        scans: &LongScans,
         capacity: usize,
         usage: impl FnOnce() -> usize,
     ) -> bool {

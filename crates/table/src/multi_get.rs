@@ -10,8 +10,8 @@
 //! A multi_get visits its tables twice. First under a guard ([`TableReader::multi_get`]), which
 //! waits for nothing: keys whose blocks are not in the cache are suspended. Suspended keys are then
 //! planned ([`TableReader::plan`]) table by table. Blocks in the kernel's memory are read and
-//! searched at once ([`Plan::search_resident`]), the other blocks of all plans are read together
-//! ([`read_plans`]), and each plan is searched ([`Plan::search`]).
+//! searched at once ([`LookupPlan::search_resident`]), the other blocks of all plans are read together
+//! ([`read_plans`]), and each plan is searched ([`LookupPlan::search`]).
 //!
 //! Invariants
 //!  1. An error belongs to the keys that needed the failed bytes; the others go on.
@@ -103,7 +103,7 @@ enum Got<'g> {
 }
 
 /// Keys of one table that are searched when their blocks have been read: see [`read_plans`].
-pub struct Plan {
+pub struct LookupPlan {
     reader: Arc<TableReader>,
     needed: Needed,
     /// The first blocks it needs, where the cache had them.
@@ -113,7 +113,7 @@ pub struct Plan {
     alone: Vec<(u32, Missing)>,
 }
 
-impl std::fmt::Debug for Plan {
+impl std::fmt::Debug for LookupPlan {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} keys in {} blocks", self.needed.places.len(), self.needed.handles.len())
     }
@@ -165,7 +165,7 @@ impl TableReader {
         keys: &[LookupKey],
         which: &[(u32, Option<Missing>)],
         failed: &mut Vec<(usize, Error)>,
-    ) -> Plan {
+    ) -> LookupPlan {
         let access = Access { options, guard: None };
         let visitor: &mut dyn BatchVisitor = &mut Failures { failed };
         let fresh: KeyBatch<u32> = (which.iter())
@@ -201,7 +201,7 @@ impl TableReader {
         if fresh.len() < which.len() {
             needed.put_in_order();
         }
-        Plan { reader: Arc::clone(self), needed, found: Vec::new(), blocks: Vec::new(), alone }
+        LookupPlan { reader: Arc::clone(self), needed, found: Vec::new(), blocks: Vec::new(), alone }
     }
 
     fn got<'g>(&self, handle: BlockHandle, guard: &'g Guard) -> Got<'g> {
@@ -531,7 +531,7 @@ impl BatchVisitor for Failures<'_> {
 }
 
 /// Gets the blocks that the plans need: those of all plans together. Call it without a guard.
-pub fn read_plans(plans: &mut [Plan], options: &TableReadOptions) {
+pub fn read_plans(plans: &mut [LookupPlan], options: &TableReadOptions) {
     let wanted: Vec<Wanted<'_>> = (plans.iter())
         .flat_map(|plan| {
             let held = |i: usize| plan.found.get(i).cloned().flatten();
@@ -545,10 +545,10 @@ pub fn read_plans(plans: &mut [Plan], options: &TableReadOptions) {
     }
 }
 
-impl Plan {
+impl LookupPlan {
     /// Visits the entries of its keys. REQUIRES: its blocks were read.
     pub fn search(self, options: &TableReadOptions, keys: &[LookupKey], visitor: &mut dyn BatchVisitor) {
-        let Plan { reader, needed, blocks, alone, .. } = self;
+        let LookupPlan { reader, needed, blocks, alone, .. } = self;
         reader.search_gathered(options, keys, needed, blocks, visitor);
         for (key, missing) in alone {
             let i = key as usize;

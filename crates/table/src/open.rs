@@ -9,7 +9,7 @@
 use crate::block_source::{BlockKind, BlockSource, may_be_damage};
 use crate::counts;
 use crate::filter::TableFilter;
-use crate::long_scan::Scans;
+use crate::long_scan::LongScans;
 use crate::options::TableReaderOptions;
 use crate::readahead::ScanLength;
 use crate::reader::{TableReader, missing};
@@ -18,7 +18,7 @@ use esker_base::merge_operator::check_operands_of;
 use esker_base::prefix::{self, SliceTransformRef};
 use esker_base::sync::atomic::{AtomicBool, Ordering};
 use esker_base::{Buffer, Error, Result, SequenceNumber};
-use esker_cache::Priority;
+use esker_cache::CachePriority;
 use esker_cache::key::process_unique_identity;
 use esker_env::RandomAccessFile;
 use esker_format::block::{Block, BlockCursor};
@@ -236,13 +236,13 @@ fn first_source(tail: &Tail, options: &TableReaderOptions, footer: Footer) -> Bl
         decompressor: Decompressor::new(footer.format_version),
         cache: if table.no_block_cache { None } else { table.block_cache.clone() },
         identity: (0, 0),
-        index_priority: if high { Priority::High } else { Priority::Low },
+        index_priority: if high { CachePriority::High } else { CachePriority::Low },
         index_shape: None,
         statistics: options.statistics.clone(),
         clock: options.clock.clone(),
         has_embedded_blobs: false,
         protection_bytes: options.block_protection_bytes_per_key,
-        long_scans: Scans::default(),
+        long_scans: LongScans::default(),
     }
 }
 

@@ -18,7 +18,7 @@ use crate::reader::TableReader;
 use esker_base::sync::Mutex;
 use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use esker_base::{Error, FileNumber, Result, SubCode};
-use esker_cache::{Cache, CacheKey, CacheOptions, CacheType, MetadataChargePolicy, Priority, Role};
+use esker_cache::{Cache, CacheKey, CacheOptions, CachePriority, CacheType, MetadataChargePolicy, Role};
 use esker_env::RandomAccessFile;
 use esker_env::descriptors::{self, ClosesFiles};
 use std::collections::{HashMap, HashSet};
@@ -186,7 +186,7 @@ impl OpenFiles {
 
     fn keep(&self, key: CacheKey, file: OpenFile) {
         // Without a strict limit no insertion is refused.
-        _ = self.files.insert(key, file, 1, Priority::Low, Role::Misc);
+        _ = self.files.insert(key, file, 1, CachePriority::Low, Role::Misc);
     }
 
     pub(crate) fn forget_table(&self, number: FileNumber) {

@@ -10,7 +10,7 @@ use esker_base::stats::Statistics;
 use esker_base::{Error, FileNumber, Result, SequenceNumber};
 use esker_cache::Role;
 use esker_env::{Clock, SystemClock};
-use esker_format::compression::{CompressionOptions, CompressionType};
+use esker_format::compression::{CodecOptions, CompressionType};
 use esker_format::filter::FilterPolicy;
 use esker_format::key::InternalKeyComparator;
 use esker_format::properties::IndexType;
@@ -219,7 +219,7 @@ pub struct TableBuilderOptions {
     /// Codec of this file.
     pub compression: CompressionType,
     /// Its effort.
-    pub compression_opts: CompressionOptions,
+    pub compression_opts: CodecOptions,
     /// Prefixes for the filter.
     pub prefix_extractor: Option<SliceTransformRef>,
     /// Name of the family's merge operator, for the properties.
@@ -279,7 +279,7 @@ impl TableBuilderOptions {
             icmp,
             table_options,
             compression: CompressionType::None,
-            compression_opts: CompressionOptions::default(),
+            compression_opts: CodecOptions::default(),
             prefix_extractor: None,
             merge_operator_name: None,
             column_family_id: 0x7FFF_FFFF,
@@ -377,7 +377,7 @@ impl TableReaderOptions {
 
 /// How far a read may go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
-pub enum ReadTier {
+pub enum TableReadTier {
     /// To the files.
     #[default]
     ReadAll,
@@ -396,7 +396,7 @@ pub struct TableReadOptions {
     /// Leave the blocks read in the cache.
     pub fill_cache: bool,
     /// How far to go.
-    pub read_tier: ReadTier,
+    pub read_tier: TableReadTier,
     /// Bytes an iterator reads ahead from the start; 0: adapts.
     pub readahead_size: usize,
     /// An iterator's `seek` may ask the prefix filter about the prefix it was told to want
@@ -414,7 +414,7 @@ impl Default for TableReadOptions {
         TableReadOptions {
             verify_checksums: true,
             fill_cache: true,
-            read_tier: ReadTier::ReadAll,
+            read_tier: TableReadTier::ReadAll,
             readahead_size: 0,
             prefix_filter_on_seek: false,
             async_io: false,
@@ -445,6 +445,6 @@ impl TableReadOptions {
     /// The same, for a read that waits for nothing.
     #[inline]
     pub(crate) fn without_waiting(&self) -> TableReadOptions {
-        TableReadOptions { read_tier: ReadTier::NoWait, ..*self }
+        TableReadOptions { read_tier: TableReadTier::NoWait, ..*self }
     }
 }

@@ -68,7 +68,7 @@ enum Course {
 
 /// A block that was read with readahead.
 #[derive(Debug)]
-pub(crate) enum Ahead<'a> {
+pub(crate) enum ReadaheadState<'a> {
     /// As it is stored, with its trailer.
     Stored(&'a [u8]),
     /// The same, in memory that is the caller's now.
@@ -210,19 +210,19 @@ impl Readahead {
         file: &dyn RandomAccessFile,
         handle: BlockHandle,
         file_size: u64,
-    ) -> Result<Ahead<'_>> {
+    ) -> Result<ReadaheadState<'_>> {
         let course = self.course_to(handle);
         self.long.pass(handle.offset..end_of(handle));
         self.passed(handle);
         if let Some(stored) = self.together.take(handle) {
-            return Ok(Ahead::Own(stored));
+            return Ok(ReadaheadState::Own(stored));
         }
         let length = handle.size as usize + TRAILER_BYTES;
         if self.window.get(handle.offset, length).is_none() {
             let expected = std::mem::take(&mut self.expected);
             let Some(ahead) = self.how_far(course, handle, expected) else {
                 self.wait_for(length as u64);
-                return Ok(Ahead::Alone);
+                return Ok(ReadaheadState::Alone);
             };
             if expected > 0
                 && course != Course::Backward
@@ -230,7 +230,7 @@ impl Readahead {
                 && self.pace.is_none()
                 && let Some(stored) = self.together.read(file, handle, ahead)
             {
-                return Ok(Ahead::Own(stored));
+                return Ok(ReadaheadState::Own(stored));
             }
             let (from, to) = match course {
                 Course::Backward => (handle.offset.saturating_sub(ahead as u64), end_of(handle)),
@@ -242,10 +242,10 @@ impl Readahead {
                     return Err(e);
                 }
                 (self.reads, self.size) = (1, self.initial);
-                return Ok(Ahead::Failed);
+                return Ok(ReadaheadState::Failed);
             }
         }
-        Ok(self.window.get(handle.offset, length).map_or(Ahead::Alone, Ahead::Stored))
+        Ok(self.window.get(handle.offset, length).map_or(ReadaheadState::Alone, ReadaheadState::Stored))
     }
 
     fn course_to(&self, handle: BlockHandle) -> Course {

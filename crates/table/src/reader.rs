@@ -6,7 +6,7 @@ use crate::filter::{Resident, TableFilter};
 use crate::index_walker::IndexWalker;
 use crate::iter::TableIter;
 use crate::open;
-use crate::options::{ReadTier, TableReadOptions, TableReaderOptions};
+use crate::options::{TableReadOptions, TableReadTier, TableReaderOptions};
 use crate::readahead::{ReadPace, ScanLength};
 use esker_base::prefix::SliceTransformRef;
 use esker_base::sync::epoch::Guard;
@@ -212,7 +212,7 @@ impl TableReader {
         visit: Visit<'_>,
     ) -> Option<Result<()>> {
         let place = missing.block.filter(|place| !place.is_visited)?;
-        if options.read_tier == ReadTier::BlockCache {
+        if options.read_tier == TableReadTier::BlockCache {
             return None;
         }
         let block = self.source.block_if_resident(place.handle, options)?;

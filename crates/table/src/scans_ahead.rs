@@ -18,7 +18,7 @@
 use crate::block_source::{
     BlockKind, BlockRef, BlockSource, COALESCED_GAP_BYTES, GatherCounts, Wanted, gather_closer,
 };
-use crate::options::{ReadTier, TableReadOptions};
+use crate::options::{TableReadOptions, TableReadTier};
 use crate::readahead::Readahead;
 use crate::reader::TableReader;
 use esker_base::stats::{Histogram, Statistics, Ticker};
@@ -328,7 +328,7 @@ impl ScansAhead {
     fn read_batch(&self) -> bool {
         let first = self.current.load(Ordering::Relaxed);
         let mut state = self.state.lock();
-        if state.options.table.read_tier != ReadTier::ReadAll || first < state.planned {
+        if state.options.table.read_tier != TableReadTier::ReadAll || first < state.planned {
             return false;
         }
         let Some(tables) = state.tables.take() else { return false };

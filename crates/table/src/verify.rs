@@ -14,7 +14,7 @@ use esker_format::key::{self, ParsedInternalKey};
 const OPTIONS: TableReadOptions = TableReadOptions {
     verify_checksums: true,
     fill_cache: false,
-    read_tier: crate::options::ReadTier::ReadAll,
+    read_tier: crate::options::TableReadTier::ReadAll,
     readahead_size: 0,
     prefix_filter_on_seek: false,
     async_io: false,

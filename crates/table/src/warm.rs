@@ -12,7 +12,7 @@ use crate::cache_options::PrepopulateBlockCache;
 use crate::counts;
 use crate::options::TableBuilderOptions;
 use esker_base::stats::Statistics;
-use esker_cache::{CacheKey, Priority};
+use esker_cache::{CacheKey, CachePriority};
 use esker_format::block::{Block, EntryShape};
 use esker_format::filter::FilterReader;
 use esker_format::handle::BlockHandle;
@@ -26,9 +26,9 @@ use std::sync::Arc;
 pub(crate) struct Warmer {
     cache: Arc<BlockCache>,
     identity: (u64, u64),
-    data_priority: Priority,
+    data_priority: CachePriority,
     /// `None`: index and filter are not read through the cache.
-    metadata_priority: Option<Priority>,
+    metadata_priority: Option<CachePriority>,
     /// Index and filter blocks that were written.
     metadata: Vec<(BlockHandle, BlockKind, Vec<u8>)>,
     statistics: Option<Arc<Statistics>>,
@@ -41,13 +41,13 @@ impl Warmer {
         let table = &options.table_options;
         let data_priority = match (table.prepopulate_block_cache, options.is_flush) {
             (PrepopulateBlockCache::Disable, _) | (PrepopulateBlockCache::FlushOnly, false) => return None,
-            (_, true) => Priority::Low,
-            (PrepopulateBlockCache::FlushAndCompaction, false) => Priority::Bottom,
+            (_, true) => CachePriority::Low,
+            (PrepopulateBlockCache::FlushAndCompaction, false) => CachePriority::Bottom,
         };
         let cache = table.block_cache.clone().filter(|_| !table.no_block_cache)?;
         let [session, file] = unique_id(&options.db_id, &options.db_session_id, options.orig_file_number.0)?;
         let high = table.cache_index_and_filter_blocks_with_high_priority;
-        let of_metadata = if high { Priority::High } else { Priority::Low };
+        let of_metadata = if high { CachePriority::High } else { CachePriority::Low };
         Some(Warmer {
             cache,
             identity: (session, file),
@@ -91,7 +91,7 @@ impl Warmer {
         &self,
         handle: BlockHandle,
         (block, shape): (Block, EntryShape),
-        priority: Priority,
+        priority: CachePriority,
         kind: BlockKind,
     ) {
         let block = CachedBlock::KeyValue(block);
@@ -104,7 +104,7 @@ impl Warmer {
         }
     }
 
-    fn put(&self, handle: BlockHandle, block: CachedBlock, priority: Priority, kind: BlockKind) {
+    fn put(&self, handle: BlockHandle, block: CachedBlock, priority: CachePriority, kind: BlockKind) {
         let charge = block.memory_usage();
         let key = CacheKey::new(self.identity, handle.offset);
         let inserted = self.cache.insert(key, block, charge, priority, kind.role());

@@ -10,7 +10,7 @@
 //! with user-defined timestamps two things must be equal: the newest version with its timestamp,
 //! and the result of a read at each timestamp of either side. The form of storage does not matter.
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandOutcome, Failure};
 use crate::host::Host;
 use crate::ldb::open_as_it_is;
 use crate::text::hex;
@@ -38,7 +38,7 @@ const DIFFERENT: u8 = 1;
 /// Exit code for a database that cannot be read.
 const UNREADABLE: u8 = 2;
 
-pub(crate) fn run(options: &CompareOptions, host: &Host) -> Outcome {
+pub(crate) fn run(options: &CompareOptions, host: &Host) -> CommandOutcome {
     let unreadable = |failure| match failure {
         Failure::Told(why) => Failure::Coded(UNREADABLE, why),
         other => other,
@@ -63,7 +63,7 @@ struct Side {
     db: Db,
 }
 
-fn open(path: &Path, host: &Host) -> Outcome<Side> {
+fn open(path: &Path, host: &Host) -> CommandOutcome<Side> {
     let db = open_as_it_is(path, host)?;
     Ok(Side { name: path.display().to_string(), db })
 }
@@ -76,7 +76,7 @@ struct Comparison {
 }
 
 impl Comparison {
-    fn first_difference(&mut self) -> Outcome<Option<String>> {
+    fn first_difference(&mut self) -> CommandOutcome<Option<String>> {
         let names = |side: &Side| side.db.column_family_names().into_iter().collect::<BTreeSet<_>>();
         let (in_a, in_b) = (names(&self.a), names(&self.b));
         if let Some(name) = in_a.symmetric_difference(&in_b).next() {
@@ -95,7 +95,11 @@ impl Comparison {
         Ok(None)
     }
 
-    fn in_family(&mut self, a: &ColumnFamilyHandle, b: &ColumnFamilyHandle) -> Outcome<Option<String>> {
+    fn in_family(
+        &mut self,
+        a: &ColumnFamilyHandle,
+        b: &ColumnFamilyHandle,
+    ) -> CommandOutcome<Option<String>> {
         let (order, other) = (a.comparator(), b.comparator());
         if order.name() != other.name() {
             let (a, b) = (&self.a.name, &self.b.name);
@@ -109,7 +113,11 @@ impl Comparison {
     }
 
     /// Compares the present contents.
-    fn newest_versions(&mut self, a: &ColumnFamilyHandle, b: &ColumnFamilyHandle) -> Outcome<Option<String>> {
+    fn newest_versions(
+        &mut self,
+        a: &ColumnFamilyHandle,
+        b: &ColumnFamilyHandle,
+    ) -> CommandOutcome<Option<String>> {
         let order = plain_order(a.comparator());
         let timestamp_size = a.comparator().timestamp_size();
         let read = ReadOptions {
@@ -150,7 +158,7 @@ impl Comparison {
         order: &ComparatorRef,
         a: &ColumnFamilyHandle,
         b: &ColumnFamilyHandle,
-    ) -> Outcome<Option<String>> {
+    ) -> CommandOutcome<Option<String>> {
         let (mut x, mut y) = (internal_iterator(&self.a.db, a)?, internal_iterator(&self.b.db, b)?);
         x.seek_to_first();
         y.seek_to_first();

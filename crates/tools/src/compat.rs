@@ -4,7 +4,7 @@
 //! to know; with `--json` one object. Exit code 1 if it cannot be told. Reads every entry of every
 //! table, writes nothing.
 
-use crate::failure::Outcome;
+use crate::failure::CommandOutcome;
 use crate::host::Host;
 use clap::Args;
 use esker::compat::{CompatReport, inspect};
@@ -25,7 +25,7 @@ pub(crate) struct CompatOptions {
     json: bool,
 }
 
-pub(crate) fn run(options: &CompatOptions, host: &Host) -> Outcome {
+pub(crate) fn run(options: &CompatOptions, host: &Host) -> CommandOutcome {
     let wal_dir = options.wal_dir.clone().or_else(|| host.wal_dir_of(&options.dir));
     let report = inspect(host.fs(), &options.dir, wal_dir.as_ref().unwrap_or(&options.dir))?;
     let text = if options.json { json(&report) } else { human(&report) };

@@ -1,10 +1,10 @@
 //! `esker db_bench` and `esker cache_bench`: RocksDB's benchmark tools. `esker_bench` reads their
 //! flags: they are gflags', which clap cannot read.
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandOutcome, Failure};
 use crate::host::Host;
 use clap::Args;
-use esker_bench::{Output, Stop};
+use esker_bench::{BenchOutput, BenchStop};
 
 #[derive(Args)]
 #[command(disable_help_flag = true, disable_version_flag = true)]
@@ -14,20 +14,20 @@ pub(crate) struct BenchOptions {
     flags: Vec<String>,
 }
 
-type Tool = fn(&[String], &Output) -> Result<(), Stop>;
+type Tool = fn(&[String], &BenchOutput) -> Result<(), BenchStop>;
 
-pub(crate) fn run(options: &BenchOptions, host: &Host) -> Outcome {
+pub(crate) fn run(options: &BenchOptions, host: &Host) -> CommandOutcome {
     run_tool("db_bench", esker_bench::db_bench, options, host)
 }
 
-pub(crate) fn run_cache_bench(options: &BenchOptions, host: &Host) -> Outcome {
+pub(crate) fn run_cache_bench(options: &BenchOptions, host: &Host) -> CommandOutcome {
     run_tool("cache_bench", esker_bench::cache_bench, options, host)
 }
 
-fn run_tool(name: &str, tool: Tool, options: &BenchOptions, host: &Host) -> Outcome {
-    let output = Output::new(host.output(), host.errors());
+fn run_tool(name: &str, tool: Tool, options: &BenchOptions, host: &Host) -> CommandOutcome {
+    let output = BenchOutput::new(host.output(), host.errors());
     tool(&options.flags, &output).map_err(|stop| match stop {
-        Stop::Failed(why) => Failure::new(format_args!("{name}: {why}")),
-        Stop::OutputClosed => Failure::OutputClosed,
+        BenchStop::Failed(why) => Failure::new(format_args!("{name}: {why}")),
+        BenchStop::OutputClosed => Failure::OutputClosed,
     })
 }

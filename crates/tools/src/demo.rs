@@ -1,6 +1,6 @@
 //! `esker demo`: the demonstration of `esker-demo`, which reads its own flags.
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandOutcome, Failure};
 use clap::Args;
 use std::ffi::OsString;
 
@@ -12,12 +12,12 @@ pub(crate) struct DemoOptions {
     flags: Vec<OsString>,
 }
 
-pub(crate) fn run(options: &DemoOptions) -> Outcome {
+pub(crate) fn run(options: &DemoOptions) -> CommandOutcome {
     esker_demo::run(&options.flags).map_err(coded)
 }
 
 /// Runs the process that the demonstration kills.
-pub(crate) fn run_victim(options: &DemoOptions) -> Outcome {
+pub(crate) fn run_victim(options: &DemoOptions) -> CommandOutcome {
     esker_demo::run_victim(&options.flags).map_err(coded)
 }
 

@@ -4,7 +4,7 @@
 //! read touches, with bytes and time; every entry, operand and range tombstone that it meets. With
 //! `--json` the output is one object. The command opens the database for reading only.
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandOutcome, Failure};
 use crate::host::Host;
 use crate::ldb::open_as_it_is;
 use crate::text::parse_hex;
@@ -73,7 +73,7 @@ enum Read {
     },
 }
 
-pub(crate) fn run(options: &ExplainOptions, host: &Host) -> Outcome {
+pub(crate) fn run(options: &ExplainOptions, host: &Host) -> CommandOutcome {
     let db = open_as_it_is(&options.dir, host)?;
     let name = &options.column_family;
     let family = db
@@ -88,7 +88,7 @@ pub(crate) fn run(options: &ExplainOptions, host: &Host) -> Outcome {
     told.error().map_or(Ok(()), |error| Err(Failure::new(error)))
 }
 
-fn explain(options: &ExplainOptions, db: &Db, family: &ColumnFamilyHandle) -> Outcome<Explanation> {
+fn explain(options: &ExplainOptions, db: &Db, family: &ColumnFamilyHandle) -> CommandOutcome<Explanation> {
     let key = |text: &String| match options.hex {
         true => parse_hex(text, "key"),
         false => Ok(text.clone().into_bytes()),
@@ -97,7 +97,7 @@ fn explain(options: &ExplainOptions, db: &Db, family: &ColumnFamilyHandle) -> Ou
     Ok(match &options.read {
         Read::Get { key: text } => db.explain_get(&read, family, key(text)?)?,
         Read::MultiGet { keys } => {
-            let keys = keys.iter().map(key).collect::<Outcome<Vec<_>>>()?;
+            let keys = keys.iter().map(key).collect::<CommandOutcome<Vec<_>>>()?;
             db.explain_multi_get(&read, family, &keys)?
         }
         Read::Seek { key: text } => db.explain_seek(&read, family, key(text)?)?,

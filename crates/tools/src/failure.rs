@@ -14,7 +14,7 @@ pub(crate) enum Failure {
     OutputClosed,
 }
 
-pub(crate) type Outcome<T = ()> = Result<T, Failure>;
+pub(crate) type CommandOutcome<T = ()> = Result<T, Failure>;
 
 impl Failure {
     /// A failure with `why` on standard error and exit code 1.

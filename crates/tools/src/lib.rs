@@ -73,7 +73,7 @@ enum Command {
     /// RocksDB's db_stress
     #[cfg(feature = "campaigns")]
     #[command(name = "db_stress")]
-    DbStress(db_stress::Flags),
+    DbStress(db_stress::StressFlags),
     /// Starts db_stress with random flags again and again, and kills it, as RocksDB's
     /// db_crashtest.py
     #[cfg(feature = "campaigns")]

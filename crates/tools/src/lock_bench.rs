@@ -1,9 +1,9 @@
 //! `esker lock_bench`: the number of locks that the lock manager takes and releases in a second.
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandOutcome, Failure};
 use crate::host::Host;
 use clap::Args;
-use esker_bench::lock_bench::{LockBenchOptions, Oltp, Workload, run as measure, run_commits, run_oltp};
+use esker_bench::lock_bench::{LockBenchOptions, LockWorkload, Oltp, run as measure, run_commits, run_oltp};
 use std::time::Duration;
 
 #[derive(Args)]
@@ -12,7 +12,7 @@ pub(crate) struct LockBenchArguments {
     #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 8, 40])]
     threads: Vec<usize>,
     /// random, increasing, short-ranges, wide-ranges, shared, hot
-    #[arg(long, value_delimiter = ',', value_parser = workload, default_values_t = Workload::ALL.map(Named))]
+    #[arg(long, value_delimiter = ',', value_parser = workload, default_values_t = LockWorkload::ALL.map(Named))]
     workloads: Vec<Named>,
     /// Locks that each transaction takes before it releases all
     #[arg(long, default_value_t = 5)]
@@ -43,7 +43,7 @@ pub(crate) struct LockBenchArguments {
 
 /// A workload that the command line named.
 #[derive(Clone, Copy)]
-struct Named(Workload);
+struct Named(LockWorkload);
 
 impl std::fmt::Display for Named {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -52,8 +52,8 @@ impl std::fmt::Display for Named {
 }
 
 fn workload(name: &str) -> Result<Named, String> {
-    let names = || Workload::ALL.map(Workload::name).join(", ");
-    Workload::by_name(name).map(Named).ok_or_else(|| format!("one of {}", names()))
+    let names = || LockWorkload::ALL.map(LockWorkload::name).join(", ");
+    LockWorkload::by_name(name).map(Named).ok_or_else(|| format!("one of {}", names()))
 }
 
 fn oltp(name: &str) -> Result<Oltp, String> {
@@ -66,7 +66,7 @@ fn failure(why: std::io::Error) -> Failure {
     if why.kind() == std::io::ErrorKind::BrokenPipe { Failure::OutputClosed } else { Failure::new(why) }
 }
 
-pub(crate) fn run(arguments: &LockBenchArguments, host: &Host) -> Outcome {
+pub(crate) fn run(arguments: &LockBenchArguments, host: &Host) -> CommandOutcome {
     let LockBenchArguments { threads, workloads, locks, keys, key_size, boundaries, .. } = arguments;
     let LockBenchArguments { rounds, milliseconds, .. } = arguments;
     let is_zero = threads.is_empty() || threads.contains(&0) || *locks == 0 || *keys == 0 || *rounds == 0;

@@ -17,9 +17,9 @@ use std::fmt::Write;
 use std::path::Path;
 
 /// A file as a source for the log reader.
-pub(crate) struct FileSource(pub(crate) Box<dyn SequentialFile>);
+pub(crate) struct ManifestFileSource(pub(crate) Box<dyn SequentialFile>);
 
-impl LogSource for FileSource {
+impl LogSource for ManifestFileSource {
     fn read(&mut self, buf: &mut [u8]) -> Result<usize> {
         self.0.read(buf)
     }
@@ -27,7 +27,7 @@ impl LogSource for FileSource {
 
 /// One family at the end of a MANIFEST.
 #[derive(Debug, Default)]
-pub(crate) struct FamilyState {
+pub(crate) struct ManifestFamily {
     pub(crate) name: String,
     pub(crate) comparator: Option<String>,
     pub(crate) log_number: u64,
@@ -48,7 +48,7 @@ pub(crate) struct BlobState {
 /// All families at the end of a MANIFEST, and the counters.
 #[derive(Debug, Default)]
 pub(crate) struct ManifestState {
-    pub(crate) families: BTreeMap<u32, FamilyState>,
+    pub(crate) families: BTreeMap<u32, ManifestFamily>,
     pub(crate) db_id: Option<String>,
     pub(crate) next_file_number: u64,
     pub(crate) last_sequence: u64,
@@ -65,9 +65,9 @@ impl ManifestState {
         path: &Path,
         see: &mut dyn FnMut(&VersionEdit) -> Result<()>,
     ) -> Result<ManifestState> {
-        let mut log = LogReader::new(FileSource(fs.new_sequential_file(path)?), 0);
+        let mut log = LogReader::new(ManifestFileSource(fs.new_sequential_file(path)?), 0);
         let mut state = ManifestState::default();
-        state.families.insert(0, FamilyState { name: "default".to_owned(), ..FamilyState::default() });
+        state.families.insert(0, ManifestFamily { name: "default".to_owned(), ..ManifestFamily::default() });
         let mut record = Vec::new();
         while next_strict(&mut log, &mut record, &path.display())? {
             let edit = VersionEdit::decode(&record).map_err(|e| e.at(path.display()))?;
@@ -91,7 +91,7 @@ impl ManifestState {
     fn apply(&mut self, edit: &VersionEdit) -> Result<()> {
         let id = edit.column_family.0;
         if let Some(name) = &edit.column_family_add {
-            self.families.insert(id, FamilyState { name: name.clone(), ..FamilyState::default() });
+            self.families.insert(id, ManifestFamily { name: name.clone(), ..ManifestFamily::default() });
         }
         self.take_numbers(edit);
         if edit.column_family_drop {
@@ -148,7 +148,7 @@ impl ManifestState {
 /// The number of levels in RocksDB's dump, for every database.
 const DUMPED_LEVELS: usize = 64;
 
-impl FamilyState {
+impl ManifestFamily {
     /// The order of its keys, if the comparator is built in.
     pub(crate) fn comparator(&self) -> Option<ComparatorRef> {
         comparator::by_name(self.comparator.as_deref().unwrap_or("leveldb.BytewiseComparator"))

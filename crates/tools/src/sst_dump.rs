@@ -9,7 +9,7 @@
 //! printed; damage found by `check`, `scan` and `verify` sets the exit code; `verify` reads data
 //! blocks, while 7.8.3 only compares checksums.
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandOutcome, Failure};
 use crate::host::{Host, Stream};
 use crate::table_text::{append_raw_dump, properties_text};
 use crate::text::{EntryForm, append_entry, before_all_versions, hex, is_at_or_behind, parse_hex};
@@ -99,13 +99,13 @@ struct Summary {
     filter_size: u64,
 }
 
-pub(crate) fn run(options: &SstDumpOptions, host: &Host) -> Outcome {
+pub(crate) fn run(options: &SstDumpOptions, host: &Host) -> CommandOutcome {
     let mut out = BufWriter::with_capacity(64 << 10, host.output());
     let done = dump_all(options, host.fs(), &mut out);
     done.and(out.flush().map_err(Failure::from))
 }
 
-fn dump_all(options: &SstDumpOptions, fs: &dyn FileSystem, out: &mut Out) -> Outcome {
+fn dump_all(options: &SstDumpOptions, fs: &dyn FileSystem, out: &mut Out) -> CommandOutcome {
     let paths = table_files(fs, &options.file)?;
     let is_directory = paths.first().is_some_and(|p| *p != options.file);
     let range = Range::new(options)?;
@@ -160,7 +160,7 @@ fn process(
     (reader, path): (&Arc<TableReader>, &Path),
     left: &mut u64,
     out: &mut Out,
-) -> Outcome<Result<()>> {
+) -> CommandOutcome<Result<()>> {
     match options.command {
         Command::Check | Command::Scan => scan(options, range, reader, left, out),
         Command::Verify => {
@@ -181,7 +181,7 @@ fn not_a_table(path: &Path, error: &Error) -> Failure {
 }
 
 /// The file itself, or the table files in a directory, sorted by name.
-fn table_files(fs: &dyn FileSystem, path: &Path) -> Outcome<Vec<PathBuf>> {
+fn table_files(fs: &dyn FileSystem, path: &Path) -> CommandOutcome<Vec<PathBuf>> {
     let Ok(names) = fs.children(path) else {
         return match fs.file_exists(path)? {
             true => Ok(vec![path.to_owned()]),
@@ -215,7 +215,7 @@ struct Range {
 }
 
 impl Range {
-    fn new(options: &SstDumpOptions) -> Outcome<Range> {
+    fn new(options: &SstDumpOptions) -> CommandOutcome<Range> {
         let key = |text: &Option<String>| match text {
             Some(text) if options.input_key_hex => parse_hex(text, "key").map(Some),
             Some(text) => Ok(Some(text.as_bytes().to_vec())),
@@ -238,7 +238,7 @@ fn scan(
     reader: &Arc<TableReader>,
     left: &mut u64,
     out: &mut Out,
-) -> Outcome<Result<()>> {
+) -> CommandOutcome<Result<()>> {
     let mut iter = reader.iter(TableReadOptions { fill_cache: false, ..TableReadOptions::default() });
     if range.from.is_empty() {
         iter.seek_to_first();
@@ -264,7 +264,12 @@ fn scan(
 }
 
 /// The dump of `FILE.sst` goes to `FILE_dump.txt` beside it.
-fn raw(fs: &dyn FileSystem, reader: &Arc<TableReader>, path: &Path, out: &mut Out) -> Outcome<Result<()>> {
+fn raw(
+    fs: &dyn FileSystem,
+    reader: &Arc<TableReader>,
+    path: &Path,
+    out: &mut Out,
+) -> CommandOutcome<Result<()>> {
     let mut contents = Vec::new();
     let dumped = append_raw_dump(reader, &mut contents);
     let text_path = match path.extension() {
@@ -281,7 +286,7 @@ fn raw(fs: &dyn FileSystem, reader: &Arc<TableReader>, path: &Path, out: &mut Ou
     Ok(dumped)
 }
 
-fn identify(path: &Path, is_directory: bool, valid: &[&PathBuf], out: &mut Out) -> Outcome {
+fn identify(path: &Path, is_directory: bool, valid: &[&PathBuf], out: &mut Out) -> CommandOutcome {
     if !is_directory {
         for path in valid {
             writeln!(out, "{} is a valid SST file", path.display())?;
@@ -309,7 +314,7 @@ impl Summary {
         self.filter_size += p.filter_size;
     }
 
-    fn print(&self, out: &mut Out) -> Outcome {
+    fn print(&self, out: &mut Out) -> CommandOutcome {
         writeln!(out, "total number of files: {}", self.files)?;
         writeln!(out, "total number of data blocks: {}", self.data_blocks)?;
         writeln!(out, "total data block size: {}", self.data_size)?;

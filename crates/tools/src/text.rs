@@ -1,6 +1,6 @@
 //! Keys and values in the text form of RocksDB's tools, in both directions.
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandOutcome, Failure};
 use esker::internals::format::blob::{BlobIndex, BlobLocation};
 use esker::internals::format::compression::CompressionType;
 use esker::internals::format::key::{
@@ -20,7 +20,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 }
 
 /// The bytes of `0x…`; `what` names them for the message.
-pub(crate) fn parse_hex(text: &str, what: &str) -> Outcome<Vec<u8>> {
+pub(crate) fn parse_hex(text: &str, what: &str) -> CommandOutcome<Vec<u8>> {
     let wrong = |why: &str| Failure::new(format_args!("Invalid hex input {what} '{text}': {why}"));
     let digits = text.strip_prefix("0x").ok_or_else(|| wrong("must start with 0x"))?;
     let nibbles: Option<Vec<u32>> = digits.chars().map(|c| c.to_digit(16)).collect();

@@ -16,9 +16,9 @@
 //!
 //! A file left over by a crash, or deleted by a running owner meanwhile, is a note and no problem.
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandOutcome, Failure};
 use crate::host::Host;
-use crate::manifest::{BlobState, FamilyState, FileSource, ManifestState};
+use crate::manifest::{BlobState, ManifestFamily, ManifestFileSource, ManifestState};
 use crate::text::append_internal_key;
 use clap::Args;
 use esker::internals::env::FileSystem;
@@ -57,7 +57,7 @@ pub(crate) struct VerifyOptions {
     quiet: bool,
 }
 
-pub(crate) fn run(options: &VerifyOptions, host: &Host) -> Outcome {
+pub(crate) fn run(options: &VerifyOptions, host: &Host) -> CommandOutcome {
     let mut out = host.output();
     let wal_dir = options.wal_dir.clone().or_else(|| host.wal_dir_of(&options.dir));
     let mut verifier = Verifier::new(host, &options.dir, wal_dir.as_deref().unwrap_or(&options.dir));
@@ -127,7 +127,7 @@ impl<'a> Verifier<'a> {
 
     /// # Errors
     /// No CURRENT, or no readable MANIFEST: further checks are impossible.
-    fn verify(&mut self) -> Outcome {
+    fn verify(&mut self) -> CommandOutcome {
         let (number, state) = self.read_manifest()?;
         self.findings.in_order.push(format!(
             "MANIFEST-{number}: {} column families, last sequence {}",
@@ -178,7 +178,7 @@ impl<'a> Verifier<'a> {
     /// Checks that the engine accepts the MANIFEST: that no required number and no end of an atomic
     /// group is missing.
     fn verify_recovery(&mut self, state: &ManifestState) {
-        let describe = |family: &FamilyState| {
+        let describe = |family: &ManifestFamily| {
             let deepest = family.levels.keys().next_back().map_or(0, |level| level + 1);
             let described = FamilyDescriptor::new(family.name.clone());
             Some(FamilyDescriptor {
@@ -200,7 +200,7 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    fn verify_family(&mut self, family: &FamilyState) {
+    fn verify_family(&mut self, family: &ManifestFamily) {
         let Some(order) = family.comparator() else {
             self.findings.notes.push(format!(
                 "column family '{}': its comparator {} is not known here; the order of its keys is not checked",
@@ -235,7 +235,7 @@ impl<'a> Verifier<'a> {
     fn verify_disjoint(
         &mut self,
         icmp: &InternalKeyComparator,
-        family: &FamilyState,
+        family: &ManifestFamily,
         level: usize,
         files: &[FileMetaData],
     ) {
@@ -322,7 +322,7 @@ impl<'a> Verifier<'a> {
 
     /// Checks that each needed WAL is readable to its end. A torn end is no problem: a killed
     /// process leaves one.
-    fn verify_wals(&mut self, state: &ManifestState) -> Outcome {
+    fn verify_wals(&mut self, state: &ManifestState) -> CommandOutcome {
         let mut last_sequence = 0;
         for number in self.numbers(self.wal_dir, FileType::Wal)? {
             if !needs_wal(state, number) {
@@ -336,7 +336,7 @@ impl<'a> Verifier<'a> {
 
     fn verify_wal(&mut self, number: FileNumber, last_sequence: &mut u64) -> Result<()> {
         let path = file_name::wal_file_name(self.wal_dir, number);
-        let mut log = LogReader::new(FileSource(self.fs.new_sequential_file(&path)?), number.0);
+        let mut log = LogReader::new(ManifestFileSource(self.fs.new_sequential_file(&path)?), number.0);
         let mut record = Vec::new();
         let mut batches = 0;
         loop {
@@ -375,7 +375,7 @@ impl<'a> Verifier<'a> {
     }
 
     /// Looks for files that the MANIFEST does not name, and for missing files that it names.
-    fn verify_directory(&mut self, state: &ManifestState, manifest: FileNumber) -> Outcome {
+    fn verify_directory(&mut self, state: &ManifestState, manifest: FileNumber) -> CommandOutcome {
         let live: BTreeSet<FileNumber> =
             state.families.values().flat_map(|f| f.levels.values().flatten().map(|f| f.number)).collect();
         for number in self.numbers(self.dir, FileType::Table)? {
@@ -454,7 +454,7 @@ impl<'a> Verifier<'a> {
     }
 
     /// Numbers of the files of a kind in a directory.
-    fn numbers(&self, dir: &Path, kind: FileType) -> Outcome<BTreeSet<FileNumber>> {
+    fn numbers(&self, dir: &Path, kind: FileType) -> CommandOutcome<BTreeSet<FileNumber>> {
         let names = self.fs.children(dir)?;
         let of_kind = names.iter().filter_map(|name| parse_file_name(name)).filter(|(k, _)| *k == kind);
         Ok(of_kind.map(|(_, number)| number).collect())

@@ -171,7 +171,7 @@ fn offset(from: NonNull<u8>, bytes: isize) -> NonNull<u8> {
 }
 
 /// See the head of the file.
-pub(super) struct Arena {
+pub(super) struct BufferArena {
     lists: [Option<Place>; LISTS],
     filled: [u64; WORDS],
     /// Regions that are one free piece.
@@ -183,7 +183,7 @@ pub(super) struct Arena {
 }
 
 // SAFETY: the arena owns its regions, wherever it moves.
-unsafe impl Send for Arena {}
+unsafe impl Send for BufferArena {}
 
 /// The list of pieces of this many units.
 fn list_of(units: u32) -> usize {
@@ -203,9 +203,9 @@ fn list_for(units: u32) -> usize {
     list_of(units + (1 << shift) - 1)
 }
 
-impl Arena {
-    pub(super) const fn new() -> Arena {
-        Arena { lists: [None; LISTS], filled: [0; WORDS], whole: 0, taken: 0, idle: 0 }
+impl BufferArena {
+    pub(super) const fn new() -> BufferArena {
+        BufferArena { lists: [None; LISTS], filled: [0; WORDS], whole: 0, taken: 0, idle: 0 }
     }
 
     /// The number of the arena that the piece's region was added to.

@@ -1,6 +1,6 @@
 //! Tells a forked child from the process that made a value.
 //!
-//! In: a value and the process that makes it. Out: [`Owner::is_here`], one load and one comparison.
+//! In: a value and the process that makes it. Out: [`ProcessOwner::is_here`], one load and one comparison.
 //! A forked child has a copy of all memory and one thread. The other threads are gone, but the
 //! locks that they held stay taken. A value of the parent must not write to its files, wait for its
 //! threads, or take its locks.
@@ -8,7 +8,7 @@
 //! The generation of a process lies in a page that the kernel wipes in each child
 //! (`MADV_WIPEONFORK`), also in one made by a bare `clone` system call. `pthread_atfork` gives the
 //! child of a `fork` the next generation before `fork` returns; other children take it at their
-//! first [`Owner::here`]. Where the kernel cannot wipe the page, only `fork` is noticed. `vfork` is
+//! first [`ProcessOwner::here`]. Where the kernel cannot wipe the page, only `fork` is noticed. `vfork` is
 //! not noticed: after it only `exec` is allowed.
 //!
 //! Invariants
@@ -23,7 +23,7 @@ use crate::{Error, Result};
 use std::fmt;
 use std::ptr;
 
-/// The generation of the first process that makes an [`Owner`].
+/// The generation of the first process that makes an [`ProcessOwner`].
 const FIRST: u64 = 1;
 
 /// The bytes of a page where [`PAGE`] is wiped.
@@ -123,16 +123,16 @@ fn watch() {
 
 /// The process that made a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Owner {
+pub struct ProcessOwner {
     generation: u64,
     process_id: u32,
 }
 
-impl Owner {
+impl ProcessOwner {
     /// This process.
-    pub fn here() -> Owner {
+    pub fn here() -> ProcessOwner {
         watch();
-        Owner { generation: generation(), process_id: std::process::id() }
+        ProcessOwner { generation: generation(), process_id: std::process::id() }
     }
 
     /// Whether this process is the owner, not a forked child of it.
@@ -149,7 +149,7 @@ impl Owner {
         if self.is_here() { Ok(()) } else { Err(self.is_elsewhere(&what)) }
     }
 
-    /// The error of [`Owner::check`].
+    /// The error of [`ProcessOwner::check`].
     #[cold]
     pub fn is_elsewhere(self, what: &dyn fmt::Display) -> Error {
         let (owner, here) = (self.process_id, std::process::id());
@@ -165,7 +165,7 @@ pub struct PerProcess<T> {
 }
 
 struct Made<T> {
-    owner: Owner,
+    owner: ProcessOwner,
     value: T,
 }
 
@@ -202,7 +202,7 @@ impl<T> PerProcess<T> {
         let old = self.made.load(Ordering::Acquire);
         // SAFETY: the pointer came from `Box::into_raw`; a value that a parent made is never freed.
         let value = make(unsafe { old.as_ref() }.map(|made| &made.value));
-        let new = Box::into_raw(Box::new(Made { owner: Owner::here(), value }));
+        let new = Box::into_raw(Box::new(Made { owner: ProcessOwner::here(), value }));
         match self.made.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire) {
             // SAFETY: just made and published; freed as said in `made`.
             Ok(_) => unsafe { &(*new).value },

@@ -1,6 +1,6 @@
 //! The adapter for Esker.
 
-use crate::engine::{Abilities, Cursor, Durability, Engine, From, Result, Settings};
+use crate::engine::{Abilities, Durability, From, RivalCursor, RivalEngine, RivalResult, RivalSettings};
 use esker::internals::cache::{Cache, CacheOptions};
 use esker::internals::format::compression::CompressionType;
 use esker::internals::format::filter::FilterPolicy;
@@ -28,7 +28,7 @@ fn text(error: esker::Error) -> String {
     error.to_string()
 }
 
-fn options(settings: &Settings) -> Result<Options> {
+fn options(settings: &RivalSettings) -> RivalResult<Options> {
     let mut options = Options::default();
     options.db.create_if_missing = true;
     let family = &mut options.cf;
@@ -42,7 +42,7 @@ fn options(settings: &Settings) -> Result<Options> {
     Ok(options)
 }
 
-impl Engine for Esker {
+impl RivalEngine for Esker {
     const ABILITIES: Abilities = Abilities {
         no_wal: true,
         multi_get: true,
@@ -54,7 +54,7 @@ impl Engine for Esker {
 
     type Cursor<'a> = EskerCursor;
 
-    fn open(dir: &Path, settings: &Settings) -> Result<Esker> {
+    fn open(dir: &Path, settings: &RivalSettings) -> RivalResult<Esker> {
         let db = Db::open(&options(settings)?, dir).map_err(text)?;
         let family = db.default_column_family();
         let write =
@@ -62,11 +62,11 @@ impl Engine for Esker {
         Ok(Esker { db, family, read: ReadOptions::new(), write })
     }
 
-    fn put(&self, key: &[u8], value: &[u8], durability: Durability) -> Result<()> {
+    fn put(&self, key: &[u8], value: &[u8], durability: Durability) -> RivalResult<()> {
         self.db.put_opt(&self.write[durability as usize], &self.family, key, value).map_err(text)
     }
 
-    fn put_all(&self, pairs: &[(&[u8], &[u8])], durability: Durability) -> Result<()> {
+    fn put_all(&self, pairs: &[(&[u8], &[u8])], durability: Durability) -> RivalResult<()> {
         let mut batch = WriteBatch::new();
         for (key, value) in pairs {
             batch.put_cf(self.family.id(), key, value).map_err(text)?;
@@ -74,15 +74,15 @@ impl Engine for Esker {
         self.db.write_opt(&self.write[durability as usize], &mut batch).map_err(text)
     }
 
-    fn delete(&self, key: &[u8]) -> Result<()> {
+    fn delete(&self, key: &[u8]) -> RivalResult<()> {
         self.db.delete(key).map_err(text)
     }
 
-    fn delete_range(&self, begin: &[u8], end: &[u8]) -> Result<()> {
+    fn delete_range(&self, begin: &[u8], end: &[u8]) -> RivalResult<()> {
         self.db.delete_range(begin, end).map_err(text)
     }
 
-    fn get(&self, key: &[u8], visit: &mut impl FnMut(&[u8])) -> Result<bool> {
+    fn get(&self, key: &[u8], visit: &mut impl FnMut(&[u8])) -> RivalResult<bool> {
         let value = self.db.get_pinned_opt(&self.read, &self.family, key).map_err(text)?;
         if let Some(value) = &value {
             visit(value);
@@ -90,7 +90,7 @@ impl Engine for Esker {
         Ok(value.is_some())
     }
 
-    fn multi_get(&self, keys: &[&[u8]], visit: &mut impl FnMut(&[u8])) -> Result<usize> {
+    fn multi_get(&self, keys: &[&[u8]], visit: &mut impl FnMut(&[u8])) -> RivalResult<usize> {
         OUTPUT.with_borrow_mut(|output| {
             self.db.multi_get_lent(&self.read, &self.family, keys, output);
             let mut found = 0;
@@ -104,7 +104,7 @@ impl Engine for Esker {
         })
     }
 
-    fn cursor(&self, under_snapshot: bool) -> Result<EskerCursor> {
+    fn cursor(&self, under_snapshot: bool) -> RivalResult<EskerCursor> {
         let mut options = ReadOptions::new();
         if under_snapshot {
             options = options.snapshot(&self.db.snapshot());
@@ -112,15 +112,15 @@ impl Engine for Esker {
         Ok(EskerCursor { iter: self.db.iter_opt(options, &self.family).map_err(text)? })
     }
 
-    fn flush(&self) -> Result<()> {
+    fn flush(&self) -> RivalResult<()> {
         self.db.flush().map_err(text)
     }
 
-    fn compact(&mut self) -> Result<()> {
+    fn compact(&mut self) -> RivalResult<()> {
         self.db.compact_range(None, None).map_err(text)
     }
 
-    fn settle(&self) -> Result<()> {
+    fn settle(&self) -> RivalResult<()> {
         self.db.wait_for_background_work().map_err(text)
     }
 
@@ -140,8 +140,13 @@ pub(crate) struct EskerCursor {
     iter: DbIterator,
 }
 
-impl Cursor for EskerCursor {
-    fn scan(&mut self, from: From<'_>, limit: usize, visit: &mut impl FnMut(&[u8], &[u8])) -> Result<usize> {
+impl RivalCursor for EskerCursor {
+    fn scan(
+        &mut self,
+        from: From<'_>,
+        limit: usize,
+        visit: &mut impl FnMut(&[u8], &[u8]),
+    ) -> RivalResult<usize> {
         let iter = &mut self.iter;
         match from {
             From::First => iter.seek_to_first(),

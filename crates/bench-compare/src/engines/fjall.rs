@@ -1,6 +1,6 @@
 //! fjall 3: the other LSM tree in Rust.
 
-use crate::engine::{Abilities, Cursor, Durability, Engine, From, Result, Settings};
+use crate::engine::{Abilities, Durability, From, RivalCursor, RivalEngine, RivalResult, RivalSettings};
 use fjall::compaction::Leveled;
 use fjall::config::{BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry};
 use fjall::{Database, Guard, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Snapshot};
@@ -24,7 +24,7 @@ fn text(error: fjall::Error) -> String {
 /// Time between two checks for background work: fjall has no call that waits for it.
 const POLL: Duration = Duration::from_micros(500);
 
-impl Engine for Fjall {
+impl RivalEngine for Fjall {
     const ABILITIES: Abilities = Abilities {
         no_wal: false,
         multi_get: false,
@@ -36,7 +36,7 @@ impl Engine for Fjall {
 
     type Cursor<'a> = FjallCursor<'a>;
 
-    fn open(dir: &Path, settings: &Settings) -> Result<Fjall> {
+    fn open(dir: &Path, settings: &RivalSettings) -> RivalResult<Fjall> {
         let buffer = settings.write_buffer_bytes as u64;
         let db = Database::builder(dir)
             .cache_size(settings.cache_bytes as u64)
@@ -58,12 +58,12 @@ impl Engine for Fjall {
         Ok(Fjall { db, keyspace })
     }
 
-    fn put(&self, key: &[u8], value: &[u8], durability: Durability) -> Result<()> {
+    fn put(&self, key: &[u8], value: &[u8], durability: Durability) -> RivalResult<()> {
         self.keyspace.insert(key, value).map_err(text)?;
         self.persist(durability)
     }
 
-    fn put_all(&self, pairs: &[(&[u8], &[u8])], durability: Durability) -> Result<()> {
+    fn put_all(&self, pairs: &[(&[u8], &[u8])], durability: Durability) -> RivalResult<()> {
         let mut batch = self.db.batch();
         for &(key, value) in pairs {
             batch.insert(&self.keyspace, key, value);
@@ -72,11 +72,11 @@ impl Engine for Fjall {
         self.persist(durability)
     }
 
-    fn delete(&self, key: &[u8]) -> Result<()> {
+    fn delete(&self, key: &[u8]) -> RivalResult<()> {
         self.keyspace.remove(key).map_err(text)
     }
 
-    fn get(&self, key: &[u8], visit: &mut impl FnMut(&[u8])) -> Result<bool> {
+    fn get(&self, key: &[u8], visit: &mut impl FnMut(&[u8])) -> RivalResult<bool> {
         let value = self.keyspace.get(key).map_err(text)?;
         if let Some(value) = &value {
             visit(value);
@@ -84,20 +84,20 @@ impl Engine for Fjall {
         Ok(value.is_some())
     }
 
-    fn cursor(&self, _under_snapshot: bool) -> Result<FjallCursor<'_>> {
+    fn cursor(&self, _under_snapshot: bool) -> RivalResult<FjallCursor<'_>> {
         Ok(FjallCursor { snapshot: self.db.snapshot(), keyspace: &self.keyspace })
     }
 
-    fn flush(&self) -> Result<()> {
+    fn flush(&self) -> RivalResult<()> {
         self.keyspace.rotate_memtable_and_wait().map_err(text)
     }
 
-    fn compact(&mut self) -> Result<()> {
+    fn compact(&mut self) -> RivalResult<()> {
         self.flush()?;
         self.keyspace.major_compact().map_err(text)
     }
 
-    fn settle(&self) -> Result<()> {
+    fn settle(&self) -> RivalResult<()> {
         // An ended flush may have asked for a compaction that has not begun. Two quiet checks in a
         // row count as the end.
         let mut quiet = 0;
@@ -113,7 +113,7 @@ impl Engine for Fjall {
 }
 
 impl Fjall {
-    fn persist(&self, durability: Durability) -> Result<()> {
+    fn persist(&self, durability: Durability) -> RivalResult<()> {
         if durability == Durability::Sync {
             self.db.persist(PersistMode::SyncData).map_err(text)?;
         }
@@ -127,8 +127,13 @@ pub(crate) struct FjallCursor<'a> {
     keyspace: &'a Keyspace,
 }
 
-impl Cursor for FjallCursor<'_> {
-    fn scan(&mut self, from: From<'_>, limit: usize, visit: &mut impl FnMut(&[u8], &[u8])) -> Result<usize> {
+impl RivalCursor for FjallCursor<'_> {
+    fn scan(
+        &mut self,
+        from: From<'_>,
+        limit: usize,
+        visit: &mut impl FnMut(&[u8], &[u8]),
+    ) -> RivalResult<usize> {
         match from {
             From::First => show(self.snapshot.iter(self.keyspace), limit, visit),
             From::Key(key) => show(self.snapshot.range(self.keyspace, key..), limit, visit),
@@ -141,7 +146,7 @@ fn show(
     pairs: impl Iterator<Item = Guard>,
     limit: usize,
     visit: &mut impl FnMut(&[u8], &[u8]),
-) -> Result<usize> {
+) -> RivalResult<usize> {
     let mut count = 0;
     for pair in pairs.take(limit) {
         let (key, value) = pair.into_inner().map_err(text)?;

@@ -1,6 +1,6 @@
 //! LMDB, by heed: a copy-on-write B-tree in a mapped file.
 
-use crate::engine::{Abilities, Cursor, Durability, Engine, From, Result, Settings};
+use crate::engine::{Abilities, Durability, From, RivalCursor, RivalEngine, RivalResult, RivalSettings};
 use heed::types::Bytes;
 use heed::{CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, RoTxn, RwTxn, WithTls};
 use std::ops::Bound;
@@ -31,7 +31,7 @@ fn text(error: heed::Error) -> String {
 /// Rounds up to whole pages: address space comes in pages.
 const PAGE: usize = 4096;
 
-impl Engine for Lmdb {
+impl RivalEngine for Lmdb {
     const ABILITIES: Abilities = Abilities {
         no_wal: false,
         multi_get: true,
@@ -44,7 +44,7 @@ impl Engine for Lmdb {
     type Cursor<'a> = LmdbCursor<'a>;
 
     #[expect(unsafe_code, reason = "opening a mapped file is unsafe in heed")]
-    fn open(dir: &Path, settings: &Settings) -> Result<Lmdb> {
+    fn open(dir: &Path, settings: &RivalSettings) -> RivalResult<Lmdb> {
         let mut options = EnvOpenOptions::new().read_txn_with_tls();
         options.map_size(settings.map_bytes.next_multiple_of(PAGE)).max_readers(256);
         // SAFETY: without sync a crash of the machine may leave a damaged file; the file is deleted
@@ -64,25 +64,25 @@ impl Engine for Lmdb {
         Ok(Lmdb { table, env })
     }
 
-    fn put(&self, key: &[u8], value: &[u8], durability: Durability) -> Result<()> {
+    fn put(&self, key: &[u8], value: &[u8], durability: Durability) -> RivalResult<()> {
         self.write(durability, |table, transaction| table.put(transaction, key, value))
     }
 
-    fn put_all(&self, pairs: &[(&[u8], &[u8])], durability: Durability) -> Result<()> {
+    fn put_all(&self, pairs: &[(&[u8], &[u8])], durability: Durability) -> RivalResult<()> {
         self.write(durability, |table, transaction| {
             pairs.iter().try_for_each(|(key, value)| table.put(transaction, key, value))
         })
     }
 
-    fn delete(&self, key: &[u8]) -> Result<()> {
+    fn delete(&self, key: &[u8]) -> RivalResult<()> {
         self.write(Durability::Wal, |table, transaction| table.delete(transaction, key).map(drop))
     }
 
-    fn get(&self, key: &[u8], visit: &mut impl FnMut(&[u8])) -> Result<bool> {
+    fn get(&self, key: &[u8], visit: &mut impl FnMut(&[u8])) -> RivalResult<bool> {
         Ok(self.multi_get(&[key], visit)? == 1)
     }
 
-    fn multi_get(&self, keys: &[&[u8]], visit: &mut impl FnMut(&[u8])) -> Result<usize> {
+    fn multi_get(&self, keys: &[&[u8]], visit: &mut impl FnMut(&[u8])) -> RivalResult<usize> {
         let transaction = self.env.read_txn().map_err(text)?;
         let mut found = 0;
         for key in keys {
@@ -94,24 +94,24 @@ impl Engine for Lmdb {
         Ok(found)
     }
 
-    fn cursor(&self, _under_snapshot: bool) -> Result<LmdbCursor<'_>> {
+    fn cursor(&self, _under_snapshot: bool) -> RivalResult<LmdbCursor<'_>> {
         Ok(LmdbCursor { table: &self.table, transaction: self.env.read_txn().map_err(text)? })
     }
 
-    fn len(&self) -> Result<u64> {
+    fn len(&self) -> RivalResult<u64> {
         let transaction = self.env.read_txn().map_err(text)?;
         self.table.len(&transaction).map_err(text)
     }
 
-    fn flush(&self) -> Result<()> {
+    fn flush(&self) -> RivalResult<()> {
         self.env.force_sync().map_err(text)
     }
 
-    fn compact(&mut self) -> Result<()> {
+    fn compact(&mut self) -> RivalResult<()> {
         Err("LMDB compacts only into a copy".to_owned())
     }
 
-    fn settle(&self) -> Result<()> {
+    fn settle(&self) -> RivalResult<()> {
         Ok(())
     }
 }
@@ -120,8 +120,8 @@ impl Lmdb {
     fn write(
         &self,
         durability: Durability,
-        body: impl FnOnce(&Table, &mut RwTxn<'_>) -> heed::Result<()>,
-    ) -> Result<()> {
+        body: impl FnOnce(&Table, &mut RwTxn<'_>) -> heed::RivalResult<()>,
+    ) -> RivalResult<()> {
         let mut transaction = self.env.write_txn().map_err(text)?;
         body(&self.table, &mut transaction).map_err(text)?;
         transaction.commit().map_err(text)?;
@@ -148,8 +148,13 @@ pub(crate) struct LmdbCursor<'a> {
     transaction: RoTxn<'a, WithTls>,
 }
 
-impl Cursor for LmdbCursor<'_> {
-    fn scan(&mut self, from: From<'_>, limit: usize, visit: &mut impl FnMut(&[u8], &[u8])) -> Result<usize> {
+impl RivalCursor for LmdbCursor<'_> {
+    fn scan(
+        &mut self,
+        from: From<'_>,
+        limit: usize,
+        visit: &mut impl FnMut(&[u8], &[u8]),
+    ) -> RivalResult<usize> {
         let (table, transaction) = (self.table, &self.transaction);
         match from {
             From::First => show(table.iter(transaction).map_err(text)?, limit, visit),
@@ -163,10 +168,10 @@ impl Cursor for LmdbCursor<'_> {
 }
 
 fn show<'t>(
-    pairs: impl Iterator<Item = heed::Result<(&'t [u8], &'t [u8])>>,
+    pairs: impl Iterator<Item = heed::RivalResult<(&'t [u8], &'t [u8])>>,
     limit: usize,
     visit: &mut impl FnMut(&[u8], &[u8]),
-) -> Result<usize> {
+) -> RivalResult<usize> {
     let mut count = 0;
     for pair in pairs.take(limit) {
         let (key, value) = pair.map_err(text)?;

@@ -1,7 +1,7 @@
 //! The limit: a `BTreeMap` behind a lock, without log, flush or recovery. Every write copies its
 //! bytes once.
 
-use crate::engine::{Abilities, Cursor, Durability, Engine, From, Result, Settings};
+use crate::engine::{Abilities, Durability, From, RivalCursor, RivalEngine, RivalResult, RivalSettings};
 use esker::internals::base::sync::{RwLock, RwLockReadGuard};
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -14,7 +14,7 @@ pub(crate) struct Memory {
     map: RwLock<Map>,
 }
 
-impl Engine for Memory {
+impl RivalEngine for Memory {
     const ABILITIES: Abilities = Abilities {
         no_wal: true,
         multi_get: false,
@@ -26,16 +26,16 @@ impl Engine for Memory {
 
     type Cursor<'a> = MemoryCursor<'a>;
 
-    fn open(_dir: &Path, _settings: &Settings) -> Result<Memory> {
+    fn open(_dir: &Path, _settings: &RivalSettings) -> RivalResult<Memory> {
         Ok(Memory { map: RwLock::new(Map::new()) })
     }
 
-    fn put(&self, key: &[u8], value: &[u8], _durability: Durability) -> Result<()> {
+    fn put(&self, key: &[u8], value: &[u8], _durability: Durability) -> RivalResult<()> {
         self.map.write().insert(key.into(), value.into());
         Ok(())
     }
 
-    fn put_all(&self, pairs: &[(&[u8], &[u8])], _durability: Durability) -> Result<()> {
+    fn put_all(&self, pairs: &[(&[u8], &[u8])], _durability: Durability) -> RivalResult<()> {
         let mut map = self.map.write();
         for &(key, value) in pairs {
             map.insert(key.into(), value.into());
@@ -43,12 +43,12 @@ impl Engine for Memory {
         Ok(())
     }
 
-    fn delete(&self, key: &[u8]) -> Result<()> {
+    fn delete(&self, key: &[u8]) -> RivalResult<()> {
         self.map.write().remove(key);
         Ok(())
     }
 
-    fn get(&self, key: &[u8], visit: &mut impl FnMut(&[u8])) -> Result<bool> {
+    fn get(&self, key: &[u8], visit: &mut impl FnMut(&[u8])) -> RivalResult<bool> {
         let map = self.map.read();
         let value = map.get(key);
         if let Some(value) = value {
@@ -57,19 +57,19 @@ impl Engine for Memory {
         Ok(value.is_some())
     }
 
-    fn cursor(&self, _under_snapshot: bool) -> Result<MemoryCursor<'_>> {
+    fn cursor(&self, _under_snapshot: bool) -> RivalResult<MemoryCursor<'_>> {
         Ok(MemoryCursor { map: self.map.read() })
     }
 
-    fn flush(&self) -> Result<()> {
+    fn flush(&self) -> RivalResult<()> {
         Ok(())
     }
 
-    fn compact(&mut self) -> Result<()> {
+    fn compact(&mut self) -> RivalResult<()> {
         Ok(())
     }
 
-    fn settle(&self) -> Result<()> {
+    fn settle(&self) -> RivalResult<()> {
         Ok(())
     }
 }
@@ -79,8 +79,13 @@ pub(crate) struct MemoryCursor<'a> {
     map: RwLockReadGuard<'a, Map>,
 }
 
-impl Cursor for MemoryCursor<'_> {
-    fn scan(&mut self, from: From<'_>, limit: usize, visit: &mut impl FnMut(&[u8], &[u8])) -> Result<usize> {
+impl RivalCursor for MemoryCursor<'_> {
+    fn scan(
+        &mut self,
+        from: From<'_>,
+        limit: usize,
+        visit: &mut impl FnMut(&[u8], &[u8]),
+    ) -> RivalResult<usize> {
         let map = &*self.map;
         Ok(match from {
             From::First => show(map.iter().map(|(k, v)| (&**k, &**v)), limit, visit),

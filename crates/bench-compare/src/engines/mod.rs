@@ -10,7 +10,7 @@ pub(crate) mod memory;
 pub(crate) mod redb;
 pub(crate) mod rocksdb;
 
-use crate::engine::{Abilities, Engine, Result};
+use crate::engine::{Abilities, RivalEngine, RivalResult};
 use crate::report::EngineInfo;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -21,7 +21,7 @@ use std::path::Path;
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize, clap::ValueEnum,
 )]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Kind {
+pub(crate) enum EngineKind {
     /// This project.
     Esker,
     /// RocksDB 11, loaded at run time.
@@ -36,37 +36,43 @@ pub(crate) enum Kind {
     Memory,
 }
 
-impl Kind {
+impl EngineKind {
     /// All engines, in the order of the table.
-    pub(crate) const ALL: [Kind; 6] =
-        [Kind::Esker, Kind::Rocksdb, Kind::Fjall, Kind::Redb, Kind::Lmdb, Kind::Memory];
+    pub(crate) const ALL: [EngineKind; 6] = [
+        EngineKind::Esker,
+        EngineKind::Rocksdb,
+        EngineKind::Fjall,
+        EngineKind::Redb,
+        EngineKind::Lmdb,
+        EngineKind::Memory,
+    ];
 
     /// Its name for people.
     pub(crate) fn title(self) -> &'static str {
         match self {
-            Kind::Esker => "Esker",
-            Kind::Rocksdb => "RocksDB",
-            Kind::Fjall => "fjall",
-            Kind::Redb => "redb",
-            Kind::Lmdb => "LMDB",
-            Kind::Memory => "BTreeMap",
+            EngineKind::Esker => "Esker",
+            EngineKind::Rocksdb => "RocksDB",
+            EngineKind::Fjall => "fjall",
+            EngineKind::Redb => "redb",
+            EngineKind::Lmdb => "LMDB",
+            EngineKind::Memory => "BTreeMap",
         }
     }
 
     /// Its name on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Kind::Esker => "esker",
-            Kind::Rocksdb => "rocksdb",
-            Kind::Fjall => "fjall",
-            Kind::Redb => "redb",
-            Kind::Lmdb => "lmdb",
-            Kind::Memory => "memory",
+            EngineKind::Esker => "esker",
+            EngineKind::Rocksdb => "rocksdb",
+            EngineKind::Fjall => "fjall",
+            EngineKind::Redb => "redb",
+            EngineKind::Lmdb => "lmdb",
+            EngineKind::Memory => "memory",
         }
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for EngineKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.title())
     }
@@ -77,26 +83,26 @@ pub(crate) trait WithEngine {
     /// The result of the work.
     type Output;
     /// Does the work.
-    fn run<E: Engine>(self) -> Result<Self::Output>;
+    fn run<E: RivalEngine>(self) -> RivalResult<Self::Output>;
 }
 
-impl Kind {
+impl EngineKind {
     /// Does `work` with this engine.
     /// # Errors
     /// Errors of the work; an engine that is not built in.
-    pub(crate) fn with<W: WithEngine>(self, work: W) -> Result<W::Output> {
+    pub(crate) fn with<W: WithEngine>(self, work: W) -> RivalResult<W::Output> {
         match self {
-            Kind::Esker => work.run::<esker::Esker>(),
-            Kind::Rocksdb => work.run::<rocksdb::RocksDb>(),
-            Kind::Memory => work.run::<memory::Memory>(),
+            EngineKind::Esker => work.run::<esker::Esker>(),
+            EngineKind::Rocksdb => work.run::<rocksdb::RocksDbEngine>(),
+            EngineKind::Memory => work.run::<memory::Memory>(),
             #[cfg(feature = "peers")]
-            Kind::Fjall => work.run::<fjall::Fjall>(),
+            EngineKind::Fjall => work.run::<fjall::Fjall>(),
             #[cfg(feature = "peers")]
-            Kind::Redb => work.run::<redb::Redb>(),
+            EngineKind::Redb => work.run::<redb::Redb>(),
             #[cfg(feature = "peers")]
-            Kind::Lmdb => work.run::<lmdb::Lmdb>(),
+            EngineKind::Lmdb => work.run::<lmdb::Lmdb>(),
             #[cfg(not(feature = "peers"))]
-            Kind::Fjall | Kind::Redb | Kind::Lmdb => {
+            EngineKind::Fjall | EngineKind::Redb | EngineKind::Lmdb => {
                 Err("it is not built in: cargo xtask compare, or --features peers, builds it".to_owned())
             }
         }
@@ -105,11 +111,11 @@ impl Kind {
     /// Its abilities.
     /// # Errors
     /// An engine that is not built in.
-    pub(crate) fn abilities(self) -> Result<Abilities> {
+    pub(crate) fn abilities(self) -> RivalResult<Abilities> {
         struct Ask;
         impl WithEngine for Ask {
             type Output = Abilities;
-            fn run<E: Engine>(self) -> Result<Abilities> {
+            fn run<E: RivalEngine>(self) -> RivalResult<Abilities> {
                 Ok(E::ABILITIES)
             }
         }
@@ -120,7 +126,7 @@ impl Kind {
 /// The version of an engine, and its differences from others.
 /// # Errors
 /// The reason why it cannot run, and the way to get it.
-pub(crate) fn availability(kind: Kind, rocksdb_library: Option<&Path>) -> Result<EngineInfo> {
+pub(crate) fn availability(kind: EngineKind, rocksdb_library: Option<&Path>) -> RivalResult<EngineInfo> {
     let info = |version: String, notes: &[&str]| EngineInfo {
         kind,
         title: kind.title().to_owned(),
@@ -128,9 +134,11 @@ pub(crate) fn availability(kind: Kind, rocksdb_library: Option<&Path>) -> Result
         notes: notes.iter().map(|note| (*note).to_owned()).collect(),
     };
     match kind {
-        Kind::Esker => Ok(info(env!("CARGO_PKG_VERSION").to_owned(), &[])),
-        Kind::Memory => Ok(info("std".to_owned(), &["no log, no files, no versions: what memory allows"])),
-        Kind::Rocksdb => match rocksdb_library {
+        EngineKind::Esker => Ok(info(env!("CARGO_PKG_VERSION").to_owned(), &[])),
+        EngineKind::Memory => {
+            Ok(info("std".to_owned(), &["no log, no files, no versions: what memory allows"]))
+        }
+        EngineKind::Rocksdb => match rocksdb_library {
             Some(path) if !path.exists() => Err(format!("{} is not there", path.display())),
             // Only its file name: the page may be published.
             Some(path) => {
@@ -146,13 +154,13 @@ pub(crate) fn availability(kind: Kind, rocksdb_library: Option<&Path>) -> Result
             None => Err("its library is not installed; .ci/fetch-peers gets it".to_owned()),
         },
         #[cfg(feature = "peers")]
-        Kind::Fjall => Ok(info("3.1".to_owned(), fjall::NOTES)),
+        EngineKind::Fjall => Ok(info("3.1".to_owned(), fjall::NOTES)),
         #[cfg(feature = "peers")]
-        Kind::Redb => Ok(info("4".to_owned(), redb::NOTES)),
+        EngineKind::Redb => Ok(info("4".to_owned(), redb::NOTES)),
         #[cfg(feature = "peers")]
-        Kind::Lmdb => Ok(info("0.9, by heed 0.23".to_owned(), lmdb::NOTES)),
+        EngineKind::Lmdb => Ok(info("0.9, by heed 0.23".to_owned(), lmdb::NOTES)),
         #[cfg(not(feature = "peers"))]
-        Kind::Fjall | Kind::Redb | Kind::Lmdb => {
+        EngineKind::Fjall | EngineKind::Redb | EngineKind::Lmdb => {
             Err(kind.abilities().map_or_else(|why| why, |_| String::new()))
         }
     }

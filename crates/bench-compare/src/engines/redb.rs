@@ -1,6 +1,6 @@
 //! redb 4: a copy-on-write B-tree in one file.
 
-use crate::engine::{Abilities, Cursor, Durability, Engine, From, Result, Settings};
+use crate::engine::{Abilities, Durability, From, RivalCursor, RivalEngine, RivalResult, RivalSettings};
 use redb::{
     AccessGuard, Database, ReadOnlyTable, ReadableDatabase, ReadableTableMetadata, StorageError,
     TableDefinition, WriteTransaction,
@@ -29,8 +29,8 @@ impl Redb {
     fn write(
         &self,
         durability: Durability,
-        body: impl FnOnce(&mut redb::Table<'_, &'static [u8], &'static [u8]>) -> Result<()>,
-    ) -> Result<()> {
+        body: impl FnOnce(&mut redb::Table<'_, &'static [u8], &'static [u8]>) -> RivalResult<()>,
+    ) -> RivalResult<()> {
         let mut transaction: WriteTransaction = self.db.begin_write().map_err(text)?;
         let durability = match durability {
             Durability::NoWal | Durability::Wal => redb::Durability::None,
@@ -44,12 +44,12 @@ impl Redb {
         transaction.commit().map_err(text)
     }
 
-    fn table(&self) -> Result<ReadOnlyTable<&'static [u8], &'static [u8]>> {
+    fn table(&self) -> RivalResult<ReadOnlyTable<&'static [u8], &'static [u8]>> {
         self.db.begin_read().map_err(text)?.open_table(TABLE).map_err(text)
     }
 }
 
-impl Engine for Redb {
+impl RivalEngine for Redb {
     const ABILITIES: Abilities = Abilities {
         no_wal: false,
         multi_get: true,
@@ -61,7 +61,7 @@ impl Engine for Redb {
 
     type Cursor<'a> = RedbCursor;
 
-    fn open(dir: &Path, settings: &Settings) -> Result<Redb> {
+    fn open(dir: &Path, settings: &RivalSettings) -> RivalResult<Redb> {
         let mut builder = Database::builder();
         builder.set_cache_size(settings.cache_bytes);
         let db = Redb { db: builder.create(dir.join("redb")).map_err(text)? };
@@ -69,11 +69,11 @@ impl Engine for Redb {
         Ok(db)
     }
 
-    fn put(&self, key: &[u8], value: &[u8], durability: Durability) -> Result<()> {
+    fn put(&self, key: &[u8], value: &[u8], durability: Durability) -> RivalResult<()> {
         self.write(durability, |table| table.insert(key, value).map(drop).map_err(text))
     }
 
-    fn put_all(&self, pairs: &[(&[u8], &[u8])], durability: Durability) -> Result<()> {
+    fn put_all(&self, pairs: &[(&[u8], &[u8])], durability: Durability) -> RivalResult<()> {
         self.write(durability, |table| {
             for &(key, value) in pairs {
                 table.insert(key, value).map_err(text)?;
@@ -82,15 +82,15 @@ impl Engine for Redb {
         })
     }
 
-    fn delete(&self, key: &[u8]) -> Result<()> {
+    fn delete(&self, key: &[u8]) -> RivalResult<()> {
         self.write(Durability::Wal, |table| table.remove(key).map(drop).map_err(text))
     }
 
-    fn get(&self, key: &[u8], visit: &mut impl FnMut(&[u8])) -> Result<bool> {
+    fn get(&self, key: &[u8], visit: &mut impl FnMut(&[u8])) -> RivalResult<bool> {
         Ok(self.multi_get(&[key], visit)? == 1)
     }
 
-    fn multi_get(&self, keys: &[&[u8]], visit: &mut impl FnMut(&[u8])) -> Result<usize> {
+    fn multi_get(&self, keys: &[&[u8]], visit: &mut impl FnMut(&[u8])) -> RivalResult<usize> {
         let table = self.table()?;
         let mut found = 0;
         for &key in keys {
@@ -102,23 +102,23 @@ impl Engine for Redb {
         Ok(found)
     }
 
-    fn cursor(&self, _under_snapshot: bool) -> Result<RedbCursor> {
+    fn cursor(&self, _under_snapshot: bool) -> RivalResult<RedbCursor> {
         Ok(RedbCursor { table: self.table()? })
     }
 
-    fn len(&self) -> Result<u64> {
+    fn len(&self) -> RivalResult<u64> {
         self.table()?.len().map_err(text)
     }
 
-    fn flush(&self) -> Result<()> {
+    fn flush(&self) -> RivalResult<()> {
         self.write(Durability::Sync, |_| Ok(()))
     }
 
-    fn compact(&mut self) -> Result<()> {
+    fn compact(&mut self) -> RivalResult<()> {
         self.db.compact().map(drop).map_err(|e| e.to_string())
     }
 
-    fn settle(&self) -> Result<()> {
+    fn settle(&self) -> RivalResult<()> {
         Ok(())
     }
 }
@@ -128,8 +128,13 @@ pub(crate) struct RedbCursor {
     table: ReadOnlyTable<&'static [u8], &'static [u8]>,
 }
 
-impl Cursor for RedbCursor {
-    fn scan(&mut self, from: From<'_>, limit: usize, visit: &mut impl FnMut(&[u8], &[u8])) -> Result<usize> {
+impl RivalCursor for RedbCursor {
+    fn scan(
+        &mut self,
+        from: From<'_>,
+        limit: usize,
+        visit: &mut impl FnMut(&[u8], &[u8]),
+    ) -> RivalResult<usize> {
         match from {
             From::First => show(self.table.range::<&[u8]>(..).map_err(text)?, limit, visit),
             From::Key(key) => show(self.table.range::<&[u8]>(key..).map_err(text)?, limit, visit),
@@ -147,7 +152,7 @@ fn show(
     pairs: impl Iterator<Item = Item>,
     limit: usize,
     visit: &mut impl FnMut(&[u8], &[u8]),
-) -> Result<usize> {
+) -> RivalResult<usize> {
     let mut count = 0;
     for pair in pairs.take(limit) {
         let (key, value) = pair.map_err(text)?;

@@ -1,6 +1,6 @@
 //! RocksDB 11, loaded at run time and called through its C functions (`esker_peer::timed`).
 
-use crate::engine::{Abilities, Cursor, Durability, Engine, From, Result, Settings};
+use crate::engine::{Abilities, Durability, From, RivalCursor, RivalEngine, RivalResult, RivalSettings};
 use esker_peer::timed::{self, MultiGetScratch, ScanFrom, TimedCursor, TimedDb, TimedOptions};
 use std::cell::RefCell;
 use std::path::Path;
@@ -9,7 +9,7 @@ use std::path::Path;
 const BUFFER: usize = 4096;
 
 /// The adapter for RocksDB.
-pub(crate) struct RocksDb {
+pub(crate) struct RocksDbEngine {
     db: TimedDb,
 }
 
@@ -28,15 +28,15 @@ impl From<'_> {
     }
 }
 
-fn durability(durability: Durability) -> timed::Durability {
+fn durability(durability: Durability) -> timed::TimedDurability {
     match durability {
-        Durability::NoWal => timed::Durability::NoWal,
-        Durability::Wal => timed::Durability::Wal,
-        Durability::Sync => timed::Durability::Sync,
+        Durability::NoWal => timed::TimedDurability::NoWal,
+        Durability::Wal => timed::TimedDurability::Wal,
+        Durability::Sync => timed::TimedDurability::Sync,
     }
 }
 
-impl Engine for RocksDb {
+impl RivalEngine for RocksDbEngine {
     const ABILITIES: Abilities = Abilities {
         no_wal: true,
         multi_get: true,
@@ -48,7 +48,7 @@ impl Engine for RocksDb {
 
     type Cursor<'a> = TimedCursor<'a>;
 
-    fn open(dir: &Path, settings: &Settings) -> Result<RocksDb> {
+    fn open(dir: &Path, settings: &RivalSettings) -> RivalResult<RocksDbEngine> {
         let buffer = settings.write_buffer_bytes;
         let text = format!(
             "create_if_missing=true;compression=kNoCompression;write_buffer_size={buffer};\
@@ -57,26 +57,26 @@ impl Engine for RocksDb {
         );
         let options =
             TimedOptions { text, cache_bytes: settings.cache_bytes, bloom_bits: settings.bloom_bits };
-        Ok(RocksDb { db: TimedDb::open(dir, &options)? })
+        Ok(RocksDbEngine { db: TimedDb::open(dir, &options)? })
     }
 
-    fn put(&self, key: &[u8], value: &[u8], how: Durability) -> Result<()> {
+    fn put(&self, key: &[u8], value: &[u8], how: Durability) -> RivalResult<()> {
         self.db.put(key, value, durability(how))
     }
 
-    fn put_all(&self, pairs: &[(&[u8], &[u8])], how: Durability) -> Result<()> {
+    fn put_all(&self, pairs: &[(&[u8], &[u8])], how: Durability) -> RivalResult<()> {
         self.db.put_all(pairs.iter().copied(), durability(how))
     }
 
-    fn delete(&self, key: &[u8]) -> Result<()> {
-        self.db.delete(key, timed::Durability::Wal)
+    fn delete(&self, key: &[u8]) -> RivalResult<()> {
+        self.db.delete(key, timed::TimedDurability::Wal)
     }
 
-    fn delete_range(&self, begin: &[u8], end: &[u8]) -> Result<()> {
-        self.db.delete_range(begin, end, timed::Durability::Wal)
+    fn delete_range(&self, begin: &[u8], end: &[u8]) -> RivalResult<()> {
+        self.db.delete_range(begin, end, timed::TimedDurability::Wal)
     }
 
-    fn get(&self, key: &[u8], visit: &mut impl FnMut(&[u8])) -> Result<bool> {
+    fn get(&self, key: &[u8], visit: &mut impl FnMut(&[u8])) -> RivalResult<bool> {
         VALUE.with_borrow_mut(|buffer| {
             let len = self.db.get(key, buffer)?;
             if let Some(len) = len {
@@ -86,7 +86,7 @@ impl Engine for RocksDb {
         })
     }
 
-    fn multi_get(&self, keys: &[&[u8]], visit: &mut impl FnMut(&[u8])) -> Result<usize> {
+    fn multi_get(&self, keys: &[&[u8]], visit: &mut impl FnMut(&[u8])) -> RivalResult<usize> {
         let mut found = 0;
         SCRATCH.with_borrow_mut(|scratch| {
             self.db.multi_get(keys, scratch, |value| {
@@ -97,26 +97,31 @@ impl Engine for RocksDb {
         Ok(found)
     }
 
-    fn cursor(&self, under_snapshot: bool) -> Result<TimedCursor<'_>> {
+    fn cursor(&self, under_snapshot: bool) -> RivalResult<TimedCursor<'_>> {
         Ok(self.db.cursor(under_snapshot))
     }
 
-    fn flush(&self) -> Result<()> {
+    fn flush(&self) -> RivalResult<()> {
         self.db.flush()
     }
 
-    fn compact(&mut self) -> Result<()> {
+    fn compact(&mut self) -> RivalResult<()> {
         self.db.compact();
         Ok(())
     }
 
-    fn settle(&self) -> Result<()> {
+    fn settle(&self) -> RivalResult<()> {
         self.db.settle()
     }
 }
 
-impl Cursor for TimedCursor<'_> {
-    fn scan(&mut self, from: From<'_>, limit: usize, visit: &mut impl FnMut(&[u8], &[u8])) -> Result<usize> {
+impl RivalCursor for TimedCursor<'_> {
+    fn scan(
+        &mut self,
+        from: From<'_>,
+        limit: usize,
+        visit: &mut impl FnMut(&[u8], &[u8]),
+    ) -> RivalResult<usize> {
         TimedCursor::scan(self, from.for_rocksdb(), limit, visit)
     }
 }

@@ -7,7 +7,7 @@
 use super::stats::Spread;
 use super::table::short;
 use super::{Report, SuiteReport};
-use crate::engines::Kind;
+use crate::engines::EngineKind;
 use std::fmt::Write;
 
 /// Width of the drawing in its own units; it is scaled to the page.
@@ -26,8 +26,8 @@ pub(super) fn escape(text: &str) -> String {
 }
 
 /// The rivals of Esker that have figures.
-fn rivals(report: &Report) -> Vec<Kind> {
-    report.engines.iter().map(|engine| engine.kind).filter(|kind| *kind != Kind::Esker).collect()
+fn rivals(report: &Report) -> Vec<EngineKind> {
+    report.engines.iter().map(|engine| engine.kind).filter(|kind| *kind != EngineKind::Esker).collect()
 }
 
 /// Where a ratio lies on an axis of so many powers of two to each side.
@@ -80,7 +80,7 @@ pub(super) fn ratios(report: &Report, suite: &SuiteReport) -> String {
                 dot(&mut svg, rival, ratio, y + offset, (low, high));
             }
         }
-        if let Some(ratio) = report.ratio(row, Kind::Rocksdb) {
+        if let Some(ratio) = report.ratio(row, EngineKind::Rocksdb) {
             let class = if ratio.median >= 1.0 { "ahead" } else { "behind" };
             push(
                 &mut svg,
@@ -133,7 +133,7 @@ fn axis(svg: &mut String, low: f64, high: f64, height: f64) {
 }
 
 /// A ratio with its spread, or an arrow for a ratio beyond the axis.
-fn dot(svg: &mut String, rival: Kind, ratio: Spread, y: f64, (low, high): (f64, f64)) {
+fn dot(svg: &mut String, rival: EngineKind, ratio: Spread, y: f64, (low, high): (f64, f64)) {
     let name = rival.name();
     let x = x_of(ratio.median, low, high);
     let (from, to) = (x_of(ratio.min, low, high), x_of(ratio.max, low, high));
@@ -165,7 +165,7 @@ fn dot(svg: &mut String, rival: Kind, ratio: Spread, y: f64, (low, high): (f64, 
 
 /// One line of a line chart.
 pub(super) struct Line {
-    pub(super) kind: Kind,
+    pub(super) kind: EngineKind,
     pub(super) values: Vec<Option<Spread>>,
 }
 

@@ -2,8 +2,8 @@
 
 use super::chart::{Line, escape, lines, rate_label, ratios};
 use super::table::{bytes, micros, short};
-use super::{Cell, EngineInfo, Report, Row, SuiteReport};
-use crate::engines::Kind;
+use super::{EngineInfo, Report, SuiteReport, TableCell, TableRow};
+use crate::engines::EngineKind;
 use crate::measure::Sample;
 use crate::suites::SuiteId;
 use std::fmt::Write;
@@ -85,7 +85,8 @@ fn grouped(number: u64) -> String {
 fn summary(page: &mut String, report: &Report) {
     let what = if report.was_disturbed() { "less CPU time than" } else { "as fast as" };
     page.push_str("<div class=\"tiles\">");
-    for engine in report.engines.iter().filter(|e| !matches!(e.kind, Kind::Esker | Kind::Memory)) {
+    for engine in report.engines.iter().filter(|e| !matches!(e.kind, EngineKind::Esker | EngineKind::Memory))
+    {
         let rows = report.suites.iter().flat_map(|suite| &suite.rows);
         let all: Vec<f64> = rows.filter_map(|row| Some(report.ratio(row, engine.kind)?.median)).collect();
         if all.is_empty() {
@@ -155,7 +156,7 @@ fn curves(report: &Report, suite: &SuiteReport) -> String {
         SuiteId::Tombstones => "range tombstones in the memtable",
         _ => return String::new(),
     };
-    let parts = |row: &Row| {
+    let parts = |row: &TableRow| {
         let rest = row.info.name.split_once('/').map_or("", |(_, rest)| rest);
         rest.split_once('-').map(|(x, threads)| (x.to_owned(), threads.to_owned()))
     };
@@ -164,7 +165,7 @@ fn curves(report: &Report, suite: &SuiteReport) -> String {
     threads.dedup();
     let mut html = String::from("<div class=\"charts\">");
     for count in threads {
-        let rows: Vec<(String, &Row)> = suite
+        let rows: Vec<(String, &TableRow)> = suite
             .rows
             .iter()
             .filter_map(|row| parts(row).filter(|(_, threads)| *threads == count).map(|(x, _)| (x, row)))
@@ -205,7 +206,7 @@ fn rates(page: &mut String, report: &Report, suite: &SuiteReport) {
                 escape(&row.info.unit)
             ),
         );
-        let best = engines.iter().filter(|e| e.kind != Kind::Memory).filter_map(|e| row.rate(e.kind));
+        let best = engines.iter().filter(|e| e.kind != EngineKind::Memory).filter_map(|e| row.rate(e.kind));
         let best = best.map(|rate| rate.median).fold(0.0, f64::max);
         for engine in &engines {
             rate_cell(page, row, engine.kind, best);
@@ -215,14 +216,14 @@ fn rates(page: &mut String, report: &Report, suite: &SuiteReport) {
     page.push_str("</tbody></table></div>");
 }
 
-fn rate_cell(page: &mut String, row: &Row, kind: Kind, best: f64) {
+fn rate_cell(page: &mut String, row: &TableRow, kind: EngineKind, best: f64) {
     let Some(rate) = row.rate(kind) else {
         let why = row.cell(kind).and_then(|cell| cell.missing.clone()).unwrap_or_default();
         push(page, format_args!("<td class=\"none\" title=\"{}\">–</td>", escape(&why)));
         return;
     };
     let is_cut = row.cell(kind).is_some_and(|cell| cell.samples.iter().any(|s| s.cut));
-    let class = if rate.median >= best && kind != Kind::Memory { "best" } else { "" };
+    let class = if rate.median >= best && kind != EngineKind::Memory { "best" } else { "" };
     push(
         page,
         format_args!(
@@ -232,7 +233,7 @@ fn rate_cell(page: &mut String, row: &Row, kind: Kind, best: f64) {
             if is_cut { "<sup>*</sup>" } else { "" }
         ),
     );
-    if let Some(ratio) = row.ratio(Kind::Esker, kind).filter(|_| kind != Kind::Esker) {
+    if let Some(ratio) = row.ratio(EngineKind::Esker, kind).filter(|_| kind != EngineKind::Esker) {
         let class = if ratio.median >= 1.0 { "ahead" } else { "behind" };
         push(page, format_args!(" <small class=\"{class}\">×{}</small>", short(ratio.median)));
     }
@@ -261,10 +262,10 @@ fn costs(page: &mut String, report: &Report, suite: &SuiteReport) {
     page.push_str("</tbody></table></div></details>");
 }
 
-fn cost(row: &Row, cell: &Cell) -> String {
+fn cost(row: &TableRow, cell: &TableCell) -> String {
     let median = |figure: fn(&Sample) -> f64| cell.spread(figure).map_or(0.0, |spread| spread.median);
     let cpu = 1e6 * median(|s| s.cpu_seconds / s.operations.max(1) as f64);
-    let more = row.cpu_ratio(Kind::Esker, cell.kind).filter(|_| cell.kind != Kind::Esker);
+    let more = row.cpu_ratio(EngineKind::Esker, cell.kind).filter(|_| cell.kind != EngineKind::Esker);
     let more = more.map_or(String::new(), |m| format!(" <small>×{}</small>", short(m.median)));
     let mut text = format!(
         "{}{more}<br><small>{} · {}",

@@ -5,8 +5,8 @@ pub(crate) mod html;
 pub(crate) mod stats;
 pub(crate) mod table;
 
-use crate::bench::{Plan, StepInfo};
-use crate::engines::Kind;
+use crate::bench::{BenchPlan, StepInfo};
+use crate::engines::EngineKind;
 use crate::measure::Sample;
 use crate::suites::SuiteId;
 use serde::{Deserialize, Serialize};
@@ -21,7 +21,7 @@ pub(crate) struct Report {
     /// The machine.
     pub(crate) machine: Machine,
     /// The sizes of the run.
-    pub(crate) plan: Plan,
+    pub(crate) plan: BenchPlan,
     /// Number of counted rounds; each engine ran once in each.
     pub(crate) pairs: usize,
     /// Whether the run, or an engine, ended early.
@@ -54,7 +54,7 @@ pub(crate) struct Machine {
 /// An engine that took part.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct EngineInfo {
-    pub(crate) kind: Kind,
+    pub(crate) kind: EngineKind,
     pub(crate) title: String,
     /// Version and build.
     pub(crate) version: String,
@@ -67,20 +67,20 @@ pub(crate) struct EngineInfo {
 pub(crate) struct SuiteReport {
     pub(crate) id: SuiteId,
     pub(crate) title: String,
-    pub(crate) rows: Vec<Row>,
+    pub(crate) rows: Vec<TableRow>,
 }
 
 /// The figures of one step.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Row {
+pub(crate) struct TableRow {
     pub(crate) info: StepInfo,
-    pub(crate) cells: Vec<Cell>,
+    pub(crate) cells: Vec<TableCell>,
 }
 
 /// The figures of one step on one engine.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Cell {
-    pub(crate) kind: Kind,
+pub(crate) struct TableCell {
+    pub(crate) kind: EngineKind,
     /// Samples in the order of the rounds.
     pub(crate) samples: Vec<Sample>,
     /// The reason for missing samples.
@@ -95,8 +95,12 @@ impl Report {
     }
 
     /// Speed of Esker over that of `rival`; by CPU time if the machine was disturbed.
-    pub(crate) fn ratio(&self, row: &Row, rival: Kind) -> Option<stats::Spread> {
-        if self.was_disturbed() { row.cpu_ratio(Kind::Esker, rival) } else { row.ratio(Kind::Esker, rival) }
+    pub(crate) fn ratio(&self, row: &TableRow, rival: EngineKind) -> Option<stats::Spread> {
+        if self.was_disturbed() {
+            row.cpu_ratio(EngineKind::Esker, rival)
+        } else {
+            row.ratio(EngineKind::Esker, rival)
+        }
     }
 
     /// The engines with figures in this set.
@@ -126,9 +130,9 @@ impl SuiteReport {
     }
 }
 
-impl Row {
+impl TableRow {
     /// The figures of an engine.
-    pub(crate) fn cell(&self, kind: Kind) -> Option<&Cell> {
+    pub(crate) fn cell(&self, kind: EngineKind) -> Option<&TableCell> {
         self.cells.iter().find(|cell| cell.kind == kind)
     }
 }

@@ -1,7 +1,7 @@
 //! Medians, ratios and their spread.
 
-use super::{Cell, Row};
-use crate::engines::Kind;
+use super::{TableCell, TableRow};
+use crate::engines::EngineKind;
 use crate::measure::Sample;
 
 /// A median with its extremes.
@@ -28,21 +28,21 @@ impl Spread {
     }
 }
 
-impl Cell {
+impl TableCell {
     /// A figure over its samples.
     pub(crate) fn spread(&self, figure: impl Fn(&Sample) -> f64) -> Option<Spread> {
         Spread::of(self.samples.iter().map(figure))
     }
 }
 
-impl Row {
+impl TableRow {
     /// Operations a second of an engine.
-    pub(crate) fn rate(&self, kind: Kind) -> Option<Spread> {
+    pub(crate) fn rate(&self, kind: EngineKind) -> Option<Spread> {
         self.cell(kind)?.spread(|sample| sample.rate(self.info.counts_settling))
     }
 
     /// Speed of `kind` over that of `rival`: the median of the rounds' ratios.
-    pub(crate) fn ratio(&self, kind: Kind, rival: Kind) -> Option<Spread> {
+    pub(crate) fn ratio(&self, kind: EngineKind, rival: EngineKind) -> Option<Spread> {
         let (ours, theirs) = (self.cell(kind)?, self.cell(rival)?);
         let rate = |sample: &Sample| sample.rate(self.info.counts_settling);
         Spread::of(ours.samples.iter().zip(&theirs.samples).map(|(a, b)| rate(a) / rate(b)))
@@ -50,7 +50,7 @@ impl Row {
 
     /// CPU time of `rival`'s operation over that of `kind`'s. It stays comparable when other work
     /// disturbs the machine.
-    pub(crate) fn cpu_ratio(&self, kind: Kind, rival: Kind) -> Option<Spread> {
+    pub(crate) fn cpu_ratio(&self, kind: EngineKind, rival: EngineKind) -> Option<Spread> {
         let (ours, theirs) = (self.cell(kind)?, self.cell(rival)?);
         let cost = |sample: &Sample| sample.cpu_seconds.max(1e-9) / sample.operations.max(1) as f64;
         Spread::of(ours.samples.iter().zip(&theirs.samples).map(|(a, b)| cost(b) / cost(a)))

@@ -1,8 +1,8 @@
 //! The table for the terminal.
 
 use super::stats::Spread;
-use super::{EngineInfo, Report, Row, SuiteReport};
-use crate::engines::Kind;
+use super::{EngineInfo, Report, SuiteReport, TableRow};
+use crate::engines::EngineKind;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
 /// A number with about three significant digits.
@@ -86,12 +86,12 @@ fn rates(report: &Report, suite: &SuiteReport) -> Table {
     table
 }
 
-fn rate(row: &Row, kind: Kind) -> String {
+fn rate(row: &TableRow, kind: EngineKind) -> String {
     let Some(rate) = row.rate(kind) else { return "–".to_owned() };
     let cut = row.cell(kind).is_some_and(|cell| cell.samples.iter().any(|s| s.cut));
     let mut text = format!("{}{}", short(micros(rate.median)), if cut { "*" } else { "" });
-    if kind != Kind::Esker {
-        let times = times(row.ratio(Kind::Esker, kind));
+    if kind != EngineKind::Esker {
+        let times = times(row.ratio(EngineKind::Esker, kind));
         if !times.is_empty() {
             text.push_str(&format!("  {times}"));
         }
@@ -110,14 +110,14 @@ fn costs(report: &Report, suite: &SuiteReport) -> Table {
     table
 }
 
-fn cost(row: &Row, kind: Kind) -> String {
+fn cost(row: &TableRow, kind: EngineKind) -> String {
     let Some(cell) = row.cell(kind).filter(|cell| !cell.samples.is_empty()) else { return "–".to_owned() };
     let median =
         |figure: &dyn Fn(&crate::measure::Sample) -> f64| cell.spread(figure).map_or(0.0, |s| s.median);
     let memory = bytes(median(&|s| s.peak_memory_bytes as f64));
     let disk = bytes(median(&|s| s.disk_bytes as f64));
     let cpu = short(1e6 * median(&|s| s.cpu_seconds / s.operations.max(1) as f64));
-    let more = row.cpu_ratio(Kind::Esker, kind).filter(|_| kind != Kind::Esker);
+    let more = row.cpu_ratio(EngineKind::Esker, kind).filter(|_| kind != EngineKind::Esker);
     let more = more.map_or(String::new(), |more| format!(" ×{}", short(more.median)));
     let amplification = median(&|s| s.written_bytes as f64 / (s.user_bytes as f64).max(1.0));
     let stored = cell.samples.iter().any(|s| s.user_bytes > 0);

@@ -1,8 +1,8 @@
 //! Random reads with a block cache of 1% to 200% of the data.
 
 use super::Suite;
-use crate::bench::{Bench, Plan, StepInfo, load, read_in_threads, unhurried};
-use crate::engine::{Abilities, Engine, Result};
+use crate::bench::{Bench, BenchPlan, StepInfo, load, read_in_threads, unhurried};
+use crate::engine::{Abilities, RivalEngine, RivalResult};
 use crate::keys::{KEY_BYTES, VALUE_BYTES};
 use crate::measure::Sample;
 
@@ -11,7 +11,7 @@ pub(crate) struct CacheSizes;
 
 /// A cache size in percent of the data, and a number of reading threads.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Step {
+pub(crate) struct CacheStep {
     percent: u64,
     threads: u64,
 }
@@ -22,30 +22,30 @@ const LIMIT: &str =
     "a hit: as readrandom; a miss: one pread(2) of 4 KiB from the page cache, about 1 µs, and its checksum";
 
 impl Suite for CacheSizes {
-    type Step = Step;
+    type Step = CacheStep;
 
-    fn steps(plan: &Plan) -> Vec<(StepInfo, Step)> {
+    fn steps(plan: &BenchPlan) -> Vec<(StepInfo, CacheStep)> {
         let threads: &[u64] = if plan.full { &[1, 2, 16, 128] } else { &[1, 16] };
         let mut steps = Vec::new();
         for percent in [1, 10, 50, 100, 200] {
             for &threads in threads {
                 let name = format!("cache/{percent}-{threads}");
                 let title = format!("cache of {percent}% of the data, threads: {threads}");
-                steps.push((StepInfo::new(name, title, "get", LIMIT), Step { percent, threads }));
+                steps.push((StepInfo::new(name, title, "get", LIMIT), CacheStep { percent, threads }));
             }
         }
         steps
     }
 
-    fn missing(_step: &Step, abilities: &Abilities) -> Option<&'static str> {
+    fn missing(_step: &CacheStep, abilities: &Abilities) -> Option<&'static str> {
         (!abilities.cache).then_some("it has no cache whose size could be set")
     }
 
-    fn prepares(_step: &Step) -> bool {
+    fn prepares(_step: &CacheStep) -> bool {
         false
     }
 
-    fn run<E: Engine>(bench: &mut Bench<E>, step: &Step) -> Result<Sample> {
+    fn run<E: RivalEngine>(bench: &mut Bench<E>, step: &CacheStep) -> RivalResult<Sample> {
         let num = bench.plan.num;
         if !bench.is_open() {
             bench.fresh_as_planned()?;

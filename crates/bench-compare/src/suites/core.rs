@@ -4,19 +4,19 @@
 //! repetition; a thread uses one iterator for all its seeks.
 
 use super::Suite;
-use crate::bench::{Bench, Plan, StepInfo, fill, in_threads, load, load_behind, puts, reads};
-use crate::engine::{Abilities, Cursor, Durability, Engine, From, Result, Settings};
-use crate::keys::{Digest, KEY_BYTES, Key, VALUE_BYTES, Values, key};
+use crate::bench::{Bench, BenchPlan, StepInfo, fill, in_threads, load, load_behind, puts, reads};
+use crate::engine::{Abilities, Durability, From, RivalCursor, RivalEngine, RivalResult, RivalSettings};
+use crate::keys::{Digest, KEY_BYTES, Key, RivalValues, VALUE_BYTES, key};
 use crate::measure::{Deadline, Sample};
 use esker::internals::base::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// The set of RocksDB's core benchmarks.
-pub(crate) struct Core;
+pub(crate) struct CoreSuite;
 
 /// The steps of the set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Step {
+pub(crate) enum CoreStep {
     FillSeq,
     FillRandomNoWal,
     ReadMemtable,
@@ -61,59 +61,65 @@ const WRITE_LIMIT: &str = "116 bytes into the log: one write(2) of about 0.7 µs
                            insertion: 2–3 dependent cache misses; every byte written at least once more by the flush";
 const READ_LIMIT: &str = "filter, index and block of one table: 4–6 dependent cache misses of about 90 ns";
 
-impl Suite for Core {
-    type Step = Step;
+impl Suite for CoreSuite {
+    type Step = CoreStep;
 
-    fn steps(_plan: &Plan) -> Vec<(StepInfo, Step)> {
+    fn steps(_plan: &BenchPlan) -> Vec<(StepInfo, CoreStep)> {
         let step = |step, name: &str, title: &str, unit: &str, limit: &str| {
             (StepInfo::new(format!("core/{name}"), title, unit, limit), step)
         };
         let mut steps = vec![
-            step(Step::FillSeq, "fillseq", "fillseq", "put", WRITE_LIMIT),
+            step(CoreStep::FillSeq, "fillseq", "fillseq", "put", WRITE_LIMIT),
             step(
-                Step::FillRandomNoWal,
+                CoreStep::FillRandomNoWal,
                 "fillrandom-nowal",
                 "fillrandom, no WAL",
                 "put",
                 "one insertion: 2–3 dependent cache misses",
             ),
             step(
-                Step::ReadMemtable,
+                CoreStep::ReadMemtable,
                 "readmemtable",
                 "readrandom, all in the memtable",
                 "get",
                 "one search: 3–4 dependent cache misses of about 90 ns",
             ),
-            step(Step::FillRandomThreads, "fillrandom-8", "fillrandom, 8 threads", "put", WRITE_LIMIT),
-            step(Step::FillRandom, "fillrandom", "fillrandom", "put", WRITE_LIMIT),
-            step(Step::Overwrite, "overwrite", "overwrite, with its compactions", "put", WRITE_LIMIT),
-            step(Step::ReadRandom, "readrandom", "readrandom", "get", READ_LIMIT),
+            step(CoreStep::FillRandomThreads, "fillrandom-8", "fillrandom, 8 threads", "put", WRITE_LIMIT),
+            step(CoreStep::FillRandom, "fillrandom", "fillrandom", "put", WRITE_LIMIT),
+            step(CoreStep::Overwrite, "overwrite", "overwrite, with its compactions", "put", WRITE_LIMIT),
+            step(CoreStep::ReadRandom, "readrandom", "readrandom", "get", READ_LIMIT),
             step(
-                Step::MultiReadRandom,
+                CoreStep::MultiReadRandom,
                 "multireadrandom",
                 "multireadrandom, batch 32",
                 "key",
                 "as readrandom, but the misses of 32 keys can overlap",
             ),
-            step(Step::ReadSeq, "readseq", "readseq", "row", "116 bytes in order: about 10 ns at 12 GB/s"),
-            step(Step::ReadReverse, "readreverse", "readreverse", "row", "116 bytes in order, backwards"),
-            step(Step::SeekRandom, "seekrandom", "seekrandom", "seek", READ_LIMIT),
             step(
-                Step::SeekNexts,
+                CoreStep::ReadSeq,
+                "readseq",
+                "readseq",
+                "row",
+                "116 bytes in order: about 10 ns at 12 GB/s",
+            ),
+            step(CoreStep::ReadReverse, "readreverse", "readreverse", "row", "116 bytes in order, backwards"),
+            step(CoreStep::SeekRandom, "seekrandom", "seekrandom", "seek", READ_LIMIT),
+            step(
+                CoreStep::SeekNexts,
                 "seekrandom-100",
                 "seekrandom + 100 nexts",
                 "seek",
                 "one seek and 11.6 KB in order: about 1.5 µs",
             ),
             step(
-                Step::ReadWhileWriting,
+                CoreStep::ReadWhileWriting,
                 "readwhilewriting",
                 "readwhilewriting, one thread reads, one writes 2 MB/s",
                 "get",
                 READ_LIMIT,
             ),
             step(
-                Step::Compact,
+                CoreStep::Compact,
                 "compact",
                 "compact the whole tree",
                 "key",
@@ -121,42 +127,42 @@ impl Suite for Core {
             ),
         ];
         for (info, step) in &mut steps {
-            if *step == Step::Overwrite {
+            if *step == CoreStep::Overwrite {
                 *info = info.clone().counting_settling();
             }
         }
         steps
     }
 
-    fn missing(step: &Step, abilities: &Abilities) -> Option<&'static str> {
+    fn missing(step: &CoreStep, abilities: &Abilities) -> Option<&'static str> {
         match step {
-            Step::FillRandomNoWal if !abilities.no_wal => Some("it has no writes without its log"),
-            Step::MultiReadRandom if !abilities.multi_get => Some("it reads keys one by one"),
-            Step::ReadWhileWriting if !abilities.disk => {
+            CoreStep::FillRandomNoWal if !abilities.no_wal => Some("it has no writes without its log"),
+            CoreStep::MultiReadRandom if !abilities.multi_get => Some("it reads keys one by one"),
+            CoreStep::ReadWhileWriting if !abilities.disk => {
                 Some("it has no versions: readers and writer take turns")
             }
-            Step::Compact if !abilities.compacts => Some("it does not compact in place"),
+            CoreStep::Compact if !abilities.compacts => Some("it does not compact in place"),
             _ => None,
         }
     }
 
-    fn prepares(step: &Step) -> bool {
-        matches!(step, Step::FillRandom | Step::Overwrite | Step::ReadRandom)
+    fn prepares(step: &CoreStep) -> bool {
+        matches!(step, CoreStep::FillRandom | CoreStep::Overwrite | CoreStep::ReadRandom)
     }
 
-    fn run<E: Engine>(bench: &mut Bench<E>, step: &Step) -> Result<Sample> {
+    fn run<E: RivalEngine>(bench: &mut Bench<E>, step: &CoreStep) -> RivalResult<Sample> {
         let num = bench.plan.num;
         match step {
-            Step::FillSeq => fill_fresh(bench, Durability::Wal, |i| i),
-            Step::FillRandomNoWal => fill_fresh(bench, Durability::NoWal, random_below(num, FILL_SEED)),
-            Step::ReadMemtable => read_memtable(bench),
-            Step::FillRandomThreads => fill_in_threads(bench),
-            Step::FillRandom => {
+            CoreStep::FillSeq => fill_fresh(bench, Durability::Wal, |i| i),
+            CoreStep::FillRandomNoWal => fill_fresh(bench, Durability::NoWal, random_below(num, FILL_SEED)),
+            CoreStep::ReadMemtable => read_memtable(bench),
+            CoreStep::FillRandomThreads => fill_in_threads(bench),
+            CoreStep::FillRandom => {
                 let sample = fill_fresh(bench, Durability::Wal, random_below(num, FILL_SEED))?;
                 complete(bench, &sample, FILL_SEED)?;
                 Ok(sample)
             }
-            Step::Overwrite => {
+            CoreStep::Overwrite => {
                 let patience = Duration::from_secs_f64(bench.plan.step_seconds * OVERWRITE_PATIENCE);
                 let sample = bench.measure(|db, _| {
                     let number = random_below(num, OVERWRITE_SEED);
@@ -166,18 +172,18 @@ impl Suite for Core {
                 complete(bench, &sample, OVERWRITE_SEED)?;
                 Ok(sample)
             }
-            Step::ReadRandom => {
+            CoreStep::ReadRandom => {
                 bench.db().flush()?;
                 bench.db().settle()?;
                 read_random(bench, num)
             }
-            Step::MultiReadRandom => multi_read_random(bench, num),
-            Step::ReadSeq => read_all(bench, From::First),
-            Step::ReadReverse => read_all(bench, From::Last),
-            Step::SeekRandom => seek_random(bench, num / 2, 1),
-            Step::SeekNexts => seek_random(bench, num / 20, NEXTS),
-            Step::ReadWhileWriting => read_while_writing(bench, num),
-            Step::Compact => compact(bench, num),
+            CoreStep::MultiReadRandom => multi_read_random(bench, num),
+            CoreStep::ReadSeq => read_all(bench, From::First),
+            CoreStep::ReadReverse => read_all(bench, From::Last),
+            CoreStep::SeekRandom => seek_random(bench, num / 2, 1),
+            CoreStep::SeekNexts => seek_random(bench, num / 20, NEXTS),
+            CoreStep::ReadWhileWriting => read_while_writing(bench, num),
+            CoreStep::Compact => compact(bench, num),
         }
     }
 }
@@ -187,11 +193,11 @@ fn random_below(num: u64, seed: u64) -> impl FnMut(u64) -> u64 {
     move |_| random.u64(..num)
 }
 
-fn fill_fresh<E: Engine>(
+fn fill_fresh<E: RivalEngine>(
     bench: &mut Bench<E>,
     durability: Durability,
     number: impl FnMut(u64) -> u64,
-) -> Result<Sample> {
+) -> RivalResult<Sample> {
     bench.fresh_as_planned()?;
     let num = bench.plan.num;
     bench.measure(|db, deadline| {
@@ -202,7 +208,7 @@ fn fill_fresh<E: Engine>(
 
 /// Puts the missing keys of a fill that was cut. Later steps then find the same keys in every
 /// engine.
-fn complete<E: Engine>(bench: &Bench<E>, sample: &Sample, seed: u64) -> Result<()> {
+fn complete<E: RivalEngine>(bench: &Bench<E>, sample: &Sample, seed: u64) -> RivalResult<()> {
     let num = bench.plan.num;
     let mut number = random_below(num, seed);
     for i in 0..sample.operations {
@@ -213,7 +219,7 @@ fn complete<E: Engine>(bench: &Bench<E>, sample: &Sample, seed: u64) -> Result<(
 }
 
 /// Reads from a memtable that holds all keys.
-fn read_memtable<E: Engine>(bench: &mut Bench<E>) -> Result<Sample> {
+fn read_memtable<E: RivalEngine>(bench: &mut Bench<E>) -> RivalResult<Sample> {
     let num = bench.plan.num;
     bench.fresh(&in_one_memtable(bench, num))?;
     let number = random_below(num, FILL_SEED);
@@ -221,7 +227,7 @@ fn read_memtable<E: Engine>(bench: &mut Bench<E>) -> Result<Sample> {
     read_random(bench, num)
 }
 
-fn fill_in_threads<E: Engine>(bench: &mut Bench<E>) -> Result<Sample> {
+fn fill_in_threads<E: RivalEngine>(bench: &mut Bench<E>) -> RivalResult<Sample> {
     bench.fresh_as_planned()?;
     let num = bench.plan.num;
     let share = num / THREADS;
@@ -235,7 +241,7 @@ fn fill_in_threads<E: Engine>(bench: &mut Bench<E>) -> Result<Sample> {
 }
 
 /// Reads a tenth of the keys, to warm up caches.
-fn warm<E: Engine>(db: &E, num: u64) -> Result<()> {
+fn warm<E: RivalEngine>(db: &E, num: u64) -> RivalResult<()> {
     let mut number = random_below(num, READ_SEED + 1);
     for i in 0..num / 10 {
         db.get(&key(number(i)), &mut |_| ())?;
@@ -243,7 +249,7 @@ fn warm<E: Engine>(db: &E, num: u64) -> Result<()> {
     Ok(())
 }
 
-fn read_random<E: Engine>(bench: &mut Bench<E>, num: u64) -> Result<Sample> {
+fn read_random<E: RivalEngine>(bench: &mut Bench<E>, num: u64) -> RivalResult<Sample> {
     warm(bench.db(), num)?;
     bench.measure(|db, deadline| {
         let (mut number, mut digest) = (random_below(num, READ_SEED), Digest::default());
@@ -253,7 +259,7 @@ fn read_random<E: Engine>(bench: &mut Bench<E>, num: u64) -> Result<Sample> {
     })
 }
 
-fn multi_read_random<E: Engine>(bench: &mut Bench<E>, num: u64) -> Result<Sample> {
+fn multi_read_random<E: RivalEngine>(bench: &mut Bench<E>, num: u64) -> RivalResult<Sample> {
     let batches = num / BATCH as u64;
     bench.measure(|db, deadline| {
         let (mut number, mut digest) = (random_below(num, READ_SEED), Digest::default());
@@ -268,7 +274,7 @@ fn multi_read_random<E: Engine>(bench: &mut Bench<E>, num: u64) -> Result<Sample
 }
 
 /// Scans all keys twice: once to warm up, once to measure.
-fn read_all<E: Engine>(bench: &mut Bench<E>, from: From<'_>) -> Result<Sample> {
+fn read_all<E: RivalEngine>(bench: &mut Bench<E>, from: From<'_>) -> RivalResult<Sample> {
     // The first scan fills the caches.
     bench.db().cursor(false)?.scan(from, usize::MAX, &mut |_, _| ())?;
     bench.measure(|db, _| {
@@ -278,7 +284,7 @@ fn read_all<E: Engine>(bench: &mut Bench<E>, from: From<'_>) -> Result<Sample> {
     })
 }
 
-fn seek_random<E: Engine>(bench: &mut Bench<E>, count: u64, nexts: usize) -> Result<Sample> {
+fn seek_random<E: RivalEngine>(bench: &mut Bench<E>, count: u64, nexts: usize) -> RivalResult<Sample> {
     let num = bench.plan.num;
     bench.measure(|db, deadline| {
         let (mut number, mut digest) = (random_below(num, SEEK_SEED), Digest::default());
@@ -295,7 +301,7 @@ fn seek_random<E: Engine>(bench: &mut Bench<E>, count: u64, nexts: usize) -> Res
 const RUNS: u64 = 3;
 
 /// Compacts a given number of files of level 0, equal for all engines.
-fn compact<E: Engine>(bench: &mut Bench<E>, num: u64) -> Result<Sample> {
+fn compact<E: RivalEngine>(bench: &mut Bench<E>, num: u64) -> RivalResult<Sample> {
     bench.fresh(&in_one_memtable(bench, num))?;
     let mut number = random_below(num, FILL_SEED);
     for run in 0..RUNS {
@@ -311,7 +317,7 @@ fn compact<E: Engine>(bench: &mut Bench<E>, num: u64) -> Result<Sample> {
 }
 
 /// The plan's settings, with a memtable for all keys.
-fn in_one_memtable<E: Engine>(bench: &Bench<E>, num: u64) -> Settings {
+fn in_one_memtable<E: RivalEngine>(bench: &Bench<E>, num: u64) -> RivalSettings {
     let mut settings = bench.plan.settings.clone();
     settings.write_buffer_bytes = settings.write_buffer_bytes.max(usize::try_from(num).expect("fits") * 512);
     settings
@@ -319,7 +325,7 @@ fn in_one_memtable<E: Engine>(bench: &Bench<E>, num: u64) -> Settings {
 
 /// One thread reads while another overwrites, at the same rate for all engines, until the reads are
 /// done.
-fn read_while_writing<E: Engine>(bench: &mut Bench<E>, num: u64) -> Result<Sample> {
+fn read_while_writing<E: RivalEngine>(bench: &mut Bench<E>, num: u64) -> RivalResult<Sample> {
     bench.measure(|db, deadline| {
         let is_done = AtomicBool::new(false);
         let (seconds, done) = in_threads(2, |thread| {
@@ -334,13 +340,13 @@ fn read_while_writing<E: Engine>(bench: &mut Bench<E>, num: u64) -> Result<Sampl
     })
 }
 
-fn read_for_a_while<E: Engine>(db: &E, deadline: Deadline, num: u64) -> Result<u64> {
+fn read_for_a_while<E: RivalEngine>(db: &E, deadline: Deadline, num: u64) -> RivalResult<u64> {
     let mut number = random_below(num, READ_SEED);
     deadline.repeat(num, |i| db.get(&key(number(i)), &mut |_| ()).map(drop))
 }
 
-fn write_until<E: Engine>(db: &E, is_done: &AtomicBool, num: u64) -> Result<()> {
-    let (mut number, mut values) = (random_below(num, WRITER_SEED), Values::new(WRITER_SEED));
+fn write_until<E: RivalEngine>(db: &E, is_done: &AtomicBool, num: u64) -> RivalResult<()> {
+    let (mut number, mut values) = (random_below(num, WRITER_SEED), RivalValues::new(WRITER_SEED));
     let (start, mut bytes) = (Instant::now(), 0);
     while !is_done.load(Ordering::Relaxed) {
         db.put(&key(number(0)), values.next(VALUE_BYTES), Durability::Wal)?;

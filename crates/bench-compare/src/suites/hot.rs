@@ -5,8 +5,8 @@
 //! `-benchmarks=multireadrandom -readonly -num=5 -threads=20 -multiread_batched -batch_size=200`.
 
 use super::Suite;
-use crate::bench::{Bench, Plan, StepInfo, in_threads, load, sum};
-use crate::engine::{Abilities, Engine, Result};
+use crate::bench::{Bench, BenchPlan, StepInfo, in_threads, load, sum};
+use crate::engine::{Abilities, RivalEngine, RivalResult};
 use crate::keys::{Digest, Key, VALUE_BYTES, key};
 use crate::measure::Sample;
 
@@ -15,7 +15,7 @@ pub(crate) struct Hot;
 
 /// A number of keys, read in batches or one by one.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Step {
+pub(crate) struct HotStep {
     keys: u64,
     batched: bool,
 }
@@ -27,31 +27,31 @@ const SEED: u64 = 501;
 const LIMIT: &str = "everything is in the first caches: hash, compare, copy out; 20–40 ns";
 
 impl Suite for Hot {
-    type Step = Step;
+    type Step = HotStep;
 
-    fn steps(_plan: &Plan) -> Vec<(StepInfo, Step)> {
+    fn steps(_plan: &BenchPlan) -> Vec<(StepInfo, HotStep)> {
         let step = |keys, batched| {
             let (word, title) = if batched { ("batched", "200 in a call") } else { ("single", "one by one") };
             let name = format!("hot/{keys}-{word}");
             let title = format!("{keys} keys, 20 threads, {title}");
-            (StepInfo::new(name, title, "key", LIMIT), Step { keys, batched })
+            (StepInfo::new(name, title, "key", LIMIT), HotStep { keys, batched })
         };
         vec![step(5, false), step(5, true), step(500, false), step(500, true)]
     }
 
-    fn missing(step: &Step, abilities: &Abilities) -> Option<&'static str> {
+    fn missing(step: &HotStep, abilities: &Abilities) -> Option<&'static str> {
         (step.batched && !abilities.multi_get).then_some("it reads keys one by one")
     }
 
-    fn prepares(_step: &Step) -> bool {
+    fn prepares(_step: &HotStep) -> bool {
         false
     }
 
-    fn run<E: Engine>(bench: &mut Bench<E>, step: &Step) -> Result<Sample> {
+    fn run<E: RivalEngine>(bench: &mut Bench<E>, step: &HotStep) -> RivalResult<Sample> {
         bench.fresh_as_planned()?;
         load(bench.db(), step.keys, SEED, VALUE_BYTES, |i| i)?;
         bench.db().flush()?;
-        let Step { keys, batched } = *step;
+        let HotStep { keys, batched } = *step;
         let share = (bench.plan.num * 2 / THREADS).next_multiple_of(BATCH as u64);
         bench.measure(|db, deadline| {
             let (seconds, done) = in_threads(THREADS, |thread| {

@@ -11,8 +11,8 @@ mod scans;
 mod tombstones;
 mod ycsb;
 
-use crate::bench::{Bench, Plan, StepInfo};
-use crate::engine::{Abilities, Engine, Result};
+use crate::bench::{Bench, BenchPlan, StepInfo};
+use crate::engine::{Abilities, RivalEngine, RivalResult};
 use crate::measure::Sample;
 use serde::{Deserialize, Serialize};
 
@@ -21,13 +21,13 @@ pub(crate) trait Suite {
     /// The type of its steps.
     type Step: Clone;
     /// Its steps under a plan, in order.
-    fn steps(plan: &Plan) -> Vec<(StepInfo, Self::Step)>;
+    fn steps(plan: &BenchPlan) -> Vec<(StepInfo, Self::Step)>;
     /// The reason why an engine with these abilities skips the step, if it does.
     fn missing(step: &Self::Step, abilities: &Abilities) -> Option<&'static str>;
     /// Whether later steps use the database of this one.
     fn prepares(step: &Self::Step) -> bool;
     /// Prepares the step, and measures it.
-    fn run<E: Engine>(bench: &mut Bench<E>, step: &Self::Step) -> Result<Sample>;
+    fn run<E: RivalEngine>(bench: &mut Bench<E>, step: &Self::Step) -> RivalResult<Sample>;
 }
 
 /// A set by name.
@@ -55,7 +55,7 @@ macro_rules! with_suite {
     ($id:expr, $S:ident => $body:expr) => {
         match $id {
             SuiteId::Core => {
-                type $S = core::Core;
+                type $S = core::CoreSuite;
                 $body
             }
             SuiteId::Hot => {
@@ -63,7 +63,7 @@ macro_rules! with_suite {
                 $body
             }
             SuiteId::Tombstones => {
-                type $S = tombstones::Tombstones;
+                type $S = tombstones::TombstoneSuite;
                 $body
             }
             SuiteId::Cache => {
@@ -71,7 +71,7 @@ macro_rules! with_suite {
                 $body
             }
             SuiteId::Scans => {
-                type $S = scans::Scans;
+                type $S = scans::ScanSuite;
                 $body
             }
             SuiteId::Ycsb => {
@@ -112,22 +112,27 @@ impl SuiteId {
     }
 
     /// Its steps under a plan.
-    pub(crate) fn steps(self, plan: &Plan) -> Vec<StepInfo> {
+    pub(crate) fn steps(self, plan: &BenchPlan) -> Vec<StepInfo> {
         with_suite!(self, S => S::steps(plan).into_iter().map(|(info, _)| info).collect())
     }
 
     /// The reason why an engine skips step `index`, if it does.
-    pub(crate) fn missing(self, plan: &Plan, index: usize, abilities: &Abilities) -> Option<&'static str> {
+    pub(crate) fn missing(
+        self,
+        plan: &BenchPlan,
+        index: usize,
+        abilities: &Abilities,
+    ) -> Option<&'static str> {
         with_suite!(self, S => S::missing(&S::steps(plan)[index].1, abilities))
     }
 
     /// Whether later steps use the database of step `index`.
-    pub(crate) fn prepares(self, plan: &Plan, index: usize) -> bool {
+    pub(crate) fn prepares(self, plan: &BenchPlan, index: usize) -> bool {
         with_suite!(self, S => S::prepares(&S::steps(plan)[index].1))
     }
 
     /// Runs step `index`.
-    pub(crate) fn run<E: Engine>(self, bench: &mut Bench<E>, index: usize) -> Result<Sample> {
+    pub(crate) fn run<E: RivalEngine>(self, bench: &mut Bench<E>, index: usize) -> RivalResult<Sample> {
         with_suite!(self, S => {
             let steps = S::steps(&bench.plan);
             S::run(bench, &steps[index].1)

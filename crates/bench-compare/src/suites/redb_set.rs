@@ -7,8 +7,8 @@
 //! on disk of the last two steps.
 
 use super::Suite;
-use crate::bench::{Bench, Plan, StepInfo, in_threads, reads, sum, unhurried};
-use crate::engine::{Abilities, Cursor, Durability, Engine, From, Result};
+use crate::bench::{Bench, BenchPlan, StepInfo, in_threads, reads, sum, unhurried};
+use crate::engine::{Abilities, Durability, From, RivalCursor, RivalEngine, RivalResult};
 use crate::keys::Digest;
 use crate::measure::{Deadline, Sample};
 use fastrand::Rng;
@@ -18,7 +18,7 @@ pub(crate) struct RedbSet;
 
 /// The steps of the set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Step {
+pub(crate) enum RedbSetStep {
     BulkLoad,
     SingleWrites,
     BatchWrites,
@@ -40,75 +40,87 @@ const BATCH: u64 = 1000;
 const RANGE: usize = 10;
 
 /// Pairs of the bulk load.
-fn elements(plan: &Plan) -> u64 {
+fn elements(plan: &BenchPlan) -> u64 {
     (plan.num / 2 / BATCH).max(1) * BATCH
 }
 
 impl Suite for RedbSet {
-    type Step = Step;
+    type Step = RedbSetStep;
 
-    fn steps(plan: &Plan) -> Vec<(StepInfo, Step)> {
+    fn steps(plan: &BenchPlan) -> Vec<(StepInfo, RedbSetStep)> {
         let step = |step, name: &str, title: &str, unit: &str, limit: &str| {
             (StepInfo::new(format!("redb/{name}"), title, unit, limit), step)
         };
         let reads = "4–6 dependent cache misses";
         let sync = "one sync of the file";
         let mut steps = vec![
-            step(Step::BulkLoad, "bulk", "bulk load", "pair", "174 bytes, written at least once"),
-            step(Step::SingleWrites, "single", "single writes, durable", "put", sync),
-            step(Step::BatchWrites, "batch", "batches of 1000, durable", "pair", sync),
-            step(Step::NoSyncWrites, "nosync", "single writes, no sync", "put", "one system call"),
-            step(Step::Length, "len", "how many pairs there are", "call", "a counter; without one, a scan"),
-            step(Step::RandomReads, "reads", "random reads", "get", reads),
-            step(Step::RangeReads, "ranges", "random ranges of 10", "range", reads),
+            step(RedbSetStep::BulkLoad, "bulk", "bulk load", "pair", "174 bytes, written at least once"),
+            step(RedbSetStep::SingleWrites, "single", "single writes, durable", "put", sync),
+            step(RedbSetStep::BatchWrites, "batch", "batches of 1000, durable", "pair", sync),
+            step(RedbSetStep::NoSyncWrites, "nosync", "single writes, no sync", "put", "one system call"),
+            step(
+                RedbSetStep::Length,
+                "len",
+                "how many pairs there are",
+                "call",
+                "a counter; without one, a scan",
+            ),
+            step(RedbSetStep::RandomReads, "reads", "random reads", "get", reads),
+            step(RedbSetStep::RangeReads, "ranges", "random ranges of 10", "range", reads),
         ];
         let threads: &[u64] = if plan.full { &[4, 8, 16, 32] } else { &[4, 32] };
         for &count in threads {
             let (name, title) = (format!("reads-{count}"), format!("random reads, {count} threads"));
-            steps.push(step(Step::ThreadedReads(count), &name, &title, "get", reads));
+            steps.push(step(RedbSetStep::ThreadedReads(count), &name, &title, "get", reads));
         }
-        steps.push(step(Step::Removals, "removals", "remove half", "key", "as a write"));
-        steps.push(step(Step::Compact, "compact", "compact", "pair", "every byte read and written once"));
+        steps.push(step(RedbSetStep::Removals, "removals", "remove half", "key", "as a write"));
+        steps.push(step(
+            RedbSetStep::Compact,
+            "compact",
+            "compact",
+            "pair",
+            "every byte read and written once",
+        ));
         steps
     }
 
-    fn missing(step: &Step, abilities: &Abilities) -> Option<&'static str> {
-        (*step == Step::Compact && !abilities.compacts).then_some("it does not compact in place")
+    fn missing(step: &RedbSetStep, abilities: &Abilities) -> Option<&'static str> {
+        (*step == RedbSetStep::Compact && !abilities.compacts).then_some("it does not compact in place")
     }
 
-    fn prepares(step: &Step) -> bool {
-        *step == Step::BulkLoad
+    fn prepares(step: &RedbSetStep) -> bool {
+        *step == RedbSetStep::BulkLoad
     }
 
-    fn run<E: Engine>(bench: &mut Bench<E>, step: &Step) -> Result<Sample> {
+    fn run<E: RivalEngine>(bench: &mut Bench<E>, step: &RedbSetStep) -> RivalResult<Sample> {
         let count = elements(&bench.plan);
-        if *step == Step::BulkLoad {
+        if *step == RedbSetStep::BulkLoad {
             bench.fresh_as_planned()?;
         }
         bench.measure(|db, deadline| match *step {
-            Step::BulkLoad => {
+            RedbSetStep::BulkLoad => {
                 let mut random = Rng::with_seed(SEED);
                 write(db, unhurried(), count / BATCH, BATCH, Durability::Wal, &mut random)
             }
-            Step::SingleWrites => {
+            RedbSetStep::SingleWrites => {
                 write(db, deadline, (count / 200).max(1), 1, Durability::Sync, &mut Rng::with_seed(SEED + 1))
             }
-            Step::BatchWrites => {
+            RedbSetStep::BatchWrites => {
                 let batches = (count / (10 * BATCH)).max(1);
                 write(db, deadline, batches, BATCH, Durability::Sync, &mut Rng::with_seed(SEED + 2))
             }
-            Step::NoSyncWrites => {
+            RedbSetStep::NoSyncWrites => {
                 write(db, deadline, count / 10, 1, Durability::Wal, &mut Rng::with_seed(SEED + 3))
             }
-            Step::Length => db.len().map(|_| reads(1, 1, 0)),
-            Step::RandomReads => read(db, deadline, count, count).map(|done| sum(&[done], count)),
-            Step::RangeReads => ranges(db, deadline, count / 2, count),
-            Step::ThreadedReads(threads) => {
+            RedbSetStep::Length => db.len().map(|_| reads(1, 1, 0)),
+            RedbSetStep::RandomReads => read(db, deadline, count, count).map(|done| sum(&[done], count)),
+            RedbSetStep::RangeReads => ranges(db, deadline, count / 2, count),
+            RedbSetStep::ThreadedReads(threads) => {
                 let share = count / threads;
                 let (seconds, done) = in_threads(threads, |_| read(db, deadline, share, count))?;
                 Ok(Sample { seconds, ..sum(&done, share * threads) })
             }
-            Step::Removals => {
+            RedbSetStep::Removals => {
                 let mut random = Rng::with_seed(SEED);
                 let done = deadline.repeat(count / 2, |_| db.delete(&pair(&mut random).0))?;
                 Ok(Sample {
@@ -118,7 +130,7 @@ impl Suite for RedbSet {
                     ..Sample::default()
                 })
             }
-            Step::Compact => db.compact().map(|()| reads(count / 2, count / 2, 0)),
+            RedbSetStep::Compact => db.compact().map(|()| reads(count / 2, count / 2, 0)),
         })
     }
 }
@@ -130,14 +142,14 @@ fn pair(random: &mut Rng) -> Pair {
     (key, value)
 }
 
-fn write<E: Engine>(
+fn write<E: RivalEngine>(
     db: &E,
     deadline: Deadline,
     batches: u64,
     size: u64,
     durability: Durability,
     random: &mut Rng,
-) -> Result<Sample> {
+) -> RivalResult<Sample> {
     let done = deadline.repeat(batches, |_| {
         let batch: Vec<Pair> = (0..size).map(|_| pair(random)).collect();
         if let [(key, value)] = &batch[..] {
@@ -151,7 +163,7 @@ fn write<E: Engine>(
 }
 
 /// Reads the pairs of the bulk load in their random order. Returns their number and digest.
-fn read<E: Engine>(db: &E, deadline: Deadline, count: u64, elements: u64) -> Result<(u64, u64)> {
+fn read<E: RivalEngine>(db: &E, deadline: Deadline, count: u64, elements: u64) -> RivalResult<(u64, u64)> {
     let (mut random, mut digest) = (Rng::with_seed(SEED), Digest::default());
     let done = deadline.repeat(count.min(elements), |_| {
         let (key, _) = pair(&mut random);
@@ -160,7 +172,7 @@ fn read<E: Engine>(db: &E, deadline: Deadline, count: u64, elements: u64) -> Res
     Ok((done, digest.0))
 }
 
-fn ranges<E: Engine>(db: &E, deadline: Deadline, count: u64, elements: u64) -> Result<Sample> {
+fn ranges<E: RivalEngine>(db: &E, deadline: Deadline, count: u64, elements: u64) -> RivalResult<Sample> {
     let (mut random, mut digest) = (Rng::with_seed(SEED), Digest::default());
     let mut cursor = db.cursor(false)?;
     let done = deadline.repeat(count.min(elements), |_| {

@@ -2,19 +2,19 @@
 //! every second.
 
 use super::Suite;
-use crate::bench::{Bench, Plan, StepInfo, in_threads, load, reads};
-use crate::engine::{Abilities, Cursor, Durability, Engine, From, Result};
-use crate::keys::{VALUE_BYTES, Values, key};
+use crate::bench::{Bench, BenchPlan, StepInfo, in_threads, load, reads};
+use crate::engine::{Abilities, Durability, From, RivalCursor, RivalEngine, RivalResult};
+use crate::keys::{RivalValues, VALUE_BYTES, key};
 use crate::measure::{Deadline, Sample};
 use esker::internals::base::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// The set of scans.
-pub(crate) struct Scans;
+pub(crate) struct ScanSuite;
 
 /// Scans of a number of rows.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Step {
+pub(crate) struct ScanStep {
     rows: u64,
 }
 
@@ -33,31 +33,31 @@ const LONGEST: u64 = 400_000;
 /// Plans from this size on have enough keys for the longest scan; smaller ones shorten the scans.
 const LARGE: u64 = 100_000;
 
-fn keys(plan: &Plan) -> u64 {
+fn keys(plan: &BenchPlan) -> u64 {
     if plan.num < LARGE { plan.num } else { plan.num.max(LONGEST + LONGEST / 20) }
 }
 
-impl Suite for Scans {
-    type Step = Step;
+impl Suite for ScanSuite {
+    type Step = ScanStep;
 
-    fn steps(plan: &Plan) -> Vec<(StepInfo, Step)> {
+    fn steps(plan: &BenchPlan) -> Vec<(StepInfo, ScanStep)> {
         let step = |rows: u64| {
-            let step = Step { rows: rows.min(keys(plan)) };
+            let step = ScanStep { rows: rows.min(keys(plan)) };
             let title = format!("scans of {} rows, beside a writer", step.rows);
             (StepInfo::new(format!("scans/{rows}"), title, "row", LIMIT), step)
         };
         vec![step(100), step(20_000), step(LONGEST)]
     }
 
-    fn missing(_step: &Step, abilities: &Abilities) -> Option<&'static str> {
+    fn missing(_step: &ScanStep, abilities: &Abilities) -> Option<&'static str> {
         (!abilities.disk).then_some("it has no versions: a scan would stop the writer")
     }
 
-    fn prepares(_step: &Step) -> bool {
+    fn prepares(_step: &ScanStep) -> bool {
         false
     }
 
-    fn run<E: Engine>(bench: &mut Bench<E>, step: &Step) -> Result<Sample> {
+    fn run<E: RivalEngine>(bench: &mut Bench<E>, step: &ScanStep) -> RivalResult<Sample> {
         let num = keys(&bench.plan);
         if !bench.is_open() {
             bench.fresh_as_planned()?;
@@ -87,7 +87,7 @@ impl Suite for Scans {
 }
 
 /// Returns the number of rows.
-fn scan<E: Engine>(db: &E, deadline: Deadline, scans: u64, rows: u64, num: u64) -> Result<u64> {
+fn scan<E: RivalEngine>(db: &E, deadline: Deadline, scans: u64, rows: u64, num: u64) -> RivalResult<u64> {
     let mut random = fastrand::Rng::with_seed(SEED + 1);
     let (mut cursor, mut taken) = (db.cursor(true)?, Instant::now());
     let (mut shown, mut bytes) = (0, 0);
@@ -109,8 +109,8 @@ fn scan<E: Engine>(db: &E, deadline: Deadline, scans: u64, rows: u64, num: u64) 
     Ok(shown)
 }
 
-fn write_until<E: Engine>(db: &E, is_done: &AtomicBool, num: u64) -> Result<()> {
-    let (mut random, mut values) = (fastrand::Rng::with_seed(SEED + 2), Values::new(SEED + 2));
+fn write_until<E: RivalEngine>(db: &E, is_done: &AtomicBool, num: u64) -> RivalResult<()> {
+    let (mut random, mut values) = (fastrand::Rng::with_seed(SEED + 2), RivalValues::new(SEED + 2));
     while !is_done.load(Ordering::Relaxed) {
         let batch: Vec<_> =
             (0..WRITES).map(|_| (key(random.u64(..num)), values.next(VALUE_BYTES).to_vec())).collect();

@@ -5,17 +5,17 @@
 //! `fillrandom,readrandom --writes_per_range_tombstone=1 --max_num_range_tombstones=100`.
 
 use super::Suite;
-use crate::bench::{Bench, Plan, StepInfo, load, read_in_threads};
-use crate::engine::{Abilities, Engine, Result};
+use crate::bench::{Bench, BenchPlan, StepInfo, load, read_in_threads};
+use crate::engine::{Abilities, RivalEngine, RivalResult};
 use crate::keys::{VALUE_BYTES, key};
 use crate::measure::Sample;
 
 /// The set of range tombstones.
-pub(crate) struct Tombstones;
+pub(crate) struct TombstoneSuite;
 
 /// A number of tombstones, and a number of reading threads.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Step {
+pub(crate) struct TombstoneStep {
     tombstones: u64,
     threads: u64,
 }
@@ -27,30 +27,30 @@ const WIDTH: u64 = 100;
 const LIMIT: &str =
     "as a read from the memtable; a search among the tombstones: log2 of their number, in cache";
 
-impl Suite for Tombstones {
-    type Step = Step;
+impl Suite for TombstoneSuite {
+    type Step = TombstoneStep;
 
-    fn steps(_plan: &Plan) -> Vec<(StepInfo, Step)> {
+    fn steps(_plan: &BenchPlan) -> Vec<(StepInfo, TombstoneStep)> {
         let mut steps = Vec::new();
         for tombstones in [0, 1, 10, 100, 1000] {
             for threads in [1, 32] {
                 let name = format!("tombstones/{tombstones}-{threads}");
                 let title = format!("{tombstones} range tombstones, threads: {threads}");
-                steps.push((StepInfo::new(name, title, "get", LIMIT), Step { tombstones, threads }));
+                steps.push((StepInfo::new(name, title, "get", LIMIT), TombstoneStep { tombstones, threads }));
             }
         }
         steps
     }
 
-    fn missing(_step: &Step, abilities: &Abilities) -> Option<&'static str> {
+    fn missing(_step: &TombstoneStep, abilities: &Abilities) -> Option<&'static str> {
         (!abilities.delete_range).then_some("it deletes no ranges")
     }
 
-    fn prepares(_step: &Step) -> bool {
+    fn prepares(_step: &TombstoneStep) -> bool {
         false
     }
 
-    fn run<E: Engine>(bench: &mut Bench<E>, step: &Step) -> Result<Sample> {
+    fn run<E: RivalEngine>(bench: &mut Bench<E>, step: &TombstoneStep) -> RivalResult<Sample> {
         let num = bench.plan.num / 2;
         let mut settings = bench.plan.settings.clone();
         settings.write_buffer_bytes =

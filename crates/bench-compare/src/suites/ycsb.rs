@@ -8,9 +8,9 @@
 //! requests follow the scrambled Zipfian distribution (`crate::zipf`), D the latest one.
 
 use super::Suite;
-use crate::bench::{Bench, Plan, StepInfo, load};
-use crate::engine::{Abilities, Cursor, Durability, Engine, From, Result};
-use crate::keys::{Digest, KEY_BYTES, Values, key};
+use crate::bench::{Bench, BenchPlan, StepInfo, load};
+use crate::engine::{Abilities, Durability, From, RivalCursor, RivalEngine, RivalResult};
+use crate::keys::{Digest, KEY_BYTES, RivalValues, key};
 use crate::measure::{Deadline, Sample};
 use crate::zipf::{Latest, Scrambled, fnv64};
 use fastrand::Rng;
@@ -20,7 +20,7 @@ pub(crate) struct Ycsb;
 
 /// The workloads by their letters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Step {
+pub(crate) enum YcsbStep {
     A,
     B,
     C,
@@ -38,38 +38,38 @@ const LONGEST_SCAN: u64 = 100;
 const LIMIT: &str =
     "1 kB a record: about 0.1 µs to copy; reads 4–6 dependent cache misses, writes a log record";
 
-fn records(plan: &Plan) -> u64 {
+fn records(plan: &BenchPlan) -> u64 {
     plan.num / 4
 }
 
 impl Suite for Ycsb {
-    type Step = Step;
+    type Step = YcsbStep;
 
-    fn steps(_plan: &Plan) -> Vec<(StepInfo, Step)> {
+    fn steps(_plan: &BenchPlan) -> Vec<(StepInfo, YcsbStep)> {
         let step = |step, letter: &str, title: &str| {
             let name = format!("ycsb/{letter}");
             let title = format!("{}: {title}", letter.to_uppercase());
             (StepInfo::new(name, title, "operation", LIMIT), step)
         };
         vec![
-            step(Step::A, "a", "50% reads, 50% updates"),
-            step(Step::B, "b", "95% reads, 5% updates"),
-            step(Step::C, "c", "reads only"),
-            step(Step::F, "f", "50% reads, 50% read-modify-write"),
-            step(Step::D, "d", "95% reads of the latest, 5% insertions"),
-            step(Step::E, "e", "95% scans, 5% insertions"),
+            step(YcsbStep::A, "a", "50% reads, 50% updates"),
+            step(YcsbStep::B, "b", "95% reads, 5% updates"),
+            step(YcsbStep::C, "c", "reads only"),
+            step(YcsbStep::F, "f", "50% reads, 50% read-modify-write"),
+            step(YcsbStep::D, "d", "95% reads of the latest, 5% insertions"),
+            step(YcsbStep::E, "e", "95% scans, 5% insertions"),
         ]
     }
 
-    fn missing(_step: &Step, _abilities: &Abilities) -> Option<&'static str> {
+    fn missing(_step: &YcsbStep, _abilities: &Abilities) -> Option<&'static str> {
         None
     }
 
-    fn prepares(_step: &Step) -> bool {
+    fn prepares(_step: &YcsbStep) -> bool {
         true
     }
 
-    fn run<E: Engine>(bench: &mut Bench<E>, step: &Step) -> Result<Sample> {
+    fn run<E: RivalEngine>(bench: &mut Bench<E>, step: &YcsbStep) -> RivalResult<Sample> {
         let count = records(&bench.plan);
         if !bench.is_open() {
             bench.fresh_as_planned()?;
@@ -91,16 +91,16 @@ enum Operation {
     ReadModifyWrite,
 }
 
-impl Step {
+impl YcsbStep {
     /// The operation for a number of 0..100.
     fn operation(self, percent: u32) -> Operation {
         let (limit, below, above) = match self {
-            Step::A => (50, Operation::Read, Operation::Update),
-            Step::B => (95, Operation::Read, Operation::Update),
-            Step::C => (100, Operation::Read, Operation::Read),
-            Step::D => (95, Operation::Read, Operation::Insert),
-            Step::E => (95, Operation::Scan, Operation::Insert),
-            Step::F => (50, Operation::Read, Operation::ReadModifyWrite),
+            YcsbStep::A => (50, Operation::Read, Operation::Update),
+            YcsbStep::B => (95, Operation::Read, Operation::Update),
+            YcsbStep::C => (100, Operation::Read, Operation::Read),
+            YcsbStep::D => (95, Operation::Read, Operation::Insert),
+            YcsbStep::E => (95, Operation::Scan, Operation::Insert),
+            YcsbStep::F => (50, Operation::Read, Operation::ReadModifyWrite),
         };
         if percent < limit { below } else { above }
     }
@@ -108,33 +108,33 @@ impl Step {
 
 /// A client and its state.
 struct Client {
-    step: Step,
+    step: YcsbStep,
     random: Rng,
     scrambled: Scrambled,
     latest: Latest,
     /// The number of records. D and E both insert from the same number on, so E overwrites D's
     /// records.
     records: u64,
-    values: Values,
+    values: RivalValues,
     digest: Digest,
     user_bytes: u64,
 }
 
 impl Client {
-    fn new(step: Step, records: u64) -> Client {
+    fn new(step: YcsbStep, records: u64) -> Client {
         Client {
             step,
             random: Rng::with_seed(SEED + 1 + step as u64),
             scrambled: Scrambled::new(records),
             latest: Latest::new(records),
             records,
-            values: Values::new(SEED + 1),
+            values: RivalValues::new(SEED + 1),
             digest: Digest::default(),
             user_bytes: 0,
         }
     }
 
-    fn run<E: Engine>(mut self, db: &E, deadline: Deadline, count: u64) -> Result<Sample> {
+    fn run<E: RivalEngine>(mut self, db: &E, deadline: Deadline, count: u64) -> RivalResult<Sample> {
         let done = deadline.repeat(count, |_| self.next(db))?;
         Ok(Sample {
             operations: done,
@@ -147,12 +147,12 @@ impl Client {
 
     fn record(&mut self) -> u64 {
         match self.step {
-            Step::D => self.latest.next(&mut self.random, self.records),
+            YcsbStep::D => self.latest.next(&mut self.random, self.records),
             _ => self.scrambled.next(&mut self.random),
         }
     }
 
-    fn next<E: Engine>(&mut self, db: &E) -> Result<()> {
+    fn next<E: RivalEngine>(&mut self, db: &E) -> RivalResult<()> {
         match self.step.operation(self.random.u32(..100)) {
             Operation::Insert => {
                 self.records += 1;
@@ -180,7 +180,7 @@ impl Client {
         }
     }
 
-    fn read<E: Engine>(&mut self, db: &E, record: u64) -> Result<()> {
+    fn read<E: RivalEngine>(&mut self, db: &E, record: u64) -> RivalResult<()> {
         let digest = &mut self.digest;
         if db.get(&key(fnv64(record)), &mut |value| digest.add(value))? {
             Ok(())
@@ -189,7 +189,7 @@ impl Client {
         }
     }
 
-    fn put<E: Engine>(&mut self, db: &E, record: u64) -> Result<()> {
+    fn put<E: RivalEngine>(&mut self, db: &E, record: u64) -> RivalResult<()> {
         self.user_bytes += (KEY_BYTES + RECORD_BYTES) as u64;
         db.put(&key(fnv64(record)), self.values.next(RECORD_BYTES), Durability::Wal)
     }

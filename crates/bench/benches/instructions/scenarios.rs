@@ -2,7 +2,7 @@
 //! it is counted.
 
 use esker::internals::base::sync::epoch;
-use esker::internals::cache::{Cache, CacheKey, CacheOptions, CacheType, Priority, Role};
+use esker::internals::cache::{Cache, CacheKey, CacheOptions, CachePriority, CacheType, Role};
 use esker::internals::env::FileSystem as _;
 use esker::internals::env::mem::MemFs;
 use esker::internals::format::block::{Block, BlockBuilder, BlockCursor};
@@ -611,7 +611,7 @@ fn cache_of(cache_type: CacheType) -> Cache<u64> {
     let options = CacheOptions { cache_type, ..CacheOptions::with_capacity(32 << 20) };
     let cache = Cache::new(&options).expect("default options but for the type");
     for number in 0..CACHED_BLOCKS {
-        let inserted = cache.insert(cached_block(number), number, 4096, Priority::Low, Role::DataBlock);
+        let inserted = cache.insert(cached_block(number), number, 4096, CachePriority::Low, Role::DataBlock);
         drop(inserted.expect("room for all"));
     }
     cache

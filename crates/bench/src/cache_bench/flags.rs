@@ -11,17 +11,17 @@ macro_rules! flags {
     ($( $( #[doc = $help:literal] )+ $field:ident: $ty:ty = $default:expr; )*) => {
         /// The flags of a run.
         #[derive(Clone, Debug, PartialEq)]
-        pub(super) struct Flags {
+        pub(super) struct CacheBenchFlags {
             $( $( #[doc = $help] )+ pub(super) $field: $ty, )*
         }
 
-        impl Default for Flags {
-            fn default() -> Flags {
-                Flags { $( $field: $default, )* }
+        impl Default for CacheBenchFlags {
+            fn default() -> CacheBenchFlags {
+                CacheBenchFlags { $( $field: $default, )* }
             }
         }
 
-        impl Flags {
+        impl CacheBenchFlags {
             fn set(&mut self, name: &str, text: &str) -> Option<Result<(), String>> {
                 match name {
                     $( stringify!($field) => Some(<$ty>::parse(text).map(|value| self.$field = value)), )*
@@ -32,7 +32,7 @@ macro_rules! flags {
 
         fn is_bool(name: &str) -> bool {
             match name {
-                $( stringify!($field) => matches!(<$ty as FlagValue>::KIND, crate::flags::value::Kind::Bool), )*
+                $( stringify!($field) => matches!(<$ty as FlagValue>::KIND, crate::flags::value::FlagKind::Bool), )*
                 _ => false,
             }
         }
@@ -41,7 +41,7 @@ macro_rules! flags {
             let mut text = String::from(
                 "esker cache_bench: RocksDB's cache benchmark for Esker\n\nUSAGE:\nesker cache_bench [OPTIONS]...\n\nFlags:\n",
             );
-            let defaults = Flags::default();
+            let defaults = CacheBenchFlags::default();
             $( writeln!(
                 text,
                 "    -{} ({}) type: {} default: {}",
@@ -114,7 +114,7 @@ flags! {
     seed: u64 = 1000;
 }
 
-impl Flags {
+impl CacheBenchFlags {
     /// Percentages of the operations, in the order of their drawing.
     pub(super) fn percents(&self) -> [u32; 5] {
         [
@@ -129,9 +129,9 @@ impl Flags {
 
 /// The request of a command line.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum CommandLine {
+pub(super) enum CacheBenchCommandLine {
     /// A run.
-    Run(Box<Flags>),
+    Run(Box<CacheBenchFlags>),
     /// The text of `--help`.
     Help(String),
 }
@@ -139,8 +139,8 @@ pub(super) enum CommandLine {
 /// Reads the arguments behind the program's name, in gflags' forms.
 /// # Errors
 /// One sentence for the first argument that is unknown, malformed or misplaced.
-pub(super) fn parse(arguments: &[String]) -> Result<CommandLine, String> {
-    let mut flags = Flags::default();
+pub(super) fn parse(arguments: &[String]) -> Result<CacheBenchCommandLine, String> {
+    let mut flags = CacheBenchFlags::default();
     let mut arguments = arguments.iter();
     while let Some(argument) = arguments.next() {
         let text = argument.strip_prefix("--").or_else(|| argument.strip_prefix('-'));
@@ -148,7 +148,7 @@ pub(super) fn parse(arguments: &[String]) -> Result<CommandLine, String> {
         let (name, value) = text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
         let name = name.replace('-', "_");
         if matches!(name.as_str(), "help" | "helpfull" | "h") {
-            return Ok(CommandLine::Help(help()));
+            return Ok(CacheBenchCommandLine::Help(help()));
         }
         let (name, value) = match (value, name.strip_prefix("no").filter(|rest| is_bool(rest))) {
             (Some(value), _) => (name.as_str(), value),
@@ -164,10 +164,10 @@ pub(super) fn parse(arguments: &[String]) -> Result<CommandLine, String> {
             .map_err(|why| format!("--{name}: {why}"))?;
     }
     check(&flags)?;
-    Ok(CommandLine::Run(Box::new(flags)))
+    Ok(CacheBenchCommandLine::Run(Box::new(flags)))
 }
 
-fn check(flags: &Flags) -> Result<(), String> {
+fn check(flags: &CacheBenchFlags) -> Result<(), String> {
     if flags.percents().iter().map(|&p| u64::from(p)).sum::<u64>() != 100 {
         return Err("Percentages must add to 100.".to_owned());
     }

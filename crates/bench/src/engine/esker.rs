@@ -1,6 +1,6 @@
 //! Esker behind the interface for benchmarks.
 
-use super::{Batch, Cursor, Engine, Store};
+use super::{BenchBatch, BenchCursor, BenchEngine, Store};
 use esker::internals::format::file_name::parse_file_name;
 use esker::{
     ColumnFamilyHandle, CompactRangeOptions, Db, DbIterator, Error, MultiGetOutput, MultiScanArgs, Options,
@@ -77,7 +77,7 @@ pub struct EskerEngine {
     family: ColumnFamilyHandle,
 }
 
-impl Engine for EskerEngine {
+impl BenchEngine for EskerEngine {
     type Batch = EskerBatch;
     type Cursor = DbIterator;
     type Values = MultiGetOutput;
@@ -173,7 +173,7 @@ pub struct EskerBatch {
     family: esker::ColumnFamilyId,
 }
 
-impl Batch for EskerBatch {
+impl BenchBatch for EskerBatch {
     #[inline]
     fn clear(&mut self) {
         self.batch.clear();
@@ -191,7 +191,7 @@ impl Batch for EskerBatch {
     }
 }
 
-impl Cursor for DbIterator {
+impl BenchCursor for DbIterator {
     #[inline]
     fn valid(&self) -> bool {
         DbIterator::valid(self)

@@ -1,6 +1,6 @@
 //! An engine that does nothing: it shows the cost of a loop by itself.
 
-use super::{Batch, Cursor, Engine, Store};
+use super::{BenchBatch, BenchCursor, BenchEngine, Store};
 use esker::{MultiScanArgs, ReadOptions, Result, WriteOptions};
 use std::hint::black_box;
 
@@ -28,7 +28,7 @@ impl Store for NoStore {
     }
 }
 
-impl Engine for NoStore {
+impl BenchEngine for NoStore {
     type Batch = NoStore;
     type Cursor = NoStore;
     type Values = ();
@@ -103,7 +103,7 @@ impl Engine for NoStore {
     }
 }
 
-impl Batch for NoStore {
+impl BenchBatch for NoStore {
     fn clear(&mut self) {}
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         black_box((key, value));
@@ -119,7 +119,7 @@ impl Batch for NoStore {
     }
 }
 
-impl Cursor for NoStore {
+impl BenchCursor for NoStore {
     fn valid(&self) -> bool {
         black_box(true)
     }

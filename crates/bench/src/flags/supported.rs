@@ -5,7 +5,7 @@
 //! refers to. `ribbon_starting_level` is from older versions. `format_version` is the engine's
 //! default, 5, where RocksDB 11 has 7.
 
-use super::value::{FlagValue, Kind};
+use super::value::{FlagKind, FlagValue};
 
 /// What `--benchmarks` is without being given.
 const DEFAULT_BENCHMARKS: &str = "fillseq,fillsync,fillrandom,overwrite,readrandom,newiterator,seekrandom,\
@@ -18,7 +18,7 @@ const DEFAULT_BENCHMARKS: &str = "fillseq,fillsync,fillrandom,overwrite,readrand
 pub(super) struct Flag {
     pub(super) name: &'static str,
     pub(super) help: &'static str,
-    pub(super) kind: Kind,
+    pub(super) kind: FlagKind,
     /// Sets the field from text; says what would be right if it cannot.
     pub(super) set: fn(&mut Flags, &str) -> Result<(), String>,
     /// The field as text.

@@ -2,7 +2,7 @@ use super::*;
 
 fn flags(arguments: &[&str]) -> Flags {
     match parse(&owned(arguments)).unwrap() {
-        CommandLine::Run(flags) => *flags,
+        BenchCommandLine::Run(flags) => *flags,
         other => panic!("{other:?}"),
     }
 }
@@ -139,7 +139,7 @@ fn defaults_are_values_of_their_kind() {
 
 #[test]
 fn help_lists_every_flag() {
-    let Ok(CommandLine::Help(text)) = parse(&owned(&["--help"])) else { panic!("help") };
+    let Ok(BenchCommandLine::Help(text)) = parse(&owned(&["--help"])) else { panic!("help") };
     assert!(text.contains("    -num (Keys in the database."), "{text}");
     assert_eq!(text.matches(" type: ").count(), TABLE.len() + KNOWN.len());
 }

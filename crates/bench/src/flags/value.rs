@@ -2,7 +2,7 @@
 
 /// The type of a flag's value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum FlagKind {
     Bool,
     Int32,
     UInt32,
@@ -12,17 +12,17 @@ pub(crate) enum Kind {
     String,
 }
 
-impl Kind {
+impl FlagKind {
     /// gflags' name of the type.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
-            Kind::Bool => "bool",
-            Kind::Int32 => "int32",
-            Kind::UInt32 => "uint32",
-            Kind::Int64 => "int64",
-            Kind::UInt64 => "uint64",
-            Kind::Double => "double",
-            Kind::String => "string",
+            FlagKind::Bool => "bool",
+            FlagKind::Int32 => "int32",
+            FlagKind::UInt32 => "uint32",
+            FlagKind::Int64 => "int64",
+            FlagKind::UInt64 => "uint64",
+            FlagKind::Double => "double",
+            FlagKind::String => "string",
         }
     }
 
@@ -34,27 +34,27 @@ impl Kind {
             Ok(T::parse(a)? == T::parse(b)?)
         }
         match self {
-            Kind::Bool => same::<bool>(a, b),
-            Kind::Int32 => same::<i32>(a, b),
-            Kind::UInt32 => same::<u32>(a, b),
-            Kind::Int64 => same::<i64>(a, b),
-            Kind::UInt64 => same::<u64>(a, b),
-            Kind::Double => same::<f64>(a, b),
-            Kind::String => same::<String>(a, b),
+            FlagKind::Bool => same::<bool>(a, b),
+            FlagKind::Int32 => same::<i32>(a, b),
+            FlagKind::UInt32 => same::<u32>(a, b),
+            FlagKind::Int64 => same::<i64>(a, b),
+            FlagKind::UInt64 => same::<u64>(a, b),
+            FlagKind::Double => same::<f64>(a, b),
+            FlagKind::String => same::<String>(a, b),
         }
     }
 }
 
 /// A type of flags' values.
 pub(crate) trait FlagValue: Sized {
-    const KIND: Kind;
+    const KIND: FlagKind;
     /// # Errors
     /// The expected form.
     fn parse(text: &str) -> Result<Self, String>;
 }
 
 impl FlagValue for bool {
-    const KIND: Kind = Kind::Bool;
+    const KIND: FlagKind = FlagKind::Bool;
     fn parse(text: &str) -> Result<bool, String> {
         match text.to_ascii_lowercase().as_str() {
             "1" | "t" | "true" | "y" | "yes" => Ok(true),
@@ -67,7 +67,7 @@ impl FlagValue for bool {
 macro_rules! integers {
     ($($ty:ty => $kind:ident),*) => {$(
         impl FlagValue for $ty {
-            const KIND: Kind = Kind::$kind;
+            const KIND: FlagKind = FlagKind::$kind;
             fn parse(text: &str) -> Result<$ty, String> {
                 let (negative, digits) = match text.strip_prefix('-') {
                     Some(rest) => (true, rest),
@@ -88,7 +88,7 @@ macro_rules! integers {
 integers!(i32 => Int32, u32 => UInt32, i64 => Int64, u64 => UInt64);
 
 impl FlagValue for f64 {
-    const KIND: Kind = Kind::Double;
+    const KIND: FlagKind = FlagKind::Double;
     fn parse(text: &str) -> Result<f64, String> {
         match text.parse::<f64>() {
             Ok(number) if number.is_finite() => Ok(number),
@@ -98,7 +98,7 @@ impl FlagValue for f64 {
 }
 
 impl FlagValue for String {
-    const KIND: Kind = Kind::String;
+    const KIND: FlagKind = FlagKind::String;
     fn parse(text: &str) -> Result<String, String> {
         Ok(text.to_owned())
     }

@@ -1,11 +1,11 @@
 //! One measurement: threads with a lock manager of their own, for a given time.
 
-use super::{LockBenchOptions, workload::Request, workload::Workload};
+use super::{LockBenchOptions, workload::LockBenchRequest, workload::LockWorkload};
 use esker::Result;
 use esker::internals::env::on_threads;
 use esker_lock::{
-    Clock, ColumnFamilyId, Endpoint, Family, FamilyOptions, LockManager, LockManagerOptions, LockerOptions,
-    Locking, Timeout,
+    ColumnFamilyId, Endpoint, FamilyOptions, LockClock, LockFamily, LockManager, LockManagerOptions,
+    LockerOptions, Locking, Timeout,
 };
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::{Arc, Barrier};
@@ -13,16 +13,16 @@ use std::time::Duration;
 
 /// The subject of a measurement.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Cell<'a> {
+pub(super) struct LockBenchCell<'a> {
     pub(super) options: &'a LockBenchOptions,
-    pub(super) workload: Workload,
+    pub(super) workload: LockWorkload,
     pub(super) threads: usize,
     pub(super) seed: u64,
 }
 
 /// The result of a measurement.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Outcome {
+pub(super) struct CellOutcome {
     pub(super) locks_per_second: f64,
     pub(super) waits_per_thousand: f64,
     /// Processor time for a lock and its release.
@@ -54,7 +54,7 @@ pub(super) fn cpu_nanos() -> u64 {
     nanos(ClockId::ThreadCPUTime)
 }
 
-impl Clock for SystemTime {
+impl LockClock for SystemTime {
     fn monotonic_nanos(&self) -> u64 {
         nanos(ClockId::Monotonic)
     }
@@ -84,10 +84,10 @@ fn mixed(state: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-impl Cell<'_> {
+impl LockBenchCell<'_> {
     /// # Errors
     /// The system refuses a thread.
-    pub(super) fn run(&self, locking: Locking) -> Result<Outcome> {
+    pub(super) fn run(&self, locking: Locking) -> Result<CellOutcome> {
         let manager = LockManager::new(LockManagerOptions::new(Arc::new(SystemTime)));
         let family = manager
             .add_family(ColumnFamilyId::DEFAULT, &self.family_options(locking))
@@ -97,7 +97,7 @@ impl Cell<'_> {
             self.work(&manager, &family, &barrier, thread as u64)
         })?;
         let locks = work.iter().map(|w| w.locks).sum::<u64>().max(1) as f64;
-        Ok(Outcome {
+        Ok(CellOutcome {
             locks_per_second: work.iter().map(|w| w.locks as f64 * 1e9 / w.nanos as f64).sum(),
             waits_per_thousand: manager.counters().waits as f64 * 1000.0 / locks,
             cpu_nanos: work.iter().map(|w| w.cpu_nanos).sum::<u64>() as f64 / locks,
@@ -116,7 +116,7 @@ impl Cell<'_> {
     }
 
     /// Runs transactions until the time is over.
-    fn work(&self, manager: &LockManager, family: &Arc<Family>, barrier: &Barrier, thread: u64) -> Work {
+    fn work(&self, manager: &LockManager, family: &Arc<LockFamily>, barrier: &Barrier, thread: u64) -> Work {
         let LockBenchOptions { keys, key_bytes, locks, time, .. } = *self.options;
         let mut random = generator((self.seed << 32) | thread);
         let mut locker = manager.locker(LockerOptions {
@@ -124,7 +124,7 @@ impl Cell<'_> {
             ..LockerOptions::default()
         });
         let (mut left, mut right) = (vec![0; key_bytes.max(8)], vec![0; key_bytes.max(8)]);
-        let mut requests: Vec<Request> = Vec::with_capacity(locks);
+        let mut requests: Vec<LockBenchRequest> = Vec::with_capacity(locks);
         let (mut taken, mut grown) = (0, thread);
         barrier.wait();
         let (start, cpu) = (nanos(ClockId::Monotonic), nanos(ClockId::ThreadCPUTime));

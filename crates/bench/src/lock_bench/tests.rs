@@ -11,7 +11,7 @@ fn a_small_run_measures_every_cell() {
     };
     let mut out = Vec::new();
     let rows = run(&options, &mut out).expect("memory takes everything");
-    assert_eq!(rows.len(), 2 * Workload::ALL.len());
+    assert_eq!(rows.len(), 2 * LockWorkload::ALL.len());
     for row in &rows {
         assert_eq!(row.point.is_none(), row.workload.has_ranges());
         assert!(row.range > 0.0, "{row:?}");
@@ -21,8 +21,8 @@ fn a_small_run_measures_every_cell() {
 
 #[test]
 fn workloads_have_names() {
-    for workload in Workload::ALL {
-        assert_eq!(Workload::by_name(workload.name()), Some(workload));
+    for workload in LockWorkload::ALL {
+        assert_eq!(LockWorkload::by_name(workload.name()), Some(workload));
     }
 }
 

@@ -11,7 +11,7 @@ const SHORT: u64 = 10;
 
 /// A kind of transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Workload {
+pub enum LockWorkload {
     /// Exclusive locks on random keys.
     Random,
     /// Exclusive locks on keys that grow, over all threads.
@@ -28,43 +28,43 @@ pub enum Workload {
 
 /// Keys from `first` on.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Request {
+pub(super) struct LockBenchRequest {
     pub(super) first: u64,
     pub(super) count: u64,
     pub(super) mode: LockMode,
 }
 
-impl Workload {
+impl LockWorkload {
     /// All workloads.
-    pub const ALL: [Workload; 6] = [
-        Workload::Random,
-        Workload::Increasing,
-        Workload::ShortRanges,
-        Workload::WideRanges,
-        Workload::Shared,
-        Workload::Hot,
+    pub const ALL: [LockWorkload; 6] = [
+        LockWorkload::Random,
+        LockWorkload::Increasing,
+        LockWorkload::ShortRanges,
+        LockWorkload::WideRanges,
+        LockWorkload::Shared,
+        LockWorkload::Hot,
     ];
 
     /// Its name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
-            Workload::Random => "random",
-            Workload::Increasing => "increasing",
-            Workload::ShortRanges => "short-ranges",
-            Workload::WideRanges => "wide-ranges",
-            Workload::Shared => "shared",
-            Workload::Hot => "hot",
+            LockWorkload::Random => "random",
+            LockWorkload::Increasing => "increasing",
+            LockWorkload::ShortRanges => "short-ranges",
+            LockWorkload::WideRanges => "wide-ranges",
+            LockWorkload::Shared => "shared",
+            LockWorkload::Hot => "hot",
         }
     }
 
     /// The workload with this name.
-    pub fn by_name(name: &str) -> Option<Workload> {
-        Workload::ALL.into_iter().find(|w| w.name() == name)
+    pub fn by_name(name: &str) -> Option<LockWorkload> {
+        LockWorkload::ALL.into_iter().find(|w| w.name() == name)
     }
 
     /// Whether it locks ranges, which a family for points refuses.
     pub const fn has_ranges(self) -> bool {
-        matches!(self, Workload::ShortRanges | Workload::WideRanges)
+        matches!(self, LockWorkload::ShortRanges | LockWorkload::WideRanges)
     }
 
     /// One request of a transaction, among `count` keys; `next` gives growing keys.
@@ -73,24 +73,26 @@ impl Workload {
         keys: u64,
         rng: &mut impl FnMut(u64) -> u64,
         next: impl FnOnce() -> u64,
-    ) -> Request {
-        let one = |first, mode| Request { first, count: 1, mode };
+    ) -> LockBenchRequest {
+        let one = |first, mode| LockBenchRequest { first, count: 1, mode };
         let mixed = |n: u64| if n < 8 { LockMode::Shared } else { LockMode::Exclusive };
         match self {
-            Workload::Random => one(rng(keys), LockMode::Exclusive),
-            Workload::Increasing => one(next(), LockMode::Exclusive),
-            Workload::ShortRanges => Request { first: rng(keys), count: SHORT, mode: LockMode::Exclusive },
-            Workload::WideRanges if rng(100) == 0 => {
-                Request { first: rng(keys), count: (keys / 100).max(1), mode: LockMode::Exclusive }
+            LockWorkload::Random => one(rng(keys), LockMode::Exclusive),
+            LockWorkload::Increasing => one(next(), LockMode::Exclusive),
+            LockWorkload::ShortRanges => {
+                LockBenchRequest { first: rng(keys), count: SHORT, mode: LockMode::Exclusive }
             }
-            Workload::WideRanges => one(rng(keys), LockMode::Exclusive),
-            Workload::Shared => one(rng(keys), mixed(rng(10))),
-            Workload::Hot => one(rng(HOT_KEYS), mixed(rng(10))),
+            LockWorkload::WideRanges if rng(100) == 0 => {
+                LockBenchRequest { first: rng(keys), count: (keys / 100).max(1), mode: LockMode::Exclusive }
+            }
+            LockWorkload::WideRanges => one(rng(keys), LockMode::Exclusive),
+            LockWorkload::Shared => one(rng(keys), mixed(rng(10))),
+            LockWorkload::Hot => one(rng(HOT_KEYS), mixed(rng(10))),
         }
     }
 
     /// Whether transactions take their locks in ascending order, and make no circles.
     pub(super) const fn is_sorted(self) -> bool {
-        !matches!(self, Workload::Random | Workload::Increasing)
+        !matches!(self, LockWorkload::Random | LockWorkload::Increasing)
     }
 }

@@ -1,6 +1,6 @@
 //! Operations per interval, as a CSV file: `secs_elapsed,interval_qps`.
 
-use crate::output::{Output, Stop};
+use crate::output::{BenchOutput, BenchStop};
 use esker::internals::base::sync::atomic::{AtomicU64, Ordering};
 use esker::internals::env::{Clock, FileSystem, WritableFile};
 use std::path::Path;
@@ -22,10 +22,11 @@ impl IntervalReport {
     /// Creates the file.
     /// # Errors
     /// `Failed` naming the file.
-    pub(crate) fn create(fs: &dyn FileSystem, path: &Path) -> Result<Box<dyn WritableFile>, Stop> {
-        let mut file = fs.new_writable_file(path).map_err(|e| Stop::Failed(format!("--report_file: {e}")))?;
+    pub(crate) fn create(fs: &dyn FileSystem, path: &Path) -> Result<Box<dyn WritableFile>, BenchStop> {
+        let mut file =
+            fs.new_writable_file(path).map_err(|e| BenchStop::Failed(format!("--report_file: {e}")))?;
         append(file.as_mut(), "secs_elapsed,interval_qps\n")
-            .map_err(|e| Stop::Failed(format!("--report_file: {e}")))?;
+            .map_err(|e| BenchStop::Failed(format!("--report_file: {e}")))?;
         Ok(file)
     }
 
@@ -36,7 +37,7 @@ impl IntervalReport {
         interval: Duration,
         clock: &dyn Clock,
         stop: &Receiver<()>,
-        output: &Output,
+        output: &BenchOutput,
     ) {
         let started = clock.monotonic_nanos();
         let mut reported = 0;

@@ -2,14 +2,14 @@
 
 use super::{IntervalReport, MB, log_time};
 use crate::flags::Flags;
-use crate::output::Output;
+use crate::output::BenchOutput;
 use esker::internals::env::Clock;
 use esker::stats::HistogramSnapshot;
 use std::fmt::Write;
 
 /// The kind of an operation, for the histograms.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum OpKind {
+pub(crate) enum BenchOpKind {
     Read,
     Write,
     Delete,
@@ -24,45 +24,45 @@ pub(crate) enum OpKind {
     Other,
 }
 
-impl OpKind {
-    const ALL: [OpKind; 12] = [
-        OpKind::Read,
-        OpKind::Write,
-        OpKind::Delete,
-        OpKind::Seek,
-        OpKind::MultiScan,
-        OpKind::Merge,
-        OpKind::Update,
-        OpKind::Compress,
-        OpKind::Uncompress,
-        OpKind::Crc,
-        OpKind::Hash,
-        OpKind::Other,
+impl BenchOpKind {
+    const ALL: [BenchOpKind; 12] = [
+        BenchOpKind::Read,
+        BenchOpKind::Write,
+        BenchOpKind::Delete,
+        BenchOpKind::Seek,
+        BenchOpKind::MultiScan,
+        BenchOpKind::Merge,
+        BenchOpKind::Update,
+        BenchOpKind::Compress,
+        BenchOpKind::Uncompress,
+        BenchOpKind::Crc,
+        BenchOpKind::Hash,
+        BenchOpKind::Other,
     ];
 
     const fn as_str(self) -> &'static str {
         match self {
-            OpKind::Read => "read",
-            OpKind::Write => "write",
-            OpKind::Delete => "delete",
-            OpKind::Seek => "seek",
-            OpKind::MultiScan => "multiscan",
-            OpKind::Merge => "merge",
-            OpKind::Update => "update",
-            OpKind::Compress => "compress",
-            OpKind::Uncompress => "uncompress",
-            OpKind::Crc => "crc",
-            OpKind::Hash => "hash",
-            OpKind::Other => "op",
+            BenchOpKind::Read => "read",
+            BenchOpKind::Write => "write",
+            BenchOpKind::Delete => "delete",
+            BenchOpKind::Seek => "seek",
+            BenchOpKind::MultiScan => "multiscan",
+            BenchOpKind::Merge => "merge",
+            BenchOpKind::Update => "update",
+            BenchOpKind::Compress => "compress",
+            BenchOpKind::Uncompress => "uncompress",
+            BenchOpKind::Crc => "crc",
+            BenchOpKind::Hash => "hash",
+            BenchOpKind::Other => "op",
         }
     }
 }
 
 /// The state that the threads of a benchmark share for their reports.
-pub(crate) struct Sink<'a> {
+pub(crate) struct StatsSink<'a> {
     pub(crate) flags: &'a Flags,
     pub(crate) clock: &'a dyn Clock,
-    pub(crate) output: &'a Output,
+    pub(crate) output: &'a BenchOutput,
     pub(crate) interval: Option<&'a IntervalReport>,
     /// Operations between reports of each thread; 0: ever more.
     pub(crate) stats_interval: u64,
@@ -72,7 +72,7 @@ pub(crate) struct Sink<'a> {
 
 /// Counts of one thread.
 pub(crate) struct Stats<'a> {
-    sink: &'a Sink<'a>,
+    sink: &'a StatsSink<'a>,
     thread: usize,
     next_report: u64,
     last_report_done: u64,
@@ -92,13 +92,13 @@ pub(crate) struct Done {
     pub(crate) operations: u64,
     pub(crate) bytes: u64,
     pub(crate) message: String,
-    pub(super) histograms: Vec<(OpKind, HistogramSnapshot)>,
+    pub(super) histograms: Vec<(BenchOpKind, HistogramSnapshot)>,
     pub(super) excluded: bool,
 }
 
 impl<'a> Stats<'a> {
     /// Starts the clock.
-    pub(crate) fn start(sink: &'a Sink<'a>, thread: usize) -> Stats<'a> {
+    pub(crate) fn start(sink: &'a StatsSink<'a>, thread: usize) -> Stats<'a> {
         let now = micros(sink.clock);
         let next_report = match sink.stats_interval {
             _ if !sink.flags.progress_reports => u64::MAX,
@@ -118,7 +118,7 @@ impl<'a> Stats<'a> {
 
     /// Counts `count` operations of one kind. Their time is the time since the last call.
     #[inline]
-    pub(crate) fn finished(&mut self, count: u64, kind: OpKind) {
+    pub(crate) fn finished(&mut self, count: u64, kind: BenchOpKind) {
         if let Some(interval) = self.sink.interval {
             interval.add(count);
         }
@@ -160,7 +160,7 @@ impl<'a> Stats<'a> {
         self.done
     }
 
-    fn time(&mut self, kind: OpKind) {
+    fn time(&mut self, kind: BenchOpKind) {
         let now = micros(self.sink.clock);
         let took = now - self.last_op_micros;
         self.done.histogram(kind).add(took);
@@ -265,7 +265,7 @@ impl Done {
             (operations as f64 / elapsed) as i64,
             if extra.is_empty() { "" } else { " " },
         );
-        for kind in OpKind::ALL {
+        for kind in BenchOpKind::ALL {
             if let Some((_, histogram)) = self.histograms.iter().find(|(k, _)| *k == kind) {
                 writeln!(text, "Microseconds per {}:\n{histogram}", kind.as_str())
                     .expect("a String takes all that is written");
@@ -274,7 +274,7 @@ impl Done {
         text
     }
 
-    fn histogram(&mut self, kind: OpKind) -> &mut HistogramSnapshot {
+    fn histogram(&mut self, kind: BenchOpKind) -> &mut HistogramSnapshot {
         let i = self.histograms.iter().position(|(k, _)| *k == kind).unwrap_or_else(|| {
             self.histograms.push((kind, HistogramSnapshot::new()));
             self.histograms.len() - 1

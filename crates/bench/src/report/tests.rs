@@ -1,6 +1,6 @@
 use super::*;
 use crate::flags::Flags;
-use crate::output::Output;
+use crate::output::BenchOutput;
 use esker::internals::env::{FileSystem, MemFs, MockClock};
 use std::path::Path;
 use std::sync::mpsc;
@@ -8,9 +8,9 @@ use std::time::Duration;
 
 /// Runs `work` under a clock that only it moves.
 fn measured(flags: &Flags, work: impl FnOnce(&mut Stats<'_>, &MockClock)) -> Done {
-    let (clock, output) = (MockClock::new(0), Output::new(std::io::sink(), std::io::sink()));
+    let (clock, output) = (MockClock::new(0), BenchOutput::new(std::io::sink(), std::io::sink()));
     clock.advance(Duration::from_secs(5));
-    let sink = Sink {
+    let sink = StatsSink {
         flags,
         clock: &clock,
         output: &output,
@@ -27,7 +27,7 @@ fn measured(flags: &Flags, work: impl FnOnce(&mut Stats<'_>, &MockClock)) -> Don
 fn the_result_line_is_rocksdbs() {
     let done = measured(&Flags::default(), |stats, clock| {
         clock.advance(Duration::from_micros(190_000));
-        stats.finished(40_000, OpKind::Write);
+        stats.finished(40_000, BenchOpKind::Write);
         stats.add_bytes(4_640_000);
     });
     assert_eq!(
@@ -40,7 +40,7 @@ fn the_result_line_is_rocksdbs() {
 fn messages_follow_the_rate() {
     let done = measured(&Flags::default(), |stats, clock| {
         clock.advance(Duration::from_micros(26_000));
-        stats.finished(40_000, OpKind::Read);
+        stats.finished(40_000, BenchOpKind::Read);
         stats.add_bytes(4_640_000);
         stats.add_message("(20000 of 20000 found)\n");
     });
@@ -50,7 +50,7 @@ fn messages_follow_the_rate() {
     );
     let done = measured(&Flags::default(), |stats, clock| {
         clock.advance(Duration::from_micros(2_500));
-        stats.finished(10, OpKind::Other);
+        stats.finished(10, BenchOpKind::Other);
     });
     assert_eq!(
         done.text("newiterator"),
@@ -90,7 +90,7 @@ fn histograms_follow_the_line() {
     let done = measured(&flags, |stats, clock| {
         for _ in 0..3 {
             clock.advance(Duration::from_micros(2));
-            stats.finished(1, OpKind::Seek);
+            stats.finished(1, BenchOpKind::Seek);
         }
     });
     let text = done.text("seekrandom");
@@ -136,7 +136,7 @@ fn dates_are_civil() {
 #[test]
 fn each_interval_is_a_line_of_its_own_operations() {
     let (fs, clock, output) =
-        (MemFs::new(), MockClock::new(0), Output::new(std::io::sink(), std::io::sink()));
+        (MemFs::new(), MockClock::new(0), BenchOutput::new(std::io::sink(), std::io::sink()));
     let path = Path::new("/report.csv");
     fs.create_dir_if_missing(Path::new("/")).unwrap();
     let report = IntervalReport::default();

@@ -2,11 +2,11 @@
 //!
 //! Source of names and changes: RocksDB 11.9 `tools/db_bench_tool.cc`.
 
-use super::name::Named;
+use super::name::NamedBenchmark;
 use crate::flags::Flags;
 use crate::keys::WriteOrder;
-use crate::output::Stop;
-use crate::workload::{Background, Checksum, Foreground, Plan, Workload, non_negative, range_keys};
+use crate::output::BenchStop;
+use crate::workload::{Background, Checksum, Foreground, Workload, WorkloadPlan, non_negative, range_keys};
 use esker::{ReadOptions, WriteOptions};
 
 /// A step that the main thread does once, without measurement.
@@ -41,22 +41,22 @@ impl ThreadCount {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum What {
+pub(super) enum BenchmarkKind {
     Threads(Workload, ThreadCount),
     Meta(Meta),
 }
 
-const fn threads(workload: Workload) -> What {
-    What::Threads(workload, ThreadCount::Flag)
+const fn threads(workload: Workload) -> BenchmarkKind {
+    BenchmarkKind::Threads(workload, ThreadCount::Flag)
 }
 
-const fn behind(background: Background, foreground: Foreground) -> What {
-    What::Threads(Workload::Behind(background, foreground), ThreadCount::OneMore)
+const fn behind(background: Background, foreground: Foreground) -> BenchmarkKind {
+    BenchmarkKind::Threads(Workload::Behind(background, foreground), ThreadCount::OneMore)
 }
 
 /// The supported benchmarks. Those that fill need an empty database.
 #[rustfmt::skip]
-pub(super) const SUPPORTED: &[(&str, What)] = &[
+pub(super) const SUPPORTED: &[(&str, BenchmarkKind)] = &[
     ("fillseq", threads(Workload::Write(WriteOrder::Sequential))),
     ("fillbatch", threads(Workload::Write(WriteOrder::Sequential))),
     ("fillrandom", threads(Workload::Write(WriteOrder::Random))),
@@ -65,7 +65,7 @@ pub(super) const SUPPORTED: &[(&str, What)] = &[
     ("fill100K", threads(Workload::Write(WriteOrder::Random))),
     ("overwrite", threads(Workload::Write(WriteOrder::Random))),
     ("readseq", threads(Workload::ReadSequential)),
-    ("readtocache", What::Threads(Workload::ReadSequential, ThreadCount::One)),
+    ("readtocache", BenchmarkKind::Threads(Workload::ReadSequential, ThreadCount::One)),
     ("readreverse", threads(Workload::ReadReverse)),
     ("readrandom", threads(Workload::ReadRandom)),
     ("readrandomsmall", threads(Workload::ReadRandom)),
@@ -95,13 +95,13 @@ pub(super) const SUPPORTED: &[(&str, What)] = &[
     ("xxh3", threads(Workload::Checksum(Checksum::Xxh3))),
     ("compress", threads(Workload::Compress)),
     ("uncompress", threads(Workload::Uncompress)),
-    ("compactall", What::Meta(Meta::CompactAll)),
-    ("waitforcompaction", What::Meta(Meta::WaitForCompaction)),
-    ("flush", What::Meta(Meta::Flush)),
-    ("stats", What::Meta(Meta::Property("rocksdb.stats"))),
-    ("levelstats", What::Meta(Meta::Property("rocksdb.levelstats"))),
-    ("sstables", What::Meta(Meta::Property("rocksdb.sstables"))),
-    ("memstats", What::Meta(Meta::MemStats)),
+    ("compactall", BenchmarkKind::Meta(Meta::CompactAll)),
+    ("waitforcompaction", BenchmarkKind::Meta(Meta::WaitForCompaction)),
+    ("flush", BenchmarkKind::Meta(Meta::Flush)),
+    ("stats", BenchmarkKind::Meta(Meta::Property("rocksdb.stats"))),
+    ("levelstats", BenchmarkKind::Meta(Meta::Property("rocksdb.levelstats"))),
+    ("sstables", BenchmarkKind::Meta(Meta::Property("rocksdb.sstables"))),
+    ("memstats", BenchmarkKind::Meta(Meta::MemStats)),
 ];
 
 /// Unsupported benchmarks of RocksDB 11.9.
@@ -162,20 +162,20 @@ fn unknown(name: &str) -> String {
 
 /// A benchmark by its name, with its flags.
 pub(super) struct Benchmark {
-    pub(super) named: Named,
+    pub(super) named: NamedBenchmark,
     /// Whether it needs an empty database.
     pub(super) fresh: bool,
-    pub(super) plan: Plan,
-    pub(super) what: What,
+    pub(super) plan: WorkloadPlan,
+    pub(super) what: BenchmarkKind,
 }
 
 impl Benchmark {
     /// # Errors
     /// `Failed` if there is no such benchmark, or the flags forbid it.
-    pub(super) fn new(flags: &Flags, named: Named) -> Result<Benchmark, Stop> {
+    pub(super) fn new(flags: &Flags, named: NamedBenchmark) -> Result<Benchmark, BenchStop> {
         let name = named.name.as_str();
         let Some(&(_, what)) = SUPPORTED.iter().find(|(supported, _)| *supported == name) else {
-            return Err(Stop::Failed(unknown(name)));
+            return Err(BenchStop::Failed(unknown(name)));
         };
         let mut plan = plan(flags);
         match name {
@@ -192,7 +192,7 @@ impl Benchmark {
             "readrandomsmall" => plan.reads /= 1000,
             "readmissing" => plan.key_size += 1,
             "filluniquerandom" if flags.threads > 1 => {
-                return Err(Stop::Failed("filluniquerandom: runs with --threads=1 only".to_owned()));
+                return Err(BenchStop::Failed("filluniquerandom: runs with --threads=1 only".to_owned()));
             }
             "multiscan" => {
                 let stride = non_negative(flags.multiscan_stride);
@@ -200,16 +200,18 @@ impl Benchmark {
                 if distance.saturating_mul(non_negative(flags.multiscan_size)) >= plan.num {
                     let why =
                         "multiscan: --num must be above (seek_nexts + multiscan_stride) * multiscan_size";
-                    return Err(Stop::Failed(why.to_owned()));
+                    return Err(BenchStop::Failed(why.to_owned()));
                 }
                 if flags.multiscan_size < 1 {
-                    return Err(Stop::Failed("multiscan: --multiscan_size must be at least 1".to_owned()));
+                    return Err(BenchStop::Failed(
+                        "multiscan: --multiscan_size must be at least 1".to_owned(),
+                    ));
                 }
             }
             "mergerandom" | "readwhilemerging" | "seekrandomwhilemerging"
                 if flags.merge_operator.is_empty() =>
             {
-                return Err(Stop::Failed(format!("{name}: needs a --merge_operator")));
+                return Err(BenchStop::Failed(format!("{name}: needs a --merge_operator")));
             }
             _ => {}
         }
@@ -218,12 +220,12 @@ impl Benchmark {
 }
 
 /// The plan of a benchmark without changes to the flags.
-fn plan(flags: &Flags) -> Plan {
+fn plan(flags: &Flags) -> WorkloadPlan {
     let num = non_negative(flags.num);
     let or_num = |count: i64| u64::try_from(count).unwrap_or(num);
     let readwrites =
         if flags.reads < 0 && flags.writes < 0 { num } else { non_negative(flags.reads.max(flags.writes)) };
-    Plan {
+    WorkloadPlan {
         num,
         reads: or_num(flags.reads),
         writes: or_num(flags.writes),

@@ -3,7 +3,7 @@
 use crate::engine::Store;
 use crate::flags::Flags;
 use crate::options;
-use crate::output::{Output, Stop};
+use crate::output::{BenchOutput, BenchStop};
 use crate::report::ctime;
 use esker::internals::env::{Clock, FileSystem, PosixFileSystem};
 use std::path::Path;
@@ -15,8 +15,8 @@ pub(super) fn print<S: Store>(
     flags: &Flags,
     store: &S,
     clock: &dyn Clock,
-    output: &Output,
-) -> Result<(), Stop> {
+    output: &BenchOutput,
+) -> Result<(), BenchStop> {
     output.tell(format_args!("{}", environment(clock)));
     let key_size = f64::from(flags.key_size);
     let is_fixed = flags.value_size_distribution_type.eq_ignore_ascii_case("fixed");

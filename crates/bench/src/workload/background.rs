@@ -1,13 +1,13 @@
 //! The work of the first thread while the others are measured: write, merge, or scan. Its own
 //! counts are left out.
 
-use super::{Background, Outcome, While, Worker, non_negative};
-use crate::engine::{Cursor, Engine};
-use crate::report::OpKind;
+use super::{Background, While, Worker, WorkloadOutcome, non_negative};
+use crate::engine::{BenchCursor, BenchEngine};
+use crate::report::BenchOpKind;
 use crate::workload::write::RangeTombstones;
 
-impl<E: Engine> Worker<'_, E> {
-    pub(super) fn run_behind(&mut self, background: Background) -> Outcome {
+impl<E: BenchEngine> Worker<'_, E> {
+    pub(super) fn run_behind(&mut self, background: Background) -> WorkloadOutcome {
         if background == Background::Scan {
             return self.scan_behind();
         }
@@ -20,7 +20,7 @@ impl<E: Engine> Worker<'_, E> {
 
     /// Writes random keys until the others have finished; with `--finish_after_writes`, until all
     /// keys are written.
-    fn write_behind(&mut self, background: Background, tombstones: &mut RangeTombstones) -> Outcome {
+    fn write_behind(&mut self, background: Background, tombstones: &mut RangeTombstones) -> WorkloadOutcome {
         let plan = self.plan;
         let key_count = self.key_count();
         let drawn_from = match non_negative(self.flags.bgwriter_num) {
@@ -41,12 +41,12 @@ impl<E: Engine> Worker<'_, E> {
                 _ => self.engine.put(&plan.write_options, &key, value).doing("put")?,
             }
             written += 1;
-            self.stats.finished(1, OpKind::Write);
+            self.stats.finished(1, BenchOpKind::Write);
             self.limit_writes(bytes);
             if tombstones.is_due() {
                 let begin = self.random.below(key_count);
                 tombstones.write(self, begin)?;
-                self.stats.finished(1, OpKind::Write);
+                self.stats.finished(1, BenchOpKind::Write);
             }
         }
         Ok(())
@@ -59,7 +59,7 @@ impl<E: Engine> Worker<'_, E> {
 
     /// Scans the whole database again and again: for the number of the others' reads, or for
     /// `--duration`.
-    fn scan_behind(&mut self) -> Outcome {
+    fn scan_behind(&mut self) -> WorkloadOutcome {
         let options = self.scan_options(self.flags.explicit_snapshot);
         let mut cursor = self.engine.cursor(options).doing("iterator")?;
         self.output.tell(format_args!("num reads to do {}\n", self.plan.reads));
@@ -71,7 +71,7 @@ impl<E: Engine> Worker<'_, E> {
                 cursor.status().doing("iterator")?;
                 cursor.seek_to_first();
             }
-            self.stats.finished(1, OpKind::Seek);
+            self.stats.finished(1, BenchOpKind::Seek);
         }
         Ok(())
     }

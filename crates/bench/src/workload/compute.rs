@@ -1,9 +1,9 @@
 //! Work without files: checksums and codecs.
 
-use super::{Outcome, While, Worker, non_negative};
-use crate::engine::Engine;
+use super::{While, Worker, WorkloadOutcome, non_negative};
+use crate::engine::BenchEngine;
 use crate::options::codec;
-use crate::report::OpKind;
+use crate::report::BenchOpKind;
 use esker::internals::base::{crc32c, hash};
 use esker::internals::format::compression::{Compressor, Decompressor};
 use std::hint::black_box;
@@ -35,17 +35,17 @@ impl Checksum {
     }
 }
 
-impl<E: Engine> Worker<'_, E> {
+impl<E: BenchEngine> Worker<'_, E> {
     /// The bytes of a block, and the budget for `bytes` bytes; with `--duration`, for its seconds.
     fn block_size(&self) -> u64 {
         non_negative(self.flags.block_size).max(1)
     }
 
     /// Computes the checksum of a block of 'x' again and again.
-    pub(super) fn checksum(&mut self, kind: Checksum) -> Outcome {
+    pub(super) fn checksum(&mut self, kind: Checksum) -> WorkloadOutcome {
         let size = self.block_size();
         let data = vec![b'x'; usize::try_from(size).expect("a block fits into memory")];
-        let op = if kind == Checksum::Crc32c { OpKind::Crc } else { OpKind::Hash };
+        let op = if kind == Checksum::Crc32c { BenchOpKind::Crc } else { BenchOpKind::Hash };
         let mut budget = self.budget(CHECKSUM_BYTES.div_ceil(size));
         while budget.take(1) {
             black_box(kind.of(black_box(&data)));
@@ -57,7 +57,7 @@ impl<E: Engine> Worker<'_, E> {
     }
 
     /// Compresses a block again and again.
-    pub(super) fn compress(&mut self) -> Outcome {
+    pub(super) fn compress(&mut self) -> WorkloadOutcome {
         let (size, mut produced, mut consumed) = (self.block_size(), 0, 0);
         let input = self.block();
         let mut out = Vec::new();
@@ -71,7 +71,7 @@ impl<E: Engine> Worker<'_, E> {
             }
             produced += out.len() as u64;
             consumed += size;
-            self.stats.finished(1, OpKind::Compress);
+            self.stats.finished(1, BenchOpKind::Compress);
             self.stats.add_bytes(size);
         }
         self.stats.add_message(&format!("(output: {:.1}%)", produced as f64 * 100.0 / consumed as f64));
@@ -79,7 +79,7 @@ impl<E: Engine> Worker<'_, E> {
     }
 
     /// Decompresses a block again and again.
-    pub(super) fn uncompress(&mut self) -> Outcome {
+    pub(super) fn uncompress(&mut self) -> WorkloadOutcome {
         let size = self.block_size();
         let mut stored = Vec::new();
         let mut compressor = self.compressor()?;
@@ -92,13 +92,13 @@ impl<E: Engine> Worker<'_, E> {
         let mut budget = self.budget(UNCOMPRESS_BYTES.div_ceil(size));
         while budget.take(1) {
             black_box(decompressor.decompress(compressor.kind(), &stored).doing("uncompress")?);
-            self.stats.finished(1, OpKind::Uncompress);
+            self.stats.finished(1, BenchOpKind::Uncompress);
             self.stats.add_bytes(size);
         }
         Ok(())
     }
 
-    fn compressor(&self) -> Outcome<Compressor> {
+    fn compressor(&self) -> WorkloadOutcome<Compressor> {
         let (kind, options) = codec(self.flags).doing("compress")?;
         Compressor::new(kind, &options).doing("compress")
     }

@@ -1,12 +1,12 @@
 //! deleteseq, deleterandom.
 
-use super::{Outcome, While, Worker};
-use crate::engine::{Batch, Engine};
-use crate::report::OpKind;
+use super::{While, Worker, WorkloadOutcome};
+use crate::engine::{BenchBatch, BenchEngine};
+use crate::report::BenchOpKind;
 
-impl<E: Engine> Worker<'_, E> {
+impl<E: BenchEngine> Worker<'_, E> {
     /// Deletes keys in batches of `batch_size`.
-    pub(super) fn delete(&mut self, sequential: bool) -> Outcome {
+    pub(super) fn delete(&mut self, sequential: bool) -> WorkloadOutcome {
         let (plan, count) = (self.plan, self.key_count());
         let mut batch = self.engine.new_batch();
         let mut key = self.keys.buffer();
@@ -23,7 +23,7 @@ impl<E: Engine> Worker<'_, E> {
                 batch.delete(&key).doing("delete")?;
             }
             self.engine.write(&plan.write_options, &mut batch).doing("delete")?;
-            self.stats.finished(plan.batch_size, OpKind::Delete);
+            self.stats.finished(plan.batch_size, BenchOpKind::Delete);
         }
         Ok(())
     }

@@ -1,12 +1,12 @@
 //! Reads and writes by the same thread: readrandomwriterandom, updaterandom, mergerandom.
 
-use super::{Outcome, While, Worker, non_negative};
-use crate::engine::Engine;
-use crate::report::OpKind;
+use super::{While, Worker, WorkloadOutcome, non_negative};
+use crate::engine::BenchEngine;
+use crate::report::BenchOpKind;
 
-impl<E: Engine> Worker<'_, E> {
+impl<E: BenchEngine> Worker<'_, E> {
     /// Cycles of a hundred operations: first `readwritepercent` reads, then writes.
-    pub(super) fn read_random_write_random(&mut self) -> Outcome {
+    pub(super) fn read_random_write_random(&mut self) -> WorkloadOutcome {
         let (plan, count) = (self.plan, self.key_count());
         let gets_of_hundred = non_negative(self.flags.readwritepercent).min(100);
         let mut values = self.values();
@@ -26,12 +26,12 @@ impl<E: Engine> Worker<'_, E> {
                 found += u64::from(value.is_some());
                 gets_left -= 1;
                 reads += 1;
-                self.stats.finished(1, OpKind::Read);
+                self.stats.finished(1, BenchOpKind::Read);
             } else {
                 self.engine.put(&plan.write_options, &key, values.next()).doing("put")?;
                 puts_left -= 1;
                 writes += 1;
-                self.stats.finished(1, OpKind::Write);
+                self.stats.finished(1, BenchOpKind::Write);
             }
         }
         let total = plan.readwrites;
@@ -40,7 +40,7 @@ impl<E: Engine> Worker<'_, E> {
     }
 
     /// Reads a random key, then overwrites it.
-    pub(super) fn update_random(&mut self) -> Outcome {
+    pub(super) fn update_random(&mut self) -> WorkloadOutcome {
         let (plan, count) = (self.plan, self.key_count());
         let mut values = self.values();
         let mut key = self.keys.buffer();
@@ -61,14 +61,14 @@ impl<E: Engine> Worker<'_, E> {
             self.engine.put(&plan.write_options, &key, value).doing("put")?;
             bytes += key.len() + value.len();
             self.stats.add_bytes(bytes as u64);
-            self.stats.finished(1, OpKind::Update);
+            self.stats.finished(1, BenchOpKind::Update);
         }
         self.stats.add_message(&format!("( updates:{} found:{found})", plan.readwrites));
         Ok(())
     }
 
     /// Adds operands to random keys.
-    pub(super) fn merge_random(&mut self) -> Outcome {
+    pub(super) fn merge_random(&mut self) -> WorkloadOutcome {
         let plan = self.plan;
         let mut values = self.values();
         let mut key = self.keys.buffer();
@@ -80,7 +80,7 @@ impl<E: Engine> Worker<'_, E> {
             let value = values.next();
             self.engine.merge(&plan.write_options, &key, value).doing("merge")?;
             self.stats.add_bytes((key.len() + value.len()) as u64);
-            self.stats.finished(1, OpKind::Merge);
+            self.stats.finished(1, BenchOpKind::Merge);
         }
         self.stats.add_message(&format!("( updates:{})", plan.readwrites));
         Ok(())

@@ -1,8 +1,8 @@
 //! Several ranges at once: multiscan, multiscanrandom.
 
-use super::{Outcome, While, Worker, non_negative};
-use crate::engine::{Cursor, Engine};
-use crate::report::OpKind;
+use super::{While, Worker, WorkloadOutcome, non_negative};
+use crate::engine::{BenchCursor, BenchEngine};
+use crate::report::BenchOpKind;
 use esker::MultiScanArgs;
 
 /// Most ranges of one multiscanrandom.
@@ -20,9 +20,9 @@ pub(crate) fn range_keys(seek_nexts: i32) -> u64 {
     }
 }
 
-impl<E: Engine> Worker<'_, E> {
+impl<E: BenchEngine> Worker<'_, E> {
     /// Scans `multiscan_size` ranges from a random key on, `multiscan_stride` keys apart.
-    pub(super) fn multi_scan(&mut self) -> Outcome {
+    pub(super) fn multi_scan(&mut self) -> WorkloadOutcome {
         let (flags, count) = (self.flags, self.key_count());
         let (keys, size) = (range_keys(flags.seek_nexts), non_negative(flags.multiscan_size));
         let distance = keys + non_negative(flags.multiscan_stride);
@@ -41,7 +41,7 @@ impl<E: Engine> Worker<'_, E> {
 
     /// Scans up to 64 ranges of up to a megabyte at random places, together or, with
     /// `--nouse_multiscan`, one by one.
-    pub(super) fn multi_scan_random(&mut self) -> Outcome {
+    pub(super) fn multi_scan_random(&mut self) -> WorkloadOutcome {
         let count = self.key_count();
         let row_bytes = (self.plan.key_size + self.plan.value_size) as u64;
         let most_keys = (MOST_RANGE_BYTES / row_bytes.max(1)).max(1);
@@ -73,7 +73,7 @@ impl<E: Engine> Worker<'_, E> {
     }
 
     /// Scans ranges, each with a first key and a number of keys; returns the number of rows.
-    fn scan_together(&mut self, ranges: &[(u64, u64)]) -> Outcome<u64> {
+    fn scan_together(&mut self, ranges: &[(u64, u64)]) -> WorkloadOutcome<u64> {
         let (flags, count) = (self.flags, self.key_count());
         let mut args = MultiScanArgs {
             io_coalesce_threshold: flags.multiscan_coalesce_threshold,
@@ -99,7 +99,7 @@ impl<E: Engine> Worker<'_, E> {
     }
 
     /// The same with one iterator, which seeks the start of each range and steps to its end.
-    fn scan_one_by_one(&mut self, ranges: &[(u64, u64)]) -> Outcome<u64> {
+    fn scan_one_by_one(&mut self, ranges: &[(u64, u64)]) -> WorkloadOutcome<u64> {
         let (count, reverse) = (self.key_count(), self.flags.reverse_iterator);
         let (mut from, mut to) = (self.keys.buffer(), self.keys.buffer());
         let mut cursor = self.engine.cursor(self.plan.read_options.clone()).doing("iterator")?;
@@ -132,7 +132,7 @@ impl<E: Engine> Worker<'_, E> {
         std::hint::black_box(rows);
         self.stats.add_bytes(bytes as u64);
         self.limit_reads(1);
-        self.stats.finished(1, OpKind::MultiScan);
+        self.stats.finished(1, BenchOpKind::MultiScan);
     }
 }
 

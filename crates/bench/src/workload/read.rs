@@ -1,22 +1,22 @@
 //! Point reads: readrandom, readmissing, readhot, multireadrandom.
 
-use super::{Outcome, While, Worker, non_negative};
-use crate::engine::Engine;
-use crate::report::OpKind;
+use super::{While, Worker, WorkloadOutcome, non_negative};
+use crate::engine::BenchEngine;
+use crate::report::BenchOpKind;
 
 /// Reads between two requests to the rate limiter.
 const READS_PER_REQUEST: u64 = 256;
 
-impl<E: Engine> Worker<'_, E> {
+impl<E: BenchEngine> Worker<'_, E> {
     /// Reads random keys among the first `among` keys, one by one.
-    pub(super) fn read_random(&mut self, among: u64) -> Outcome {
+    pub(super) fn read_random(&mut self, among: u64) -> WorkloadOutcome {
         let (mut read, mut found) = (0, 0);
         let outcome = self.read_counting(among, &mut read, &mut found);
         self.stats.add_message(&format!("({found} of {read} found)\n"));
         outcome
     }
 
-    fn read_counting(&mut self, among: u64, read: &mut u64, found: &mut u64) -> Outcome {
+    fn read_counting(&mut self, among: u64, read: &mut u64, found: &mut u64) -> WorkloadOutcome {
         let (plan, count) = (self.plan, self.key_count());
         let mut picker = KeyPicker::new(self, among);
         let mut key = self.keys.buffer();
@@ -33,20 +33,20 @@ impl<E: Engine> Worker<'_, E> {
             if *read % READS_PER_REQUEST == READS_PER_REQUEST - 1 {
                 self.limit_reads(READS_PER_REQUEST);
             }
-            self.stats.finished(1, OpKind::Read);
+            self.stats.finished(1, BenchOpKind::Read);
         }
         Ok(())
     }
 
     /// Reads random keys in batches of `batch_size`.
-    pub(super) fn multi_read_random(&mut self) -> Outcome {
+    pub(super) fn multi_read_random(&mut self) -> WorkloadOutcome {
         let (mut read, mut found) = (0, 0);
         let outcome = self.multi_read_counting(&mut read, &mut found);
         self.stats.add_message(&format!("({found} of {read} found)"));
         outcome
     }
 
-    fn multi_read_counting(&mut self, read: &mut u64, found: &mut u64) -> Outcome {
+    fn multi_read_counting(&mut self, read: &mut u64, found: &mut u64) -> WorkloadOutcome {
         let (plan, count) = (self.plan, self.key_count());
         let batch = usize::try_from(plan.batch_size).expect("a batch fits into memory");
         let mut picker = KeyPicker::new(self, count);
@@ -79,7 +79,7 @@ impl<E: Engine> Worker<'_, E> {
                 self.limit_reads(READS_PER_REQUEST * plan.batch_size);
             }
             multi_reads += 1;
-            self.stats.finished(plan.batch_size, OpKind::Read);
+            self.stats.finished(plan.batch_size, BenchOpKind::Read);
         }
         Ok(())
     }
@@ -98,7 +98,7 @@ struct KeyPicker {
 }
 
 impl KeyPicker {
-    fn new<E: Engine>(worker: &Worker<'_, E>, count: u64) -> KeyPicker {
+    fn new<E: BenchEngine>(worker: &Worker<'_, E>, count: u64) -> KeyPicker {
         KeyPicker {
             count,
             skew: worker.flags.read_random_exp_range,
@@ -111,7 +111,7 @@ impl KeyPicker {
 
     /// A random key.
     #[inline]
-    fn random<E: Engine>(&self, worker: &mut Worker<'_, E>) -> u64 {
+    fn random<E: BenchEngine>(&self, worker: &mut Worker<'_, E>) -> u64 {
         let drawn = worker.random.next();
         if self.skew == 0.0 { drawn % self.count } else { self.skewed(drawn) }
     }
@@ -128,7 +128,7 @@ impl KeyPicker {
 
     /// The next key of a loop that reads one by one.
     #[inline]
-    fn next_single<E: Engine>(&mut self, worker: &mut Worker<'_, E>) -> u64 {
+    fn next_single<E: BenchEngine>(&mut self, worker: &mut Worker<'_, E>) -> u64 {
         if self.batch_size <= 1 || self.stride == 0 {
             return self.random(worker);
         }
@@ -143,7 +143,7 @@ impl KeyPicker {
     }
 
     /// Chooses the first key of a batch with a distance, so that all its keys exist.
-    fn start_batch<E: Engine>(&mut self, worker: &mut Worker<'_, E>) {
+    fn start_batch<E: BenchEngine>(&mut self, worker: &mut Worker<'_, E>) {
         if self.stride == 0 {
             return;
         }
@@ -154,7 +154,7 @@ impl KeyPicker {
 
     /// The next key of the batch.
     #[inline]
-    fn next_of_batch<E: Engine>(&mut self, worker: &mut Worker<'_, E>) -> u64 {
+    fn next_of_batch<E: BenchEngine>(&mut self, worker: &mut Worker<'_, E>) -> u64 {
         if self.stride == 0 {
             return self.random(worker);
         }

@@ -1,8 +1,8 @@
 //! Scans and seeks: readseq, readreverse, seekrandom, newiterator.
 
-use super::{Outcome, While, Worker, non_negative};
-use crate::engine::{Cursor, Engine};
-use crate::report::OpKind;
+use super::{While, Worker, WorkloadOutcome, non_negative};
+use crate::engine::{BenchCursor, BenchEngine};
+use crate::report::BenchOpKind;
 use esker::ReadOptions;
 
 /// Keys of a scan between two requests to the rate limiter.
@@ -12,10 +12,10 @@ const SEEKS_PER_REQUEST: u64 = 256;
 /// Bytes of each value that a scan behind a seek copies.
 const COPIED_VALUE_BYTES: usize = 256;
 
-impl<E: Engine> Worker<'_, E> {
+impl<E: BenchEngine> Worker<'_, E> {
     /// Reads keys in order, forward from the first or backward from the last, until `--reads` keys
     /// or the end.
-    pub(super) fn read_in_order(&mut self, reverse: bool) -> Outcome {
+    pub(super) fn read_in_order(&mut self, reverse: bool) -> WorkloadOutcome {
         // RocksDB takes the snapshot in readseq only.
         let options = self.scan_options(!reverse && self.flags.explicit_snapshot);
         let mut cursor = self.engine.cursor(options).doing("iterator")?;
@@ -30,7 +30,7 @@ impl<E: Engine> Worker<'_, E> {
         while left > 0 && cursor.valid() && budget.take(1) {
             let bytes = cursor.key().len() + cursor.value().len();
             self.stats.add_bytes(bytes as u64);
-            self.stats.finished(1, OpKind::Read);
+            self.stats.finished(1, BenchOpKind::Read);
             left -= 1;
             if left.is_multiple_of(KEYS_PER_REQUEST) {
                 self.limit_reads(KEYS_PER_REQUEST);
@@ -41,25 +41,25 @@ impl<E: Engine> Worker<'_, E> {
     }
 
     /// Creates and drops iterators.
-    pub(super) fn new_iterator(&mut self) -> Outcome {
+    pub(super) fn new_iterator(&mut self) -> WorkloadOutcome {
         let mut budget = self.budget(self.plan.reads);
         while budget.take(1) {
             self.skip_choice_of_database();
             drop(self.engine.cursor(self.plan.read_options.clone()).doing("iterator")?);
-            self.stats.finished(1, OpKind::Other);
+            self.stats.finished(1, BenchOpKind::Other);
         }
         Ok(())
     }
 
     /// Seeks random keys, each with a new iterator, and steps `seek_nexts` times.
-    pub(super) fn seek_random(&mut self) -> Outcome {
+    pub(super) fn seek_random(&mut self) -> WorkloadOutcome {
         let (mut read, mut found) = (0, 0);
         let outcome = self.seek_counting(&mut read, &mut found);
         self.stats.add_message(&format!("({found} of {read} found)\n"));
         outcome
     }
 
-    fn seek_counting(&mut self, read: &mut u64, found: &mut u64) -> Outcome {
+    fn seek_counting(&mut self, read: &mut u64, found: &mut u64) -> WorkloadOutcome {
         let mut options = self.scan_options(self.flags.explicit_snapshot);
         options.auto_prefix_mode = self.flags.auto_prefix_mode;
         let count = self.key_count();
@@ -79,7 +79,7 @@ impl<E: Engine> Worker<'_, E> {
             if *read % SEEKS_PER_REQUEST == SEEKS_PER_REQUEST - 1 {
                 self.limit_reads(SEEKS_PER_REQUEST);
             }
-            self.stats.finished(1, OpKind::Seek);
+            self.stats.finished(1, BenchOpKind::Seek);
         }
         Ok(())
     }
@@ -104,7 +104,7 @@ impl<E: Engine> Worker<'_, E> {
     }
 
     /// Deletes `seek_nexts_to_delete` keys from the end of the scan on.
-    fn delete_ahead(&mut self, cursor: &mut E::Cursor) -> Outcome {
+    fn delete_ahead(&mut self, cursor: &mut E::Cursor) -> WorkloadOutcome {
         for _ in 0..self.flags.seek_nexts_to_delete {
             if !cursor.valid() {
                 break;

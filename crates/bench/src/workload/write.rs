@@ -1,21 +1,21 @@
 //! fillseq, fillrandom, filluniquerandom, overwrite and their kin.
 
-use super::{Outcome, While, Worker, non_negative};
-use crate::engine::{Batch, Engine};
+use super::{While, Worker, WorkloadOutcome, non_negative};
+use crate::engine::{BenchBatch, BenchEngine};
 use crate::keys::{KeyNumbers, WriteOrder};
-use crate::report::OpKind;
+use crate::report::BenchOpKind;
 
-impl<E: Engine> Worker<'_, E> {
+impl<E: BenchEngine> Worker<'_, E> {
     /// Writes keys in `order`, in batches of `batch_size`, with the range deletions that flags ask
     /// for.
-    pub(super) fn write(&mut self, order: WriteOrder) -> Outcome {
+    pub(super) fn write(&mut self, order: WriteOrder) -> WorkloadOutcome {
         let mut tombstones = RangeTombstones::new(self);
         let outcome = self.write_with(order, &mut tombstones);
         tombstones.tell(self);
         outcome
     }
 
-    fn write_with(&mut self, order: WriteOrder, tombstones: &mut RangeTombstones) -> Outcome {
+    fn write_with(&mut self, order: WriteOrder, tombstones: &mut RangeTombstones) -> WorkloadOutcome {
         let plan = self.plan;
         let operations = if plan.writes == 0 { plan.num } else { plan.writes };
         if plan.num != non_negative(self.flags.num) {
@@ -52,7 +52,7 @@ impl<E: Engine> Worker<'_, E> {
             }
             self.limit_writes(bytes);
             self.engine.write(&plan.write_options, &mut batch).doing("put")?;
-            self.stats.finished(plan.batch_size, OpKind::Write);
+            self.stats.finished(plan.batch_size, BenchOpKind::Write);
             self.stats.add_bytes(bytes);
         }
         Ok(())
@@ -74,7 +74,7 @@ pub(super) struct RangeTombstones {
 }
 
 impl RangeTombstones {
-    pub(super) fn new<E: Engine>(worker: &Worker<'_, E>) -> RangeTombstones {
+    pub(super) fn new<E: BenchEngine>(worker: &Worker<'_, E>) -> RangeTombstones {
         let flags = worker.flags;
         let mut tombstones = RangeTombstones {
             writes_before_first: non_negative(flags.writes_before_delete_range),
@@ -112,7 +112,12 @@ impl RangeTombstones {
     }
 
     /// Puts the deletion of the keys from `begin` on into `batch`.
-    fn add_to<E: Engine>(&mut self, worker: &Worker<'_, E>, begin: u64, batch: &mut E::Batch) -> Outcome {
+    fn add_to<E: BenchEngine>(
+        &mut self,
+        worker: &Worker<'_, E>,
+        begin: u64,
+        batch: &mut E::Batch,
+    ) -> WorkloadOutcome {
         let count = worker.key_count();
         if self.expand {
             for number in begin..begin + self.width {
@@ -127,14 +132,14 @@ impl RangeTombstones {
     }
 
     /// Deletes the keys from `begin` on.
-    pub(super) fn write<E: Engine>(&mut self, worker: &Worker<'_, E>, begin: u64) -> Outcome {
+    pub(super) fn write<E: BenchEngine>(&mut self, worker: &Worker<'_, E>, begin: u64) -> WorkloadOutcome {
         let mut batch = worker.engine.new_batch();
         self.add_to(worker, begin, &mut batch)?;
         worker.engine.write(&worker.plan.write_options, &mut batch).doing("deleterange")
     }
 
     /// Prints the number of range deletions, if there were any.
-    pub(super) fn tell<E: Engine>(&self, worker: &Worker<'_, E>) {
+    pub(super) fn tell<E: BenchEngine>(&self, worker: &Worker<'_, E>) {
         if self.done > 0 {
             let text = format_args!("Number of range deletions: {}\n", self.done);
             // The result line reports a closed output.

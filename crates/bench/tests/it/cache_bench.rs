@@ -1,6 +1,6 @@
 //! `cache_bench`, run in this process.
 
-use esker_bench::{Output, Stop, cache_bench};
+use esker_bench::{BenchOutput, BenchStop, cache_bench};
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
@@ -20,10 +20,10 @@ impl Write for Text {
 fn run(line: &str) -> Result<String, String> {
     let arguments: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
     let text = Text::default();
-    match cache_bench(&arguments, &Output::new(text.clone(), io::sink())) {
+    match cache_bench(&arguments, &BenchOutput::new(text.clone(), io::sink())) {
         Ok(()) => Ok(String::from_utf8(text.0.lock().unwrap().clone()).unwrap()),
-        Err(Stop::Failed(why)) => Err(why),
-        Err(Stop::OutputClosed) => panic!("nobody closes the output"),
+        Err(BenchStop::Failed(why)) => Err(why),
+        Err(BenchStop::OutputClosed) => panic!("nobody closes the output"),
     }
 }
 

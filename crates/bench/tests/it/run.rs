@@ -2,8 +2,8 @@
 
 use esker::internals::env::{Clock, SystemClock};
 use esker_bench::engine::{NoStore, Store};
-use esker_bench::flags::{CommandLine, parse};
-use esker_bench::{Output, Stop, db_bench, run_on};
+use esker_bench::flags::{BenchCommandLine, parse};
+use esker_bench::{BenchOutput, BenchStop, db_bench, run_on};
 use esker_testkit::TempDir;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -48,7 +48,7 @@ pub(crate) fn run(dir: &TempDir, flags: &[&str]) -> Ran {
 /// moves.
 pub(crate) fn run_on_nothing(flags: &[&str]) -> Ran {
     let arguments: Vec<String> = flags.iter().map(|flag| flag.to_string()).collect();
-    let Ok(CommandLine::Run(flags)) = parse(&arguments) else { panic!("{arguments:?}") };
+    let Ok(BenchCommandLine::Run(flags)) = parse(&arguments) else { panic!("{arguments:?}") };
     kept(|output| run_on(&NoStore, &flags, &LookedAt::default(), output))
 }
 
@@ -59,10 +59,10 @@ pub(crate) fn run_on_store<S: Store>(
     watch: impl FnMut(&str) + Send + 'static,
 ) -> Ran {
     let arguments: Vec<String> = flags.iter().map(|flag| flag.to_string()).collect();
-    let Ok(CommandLine::Run(flags)) = parse(&arguments) else { panic!("{arguments:?}") };
+    let Ok(BenchCommandLine::Run(flags)) = parse(&arguments) else { panic!("{arguments:?}") };
     let (out, err) = (Kept::default(), Kept::default());
     let watched = Watched { kept: out.clone(), watch };
-    let outcome = run_on(store, &flags, &SystemClock, &Output::new(watched, err.clone()));
+    let outcome = run_on(store, &flags, &SystemClock, &BenchOutput::new(watched, err.clone()));
     ended(outcome, &out, &err)
 }
 
@@ -82,17 +82,17 @@ impl<W: FnMut(&str)> Write for Watched<W> {
     }
 }
 
-fn kept(run: impl FnOnce(&Output) -> Result<(), Stop>) -> Ran {
+fn kept(run: impl FnOnce(&BenchOutput) -> Result<(), BenchStop>) -> Ran {
     let (out, err) = (Kept::default(), Kept::default());
-    let outcome = run(&Output::new(out.clone(), err.clone()));
+    let outcome = run(&BenchOutput::new(out.clone(), err.clone()));
     ended(outcome, &out, &err)
 }
 
-fn ended(outcome: Result<(), Stop>, out: &Kept, err: &Kept) -> Ran {
+fn ended(outcome: Result<(), BenchStop>, out: &Kept, err: &Kept) -> Ran {
     let failure = match outcome {
         Ok(()) => None,
-        Err(Stop::Failed(why)) => Some(why),
-        Err(Stop::OutputClosed) => panic!("nobody has closed the output"),
+        Err(BenchStop::Failed(why)) => Some(why),
+        Err(BenchStop::OutputClosed) => panic!("nobody has closed the output"),
     };
     Ran { out: out.text(), err: err.text(), failure }
 }
@@ -154,7 +154,7 @@ impl Write for Closed {
 #[test]
 fn a_closed_output_ends_the_run() {
     let flags = ["--benchmarks=fillseq".to_owned(), "--num=10".to_owned()];
-    let Ok(CommandLine::Run(flags)) = parse(&flags) else { panic!("{flags:?}") };
-    let outcome = run_on(&NoStore, &flags, &SystemClock, &Output::new(Closed, io::sink()));
-    assert!(matches!(outcome, Err(Stop::OutputClosed)), "{outcome:?}");
+    let Ok(BenchCommandLine::Run(flags)) = parse(&flags) else { panic!("{flags:?}") };
+    let outcome = run_on(&NoStore, &flags, &SystemClock, &BenchOutput::new(Closed, io::sink()));
+    assert!(matches!(outcome, Err(BenchStop::OutputClosed)), "{outcome:?}");
 }

@@ -11,7 +11,7 @@
 
 use super::*;
 use crate::contract::{InsertOutcome, MetadataChargePolicy};
-use crate::tier::{Admission, Found, FoundIn, Saved, SecondaryCache};
+use crate::tier::{Admission, FoundIn, Saved, SecondaryCache, TierHit};
 use esker_base::sync::process::Mutex as Process;
 use esker_base::sync::process::atomic::{AtomicUsize as Plain, Ordering};
 use esker_base::sync::{Mutex, epoch};
@@ -71,7 +71,7 @@ impl SecondaryCache for Keeper {
         let was_seen = false;
         found.map_or(crate::tier::Lookup::Missing { was_seen }, |bytes| {
             let (role, found_in) = (Role::DataBlock, FoundIn::Memory);
-            crate::tier::Lookup::Ready(Found { role, bytes, is_kept: !advise_erase, found_in })
+            crate::tier::Lookup::Ready(TierHit { role, bytes, is_kept: !advise_erase, found_in })
         })
     }
     fn contains(&self, key: &CacheKey) -> bool {
@@ -108,7 +108,7 @@ struct Counts {
 }
 
 fn put(cache: &Cache<Value>, i: u64, alive: &Arc<Plain>, counts: &Counts) -> Handle<Value> {
-    let inserted = cache.insert(key(i), Value::new(i, alive), CHARGE, Priority::Low, Role::DataBlock);
+    let inserted = cache.insert(key(i), Value::new(i, alive), CHARGE, CachePriority::Low, Role::DataBlock);
     let inserted = inserted.unwrap_or_else(|_| unreachable!("the limit is not strict"));
     match inserted.outcome {
         InsertOutcome::Added => _ = counts.added.fetch_add(1, Ordering::Relaxed),

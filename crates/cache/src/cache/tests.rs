@@ -31,7 +31,8 @@ fn there_is_room_for_nothing_in_a_full_cache_with_a_strict_limit() {
             ..CacheOptions::with_capacity(64 << 10)
         };
         let cache: Arc<Cache<u8>> = Arc::new(Cache::new(&options).unwrap());
-        let held = cache.insert(CacheKey::new((1, 1), 0), 7, 32 << 10, Priority::Low, Role::Misc).unwrap();
+        let held =
+            cache.insert(CacheKey::new((1, 1), 0), 7, 32 << 10, CachePriority::Low, Role::Misc).unwrap();
         cache.set_capacity(0);
         assert!(cache.usage() > cache.capacity(), "{}", cache_type.name());
         let mut reservation = cache.reserve(Role::WriteBuffer, 0).unwrap();

@@ -30,9 +30,9 @@
 //!     its whole table searched for each charge. The hand continues from its position, so all
 //!     buckets are visited in time. A strict limit refuses only after a look at all of them.
 
-use super::slot::Found;
+use super::slot::FoundSlot;
 use super::table::ClockTable;
-use crate::ledger::Tally;
+use crate::ledger::ChargeTally;
 use crate::outcome::{Evicted, EvictedList};
 use esker_base::sync::atomic::Ordering;
 use esker_base::sync::epoch::{self, Guard};
@@ -68,7 +68,7 @@ struct Sweep<V> {
     taken: usize,
     pinned: usize,
     wanted: usize,
-    tally: Tally,
+    tally: ChargeTally,
     /// Buckets that the second hand has looked at since something went or grew older.
     barren: usize,
     /// The last call found nothing, and neither has this one: entries that are always in use or
@@ -86,7 +86,7 @@ impl<V> Sweep<V> {
             taken: 0,
             pinned: 0,
             wanted,
-            tally: Tally::default(),
+            tally: ChargeTally::default(),
             barren: 0,
             is_wary,
             is_hasty: false,
@@ -214,11 +214,11 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
     /// Evicts an entry without handles; cleans up after a dead one.
     pub(super) fn evict_found(
         &self,
-        found: &Found<'_, V>,
+        found: &FoundSlot<'_, V>,
         evicted: &mut EvictedList<V>,
         guard: &Guard,
     ) -> Option<usize> {
-        let mut tally = Tally::default();
+        let mut tally = ChargeTally::default();
         let freed = self.evict_into(found, evicted, &mut tally, guard);
         self.settle(&mut tally);
         freed
@@ -226,7 +226,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
 
     /// Takes back charges and counts of evicted entries. REQUIRES: the guard under which they were
     /// evicted.
-    fn settle(&self, tally: &mut Tally) {
+    fn settle(&self, tally: &mut ChargeTally) {
         let tally = std::mem::take(tally);
         if tally.entries > 0 {
             self.ledger.settle(&tally);
@@ -236,9 +236,9 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
     /// Evicts entries and adds their charges and counts to `tally`.
     fn evict_into(
         &self,
-        found: &Found<'_, V>,
+        found: &FoundSlot<'_, V>,
         evicted: &mut EvictedList<V>,
-        tally: &mut Tally,
+        tally: &mut ChargeTally,
         guard: &Guard,
     ) -> Option<usize> {
         let entry = found.entry;

@@ -28,7 +28,7 @@
 //!  4. A bucket is written only to insert, evict or erase, and by reads of entries whose clock is
 //!     not full.
 
-use crate::entry::Entry;
+use crate::entry::CacheEntry;
 use crate::key::CacheKey;
 use esker_base::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use esker_base::sync::epoch::Guard;
@@ -51,7 +51,7 @@ const SPILLED_ONE: u64 = 1 << SPILLED_SHIFT;
 const MAX_SPILLED: u64 = 250;
 
 /// The content of a place.
-pub(crate) struct Word<V>(*mut Entry<V>);
+pub(crate) struct Word<V>(*mut CacheEntry<V>);
 
 impl<V> Clone for Word<V> {
     fn clone(&self) -> Word<V> {
@@ -62,7 +62,7 @@ impl<V> Clone for Word<V> {
 impl<V> Copy for Word<V> {}
 
 impl<V> Word<V> {
-    pub(crate) fn naming(entry: NonNull<Entry<V>>, clock: usize, is_spilled: bool) -> Word<V> {
+    pub(crate) fn naming(entry: NonNull<CacheEntry<V>>, clock: usize, is_spilled: bool) -> Word<V> {
         debug_assert!(clock <= CLOCK);
         Word(entry.as_ptr().map_addr(|a| a | clock | if is_spilled { SPILLED } else { 0 }))
     }
@@ -86,7 +86,7 @@ impl<V> Word<V> {
     }
 
     #[inline]
-    pub(crate) fn entry(self) -> Option<NonNull<Entry<V>>> {
+    pub(crate) fn entry(self) -> Option<NonNull<CacheEntry<V>>> {
         if self.0.addr() & NO_ENTRY != 0 {
             None
         } else {
@@ -114,13 +114,13 @@ impl<V> Word<V> {
 }
 
 /// One place of a bucket, found with an entry in it.
-pub(crate) struct Found<'a, V> {
-    pub(crate) place: &'a AtomicPtr<Entry<V>>,
+pub(crate) struct FoundSlot<'a, V> {
+    pub(crate) place: &'a AtomicPtr<CacheEntry<V>>,
     pub(crate) word: Word<V>,
-    pub(crate) entry: &'a Entry<V>,
+    pub(crate) entry: &'a CacheEntry<V>,
 }
 
-impl<V> Found<'_, V> {
+impl<V> FoundSlot<'_, V> {
     /// Counts as use. Nothing is written if the clock is full.
     #[inline]
     pub(crate) fn touch(&self) {
@@ -158,14 +158,14 @@ impl<V> Found<'_, V> {
 
 /// A place that is this inserter's alone until it is published.
 pub(crate) struct Reserved<'a, V> {
-    place: &'a AtomicPtr<Entry<V>>,
+    place: &'a AtomicPtr<CacheEntry<V>>,
     /// It was the ghost of the same hash.
     pub(crate) is_revived: bool,
 }
 
 impl<'a, V> Reserved<'a, V> {
     /// Makes the place name the entry, which has a listing for it.
-    pub(crate) fn publish(self, word: Word<V>) -> &'a AtomicPtr<Entry<V>> {
+    pub(crate) fn publish(self, word: Word<V>) -> &'a AtomicPtr<CacheEntry<V>> {
         self.place.store(word.0, Ordering::Release);
         self.place
     }
@@ -175,7 +175,7 @@ impl<'a, V> Reserved<'a, V> {
 #[repr(C, align(64))]
 pub(crate) struct Bucket<V> {
     tags: AtomicU64,
-    places: [AtomicPtr<Entry<V>>; PLACES],
+    places: [AtomicPtr<CacheEntry<V>>; PLACES],
 }
 
 impl<V> Default for Bucket<V> {
@@ -203,7 +203,7 @@ fn matches(tags: u64, tag: u8) -> u64 {
 impl<V> Bucket<V> {
     /// The living entry with this key.
     #[inline]
-    pub(crate) fn find<'g>(&'g self, tag: u8, key: &CacheKey, guard: &'g Guard) -> Option<Found<'g, V>> {
+    pub(crate) fn find<'g>(&'g self, tag: u8, key: &CacheKey, guard: &'g Guard) -> Option<FoundSlot<'g, V>> {
         // Every lookup: `candidates` would cost eight instructions more.
         let mut candidates = matches(self.tags.load(Ordering::Acquire), tag);
         while candidates != 0 {
@@ -224,7 +224,7 @@ impl<V> Bucket<V> {
         &'g self,
         tag: u8,
         guard: &'g Guard,
-    ) -> impl Iterator<Item = Found<'g, V>> + 'g {
+    ) -> impl Iterator<Item = FoundSlot<'g, V>> + 'g {
         let mut left = matches(self.tags.load(Ordering::Acquire), tag);
         iter::from_fn(move || {
             while left != 0 {
@@ -239,11 +239,11 @@ impl<V> Bucket<V> {
     }
 
     #[inline]
-    fn look<'g>(place: &'g AtomicPtr<Entry<V>>, guard: &'g Guard) -> Option<Found<'g, V>> {
+    fn look<'g>(place: &'g AtomicPtr<CacheEntry<V>>, guard: &'g Guard) -> Option<FoundSlot<'g, V>> {
         let word = Word(place.load(Ordering::Acquire));
         // SAFETY: the place names the entry now, within the guard.
-        let entry = unsafe { Entry::under(word.entry()?, guard) };
-        Some(Found { place, word, entry })
+        let entry = unsafe { CacheEntry::under(word.entry()?, guard) };
+        Some(FoundSlot { place, word, entry })
     }
 
     /// Whether a place has the ghost of this hash.
@@ -252,7 +252,7 @@ impl<V> Bucket<V> {
     }
 
     /// Whatever is in it, dead entries too.
-    pub(crate) fn entries<'g>(&'g self, guard: &'g Guard) -> impl Iterator<Item = Found<'g, V>> {
+    pub(crate) fn entries<'g>(&'g self, guard: &'g Guard) -> impl Iterator<Item = FoundSlot<'g, V>> {
         self.places.iter().filter_map(move |place| Bucket::look(place, guard))
     }
 

@@ -40,9 +40,9 @@
 //!     there either has been counted by then, or finds `splitting` or a new length in step 2 and
 //!     withdraws: between their writes and reads lie full fences.
 
-use super::slot::{Bucket, Found, PLACES, Reserved, Word, tag_of};
-use crate::contract::Priority;
-use crate::entry::{Entry, Handle};
+use super::slot::{Bucket, FoundSlot, PLACES, Reserved, Word, tag_of};
+use crate::contract::CachePriority;
+use crate::entry::{CacheEntry, Handle};
 use crate::key::CacheKey;
 use crate::ledger::{Ledger, Padded};
 use crate::outcome::{EvictedList, EvictionCallback};
@@ -68,7 +68,7 @@ const SPLITS_PER_INSERT: usize = 4;
 
 /// How long a table is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Size {
+pub(crate) struct ClockTableSize {
     /// Buckets at the start.
     pub(crate) min_length: usize,
     /// Buckets at most.
@@ -107,7 +107,7 @@ pub(crate) struct ClockTable<V: Send + Sync + 'static> {
 }
 
 /// The result of an insert.
-pub(crate) enum Outcome<V> {
+pub(crate) enum ClockInsertOutcome<V> {
     /// It is in the table.
     Added(Handle<V>),
     /// There was one with this key: here it is.
@@ -150,7 +150,7 @@ fn segment_len(segment: usize) -> usize {
 
 impl<V: Send + Sync + 'static> ClockTable<V> {
     pub(crate) fn new(
-        size: Size,
+        size: ClockTableSize,
         seed: u64,
         ledger: Arc<Ledger>,
         on_evict: Option<EvictionCallback<V>>,
@@ -226,7 +226,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
 
     /// The living entry with this key.
     #[inline]
-    pub(crate) fn find<'g>(&'g self, key: &CacheKey, guard: &'g Guard) -> Option<Found<'g, V>> {
+    pub(crate) fn find<'g>(&'g self, key: &CacheKey, guard: &'g Guard) -> Option<FoundSlot<'g, V>> {
         let hash = self.hash(key);
         let mut length = self.length();
         for _ in 0..MAX_ATTEMPTS {
@@ -258,21 +258,21 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
 
     /// Inserts an entry that is in no table and has one pin and one listing. Adds the entries
     /// evicted for it to `evicted`.
-    pub(crate) fn insert(&self, mine: Handle<V>, evicted: &mut EvictedList<V>) -> Outcome<V> {
+    pub(crate) fn insert(&self, mine: Handle<V>, evicted: &mut EvictedList<V>) -> ClockInsertOutcome<V> {
         let guard = epoch::pin();
         let key = *Handle::key(&mine);
         let hash = self.hash(&key);
         let homes_then = homes(hash, self.length());
         if let Some(other) = self.find(&key, &guard).and_then(|found| found.entry.pin()) {
             // SAFETY: no place has ever named it.
-            unsafe { Entry::unlist(mine.address()) };
-            return Outcome::Found(other);
+            unsafe { CacheEntry::unlist(mine.address()) };
+            return ClockInsertOutcome::Found(other);
         }
         let Some((reserved, is_spilled)) = self.reserve(hash, homes_then, evicted, &guard) else {
             mine.entry().kill();
             // SAFETY: no place has ever named it.
-            unsafe { Entry::unlist(mine.address()) };
-            return Outcome::Detached(mine);
+            unsafe { CacheEntry::unlist(mine.address()) };
+            return ClockInsertOutcome::Detached(mine);
         };
         let entry = mine.entry();
         let clock = initial_clock(entry.about.priority, reserved.is_revived);
@@ -287,7 +287,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         let occupancy = self.ledger.list();
         if is_home && better.is_none() && entry.confirm() {
             self.grow(occupancy, evicted, &guard);
-            return Outcome::Added(mine);
+            return ClockInsertOutcome::Added(mine);
         }
         self.ledger.unlist(1);
         entry.kill();
@@ -296,9 +296,9 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         if is_spilled {
             self.bucket(homes_then[0]).sub_spilled();
         }
-        self.clear(&Found { place, word, entry }, None, &guard);
+        self.clear(&FoundSlot { place, word, entry }, None, &guard);
         let other = better.or_else(|| self.find(&key, &guard).and_then(|found| found.entry.pin()));
-        other.map_or(Outcome::Detached(mine), Outcome::Found)
+        other.map_or(ClockInsertOutcome::Detached(mine), ClockInsertOutcome::Found)
     }
 
     /// Yields to another with the same key, or makes it yield. REQUIRES: a full fence since `mine`
@@ -344,7 +344,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
             }
             // All are full, which hashing makes rare: the least used of the first goes.
             self.crowded.fetch_add(1, Ordering::Relaxed);
-            let mut all: SmallVec<[Found<'_, V>; PLACES]> = first.entries(guard).collect();
+            let mut all: SmallVec<[FoundSlot<'_, V>; PLACES]> = first.entries(guard).collect();
             all.sort_by_key(|found| found.word.clock());
             all.iter().find(|found| self.evict_found(found, evicted, guard).is_some())?;
         }
@@ -353,7 +353,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
 
     /// Empties a place and releases its listing after the grace period. True for the thread that
     /// did.
-    pub(super) fn clear(&self, found: &Found<'_, V>, ghost_of: Option<u64>, guard: &Guard) -> bool {
+    pub(super) fn clear(&self, found: &FoundSlot<'_, V>, ghost_of: Option<u64>, guard: &Guard) -> bool {
         let cleared = found.clear(ghost_of);
         if cleared {
             unlist_later(NonNull::from(found.entry), guard);
@@ -362,13 +362,13 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
     }
 
     /// Does the remaining work of the thread that killed a confirmed entry.
-    pub(super) fn bury(&self, found: &Found<'_, V>, ghost_of: Option<u64>, guard: &Guard) {
+    pub(super) fn bury(&self, found: &FoundSlot<'_, V>, ghost_of: Option<u64>, guard: &Guard) {
         self.ledger.unlist(1);
         self.unplace(found, ghost_of, guard);
     }
 
     /// The same, but the entry is still counted.
-    pub(super) fn unplace(&self, found: &Found<'_, V>, ghost_of: Option<u64>, guard: &Guard) {
+    pub(super) fn unplace(&self, found: &FoundSlot<'_, V>, ghost_of: Option<u64>, guard: &Guard) {
         if found.word.is_spilled() {
             self.bucket(home(self.hash(&found.entry.about.key), self.length())).sub_spilled();
         }
@@ -418,7 +418,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         self.splitting.store(source_index, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         fresh.set_spilled_as(source);
-        let moves = |found: &Found<'_, V>| {
+        let moves = |found: &FoundSlot<'_, V>| {
             let hash = self.hash(&found.entry.about.key);
             let mut choices = if found.word.is_spilled() { 1..3 } else { 0..1 };
             // By which of its choices it is here.
@@ -446,7 +446,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
     fn copy_into(
         &self,
         bucket: &Bucket<V>,
-        found: &Found<'_, V>,
+        found: &FoundSlot<'_, V>,
         evicted: &mut EvictedList<V>,
         guard: &Guard,
     ) {
@@ -463,23 +463,23 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
 }
 
 /// Number of passes of the hand that an unused entry survives.
-fn initial_clock(priority: Priority, is_revived: bool) -> usize {
+fn initial_clock(priority: CachePriority, is_revived: bool) -> usize {
     match priority {
-        Priority::High => 3,
-        Priority::Low => 2 * usize::from(is_revived),
-        Priority::Bottom => 0,
+        CachePriority::High => 3,
+        CachePriority::Low => 2 * usize::from(is_revived),
+        CachePriority::Bottom => 0,
     }
 }
 
 /// Gives a listing back when no guard is left that may have read the place.
-fn unlist_later<V: Send + Sync + 'static>(entry: NonNull<Entry<V>>, guard: &Guard) {
-    struct Sent<V>(NonNull<Entry<V>>);
+fn unlist_later<V: Send + Sync + 'static>(entry: NonNull<CacheEntry<V>>, guard: &Guard) {
+    struct Sent<V>(NonNull<CacheEntry<V>>);
     let sent = Sent(entry);
     let release = move || {
         let Sent(entry) = sent;
         // SAFETY: the place stopped naming it before this was deferred, so the guards that were
         // open then are gone.
-        unsafe { Entry::unlist(entry) };
+        unsafe { CacheEntry::unlist(entry) };
     };
     // SAFETY: the closure owns a listing, which nothing but it gives back; the entry's value is
     // `Send + Sync + 'static` and may be dropped on any thread at any time.

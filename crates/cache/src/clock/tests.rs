@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::cache::Cache;
-use crate::contract::{CacheType, Priority};
+use crate::contract::{CachePriority, CacheType};
 use crate::role::Role;
 use esker_base::rng::Rng;
 use esker_base::{ErrorKind, SubCode};
@@ -27,7 +27,7 @@ fn options(cache_type: CacheType, capacity: usize) -> CacheOptions {
 const TYPES: [CacheType; 2] =
     [CacheType::AutoHyperClock, CacheType::FixedHyperClock { estimated_entry_charge: 1 }];
 
-fn put(cache: &Cache<u64>, i: u64, charge: usize, priority: Priority) -> Handle<u64> {
+fn put(cache: &Cache<u64>, i: u64, charge: usize, priority: CachePriority) -> Handle<u64> {
     cache
         .insert(key(i), i, charge, priority, Role::DataBlock)
         .expect("the limit is not strict, or it fits")
@@ -50,7 +50,7 @@ fn get(cache: &Cache<u64>, i: u64) -> Option<u64> {
 fn what_was_put_in_is_found_while_there_is_room() {
     for cache_type in TYPES {
         let cache = Cache::new(&options(cache_type, 100_000)).unwrap();
-        (0..100_000).for_each(|i| drop(put(&cache, i, 1, Priority::Low)));
+        (0..100_000).for_each(|i| drop(put(&cache, i, 1, CachePriority::Low)));
         let found = (0..100_000).filter(|&i| get(&cache, i) == Some(i)).count();
         let crowded = cache.crowded_count();
         assert_eq!(found + crowded, 100_000, "each of those displaced another");
@@ -66,7 +66,7 @@ fn what_nobody_uses_goes_and_usage_never_exceeds_the_capacity() {
     for cache_type in TYPES {
         let cache = Cache::new(&options(cache_type, 1000)).unwrap();
         for i in 0..20_000 {
-            put(&cache, i, 1, Priority::Low);
+            put(&cache, i, 1, CachePriority::Low);
             assert!(cache.usage() <= 1000);
             // Ten keys are asked for all the time, each often enough.
             get(&cache, i % 10);
@@ -84,7 +84,7 @@ fn a_large_cache_makes_room_for_a_few_more_and_no_other_does() {
             let cache = Cache::new(&options(cache_type, capacity)).unwrap();
             let mut least = usize::MAX;
             for i in 0..3 * capacity as u64 / 300 {
-                put(&cache, i, 300, Priority::Low);
+                put(&cache, i, 300, CachePriority::Low);
                 assert!(cache.usage() <= capacity);
                 if i > 2 * capacity as u64 / 300 {
                     least = least.min(cache.usage());
@@ -125,7 +125,7 @@ fn a_long_sweep_tells_others_what_it_has_taken_so_far() {
     });
     for i in 0..20_000 {
         let value = Witness(Arc::clone(&watched));
-        drop(cache.insert(key(i), value, 1, Priority::Low, Role::DataBlock));
+        drop(cache.insert(key(i), value, 1, CachePriority::Low, Role::DataBlock));
     }
     let crowded = 20_000 - cache.usage();
     watched.worst.store(0, Ordering::Relaxed);
@@ -141,7 +141,7 @@ fn a_long_sweep_tells_others_what_it_has_taken_so_far() {
 #[test]
 fn threads_that_have_evicted_and_wait_do_not_keep_new_entries_out() {
     let cache = Cache::new(&options(CacheType::AutoHyperClock, 20_000)).unwrap();
-    let come_in = |keys: std::ops::Range<u64>| keys.map(|i| put(&cache, i, 1, Priority::Low));
+    let come_in = |keys: std::ops::Range<u64>| keys.map(|i| put(&cache, i, 1, CachePriority::Low));
     assert_eq!(come_in(0..20_000).count(), 20_000);
     let end = std::sync::RwLock::new(());
     let waiting = std::thread::scope(|scope| {
@@ -169,9 +169,9 @@ fn threads_that_have_evicted_and_wait_do_not_keep_new_entries_out() {
 #[test]
 fn what_is_held_stays_and_is_charged_until_it_is_let_go() {
     let cache = Cache::new(&options(CacheType::AutoHyperClock, 10)).unwrap();
-    let held: Vec<_> = (0..10).map(|i| put(&cache, i, 1, Priority::Low)).collect();
+    let held: Vec<_> = (0..10).map(|i| put(&cache, i, 1, CachePriority::Low)).collect();
     assert_eq!((cache.usage(), cache.pinned_usage()), (10, 10));
-    let more = put(&cache, 10, 1, Priority::Low);
+    let more = put(&cache, 10, 1, CachePriority::Low);
     assert_eq!((cache.usage(), cache.pinned_usage()), (11, 11), "served, over capacity");
     assert!((0..=10).all(|i| get(&cache, i) == Some(i)));
     assert!(cache.erase(&key(3)) && !cache.erase(&key(3)));
@@ -179,7 +179,7 @@ fn what_is_held_stays_and_is_charged_until_it_is_let_go() {
     assert!(!Handle::is_in_cache(&held[3]) && Handle::is_in_cache(&held[4]));
     drop((held, more));
     assert_eq!((cache.usage(), cache.pinned_usage()), (10, 0), "what was erased went with its handle");
-    put(&cache, 11, 5, Priority::Low);
+    put(&cache, 11, 5, CachePriority::Low);
     assert!(cache.usage() <= 10);
     cache.erase_unreferenced();
     assert_eq!((cache.usage(), cache.occupancy_count()), (0, 0));
@@ -193,8 +193,8 @@ fn a_strict_limit_refuses_and_gives_the_value_back() {
         let strict =
             CacheOptions { strict_capacity_limit: true, num_shard_bits: 0, ..options(cache_type, 2) };
         let cache = Arc::new(Cache::new(&strict).unwrap());
-        let held: Vec<_> = (0..2).map(|i| put(&cache, i, 1, Priority::Low)).collect();
-        let refused = cache.insert(key(2), 7, 1, Priority::High, Role::Misc).unwrap_err();
+        let held: Vec<_> = (0..2).map(|i| put(&cache, i, 1, CachePriority::Low)).collect();
+        let refused = cache.insert(key(2), 7, 1, CachePriority::High, Role::Misc).unwrap_err();
         assert_eq!((refused.value, refused.error.kind()), (7, ErrorKind::Aborted));
         assert_eq!(refused.error.subcode(), SubCode::MemoryLimit);
         assert!(cache.create_standalone(key(2), 7, 1, Role::Misc).is_err());
@@ -208,10 +208,10 @@ fn a_strict_limit_refuses_and_gives_the_value_back() {
         drop((alone, reserved));
         assert_eq!(cache.usage(), 0);
         cache.set_strict_capacity_limit(false);
-        let held: Vec<_> = (0..5).map(|i| put(&cache, i, 1, Priority::Low)).collect();
+        let held: Vec<_> = (0..5).map(|i| put(&cache, i, 1, CachePriority::Low)).collect();
         assert_eq!(cache.usage(), 5);
         drop(held);
-        put(&cache, 9, 1, Priority::Low);
+        put(&cache, 9, 1, CachePriority::Low);
         assert!(cache.usage() <= 2, "it comes back down");
     }
 }
@@ -220,13 +220,13 @@ fn a_strict_limit_refuses_and_gives_the_value_back() {
 fn nothing_is_kept_without_capacity_or_beyond_it() {
     for cache_type in [TYPES[0], TYPES[1], CacheType::Lru] {
         let cache = Cache::new(&options(cache_type, 0)).unwrap();
-        let inserted = cache.insert(key(1), 1, 5, Priority::High, Role::Misc).unwrap();
+        let inserted = cache.insert(key(1), 1, 5, CachePriority::High, Role::Misc).unwrap();
         assert_eq!((inserted.outcome, *inserted.handle, cache.usage()), (InsertOutcome::Detached, 1, 5));
         drop(inserted);
         assert_eq!((get(&cache, 1), cache.usage()), (None, 0));
         cache.set_capacity(10);
-        drop(put(&cache, 1, 5, Priority::Low));
-        drop(put(&cache, 2, 11, Priority::Low));
+        drop(put(&cache, 1, 5, CachePriority::Low));
+        drop(put(&cache, 2, 11, CachePriority::Low));
         assert_eq!((get(&cache, 1), get(&cache, 2), cache.usage()), (Some(1), None, 5));
         cache.set_capacity(4);
         assert_eq!((get(&cache, 1), cache.usage()), (None, 0));
@@ -236,8 +236,8 @@ fn nothing_is_kept_without_capacity_or_beyond_it() {
 #[test]
 fn the_key_decides_which_of_two_values_stays() {
     let cache = Cache::new(&options(CacheType::AutoHyperClock, 10)).unwrap();
-    drop(put(&cache, 1, 1, Priority::Low));
-    let second = cache.insert(key(1), 2, 1, Priority::Low, Role::Misc).unwrap();
+    drop(put(&cache, 1, 1, CachePriority::Low));
+    let second = cache.insert(key(1), 2, 1, CachePriority::Low, Role::Misc).unwrap();
     assert_eq!((second.outcome, *second.handle), (InsertOutcome::Found, 1));
     drop(second);
     assert_eq!((get(&cache, 1), cache.usage(), cache.occupancy_count()), (Some(1), 1, 1));
@@ -246,7 +246,7 @@ fn the_key_decides_which_of_two_values_stays() {
 #[test]
 fn readers_under_a_guard_keep_what_they_read() {
     let cache = Cache::new(&options(CacheType::AutoHyperClock, 100)).unwrap();
-    drop(cache.insert(key(1), vec![7_u8; 100], 100, Priority::Low, Role::Misc).unwrap());
+    drop(cache.insert(key(1), vec![7_u8; 100], 100, CachePriority::Low, Role::Misc).unwrap());
     let guard = epoch::pin();
     let value = cache.lookup_under(&key(1), &guard).unwrap();
     assert!(matches!(value, crate::Guarded::Borrowed(_)));
@@ -265,7 +265,7 @@ fn a_value_that_nobody_read_goes_at_once_under_any_guard() {
     let cache = Cache::new(&options(CacheType::AutoHyperClock, 300)).unwrap();
     let values: Vec<Arc<()>> = (0..4).map(|_| Arc::new(())).collect();
     let insert = |i: usize| {
-        cache.insert(key(i as u64), values[i].clone(), 100, Priority::Low, Role::Misc).unwrap().handle
+        cache.insert(key(i as u64), values[i].clone(), 100, CachePriority::Low, Role::Misc).unwrap().handle
     };
     let guard = epoch::pin();
     (0..2).for_each(|i| drop(insert(i)));
@@ -281,7 +281,7 @@ fn a_value_that_nobody_read_goes_at_once_under_any_guard() {
     assert_eq!(alive(), [1, 0, 0, 0]);
     assert_eq!(
         (Arc::strong_count(&read), cache.deferred_free_usage()),
-        (2, 100 + 2 * crate::entry::Entry::<Arc<()>>::OVERHEAD_BYTES)
+        (2, 100 + 2 * crate::entry::CacheEntry::<Arc<()>>::OVERHEAD_BYTES)
     );
     drop(insert(3));
     cache.set_capacity(0);
@@ -291,7 +291,7 @@ fn a_value_that_nobody_read_goes_at_once_under_any_guard() {
 #[test]
 fn what_is_held_from_a_guard_outlives_it() {
     let cache = Cache::new(&options(CacheType::AutoHyperClock, 100)).unwrap();
-    drop(cache.insert(key(1), 7, 100, Priority::Low, Role::Misc).unwrap());
+    drop(cache.insert(key(1), 7, 100, CachePriority::Low, Role::Misc).unwrap());
     let held = cache.lookup_under(&key(1), &epoch::pin()).unwrap().hold().unwrap();
     assert!(cache.erase(&key(1)));
     epoch::collect();
@@ -304,14 +304,14 @@ fn what_is_held_from_a_guard_outlives_it() {
 fn a_useless_lookup_leaves_no_trace() {
     let cache = Cache::new(&options(CacheType::AutoHyperClock, 3)).unwrap();
     for i in 0..3 {
-        put(&cache, i, 1, Priority::Bottom);
+        put(&cache, i, 1, CachePriority::Bottom);
     }
     for _ in 0..3 {
         cache.release(cache.lookup(&key(0)).unwrap(), false);
         cache.release(cache.lookup(&key(1)).unwrap(), true);
     }
     // Two of the three have a clock of zero, and go before the other.
-    put(&cache, 3, 2, Priority::Low);
+    put(&cache, 3, 2, CachePriority::Low);
     assert_eq!((get(&cache, 0), get(&cache, 1), get(&cache, 2)), (None, Some(1), None));
 }
 
@@ -323,14 +323,14 @@ fn a_scan_does_not_push_out_what_comes_back() {
         let mut hits = 0;
         for _ in 0..count {
             let i = rng.below(800);
-            if get(&cache, i).is_some() { hits += 1 } else { drop(put(&cache, i, 1, Priority::Low)) }
+            if get(&cache, i).is_some() { hits += 1 } else { drop(put(&cache, i, 1, CachePriority::Low)) }
         }
         hits
     };
     use_hot(20_000);
     let before = use_hot(5000);
     for i in 0..30_000_u64 {
-        drop(put(&cache, 1_000_000 + i, 1, Priority::Low));
+        drop(put(&cache, 1_000_000 + i, 1, CachePriority::Low));
         use_hot(1);
     }
     let after = use_hot(5000);
@@ -348,10 +348,10 @@ fn the_callback_sees_what_is_evicted_and_may_keep_it() {
             callback,
         )
         .unwrap();
-        (0..4).for_each(|i| drop(put(&cache, i, 1, Priority::Bottom)));
+        (0..4).for_each(|i| drop(put(&cache, i, 1, CachePriority::Bottom)));
         get(&cache, 2);
         cache.erase(&key(3));
-        drop(put(&cache, 4, 4, Priority::Low));
+        drop(put(&cache, 4, 4, CachePriority::Low));
         let mut evicted: Vec<_> = kept.lock().drain(..).collect();
         evicted.sort_by_key(|e| *e.value);
         let seen: Vec<_> = evicted.iter().map(|e| (*e.value, e.was_hit)).collect();
@@ -366,8 +366,8 @@ fn the_callback_sees_what_is_evicted_and_may_keep_it() {
 fn counts_by_role_follow() {
     for cache_type in [TYPES[0], CacheType::Lru] {
         let cache = Arc::new(Cache::new(&options(cache_type, 1000)).unwrap());
-        cache.insert(key(1), 1, 10, Priority::Low, Role::DataBlock).unwrap();
-        cache.insert(key(2), 2, 20, Priority::High, Role::FilterBlock).unwrap();
+        cache.insert(key(1), 1, 10, CachePriority::Low, Role::DataBlock).unwrap();
+        cache.insert(key(2), 2, 20, CachePriority::High, Role::FilterBlock).unwrap();
         let mut reserved = cache.reserve(Role::WriteBuffer, 100).unwrap();
         reserved.resize(70).unwrap();
         let counts = |role| (cache.role_stats().entries(role), cache.role_stats().bytes(role));
@@ -380,7 +380,7 @@ fn counts_by_role_follow() {
         seen.sort_by_key(|e| e.0);
         assert_eq!(
             seen,
-            [(1, 10, Role::DataBlock, Priority::Low), (2, 20, Role::FilterBlock, Priority::High)]
+            [(1, 10, Role::DataBlock, CachePriority::Low), (2, 20, Role::FilterBlock, CachePriority::High)]
         );
         reserved.resize(995).unwrap();
         assert!(cache.usage() <= 1000, "values made room");
@@ -406,7 +406,7 @@ fn metadata_are_at_most_a_hundred_bytes_an_entry_and_all_charged() {
         let cache = Cache::new(&charged).unwrap();
         // From half full to full, as growth by doubling goes through all its states.
         for i in 0..55_000 {
-            drop(put(&cache, i, 100, Priority::Low));
+            drop(put(&cache, i, 100, CachePriority::Low));
             if i % 500 == 0 && i > 27_000 || cache_type == CacheType::AutoHyperClock && i > 1000 {
                 let count = cache.occupancy_count();
                 let overhead = (cache.usage() - count * 100) as f64 / count as f64;
@@ -427,15 +427,17 @@ fn one_of_many_misses_loads() {
                     loads.fetch_add(1, Ordering::Relaxed);
                     Ok::<_, ()>((5, 1))
                 };
-                let handle = cache.lookup_or_load(key(1), Priority::Low, Role::Misc, load, |_| ());
+                let handle = cache.lookup_or_load(key(1), CachePriority::Low, Role::Misc, load, |_| ());
                 assert_eq!(*handle.unwrap(), 5);
             });
         }
     });
     assert_eq!(loads.load(Ordering::Relaxed), 1);
-    let failed = cache.lookup_or_load(key(2), Priority::Low, Role::Misc, || Err("no"), |_| "full");
+    let failed = cache.lookup_or_load(key(2), CachePriority::Low, Role::Misc, || Err("no"), |_| "full");
     assert_eq!(failed.err(), Some("no"), "and the next may try");
-    assert!(cache.lookup_or_load(key(2), Priority::Low, Role::Misc, || Ok::<_, ()>((1, 1)), |_| ()).is_ok());
+    assert!(
+        cache.lookup_or_load(key(2), CachePriority::Low, Role::Misc, || Ok::<_, ()>((1, 1)), |_| ()).is_ok()
+    );
 }
 
 /// Reference counts by hand: which values exist, who holds them, what must be charged.
@@ -453,7 +455,7 @@ fn random_operations_agree_with_a_map_with_reference_counts() {
             match rng.below(20) {
                 0..8 => {
                     let charge = rng.between(1, 20) as usize;
-                    let handle = put(&cache, i, charge, Priority::Low);
+                    let handle = put(&cache, i, charge, CachePriority::Low);
                     assert_eq!(*handle, i);
                     if rng.below(4) == 0 {
                         held.push(handle);

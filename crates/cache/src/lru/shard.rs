@@ -6,8 +6,8 @@
 //!  2. `usage` is the sum of all charges; each pool's `usage` that of its entries.
 //!  3. Removed entries are handed to the caller, which drops them after the lock.
 
-use crate::contract::Priority;
-use crate::entry::{Entry, Handle, Listed};
+use crate::contract::CachePriority;
+use crate::entry::{CacheEntry, Handle, Listed};
 use crate::key::CacheKey;
 use crate::outcome::{Evicted, EvictedList};
 use hashbrown::HashTable;
@@ -25,14 +25,14 @@ pub(super) const END: usize = usize::MAX;
 const MAX_IN_USE_MET: usize = 64;
 
 /// The entries that an operation removed.
-pub(super) struct Garbage<V> {
+pub(super) struct LruGarbage<V> {
     pub(super) evicted: EvictedList<V>,
     listings: SmallVec<[Listed<V>; 4]>,
 }
 
-impl<V> Default for Garbage<V> {
-    fn default() -> Garbage<V> {
-        Garbage { evicted: EvictedList::new(), listings: SmallVec::new() }
+impl<V> Default for LruGarbage<V> {
+    fn default() -> LruGarbage<V> {
+        LruGarbage { evicted: EvictedList::new(), listings: SmallVec::new() }
     }
 }
 
@@ -76,7 +76,7 @@ struct Slot<V> {
 }
 
 impl<V> Slot<V> {
-    fn entry(&self) -> &Entry<V> {
+    fn entry(&self) -> &CacheEntry<V> {
         self.entry.as_ref().expect("what is in the table or a list has an entry")
     }
 
@@ -98,7 +98,7 @@ struct List {
     share: usize,
 }
 
-pub(super) struct Shard<V> {
+pub(super) struct LruShard<V> {
     table: HashTable<u32>,
     slots: Vec<Slot<V>>,
     free: u32,
@@ -108,14 +108,14 @@ pub(super) struct Shard<V> {
     seed: u64,
 }
 
-impl<V> Shard<V> {
+impl<V> LruShard<V> {
     /// Bytes of an entry beside its value: its slot, and its index and tag in a table 7/8 full at
     /// best, half that at worst.
     pub(super) const ENTRY_OVERHEAD_BYTES: usize = size_of::<Slot<V>>() + 8;
 
-    pub(super) fn new(limits: Limits, seed: u64) -> Shard<V> {
+    pub(super) fn new(limits: Limits, seed: u64) -> LruShard<V> {
         let list = |pool| List { newest: NONE, oldest: NONE, len: 0, usage: 0, share: limits.share_of(pool) };
-        Shard {
+        LruShard {
             table: HashTable::new(),
             slots: Vec::new(),
             free: NONE,
@@ -155,7 +155,7 @@ impl<V> Shard<V> {
     }
 
     /// True if there was one.
-    pub(super) fn erase(&mut self, hash: u64, key: &CacheKey, garbage: &mut Garbage<V>) -> bool {
+    pub(super) fn erase(&mut self, hash: u64, key: &CacheKey, garbage: &mut LruGarbage<V>) -> bool {
         let found = self.table.entry(
             hash,
             |&i| self.slots[i as usize].key() == key,
@@ -170,7 +170,7 @@ impl<V> Shard<V> {
     }
 
     /// Evicts up to this many bytes of values without handles. Returns the bytes.
-    pub(super) fn evict(&mut self, wanted: usize, garbage: &mut Garbage<V>) -> usize {
+    pub(super) fn evict(&mut self, wanted: usize, garbage: &mut LruGarbage<V>) -> usize {
         let before = self.usage;
         for pool in POOLS {
             self.evict_from(pool, garbage, usize::MAX, |shard| before - shard.usage < wanted);
@@ -178,7 +178,7 @@ impl<V> Shard<V> {
         before - self.usage
     }
 
-    pub(super) fn set_capacity(&mut self, capacity: usize, garbage: &mut Garbage<V>) {
+    pub(super) fn set_capacity(&mut self, capacity: usize, garbage: &mut LruGarbage<V>) {
         self.limits.capacity = capacity;
         for pool in POOLS {
             self.pools[pool as usize].share = self.limits.share_of(pool);
@@ -207,7 +207,7 @@ impl<V> Shard<V> {
     }
 
     /// Visits up to `count` slots from `first`. Returns where to go on, or `END`.
-    pub(super) fn visit(&self, first: usize, count: usize, visit: &mut dyn FnMut(&Entry<V>)) -> usize {
+    pub(super) fn visit(&self, first: usize, count: usize, visit: &mut dyn FnMut(&CacheEntry<V>)) -> usize {
         let end = (first + count).min(self.slots.len());
         // The shard may have shrunk to nothing meanwhile.
         for slot in self.slots.get(first..end).unwrap_or_default() {
@@ -219,11 +219,16 @@ impl<V> Shard<V> {
     }
 
     /// Evicts until `charge` more bytes fit. False if they do not.
-    pub(super) fn make_room_for(&mut self, charge: usize, is_strict: bool, garbage: &mut Garbage<V>) -> bool {
+    pub(super) fn make_room_for(
+        &mut self,
+        charge: usize,
+        is_strict: bool,
+        garbage: &mut LruGarbage<V>,
+    ) -> bool {
         if charge > self.limits.capacity {
             return false;
         }
-        let lacks = |shard: &Shard<V>| shard.usage.saturating_add(charge) > shard.limits.capacity;
+        let lacks = |shard: &LruShard<V>| shard.usage.saturating_add(charge) > shard.limits.capacity;
         let mut patience = if is_strict { usize::MAX } else { MAX_IN_USE_MET };
         for pool in POOLS {
             patience -= self.evict_from(pool, garbage, patience, lacks);
@@ -237,9 +242,9 @@ impl<V> Shard<V> {
     fn evict_from(
         &mut self,
         pool: Pool,
-        garbage: &mut Garbage<V>,
+        garbage: &mut LruGarbage<V>,
         patience: usize,
-        wanted: impl Fn(&Shard<V>) -> bool,
+        wanted: impl Fn(&LruShard<V>) -> bool,
     ) -> usize {
         let mut met = 0;
         for _ in 0..self.pools[pool as usize].len {
@@ -323,10 +328,12 @@ impl<V> Shard<V> {
 
     #[inline]
     fn pool_for(&self, slot: &Slot<V>) -> Pool {
-        if self.limits.high_ratio > 0.0 && (slot.has_hit || slot.entry().about.priority == Priority::High) {
+        if self.limits.high_ratio > 0.0
+            && (slot.has_hit || slot.entry().about.priority == CachePriority::High)
+        {
             Pool::High
         } else if self.limits.low_ratio > 0.0
-            && (slot.has_hit || slot.entry().about.priority != Priority::Bottom)
+            && (slot.has_hit || slot.entry().about.priority != CachePriority::Bottom)
         {
             Pool::Low
         } else {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::cache::Cache;
-use crate::contract::{CacheType, Priority};
+use crate::contract::{CachePriority, CacheType};
 use crate::role::Role;
 use esker_base::rng::Rng;
 use esker_base::{ErrorKind, SubCode};
@@ -33,13 +33,13 @@ fn insert(
     i: u64,
     value: u64,
     charge: usize,
-    priority: Priority,
+    priority: CachePriority,
 ) -> Result<Handle<u64>> {
     let about = About { key: key(i), charge, role: Role::Misc, priority };
     cache.insert(about, value).map(|i| i.handle).map_err(|r| r.error)
 }
 
-fn put(cache: &LruCache<u64>, i: u64, priority: Priority) {
+fn put(cache: &LruCache<u64>, i: u64, priority: CachePriority) {
     insert(cache, i, i, 1, priority).unwrap();
     cache.check();
 }
@@ -52,10 +52,10 @@ fn order(cache: &LruCache<u64>) -> Vec<u64> {
 #[test]
 fn the_least_recently_used_goes_first() {
     let cache = lru(&options(3));
-    (0..3).for_each(|i| put(&cache, i, Priority::Low));
+    (0..3).for_each(|i| put(&cache, i, CachePriority::Low));
     assert_eq!(order(&cache), [0, 1, 2]);
     assert_eq!(cache.lookup(&key(0)).as_deref(), Some(&0));
-    put(&cache, 3, Priority::Low);
+    put(&cache, 3, CachePriority::Low);
     assert_eq!(order(&cache), [2, 0, 3]);
     assert!(cache.lookup(&key(1)).is_none());
     assert_eq!((cache.ledger().usage(), cache.occupancy_count()), (3, 3));
@@ -67,12 +67,12 @@ fn the_least_recently_used_goes_first() {
 #[test]
 fn pools_keep_what_is_dear_or_was_hit() {
     let cache = lru(&CacheOptions { high_pri_pool_ratio: 0.4, low_pri_pool_ratio: 0.4, ..options(5) });
-    put(&cache, 0, Priority::Bottom);
-    put(&cache, 1, Priority::Low);
-    put(&cache, 2, Priority::High);
-    put(&cache, 3, Priority::High);
+    put(&cache, 0, CachePriority::Bottom);
+    put(&cache, 1, CachePriority::Low);
+    put(&cache, 2, CachePriority::High);
+    put(&cache, 3, CachePriority::High);
     assert_eq!(order(&cache), [0, 1, 2, 3]);
-    put(&cache, 4, Priority::High);
+    put(&cache, 4, CachePriority::High);
     assert_eq!(order(&cache), [0, 1, 2, 3, 4], "2 has come down to the low pool");
     cache.lookup(&key(0));
     assert_eq!(
@@ -80,9 +80,9 @@ fn pools_keep_what_is_dear_or_was_hit() {
         [1, 2, 3, 4, 0],
         "a hit goes up to the high pool, 3 down, 1 down to the bottom"
     );
-    put(&cache, 5, Priority::Bottom);
+    put(&cache, 5, CachePriority::Bottom);
     assert_eq!(order(&cache), [5, 2, 3, 4, 0], "1 was evicted");
-    put(&cache, 6, Priority::Bottom);
+    put(&cache, 6, CachePriority::Bottom);
     assert_eq!(order(&cache), [6, 2, 3, 4, 0]);
     cache.set_capacity(2);
     cache.check();
@@ -92,15 +92,15 @@ fn pools_keep_what_is_dear_or_was_hit() {
 #[test]
 fn what_is_in_use_stays() {
     let cache = lru(&options(2));
-    let held = insert(&cache, 0, 0, 1, Priority::Low).unwrap();
-    (1..10).for_each(|i| put(&cache, i, Priority::Low));
+    let held = insert(&cache, 0, 0, 1, CachePriority::Low).unwrap();
+    (1..10).for_each(|i| put(&cache, i, CachePriority::Low));
     assert!(cache.lookup(&key(0)).is_some());
     assert_eq!((cache.ledger().usage(), cache.pinned_usage()), (2, 1));
     let also_held = cache.lookup(&key(9)).unwrap();
-    put(&cache, 10, Priority::Low);
+    put(&cache, 10, CachePriority::Low);
     assert_eq!((cache.ledger().usage(), cache.pinned_usage()), (3, 2), "over capacity by what is in use");
     drop((held, also_held));
-    put(&cache, 11, Priority::Low);
+    put(&cache, 11, CachePriority::Low);
     assert_eq!((cache.ledger().usage(), cache.pinned_usage()), (2, 0));
     let held = cache.lookup(&key(11)).unwrap();
     cache.erase_unreferenced();
@@ -116,17 +116,17 @@ fn what_is_in_use_stays() {
 #[test]
 fn a_strict_limit_refuses() {
     let cache = lru(&CacheOptions { strict_capacity_limit: true, ..options(2) });
-    let held: Vec<_> = (0..2).map(|i| insert(&cache, i, i, 1, Priority::Low).unwrap()).collect();
-    let error = insert(&cache, 2, 2, 1, Priority::High).unwrap_err();
+    let held: Vec<_> = (0..2).map(|i| insert(&cache, i, i, 1, CachePriority::Low).unwrap()).collect();
+    let error = insert(&cache, 2, 2, 1, CachePriority::High).unwrap_err();
     assert_eq!((error.kind(), error.subcode()), (ErrorKind::Aborted, SubCode::MemoryLimit));
     assert_eq!(cache.ledger().usage(), 2);
     cache.ledger().set_strict(false);
-    insert(&cache, 2, 2, 1, Priority::High).unwrap();
+    insert(&cache, 2, 2, 1, CachePriority::High).unwrap();
     cache.ledger().set_strict(true);
     assert!(cache.ledger().is_strict());
     drop(held);
-    insert(&cache, 3, 3, 1, Priority::Low).unwrap();
-    assert!(insert(&cache, 4, 4, 3, Priority::Low).is_err(), "more than the capacity");
+    insert(&cache, 3, 3, 1, CachePriority::Low).unwrap();
+    assert!(insert(&cache, 4, 4, 3, CachePriority::Low).is_err(), "more than the capacity");
     assert!(cache.ledger().usage() <= 2);
     cache.check();
 }
@@ -134,19 +134,19 @@ fn a_strict_limit_refuses() {
 #[test]
 fn what_is_larger_than_the_cache_is_returned_but_not_kept() {
     let cache = lru(&options(10));
-    put(&cache, 0, Priority::Low);
-    assert_eq!(*insert(&cache, 1, 1, 11, Priority::High).unwrap(), 1);
+    put(&cache, 0, CachePriority::Low);
+    assert_eq!(*insert(&cache, 1, 1, 11, CachePriority::High).unwrap(), 1);
     assert_eq!(order(&cache), [0]);
     let nothing = lru(&options(0));
-    assert_eq!(*insert(&nothing, 1, 1, 1, Priority::High).unwrap(), 1);
+    assert_eq!(*insert(&nothing, 1, 1, 1, CachePriority::High).unwrap(), 1);
     assert_eq!((nothing.ledger().usage(), nothing.lookup(&key(1))), (0, None));
 }
 
 #[test]
 fn the_same_key_replaces() {
     let cache = lru(&options(10));
-    let old = insert(&cache, 0, 1, 4, Priority::Low).unwrap();
-    insert(&cache, 0, 2, 3, Priority::Low).unwrap();
+    let old = insert(&cache, 0, 1, 4, CachePriority::Low).unwrap();
+    insert(&cache, 0, 2, 3, CachePriority::Low).unwrap();
     assert_eq!((*old, cache.lookup(&key(0)).as_deref()), (1, Some(&2)));
     assert_eq!((cache.ledger().usage(), cache.occupancy_count()), (7, 1));
     drop(old);
@@ -160,12 +160,12 @@ fn metadata_are_charged_on_request() {
         metadata_charge_policy: MetadataChargePolicy::FullChargeCacheMetadata,
         ..options(1000)
     });
-    put(&cache, 0, Priority::High);
+    put(&cache, 0, CachePriority::High);
     let overhead = cache.ledger().usage() - 1;
     assert!((60..=100).contains(&overhead), "{overhead}");
     let mut seen = Vec::new();
     cache.visit(&mut |e| seen.push((*e.key, *e.value, e.charge, e.priority)));
-    assert_eq!(seen, [(key(0), 0, 1, Priority::High)]);
+    assert_eq!(seen, [(key(0), 0, 1, CachePriority::High)]);
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn values_are_dropped_outside_the_locks() {
     let cache = Arc::new(Cache::<Nosy>::new(&options(2)).unwrap());
     for i in 0..20 {
         let value = Nosy(Some(Arc::downgrade(&cache)));
-        cache.insert(key(i % 7), value, 1 + (i % 3) as usize, Priority::Low, Role::Misc).unwrap();
+        cache.insert(key(i % 7), value, 1 + (i % 3) as usize, CachePriority::Low, Role::Misc).unwrap();
         cache.erase(&key(i % 5));
     }
     cache.set_capacity(1);
@@ -214,7 +214,7 @@ fn values_are_dropped_outside_the_locks() {
 /// The rules of one shard, without any cleverness: entries from the first to be evicted to the
 /// last.
 struct Model {
-    entries: Vec<(u64, usize, Priority, bool, Pool)>,
+    entries: Vec<(u64, usize, CachePriority, bool, Pool)>,
     capacity: usize,
     shares: [usize; 2],
 }
@@ -227,12 +227,12 @@ enum Pool {
 }
 
 impl Model {
-    fn place(&mut self, i: u64, charge: usize, priority: Priority, hit: bool) {
+    fn place(&mut self, i: u64, charge: usize, priority: CachePriority, hit: bool) {
         let pool = match priority {
             _ if hit => Pool::High,
-            Priority::High => Pool::High,
-            Priority::Low => Pool::Low,
-            Priority::Bottom => Pool::Bottom,
+            CachePriority::High => Pool::High,
+            CachePriority::Low => Pool::Low,
+            CachePriority::Bottom => Pool::Bottom,
         };
         let at = self.entries.iter().position(|e| e.4 > pool).unwrap_or(self.entries.len());
         self.entries.insert(at, (i, charge, priority, hit, pool));
@@ -246,13 +246,13 @@ impl Model {
         }
     }
 
-    fn take(&mut self, i: u64) -> Option<(usize, Priority)> {
+    fn take(&mut self, i: u64) -> Option<(usize, CachePriority)> {
         let at = self.entries.iter().position(|e| e.0 == i)?;
         let (_, charge, priority, _, _) = self.entries.remove(at);
         Some((charge, priority))
     }
 
-    fn insert(&mut self, i: u64, charge: usize, priority: Priority) {
+    fn insert(&mut self, i: u64, charge: usize, priority: CachePriority) {
         self.take(i);
         if charge <= self.capacity {
             while self.entries.iter().map(|e| e.1).sum::<usize>() + charge > self.capacity {
@@ -276,7 +276,8 @@ fn random_operations_agree_with_the_model() {
             let i = rng.below(60);
             match rng.below(10) {
                 0..=3 => {
-                    let priority = [Priority::Bottom, Priority::Low, Priority::High][rng.index(3)];
+                    let priority =
+                        [CachePriority::Bottom, CachePriority::Low, CachePriority::High][rng.index(3)];
                     let charge = rng.below(20) as usize;
                     insert(&cache, i, i, charge, priority).unwrap();
                     model.insert(i, charge, priority);
@@ -301,15 +302,15 @@ fn random_operations_agree_with_the_model() {
 fn a_strict_limit_refuses_only_what_is_held_leaves_no_room_for() {
     let cache = lru(&CacheOptions { strict_capacity_limit: true, num_shard_bits: 2, ..options(400) });
     // Outside of all shards, which have room for the whole capacity together.
-    let about = About { key: key(999), charge: 300, role: Role::Misc, priority: Priority::Low };
+    let about = About { key: key(999), charge: 300, role: Role::Misc, priority: CachePriority::Low };
     let outside = cache.standalone(about, 999).unwrap_or_else(|refused| panic!("{}", refused.error));
     for i in 0..200 {
-        insert(&cache, i, i, 10, Priority::Low).unwrap_or_else(|e| panic!("value {i}: {e}"));
+        insert(&cache, i, i, 10, CachePriority::Low).unwrap_or_else(|e| panic!("value {i}: {e}"));
         assert!(cache.ledger().usage() <= 400);
     }
-    let held: Vec<_> = (200..210).map(|i| insert(&cache, i, i, 10, Priority::Low).unwrap()).collect();
-    assert_eq!(insert(&cache, 210, 210, 10, Priority::Low).unwrap_err().subcode(), SubCode::MemoryLimit);
+    let held: Vec<_> = (200..210).map(|i| insert(&cache, i, i, 10, CachePriority::Low).unwrap()).collect();
+    assert_eq!(insert(&cache, 210, 210, 10, CachePriority::Low).unwrap_err().subcode(), SubCode::MemoryLimit);
     drop((held, outside));
-    insert(&cache, 211, 211, 10, Priority::Low).unwrap();
+    insert(&cache, 211, 211, 10, CachePriority::Low).unwrap();
     cache.check();
 }

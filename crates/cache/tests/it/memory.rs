@@ -2,7 +2,7 @@
 
 use esker_base::rng::Rng;
 use esker_base::sync::epoch;
-use esker_cache::{Cache, CacheKey, CacheOptions, CacheType, MetadataChargePolicy, Priority, Role};
+use esker_cache::{Cache, CacheKey, CacheOptions, CachePriority, CacheType, MetadataChargePolicy, Role};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
@@ -17,7 +17,7 @@ fn most_over(cache_type: CacheType, capacity: usize) -> f64 {
         let i = rng.below(4000).min(rng.below(4000));
         let key = CacheKey::new((5, i / 64), (i % 64) * 4096);
         let charge = if i.is_multiple_of(40) { capacity / 50 } else { 3000 + (i as usize * 37) % 2500 };
-        let priority = if i.is_multiple_of(40) { Priority::High } else { Priority::Low };
+        let priority = if i.is_multiple_of(40) { CachePriority::High } else { CachePriority::Low };
         if cache.lookup(&key).is_none() {
             // Only the charge counts; the bytes themselves would only take time.
             drop(cache.insert(key, Box::default(), charge, priority, Role::DataBlock));
@@ -83,7 +83,7 @@ fn read(cache: &Cache<Counted<'static>>, alive: &'static AtomicUsize, seed: u64,
             }
             let (value, now) = Counted::new(alive);
             most = most.max(now);
-            drop(cache.insert(key, value, VALUE_BYTES, Priority::Low, Role::DataBlock));
+            drop(cache.insert(key, value, VALUE_BYTES, CachePriority::Low, Role::DataBlock));
         }
         drop(guard);
         if rng.one_in(500) {

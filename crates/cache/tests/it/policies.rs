@@ -8,7 +8,7 @@
 //! a new entry and no ghosts. Esker's is the cache itself. All entries have one size.
 
 use esker_base::rng::Rng;
-use esker_cache::{Cache, CacheKey, CacheOptions, CacheType, MetadataChargePolicy, Priority, Role};
+use esker_cache::{Cache, CacheKey, CacheOptions, CachePriority, CacheType, MetadataChargePolicy, Role};
 use std::collections::{HashMap, HashSet, VecDeque};
 
 trait Policy {
@@ -34,7 +34,7 @@ impl Policy for Esker {
         let key = CacheKey::new((1, key / 64), key % 64 * 4096);
         let is_hit = self.0.lookup(&key).is_some();
         if !is_hit {
-            self.0.insert(key, (), 1, Priority::Low, Role::DataBlock).unwrap();
+            self.0.insert(key, (), 1, CachePriority::Low, Role::DataBlock).unwrap();
         }
         is_hit
     }

@@ -1,6 +1,8 @@
 use esker_base::rng::Rng;
 use esker_base::sync::epoch;
-use esker_cache::{Cache, CacheKey, CacheOptions, CacheType, Handle, MetadataChargePolicy, Priority, Role};
+use esker_cache::{
+    Cache, CacheKey, CacheOptions, CachePriority, CacheType, Handle, MetadataChargePolicy, Role,
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
@@ -60,7 +62,7 @@ fn work(cache: &Cache<Value>, alive: &Arc<AtomicUsize>, seed: u64, steps: usize)
                 }
             }
             60..=94 => {
-                let priority = [Priority::Bottom, Priority::Low, Priority::High][rng.index(3)];
+                let priority = [CachePriority::Bottom, CachePriority::Low, CachePriority::High][rng.index(3)];
                 // Refused when the limit is strict and all is in use.
                 let inserted = cache.insert(key(i), Value::new(i, alive), CHARGE, priority, Role::DataBlock);
                 if let Ok(inserted) = inserted {

@@ -1,7 +1,7 @@
 //! The choice of one state among those that a crash may leave.
 
 use crate::mem::content::Content;
-use crate::mem::node::{FileData, Piece};
+use crate::mem::node::{ContentPiece, FileData};
 
 /// The kind of crash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -170,7 +170,7 @@ impl Draws<'_> {
         let Some(lost) = file.pieces.get(kept) else { return file.live.clone() };
         let mut content = file.synced.clone();
         file.pieces[..kept].iter().for_each(|piece| piece.apply(&mut content));
-        if let (true, Keep::Some, Piece::Write { offset, data }) =
+        if let (true, Keep::Some, ContentPiece::Write { offset, data }) =
             (self.choices.tear, self.choices.keep_data, lost)
         {
             content.write_at(*offset, &data[..self.rng.usize(0..=data.len())]);
@@ -183,12 +183,12 @@ impl Draws<'_> {
     }
 
     /// Adds some sectors of the lost writes.
-    fn scatter(&mut self, content: &mut Content, live: &Content, lost: &[Piece]) {
+    fn scatter(&mut self, content: &mut Content, live: &Content, lost: &[ContentPiece]) {
         const SECTOR: u64 = 512;
         let (mut start, mut end) = (u64::MAX, 0);
         for piece in lost {
             // Behind a new length nothing is where it was.
-            let Piece::Write { offset, data } = piece else { break };
+            let ContentPiece::Write { offset, data } = piece else { break };
             (start, end) = (start.min(*offset), end.max(offset + data.len() as u64));
         }
         let end = end.min(live.len());

@@ -117,7 +117,7 @@ impl fmt::Display for OpKind {
 /// One operation. Displays as "append 000004.log 0+31", without the directory, for data-driven
 /// tests.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Op {
+pub struct FaultOp {
     /// Its number, from 0.
     pub index: u64,
     /// What.
@@ -132,7 +132,7 @@ pub struct Op {
     pub fault: bool,
 }
 
-impl fmt::Display for Op {
+impl fmt::Display for FaultOp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.path.file_name().unwrap_or(self.path.as_os_str());
         write!(f, "{} {}", self.kind, name.display())?;

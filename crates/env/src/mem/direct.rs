@@ -1,7 +1,7 @@
 //! Files in memory opened with direct I/O: they accept the alignment of a disk with 512-byte
 //! sectors, and panic otherwise.
 
-use super::Shared;
+use super::MemShared;
 use super::node::FileNode;
 use crate::direct::{Alignment, DirectSink, DirectSource};
 use esker_base::Result;
@@ -13,14 +13,14 @@ const SECTOR_BYTES: usize = 512;
 
 #[derive(Debug)]
 pub(super) struct MemDirectFile {
-    shared: Arc<Shared>,
+    shared: Arc<MemShared>,
     node: Arc<FileNode>,
     path: PathBuf,
     alignment: Alignment,
 }
 
 impl MemDirectFile {
-    pub(super) fn new(shared: Arc<Shared>, node: Arc<FileNode>, path: &Path) -> MemDirectFile {
+    pub(super) fn new(shared: Arc<MemShared>, node: Arc<FileNode>, path: &Path) -> MemDirectFile {
         let alignment = Alignment::new(SECTOR_BYTES, SECTOR_BYTES);
         MemDirectFile { shared, node, path: path.to_owned(), alignment }
     }

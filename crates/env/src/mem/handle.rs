@@ -3,7 +3,7 @@
 //! A writable file of a tracked file system keeps its appends until it is flushed, synced or
 //! closed, or until they reach the buffer size of the real one: tests thus find a missing flush.
 
-use super::Shared;
+use super::MemShared;
 use super::node::FileNode;
 use crate::fs::{Directory, FileLock, RandomAccessFile, SequentialFile, WritableFile};
 use esker_base::sync::Arc;
@@ -68,7 +68,7 @@ impl RandomAccessFile for MemRandomAccessFile {
 }
 
 pub(super) struct MemWritableFile {
-    shared: Arc<Shared>,
+    shared: Arc<MemShared>,
     node: Arc<FileNode>,
     path: PathBuf,
     /// Appended but not flushed, one element for each append, so that a crash can part them.
@@ -82,7 +82,12 @@ pub(super) struct MemWritableFile {
 }
 
 impl MemWritableFile {
-    pub(super) fn new(shared: Arc<Shared>, node: Arc<FileNode>, path: &Path, offset: u64) -> MemWritableFile {
+    pub(super) fn new(
+        shared: Arc<MemShared>,
+        node: Arc<FileNode>,
+        path: &Path,
+        offset: u64,
+    ) -> MemWritableFile {
         let path = path.to_owned();
         let (pending, pending_bytes) = (Vec::new(), 0);
         MemWritableFile { shared, node, path, pending, pending_bytes, offset, in_place: false, closed: false }
@@ -179,12 +184,12 @@ impl Drop for MemWritableFile {
 }
 
 pub(super) struct MemDirectory {
-    shared: Arc<Shared>,
+    shared: Arc<MemShared>,
     id: u64,
 }
 
 impl MemDirectory {
-    pub(super) fn new(shared: Arc<Shared>, id: u64) -> MemDirectory {
+    pub(super) fn new(shared: Arc<MemShared>, id: u64) -> MemDirectory {
         MemDirectory { shared, id }
     }
 }
@@ -198,12 +203,12 @@ impl Directory for MemDirectory {
 }
 
 pub(super) struct MemFileLock {
-    shared: Arc<Shared>,
+    shared: Arc<MemShared>,
     id: u64,
 }
 
 impl MemFileLock {
-    pub(super) fn new(shared: Arc<Shared>, id: u64) -> MemFileLock {
+    pub(super) fn new(shared: Arc<MemShared>, id: u64) -> MemFileLock {
         MemFileLock { shared, id }
     }
 }

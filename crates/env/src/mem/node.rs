@@ -6,16 +6,16 @@ use esker_base::sync::{Arc, RwLock};
 
 /// A change the medium may not have seen yet.
 #[derive(Clone, Debug)]
-pub(crate) enum Piece {
+pub(crate) enum ContentPiece {
     Write { offset: u64, data: Arc<[u8]> },
     SetLen(u64),
 }
 
-impl Piece {
+impl ContentPiece {
     pub(crate) fn apply(&self, content: &mut Content) {
         match self {
-            Piece::Write { offset, data } => content.write_at(*offset, data),
-            Piece::SetLen(len) => content.set_len(*len),
+            ContentPiece::Write { offset, data } => content.write_at(*offset, data),
+            ContentPiece::SetLen(len) => content.set_len(*len),
         }
     }
 }
@@ -35,7 +35,7 @@ pub(crate) struct FileData {
     /// The bytes that are certainly on the medium.
     pub(crate) synced: Content,
     /// Later changes, one piece for each append.
-    pub(crate) pieces: Vec<Piece>,
+    pub(crate) pieces: Vec<ContentPiece>,
     pub(crate) ever_synced: bool,
     pub(crate) changed_micros: u64,
     /// While it is appended to in place: the unit in which the real file grows, by zeros.
@@ -76,15 +76,15 @@ impl FileData {
 
     pub(crate) fn write(&mut self, offset: u64, data: &[u8]) {
         self.live.write_at(offset, data);
-        self.changed(|| Piece::Write { offset, data: data.into() });
+        self.changed(|| ContentPiece::Write { offset, data: data.into() });
     }
 
     pub(crate) fn set_len(&mut self, len: u64) {
         self.live.set_len(len);
-        self.changed(|| Piece::SetLen(len));
+        self.changed(|| ContentPiece::SetLen(len));
     }
 
-    fn changed(&mut self, piece: impl FnOnce() -> Piece) {
+    fn changed(&mut self, piece: impl FnOnce() -> ContentPiece) {
         self.changed_micros = SystemClock.now_micros();
         if self.tracked {
             self.pieces.push(piece());

@@ -14,21 +14,21 @@ use std::path::{Component, Path};
 
 /// The object behind a name.
 #[derive(Clone, Debug)]
-pub(crate) enum Node {
+pub(crate) enum MemNode {
     File(Arc<FileNode>),
     Dir(u64),
 }
 
-impl Node {
+impl MemNode {
     fn id(&self) -> u64 {
         match self {
-            Node::File(file) => file.id,
-            Node::Dir(id) => *id,
+            MemNode::File(file) => file.id,
+            MemNode::Dir(id) => *id,
         }
     }
 }
 
-pub(crate) type Names = BTreeMap<String, Node>;
+pub(crate) type Names = BTreeMap<String, MemNode>;
 
 #[derive(Clone, Debug, Default)]
 struct Dir {
@@ -45,9 +45,9 @@ type Place = (u64, String);
 /// A change of names.
 #[derive(Clone, Debug)]
 enum NameOp {
-    Set { place: Place, node: Node },
+    Set { place: Place, node: MemNode },
     Remove { place: Place, id: u64 },
-    Move { from: Place, to: Place, node: Node },
+    Move { from: Place, to: Place, node: MemNode },
 }
 
 impl NameOp {
@@ -89,7 +89,7 @@ struct Pending {
 
 /// All names. The caller locks it.
 #[derive(Debug)]
-pub(crate) struct Tree {
+pub(crate) struct MemTree {
     tracked: bool,
     dirs: HashMap<u64, Dir>,
     next_id: u64,
@@ -103,9 +103,9 @@ pub(crate) const ROOT: u64 = 0;
 
 type IoResult<T> = Result<T, i32>;
 
-impl Tree {
-    pub(crate) fn new(tracked: bool) -> Tree {
-        Tree {
+impl MemTree {
+    pub(crate) fn new(tracked: bool) -> MemTree {
+        MemTree {
             tracked,
             dirs: HashMap::from([(ROOT, Dir::default())]),
             next_id: ROOT + 1,
@@ -120,10 +120,10 @@ impl Tree {
     }
 
     /// The object that `path` names, or `None`.
-    pub(crate) fn lookup(&self, path: &Path) -> Option<Node> {
-        let mut at = Node::Dir(ROOT);
+    pub(crate) fn lookup(&self, path: &Path) -> Option<MemNode> {
+        let mut at = MemNode::Dir(ROOT);
         for name in names(path) {
-            let Node::Dir(dir) = at else { return None };
+            let MemNode::Dir(dir) = at else { return None };
             at = self.dirs[&dir].live.get(&name)?.clone();
         }
         Some(at)
@@ -131,16 +131,16 @@ impl Tree {
 
     pub(crate) fn file(&self, path: &Path) -> IoResult<Arc<FileNode>> {
         match self.lookup(path) {
-            Some(Node::File(file)) => Ok(file),
-            Some(Node::Dir(_)) => Err(libc::EISDIR),
+            Some(MemNode::File(file)) => Ok(file),
+            Some(MemNode::Dir(_)) => Err(libc::EISDIR),
             None => Err(libc::ENOENT),
         }
     }
 
     pub(crate) fn dir(&self, path: &Path) -> IoResult<u64> {
         match self.lookup(path) {
-            Some(Node::Dir(id)) => Ok(id),
-            Some(Node::File(_)) => Err(libc::ENOTDIR),
+            Some(MemNode::Dir(id)) => Ok(id),
+            Some(MemNode::File(_)) => Err(libc::ENOTDIR),
             None => Err(libc::ENOENT),
         }
     }
@@ -152,15 +152,15 @@ impl Tree {
         let mut dir = ROOT;
         for parent in names {
             match self.dirs[&dir].live.get(&parent) {
-                Some(Node::Dir(id)) => dir = *id,
-                Some(Node::File(_)) => return Err(libc::ENOTDIR),
+                Some(MemNode::Dir(id)) => dir = *id,
+                Some(MemNode::File(_)) => return Err(libc::ENOTDIR),
                 None => return Err(libc::ENOENT),
             }
         }
         Ok((dir, name))
     }
 
-    fn there(&self, place: &Place) -> Option<&Node> {
+    fn there(&self, place: &Place) -> Option<&MemNode> {
         self.dirs[&place.0].live.get(&place.1)
     }
 
@@ -175,11 +175,11 @@ impl Tree {
     pub(crate) fn create(&mut self, path: &Path) -> IoResult<Arc<FileNode>> {
         let place = self.place(path)?;
         match self.there(&place) {
-            Some(Node::File(file)) => Ok(Arc::clone(file)),
-            Some(Node::Dir(_)) => Err(libc::EISDIR),
+            Some(MemNode::File(file)) => Ok(Arc::clone(file)),
+            Some(MemNode::Dir(_)) => Err(libc::EISDIR),
             None => {
                 let file = Arc::new(FileNode::new(self.new_id(), self.tracked));
-                self.apply(NameOp::Set { place, node: Node::File(Arc::clone(&file)) });
+                self.apply(NameOp::Set { place, node: MemNode::File(Arc::clone(&file)) });
                 Ok(file)
             }
         }
@@ -191,7 +191,7 @@ impl Tree {
         if self.there(&place).is_some() {
             return Err(libc::EEXIST);
         }
-        self.apply(NameOp::Set { place, node: Node::File(file) });
+        self.apply(NameOp::Set { place, node: MemNode::File(file) });
         Ok(())
     }
 
@@ -216,14 +216,14 @@ impl Tree {
         let mut dir = ROOT;
         for name in names(path) {
             dir = match self.dirs[&dir].live.get(&name) {
-                Some(Node::Dir(id)) => *id,
-                Some(Node::File(_)) => return Err(libc::EEXIST),
+                Some(MemNode::Dir(id)) => *id,
+                Some(MemNode::File(_)) => return Err(libc::EEXIST),
                 None => {
                     let id = self.new_id();
                     self.dirs.insert(id, Dir::default());
                     let parent = self.dirs.get_mut(&dir).expect("directories stay");
-                    parent.live.insert(name.clone(), Node::Dir(id));
-                    parent.durable.insert(name, Node::Dir(id));
+                    parent.live.insert(name.clone(), MemNode::Dir(id));
+                    parent.durable.insert(name, MemNode::Dir(id));
                     id
                 }
             };
@@ -240,12 +240,12 @@ impl Tree {
         let (from_place, to_place) = (self.place(from)?, self.place(to)?);
         match (&node, self.there(&to_place)) {
             (_, Some(there)) if there.id() == node.id() => return Ok(()),
-            (Node::File(_), Some(Node::Dir(_))) => return Err(libc::EISDIR),
-            (Node::Dir(_), Some(Node::File(_))) => return Err(libc::ENOTDIR),
-            (Node::Dir(_), Some(Node::Dir(id))) if !self.dirs[id].live.is_empty() => {
+            (MemNode::File(_), Some(MemNode::Dir(_))) => return Err(libc::EISDIR),
+            (MemNode::Dir(_), Some(MemNode::File(_))) => return Err(libc::ENOTDIR),
+            (MemNode::Dir(_), Some(MemNode::Dir(id))) if !self.dirs[id].live.is_empty() => {
                 return Err(libc::ENOTEMPTY);
             }
-            (Node::Dir(_), _) if names(to).starts_with(&names(from)) => return Err(libc::EINVAL),
+            (MemNode::Dir(_), _) if names(to).starts_with(&names(from)) => return Err(libc::EINVAL),
             _ => {}
         }
         self.apply(NameOp::Move { from: from_place, to: to_place, node });
@@ -331,13 +331,13 @@ impl Tree {
 
     /// The same names, equally safe, with files of their own from `copy`; each file is copied once.
     /// Locks nothing.
-    pub(crate) fn copied(&self, copy: &mut dyn FnMut(&FileNode) -> FileNode) -> Tree {
+    pub(crate) fn copied(&self, copy: &mut dyn FnMut(&FileNode) -> FileNode) -> MemTree {
         let mut files: HashMap<u64, Arc<FileNode>> = HashMap::new();
-        let mut node = |node: &Node| match node {
-            Node::File(file) => {
-                Node::File(Arc::clone(files.entry(file.id).or_insert_with(|| Arc::new(copy(file)))))
+        let mut node = |node: &MemNode| match node {
+            MemNode::File(file) => {
+                MemNode::File(Arc::clone(files.entry(file.id).or_insert_with(|| Arc::new(copy(file)))))
             }
-            Node::Dir(id) => Node::Dir(*id),
+            MemNode::Dir(id) => MemNode::Dir(*id),
         };
         let mut names = |names: &Names| names.iter().map(|(name, n)| (name.clone(), node(n))).collect();
         let dirs = self.dirs.iter().map(|(id, dir)| {
@@ -356,7 +356,7 @@ impl Tree {
             Pending { op, committed: pending.committed }
         });
         let journal = journal.collect();
-        Tree { tracked: self.tracked, dirs, next_id: self.next_id, journal, locks: HashSet::new() }
+        MemTree { tracked: self.tracked, dirs, next_id: self.next_id, journal, locks: HashSet::new() }
     }
 
     /// A tracked tree in which all of this is durable. `copy` makes the new files; a file with two
@@ -365,8 +365,8 @@ impl Tree {
         from: &HashMap<u64, Names>,
         next_id: u64,
         copy: &mut dyn FnMut(&FileNode) -> FileNode,
-    ) -> Tree {
-        let mut tree = Tree::new(true);
+    ) -> MemTree {
+        let mut tree = MemTree::new(true);
         tree.next_id = next_id;
         let mut files: HashMap<u64, Arc<FileNode>> = HashMap::new();
         let mut todo = vec![ROOT];
@@ -374,12 +374,12 @@ impl Tree {
             let mut names = Names::new();
             for (name, node) in &from[&dir] {
                 let node = match node {
-                    Node::File(file) => {
-                        Node::File(Arc::clone(files.entry(file.id).or_insert_with(|| Arc::new(copy(file)))))
-                    }
-                    Node::Dir(id) => {
+                    MemNode::File(file) => MemNode::File(Arc::clone(
+                        files.entry(file.id).or_insert_with(|| Arc::new(copy(file))),
+                    )),
+                    MemNode::Dir(id) => {
                         todo.push(*id);
-                        Node::Dir(*id)
+                        MemNode::Dir(*id)
                     }
                 };
                 names.insert(name.clone(), node);

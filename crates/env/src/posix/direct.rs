@@ -8,7 +8,7 @@ use crate::descriptors::DataFile;
 use crate::direct::{Alignment, DirectSink, DirectSource};
 use crate::fs::no_direct_io;
 use esker_base::Result;
-use esker_base::sync::fork::Owner;
+use esker_base::sync::fork::ProcessOwner;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, OFlags, StatxFlags};
 use rustix::io::{Errno, retry_on_intr};
@@ -23,7 +23,7 @@ const BLOCK_BYTES: std::ops::RangeInclusive<usize> = 512..=64 << 10;
 #[derive(Debug)]
 pub(super) struct DirectFile {
     fd: OwnedFd,
-    owner: Owner,
+    owner: ProcessOwner,
     path: PathBuf,
     alignment: Alignment,
     /// If it is read.
@@ -48,7 +48,7 @@ impl DirectFile {
         })?;
         let alignment = alignment_of(&fd).ok_or_else(|| no_direct_io(operation, path))?;
         let _counted = (!flags.contains(OFlags::CREATE)).then(DataFile::new);
-        Ok(DirectFile { fd, owner: Owner::here(), path: path.to_owned(), alignment, _counted })
+        Ok(DirectFile { fd, owner: ProcessOwner::here(), path: path.to_owned(), alignment, _counted })
     }
 }
 

@@ -17,7 +17,7 @@ use super::refused::{is_refused, note_unsynced_directory, syncs_no_directory};
 use super::{failed, failed_at, size_of};
 use crate::descriptors::DataFile;
 use crate::fs::{Directory, RandomAccessFile, SequentialFile, WritableFile};
-use esker_base::sync::fork::Owner;
+use esker_base::sync::fork::ProcessOwner;
 use esker_base::{Error, Result};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Advice, FallocateFlags};
@@ -208,7 +208,7 @@ impl RandomAccessFile for PosixRandomAccessFile {
 pub(super) struct PosixWritableFile {
     /// `None` once closed.
     fd: Option<OwnedFd>,
-    owner: Owner,
+    owner: ProcessOwner,
     path: PathBuf,
     buffer: Vec<u8>,
     written: u64,
@@ -222,7 +222,7 @@ impl PosixWritableFile {
     pub(super) fn new(fd: OwnedFd, path: &Path, offset: u64) -> PosixWritableFile {
         PosixWritableFile {
             fd: Some(fd),
-            owner: Owner::here(),
+            owner: ProcessOwner::here(),
             path: path.to_owned(),
             buffer: Vec::new(),
             written: offset,

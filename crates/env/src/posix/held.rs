@@ -12,7 +12,7 @@
 use super::{At, Places, failed, lock, open};
 use esker_base::Result;
 use esker_base::sync::OnceLock;
-use esker_base::sync::fork::Owner;
+use esker_base::sync::fork::ProcessOwner;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::OFlags;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 /// A file system that holds some directories. See the head of the file.
 #[derive(Debug)]
 pub(super) struct HeldDirectories {
-    owner: Owner,
+    owner: ProcessOwner,
     /// Absolute paths.
     directories: Vec<(PathBuf, OwnedFd)>,
     /// The inode of `LOCK` when it was locked.
@@ -39,7 +39,7 @@ impl HeldDirectories {
         }
         // Of two nested directories the inner one resolves the path.
         directories.sort_by_key(|(path, _)| std::cmp::Reverse(path.components().count()));
-        Ok(HeldDirectories { owner: Owner::here(), directories, locked: OnceLock::new() })
+        Ok(HeldDirectories { owner: ProcessOwner::here(), directories, locked: OnceLock::new() })
     }
 }
 

@@ -17,7 +17,7 @@ use super::{At, failed, open};
 use crate::clock::{Clock, SystemClock};
 use crate::fs::FileLock;
 use crate::system::{process_id, thread_id};
-use esker_base::sync::fork::{Owner, PerProcess};
+use esker_base::sync::fork::{PerProcess, ProcessOwner};
 use esker_base::sync::process::Mutex;
 use esker_base::sync::process::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
 use esker_base::{Error, Result};
@@ -52,7 +52,7 @@ fn held() -> &'static Mutex<Vec<Held>> {
 /// Keeps the file locked until it is dropped.
 #[derive(Debug)]
 pub(super) struct PosixFileLock {
-    owner: Owner,
+    owner: ProcessOwner,
     descriptor: Option<Descriptor>,
     inode: Inode,
 }
@@ -87,7 +87,7 @@ impl Drop for PosixFileLock {
 pub(super) fn lock_file(at: &At<'_>) -> Result<PosixFileLock> {
     let path = at.path;
     let absolute = std::path::absolute(path).map_err(|e| failed("lock file", path, e))?;
-    let owner = Owner::here();
+    let owner = ProcessOwner::here();
     let mut held = held().lock();
     loop {
         // If this fails, the open fails as well, and its error says why.

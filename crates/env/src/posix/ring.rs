@@ -13,7 +13,7 @@
 
 use super::refused::is_refused;
 use crate::read_many::ReadRequest;
-use esker_base::sync::fork::Owner;
+use esker_base::sync::fork::ProcessOwner;
 use esker_base::sync::process::atomic::{AtomicBool, Ordering};
 use io_uring::{IoUring, opcode, types};
 use rustix::io::Errno;
@@ -31,7 +31,7 @@ const ENTRIES: usize = 128;
 const MOST_PARTS: usize = 1024;
 
 /// A thread's ring and the process that made it: a forked child shares the kernel's end of it.
-struct Ring(Option<(Box<IoUring>, Owner)>);
+struct Ring(Option<(Box<IoUring>, ProcessOwner)>);
 
 /// Whether the kernel forbids rings.
 static IS_REFUSED: AtomicBool = AtomicBool::new(false);
@@ -45,7 +45,7 @@ impl Ring {
         let ring = match self.0.take().filter(|(_, owner)| owner.is_here()) {
             Some(ring) => ring,
             None => match IoUring::new(ENTRIES as u32) {
-                Ok(ring) => (Box::new(ring), Owner::here()),
+                Ok(ring) => (Box::new(ring), ProcessOwner::here()),
                 Err(e) => {
                     // A rule limits locked memory; memory for a submission is short only for a
                     // while.

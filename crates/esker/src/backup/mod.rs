@@ -24,7 +24,7 @@ use crate::checkpoint::KeepFiles;
 use crate::db::{Db, delete_archive};
 use crate::files::{read_chunks, under_either_name};
 use crate::options::FileChecksumGenCrc32cFactory;
-use esker_base::sync::fork::Owner;
+use esker_base::sync::fork::ProcessOwner;
 use esker_base::{Error, Result, crc32c};
 use esker_env::{Env, FileSystem};
 use esker_format::file_name::{FileType, parse_file_name};
@@ -111,7 +111,7 @@ pub struct BackupInfo {
 #[derive(Debug)]
 pub struct BackupEngine {
     /// A forked child changes nothing: its parent gives out the same numbers.
-    owner: Owner,
+    owner: ProcessOwner,
     dir: PathBuf,
     env: Env,
     backups: BTreeMap<u32, BackupMeta>,
@@ -132,7 +132,7 @@ impl BackupEngine {
             env.fs.create_dir_if_missing(&dir.join(name))?;
         }
         let mut engine = BackupEngine {
-            owner: Owner::here(),
+            owner: ProcessOwner::here(),
             dir,
             env,
             backups: BTreeMap::new(),

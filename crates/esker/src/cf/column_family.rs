@@ -4,7 +4,7 @@ use crate::cf::{MemTables, SuperVersion, WriteStall};
 use crate::deleted_runs::DeletedRunMemory;
 use crate::observe::{FlushReason, IngestedFiles, LevelCompactionStats, StallCounts};
 use crate::options::{ColumnFamilyOptions, ReadOptions};
-use crate::picker::{CompactionOptions, RunningCompactions};
+use crate::picker::{PickerOptions, RunningCompactions};
 use crate::version::Version;
 use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use esker_base::sync::epoch::Swap;
@@ -27,7 +27,7 @@ pub(crate) struct ColumnFamily {
     /// Open tables of this family.
     pub(crate) tables: Arc<TableCache>,
     /// Its locks, if the database has transactions that lock.
-    pub(crate) locks: OnceLock<Arc<esker_lock::Family>>,
+    pub(crate) locks: OnceLock<Arc<esker_lock::LockFamily>>,
     dropped: AtomicBool,
 }
 
@@ -105,7 +105,7 @@ pub(crate) struct FamilyState {
     pub(crate) cf: Arc<ColumnFamily>,
     pub(crate) options: Arc<ColumnFamilyOptions>,
     /// The part of `options` that pickers look at.
-    pub(crate) compaction_options: CompactionOptions,
+    pub(crate) compaction_options: PickerOptions,
     pub(crate) memtables: MemTables,
     pub(crate) version: Arc<Version>,
     /// For the super versions to come.

@@ -6,7 +6,7 @@
 use super::refit::refit_level;
 use super::subjob::read_pace;
 use crate::cf::ColumnFamily;
-use crate::engine::{DbState, Engine, ManualCompaction, maybe_schedule};
+use crate::engine::{DbState, Engine, QueuedManualCompaction, maybe_schedule};
 use crate::files::open_table::open_at_pace;
 use crate::options::{CompactRangeOptions, CompactionOptions};
 use crate::picker::CompactionPlan;
@@ -108,7 +108,7 @@ fn queue(
     let running = state.family_mut(family).map(|family| family.running.start(&plan));
     let id = state.next_manual_id;
     state.next_manual_id += 1;
-    let manual = ManualCompaction { id, running, plan: Some(plan), max_subcompactions, done: None };
+    let manual = QueuedManualCompaction { id, running, plan: Some(plan), max_subcompactions, done: None };
     state.manual_compactions.push(manual);
     maybe_schedule(engine, state);
     id

@@ -15,7 +15,7 @@ use crate::merge::{
 };
 use crate::options::{ColumnFamilyOptions, CompressionOptions, DbOptions, Feature};
 use crate::picker::score::scores;
-use crate::picker::{CompactionOptions, CompactionPlan, CompactionReason, RunningCompactions};
+use crate::picker::{CompactionPlan, CompactionReason, PickerOptions, RunningCompactions};
 use crate::version::{FileMeta, Version};
 use esker_base::compaction_filter::{CompactionFilter, CompactionFilterContext};
 use esker_base::sync::Arc;
@@ -353,5 +353,5 @@ pub(super) fn output_compression(
 /// The level that level 0 was compacted to when the plan was made; codecs are configured relative
 /// to it.
 fn base_level(plan: &CompactionPlan, options: &ColumnFamilyOptions) -> usize {
-    scores(&plan.version, &CompactionOptions::from(options), &RunningCompactions::default()).base_level
+    scores(&plan.version, &PickerOptions::from(options), &RunningCompactions::default()).base_level
 }

@@ -9,8 +9,8 @@ use crate::engine::{Engine, UnderWay, maybe_schedule, publish_super_versions};
 use crate::flush::{oldest_section_without, raise_log_numbers};
 use crate::observe::{IngestedFiles, LevelCompactionStats, StallCounts};
 use crate::options::ColumnFamilyOptions;
-use crate::picker::{CompactionOptions, RunningCompactions, prepare};
-use crate::version::{Family, VersionSet};
+use crate::picker::{PickerOptions, RunningCompactions, prepare};
+use crate::version::{VersionSet, VersionSetFamily};
 use crate::write::new_memtable;
 use esker_base::comparator::ComparatorRef;
 use esker_base::sync::atomic::Ordering;
@@ -310,7 +310,7 @@ pub(super) fn show_families(
 /// A new family with an empty memtable.
 fn new_family(
     engine: &Engine,
-    in_manifest: &Family,
+    in_manifest: &VersionSetFamily,
     descriptor: &ColumnFamilyDescriptor,
     log_number: FileNumber,
 ) -> FamilyState {
@@ -325,7 +325,7 @@ fn new_family(
 /// A family of the database with this tag, with this memtable over its current version.
 pub(super) fn family_with(
     database: u64,
-    in_manifest: &Family,
+    in_manifest: &VersionSetFamily,
     descriptor: &ColumnFamilyDescriptor,
     mem: Arc<MemTable>,
     log_number: FileNumber,
@@ -341,7 +341,7 @@ pub(super) fn family_with(
     let cf = ColumnFamily::new(database, in_manifest.id(), name, icmp, Arc::new(super_version), tables);
     FamilyState {
         cf: Arc::new(cf),
-        compaction_options: CompactionOptions::from(options.as_ref()),
+        compaction_options: PickerOptions::from(options.as_ref()),
         compaction_stats: LevelCompactionStats::new(version.num_levels()),
         bytes_flushed: 0,
         ingested: IngestedFiles::default(),

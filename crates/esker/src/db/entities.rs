@@ -19,7 +19,7 @@ use crate::get::point::PointRead;
 use crate::options::{ReadOptions, WriteOptions};
 use esker_base::stats::{Statistics, Ticker};
 use esker_base::{Error, Result};
-use esker_format::wide_column::{DEFAULT_COLUMN_NAME, WideColumns as Parsed};
+use esker_format::wide_column::{DEFAULT_COLUMN_NAME, EncodedColumns};
 use esker_format::write_batch::WriteBatch;
 
 /// The columns of an entity, by name.
@@ -54,7 +54,9 @@ impl WideColumns {
             }
             Answer::Made(made) => made?,
         };
-        entity.map(|entity| Ok(WideColumns::copied(Parsed::parse(&entity)?.iter().collect()))).transpose()
+        entity
+            .map(|entity| Ok(WideColumns::copied(EncodedColumns::parse(&entity)?.iter().collect())))
+            .transpose()
     }
 
     /// Bytes of all names and values.

@@ -13,7 +13,7 @@ use super::leftovers::Leftovers;
 use super::open_tables::{OpenAllTables, table_capacity};
 use super::opening::OpenMode;
 use super::operands::FormerOperators;
-use super::recover::{BeforeManifest, Recovered, RecoveredFamily, Recovery};
+use super::recover::{BeforeManifest, RecoveredDb, Recovery, ReplayedFamily};
 use super::stats_dump::schedule_stats_dump;
 use super::{Db, identity, jobs};
 use crate::cf::{ColumnFamilySet, FamilyState};
@@ -23,7 +23,7 @@ use crate::options::{DbOptions, Feature};
 use crate::schedule::Scheduler;
 use crate::version::beside_owner::{OwnersProgress, read_beside_owner};
 use crate::version::{LogOptions, Version, VersionSet, VersionSetOptions, check_family_name};
-use crate::wal::{Prepared, PreparedSections, WalOptions, Wals, section_record_again};
+use crate::wal::{PreparedSections, PreparedTransaction, WalOptions, Wals, section_record_again};
 use crate::write::WritePath;
 use esker_base::logger::InfoLog;
 use esker_base::sync::Arc;
@@ -333,7 +333,12 @@ impl Opening {
     }
 
     /// A new WAL, and a MANIFEST that says so and names the tables that recovery wrote.
-    fn log_recovery(&self, manifest: &mut VersionSet, wals: &mut Wals, recovered: &Recovered) -> Result<()> {
+    fn log_recovery(
+        &self,
+        manifest: &mut VersionSet,
+        wals: &mut Wals,
+        recovered: &RecoveredDb,
+    ) -> Result<()> {
         self.sync_wals(&recovered.wals_stood_on())?;
         for (number, bytes) in &recovered.wals_still_needed {
             wals.add_alive(*number, *bytes);
@@ -364,7 +369,7 @@ impl Opening {
     /// Writes what is prepared to the new WAL, durably, as the old ones go. What takes back ops
     /// that tables hold although they are not committed stands in the same record, and takes effect
     /// with it.
-    fn log_prepared(wals: &mut Wals, prepared: &[Prepared]) -> Result<()> {
+    fn log_prepared(wals: &mut Wals, prepared: &[PreparedTransaction]) -> Result<()> {
         for transaction in prepared {
             let section = transaction.is_prepared.then_some(&transaction.batch);
             let first = transaction.restore.sequence();
@@ -391,11 +396,11 @@ impl Opening {
     fn family_states(
         &self,
         manifest: &VersionSet,
-        recovered: Recovered,
+        recovered: RecoveredDb,
         new_wal: FileNumber,
         tables: &BTreeMap<ColumnFamilyId, Arc<TableCache>>,
     ) -> Vec<FamilyState> {
-        let state = |family: RecoveredFamily| {
+        let state = |family: ReplayedFamily| {
             let in_manifest = manifest.family(family.id).expect("recovered from this MANIFEST");
             let log_number = family.oldest_wal(new_wal);
             let tables = tables[&family.id].clone();

@@ -26,9 +26,9 @@ use crate::get::answer::Answer;
 use crate::get::search::{PointSearch, ReadContext};
 use crate::options::{DbOptions, WalRecoveryMode, load_latest_options_from};
 use crate::version::beside_owner::{OwnersProgress, owner_has_changed};
-use crate::version::{Family, FamilyMap, VersionSet};
-use crate::wal::{Predecessor, Prepared, ReplayBudget, TwoPhaseReplay, WalReader, open_wal};
-use crate::write::{Entry, entry_of, new_memtable};
+use crate::version::{FamilyMap, VersionSet, VersionSetFamily};
+use crate::wal::{Predecessor, PreparedTransaction, ReplayBudget, TwoPhaseReplay, WalReader, open_wal};
+use crate::write::{ApplyEntry, entry_of, new_memtable};
 use esker_base::logger::InfoLog;
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::AtomicU64;
@@ -39,7 +39,7 @@ use esker_format::key::{InternalKeyComparator, LookupKey};
 use esker_format::log::LogEvent;
 use esker_format::version_edit::{BlobFileAddition, FileMetaData};
 use esker_format::wal_recovery::{self, ReplayStep, WalReplay};
-use esker_format::wide_column::{DEFAULT_COLUMN_NAME, WideColumns};
+use esker_format::wide_column::{DEFAULT_COLUMN_NAME, EncodedColumns};
 use esker_format::write_batch::{BatchOp, WriteBatchView};
 use esker_memtable::MemTable;
 use esker_table::{TableCache, TableReadOptions};
@@ -74,18 +74,18 @@ pub(super) struct BeforeManifest {
 }
 
 /// What recovery found.
-pub(super) struct Recovered {
+pub(super) struct RecoveredDb {
     /// By id.
-    pub(super) families: Vec<RecoveredFamily>,
+    pub(super) families: Vec<ReplayedFamily>,
     /// WALs that were replayed.
     replayed: Vec<FileNumber>,
     /// WALs whose contents are in memtables only (`avoid_flush_during_recovery`), with their bytes.
     pub(super) wals_still_needed: Vec<(FileNumber, u64)>,
     /// Transactions that are prepared: to be written to the new WAL, as the old ones go.
-    pub(super) prepared: Vec<Prepared>,
+    pub(super) prepared: Vec<PreparedTransaction>,
 }
 
-impl Recovered {
+impl RecoveredDb {
     /// What is synced from now on stands on these: they are to be durable first. Those that stay,
     /// and where transactions are prepared all: until the MANIFEST says that the old ones are gone,
     /// a crash would leave the copies of sections in the new WAL, and might take what was written
@@ -99,7 +99,7 @@ impl Recovered {
 }
 
 /// One family after replay.
-pub(super) struct RecoveredFamily {
+pub(super) struct ReplayedFamily {
     pub(super) id: ColumnFamilyId,
     pub(super) mem: Arc<MemTable>,
     /// The oldest WAL with something that is in `mem`.
@@ -131,12 +131,12 @@ impl Recovery<'_> {
         &self,
         manifest: &VersionSet,
         families: &[ColumnFamilyDescriptor],
-    ) -> Result<Recovered> {
+    ) -> Result<RecoveredDb> {
         let mut replayed = FamilyMap::default();
         let by_name: HashMap<&str, _> = families.iter().rev().map(|d| (d.name.as_str(), d)).collect();
         for family in manifest.families() {
             let Some(descriptor) = by_name.get(family.name()) else { continue };
-            let mut fresh = RecoveredFamily::new(
+            let mut fresh = ReplayedFamily::new(
                 self.options,
                 family.id(),
                 descriptor,
@@ -197,7 +197,7 @@ impl Recovery<'_> {
         esker_base::probe!("recovery:families_walked", &mut run.families.walked());
         manifest.numbers().set_last_sequence(run.last_sequence);
         let families = run.families.into_values().collect();
-        Ok(Recovered { prepared, wals_still_needed, families, replayed: wals })
+        Ok(RecoveredDb { prepared, wals_still_needed, families, replayed: wals })
     }
 
     /// Numbers of the WALs that some family may need, ascending; all WAL numbers are marked as
@@ -306,7 +306,7 @@ impl Recovery<'_> {
             }
         }
         wals.sort_unstable();
-        let mut decide = WalReplay::new(wal_recovery::WalRecoveryMode::SkipAnyCorruptedRecords);
+        let mut decide = WalReplay::new(wal_recovery::WalReplayMode::SkipAnyCorruptedRecords);
         let mut record = Vec::new();
         for wal in wals {
             let mut reader = open_wal(self.fs.as_ref(), self.wal_dir, wal)?;
@@ -328,7 +328,7 @@ impl Recovery<'_> {
     fn value_before(
         &self,
         manifest: &VersionSet,
-        family: &RecoveredFamily,
+        family: &ReplayedFamily,
         key: &[u8],
         section: SequenceNumber,
     ) -> Result<Option<(ValueType, PinnedBytes)>> {
@@ -370,7 +370,7 @@ impl Recovery<'_> {
 
 /// An entity of nothing but a default column is a plain value.
 fn as_short_as_possible(entity: PinnedBytes) -> Result<(ValueType, PinnedBytes)> {
-    let columns = WideColumns::parse(&entity)?;
+    let columns = EncodedColumns::parse(&entity)?;
     match (columns.len(), columns.column(DEFAULT_COLUMN_NAME)) {
         (1, Some(value)) => Ok((ValueType::Value, PinnedBytes::copy_from(value))),
         _ => Ok((ValueType::WideColumnEntity, entity)),
@@ -381,7 +381,7 @@ fn as_short_as_possible(entity: PinnedBytes) -> Result<(ValueType, PinnedBytes)>
 struct ReplayRun<'a> {
     recovery: &'a Recovery<'a>,
     manifest: &'a VersionSet,
-    families: FamilyMap<RecoveredFamily>,
+    families: FamilyMap<ReplayedFamily>,
     decide: WalReplay,
     last_sequence: SequenceNumber,
     two_phase: TwoPhaseReplay,
@@ -499,7 +499,7 @@ impl ReplayRun<'_> {
             && !content.transaction_markers
             && batch.iter().any(|op| {
                 let BatchOp::DeleteRange { family, begin, end } = op else { return false };
-                let lacks_it = |f: &&RecoveredFamily| wal >= f.manifest_log_number;
+                let lacks_it = |f: &&ReplayedFamily| wal >= f.manifest_log_number;
                 self.families
                     .get(&family)
                     .filter(lacks_it)
@@ -564,7 +564,7 @@ impl ReplayRun<'_> {
     /// commit as all others do.
     /// # Errors
     /// `Corruption` and `IoError` of the tables.
-    fn prepared(&mut self) -> Result<Vec<Prepared>> {
+    fn prepared(&mut self) -> Result<Vec<PreparedTransaction>> {
         let mut all = std::mem::take(&mut self.two_phase).into_prepared()?;
         for transaction in &mut all {
             let xid = transaction.xid.escape_ascii();
@@ -586,12 +586,12 @@ impl ReplayRun<'_> {
                     Some((value_type, value)) => (*value_type, value.as_slice()),
                     None => (ValueType::Deletion, &[][..]),
                 };
-                family.add(NEW_WAL, self.last_sequence, &Entry { value_type, key: &key, value })?;
+                family.add(NEW_WAL, self.last_sequence, &ApplyEntry { value_type, key: &key, value })?;
                 match value_type {
                     ValueType::Deletion => transaction.restore.delete_cf(id, &key)?,
                     ValueType::Value => transaction.restore.put_cf(id, &key, value)?,
                     _ => {
-                        let columns: Vec<_> = WideColumns::parse(value)?.iter().collect();
+                        let columns: Vec<_> = EncodedColumns::parse(value)?.iter().collect();
                         transaction.restore.put_entity_cf(id, &key, &columns)?;
                     }
                 }
@@ -625,22 +625,22 @@ impl ReplayRun<'_> {
     /// Whether everything in the family's tables is older than what is due next: then they are not
     /// ahead, and a recycled WAL with nothing behind it just ended. RocksDB refuses to open such a
     /// database.
-    fn has_reached_tables_of(&self, family: &Family) -> bool {
+    fn has_reached_tables_of(&self, family: &VersionSetFamily) -> bool {
         let newest = family.current().all_files().map(|(_, f)| f.data().largest_seqno).max();
         newest < self.decide.next_sequence()
     }
 }
 
-impl RecoveredFamily {
+impl ReplayedFamily {
     fn new(
         options: &DbOptions,
         id: ColumnFamilyId,
         descriptor: &ColumnFamilyDescriptor,
         manifest_log_number: FileNumber,
         epochs: Arc<AtomicU64>,
-    ) -> RecoveredFamily {
+    ) -> ReplayedFamily {
         let icmp = InternalKeyComparator::new(descriptor.options.comparator.clone());
-        RecoveredFamily {
+        ReplayedFamily {
             id,
             mem: new_memtable(options, &icmp, &descriptor.options, 1, SequenceNumber::ZERO),
             log_number: manifest_log_number,
@@ -664,8 +664,8 @@ impl RecoveredFamily {
     }
 }
 
-fn mode_of(mode: WalRecoveryMode) -> wal_recovery::WalRecoveryMode {
-    use wal_recovery::WalRecoveryMode as Format;
+fn mode_of(mode: WalRecoveryMode) -> wal_recovery::WalReplayMode {
+    use wal_recovery::WalReplayMode as Format;
     match mode {
         WalRecoveryMode::TolerateCorruptedTailRecords => Format::TolerateCorruptedTailRecords,
         WalRecoveryMode::AbsoluteConsistency => Format::AbsoluteConsistency,

@@ -11,7 +11,7 @@ use super::{ColumnFamilyHandle, Db};
 use crate::engine::{Engine, UnderWay, maybe_schedule, publish_super_version, queue_flushes};
 use crate::observe::FlushReason;
 use crate::options::{self, ColumnFamilyOptions, DbOptions};
-use crate::picker::CompactionOptions;
+use crate::picker::PickerOptions;
 use esker_base::sync::{Arc, epoch};
 use esker_base::{ColumnFamilyId, Error, Result};
 
@@ -44,7 +44,7 @@ impl Db {
             let db_options = engine.db_options();
             let Some(family_state) = state.family_mut(family.id()) else { return family.check_live(self) };
             let changed = options::set_options(&family_state.options, &db_options, changes)?;
-            family_state.compaction_options = CompactionOptions::from(&changed);
+            family_state.compaction_options = PickerOptions::from(&changed);
             family.cf.tables.set_block_protection(changed.block_protection_bytes_per_key as usize);
             family.cf.tables.set_table_options(Arc::new(changed.table.clone()));
             family_state.options = Arc::new(changed);

@@ -45,7 +45,7 @@ use esker_cache::{Reservation, Role};
 use esker_format::cursor::KnownDeletedRun;
 use esker_format::key::InternalKeyComparator;
 use esker_table::{BlockCache, CachedBlock};
-use layers::{Layers, RememberedRun};
+use layers::{RememberedRun, RunLayers};
 
 /// Memory for the ranges of one family.
 const MAX_BYTES: usize = 256 << 10;
@@ -61,7 +61,7 @@ pub(crate) struct DeletedRunMemory {
     min_keys: u64,
     /// Where they are charged.
     cache: Option<Arc<BlockCache>>,
-    layers: Swap<Layers>,
+    layers: Swap<RunLayers>,
     /// Held by a thread that replaces them; only ever tried.
     adding: Mutex<Option<Reservation<CachedBlock>>>,
 }
@@ -105,7 +105,7 @@ impl DeletedRunMemory {
             return;
         }
         let Some(mut charge) = self.adding.try_lock() else { return };
-        let mut layers = Layers::clone(&self.layers.load_full());
+        let mut layers = RunLayers::clone(&self.layers.load_full());
         layers.insert(&self.icmp, RememberedRun::new(start, end, sequence, newest_file));
         layers.shrink_to(MAX_BYTES);
         if self.charge(&mut charge, layers.bytes()) {

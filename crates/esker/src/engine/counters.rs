@@ -30,7 +30,7 @@ pub(crate) struct CommittedGroup {
 
 /// The sums.
 #[derive(Debug)]
-pub(crate) struct Counters {
+pub(crate) struct EngineCounters {
     opened_at_nanos: u64,
     groups: AtomicU64,
     followers: AtomicU64,
@@ -43,9 +43,9 @@ pub(crate) struct Counters {
     stall_micros: AtomicU64,
 }
 
-impl Counters {
-    pub(crate) fn new(clock: &dyn Clock) -> Counters {
-        Counters {
+impl EngineCounters {
+    pub(crate) fn new(clock: &dyn Clock) -> EngineCounters {
+        EngineCounters {
             opened_at_nanos: clock.monotonic_nanos(),
             groups: AtomicU64::new(0),
             followers: AtomicU64::new(0),

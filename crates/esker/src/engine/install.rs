@@ -8,8 +8,8 @@ use crate::engine::{DbState, Engine, maybe_schedule};
 use crate::files::open_table::open_file;
 use crate::observe::WriteStallInfo;
 use crate::picker::{
-    CompactionOptions, PickContext, level0_files_for_stalls, needs_compaction, pending_compaction_bytes,
-    prepare, snapshot_threshold,
+    PickContext, PickerOptions, level0_files_for_stalls, needs_compaction, pending_compaction_bytes, prepare,
+    snapshot_threshold,
 };
 use crate::version::{FileMeta, Version};
 use esker_base::sync::Arc;
@@ -157,7 +157,7 @@ impl Engine {
 
     fn find_out(&self, cf: &ColumnFamily, version: &Version, new_files: &[Arc<FileMeta>], all_new: bool) {
         note_covered(cf, version, new_files, all_new);
-        let options = CompactionOptions::from(&*cf.super_version.load_full().options);
+        let options = PickerOptions::from(&*cf.super_version.load_full().options);
         prepare(version, &options, self.env.clock.now_seconds());
     }
 

@@ -33,7 +33,7 @@ mod under_way;
 
 use background_error::must_be_in_force;
 pub(crate) use background_error::{BackgroundError, ErrorReason, may_pass};
-pub(crate) use counters::{CommittedGroup, Counters, StatsDump};
+pub(crate) use counters::{CommittedGroup, EngineCounters, StatsDump};
 pub(crate) use install::{forget_shares, publish_super_version, publish_super_versions, queue_if_due};
 pub(crate) use jobs::{Purger, contained, maybe_schedule, queue_flushes};
 pub(crate) use parts::EngineParts;
@@ -41,7 +41,7 @@ pub(crate) use report::{CompactionReport, SubcompactionReport};
 pub use scrub::ScrubState;
 pub(crate) use scrub::{Scrubber, begin_scrubbing};
 pub(crate) use stall::StallState;
-pub(crate) use state::{DbState, FlushRequest, ManualCompaction};
+pub(crate) use state::{DbState, FlushRequest, QueuedManualCompaction};
 pub(crate) use under_way::UnderWay;
 
 use crate::cf::{ColumnFamily, ColumnFamilySet};
@@ -54,7 +54,7 @@ use crate::wal::{PreparedSections, Wals};
 use esker_base::logger::InfoLog;
 use esker_base::stats::{Histogram, Ticker, record_tick, report_time_to_histogram};
 use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use esker_base::sync::fork::Owner;
+use esker_base::sync::fork::ProcessOwner;
 use esker_base::sync::thread::JoinHandle;
 use esker_base::sync::{Arc, Mutex, OnceLock, RankedCondvar, RankedMutex, RankedMutexGuard, RwLock};
 use esker_base::{ColumnFamilyId, Error, ErrorKind, FileNumber, Result, SequenceNumber};
@@ -116,7 +116,7 @@ pub(crate) struct UnwrittenOptions {
 pub(crate) struct Engine {
     // Constant after open.
     /// The process that opened it.
-    pub(crate) owner: Owner,
+    pub(crate) owner: ProcessOwner,
     pub(crate) path: PathBuf,
     pub(crate) wal_dir: PathBuf,
     /// The options at open, for those that cannot change. See [`Engine::db_options`].
@@ -160,7 +160,7 @@ pub(crate) struct Engine {
     /// The oldest WAL stays for a prepared transaction, and for nothing else: no flush lets it go
     /// before a section is resolved.
     pub(crate) section_keeps_wals: AtomicBool,
-    pub(crate) counters: Counters,
+    pub(crate) counters: EngineCounters,
     /// A memtable is full: the next leader switches.
     pub(crate) switch_wanted: AtomicBool,
     /// Some memtable has sampled so many deletions that a pre-scan around them is due.

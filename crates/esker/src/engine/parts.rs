@@ -1,6 +1,8 @@
 //! Makes an [`Engine`] from the result of recovery.
 
-use super::{AutoRecovery, Counters, DbState, Engine, Purger, StallState, StatsDump, UnwrittenOptions, rank};
+use super::{
+    AutoRecovery, DbState, Engine, EngineCounters, Purger, StallState, StatsDump, UnwrittenOptions, rank,
+};
 use crate::cf::ColumnFamilySet;
 use crate::options::DbOptions;
 use crate::schedule::Scheduler;
@@ -9,7 +11,7 @@ use crate::version::{Numbers, VersionSet};
 use crate::wal::{PreparedSections, Wals};
 use esker_base::logger::InfoLog;
 use esker_base::sync::atomic::{AtomicBool, AtomicU64};
-use esker_base::sync::fork::Owner;
+use esker_base::sync::fork::ProcessOwner;
 use esker_base::sync::{Arc, Mutex, OnceLock, RankedCondvar, RankedMutex, RwLock};
 use esker_env::FileLock;
 use std::path::PathBuf;
@@ -49,12 +51,12 @@ impl Engine {
         let shutting_down = Arc::new(AtomicBool::new(false));
         Engine {
             purger: Arc::new(Purger::new(shutting_down.clone())),
-            counters: Counters::new(parts.options.env.clock.as_ref()),
+            counters: EngineCounters::new(parts.options.env.clock.as_ref()),
             stall: StallState::new(rate),
             allocated_sequence: AtomicU64::new(last_sequence.0),
             wal_bytes: AtomicU64::new(parts.wals.total_bytes()),
             wal_bytes_limit: AtomicU64::new(wal_bytes_limit(&parts.options, &parts.state)),
-            owner: Owner::here(),
+            owner: ProcessOwner::here(),
             env: parts.options.env.clone(),
             path: parts.path,
             wal_dir: parts.wal_dir,

@@ -20,7 +20,7 @@ pub(crate) struct FlushRequest {
 
 /// A manual compaction that waits for a slot, and its result.
 #[derive(Debug)]
-pub(crate) struct ManualCompaction {
+pub(crate) struct QueuedManualCompaction {
     pub(crate) id: u64,
     /// Its inputs are marked under this.
     pub(crate) running: Option<RunningId>,
@@ -49,7 +49,7 @@ pub(crate) struct DbState {
 
     pub(crate) flush_queue: VecDeque<FlushRequest>,
     pub(crate) compaction_queue: VecDeque<ColumnFamilyId>,
-    pub(crate) manual_compactions: Vec<ManualCompaction>,
+    pub(crate) manual_compactions: Vec<QueuedManualCompaction>,
     pub(crate) next_manual_id: u64,
     /// Runs of deleted keys to be gone through.
     pub(crate) pre_scans: PreScanQueue,

@@ -9,30 +9,30 @@ use crate::cf::SuperVersion;
 use crate::files::open_table::open_for;
 use crate::get::saver::Saver;
 use crate::get::search::ReadContext;
-use crate::observe::{KeyRead, ReadSource, SeenEntry, Step};
+use crate::observe::{KeyRead, ReadSource, ReadStep, SeenEntry};
 use crate::version::FileMeta;
 use esker_base::{Result, SequenceNumber};
 use esker_env::Clock;
 use esker_format::key::LookupKey;
 
 /// The search for one key in a super version.
-pub(super) struct Lookup<'l> {
+pub(super) struct ExplainedLookup<'l> {
     clock: &'l dyn Clock,
     super_version: &'l SuperVersion,
     context: &'l ReadContext<'l>,
     key: &'l LookupKey,
     saver: Saver,
-    steps: Vec<Step>,
+    steps: Vec<ReadStep>,
 }
 
-impl<'l> Lookup<'l> {
+impl<'l> ExplainedLookup<'l> {
     pub(super) fn new(
         clock: &'l dyn Clock,
         super_version: &'l SuperVersion,
         context: &'l ReadContext<'l>,
         key: &'l LookupKey,
-    ) -> Lookup<'l> {
-        Lookup { clock, super_version, context, key, saver: Saver::new(), steps: Vec::new() }
+    ) -> ExplainedLookup<'l> {
+        ExplainedLookup { clock, super_version, context, key, saver: Saver::new(), steps: Vec::new() }
     }
 
     /// Searches, and returns the sources and the outcome.
@@ -100,7 +100,7 @@ impl<'l> Lookup<'l> {
             let source = ReadSource::Level { level: number, files: level.files().len() };
             let why = "not asked: the key is not within the bounds of any file".to_owned();
             let step =
-                Step { source, touched: Vec::new(), entries: Vec::new(), tombstone: None, why, nanos: 0 };
+                ReadStep { source, touched: Vec::new(), entries: Vec::new(), tombstone: None, why, nanos: 0 };
             let at = self.steps.iter().position(|step| level_of(step).is_some_and(|l| l > number));
             self.steps.insert(at.unwrap_or(self.steps.len()), step);
         }
@@ -153,7 +153,7 @@ impl<'l> Lookup<'l> {
             self.saver.fail(e);
         }
         let tombstone = (tombstone > SequenceNumber::ZERO).then_some(tombstone);
-        self.steps.push(Step { source, touched, entries, tombstone, why, nanos });
+        self.steps.push(ReadStep { source, touched, entries, tombstone, why, nanos });
     }
 }
 
@@ -161,7 +161,7 @@ fn is_refusal(touched: &esker_table::Touched) -> bool {
     matches!(touched.kind, esker_table::TouchedKind::Filter { passes: false })
 }
 
-fn level_of(step: &Step) -> Option<usize> {
+fn level_of(step: &ReadStep) -> Option<usize> {
     match step.source {
         ReadSource::Memtable { .. } => None,
         ReadSource::File { level, .. } | ReadSource::Level { level, .. } => Some(level),

@@ -24,7 +24,7 @@ use esker_base::{Error, Result, SequenceNumber};
 use esker_env::Clock;
 use esker_format::key::LookupKey;
 use esker_table::ScansAhead;
-use lookup::Lookup;
+use lookup::ExplainedLookup;
 use watch::Watch;
 
 /// The rows that a scan is to give.
@@ -101,7 +101,7 @@ impl<'e> Explainer<'e> {
         sorted.dedup_by(|a, b| icmp.same_user_key(a, b));
         let read = |key| {
             let lookup = LookupKey::new(key, sequence);
-            Lookup::new(&**self.clock(), &super_version, &context, &lookup).run()
+            ExplainedLookup::new(&**self.clock(), &super_version, &context, &lookup).run()
         };
         let keys = counting(|| sorted.into_iter().map(read).collect());
         Explanation { keys, ..self.explanation(operation, sequence) }

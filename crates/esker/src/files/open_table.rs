@@ -4,7 +4,7 @@ use crate::version::FileMeta;
 use crate::version::file_meta::FileStats;
 use esker_base::sync::Arc;
 use esker_base::{Error, Result};
-use esker_table::{ReadPace, ReadTier, TableCache, TableFile, TableReadOptions, TableReader};
+use esker_table::{ReadPace, TableCache, TableFile, TableReadOptions, TableReadTier, TableReader};
 
 /// The open table of `file`. If all tables stay open (`max_open_files` = -1), the file itself
 /// remembers it and no lock is taken after the first time; else the table cache is asked.
@@ -56,7 +56,7 @@ pub(crate) fn open_for<'f>(
     if let Some(reader) = file.open_table() {
         return Ok(TableRef::Kept(reader));
     }
-    if options.read_tier == ReadTier::BlockCache {
+    if options.read_tier == TableReadTier::BlockCache {
         return opened_file(tables, file).ok_or_else(not_open);
     }
     if options.has_deadline() && tables.cached(file.number).is_none() {

@@ -8,7 +8,7 @@
 
 use super::file_checksum::{PendingChecksum, checksummed};
 use super::verify_file_checksum;
-use super::written::{Verification, Written};
+use super::written::{Verification, WrittenFile};
 use crate::observe::{
     Event, TableFileCreation, TableFileCreationBriefInfo, TableFileCreationInfo, TableFileCreationReason,
 };
@@ -113,7 +113,7 @@ pub(crate) struct TableOutput {
     oldest_blob_file: Option<FileNumber>,
     timestamps: Timestamps,
     /// A summary of the added entries, if the table will be verified.
-    written: Option<Written>,
+    written: Option<WrittenFile>,
     /// Of the family's factories.
     collectors: Vec<Box<dyn TablePropertiesCollector>>,
     older_versions: u64,
@@ -225,7 +225,7 @@ impl TableOutput {
             creation_seconds: now,
             oldest_blob_file: None,
             timestamps: Timestamps { size, dropped, ..Timestamps::default() },
-            written: context.verification().entries.then(Written::default),
+            written: context.verification().entries.then(WrittenFile::default),
             checksum,
             collectors: collectors(context, table.level),
             older_versions: 0,
@@ -452,7 +452,12 @@ fn builder_options(context: &OutputContext<'_>, table: &NewTable, now: u64) -> T
 
 /// Hands an entry to the table, and notes it if that is asked for.
 #[inline]
-fn store(builder: &mut TableBuilder, written: &mut Option<Written>, key: &[u8], value: &[u8]) -> Result<()> {
+fn store(
+    builder: &mut TableBuilder,
+    written: &mut Option<WrittenFile>,
+    key: &[u8],
+    value: &[u8],
+) -> Result<()> {
     if let Some(written) = written {
         written.add(key, value);
     }
@@ -465,7 +470,7 @@ fn check_readable(
     context: &OutputContext<'_>,
     meta: &FileMetaData,
     level: usize,
-    written: Option<Written>,
+    written: Option<WrittenFile>,
 ) -> Result<()> {
     let reader = context.tables.reader(&TableFile { meta, level: Some(level) })?;
     let wanted = context.verification();
@@ -479,7 +484,7 @@ fn check_readable(
         verify_file_checksum(factory, fs, reader.file().path(), is_direct, (checksum, function))?;
     }
     match written {
-        Some(written) if written != Written::in_table(&reader)? => {
+        Some(written) if written != WrittenFile::in_table(&reader)? => {
             let path = reader.file().path().display();
             Err(Error::corruption(format!("{path}: the table does not hold what was written to it")))
         }

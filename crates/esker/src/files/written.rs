@@ -41,12 +41,12 @@ impl Verification {
 
 /// Entries seen, as hashes of all their bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Written {
+pub(super) struct WrittenFile {
     points: u64,
     tombstones: u64,
 }
 
-impl Written {
+impl WrittenFile {
     /// Counts an entry in.
     pub(super) fn add(&mut self, internal_key: &[u8], value: &[u8]) {
         if type_of(internal_key) == Some(ValueType::RangeDeletion) {
@@ -60,8 +60,8 @@ impl Written {
     /// The summary of a table's entries, read from its file with all checksums verified.
     /// # Errors
     /// `Corruption` and `IoError` name the file.
-    pub(super) fn in_table(reader: &TableReader) -> Result<Written> {
-        let mut written = Written::default();
+    pub(super) fn in_table(reader: &TableReader) -> Result<WrittenFile> {
+        let mut written = WrittenFile::default();
         let mut add = |key: &[u8], value: &[u8]| {
             written.add(key, value);
             Ok(())

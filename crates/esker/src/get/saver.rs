@@ -14,7 +14,7 @@ use esker_base::merge_operator::MergeOperatorRef;
 use esker_base::stats::{Histogram, Statistics};
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber, ValueType};
 use esker_format::wide_column::stored::may_have_blobs;
-use esker_format::wide_column::{self, DEFAULT_COLUMN_NAME, WideColumns};
+use esker_format::wide_column::{self, DEFAULT_COLUMN_NAME, EncodedColumns};
 use esker_table::blob::BlobReads;
 use smallvec::SmallVec;
 
@@ -47,7 +47,7 @@ pub(crate) struct Saver {
 
 /// The parts needed to make an answer: merge operator, blob reader, key.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Finish<'a> {
+pub(crate) struct AnswerFinish<'a> {
     pub(crate) user_key: &'a [u8],
     pub(crate) merge_operator: Option<&'a MergeOperatorRef>,
     pub(crate) blobs: BlobReads<'a>,
@@ -164,7 +164,7 @@ impl Saver {
     /// `Corruption` (a merge that makes no sense, damaged entries) · `InvalidArgument` (operands
     /// without an operator) · those of reading a blob file.
     #[inline]
-    pub(crate) fn finish(self, with: &Finish<'_>) -> Result<Option<PinnedBytes>> {
+    pub(crate) fn finish(self, with: &AnswerFinish<'_>) -> Result<Option<PinnedBytes>> {
         match self.state {
             State::Found(value) if self.operands.is_empty() && !with.entity => Ok(Some(value)),
             State::Failed(e) => Err(e),
@@ -180,7 +180,7 @@ impl Saver {
 
     /// REQUIRES: there is a value, or an operand.
     #[cold]
-    fn finish_entity(mut self, with: &Finish<'_>) -> Result<PinnedBytes> {
+    fn finish_entity(mut self, with: &AnswerFinish<'_>) -> Result<PinnedBytes> {
         let State::Entity(stored) = &self.state else {
             let value = self.finish_slowly(with)?.unwrap_or_default();
             let mut entity = Vec::new();
@@ -194,11 +194,11 @@ impl Saver {
         }
         self.state = State::Entity(whole.clone());
         let merged = self.finish_slowly(with)?.unwrap_or_default();
-        WideColumns::parse(&whole)?.with_default_value(&merged).map(PinnedBytes::from_vec)
+        EncodedColumns::parse(&whole)?.with_default_value(&merged).map(PinnedBytes::from_vec)
     }
 
     #[cold]
-    fn finish_slowly(self, with: &Finish<'_>) -> Result<Option<PinnedBytes>> {
+    fn finish_slowly(self, with: &AnswerFinish<'_>) -> Result<Option<PinnedBytes>> {
         let base = match &self.state {
             State::Found(value) => Some(value.clone()),
             State::Blob(index) => Some(with.blobs.value(with.user_key, index)?),

@@ -11,7 +11,7 @@
 //! Source: RocksDB `db/version_set.cc` (`Version::Get`), `db/memtable.cc`.
 
 use super::answer::{Answer, LentValue};
-use super::saver::{Finish, Saver};
+use super::saver::{AnswerFinish, Saver};
 use crate::cf::{ColumnFamily, SuperVersion};
 use crate::files::open_table::{TableRef, open_for, opened_file};
 use crate::options::{ReadOptions, ReadTier};
@@ -40,7 +40,7 @@ pub(crate) struct ReadContext<'a> {
     pub(crate) guard: Option<&'a Guard>,
     /// A read that goes on does so only if the block that it was missing has not to be waited for.
     pub(crate) if_resident: bool,
-    /// Merged answers are entities: [`Finish::entity`]. A plain value is lent all the same.
+    /// Merged answers are entities: [`AnswerFinish::entity`]. A plain value is lent all the same.
     pub(crate) entities: bool,
 }
 
@@ -73,11 +73,11 @@ impl<'a> ReadContext<'a> {
 
     /// The parts needed to make answers.
     #[inline]
-    pub(crate) fn finish<'f>(&self, super_version: &'f SuperVersion, key: &'f LookupKey) -> Finish<'f>
+    pub(crate) fn finish<'f>(&self, super_version: &'f SuperVersion, key: &'f LookupKey) -> AnswerFinish<'f>
     where
         'a: 'f,
     {
-        Finish {
+        AnswerFinish {
             user_key: key.user_key(),
             merge_operator: super_version.options.merge_operator.as_ref(),
             blobs: self.blobs(),

@@ -38,8 +38,8 @@ use esker_format::cursor::InternalIterator;
 use esker_format::key::{self, InternalKeyComparator};
 use esker_format::version_edit::VersionEdit;
 use esker_memtable::MemTable;
-use place::{Place, place};
-use prepare::{GivenChecksums, Prepared};
+use place::{IngestPlace, place};
+use prepare::{GivenChecksums, PreparedFiles};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
@@ -67,7 +67,7 @@ pub(crate) fn ingest(
         let first = prepared.len();
         for path in &family.files {
             engine.check_open()?;
-            prepared.push(Prepared::new(engine, family.cf, &family_options, path, options)?);
+            prepared.push(PreparedFiles::new(engine, family.cf, &family_options, path, options)?);
         }
         let given = GivenChecksums::new(engine, family)?;
         for (i, file) in prepared[first..].iter_mut().enumerate() {
@@ -113,7 +113,7 @@ fn install(
     engine: &Arc<Engine>,
     write_path: &WritePath,
     lead: &Leader<'_>,
-    prepared: &mut [Prepared<'_>],
+    prepared: &mut [PreparedFiles<'_>],
     together: bool,
     options: &IngestExternalFileOptions,
 ) -> Result<()> {
@@ -140,7 +140,7 @@ fn install(
         (edits, newest, ReservedPlaces::new(&mut state, prepared))
     };
     esker_base::probe!("ingest:planned");
-    prepared.iter().for_each(Prepared::open_deletions);
+    prepared.iter().for_each(PreparedFiles::open_deletions);
     let log = LogOptions { atomic_group: edits.len() > 1, ..LogOptions::default() };
     let logged = manifest.log_and_apply(edits, log);
     // After a failed write the MANIFEST's content on disk is unknown.
@@ -188,8 +188,8 @@ struct ReservedPlaces(Vec<(ColumnFamilyId, RunningId)>);
 
 impl ReservedPlaces {
     /// Of files that have their levels. In level 0 files may overlap.
-    fn new(state: &mut DbState, prepared: &[Prepared<'_>]) -> ReservedPlaces {
-        let reserve = |file: &Prepared<'_>| {
+    fn new(state: &mut DbState, prepared: &[PreparedFiles<'_>]) -> ReservedPlaces {
+        let reserve = |file: &PreparedFiles<'_>| {
             let family = state.family_mut(file.cf.id)?;
             Some((file.cf.id, family.running.reserve(file.level, file.smallest(), file.largest())))
         };
@@ -215,7 +215,7 @@ impl ReservedPlaces {
 fn plan(
     engine: &Engine,
     state: &DbState,
-    prepared: &mut [Prepared<'_>],
+    prepared: &mut [PreparedFiles<'_>],
     together: bool,
     last: SequenceNumber,
     options: &IngestExternalFileOptions,
@@ -233,7 +233,7 @@ fn plan(
         let has_levels = matches!(style, CompactionStyle::Level | CompactionStyle::Universal);
         let at = if together || !has_levels {
             // Level 0 orders them by age, and FIFO has no other.
-            Place { level: 0, overlaps: true }
+            IngestPlace { level: 0, overlaps: true }
         } else {
             place(&family.version, &family.running, base_level, file.smallest(), file.largest())
         };
@@ -262,7 +262,7 @@ fn plan(
 /// version, must not see the file later. So a file that overlaps nothing gets a number too, where
 /// it may.
 fn sequence_for(
-    at: Place,
+    at: IngestPlace,
     last: SequenceNumber,
     newest: SequenceNumber,
     together: bool,
@@ -278,8 +278,8 @@ fn sequence_for(
     Ok(SequenceNumber(if together { newest.0 + 1 } else { last.0 + 1 }))
 }
 
-fn overlap_each_other(prepared: &[Prepared<'_>]) -> bool {
-    let mut by_family: BTreeMap<ColumnFamilyId, Vec<&Prepared<'_>>> = BTreeMap::new();
+fn overlap_each_other(prepared: &[PreparedFiles<'_>]) -> bool {
+    let mut by_family: BTreeMap<ColumnFamilyId, Vec<&PreparedFiles<'_>>> = BTreeMap::new();
     for file in prepared {
         by_family.entry(file.cf.id).or_default().push(file);
     }
@@ -291,7 +291,7 @@ fn overlap_each_other(prepared: &[Prepared<'_>]) -> bool {
 }
 
 /// Families with a memtable entry in the range of a file.
-fn families_with_overlap(prepared: &[Prepared<'_>]) -> Vec<ColumnFamilyId> {
+fn families_with_overlap(prepared: &[PreparedFiles<'_>]) -> Vec<ColumnFamilyId> {
     let overlapped: BTreeSet<ColumnFamilyId> = prepared
         .iter()
         .filter(|file| {

@@ -12,7 +12,7 @@ use crate::version::Version;
 
 /// An answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Place {
+pub(super) struct IngestPlace {
     pub(super) level: usize,
     /// Something older lies in the range: the file needs a sequence number above it.
     pub(super) overlaps: bool,
@@ -26,21 +26,21 @@ pub(super) fn place(
     base_level: usize,
     smallest: &[u8],
     largest: &[u8],
-) -> Place {
+) -> IngestPlace {
     let mut level = 0;
     for candidate in 0..version.num_levels() {
         if candidate > 0 && candidate < base_level {
             continue;
         }
         if version.overlaps(candidate, Some(smallest), Some(largest)) {
-            return Place { level, overlaps: true };
+            return IngestPlace { level, overlaps: true };
         }
         // A running compaction's outputs count as present. The file may not go below them either:
         // the compaction may be dropping deletions because nothing lies below.
         if running.writes_into(candidate, smallest, largest, version.icmp()) {
-            return Place { level, overlaps: true };
+            return IngestPlace { level, overlaps: true };
         }
         level = candidate;
     }
-    Place { level, overlaps: false }
+    IngestPlace { level, overlaps: false }
 }

@@ -1,7 +1,7 @@
 //! A file before it is ingested: opened, checked, and linked or copied into the database's
 //! directory.
 //!
-//! Invariant: until the MANIFEST names it, a file in the directory belongs to [`Prepared`], and
+//! Invariant: until the MANIFEST names it, a file in the directory belongs to [`PreparedFiles`], and
 //! dropping that deletes it.
 //!
 //! Source: RocksDB `ExternalSstFileIngestionJob::Prepare`, `GetIngestedFileInfo`.
@@ -26,7 +26,7 @@ use esker_table::{TableFile, TableReadOptions, TableReader, TableReaderOptions};
 use std::path::{Path, PathBuf};
 
 /// A file that is ready to be named by the MANIFEST.
-pub(super) struct Prepared<'a> {
+pub(super) struct PreparedFiles<'a> {
     engine: &'a Engine,
     pub(super) cf: Arc<ColumnFamily>,
     /// Where it came from.
@@ -81,7 +81,7 @@ struct Bound {
     exclusive: bool,
 }
 
-impl<'a> Prepared<'a> {
+impl<'a> PreparedFiles<'a> {
     /// Opens and checks the file, and brings it into the directory.
     /// # Errors
     /// `InvalidArgument`: not a file of `SstFileWriter`, empty, or of another comparator ·
@@ -92,7 +92,7 @@ impl<'a> Prepared<'a> {
         family_options: &ColumnFamilyOptions,
         source: &Path,
         options: &IngestExternalFileOptions,
-    ) -> Result<Prepared<'a>> {
+    ) -> Result<PreparedFiles<'a>> {
         let fs = engine.fs().as_ref();
         if !family_options.persist_user_defined_timestamps {
             // The family's tables have no timestamps, and all versions in a file would become one.
@@ -109,7 +109,7 @@ impl<'a> Prepared<'a> {
         )?;
         let (smallest, largest) = check(&reader, &cf.icmp, options).map_err(|e| e.at(source.display()))?;
         let properties = reader.properties();
-        let mut prepared = Prepared {
+        let mut prepared = PreparedFiles {
             engine,
             cf: cf.clone(),
             source: source.to_owned(),
@@ -243,7 +243,7 @@ impl Bound {
     }
 }
 
-impl Drop for Prepared<'_> {
+impl Drop for PreparedFiles<'_> {
     fn drop(&mut self) {
         if self.is_named {
             return;

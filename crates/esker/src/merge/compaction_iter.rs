@@ -30,7 +30,7 @@ mod timed;
 
 pub(crate) use blobs::BlobTally;
 pub(crate) use history::clipped;
-use history::{History, is_carried_through};
+use history::{KeyHistory, is_carried_through};
 
 use super::MergeOperands;
 use super::range_del::{RangeDelAggregator, stripe};
@@ -251,7 +251,7 @@ pub(crate) struct CompactionIterator<I = Box<dyn InternalIterator>> {
     user_key: Vec<u8>,
     has_user_key: bool,
     /// With `keep_history`.
-    history: History,
+    history: KeyHistory,
     closed: Option<usize>,
     /// Sequence number and type of the last entry that was used up, if it was of this user key.
     last_used: Option<u64>,
@@ -300,7 +300,7 @@ impl<I: InternalIterator> CompactionIterator<I> {
             options,
             user_key: Vec::new(),
             has_user_key: false,
-            history: History::default(),
+            history: KeyHistory::default(),
             closed: None,
             last_used: None,
             shown: false,

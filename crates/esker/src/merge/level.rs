@@ -14,7 +14,7 @@ use crate::version::FileMeta;
 use esker_base::sync::Arc;
 use esker_base::{PinnedBytes, Result, SequenceNumber};
 use esker_format::cursor::{
-    Ahead, InternalIterator, KnownDeletedRun, LeftValue, Run, ScanIterator, plain_cursor,
+    DecodeAhead, DecodedRun, InternalIterator, KnownDeletedRun, LeftValue, ScanIterator, plain_cursor,
 };
 use esker_format::key::{self, InternalKeyComparator, RANGE_END_SENTINEL};
 use esker_format::range_del::FragmentedRangeTombstones;
@@ -426,20 +426,20 @@ impl<F: LevelFile, O: FileOpener<F>> ScanIterator for LevelIterator<F, O> {
         }
     }
 
-    fn look_ahead(&mut self, run: &mut Run, ahead: &Ahead<'_>) {
+    fn look_ahead(&mut self, run: &mut DecodedRun, ahead: &DecodeAhead<'_>) {
         match &mut self.current {
             Some(iter) => iter.look_ahead(run, ahead),
             None => run.clear(),
         }
     }
 
-    fn advance(&mut self, run: &Run) {
+    fn advance(&mut self, run: &DecodedRun) {
         if let Some(iter) = &mut self.current {
             iter.advance(run);
         }
     }
 
-    fn pass(&mut self, run: &mut Run, ahead: &Ahead<'_>) {
+    fn pass(&mut self, run: &mut DecodedRun, ahead: &DecodeAhead<'_>) {
         let Some(iter) = &mut self.current else { return run.clear() };
         iter.pass(run, ahead);
         if !run.is_empty() || iter.valid() {

@@ -32,7 +32,8 @@ use super::range_del::{Cover, TombstoneSource};
 use esker_base::comparator::KeyOrder;
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber, ValueType, perf_count};
 use esker_format::cursor::{
-    Ahead, InternalIterator, KnownDeletedRun, LeftValue, Run, ScanIterator, SkipDistance, plain_cursor,
+    DecodeAhead, DecodedRun, InternalIterator, KnownDeletedRun, LeftValue, ScanIterator, SkipDistance,
+    plain_cursor,
 };
 use esker_format::key::{self, InternalKeyComparator, append_internal_key};
 use std::cmp::Ordering;
@@ -593,17 +594,17 @@ impl ScanIterator for MergingIterator {
         self.children.iter_mut().for_each(|child| child.iter.release());
     }
 
-    fn look_ahead(&mut self, run: &mut Run, ahead: &Ahead<'_>) {
+    fn look_ahead(&mut self, run: &mut DecodedRun, ahead: &DecodeAhead<'_>) {
         self.look_ahead_of_others(run, ahead);
     }
 
-    fn advance(&mut self, run: &Run) {
+    fn advance(&mut self, run: &DecodedRun) {
         if let Some(node) = self.current {
             self.children[node.child].iter.advance(run);
         }
     }
 
-    fn pass(&mut self, run: &mut Run, ahead: &Ahead<'_>) {
+    fn pass(&mut self, run: &mut DecodedRun, ahead: &DecodeAhead<'_>) {
         self.pass_before_others(run, ahead);
     }
 

@@ -7,7 +7,8 @@ use esker_base::sync::atomic::{AtomicU64, Ordering};
 use esker_base::{Error, FileNumber, PinnedBytes, Result, SequenceNumber};
 use esker_format::block::cut_run;
 use esker_format::cursor::{
-    Ahead, InternalIterator, KnownDeletedRun, LeftValue, Passed, Run, RunEntry, ScanIterator, plain_cursor,
+    DecodeAhead, DecodedRun, InternalIterator, KnownDeletedRun, LeftValue, Passed, RunEntry, ScanIterator,
+    plain_cursor,
 };
 use esker_format::deleted_runs::DeletedRuns;
 use esker_format::key::{self, InternalKeyComparator};
@@ -156,7 +157,7 @@ impl ScanIterator for VecIter {
         &self.entries[self.left.expect("lent by the last move")].1
     }
     /// Its blocks have five entries, and entries that it fails on are in none.
-    fn look_ahead(&mut self, run: &mut Run, ahead: &Ahead<'_>) {
+    fn look_ahead(&mut self, run: &mut DecodedRun, ahead: &DecodeAhead<'_>) {
         run.clear();
         let start = self.index - self.index % 5;
         let end = (start + 5).min(self.entries.len());
@@ -193,10 +194,10 @@ impl ScanIterator for VecIter {
         cut_run(run, ahead, &self.icmp, None, is_first_alone);
         run.set_block(PinnedBytes::from_vec(block));
     }
-    fn advance(&mut self, run: &Run) {
+    fn advance(&mut self, run: &DecodedRun) {
         self.index = run.entries()[run.at()].entry as usize;
     }
-    fn pass(&mut self, run: &mut Run, ahead: &Ahead<'_>) {
+    fn pass(&mut self, run: &mut DecodedRun, ahead: &DecodeAhead<'_>) {
         let place = if ahead.forward { run.end() - 1 } else { run.first() };
         let last = run.entries()[place].entry as usize;
         self.moves.steps.fetch_add(1, Ordering::Relaxed);

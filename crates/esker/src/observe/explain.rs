@@ -31,7 +31,7 @@ pub struct KeyRead {
     /// The user key.
     pub key: Vec<u8>,
     /// The sources, in the order in which the lookup asked them.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ReadStep>,
     /// The outcome: the value's size in bytes, `None` if there is no value, or an error.
     pub outcome: Result<Option<u64>, String>,
     /// Duration, in nanoseconds.
@@ -104,7 +104,7 @@ pub struct SeenEntry {
 
 /// One source that a lookup asked or skipped.
 #[derive(Clone, Debug)]
-pub struct Step {
+pub struct ReadStep {
     /// The source.
     pub source: ReadSource,
     /// Filters, indexes and blocks that the lookup used.
@@ -271,11 +271,11 @@ impl KeyRead {
             Err(e) => json.text("outcome", "error").text("error", e),
         };
         json.number("nanos", self.nanos).number("other_nanos", self.other_nanos());
-        json.objects("steps", &self.steps, Step::json);
+        json.objects("steps", &self.steps, ReadStep::json);
     }
 }
 
-impl Step {
+impl ReadStep {
     fn json(&self, json: &mut JsonWriter) {
         json.text("source", &self.source.to_string()).text("why", &self.why).number("nanos", self.nanos);
         if let Some(tombstone) = self.tombstone {

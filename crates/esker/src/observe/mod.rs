@@ -18,7 +18,7 @@ mod stats_dump;
 pub use cache_stats::{CacheEntryStats, SecondaryStats};
 pub use compaction_stats::{CompactionJobStats, CompactionStats, LevelCompactionStats, WorkPriority};
 pub use events::{Event, TableFileCreation};
-pub use explain::{Explanation, KeyRead, ReadSource, RunRead, ScanRead, SeenEntry, Step};
+pub use explain::{Explanation, KeyRead, ReadSource, ReadStep, RunRead, ScanRead, SeenEntry};
 pub use json::JsonWriter;
 pub use listener::{
     BackgroundErrorRecoveryInfo, CompactionFileInfo, CompactionJobInfo, EventListener,

@@ -81,8 +81,8 @@ impl CompressionOptions {
     pub const DEFAULT_LEVEL: i32 = 32767;
 
     /// What the codec needs to know.
-    pub fn codec(&self) -> esker_format::compression::CompressionOptions {
-        esker_format::compression::CompressionOptions {
+    pub fn codec(&self) -> esker_format::compression::CodecOptions {
+        esker_format::compression::CodecOptions {
             window_bits: self.window_bits,
             level: self.level,
             strategy: self.strategy,

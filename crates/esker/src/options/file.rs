@@ -20,7 +20,7 @@ use super::{BlockBasedTableOptions, ColumnFamilyOptions, DbOptions};
 use esker_base::{Error, ErrorKind, FileNumber, Result, SubCode};
 use esker_env::{FileSystem, replace_file};
 use esker_format::file_name::{FileType, options_file_name, parse_file_name, temp_options_file_name};
-use esker_format::options_file::{OptionsFile, Section, SectionKind};
+use esker_format::options_file::{OptionsFile, OptionsSection, SectionKind};
 use std::path::Path;
 
 /// OPTIONS files that stay in a database's directory; older ones may be deleted.
@@ -116,7 +116,7 @@ type Ignored = Vec<(String, String, String)>;
 /// Sets every known option of `section`; the others are ignored.
 fn load_section<T: OptionStruct>(
     options: &mut T,
-    section: &Section,
+    section: &OptionsSection,
     title: &str,
     ignored: &mut Ignored,
 ) -> Result<()> {
@@ -149,12 +149,12 @@ fn set_from_file<T: OptionStruct>(options: &mut T, name: &str, raw: &str) -> Res
 
 fn load_family(
     options: &mut ColumnFamilyOptions,
-    section: &Section,
+    section: &OptionsSection,
     family: &str,
     ignored: &mut Ignored,
 ) -> Result<()> {
     let title = format!("CFOptions \"{family}\"");
-    let mut rest = Section::new(section.kind.clone());
+    let mut rest = OptionsSection::new(section.kind.clone());
     for (name, raw) in &section.entries {
         if !is_kept(name, raw) {
             ignored.push((title.clone(), name.clone(), raw.clone()));
@@ -170,7 +170,12 @@ fn load_family(
     load_section(options, &rest, &title, ignored)
 }
 
-fn load_table(loaded: &mut LoadedOptions, section: &Section, factory: &str, family: &str) -> Result<()> {
+fn load_table(
+    loaded: &mut LoadedOptions,
+    section: &OptionsSection,
+    factory: &str,
+    family: &str,
+) -> Result<()> {
     let title = format!("TableOptions/{factory} \"{family}\"");
     let Some((_, options)) = loaded.families.iter_mut().find(|(name, _)| name == family) else {
         return Err(Error::invalid_argument(format!("OPTIONS file, [{title}]: no such column family")));
@@ -182,7 +187,7 @@ fn load_table(loaded: &mut LoadedOptions, section: &Section, factory: &str, fami
     let (known, unknown): (Vec<_>, Vec<_>) =
         section.entries.iter().cloned().partition(|(name, raw)| is_kept(name, raw));
     loaded.ignored.extend(unknown.into_iter().map(|(name, raw)| (title.clone(), name, raw)));
-    let section = Section { kind: section.kind.clone(), entries: known };
+    let section = OptionsSection { kind: section.kind.clone(), entries: known };
     load_section(&mut options.table, &section, &title, &mut loaded.ignored)
 }
 
@@ -300,7 +305,7 @@ pub fn print_options<'a>(
     families: impl IntoIterator<Item = (&'a str, &'a ColumnFamilyOptions)>,
 ) -> String {
     let mut file = OptionsFile::default();
-    let mut version = Section::new(SectionKind::Version);
+    let mut version = OptionsSection::new(SectionKind::Version);
     version.push("rocksdb_version", WRITTEN_FOR_VERSION);
     version.push("options_file_version", "1.1");
     file.sections.push(version);
@@ -331,7 +336,7 @@ fn print_family(
     options: &ColumnFamilyOptions,
     defaults: &ColumnFamilyOptions,
     db: &DbOptions,
-) -> Section {
+) -> OptionsSection {
     let kind = SectionKind::CfOptions(name.to_owned());
     let choose = |options: &mut ColumnFamilyOptions| drop(options.sanitize(db));
     let mut section = print_section(kind, options, defaults, ALWAYS_WRITTEN, choose);
@@ -351,8 +356,8 @@ fn print_section<T: OptionStruct + Default>(
     defaults: &T,
     always: &[&str],
     choose: impl Fn(&mut T),
-) -> Section {
-    let (mut section, untouched) = (Section::new(kind), T::default());
+) -> OptionsSection {
+    let (mut section, untouched) = (OptionsSection::new(kind), T::default());
     for option in T::all_options() {
         let Some(text) = &option.text else { continue };
         let value = (text.print)(options);

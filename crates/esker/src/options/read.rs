@@ -23,11 +23,11 @@ pub enum ReadTier {
 
 impl ReadTier {
     /// How far a read of a table may go.
-    pub fn table_tier(self) -> esker_table::ReadTier {
+    pub fn table_tier(self) -> esker_table::TableReadTier {
         match self {
-            ReadTier::ReadAll | ReadTier::Persisted => esker_table::ReadTier::ReadAll,
+            ReadTier::ReadAll | ReadTier::Persisted => esker_table::TableReadTier::ReadAll,
             // `Memtable` does not come to tables at all.
-            ReadTier::BlockCache | ReadTier::Memtable => esker_table::ReadTier::BlockCache,
+            ReadTier::BlockCache | ReadTier::Memtable => esker_table::TableReadTier::BlockCache,
         }
     }
 }
@@ -281,8 +281,8 @@ esker_base::setters! {
 #[inline]
 pub(crate) fn table_read_options(options: &ReadOptions) -> TableReadOptions {
     let read_tier = match options.read_tier {
-        ReadTier::BlockCache => esker_table::ReadTier::BlockCache,
-        _ => esker_table::ReadTier::ReadAll,
+        ReadTier::BlockCache => esker_table::TableReadTier::BlockCache,
+        _ => esker_table::TableReadTier::ReadAll,
     };
     TableReadOptions {
         verify_checksums: options.verify_checksums,

@@ -21,7 +21,7 @@ use super::inputs::{overlap_range, overlapping, range_of};
 use super::marked::{is_bottommost_file, may_exist_below};
 use super::plan::Draft;
 use super::score::LevelSizes;
-use super::{CompactionOptions, CompactionPlan, CompactionReason, CompactionStyle, LevelFiles, PickContext};
+use super::{CompactionPlan, CompactionReason, CompactionStyle, LevelFiles, PickContext, PickerOptions};
 use crate::version::findings::Garbage;
 use crate::version::{FileMeta, Version, Weights};
 use esker_base::SequenceNumber;
@@ -93,7 +93,7 @@ fn is_free(f: &FileMeta, context: &PickContext<'_>) -> bool {
 
 /// Finds the candidates ahead, independent of readers and running compactions. Without it [`find`]
 /// does.
-pub(super) fn prepare<'v>(version: &'v Version, options: &CompactionOptions) -> &'v [Garbage] {
+pub(super) fn prepare<'v>(version: &'v Version, options: &PickerOptions) -> &'v [Garbage] {
     version.garbage(|| match options.compaction_style {
         CompactionStyle::Level => worth_it(version, LevelSizes::new(version, options).base_level),
         CompactionStyle::Universal => half_of_all(version),

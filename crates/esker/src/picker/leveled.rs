@@ -19,8 +19,7 @@ use super::marked::{self, Marked};
 use super::plan::Draft;
 use super::score::{Scores, Weigher, multiply, scores};
 use super::{
-    CompactionOptions, CompactionPlan, CompactionPri, CompactionReason, LevelFiles, RunningCompactions,
-    priority,
+    CompactionPlan, CompactionPri, CompactionReason, LevelFiles, PickerOptions, RunningCompactions, priority,
 };
 use crate::version::{FileMeta, Version};
 use esker_base::SequenceNumber;
@@ -56,7 +55,7 @@ pub(crate) fn needs_compaction(version: &Version, context: &PickContext<'_>) -> 
 
 /// Computes ahead the file scans that [`pick`] and its siblings would otherwise do under the db
 /// mutex.
-pub(crate) fn prepare(version: &Version, options: &CompactionOptions, now_seconds: u64) {
+pub(crate) fn prepare(version: &Version, options: &PickerOptions, now_seconds: u64) {
     let running = RunningCompactions::default();
     let context = PickContext {
         options,

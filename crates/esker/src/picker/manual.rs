@@ -20,8 +20,8 @@ use super::marked::may_lose_entries;
 use super::plan::Draft;
 use super::score::LevelSizes;
 use super::{
-    BottommostLevelCompaction, CompactionOptions, CompactionPlan, CompactionReason, CompactionStyle,
-    LevelFiles, PickContext, RunningCompactions, universal,
+    BottommostLevelCompaction, CompactionPlan, CompactionReason, CompactionStyle, LevelFiles, PickContext,
+    PickerOptions, RunningCompactions, universal,
 };
 use crate::version::{FileMeta, Version};
 use esker_base::sync::Arc;
@@ -109,7 +109,7 @@ impl ManualCompaction {
     pub(crate) fn blocked_by(
         &self,
         version: &Arc<Version>,
-        options: &CompactionOptions,
+        options: &PickerOptions,
         running: &RunningCompactions,
     ) -> Option<Error> {
         let left = running.without_plans()?;
@@ -127,7 +127,7 @@ impl ManualCompaction {
     pub(crate) fn next(
         &mut self,
         version: &Arc<Version>,
-        options: &CompactionOptions,
+        options: &PickerOptions,
         running: &RunningCompactions,
     ) -> ManualStep {
         if options.compaction_style == CompactionStyle::Universal
@@ -179,7 +179,7 @@ impl ManualCompaction {
     fn next_of_runs(
         &mut self,
         version: &Arc<Version>,
-        options: &CompactionOptions,
+        options: &PickerOptions,
         running: &RunningCompactions,
     ) -> Option<ManualStep> {
         let last = version.num_levels() - 1;
@@ -252,7 +252,7 @@ impl ManualCompaction {
     }
 
     /// The stage that follows when everything is in `level` or below.
-    fn stage_from(&self, level: usize, version: &Version, options: &CompactionOptions) -> Stage {
+    fn stage_from(&self, level: usize, version: &Version, options: &PickerOptions) -> Stage {
         if version.num_levels() < 2 {
             return Stage::Done;
         }
@@ -332,7 +332,7 @@ pub(crate) enum ManualPick {
 /// Plans one portion.
 pub(crate) fn pick_range(
     version: &Arc<Version>,
-    options: &CompactionOptions,
+    options: &PickerOptions,
     running: &RunningCompactions,
     request: ManualRequest<'_>,
 ) -> ManualPick {
@@ -394,7 +394,7 @@ impl ManualRequest<'_> {
 /// between new files are taken first.
 fn portion(
     version: &Version,
-    options: &CompactionOptions,
+    options: &PickerOptions,
     request: ManualRequest<'_>,
 ) -> (Vec<Arc<FileMeta>>, bool) {
     let (level, output_level) = (request.input_level, request.output_level);
@@ -429,7 +429,7 @@ fn portion(
 /// The files and all that must go with them; `None` if some of it is being compacted.
 fn with_all_needed(
     version: &Version,
-    options: &CompactionOptions,
+    options: &PickerOptions,
     running: &RunningCompactions,
     start: LevelFiles,
     output_level: usize,
@@ -469,7 +469,7 @@ pub(super) fn level0_is_disjoint(version: &Version) -> bool {
 /// try again later.
 pub(crate) fn pick_files(
     version: &Arc<Version>,
-    options: &CompactionOptions,
+    options: &PickerOptions,
     running: &RunningCompactions,
     files: &[FileNumber],
     output_level: usize,

@@ -26,7 +26,7 @@ pub(crate) mod whole_files;
 
 pub(crate) use crate::observe::CompactionReason;
 pub(crate) use crate::options::{BottommostLevelCompaction, CompactionPri, CompactionStyle};
-pub(crate) use options::{CompactionOptions, PickContext};
+pub(crate) use options::{PickContext, PickerOptions};
 pub(crate) use plan::{CompactionPlan, LevelFiles};
 pub(crate) use running::{RunningCompactions, RunningId};
 
@@ -66,7 +66,7 @@ pub(crate) fn needs_compaction(version: &Version, context: &PickContext<'_>) -> 
 
 /// Computes ahead the file scans that [`pick`] and its siblings would do under the db mutex, valid
 /// for as long as levels stay as they are. Without it their answers are the same.
-pub(crate) fn prepare(version: &Version, options: &CompactionOptions, now_seconds: u64) {
+pub(crate) fn prepare(version: &Version, options: &PickerOptions, now_seconds: u64) {
     version.levels().iter().for_each(|level| {
         level.weights();
     });
@@ -86,7 +86,7 @@ pub(crate) fn level0_files_for_stalls(version: &Version, style: CompactionStyle)
 
 /// Bytes that compactions have to write before the tree has its shape; 0 where the style has none
 /// to strive for.
-pub(crate) fn pending_compaction_bytes(version: &Version, options: &CompactionOptions) -> u64 {
+pub(crate) fn pending_compaction_bytes(version: &Version, options: &PickerOptions) -> u64 {
     match options.compaction_style {
         CompactionStyle::Level => score::pending_compaction_bytes(version, options),
         _ => 0,

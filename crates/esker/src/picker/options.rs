@@ -11,7 +11,7 @@ use esker_base::{FileNumber, SequenceNumber};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PickContext<'a> {
     /// The family's options.
-    pub options: &'a CompactionOptions,
+    pub options: &'a PickerOptions,
     /// The running compactions.
     pub running: &'a RunningCompactions,
     /// Unix seconds, for `ttl` and `periodic_compaction_seconds`.
@@ -28,7 +28,7 @@ pub(crate) struct PickContext<'a> {
 
 /// The options of a family that the picker needs, under RocksDB's names and with its defaults.
 #[derive(Clone, Debug)]
-pub(crate) struct CompactionOptions {
+pub(crate) struct PickerOptions {
     /// How files are laid out.
     pub compaction_style: CompactionStyle,
     /// For the universal style.
@@ -78,12 +78,12 @@ pub(crate) struct CompactionOptions {
     pub has_compaction_filter: bool,
 }
 
-impl From<&ColumnFamilyOptions> for CompactionOptions {
+impl From<&ColumnFamilyOptions> for PickerOptions {
     /// From options that have been made consistent; values that are still to be chosen count as
     /// "never".
-    fn from(o: &ColumnFamilyOptions) -> CompactionOptions {
+    fn from(o: &ColumnFamilyOptions) -> PickerOptions {
         let seconds = |v: u64| if v == crate::options::CHOOSE_AT_OPEN { 0 } else { v };
-        CompactionOptions {
+        PickerOptions {
             compaction_style: o.compaction_style,
             universal: o.compaction_options_universal,
             fifo: o.compaction_options_fifo,
@@ -117,8 +117,8 @@ impl From<&ColumnFamilyOptions> for CompactionOptions {
     }
 }
 
-impl CompactionOptions {
-    /// [`CompactionOptions::max_compaction_bytes`] with its default filled in.
+impl PickerOptions {
+    /// [`PickerOptions::max_compaction_bytes`] with its default filled in.
     pub(crate) fn max_compaction_bytes(&self) -> u64 {
         match self.max_compaction_bytes {
             0 => self.target_file_size_base.saturating_mul(25),
@@ -161,8 +161,8 @@ impl CompactionOptions {
     }
 }
 
-impl Default for CompactionOptions {
-    fn default() -> CompactionOptions {
-        CompactionOptions::from(&ColumnFamilyOptions::default())
+impl Default for PickerOptions {
+    fn default() -> PickerOptions {
+        PickerOptions::from(&ColumnFamilyOptions::default())
     }
 }

@@ -12,7 +12,7 @@
 use super::inputs::{bytes_of, overlap_range, range_of};
 use super::marked::may_exist_below;
 use super::score::LevelSizes;
-use super::{CompactionOptions, CompactionPri, CompactionReason, CompactionStyle};
+use super::{CompactionPri, CompactionReason, CompactionStyle, PickerOptions};
 use crate::version::{FileMeta, Version};
 use esker_base::ColumnFamilyId;
 use esker_base::sync::Arc;
@@ -166,7 +166,7 @@ impl Draft {
     pub(super) fn finish(
         self,
         version: &Arc<Version>,
-        options: &CompactionOptions,
+        options: &PickerOptions,
         sizes: &LevelSizes,
     ) -> CompactionPlan {
         let Draft { inputs, output_level, reason, score, level0_disjoint, may_move, shrinks_at_bottom } =
@@ -272,7 +272,7 @@ fn moved_files_stay_cheap(version: &Version, files: &[Arc<FileMeta>], output_lev
 /// The start of the file behind the inputs, or of the first one if there is none.
 fn compact_cursor(
     version: &Version,
-    options: &CompactionOptions,
+    options: &PickerOptions,
     inputs: &[LevelFiles],
 ) -> Option<(usize, Vec<u8>)> {
     let start =

@@ -3,7 +3,7 @@
 //! Source: RocksDB `db/version_set.cc` (`CalculateBaseBytes`, `ComputeCompactionScore`,
 //! `EstimateCompactionBytesNeeded`).
 
-use super::{CompactionOptions, RunningCompactions};
+use super::{PickerOptions, RunningCompactions};
 use crate::version::{FileMeta, Version, Weights};
 
 /// Scores from 1.0 on are this many times larger with dynamic level sizes, so that there is room
@@ -26,7 +26,7 @@ pub(crate) struct LevelSizes {
 
 impl LevelSizes {
     /// Computes the target sizes.
-    pub(crate) fn new(version: &Version, options: &CompactionOptions) -> LevelSizes {
+    pub(crate) fn new(version: &Version, options: &PickerOptions) -> LevelSizes {
         if options.level_compaction_dynamic_level_bytes {
             dynamic_sizes(version, options)
         } else {
@@ -35,7 +35,7 @@ impl LevelSizes {
     }
 }
 
-fn static_sizes(num_levels: usize, options: &CompactionOptions) -> LevelSizes {
+fn static_sizes(num_levels: usize, options: &PickerOptions) -> LevelSizes {
     let mut max_bytes = vec![options.max_bytes_for_level_base; num_levels];
     for level in 2..num_levels {
         let extra = options.max_bytes_for_level_multiplier_additional.get(level - 1).copied().unwrap_or(1);
@@ -47,7 +47,7 @@ fn static_sizes(num_levels: usize, options: &CompactionOptions) -> LevelSizes {
 
 /// The largest level is taken to be as large as it should be; the others follow, upwards, until one
 /// is no larger than `max_bytes_for_level_base`: that is the base level.
-fn dynamic_sizes(version: &Version, options: &CompactionOptions) -> LevelSizes {
+fn dynamic_sizes(version: &Version, options: &PickerOptions) -> LevelSizes {
     let num_levels = version.num_levels();
     let mut sizes = LevelSizes {
         base_level: num_levels - 1,
@@ -122,7 +122,7 @@ impl Scores {
 }
 
 /// Computes [`Scores`] from sums: it visits only files that are being compacted.
-pub(crate) fn scores(version: &Version, options: &CompactionOptions, running: &RunningCompactions) -> Scores {
+pub(crate) fn scores(version: &Version, options: &PickerOptions, running: &RunningCompactions) -> Scores {
     let sizes = LevelSizes::new(version, options);
     let weigher = Weigher::new(version);
     let mut by_urgency = Vec::with_capacity(version.num_levels());
@@ -147,7 +147,7 @@ pub(crate) fn scores(version: &Version, options: &CompactionOptions, running: &R
 }
 
 /// [`Scores::estimated_pending_compaction_bytes`] alone.
-pub(super) fn pending_compaction_bytes(version: &Version, options: &CompactionOptions) -> u64 {
+pub(super) fn pending_compaction_bytes(version: &Version, options: &PickerOptions) -> u64 {
     pending_bytes(version, options, &LevelSizes::new(version, options))
 }
 
@@ -171,7 +171,7 @@ pub(super) fn idle_bytes(
 /// outgrow the base level.
 fn level0_score(
     version: &Version,
-    options: &CompactionOptions,
+    options: &PickerOptions,
     running: &RunningCompactions,
     sizes: &LevelSizes,
     weigher: &Weigher,
@@ -202,7 +202,7 @@ fn sorted_level_score(
     level: usize,
     idle: u64,
     coming_down: f64,
-    options: &CompactionOptions,
+    options: &PickerOptions,
     sizes: &LevelSizes,
 ) -> f64 {
     let max = sizes.max_bytes[level] as f64;
@@ -223,7 +223,7 @@ fn sorted_level_score(
 
 /// Bytes to compact until every level has its size: level by level, the excess moves down and is
 /// merged with its share of the next level.
-fn pending_bytes(version: &Version, options: &CompactionOptions, sizes: &LevelSizes) -> u64 {
+fn pending_bytes(version: &Version, options: &PickerOptions, sizes: &LevelSizes) -> u64 {
     let level0 = version.size(0);
     let level0_due = version.num_files(0) >= options.level0_file_num_compaction_trigger
         || level0 >= options.max_bytes_for_level_base;

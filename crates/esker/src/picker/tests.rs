@@ -132,8 +132,8 @@ fn apply(version: &Arc<Version>, edit: &VersionEdit) -> Result<Arc<Version>> {
     Ok(builder.finish(0, &Arc::new(ObsoleteFiles::default()))?.version)
 }
 
-fn parse_options(case: &Case) -> CompactionOptions {
-    let mut o = CompactionOptions::default();
+fn parse_options(case: &Case) -> PickerOptions {
+    let mut o = PickerOptions::default();
     for (name, values) in &case.args {
         let text = values.first().map_or("true", String::as_str);
         match name.as_str() {
@@ -178,7 +178,7 @@ fn parse_options(case: &Case) -> CompactionOptions {
 }
 
 /// A family at the beginning of time: no snapshot was released, nobody has suggested files.
-fn at_rest<'a>(options: &'a CompactionOptions, running: &'a RunningCompactions) -> PickContext<'a> {
+fn at_rest<'a>(options: &'a PickerOptions, running: &'a RunningCompactions) -> PickContext<'a> {
     PickContext {
         options,
         running,
@@ -220,7 +220,7 @@ fn describe(plan: &CompactionPlan) -> String {
 
 struct Bench {
     version: Arc<Version>,
-    options: CompactionOptions,
+    options: PickerOptions,
     running: RunningCompactions,
     ids: Vec<RunningId>,
 }
@@ -391,7 +391,7 @@ fn plans_are_as_the_files_of_cases_say() {
             let version = Version::empty(ColumnFamilyId::DEFAULT, InternalKeyComparator::default(), 7);
             let fresh = Bench {
                 version: Arc::new(version),
-                options: CompactionOptions::default(),
+                options: PickerOptions::default(),
                 running: RunningCompactions::default(),
                 ids: Vec::new(),
             };
@@ -416,7 +416,7 @@ fn a_snapshot_that_stays_below_the_threshold_makes_no_file_worth_rewriting() {
     };
     let base = Version::empty(ColumnFamilyId::DEFAULT, InternalKeyComparator::default(), 7);
     let version = apply(&Arc::new(base), &edit).unwrap();
-    let (options, running) = (CompactionOptions::default(), RunningCompactions::default());
+    let (options, running) = (PickerOptions::default(), RunningCompactions::default());
     let found = |oldest_snapshot| {
         let context =
             PickContext { oldest_snapshot: SequenceNumber(oldest_snapshot), ..at_rest(&options, &running) };
@@ -509,7 +509,7 @@ fn a_pick_from_a_level_0_of_thousands_of_files_compares_each_a_few_times() {
         new_files.push((6, file(FILES + 1, below)));
         let base = Version::empty(ColumnFamilyId::DEFAULT, InternalKeyComparator::new(counting.clone()), 7);
         let version = apply(&Arc::new(base), &VersionEdit { new_files, ..VersionEdit::default() }).unwrap();
-        let (options, running) = (CompactionOptions::default(), RunningCompactions::default());
+        let (options, running) = (PickerOptions::default(), RunningCompactions::default());
         let context = at_rest(&options, &running);
         prepare(&version, &options, 0);
         let mut plan = None;
@@ -539,10 +539,10 @@ fn a_pick_from_a_sorted_level_of_thousands_of_files_looks_at_each_a_few_times() 
     let new_files = (0..FILES).flat_map(|i| [at(5, i + 1, i), at(6, FILES + i + 1, i)]).collect();
     let base = Version::empty(ColumnFamilyId::DEFAULT, InternalKeyComparator::new(counting.clone()), 7);
     let version = apply(&Arc::new(base), &VersionEdit { new_files, ..VersionEdit::default() }).unwrap();
-    let options = CompactionOptions {
+    let options = PickerOptions {
         compaction_pri: CompactionPri::RoundRobin,
         max_compaction_bytes: u64::MAX / 4,
-        ..CompactionOptions::default()
+        ..PickerOptions::default()
     };
     let running = RunningCompactions::default();
     let context = at_rest(&options, &running);
@@ -572,7 +572,7 @@ fn whole_files_are_those_within_a_range_that_share_no_key_with_others() {
     let (version, _) = files_that_share_keys();
     let mut running = RunningCompactions::default();
     let pick = |running: &RunningCompactions, ranges: &[RangeOpt<'_>], include_end| {
-        whole_files::pick_whole_files(&version, &CompactionOptions::default(), running, ranges, include_end)
+        whole_files::pick_whole_files(&version, &PickerOptions::default(), running, ranges, include_end)
     };
     let numbers = |ranges: &[(&'static str, &'static str)], include_end| {
         let key = |key: &'static str| (!key.is_empty()).then_some(key.as_bytes());

@@ -13,7 +13,7 @@
 use super::inputs::shrink_to_clean_cut;
 use super::plan::Draft;
 use super::score::LevelSizes;
-use super::{CompactionOptions, CompactionPlan, CompactionReason, LevelFiles, RunningCompactions};
+use super::{CompactionPlan, CompactionReason, LevelFiles, PickerOptions, RunningCompactions};
 use crate::options::RangeOpt;
 use crate::version::{FileMeta, Version};
 use esker_base::sync::Arc;
@@ -24,7 +24,7 @@ use std::ops::Range;
 /// range, too.
 pub(crate) fn pick_whole_files(
     version: &Arc<Version>,
-    options: &CompactionOptions,
+    options: &PickerOptions,
     running: &RunningCompactions,
     ranges: &[RangeOpt<'_>],
     include_end: bool,

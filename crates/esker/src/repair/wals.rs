@@ -6,14 +6,14 @@ use crate::db;
 use crate::files::OutputContext;
 use crate::flush::{BuildTable, TableBuildJob};
 use crate::wal::{ReplayBudget, TwoPhaseReplay, largest_half, open_wal};
-use crate::write::{Entry, entry_of, new_memtable};
+use crate::write::{ApplyEntry, entry_of, new_memtable};
 use esker_base::sync::Arc;
 use esker_base::{ColumnFamilyId, FileNumber, Result, SequenceNumber, ValueType};
 use esker_env::rate_limiter::IoPriority;
 use esker_format::key::{InternalKeyComparator, LookupKey};
 use esker_format::range_del::FragmentedRangeTombstones;
 use esker_format::version_edit::FileMetaData;
-use esker_format::wal_recovery::{ReplayStep, WalRecoveryMode, WalReplay};
+use esker_format::wal_recovery::{ReplayStep, WalReplay, WalReplayMode};
 use esker_format::write_batch::WriteBatchView;
 use esker_memtable::MemTable;
 use esker_table::{TableCache, TableFile, TableReadOptions};
@@ -101,7 +101,7 @@ impl Repair {
         two_phase: &mut TwoPhaseReplay,
         families: &mut BTreeMap<ColumnFamilyId, Replayed>,
     ) -> Result<()> {
-        let mut decide = WalReplay::new(WalRecoveryMode::SkipAnyCorruptedRecords);
+        let mut decide = WalReplay::new(WalReplayMode::SkipAnyCorruptedRecords);
         let mut reader = open_wal(self.fs.as_ref(), dir, wal)?;
         decide.begin_file(wal);
         two_phase.begin_file();
@@ -239,7 +239,7 @@ impl Replayed {
     /// entries of one key are flushed in order. So a table that has the key with this sequence
     /// number or a newer one, or hides it, included this entry. Or a lost table did: then an
     /// operand older than all of this table is taken from the WAL.
-    fn has(&self, sequence: SequenceNumber, entry: &Entry<'_>) -> Result<bool> {
+    fn has(&self, sequence: SequenceNumber, entry: &ApplyEntry<'_>) -> Result<bool> {
         let options = TableReadOptions { fill_cache: false, ..TableReadOptions::default() };
         let plain = self.icmp.without_timestamp();
         for file in self.old.iter().take_while(|file| sequence <= file.largest_seqno) {

@@ -13,7 +13,7 @@
 //!  3. backward: at the last entry of the user keys before the current one, or before the first;
 //!     `ahead` describes that entry, unless the inner cursor was moved since by anything but a
 //!     step.
-//!  4. stepping over a run (`run` is not empty, `value` is `Run`): at the run's first entry in the
+//!  4. stepping over a run (`run` is not empty, `value` is `DecodedRun`): at the run's first entry in the
 //!     direction of travel.
 //!
 //! No step allocates once the buffers have grown to the largest key and value. The key is always a
@@ -36,7 +36,7 @@ use deleted_runs::PreScanState;
 use esker_base::stats::Ticker;
 use esker_base::sync::Arc;
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber, SubCode, ValueType, perf_count};
-use esker_format::cursor::{LeftValue, Run, ScanIterator};
+use esker_format::cursor::{DecodedRun, LeftValue, ScanIterator};
 use esker_format::key::{self, InternalKeyComparator, ParsedInternalKey, append_internal_key};
 use run::Eagerness;
 use std::any::Any;
@@ -76,13 +76,13 @@ pub(crate) struct DbIter<I = Box<dyn ScanIterator>> {
     forward: bool,
     /// Forward: the value was merged, so that `iter` is not at its entry.
     merged: bool,
-    /// The current user key, if `value` is not `Run`; while looking for the next one, the one to
+    /// The current user key, if `value` is not `DecodedRun`; while looking for the next one, the one to
     /// pass.
     key: Vec<u8>,
     value: Value,
     left: LeftValue,
     /// Decoded entries ahead of the inner cursor.
-    run: Run,
+    run: DecodedRun,
     eagerness: Eagerness,
     buffer: Vec<u8>,
     /// Backward: sequence number and type of the inner cursor's entry; its user key is in
@@ -151,7 +151,7 @@ impl<I: ScanIterator> DbIter<I> {
             key: Vec::new(),
             value: Value::Buffer,
             left: LeftValue::default(),
-            run: Run::default(),
+            run: DecodedRun::default(),
             eagerness: Eagerness::default(),
             buffer: Vec::new(),
             ahead: None,

@@ -23,7 +23,7 @@ use esker_base::{Error, PinnedBytes, Result, SequenceNumber, ValueType};
 use esker_format::cursor::InternalIterator;
 use esker_format::key::{self, InternalKeyComparator, ParsedInternalKey};
 use esker_format::range_del::{FragmentedRangeTombstones, RangeTombstone, RangeTombstoneRef};
-use esker_format::wide_column::{DEFAULT_COLUMN_NAME, WideColumns};
+use esker_format::wide_column::{DEFAULT_COLUMN_NAME, EncodedColumns};
 use esker_table::blob::BlobReader;
 use std::fmt;
 
@@ -59,14 +59,14 @@ impl TombstoneRun {
 
 /// All range tombstones that a reader sees.
 #[derive(Debug, Default)]
-pub(crate) struct Tombstones {
+pub(crate) struct TimestampedTombstones {
     /// Of memtables and of files of level 0, in any order.
     pub(crate) of_level_0: Vec<TombstoneRun>,
     /// Of each deeper level, in the order of its files.
     pub(crate) of_levels: Vec<Vec<TombstoneRun>>,
 }
 
-impl Tombstones {
+impl TimestampedTombstones {
     /// The newest that covers `user_key`, without its timestamp; `plain` is the order of such keys.
     pub(super) fn covering(&self, plain: &InternalKeyComparator, user_key: &[u8]) -> SequenceNumber {
         let of_levels = self.of_levels.iter().flat_map(|runs| {
@@ -126,7 +126,7 @@ impl Shown {
             Shown::Nothing => &[],
             Shown::Value(value) => value,
             Shown::Entity(entity) => {
-                WideColumns::parse(entity).map_or(&[], |columns| columns.default_value())
+                EncodedColumns::parse(entity).map_or(&[], |columns| columns.default_value())
             }
         }
     }
@@ -141,7 +141,7 @@ impl Shown {
     pub(super) fn columns(&self) -> Vec<(&[u8], &[u8])> {
         match self {
             Shown::Entity(entity) => {
-                WideColumns::parse(entity).map_or(Vec::new(), |columns| columns.iter().collect())
+                EncodedColumns::parse(entity).map_or(Vec::new(), |columns| columns.iter().collect())
             }
             _ => vec![(DEFAULT_COLUMN_NAME, self.value())],
         }
@@ -157,7 +157,7 @@ pub(crate) struct TimestampedIter {
     options: DbIterOptions,
     /// Versions newer than this are not there.
     read_timestamp: Vec<u8>,
-    tombstones: Tombstones,
+    tombstones: TimestampedTombstones,
     valid: bool,
     key: Vec<u8>,
     timestamp: Vec<u8>,
@@ -188,7 +188,7 @@ impl TimestampedIter {
         iter: Box<dyn InternalIterator>,
         options: DbIterOptions,
         read_timestamp: Vec<u8>,
-        tombstones: Tombstones,
+        tombstones: TimestampedTombstones,
         keep_alive: Option<KeepAlive>,
     ) -> TimestampedIter {
         TimestampedIter {
@@ -526,7 +526,7 @@ impl TimestampedIter {
             Shown::Nothing => Shown::Value(PinnedBytes::from_vec(merge(None)?)),
             Shown::Value(value) => Shown::Value(PinnedBytes::from_vec(merge(Some(&value))?)),
             Shown::Entity(entity) => {
-                let columns = WideColumns::parse(&entity)?;
+                let columns = EncodedColumns::parse(&entity)?;
                 let merged = merge(Some(columns.default_value()))?;
                 Shown::Entity(columns.with_default_value(&merged)?)
             }
@@ -561,7 +561,7 @@ pub(super) fn shown(
         ValueType::WideColumnEntity => {
             let whole = blobs.map_or(Ok(None), |blobs| blobs.reads().whole_entity(user_key, stored))?;
             let whole = whole.unwrap_or_else(|| stored.to_vec());
-            WideColumns::parse(&whole)?;
+            EncodedColumns::parse(&whole)?;
             Shown::Entity(whole)
         }
         other => {

@@ -14,7 +14,7 @@
 //! Source: RocksDB `db/db_iter.cc` (`timestamp_lb_`); as there, operands are not merged here.
 
 use super::db_iter::{DbIterOptions, KeepAlive};
-use super::timestamped::{Shown, Tombstones, shown};
+use super::timestamped::{Shown, TimestampedTombstones, shown};
 use esker_base::{Error, PinnedBytes, Result, SequenceNumber, ValueType};
 use esker_format::cursor::InternalIterator;
 use esker_format::key::{self, InternalKeyComparator, ParsedInternalKey};
@@ -30,7 +30,7 @@ pub(crate) struct VersionsIter {
     /// The first and the last timestamp that count.
     from: Vec<u8>,
     to: Vec<u8>,
-    tombstones: Tombstones,
+    tombstones: TimestampedTombstones,
     valid: bool,
     forward: bool,
     /// The internal key that is shown.
@@ -60,7 +60,7 @@ impl VersionsIter {
         iter: Box<dyn InternalIterator>,
         options: DbIterOptions,
         (from, to): (Vec<u8>, Vec<u8>),
-        tombstones: Tombstones,
+        tombstones: TimestampedTombstones,
         keep_alive: Option<KeepAlive>,
     ) -> VersionsIter {
         VersionsIter {

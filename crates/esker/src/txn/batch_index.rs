@@ -26,7 +26,7 @@ use esker_base::sync::{Arc, Mutex};
 use esker_base::{ColumnFamilyId, Error, ErrorKind, PinnedBytes, Result, SequenceNumber, ValueType};
 use esker_format::cursor::InternalIterator;
 use esker_format::key::{InternalKeyComparator, LookupKey, ParsedInternalKey};
-use esker_format::wide_column::WideColumns as ParsedColumns;
+use esker_format::wide_column::EncodedColumns as ParsedColumns;
 use esker_format::write_batch::WriteBatch;
 use esker_memtable::{MemTable, MemTableOptions};
 use std::collections::BTreeMap;

@@ -10,7 +10,7 @@
 
 use super::batch_index::{WriteBatchWithIndex, no_timestamps};
 use super::options::{TransactionDbOptions, TransactionOptions, WritePolicy, timeout};
-use super::pessimistic::{Core, Transaction, TransactionState};
+use super::pessimistic::{PessimisticCore, Transaction, TransactionState};
 use super::timestamps::{TIMESTAMP_BYTES, has_timestamps, is_timestamped};
 use crate::db::{BatchArg, ColumnFamilyDescriptor, ColumnFamilyHandle, Db};
 use crate::options::{ColumnFamilyOptions, DbOptions, Options, WriteOptions};
@@ -18,8 +18,8 @@ use esker_base::sync::{Arc, Mutex};
 use esker_base::{ColumnFamilyId, Error, Result};
 use esker_format::write_batch::{BatchOp, WriteBatch};
 use esker_lock::{
-    Clock, Counters, DeadlockPath, Endpoint, FamilyOptions, LockInfo, LockManager, LockManagerOptions,
-    LockMode, Locker, Locking, Timeout, WaitInfo,
+    DeadlockPath, Endpoint, FamilyOptions, LockClock, LockCounters, LockInfo, LockManager,
+    LockManagerOptions, LockMode, Locker, Locking, Timeout, WaitInfo,
 };
 use std::collections::BTreeMap;
 use std::fmt;
@@ -28,19 +28,19 @@ use std::path::Path;
 /// A database with transactions that lock. Cloning gives another handle to the same one.
 #[derive(Clone, Debug)]
 pub struct TransactionDb {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<TransactionDbShared>,
 }
 
 /// What the handles and their transactions share.
-pub(super) struct Shared {
+pub(super) struct TransactionDbShared {
     pub(super) db: Db,
     pub(super) locks: LockManager,
     pub(super) options: TransactionDbOptions,
     /// Named transactions; with their core those that are prepared and that nobody has.
-    pub(super) names: Mutex<BTreeMap<Vec<u8>, Option<Box<Core>>>>,
+    pub(super) names: Mutex<BTreeMap<Vec<u8>, Option<Box<PessimisticCore>>>>,
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for TransactionDbShared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TransactionDb").field("db", &self.db).finish_non_exhaustive()
     }
@@ -49,7 +49,7 @@ impl fmt::Debug for Shared {
 /// The environment's clock, as the lock manager asks for it.
 struct EnvClock(Arc<dyn esker_env::Clock>);
 
-impl Clock for EnvClock {
+impl LockClock for EnvClock {
     fn monotonic_nanos(&self) -> u64 {
         self.0.monotonic_nanos()
     }
@@ -130,7 +130,7 @@ impl TransactionDb {
             ..LockManagerOptions::new(clock)
         });
         let names = Mutex::new(BTreeMap::new());
-        let shared = Arc::new(Shared { db, locks, options: txn_options.clone(), names });
+        let shared = Arc::new(TransactionDbShared { db, locks, options: txn_options.clone(), names });
         let db = TransactionDb { shared };
         for name in db.db().column_family_names() {
             if let Some(family) = db.db().column_family(&name) {
@@ -675,7 +675,7 @@ impl TransactionDb {
     }
 
     /// What has happened to locks since the database was opened.
-    pub fn lock_counters(&self) -> Counters {
+    pub fn lock_counters(&self) -> LockCounters {
         self.shared.locks.counters()
     }
 
@@ -701,7 +701,7 @@ impl TransactionDb {
         };
         for (name, batch) in sections {
             let options = TransactionOptions::default();
-            let mut core = Core::new(&self.shared, &WriteOptions::default(), &options);
+            let mut core = PessimisticCore::new(&self.shared, &WriteOptions::default(), &options);
             // Two of them may have written the same only if nobody took locks for them.
             core.locker.set_lock_timeout(Timeout::Never);
             for (id, key, end) in batch.iter().filter_map(target) {
@@ -726,12 +726,15 @@ impl TransactionDb {
     }
 }
 
-impl Shared {
+impl TransactionDbShared {
     /// The lock table of a family.
     /// # Errors
     /// `InvalidArgument` for a family of another database, or one that was not made through the
     /// `TransactionDb`.
-    pub(super) fn locks_of<'a>(&self, family: &'a ColumnFamilyHandle) -> Result<&'a Arc<esker_lock::Family>> {
+    pub(super) fn locks_of<'a>(
+        &self,
+        family: &'a ColumnFamilyHandle,
+    ) -> Result<&'a Arc<esker_lock::LockFamily>> {
         family.cf.locks.get().ok_or_else(|| {
             Error::invalid_argument(format!(
                 "column family '{}' was not opened or created by this TransactionDb",
@@ -755,7 +758,7 @@ fn check_timestamps(name: &str, options: &ColumnFamilyOptions) -> Result<()> {
 /// Locks a key, or the keys from it to `end`.
 pub(super) fn lock(
     locker: &mut Locker,
-    locks: &Arc<esker_lock::Family>,
+    locks: &Arc<esker_lock::LockFamily>,
     family: &ColumnFamilyHandle,
     key: &[u8],
     end: Option<&[u8]>,

@@ -32,8 +32,7 @@ mod writes;
 pub use batch_index::{BatchEntry, BatchIterator, WriteBatchWithIndex};
 pub use db::TransactionDb;
 pub use esker_lock::{
-    Counters as LockCounters, DeadlockInfo, DeadlockPath, Endpoint, EndpointBuf, LockInfo, LockMode, Locking,
-    WaitInfo,
+    DeadlockInfo, DeadlockPath, Endpoint, EndpointBuf, LockCounters, LockInfo, LockMode, Locking, WaitInfo,
 };
 pub use iterator::TransactionIterator;
 pub use optimistic::{OptimisticTransaction, OptimisticTransactionDb};

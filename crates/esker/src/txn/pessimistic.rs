@@ -16,7 +16,7 @@
 //! Source of the semantics: RocksDB `utilities/transactions/pessimistic_transaction.cc`.
 
 use super::batch_index::WriteBatchWithIndex;
-use super::db::{Shared, lock};
+use super::db::{TransactionDbShared, lock};
 use super::options::{IsolationLevel, TransactionOptions, timeout};
 use super::timestamps::{UNSET, has_timestamps, refuse_timestamps};
 use crate::db::{ColumnFamilyHandle, Db};
@@ -48,7 +48,7 @@ pub enum TransactionState {
 
 /// What a transaction consists of, apart from its database.
 #[derive(Debug)]
-pub(super) struct Core {
+pub(super) struct PessimisticCore {
     pub(super) locker: Locker,
     pub(super) batch: WriteBatchWithIndex,
     pub(super) state: TransactionState,
@@ -77,16 +77,20 @@ pub(super) type Reads = HashMap<(ColumnFamilyId, Vec<u8>), u32>;
 pub(super) struct SavePoint {
     snapshot: Option<Snapshot>,
     snapshot_needed: bool,
-    /// Those of [`Core`], between this save point and the one before.
+    /// Those of [`PessimisticCore`], between this save point and the one before.
     pub(super) reads: Reads,
     range_locked: BTreeSet<ColumnFamilyId>,
 }
 
-impl Core {
-    pub(super) fn new(shared: &Shared, write_options: &WriteOptions, options: &TransactionOptions) -> Core {
+impl PessimisticCore {
+    pub(super) fn new(
+        shared: &TransactionDbShared,
+        write_options: &WriteOptions,
+        options: &TransactionOptions,
+    ) -> PessimisticCore {
         let mut batch = WriteBatchWithIndex::default();
         batch.set_max_bytes(options.max_write_batch_size);
-        Core {
+        PessimisticCore {
             locker: shared.locks.locker(options.locker(&shared.options)),
             batch,
             state: TransactionState::Started,
@@ -170,9 +174,9 @@ impl Core {
 /// # Ok::<_, esker::Error>(())
 /// ```
 pub struct Transaction {
-    shared: Arc<Shared>,
+    shared: Arc<TransactionDbShared>,
     /// Taken by `drop` only. No borrow outlives the statement that needs it.
-    core: RefCell<Option<Box<Core>>>,
+    core: RefCell<Option<Box<PessimisticCore>>>,
 }
 
 impl fmt::Debug for Transaction {
@@ -188,14 +192,14 @@ impl fmt::Debug for Transaction {
 
 impl Transaction {
     pub(super) fn begin(
-        shared: Arc<Shared>,
+        shared: Arc<TransactionDbShared>,
         write_options: &WriteOptions,
         options: &TransactionOptions,
     ) -> Transaction {
         let mut options = options.clone();
         options.skip_concurrency_control |= shared.options.skip_concurrency_control;
         options.set_snapshot |= options.isolation == IsolationLevel::Snapshot;
-        let core = Core::new(&shared, write_options, &options);
+        let core = PessimisticCore::new(&shared, write_options, &options);
         let transaction = Transaction::of_core(shared, Box::new(core));
         if options.set_snapshot {
             transaction.set_snapshot();
@@ -203,15 +207,15 @@ impl Transaction {
         transaction
     }
 
-    pub(super) fn of_core(shared: Arc<Shared>, core: Box<Core>) -> Transaction {
+    pub(super) fn of_core(shared: Arc<TransactionDbShared>, core: Box<PessimisticCore>) -> Transaction {
         Transaction { shared, core: RefCell::new(Some(core)) }
     }
 
-    pub(super) fn core(&self) -> Ref<'_, Core> {
+    pub(super) fn core(&self) -> Ref<'_, PessimisticCore> {
         Ref::map(self.core.borrow(), |core| &**core.as_ref().expect("only drop takes it"))
     }
 
-    pub(super) fn core_mut(&self) -> RefMut<'_, Core> {
+    pub(super) fn core_mut(&self) -> RefMut<'_, PessimisticCore> {
         RefMut::map(self.core.borrow_mut(), |core| &mut **core.as_mut().expect("only drop takes it"))
     }
 
@@ -219,7 +223,7 @@ impl Transaction {
         &self.shared.db
     }
 
-    pub(super) fn shared(&self) -> &Shared {
+    pub(super) fn shared(&self) -> &TransactionDbShared {
         &self.shared
     }
 
@@ -487,7 +491,7 @@ impl Transaction {
         }
     }
 
-    fn end(&self, core: &mut Core, state: TransactionState) {
+    fn end(&self, core: &mut PessimisticCore, state: TransactionState) {
         core.state = state;
         core.clear();
         if let Some(name) = &core.name {
@@ -550,7 +554,7 @@ impl Transaction {
 
     fn check_since_snapshot(
         &self,
-        core: &mut Core,
+        core: &mut PessimisticCore,
         family: &ColumnFamilyHandle,
         key: &[u8],
         end: Option<&[u8]>,

@@ -17,7 +17,7 @@
 //! `utilities/transactions/{pessimistic_transaction,transaction_util}.cc`.
 
 use super::batch_index::{OwnState, WriteBatchWithIndex};
-use super::pessimistic::{Core, Transaction};
+use super::pessimistic::{PessimisticCore, Transaction};
 use crate::db::{ColumnFamilyHandle, Db, check_timestamp};
 use crate::options::ReadOptions;
 use crate::wal::stamped;
@@ -99,7 +99,7 @@ impl Transaction {
     /// `enable_udt_validation`, no family has it older than the commit timestamp that is set.
     pub fn set_read_timestamp_for_validation(&self, timestamp: u64) -> Result<()> {
         let validates = self.shared().options.enable_udt_validation;
-        let Core { read_timestamp: read, commit_timestamp: commit, .. } = *self.core();
+        let PessimisticCore { read_timestamp: read, commit_timestamp: commit, .. } = *self.core();
         let goes_back = read != UNSET && timestamp != UNSET && timestamp != read;
         if goes_back && !self.may_be_newer(timestamp, read) {
             return Err(Error::invalid_argument("Cannot decrease read timestamp for validation"));
@@ -183,7 +183,7 @@ impl Transaction {
     /// newer than the one read.
     pub(super) fn timestamped_conflict(
         &self,
-        core: &Core,
+        core: &PessimisticCore,
         family: &ColumnFamilyHandle,
         key: &[u8],
     ) -> Result<bool> {
@@ -194,7 +194,7 @@ impl Transaction {
     }
 }
 
-impl Core {
+impl PessimisticCore {
     /// The timestamp that is to be put into the batch; `None` if none of its keys has one.
     /// # Errors
     /// `InvalidArgument`: there are such keys, and no commit timestamp; `validates`, and in a

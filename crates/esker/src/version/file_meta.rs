@@ -14,7 +14,7 @@
 //!     (`CacheEntryRole::kFileMetadata`).
 
 use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use esker_base::sync::fork::Owner;
+use esker_base::sync::fork::ProcessOwner;
 use esker_base::sync::{Arc, Mutex, OnceLock};
 use esker_base::{FileNumber, Result, SequenceNumber};
 use esker_cache::{Reservation, Role};
@@ -328,11 +328,11 @@ pub struct ObsoleteFiles {
 }
 
 /// The process whose files they are.
-struct Process(Owner);
+struct Process(ProcessOwner);
 
 impl Default for Process {
     fn default() -> Process {
-        Process(Owner::here())
+        Process(ProcessOwner::here())
     }
 }
 

@@ -38,7 +38,7 @@ use std::path::Path;
 
 /// One family of the set.
 #[derive(Debug)]
-pub struct Family {
+pub struct VersionSetFamily {
     pub(super) id: ColumnFamilyId,
     pub(super) descriptor: FamilyDescriptor,
     pub(super) log_number: FileNumber,
@@ -47,7 +47,7 @@ pub struct Family {
     epochs: Arc<AtomicU64>,
 }
 
-impl Family {
+impl VersionSetFamily {
     /// Its id, never reused.
     pub fn id(&self) -> ColumnFamilyId {
         self.id
@@ -74,17 +74,21 @@ impl Family {
         &self.epochs
     }
 
-    fn new_empty(id: ColumnFamilyId, descriptor: FamilyDescriptor, log_number: FileNumber) -> Family {
+    fn new_empty(
+        id: ColumnFamilyId,
+        descriptor: FamilyDescriptor,
+        log_number: FileNumber,
+    ) -> VersionSetFamily {
         let icmp = InternalKeyComparator::new(Arc::clone(&descriptor.comparator));
         let empty = Version::empty(id, icmp, descriptor.num_levels);
         let current = Arc::new(empty.charged_to(descriptor.metadata_cache.clone()));
         let epochs = Arc::new(AtomicU64::new(1));
-        Family { id, descriptor, log_number, current, locations: Arc::default(), epochs }
+        VersionSetFamily { id, descriptor, log_number, current, locations: Arc::default(), epochs }
     }
 
-    fn of_recovered(r: RecoveredFamily) -> Family {
+    fn of_recovered(r: RecoveredFamily) -> VersionSetFamily {
         let current = r.built.version;
-        Family {
+        VersionSetFamily {
             id: r.id,
             descriptor: r.descriptor,
             log_number: r.log_number,
@@ -100,7 +104,7 @@ impl Family {
 pub struct VersionSet {
     options: VersionSetOptions,
     numbers: Arc<Numbers>,
-    pub(super) families: BTreeMap<ColumnFamilyId, Family>,
+    pub(super) families: BTreeMap<ColumnFamilyId, VersionSetFamily>,
     names: HashMap<String, ColumnFamilyId>,
     pub(super) max_column_family: u32,
     pub(super) db_id: Option<String>,
@@ -172,7 +176,7 @@ impl VersionSet {
             options,
             names,
             numbers: Arc::new(Numbers::new(next_file, r.last_sequence)),
-            families: r.families.into_iter().map(|f| (f.id, Family::of_recovered(f))).collect(),
+            families: r.families.into_iter().map(|f| (f.id, VersionSetFamily::of_recovered(f))).collect(),
             max_column_family: r.max_column_family,
             db_id: r.db_id,
             min_log_number_to_keep: r.min_log_number_to_keep,
@@ -520,7 +524,7 @@ impl VersionSet {
             self.write(&mut edits, false)?;
         }
         for (id, descriptor) in ids.iter().zip(descriptors) {
-            let family = Family::new_empty(*id, descriptor, log_number);
+            let family = VersionSetFamily::new_empty(*id, descriptor, log_number);
             self.versions.push(Arc::downgrade(&family.current));
             self.names.insert(family.name().to_owned(), *id);
             self.families.insert(*id, family);
@@ -572,23 +576,23 @@ impl VersionSet {
     }
 
     /// A family by id.
-    pub fn family(&self, id: ColumnFamilyId) -> Option<&Family> {
+    pub fn family(&self, id: ColumnFamilyId) -> Option<&VersionSetFamily> {
         self.families.get(&id)
     }
 
     /// A family by name.
-    pub fn family_by_name(&self, name: &str) -> Option<&Family> {
+    pub fn family_by_name(&self, name: &str) -> Option<&VersionSetFamily> {
         self.families.get(self.names.get(name)?)
     }
 
     /// All families by id, the unopened ones of a read-only set excepted.
-    pub fn families(&self) -> impl Iterator<Item = &Family> {
+    pub fn families(&self) -> impl Iterator<Item = &VersionSetFamily> {
         self.families.values()
     }
 
     /// A family's newest version.
     pub fn current(&self, id: ColumnFamilyId) -> Option<&Arc<Version>> {
-        self.family(id).map(Family::current)
+        self.family(id).map(VersionSetFamily::current)
     }
 
     /// The counters.
@@ -641,7 +645,7 @@ impl VersionSet {
     /// The value of [`VersionSet::min_log_number_to_keep`] after these edits: the smallest log
     /// number of any family.
     pub fn min_log_number_after(&self, edits: &[VersionEdit]) -> FileNumber {
-        let number = |f: &Family| {
+        let number = |f: &VersionSetFamily| {
             let said = edits.iter().filter(|e| e.column_family == f.id).filter_map(|e| e.log_number).max();
             f.log_number.max(said.unwrap_or_default())
         };

@@ -2,7 +2,7 @@
 //!
 //! Source: RocksDB `db/version_set.cc` (`WriteCurrentStateToManifest`); formats.md §5.8.
 
-use super::set::{Family, VersionSet};
+use super::set::{VersionSet, VersionSetFamily};
 use esker_base::ColumnFamilyId;
 use esker_format::version_edit::VersionEdit;
 
@@ -23,7 +23,7 @@ pub(super) fn edits(set: &VersionSet) -> Vec<VersionEdit> {
 }
 
 /// Name and comparator. Nothing else belongs into an edit that adds a family.
-fn describe(family: &Family) -> VersionEdit {
+fn describe(family: &VersionSetFamily) -> VersionEdit {
     let d = family.descriptor();
     VersionEdit {
         column_family: family.id(),
@@ -39,7 +39,7 @@ pub(super) fn persist_timestamps(d: &super::FamilyDescriptor) -> Option<bool> {
     (d.comparator.timestamp_size() > 0).then_some(d.persist_user_defined_timestamps)
 }
 
-fn contents(family: &Family, set: &VersionSet) -> VersionEdit {
+fn contents(family: &VersionSetFamily, set: &VersionSet) -> VersionEdit {
     let version = family.current();
     let min_log = set.min_log_number_to_keep();
     let ts_low = version.full_history_ts_low();

@@ -16,5 +16,5 @@ pub(crate) use manager::{WalOptions, Wals};
 pub(crate) use predecessor::Predecessor;
 pub(crate) use source::{WalReader, open_wal};
 pub(crate) use two_phase::{
-    Prepared, PreparedSections, TwoPhaseReplay, section_record, section_record_again, stamped,
+    PreparedSections, PreparedTransaction, TwoPhaseReplay, section_record, section_record_again, stamped,
 };

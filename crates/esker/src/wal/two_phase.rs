@@ -40,7 +40,7 @@ struct Section {
 
 /// A transaction that was prepared and is neither committed nor rolled back.
 #[derive(Clone, Debug)]
-pub(crate) struct Prepared {
+pub(crate) struct PreparedTransaction {
     pub(crate) xid: Vec<u8>,
     /// Its ops, without markers.
     pub(crate) batch: WriteBatch,
@@ -155,7 +155,7 @@ impl TwoPhaseReplay {
     /// before the prepare; also transactions that never prepared.
     /// # Errors
     /// `NotSupported` if there is any and none is allowed · those of [`WriteBatch::append`].
-    pub(crate) fn into_prepared(self) -> Result<Vec<Prepared>> {
+    pub(crate) fn into_prepared(self) -> Result<Vec<PreparedTransaction>> {
         if !self.allowed
             && let Some(section) = self.prepared.values().flatten().next()
         {
@@ -164,7 +164,7 @@ impl TwoPhaseReplay {
         let mut left = Vec::new();
         for (xid, sections) in self.prepared {
             let is_prepared = sections.last().is_some_and(|s| s.kind != PrepareKind::Unprepared);
-            let mut prepared = Prepared {
+            let mut prepared = PreparedTransaction {
                 xid,
                 batch: WriteBatch::new(),
                 is_prepared,

@@ -90,7 +90,7 @@ fn apply_protected(
 
 /// One memtable entry.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry<'a> {
+pub(crate) struct ApplyEntry<'a> {
     pub(crate) value_type: ValueType,
     pub(crate) key: &'a [u8],
     pub(crate) value: &'a [u8],
@@ -99,14 +99,14 @@ pub(crate) struct Entry<'a> {
 /// The memtable entry of an op; `None` for ops that are not counted.
 /// # Errors
 /// `NotSupported` names the kind of op.
-pub(crate) fn entry_of<'a>(op: &BatchOp<'a>) -> Result<Option<(ColumnFamilyId, Entry<'a>)>> {
+pub(crate) fn entry_of<'a>(op: &BatchOp<'a>) -> Result<Option<(ColumnFamilyId, ApplyEntry<'a>)>> {
     fn entry<'a>(
         family: ColumnFamilyId,
         value_type: ValueType,
         key: &'a [u8],
         value: &'a [u8],
-    ) -> Result<Option<(ColumnFamilyId, Entry<'a>)>> {
-        Ok(Some((family, Entry { value_type, key, value })))
+    ) -> Result<Option<(ColumnFamilyId, ApplyEntry<'a>)>> {
+        Ok(Some((family, ApplyEntry { value_type, key, value })))
     }
     match *op {
         BatchOp::Put { family, key, value } => entry(family, ValueType::Value, key, value),
@@ -151,7 +151,7 @@ impl<'g> Target<'g> {
         &mut self,
         family: ColumnFamilyId,
         sequence: SequenceNumber,
-        entry: Entry<'_>,
+        entry: ApplyEntry<'_>,
     ) -> Result<Option<bool>> {
         let Some((mem, limits)) = self.memtable(family) else { return Ok(None) };
         mem.add(sequence, entry.value_type, entry.key, entry.value)?;
@@ -163,7 +163,7 @@ impl<'g> Target<'g> {
         &mut self,
         family: ColumnFamilyId,
         sequence: SequenceNumber,
-        entry: Entry<'_>,
+        entry: ApplyEntry<'_>,
         checksum: EntryChecksum,
     ) -> Result<Option<bool>> {
         let Some((mem, limits)) = self.memtable(family) else { return Ok(None) };

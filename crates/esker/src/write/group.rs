@@ -13,7 +13,7 @@
 //!     and are published by one step. The record leaves the log again if the memtables refuse it.
 
 use super::apply::{ApplyTask, Countdown, Memtables, Refused};
-use super::queue::{Follower, Leader, Request};
+use super::queue::{Follower, Leader, WriteRequest};
 use esker_base::sync::{Arc, hesitate};
 use esker_base::{Error, Result, SequenceNumber};
 use esker_format::write_batch::WriteBatch;
@@ -33,13 +33,13 @@ pub(super) trait Sink {
 
     /// Whether `request` can be written at once: nothing blocks writes, and no memtable or WAL is
     /// due for a switch.
-    fn has_room_for(&self, request: &Request) -> bool;
+    fn has_room_for(&self, request: &WriteRequest) -> bool;
 
     /// Hands out `count` sequence numbers: the first of them.
     fn allocate(&self, count: u64) -> SequenceNumber;
 
     /// Makes the group durable, as far as it asks for that.
-    fn log(&self, own: &Request, group: &[Follower], numbers: Range<SequenceNumber>) -> Result<()>;
+    fn log(&self, own: &WriteRequest, group: &[Follower], numbers: Range<SequenceNumber>) -> Result<()>;
 
     fn memtables(&self) -> &Arc<Self::Memtables>;
 
@@ -49,11 +49,11 @@ pub(super) trait Sink {
     /// Handles a batch that the memtables refused: removes the group's record from the log, and
     /// returns the error for the writers. If no memtable has an entry of the group, the next group
     /// may have its numbers.
-    fn refused(&self, refused: &Refused, own: &Request, group: &[Follower]) -> Error;
+    fn refused(&self, refused: &Refused, own: &WriteRequest, group: &[Follower]) -> Error;
 
     /// Makes everything up to the end of `numbers`, all written by `group` and its leader, visible
     /// to reads.
-    fn publish(&self, own: &Request, group: &[Follower], numbers: Range<SequenceNumber>);
+    fn publish(&self, own: &WriteRequest, group: &[Follower], numbers: Range<SequenceNumber>);
 }
 
 /// Writes for the leader and for the followers that may share its record, in a group of at most
@@ -61,7 +61,7 @@ pub(super) trait Sink {
 pub(super) fn write_group(
     sink: &impl Sink,
     leader: &Leader<'_>,
-    mut own: Request,
+    mut own: WriteRequest,
     max_bytes: usize,
 ) -> (WriteBatch, Result<()>) {
     let mut group = leader.take_group(&own, max_bytes);
@@ -91,9 +91,9 @@ fn serve_next(sink: &impl Sink, leader: &Leader<'_>, max_bytes: usize) -> bool {
     true
 }
 
-fn commit(sink: &impl Sink, own: &mut Request, group: &mut [Follower]) -> Result<()> {
+fn commit(sink: &impl Sink, own: &mut WriteRequest, group: &mut [Follower]) -> Result<()> {
     let count = std::iter::once(&*own).chain(group.iter().map(|f| &f.request));
-    let first = sink.allocate(count.map(Request::sequences).sum());
+    let first = sink.allocate(count.map(WriteRequest::sequences).sum());
     let mut next = first;
     for request in std::iter::once(&mut *own).chain(group.iter_mut().map(|f| &mut f.request)) {
         request.batch.set_sequence(next);
@@ -108,12 +108,12 @@ fn commit(sink: &impl Sink, own: &mut Request, group: &mut [Follower]) -> Result
     Ok(())
 }
 
-fn insert(sink: &impl Sink, own: &Request, group: &mut [Follower]) -> Result<(), Refused> {
+fn insert(sink: &impl Sink, own: &WriteRequest, group: &mut [Follower]) -> Result<(), Refused> {
     let memtables = sink.memtables();
     let bytes: usize = group.iter().map(|f| f.bytes).sum();
     let has_two_phase = || group.iter().any(|f| f.request.two_phase.is_some());
     if group.is_empty() || bytes < PARALLEL_APPLY_BYTES || !sink.applies_concurrently() || has_two_phase() {
-        let apply = |request: &Request| match request.applied() {
+        let apply = |request: &WriteRequest| match request.applied() {
             Some(batch) => memtables.apply(batch, request.batch.sequence()),
             None => Ok(()),
         };

@@ -28,7 +28,7 @@ mod switch;
 mod two_phase;
 
 use apply::Refused;
-pub(crate) use apply::{Entry, entry_of};
+pub(crate) use apply::{ApplyEntry, entry_of};
 pub(crate) use queue::Leader;
 pub(crate) use switch::new_memtable;
 
@@ -42,7 +42,7 @@ use esker_base::{Error, ErrorKind, Result, SequenceNumber};
 use esker_format::write_batch::WriteBatch;
 use esker_memtable::Take;
 use group::{Sink, write_group};
-use queue::{Follower, Joined, Request, WriteQueue};
+use queue::{Follower, Joined, WriteQueue, WriteRequest};
 use std::ops::Range;
 
 /// The way into an open database.
@@ -69,12 +69,12 @@ impl WritePath {
         check_options(options, &self.engine.options)?;
         self.engine.check_open()?;
         protect(options, batch)?;
-        let request = Request {
+        let request = WriteRequest {
             batch: std::mem::take(batch),
             sync: options.sync,
             disable_wal: options.disable_wal,
             no_slowdown: options.no_slowdown,
-            ..Request::default()
+            ..WriteRequest::default()
         };
         self.join(request, batch)
     }
@@ -92,12 +92,12 @@ impl WritePath {
         check_options(options, &self.engine.options)?;
         self.engine.check_open()?;
         protect(options, batch)?;
-        let request = Request {
+        let request = WriteRequest {
             batch: std::mem::take(batch),
             sync: options.sync,
             disable_wal: options.disable_wal,
             no_slowdown: options.no_slowdown,
-            ..Request::default()
+            ..WriteRequest::default()
         };
         let lead =
             if options.no_slowdown { self.queue.lead_alone_without_stall() } else { Ok(self.lead_alone()) };
@@ -119,7 +119,7 @@ impl WritePath {
     /// WAL is unknown, and no further write is taken until `resume()` or a reopen.
     pub(crate) fn sync_wal(&self) -> Result<()> {
         self.engine.check_open()?;
-        let request = Request { sync: true, urgent: true, ..Request::default() };
+        let request = WriteRequest { sync: true, urgent: true, ..WriteRequest::default() };
         match self.queue.join_and_wake(request, || self.wake_leader()) {
             Joined::Done(_, result) => result,
             Joined::Lead(leader, request) => self.lead(&leader, request).1,
@@ -127,7 +127,7 @@ impl WritePath {
     }
 
     /// Writes a request, by this thread or another leader, and returns its batch.
-    fn join(&self, request: Request, batch: &mut WriteBatch) -> Result<()> {
+    fn join(&self, request: WriteRequest, batch: &mut WriteBatch) -> Result<()> {
         let (own_batch, result) = match self.queue.join(request) {
             Joined::Done(own_batch, result) => (own_batch, result),
             Joined::Lead(leader, request) => self.lead(&leader, request),
@@ -155,7 +155,7 @@ impl WritePath {
         drop(state);
     }
 
-    fn lead(&self, leader: &Leader<'_>, own: Request) -> (WriteBatch, Result<()>) {
+    fn lead(&self, leader: &Leader<'_>, own: WriteRequest) -> (WriteBatch, Result<()>) {
         if let Err(e) = self.make_room(leader, &own) {
             return (own.batch, Err(e));
         }
@@ -167,7 +167,7 @@ impl WritePath {
         write_group(self, leader, own, limit)
     }
 
-    fn count_group(&self, own: &Request, group: &[Follower], keys: u64) {
+    fn count_group(&self, own: &WriteRequest, group: &[Follower], keys: u64) {
         let of_followers = group.iter().map(|f| f.bytes).sum::<usize>() as u64;
         let (bytes, followers) = (own.batch.data_size() as u64 + of_followers, group.len() as u64);
         if followers > 0 {
@@ -194,7 +194,7 @@ impl WritePath {
     /// the total count, then the bodies of all batches.
     fn append_to_wal(
         &self,
-        own: &Request,
+        own: &WriteRequest,
         group: &[Follower],
         first: SequenceNumber,
         next: SequenceNumber,
@@ -225,7 +225,7 @@ impl WritePath {
     }
 
     /// Removes the group's record from the WAL, and its prepared sections from the list.
-    fn take_back(&self, own: &Request, group: &[Follower]) -> Result<()> {
+    fn take_back(&self, own: &WriteRequest, group: &[Follower]) -> Result<()> {
         if own.disable_wal {
             return Ok(());
         }
@@ -253,7 +253,7 @@ impl WritePath {
 impl Sink for WritePath {
     type Memtables = Engine;
 
-    fn has_room_for(&self, _request: &Request) -> bool {
+    fn has_room_for(&self, _request: &WriteRequest) -> bool {
         self.has_room()
     }
 
@@ -263,7 +263,7 @@ impl Sink for WritePath {
         SequenceNumber(last + 1)
     }
 
-    fn log(&self, own: &Request, group: &[Follower], numbers: Range<SequenceNumber>) -> Result<()> {
+    fn log(&self, own: &WriteRequest, group: &[Follower], numbers: Range<SequenceNumber>) -> Result<()> {
         if own.disable_wal {
             self.engine.has_unlogged_data.store(true, Ordering::Release);
             return Ok(());
@@ -281,7 +281,7 @@ impl Sink for WritePath {
         self.engine.options.allow_concurrent_memtable_write
     }
 
-    fn refused(&self, refused: &Refused, own: &Request, group: &[Follower]) -> Error {
+    fn refused(&self, refused: &Refused, own: &WriteRequest, group: &[Follower]) -> Error {
         let taken_back = self.take_back(own, group);
         if let Err(e) = &taken_back {
             esker_base::info_log!(
@@ -300,7 +300,7 @@ impl Sink for WritePath {
         self.stop_writes(&refused.error, ErrorReason::MemTable)
     }
 
-    fn publish(&self, own: &Request, group: &[Follower], numbers: Range<SequenceNumber>) {
+    fn publish(&self, own: &WriteRequest, group: &[Follower], numbers: Range<SequenceNumber>) {
         self.resolve_sections(own, group);
         self.engine.numbers.set_last_sequence(SequenceNumber(numbers.end.0 - 1));
         if self.engine.deletions_sampled.load(Ordering::Relaxed) {

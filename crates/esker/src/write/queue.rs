@@ -1,13 +1,13 @@
 //! The write queue: many writers, one leader at a time.
 //!
-//! In: one [`Request`] per writer. Out: for the leader, the right to write and the requests that
+//! In: one [`WriteRequest`] per writer. Out: for the leader, the right to write and the requests that
 //! may share its record; for a follower, its batch back with the result.
 //!
 //! A writer that finds no leader leads at once, without allocating or waiting. The others spin for
 //! a moment, then line up, and the current leader writes for as many as fit. A leader that has
 //! written serves those in line before it hands over: if it only woke the next one, all would wait
 //! for a sleeping thread, and the line would never end. A stalled leader lends its lead to requests
-//! that need no room ([`Request::urgent`]): dropping a family may make room.
+//! that need no room ([`WriteRequest::urgent`]): dropping a family may make room.
 //!
 //! A waiter's states, and its transitions:
 //!
@@ -44,7 +44,7 @@ const SMALL_LEADER_BYTES: usize = 128 << 10;
 
 /// The request of one writer.
 #[derive(Debug, Default)]
-pub(crate) struct Request {
+pub(crate) struct WriteRequest {
     pub(crate) batch: WriteBatch,
     pub(crate) sync: bool,
     pub(crate) disable_wal: bool,
@@ -57,7 +57,7 @@ pub(crate) struct Request {
     pub(crate) urgent: bool,
 }
 
-impl Request {
+impl WriteRequest {
     /// How many sequence numbers it takes.
     pub(crate) fn sequences(&self) -> u64 {
         u64::from(self.applied().map_or(0, WriteBatch::count))
@@ -75,10 +75,10 @@ impl Request {
 
 #[derive(Debug)]
 enum State {
-    Waiting(Request),
+    Waiting(WriteRequest),
     Taken,
     Apply(ApplyTask),
-    Lead(Request),
+    Lead(WriteRequest),
     Done(WriteBatch, Result<()>),
 }
 
@@ -92,7 +92,7 @@ struct Waiter {
 }
 
 impl Waiter {
-    fn new(request: Request) -> Waiter {
+    fn new(request: WriteRequest) -> Waiter {
         let urgent = request.urgent;
         let state = Mutex::new(State::Waiting(request));
         Waiter { state, changed: Condvar::new(), told: AtomicBool::new(false), urgent }
@@ -175,7 +175,7 @@ pub(crate) struct WriteQueue {
 /// The result of joining.
 pub(crate) enum Joined<'q> {
     /// You lead, with your own request; write for yourself and whom you [`Leader::take_group`].
-    Lead(Leader<'q>, Request),
+    Lead(Leader<'q>, WriteRequest),
     /// Another leader wrote the batch.
     Done(WriteBatch, Result<()>),
 }
@@ -184,7 +184,7 @@ pub(crate) enum Joined<'q> {
 #[derive(Debug)]
 pub(crate) struct Follower {
     waiter: Arc<Waiter>,
-    pub(crate) request: Request,
+    pub(crate) request: WriteRequest,
     /// Of its batch, also while it inserts that itself.
     pub(crate) bytes: usize,
 }
@@ -211,12 +211,12 @@ pub(crate) struct Leader<'q> {
 impl WriteQueue {
     /// Joins the line and returns when the request has been written or is to be written by the
     /// caller.
-    pub(crate) fn join(&self, request: Request) -> Joined<'_> {
+    pub(crate) fn join(&self, request: WriteRequest) -> Joined<'_> {
         self.join_and_wake(request, || {})
     }
 
     /// Joins, and wakes the leader if it may lend the lead, so that it checks for urgent requests.
-    pub(crate) fn join_and_wake(&self, request: Request, wake_leader: impl FnOnce()) -> Joined<'_> {
+    pub(crate) fn join_and_wake(&self, request: WriteRequest, wake_leader: impl FnOnce()) -> Joined<'_> {
         let free = || (self.lead.load(Ordering::Relaxed) == FREE && self.take_lead()).then_some(());
         if self.take_lead() || look_for(free).is_some() {
             return Joined::Lead(Leader { queue: self }, request);
@@ -291,7 +291,7 @@ impl WriteQueue {
 
     /// Waits for the lead and keeps it: nothing is written while the result lives.
     pub(crate) fn lead_alone(&self) -> Leader<'_> {
-        match self.join(Request { exclusive: true, ..Request::default() }) {
+        match self.join(WriteRequest { exclusive: true, ..WriteRequest::default() }) {
             Joined::Lead(leader, _) => leader,
             Joined::Done(..) => unreachable!("nobody writes for an exclusive request"),
         }
@@ -301,7 +301,7 @@ impl WriteQueue {
     /// # Errors
     /// `Incomplete` if the leader is stalled.
     pub(crate) fn lead_alone_without_stall(&self) -> Result<Leader<'_>> {
-        match self.join(Request { exclusive: true, no_slowdown: true, ..Request::default() }) {
+        match self.join(WriteRequest { exclusive: true, no_slowdown: true, ..WriteRequest::default() }) {
             Joined::Lead(leader, _) => Ok(leader),
             Joined::Done(_, turned_away) => {
                 Err(turned_away.expect_err("nobody writes for an exclusive request"))
@@ -312,7 +312,7 @@ impl WriteQueue {
     /// [`WriteQueue::lead_alone`], and does not wait for a leader that is stalled; `wake_leader`
     /// wakes it.
     pub(crate) fn lead_alone_urgently(&self, wake_leader: impl FnOnce()) -> Leader<'_> {
-        let request = Request { exclusive: true, urgent: true, ..Request::default() };
+        let request = WriteRequest { exclusive: true, urgent: true, ..WriteRequest::default() };
         match self.join_and_wake(request, wake_leader) {
             Joined::Lead(leader, _) => leader,
             Joined::Done(..) => unreachable!("nobody writes for an exclusive request"),
@@ -325,7 +325,7 @@ impl Leader<'_> {
     /// none that asks for more than the leader did (`sync`), none that differs in `disable_wal` or
     /// `no_slowdown`. No rollback: behind ops it would look like one of RocksDB's that takes keys
     /// back by them.
-    pub(crate) fn take_group(&self, own: &Request, max_bytes: usize) -> Vec<Follower> {
+    pub(crate) fn take_group(&self, own: &WriteRequest, max_bytes: usize) -> Vec<Follower> {
         let mut group = Vec::new();
         let own_bytes = own.batch.data_size();
         let limit = if own_bytes <= SMALL_LEADER_BYTES { own_bytes + SMALL_LEADER_BYTES } else { max_bytes }
@@ -362,7 +362,7 @@ impl Leader<'_> {
 
     /// Takes the first in line if the leader can write for it, with a group of its own, after its
     /// own group: if it does not want to be alone or to be synced, and `suits` says so.
-    pub(crate) fn take_next(&self, suits: impl FnOnce(&Request) -> bool) -> Option<Follower> {
+    pub(crate) fn take_next(&self, suits: impl FnOnce(&WriteRequest) -> bool) -> Option<Follower> {
         if self.queue.lead.load(Ordering::Relaxed) == ALONE {
             return None;
         }
@@ -413,7 +413,7 @@ impl Leader<'_> {
         let mut line = self.queue.line.lock();
         let Some(urgent) = line.waiting.iter().position(|waiter| waiter.urgent) else { return };
         let borrower = line.waiting.remove(urgent).expect("found there");
-        let own = Arc::new(Waiter::new(Request { exclusive: true, ..Request::default() }));
+        let own = Arc::new(Waiter::new(WriteRequest { exclusive: true, ..WriteRequest::default() }));
         line.waiting.push_front(own.clone());
         drop(line);
         esker_base::probe!("write_queue:lent");

@@ -4,7 +4,7 @@
 //! of the leader's own request.
 
 use super::WritePath;
-use super::queue::{Leader, Request, write_stall};
+use super::queue::{Leader, WriteRequest, write_stall};
 use crate::cf::{FamilyState, MemTableLimits};
 use crate::engine::{DbState, Engine};
 use crate::observe::{FlushReason, WriteStallCondition};
@@ -18,7 +18,7 @@ use std::time::Duration;
 const DELAY_STEP_MICROS: u64 = 1000;
 
 impl WritePath {
-    pub(super) fn make_room(&self, leader: &Leader<'_>, own: &Request) -> Result<()> {
+    pub(super) fn make_room(&self, leader: &Leader<'_>, own: &WriteRequest) -> Result<()> {
         let engine = &self.engine;
         engine.check_open()?;
         if engine.writes_stopped.load(Ordering::Acquire) {
@@ -114,7 +114,7 @@ impl WritePath {
     }
 
     /// Sleeps for this write's share of `delayed_write_rate`, or until the delay is lifted.
-    fn delay(&self, leader: &Leader<'_>, own: &Request) -> Result<()> {
+    fn delay(&self, leader: &Leader<'_>, own: &WriteRequest) -> Result<()> {
         let engine = &self.engine;
         let bytes = own.batch.data_size() as u64;
         let start = monotonic_micros(engine);
@@ -172,7 +172,7 @@ impl WritePath {
 
     /// Waits while the write buffer manager stops writers and a flush of this database is going to
     /// free memory.
-    fn wait_for_memory(&self, leader: &Leader<'_>, own: &Request) -> Result<()> {
+    fn wait_for_memory(&self, leader: &Leader<'_>, own: &WriteRequest) -> Result<()> {
         let is_over = |state: &DbState| is_over_memory(&self.engine, state);
         if own.no_slowdown {
             let is_over = is_over(&self.engine.state.lock());

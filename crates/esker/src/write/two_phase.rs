@@ -18,7 +18,7 @@
 //! `db/logs_with_prep_tracker.h`.
 
 use super::WritePath;
-use super::queue::{Follower, Request};
+use super::queue::{Follower, WriteRequest};
 use crate::options::WriteOptions;
 use crate::wal::{section_record, section_record_again, stamped};
 use esker_base::sync::Arc;
@@ -92,18 +92,18 @@ impl WritePath {
 
     fn step(&self, options: &WriteOptions, record: WriteBatch, step: TwoPhase) -> Result<()> {
         self.engine.check_open()?;
-        let request = Request {
+        let request = WriteRequest {
             batch: record,
             sync: options.sync,
             no_slowdown: options.no_slowdown,
             two_phase: Some(Arc::new(step)),
-            ..Request::default()
+            ..WriteRequest::default()
         };
         self.join(request, &mut WriteBatch::new())
     }
 
     /// Behind the append: which sections are in the current WAL now.
-    pub(super) fn note_sections(&self, own: &Request, group: &[Follower]) {
+    pub(super) fn note_sections(&self, own: &WriteRequest, group: &[Follower]) {
         for step in steps(own, group) {
             if let TwoPhase::Prepare { xid, batch } = step {
                 let wal = self.engine.wals.lock().current_number();
@@ -113,7 +113,7 @@ impl WritePath {
     }
 
     /// Undoes [`WritePath::note_sections`] for a group whose record is taken back.
-    pub(super) fn forget_sections(&self, own: &Request, group: &[Follower]) {
+    pub(super) fn forget_sections(&self, own: &WriteRequest, group: &[Follower]) {
         for step in steps(own, group) {
             if let TwoPhase::Prepare { xid, .. } = step {
                 self.engine.prepared.lock().remove(xid, None);
@@ -123,7 +123,7 @@ impl WritePath {
 
     /// Behind the memtables: sections that are committed or rolled back hold their WALs no longer
     /// by themselves.
-    pub(super) fn resolve_sections(&self, own: &Request, group: &[Follower]) {
+    pub(super) fn resolve_sections(&self, own: &WriteRequest, group: &[Follower]) {
         for step in steps(own, group) {
             let current = || (!own.sync).then(|| self.engine.wals.lock().current_number());
             match step {
@@ -183,7 +183,7 @@ impl WritePath {
     }
 }
 
-fn steps<'a>(own: &'a Request, group: &'a [Follower]) -> impl Iterator<Item = &'a TwoPhase> {
+fn steps<'a>(own: &'a WriteRequest, group: &'a [Follower]) -> impl Iterator<Item = &'a TwoPhase> {
     let all = std::iter::once(own).chain(group.iter().map(|f| &f.request));
     all.filter_map(|request| request.two_phase.as_deref())
 }

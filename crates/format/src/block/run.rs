@@ -1,6 +1,6 @@
 //! Which of the entries that were decoded together a reader is shown as they are.
 
-use crate::cursor::{Ahead, Run, RunEntry};
+use crate::cursor::{DecodeAhead, DecodedRun, RunEntry};
 use crate::key::{self, InternalKeyComparator};
 use esker_base::comparator::KeyOrder;
 use esker_base::{SequenceNumber, ValueType};
@@ -10,8 +10,8 @@ use esker_base::{SequenceNumber, ValueType};
 /// here. `global_seqno`: the sequence number of all of them. `is_first_alone`: no entry before the
 /// first that was decoded has its user key.
 pub fn cut_run(
-    run: &mut Run,
-    ahead: &Ahead<'_>,
+    run: &mut DecodedRun,
+    ahead: &DecodeAhead<'_>,
     icmp: &InternalKeyComparator,
     global_seqno: Option<SequenceNumber>,
     is_first_alone: bool,

@@ -1,5 +1,5 @@
 use super::*;
-use crate::cursor::Run;
+use crate::cursor::DecodedRun;
 use crate::key::{InternalKeyComparator, internal_key};
 use esker_base::{SequenceNumber, ValueType};
 
@@ -65,7 +65,7 @@ fn build_separated(entries: &[(Vec<u8>, Vec<u8>)], interval: usize) -> Block {
 /// Walks `block` at random beside a plain index into `entries`.
 fn walk(block: &Block, entries: &[(Vec<u8>, Vec<u8>)], rng: &mut Rng, steps: usize) {
     let mut cursor = BlockCursor::new();
-    let mut run = Run::default();
+    let mut run = DecodedRun::default();
     let mut model: Option<usize> = None;
     for _ in 0..steps {
         let target: Vec<u8> = (0..rng.below(6)).map(|_| b'a' + rng.below(3) as u8).collect();
@@ -116,7 +116,7 @@ fn walk(block: &Block, entries: &[(Vec<u8>, Vec<u8>)], rng: &mut Rng, steps: usi
 fn decode(
     cursor: &BlockCursor,
     block: &Block,
-    run: &mut Run,
+    run: &mut DecodedRun,
     entries: &[(Vec<u8>, Vec<u8>)],
     i: usize,
     forward: bool,
@@ -197,7 +197,7 @@ fn damaged_blocks_never_panic() {
                 bytes[i] ^= change;
                 let Ok(block) = Block::parse(bytes) else { continue };
                 let mut cursor = BlockCursor::new();
-                let (mut steps, mut run) = (0, Run::default());
+                let (mut steps, mut run) = (0, DecodedRun::default());
                 let mut go = |r: Result<()>| {
                     steps += 1;
                     r.is_ok() && steps < 10_000

@@ -5,18 +5,18 @@ use esker_base::Result;
 use lz4_flex::block;
 
 /// Compresses with a table that is kept from block to block, unless there is a dictionary.
-pub(super) struct Encoder {
+pub(super) struct Lz4Encoder {
     table: block::CompressTable,
     dictionary: Vec<u8>,
 }
 
-impl Encoder {
-    pub(super) fn new(dictionary: &[u8]) -> Encoder {
-        Encoder { table: block::CompressTable::small(), dictionary: dictionary.to_vec() }
+impl Lz4Encoder {
+    pub(super) fn new(dictionary: &[u8]) -> Lz4Encoder {
+        Lz4Encoder { table: block::CompressTable::small(), dictionary: dictionary.to_vec() }
     }
 }
 
-impl Encode for Encoder {
+impl Encode for Lz4Encoder {
     fn encode(&mut self, contents: &[u8], _room: usize, out: &mut Vec<u8>) -> Result<bool> {
         let start = out.len();
         out.resize(start + block::get_maximum_output_size(contents.len()), 0);

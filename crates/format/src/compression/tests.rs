@@ -35,7 +35,7 @@ fn written() -> impl Iterator<Item = CompressionType> {
 #[test]
 fn every_codec_gives_back_what_it_took() {
     for kind in written() {
-        let mut compressor = Compressor::new(kind, &CompressionOptions::default()).unwrap();
+        let mut compressor = Compressor::new(kind, &CodecOptions::default()).unwrap();
         let decompressor = Decompressor::new(5);
         for sample in samples() {
             let mut out = b"before".to_vec();
@@ -59,7 +59,7 @@ fn every_damaged_block_is_noticed_or_harmless() {
     let sample = b"the quick brown fox jumps over the lazy dog. ".repeat(40);
     for kind in written() {
         let mut stored = Vec::new();
-        let mut compressor = Compressor::new(kind, &CompressionOptions::default()).unwrap();
+        let mut compressor = Compressor::new(kind, &CodecOptions::default()).unwrap();
         assert!(compressor.compress(&sample, &mut stored).unwrap());
         for i in 0..stored.len() {
             for bit in [0, 3, 7] {
@@ -93,7 +93,7 @@ fn a_boastful_size_is_refused_before_allocation() {
 fn a_codec_that_is_not_built_in_is_refused_by_the_name_of_its_feature() {
     for kind in CompressionType::ALL.into_iter().filter(|kind| !kind.is_built_in()) {
         for error in [
-            Compressor::new(kind, &CompressionOptions::default()).unwrap_err(),
+            Compressor::new(kind, &CodecOptions::default()).unwrap_err(),
             Decompressor::new(5).decompress(kind, &[4, 1, 2, 3, 4]).unwrap_err(),
             Decompressor::new(1).decompress(kind, b"").unwrap_err(),
         ] {
@@ -106,11 +106,7 @@ fn a_codec_that_is_not_built_in_is_refused_by_the_name_of_its_feature() {
 #[test]
 fn unwritable_kinds_say_so() {
     for kind in CompressionType::ALL {
-        assert_eq!(
-            Compressor::new(kind, &CompressionOptions::default()).is_ok(),
-            kind.is_built_in(),
-            "{kind:?}"
-        );
+        assert_eq!(Compressor::new(kind, &CodecOptions::default()).is_ok(), kind.is_built_in(), "{kind:?}");
     }
     assert!(CompressionType::from_u8(0x80).is_err());
 }

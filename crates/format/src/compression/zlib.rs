@@ -1,6 +1,6 @@
 //! Raw deflate with a window of 2^14 bytes (written) or any (read).
 
-use super::{CompressionOptions, CompressionType, Encode, bad, buffer};
+use super::{CodecOptions, CompressionType, Encode, bad, buffer};
 use esker_base::Result;
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 
@@ -8,23 +8,23 @@ const WINDOW_BITS: u8 = 14;
 /// RocksDB inflates with the window it would deflate with; the largest one reads them all.
 const READ_WINDOW_BITS: u8 = 15;
 
-pub(super) struct Encoder {
+pub(super) struct ZlibEncoder {
     stream: Compress,
     dictionary: Vec<u8>,
 }
 
-impl Encoder {
-    pub(super) fn new(options: &CompressionOptions, dictionary: &[u8]) -> Encoder {
+impl ZlibEncoder {
+    pub(super) fn new(options: &CodecOptions, dictionary: &[u8]) -> ZlibEncoder {
         let level = match u32::try_from(options.level) {
             Ok(level) if level <= 9 => Compression::new(level),
             _ => Compression::default(),
         };
         let stream = Compress::new_with_window_bits(level, false, WINDOW_BITS);
-        Encoder { stream, dictionary: dictionary.to_vec() }
+        ZlibEncoder { stream, dictionary: dictionary.to_vec() }
     }
 }
 
-impl Encode for Encoder {
+impl Encode for ZlibEncoder {
     fn encode(&mut self, contents: &[u8], room: usize, out: &mut Vec<u8>) -> Result<bool> {
         self.stream.reset();
         if !self.dictionary.is_empty() {

@@ -1,19 +1,18 @@
 //! One zstd frame per block. Contexts are large, so an encoder keeps its own and decoders share a
 //! pool.
 
-use super::{CompressionOptions, CompressionType, Encode, Output, bad};
+use super::{CodecOptions, CompressionType, Encode, Output, bad};
 use esker_base::sync::fork::StaticMutex;
 use esker_base::{Error, Result};
 use zstd_safe::{CCtx, CParameter, DCtx, DDict};
 
 const DEFAULT_LEVEL: i32 = 3;
 
-pub(super) struct Encoder(CCtx<'static>);
+pub(super) struct ZstdEncoder(CCtx<'static>);
 
-impl Encoder {
-    pub(super) fn new(options: &CompressionOptions, dictionary: &[u8]) -> Result<Encoder> {
-        let level =
-            if options.level == CompressionOptions::DEFAULT_LEVEL { DEFAULT_LEVEL } else { options.level };
+impl ZstdEncoder {
+    pub(super) fn new(options: &CodecOptions, dictionary: &[u8]) -> Result<ZstdEncoder> {
+        let level = if options.level == CodecOptions::DEFAULT_LEVEL { DEFAULT_LEVEL } else { options.level };
         let mut context = CCtx::try_create().ok_or_else(|| Error::aborted("no memory for a zstd context"))?;
         context
             .set_parameter(CParameter::CompressionLevel(level))
@@ -23,11 +22,11 @@ impl Encoder {
                 .load_dictionary(dictionary)
                 .map_err(|code| Error::aborted(format!("zstd dictionary: {}", message(code))))?;
         }
-        Ok(Encoder(context))
+        Ok(ZstdEncoder(context))
     }
 }
 
-impl Encode for Encoder {
+impl Encode for ZstdEncoder {
     fn encode(&mut self, contents: &[u8], _room: usize, out: &mut Vec<u8>) -> Result<bool> {
         let start = out.len();
         out.resize(start + zstd_safe::compress_bound(contents.len()), 0);

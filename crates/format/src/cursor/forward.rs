@@ -175,19 +175,19 @@ macro_rules! forward_cursor {
     };
     (@ look_ahead $self:ident $to:tt $in:tt) => {
         #[inline]
-        fn look_ahead(&mut $self, run: &mut $crate::cursor::Run, ahead: &$crate::cursor::Ahead<'_>) {
+        fn look_ahead(&mut $self, run: &mut $crate::cursor::DecodedRun, ahead: &$crate::cursor::DecodeAhead<'_>) {
             $crate::on_cursor!(&mut $to, $in, iter => $crate::cursor::ScanIterator::look_ahead(iter, run, ahead))
         }
     };
     (@ advance $self:ident $to:tt $in:tt) => {
         #[inline]
-        fn advance(&mut $self, run: &$crate::cursor::Run) {
+        fn advance(&mut $self, run: &$crate::cursor::DecodedRun) {
             $crate::on_cursor!(&mut $to, $in, iter => $crate::cursor::ScanIterator::advance(iter, run))
         }
     };
     (@ pass $self:ident $to:tt $in:tt) => {
         #[inline]
-        fn pass(&mut $self, run: &mut $crate::cursor::Run, ahead: &$crate::cursor::Ahead<'_>) {
+        fn pass(&mut $self, run: &mut $crate::cursor::DecodedRun, ahead: &$crate::cursor::DecodeAhead<'_>) {
             $crate::on_cursor!(&mut $to, $in, iter => $crate::cursor::ScanIterator::pass(iter, run, ahead))
         }
     };
@@ -300,15 +300,15 @@ macro_rules! plain_cursor {
         fn release(&mut $self) {}
     };
     (@ look_ahead $self:ident) => {
-        fn look_ahead(&mut $self, run: &mut $crate::cursor::Run, _ahead: &$crate::cursor::Ahead<'_>) {
+        fn look_ahead(&mut $self, run: &mut $crate::cursor::DecodedRun, _ahead: &$crate::cursor::DecodeAhead<'_>) {
             run.clear();
         }
     };
     (@ advance $self:ident) => {
-        fn advance(&mut $self, _run: &$crate::cursor::Run) {}
+        fn advance(&mut $self, _run: &$crate::cursor::DecodedRun) {}
     };
     (@ pass $self:ident) => {
-        fn pass(&mut $self, run: &mut $crate::cursor::Run, _ahead: &$crate::cursor::Ahead<'_>) {
+        fn pass(&mut $self, run: &mut $crate::cursor::DecodedRun, _ahead: &$crate::cursor::DecodeAhead<'_>) {
             run.clear();
         }
     };

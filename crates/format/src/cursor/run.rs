@@ -25,7 +25,7 @@ const MAX_ENTRIES: usize = 64;
 
 /// What is wanted of a cursor that looks ahead.
 #[derive(Clone, Copy, Debug)]
-pub struct Ahead<'a> {
+pub struct DecodeAhead<'a> {
     /// In which direction.
     pub forward: bool,
     /// Entries newer than this end the run.
@@ -57,7 +57,7 @@ pub struct RunEntry {
 
 /// Entries ahead, and a place among them.
 #[derive(Debug)]
-pub struct Run {
+pub struct DecodedRun {
     keys: Vec<u8>,
     entries: Vec<RunEntry>,
     count: usize,
@@ -74,9 +74,9 @@ pub struct Run {
     pub intervals: u32,
 }
 
-impl Default for Run {
-    fn default() -> Run {
-        Run {
+impl Default for DecodedRun {
+    fn default() -> DecodedRun {
+        DecodedRun {
             keys: Vec::new(),
             entries: Vec::new(),
             count: 0,
@@ -92,7 +92,7 @@ impl Default for Run {
     }
 }
 
-impl Run {
+impl DecodedRun {
     /// Whether there is nothing to walk over.
     #[inline]
     pub fn is_empty(&self) -> bool {
@@ -207,7 +207,7 @@ impl Run {
 }
 
 /// For cursors, which fill it.
-impl Run {
+impl DecodedRun {
     /// Whether so many were wanted that who wants them seems to go far, nobody knows how far.
     #[inline]
     pub fn goes_far(&self) -> bool {
@@ -292,11 +292,11 @@ impl Run {
 
 #[cfg(test)]
 mod tests {
-    use super::{Run, RunEntry};
+    use super::{DecodedRun, RunEntry};
     use esker_base::PinnedBytes;
 
-    fn run(count: u32) -> Run {
-        let mut run = Run::default();
+    fn run(count: u32) -> DecodedRun {
+        let mut run = DecodedRun::default();
         let (keys, entries) = run.room(count as usize);
         for (i, entry) in (0..).zip(entries) {
             let (key, key_len) = (9 * i, 9);

@@ -5,7 +5,7 @@
 //!
 //! Hints may be ignored: they change the cost of a scan, never its result.
 
-use super::{Ahead, InternalIterator, LeftValue, Run, forward_cursor, push_place};
+use super::{DecodeAhead, DecodedRun, InternalIterator, LeftValue, forward_cursor, push_place};
 use esker_base::{FileNumber, PinnedBytes, SequenceNumber};
 
 /// A range of user keys in which a scan found nothing, and the state that the scan saw.
@@ -79,13 +79,13 @@ pub trait ScanIterator: InternalIterator {
     /// before it in key order; forward, nothing is checked before the first. All lie next to each
     /// other in one block. A cursor without runs clears `run`. REQUIRES: `valid()`; the last move
     /// went in this direction or was a seek.
-    fn look_ahead(&mut self, run: &mut Run, ahead: &Ahead<'_>);
+    fn look_ahead(&mut self, run: &mut DecodedRun, ahead: &DecodeAhead<'_>);
     /// Moves to the entry at the run's place. REQUIRES: `run` came from this cursor, is not empty,
     /// and the cursor has not moved since.
-    fn advance(&mut self, run: &Run);
+    fn advance(&mut self, run: &DecodedRun);
     /// Steps off the last entry of the run and looks ahead from there, unless that takes long:
     /// `run` is empty then. REQUIRES: as [`advance`](Self::advance).
-    fn pass(&mut self, run: &mut Run, ahead: &Ahead<'_>);
+    fn pass(&mut self, run: &mut DecodedRun, ahead: &DecodeAhead<'_>);
 
     /// If the user key here lies in a deleted run: the last user key of the run; not `forward`, the
     /// first. In a deleted run, the newest entry of each user key in this memtable or file is a

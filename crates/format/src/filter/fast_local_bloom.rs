@@ -25,19 +25,19 @@ const MAX_LEN: u64 = 0xFFFF_FFC0;
 
 /// The metadata.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Layout {
+pub(super) struct FastLocalBloomLayout {
     lines: u32,
     probes: u32,
 }
 
-impl Layout {
+impl FastLocalBloomLayout {
     /// `None` for anything this version does not know.
-    pub(super) fn parse(len: usize, metadata: &[u8; METADATA_BYTES]) -> Option<Layout> {
+    pub(super) fn parse(len: usize, metadata: &[u8; METADATA_BYTES]) -> Option<FastLocalBloomLayout> {
         let [_, sub_kind, block_and_probes, 0, 0] = *metadata else { return None };
         let (log2_line_bytes, probes) = ((block_and_probes >> 5) + 6, block_and_probes & 31);
         let known = sub_kind == 0 && log2_line_bytes == 6 && (1..=30).contains(&probes);
         let lines = u32::try_from(len / LINE_BYTES).ok().filter(|&lines| lines > 0)?;
-        known.then_some(Layout { lines, probes: u32::from(probes) })
+        known.then_some(FastLocalBloomLayout { lines, probes: u32::from(probes) })
     }
 
     /// The line that the bits of a key lie in.

@@ -23,21 +23,21 @@ const MAX_BITS: u64 = 0xFFFF_0000;
 
 /// The metadata.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Layout {
+pub(super) struct LegacyBloomLayout {
     lines: u32,
     probes: u32,
     log2_line_bytes: u32,
 }
 
-impl Layout {
+impl LegacyBloomLayout {
     /// `None` if the lengths contradict each other.
-    pub(super) fn parse(len: usize, metadata: &[u8; METADATA_BYTES]) -> Option<Layout> {
+    pub(super) fn parse(len: usize, metadata: &[u8; METADATA_BYTES]) -> Option<LegacyBloomLayout> {
         let [probes, lines @ ..] = *metadata;
         let lines = u32::from_le_bytes(lines);
         let len = u32::try_from(len).ok()?;
         let line_bytes = len.checked_div(lines)?;
         (line_bytes.is_power_of_two() && u64::from(line_bytes) * u64::from(lines) == u64::from(len))
-            .then_some(Layout {
+            .then_some(LegacyBloomLayout {
                 lines,
                 probes: u32::from(probes),
                 log2_line_bytes: line_bytes.trailing_zeros(),

@@ -99,21 +99,21 @@ impl Columns {
 
 /// The metadata.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Layout {
+pub(super) struct RibbonLayout {
     hasher: Hasher,
     columns: Columns,
 }
 
-impl Layout {
+impl RibbonLayout {
     /// `None` for anything that no writer makes.
-    pub(super) fn parse(len: usize, metadata: &[u8; METADATA_BYTES]) -> Option<Layout> {
+    pub(super) fn parse(len: usize, metadata: &[u8; METADATA_BYTES]) -> Option<RibbonLayout> {
         let [_, seed, b0, b1, b2] = *metadata;
         let blocks = u32::from_le_bytes([b0, b1, b2, 0]);
         let segments = (len / SEGMENT_BYTES) as u64;
         if blocks < 2 || segments == 0 {
             return None;
         }
-        Some(Layout { hasher: Hasher::new(seed, blocks), columns: Columns::new(segments, blocks) })
+        Some(RibbonLayout { hasher: Hasher::new(seed, blocks), columns: Columns::new(segments, blocks) })
     }
 
     #[inline]

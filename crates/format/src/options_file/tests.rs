@@ -54,8 +54,8 @@ fn what_rocksdb_refuses_is_refused_with_its_line() {
 fn names_are_escaped() {
     let name = "with:special#chars\\ and \"quotes\"\r\n]";
     let mut file = parse(SMALL).unwrap();
-    file.sections.push(Section::new(SectionKind::CfOptions(name.to_owned())));
-    let mut table = Section::new(SectionKind::TableOptions {
+    file.sections.push(OptionsSection::new(SectionKind::CfOptions(name.to_owned())));
+    let mut table = OptionsSection::new(SectionKind::TableOptions {
         factory: "BlockBasedTable".to_owned(),
         family: name.to_owned(),
     });
@@ -102,7 +102,7 @@ proptest! {
     fn files_round_trip(name in "(?s).{1,30}", key in "[a-z_]{1,12}", text in "[^\\s](?s:.{0,30})[^\\s]") {
         prop_assume!(name != "default");
         let mut file = parse(SMALL).unwrap();
-        let mut section = Section::new(SectionKind::CfOptions(name));
+        let mut section = OptionsSection::new(SectionKind::CfOptions(name));
         section.push_text(&key, &text);
         file.sections.push(section);
         prop_assert_eq!(parse(&file.to_string()).unwrap(), file);

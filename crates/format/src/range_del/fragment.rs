@@ -40,7 +40,7 @@ use super::tombstone::{RangeTombstone, RangeTombstoneRef};
 use crate::key::InternalKeyComparator;
 use esker_base::SequenceNumber;
 use esker_base::comparator::{KeyOrder, head};
-use layers::{Layers, Stored, Summary};
+use layers::{FragmentLayers, Stored, Summary};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -76,7 +76,7 @@ pub struct FragmentedRangeTombstones {
     newest: Vec<SequenceNumber>,
     zeros: Vec<u32>,
     /// Invariant 3.
-    layers: Option<Box<Layers>>,
+    layers: Option<Box<FragmentLayers>>,
     /// Of which fragments a snapshot sees no tombstone.
     bare: Summary,
     max_seq: SequenceNumber,
@@ -447,7 +447,7 @@ impl Builder {
         out.key_ends.shrink_to_fit();
         out.newest.shrink_to_fit();
         if self.is_layered {
-            out.layers = Some(Box::new(Layers::new(stored, self.oldest, out.newest.len())));
+            out.layers = Some(Box::new(FragmentLayers::new(stored, self.oldest, out.newest.len())));
         }
         out.bare = Summary::new(out.newest.len(), |i| out.covered_from(i));
         out.index(icmp);

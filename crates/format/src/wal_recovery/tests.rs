@@ -28,7 +28,7 @@ fn apply(replay: &mut WalReplay, sequence: u64, puts: usize) -> bool {
 
 #[test]
 fn point_in_time_resumes_only_where_nothing_is_missing() {
-    let mut replay = WalReplay::new(WalRecoveryMode::PointInTimeRecovery);
+    let mut replay = WalReplay::new(WalReplayMode::PointInTimeRecovery);
     replay.begin_file(FileNumber(3));
     assert!(apply(&mut replay, 1, 4));
     assert!(matches!(replay.event(&TORN, b"").unwrap(), ReplayStep::EndOfFile));
@@ -45,7 +45,7 @@ fn point_in_time_resumes_only_where_nothing_is_missing() {
 
 #[test]
 fn nothing_is_due_before_the_first_batch() {
-    let mut replay = WalReplay::new(WalRecoveryMode::PointInTimeRecovery);
+    let mut replay = WalReplay::new(WalReplayMode::PointInTimeRecovery);
     replay.begin_file(FileNumber(3));
     assert!(matches!(replay.event(&TORN, b"").unwrap(), ReplayStep::EndOfFile));
     replay.begin_file(FileNumber(4));
@@ -55,7 +55,7 @@ fn nothing_is_due_before_the_first_batch() {
 
 #[test]
 fn numbers_may_jump_forward_and_not_backwards() {
-    let mut replay = WalReplay::new(WalRecoveryMode::SkipAnyCorruptedRecords);
+    let mut replay = WalReplay::new(WalReplayMode::SkipAnyCorruptedRecords);
     replay.begin_file(FileNumber(3));
     assert!(apply(&mut replay, 10, 1));
     assert!(apply(&mut replay, 100, 3));
@@ -66,23 +66,23 @@ fn numbers_may_jump_forward_and_not_backwards() {
 #[test]
 fn reading_errors_are_fatal_unless_anything_may_be_skipped() {
     for mode in [
-        WalRecoveryMode::TolerateCorruptedTailRecords,
-        WalRecoveryMode::AbsoluteConsistency,
-        WalRecoveryMode::PointInTimeRecovery,
+        WalReplayMode::TolerateCorruptedTailRecords,
+        WalReplayMode::AbsoluteConsistency,
+        WalReplayMode::PointInTimeRecovery,
     ] {
         assert_eq!(
             WalReplay::new(mode).read_error(Error::io("gone")).unwrap_err().kind(),
             ErrorKind::IoError
         );
     }
-    let mut replay = WalReplay::new(WalRecoveryMode::SkipAnyCorruptedRecords);
+    let mut replay = WalReplay::new(WalReplayMode::SkipAnyCorruptedRecords);
     assert!(matches!(replay.read_error(Error::io("gone")).unwrap(), ReplayStep::EndOfFile));
     assert!(replay.take_warning().unwrap().contains("gone"));
 }
 
 #[test]
 fn errors_name_the_file_and_the_offset() {
-    let mut replay = WalReplay::new(WalRecoveryMode::AbsoluteConsistency);
+    let mut replay = WalReplay::new(WalReplayMode::AbsoluteConsistency);
     replay.begin_file(FileNumber(12));
     let event =
         LogEvent::Corrupt { what: LogCorruption::ChecksumMismatch, offset: 77, dropped: 5, recycled: false };

@@ -11,7 +11,7 @@
 //!
 //! Page: `docs/format/values.md`.
 
-use super::{DEFAULT_COLUMN_NAME, VERSION, WideColumns, serialize, unknown_version};
+use super::{DEFAULT_COLUMN_NAME, EncodedColumns, VERSION, serialize, unknown_version};
 use crate::blob::{BlobIndex, BlobLocation};
 use esker_base::coding::{Decoder, put_varint32};
 use esker_base::{Error, Result, ValueType};
@@ -50,7 +50,7 @@ impl<'a> StoredColumns<'a> {
         let mut d = Decoder::new(entity);
         match d.varint32()? {
             VERSION => {
-                let columns = WideColumns::parse(entity)?;
+                let columns = EncodedColumns::parse(entity)?;
                 Ok(StoredColumns {
                     columns: columns.iter().map(|(n, v)| (n, StoredValue::Inline(v))).collect(),
                 })

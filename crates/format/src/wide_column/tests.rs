@@ -8,7 +8,7 @@ fn bytes_are_rocksdbs() {
     let mut out = Vec::new();
     serialize(&[(b"b", b"two"), (b"", b"one")], &mut out).unwrap();
     assert_eq!(out, b"\x01\x02\x00\x03\x01b\x03onetwo");
-    let columns = WideColumns::parse(&out).unwrap();
+    let columns = EncodedColumns::parse(&out).unwrap();
     assert_eq!(columns.default_value(), b"one");
     assert_eq!(columns.column(b"b"), Some(&b"two"[..]));
     assert_eq!(columns.column(b"c"), None);
@@ -18,8 +18,8 @@ fn bytes_are_rocksdbs() {
 fn entity_without_default_column_has_an_empty_value() {
     let mut out = Vec::new();
     serialize(&[(b"b", b"two")], &mut out).unwrap();
-    assert_eq!(WideColumns::parse(&out).unwrap().default_value(), b"");
-    assert!(WideColumns::parse(b"\x01\x00").unwrap().is_empty());
+    assert_eq!(EncodedColumns::parse(&out).unwrap().default_value(), b"");
+    assert!(EncodedColumns::parse(b"\x01\x00").unwrap().is_empty());
 }
 
 #[test]
@@ -39,10 +39,10 @@ fn bad_entities_are_refused() {
         b"\x01\x01\x01a\x00x",
         b"\x01\xFF\xFF\xFF\xFF\x0F\x01a\x00",
     ] {
-        assert!(WideColumns::parse(bad).unwrap_err().is_corruption(), "{}", bad.escape_ascii());
+        assert!(EncodedColumns::parse(bad).unwrap_err().is_corruption(), "{}", bad.escape_ascii());
     }
     for version in [0u8, 2, 3] {
-        assert_eq!(WideColumns::parse(&[version, 0]).unwrap_err().kind(), ErrorKind::NotSupported);
+        assert_eq!(EncodedColumns::parse(&[version, 0]).unwrap_err().kind(), ErrorKind::NotSupported);
     }
 }
 
@@ -60,18 +60,18 @@ proptest! {
         }
         let mut out = Vec::new();
         serialize(&pairs, &mut out).unwrap();
-        let parsed = WideColumns::parse(&out).unwrap();
+        let parsed = EncodedColumns::parse(&out).unwrap();
         prop_assert_eq!(parsed.len(), columns.len());
         let back: BTreeMap<Vec<u8>, Vec<u8>> = parsed.iter().map(|(k, v)| (k.to_vec(), v.to_vec())).collect();
         prop_assert_eq!(back, columns);
         for cut in 0..out.len() {
-            prop_assert!(WideColumns::parse(&out[..cut]).is_err());
+            prop_assert!(EncodedColumns::parse(&out[..cut]).is_err());
         }
     }
 
     #[test]
     fn arbitrary_bytes_are_no_problem(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
-        if let Ok(columns) = WideColumns::parse(&[&[1], &bytes[..]].concat()) {
+        if let Ok(columns) = EncodedColumns::parse(&[&[1], &bytes[..]].concat()) {
             prop_assert_eq!(columns.iter().count(), columns.len());
         }
     }

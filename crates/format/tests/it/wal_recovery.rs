@@ -5,23 +5,23 @@ use crate::fixtures::{databases, files, manifest_edits, read};
 use esker_base::{ColumnFamilyId, FileNumber, Result};
 use esker_format::file_name::FileType;
 use esker_format::log::{LogReader, SliceSource};
-use esker_format::wal_recovery::{ReplayStep, WalRecoveryMode, WalReplay, check_timestamp_sizes};
+use esker_format::wal_recovery::{ReplayStep, WalReplay, WalReplayMode, check_timestamp_sizes};
 use esker_format::write_batch::BatchOp;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-const MODES: [WalRecoveryMode; 4] = [
-    WalRecoveryMode::TolerateCorruptedTailRecords,
-    WalRecoveryMode::AbsoluteConsistency,
-    WalRecoveryMode::PointInTimeRecovery,
-    WalRecoveryMode::SkipAnyCorruptedRecords,
+const MODES: [WalReplayMode; 4] = [
+    WalReplayMode::TolerateCorruptedTailRecords,
+    WalReplayMode::AbsoluteConsistency,
+    WalReplayMode::PointInTimeRecovery,
+    WalReplayMode::SkipAnyCorruptedRecords,
 ];
 
 type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// Replays the WALs of a database without tables or merges; gives its keys and its last sequence
 /// number.
-fn recover(db: &Path, mode: WalRecoveryMode) -> Result<(Contents, u64)> {
+fn recover(db: &Path, mode: WalReplayMode) -> Result<(Contents, u64)> {
     let edits = manifest_edits(db);
     let needed = edits.iter().filter_map(|e| e.log_number).max().map_or(0, |n| n.0);
     let mut contents = Contents::new();

@@ -10,11 +10,11 @@ fn all_cuts() -> Vec<(Vec<u8>, Place)> {
     all
 }
 
-fn orders() -> [Order; 3] {
+fn orders() -> [CutOrder; 3] {
     [
-        Order::of(&(Arc::new(BytewiseComparator) as ComparatorRef)),
-        Order::of(&(Arc::new(ReverseBytewiseComparator) as ComparatorRef)),
-        Order::Custom(Arc::new(BytewiseComparator)),
+        CutOrder::of(&(Arc::new(BytewiseComparator) as ComparatorRef)),
+        CutOrder::of(&(Arc::new(ReverseBytewiseComparator) as ComparatorRef)),
+        CutOrder::Custom(Arc::new(BytewiseComparator)),
     ]
 }
 
@@ -44,12 +44,12 @@ fn the_order_is_total_and_heads_agree_with_it() {
 #[test]
 fn infimum_and_supremum_hold_the_prefix_between_them_in_every_order() {
     for order in orders() {
-        let prefix = Span::closed(Endpoint::Infimum(b"ab"), Endpoint::Supremum(b"ab"));
+        let prefix = KeySpan::closed(Endpoint::Infimum(b"ab"), Endpoint::Supremum(b"ab"));
         for inside in [&b"ab"[..], b"abc", b"ab\xff\xff\xff\xff\xff\xff\xff\xff\xff", b"ab\0"] {
-            assert!(order.covers(prefix, Span::point(inside)), "{order:?} {inside:?}");
+            assert!(order.covers(prefix, KeySpan::point(inside)), "{order:?} {inside:?}");
         }
         for outside in [&b"a"[..], b"aa\xff", b"ac", b"", b"b"] {
-            assert!(!order.overlap(prefix, Span::point(outside)), "{order:?} {outside:?}");
+            assert!(!order.overlap(prefix, KeySpan::point(outside)), "{order:?} {outside:?}");
         }
     }
 }

@@ -16,7 +16,7 @@ const TRY: LockerOptions = LockerOptions {
     expiration: None,
 };
 
-fn family(manager: &LockManager) -> Arc<Family> {
+fn family(manager: &LockManager) -> Arc<LockFamily> {
     manager.add_family(ColumnFamilyId::DEFAULT, &FamilyOptions::default()).unwrap()
 }
 
@@ -383,9 +383,14 @@ fn one_locker_may_hold_many_locks() {
 }
 
 /// Requests the keys from `first` to `last`; returns the waiting request if it has to wait.
-fn ask(locker: &mut Locker, family: &Arc<Family>, first: u8, last: u8) -> Option<Arc<crate::wait::Waiter>> {
+fn ask(
+    locker: &mut Locker,
+    family: &Arc<LockFamily>,
+    first: u8,
+    last: u8,
+) -> Option<Arc<crate::wait::Waiter>> {
     let (first, last) = ([first], [last]);
-    let span = crate::cut::Span::closed(Endpoint::Key(&first), Endpoint::Key(&last));
+    let span = crate::cut::KeySpan::closed(Endpoint::Key(&first), Endpoint::Key(&last));
     locker.start(family, span, Exclusive, true).unwrap()
 }
 
@@ -416,7 +421,7 @@ fn whoever_was_let_through_passes_those_who_waited_behind() {
     assert!(ask(holder, &family, 2, 2).is_none());
     let waits = [ask(first, &family, 1, 3).unwrap(), ask(second, &family, 2, 9).unwrap()];
     holder.release_all();
-    let Some(crate::owner::Outcome::Granted(pieces, bytes)) = first.take_outcome() else {
+    let Some(crate::owner::WaitOutcome::Granted(pieces, bytes)) = first.take_outcome() else {
         panic!("it is the next")
     };
     first.finish(&family, waits[0].span.as_span(), pieces, bytes);
@@ -441,7 +446,7 @@ fn whoever_begins_anew_passes_nobody_who_waits() {
     let waits_too = ask(first, &family, 3, 3).unwrap();
     assert!(ask(second, &family, 5, 5).is_none());
     second.release_all();
-    let Some(crate::owner::Outcome::Granted(pieces, bytes)) = wide.take_outcome() else {
+    let Some(crate::owner::WaitOutcome::Granted(pieces, bytes)) = wide.take_outcome() else {
         panic!("those who were there are gone")
     };
     wide.finish(&family, waits.span.as_span(), pieces, bytes);
@@ -472,12 +477,12 @@ fn a_range_that_waits_is_passed_by_so_many_and_by_those_who_were_there() {
     assert!(ask(young, &family, 8, 8).is_none());
     holder.release_all();
     young.release_all();
-    let Some(crate::owner::Outcome::Granted(pieces, bytes)) = wide.take_outcome() else {
+    let Some(crate::owner::WaitOutcome::Granted(pieces, bytes)) = wide.take_outcome() else {
         panic!("nobody is in its way")
     };
     wide.finish(&family, waits.span.as_span(), pieces, bytes);
     wide.release_all();
-    assert!(matches!(key.take_outcome(), Some(crate::owner::Outcome::Granted(..))));
+    assert!(matches!(key.take_outcome(), Some(crate::owner::WaitOutcome::Granted(..))));
     drop(waits_too);
 }
 
@@ -523,7 +528,7 @@ fn end_waiting(locker: &mut Locker, waiter: &crate::wait::Waiter) {
         return;
     }
     let outcome = locker.take_outcome();
-    let Some(crate::owner::Outcome::Granted(pieces, bytes)) = outcome else { panic!("{outcome:?}") };
+    let Some(crate::owner::WaitOutcome::Granted(pieces, bytes)) = outcome else { panic!("{outcome:?}") };
     locker.finish(&waiter.family, waiter.span.as_span(), pieces, bytes);
 }
 
@@ -555,8 +560,8 @@ fn a_comparator_that_changes_its_mind_costs_no_lock_and_nobody_waits_for_ever() 
             let (left, right) = ([rng.u8(..20)], [rng.u8(..20)]);
             let mode = if rng.bool() { Shared } else { Exclusive };
             let span = match rng.bool() {
-                true => crate::cut::Span::point(&left),
-                false => crate::cut::Span::closed(Endpoint::Key(&left), Endpoint::Key(&right)),
+                true => crate::cut::KeySpan::point(&left),
+                false => crate::cut::KeySpan::closed(Endpoint::Key(&left), Endpoint::Key(&right)),
             };
             match rng.u8(..10) {
                 0 => locker.release_all(),

@@ -33,7 +33,7 @@ enum Ends {
 
 struct Stage {
     manager: LockManager,
-    families: Vec<Arc<Family>>,
+    families: Vec<Arc<LockFamily>>,
     ends: Ends,
     patience: u64,
 }

@@ -22,7 +22,7 @@ const KEYS: u8 = 12;
 
 struct Stage {
     manager: LockManager,
-    family: Arc<Family>,
+    family: Arc<LockFamily>,
     /// Grants of wide ranges; grows while one is held.
     grants: AtomicU64,
     /// Threads that take keys and are not done.

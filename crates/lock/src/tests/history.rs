@@ -11,9 +11,9 @@
 
 use super::reference::{Answer, Cells, Reference};
 use crate::LockMode;
-use crate::cut::{Cut, Place, Span};
-use crate::family::Decision;
-use crate::wait::{Request, Waiter};
+use crate::cut::{Cut, KeySpan, Place};
+use crate::family::LockDecision;
+use crate::wait::{LockRequest, Waiter};
 use esker_base::ColumnFamilyId;
 use esker_base::sync::process::Mutex;
 use std::collections::HashSet;
@@ -89,15 +89,15 @@ impl History {
     pub(crate) fn asked(
         &self,
         family: ColumnFamilyId,
-        request: &Request<'_>,
+        request: &LockRequest<'_>,
         may_wait: bool,
-        decision: &Decision,
+        decision: &LockDecision,
     ) {
         let (answer, ticket) = match decision {
-            Decision::Granted(..) => (Answer::Granted, u64::MAX),
-            Decision::Refused => (Answer::Refused, u64::MAX),
-            Decision::Waits(waiter) => (Answer::Waits, waiter.ticket),
-            Decision::Dropped => return,
+            LockDecision::Granted(..) => (Answer::Granted, u64::MAX),
+            LockDecision::Refused => (Answer::Refused, u64::MAX),
+            LockDecision::Waits(waiter) => (Answer::Waits, waiter.ticket),
+            LockDecision::Dropped => return,
         };
         let what = What::Asked { stamp: request.stamp, mode: request.mode, may_wait, answer, ticket };
         self.note(family, request.owner.id, || cells_of(request.span), what);
@@ -117,11 +117,11 @@ impl History {
         }
     }
 
-    pub(crate) fn released(&self, family: ColumnFamilyId, id: u64, span: Span<'_>, any: bool) {
+    pub(crate) fn released(&self, family: ColumnFamilyId, id: u64, span: KeySpan<'_>, any: bool) {
         self.note(family, id, || cells_of(span), What::Released(any));
     }
 
-    pub(crate) fn downgraded(&self, family: ColumnFamilyId, id: u64, span: Span<'_>, any: bool) {
+    pub(crate) fn downgraded(&self, family: ColumnFamilyId, id: u64, span: KeySpan<'_>, any: bool) {
         self.note(family, id, || cells_of(span), What::Downgraded(any));
     }
 
@@ -174,7 +174,7 @@ fn agrees(reference: &mut Reference, event: &Event, calm: bool) -> bool {
     }
 }
 
-fn cells_of(span: Span<'_>) -> Cells {
+fn cells_of(span: KeySpan<'_>) -> Cells {
     let place = |cut: Cut<'_>| match cut.place {
         Place::Min => 0,
         Place::Before => 1 + 2 * usize::from(cut.key[0]),

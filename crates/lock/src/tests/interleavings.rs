@@ -22,7 +22,7 @@ const FOREVER: LockerOptions = LockerOptions {
     expiration: None,
 };
 
-fn family(manager: &LockManager, max_fragments: usize) -> Arc<Family> {
+fn family(manager: &LockManager, max_fragments: usize) -> Arc<LockFamily> {
     let options = FamilyOptions { max_fragments, ..FamilyOptions::default() };
     manager.add_family(ColumnFamilyId::DEFAULT, &options).unwrap()
 }
@@ -34,7 +34,7 @@ mod shuttle_scenarios {
     use shuttle::thread;
 
     /// The work of one thread: a few transactions of a few requests.
-    fn work(mut locker: Locker, family: &Arc<Family>, passing: &Arc<Family>, transactions: usize) {
+    fn work(mut locker: Locker, family: &Arc<LockFamily>, passing: &Arc<LockFamily>, transactions: usize) {
         for _ in 0..transactions {
             for _ in 0..thread_rng().gen_range(1..6) {
                 if step(&mut locker, family, passing).is_err() {
@@ -46,7 +46,7 @@ mod shuttle_scenarios {
         }
     }
 
-    fn step(locker: &mut Locker, family: &Arc<Family>, passing: &Arc<Family>) -> Result<()> {
+    fn step(locker: &mut Locker, family: &Arc<LockFamily>, passing: &Arc<LockFamily>) -> Result<()> {
         let mut rng = thread_rng();
         let first: u8 = rng.gen_range(0..8);
         let last = first + if rng.gen_range(0..3) == 0 { rng.gen_range(0..4) } else { 0 };

@@ -5,9 +5,9 @@
 
 use super::reference::{Answer, Cells, Reference};
 use super::{StillClock, manager_with_patience};
-use crate::cut::{Cut, CutBuf, Order, Span, SpanBuf};
-use crate::family::Family;
-use crate::owner::Outcome;
+use crate::cut::{Cut, CutBuf, CutOrder, KeySpan, KeySpanBuf};
+use crate::family::LockFamily;
+use crate::owner::WaitOutcome;
 use crate::wait::Waiter;
 use crate::*;
 use esker_base::ColumnFamilyId;
@@ -34,8 +34,8 @@ impl Comparator for ByLength {
 const LOCKERS: usize = 12;
 
 struct Table {
-    family: Arc<Family>,
-    order: Order,
+    family: Arc<LockFamily>,
+    order: CutOrder,
     /// All cuts, in order; cell `i` lies between cuts `i` and `i + 1`.
     places: Vec<CutBuf>,
 }
@@ -43,7 +43,7 @@ struct Table {
 impl Table {
     fn new(manager: &LockManager, id: u32, comparator: ComparatorRef, options: FamilyOptions) -> Table {
         let has_prefixes = comparator.order() != KeyOrder::Custom;
-        let order = Order::of(&comparator);
+        let order = CutOrder::of(&comparator);
         let family =
             manager.add_family(ColumnFamilyId(id), &FamilyOptions { comparator, ..options }).unwrap();
         let keys: [&[u8]; 9] =
@@ -75,8 +75,8 @@ impl Table {
         self.places.iter().position(|p| self.order.cmp(p.as_cut(), cut).is_eq()).expect("a known place")
     }
 
-    fn span(&self, cells: &Cells) -> SpanBuf {
-        SpanBuf { lo: self.places[cells.start].clone(), hi: self.places[cells.end].clone() }
+    fn span(&self, cells: &Cells) -> KeySpanBuf {
+        KeySpanBuf { lo: self.places[cells.start].clone(), hi: self.places[cells.end].clone() }
     }
 
     /// Mostly keys, some ranges, few of them wide.
@@ -96,7 +96,7 @@ impl Table {
 struct Asked {
     waiter: Arc<Waiter>,
     family: usize,
-    span: SpanBuf,
+    span: KeySpanBuf,
 }
 
 struct Round {
@@ -238,13 +238,13 @@ impl Round {
             assert_eq!(outcome.is_some(), expected.remove(&who), "locker {who}");
             match outcome {
                 None => {}
-                Some(Outcome::Granted(pieces, bytes)) => {
+                Some(WaitOutcome::Granted(pieces, bytes)) => {
                     let family = self.tables[asked.family].family.clone();
                     let span = asked.span.clone();
                     self.lockers[who].finish(&family, span.as_span(), pieces, bytes);
                     self.asked[who] = None;
                 }
-                Some(Outcome::Failed(why)) => panic!("{why}"),
+                Some(WaitOutcome::Failed(why)) => panic!("{why}"),
             }
         }
         assert!(expected.is_empty(), "{expected:?}");
@@ -258,7 +258,7 @@ impl Round {
                 vec![BTreeMap::new(); self.reference.held(number).len()];
             table.family.for_each_leaf(|_, state| {
                 for f in state.fragments.iter() {
-                    let Span { lo, hi } = f.span();
+                    let KeySpan { lo, hi } = f.span();
                     for cell in &mut cells[table.place(lo)..table.place(hi)] {
                         for owner in f.owners() {
                             cell.insert(self.indexes[&owner.id], f.mode());

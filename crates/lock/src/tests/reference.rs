@@ -5,7 +5,7 @@
 //! `wait.rs`.
 
 use crate::LockMode;
-use crate::fragment::Change;
+use crate::fragment::FragmentChange;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -25,9 +25,9 @@ pub(crate) struct Waiting {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Owner {
+struct LockOwner {
     stamp: u64,
-    log: Vec<(Change, usize, Cells)>,
+    log: Vec<(FragmentChange, usize, Cells)>,
     save_points: Vec<usize>,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct Reference {
     held: Vec<Vec<BTreeMap<usize, LockMode>>>,
     /// Waiting requests, oldest first.
     waiting: Vec<Waiting>,
-    owners: Vec<Owner>,
+    owners: Vec<LockOwner>,
     next_ticket: u64,
     /// Family, cell -> whether it is a key rather than a gap.
     keys: Vec<Vec<bool>>,
@@ -69,7 +69,7 @@ impl Reference {
         Reference {
             held: keys.iter().map(|cells| vec![BTreeMap::new(); cells.len()]).collect(),
             waiting: Vec::new(),
-            owners: vec![Owner::default(); owners],
+            owners: vec![LockOwner::default(); owners],
             next_ticket: 1,
             keys,
             range_patience,
@@ -118,12 +118,12 @@ impl Reference {
     }
 
     fn take(&mut self, r: &Waiting) {
-        let mut pieces: Vec<(Change, usize, Cells)> = Vec::new();
+        let mut pieces: Vec<(FragmentChange, usize, Cells)> = Vec::new();
         for cell in r.cells.clone() {
             let change = match self.held[r.family][cell].get(&r.owner) {
                 Some(mode) if *mode >= r.mode => continue,
-                Some(_) => Change::Upgraded,
-                None => Change::Taken,
+                Some(_) => FragmentChange::Upgraded,
+                None => FragmentChange::Taken,
             };
             self.held[r.family][cell].insert(r.owner, r.mode);
             match pieces.last_mut() {
@@ -305,8 +305,8 @@ impl Reference {
         let mark = self.owners[owner].save_points.pop().expect("asked for before");
         for (change, family, cells) in self.owners[owner].log.split_off(mark) {
             match change {
-                Change::Taken => self.release(owner, family, cells),
-                Change::Upgraded => self.downgrade(owner, family, cells),
+                FragmentChange::Taken => self.release(owner, family, cells),
+                FragmentChange::Upgraded => self.downgrade(owner, family, cells),
             };
         }
     }
@@ -314,7 +314,7 @@ impl Reference {
     pub(crate) fn release_all(&mut self, owner: usize) {
         let log = std::mem::take(&mut self.owners[owner].log);
         for (change, family, cells) in log {
-            if change == Change::Taken {
+            if change == FragmentChange::Taken {
                 self.release(owner, family, cells);
             }
         }

@@ -8,13 +8,13 @@ mod waiting;
 
 use esker_base::ColumnFamilyId;
 use esker_base::sync::Arc;
-use esker_lock::{Clock, Family, FamilyOptions, LockManager, LockManagerOptions};
+use esker_lock::{FamilyOptions, LockClock, LockFamily, LockManager, LockManagerOptions};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// The real clock. A timed wait in these tests may only end late.
 struct RealClock(Instant);
 
-impl Clock for RealClock {
+impl LockClock for RealClock {
     fn monotonic_nanos(&self) -> u64 {
         self.0.elapsed().as_nanos() as u64
     }
@@ -37,7 +37,7 @@ fn options() -> LockManagerOptions {
     LockManagerOptions::new(Arc::new(RealClock(Instant::now())))
 }
 
-fn family(manager: &LockManager, id: u32) -> Arc<Family> {
+fn family(manager: &LockManager, id: u32) -> Arc<LockFamily> {
     manager.add_family(ColumnFamilyId(id), &FamilyOptions::default()).unwrap()
 }
 

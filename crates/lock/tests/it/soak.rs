@@ -11,7 +11,7 @@ use esker_base::sync::{Arc, Mutex};
 use esker_base::{ColumnFamilyId, ErrorKind};
 use esker_lock::LockMode::{Exclusive, Shared};
 use esker_lock::{
-    Canceller, Endpoint, Family, FamilyOptions, LockManager, LockMode, Locker, LockerOptions, Timeout,
+    Canceller, Endpoint, FamilyOptions, LockFamily, LockManager, LockMode, Locker, LockerOptions, Timeout,
 };
 use std::thread;
 use std::time::Duration;
@@ -53,8 +53,8 @@ impl Shadow {
 
 struct Soak {
     manager: LockManager,
-    family: Arc<Family>,
-    passing: Mutex<Arc<Family>>,
+    family: Arc<LockFamily>,
+    passing: Mutex<Arc<LockFamily>>,
     shadow: Shadow,
     stop: AtomicBool,
     operations: AtomicU64,

@@ -5,7 +5,7 @@ use crate::{family, manager, manager_with_patience, until};
 use esker_base::sync::{Arc, Mutex};
 use esker_base::{ColumnFamilyId, Error, ErrorKind, SubCode};
 use esker_lock::LockMode::{Exclusive, Shared};
-use esker_lock::{Endpoint, Family, LockManager, LockMode, Locker, LockerOptions, Timeout};
+use esker_lock::{Endpoint, LockFamily, LockManager, LockMode, Locker, LockerOptions, Timeout};
 use std::thread;
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ fn code(result: Result<(), Error>) -> (ErrorKind, SubCode) {
 /// free.
 fn served(
     manager: &LockManager,
-    family: &Arc<Family>,
+    family: &Arc<LockFamily>,
     modes: &[LockMode],
     options: LockerOptions,
     release: impl FnOnce(),
@@ -135,7 +135,11 @@ fn a_wide_range_is_granted_in_a_storm_of_points() {
 }
 
 /// Two lockers that each ask for the other's lock; the second asks last.
-fn close_a_circle(manager: &LockManager, first: &Arc<Family>, second: &Arc<Family>) -> (Locker, Locker) {
+fn close_a_circle(
+    manager: &LockManager,
+    first: &Arc<LockFamily>,
+    second: &Arc<LockFamily>,
+) -> (Locker, Locker) {
     let (mut a, mut b) = (manager.locker(FOREVER), manager.locker(DETECTING));
     a.lock_key(first, b"one", Exclusive).unwrap();
     b.lock_range(second, Endpoint::Infimum(b"two"), Endpoint::Supremum(b"two"), Shared).unwrap();

@@ -1,6 +1,6 @@
 use super::Checks;
 use crate::record::Record;
-use crate::tree::Run;
+use crate::tree::TreeRun;
 use crate::{MemTable, MemTableOptions};
 use esker_base::entry_checksum::EntryChecksum;
 use esker_base::sync::Arc;
@@ -40,7 +40,7 @@ fn get(mem: &Arc<MemTable>, n: u64) -> Result<Option<Vec<u8>>, ErrorKind> {
 /// Flips a bit of the n-th record, `back` bytes before the end of its value; its checksum lies
 /// behind that.
 fn flip(mem: &MemTable, n: u64, back: isize) {
-    let mut run = Run::new();
+    let mut run = TreeRun::new();
     let target = LookupKey::new(&key(n), SequenceNumber::MAX);
     let at = mem.tree.load_from(&crate::record::Target::new(target.internal_key()), &mut run).unwrap();
     // SAFETY: the run was copied from this tree.

@@ -8,7 +8,7 @@ use super::{Children, Link, Node, Slot, own};
 use crate::arena::Arena;
 use crate::record::{Record, Target};
 use crate::summaries::covered::Gaps;
-use crate::summaries::deleted::{self, After, Deaths, Span};
+use crate::summaries::deleted::{self, After, Deaths, SnapshotRange};
 use esker_base::Result;
 use esker_base::comparator::KeyOrder;
 use esker_base::sync::MutexGuard;
@@ -20,7 +20,7 @@ use std::{cmp, ptr};
 const WORTHWHILE: usize = 4;
 
 /// A node whose latch is held.
-pub(crate) struct Latched<'t, const N: usize> {
+pub(crate) struct LatchedNode<'t, const N: usize> {
     pub(crate) node: &'t Node<N>,
     pub(super) trend: MutexGuard<'t, Trend>,
     /// Where the target goes.
@@ -28,7 +28,7 @@ pub(crate) struct Latched<'t, const N: usize> {
 }
 
 /// The result of an insert.
-pub(crate) enum Inserted<'t, const N: usize> {
+pub(crate) enum NodeInsert<'t, const N: usize> {
     /// It is in.
     Done,
     /// It is in, and the node was split: this one is new, to the right, and begins with this
@@ -62,7 +62,7 @@ impl Trend {
     }
 }
 
-impl<'t, const N: usize> Latched<'t, N> {
+impl<'t, const N: usize> LatchedNode<'t, N> {
     /// Inserts `record` (in an inner node, as the separator of `child`) at its place; the latch was
     /// taken for it.
     /// # Errors
@@ -74,7 +74,7 @@ impl<'t, const N: usize> Latched<'t, N> {
         arena: &'t Arena,
         record: Record<'t>,
         child: Option<&'t Node<N>>,
-    ) -> Result<(Inserted<'t, N>, After<'t, N>)> {
+    ) -> Result<(NodeInsert<'t, N>, After<'t, N>)> {
         let (node, at) = (self.node, self.at);
         let link = node.own_link();
         let count = link.count();
@@ -86,7 +86,7 @@ impl<'t, const N: usize> Latched<'t, N> {
             && node.head::<true>(at) == head
             && target.cmp_record(icmp, node.record::<true>(at)) == cmp::Ordering::Equal;
         if is_twin {
-            return Ok((Inserted::Duplicate, After::Nothing));
+            return Ok((NodeInsert::Duplicate, After::Nothing));
         }
         if node.level == 0 {
             node.covered.admit(target.trailer >> 8);
@@ -99,11 +99,11 @@ impl<'t, const N: usize> Latched<'t, N> {
             record: record.as_ptr(),
             child: child.map_or(ptr::null_mut(), |c| ptr::from_ref(c).cast_mut()),
         };
-        let dead = child.map_or(Span::NONE, |child| deleted::split_child(node, at, child));
+        let dead = child.map_or(SnapshotRange::NONE, |child| deleted::split_child(node, at, child));
         if count < N {
             node.put(at, (new, dead), link);
             self.trend.note(at);
-            return Ok((Inserted::Done, self.after(icmp, (record, target.trailer), at == count)));
+            return Ok((NodeInsert::Done, self.after(icmp, (record, target.trailer), at == count)));
         }
         let (keep, new_goes_right) = self.split_point(link);
         let right = node.split_off(icmp, arena, link, keep, new_goes_right.then_some((at, new, dead)))?;
@@ -125,7 +125,7 @@ impl<'t, const N: usize> Latched<'t, N> {
             after = self.after(icmp, (record, target.trailer), at == keep);
         }
         deleted::look_after_split(node, icmp);
-        Ok((Inserted::Split(right, right.record::<false>(0)), after))
+        Ok((NodeInsert::Split(right, right.record::<false>(0)), after))
     }
 
     /// The consequences of the record that was just put into this node; `last`: as its last one.
@@ -163,7 +163,7 @@ impl<'t, const N: usize> Latched<'t, N> {
 impl<'t, const N: usize> Node<N> {
     /// Puts `slot` in place `at` and moves those behind it. REQUIRES: the latch; `link` is current
     /// and not full.
-    fn put(&'t self, at: usize, slot: (Slot<N>, Span), link: Link<N>) {
+    fn put(&'t self, at: usize, slot: (Slot<N>, SnapshotRange), link: Link<N>) {
         let count = link.count();
         let grown = Link::new(link.next(), count + 1).0;
         if at == count {
@@ -180,7 +180,7 @@ impl<'t, const N: usize> Node<N> {
     }
 
     #[inline]
-    fn store(&'t self, at: usize, (slot, dead): (Slot<N>, Span)) {
+    fn store(&'t self, at: usize, (slot, dead): (Slot<N>, SnapshotRange)) {
         if self.level > 0 {
             self.store_child(at, slot.child, dead);
         }
@@ -200,7 +200,7 @@ impl<'t, const N: usize> Node<N> {
 
     /// Inner nodes: invariant 7. REQUIRES: the latch.
     #[inline(never)]
-    fn store_child(&'t self, at: usize, child: *mut Node<N>, dead: Span) {
+    fn store_child(&'t self, at: usize, child: *mut Node<N>, dead: SnapshotRange) {
         let Children { nodes, dead: words } = self.children();
         words[at].clear();
         nodes[at].store(child, Ordering::Release);
@@ -222,7 +222,7 @@ impl<'t, const N: usize> Node<N> {
         arena: &'t Arena,
         link: Link<N>,
         keep: usize,
-        new: Option<(usize, Slot<N>, Span)>,
+        new: Option<(usize, Slot<N>, SnapshotRange)>,
     ) -> Result<&'t Node<N>> {
         let mut slots = [Slot::EMPTY; N];
         let mut len = 0;

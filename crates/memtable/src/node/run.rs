@@ -14,7 +14,7 @@ const PREFETCH_DISTANCE: usize = 6;
 
 /// Record addresses of one leaf, in order, as a cursor keeps them.
 #[derive(Debug)]
-pub(crate) struct Run<const N: usize> {
+pub(crate) struct LeafRun<const N: usize> {
     pub(super) records: [*mut u8; N],
     pub(super) len: usize,
     /// The leaf to the right when this was copied.
@@ -23,9 +23,9 @@ pub(crate) struct Run<const N: usize> {
     pub(super) leaf: *const Node<N>,
 }
 
-impl<const N: usize> Run<N> {
-    pub(crate) fn new() -> Run<N> {
-        Run { records: [ptr::null_mut(); N], len: 0, next: ptr::null_mut(), leaf: ptr::null() }
+impl<const N: usize> LeafRun<N> {
+    pub(crate) fn new() -> LeafRun<N> {
+        LeafRun { records: [ptr::null_mut(); N], len: 0, next: ptr::null_mut(), leaf: ptr::null() }
     }
 
     #[inline]

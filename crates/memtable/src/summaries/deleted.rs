@@ -38,7 +38,7 @@
 
 mod run_end;
 
-use crate::node::{Latched, Node, own};
+use crate::node::{LatchedNode, Node, own};
 use crate::record::{Record, Target};
 use crate::tree::Tree;
 use esker_base::ValueType;
@@ -50,20 +50,20 @@ const NEVER: u64 = u64::MAX;
 
 /// A reader at a snapshot from `since` on and below `until` finds nothing.
 #[derive(Clone, Copy)]
-pub(crate) struct Span {
+pub(crate) struct SnapshotRange {
     pub(crate) since: u64,
     pub(crate) until: u64,
 }
 
-impl Span {
+impl SnapshotRange {
     /// Nothing is known.
-    pub(crate) const NONE: Span = Span { since: 0, until: 0 };
+    pub(crate) const NONE: SnapshotRange = SnapshotRange { since: 0, until: 0 };
     /// No reader finds anything.
-    const ALL: Span = Span { since: 0, until: NEVER };
+    const ALL: SnapshotRange = SnapshotRange { since: 0, until: NEVER };
 
     /// The intersection of both.
-    fn and(self, other: Span) -> Span {
-        Span { since: self.since.max(other.since), until: self.until.min(other.until) }
+    fn and(self, other: SnapshotRange) -> SnapshotRange {
+        SnapshotRange { since: self.since.max(other.since), until: self.until.min(other.until) }
     }
 }
 
@@ -74,7 +74,7 @@ pub(crate) struct Words {
 }
 
 impl Words {
-    pub(crate) fn new(span: Span) -> Words {
+    pub(crate) fn new(span: SnapshotRange) -> Words {
         Words { since: AtomicU64::new(span.since), until: AtomicU64::new(span.until) }
     }
 
@@ -84,14 +84,14 @@ impl Words {
         snapshot < self.until.load(Ordering::Acquire) && self.since.load(Ordering::Acquire) <= snapshot
     }
 
-    fn load(&self) -> Span {
+    fn load(&self) -> SnapshotRange {
         let until = self.until.load(Ordering::Acquire);
-        Span { since: self.since.load(Ordering::Acquire), until }
+        SnapshotRange { since: self.since.load(Ordering::Acquire), until }
     }
 
     /// REQUIRES: the latch.
-    pub(crate) fn own(&self) -> Span {
-        Span { since: own!(self.since), until: own!(self.until) }
+    pub(crate) fn own(&self) -> SnapshotRange {
+        SnapshotRange { since: own!(self.since), until: own!(self.until) }
     }
 
     /// Of something that a reader asks for after this, for which it says nothing until `set`.
@@ -101,7 +101,7 @@ impl Words {
     }
 
     /// REQUIRES: the latch.
-    pub(crate) fn set(&self, span: Span) {
+    pub(crate) fn set(&self, span: SnapshotRange) {
         self.since.store(span.since, Ordering::Release);
         self.until.store(span.until, Ordering::Release);
     }
@@ -133,15 +133,15 @@ pub(crate) struct DeletedSummary {
 impl DeletedSummary {
     /// Of an empty leaf.
     pub(crate) fn empty() -> DeletedSummary {
-        DeletedSummary::new(Span::ALL, NEVER)
+        DeletedSummary::new(SnapshotRange::ALL, NEVER)
     }
 
     /// A summary that states nothing.
     pub(crate) fn unknown() -> DeletedSummary {
-        DeletedSummary::new(Span::NONE, NEVER)
+        DeletedSummary::new(SnapshotRange::NONE, NEVER)
     }
 
-    fn new(span: Span, head_since: u64) -> DeletedSummary {
+    fn new(span: SnapshotRange, head_since: u64) -> DeletedSummary {
         DeletedSummary { words: Words::new(span), head_since: AtomicU64::new(head_since) }
     }
 
@@ -250,7 +250,7 @@ fn look_through<const N: usize>(node: &Node<N>, icmp: &InternalKeyComparator, de
     }
     deaths.await_more(live);
     if live == 0 {
-        node.dead().set(Span { since, until: NEVER });
+        node.dead().set(SnapshotRange { since, until: NEVER });
     }
     live == 0
 }
@@ -304,7 +304,7 @@ pub(crate) fn look_after_split<const N: usize>(node: &Node<N>, icmp: &InternalKe
     // Mostly the last one, which came last, is there if any is.
     let may_be_dead = is_deletion(node.own_last_record().parts().1);
     if let Some(since) = may_be_dead.then(|| covered_since(node, icmp, |_| 0)).flatten() {
-        node.dead().set(Span { since, until: NEVER });
+        node.dead().set(SnapshotRange { since, until: NEVER });
     }
 }
 
@@ -331,10 +331,10 @@ fn for_each_below<'t, const N: usize>(node: &'t Node<N>, each: impl FnMut(&'t No
 
 /// Updates the words for child `at` of a node above from the child and those beside it that are not
 /// known here yet; returns them, unless they have been ended. REQUIRES: the latch.
-fn heed<const N: usize>(node: &Node<N>, at: usize) -> Span {
+fn heed<const N: usize>(node: &Node<N>, at: usize) -> SnapshotRange {
     // Invariant 2: a writer that ends a node's state below stores that, and then loads the root.
     fence(Ordering::SeqCst);
-    let mut span = Span::ALL;
+    let mut span = SnapshotRange::ALL;
     for_each_beside(node.child(at), node.child_after(at), |child| span = span.and(child.dead().load()));
     if span.until == NEVER {
         node.dead_child(at).set(span);
@@ -346,7 +346,7 @@ fn heed<const N: usize>(node: &Node<N>, at: usize) -> Span {
 /// begins, are. REQUIRES: its latch.
 #[cold]
 fn look_below<const N: usize>(node: &Node<N>, deaths: &mut Deaths) -> bool {
-    let (mut all, mut live) = (Span::ALL, 0);
+    let (mut all, mut live) = (SnapshotRange::ALL, 0);
     for at in 0..node.count() {
         let span = heed(node, at);
         live += usize::from(span.until != NEVER);
@@ -363,7 +363,11 @@ fn look_below<const N: usize>(node: &Node<N>, deaths: &mut Deaths) -> bool {
 /// neighbour held for it too. From here on neither states more than the nodes themselves: a writer
 /// that has ended a node's state before its split comes by one half only. REQUIRES: the latch of
 /// `node`.
-pub(crate) fn split_child<'t, const N: usize>(node: &'t Node<N>, at: usize, child: &'t Node<N>) -> Span {
+pub(crate) fn split_child<'t, const N: usize>(
+    node: &'t Node<N>,
+    at: usize,
+    child: &'t Node<N>,
+) -> SnapshotRange {
     let words = node.dead_child(at - 1);
     let said = words.own();
     if said.until == 0 {
@@ -375,8 +379,8 @@ pub(crate) fn split_child<'t, const N: usize>(node: &'t Node<N>, at: usize, chil
         for_each_beside(from, end, |child| until = child.dead().until.load(Ordering::Acquire).min(until));
         until
     };
-    words.set(Span { until: until(node.child(at - 1), Some(child)), ..said });
-    Span { until: until(child, end), ..said }
+    words.set(SnapshotRange { until: until(node.child(at - 1), Some(child)), ..said });
+    SnapshotRange { until: until(child, end), ..said }
 }
 
 /// The summary of the node above that is split off `node` and begins with `first`. From here on
@@ -453,7 +457,7 @@ impl<const N: usize> Tree<N> {
         }
         let Some(since) = covered_since(latched.node, self.icmp(), covering) else { return };
         if since <= snapshot {
-            latched.node.dead().set(Span { since, until: NEVER });
+            latched.node.dead().set(SnapshotRange { since, until: NEVER });
             drop(latched);
             self.bury_by(&target, |node, target| node.try_latch_for(self.icmp(), target));
         }
@@ -469,7 +473,7 @@ impl<const N: usize> Tree<N> {
     fn bury_by<'t>(
         &'t self,
         target: &Target<'_>,
-        latch: impl Fn(&'t Node<N>, &Target<'_>) -> Option<Latched<'t, N>>,
+        latch: impl Fn(&'t Node<N>, &Target<'_>) -> Option<LatchedNode<'t, N>>,
     ) {
         for level in 1.. {
             if self.root().level() < level {

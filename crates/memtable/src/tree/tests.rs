@@ -45,7 +45,7 @@ fn number(record: Record<'_>) -> u32 {
 }
 
 fn scan<const N: usize>(tree: &Tree<N>) -> Vec<u32> {
-    let mut run = node::Run::new();
+    let mut run = node::LeafRun::new();
     let mut all = Vec::new();
     let mut more = tree.load_first(&mut run);
     while more {
@@ -58,7 +58,7 @@ fn scan<const N: usize>(tree: &Tree<N>) -> Vec<u32> {
 }
 
 fn scan_back<const N: usize>(tree: &Tree<N>) -> Vec<u32> {
-    let mut run = node::Run::new();
+    let mut run = node::LeafRun::new();
     let mut all = Vec::new();
     let mut last = tree.load_last(&mut run);
     while let Some(at) = last {
@@ -325,7 +325,7 @@ fn ascending_and_descending_keys_fill_leaves() {
         let tree = tree::<64>();
         let n = if cfg!(miri) { 300 } else { 20_000 };
         (0..n).for_each(|i| insert(&tree, order(i)).unwrap());
-        let mut run = node::Run::new();
+        let mut run = node::LeafRun::new();
         let mut leaves = 0;
         let mut more = tree.load_first(&mut run);
         while more {

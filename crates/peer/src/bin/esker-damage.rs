@@ -1,7 +1,7 @@
 //! Damages every golden database in every way: `esker-damage STEP [REPAIR_STEP [PREFIX]]`. Of the
 //! bytes of each file one in STEP is flipped; of the cases one in REPAIR_STEP is repaired.
 
-use esker_peer::damage::{Tally, campaign};
+use esker_peer::damage::{DamageTally, campaign};
 use esker_peer::{fixture, note};
 use std::process::ExitCode;
 
@@ -17,7 +17,7 @@ fn main() -> ExitCode {
     let prefix = arguments.get(2).map_or("v", String::as_str);
     // A panic is a finding, told with its case.
     std::panic::set_hook(Box::new(|panic| note(&format!("{panic}"))));
-    let mut all = Tally::default();
+    let mut all = DamageTally::default();
     for fixture in fixture::all(&[prefix]).iter().filter(|f| f.is_database()) {
         let tally = campaign(fixture, usize::try_from(step).unwrap_or(usize::MAX), repair_step);
         for finding in tally.findings.iter().take(20) {

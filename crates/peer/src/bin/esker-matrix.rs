@@ -1,7 +1,7 @@
 //! The matrix and the chain for as long as somebody wants: `esker-matrix mixtures|chains FIRST_SEED
 //! COUNT`. The program `esker-peer-process` lies beside it.
 
-use esker_peer::matrix::{Done, Matrix};
+use esker_peer::matrix::{Matrix, MatrixCounts};
 use esker_peer::note;
 use std::process::ExitCode;
 
@@ -34,7 +34,7 @@ fn run() -> Result<usize, String> {
     let (first, count) = (number(first)?, number(count)?);
     let program = std::env::current_exe().map_err(|e| e.to_string())?.with_file_name("esker-peer-process");
     let matrix = Matrix::new(&program)?;
-    let (mut all, mut failures) = (Done::default(), 0);
+    let (mut all, mut failures) = (MatrixCounts::default(), 0);
     for seed in first..first + count {
         let done = match what.as_str() {
             "mixtures" => matrix.mixture(seed),

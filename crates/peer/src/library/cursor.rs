@@ -1,6 +1,6 @@
 //! An iterator of RocksDB that tests move as they like.
 
-use super::{Cursor, Pair, ReadOptionSet, RocksDb, Snapshot};
+use super::{ContentsPair, Cursor, ReadOptionSet, RocksDb, RocksSnapshot};
 use crate::c_data::slice;
 use std::marker::PhantomData;
 
@@ -30,7 +30,7 @@ impl RocksDb {
         &'a self,
         family: &str,
         options: CursorOptions,
-        snapshot: Option<&Snapshot<'_>>,
+        snapshot: Option<&RocksSnapshot<'_>>,
     ) -> RocksCursor<'a> {
         let (api, set) = (self.api, ReadOptionSet::new(self.api, snapshot));
         if options.prefix_same_as_start {
@@ -83,7 +83,7 @@ impl RocksCursor<'_> {
     /// Key and value here, if it is valid.
     /// # Errors
     /// RocksDB's, as text.
-    pub fn pair(&self) -> Result<Option<Pair>, String> {
+    pub fn pair(&self) -> Result<Option<ContentsPair>, String> {
         self.iter.status()?;
         Ok(self.iter.pair())
     }

@@ -18,7 +18,7 @@ use esker::internals::table::{TableReader, TableReaderOptions};
 use esker::options::{TargetVersion, cf_options_from_string};
 use esker::{ColumnFamilyOptions, DbOptions, Options, SstFileWriter};
 use esker_peer::mixture::Mixture;
-use esker_peer::{Op, RocksDb, require, write_sst_file};
+use esker_peer::{PeerOp, RocksDb, require, write_sst_file};
 use esker_testkit::{TempDir, seed};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -65,7 +65,7 @@ const SIZES: &[&str] = &[
 ];
 
 /// Ascending keys: puts, merges and deletions, and some range deletions behind them.
-fn random_ops(rng: &mut fastrand::Rng) -> Vec<Op> {
+fn random_ops(rng: &mut fastrand::Rng) -> Vec<PeerOp> {
     let family = || "default".to_owned();
     let mut ops = Vec::new();
     let count = rng.u32(1..2500);
@@ -76,19 +76,19 @@ fn random_ops(rng: &mut fastrand::Rng) -> Vec<Op> {
             _ => format!("value {i} ").repeat(rng.usize(1..12)).into_bytes(),
         };
         ops.push(match rng.u8(..10) {
-            0 => Op::Delete { family: family(), key },
-            1 => Op::Merge { family: family(), key, operand: value },
-            _ => Op::Put { family: family(), key, value },
+            0 => PeerOp::Delete { family: family(), key },
+            1 => PeerOp::Merge { family: family(), key, operand: value },
+            _ => PeerOp::Put { family: family(), key, value },
         });
     }
     for i in 0..rng.u32(..3) {
         let (begin, end) = (format!("key{:05}", i * 300), format!("key{:05}", i * 300 + 100));
-        ops.push(Op::DeleteRange { family: family(), begin: begin.into_bytes(), end: end.into_bytes() });
+        ops.push(PeerOp::DeleteRange { family: family(), begin: begin.into_bytes(), end: end.into_bytes() });
     }
     ops
 }
 
-fn written_by_esker(path: &Path, family: &str, ops: &[Op]) {
+fn written_by_esker(path: &Path, family: &str, ops: &[PeerOp]) {
     let mut options = Options { db: DbOptions::default(), cf: ColumnFamilyOptions::default() };
     options.db.compatible_with = TargetVersion::V11;
     options.cf = cf_options_from_string(&options.cf, family).expect("options");
@@ -96,10 +96,10 @@ fn written_by_esker(path: &Path, family: &str, ops: &[Op]) {
     writer.open(path).expect("opened");
     for op in ops {
         match op {
-            Op::Put { key, value, .. } => writer.put(key, value),
-            Op::Merge { key, operand, .. } => writer.merge(key, operand),
-            Op::Delete { key, .. } | Op::SingleDelete { key, .. } => writer.delete(key),
-            Op::DeleteRange { begin, end, .. } => writer.delete_range(begin, end),
+            PeerOp::Put { key, value, .. } => writer.put(key, value),
+            PeerOp::Merge { key, operand, .. } => writer.merge(key, operand),
+            PeerOp::Delete { key, .. } | PeerOp::SingleDelete { key, .. } => writer.delete(key),
+            PeerOp::DeleteRange { begin, end, .. } => writer.delete_range(begin, end),
         }
         .expect("added");
     }

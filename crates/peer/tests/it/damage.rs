@@ -1,12 +1,12 @@
 //! A slice of the damage campaign: some databases of both versions, few of their bytes. `cargo
 //! xtask long compat` runs all.
 
-use esker_peer::damage::{Tally, campaign};
+use esker_peer::damage::{DamageTally, campaign};
 use esker_peer::{fixture, note};
 
 #[test]
 fn damaged_databases_are_read_rightly_or_refused_with_the_files_name() {
-    let mut all = Tally::default();
+    let mut all = DamageTally::default();
     for name in [
         "v7_8_deletes",
         "v7_8_blob",

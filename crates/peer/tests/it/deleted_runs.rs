@@ -7,7 +7,7 @@ use crate::peer_process::{
 use esker::WriteOptions;
 use esker::options::{CompactRangeOptions, CompressionType};
 use esker_peer::fixture::copy_files;
-use esker_peer::model_ops::{Kinds, Op, write_to_esker};
+use esker_peer::model_ops::{Kinds, PeerOp, write_to_esker};
 use esker_peer::{ModelOps, RocksDb, Tools, require};
 use esker_testkit::{TempDir, seed};
 use std::path::Path;
@@ -23,8 +23,8 @@ fn tables_with_deleted_runs(dir: &Path) -> usize {
 }
 
 /// To the database and to the model.
-fn write(db: &esker::Db, model: &mut ModelOps, ops: impl Iterator<Item = Op>) {
-    let ops: Vec<Op> = ops.collect();
+fn write(db: &esker::Db, model: &mut ModelOps, ops: impl Iterator<Item = PeerOp>) {
+    let ops: Vec<PeerOp> = ops.collect();
     ops.iter().for_each(|op| model.apply(op));
     write_to_esker(db, &ops, &WriteOptions::default()).expect("written");
 }
@@ -51,12 +51,12 @@ fn tables_with_deleted_runs_are_read_verified_and_compacted_by_all() {
         let mut model = ModelOps::varied();
         let db = open_esker(dir.path(), &model, &options).expect("opens");
         for family in families(&model) {
-            let put = |i| Op::Put { family: family.clone(), key: key(i), value: vec![b'v'; 40] };
+            let put = |i| PeerOp::Put { family: family.clone(), key: key(i), value: vec![b'v'; 40] };
             write(&db, &mut model, (0..2000).map(put));
         }
         let snapshot = db.snapshot();
         for family in families(&model) {
-            let delete = |i| Op::Delete { family: family.clone(), key: key(i) };
+            let delete = |i| PeerOp::Delete { family: family.clone(), key: key(i) };
             write(&db, &mut model, (1..1999).filter(|i| i % 600 != 0).map(delete));
         }
         for _ in 0..40 {

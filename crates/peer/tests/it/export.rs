@@ -3,7 +3,7 @@
 use crate::peer_process::{check_7, check_11, check_all, open_esker, small_files};
 use esker::ImportColumnFamilyOptions;
 use esker::options::CompressionType;
-use esker_peer::model_ops::{Kinds, Merge, Order};
+use esker_peer::model_ops::{FamilyMerge, FamilyOrder, Kinds};
 use esker_peer::{ModelOps, RocksDb, WriteFlags, require};
 use esker_testkit::{TempDir, seed};
 
@@ -16,8 +16,8 @@ fn a_family_of_rocksdb_is_imported_for_rocksdb() {
     }
     seed::for_each_seed("export", 3, |round, mut rng| {
         let (from, to) = (TempDir::new("export-from"), TempDir::new("export-to"));
-        let order = [Order::Bytewise, Order::Reverse][usize::from(rng.bool())];
-        let mut model = ModelOps::new(&[("moved", order, Merge::StringAppend)]);
+        let order = [FamilyOrder::Bytewise, FamilyOrder::Reverse][usize::from(rng.bool())];
+        let mut model = ModelOps::new(&[("moved", order, FamilyMerge::StringAppend)]);
         let options = small_files(CompressionType::Lz4);
         let small = "write_buffer_size=65536;target_file_size_base=32768;max_bytes_for_level_base=131072;\
                      block_based_table_factory={format_version=5};";

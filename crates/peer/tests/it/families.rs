@@ -3,13 +3,13 @@
 use crate::peer_process::{check_7, check_11, check_all, check_open_11, db_options, open_esker, small_files};
 use esker::options::CompressionType;
 use esker::{Db, ErrorKind, Options, WriteOptions};
-use esker_peer::model_ops::{Kinds, Merge, Order, write_to_esker};
+use esker_peer::model_ops::{FamilyMerge, FamilyOrder, Kinds, write_to_esker};
 use esker_peer::{ModelOps, RocksDb, Tools, WriteFlags, require};
 use esker_testkit::{TempDir, seed};
 use std::path::Path;
 
-const ORDERS: [Order; 2] = [Order::Bytewise, Order::Reverse];
-const MERGES: [Merge; 3] = [Merge::None, Merge::StringAppend, Merge::Uint64Add];
+const ORDERS: [FamilyOrder; 2] = [FamilyOrder::Bytewise, FamilyOrder::Reverse];
+const MERGES: [FamilyMerge; 3] = [FamilyMerge::None, FamilyMerge::StringAppend, FamilyMerge::Uint64Add];
 /// Tables that 7.8 reads.
 const FOR_7: &str = "block_based_table_factory={format_version=5};";
 
@@ -96,7 +96,7 @@ fn ldb_creates_and_drops_families() {
     let Some(tools) = require("ldb 7.8", Tools::find()) else { return };
     let dir = TempDir::new("ldb-families");
     let options = small_files(CompressionType::Lz4);
-    let mut model = ModelOps::new(&[("old", Order::Bytewise, Merge::None)]);
+    let mut model = ModelOps::new(&[("old", FamilyOrder::Bytewise, FamilyMerge::None)]);
     let mut rng = seed::rng("ldb families");
     let db = open_esker(dir.path(), &model, &options).expect("opens");
     write_to_esker(&db, &model.random_ops(&mut rng, 50, Kinds::ALL), &WriteOptions::default())
@@ -106,7 +106,7 @@ fn ldb_creates_and_drops_families() {
     tools.ldb(dir.path(), ["create_column_family", "new"]).expect("created");
     tools.ldb(dir.path(), ["drop_column_family", "old"]).expect("dropped");
     model.drop_family("old");
-    model.add_family("new", Order::Bytewise, Merge::None);
+    model.add_family("new", FamilyOrder::Bytewise, FamilyMerge::None);
     let ops = model.random_ops(&mut rng, 10, Kinds::LDB);
     tools.apply(dir.path(), &ops).expect("written");
     check_all(dir.path(), &model, &options, "created by ldb");
@@ -115,13 +115,13 @@ fn ldb_creates_and_drops_families() {
 #[test]
 fn a_missing_family_and_a_wrong_comparator_are_named() {
     let dir = TempDir::new("named");
-    let model = ModelOps::new(&[("rev", Order::Reverse, Merge::None)]);
+    let model = ModelOps::new(&[("rev", FamilyOrder::Reverse, FamilyMerge::None)]);
     let options = small_files(CompressionType::Lz4);
     drop(open_esker(dir.path(), &model, &options).expect("opens"));
     let error = Db::open(&Options::default(), dir.path()).expect_err("a family is missing");
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     assert!(error.to_string().contains("rev"), "{error}");
-    let wrong = ModelOps::new(&[("rev", Order::Bytewise, Merge::None)]);
+    let wrong = ModelOps::new(&[("rev", FamilyOrder::Bytewise, FamilyMerge::None)]);
     let error = open_esker(dir.path(), &wrong, &options).expect_err("another comparator");
     for name in ["rev", "rocksdb.ReverseBytewiseComparator", "leveldb.BytewiseComparator"] {
         assert!(error.to_string().contains(name), "{error}");

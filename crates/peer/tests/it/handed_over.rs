@@ -4,7 +4,7 @@
 use crate::peer_process::{check_7, check_11, check_all, check_open_esker, open_esker, small_files};
 use esker::options::CompressionType;
 use esker::{Db, Options, ReadOptions, SstFileWriter, WriteOptions};
-use esker_peer::model_ops::{Kinds, Merge, Order, write_to_esker};
+use esker_peer::model_ops::{FamilyMerge, FamilyOrder, Kinds, write_to_esker};
 use esker_peer::{Contents, InternalEntry, ModelOps, Tools, require};
 use esker_testkit::{TempDir, seed};
 use std::collections::BTreeMap;
@@ -165,7 +165,7 @@ fn other_layouts_are_read_by_all() {
             options.prefix_extractor = esker_base::prefix::by_name("rocksdb.FixedPrefix.5");
         }
         let what = format!("round {round}: {:?}", options.table);
-        let mut model = ModelOps::new(&[("reverse", Order::Reverse, Merge::StringAppend)]);
+        let mut model = ModelOps::new(&[("reverse", FamilyOrder::Reverse, FamilyMerge::StringAppend)]);
         let db = open_esker(dir.path(), &model, &options).expect("opens");
         fill(&db, &mut model, &mut rng, 120, Kinds::ALL);
         db.compact_range(None, None).expect("compacts");
@@ -216,7 +216,7 @@ fn parts_hash_indexes_and_dictionaries_are_read_by_all() {
             options.compression_opts.zstd_max_train_bytes = rng.choice([0, 10_000]).expect("one");
         }
         let what = format!("round {round}: {:?} {:?}", options.compression, options.table);
-        let mut model = ModelOps::new(&[("reverse", Order::Reverse, Merge::StringAppend)]);
+        let mut model = ModelOps::new(&[("reverse", FamilyOrder::Reverse, FamilyMerge::StringAppend)]);
         let db = open_esker(dir.path(), &model, &options).expect("opens");
         fill(&db, &mut model, &mut rng, 120, Kinds::ALL);
         db.compact_range(None, None).expect("compacts");

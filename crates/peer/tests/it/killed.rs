@@ -12,7 +12,7 @@ use esker::options::CompressionType;
 use esker::{ColumnFamilyOptions, Db, DbOptions, WalRecoveryMode, WriteOptions};
 use esker_peer::fixture::copy_files;
 use esker_peer::model_ops::{Kinds, write_to_esker};
-use esker_peer::{ModelOps, Op, RocksDb, WriteFlags, require};
+use esker_peer::{ModelOps, PeerOp, RocksDb, WriteFlags, require};
 use esker_testkit::{TempDir, seed};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -65,7 +65,7 @@ impl Batches {
     }
 
     /// The next batch, and whether it is to be synced.
-    fn next(&mut self) -> (Vec<Op>, bool) {
+    fn next(&mut self) -> (Vec<PeerOp>, bool) {
         let count = self.rng.usize(1..12);
         let ops = self.model.random_ops(&mut self.rng, count, Kinds::ALL);
         (ops, self.rng.u32(..20) == 0)
@@ -87,7 +87,7 @@ fn child() {
 }
 
 /// Writes a batch, synced or not.
-type Writer = Box<dyn FnMut(&[Op], bool)>;
+type Writer = Box<dyn FnMut(&[PeerOp], bool)>;
 
 /// Opens the database and gives back what writes to it.
 fn writer(dir: &Path, seed: u64, model: &ModelOps) -> Writer {

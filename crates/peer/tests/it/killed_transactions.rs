@@ -14,7 +14,7 @@
 //! `ROUNDS=n` for more rounds (`cargo xtask long durability`).
 
 use esker::{Options, Transaction, TransactionDb, TransactionDbOptions};
-use esker_peer::{RocksDb, RocksTransaction, RocksTransactionDb, WritePolicy, require};
+use esker_peer::{RocksDb, RocksTransaction, RocksTransactionDb, RocksWritePolicy, require};
 use esker_testkit::{TempDir, seed};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -118,7 +118,7 @@ impl Lane {
 }
 
 /// A database, with the transactions that are prepared in it.
-trait Engine {
+trait PeerEngine {
     fn get(&self, key: &[u8]) -> Option<Vec<u8>>;
     /// Names, sorted.
     fn prepared(&self) -> Vec<String>;
@@ -159,7 +159,7 @@ impl Esker {
     }
 }
 
-impl Engine for Esker {
+impl PeerEngine for Esker {
     fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
         self.db.db().get(key).expect("read")
     }
@@ -193,7 +193,7 @@ struct Rocks<'a> {
 impl<'a> Rocks<'a> {
     fn open(dir: &Path) -> RocksTransactionDb {
         let options = "create_if_missing=true;write_buffer_size=65536;";
-        RocksTransactionDb::open(dir, options, WritePolicy::Committed).expect("opens")
+        RocksTransactionDb::open(dir, options, RocksWritePolicy::Committed).expect("opens")
     }
 
     fn of(db: &RocksTransactionDb) -> Rocks<'_> {
@@ -213,7 +213,7 @@ impl<'a> Rocks<'a> {
     }
 }
 
-impl Engine for Rocks<'_> {
+impl PeerEngine for Rocks<'_> {
     fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
         self.db.get(key).expect("read")
     }
@@ -239,7 +239,7 @@ impl Engine for Rocks<'_> {
 }
 
 /// Takes steps of some lanes until the process is killed, and says so after each.
-fn walk(engine: &mut dyn Engine, lanes: &mut [Lane], mut rng: fastrand::Rng) {
+fn walk(engine: &mut dyn PeerEngine, lanes: &mut [Lane], mut rng: fastrand::Rng) {
     loop {
         let sum: u32 = lanes.iter().map(|lane| PACE[lane.number]).sum();
         let mut at = rng.u32(..sum);
@@ -318,7 +318,7 @@ fn walk_and_kill(dir: &Path, engine: &str, lanes: &mut [Lane], lines: usize) {
 
 /// Compares what is there with what was said, finds out which lanes are a step further, and takes
 /// some steps with what is prepared.
-fn check(engine: &mut dyn Engine, lanes: &mut [Lane], rng: &mut fastrand::Rng, when: &str) {
+fn check(engine: &mut dyn PeerEngine, lanes: &mut [Lane], rng: &mut fastrand::Rng, when: &str) {
     let prepared = engine.prepared();
     for lane in lanes.iter_mut() {
         let last = engine

@@ -1,6 +1,6 @@
 //! A slice of the matrix and of the chains; `cargo xtask long compat` runs five hundred mixtures.
 
-use esker_peer::matrix::{Done, Matrix};
+use esker_peer::matrix::{Matrix, MatrixCounts};
 use esker_peer::{note, require};
 use esker_testkit::seed;
 use std::path::Path;
@@ -15,7 +15,7 @@ fn matrix() -> Option<Matrix> {
 #[test]
 fn mixtures_written_by_each_are_opened_by_each() {
     let Some(matrix) = matrix() else { return };
-    let mut all = Done::default();
+    let mut all = MatrixCounts::default();
     seed::for_each_seed("mixtures", 8, |seed, _| {
         all.add(matrix.mixture(seed).unwrap_or_else(|why| panic!("{why}")));
     });

@@ -5,7 +5,7 @@ use crate::peer_process::{check_all, check_open_esker, open_esker, small_files};
 use esker::WriteOptions;
 use esker::options::{CompactRangeOptions, CompressionType};
 use esker_peer::ModelOps;
-use esker_peer::model_ops::{Op, write_to_esker};
+use esker_peer::model_ops::{PeerOp, write_to_esker};
 use esker_testkit::TempDir;
 
 const KEYS: u32 = 400;
@@ -32,21 +32,21 @@ fn overlapping_range_deletions_under_snapshots_are_read_by_all() {
         let mut model = ModelOps::new(&[]);
         let db = open_esker(dir.path(), &model, &options).expect("opens");
         let families: Vec<String> = model.families.iter().map(|family| family.name.clone()).collect();
-        let write = |model: &mut ModelOps, ops: Vec<Op>| {
+        let write = |model: &mut ModelOps, ops: Vec<PeerOp>| {
             ops.iter().for_each(|op| model.apply(op));
             write_to_esker(&db, &ops, &WriteOptions::default()).expect("written");
         };
         let mut snapshots = Vec::new();
         for family in &families {
-            let put = |i| Op::Put { family: family.clone(), key: key(i), value: vec![b'v'; 40] };
+            let put = |i| PeerOp::Put { family: family.clone(), key: key(i), value: vec![b'v'; 40] };
             write(&mut model, (0..KEYS).map(put).collect());
         }
         for i in 0..KEYS / 2 {
             let (begin, end) = shape(i, KEYS / 2);
             for family in &families {
                 let (begin, end) = (key(begin), key(end));
-                let delete = Op::DeleteRange { family: family.clone(), begin, end };
-                let put = Op::Put { family: family.clone(), key: key(i / 2), value: vec![b'w'; 10] };
+                let delete = PeerOp::DeleteRange { family: family.clone(), begin, end };
+                let put = PeerOp::Put { family: family.clone(), key: key(i / 2), value: vec![b'w'; 10] };
                 write(&mut model, if i % 7 == 0 { vec![delete, put] } else { vec![delete] });
             }
             if i % 20 == 3 {

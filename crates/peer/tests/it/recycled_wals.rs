@@ -4,7 +4,7 @@
 use crate::peer_process::{check_7_after_kill, check_11, check_open_11, check_open_esker, db_options};
 use esker::{ColumnFamilyOptions, Db, DbOptions, FlushOptions, WriteOptions};
 use esker_peer::fixture::copy_files;
-use esker_peer::model_ops::{Kinds, Merge, Order, write_to_esker};
+use esker_peer::model_ops::{FamilyMerge, FamilyOrder, Kinds, write_to_esker};
 use esker_peer::{ModelOps, RocksDb, require};
 use esker_testkit::{TempDir, seed};
 
@@ -21,7 +21,7 @@ fn copy(dir: &TempDir) -> TempDir {
 fn a_recycled_wal_before_an_empty_one_is_whole_to_everyone() {
     seed::for_each_seed("recycled", 1, |seed, mut rng| {
         let dir = TempDir::new("recycled");
-        let mut model = ModelOps::new(&[("other", Order::Bytewise, Merge::None)]);
+        let mut model = ModelOps::new(&[("other", FamilyOrder::Bytewise, FamilyMerge::None)]);
         // Reserved space would be given back with what lies in it when the file is closed.
         let options = DbOptions { recycle_log_file_num: 2, allow_fallocate: false, ..db_options() };
         let descriptors = model.descriptors(&ColumnFamilyOptions::default());

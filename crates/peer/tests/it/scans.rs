@@ -11,7 +11,9 @@ use esker::options::{BottommostLevelCompaction, CompactRangeOptions, Compression
 use esker::{Db, DbIterator, Options, ReadOptions, SstFileWriter, WriteOptions, builtin};
 use esker_base::prefix;
 use esker_peer::model_ops::write_to_esker;
-use esker_peer::{CursorOptions, FamilySpec, Op, RocksCursor, RocksDb, Snapshot, WriteFlags, note, require};
+use esker_peer::{
+    CursorOptions, FamilySpec, PeerOp, RocksCursor, RocksDb, RocksSnapshot, WriteFlags, note, require,
+};
 use esker_testkit::{TempDir, seed};
 use std::collections::BTreeSet;
 
@@ -121,11 +123,11 @@ fn shown(pair: &Option<(Vec<u8>, Vec<u8>)>) -> String {
 /// The same point in time of both.
 struct ReadPoint<'a> {
     esker: esker::Snapshot,
-    rocks: Snapshot<'a>,
+    rocks: RocksSnapshot<'a>,
 }
 
 /// Both databases, and what is open on them.
-struct Pair<'a> {
+struct ContentsPair<'a> {
     esker: Db,
     options: Options,
     rocks: &'a RocksDb,
@@ -139,27 +141,27 @@ struct Pair<'a> {
     super_versions: u64,
 }
 
-impl<'a> Pair<'a> {
+impl<'a> ContentsPair<'a> {
     /// Keys of these are put when they are not there and single-deleted, nothing else.
     fn is_single(i: usize) -> bool {
         i % 10 == 7
     }
 
-    fn write(&self, ops: &[Op]) {
+    fn write(&self, ops: &[PeerOp]) {
         write_to_esker(&self.esker, ops, &WriteOptions::default()).expect("Esker writes");
         self.rocks.write(ops, WriteFlags::default()).expect("RocksDB writes");
     }
 
-    fn put(&mut self, i: usize, value: String) -> Option<Op> {
-        let is_wanted = !Pair::is_single(i) || self.single.insert(i);
-        is_wanted.then(|| Op::Put { family: FAMILY.to_owned(), key: key(i), value: value.into_bytes() })
+    fn put(&mut self, i: usize, value: String) -> Option<PeerOp> {
+        let is_wanted = !ContentsPair::is_single(i) || self.single.insert(i);
+        is_wanted.then(|| PeerOp::Put { family: FAMILY.to_owned(), key: key(i), value: value.into_bytes() })
     }
 
-    fn delete(&mut self, i: usize) -> Option<Op> {
+    fn delete(&mut self, i: usize) -> Option<PeerOp> {
         let family = FAMILY.to_owned();
-        match Pair::is_single(i) {
-            false => Some(Op::Delete { family, key: key(i) }),
-            true => self.single.remove(&i).then(|| Op::SingleDelete { family, key: key(i) }),
+        match ContentsPair::is_single(i) {
+            false => Some(PeerOp::Delete { family, key: key(i) }),
+            true => self.single.remove(&i).then(|| PeerOp::SingleDelete { family, key: key(i) }),
         }
     }
 
@@ -167,16 +169,16 @@ impl<'a> Pair<'a> {
         let i = rng.usize(..KEYS);
         let end = (i + rng.usize(1..60)).min(KEYS);
         let family = FAMILY.to_owned();
-        let ops: Vec<Op> = match rng.u8(..20) {
+        let ops: Vec<PeerOp> = match rng.u8(..20) {
             0..4 => self.put(i, format!("{step}{}", "x".repeat(rng.usize(..60)))).into_iter().collect(),
-            4 | 5 if !Pair::is_single(i) => {
-                vec![Op::Merge { family, key: key(i), operand: format!("m{step}").into_bytes() }]
+            4 | 5 if !ContentsPair::is_single(i) => {
+                vec![PeerOp::Merge { family, key: key(i), operand: format!("m{step}").into_bytes() }]
             }
             6..8 => (i..end).filter_map(|i| self.put(i, format!("run{step}"))).collect(),
             8 | 9 => {
                 // Single deletions and range deletions of one key are not to be mixed.
-                let end = (i..end).find(|i| Pair::is_single(*i)).unwrap_or(end);
-                vec![Op::DeleteRange { family, begin: key(i), end: key(end) }]
+                let end = (i..end).find(|i| ContentsPair::is_single(*i)).unwrap_or(end);
+                vec![PeerOp::DeleteRange { family, begin: key(i), end: key(end) }]
             }
             10 => return self.ingest(rng, step, i, end),
             _ => (i..end).filter_map(|i| self.delete(i)).collect(),
@@ -190,7 +192,7 @@ impl<'a> Pair<'a> {
         self.files += 1;
         let mut writer = SstFileWriter::new(&self.options);
         writer.open(&path).expect("created");
-        for i in (begin..end).filter(|i| !Pair::is_single(*i)) {
+        for i in (begin..end).filter(|i| !ContentsPair::is_single(*i)) {
             if rng.u8(..3) == 0 {
                 writer.put(key(i), format!("in{step}")).expect("put");
             } else {
@@ -275,7 +277,7 @@ impl<'a> Pair<'a> {
             return compacted.expect("Esker compacts");
         }
         let value = format!("side{step}").into_bytes();
-        self.write(&[Op::Put { family: FAMILY.to_owned(), key: SIDE.to_vec(), value }]);
+        self.write(&[PeerOp::Put { family: FAMILY.to_owned(), key: SIDE.to_vec(), value }]);
         let flush = FlushOptions { wait: rng.u8(..4) > 0, ..FlushOptions::default() };
         self.esker.flush_opt(&flush, &[&self.esker.default_column_family()]).expect("Esker flushes");
     }
@@ -321,7 +323,7 @@ fn scans_find_what_rocksdb_finds_whichever_super_version_they_stand_on() {
             RocksDb::open(&dir.path().join("rocks"), "create_if_missing=true", &[family]).expect("opens");
         let options = esker_options(&mut rng);
         let esker = Db::open(&options, dir.path().join("esker")).expect("opens");
-        let mut pair = Pair {
+        let mut pair = ContentsPair {
             esker,
             options,
             rocks: &rocks,
@@ -335,7 +337,7 @@ fn scans_find_what_rocksdb_finds_whichever_super_version_they_stand_on() {
         };
         // RocksDB's compactions merge through a snapshot of number 0, such as one of a database
         // that has ingested files only.
-        pair.write(&[Op::Put { family: FAMILY.to_owned(), key: SIDE.to_vec(), value: Vec::new() }]);
+        pair.write(&[PeerOp::Put { family: FAMILY.to_owned(), key: SIDE.to_vec(), value: Vec::new() }]);
         pair.run(&mut rng, 300);
         answers += pair.answers;
         super_versions += pair.super_versions;

@@ -5,7 +5,7 @@ use esker::internals::table::TableReader;
 use esker::options::DbOptions;
 use esker::{ErrorKind, Options, ReadOptions, SstFileReader, ValueType, comparator};
 use esker_peer::fixture;
-use esker_peer::model_ops::Op;
+use esker_peer::model_ops::PeerOp;
 use esker_peer::{RocksDb, require, write_sst_file};
 use esker_testkit::TempDir;
 use std::collections::BTreeMap;
@@ -111,12 +111,12 @@ fn tables_of_golden_databases_are_read_without_their_databases() {
     assert!(tables > 150 && keys > 10_000, "{tables} tables, {keys} keys");
 }
 
-fn op(kind: u32, key: Vec<u8>, value: Vec<u8>) -> Op {
+fn op(kind: u32, key: Vec<u8>, value: Vec<u8>) -> PeerOp {
     let family = String::from("default");
     match kind {
-        0 => Op::Delete { family, key },
-        1 => Op::Merge { family, key, operand: value },
-        _ => Op::Put { family, key, value },
+        0 => PeerOp::Delete { family, key },
+        1 => PeerOp::Merge { family, key, operand: value },
+        _ => PeerOp::Put { family, key, value },
     }
 }
 
@@ -135,7 +135,7 @@ fn a_table_of_rocksdbs_writer_says_of_keys_what_was_put_into_it() {
         ops.push(op(i % 5, key, value));
     }
     // It hides nothing in the table itself.
-    ops.push(Op::DeleteRange {
+    ops.push(PeerOp::DeleteRange {
         family: "default".into(),
         begin: b"key00100".into(),
         end: b"key00200".into(),

@@ -1,6 +1,6 @@
 //! The face that benchmarks use gives what it was given.
 
-use esker_peer::timed::{Durability, MultiGetScratch, ScanFrom, TimedDb, TimedOptions};
+use esker_peer::timed::{MultiGetScratch, ScanFrom, TimedDb, TimedDurability, TimedOptions};
 use esker_peer::{RocksDb, require};
 use esker_testkit::TempDir;
 
@@ -18,15 +18,17 @@ fn what_the_face_for_benchmarks_stores_it_finds() {
     let db = TimedDb::open(dir.path(), &options).unwrap();
     let key = |i: u32| format!("{i:08}").into_bytes();
     for i in 0..1000 {
-        let durability = [Durability::NoWal, Durability::Wal, Durability::Sync][(i % 100).min(2) as usize];
+        let durability =
+            [TimedDurability::NoWal, TimedDurability::Wal, TimedDurability::Sync][(i % 100).min(2) as usize];
         db.put(&key(i), &i.to_le_bytes(), durability).unwrap();
     }
     let (first, second) = (key(2000), key(2001));
-    db.put_all([(&first[..], &b"a"[..]), (&second[..], &b"b"[..])].into_iter(), Durability::Wal).unwrap();
-    db.delete(&key(1), Durability::Wal).unwrap();
-    db.delete_range(&key(10), &key(20), Durability::Wal).unwrap();
+    db.put_all([(&first[..], &b"a"[..]), (&second[..], &b"b"[..])].into_iter(), TimedDurability::Wal)
+        .unwrap();
+    db.delete(&key(1), TimedDurability::Wal).unwrap();
+    db.delete_range(&key(10), &key(20), TimedDurability::Wal).unwrap();
     let mut snapshot = db.cursor(true);
-    db.put(&key(5000), b"late", Durability::Wal).unwrap();
+    db.put(&key(5000), b"late", TimedDurability::Wal).unwrap();
     db.flush().unwrap();
     db.compact();
     db.settle().unwrap();

@@ -2,7 +2,7 @@
 //! committed by the other.
 
 use esker::{Options, ReadOptions, Transaction, TransactionDb, TransactionDbOptions, WriteOptions};
-use esker_peer::{FamilySpec, RocksDb, RocksTransactionDb, WritePolicy, require};
+use esker_peer::{FamilySpec, RocksDb, RocksTransactionDb, RocksWritePolicy, require};
 use esker_testkit::{TempDir, seed};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,7 +19,7 @@ fn esker_begin(db: &TransactionDb, name: &str) -> Transaction {
     txn
 }
 
-fn rocksdb(dir: &Path, policy: WritePolicy) -> RocksTransactionDb {
+fn rocksdb(dir: &Path, policy: RocksWritePolicy) -> RocksTransactionDb {
     RocksTransactionDb::open(dir, "create_if_missing=true;", policy).expect("opens")
 }
 
@@ -48,7 +48,7 @@ fn what_esker_prepares_rocksdb_commits_and_rolls_back() {
             }
         }
         {
-            let db = rocksdb(dir.path(), WritePolicy::Committed);
+            let db = rocksdb(dir.path(), RocksWritePolicy::Committed);
             assert_eq!(db.get(b"plain").expect("read"), Some(b"1".to_vec()));
             assert_eq!(db.get(b"d").expect("read"), Some(b"done".to_vec()));
             assert_eq!(db.get(b"a").expect("read"), None);
@@ -79,7 +79,7 @@ fn what_rocksdb_prepares_esker_commits_and_rolls_back() {
     if require("librocksdb 11.8", RocksDb::available()).is_none() {
         return;
     }
-    for policy in [WritePolicy::Committed, WritePolicy::Prepared, WritePolicy::Unprepared] {
+    for policy in [RocksWritePolicy::Committed, RocksWritePolicy::Prepared, RocksWritePolicy::Unprepared] {
         let dir = TempDir::new("rocksdb-prepares");
         {
             let db = rocksdb(dir.path(), policy);
@@ -112,7 +112,7 @@ fn what_rocksdb_prepares_esker_commits_and_rolls_back() {
             assert_eq!((get("a").as_deref(), get("b"), get("plain")), (Some("one"), None, None));
         }
         // What is left goes on as it would under the policy that writes at commit.
-        let db = rocksdb(dir.path(), WritePolicy::Committed);
+        let db = rocksdb(dir.path(), RocksWritePolicy::Committed);
         let mut prepared = db.prepared();
         assert_eq!(prepared.len(), 1, "{policy:?}");
         let (name, three) = prepared.pop().expect("one");
@@ -128,9 +128,11 @@ fn what_rocksdb_flushed_before_it_was_committed_is_not_seen() {
     if require("librocksdb 11.8", RocksDb::available()).is_none() {
         return;
     }
-    for (policy, read_only_first) in
-        [(WritePolicy::Committed, false), (WritePolicy::Prepared, false), (WritePolicy::Unprepared, true)]
-    {
+    for (policy, read_only_first) in [
+        (RocksWritePolicy::Committed, false),
+        (RocksWritePolicy::Prepared, false),
+        (RocksWritePolicy::Unprepared, true),
+    ] {
         let dir = TempDir::new("rocksdb-flushes-uncommitted");
         let columns: [(&[u8], &[u8]); 2] = [(b"", b"old"), (b"column", b"kept")];
         {
@@ -200,7 +202,7 @@ fn what_rocksdb_flushed_before_it_was_committed_is_not_seen() {
             expected(db.db(), &after);
             entity(db.db());
         }
-        let db = rocksdb(dir.path(), WritePolicy::Committed);
+        let db = rocksdb(dir.path(), RocksWritePolicy::Committed);
         assert!(db.prepared().is_empty());
         for (key, value) in [(b"a", Some("one")), (b"b", Some("old")), (b"c", Some("done")), (b"d", None)] {
             assert_eq!(db.get(key).expect("read").as_deref(), value.map(str::as_bytes), "{policy:?}");
@@ -292,7 +294,7 @@ fn transactions_change_hands_again_and_again() {
                     db.db().flush().expect("flushes");
                 }
             } else {
-                let db = rocksdb(dir.path(), WritePolicy::Committed);
+                let db = rocksdb(dir.path(), RocksWritePolicy::Committed);
                 let mut prepared: BTreeMap<_, _> = db.prepared().into_iter().collect();
                 for (_, name, commits) in &resolved {
                     let txn = prepared.remove(name).expect("prepared");
@@ -369,7 +371,7 @@ fn commit_timestamps_are_read_by_both_from_wals() {
     }
     {
         let options = format!("comparator={NAME};");
-        let db = RocksTransactionDb::open(dir.path(), &options, WritePolicy::Committed).expect("opens");
+        let db = RocksTransactionDb::open(dir.path(), &options, RocksWritePolicy::Committed).expect("opens");
         let get = |key: &[u8], point| db.get_at(key, Some(&ts(point))).expect("read");
         assert_eq!((get(b"a", 9), get(b"a", 10)), (None, Some(b"one".to_vec())));
         assert_eq!((get(b"c", 10), get(b"c", 11)), (None, Some(b"plain".to_vec())));

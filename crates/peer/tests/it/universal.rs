@@ -5,7 +5,7 @@ use crate::peer_process::{check_7, check_11, check_open_esker, open_esker, small
 use esker::options::{CompactionStopStyle, CompactionStyle, CompressionType};
 use esker::{ColumnFamilyOptions, Db, Options};
 use esker_peer::model_ops::{Kinds, write_to_esker};
-use esker_peer::{FamilySpec, ModelOps, Op, RocksDb, WriteFlags, require};
+use esker_peer::{FamilySpec, ModelOps, PeerOp, RocksDb, WriteFlags, require};
 use esker_testkit::{TempDir, seed};
 use std::path::Path;
 
@@ -13,7 +13,7 @@ const FLUSHES: u32 = 60;
 const KEYS_IN_A_FLUSH: u32 = 400;
 
 /// The keys of one flush: half of them new, half overwritten.
-fn operations(rng: &mut fastrand::Rng, flush: u32) -> Vec<Op> {
+fn operations(rng: &mut fastrand::Rng, flush: u32) -> Vec<PeerOp> {
     let family = "default".to_owned();
     let op = |i: u32| {
         let number = if i.is_multiple_of(2) {
@@ -22,7 +22,7 @@ fn operations(rng: &mut fastrand::Rng, flush: u32) -> Vec<Op> {
             rng.u32(..FLUSHES * KEYS_IN_A_FLUSH)
         };
         let value: Vec<u8> = std::iter::repeat_with(|| rng.u8(..)).take(60).collect();
-        Op::Put { family: family.clone(), key: format!("key{number:08}").into_bytes(), value }
+        PeerOp::Put { family: family.clone(), key: format!("key{number:08}").into_bytes(), value }
     };
     (0..KEYS_IN_A_FLUSH).map(op).collect()
 }

@@ -42,7 +42,7 @@ impl House {
     fn audit(&self, db: &Db) -> Result<Audited, String> {
         let (handle, order) = (db.default_column_family(), Arc::new(BytewiseComparator) as ComparatorRef);
         let families = vec![(&handle, &order)];
-        let subject = Subject {
+        let subject = AuditSubject {
             db,
             fs: &self.fs,
             path: Path::new(PATH),

@@ -7,7 +7,7 @@
 
 use clap::Parser;
 use esker::internals::base::allocations::CountingAllocator;
-use esker_stress::growth::{Parameters, run, run_under_callgrind};
+use esker_stress::growth::{GrowthParameters, run, run_under_callgrind};
 use esker_testkit::TempDir;
 use std::process::ExitCode;
 
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
         run_under_callgrind(directory.path(), &args).map(|()| String::new())
     } else {
         let Arguments { scale, sizes, axes, operations, all, .. } = arguments;
-        run(&Parameters { scale, sizes: sizes.max(2), axes, operations, verbose: all })
+        run(&GrowthParameters { scale, sizes: sizes.max(2), axes, operations, verbose: all })
             .map(|report| report.to_string())
     };
     match outcome {

@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, HashMap};
 
 /// Keys and values by family.
-pub(super) type Contents = Vec<BTreeMap<Vec<u8>, Vec<u8>>>;
+pub(super) type FamilyContents = Vec<BTreeMap<Vec<u8>, Vec<u8>>>;
 
 /// Every batch puts its number here, in each family that it touches.
 pub(super) const LAST: &[u8] = b"~last";
 
 /// One change of one family.
 #[derive(Clone, Debug)]
-pub(super) enum Change {
+pub(super) enum CrashChange {
     Put(Vec<u8>, Vec<u8>),
     Delete(Vec<u8>),
     DeleteRange(Vec<u8>, Vec<u8>),
@@ -20,27 +20,27 @@ pub(super) enum Change {
 
 /// One acknowledged batch.
 #[derive(Clone, Debug)]
-pub(super) struct Batch {
+pub(super) struct CrashBatch {
     pub(super) sequence: u64,
     pub(super) id: u64,
     /// The timestamp of what it changes in a family with timestamps.
     pub(super) time: u64,
-    pub(super) changes: Vec<(usize, Change)>,
+    pub(super) changes: Vec<(usize, CrashChange)>,
 }
 
 /// All batches of a run, on top of what was there before.
-pub(super) struct History {
-    base: Contents,
-    batches: Vec<Batch>,
+pub(super) struct CrashHistory {
+    base: FamilyContents,
+    batches: Vec<CrashBatch>,
     /// How many batches there are up to and including this one.
     prefix_with: HashMap<u64, usize>,
 }
 
-impl History {
-    pub(super) fn new(base: Contents, mut batches: Vec<Batch>) -> History {
+impl CrashHistory {
+    pub(super) fn new(base: FamilyContents, mut batches: Vec<CrashBatch>) -> CrashHistory {
         batches.sort_by_key(|b| b.sequence);
         let prefix_with = batches.iter().enumerate().map(|(i, b)| (b.id, i + 1)).collect();
-        History { base, batches, prefix_with }
+        CrashHistory { base, batches, prefix_with }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -55,7 +55,7 @@ impl History {
     /// The prefix that ends with the newest batch of which there is anything.
     /// # Errors
     /// What nobody wrote.
-    pub(super) fn prefix_of(&self, found: &Contents) -> Result<usize, String> {
+    pub(super) fn prefix_of(&self, found: &FamilyContents) -> Result<usize, String> {
         let mut longest = 0;
         for (family, contents) in found.iter().enumerate() {
             let last = contents.get(LAST);
@@ -77,7 +77,7 @@ impl History {
 
     /// # Errors
     /// The first difference between what was found and what the prefix leads to.
-    pub(super) fn compare(&self, prefix: usize, found: &Contents) -> Result<(), String> {
+    pub(super) fn compare(&self, prefix: usize, found: &FamilyContents) -> Result<(), String> {
         let expected = self.contents_after(prefix);
         for (family, (found, expected)) in found.iter().zip(&expected).enumerate() {
             if found == expected {
@@ -105,7 +105,7 @@ impl History {
         prefix.checked_sub(1).map_or(0, |last| self.batches[last].time)
     }
 
-    pub(super) fn contents_after(&self, prefix: usize) -> Contents {
+    pub(super) fn contents_after(&self, prefix: usize) -> FamilyContents {
         let mut contents = self.base.clone();
         for batch in &self.batches[..prefix] {
             for (family, change) in &batch.changes {
@@ -116,17 +116,17 @@ impl History {
     }
 }
 
-impl Change {
+impl CrashChange {
     fn apply(&self, contents: &mut BTreeMap<Vec<u8>, Vec<u8>>) {
         match self {
-            Change::Put(key, value) => {
+            CrashChange::Put(key, value) => {
                 contents.insert(key.clone(), value.clone());
             }
-            Change::Delete(key) => {
+            CrashChange::Delete(key) => {
                 contents.remove(key);
             }
-            Change::DeleteRange(begin, end) => contents.retain(|key, _| key < begin || key >= end),
-            Change::Add(key, n) => {
+            CrashChange::DeleteRange(begin, end) => contents.retain(|key, _| key < begin || key >= end),
+            CrashChange::Add(key, n) => {
                 let old = contents
                     .get(key)
                     .and_then(|v| v.as_slice().try_into().ok())

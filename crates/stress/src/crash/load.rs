@@ -2,7 +2,7 @@
 //! seed.
 
 use super::DIR;
-use super::history::{Batch, Change, Contents, History, LAST};
+use super::history::{CrashBatch, CrashChange, CrashHistory, FamilyContents, LAST};
 use crate::stamped;
 use esker::comparator::{BytewiseComparator, ComparatorRef};
 use esker::internals::base::sync::atomic::{AtomicU64, Ordering};
@@ -142,7 +142,7 @@ impl Load {
         self.batches_per_thread = self.batches_per_thread.min(batches);
     }
 
-    pub(super) fn empty_contents(&self) -> Contents {
+    pub(super) fn empty_contents(&self) -> FamilyContents {
         vec![Default::default(); self.families]
     }
 
@@ -187,10 +187,10 @@ impl Load {
     pub(super) fn run(
         &self,
         env: Env,
-        base: Contents,
+        base: FamilyContents,
         floors: &Floors,
         rng: &mut fastrand::Rng,
-    ) -> Result<History, String> {
+    ) -> Result<CrashHistory, String> {
         let db = self.open(env, rng).map_err(|e| format!("the run's database does not open: {e}\n{self}"))?;
         let families: Vec<_> =
             self.family_names().iter().map(|name| db.column_family(name).expect("just opened")).collect();
@@ -219,7 +219,7 @@ impl Load {
             db.close().map_err(|e| format!("close: {e}\n{self}"))?;
         }
         drop(db);
-        Ok(History::new(base, written.into_iter().flatten().collect()))
+        Ok(CrashHistory::new(base, written.into_iter().flatten().collect()))
     }
 }
 
@@ -274,7 +274,7 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    fn run(mut self) -> Result<Vec<Batch>> {
+    fn run(mut self) -> Result<Vec<CrashBatch>> {
         let mut written = Vec::new();
         for n in 0..self.load.batches_per_thread {
             let id = self.load.seed << 24 | u64::from(self.thread) << 20 | u64::from(n);
@@ -285,17 +285,19 @@ impl Writer<'_> {
         Ok(written)
     }
 
-    fn write(&mut self, id: u64, time: u64) -> Result<Batch> {
+    fn write(&mut self, id: u64, time: u64) -> Result<CrashBatch> {
         let changes = self.changes(id);
         let mut batch = WriteBatch::new();
         for (family, change) in &changes {
             let key = |key: &[u8]| self.load.key(*family, key, time);
             let family = self.families[*family].id();
             match change {
-                Change::Put(of, value) => batch.put_cf(family, &key(of), value)?,
-                Change::Delete(of) => batch.delete_cf(family, &key(of))?,
-                Change::DeleteRange(begin, end) => batch.delete_range_cf(family, &key(begin), &key(end))?,
-                Change::Add(of, n) => batch.merge_cf(family, &key(of), &n.to_le_bytes())?,
+                CrashChange::Put(of, value) => batch.put_cf(family, &key(of), value)?,
+                CrashChange::Delete(of) => batch.delete_cf(family, &key(of))?,
+                CrashChange::DeleteRange(begin, end) => {
+                    batch.delete_range_cf(family, &key(begin), &key(end))?
+                }
+                CrashChange::Add(of, n) => batch.merge_cf(family, &key(of), &n.to_le_bytes())?,
             }
         }
         let sync = self.rng.u32(..self.load.sync_one_in) == 0;
@@ -311,22 +313,22 @@ impl Writer<'_> {
         if sync {
             self.floors.durable.fetch_max(sequence, Ordering::SeqCst);
         }
-        Ok(Batch { sequence, id, time, changes })
+        Ok(CrashBatch { sequence, id, time, changes })
     }
 
-    fn changes(&mut self, id: u64) -> Vec<(usize, Change)> {
+    fn changes(&mut self, id: u64) -> Vec<(usize, CrashChange)> {
         let families = self.families.len();
-        let mut changes: Vec<(usize, Change)> =
+        let mut changes: Vec<(usize, CrashChange)> =
             (0..self.rng.usize(1..=4)).map(|_| (self.rng.usize(..families), self.change())).collect();
         for family in 0..families {
             if changes.iter().any(|(f, _)| *f == family) {
-                changes.push((family, Change::Put(LAST.to_vec(), id.to_le_bytes().to_vec())));
+                changes.push((family, CrashChange::Put(LAST.to_vec(), id.to_le_bytes().to_vec())));
             }
         }
         changes
     }
 
-    fn change(&mut self) -> Change {
+    fn change(&mut self) -> CrashChange {
         let key = |n: u32| format!("key{n:04}").into_bytes();
         let counter = |n: u32| format!("n{:02}", n % 40).into_bytes();
         let n = self.rng.u32(..KEYS);
@@ -334,12 +336,12 @@ impl Writer<'_> {
             0..11 => {
                 let mut value = vec![0; self.rng.usize(..=self.load.value_bytes)];
                 self.rng.fill(&mut value);
-                Change::Put(key(n), value)
+                CrashChange::Put(key(n), value)
             }
-            11..14 => Change::Delete(key(n)),
-            14 => Change::DeleteRange(key(n), key(n + self.rng.u32(1..20))),
-            15 => Change::Delete(counter(n)),
-            _ => Change::Add(counter(n), u64::from(self.rng.u32(1..1000))),
+            11..14 => CrashChange::Delete(key(n)),
+            14 => CrashChange::DeleteRange(key(n), key(n + self.rng.u32(1..20))),
+            15 => CrashChange::Delete(counter(n)),
+            _ => CrashChange::Add(counter(n), u64::from(self.rng.u32(1..1000))),
         }
     }
 

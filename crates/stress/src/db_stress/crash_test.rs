@@ -2,7 +2,7 @@
 //! same directory.
 //!
 //! In: how long, and whether to kill from outside (black box) or to let the process end itself at a
-//! random file operation (white box). Out: a [`Report`], or the run that found something, with its
+//! random file operation (white box). Out: a [`KillTestReport`], or the run that found something, with its
 //! flags.
 //!
 //! Source of the idea: RocksDB `tools/db_crashtest.py`.
@@ -57,7 +57,7 @@ pub struct CrashFlags {
 
 /// What was done.
 #[derive(Clone, Debug, Default)]
-pub struct Report {
+pub struct KillTestReport {
     /// Processes started.
     pub processes: u32,
     /// Killed from outside.
@@ -70,7 +70,7 @@ pub struct Report {
     pub databases: u32,
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for KillTestReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -85,8 +85,8 @@ impl fmt::Display for Report {
 /// # Errors
 /// What a process found, and its flags.
 #[expect(clippy::print_stderr, reason = "progress of a command that takes hours")]
-pub fn run(flags: &CrashFlags, program: &Path, arguments: &[&str]) -> Result<Report, String> {
-    let mut report = Report::default();
+pub fn run(flags: &CrashFlags, program: &Path, arguments: &[&str]) -> Result<KillTestReport, String> {
+    let mut report = KillTestReport::default();
     let mut rng = fastrand::Rng::with_seed(flags.seed);
     let begin = SystemClock.now_micros();
     let is_over = || SystemClock.now_micros() - begin >= flags.duration * 1_000_000;

@@ -32,13 +32,13 @@ const NOTHING: u32 = u32::MAX;
 
 /// One key of one family: its place in the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Place(usize);
+pub(super) struct ExpectedSlot(usize);
 
 /// What a key holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct State(u32);
+pub(super) struct ExpectedState(u32);
 
-impl State {
+impl ExpectedState {
     /// The number of the value, unless it is deleted.
     pub(super) fn value(self) -> Option<u32> {
         (self.0 & DELETED == 0).then_some(self.0)
@@ -52,9 +52,9 @@ impl State {
 
 /// What was known of a key at one point in time.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
-    now: State,
-    next: Option<State>,
+pub(super) struct KeyKnowledge {
+    now: ExpectedState,
+    next: Option<ExpectedState>,
     deletions: u32,
 }
 
@@ -110,27 +110,31 @@ impl Expected {
         })
     }
 
-    pub(super) fn place(&self, family: usize, key: u32) -> Place {
-        Place(family * self.keys as usize + key as usize)
+    pub(super) fn place(&self, family: usize, key: u32) -> ExpectedSlot {
+        ExpectedSlot(family * self.keys as usize + key as usize)
     }
 
     /// Lets nobody else change the key. Several are locked in ascending order.
-    pub(super) fn lock(&self, place: Place) -> MutexGuard<'_, ()> {
+    pub(super) fn lock(&self, place: ExpectedSlot) -> MutexGuard<'_, ()> {
         self.locks[place.0].lock()
     }
 
-    pub(super) fn now(&self, place: Place) -> State {
-        State(unpack(self.states[place.0].load(Ordering::SeqCst)).0)
+    pub(super) fn now(&self, place: ExpectedSlot) -> ExpectedState {
+        ExpectedState(unpack(self.states[place.0].load(Ordering::SeqCst)).0)
     }
 
-    pub(super) fn seen(&self, place: Place) -> Seen {
+    pub(super) fn seen(&self, place: ExpectedSlot) -> KeyKnowledge {
         let deletions = self.deletions[place.0].load(Ordering::SeqCst);
         let (now, next) = unpack(self.states[place.0].load(Ordering::SeqCst));
-        Seen { now: State(now), next: (next != NOTHING).then_some(State(next)), deletions }
+        KeyKnowledge {
+            now: ExpectedState(now),
+            next: (next != NOTHING).then_some(ExpectedState(next)),
+            deletions,
+        }
     }
 
     /// The next value is about to be written; its number.
-    pub(super) fn begin_put(&self, place: Place) -> u32 {
+    pub(super) fn begin_put(&self, place: ExpectedSlot) -> u32 {
         let now = self.now(place);
         let number = (now.newest() + 1) & !DELETED;
         self.store(place, now.0, number);
@@ -138,20 +142,20 @@ impl Expected {
     }
 
     /// The key is about to be deleted.
-    pub(super) fn begin_delete(&self, place: Place) {
+    pub(super) fn begin_delete(&self, place: ExpectedSlot) {
         self.deletions[place.0].fetch_add(1, Ordering::SeqCst);
         let now = self.now(place);
         self.store(place, now.0, now.0 | DELETED);
     }
 
     /// What was begun is done.
-    pub(super) fn commit(&self, place: Place) {
+    pub(super) fn commit(&self, place: ExpectedSlot) {
         let (now, next) = unpack(self.states[place.0].load(Ordering::SeqCst));
         self.store(place, if next == NOTHING { now } else { next }, NOTHING);
     }
 
     /// Settles what is open by what was found; `false` if that is neither.
-    pub(super) fn settle(&self, place: Place, found: Option<u32>) -> bool {
+    pub(super) fn settle(&self, place: ExpectedSlot, found: Option<u32>) -> bool {
         let seen = self.seen(place);
         let found = [Some(seen.now), seen.next].into_iter().flatten().find(|state| state.value() == found);
         if let Some(state) = found {
@@ -160,7 +164,7 @@ impl Expected {
         found.is_some()
     }
 
-    fn store(&self, place: Place, now: u32, next: u32) {
+    fn store(&self, place: ExpectedSlot, now: u32, next: u32) {
         let word = pack(now, next);
         self.states[place.0].store(word, Ordering::SeqCst);
         let at = HEADER_BYTES + 8 * place.0 as u64;
@@ -169,7 +173,7 @@ impl Expected {
 }
 
 /// Whether a read that began at `before` and ended at `after` may have found this value.
-pub(super) fn allows(before: Seen, after: Seen, found: Option<u32>) -> bool {
+pub(super) fn allows(before: KeyKnowledge, after: KeyKnowledge, found: Option<u32>) -> bool {
     let states = [Some(before.now), before.next, Some(after.now), after.next];
     if states.into_iter().flatten().any(|state| state.value() == found) {
         return true;

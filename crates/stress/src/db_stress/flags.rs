@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// expected.
 #[derive(Args, Clone, Debug)]
 #[command(rename_all = "snake_case")]
-pub struct Flags {
+pub struct StressFlags {
     /// The database's directory
     #[arg(long)]
     pub db: PathBuf,

@@ -1,6 +1,6 @@
 //! The database of a run: options, files that fail, keys and values.
 
-use super::flags::Flags;
+use super::flags::StressFlags;
 use crate::metamorphic::stress_options;
 use esker::internals::base::sync::atomic::{AtomicU64, Ordering};
 use esker::internals::env::{FaultFs, FaultRule, OpKind, PosixFileSystem, system};
@@ -27,7 +27,7 @@ pub(super) struct Setup {
 }
 
 impl Setup {
-    pub(super) fn new(flags: &Flags) -> Result<Setup, String> {
+    pub(super) fn new(flags: &StressFlags) -> Result<Setup, String> {
         if flags.max_key == 0 || flags.column_families == 0 || flags.threads == 0 {
             return Err("max_key, column_families and threads must be at least 1".to_owned());
         }
@@ -55,7 +55,7 @@ impl Setup {
 
     /// Deletes the database, and what is expected of it.
     #[expect(clippy::disallowed_methods, reason = "the expected values are no file of a database")]
-    pub(super) fn destroy(&self, flags: &Flags) -> Result<(), String> {
+    pub(super) fn destroy(&self, flags: &StressFlags) -> Result<(), String> {
         destroy_db(&DbOptions::default(), &flags.db).map_err(|e| e.to_string())?;
         match std::fs::remove_file(flags.expected_values_dir.join(super::expected::FILE)) {
             Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(format!("expected values: {e}")),
@@ -65,7 +65,7 @@ impl Setup {
 
     pub(super) fn options(
         &self,
-        flags: &Flags,
+        flags: &StressFlags,
         phase: u64,
     ) -> Result<(DbOptions, ColumnFamilyOptions), String> {
         let (mut db, mut family) = if flags.options_seed > 0 {
@@ -108,7 +108,7 @@ impl Setup {
         is_possible && fs.delete_file(&probe).is_ok()
     }
 
-    pub(super) fn open(&self, flags: &Flags, phase: u64) -> Result<Db, String> {
+    pub(super) fn open(&self, flags: &StressFlags, phase: u64) -> Result<Db, String> {
         let (db, family) = self.options(flags, phase)?;
         let descriptor = |name: &String| ColumnFamilyDescriptor::new(name.clone(), family.clone());
         Db::open_cf(&db, &flags.db, self.families.iter().map(descriptor))
@@ -135,13 +135,13 @@ impl Setup {
     }
 
     /// From now on files fail, if that is wanted.
-    pub(super) fn begin_faults(&self, flags: &Flags, phase: u64) {
+    pub(super) fn begin_faults(&self, flags: &StressFlags, phase: u64) {
         let mut rng = fastrand::Rng::with_seed(flags.seed ^ phase << 32);
         self.add_faults(flags, &mut rng);
     }
 
     /// One more fault of each kind, somewhere ahead.
-    pub(super) fn add_faults(&self, flags: &Flags, rng: &mut fastrand::Rng) {
+    pub(super) fn add_faults(&self, flags: &StressFlags, rng: &mut fastrand::Rng) {
         let Some(fs) = &self.faults else { return };
         fs.clear_rules();
         let mut add = |one_in: u32, kinds: &[OpKind]| {
@@ -219,7 +219,7 @@ fn max_open_files(keys: u64, limit: u64) -> Option<i32> {
 }
 
 /// The process ends at random operations that change files, wherever its threads are.
-fn kill_at_random(fs: &FaultFs, flags: &Flags) {
+fn kill_at_random(fs: &FaultFs, flags: &StressFlags) {
     let (one_in, rolls) = (u64::from(flags.kill_random_test), AtomicU64::new(flags.seed));
     fs.on_op(move |op| {
         if OpKind::CHANGES.contains(&op.kind) {

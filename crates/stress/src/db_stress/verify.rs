@@ -3,8 +3,8 @@
 //! In: a database that nobody writes to. Out: what every key holds is settled; or the first one
 //! that holds something else.
 
-use super::{Kind, Run};
-use crate::audit::{self, Subject};
+use super::{Run, StressKind};
+use crate::audit::{self, AuditSubject};
 use esker::comparator::{BytewiseComparator, ComparatorRef};
 use esker::{ColumnFamilyHandle, Db, ReadOptions};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub(super) fn all(run: &Run<'_>, db: &Db, seed: u64) -> Result<(), String> {
             read(run, db, &family, number, keys, &mut rng)?;
             first += CHUNK;
         }
-        run.report.count(Kind::Verified, u64::from(run.flags.max_key));
+        run.report.count(StressKind::Verified, u64::from(run.flags.max_key));
     }
     Ok(())
 }
@@ -46,9 +46,9 @@ pub(super) fn besides_answers(run: &Run<'_>, db: &Db) -> Result<(), String> {
     let families = handles.iter().map(|handle| (handle, &order)).collect();
     let fs = run.setup.env.fs.as_ref();
     let subject =
-        Subject { db, fs, path: db.path(), families, may_be_left: false, all_garbage_is_counted: true };
+        AuditSubject { db, fs, path: db.path(), families, may_be_left: false, all_garbage_is_counted: true };
     audit::audit(&subject, run.setup.env.clock.as_ref())?;
-    run.report.count(Kind::Audited, 1);
+    run.report.count(StressKind::Audited, 1);
     Ok(())
 }
 

@@ -12,8 +12,8 @@ mod maintain;
 mod read;
 mod write;
 
-use super::expected::{Place, allows};
-use super::{Kind, Run};
+use super::expected::{ExpectedSlot, allows};
+use super::{Run, StressKind};
 use esker::internals::base::sync::RwLock;
 use esker::internals::base::sync::atomic::Ordering;
 use esker::internals::env::on_threads;
@@ -127,7 +127,7 @@ impl Worker<'_> {
         key % 100 < self.run.flags.nooverwritepercent
     }
 
-    fn place(&self, family: usize, key: u32) -> Place {
+    fn place(&self, family: usize, key: u32) -> ExpectedSlot {
         self.run.expected.place(family, key)
     }
 
@@ -136,7 +136,7 @@ impl Worker<'_> {
         if self.run.setup.faults() == 0 {
             return Err(format!("{what}: {error}"));
         }
-        self.run.report.count(Kind::Failed, 1);
+        self.run.report.count(StressKind::Failed, 1);
         Ok(())
     }
 
@@ -188,7 +188,7 @@ impl Worker<'_> {
                 return Ok(true);
             }
             if self.db.resume().is_ok() {
-                self.run.report.count(Kind::Resumed, 1);
+                self.run.report.count(StressKind::Resumed, 1);
             }
         }
         self.run.stop.store(true, Ordering::SeqCst);
@@ -200,7 +200,7 @@ impl Worker<'_> {
         &self,
         family: usize,
         key: u32,
-        (before, after): (super::expected::Seen, super::expected::Seen),
+        (before, after): (super::expected::KeyKnowledge, super::expected::KeyKnowledge),
         found: Option<&[u8]>,
         how: &str,
     ) -> Outcome {

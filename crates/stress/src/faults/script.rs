@@ -70,7 +70,7 @@ pub(super) enum Status {
 }
 
 /// Where the load is.
-pub(super) struct Script {
+pub(super) struct FaultScript {
     options: Options,
     statistics: Arc<Statistics>,
     /// By write.
@@ -86,9 +86,9 @@ pub(super) struct Script {
     ingested: Option<Status>,
 }
 
-impl Script {
+impl FaultScript {
     /// `seed` chooses the variation: `atomic_flush` and the like.
-    pub(super) fn new(seed: u64) -> Script {
+    pub(super) fn new(seed: u64) -> FaultScript {
         let mut options = Options::default();
         let db = &mut options.db;
         db.create_if_missing = true;
@@ -114,7 +114,7 @@ impl Script {
         cf.enable_blob_files = seed.is_multiple_of(2);
         cf.min_blob_size = 50;
         cf.enable_blob_garbage_collection = true;
-        Script {
+        FaultScript {
             options,
             statistics,
             writes: Vec::new(),

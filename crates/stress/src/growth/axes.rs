@@ -1,9 +1,9 @@
 //! The axes: each makes a database with `n` of something.
 //!
-//! In: `n`. Out: the [`Subject`], open, with `n` more of that. To add an axis: a line in [`ALL`], a
+//! In: `n`. Out: the [`GrowthSubject`], open, with `n` more of that. To add an axis: a line in [`ALL`], a
 //! function, and a section in `docs/growth.md`.
 
-use super::subject::{SIDE, Subject, VALUE, key};
+use super::subject::{GrowthSubject, SIDE, VALUE, key};
 use esker::options::{BottommostLevelCompaction, CompactRangeOptions};
 use esker::{ColumnFamilyDescriptor, CompactionOptions, Options, Result, WriteBatch};
 
@@ -16,10 +16,10 @@ pub(super) struct Axis {
     /// Options that it needs.
     pub(super) options: fn(&mut Options, u64),
     /// Makes `n` of it.
-    pub(super) grow: fn(&mut Subject, u64) -> Result<()>,
+    pub(super) grow: fn(&mut GrowthSubject, u64) -> Result<()>,
 }
 
-const fn axis(name: &'static str, unit: u64, grow: fn(&mut Subject, u64) -> Result<()>) -> Axis {
+const fn axis(name: &'static str, unit: u64, grow: fn(&mut GrowthSubject, u64) -> Result<()>) -> Axis {
     Axis { name, unit, options: |_, _| (), grow }
 }
 
@@ -56,7 +56,7 @@ pub(super) const ALL: &[Axis] = &[
 
 /// `n` families with a key each in memory. Opened again in between: nothing about them is left to
 /// be written down.
-fn families(subject: &mut Subject, n: u64) -> Result<()> {
+fn families(subject: &mut GrowthSubject, n: u64) -> Result<()> {
     let family = |i| ColumnFamilyDescriptor::new(format!("family{i}"), subject.options.cf.clone());
     let families: Vec<_> = (0..n).map(family).collect();
     subject.transaction_db().create_column_families(&families)?;
@@ -71,7 +71,7 @@ fn families(subject: &mut Subject, n: u64) -> Result<()> {
     subject.db().write(&mut batch)
 }
 
-fn files_in_level_0(subject: &mut Subject, n: u64) -> Result<()> {
+fn files_in_level_0(subject: &mut GrowthSubject, n: u64) -> Result<()> {
     (0..n).try_for_each(|i| {
         subject.put(i)?;
         subject.db().put("b", VALUE)?;
@@ -80,13 +80,13 @@ fn files_in_level_0(subject: &mut Subject, n: u64) -> Result<()> {
     })
 }
 
-fn files_in_a_level(subject: &mut Subject, n: u64) -> Result<()> {
+fn files_in_a_level(subject: &mut GrowthSubject, n: u64) -> Result<()> {
     let files = (0..n).map(|i| subject.table(vec![(key(i), VALUE.to_vec())])).collect::<Result<_>>()?;
     subject.ingest(files)
 }
 
 /// A file with the same two keys in each of `n` levels.
-fn levels(subject: &mut Subject, n: u64) -> Result<()> {
+fn levels(subject: &mut GrowthSubject, n: u64) -> Result<()> {
     (1..=n).rev().try_for_each(|level| {
         subject.put(0)?;
         subject.put(1)?;
@@ -99,7 +99,7 @@ fn levels(subject: &mut Subject, n: u64) -> Result<()> {
 }
 
 /// Compacts what an axis made into one table.
-fn compact(subject: &Subject) -> Result<()> {
+fn compact(subject: &GrowthSubject) -> Result<()> {
     let options = CompactRangeOptions {
         bottommost_level_compaction: BottommostLevelCompaction::ForceOptimized,
         ..CompactRangeOptions::default()
@@ -107,7 +107,7 @@ fn compact(subject: &Subject) -> Result<()> {
     subject.db().compact_range_opt(&options, &subject.default_family(), Some(b"m"), Some(b"n"))
 }
 
-fn snapshots(subject: &mut Subject, n: u64) -> Result<()> {
+fn snapshots(subject: &mut GrowthSubject, n: u64) -> Result<()> {
     (0..n).try_for_each(|_| {
         subject.put(0)?;
         subject.snapshots.push(subject.db().snapshot());
@@ -115,7 +115,7 @@ fn snapshots(subject: &mut Subject, n: u64) -> Result<()> {
     })
 }
 
-fn iterators(subject: &mut Subject, n: u64) -> Result<()> {
+fn iterators(subject: &mut GrowthSubject, n: u64) -> Result<()> {
     subject.put(0)?;
     (0..n).try_for_each(|_| {
         let mut iterator = subject.iterator("m")?;
@@ -127,7 +127,7 @@ fn iterators(subject: &mut Subject, n: u64) -> Result<()> {
 }
 
 /// `shape` gives begin and end of the `i`-th of `n`.
-fn range_deletions(subject: &mut Subject, n: u64, shape: fn(u64, u64) -> (u64, u64)) -> Result<()> {
+fn range_deletions(subject: &mut GrowthSubject, n: u64, shape: fn(u64, u64) -> (u64, u64)) -> Result<()> {
     (0..n).try_for_each(|i| {
         let (begin, end) = shape(i, n);
         subject.db().delete_range(key(begin), key(end))
@@ -135,14 +135,14 @@ fn range_deletions(subject: &mut Subject, n: u64, shape: fn(u64, u64) -> (u64, u
 }
 
 /// `n` keys in a table of the last level, and their deletions in the memtable.
-fn deletions_in_a_row(subject: &mut Subject, n: u64) -> Result<()> {
+fn deletions_in_a_row(subject: &mut GrowthSubject, n: u64) -> Result<()> {
     let table = subject.table((0..n).map(|i| (key(i), VALUE.to_vec())).collect())?;
     subject.ingest(vec![table])?;
     (0..n).try_for_each(|i| subject.db().delete(key(i)))
 }
 
 /// An idle family keeps the first WAL and all behind it.
-fn wal_files(subject: &mut Subject, n: u64) -> Result<()> {
+fn wal_files(subject: &mut GrowthSubject, n: u64) -> Result<()> {
     let idle = ColumnFamilyDescriptor::new("idle", subject.options.cf.clone());
     let made = subject.transaction_db().create_column_families(std::slice::from_ref(&idle))?;
     subject.families.push(idle);
@@ -154,7 +154,7 @@ fn wal_files(subject: &mut Subject, n: u64) -> Result<()> {
     compact(subject)
 }
 
-fn prepared_transactions(subject: &mut Subject, n: u64) -> Result<()> {
+fn prepared_transactions(subject: &mut GrowthSubject, n: u64) -> Result<()> {
     (0..n).try_for_each(|i| {
         let transaction = subject.transaction();
         transaction.set_name(format!("axis{i}").as_bytes())?;
@@ -165,7 +165,7 @@ fn prepared_transactions(subject: &mut Subject, n: u64) -> Result<()> {
     })
 }
 
-fn transactions_with_locks(subject: &mut Subject, n: u64) -> Result<()> {
+fn transactions_with_locks(subject: &mut GrowthSubject, n: u64) -> Result<()> {
     (0..n).try_for_each(|i| {
         let transaction = subject.transaction();
         transaction.get_for_update(key(i))?;
@@ -174,7 +174,7 @@ fn transactions_with_locks(subject: &mut Subject, n: u64) -> Result<()> {
     })
 }
 
-fn locks_of_a_transaction(subject: &mut Subject, n: u64) -> Result<()> {
+fn locks_of_a_transaction(subject: &mut GrowthSubject, n: u64) -> Result<()> {
     let transaction = subject.transaction();
     (0..n).try_for_each(|i| transaction.get_for_update(key(i)).map(drop))?;
     subject.transactions.push(transaction);
@@ -182,7 +182,7 @@ fn locks_of_a_transaction(subject: &mut Subject, n: u64) -> Result<()> {
 }
 
 /// `n` blob files behind one table.
-fn blob_files(subject: &mut Subject, n: u64) -> Result<()> {
+fn blob_files(subject: &mut GrowthSubject, n: u64) -> Result<()> {
     (0..n).try_for_each(|i| {
         subject.put(i)?;
         subject.flush()

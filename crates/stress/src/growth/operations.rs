@@ -1,10 +1,10 @@
 //! The operations: every kind of call, on a database in which something has grown.
 //!
-//! In: a [`Subject`] that an axis has grown. Out: what is to be measured, with all that comes
+//! In: a [`GrowthSubject`] that an axis has grown. Out: what is to be measured, with all that comes
 //! before it done. To add an operation: a line in [`ALL`], a function, and its rows in
 //! `docs/growth.md`.
 
-use super::subject::{Act, SIDE, Subject, VALUE};
+use super::subject::{Act, GrowthSubject, SIDE, VALUE};
 use esker::internals::env::fault::{FaultRule, OpKind};
 use esker::options::CompactionStyle;
 use esker::{
@@ -21,16 +21,16 @@ pub(super) struct Operation {
     /// Options that it needs, if it has a database of its own.
     pub(super) options: fn(&mut Options),
     /// Prepares it.
-    pub(super) prepare: fn(&mut Subject) -> Result<Act>,
+    pub(super) prepare: fn(&mut GrowthSubject) -> Result<Act>,
 }
 
 /// On a database with others.
-const fn beside(name: &'static str, prepare: fn(&mut Subject) -> Result<Act>) -> Operation {
+const fn beside(name: &'static str, prepare: fn(&mut GrowthSubject) -> Result<Act>) -> Operation {
     Operation { name, alone: false, options: |_| (), prepare }
 }
 
 /// On a database of its own.
-const fn alone(name: &'static str, prepare: fn(&mut Subject) -> Result<Act>) -> Operation {
+const fn alone(name: &'static str, prepare: fn(&mut GrowthSubject) -> Result<Act>) -> Operation {
     Operation { name, alone: true, options: |_| (), prepare }
 }
 
@@ -110,10 +110,10 @@ pub(super) const ALL: &[Operation] = &[
         let options = BackupEngineOptions { env: s.options.db.env.clone(), ..BackupEngineOptions::new(path) };
         act(move |s| BackupEngine::open(&options)?.create_new_backup(s.db(), false).map(drop))
     }),
-    alone("close", |_| act(Subject::shut)),
+    alone("close", |_| act(GrowthSubject::shut)),
     alone("open", |s| {
         s.close()?;
-        act(Subject::open)
+        act(GrowthSubject::open)
     }),
     alone("repair", |s| {
         s.close()?;
@@ -122,7 +122,7 @@ pub(super) const ALL: &[Operation] = &[
     }),
 ];
 
-fn act(act: impl FnOnce(&mut Subject) -> Result<()> + 'static) -> Result<Act> {
+fn act(act: impl FnOnce(&mut GrowthSubject) -> Result<()> + 'static) -> Result<Act> {
     Ok(Box::new(act))
 }
 
@@ -134,15 +134,15 @@ fn times(count: u64, act: impl FnMut(u64) -> Result<()>) -> Result<()> {
 /// them.
 const PROBES: [&str; 6] = ["a05", "b", "m00000000", "m00000007", "m00000007x", "z05"];
 
-fn get(subject: &mut Subject) -> Result<()> {
+fn get(subject: &mut GrowthSubject) -> Result<()> {
     PROBES.iter().try_for_each(|key| subject.db().get(key).map(drop))
 }
 
-fn multi_get(subject: &mut Subject) -> Result<()> {
+fn multi_get(subject: &mut GrowthSubject) -> Result<()> {
     subject.db().multi_get(&PROBES).into_iter().try_for_each(|value| value.map(drop))
 }
 
-fn seek(subject: &mut Subject) -> Result<Act> {
+fn seek(subject: &mut GrowthSubject) -> Result<Act> {
     let mut iterator = subject.iterator("a")?;
     act(move |s| {
         PROBES.iter().for_each(|key| iterator.seek(key));
@@ -150,7 +150,7 @@ fn seek(subject: &mut Subject) -> Result<Act> {
     })
 }
 
-fn hand_back(subject: &mut Subject, iterator: DbIterator) -> Result<()> {
+fn hand_back(subject: &mut GrowthSubject, iterator: DbIterator) -> Result<()> {
     iterator.status()?;
     subject.keep(iterator);
     Ok(())
@@ -158,7 +158,7 @@ fn hand_back(subject: &mut Subject, iterator: DbIterator) -> Result<()> {
 
 /// Four steps from `from` on, which is the last key before those of an axis, or the first behind
 /// them.
-fn walk(subject: &mut Subject, from: &str, step: fn(&mut DbIterator)) -> Result<Act> {
+fn walk(subject: &mut GrowthSubject, from: &str, step: fn(&mut DbIterator)) -> Result<Act> {
     let mut iterator = subject.iterator("a")?;
     iterator.seek(from);
     act(move |s| {
@@ -167,14 +167,14 @@ fn walk(subject: &mut Subject, from: &str, step: fn(&mut DbIterator)) -> Result<
     })
 }
 
-fn batch(subject: &mut Subject) -> Result<()> {
+fn batch(subject: &mut GrowthSubject) -> Result<()> {
     let mut batch = WriteBatch::new();
     let family = subject.default_family().id();
     times(4, |i| batch.put_cf(family, format!("q{i}").as_bytes(), VALUE))?;
     subject.db().write(&mut batch)
 }
 
-fn delete_range_then_seek(subject: &mut Subject) -> Result<()> {
+fn delete_range_then_seek(subject: &mut GrowthSubject) -> Result<()> {
     times(4, |i| {
         subject.db().delete_range(format!("n{i}"), format!("n{i}5"))?;
         let mut iterator = subject.iterator("b")?;
@@ -184,7 +184,7 @@ fn delete_range_then_seek(subject: &mut Subject) -> Result<()> {
 }
 
 /// Takes the first key from a queue, four times.
-fn pop(subject: &mut Subject) -> Result<()> {
+fn pop(subject: &mut GrowthSubject) -> Result<()> {
     times(4, |_| {
         let mut iterator = subject.iterator("b")?;
         iterator.seek_to_first();
@@ -194,13 +194,13 @@ fn pop(subject: &mut Subject) -> Result<()> {
     })
 }
 
-fn lock(subject: &mut Subject) -> Result<()> {
+fn lock(subject: &mut GrowthSubject) -> Result<()> {
     let transaction = subject.transaction();
     times(4, |i| transaction.get_for_update(format!("p{i}")).map(drop))?;
     transaction.rollback()
 }
 
-fn named(subject: &Subject, name: &str) -> Result<Vec<esker::Transaction>> {
+fn named(subject: &GrowthSubject, name: &str) -> Result<Vec<esker::Transaction>> {
     let transaction = |i| {
         let transaction = subject.transaction();
         transaction.set_name(format!("{name}{i}").as_bytes())?;
@@ -211,12 +211,12 @@ fn named(subject: &Subject, name: &str) -> Result<Vec<esker::Transaction>> {
 }
 
 /// Flushes of a side make a compaction due, which no axis has a part in.
-fn compaction(subject: &mut Subject) -> Result<Act> {
+fn compaction(subject: &mut GrowthSubject) -> Result<Act> {
     flush_side(subject)?;
     compact_when_due(subject, &[])
 }
 
-fn flush_side(subject: &Subject) -> Result<()> {
+fn flush_side(subject: &GrowthSubject) -> Result<()> {
     subject.flush()?;
     times(4, |i| {
         times(2, |k| subject.db().put(format!("a{:02}", i + k), VALUE))?;
@@ -225,7 +225,7 @@ fn flush_side(subject: &Subject) -> Result<()> {
 }
 
 /// Compactions are allowed from now on, and begin when what is measured does.
-fn compact_when_due(subject: &Subject, options: &[(&str, &str)]) -> Result<Act> {
+fn compact_when_due(subject: &GrowthSubject, options: &[(&str, &str)]) -> Result<Act> {
     subject.db().pause_background_work();
     let options = [options, &[("disable_auto_compactions", "false")]].concat();
     subject.db().set_options(&subject.default_family(), &options)?;
@@ -236,7 +236,7 @@ fn compact_when_due(subject: &Subject, options: &[(&str, &str)]) -> Result<Act> 
 }
 
 /// Four files are too many.
-fn fifo_compaction(subject: &mut Subject) -> Result<Act> {
+fn fifo_compaction(subject: &mut GrowthSubject) -> Result<Act> {
     flush_side(subject)?;
     let bytes = subject.db().int_property("rocksdb.live-sst-files-size").unwrap_or_default();
     let limit = format!("{{max_table_files_size={};allow_compaction=false;}}", bytes.saturating_sub(4_000));
@@ -259,7 +259,7 @@ fn fifo(options: &mut Options) {
 }
 
 /// A flush fails; what is measured is how the database goes on.
-fn resume(subject: &mut Subject) -> Result<Act> {
+fn resume(subject: &mut GrowthSubject) -> Result<Act> {
     subject.db().put("b", VALUE)?;
     subject.fs.add_rule(FaultRule::fail(&[OpKind::Append]).on_name(".sst").forever());
     let failed = subject.flush();
@@ -270,7 +270,7 @@ fn resume(subject: &mut Subject) -> Result<Act> {
     act(|s| s.db().resume())
 }
 
-fn properties(subject: &Subject, names: &[&str]) -> Result<()> {
+fn properties(subject: &GrowthSubject, names: &[&str]) -> Result<()> {
     for name in names {
         if subject.db().property(&format!("rocksdb.{name}")).is_none() {
             return Err(esker::Error::invalid_argument(format!("no property {name}")));

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// What is measured.
-pub(super) type Act = Box<dyn FnOnce(&mut Subject) -> Result<()>>;
+pub(super) type Act = Box<dyn FnOnce(&mut GrowthSubject) -> Result<()>>;
 
 /// Keys on each side of those of an axis.
 pub(super) const SIDE: u64 = 32;
@@ -30,7 +30,7 @@ pub(super) const VALUE: &[u8] = &[b'v'; 100];
 
 /// A database and its surroundings.
 #[derive(Debug)]
-pub(super) struct Subject {
+pub(super) struct GrowthSubject {
     pub(super) fs: FaultFs,
     pub(super) options: Options,
     /// All but the default family.
@@ -45,9 +45,9 @@ pub(super) struct Subject {
     kept: Vec<Box<dyn Any>>,
 }
 
-impl Subject {
+impl GrowthSubject {
     /// An empty database; `env` lends its threads and its clock.
-    pub(super) fn new(env: &Env) -> Subject {
+    pub(super) fn new(env: &Env) -> GrowthSubject {
         let fs = FaultFs::new(Arc::new(PosixFileSystem));
         let mut options = Options::default();
         options.db.env = Env { fs: Arc::new(fs.clone()), ..env.clone() };
@@ -66,7 +66,7 @@ impl Subject {
         options.cf.table.block_cache = BlockCache::new(&cache).ok().map(Arc::new);
         // In memory, where there is such a place: the campaign syncs thousands of files.
         let directory = TempDir::within(Path::new("/dev/shm"), "growth");
-        Subject {
+        GrowthSubject {
             fs,
             options,
             families: Vec::new(),
@@ -198,7 +198,7 @@ impl Subject {
     }
 }
 
-impl Drop for Subject {
+impl Drop for GrowthSubject {
     fn drop(&mut self) {
         // What was measured is known; a database with an error in force may not close cleanly.
         self.close().unwrap_or_default();

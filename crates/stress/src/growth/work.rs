@@ -1,13 +1,13 @@
 //! What an operation cost, counted without a clock.
 //!
-//! In: an action on a [`Subject`]. Out: [`Work`], one number a [`Measure`].
+//! In: an action on a [`GrowthSubject`]. Out: [`Work`], one number a [`Measure`].
 //!
 //! Invariants
 //!  1. All threads of the process are counted, but comparisons: these are the calling thread's.
 //!  2. Nothing else runs in the process: the campaign is a program of its own.
 
 use super::callgrind;
-use super::subject::{Act, Subject};
+use super::subject::{Act, GrowthSubject};
 use esker::Result;
 use esker::internals::base::allocations::Allocations;
 use esker::perf_context::PerfContext;
@@ -80,7 +80,7 @@ impl Work {
 }
 
 /// Runs `act` and counts.
-pub(super) fn measure(subject: &mut Subject, act: Act) -> Result<Work> {
+pub(super) fn measure(subject: &mut GrowthSubject, act: Act) -> Result<Work> {
     let (operations, bytes) = (subject.fs.op_count(), subject.fs.byte_count());
     PerfContext::reset();
     Allocations::reset_peak();

@@ -2,7 +2,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "real files and processes are what is used")]
 
-use super::place::{self, Kind, Place, can_mount};
+use super::place::{self, HostilePlace, MediumKind, can_mount};
 use super::process::{self, Process};
 use clap::ValueEnum;
 use rustix::process::{Pid, Signal, kill_process};
@@ -52,7 +52,7 @@ pub enum Circumstance {
 
 /// What a child may make of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Outcome {
+pub(super) enum ChildOutcome {
     /// It goes on when the cause is gone.
     GoesOn,
     /// It goes on, or reports an error for good.
@@ -122,25 +122,27 @@ impl Circumstance {
         }
     }
 
-    pub(super) fn kind_of_place(self, seed: u64) -> Kind {
+    pub(super) fn kind_of_place(self, seed: u64) -> MediumKind {
         match self {
             Circumstance::FullDisk | Circumstance::NearlyFullDisk
                 if (seed / Circumstance::ALL.len() as u64).is_multiple_of(2) =>
             {
-                Kind::SmallTmpfs
+                MediumKind::SmallTmpfs
             }
-            Circumstance::FullDisk | Circumstance::NearlyFullDisk => Kind::SmallExt4,
-            _ => Kind::Disk,
+            Circumstance::FullDisk | Circumstance::NearlyFullDisk => MediumKind::SmallExt4,
+            _ => MediumKind::Disk,
         }
     }
 
-    pub(super) fn outcome(self) -> Outcome {
+    pub(super) fn outcome(self) -> ChildOutcome {
         match self {
-            Circumstance::NoAddressSpace | Circumstance::SmallFiles | Circumstance::Killed => Outcome::MayDie,
-            Circumstance::DirectoryReplaced | Circumstance::DirectoryDeleted | Circumstance::LockCopied => {
-                Outcome::MayStop
+            Circumstance::NoAddressSpace | Circumstance::SmallFiles | Circumstance::Killed => {
+                ChildOutcome::MayDie
             }
-            _ => Outcome::GoesOn,
+            Circumstance::DirectoryReplaced | Circumstance::DirectoryDeleted | Circumstance::LockCopied => {
+                ChildOutcome::MayStop
+            }
+            _ => ChildOutcome::GoesOn,
         }
     }
 
@@ -162,8 +164,14 @@ impl Circumstance {
     /// Brings it about.
     /// # Errors
     /// It cannot be done, or a process that was started for it found something.
-    pub(super) fn begin(self, program: &Path, place: &Place, child: &Process) -> Result<Trouble, String> {
-        let mut trouble = Trouble { undo: Undo::Nothing, directory: Some(place.database()), other: None };
+    pub(super) fn begin(
+        self,
+        program: &Path,
+        place: &HostilePlace,
+        child: &Process,
+    ) -> Result<HostileTrouble, String> {
+        let mut trouble =
+            HostileTrouble { undo: Undo::Nothing, directory: Some(place.database()), other: None };
         match self {
             Circumstance::NoThreads => trouble.limit(child, "nproc", 1)?,
             Circumstance::NoThreadsAtOpen => trouble.undo = Undo::Raise("nproc"),
@@ -223,7 +231,7 @@ enum Undo {
 
 /// A circumstance in force.
 #[derive(Debug)]
-pub(super) struct Trouble {
+pub(super) struct HostileTrouble {
     undo: Undo,
     /// Where the child's database is; `None`: it is gone.
     directory: Option<PathBuf>,
@@ -235,14 +243,14 @@ fn pid(child: &Process) -> Pid {
     Pid::from_raw(i32::try_from(child.id()).expect("a process id")).expect("a process id is not 0")
 }
 
-impl Trouble {
+impl HostileTrouble {
     fn limit(&mut self, child: &Process, resource: &'static str, soft: u64) -> Result<(), String> {
         self.undo = Undo::Raise(resource);
         process::limit(child, resource, &soft.to_string())
     }
 
     /// Leaves `left` bytes of the file system.
-    fn fill(&mut self, place: &Place, left: u64) -> Result<(), String> {
+    fn fill(&mut self, place: &HostilePlace, left: u64) -> Result<(), String> {
         let path = place.beside("ballast");
         let told = |e: std::io::Error| format!("{}: {e}", path.display());
         self.undo = Undo::Remove(path.clone());
@@ -275,7 +283,7 @@ impl Trouble {
         Ok(())
     }
 
-    fn rename(&mut self, place: &Place) -> Result<(), String> {
+    fn rename(&mut self, place: &HostilePlace) -> Result<(), String> {
         let (from, to) = (place.database(), place.beside("moved"));
         std::fs::rename(&from, &to).map_err(|e| format!("rename: {e}"))?;
         self.undo = Undo::Rename(to, from);
@@ -284,7 +292,7 @@ impl Trouble {
 
     /// Makes another database at the path of the first, with some batches of its own, and ends its
     /// process.
-    fn put_another(&mut self, program: &Path, place: &Place) -> Result<(), String> {
+    fn put_another(&mut self, program: &Path, place: &HostilePlace) -> Result<(), String> {
         let mut another = Process::start(program, place, &[], &[])?;
         another.wait_for_progress(&[0; super::THREADS as usize], super::PATIENCE)?;
         another.end(false)?;
@@ -292,13 +300,13 @@ impl Trouble {
         Ok(())
     }
 
-    fn permit(&mut self, place: &Place, mode: u32) -> Result<(), String> {
+    fn permit(&mut self, place: &HostilePlace, mode: u32) -> Result<(), String> {
         set_mode(&place.database(), mode)?;
         self.undo = Undo::Permit(place.database());
         Ok(())
     }
 
-    fn copy_lock(&mut self, place: &Place) -> Result<(), String> {
+    fn copy_lock(&mut self, place: &HostilePlace) -> Result<(), String> {
         let (lock, kept) = (place.database().join("LOCK"), place.beside("LOCK.kept"));
         let told = |e: std::io::Error| format!("LOCK: {e}");
         std::fs::rename(&lock, &kept).map_err(told)?;

@@ -14,7 +14,7 @@ const SMALL: u64 = 48 << 20;
 pub(super) const USER: u32 = 65534;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
+pub(super) enum MediumKind {
     /// A directory on the disk.
     Disk,
     /// A `tmpfs` of 48 MiB.
@@ -25,27 +25,27 @@ pub(super) enum Kind {
 
 /// A directory for one trial. The file system goes with it.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct HostilePlace {
     mounted: Option<PathBuf>,
     root: TempDir,
 }
 
-impl Place {
+impl HostilePlace {
     /// # Errors
     /// The file system cannot be made; the message has what the tool said.
-    pub(super) fn new(parent: &Path, kind: Kind) -> Result<Place, String> {
+    pub(super) fn new(parent: &Path, kind: MediumKind) -> Result<HostilePlace, String> {
         let root = TempDir::within(parent, "hostile").ok_or("no directory can be made for the trials")?;
-        let mut place = Place { mounted: None, root };
+        let mut place = HostilePlace { mounted: None, root };
         let target = place.root.join("fs");
         std::fs::create_dir(&target).map_err(|e| format!("{}: {e}", target.display()))?;
         let path = target.display().to_string();
         match kind {
-            Kind::Disk => {}
-            Kind::SmallTmpfs => {
+            MediumKind::Disk => {}
+            MediumKind::SmallTmpfs => {
                 tool("mount", &["-t", "tmpfs", "-o", &format!("size={SMALL}"), "tmpfs", &path])?;
                 place.mounted = Some(target);
             }
-            Kind::SmallExt4 => {
+            MediumKind::SmallExt4 => {
                 let image = place.root.join("image");
                 let told = |e: std::io::Error| format!("{}: {e}", image.display());
                 std::fs::File::create(&image).and_then(|file| file.set_len(SMALL)).map_err(told)?;
@@ -72,7 +72,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for HostilePlace {
     fn drop(&mut self) {
         if let Some(mounted) = self.mounted.take() {
             // A child that was just killed may still be on it.
@@ -88,7 +88,9 @@ pub(super) fn is_root() -> bool {
 
 /// Whether a file system of this kind can be made here.
 pub(super) fn can_mount(parent: &Path) -> bool {
-    is_root() && Place::new(parent, Kind::SmallExt4).is_ok() && Place::new(parent, Kind::SmallTmpfs).is_ok()
+    is_root()
+        && HostilePlace::new(parent, MediumKind::SmallExt4).is_ok()
+        && HostilePlace::new(parent, MediumKind::SmallTmpfs).is_ok()
 }
 
 pub(super) fn give_to_user(path: &Path) -> Result<(), String> {

@@ -2,7 +2,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "threads and processes of the system are what is used")]
 
-use super::place::{self, Place, USER};
+use super::place::{self, HostilePlace, USER};
 use super::{PATIENCE, THREADS};
 use esker::internals::env::{Clock, SystemClock, spawn};
 use std::io::{BufRead, BufReader, Read};
@@ -98,7 +98,7 @@ impl Process {
     /// It cannot be started.
     pub(super) fn start(
         program: &Path,
-        place: &Place,
+        place: &HostilePlace,
         wrapper: &[String],
         arguments: &[&str],
     ) -> Result<Process, String> {

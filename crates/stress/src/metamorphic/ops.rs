@@ -1,6 +1,6 @@
 //! The operations, and what each must answer.
 //!
-//! In: a seed, or a list of operations. Out: a [`Script`]: each operation with its answer, from
+//! In: a seed, or a list of operations. Out: a [`OpScript`]: each operation with its answer, from
 //! families that are sorted maps.
 //!
 //! Invariants
@@ -26,7 +26,7 @@ pub(super) type Bytes = Vec<u8>;
 
 /// One change of one family.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Write {
+pub(super) enum ScriptWrite {
     Put(usize, Bytes, Bytes),
     Delete(usize, Bytes),
     SingleDelete(usize, Bytes),
@@ -48,10 +48,10 @@ pub(super) enum Move {
 /// One operation. Numbers behind reads are the snapshot to read at: nothing is taken there, it
 /// reads now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Op {
-    Write(Vec<Write>),
+pub(super) enum ScriptOp {
+    Write(Vec<ScriptWrite>),
     /// At a timestamp.
-    WriteAt(u64, Write),
+    WriteAt(u64, ScriptWrite),
     /// Key, timestamp, snapshot.
     GetAt(Bytes, u64, usize),
     /// Bounds, backwards, timestamp, snapshot.
@@ -82,7 +82,7 @@ pub(super) enum Op {
 
 /// What an operation gives back.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(super) enum OpAnswer {
     Nothing,
     Values(Vec<Option<Bytes>>),
     Pairs(Vec<(Bytes, Bytes)>),
@@ -90,7 +90,7 @@ pub(super) enum Answer {
 }
 
 /// Operations with their answers.
-pub(super) type Script = Vec<(usize, Op, Answer)>;
+pub(super) type OpScript = Vec<(usize, ScriptOp, OpAnswer)>;
 
 pub(super) fn is_single(key: &[u8]) -> bool {
     key.last().is_some_and(|last| last % 8 == 7)
@@ -104,7 +104,7 @@ fn key(n: u32) -> Bytes {
 }
 
 /// So many operations from this seed.
-pub(super) fn random(seed: u64, count: usize) -> Vec<Op> {
+pub(super) fn random(seed: u64, count: usize) -> Vec<ScriptOp> {
     let mut maker = Maker { rng: fastrand::Rng::with_seed(seed), made: 0, time: 0, reopened: 0 };
     (0..count).map(|_| maker.op()).collect()
 }
@@ -160,23 +160,23 @@ impl Maker {
         value
     }
 
-    fn write(&mut self) -> Write {
+    fn write(&mut self) -> ScriptWrite {
         let family = self.family();
         self.write_to(family)
     }
 
-    fn write_to(&mut self, family: usize) -> Write {
+    fn write_to(&mut self, family: usize) -> ScriptWrite {
         let key = self.key();
         let roll = self.rng.u8(..40);
         if roll == 0 {
             let (begin, end) = self.range(family, true);
-            return Write::DeleteRange(family, begin, end);
+            return ScriptWrite::DeleteRange(family, begin, end);
         }
         match roll {
-            _ if is_single(&key) && roll < 20 => Write::SingleDelete(family, key),
-            1..22 => Write::Put(family, key, self.value(family)),
-            22..30 => Write::Delete(family, key),
-            _ => Write::Merge(family, key, self.operand(family)),
+            _ if is_single(&key) && roll < 20 => ScriptWrite::SingleDelete(family, key),
+            1..22 => ScriptWrite::Put(family, key, self.value(family)),
+            22..30 => ScriptWrite::Delete(family, key),
+            _ => ScriptWrite::Merge(family, key, self.operand(family)),
         }
     }
 
@@ -189,53 +189,53 @@ impl Maker {
         }
     }
 
-    fn op(&mut self) -> Op {
+    fn op(&mut self) -> ScriptOp {
         match self.rng.u32(..1000) {
-            0..340 => Op::Write(vec![self.write()]),
+            0..340 => ScriptOp::Write(vec![self.write()]),
             340..380 => {
                 self.time += self.rng.u64(1..200);
-                Op::WriteAt(self.time, self.write_to(STAMPED))
+                ScriptOp::WriteAt(self.time, self.write_to(STAMPED))
             }
-            380..420 => Op::Write((0..self.rng.usize(..10)).map(|_| self.write()).collect()),
-            420..565 => Op::Get(self.family(), self.key(), self.snapshot()),
-            565..580 => Op::GetAt(self.key(), self.some_time(), self.snapshot()),
+            380..420 => ScriptOp::Write((0..self.rng.usize(..10)).map(|_| self.write()).collect()),
+            420..565 => ScriptOp::Get(self.family(), self.key(), self.snapshot()),
+            565..580 => ScriptOp::GetAt(self.key(), self.some_time(), self.snapshot()),
             580..620 => {
                 let keys = (0..self.rng.usize(1..24)).map(|_| (self.family(), self.key())).collect();
-                Op::MultiGet(keys, self.snapshot())
+                ScriptOp::MultiGet(keys, self.snapshot())
             }
             620..628 => {
                 let (lower, upper) = self.bounds(STAMPED);
-                Op::ScanAt(lower, upper, self.rng.bool(), self.some_time(), self.snapshot())
+                ScriptOp::ScanAt(lower, upper, self.rng.bool(), self.some_time(), self.snapshot())
             }
             628..660 => {
                 let family = self.family();
                 let (lower, upper) = self.bounds(family);
-                Op::Scan(family, lower, upper, self.rng.bool(), self.snapshot())
+                ScriptOp::Scan(family, lower, upper, self.rng.bool(), self.snapshot())
             }
-            660..675 => Op::TakeSnapshot(self.rng.usize(..SNAPSHOTS)),
-            675..685 => Op::ReleaseSnapshot(self.rng.usize(..SNAPSHOTS)),
+            660..675 => ScriptOp::TakeSnapshot(self.rng.usize(..SNAPSHOTS)),
+            675..685 => ScriptOp::ReleaseSnapshot(self.rng.usize(..SNAPSHOTS)),
             685..700 => {
                 let family = self.family();
                 let (lower, upper) = self.bounds(family);
-                Op::OpenIterator(self.rng.usize(..ITERATORS), family, lower, upper, self.snapshot())
+                ScriptOp::OpenIterator(self.rng.usize(..ITERATORS), family, lower, upper, self.snapshot())
             }
-            700..960 => Op::Move(self.rng.usize(..ITERATORS), self.next_move()),
-            960..965 => Op::CloseIterator(self.rng.usize(..ITERATORS)),
-            965..978 => Op::Flush(self.any_family()),
+            700..960 => ScriptOp::Move(self.rng.usize(..ITERATORS), self.next_move()),
+            960..965 => ScriptOp::CloseIterator(self.rng.usize(..ITERATORS)),
+            965..978 => ScriptOp::Flush(self.any_family()),
             978..984 => {
                 let family = self.any_family();
                 let (begin, end) = self.bounds(family);
-                Op::Compact(family, begin, end)
+                ScriptOp::Compact(family, begin, end)
             }
-            984..987 => Op::SetOptions(self.rng.u64(..)),
-            987 => Op::RaiseLow(self.some_time()),
+            984..987 => ScriptOp::SetOptions(self.rng.u64(..)),
+            987 => ScriptOp::RaiseLow(self.some_time()),
             988..992 => self.ingest(),
-            992..994 => Op::Checkpoint,
+            992..994 => ScriptOp::Checkpoint,
             994..998 if self.reopened < 40 => {
                 self.reopened += 1;
-                Op::Reopen(self.rng.bool())
+                ScriptOp::Reopen(self.rng.bool())
             }
-            _ => Op::Scan(self.family(), None, None, false, SNAPSHOTS),
+            _ => ScriptOp::Scan(self.family(), None, None, false, SNAPSHOTS),
         }
     }
 
@@ -254,7 +254,7 @@ impl Maker {
         }
     }
 
-    fn ingest(&mut self) -> Op {
+    fn ingest(&mut self) -> ScriptOp {
         let family = self.family();
         let mut pairs = BTreeMap::new();
         for _ in 0..self.rng.usize(1..30) {
@@ -267,7 +267,7 @@ impl Maker {
         if family == REVERSED {
             pairs.reverse();
         }
-        Op::Ingest(family, pairs)
+        ScriptOp::Ingest(family, pairs)
     }
 }
 
@@ -293,7 +293,7 @@ struct Model {
 
 /// The operations of `kept` (indexes, ascending) that make sense one after the other, with their
 /// answers.
-pub(super) fn script(ops: &[Op], kept: &[usize]) -> Script {
+pub(super) fn script(ops: &[ScriptOp], kept: &[usize]) -> OpScript {
     let mut model = Model::default();
     kept.iter()
         .filter_map(|&index| {
@@ -305,69 +305,73 @@ pub(super) fn script(ops: &[Op], kept: &[usize]) -> Script {
 
 impl Model {
     /// The operation as it is to be carried out, and its answer.
-    fn answer(&mut self, op: &Op) -> Option<(Op, Answer)> {
-        let mut answer = Answer::Nothing;
+    fn answer(&mut self, op: &ScriptOp) -> Option<(ScriptOp, OpAnswer)> {
+        let mut answer = OpAnswer::Nothing;
         match op {
-            Op::Write(writes) => {
+            ScriptOp::Write(writes) => {
                 let done: Vec<_> = writes.iter().filter(|write| self.write(write)).cloned().collect();
-                return Some((Op::Write(done), answer));
+                return Some((ScriptOp::Write(done), answer));
             }
-            Op::Get(family, key, at) => {
-                answer = Answer::Values(vec![self.maps(*at)[*family].get(key).cloned()]);
+            ScriptOp::Get(family, key, at) => {
+                answer = OpAnswer::Values(vec![self.maps(*at)[*family].get(key).cloned()]);
             }
-            Op::MultiGet(keys, at) => {
+            ScriptOp::MultiGet(keys, at) => {
                 let maps = self.maps(*at);
-                answer = Answer::Values(
+                answer = OpAnswer::Values(
                     keys.iter().map(|(family, key)| maps[*family].get(key).cloned()).collect(),
                 );
             }
-            Op::Scan(family, lower, upper, backwards, at) => {
+            ScriptOp::Scan(family, lower, upper, backwards, at) => {
                 let mut pairs = within(&self.maps(*at)[*family], *family, lower.as_ref(), upper.as_ref());
                 if *backwards {
                     pairs.reverse();
                 }
-                answer = Answer::Pairs(pairs);
+                answer = OpAnswer::Pairs(pairs);
             }
-            Op::WriteAt(time, write) => self.stamped.write(*time, write),
-            Op::GetAt(_, time, _) | Op::ScanAt(_, _, _, time, _) | Op::RaiseLow(time) if *time < self.low => {
+            ScriptOp::WriteAt(time, write) => self.stamped.write(*time, write),
+            ScriptOp::GetAt(_, time, _) | ScriptOp::ScanAt(_, _, _, time, _) | ScriptOp::RaiseLow(time)
+                if *time < self.low =>
+            {
                 return None;
             }
-            Op::GetAt(key, time, at) => {
-                answer = Answer::Values(vec![self.stamped(*at).at(*time).get(key).cloned()]);
+            ScriptOp::GetAt(key, time, at) => {
+                answer = OpAnswer::Values(vec![self.stamped(*at).at(*time).get(key).cloned()]);
             }
-            Op::ScanAt(lower, upper, backwards, time, at) => {
+            ScriptOp::ScanAt(lower, upper, backwards, time, at) => {
                 let map = self.stamped(*at).at(*time);
                 let mut pairs = within(&map, STAMPED, lower.as_ref(), upper.as_ref());
                 if *backwards {
                     pairs.reverse();
                 }
-                answer = Answer::Pairs(pairs);
+                answer = OpAnswer::Pairs(pairs);
             }
-            Op::RaiseLow(time) => self.low = *time,
-            Op::TakeSnapshot(slot) => self.snapshots[*slot] = Some((self.maps.clone(), self.stamped.clone())),
-            Op::ReleaseSnapshot(slot) => self.snapshots[*slot] = None,
-            Op::OpenIterator(slot, family, lower, upper, at) => {
+            ScriptOp::RaiseLow(time) => self.low = *time,
+            ScriptOp::TakeSnapshot(slot) => {
+                self.snapshots[*slot] = Some((self.maps.clone(), self.stamped.clone()))
+            }
+            ScriptOp::ReleaseSnapshot(slot) => self.snapshots[*slot] = None,
+            ScriptOp::OpenIterator(slot, family, lower, upper, at) => {
                 let pairs = within(&self.maps(*at)[*family], *family, lower.as_ref(), upper.as_ref());
                 self.cursors[*slot] = Some(Cursor { family: *family, pairs, at: None });
             }
-            Op::Move(slot, how) => answer = Answer::At(self.cursors[*slot].as_mut()?.go(how)?),
-            Op::CloseIterator(slot) => self.cursors[*slot] = None,
-            Op::Ingest(family, pairs) => {
+            ScriptOp::Move(slot, how) => answer = OpAnswer::At(self.cursors[*slot].as_mut()?.go(how)?),
+            ScriptOp::CloseIterator(slot) => self.cursors[*slot] = None,
+            ScriptOp::Ingest(family, pairs) => {
                 if pairs.is_empty() {
                     return None;
                 }
                 Rc::make_mut(&mut self.maps[*family]).extend(pairs.iter().cloned());
             }
-            Op::Checkpoint => {
+            ScriptOp::Checkpoint => {
                 let all =
                     self.maps.iter().enumerate().flat_map(|(family, map)| within(map, family, None, None));
-                answer = Answer::Pairs(all.chain(self.stamped.at(u64::MAX)).collect());
+                answer = OpAnswer::Pairs(all.chain(self.stamped.at(u64::MAX)).collect());
             }
-            Op::Reopen(_) => {
+            ScriptOp::Reopen(_) => {
                 self.snapshots = Default::default();
                 self.cursors = Default::default();
             }
-            Op::Flush(_) | Op::Compact(..) | Op::SetOptions(_) => {}
+            ScriptOp::Flush(_) | ScriptOp::Compact(..) | ScriptOp::SetOptions(_) => {}
         }
         Some((op.clone(), answer))
     }
@@ -381,23 +385,25 @@ impl Model {
     }
 
     /// Carries it out, if that is allowed.
-    fn write(&mut self, write: &Write) -> bool {
+    fn write(&mut self, write: &ScriptWrite) -> bool {
         let family = match write {
-            Write::Put(family, ..) | Write::Merge(family, ..) | Write::DeleteRange(family, ..) => *family,
-            Write::Delete(family, _) | Write::SingleDelete(family, _) => *family,
+            ScriptWrite::Put(family, ..)
+            | ScriptWrite::Merge(family, ..)
+            | ScriptWrite::DeleteRange(family, ..) => *family,
+            ScriptWrite::Delete(family, _) | ScriptWrite::SingleDelete(family, _) => *family,
         };
         let map = Rc::make_mut(&mut self.maps[family]);
         match write {
-            Write::Put(_, key, _) if is_single(key) && map.contains_key(key) => return false,
-            Write::SingleDelete(_, key) if !map.contains_key(key) => return false,
-            Write::Delete(_, key) | Write::Merge(_, key, _) if is_single(key) => return false,
-            Write::Put(_, key, value) => drop(map.insert(key.clone(), value.clone())),
-            Write::Delete(_, key) | Write::SingleDelete(_, key) => drop(map.remove(key)),
-            Write::Merge(_, key, operand) => {
+            ScriptWrite::Put(_, key, _) if is_single(key) && map.contains_key(key) => return false,
+            ScriptWrite::SingleDelete(_, key) if !map.contains_key(key) => return false,
+            ScriptWrite::Delete(_, key) | ScriptWrite::Merge(_, key, _) if is_single(key) => return false,
+            ScriptWrite::Put(_, key, value) => drop(map.insert(key.clone(), value.clone())),
+            ScriptWrite::Delete(_, key) | ScriptWrite::SingleDelete(_, key) => drop(map.remove(key)),
+            ScriptWrite::Merge(_, key, operand) => {
                 let merged = merge(family, map.get(key), operand);
                 map.insert(key.clone(), merged);
             }
-            Write::DeleteRange(_, begin, end) => {
+            ScriptWrite::DeleteRange(_, begin, end) => {
                 let is_in = |key: &Bytes| {
                     if family == REVERSED { key <= begin && key > end } else { key >= begin && key < end }
                 };

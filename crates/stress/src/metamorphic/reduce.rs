@@ -4,9 +4,9 @@
 //! Source of the idea: Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input"
 //! (2002).
 
-use super::ops::{self, Op};
-use super::run::Divergence;
-use super::{Case, Failure};
+use super::ops::{self, ScriptOp};
+use super::run::RunDivergence;
+use super::{Case, MetamorphicFailure};
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
@@ -15,15 +15,20 @@ use std::time::{Duration, Instant};
 const ATTEMPTS: usize = 3;
 
 struct Reducer<'a> {
-    ops: &'a [Op],
+    ops: &'a [ScriptOp],
     case: Case,
-    divergence: Divergence,
+    divergence: RunDivergence,
     until: Instant,
 }
 
 /// Shrinks the case for so long at most.
 #[expect(clippy::disallowed_methods, reason = "the clock of the campaign, not of the engine")]
-pub(super) fn shrink(case: Case, ops: &[Op], divergence: Divergence, time: Duration) -> Failure {
+pub(super) fn shrink(
+    case: Case,
+    ops: &[ScriptOp],
+    divergence: RunDivergence,
+    time: Duration,
+) -> MetamorphicFailure {
     let mut reducer = Reducer { ops, case, divergence, until: Instant::now() + time };
     reducer.cut_behind();
     // Calm cases fail the same way each time, or not at all.
@@ -88,7 +93,7 @@ impl Reducer<'_> {
         }
     }
 
-    fn failure(&self) -> Failure {
+    fn failure(&self) -> MetamorphicFailure {
         let Case { seed, set, operations, kept, without, calm } = &self.case;
         let mut text =
             format!("metamorphic: divergence with seed {seed}, set {set}: {}\n", self.divergence.what);
@@ -112,7 +117,7 @@ impl Reducer<'_> {
         if *calm {
             text.push_str(" --calm");
         }
-        Failure { text }
+        MetamorphicFailure { text }
     }
 }
 

@@ -1,8 +1,10 @@
 //! One script on one set of options: every answer compared.
 
-use super::ops::{Answer, Bytes, FAMILIES, ITERATORS, Move, Op, PLAIN, REVERSED, SNAPSHOTS, Script, Write};
+use super::ops::{
+    Bytes, FAMILIES, ITERATORS, Move, OpAnswer, OpScript, PLAIN, REVERSED, SNAPSHOTS, ScriptOp, ScriptWrite,
+};
 use super::space::{OpenedAs, Opening, Space};
-use crate::audit::{self, Audited, Subject};
+use crate::audit::{self, AuditSubject, Audited};
 use esker::internals::env::{CrashChoices, CrashFs, Env, FileSystem};
 use esker::options::CompactionStyle;
 use esker::{
@@ -17,7 +19,7 @@ const PATH: &str = "/db";
 
 /// An answer that was another one, or an error.
 #[derive(Clone, Debug)]
-pub(super) struct Divergence {
+pub(super) struct RunDivergence {
     /// Place in the script.
     pub(super) place: usize,
     pub(super) what: String,
@@ -61,7 +63,7 @@ pub(super) struct Run<'a> {
 /// Runs the script.
 /// # Errors
 /// The first divergence.
-pub(super) fn run(script: &Script, space: &Space, calm: bool) -> std::result::Result<(), Divergence> {
+pub(super) fn run(script: &OpScript, space: &Space, calm: bool) -> std::result::Result<(), RunDivergence> {
     let disk = CrashFs::new();
     let env = Env::with_fs(Arc::new(disk.clone()));
     let opening = space.opening(0, &env);
@@ -79,7 +81,7 @@ pub(super) fn run(script: &Script, space: &Space, calm: bool) -> std::result::Re
         rng: fastrand::Rng::with_seed(space.seed),
         named: 0,
     };
-    let diverged = |run: &Run<'_>, place: usize, what: String| Divergence {
+    let diverged = |run: &Run<'_>, place: usize, what: String| RunDivergence {
         place,
         what,
         options: run.opening.told.clone(),
@@ -101,14 +103,14 @@ pub(super) fn run(script: &Script, space: &Space, calm: bool) -> std::result::Re
 }
 
 /// An answer as a person reads it, not all of a long one.
-fn show(answer: &Answer) -> String {
+fn show(answer: &OpAnswer) -> String {
     let text = match answer {
-        Answer::Nothing => "nothing".to_owned(),
-        Answer::At(at) => format!("{:?}", at.as_ref().map(|(k, v)| (text(k), text(v)))),
-        Answer::Values(values) => {
+        OpAnswer::Nothing => "nothing".to_owned(),
+        OpAnswer::At(at) => format!("{:?}", at.as_ref().map(|(k, v)| (text(k), text(v)))),
+        OpAnswer::Values(values) => {
             format!("{:?}", values.iter().map(|v| v.as_deref().map(text)).collect::<Vec<_>>())
         }
-        Answer::Pairs(pairs) => {
+        OpAnswer::Pairs(pairs) => {
             let pairs: Vec<_> = pairs.iter().map(|(k, v)| format!("{}={}", text(k), text(v))).collect();
             format!("{} pairs {}", pairs.len(), pairs.join(" "))
         }
@@ -167,7 +169,7 @@ impl Run<'_> {
     fn audit(&self) -> Result<Audited, String> {
         let pairs = self.handles.iter().zip(&self.opening.families);
         let drops_tables = self.opening.families.iter().any(|f| f.compaction_style == CompactionStyle::Fifo);
-        let subject = Subject {
+        let subject = AuditSubject {
             db: self.db(),
             fs: self.env.fs.as_ref(),
             path: Path::new(PATH),
@@ -206,7 +208,7 @@ impl Run<'_> {
         self.open()
     }
 
-    fn carry_out(&mut self, op: &Op) -> Result<Answer> {
+    fn carry_out(&mut self, op: &ScriptOp) -> Result<OpAnswer> {
         let answer = self.answer(op)?;
         if self.calm {
             self.db().wait_for_background_work()?;
@@ -214,41 +216,43 @@ impl Run<'_> {
         Ok(answer)
     }
 
-    fn answer(&mut self, op: &Op) -> Result<Answer> {
+    fn answer(&mut self, op: &ScriptOp) -> Result<OpAnswer> {
         match op {
-            Op::Write(writes) => self.write(writes)?,
-            Op::WriteAt(time, write) => self.write_at(*time, write)?,
-            Op::GetAt(key, time, at) => {
+            ScriptOp::Write(writes) => self.write(writes)?,
+            ScriptOp::WriteAt(time, write) => self.write_at(*time, write)?,
+            ScriptOp::GetAt(key, time, at) => {
                 let found = self.db().get_opt(&self.reading_at(*time, *at), self.stamped(), key)?;
-                return Ok(Answer::Values(vec![found]));
+                return Ok(OpAnswer::Values(vec![found]));
             }
-            Op::ScanAt(lower, upper, backwards, time, at) => {
-                return self.scan_at((lower, upper), *backwards, *time, *at).map(Answer::Pairs);
+            ScriptOp::ScanAt(lower, upper, backwards, time, at) => {
+                return self.scan_at((lower, upper), *backwards, *time, *at).map(OpAnswer::Pairs);
             }
-            Op::RaiseLow(time) => self.raise_low(*time)?,
-            Op::Get(family, key, at) => {
+            ScriptOp::RaiseLow(time) => self.raise_low(*time)?,
+            ScriptOp::Get(family, key, at) => {
                 let found = self.db().get_opt(&self.read_at(*at), &self.handles[*family], key)?;
-                return Ok(Answer::Values(vec![found]));
+                return Ok(OpAnswer::Values(vec![found]));
             }
-            Op::MultiGet(keys, at) => {
+            ScriptOp::MultiGet(keys, at) => {
                 let keys: Vec<_> = keys.iter().map(|(f, key)| (&self.handles[*f], key.as_slice())).collect();
                 let found = self.db().multi_get_cf(&self.read_at(*at), &keys);
                 let values = found.into_iter().map(|value| Ok(value?.map(|v| v.to_vec())));
-                return values.collect::<Result<_>>().map(Answer::Values);
+                return values.collect::<Result<_>>().map(OpAnswer::Values);
             }
-            Op::Scan(family, lower, upper, backwards, at) => {
+            ScriptOp::Scan(family, lower, upper, backwards, at) => {
                 let iter = self.iterator(*family, lower, upper, *at)?;
-                return all_of(iter, *backwards).map(Answer::Pairs);
+                return all_of(iter, *backwards).map(OpAnswer::Pairs);
             }
-            Op::TakeSnapshot(slot) => self.snapshots[*slot] = Some(self.db().snapshot()),
-            Op::ReleaseSnapshot(slot) => self.snapshots[*slot] = None,
-            Op::OpenIterator(slot, family, lower, upper, at) => {
+            ScriptOp::TakeSnapshot(slot) => self.snapshots[*slot] = Some(self.db().snapshot()),
+            ScriptOp::ReleaseSnapshot(slot) => self.snapshots[*slot] = None,
+            ScriptOp::OpenIterator(slot, family, lower, upper, at) => {
                 self.iterators[*slot] = Some(self.iterator(*family, lower, upper, *at)?);
             }
-            Op::Move(slot, how) => return self.go(*slot, how),
-            Op::CloseIterator(slot) => self.iterators[*slot] = None,
-            Op::Flush(family) => self.db().flush_opt(&FlushOptions::default(), &[&self.handles[*family]])?,
-            Op::Compact(family, begin, end) => {
+            ScriptOp::Move(slot, how) => return self.go(*slot, how),
+            ScriptOp::CloseIterator(slot) => self.iterators[*slot] = None,
+            ScriptOp::Flush(family) => {
+                self.db().flush_opt(&FlushOptions::default(), &[&self.handles[*family]])?
+            }
+            ScriptOp::Compact(family, begin, end) => {
                 let options = CompactRangeOptions {
                     exclusive_manual_compaction: self.rng.bool(),
                     max_subcompactions: self.rng.u32(..3),
@@ -257,12 +261,12 @@ impl Run<'_> {
                 let (db, handle) = (self.db(), &self.handles[*family]);
                 db.compact_range_opt(&options, handle, begin.as_deref(), end.as_deref())?;
             }
-            Op::SetOptions(seed) => self.set_options(*seed)?,
-            Op::Ingest(family, pairs) => self.ingest(*family, pairs)?,
-            Op::Checkpoint => return self.checkpoint().map(Answer::Pairs),
-            Op::Reopen(dies) => self.reopen(*dies)?,
+            ScriptOp::SetOptions(seed) => self.set_options(*seed)?,
+            ScriptOp::Ingest(family, pairs) => self.ingest(*family, pairs)?,
+            ScriptOp::Checkpoint => return self.checkpoint().map(OpAnswer::Pairs),
+            ScriptOp::Reopen(dies) => self.reopen(*dies)?,
         }
-        Ok(Answer::Nothing)
+        Ok(OpAnswer::Nothing)
     }
 
     // ---- writes
@@ -274,7 +278,7 @@ impl Run<'_> {
         WriteOptions::default().sync(sync).disable_wal(disable_wal)
     }
 
-    fn write(&mut self, writes: &[Write]) -> Result<()> {
+    fn write(&mut self, writes: &[ScriptWrite]) -> Result<()> {
         let options = self.write_options();
         match self.store() {
             Store::Plain(db) => {
@@ -289,11 +293,11 @@ impl Run<'_> {
                 for write in writes {
                     let handle = &self.handles[family_of(write)];
                     match write {
-                        Write::Put(_, key, value) => transaction.put_cf(handle, key, value)?,
-                        Write::Delete(_, key) => transaction.delete_cf(handle, key)?,
-                        Write::SingleDelete(_, key) => transaction.single_delete_cf(handle, key)?,
-                        Write::Merge(_, key, operand) => transaction.merge_cf(handle, key, operand)?,
-                        Write::DeleteRange(_, begin, end) => {
+                        ScriptWrite::Put(_, key, value) => transaction.put_cf(handle, key, value)?,
+                        ScriptWrite::Delete(_, key) => transaction.delete_cf(handle, key)?,
+                        ScriptWrite::SingleDelete(_, key) => transaction.single_delete_cf(handle, key)?,
+                        ScriptWrite::Merge(_, key, operand) => transaction.merge_cf(handle, key, operand)?,
+                        ScriptWrite::DeleteRange(_, begin, end) => {
                             transaction.delete_range_cf(handle, begin, end)?
                         }
                     }
@@ -311,11 +315,11 @@ impl Run<'_> {
                 for write in writes {
                     let handle = &self.handles[family_of(write)];
                     match write {
-                        Write::Put(_, key, value) => transaction.put_cf(handle, key, value)?,
-                        Write::Delete(_, key) => transaction.delete_cf(handle, key)?,
-                        Write::SingleDelete(_, key) => transaction.single_delete_cf(handle, key)?,
-                        Write::Merge(_, key, operand) => transaction.merge_cf(handle, key, operand)?,
-                        Write::DeleteRange(_, begin, end) => {
+                        ScriptWrite::Put(_, key, value) => transaction.put_cf(handle, key, value)?,
+                        ScriptWrite::Delete(_, key) => transaction.delete_cf(handle, key)?,
+                        ScriptWrite::SingleDelete(_, key) => transaction.single_delete_cf(handle, key)?,
+                        ScriptWrite::Merge(_, key, operand) => transaction.merge_cf(handle, key, operand)?,
+                        ScriptWrite::DeleteRange(_, begin, end) => {
                             transaction.delete_range_cf(handle, begin, end)?
                         }
                     }
@@ -383,7 +387,7 @@ impl Run<'_> {
         self.db().iter_opt(options, &self.handles[family])
     }
 
-    fn go(&mut self, slot: usize, how: &Move) -> Result<Answer> {
+    fn go(&mut self, slot: usize, how: &Move) -> Result<OpAnswer> {
         let iter = self.iterators[slot].as_mut().expect("the script opened it");
         match how {
             Move::First => iter.seek_to_first(),
@@ -395,7 +399,7 @@ impl Run<'_> {
         }
         let at = iter.item().map(|(key, value)| (key.to_vec(), value.to_vec()));
         iter.status()?;
-        Ok(Answer::At(at))
+        Ok(OpAnswer::At(at))
     }
 
     fn checkpoint(&mut self) -> Result<Vec<(Bytes, Bytes)>> {
@@ -422,21 +426,23 @@ impl Run<'_> {
     }
 }
 
-fn family_of(write: &Write) -> usize {
+fn family_of(write: &ScriptWrite) -> usize {
     match write {
-        Write::Put(family, ..) | Write::Merge(family, ..) | Write::DeleteRange(family, ..) => *family,
-        Write::Delete(family, _) | Write::SingleDelete(family, _) => *family,
+        ScriptWrite::Put(family, ..)
+        | ScriptWrite::Merge(family, ..)
+        | ScriptWrite::DeleteRange(family, ..) => *family,
+        ScriptWrite::Delete(family, _) | ScriptWrite::SingleDelete(family, _) => *family,
     }
 }
 
-fn add(batch: &mut WriteBatch, handles: &[ColumnFamilyHandle], write: &Write) -> Result<()> {
+fn add(batch: &mut WriteBatch, handles: &[ColumnFamilyHandle], write: &ScriptWrite) -> Result<()> {
     let family = handles[family_of(write)].id();
     match write {
-        Write::Put(_, key, value) => batch.put_cf(family, key, value),
-        Write::Delete(_, key) => batch.delete_cf(family, key),
-        Write::SingleDelete(_, key) => batch.single_delete_cf(family, key),
-        Write::Merge(_, key, operand) => batch.merge_cf(family, key, operand),
-        Write::DeleteRange(_, begin, end) => batch.delete_range_cf(family, begin, end),
+        ScriptWrite::Put(_, key, value) => batch.put_cf(family, key, value),
+        ScriptWrite::Delete(_, key) => batch.delete_cf(family, key),
+        ScriptWrite::SingleDelete(_, key) => batch.single_delete_cf(family, key),
+        ScriptWrite::Merge(_, key, operand) => batch.merge_cf(family, key, operand),
+        ScriptWrite::DeleteRange(_, begin, end) => batch.delete_range_cf(family, begin, end),
     }
 }
 

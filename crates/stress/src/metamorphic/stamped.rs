@@ -5,7 +5,7 @@
 //!     are the same.
 //!  2. Writes come with ascending timestamps, and no read is at one before `low`.
 
-use super::ops::{Bytes, FAMILIES, Write};
+use super::ops::{Bytes, FAMILIES, ScriptWrite};
 use super::run::{Run, all_of};
 use esker::{ColumnFamilyHandle, ReadOptions, Result, WriteBatch};
 use std::collections::BTreeMap;
@@ -26,20 +26,20 @@ pub(super) struct History {
 
 impl History {
     /// Carries a write at timestamp `time` out.
-    pub(super) fn write(&mut self, time: u64, write: &Write) {
+    pub(super) fn write(&mut self, time: u64, write: &ScriptWrite) {
         let versions = Rc::make_mut(&mut self.versions);
         let mut change = |key: &Bytes, value: Option<Bytes>| {
             versions.entry(key.clone()).or_default().push((time, value));
         };
         match write {
-            Write::Put(_, key, value) => change(key, Some(value.clone())),
-            Write::Delete(_, key) | Write::SingleDelete(_, key) => change(key, None),
-            Write::Merge(_, key, operand) => {
+            ScriptWrite::Put(_, key, value) => change(key, Some(value.clone())),
+            ScriptWrite::Delete(_, key) | ScriptWrite::SingleDelete(_, key) => change(key, None),
+            ScriptWrite::Merge(_, key, operand) => {
                 let before = versions.get(key).and_then(|of_key| of_key.last()?.1.clone());
                 let merged = before.map_or(operand.clone(), |value| [value.as_slice(), operand].join(&b','));
                 versions.entry(key.clone()).or_default().push((time, Some(merged)));
             }
-            Write::DeleteRange(_, begin, end) => {
+            ScriptWrite::DeleteRange(_, begin, end) => {
                 let is_in = |key: &Bytes| key >= begin && key < end;
                 let inside = versions.iter_mut().filter(|(key, _)| is_in(key));
                 inside.for_each(|(_, of_key)| of_key.push((time, None)));
@@ -68,15 +68,19 @@ impl Run<'_> {
         ReadOptions { timestamp, ..self.read_at(snapshot) }
     }
 
-    pub(super) fn write_at(&mut self, time: u64, write: &Write) -> Result<()> {
+    pub(super) fn write_at(&mut self, time: u64, write: &ScriptWrite) -> Result<()> {
         let format = self.space.timestamps();
         let stamp = |key: &Bytes| [key.as_slice(), &format.timestamp(time)].concat();
         let (mut batch, id) = (WriteBatch::new(), self.stamped().id());
         match write {
-            Write::Put(_, key, value) => batch.put_cf(id, &stamp(key), value)?,
-            Write::Delete(_, key) | Write::SingleDelete(_, key) => batch.delete_cf(id, &stamp(key))?,
-            Write::Merge(_, key, operand) => batch.merge_cf(id, &stamp(key), operand)?,
-            Write::DeleteRange(_, begin, end) => batch.delete_range_cf(id, &stamp(begin), &stamp(end))?,
+            ScriptWrite::Put(_, key, value) => batch.put_cf(id, &stamp(key), value)?,
+            ScriptWrite::Delete(_, key) | ScriptWrite::SingleDelete(_, key) => {
+                batch.delete_cf(id, &stamp(key))?
+            }
+            ScriptWrite::Merge(_, key, operand) => batch.merge_cf(id, &stamp(key), operand)?,
+            ScriptWrite::DeleteRange(_, begin, end) => {
+                batch.delete_range_cf(id, &stamp(begin), &stamp(end))?
+            }
         }
         let options = self.write_options();
         self.db().write_opt(&options, &mut batch)

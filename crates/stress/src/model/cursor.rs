@@ -1,7 +1,7 @@
 //! An iterator of the database and where it must stand.
 
-use super::families::FamilySpec;
-use super::state::State;
+use super::families::ModelFamilySpec;
+use super::state::ModelState;
 use esker::prefix::SliceTransformRef;
 use esker::{ColumnFamilyId, DbIterator, Error, ReadOptions};
 
@@ -20,7 +20,7 @@ pub(super) struct Shape {
 
 impl Shape {
     /// Bounds or none, a prefix scan now and then.
-    pub(super) fn random(rng: &mut fastrand::Rng, spec: &FamilySpec, has_extractor: bool) -> Shape {
+    pub(super) fn random(rng: &mut fastrand::Rng, spec: &ModelFamilySpec, has_extractor: bool) -> Shape {
         let bound = |rng: &mut fastrand::Rng| (rng.u8(..3) == 0).then(|| spec.random_target(rng));
         let (lower, upper) = (bound(rng), bound(rng));
         let prefix_same_as_start = has_extractor && rng.u8(..3) == 0;
@@ -58,14 +58,14 @@ pub(super) struct WrongCursor {
 }
 
 /// The iterator, and where it must stand.
-pub(super) struct Cursor {
+pub(super) struct ModelCursor {
     pub(super) family: usize,
     /// Of the family when it was opened: a family that was created again has another.
     pub(super) id: ColumnFamilyId,
     pub(super) iter: DbIterator,
     pub(super) shape: Shape,
     /// What it must see.
-    pub(super) state: State,
+    pub(super) state: ModelState,
     /// It was opened with a snapshot: refreshing leaves it where it is.
     pub(super) at_snapshot: bool,
     /// The timestamp that it reads at, if keys have some.
@@ -79,22 +79,22 @@ pub(super) struct Cursor {
     moves: Vec<String>,
 }
 
-impl Cursor {
+impl ModelCursor {
     pub(super) fn new(
-        spec: &FamilySpec,
+        spec: &ModelFamilySpec,
         (family, id): (usize, ColumnFamilyId),
         iter: DbIterator,
         shape: Shape,
-        state: State,
+        state: ModelState,
         at_snapshot: bool,
         extractor: Option<SliceTransformRef>,
-    ) -> Cursor {
+    ) -> ModelCursor {
         let low = shape.lower.as_ref().map_or(0, |key| spec.lower_bound(key));
         let high = shape.upper.as_ref().map_or(spec.keys.len(), |key| spec.lower_bound(key));
         let range = low..high.max(low);
         let extractor = extractor.filter(|_| shape.prefix_same_as_start);
         let (time, prefix, at, moves) = (None, None, None, Vec::new());
-        Cursor { family, id, iter, shape, state, at_snapshot, time, extractor, range, prefix, at, moves }
+        ModelCursor { family, id, iter, shape, state, at_snapshot, time, extractor, range, prefix, at, moves }
     }
 
     pub(super) fn is_valid(&self) -> bool {
@@ -113,30 +113,30 @@ impl Cursor {
     }
 
     /// Stands at `found` if its prefix is right.
-    fn stand(&mut self, spec: &FamilySpec, found: Option<usize>) {
+    fn stand(&mut self, spec: &ModelFamilySpec, found: Option<usize>) {
         self.at = found.filter(|&i| self.prefix.is_none() || self.prefix_of(&spec.keys[i]) == self.prefix);
     }
 
-    fn stand_at_end(&mut self, spec: &FamilySpec, found: Option<usize>) {
+    fn stand_at_end(&mut self, spec: &ModelFamilySpec, found: Option<usize>) {
         self.prefix = found.and_then(|i| self.prefix_of(&spec.keys[i]));
         self.at = found;
     }
 
-    pub(super) fn seek_to_first(&mut self, spec: &FamilySpec) {
+    pub(super) fn seek_to_first(&mut self, spec: &ModelFamilySpec) {
         self.note(|| "seek_to_first".to_owned());
         self.iter.seek_to_first();
         let found = self.state.first_in(self.range.clone());
         self.stand_at_end(spec, found);
     }
 
-    pub(super) fn seek_to_last(&mut self, spec: &FamilySpec) {
+    pub(super) fn seek_to_last(&mut self, spec: &ModelFamilySpec) {
         self.note(|| "seek_to_last".to_owned());
         self.iter.seek_to_last();
         let found = self.state.last_in(self.range.clone());
         self.stand_at_end(spec, found);
     }
 
-    pub(super) fn seek(&mut self, spec: &FamilySpec, target: &[u8]) {
+    pub(super) fn seek(&mut self, spec: &ModelFamilySpec, target: &[u8]) {
         self.note(|| format!("seek({})", show(target)));
         self.iter.seek(target);
         self.prefix = self.prefix_of(target);
@@ -145,7 +145,7 @@ impl Cursor {
         self.stand(spec, found);
     }
 
-    pub(super) fn seek_for_prev(&mut self, spec: &FamilySpec, target: &[u8]) {
+    pub(super) fn seek_for_prev(&mut self, spec: &ModelFamilySpec, target: &[u8]) {
         self.note(|| format!("seek_for_prev({})", show(target)));
         self.iter.seek_for_prev(target);
         self.prefix = self.prefix_of(target);
@@ -155,7 +155,7 @@ impl Cursor {
     }
 
     /// REQUIRES: valid.
-    pub(super) fn next(&mut self, spec: &FamilySpec) {
+    pub(super) fn next(&mut self, spec: &ModelFamilySpec) {
         self.note(|| "next".to_owned());
         self.iter.next();
         let at = self.at.expect("the caller saw that it is valid");
@@ -164,7 +164,7 @@ impl Cursor {
     }
 
     /// REQUIRES: valid.
-    pub(super) fn prev(&mut self, spec: &FamilySpec) {
+    pub(super) fn prev(&mut self, spec: &ModelFamilySpec) {
         self.note(|| "prev".to_owned());
         self.iter.prev();
         let at = self.at.expect("the caller saw that it is valid");
@@ -173,7 +173,7 @@ impl Cursor {
     }
 
     /// `state`: what it must see from now on.
-    pub(super) fn refresh(&mut self, state: State) -> Result<(), Error> {
+    pub(super) fn refresh(&mut self, state: ModelState) -> Result<(), Error> {
         self.note(|| "refresh".to_owned());
         self.iter.refresh()?;
         self.at = None;
@@ -188,7 +188,7 @@ impl Cursor {
     }
 
     /// Compares.
-    pub(super) fn check(&self, spec: &FamilySpec) -> Result<(), WrongCursor> {
+    pub(super) fn check(&self, spec: &ModelFamilySpec) -> Result<(), WrongCursor> {
         let wrong = |what: String, error: Option<Error>| {
             let Shape { lower, upper, .. } = &self.shape;
             let bound = |b: &Option<Vec<u8>>| b.as_ref().map_or("none".to_owned(), |key| show(key));

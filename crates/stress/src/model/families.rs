@@ -3,8 +3,8 @@
 //! Invariant: a family's keys are distinct and in its order, so that an index stands for a key and
 //! compares like it. Where the database's keys end in a timestamp, these do not.
 
-use super::Parameters;
-use super::state::State;
+use super::ModelParameters;
+use super::state::ModelState;
 use crate::stamped;
 use esker::builtin;
 use esker::comparator::{BytewiseComparator, Comparator, ComparatorRef, ReverseBytewiseComparator};
@@ -36,22 +36,22 @@ impl Comparator for ByLength {
 
 /// How a family merges.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Merge {
+pub(crate) enum ModelMerge {
     Append,
     Add,
     Max,
     Xor,
 }
 
-impl Merge {
+impl ModelMerge {
     /// Written here once more, apart from the engine's.
     pub(crate) fn apply(self, existing: Option<&[u8]>, operand: &[u8]) -> Vec<u8> {
         let Some(existing) = existing else { return operand.to_vec() };
         match self {
-            Merge::Append => [existing, operand].join(&b','),
-            Merge::Add => number(existing).wrapping_add(number(operand)).to_le_bytes().to_vec(),
-            Merge::Max => existing.max(operand).to_vec(),
-            Merge::Xor => {
+            ModelMerge::Append => [existing, operand].join(&b','),
+            ModelMerge::Add => number(existing).wrapping_add(number(operand)).to_le_bytes().to_vec(),
+            ModelMerge::Max => existing.max(operand).to_vec(),
+            ModelMerge::Xor => {
                 let (long, short) =
                     if existing.len() >= operand.len() { (existing, operand) } else { (operand, existing) };
                 let mut out = long.to_vec();
@@ -63,10 +63,10 @@ impl Merge {
 
     fn operator(self) -> MergeOperatorRef {
         match self {
-            Merge::Append => builtin::string_append(","),
-            Merge::Add => builtin::uint64_add(),
-            Merge::Max => builtin::max(),
-            Merge::Xor => builtin::bytes_xor(),
+            ModelMerge::Append => builtin::string_append(","),
+            ModelMerge::Add => builtin::uint64_add(),
+            ModelMerge::Max => builtin::max(),
+            ModelMerge::Xor => builtin::bytes_xor(),
         }
     }
 }
@@ -76,10 +76,10 @@ fn number(bytes: &[u8]) -> u64 {
 }
 
 /// Name, order of keys, how it merges, whether prefixes lie together, format of timestamps.
-type Nature = (&'static str, ComparatorRef, Merge, bool, Option<TimestampFormat>);
+type Nature = (&'static str, ComparatorRef, ModelMerge, bool, Option<TimestampFormat>);
 
 /// A family's nature, the same over all reopenings.
-pub(crate) struct FamilySpec {
+pub(crate) struct ModelFamilySpec {
     pub(crate) name: &'static str,
     pub(crate) comparator: ComparatorRef,
     /// The order of keys without timestamps.
@@ -87,13 +87,13 @@ pub(crate) struct FamilySpec {
     /// Of the timestamps of its keys, if they have some.
     pub(crate) stamps: Option<TimestampFormat>,
     pub(crate) operator: MergeOperatorRef,
-    pub(crate) merge: Merge,
+    pub(crate) merge: ModelMerge,
     /// Prefixes of its keys lie together, so that it may have a prefix extractor.
     pub(crate) prefixes_lie_together: bool,
     pub(crate) keys: Vec<Vec<u8>>,
 }
 
-impl FamilySpec {
+impl ModelFamilySpec {
     /// `families` families of a database, up to 10, with `count` keys each. With
     /// `shared_orders`, those that RocksDB's reader reads, too. It does not know an order of our own and reads at no timestamp;
     /// where it merges by `max`, 11.8.1's iterators show bytes from memory that was used anew.
@@ -101,13 +101,13 @@ impl FamilySpec {
         rng: &mut fastrand::Rng,
         families: usize,
         count: usize,
-        parameters: &Parameters,
-    ) -> Vec<FamilySpec> {
+        parameters: &ModelParameters,
+    ) -> Vec<ModelFamilySpec> {
         let shared = parameters.shared_orders;
         let bytewise: ComparatorRef = Arc::new(BytewiseComparator);
         let reverse: ComparatorRef = Arc::new(ReverseBytewiseComparator);
         let custom: ComparatorRef = if shared { bytewise.clone() } else { Arc::new(ByLength) };
-        let max = if shared { Merge::Append } else { Merge::Max };
+        let max = if shared { ModelMerge::Append } else { ModelMerge::Max };
         let format = TimestampFormat::of_seed(rng.u64(..));
         let format = match parameters.timestamps_of_transactions {
             true => TimestampFormat::new(format.order(), 8),
@@ -118,18 +118,18 @@ impl FamilySpec {
             false => (stamped::comparator(format), Some(format)),
         };
         let natures = [
-            ("default", bytewise.clone(), Merge::Append, true, None),
-            ("reverse", reverse, Merge::Add, true, None),
+            ("default", bytewise.clone(), ModelMerge::Append, true, None),
+            ("reverse", reverse, ModelMerge::Add, true, None),
             ("prefix", bytewise, max, true, None),
-            ("custom", custom, Merge::Xor, false, None),
-            ("stamped", stamped, Merge::Append, true, stamps),
+            ("custom", custom, ModelMerge::Xor, false, None),
+            ("stamped", stamped, ModelMerge::Append, true, stamps),
         ];
         let make = |(name, comparator, merge, prefixes_lie_together, stamps): Nature| {
             let order = comparator.without_timestamp().unwrap_or_else(|| comparator.clone());
             let count = if stamps.is_some() { count.min(MOST_STAMPED_KEYS) } else { count };
             let keys = random_keys(rng, order.as_ref(), count);
             let operator = merge.operator();
-            FamilySpec { name, comparator, order, stamps, operator, merge, prefixes_lie_together, keys }
+            ModelFamilySpec { name, comparator, order, stamps, operator, merge, prefixes_lie_together, keys }
         };
         let named = |((_, a, b, c, d), name)| (name, a, b, c, d);
         let more = natures.clone().into_iter().cycle().zip(MORE).map(named);
@@ -139,10 +139,10 @@ impl FamilySpec {
     /// What RocksDB must know of it to read it, as its options text.
     pub(crate) fn options_of_rocksdb(&self) -> String {
         let merge = match self.merge {
-            Merge::Append => "{id=StringAppendOperator;delimiter=,}",
-            Merge::Add => "uint64add",
-            Merge::Max => "max",
-            Merge::Xor => "bytesxor",
+            ModelMerge::Append => "{id=StringAppendOperator;delimiter=,}",
+            ModelMerge::Add => "uint64add",
+            ModelMerge::Max => "max",
+            ModelMerge::Xor => "bytesxor",
         };
         format!("comparator={};merge_operator={merge};", self.comparator.name())
     }
@@ -158,9 +158,9 @@ impl FamilySpec {
     }
 
     /// Nothing.
-    pub(crate) fn empty_state(&self) -> State {
+    pub(crate) fn empty_state(&self) -> ModelState {
         let keys = self.keys.len();
-        if self.stamps.is_some() { State::stamped(keys) } else { State::empty(keys) }
+        if self.stamps.is_some() { ModelState::stamped(keys) } else { ModelState::empty(keys) }
     }
 
     /// The key as the database has it, of timestamp `time`.

@@ -12,17 +12,17 @@ mod upkeep;
 
 use journal::Journal;
 pub(crate) use journal::{Floor, Promises};
-pub use kinds::Kind;
+pub use kinds::OperationKind;
 use kinds::{WEIGHTS, WEIGHTS_WITH_CRASHES};
 use transactions::{Live, open_database};
 pub(crate) use trouble::End;
 use trouble::Trouble;
 
-use super::cursor::{Cursor, show};
-use super::families::{FEWEST, FamilySpec, Merge};
-use super::settings::Settings;
-use super::state::State;
-use super::{Parameters, Report, Steps};
+use super::cursor::{ModelCursor, show};
+use super::families::{FEWEST, ModelFamilySpec, ModelMerge};
+use super::settings::ModelSettings;
+use super::state::ModelState;
+use super::{ModelParameters, ModelReport, Steps};
 use crate::audit::Audited;
 use esker::internals::env::mem::MemFs;
 use esker::options::BottommostLevelCompaction;
@@ -43,18 +43,18 @@ const LONGEST_MERGED: usize = 400;
 
 /// A write to one family.
 #[derive(Clone, Debug)]
-pub(crate) enum Write {
+pub(crate) enum ModelWrite {
     Put(usize, Vec<u8>),
     Delete(usize),
     SingleDelete(usize),
     Merge(usize, Vec<u8>),
     DeleteRange(Vec<u8>, Vec<u8>),
     /// One of those above, at this timestamp.
-    At(u64, Box<Write>),
+    At(u64, Box<ModelWrite>),
 }
 
 /// Changes of families, with the numbers that these had.
-type Changes = Vec<(usize, ColumnFamilyId, Write)>;
+type Changes = Vec<(usize, ColumnFamilyId, ModelWrite)>;
 
 /// Where a range begins and ends, if it does.
 type Bounds = (Option<Vec<u8>>, Option<Vec<u8>>);
@@ -68,23 +68,23 @@ enum Opened {
 /// Something that happened, for the report.
 #[derive(Clone, Debug)]
 enum Event {
-    Write(usize, Write),
+    Write(usize, ModelWrite),
     Other(String),
 }
 
 struct TakenSnapshot {
     snapshot: Snapshot,
     /// `None` for a family that was dropped since.
-    states: Vec<Option<State>>,
+    states: Vec<Option<ModelState>>,
     taken_at: u64,
 }
 
 type Checked = Result<(), String>;
 /// What an operation comes to.
-type Done = Result<(), Stop>;
+type Done = Result<(), RoundStop>;
 
 /// Why an operation did not come to its end.
-pub(super) enum Stop {
+pub(super) enum RoundStop {
     /// An answer was wrong.
     Wrong(String),
     /// The database gave an error, which a disk in trouble may be the reason of. The text tells
@@ -92,44 +92,44 @@ pub(super) enum Stop {
     Refused(Error, String),
 }
 
-impl From<String> for Stop {
-    fn from(what: String) -> Stop {
-        Stop::Wrong(what)
+impl From<String> for RoundStop {
+    fn from(what: String) -> RoundStop {
+        RoundStop::Wrong(what)
     }
 }
 
-impl From<Stop> for String {
-    fn from(stop: Stop) -> String {
+impl From<RoundStop> for String {
+    fn from(stop: RoundStop) -> String {
         match stop {
-            Stop::Wrong(what) | Stop::Refused(_, what) => what,
+            RoundStop::Wrong(what) | RoundStop::Refused(_, what) => what,
         }
     }
 }
 
 /// The call `what` gave an error.
-fn refused(what: impl std::fmt::Display) -> impl FnOnce(Error) -> Stop {
+fn refused(what: impl std::fmt::Display) -> impl FnOnce(Error) -> RoundStop {
     move |error| {
         let text = format!("{what}: {error}");
-        Stop::Refused(error, text)
+        RoundStop::Refused(error, text)
     }
 }
 
 pub(crate) struct Round {
     rng: fastrand::Rng,
-    parameters: Parameters,
-    specs: Vec<FamilySpec>,
-    states: Vec<State>,
-    weights: Vec<(Kind, u32)>,
+    parameters: ModelParameters,
+    specs: Vec<ModelFamilySpec>,
+    states: Vec<ModelState>,
+    weights: Vec<(OperationKind, u32)>,
     /// The newest timestamp.
     time: u64,
     /// Of each family, the oldest timestamp to read at; a family that is made again keeps it, as a
     /// crash may bring the one before back.
     readable_from: Vec<u64>,
-    cursors: Vec<Cursor>,
+    cursors: Vec<ModelCursor>,
     snapshots: Vec<TakenSnapshot>,
     handles: Vec<ColumnFamilyHandle>,
     db: Option<Opened>,
-    settings: Settings,
+    settings: ModelSettings,
     env: Env,
     events: VecDeque<(u64, Event)>,
     /// Events so far.
@@ -156,7 +156,7 @@ pub(crate) struct Round {
 }
 
 impl Round {
-    pub(super) fn new(seed: u64, parameters: &Parameters) -> Round {
+    pub(super) fn new(seed: u64, parameters: &ModelParameters) -> Round {
         let mut rng = fastrand::Rng::with_seed(seed);
         let keys = if parameters.keys > 0 { parameters.keys } else { [60, 300, 1000, 3000][rng.usize(..4)] };
         Round::with(rng, (FEWEST, keys), parameters, Env::with_fs(Arc::new(MemFs::new())), &WEIGHTS)
@@ -165,13 +165,13 @@ impl Round {
     fn with(
         mut rng: fastrand::Rng,
         (families, keys): (usize, usize),
-        parameters: &Parameters,
+        parameters: &ModelParameters,
         env: Env,
-        weights: &[(Kind, u32)],
+        weights: &[(OperationKind, u32)],
     ) -> Round {
-        let specs = FamilySpec::all(&mut rng, families, keys, parameters);
-        let settings = Settings::random(&mut rng, &env, &specs);
-        let states = specs.iter().map(FamilySpec::empty_state).collect();
+        let specs = ModelFamilySpec::all(&mut rng, families, keys, parameters);
+        let settings = ModelSettings::random(&mut rng, &env, &specs);
+        let states = specs.iter().map(ModelFamilySpec::empty_state).collect();
         let weights: Vec<_> =
             weights.iter().copied().filter(|(kind, _)| !parameters.without.contains(kind)).collect();
         Round {
@@ -209,7 +209,7 @@ impl Round {
     }
 
     pub(super) fn describe(&self) -> String {
-        let there: usize = self.states.iter().map(State::len).sum();
+        let there: usize = self.states.iter().map(ModelState::len).sum();
         format!(
             "{} operations, {} answers, {} keys each, {there} there at the end",
             self.operation,
@@ -218,7 +218,7 @@ impl Round {
         )
     }
 
-    pub(super) fn run(&mut self, report: &mut Report) -> Checked {
+    pub(super) fn run(&mut self, report: &mut ModelReport) -> Checked {
         self.open()?;
         while self.operation < self.parameters.operations {
             let chosen = self.choose();
@@ -256,7 +256,7 @@ impl Round {
         Ok(())
     }
 
-    fn add_to(&self, report: &mut Report) {
+    fn add_to(&self, report: &mut ModelReport) {
         report.operations += self.operation;
         report.comparisons += self.comparisons;
         report.steps.add(&self.steps);
@@ -269,44 +269,47 @@ impl Round {
         }
     }
 
-    fn step(&mut self, kind: Kind) -> Done {
+    fn step(&mut self, kind: OperationKind) -> Done {
         match kind {
-            Kind::Put | Kind::Delete | Kind::Merge | Kind::DeleteRange => self.write_one(kind),
-            Kind::Batch => self.write_batch(),
-            Kind::Get => self.get(),
-            Kind::MultiGet => self.multi_get(),
-            Kind::Scan => self.scan(),
-            Kind::Cursor => self.use_cursor(),
-            Kind::Snapshot => {
+            OperationKind::Put
+            | OperationKind::Delete
+            | OperationKind::Merge
+            | OperationKind::DeleteRange => self.write_one(kind),
+            OperationKind::Batch => self.write_batch(),
+            OperationKind::Get => self.get(),
+            OperationKind::MultiGet => self.multi_get(),
+            OperationKind::Scan => self.scan(),
+            OperationKind::Cursor => self.use_cursor(),
+            OperationKind::Snapshot => {
                 self.take_or_release_snapshot();
                 Ok(())
             }
-            Kind::Flush => self.flush(),
-            Kind::Compact => self.compact(),
-            Kind::Verify => self.verify(),
+            OperationKind::Flush => self.flush(),
+            OperationKind::Compact => self.compact(),
+            OperationKind::Verify => self.verify(),
             // What becomes of those beside errors is no question to this model.
-            Kind::Reopen | Kind::DropFamily if self.is_in_trouble() => self.get(),
+            OperationKind::Reopen | OperationKind::DropFamily if self.is_in_trouble() => self.get(),
             // Its threads would go on after a recovery, and leave more refused writes than ways to
             // take some can be tried.
-            Kind::Burst if self.is_in_trouble() && self.resumes_itself() => self.get(),
-            Kind::Reopen => Ok(self.reopen()?),
-            Kind::DropFamily => Ok(self.drop_families()?),
-            Kind::Pause => self.pause_and_read(),
-            Kind::Burst => self.burst(),
-            Kind::SyncWal => self.sync_wal(),
-            Kind::RaiseHistoryLow => self.raise_history_low(),
-            Kind::DeleteFiles => self.delete_files(),
-            Kind::Transaction => self.transact(),
-            Kind::Resolve => self.resolve(),
-            Kind::Ingest
-            | Kind::Import
-            | Kind::CompactFiles
-            | Kind::SetOptions
-            | Kind::Resume
-            | Kind::Checkpoint
-            | Kind::Backup
-            | Kind::Repair
-            | Kind::Downgrade => self.keep_up(kind),
+            OperationKind::Burst if self.is_in_trouble() && self.resumes_itself() => self.get(),
+            OperationKind::Reopen => Ok(self.reopen()?),
+            OperationKind::DropFamily => Ok(self.drop_families()?),
+            OperationKind::Pause => self.pause_and_read(),
+            OperationKind::Burst => self.burst(),
+            OperationKind::SyncWal => self.sync_wal(),
+            OperationKind::RaiseHistoryLow => self.raise_history_low(),
+            OperationKind::DeleteFiles => self.delete_files(),
+            OperationKind::Transaction => self.transact(),
+            OperationKind::Resolve => self.resolve(),
+            OperationKind::Ingest
+            | OperationKind::Import
+            | OperationKind::CompactFiles
+            | OperationKind::SetOptions
+            | OperationKind::Resume
+            | OperationKind::Checkpoint
+            | OperationKind::Backup
+            | OperationKind::Repair
+            | OperationKind::Downgrade => self.keep_up(kind),
         }
     }
 
@@ -446,8 +449,8 @@ impl Round {
 
     // ---- writes
 
-    fn random_value(&mut self, merge: Merge) -> Vec<u8> {
-        if merge == Merge::Add {
+    fn random_value(&mut self, merge: ModelMerge) -> Vec<u8> {
+        if merge == ModelMerge::Add {
             return self.rng.u64(..).to_le_bytes().to_vec();
         }
         let length = match self.rng.u8(..100) {
@@ -461,14 +464,14 @@ impl Round {
         value
     }
 
-    fn random_operand(&mut self, merge: Merge) -> Vec<u8> {
-        if merge == Merge::Add {
+    fn random_operand(&mut self, merge: ModelMerge) -> Vec<u8> {
+        if merge == ModelMerge::Add {
             return self.rng.u64(..1000).to_le_bytes().to_vec();
         }
         format!("{}", self.operation % 100_000).into_bytes()
     }
 
-    fn random_write(&mut self, family: usize, kind: Kind) -> Write {
+    fn random_write(&mut self, family: usize, kind: OperationKind) -> ModelWrite {
         let state = self.states[family].clone();
         loop {
             let write = self.random_write_over(family, kind, &state);
@@ -480,29 +483,29 @@ impl Round {
     }
 
     /// Where this is what is there.
-    fn random_write_over(&mut self, family: usize, kind: Kind, state: &State) -> Write {
+    fn random_write_over(&mut self, family: usize, kind: OperationKind, state: &ModelState) -> ModelWrite {
         let spec = &self.specs[family];
         let (index, merge) = (self.rng.usize(..spec.keys.len()), spec.merge);
-        if kind == Kind::DeleteRange {
+        if kind == OperationKind::DeleteRange {
             return self.random_range(family);
         }
         let existing = state.get(index);
         if spec.is_single(index) {
             return if existing.is_some() {
-                Write::SingleDelete(index)
+                ModelWrite::SingleDelete(index)
             } else {
-                Write::Put(index, self.random_value(merge))
+                ModelWrite::Put(index, self.random_value(merge))
             };
         }
         let room = existing.is_none_or(|value| value.len() < LONGEST_MERGED);
         match kind {
-            Kind::Delete => Write::Delete(index),
-            Kind::Merge if room => Write::Merge(index, self.random_operand(merge)),
-            _ => Write::Put(index, self.random_value(merge)),
+            OperationKind::Delete => ModelWrite::Delete(index),
+            OperationKind::Merge if room => ModelWrite::Merge(index, self.random_operand(merge)),
+            _ => ModelWrite::Put(index, self.random_value(merge)),
         }
     }
 
-    fn random_range(&mut self, family: usize) -> Write {
+    fn random_range(&mut self, family: usize) -> ModelWrite {
         let spec = &self.specs[family];
         let rng = &mut self.rng;
         let mut begin = spec.random_target(rng);
@@ -515,10 +518,10 @@ impl Round {
         if spec.order.compare(&begin, &end).is_gt() {
             std::mem::swap(&mut begin, &mut end);
         }
-        Write::DeleteRange(begin, end)
+        ModelWrite::DeleteRange(begin, end)
     }
 
-    fn apply(&mut self, family: usize, write: &Write) {
+    fn apply(&mut self, family: usize, write: &ModelWrite) {
         write.apply(&self.specs[family], &mut self.states[family]);
         self.note(Event::Write(family, write.clone()));
     }
@@ -540,22 +543,22 @@ impl Round {
         !db.avoid_flush_during_shutdown && db.recycle_log_file_num == 0
     }
 
-    fn write_one(&mut self, kind: Kind) -> Done {
+    fn write_one(&mut self, kind: OperationKind) -> Done {
         let family = self.family();
         let write = self.random_write(family, kind);
         let options = self.write_options();
-        if let Write::At(time, at) = &write {
+        if let ModelWrite::At(time, at) = &write {
             let done = self.write_at(&options, family, *time, at);
             return self.wrote_one(done, &options, family, write);
         }
         let (db, handle, keys) = (self.db(), &self.handles[family], &self.specs[family].keys);
         let done = match &write {
-            Write::Put(index, value) => db.put_opt(&options, handle, &keys[*index], value),
-            Write::Delete(index) => db.delete_opt(&options, handle, &keys[*index]),
-            Write::SingleDelete(index) => db.single_delete_opt(&options, handle, &keys[*index]),
-            Write::Merge(index, operand) => db.merge_opt(&options, handle, &keys[*index], operand),
-            Write::DeleteRange(begin, end) => db.delete_range_opt(&options, handle, begin, end),
-            Write::At(..) => unreachable!("handled above"),
+            ModelWrite::Put(index, value) => db.put_opt(&options, handle, &keys[*index], value),
+            ModelWrite::Delete(index) => db.delete_opt(&options, handle, &keys[*index]),
+            ModelWrite::SingleDelete(index) => db.single_delete_opt(&options, handle, &keys[*index]),
+            ModelWrite::Merge(index, operand) => db.merge_opt(&options, handle, &keys[*index], operand),
+            ModelWrite::DeleteRange(begin, end) => db.delete_range_opt(&options, handle, begin, end),
+            ModelWrite::At(..) => unreachable!("handled above"),
         };
         self.wrote_one(done, &options, family, write)
     }
@@ -566,7 +569,7 @@ impl Round {
         done: esker::Result<()>,
         options: &WriteOptions,
         family: usize,
-        write: Write,
+        write: ModelWrite,
     ) -> Done {
         if let Err(error) = done {
             let what = format!("{write:?} in '{}'", self.specs[family].name);
@@ -603,7 +606,7 @@ impl Round {
         }
         let options = self.write_options();
         // Locks are for keys without timestamps.
-        let is_plain = writes.iter().all(|(_, write)| !matches!(write, Write::At(..)));
+        let is_plain = writes.iter().all(|(_, write)| !matches!(write, ModelWrite::At(..)));
         let with_locks = self.transaction_db().filter(|_| is_plain && self.rng.u8(..3) == 0);
         let done = match &with_locks {
             Some(db) => db.write_opt(&options, &mut batch),
@@ -627,7 +630,7 @@ impl Round {
     }
 
     /// Takes back what was done since these were the states, and so many events were noted.
-    fn go_back_to(&mut self, states: Vec<State>, noted: u64) {
+    fn go_back_to(&mut self, states: Vec<ModelState>, noted: u64) {
         self.states = states;
         while self.noted > noted {
             self.events.pop_back();
@@ -635,9 +638,17 @@ impl Round {
         }
     }
 
-    fn add_to_batch(&mut self, batch: &mut WriteBatch) -> Result<Option<(usize, Write)>, String> {
-        let kind = [Kind::Put, Kind::Delete, Kind::Merge, Kind::Put, Kind::DeleteRange][self.rng.usize(..5)];
-        if self.parameters.without.contains(&kind) || (kind == Kind::DeleteRange && self.rng.u8(..10) > 0) {
+    fn add_to_batch(&mut self, batch: &mut WriteBatch) -> Result<Option<(usize, ModelWrite)>, String> {
+        let kind = [
+            OperationKind::Put,
+            OperationKind::Delete,
+            OperationKind::Merge,
+            OperationKind::Put,
+            OperationKind::DeleteRange,
+        ][self.rng.usize(..5)];
+        if self.parameters.without.contains(&kind)
+            || (kind == OperationKind::DeleteRange && self.rng.u8(..10) > 0)
+        {
             return Ok(None);
         }
         let family = self.family();
@@ -744,14 +755,14 @@ impl Round {
     }
 
     /// Deletes all keys in a range; none if a transaction needs to know what is there.
-    fn deletion_of_range(&mut self, family: usize) -> Option<(Vec<(usize, Write)>, Bounds)> {
+    fn deletion_of_range(&mut self, family: usize) -> Option<(Vec<(usize, ModelWrite)>, Bounds)> {
         let spec = &self.specs[family];
         let (mut begin, mut end) = (spec.random_target(&mut self.rng), spec.random_target(&mut self.rng));
         if spec.order.compare(&begin, &end).is_gt() {
             std::mem::swap(&mut begin, &mut end);
         }
         if self.rng.bool() {
-            let write = Write::DeleteRange(begin.clone(), end.clone());
+            let write = ModelWrite::DeleteRange(begin.clone(), end.clone());
             return Some((vec![(family, write)], (Some(begin), Some(end))));
         }
         // Everything: behind the last key there is none to name as the end.
@@ -759,12 +770,13 @@ impl Round {
         if spec.is_single(last) && self.is_in_transaction(family, last) {
             return None;
         }
-        let mut writes = vec![(family, Write::DeleteRange(spec.keys[0].clone(), spec.keys[last].clone()))];
+        let mut writes =
+            vec![(family, ModelWrite::DeleteRange(spec.keys[0].clone(), spec.keys[last].clone()))];
         let is_there = self.states[family].get(last).is_some();
         match (spec.is_single(last), is_there) {
-            (true, true) => writes.push((family, Write::SingleDelete(last))),
+            (true, true) => writes.push((family, ModelWrite::SingleDelete(last))),
             (true, false) => {}
-            (false, _) => writes.push((family, Write::Delete(last))),
+            (false, _) => writes.push((family, ModelWrite::Delete(last))),
         }
         Some((writes, (None, None)))
     }
@@ -778,7 +790,8 @@ impl Round {
     }
 }
 
-fn handles_of(db: &Db, specs: &[FamilySpec]) -> Vec<ColumnFamilyHandle> {
-    let handle = |spec: &FamilySpec| db.column_family(spec.name).expect("it was opened with all families");
+fn handles_of(db: &Db, specs: &[ModelFamilySpec]) -> Vec<ColumnFamilyHandle> {
+    let handle =
+        |spec: &ModelFamilySpec| db.column_family(spec.name).expect("it was opened with all families");
     specs.iter().map(handle).collect()
 }

@@ -1,7 +1,7 @@
 //! Options of one opening, chosen at random so that small data exercises everything: tiny buffers,
 //! tiny files, many levels.
 
-use super::families::FamilySpec;
+use super::families::ModelFamilySpec;
 use esker::internals::base::prefix;
 use esker::internals::cache::{CacheOptions, CacheType};
 use esker::internals::env::{RateLimiter, RateLimiterMode};
@@ -14,13 +14,13 @@ use esker::{ColumnFamilyDescriptor, ColumnFamilyOptions, DbOptions, Env};
 use std::sync::Arc;
 
 /// What one opening uses.
-pub(crate) struct Settings {
+pub(crate) struct ModelSettings {
     pub(crate) db: DbOptions,
     pub(crate) families: Vec<ColumnFamilyOptions>,
 }
 
-impl Settings {
-    pub(crate) fn random(rng: &mut fastrand::Rng, env: &Env, specs: &[FamilySpec]) -> Settings {
+impl ModelSettings {
+    pub(crate) fn random(rng: &mut fastrand::Rng, env: &Env, specs: &[ModelFamilySpec]) -> ModelSettings {
         let cache_type = pick(
             rng,
             &[
@@ -33,7 +33,7 @@ impl Settings {
         let cache = BlockCache::new(&CacheOptions { cache_type, ..CacheOptions::with_capacity(capacity) });
         let cache = Arc::new(cache.expect("the options are in range"));
         let families = specs.iter().map(|spec| random_family(rng, spec, &cache)).collect();
-        Settings { db: random_db(rng, env), families }
+        ModelSettings { db: random_db(rng, env), families }
     }
 
     /// Options by which time has effects: for machines whose clock is simulated.
@@ -67,7 +67,7 @@ impl Settings {
         self.db.bgerror_resume_retry_interval = 1_000;
     }
 
-    pub(crate) fn descriptors(&self, specs: &[FamilySpec]) -> Vec<ColumnFamilyDescriptor> {
+    pub(crate) fn descriptors(&self, specs: &[ModelFamilySpec]) -> Vec<ColumnFamilyDescriptor> {
         let pairs = specs.iter().zip(&self.families);
         pairs.map(|(spec, options)| ColumnFamilyDescriptor::new(spec.name, options.clone())).collect()
     }
@@ -109,7 +109,11 @@ fn random_db(rng: &mut fastrand::Rng, env: &Env) -> DbOptions {
     }
 }
 
-fn random_family(rng: &mut fastrand::Rng, spec: &FamilySpec, cache: &Arc<BlockCache>) -> ColumnFamilyOptions {
+fn random_family(
+    rng: &mut fastrand::Rng,
+    spec: &ModelFamilySpec,
+    cache: &Arc<BlockCache>,
+) -> ColumnFamilyOptions {
     let mut options = ColumnFamilyOptions {
         comparator: spec.comparator.clone(),
         merge_operator: Some(spec.operator.clone()),

@@ -2,42 +2,42 @@
 //! changes, so that a snapshot is a copy.
 //!
 //! Where keys have timestamps the slots are what the newest one shows, and beside them each key has
-//! its versions. [`State::at`] gives the slots of an older timestamp.
+//! its versions. [`ModelState::at`] gives the slots of an older timestamp.
 //!
 //! Invariant: writes come with ascending timestamps.
 
-use super::families::Merge;
+use super::families::ModelMerge;
 use std::ops::Range;
 use std::rc::Rc;
 
 /// A value, shared between copies.
-pub(crate) type Value = Rc<[u8]>;
+pub(crate) type ModelValue = Rc<[u8]>;
 
 /// From when on a key had a value, or none.
-type Version = (u64, Option<Value>);
+type Version = (u64, Option<ModelValue>);
 
 /// The contents of one family at one point in time. Compared by its slots.
 #[derive(Clone, Debug)]
-pub(crate) struct State {
-    slots: Rc<Vec<Option<Value>>>,
+pub(crate) struct ModelState {
+    slots: Rc<Vec<Option<ModelValue>>>,
     /// Of each key, oldest first; `None` where keys have no timestamps.
     versions: Option<Rc<Vec<Rc<Vec<Version>>>>>,
 }
 
-impl PartialEq for State {
-    fn eq(&self, other: &State) -> bool {
+impl PartialEq for ModelState {
+    fn eq(&self, other: &ModelState) -> bool {
         self.slots == other.slots
     }
 }
 
-impl State {
-    pub(crate) fn empty(keys: usize) -> State {
-        State { slots: Rc::new(vec![None; keys]), versions: None }
+impl ModelState {
+    pub(crate) fn empty(keys: usize) -> ModelState {
+        ModelState { slots: Rc::new(vec![None; keys]), versions: None }
     }
 
     /// Of a family whose keys have timestamps.
-    pub(crate) fn stamped(keys: usize) -> State {
-        State { versions: Some(Rc::new(vec![Rc::default(); keys])), ..State::empty(keys) }
+    pub(crate) fn stamped(keys: usize) -> ModelState {
+        ModelState { versions: Some(Rc::new(vec![Rc::default(); keys])), ..ModelState::empty(keys) }
     }
 
     pub(crate) fn get(&self, index: usize) -> Option<&[u8]> {
@@ -52,7 +52,7 @@ impl State {
         Rc::make_mut(&mut self.slots)[index] = None;
     }
 
-    pub(crate) fn merge(&mut self, index: usize, merge: Merge, operand: &[u8]) {
+    pub(crate) fn merge(&mut self, index: usize, merge: ModelMerge, operand: &[u8]) {
         let value = merge.apply(self.get(index), operand);
         self.put(index, &value);
     }
@@ -76,13 +76,13 @@ impl State {
     }
 
     /// What a read at timestamp `time` shows.
-    pub(crate) fn at(&self, time: u64) -> State {
+    pub(crate) fn at(&self, time: u64) -> ModelState {
         let Some(versions) = &self.versions else { return self.clone() };
         let of_key = |of_key: &Rc<Vec<Version>>| {
             let older = of_key.partition_point(|(from, _)| *from <= time);
             older.checked_sub(1).and_then(|newest| of_key[newest].1.clone())
         };
-        State { slots: Rc::new(versions.iter().map(of_key).collect()), versions: None }
+        ModelState { slots: Rc::new(versions.iter().map(of_key).collect()), versions: None }
     }
 
     /// The timestamp of the version of a key that a read at `time` shows.

@@ -1,61 +1,61 @@
 //! Every version of every key, by sequence number.
 
-use crate::model::families::FamilySpec;
+use crate::model::families::ModelFamilySpec;
 use esker::internals::base::sync::{Mutex, MutexGuard};
 use std::sync::Arc;
 
-pub(super) type Value = Arc<[u8]>;
+pub(super) type ScanValue = Arc<[u8]>;
 
 /// What a write does to a key.
 #[derive(Clone, Debug)]
-pub(super) enum Change {
-    Value(Value),
+pub(super) enum ScanChange {
+    Value(ScanValue),
     Gone,
-    Operand(Value),
+    Operand(ScanValue),
 }
 
 /// Of one key, ascending.
-type Versions = Mutex<Vec<(u64, Change)>>;
+type Versions = Mutex<Vec<(u64, ScanChange)>>;
 
 /// The versions of all keys of all families.
-pub(super) struct History {
+pub(super) struct ScanHistory {
     families: Vec<Vec<Versions>>,
 }
 
-impl History {
-    pub(super) fn new(specs: &[FamilySpec]) -> History {
-        let family = |spec: &FamilySpec| spec.keys.iter().map(|_| Versions::default()).collect();
-        History { families: specs.iter().map(family).collect() }
+impl ScanHistory {
+    pub(super) fn new(specs: &[ModelFamilySpec]) -> ScanHistory {
+        let family = |spec: &ModelFamilySpec| spec.keys.iter().map(|_| Versions::default()).collect();
+        ScanHistory { families: specs.iter().map(family).collect() }
     }
 
-    pub(super) fn add(&self, family: usize, index: usize, sequence: u64, change: Change) {
+    pub(super) fn add(&self, family: usize, index: usize, sequence: u64, change: ScanChange) {
         let mut versions = self.versions(family, index);
         let at = versions.partition_point(|(of, _)| *of <= sequence);
         versions.insert(at, (sequence, change));
     }
 
-    fn versions(&self, family: usize, index: usize) -> MutexGuard<'_, Vec<(u64, Change)>> {
+    fn versions(&self, family: usize, index: usize) -> MutexGuard<'_, Vec<(u64, ScanChange)>> {
         self.families[family][index].lock()
     }
 
     /// What is there at `sequence`.
     pub(super) fn value_at(
         &self,
-        spec: &FamilySpec,
+        spec: &ModelFamilySpec,
         family: usize,
         index: usize,
         sequence: u64,
-    ) -> Option<Value> {
+    ) -> Option<ScanValue> {
         let versions = self.versions(family, index);
         let end = versions.partition_point(|(of, _)| *of <= sequence);
-        let is_base = |(_, change): &(u64, Change)| !matches!(change, Change::Operand(_));
+        let is_base = |(_, change): &(u64, ScanChange)| !matches!(change, ScanChange::Operand(_));
         let start = versions[..end].iter().rposition(is_base).unwrap_or(0);
-        let mut value: Option<Value> = None;
+        let mut value: Option<ScanValue> = None;
         for (_, change) in &versions[start..end] {
             value = match change {
-                Change::Value(new) => Some(new.clone()),
-                Change::Gone => None,
-                Change::Operand(operand) => Some(spec.merge.apply(value.as_deref(), operand).into()),
+                ScanChange::Value(new) => Some(new.clone()),
+                ScanChange::Gone => None,
+                ScanChange::Operand(operand) => Some(spec.merge.apply(value.as_deref(), operand).into()),
             };
         }
         value
@@ -65,10 +65,10 @@ impl History {
     pub(super) fn tell(&self, family: usize, index: usize) -> String {
         let versions = self.versions(family, index);
         let from = versions.len().saturating_sub(12);
-        let tell = |(sequence, change): &(u64, Change)| match change {
-            Change::Value(value) => format!("{sequence}: put {}", value.escape_ascii()),
-            Change::Gone => format!("{sequence}: deleted"),
-            Change::Operand(value) => format!("{sequence}: merge {}", value.escape_ascii()),
+        let tell = |(sequence, change): &(u64, ScanChange)| match change {
+            ScanChange::Value(value) => format!("{sequence}: put {}", value.escape_ascii()),
+            ScanChange::Gone => format!("{sequence}: deleted"),
+            ScanChange::Operand(value) => format!("{sequence}: merge {}", value.escape_ascii()),
         };
         versions[from..].iter().map(tell).collect::<Vec<_>>().join(", ")
     }

@@ -1,6 +1,6 @@
 //! The keeper: whatever puts another super version in place.
 
-use super::history::Change;
+use super::history::ScanChange;
 use super::writer::value;
 use super::{Outcome, Round, is_junk, rest};
 use esker::internals::base::sync::atomic::Ordering;
@@ -78,12 +78,12 @@ fn ingest(round: &Round, number: usize, family: usize, count: u32, rng: &mut fas
         for index in (begin..end).filter(|&index| !spec.is_single(index)) {
             if deletes || rng.bool() {
                 writer.delete(&spec.keys[index])?;
-                changes.push((index, Change::Gone));
+                changes.push((index, ScanChange::Gone));
             } else {
                 let what = if is_junk(index) { "" } else { "in:" };
                 let value = value(rng, spec.merge, index, what);
                 writer.put(&spec.keys[index], &value)?;
-                changes.push((index, Change::Value(value)));
+                changes.push((index, ScanChange::Value(value)));
             }
         }
         if changes.is_empty() { Ok(()) } else { writer.finish().map(drop) }

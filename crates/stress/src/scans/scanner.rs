@@ -1,6 +1,6 @@
 //! Scanners: cursors at points in time that are held, compared after each move.
 
-use super::history::Value;
+use super::history::ScanValue;
 use super::{Outcome, Round, is_junk};
 use esker::internals::base::sync::atomic::Ordering;
 use esker::internals::internal_iterator;
@@ -14,7 +14,7 @@ const CURSORS: usize = 6;
 /// What is there in each family at a sequence number, junk left out.
 struct ReadPoint {
     snapshot: Snapshot,
-    families: Vec<Vec<(usize, Value)>>,
+    families: Vec<Vec<(usize, ScanValue)>>,
 }
 
 impl ReadPoint {
@@ -22,7 +22,7 @@ impl ReadPoint {
         let snapshot = round.db.snapshot();
         round.wait_for_writes();
         let sequence = snapshot.sequence().0;
-        let family = |(family, spec): (usize, &crate::model::families::FamilySpec)| {
+        let family = |(family, spec): (usize, &crate::model::families::ModelFamilySpec)| {
             let keys = (0..spec.keys.len()).filter(|&index| !is_junk(index));
             let there = |index| Some((index, round.history.value_at(spec, family, index, sequence)?));
             keys.filter_map(there).collect()
@@ -158,7 +158,7 @@ impl Scanner<'_> {
 }
 
 impl Cursor {
-    fn there(&self) -> &[(usize, Value)] {
+    fn there(&self) -> &[(usize, ScanValue)] {
         &self.point.families[self.family]
     }
 

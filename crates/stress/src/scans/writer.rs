@@ -1,8 +1,8 @@
 //! Writers: values, merges, runs of deletions, ranges.
 
-use super::history::{Change, Value};
+use super::history::{ScanChange, ScanValue};
 use super::{JUNK, Outcome, Round, is_junk, rest};
-use crate::model::families::Merge;
+use crate::model::families::ModelMerge;
 use esker::WriteBatch;
 use esker::internals::base::sync::atomic::Ordering;
 
@@ -29,8 +29,8 @@ pub(super) fn write(round: &Round, number: usize, rng: fastrand::Rng) -> Outcome
 }
 
 /// A value that fits the family's merge operator; `what` is for the report.
-pub(super) fn value(rng: &mut fastrand::Rng, merge: Merge, index: usize, what: &str) -> Value {
-    if merge == Merge::Add {
+pub(super) fn value(rng: &mut fastrand::Rng, merge: ModelMerge, index: usize, what: &str) -> ScanValue {
+    if merge == ModelMerge::Add {
         let mut bytes = rng.u64(..).to_le_bytes();
         if is_junk(index) {
             bytes[..JUNK.len()].copy_from_slice(JUNK);
@@ -60,7 +60,7 @@ impl Writer<'_> {
         let mut fill = || -> esker::Result<()> {
             if kind == 0 && end < spec.keys.len() {
                 batch.delete_range_cf(id, &spec.keys[begin], &spec.keys[end])?;
-                changes.extend((begin..end).map(|index| (index, 0, Change::Gone)));
+                changes.extend((begin..end).map(|index| (index, 0, ScanChange::Gone)));
                 return Ok(());
             }
             let step = if self.rng.u8(..3) == 0 { 1 + self.rng.usize(..5) } else { 1 };
@@ -75,21 +75,21 @@ impl Writer<'_> {
                 match kind {
                     1..=9 => {
                         batch.delete_cf(id, key)?;
-                        changes.push((index, place, Change::Gone));
+                        changes.push((index, place, ScanChange::Gone));
                     }
                     10 | 11 if !is_junk(index) => {
-                        let operand: Value = match spec.merge {
-                            Merge::Add => self.rng.u64(..1000).to_le_bytes().to_vec().into(),
+                        let operand: ScanValue = match spec.merge {
+                            ModelMerge::Add => self.rng.u64(..1000).to_le_bytes().to_vec().into(),
                             _ => format!("{}", self.count % 1000).into_bytes().into(),
                         };
                         batch.merge_cf(id, key, &operand)?;
-                        changes.push((index, place, Change::Operand(operand)));
+                        changes.push((index, place, ScanChange::Operand(operand)));
                     }
                     _ => {
                         let what = format!("{}-{}:", self.number, self.count);
                         let value = value(&mut self.rng, spec.merge, index, &what);
                         batch.put_cf(id, key, &value)?;
-                        changes.push((index, place, Change::Value(value)));
+                        changes.push((index, place, ScanChange::Value(value)));
                     }
                 }
                 // Long runs of values would leave few deletions.
@@ -109,7 +109,7 @@ impl Writer<'_> {
         family: usize,
         index: usize,
         batch: &mut WriteBatch,
-        changes: &mut Vec<(usize, u64, Change)>,
+        changes: &mut Vec<(usize, u64, ScanChange)>,
     ) -> esker::Result<()> {
         let writers = self.round.busy.len() - 1;
         if (index / 8) % writers != self.number {
@@ -120,11 +120,11 @@ impl Writer<'_> {
         let put = &mut self.put[family][index];
         if *put {
             batch.single_delete_cf(id, &spec.keys[index])?;
-            changes.push((index, place, Change::Gone));
+            changes.push((index, place, ScanChange::Gone));
         } else {
             let value = value(&mut self.rng, spec.merge, index, "single:");
             batch.put_cf(id, &spec.keys[index], &value)?;
-            changes.push((index, place, Change::Value(value)));
+            changes.push((index, place, ScanChange::Value(value)));
         }
         *put = !*put;
         Ok(())
@@ -134,7 +134,7 @@ impl Writer<'_> {
         &mut self,
         family: usize,
         batch: &mut WriteBatch,
-        changes: Vec<(usize, u64, Change)>,
+        changes: Vec<(usize, u64, ScanChange)>,
     ) -> Outcome {
         let round = self.round;
         if changes.is_empty() {

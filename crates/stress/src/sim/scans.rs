@@ -5,12 +5,12 @@
 //! one who changes super versions, all of which end by themselves.
 
 use super::in_machine;
-use crate::scans::{Parameters as ScansParameters, Report, Size, run_sized};
+use crate::scans::{ScanParameters, ScanReport, ScanSize, run_sized};
 use std::time::{Duration, Instant};
 
 /// What to do.
 #[derive(Clone, Debug)]
-pub struct Parameters {
+pub struct SimScanParameters {
     /// Of the first round; the next have the next numbers.
     pub seed: u64,
     /// Rounds, at most.
@@ -28,9 +28,9 @@ pub struct Parameters {
 /// The first difference, and the seed that shows it again.
 #[expect(clippy::disallowed_methods, reason = "the clock of the campaign, not of the engine")]
 #[expect(clippy::print_stderr, reason = "progress of a command that takes minutes")]
-pub fn run(parameters: &Parameters) -> Result<Report, String> {
+pub fn run(parameters: &SimScanParameters) -> Result<ScanReport, String> {
     let start = Instant::now();
-    let mut report = Report::default();
+    let mut report = ScanReport::default();
     while report.rounds < parameters.rounds
         && parameters.limit.is_none_or(|limit| report.rounds == 0 || start.elapsed() < limit)
     {
@@ -53,11 +53,11 @@ pub fn run(parameters: &Parameters) -> Result<Report, String> {
     Ok(report)
 }
 
-fn round(seed: u64, batches: u64) -> Result<Report, String> {
+fn round(seed: u64, batches: u64) -> Result<ScanReport, String> {
     // Few keys, so that what threads do falls together.
     let maintenance = batches / [4, 20, 100][usize::try_from(seed / 4 % 3).unwrap_or(0)];
-    let size = Size { keys: [24, 60, 160], batches, maintenance, scans: batches * 2, new: (80, 160) };
+    let size = ScanSize { keys: [24, 60, 160], batches, maintenance, scans: batches * 2, new: (80, 160) };
     let writers = [2, 3, 5][usize::try_from(seed / 12 % 3).unwrap_or(0)];
-    let scans = ScansParameters { seed, writers, scanners: 2, ..ScansParameters::default() };
+    let scans = ScanParameters { seed, writers, scanners: 2, ..ScanParameters::default() };
     in_machine(seed, move || run_sized(&scans, &size))?
 }

@@ -3,14 +3,14 @@
 use clap::Parser;
 use esker::{Db, Options, builtin};
 use esker_stress::db_stress::crash_test::{self, CrashFlags};
-use esker_stress::db_stress::{self, Flags};
+use esker_stress::db_stress::{self, StressFlags};
 use esker_testkit::TempDir;
 use std::path::Path;
 
 #[derive(Parser)]
 struct Line {
     #[command(flatten)]
-    flags: Flags,
+    flags: StressFlags,
 }
 
 #[derive(Parser)]
@@ -19,7 +19,7 @@ struct CrashLine {
     flags: CrashFlags,
 }
 
-fn flags(dir: &TempDir, more: &[&str]) -> Flags {
+fn flags(dir: &TempDir, more: &[&str]) -> StressFlags {
     let dirs = [
         format!("--db={}", dir.join("db").display()),
         format!("--expected_values_dir={}", dir.join("expected").display()),

@@ -1,11 +1,16 @@
 //! Long histories with crashes, shortened.
 
-use esker_stress::histories::{Parameters, run};
+use esker_stress::histories::{HistoryParameters, run};
 
 #[test]
 fn what_was_promised_outlives_crash_after_crash() {
-    let parameters =
-        Parameters { seed: 1, histories: 3, operations: 400, crashes: 6, ..Parameters::default() };
+    let parameters = HistoryParameters {
+        seed: 1,
+        histories: 3,
+        operations: 400,
+        crashes: 6,
+        ..HistoryParameters::default()
+    };
     let report = run(&parameters).unwrap_or_else(|why| panic!("{why}"));
     assert!(report.histories == 3 && report.crashes >= 18, "{report}");
 }
@@ -13,6 +18,7 @@ fn what_was_promised_outlives_crash_after_crash() {
 #[cfg(shuttle)]
 #[test]
 fn shuttle_histories_repeat_themselves() {
-    let parameters = Parameters { seed: 11, histories: 4, twice: true, ..Parameters::default() };
+    let parameters =
+        HistoryParameters { seed: 11, histories: 4, twice: true, ..HistoryParameters::default() };
     run(&parameters).unwrap_or_else(|why| panic!("{why}"));
 }

@@ -1,13 +1,13 @@
 //! The campaign of hostile surroundings, each circumstance once.
 
-use esker_stress::hostile::{Circumstance, Parameters, run};
+use esker_stress::hostile::{Circumstance, HostileParameters, run};
 use esker_testkit::TempDir;
 use std::path::Path;
 
 #[test]
 fn each_circumstance_leaves_what_was_acknowledged_and_lets_work_go_on() {
     let dir = TempDir::new("hostile");
-    let report = run(&Parameters {
+    let report = run(&HostileParameters {
         program: Path::new(env!("CARGO_BIN_EXE_esker-stress")),
         directory: dir.path(),
         seed: 1,

@@ -1,11 +1,11 @@
 //! The simulated machine, for seconds: `RUSTFLAGS="--cfg shuttle" cargo test -p esker-stress --
 //! shuttle`.
 
-use esker_stress::sim::{Parameters, run};
+use esker_stress::sim::{SimParameters, run};
 
 #[test]
 fn shuttle_machines_lose_nothing_and_repeat_themselves() {
-    let parameters = Parameters {
+    let parameters = SimParameters {
         seed: 1,
         cycles: 400,
         per_machine: 20,

@@ -11,11 +11,11 @@
 use super::BlobFileReader;
 use crate::block_source::{BlockCache, CachedBlock};
 use crate::open_files::OpenFiles;
-use crate::options::{ReadTier, TableReadOptions};
+use crate::options::{TableReadOptions, TableReadTier};
 use esker_base::stats::{Statistics, Ticker, record_tick};
 use esker_base::{Error, FileNumber, PinnedBytes, Result, perf_add, perf_count};
 use esker_cache::key::process_unique_identity;
-use esker_cache::{CacheKey, Priority, Role};
+use esker_cache::{CacheKey, CachePriority, Role};
 use esker_env::{Clock, FileSystem, RandomAccessFile};
 use esker_format::blob::{BlobIndex, BlobLocation};
 use esker_format::file_name::blob_file_name;
@@ -92,7 +92,7 @@ impl BlobSource {
         if let Some(cached) = self.cached(&key) {
             return Ok(cached);
         }
-        if options.read_tier == ReadTier::BlockCache {
+        if options.read_tier == TableReadTier::BlockCache {
             return Err(Error::incomplete("the blob is not cached, and read_tier forbids I/O"));
         }
         options.check_deadline(&*self.options.clock)?;
@@ -121,7 +121,7 @@ impl BlobSource {
     fn keep(&self, key: CacheKey, value: Vec<u8>) -> PinnedBytes {
         let Some(cache) = &self.options.cache else { return PinnedBytes::from_vec(value) };
         let bytes = value.len();
-        match cache.insert(key, CachedBlock::Blob(value), bytes, Priority::Bottom, Role::BlobValue) {
+        match cache.insert(key, CachedBlock::Blob(value), bytes, CachePriority::Bottom, Role::BlobValue) {
             Ok(inserted) => {
                 record_tick(&self.options.statistics, Ticker::BlobDbCacheAdd, 1);
                 record_tick(&self.options.statistics, Ticker::BlobDbCacheBytesWrite, bytes as u64);

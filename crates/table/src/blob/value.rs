@@ -9,7 +9,7 @@ use super::BlobSource;
 use crate::options::TableReadOptions;
 use esker_base::{PinnedBytes, Result};
 use esker_format::wide_column::stored::{StoredColumns, StoredValue, may_have_blobs};
-use esker_format::wide_column::{self, WideColumns};
+use esker_format::wide_column::{self, EncodedColumns};
 use std::sync::Arc;
 
 /// A family's blob files and read options, for use over several calls.
@@ -55,7 +55,7 @@ impl BlobReads<'_> {
     #[cold]
     pub fn default_column(&self, user_key: &[u8], entity: &[u8]) -> Result<Option<PinnedBytes>> {
         if !may_have_blobs(entity) {
-            let column = WideColumns::parse(entity)?.column(wide_column::DEFAULT_COLUMN_NAME);
+            let column = EncodedColumns::parse(entity)?.column(wide_column::DEFAULT_COLUMN_NAME);
             return Ok(column.map(PinnedBytes::copy_from));
         }
         match StoredColumns::parse(entity)?.default_value() {

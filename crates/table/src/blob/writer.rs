@@ -11,7 +11,7 @@ use esker_format::blob::BlobLocation;
 use esker_format::blob::file::{
     BlobFileFooter, BlobFileHeader, BlobRecordHeader, HEADER_BYTES, record_bytes,
 };
-use esker_format::compression::{CompressionOptions, CompressionType, Compressor};
+use esker_format::compression::{CodecOptions, CompressionType, Compressor};
 
 /// A finished blob file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,7 +50,7 @@ impl BlobFileBuilder {
         column_family: ColumnFamilyId,
         compression: CompressionType,
     ) -> Result<BlobFileBuilder> {
-        let compressor = Compressor::new(compression, &CompressionOptions::default())?;
+        let compressor = Compressor::new(compression, &CodecOptions::default())?;
         file.append(&BlobFileHeader { column_family, compression: compression as u8 }.encode())?;
         let info = BlobFileInfo { blob_count: 0, blob_bytes: 0 };
         Ok(BlobFileBuilder { file, number, compressor, stored: Vec::new(), info })

@@ -11,7 +11,7 @@ use super::{BlockKind, BlockRef, BlockSource, CachedBlock};
 use crate::counts;
 use crate::options::TableReadOptions;
 use esker_cache::Handle;
-use esker_cache::tier::{Found, FoundIn, Lookup, Saved};
+use esker_cache::tier::{FoundIn, Lookup, Saved, TierHit};
 use esker_format::handle::BlockHandle;
 
 /// A block of a batch: found, or asked for below.
@@ -102,7 +102,7 @@ impl BlockSource {
         }
     }
 
-    fn restore(&self, found: Found, handle: BlockHandle, kind: BlockKind) -> Option<CachedBlock> {
+    fn restore(&self, found: TierHit, handle: BlockHandle, kind: BlockKind) -> Option<CachedBlock> {
         if found.role != kind.role() {
             return None;
         }

@@ -1,5 +1,5 @@
 use super::*;
-use esker_cache::{CacheKey, CacheOptions, Priority};
+use esker_cache::{CacheKey, CacheOptions, CachePriority};
 
 #[test]
 fn a_cached_block_costs_at_most_a_hundred_bytes_beside_itself() {
@@ -7,7 +7,7 @@ fn a_cached_block_costs_at_most_a_hundred_bytes_beside_itself() {
     let cache = BlockCache::new(&CacheOptions::with_capacity(64 << 20)).expect("the options are allowed");
     for i in 0..BLOCKS {
         let block = CachedBlock::Blob(Vec::new());
-        drop(cache.insert(CacheKey::new((1, 2), i), block, 0, Priority::Low, Role::DataBlock));
+        drop(cache.insert(CacheKey::new((1, 2), i), block, 0, CachePriority::Low, Role::DataBlock));
     }
     let bytes = cache.usage() as u64 / BLOCKS;
     assert!((1..=100).contains(&bytes), "{bytes}");
@@ -30,7 +30,7 @@ fn memory_of_blocks_is_charged_and_goes_with_their_cache() {
         let (key, block) = (CacheKey::new((1, 2), i), block());
         let charge = block.memory_usage();
         assert!((BYTES..BYTES + 512).contains(&charge), "{charge}");
-        cache.insert(key, block, charge, Priority::Low, Role::DataBlock).unwrap().handle
+        cache.insert(key, block, charge, CachePriority::Low, Role::DataBlock).unwrap().handle
     });
     let pinned = pinned.step_by(BLOCKS / 2).collect::<Vec<_>>();
     let full = esker_base::buffer::region_bytes();

@@ -5,11 +5,11 @@ use crate::index_walker::IndexWalker;
 use crate::reader::pin;
 use esker_base::Result;
 use esker_format::block::cut_run;
-use esker_format::cursor::{Ahead, Run};
+use esker_format::cursor::{DecodeAhead, DecodedRun};
 
 impl TableIter {
     /// See [`esker_format::cursor::ScanIterator::look_ahead`].
-    pub(super) fn decode_ahead(&mut self, run: &mut Run, ahead: &Ahead<'_>) {
+    pub(super) fn decode_ahead(&mut self, run: &mut DecodedRun, ahead: &DecodeAhead<'_>) {
         run.clear();
         // The bytes of one that is none were refused when it was entered.
         let Some(Ok(block)) = self.block.as_ref().map(|block| block.key_value()) else { return };
@@ -22,7 +22,7 @@ impl TableIter {
     }
 
     /// Reduces the run to the entries that a reader is shown.
-    fn offer(&mut self, run: &mut Run, ahead: &Ahead<'_>) {
+    fn offer(&mut self, run: &mut DecodedRun, ahead: &DecodeAhead<'_>) {
         let (Some(first), Some(last)) = (run.entries().first(), run.entries().last()) else { return };
         let Some(Ok(block)) = self.block.as_ref().map(|block| block.key_value()) else { return };
         let reaches_edge = if ahead.forward { block.ends_at(last.value_end) } else { first.entry == 0 };
@@ -45,7 +45,7 @@ impl TableIter {
     }
 
     /// See [`esker_format::cursor::ScanIterator::pass`].
-    pub(super) fn pass_forward(&mut self, run: &mut Run, ahead: &Ahead<'_>) -> Result<()> {
+    pub(super) fn pass_forward(&mut self, run: &mut DecodedRun, ahead: &DecodeAhead<'_>) -> Result<()> {
         self.cursor.stand_on_entry(run, run.end() - 1);
         let block = self.block.as_ref().and_then(|block| block.key_value().ok());
         if block.is_none_or(|block| self.cursor.is_last(block)) {
@@ -60,7 +60,7 @@ impl TableIter {
     }
 
     /// See [`esker_format::cursor::ScanIterator::pass`].
-    pub(super) fn pass_backward(&mut self, run: &mut Run, ahead: &Ahead<'_>) -> Result<()> {
+    pub(super) fn pass_backward(&mut self, run: &mut DecodedRun, ahead: &DecodeAhead<'_>) -> Result<()> {
         if run.first() > 0 {
             // The entry was decoded, but the one before it was unknown, or it must not be shown as
             // it is.

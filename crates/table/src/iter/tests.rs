@@ -3,7 +3,7 @@ use crate::block_source::{CachedBlock, default_block_cache};
 use crate::writer::TableBuilder;
 use crate::{BlockBasedTableOptions, TableBuilderOptions, TableReaderOptions};
 use esker_base::ValueType;
-use esker_cache::{Priority, Role};
+use esker_cache::{CachePriority, Role};
 use esker_env::FileSystem;
 use esker_env::mem::MemFs;
 use esker_format::key::{InternalKeyComparator, internal_key};
@@ -32,8 +32,8 @@ fn cached_table(rows: u32) -> Arc<TableReader> {
 /// Goes from where it stands to the end over runs, or by steps where there are none. How many rows
 /// it has seen.
 fn walk_over_runs(iter: &mut TableIter, forward: bool) -> usize {
-    let ahead = Ahead { forward, sequence: SequenceNumber::MAX, limit: None };
-    let (mut run, mut rows) = (Run::default(), 0);
+    let ahead = DecodeAhead { forward, sequence: SequenceNumber::MAX, limit: None };
+    let (mut run, mut rows) = (DecodedRun::default(), 0);
     iter.look_ahead(&mut run, &ahead);
     while iter.valid() {
         rows += run.len().max(1);
@@ -62,7 +62,7 @@ fn what_is_no_data_block_does_not_pass_for_an_empty_one() {
         let source = &reader.source;
         let cache = source.cache.as_ref().unwrap();
         let blob = CachedBlock::Blob(Vec::new());
-        drop(cache.insert(source.key(iter.loaded), blob, 1, Priority::Low, Role::DataBlock));
+        drop(cache.insert(source.key(iter.loaded), blob, 1, CachePriority::Low, Role::DataBlock));
         if forward {
             iter.seek_to_first()
         } else {
@@ -94,7 +94,7 @@ fn long_ways_to_and_fro_over_cached_blocks_meet_every_row() {
     walk_over_runs(&mut iter, true);
     let number = |key: &[u8]| -> u32 { std::str::from_utf8(key).unwrap().parse().unwrap() };
     let mut rng = fastrand::Rng::with_seed(7);
-    let mut run = Run::default();
+    let mut run = DecodedRun::default();
     for _ in 0..300 {
         let mut here = rng.u32(..ROWS);
         let key = format!("{here:05}");
@@ -102,7 +102,7 @@ fn long_ways_to_and_fro_over_cached_blocks_meet_every_row() {
         run.clear();
         // From the third run on a walk goes far; it stays one when it turns.
         for _ in 0..6 {
-            let ahead = Ahead { forward: rng.bool(), sequence: SequenceNumber::MAX, limit: None };
+            let ahead = DecodeAhead { forward: rng.bool(), sequence: SequenceNumber::MAX, limit: None };
             iter.look_ahead(&mut run, &ahead);
             for _ in 0..rng.u32(1..9) {
                 assert_eq!(number(key::user_key(iter.key())), here);
@@ -148,8 +148,8 @@ fn a_released_cursor_holds_none_of_the_blocks_it_had_found_beforehand() {
         iter.release();
         assert_eq!(cache.pinned_usage(), 0);
         iter.seek(&internal_key(b"01000", SequenceNumber::MAX, ValueType::SEEK));
-        let ahead = Ahead { forward, sequence: SequenceNumber::MAX, limit: None };
-        let mut run = Run::default();
+        let ahead = DecodeAhead { forward, sequence: SequenceNumber::MAX, limit: None };
+        let mut run = DecodedRun::default();
         iter.look_ahead(&mut run, &ahead);
         for _ in 0..30 {
             iter.pass(&mut run, &ahead);

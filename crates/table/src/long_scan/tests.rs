@@ -8,7 +8,7 @@ fn block(number: u64) -> Range<u64> {
 }
 
 /// Whether each of the blocks, which come from the file, goes by a cache that is full.
-fn read(scan: &mut LongScan, scans: &Scans, blocks: impl Iterator<Item = u64>) -> Vec<bool> {
+fn read(scan: &mut LongScan, scans: &LongScans, blocks: impl Iterator<Item = u64>) -> Vec<bool> {
     let goes_by = |number| {
         scan.pass(block(number));
         scan.goes_by(BLOCK, scans, CAPACITY, || CAPACITY)
@@ -19,7 +19,7 @@ fn read(scan: &mut LongScan, scans: &Scans, blocks: impl Iterator<Item = u64>) -
 #[test]
 fn behind_a_quarter_of_the_capacity_blocks_go_by_in_either_direction() {
     for backward in [false, true] {
-        let (mut scan, scans) = (LongScan::default(), Scans::default());
+        let (mut scan, scans) = (LongScan::default(), LongScans::default());
         let course = (0..256).map(|i| if backward { 255 - i } else { i });
         let went_by = read(&mut scan, &scans, course);
         assert_eq!(went_by.iter().position(|&by| by), Some(64), "a quarter of 256 blocks was put in");
@@ -29,7 +29,7 @@ fn behind_a_quarter_of_the_capacity_blocks_go_by_in_either_direction() {
 
 #[test]
 fn a_cache_with_room_takes_everything() {
-    let (mut scan, scans) = (LongScan::default(), Scans::default());
+    let (mut scan, scans) = (LongScan::default(), LongScans::default());
     for number in 0..1000 {
         scan.pass(block(number));
         assert!(!scan.goes_by(BLOCK, &scans, CAPACITY, || CAPACITY * 15 / 16));
@@ -40,7 +40,7 @@ fn a_cache_with_room_takes_everything() {
 
 #[test]
 fn what_the_cache_had_counts_as_passed_and_not_as_read() {
-    let (mut scan, scans) = (LongScan::default(), Scans::default());
+    let (mut scan, scans) = (LongScan::default(), LongScans::default());
     (0..200).for_each(|number| scan.pass(block(number)));
     let went_by = read(&mut scan, &scans, 200..300);
     assert_eq!(
@@ -52,7 +52,7 @@ fn what_the_cache_had_counts_as_passed_and_not_as_read() {
 
 #[test]
 fn elsewhere_it_begins_anew() {
-    let (mut scan, scans) = (LongScan::default(), Scans::default());
+    let (mut scan, scans) = (LongScan::default(), LongScans::default());
     assert!(read(&mut scan, &scans, 0..100).contains(&true));
     assert_eq!(scans.0.load(Ordering::Relaxed), 1);
     assert!(!read(&mut scan, &scans, 500..564).contains(&true));
@@ -62,9 +62,9 @@ fn elsewhere_it_begins_anew() {
 
 #[test]
 fn it_goes_on_from_table_to_table() {
-    let (mut scan, scans) = (LongScan::default(), Scans::default());
+    let (mut scan, scans) = (LongScan::default(), LongScans::default());
     read(&mut scan, &scans, 0..60);
-    let (mut next, others) = (LongScan::default(), Scans::default());
+    let (mut next, others) = (LongScan::default(), LongScans::default());
     next.go_on(scan.so_far());
     drop(scan);
     let went_by = read(&mut next, &others, 0..20);
@@ -75,7 +75,7 @@ fn it_goes_on_from_table_to_table() {
 
 #[test]
 fn two_long_scans_of_a_table_read_for_each_other() {
-    let (mut one, mut other, scans) = (LongScan::default(), LongScan::default(), Scans::default());
+    let (mut one, mut other, scans) = (LongScan::default(), LongScan::default(), LongScans::default());
     assert!(read(&mut one, &scans, 0..100).contains(&true));
     // It finds what the first has read, and is as far.
     (0..100).for_each(|number| other.pass(block(number)));

@@ -8,10 +8,10 @@
 //! cache. Read together, each is fetched into it twice, which made a batch a tenth slower than
 //! single reads.
 
-use super::{KeyBatch, Needed, Place, Plan};
+use super::{KeyBatch, LookupPlan, Needed, Place};
 use crate::block_source::{Wanted, gather_resident};
 use crate::multi_get::BatchVisitor;
-use crate::options::{ReadTier, TableReadOptions};
+use crate::options::{TableReadOptions, TableReadTier};
 use esker_format::handle::BlockHandle;
 use esker_format::key::LookupKey;
 
@@ -20,7 +20,7 @@ const PART_BYTES: u64 = 16 << 10;
 /// The same of blocks that lie side by side: one read for all.
 const NEIGHBOURS_BYTES: u64 = 128 << 10;
 
-impl Plan {
+impl LookupPlan {
     /// Visits the entries of its keys up to the first block that would have to be waited for. The
     /// other keys stay. Call it without a guard.
     pub fn search_resident(
@@ -29,7 +29,7 @@ impl Plan {
         keys: &[LookupKey],
         visitor: &mut dyn BatchVisitor,
     ) {
-        if options.read_tier == ReadTier::BlockCache || self.reader.source.file.alignment().is_some() {
+        if options.read_tier == TableReadTier::BlockCache || self.reader.source.file.alignment().is_some() {
             return;
         }
         let Needed { places, handles } = std::mem::take(&mut self.needed);

@@ -16,9 +16,9 @@
 use esker_base::Result;
 use esker_base::sync::Mutex;
 use esker_base::sync::atomic::{AtomicUsize, Ordering};
-use esker_cache::tier::{Admission, Found, FoundIn, Lookup, Recent, Saved, SecondaryCache};
-use esker_cache::{Cache, CacheKey, CacheOptions, Evicted, Handle, Priority, Role};
-use esker_format::compression::{CompressionOptions, CompressionType, Compressor, Decompressor};
+use esker_cache::tier::{Admission, FoundIn, Lookup, Recent, Saved, SecondaryCache, TierHit};
+use esker_cache::{Cache, CacheKey, CacheOptions, CachePriority, Evicted, Handle, Role};
+use esker_format::compression::{CodecOptions, CompressionType, Compressor, Decompressor};
 use std::sync::Arc;
 
 /// Bytes of capacity for each remembered key.
@@ -35,7 +35,7 @@ pub struct CompressedSecondaryCacheOptions {
     /// Which codec. Those that are not worth compressing are stored as they are.
     pub compression_type: CompressionType,
     /// Its effort.
-    pub compression_opts: CompressionOptions,
+    pub compression_opts: CodecOptions,
     /// Roles stored uncompressed.
     pub do_not_compress_roles: Vec<Role>,
 }
@@ -45,7 +45,7 @@ impl Default for CompressedSecondaryCacheOptions {
         CompressedSecondaryCacheOptions {
             cache: CacheOptions::default(),
             compression_type: CompressionType::Lz4,
-            compression_opts: CompressionOptions::default(),
+            compression_opts: CodecOptions::default(),
             do_not_compress_roles: vec![Role::FilterBlock],
         }
     }
@@ -134,7 +134,7 @@ impl CompressedSecondaryCache {
 
     fn store(&self, key: &CacheKey, role: Role, stored: Stored) -> Admission {
         let charge = size_of_val(&*stored.bytes) + size_of::<Stored>();
-        match self.cache.insert(*key, stored, charge, Priority::Low, role) {
+        match self.cache.insert(*key, stored, charge, CachePriority::Low, role) {
             Ok(inserted) if Handle::is_in_cache(&inserted.handle) => Admission::Stored,
             Ok(_) | Err(_) => Admission::Refused,
         }
@@ -230,7 +230,7 @@ impl SecondaryCache for CompressedSecondaryCache {
             self.recent.note(key);
             self.cache.erase(key);
         }
-        Lookup::Ready(Found {
+        Lookup::Ready(TierHit {
             role: Handle::role(&stored),
             bytes,
             is_kept: !advise_erase,

@@ -26,14 +26,14 @@ mod segment;
 use super::compressed::restore;
 use esker_base::logger::InfoLog;
 use esker_base::sync::atomic::{AtomicBool, Ordering};
-use esker_base::sync::fork::Owner;
+use esker_base::sync::fork::ProcessOwner;
 use esker_base::sync::thread::JoinHandle;
 use esker_base::sync::{Condvar, Mutex, MutexGuard};
 use esker_base::{Error, ErrorKind, Result, info_log};
-use esker_cache::tier::{Admission, Found, FoundIn, Lookup, Pending, Recent, Saved, SecondaryCache};
+use esker_cache::tier::{Admission, FoundIn, Lookup, Pending, Recent, Saved, SecondaryCache, TierHit};
 use esker_cache::{CacheKey, Role};
 use esker_env::{FileLock, FileSystem, RandomAccessFile, spawn};
-use segment::{Record, SegmentWriter};
+use segment::{SegmentRecord, SegmentWriter};
 use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -77,7 +77,7 @@ impl std::fmt::Debug for FileSecondaryCacheOptions {
 /// The file tier. Dropping it writes the queue.
 pub struct FileSecondaryCache {
     /// A forked child has neither the writer nor the directory: the tier is off there.
-    owner: Owner,
+    owner: ProcessOwner,
     inner: Arc<Inner>,
     writer: Writer,
     _lock: Box<dyn FileLock>,
@@ -117,7 +117,7 @@ struct State {
     segments: VecDeque<Segment>,
     bytes: usize,
     capacity: usize,
-    queue: VecDeque<Arc<Record>>,
+    queue: VecDeque<Arc<SegmentRecord>>,
     queued_bytes: usize,
     /// The writer has something in hand.
     is_writing: bool,
@@ -132,7 +132,7 @@ struct Segment {
 
 #[derive(Clone)]
 enum Place {
-    Queued(Arc<Record>),
+    Queued(Arc<SegmentRecord>),
     File { segment: u64, file: Arc<dyn RandomAccessFile>, offset: u64, length: usize },
 }
 
@@ -188,7 +188,7 @@ impl FileSecondaryCache {
         inner.trim();
         let writer = Writer { thread: Mutex::new(None), first_number };
         writer.start(&inner);
-        Ok(FileSecondaryCache { owner: Owner::here(), inner, writer, _lock: lock })
+        Ok(FileSecondaryCache { owner: ProcessOwner::here(), inner, writer, _lock: lock })
     }
 
     /// Whether an error of the disk has turned it off, or this is a forked child of the process
@@ -314,7 +314,7 @@ impl Inner {
         }
     }
 
-    fn next_to_write(&self) -> Option<Arc<Record>> {
+    fn next_to_write(&self) -> Option<Arc<SegmentRecord>> {
         let mut state = self.state.lock();
         loop {
             if let Some(record) = state.queue.pop_front() {
@@ -331,7 +331,7 @@ impl Inner {
 
     fn write(
         &self,
-        record: &Arc<Record>,
+        record: &Arc<SegmentRecord>,
         open: &mut Option<SegmentWriter>,
         next_number: &mut u64,
     ) -> Result<()> {
@@ -384,7 +384,7 @@ impl Inner {
     }
 
     /// Reads and checks the block of a lookup.
-    fn read(&self, key: &CacheKey, place: &Place) -> Option<Found> {
+    fn read(&self, key: &CacheKey, place: &Place) -> Option<TierHit> {
         let Place::File { segment, file, offset, length } = place else { return None };
         let record = match segment::read(&**file, *segment, *offset, *length) {
             Ok(record) if record.key == *key => record,
@@ -417,9 +417,9 @@ pub(super) fn segment_bytes(capacity: usize) -> usize {
     (capacity / SEGMENTS).clamp(MIN_SEGMENT_BYTES, MAX_SEGMENT_BYTES).max(capacity / FULL_SEGMENTS)
 }
 
-fn found(record: &Record) -> Option<Found> {
+fn found(record: &SegmentRecord) -> Option<TierHit> {
     let bytes = restore(record.codec, record.payload()).ok()?;
-    Some(Found { role: record.role, bytes, is_kept: true, found_in: FoundIn::File })
+    Some(TierHit { role: record.role, bytes, is_kept: true, found_in: FoundIn::File })
 }
 
 /// A lookup whose block is in a segment.
@@ -440,7 +440,7 @@ impl Pending for FileLookup {
         false
     }
 
-    fn wait(self: Box<Self>) -> Option<Found> {
+    fn wait(self: Box<Self>) -> Option<TierHit> {
         self.inner.read(&self.key, &self.place)
     }
 }
@@ -470,7 +470,7 @@ impl SecondaryCache for FileSecondaryCache {
         if bytes > state.capacity || state.queued_bytes + bytes > MAX_QUEUED_BYTES {
             return Admission::Refused;
         }
-        let record = Arc::new(Record::new(*key, saved.role, saved.codec, saved.bytes));
+        let record = Arc::new(SegmentRecord::new(*key, saved.role, saved.codec, saved.bytes));
         state.queued_bytes += bytes;
         state.index.insert(*key, Place::Queued(Arc::clone(&record)));
         state.queue.push_back(record);

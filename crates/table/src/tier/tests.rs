@@ -3,7 +3,7 @@ use esker_base::logger::{InfoLog, InfoLogLevel};
 use esker_base::rng::Rng;
 use esker_base::sync::Mutex;
 use esker_cache::tier::{Admission, FoundIn, Lookup, Saved, wait_all};
-use esker_cache::{CacheKey, CacheType, Priority, Role};
+use esker_cache::{CacheKey, CachePriority, CacheType, Role};
 use esker_env::{CrashChoices, CrashFs, FaultFs, FaultRule, FileSystem, MemFs, OpKind};
 use std::collections::HashMap;
 use std::fmt;
@@ -401,7 +401,7 @@ fn nothing_is_lost_or_counted_twice() {
                         let value = found.map_or_else(|| contents(i), |found| found.bytes);
                         assert_eq!(value, contents(i));
                         let inserted =
-                            cache.insert(key(i), value, 1024, Priority::Low, Role::DataBlock).unwrap();
+                            cache.insert(key(i), value, 1024, CachePriority::Low, Role::DataBlock).unwrap();
                         drop(inserted);
                     }
                 }

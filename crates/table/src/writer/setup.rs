@@ -3,7 +3,7 @@
 use crate::options::{BlockBasedTableOptions, TableBuilderOptions};
 use esker_base::hash::xxh3_64;
 use esker_base::{Error, Result};
-use esker_format::compression::{CompressionOptions, CompressionType};
+use esker_format::compression::{CodecOptions, CompressionType};
 use esker_format::properties::{IndexType, TableProperties};
 
 /// RocksDB's name for its own codecs, in tables of format version 7.
@@ -102,7 +102,7 @@ pub(super) fn manager_and_codecs(compression: CompressionType, any_compressed: b
 }
 
 /// RocksDB's text of `rocksdb.compression_options`.
-fn describe(o: &CompressionOptions) -> String {
+fn describe(o: &CodecOptions) -> String {
     format!(
         "window_bits={}; level={}; strategy={}; max_dict_bytes={}; zstd_max_train_bytes={}; enabled=0; \
          max_dict_buffer_bytes={}; use_zstd_dict_trainer=1; ",

@@ -8,7 +8,7 @@ use esker_format::blob::{BlobIndex, BlobLocation};
 use esker_format::compression::CompressionType;
 use esker_format::file_name::blob_file_name;
 use esker_table::blob::{BlobFileBuilder, BlobFileReader, BlobSource, BlobSourceOptions};
-use esker_table::{ReadTier, TableReadOptions};
+use esker_table::{TableReadOptions, TableReadTier};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -164,7 +164,7 @@ fn values_are_kept_in_the_blob_cache() {
     let mut index = Vec::new();
     BlobIndex::Blob(location).append_to(&mut index);
     let read = TableReadOptions::default();
-    let cached = TableReadOptions { read_tier: ReadTier::BlockCache, ..read };
+    let cached = TableReadOptions { read_tier: TableReadTier::BlockCache, ..read };
     let past = TableReadOptions { fill_cache: false, ..read };
     assert_eq!(source.value(key, &index, &past).unwrap(), *value);
     assert_eq!(source.value(key, &index, &cached).unwrap_err().kind(), esker_base::ErrorKind::Incomplete);

@@ -3,7 +3,7 @@
 use crate::util::*;
 use esker_base::{Error, ErrorKind, SequenceNumber, ValueType};
 use esker_format::compression::CompressionType;
-use esker_format::cursor::{Ahead, InternalIterator, Run, ScanIterator};
+use esker_format::cursor::{DecodeAhead, DecodedRun, InternalIterator, ScanIterator};
 use esker_format::key::{InternalKeyComparator, LookupKey, ParsedInternalKey, internal_key};
 use esker_format::properties::IndexType;
 use esker_format::trailer::ChecksumType;
@@ -273,8 +273,8 @@ fn by_steps(reader: &Arc<TableReader>, forward: bool) -> Walked {
 
 /// The same over runs; steps where there are none.
 fn by_runs(reader: &Arc<TableReader>, forward: bool) -> Walked {
-    let (mut iter, mut shown, mut run) = (start(reader, forward), Vec::new(), Run::default());
-    let ahead = Ahead { forward, sequence: SequenceNumber::MAX, limit: None };
+    let (mut iter, mut shown, mut run) = (start(reader, forward), Vec::new(), DecodedRun::default());
+    let ahead = DecodeAhead { forward, sequence: SequenceNumber::MAX, limit: None };
     if iter.valid() {
         iter.look_ahead(&mut run, &ahead);
     }

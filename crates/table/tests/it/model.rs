@@ -3,7 +3,7 @@
 use crate::util::*;
 use esker_base::{PinnedBytes, SequenceNumber, ValueType, comparator};
 use esker_format::compression::CompressionType;
-use esker_format::cursor::{Ahead, InternalIterator, Run, ScanIterator};
+use esker_format::cursor::{DecodeAhead, DecodedRun, InternalIterator, ScanIterator};
 use esker_format::key::{InternalKeyComparator, ParsedInternalKey, internal_key};
 use esker_format::properties::IndexType;
 use esker_table::{
@@ -86,10 +86,10 @@ fn walk_ahead(
     rng: &mut Rng,
 ) -> Option<usize> {
     let (forward, sequence) = (rng.below(2) == 0, SequenceNumber(rng.below(2100) as u64));
-    let ahead = Ahead { forward, sequence, limit };
+    let ahead = DecodeAhead { forward, sequence, limit };
     let next = |i: usize| if forward { Some(i + 1).filter(|i| *i < entries.len()) } else { i.checked_sub(1) };
     let user_key = |i: usize| &entries[i].0[..entries[i].0.len() - 8];
-    let (mut run, mut here) = (Run::default(), i);
+    let (mut run, mut here) = (DecodedRun::default(), i);
     iter.look_ahead(&mut run, &ahead);
     let mut pinned: Vec<(PinnedBytes, usize)> = Vec::new();
     for _ in 0..rng.below(8) {

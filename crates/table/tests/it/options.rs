@@ -14,8 +14,8 @@ use esker_format::properties::IndexType;
 use esker_format::trailer::ChecksumType;
 use esker_format::version_edit::FileMetaData;
 use esker_table::{
-    BlockBasedTableOptions, DataBlockIndexType, IndexShorteningMode, OpenFiles, ReadTier,
-    TableBuilderOptions, TableCache, TableCacheOptions, TableFile, TableReadOptions, TableReader,
+    BlockBasedTableOptions, DataBlockIndexType, IndexShorteningMode, OpenFiles, TableBuilderOptions,
+    TableCache, TableCacheOptions, TableFile, TableReadOptions, TableReadTier, TableReader,
     TableReaderOptions,
 };
 use std::path::{Path, PathBuf};
@@ -378,7 +378,7 @@ fn blocks_are_cached_and_the_cache_alone_can_be_asked() {
         let at_open = cache.occupancy_count();
         assert_eq!(at_open, if cache_index { 2 } else { 0 }, "index and filter");
         let lookup = LookupKey::new(&entries[900].0[..entries[900].0.len() - 8], SequenceNumber::MAX);
-        let cached_only = TableReadOptions { read_tier: ReadTier::BlockCache, ..Default::default() };
+        let cached_only = TableReadOptions { read_tier: TableReadTier::BlockCache, ..Default::default() };
         let e = reader.get(&cached_only, &lookup, &mut |_, _| false).unwrap_err();
         assert_eq!(e.kind(), esker_base::ErrorKind::Incomplete);
         let mut iter = reader.iter(cached_only);

@@ -2,7 +2,7 @@
 
 use super::session::{Session, db_path};
 use super::{Common, Out};
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandOutcome, Failure};
 use crate::host::Host;
 use clap::Args;
 use esker::options::{BottommostLevelCompaction, CompactRangeOptions, TargetVersion};
@@ -22,14 +22,14 @@ pub(super) struct Range {
     to: Option<String>,
 }
 
-pub(super) fn list_column_families(common: &Common, host: &Host, out: &mut Out) -> Outcome {
+pub(super) fn list_column_families(common: &Common, host: &Host, out: &mut Out) -> CommandOutcome {
     let path = db_path(common)?;
     let names = Db::list_column_families(&host.db_options(), path)
         .map_err(|e| Failure::new(format_args!("Error in processing db {} {e}", path.display())))?;
     Ok(writeln!(out, "Column families in {}: \n{{{}}}", path.display(), names.join(", "))?)
 }
 
-pub(super) fn create_column_family(session: &Session, name: &str, out: &mut Out) -> Outcome {
+pub(super) fn create_column_family(session: &Session, name: &str, out: &mut Out) -> CommandOutcome {
     let opened = session.open()?;
     opened
         .db
@@ -39,7 +39,7 @@ pub(super) fn create_column_family(session: &Session, name: &str, out: &mut Out)
     Ok(writeln!(out, "OK")?)
 }
 
-pub(super) fn drop_column_family(session: &Session, name: &str, out: &mut Out) -> Outcome {
+pub(super) fn drop_column_family(session: &Session, name: &str, out: &mut Out) -> CommandOutcome {
     let opened = session.open()?;
     let family = opened
         .db
@@ -55,7 +55,7 @@ pub(super) fn drop_column_family(session: &Session, name: &str, out: &mut Out) -
 
 /// Checks consistency: an opening with paranoid checks compares every file with the MANIFEST, and
 /// the levels with the order of keys.
-pub(super) fn checkconsistency(session: &mut Session, out: &mut Out) -> Outcome {
+pub(super) fn checkconsistency(session: &mut Session, out: &mut Out) -> CommandOutcome {
     session.options.paranoid_checks = true;
     session.open_for_read_only()?;
     Ok(writeln!(out, "OK")?)
@@ -83,7 +83,7 @@ impl BackupDir {
 }
 
 /// Adds a backup. Like RocksDB's tool it copies WALs and does not flush memtables.
-pub(super) fn backup(session: &Session, options: &BackupDir, host: &Host, out: &mut Out) -> Outcome {
+pub(super) fn backup(session: &Session, options: &BackupDir, host: &Host, out: &mut Out) -> CommandOutcome {
     let opened = session.open()?;
     let id = options.open(host)?.create_new_backup(&opened.db, false)?;
     opened.db.close()?;
@@ -91,7 +91,7 @@ pub(super) fn backup(session: &Session, options: &BackupDir, host: &Host, out: &
 }
 
 /// Restores the newest backup; the database need not exist.
-pub(super) fn restore(common: &Common, options: &BackupDir, host: &Host, out: &mut Out) -> Outcome {
+pub(super) fn restore(common: &Common, options: &BackupDir, host: &Host, out: &mut Out) -> CommandOutcome {
     let path = db_path(common)?;
     if !host.fs().file_exists(&options.backup_dir)? {
         return Err(Failure::new(format_args!("NotFound: {} is missing", options.backup_dir.display())));
@@ -101,7 +101,7 @@ pub(super) fn restore(common: &Common, options: &BackupDir, host: &Host, out: &m
 }
 
 /// Rewrites the database for RocksDB of the version `to`, without loss of data.
-pub(super) fn downgrade(session: &Session, to: &str, out: &mut Out) -> Outcome {
+pub(super) fn downgrade(session: &Session, to: &str, out: &mut Out) -> CommandOutcome {
     let target = TargetVersion::from_name(to)?;
     let done = session.downgrade(target)?;
     for need in done.before.needs.iter().filter(|need| !target.reads(need.feature)) {
@@ -114,14 +114,14 @@ pub(super) fn downgrade(session: &Session, to: &str, out: &mut Out) -> Outcome {
 }
 
 /// Makes a checkpoint of the whole database; memtables are flushed first.
-pub(super) fn checkpoint(session: &Session, directory: &Path, out: &mut Out) -> Outcome {
+pub(super) fn checkpoint(session: &Session, directory: &Path, out: &mut Out) -> CommandOutcome {
     let opened = session.open()?;
     opened.db.create_checkpoint(directory, 0)?;
     opened.db.close()?;
     Ok(writeln!(out, "OK")?)
 }
 
-pub(super) fn compact(session: &Session, range: &Range) -> Outcome {
+pub(super) fn compact(session: &Session, range: &Range) -> CommandOutcome {
     let (from, to) = (session.parse_bound(range.from.as_ref())?, session.parse_bound(range.to.as_ref())?);
     let opened = session.open()?;
     let options = CompactRangeOptions {
@@ -132,7 +132,7 @@ pub(super) fn compact(session: &Session, range: &Range) -> Outcome {
     Ok(opened.db.close()?)
 }
 
-pub(super) fn approxsize(session: &Session, range: &Range, out: &mut Out) -> Outcome {
+pub(super) fn approxsize(session: &Session, range: &Range, out: &mut Out) -> CommandOutcome {
     let missing = |which| Failure::new(format_args!("{which} must be specified for approxsize command"));
     let from = session.parse_bound(range.from.as_ref())?.ok_or_else(|| missing("from"))?;
     let to = session.parse_bound(range.to.as_ref())?.ok_or_else(|| missing("to"))?;
@@ -140,7 +140,7 @@ pub(super) fn approxsize(session: &Session, range: &Range, out: &mut Out) -> Out
     Ok(writeln!(out, "{}", opened.db.approximate_size(&opened.family, &from, &to))?)
 }
 
-pub(super) fn get_property(session: &Session, name: &str, out: &mut Out) -> Outcome {
+pub(super) fn get_property(session: &Session, name: &str, out: &mut Out) -> CommandOutcome {
     let opened = session.open_for_read_only()?;
     // RocksDB's tool prints maps line by line. Level statistics are no map in 7.8.3.
     let map =
@@ -158,7 +158,7 @@ pub(super) fn get_property(session: &Session, name: &str, out: &mut Out) -> Outc
     Ok(writeln!(out, "{name}: {value}")?)
 }
 
-pub(super) fn list_live_files_metadata(session: &Session, by_name: bool, out: &mut Out) -> Outcome {
+pub(super) fn list_live_files_metadata(session: &Session, by_name: bool, out: &mut Out) -> CommandOutcome {
     let db = session.open_for_read_only()?.db;
     let names = db.column_family_names().into_iter();
     let families: Vec<_> =

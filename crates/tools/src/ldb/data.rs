@@ -2,7 +2,7 @@
 
 use super::Out;
 use super::session::Session;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandOutcome, Failure};
 use crate::text::append_prefixed;
 use clap::Args;
 use esker::{OpenMode, PinnedBytes, ReadOptions, WriteBatch};
@@ -31,7 +31,7 @@ pub(super) struct ScanOptions {
     end_time: u32,
 }
 
-pub(super) fn get(session: &Session, key: &str, out: &mut Out) -> Outcome {
+pub(super) fn get(session: &Session, key: &str, out: &mut Out) -> CommandOutcome {
     let key = session.parse_key(key)?;
     let found = if session.has_ttl() {
         let (db, family) = session.open_with_ttl(OpenMode::ReadOnly)?;
@@ -47,30 +47,30 @@ pub(super) fn get(session: &Session, key: &str, out: &mut Out) -> Outcome {
     Ok(out.write_all(&line)?)
 }
 
-pub(super) fn put(session: &Session, key: &str, value: &str, out: &mut Out) -> Outcome {
+pub(super) fn put(session: &Session, key: &str, value: &str, out: &mut Out) -> CommandOutcome {
     let (key, value) = (session.parse_key(key)?, session.parse_value(value)?);
     write(session, out, |batch, family| batch.put_cf(family, &key, &value))
 }
 
-pub(super) fn batchput(session: &Session, pairs: &[String], out: &mut Out) -> Outcome {
+pub(super) fn batchput(session: &Session, pairs: &[String], out: &mut Out) -> CommandOutcome {
     if !pairs.len().is_multiple_of(2) {
         return Err(Failure::new("Equal number of <key>s and <value>s must be specified for batchput."));
     }
     let pairs = pairs
         .chunks(2)
         .map(|pair| Ok((session.parse_key(&pair[0])?, session.parse_value(&pair[1])?)))
-        .collect::<Outcome<Vec<_>>>()?;
+        .collect::<CommandOutcome<Vec<_>>>()?;
     write(session, out, |batch, family| {
         pairs.iter().try_for_each(|(key, value)| batch.put_cf(family, key, value))
     })
 }
 
-pub(super) fn delete(session: &Session, key: &str, out: &mut Out) -> Outcome {
+pub(super) fn delete(session: &Session, key: &str, out: &mut Out) -> CommandOutcome {
     let key = session.parse_key(key)?;
     write(session, out, |batch, family| batch.delete_cf(family, &key))
 }
 
-pub(super) fn deleterange(session: &Session, begin: &str, end: &str, out: &mut Out) -> Outcome {
+pub(super) fn deleterange(session: &Session, begin: &str, end: &str, out: &mut Out) -> CommandOutcome {
     let (begin, end) = (session.parse_key(begin)?, session.parse_key(end)?);
     write(session, out, |batch, family| batch.delete_range_cf(family, &begin, &end))
 }
@@ -79,7 +79,7 @@ fn write(
     session: &Session,
     out: &mut Out,
     fill: impl FnOnce(&mut WriteBatch, esker::ColumnFamilyId) -> esker::Result<()>,
-) -> Outcome {
+) -> CommandOutcome {
     if session.has_ttl() {
         let (db, family) = session.open_with_ttl(OpenMode::ReadWrite)?;
         let mut batch = WriteBatch::new();
@@ -97,14 +97,14 @@ fn write(
 }
 
 /// Splits a value of a database with TTL into the value and its time of writing.
-pub(super) fn without_time(stored: &[u8]) -> Outcome<(&[u8], u32)> {
+pub(super) fn without_time(stored: &[u8]) -> CommandOutcome<(&[u8], u32)> {
     match stored.split_last_chunk::<4>() {
         Some((value, time)) => Ok((value, u32::from_le_bytes(*time))),
         None => Err(Failure::new("Corruption: Error: value's length less than timestamp's")),
     }
 }
 
-pub(super) fn scan(session: &Session, options: &ScanOptions, out: &mut Out) -> Outcome {
+pub(super) fn scan(session: &Session, options: &ScanOptions, out: &mut Out) -> CommandOutcome {
     let (from, to) = (session.parse_bound(options.from.as_ref())?, session.parse_bound(options.to.as_ref())?);
     let times = options.start_time..options.end_time;
     let opened = session.open_for_read_only()?;

@@ -3,7 +3,7 @@
 
 use super::Out;
 use super::session::Session;
-use crate::failure::Outcome;
+use crate::failure::CommandOutcome;
 use crate::text::{
     EntryForm, append_entry, append_prefixed, before_all_versions, is_at_or_behind, parse_hex,
 };
@@ -48,7 +48,7 @@ pub(super) struct IdumpOptions {
     decode_blob_index: bool,
 }
 
-pub(super) fn dump(session: &Session, options: &DumpOptions, out: &mut Out) -> Outcome {
+pub(super) fn dump(session: &Session, options: &DumpOptions, out: &mut Out) -> CommandOutcome {
     let (from, to) = (session.parse_bound(options.from.as_ref())?, session.parse_bound(options.to.as_ref())?);
     let opened = session.open_for_read_only()?;
     if options.stats {
@@ -86,7 +86,7 @@ pub(super) fn dump(session: &Session, options: &DumpOptions, out: &mut Out) -> O
     Ok(())
 }
 
-pub(super) fn idump(session: &Session, options: &IdumpOptions, out: &mut Out) -> Outcome {
+pub(super) fn idump(session: &Session, options: &IdumpOptions, out: &mut Out) -> CommandOutcome {
     let bound = |text: Option<&String>| match text {
         Some(text) if options.input_key_hex => parse_hex(text, "key").map(Some),
         text => session.parse_bound(text),

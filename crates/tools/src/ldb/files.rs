@@ -5,7 +5,7 @@
 
 use super::Out;
 use super::session::{Opened, Session};
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandOutcome, Failure};
 use crate::host::Host;
 use crate::text::parse_hex;
 use clap::Args;
@@ -57,8 +57,8 @@ pub(super) struct IngestOptions {
 fn read_entries(
     session: &Session,
     host: &Host,
-    mut take: impl FnMut(&[u8], &[u8]) -> Outcome,
-) -> Outcome<u64> {
+    mut take: impl FnMut(&[u8], &[u8]) -> CommandOutcome,
+) -> CommandOutcome<u64> {
     let (mut input, mut line, mut bad_lines) = (host.input(), Vec::new(), 0);
     while input.read_until(b'\n', &mut line)? > 0 {
         let text = line.strip_suffix(b"\n").unwrap_or(&line);
@@ -79,21 +79,21 @@ fn read_entries(
 }
 
 /// Decodes a key or value of a line.
-fn bytes_of<'a>(part: &'a [u8], is_hex: bool, what: &str) -> Outcome<Cow<'a, [u8]>> {
+fn bytes_of<'a>(part: &'a [u8], is_hex: bool, what: &str) -> CommandOutcome<Cow<'a, [u8]>> {
     if !is_hex {
         return Ok(Cow::Borrowed(part));
     }
     parse_hex(&String::from_utf8_lossy(part), what).map(Cow::Owned)
 }
 
-fn tell_bad_lines(bad_lines: u64, out: &mut Out) -> Outcome {
+fn tell_bad_lines(bad_lines: u64, out: &mut Out) -> CommandOutcome {
     match bad_lines {
         0 => Ok(()),
         count => Ok(writeln!(out, "Warning: {count} bad lines ignored.")?),
     }
 }
 
-pub(super) fn load(session: &Session, options: &LoadOptions, host: &Host, out: &mut Out) -> Outcome {
+pub(super) fn load(session: &Session, options: &LoadOptions, host: &Host, out: &mut Out) -> CommandOutcome {
     let write = WriteOptions::default().disable_wal(options.disable_wal);
     let failed = |e: esker::Error| Failure::new(format_args!("Load failed: {e}"));
     let (db, family, bad_lines) = if session.has_ttl() {
@@ -122,7 +122,7 @@ pub(super) fn load(session: &Session, options: &LoadOptions, host: &Host, out: &
     Ok(db.close()?)
 }
 
-pub(super) fn write_extern_sst(session: &Session, path: &Path, host: &Host, out: &mut Out) -> Outcome {
+pub(super) fn write_extern_sst(session: &Session, path: &Path, host: &Host, out: &mut Out) -> CommandOutcome {
     if session.has_ttl() {
         return Err(Failure::new("--ttl: external tables get no times; load puts entries in with theirs"));
     }
@@ -137,7 +137,7 @@ pub(super) fn write_extern_sst(session: &Session, path: &Path, host: &Host, out:
     Ok(writeln!(out, "external SST file written to {}", path.display())?)
 }
 
-pub(super) fn ingest_extern_sst(session: &Session, options: &IngestOptions, out: &mut Out) -> Outcome {
+pub(super) fn ingest_extern_sst(session: &Session, options: &IngestOptions, out: &mut Out) -> CommandOutcome {
     let opened = session.open()?;
     let how = IngestExternalFileOptions {
         move_files: options.move_files,

@@ -2,9 +2,9 @@
 
 use super::session::db_path;
 use super::{Common, Out};
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandOutcome, Failure};
 use crate::host::Host;
-use crate::manifest::{FileSource, ManifestState, edit_text};
+use crate::manifest::{ManifestFileSource, ManifestState, edit_text};
 use crate::text::hex;
 use clap::Args;
 use esker::internals::env::FileSystem;
@@ -47,7 +47,7 @@ pub(super) struct ManifestDumpOptions {
     verbose: bool,
 }
 
-pub(super) fn dump_wal(options: &DumpWalOptions, host: &Host, out: &mut Out) -> Outcome {
+pub(super) fn dump_wal(options: &DumpWalOptions, host: &Host, out: &mut Out) -> CommandOutcome {
     let path = &options.walfile;
     let fs = host.fs();
     let file = fs
@@ -59,7 +59,7 @@ pub(super) fn dump_wal(options: &DumpWalOptions, host: &Host, out: &mut Out) -> 
         let values = if options.print_value { " : value " } else { "" };
         writeln!(out, "Sequence,Count,ByteSize,Physical Offset,Key(s){values}")?;
     }
-    let mut log = LogReader::new(FileSource(file), number);
+    let mut log = LogReader::new(ManifestFileSource(file), number);
     let (mut record, mut row) = (Vec::new(), String::new());
     let mut damage = None;
     loop {
@@ -82,7 +82,7 @@ pub(super) fn dump_wal(options: &DumpWalOptions, host: &Host, out: &mut Out) -> 
     })
 }
 
-fn append_row(batch: &WriteBatchView<'_>, offset: u64, values: bool, row: &mut String) -> Outcome {
+fn append_row(batch: &WriteBatchView<'_>, offset: u64, values: bool, row: &mut String) -> CommandOutcome {
     let head =
         format_args!("{},{},{},{offset},", batch.sequence(), batch.count(), batch.data().len()).to_string();
     row.push_str(&head);
@@ -127,7 +127,7 @@ pub(super) fn manifest_dump(
     options: &ManifestDumpOptions,
     host: &Host,
     out: &mut Out,
-) -> Outcome {
+) -> CommandOutcome {
     let fs = host.fs();
     let path = match &options.path {
         Some(path) => path.clone(),
@@ -159,7 +159,7 @@ pub(super) fn file_checksum_dump(
     path: Option<&Path>,
     host: &Host,
     out: &mut Out,
-) -> Outcome {
+) -> CommandOutcome {
     let fs = host.fs();
     let path = match path {
         Some(path) => path.to_owned(),
@@ -193,7 +193,7 @@ pub(super) fn file_checksum_dump(
 }
 
 /// The only MANIFEST in a directory.
-fn the_manifest(fs: &dyn FileSystem, dir: &Path) -> Outcome<PathBuf> {
+fn the_manifest(fs: &dyn FileSystem, dir: &Path) -> CommandOutcome<PathBuf> {
     let names = fs.children(dir)?;
     let mut found = names
         .iter()

@@ -16,7 +16,7 @@ mod logs;
 mod repair;
 mod session;
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandOutcome, Failure};
 use crate::host::{Host, Stream};
 use clap::{Args, Subcommand};
 use session::Session;
@@ -189,7 +189,7 @@ enum Command {
 /// Where the output goes. Buffered: a scan prints millions of lines.
 type Out = BufWriter<Stream>;
 
-pub(crate) fn run(options: &LdbOptions, host: &Host) -> Outcome {
+pub(crate) fn run(options: &LdbOptions, host: &Host) -> CommandOutcome {
     let mut out = BufWriter::with_capacity(64 << 10, host.output());
     let done = dispatch(&options.common, &options.command, host, &mut out);
     // What was printed before the failure stays, as with RocksDB's tool.
@@ -222,7 +222,7 @@ impl LdbOptions {
     }
 }
 
-fn dispatch(common: &Common, command: &Command, host: &Host, out: &mut Out) -> Outcome {
+fn dispatch(common: &Common, command: &Command, host: &Host, out: &mut Out) -> CommandOutcome {
     match command {
         Command::DumpWal(options) => return logs::dump_wal(options, host, out),
         Command::ManifestDump(options) => return logs::manifest_dump(common, options, host, out),

@@ -2,7 +2,7 @@
 
 use super::session::{Session, db_path};
 use super::{Common, Out};
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandOutcome, Failure};
 use crate::host::Host;
 use esker::internals::env::FileSystem;
 use esker::internals::format::file_name::{self, FileType, parse_file_name};
@@ -16,7 +16,7 @@ use std::io::Write;
 use std::path::Path;
 
 /// Keeps readable data; moves the rest to `lost`.
-pub(super) fn repair(common: &Common, verbose: bool, host: &Host, out: &mut Out) -> Outcome {
+pub(super) fn repair(common: &Common, verbose: bool, host: &Host, out: &mut Out) -> CommandOutcome {
     let path = db_path(common)?;
     // A directory without CURRENT counts as a database to be created.
     let has_current = host.fs().file_exists(&file_name::current_file_name(path))?;
@@ -65,7 +65,7 @@ fn known_families(path: &Path, fs: &dyn FileSystem) -> Vec<ColumnFamilyDescripto
     families
 }
 
-fn tell(summary: &RepairSummary, verbose: bool, out: &mut Out) -> Outcome {
+fn tell(summary: &RepairSummary, verbose: bool, out: &mut Out) -> CommandOutcome {
     if verbose {
         let wals = summary.wals.len();
         writeln!(

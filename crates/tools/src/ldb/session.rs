@@ -5,7 +5,7 @@
 //! Flushes and compactions then keep its operands; a guess would combine them for good.
 
 use super::Common;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandOutcome, Failure};
 use crate::host::Host;
 use crate::text::parse_hex;
 use esker::compat::{Downgrade, downgrade};
@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 /// Opens the database in `path` for reading only, with all its families and the options of its
 /// OPTIONS file.
-pub(crate) fn open_as_it_is(path: &Path, host: &Host) -> Outcome<Db> {
+pub(crate) fn open_as_it_is(path: &Path, host: &Host) -> CommandOutcome<Db> {
     let common = Common {
         db: Some(path.to_owned()),
         column_family: "default".to_owned(),
@@ -64,12 +64,12 @@ pub(super) struct Opened {
 }
 
 /// The value of `--db`. All commands but those on single files need it.
-pub(super) fn db_path(common: &Common) -> Outcome<&Path> {
+pub(super) fn db_path(common: &Common) -> CommandOutcome<&Path> {
     common.db.as_deref().ok_or_else(|| Failure::new("--db=<path> must be given: the database's directory"))
 }
 
 impl Session {
-    pub(super) fn new(common: &Common, host: &Host) -> Outcome<Session> {
+    pub(super) fn new(common: &Common, host: &Host) -> CommandOutcome<Session> {
         let path = db_path(common)?.to_owned();
         let mut options = host.db_options();
         let fs = host.fs();
@@ -99,7 +99,7 @@ impl Session {
             .map(|f| {
                 Ok(ColumnFamilyDescriptor::new(f.name.clone(), family_options(common, loaded.as_ref(), f)?))
             })
-            .collect::<Outcome<Vec<_>>>()?;
+            .collect::<CommandOutcome<Vec<_>>>()?;
         Ok(Session { common: common.clone(), path, options, families })
     }
 
@@ -109,7 +109,7 @@ impl Session {
     }
 
     /// Opens the database with TTL; values never expire.
-    pub(super) fn open_with_ttl(&self, mode: OpenMode) -> Outcome<(DbWithTtl, ColumnFamilyHandle)> {
+    pub(super) fn open_with_ttl(&self, mode: OpenMode) -> CommandOutcome<(DbWithTtl, ColumnFamilyHandle)> {
         let ttls = vec![0; self.families.len()];
         let db = DbWithTtl::open(&self.options_for(mode), &self.path, self.families_for(mode), &ttls, mode)?;
         let name = &self.common.column_family;
@@ -119,16 +119,16 @@ impl Session {
     }
 
     /// Opens the database for a command that writes.
-    pub(super) fn open(&self) -> Outcome<Opened> {
+    pub(super) fn open(&self) -> CommandOutcome<Opened> {
         self.open_as(OpenMode::ReadWrite)
     }
 
     /// Opens the database for a command that only reads.
-    pub(super) fn open_for_read_only(&self) -> Outcome<Opened> {
+    pub(super) fn open_for_read_only(&self) -> CommandOutcome<Opened> {
         self.open_as(OpenMode::ReadOnly)
     }
 
-    fn open_as(&self, mode: OpenMode) -> Outcome<Opened> {
+    fn open_as(&self, mode: OpenMode) -> CommandOutcome<Opened> {
         let db = Db::open_with(&self.options_for(mode), &self.path, self.families_for(mode), mode)?;
         let name = &self.common.column_family;
         let family = db
@@ -156,7 +156,7 @@ impl Session {
     }
 
     /// Downgrades the database, with the options of its OPTIONS file.
-    pub(super) fn downgrade(&self, target: TargetVersion) -> Outcome<Downgrade> {
+    pub(super) fn downgrade(&self, target: TargetVersion) -> CommandOutcome<Downgrade> {
         Ok(downgrade(&self.options, &self.path, self.families.clone(), target)?)
     }
 
@@ -182,16 +182,16 @@ impl Session {
         self.common.hex || self.common.value_hex
     }
 
-    pub(super) fn parse_key(&self, text: &str) -> Outcome<Vec<u8>> {
+    pub(super) fn parse_key(&self, text: &str) -> CommandOutcome<Vec<u8>> {
         if self.key_hex() { parse_hex(text, "key") } else { Ok(text.as_bytes().to_vec()) }
     }
 
-    pub(super) fn parse_value(&self, text: &str) -> Outcome<Vec<u8>> {
+    pub(super) fn parse_value(&self, text: &str) -> CommandOutcome<Vec<u8>> {
         if self.value_hex() { parse_hex(text, "value") } else { Ok(text.as_bytes().to_vec()) }
     }
 
     /// Parses a key that may be missing.
-    pub(super) fn parse_bound(&self, text: Option<&String>) -> Outcome<Option<Vec<u8>>> {
+    pub(super) fn parse_bound(&self, text: Option<&String>) -> CommandOutcome<Option<Vec<u8>>> {
         text.map(|text| self.parse_key(text)).transpose()
     }
 }
@@ -201,7 +201,7 @@ fn load(
     common: &Common,
     fs: &dyn esker::internals::env::FileSystem,
     path: &Path,
-) -> Outcome<Option<LoadedOptions>> {
+) -> CommandOutcome<Option<LoadedOptions>> {
     if common.try_load_options == Some(false) {
         return Ok(None);
     }
@@ -216,7 +216,7 @@ fn family_options(
     common: &Common,
     loaded: Option<&LoadedOptions>,
     listed: &ListedFamily,
-) -> Outcome<ColumnFamilyOptions> {
+) -> CommandOutcome<ColumnFamilyOptions> {
     let from_file = loaded.and_then(|l| l.family(&listed.name)).cloned();
     let is_from_file = from_file.is_some();
     let mut options = from_file.unwrap_or_default();
@@ -239,7 +239,7 @@ fn family_options(
     Ok(options)
 }
 
-fn override_with(common: &Common, options: &mut ColumnFamilyOptions) -> Outcome {
+fn override_with(common: &Common, options: &mut ColumnFamilyOptions) -> CommandOutcome {
     use esker::options::CompressionType;
     if let Some(bits) = common.bloom_bits {
         options.table.filter_policy = Some(FilterPolicy::bloom(f64::from(bits)));
@@ -262,7 +262,7 @@ fn override_with(common: &Common, options: &mut ColumnFamilyOptions) -> Outcome 
     override_blobs_with(common, options)
 }
 
-fn override_blobs_with(common: &Common, options: &mut ColumnFamilyOptions) -> Outcome {
+fn override_blobs_with(common: &Common, options: &mut ColumnFamilyOptions) -> CommandOutcome {
     use esker::options::CompressionType;
     options.enable_blob_files |= common.enable_blob_files;
     options.enable_blob_garbage_collection |= common.enable_blob_garbage_collection;

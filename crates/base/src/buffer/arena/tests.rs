@@ -3,14 +3,14 @@ use crate::rng::Rng;
 
 /// An arena, the regions that it has, and what of it is handed out.
 struct Checked {
-    arena: Arena,
+    arena: BufferArena,
     regions: Vec<NonNull<u8>>,
     taken: Vec<(NonNull<u8>, usize)>,
 }
 
 impl Checked {
     fn new() -> Checked {
-        Checked { arena: Arena::new(), regions: Vec::new(), taken: Vec::new() }
+        Checked { arena: BufferArena::new(), regions: Vec::new(), taken: Vec::new() }
     }
 
     fn take(&mut self, length: usize) -> NonNull<u8> {
@@ -29,7 +29,7 @@ impl Checked {
     fn give(&mut self, at: usize) {
         let (start, _) = self.taken.swap_remove(at);
         // SAFETY: the piece was handed out, and nothing refers to it any more.
-        assert_eq!(unsafe { Arena::number_of(start) }, 3);
+        assert_eq!(unsafe { BufferArena::number_of(start) }, 3);
         // SAFETY: the piece was handed out by this arena, and nothing refers to it any more.
         let empty = unsafe { self.arena.take_back(start) };
         self.regions.retain(|start| !empty.iter().any(|region| region.at(0) == *start));

@@ -26,11 +26,11 @@ fn in_a_bare_child(work: impl FnOnce() -> u8) -> Option<u8> {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_child_of_a_bare_clone_is_not_the_owner_but_has_owners_of_its_own() {
-    let (owner, value) = (Owner::here(), PerProcess::<u8>::new());
+    let (owner, value) = (ProcessOwner::here(), PerProcess::<u8>::new());
     assert_eq!(*value.get(|_| 1), 1);
     let seen = in_a_bare_child(|| {
         let was_here = owner.is_here() || value.here().is_some();
-        let own = Owner::here();
+        let own = ProcessOwner::here();
         u8::from(was_here) + 2 * u8::from(own.is_here()) + 4 * u8::from(owner.is_here())
     });
     assert_eq!(seen, Some(2));
@@ -61,13 +61,13 @@ fn in_the_child(child: libc::pid_t, work: impl FnOnce() -> u8) -> Option<u8> {
 
 #[test]
 fn a_forked_child_is_not_the_owner_and_says_so() {
-    let owner = Owner::here();
+    let owner = ProcessOwner::here();
     assert!(owner.is_here());
     let seen = in_a_child(|| {
         let message = owner.check("the database in /db").unwrap_err().to_string();
         let names_both = message.contains(&format!("process {}", owner.process_id))
             && message.contains(&format!("process {}", std::process::id()));
-        u8::from(owner.is_here()) + 2 * u8::from(names_both) + 4 * u8::from(Owner::here().is_here())
+        u8::from(owner.is_here()) + 2 * u8::from(names_both) + 4 * u8::from(ProcessOwner::here().is_here())
     });
     assert_eq!(seen, Some(6));
     assert!(owner.is_here());
@@ -90,7 +90,7 @@ fn a_forked_child_makes_its_own_value_and_frees_nothing_of_its_parent() {
 #[test]
 fn a_lock_that_a_lost_thread_held_is_no_hang() {
     static LOCK: StaticMutex<u8> = StaticMutex::new(7);
-    _ = Owner::here();
+    _ = ProcessOwner::here();
     let (held, is_held) = channel();
     let (end, ends) = channel::<()>();
     let thread = std::thread::spawn(move || {
@@ -109,7 +109,7 @@ fn a_lock_that_a_lost_thread_held_is_no_hang() {
 
 #[test]
 fn values_retired_in_a_forked_child_are_released_although_a_lost_thread_was_pinned() {
-    _ = Owner::here();
+    _ = ProcessOwner::here();
     let (pinned, is_pinned) = channel();
     let (end, ends) = channel::<()>();
     let thread = std::thread::spawn(move || {

@@ -1,10 +1,10 @@
 use super::*;
 use crate::bench::StepInfo;
 
-fn cell(kind: Kind, seconds: &[f64]) -> Cell {
+fn cell(kind: EngineKind, seconds: &[f64]) -> TableCell {
     let sample =
         |&seconds: &f64| Sample { operations: 100, seconds, settle_seconds: 1.0, ..Sample::default() };
-    Cell { kind, samples: seconds.iter().map(sample).collect(), missing: None }
+    TableCell { kind, samples: seconds.iter().map(sample).collect(), missing: None }
 }
 
 #[test]
@@ -18,12 +18,13 @@ fn a_median_lies_in_the_middle_of_any_number_of_numbers() {
 #[test]
 fn a_ratio_is_taken_within_each_round() {
     let info = StepInfo::new("a/b".to_owned(), "b", "op", "");
-    let cells = vec![cell(Kind::Esker, &[1.0, 10.0, 2.0]), cell(Kind::Rocksdb, &[2.0, 30.0, 2.0])];
-    let mut row = Row { info, cells };
+    let cells =
+        vec![cell(EngineKind::Esker, &[1.0, 10.0, 2.0]), cell(EngineKind::Rocksdb, &[2.0, 30.0, 2.0])];
+    let mut row = TableRow { info, cells };
     // The ratio of the run's medians would be 1; the noise of the second round falls on both.
-    assert_eq!(row.ratio(Kind::Esker, Kind::Rocksdb).unwrap().median, 2.0);
-    assert_eq!(row.rate(Kind::Esker).unwrap().median, 50.0);
-    assert_eq!(row.ratio(Kind::Esker, Kind::Fjall), None);
+    assert_eq!(row.ratio(EngineKind::Esker, EngineKind::Rocksdb).unwrap().median, 2.0);
+    assert_eq!(row.rate(EngineKind::Esker).unwrap().median, 50.0);
+    assert_eq!(row.ratio(EngineKind::Esker, EngineKind::Fjall), None);
     row.info.counts_settling = true;
-    assert_eq!(row.rate(Kind::Esker).unwrap().max, 50.0);
+    assert_eq!(row.rate(EngineKind::Esker).unwrap().max, 50.0);
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::clock::ClockCache;
-use crate::contract::{CacheOptions, MetadataChargePolicy, Priority};
+use crate::contract::{CacheOptions, CachePriority, MetadataChargePolicy};
 use crate::entry::About;
 use crate::entry::Handle;
 use crate::key::CacheKey;
@@ -22,7 +22,7 @@ fn cache(capacity: usize, entry_charge: usize, is_strict: bool) -> ClockCache<u6
 }
 
 fn about(i: u64, charge: usize) -> About {
-    About { key: CacheKey::new((1, 2), i), charge, role: Role::Misc, priority: Priority::Low }
+    About { key: CacheKey::new((1, 2), i), charge, role: Role::Misc, priority: CachePriority::Low }
 }
 
 fn put(cache: &ClockCache<u64>, i: u64, charge: usize) -> Handle<u64> {

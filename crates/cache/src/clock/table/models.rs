@@ -51,7 +51,7 @@ fn key(i: u64) -> CacheKey {
 
 impl Model {
     fn new(entries: u64) -> Model {
-        let size = Size { min_length: 2, max_length: 4, bucket_charge: 0 };
+        let size = ClockTableSize { min_length: 2, max_length: 4, bucket_charge: 0 };
         let home = Home::new(Ledger::new(1000, false));
         let ledger = Arc::clone(&home.ledger);
         let model =
@@ -63,12 +63,14 @@ impl Model {
     fn insert(&self, i: u64) -> Handle<Value> {
         self.alive.fetch_add(1, Ordering::Relaxed);
         let value = Value { key: i, alive: Arc::clone(&self.alive) };
-        let about = About { key: key(i), charge: 1, role: Role::Misc, priority: Priority::Bottom };
+        let about = About { key: key(i), charge: 1, role: Role::Misc, priority: CachePriority::Bottom };
         self.table.ledger.charge(1);
         let mut evicted = EvictedList::new();
-        let mine = Entry::tentative(about, &self.home, value);
+        let mine = CacheEntry::tentative(about, &self.home, value);
         let handle = match self.table.insert(mine, &mut evicted) {
-            Outcome::Added(handle) | Outcome::Found(handle) | Outcome::Detached(handle) => handle,
+            ClockInsertOutcome::Added(handle)
+            | ClockInsertOutcome::Found(handle)
+            | ClockInsertOutcome::Detached(handle) => handle,
         };
         assert_eq!(handle.key, i);
         handle

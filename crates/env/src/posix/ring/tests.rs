@@ -14,7 +14,7 @@ fn a_failed_submission_costs_this_call_its_ring_and_no_other() {
     let mut bufs = vec![[0; 64]; 3];
     let mut requests: Vec<_> =
         bufs.iter_mut().map(|buf| ReadRequest::new(&*file, 0, vec![&mut buf[..]])).collect();
-    let mut ring = Ring(Some((Box::new(disabled), Owner::here())));
+    let mut ring = Ring(Some((Box::new(disabled), ProcessOwner::here())));
     let mut done = vec![0; 3];
     let failed = ring.read(&mut requests, &mut done);
     assert_eq!(Errno::from_io_error(&failed.unwrap_err()), Some(Errno::BADFD));

@@ -10,13 +10,13 @@
 //!  2. All memtables together stay near the bound of the write buffer manager, except when the
 //!     database is read-only.
 
-use super::{RecoveredFamily, Recovery, ReplayRun};
+use super::{Recovery, ReplayRun, ReplayedFamily};
 use crate::files::OutputContext;
 use crate::flush::{BuildTable, BuiltTable, TableBuildJob};
 use crate::schedule::map_in_parallel;
 use crate::version::Numbers;
 use crate::wal::largest_half;
-use crate::write::{Entry, new_memtable};
+use crate::write::{ApplyEntry, new_memtable};
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
 use esker_base::{ColumnFamilyId, FileNumber, Result, SequenceNumber};
@@ -77,12 +77,7 @@ impl ReplayRun<'_> {
 }
 
 impl Recovery<'_> {
-    fn build_table(
-        &self,
-        numbers: &Numbers,
-        family: &RecoveredFamily,
-        sealed: &Sealed,
-    ) -> Result<BuiltTable> {
+    fn build_table(&self, numbers: &Numbers, family: &ReplayedFamily, sealed: &Sealed) -> Result<BuiltTable> {
         let output = OutputContext {
             env: &self.options.env,
             options: self.options,
@@ -109,13 +104,13 @@ impl Recovery<'_> {
     }
 }
 
-impl RecoveredFamily {
+impl ReplayedFamily {
     /// Adds an entry that `wal` holds. Whether the memtable has just reached `write_buffer_size`.
     pub(super) fn add(
         &mut self,
         wal: FileNumber,
         sequence: SequenceNumber,
-        entry: &Entry<'_>,
+        entry: &ApplyEntry<'_>,
     ) -> Result<bool> {
         if !self.has_entries {
             self.has_entries = true;

@@ -118,14 +118,14 @@ impl Layer {
 
 /// All of them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Layers {
+pub(super) struct RunLayers {
     layers: [Layer; LAYERS],
     bytes: usize,
     /// Of whom to let go; changes with each one that goes.
     dice: u32,
 }
 
-impl Layers {
+impl RunLayers {
     /// Bytes of memory they take.
     pub(super) fn bytes(&self) -> usize {
         self.bytes

@@ -19,7 +19,7 @@ use crate::get::search::{ReadContext, SuspendedAt, SuspendedGet, count, hit_at};
 use crate::version::{FileMeta, Level};
 use esker_base::Error;
 use esker_format::key::{LookupKey, ParsedInternalKey};
-use esker_table::{BatchVisitor, Missing, Plan, TableValue, read_plans};
+use esker_table::{BatchVisitor, LookupPlan, Missing, TableValue, read_plans};
 
 /// Gives `settle` the answer for each of `keys` (by its number), once. `suspended` says how far
 /// each has come. The keys ascend and differ.
@@ -197,13 +197,13 @@ impl<'b> Waiting<'b> {
         }
     }
 
-    fn search(&mut self, plan: Plan) {
+    fn search(&mut self, plan: LookupPlan) {
         let mut visitor = OpenOnly { savers: &mut self.savers, settle: self.settle };
         plan.search(self.context.options, self.keys, &mut visitor);
     }
 
     /// The group's plan for its file, and the keys that will fail.
-    fn plan(&mut self, group: &Group<'_>, failed: &mut Vec<(usize, Error)>) -> Option<Plan> {
+    fn plan(&mut self, group: &Group<'_>, failed: &mut Vec<(usize, Error)>) -> Option<LookupPlan> {
         let keys = group.which.iter().map(|(i, _)| *i as usize);
         let reader = match open_for(self.context.tables, group.file, self.context.options) {
             Ok(reader) => reader,
@@ -242,7 +242,7 @@ impl<'b> Waiting<'b> {
             index += 1;
             let next = Group { level: group.level, file: &files[index], index, which: vec![(last, None)] };
             let mut failed = Vec::new();
-            let mut plans: Vec<Plan> = self.plan(&next, &mut failed).into_iter().collect();
+            let mut plans: Vec<LookupPlan> = self.plan(&next, &mut failed).into_iter().collect();
             failed.into_iter().for_each(|(i, e)| self.fail(i, e));
             read_plans(&mut plans, self.context.options);
             plans.into_iter().for_each(|plan| self.search(plan));

@@ -18,7 +18,7 @@ use esker_format::range_del::RangeTombstone;
 
 /// The state for the versions of one key.
 #[derive(Debug, Default)]
-pub(super) struct History {
+pub(super) struct KeyHistory {
     /// The key, without its timestamp; none before the first.
     key: Option<Vec<u8>>,
     /// The stripe of a version that replaces all older ones for the readers that see it.
@@ -27,7 +27,7 @@ pub(super) struct History {
     last_shown: Option<Vec<u8>>,
 }
 
-impl History {
+impl KeyHistory {
     /// Whether another key has been shown before than this one, its timestamp left out.
     pub(super) fn is_another_plain_key(&mut self, icmp: &InternalKeyComparator, user_key: &[u8]) -> bool {
         let (plain, _) = icmp.split_timestamp(user_key);

@@ -6,7 +6,7 @@ use esker_base::merge_operator::MergeOperator;
 use esker_base::sync::atomic::AtomicU64;
 use esker_format::blob::BlobIndex;
 use esker_format::wide_column::stored::{StoredColumns, StoredValue, may_have_blobs};
-use esker_format::wide_column::{self, WideColumns};
+use esker_format::wide_column::{self, EncodedColumns};
 
 fn snapshots(list: &[u64]) -> Vec<SequenceNumber> {
     list.iter().map(|&s| SequenceNumber(s)).collect()
@@ -230,7 +230,7 @@ fn operands_apply_to_the_default_column_of_an_entity() {
     let mut iter = CompactionIterator::new(icmp, input, options(&[]));
     iter.seek_to_first();
     assert_eq!(ParsedInternalKey::parse(iter.key()).unwrap().value_type, ValueType::WideColumnEntity);
-    let merged: Vec<_> = WideColumns::parse(iter.value()).unwrap().iter().collect();
+    let merged: Vec<_> = EncodedColumns::parse(iter.value()).unwrap().iter().collect();
     assert_eq!(merged, [(&b""[..], &b"d+9"[..]), (b"x", b"1")]);
     iter.next();
     assert!(!iter.valid());
@@ -483,7 +483,7 @@ fn columns_in_blob_files_come_into_entities_for_those_who_do_not_know_them() {
         let mut kept = BlobTally::default();
         kept.count(ValueType::WideColumnEntity, b"a", iter.value()).unwrap();
         if whole_entities {
-            let columns: Vec<_> = WideColumns::parse(iter.value()).unwrap().iter().collect();
+            let columns: Vec<_> = EncodedColumns::parse(iter.value()).unwrap().iter().collect();
             assert_eq!(columns, [(&b"far"[..], &b"alpha"[..]), (b"near", b"x")]);
         } else {
             assert_eq!(iter.value(), entity);

@@ -8,12 +8,12 @@
 
 use super::{BoundKind, MergingIterator, Node, prefix_of};
 use crate::merge::range_del::Cover;
-use esker_format::cursor::{Ahead, Run, ScanIterator};
+use esker_format::cursor::{DecodeAhead, DecodedRun, ScanIterator};
 use esker_format::key;
 
 impl MergingIterator {
     /// See [`ScanIterator::look_ahead`].
-    pub(super) fn look_ahead_of_others(&mut self, run: &mut Run, ahead: &Ahead<'_>) {
+    pub(super) fn look_ahead_of_others(&mut self, run: &mut DecodedRun, ahead: &DecodeAhead<'_>) {
         run.clear();
         if self.forward == ahead.forward && self.shows_all_of_current() {
             self.ask_current(ahead, |iter, ahead| iter.look_ahead(run, ahead));
@@ -21,7 +21,7 @@ impl MergingIterator {
     }
 
     /// See [`ScanIterator::pass`].
-    pub(super) fn pass_before_others(&mut self, run: &mut Run, ahead: &Ahead<'_>) {
+    pub(super) fn pass_before_others(&mut self, run: &mut DecodedRun, ahead: &DecodeAhead<'_>) {
         let Some(Node { child: i, .. }) = self.current else { return run.clear() };
         debug_assert!(self.shows_all_of_current(), "nothing was located since there is a run");
         self.ask_current(ahead, |iter, ahead| iter.pass(run, ahead));
@@ -50,7 +50,11 @@ impl MergingIterator {
 
     /// Calls `ask` with the current child and the limits of its run: the next child's entry, and
     /// the end of the span.
-    fn ask_current(&mut self, ahead: &Ahead<'_>, ask: impl FnOnce(&mut dyn ScanIterator, &Ahead<'_>)) {
+    fn ask_current(
+        &mut self,
+        ahead: &DecodeAhead<'_>,
+        ask: impl FnOnce(&mut dyn ScanIterator, &DecodeAhead<'_>),
+    ) {
         let Some(Node { child: i, .. }) = self.current else { return };
         let icmp = &self.icmp;
         let nearer = |limit: Option<&[u8]>, key: &[u8]| {
@@ -67,13 +71,13 @@ impl MergingIterator {
             }
         }
         let Some(top) = self.heap.first().map(|node| node.child) else {
-            return ask(&mut *self.children[i].iter, &Ahead { limit, ..*ahead });
+            return ask(&mut *self.children[i].iter, &DecodeAhead { limit, ..*ahead });
         };
         let Ok([current, next]) = self.children.get_disjoint_mut([i, top]) else { return };
         let next = key::user_key(next.iter.key());
         if nearer(limit, next) {
             limit = Some(next);
         }
-        ask(&mut *current.iter, &Ahead { limit, ..*ahead });
+        ask(&mut *current.iter, &DecodeAhead { limit, ..*ahead });
     }
 }

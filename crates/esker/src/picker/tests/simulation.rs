@@ -25,7 +25,7 @@ struct Running {
 struct Tree {
     seed: u64,
     rng: Rng,
-    options: CompactionOptions,
+    options: PickerOptions,
     version: Arc<Version>,
     contents: HashMap<FileNumber, Vec<Entry>>,
     newest: BTreeMap<u16, u64>,
@@ -58,7 +58,7 @@ impl Tree {
             CompactionPri::RoundRobin,
         ][rng.index(5)];
         let is_universal = rng.one_in(3);
-        let options = CompactionOptions {
+        let options = PickerOptions {
             compaction_style: if is_universal { CompactionStyle::Universal } else { CompactionStyle::Level },
             universal: CompactionOptionsUniversal {
                 size_ratio: [1, 20, 100][rng.index(3)],
@@ -85,7 +85,7 @@ impl Tree {
             level0_file_num_compaction_trigger: 2 + rng.index(3),
             ttl: if rng.one_in(3) { 50 } else { 0 },
             periodic_compaction_seconds: if rng.one_in(4) { 80 } else { 0 },
-            ..CompactionOptions::default()
+            ..PickerOptions::default()
         };
         let levels = 2 + rng.index(6);
         let icmp = InternalKeyComparator::default();
@@ -149,7 +149,7 @@ impl Tree {
         }
         let context = PickContext {
             // The longer files wait, the sooner they go; that is not looked at for every version.
-            options: &CompactionOptions { ttl: 0, ..self.options.clone() },
+            options: &PickerOptions { ttl: 0, ..self.options.clone() },
             running: &self.running,
             now_seconds: self.now,
             oldest_snapshot: self.oldest_snapshot,

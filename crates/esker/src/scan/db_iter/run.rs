@@ -7,13 +7,13 @@
 //! and steps as if there had been no run.
 //!
 //! Invariants
-//!  1. `value` is `Run` if and only if `run` is not empty. Then the cursor is valid, and the inner
+//!  1. `value` is `DecodedRun` if and only if `run` is not empty. Then the cursor is valid, and the inner
 //!     cursor is at the run's first entry.
 //!  2. Forward, the key before the run's first entry is another one; backward, no entry before it
 //!     has the key of one that was shown.
 
 use super::{DbIter, Value, set};
-use esker_format::cursor::{Ahead, Run, ScanIterator};
+use esker_format::cursor::{DecodeAhead, DecodedRun, ScanIterator};
 
 /// Steps in one direction before it decodes ahead, without better knowledge. The first run takes
 /// memory and reads a block that nothing has waited for yet: scans of 10 to 100 rows had become
@@ -100,7 +100,7 @@ impl Eagerness {
 
     /// It has looked ahead.
     #[inline]
-    fn found(&mut self, run: &mut Run) {
+    fn found(&mut self, run: &mut DecodedRun) {
         if run.len() >= WORTHWHILE || run.is_at_edge() {
             self.steps = 1;
         } else {
@@ -177,7 +177,8 @@ impl<I: ScanIterator> DbIter<I> {
         }
         let options = &self.options;
         let limit = if self.forward { &options.upper_bound } else { &options.lower_bound };
-        let ahead = Ahead { forward: self.forward, sequence: options.sequence, limit: limit.as_deref() };
+        let ahead =
+            DecodeAhead { forward: self.forward, sequence: options.sequence, limit: limit.as_deref() };
         self.run.expect(self.eagerness.expected());
         self.iter.look_ahead(&mut self.run, &ahead);
         self.eagerness.found(&mut self.run);
@@ -191,7 +192,8 @@ impl<I: ScanIterator> DbIter<I> {
         set(&mut self.key, self.run.user_key());
         let options = &self.options;
         let limit = if self.forward { &options.upper_bound } else { &options.lower_bound };
-        let ahead = Ahead { forward: self.forward, sequence: options.sequence, limit: limit.as_deref() };
+        let ahead =
+            DecodeAhead { forward: self.forward, sequence: options.sequence, limit: limit.as_deref() };
         self.run.expect(self.eagerness.expected());
         self.iter.pass(&mut self.run, &ahead);
         if self.run.is_empty() {

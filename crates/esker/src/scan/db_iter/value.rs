@@ -6,7 +6,7 @@
 use super::{DbIter, Value, set};
 use esker_base::{Error, Result, ValueType, perf_add};
 use esker_format::cursor::ScanIterator;
-use esker_format::wide_column::{DEFAULT_COLUMN_NAME, WideColumns};
+use esker_format::wide_column::{DEFAULT_COLUMN_NAME, EncodedColumns};
 use esker_table::blob::BlobReads;
 
 /// Operands were pushed newest first, as forward scans meet them.
@@ -47,7 +47,7 @@ impl<I> DbIter<I> {
     pub(super) fn shown_columns<'a>(&'a self, value: &'a [u8]) -> Vec<(&'a [u8], &'a [u8])> {
         match &self.value {
             Value::Entity { .. } => {
-                WideColumns::parse(&self.buffer).expect("checked when it was shown").iter().collect()
+                EncodedColumns::parse(&self.buffer).expect("checked when it was shown").iter().collect()
             }
             _ => vec![(DEFAULT_COLUMN_NAME, value)],
         }
@@ -93,7 +93,7 @@ impl<I: ScanIterator> DbIter<I> {
         let shown = match (&self.value, base) {
             (_, None) => None,
             (Value::Entity { .. }, _) => {
-                let entity = WideColumns::parse(&self.buffer)?;
+                let entity = EncodedColumns::parse(&self.buffer)?;
                 let merged = merge(Some(entity.default_value()))?;
                 self.buffer = entity.with_default_value(&merged)?;
                 let (start, end) = default_column(&self.buffer)?;
@@ -129,7 +129,7 @@ pub(super) fn value_part(value_type: ValueType, value: &[u8], user_key: &[u8]) -
 
 /// The values lie back to back at the end, and the default column's name sorts first.
 fn default_column(entity: &[u8]) -> Result<(usize, usize)> {
-    let columns = WideColumns::parse(entity)?;
+    let columns = EncodedColumns::parse(entity)?;
     let start = entity.len() - columns.iter().map(|(_, value)| value.len()).sum::<usize>();
     Ok((start, start + columns.default_value().len()))
 }

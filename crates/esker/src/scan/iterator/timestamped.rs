@@ -7,7 +7,7 @@ use crate::files::open_table::open_for;
 use crate::merge::timestamps::{may_hold, stored_tombstones, table_iter};
 use crate::merge::{MergeChild, MergingIterator};
 use crate::options::{ReadOptions, ReadTier, table_read_options};
-use crate::scan::timestamped::{TimestampedIter, TombstoneReader, Tombstones};
+use crate::scan::timestamped::{TimestampedIter, TimestampedTombstones, TombstoneReader};
 use crate::scan::versions::VersionsIter;
 use crate::scan::{DbIterOptions, KeepAlive};
 use esker_base::sync::Arc;
@@ -52,7 +52,7 @@ pub(crate) fn new_versions_iter(
 struct Parts {
     iter: Box<dyn InternalIterator>,
     iter_options: DbIterOptions,
-    tombstones: Tombstones,
+    tombstones: TimestampedTombstones,
     keep_alive: Option<KeepAlive>,
 }
 
@@ -76,7 +76,7 @@ fn parts(
         None => internal_iterator(cf, super_version, &all, sequence)?,
     };
     let tombstones = match options.ignore_range_deletions {
-        true => Tombstones::default(),
+        true => TimestampedTombstones::default(),
         false => tombstones(cf, super_version, options, reader)?,
     };
     let iter_options = DbIterOptions {
@@ -134,7 +134,7 @@ fn tombstones(
     super_version: &SuperVersion,
     options: &ReadOptions,
     reader: &TombstoneReader<'_>,
-) -> Result<Tombstones> {
+) -> Result<TimestampedTombstones> {
     let icmp = &cf.icmp;
     let (plain, table_options) = (icmp.without_timestamp(), table_read_options(options));
     let of_memtables = super_version
@@ -142,7 +142,7 @@ fn tombstones(
         .filter(|mem| options.read_tier != ReadTier::Persisted && mem.num_range_deletes() > 0)
         .map(|mem| reader.run(&mem.stored_range_tombstones(), None))
         .filter(|run| !run.is_empty());
-    let mut tombstones = Tombstones { of_level_0: of_memtables.collect(), of_levels: Vec::new() };
+    let mut tombstones = TimestampedTombstones { of_level_0: of_memtables.collect(), of_levels: Vec::new() };
     if options.read_tier == ReadTier::Memtable {
         return Ok(tombstones);
     }

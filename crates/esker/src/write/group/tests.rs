@@ -32,21 +32,21 @@ fn name_of(batch: &WriteBatch) -> Name {
     key[0]
 }
 
-fn put(name: Name) -> Request {
+fn put(name: Name) -> WriteRequest {
     let mut batch = WriteBatch::default();
     batch.put_cf(ColumnFamilyId::DEFAULT, &[name], b"value").expect("a small batch");
-    Request { batch, ..Request::default() }
+    WriteRequest { batch, ..WriteRequest::default() }
 }
 
 /// Large enough that a follower inserts it itself.
-fn large_put(name: Name) -> Request {
+fn large_put(name: Name) -> WriteRequest {
     let mut batch = WriteBatch::default();
     batch.put_cf(ColumnFamilyId::DEFAULT, &[name], &[0; PARALLEL_APPLY_BYTES]).expect("a small batch");
-    Request { batch, ..Request::default() }
+    WriteRequest { batch, ..WriteRequest::default() }
 }
 
-fn synced(request: Request) -> Request {
-    Request { sync: true, ..request }
+fn synced(request: WriteRequest) -> WriteRequest {
+    WriteRequest { sync: true, ..request }
 }
 
 /// What stands for the memtables: numbers and names, in the order in which they came.
@@ -92,7 +92,7 @@ struct Model {
 impl Sink for Model {
     type Memtables = Inserted;
 
-    fn has_room_for(&self, request: &Request) -> bool {
+    fn has_room_for(&self, request: &WriteRequest) -> bool {
         self.no_room_for != Some(name_of(&request.batch))
     }
 
@@ -102,7 +102,7 @@ impl Sink for Model {
         SequenceNumber(last + 1)
     }
 
-    fn log(&self, own: &Request, group: &[Follower], numbers: Range<SequenceNumber>) -> Result<()> {
+    fn log(&self, own: &WriteRequest, group: &[Follower], numbers: Range<SequenceNumber>) -> Result<()> {
         let names: Vec<Name> =
             std::iter::once(&own.batch).chain(group.iter().map(|f| &f.request.batch)).map(name_of).collect();
         let failed = self.wal_refuses.is_some_and(|name| names.contains(&name));
@@ -122,11 +122,11 @@ impl Sink for Model {
         true
     }
 
-    fn refused(&self, refused: &Refused, _own: &Request, _group: &[Follower]) -> Error {
+    fn refused(&self, refused: &Refused, _own: &WriteRequest, _group: &[Follower]) -> Error {
         refused.error.clone()
     }
 
-    fn publish(&self, _own: &Request, _group: &[Follower], numbers: Range<SequenceNumber>) {
+    fn publish(&self, _own: &WriteRequest, _group: &[Follower], numbers: Range<SequenceNumber>) {
         let before = self.published.load(Ordering::Relaxed);
         assert!(before < numbers.start.0, "{numbers:?} published after {before}");
         self.published.store(numbers.end.0 - 1, Ordering::Release);
@@ -138,7 +138,7 @@ type Outcome = (Name, Result<()>);
 
 impl Model {
     /// As `WritePath::write`.
-    fn write(&self, request: Request) -> Outcome {
+    fn write(&self, request: WriteRequest) -> Outcome {
         let name = name_of(&request.batch);
         let (batch, result) = match self.queue.join(request) {
             Joined::Done(batch, result) => (batch, result),
@@ -243,7 +243,7 @@ fn writers(
     name: &str,
     preemptions: usize,
     make: fn() -> Model,
-    threads: &'static [fn() -> Vec<Request>],
+    threads: &'static [fn() -> Vec<WriteRequest>],
     look: impl Fn(&Model, &[Outcome]) + Send + Sync + 'static,
 ) {
     explore(name, preemptions, move || {
@@ -438,7 +438,7 @@ fn loom_who_may_not_wait_is_turned_away_from_a_stall() {
         let impatient = {
             let (model, is_over) = (Arc::clone(&model), Arc::clone(&is_over));
             thread::spawn(move || {
-                let outcome = model.write(Request { no_slowdown: true, ..put(2) });
+                let outcome = model.write(WriteRequest { no_slowdown: true, ..put(2) });
                 *is_over.0.lock() = true;
                 is_over.1.notify_one();
                 outcome

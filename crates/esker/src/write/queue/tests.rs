@@ -2,13 +2,13 @@ use super::*;
 use esker_base::ColumnFamilyId;
 use esker_base::sync::atomic::{AtomicBool, AtomicUsize};
 
-fn request(bytes: usize) -> Request {
+fn request(bytes: usize) -> WriteRequest {
     let mut batch = WriteBatch::new();
     batch.put_cf(ColumnFamilyId::DEFAULT, b"key", &vec![7; bytes]).expect("a small batch");
-    Request { batch, ..Request::default() }
+    WriteRequest { batch, ..WriteRequest::default() }
 }
 
-fn lead<'q>(queue: &'q WriteQueue, bytes: usize) -> (Leader<'q>, Request) {
+fn lead<'q>(queue: &'q WriteQueue, bytes: usize) -> (Leader<'q>, WriteRequest) {
     match queue.join(request(bytes)) {
         Joined::Lead(leader, own) => (leader, own),
         Joined::Done(..) => panic!("nobody else writes"),
@@ -32,7 +32,7 @@ fn who_may_not_wait_is_turned_away_from_a_stalled_leader_and_leaves_no_trace() {
     let queue = WriteQueue::default();
     let (leader, _own) = lead(&queue, 10);
     leader.begin_stall();
-    let impatient = Request { no_slowdown: true, ..request(10) };
+    let impatient = WriteRequest { no_slowdown: true, ..request(10) };
     let Joined::Done(batch, Err(_)) = queue.join(impatient) else { panic!("turned away") };
     assert_eq!(batch.count(), 1);
     assert_eq!(queue.lead.load(Ordering::Relaxed), ALONE);

@@ -1,6 +1,6 @@
 //! Decodes many entries ahead of the cursor in one loop.
 //!
-//! In: the current entry of a cursor. Out: it and its neighbours in a [`Run`], with whole keys. The
+//! In: the current entry of a cursor. Out: it and its neighbours in a [`DecodedRun`], with whole keys. The
 //! cursor does not move; [`stand_on`](BlockCursor::stand_on) moves it to one of them without
 //! parsing.
 //!
@@ -13,7 +13,7 @@
 
 use super::{BlockCursor, EntryShape, NOWHERE};
 use crate::block::Block;
-use crate::cursor::{Run, RunEntry};
+use crate::cursor::{DecodedRun, RunEntry};
 use crate::key::{self, TRAILER_BYTES};
 use esker_base::Result;
 
@@ -54,7 +54,7 @@ struct Stretch {
 impl BlockCursor {
     /// The entry here and those behind it, as many as the run wants. REQUIRES: `valid()`.
     #[inline]
-    pub fn decode_on(&self, block: &Block, run: &mut Run) {
+    pub fn decode_on(&self, block: &Block, run: &mut DecodedRun) {
         run.clear();
         if self.entry == NOWHERE || !self.can_decode(block) || self.key.len() >= MAX_KEY {
             return;
@@ -94,7 +94,7 @@ impl BlockCursor {
 
     /// The entry here and those before it, back to a restart. REQUIRES: `valid()`.
     #[inline]
-    pub fn decode_back(&self, block: &Block, run: &mut Run) {
+    pub fn decode_back(&self, block: &Block, run: &mut DecodedRun) {
         run.clear();
         if self.entry == NOWHERE || !self.can_decode(block) {
             return;
@@ -106,7 +106,7 @@ impl BlockCursor {
     /// Moves to the last entry and decodes it with those before it, back to a restart.
     /// # Errors
     /// `Corruption`.
-    pub fn seek_to_last_and_decode(&mut self, block: &Block, run: &mut Run) -> Result<()> {
+    pub fn seek_to_last_and_decode(&mut self, block: &Block, run: &mut DecodedRun) -> Result<()> {
         run.clear();
         if self.can_decode(block) {
             let end = block.entries_end;
@@ -122,13 +122,13 @@ impl BlockCursor {
 
     /// To the entry at the run's place. REQUIRES: `run` was decoded from this block.
     #[inline]
-    pub fn stand_on(&mut self, run: &Run) {
+    pub fn stand_on(&mut self, run: &DecodedRun) {
         self.stand_on_entry(run, run.at());
     }
 
     /// To entry `i` of all that were decoded into the run.
     #[inline]
-    pub fn stand_on_entry(&mut self, run: &Run, i: usize) {
+    pub fn stand_on_entry(&mut self, run: &DecodedRun, i: usize) {
         let Some(entry) = run.entries().get(i) else { return };
         self.key.clear();
         self.key.extend_from_slice(run.internal_key(i));
@@ -152,7 +152,7 @@ impl BlockCursor {
 
 /// Decodes the entries from restart `last` on, or one before it, up to the one at `here.0` or, if
 /// that is `NOWHERE`, to the last; it ends at `here.1`. Decodes none if that fails.
-fn decode_intervals(block: &Block, last: u32, here: (u32, u32), key_len: usize, run: &mut Run) {
+fn decode_intervals(block: &Block, last: u32, here: (u32, u32), key_len: usize, run: &mut DecodedRun) {
     let wanted = run.wanted();
     let first = last.saturating_sub(run.intervals - 1);
     let stretch = Stretch { at: block.restart(first), end: here.1 };

@@ -1,11 +1,11 @@
 use super::cut_run;
-use crate::cursor::{Ahead, Run, RunEntry};
+use crate::cursor::{DecodeAhead, DecodedRun, RunEntry};
 use crate::key::{InternalKeyComparator, internal_key, trailer};
 use esker_base::{PinnedBytes, SequenceNumber, ValueType};
 
 /// A run of these entries: user key, sequence number, type.
-fn decoded(entries: &[(&str, u64, ValueType)]) -> Run {
-    let mut run = Run::default();
+fn decoded(entries: &[(&str, u64, ValueType)]) -> DecodedRun {
+    let mut run = DecodedRun::default();
     let (keys, places) = run.room(entries.len());
     for (place, (user_key, sequence, value_type)) in places.iter_mut().zip(entries) {
         let stored = internal_key(user_key.as_bytes(), SequenceNumber(*sequence), *value_type);
@@ -21,7 +21,7 @@ fn decoded(entries: &[(&str, u64, ValueType)]) -> Run {
 /// The entries that a reader at 10 still sees.
 fn left(entries: &[(&str, u64, ValueType)], forward: bool, limit: Option<&str>) -> Vec<String> {
     let mut run = decoded(entries);
-    let ahead = Ahead { forward, sequence: SequenceNumber(10), limit: limit.map(str::as_bytes) };
+    let ahead = DecodeAhead { forward, sequence: SequenceNumber(10), limit: limit.map(str::as_bytes) };
     cut_run(&mut run, &ahead, &InternalKeyComparator::default(), None, false);
     let mut shown = Vec::new();
     let mut more = !run.is_empty();
@@ -70,7 +70,7 @@ fn limits_are_exclusive() {
 #[test]
 fn the_first_is_left_if_nothing_before_it_has_its_key() {
     let mut run = decoded(&[("a", 1, PUT), ("b", 9, PUT)]);
-    let ahead = Ahead { forward: false, sequence: SequenceNumber(10), limit: None };
+    let ahead = DecodeAhead { forward: false, sequence: SequenceNumber(10), limit: None };
     cut_run(&mut run, &ahead, &InternalKeyComparator::default(), None, true);
     assert_eq!((run.first(), run.len()), (0, 2));
 }
@@ -80,7 +80,7 @@ fn a_files_own_sequence_number_is_that_of_all() {
     let entries = [("a", 0, PUT), ("b", 0, PUT), ("c", 0, PUT)];
     for (sequence, count) in [(10, 3), (11, 0)] {
         let mut run = decoded(&entries);
-        let ahead = Ahead { forward: true, sequence: SequenceNumber(10), limit: None };
+        let ahead = DecodeAhead { forward: true, sequence: SequenceNumber(10), limit: None };
         cut_run(&mut run, &ahead, &InternalKeyComparator::default(), Some(SequenceNumber(sequence)), false);
         assert_eq!(run.len(), count);
     }

@@ -61,7 +61,7 @@ fn rate_of_false_positives_is_as_estimated() {
     let hash = |i: u64| key_hash(&i.to_le_bytes());
     for millibits in [3000, 10_000, 16_000] {
         let filter = build(&(0..20_000).map(hash).collect::<Vec<_>>(), millibits);
-        let layout = Layout::parse(filter.len() - 5, filter.last_chunk().unwrap()).unwrap();
+        let layout = FastLocalBloomLayout::parse(filter.len() - 5, filter.last_chunk().unwrap()).unwrap();
         assert!((0..20_000).all(|i| layout.may_match(&filter, hash(i))));
         let tried = 200_000;
         let found = (0..tried).filter(|i| layout.may_match(&filter, hash(1_000_000 + i))).count();

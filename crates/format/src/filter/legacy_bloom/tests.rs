@@ -39,7 +39,7 @@ fn lines_of_other_machines_are_understood() {
         h = h.wrapping_add(hash.rotate_right(17));
     }
     contents[3 * 128..].copy_from_slice(&[4, 3, 0, 0, 0]);
-    let layout = Layout::parse(3 * 128, contents.last_chunk().unwrap()).unwrap();
+    let layout = LegacyBloomLayout::parse(3 * 128, contents.last_chunk().unwrap()).unwrap();
     assert_eq!(layout.log2_line_bytes, 7);
     assert!(layout.may_match(&contents, hash));
     assert!(!layout.may_match(&contents, legacy_key_hash(b"abd")));

@@ -3,7 +3,7 @@
 //! In: tombstones as pairs of boundaries. Out: for a fragment and a snapshot, the newest tombstone
 //! that the snapshot sees; and the next fragment in either direction without one.
 //!
-//! [`Layers`] is a segment tree over the fragments. Each tombstone is listed at the at most 2 log n
+//! [`FragmentLayers`] is a segment tree over the fragments. Each tombstone is listed at the at most 2 log n
 //! nodes that make up its range, so the nodes above a fragment list all tombstones over it.
 //! [`Summary`] holds maxima of 16, 256, … fragments.
 //!
@@ -23,7 +23,7 @@ pub(super) struct Stored {
 
 /// All tombstones, by fragment and age.
 #[derive(Clone, Debug)]
-pub(super) struct Layers {
+pub(super) struct FragmentLayers {
     stored: Vec<Stored>,
     /// The oldest tombstone over each fragment; zero in a gap.
     oldest: Vec<SequenceNumber>,
@@ -33,8 +33,12 @@ pub(super) struct Layers {
     lists: Vec<u32>,
 }
 
-impl Layers {
-    pub(super) fn new(mut stored: Vec<Stored>, oldest: Vec<SequenceNumber>, fragments: usize) -> Layers {
+impl FragmentLayers {
+    pub(super) fn new(
+        mut stored: Vec<Stored>,
+        oldest: Vec<SequenceNumber>,
+        fragments: usize,
+    ) -> FragmentLayers {
         stored.sort_unstable_by_key(|stored| std::cmp::Reverse(stored.seq));
         let mut list_ends = vec![0u32; 2 * fragments];
         for tombstone in &stored {
@@ -57,7 +61,7 @@ impl Layers {
         }
         list_ends.remove(0);
         list_ends.push(end);
-        Layers { stored, oldest, list_ends, lists }
+        FragmentLayers { stored, oldest, list_ends, lists }
     }
 
     /// All tombstones, newest first.

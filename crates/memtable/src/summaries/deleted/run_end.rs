@@ -15,7 +15,7 @@
 //!  2. A version that may or may not be hidden by a newer one ends the run.
 
 use super::is_deletion;
-use crate::node::{Node, Run};
+use crate::node::{LeafRun, Node};
 use crate::record::{Record, Target};
 use crate::tree::Tree;
 use esker_base::sync::atomic::Ordering;
@@ -159,7 +159,7 @@ impl<'t, const N: usize> Above<'t, N> {
     }
 }
 
-impl<const N: usize> Run<N> {
+impl<const N: usize> LeafRun<N> {
     /// Asks for the records before or behind place `at`, that is some places on.
     #[inline]
     fn fetch(&self, at: usize, forward: bool) {
@@ -189,7 +189,7 @@ impl<const N: usize> Tree<N> {
     /// `run` was loaded from this tree.
     pub(crate) unsafe fn deleted_run_end<'t>(
         &'t self,
-        run: &Run<N>,
+        run: &LeafRun<N>,
         at: usize,
         snapshot: u64,
         forward: bool,
@@ -215,7 +215,7 @@ impl<const N: usize> Tree<N> {
     unsafe fn run_end_right<'t>(
         &'t self,
         leaf: &'t Node<N>,
-        run: &Run<N>,
+        run: &LeafRun<N>,
         at: usize,
         snapshot: u64,
     ) -> Option<&'t [u8]> {
@@ -233,7 +233,7 @@ impl<const N: usize> Tree<N> {
                 None => return group.key,
             }
         };
-        let mut behind = Run::new();
+        let mut behind = LeafRun::new();
         let mut stop = None;
         for _ in 0..LIVING {
             if leaf.dead().at(snapshot) {
@@ -267,7 +267,7 @@ impl<const N: usize> Tree<N> {
     unsafe fn look_right<'t>(
         &'t self,
         leaf: &'t Node<N>,
-        run: &Run<N>,
+        run: &LeafRun<N>,
         at: usize,
         group: &mut Group<'t>,
     ) -> Option<usize> {
@@ -347,7 +347,7 @@ impl<const N: usize> Tree<N> {
 
     /// The last user key that has no record in or behind leaf `stop`.
     fn last_key_before(&self, stop: Option<&Node<N>>) -> Option<&[u8]> {
-        let mut run = Run::new();
+        let mut run = LeafRun::new();
         let first = stop.map(Node::first_record);
         let last = match first {
             Some(first) => self.load_before(&Target::of(first), false, &mut run)?,
@@ -368,7 +368,7 @@ impl<const N: usize> Tree<N> {
     unsafe fn run_end_left<'t>(
         &'t self,
         leaf: &'t Node<N>,
-        run: &Run<N>,
+        run: &LeafRun<N>,
         at: usize,
         snapshot: u64,
     ) -> Option<&'t [u8]> {
@@ -386,7 +386,7 @@ impl<const N: usize> Tree<N> {
             // SAFETY: the run was loaded from this tree (contract of this function).
             unsafe { run.record(0) }
         };
-        let mut before = Run::new();
+        let mut before = LeafRun::new();
         for _ in 0..LIVING {
             first = self.first_of_dead(first, snapshot);
             let Some(last) = self.load_before(&Target::of(first), false, &mut before) else { break };
@@ -420,7 +420,7 @@ impl<const N: usize> Tree<N> {
     unsafe fn look_left<'t>(
         &'t self,
         leaf: &'t Node<N>,
-        run: &Run<N>,
+        run: &LeafRun<N>,
         at: usize,
         snapshot: u64,
         run_end: &mut Option<&'t [u8]>,

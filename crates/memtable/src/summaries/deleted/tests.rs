@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::arena::{Arena, ShardStats};
-use crate::node::Run;
+use crate::node::LeafRun;
 use crate::record::encoded_len;
 use esker_base::SequenceNumber;
 
@@ -40,7 +40,7 @@ fn run_end_of<'t, const N: usize>(
     snapshot: u64,
     forward: bool,
 ) -> Option<&'t [u8]> {
-    let mut run = Run::new();
+    let mut run = LeafRun::new();
     let at = tree.load_from(target, &mut run)?;
     // SAFETY: it was loaded from this tree.
     unsafe { tree.deleted_run_end(&run, at, snapshot, forward) }

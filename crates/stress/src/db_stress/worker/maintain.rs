@@ -1,7 +1,7 @@
 //! What happens to a database beside reads and writes.
 
 use super::{Outcome, Worker};
-use crate::db_stress::Kind;
+use crate::db_stress::StressKind;
 use crate::metamorphic::stress_changes;
 use esker::internals::base::sync::atomic::Ordering;
 use esker::{ColumnFamilyHandle, FlushOptions, SstFileWriter};
@@ -30,12 +30,12 @@ impl Worker<'_> {
             let changes: Vec<_> = changes.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
             // Some are refused beside what the others are.
             self.db.set_options(family, &changes).ok();
-            self.run.report.count(Kind::Maintenance, 1);
+            self.run.report.count(StressKind::Maintenance, 1);
         }
         if self.one_in(flags.get_property_one_in) {
             let names = ["esker.stats", "rocksdb.stats", "rocksdb.sstables", "rocksdb.estimate-num-keys"];
             self.db.property_cf(family, names[self.rng.usize(..names.len())]);
-            self.run.report.count(Kind::Maintenance, 1);
+            self.run.report.count(StressKind::Maintenance, 1);
         }
         if self.one_in(flags.verify_checksum_one_in) {
             let verified = self.db.verify_checksum();
@@ -51,7 +51,7 @@ impl Worker<'_> {
     }
 
     fn note(&mut self, what: &str, result: esker::Result<()>) -> Outcome {
-        self.run.report.count(Kind::Maintenance, 1);
+        self.run.report.count(StressKind::Maintenance, 1);
         match result {
             Ok(()) => Ok(()),
             Err(e) => {
@@ -88,7 +88,7 @@ impl Worker<'_> {
         }
         let made = made.and_then(|()| writer.finish().map(|_| ()));
         let ingested = made.and_then(|()| self.db.ingest_external_file_cf(family, &[&path]));
-        self.run.report.count(Kind::Ingestion, 1);
+        self.run.report.count(StressKind::Ingestion, 1);
         self.settle(number, family, &keys, ingested)
     }
 
@@ -108,7 +108,7 @@ impl Worker<'_> {
             self.excuse("a checkpoint", &e)?;
             return self.resume().map(|_| ());
         }
-        self.run.report.count(Kind::Checkpoint, 1);
+        self.run.report.count(StressKind::Checkpoint, 1);
         let copy = self.run.setup.open_copy(&path)?;
         let name = &self.run.setup.families[number];
         let family = copy.column_family(name).ok_or("a family is not in the checkpoint")?;
@@ -136,7 +136,7 @@ impl Worker<'_> {
         for key in &keys {
             self.run.expected.begin_delete(self.place(number, *key));
         }
-        self.run.report.count(Kind::ClearedFamily, 1);
+        self.run.report.count(StressKind::ClearedFamily, 1);
         let (_, options) = self.run.setup.options(self.run.flags, self.run.phase)?;
         let cleared = self
             .db

@@ -1,8 +1,8 @@
 //! Reads beside the writers.
 
 use super::{Held, Outcome, Worker};
-use crate::db_stress::Kind;
-use crate::db_stress::expected::Seen;
+use crate::db_stress::StressKind;
+use crate::db_stress::expected::KeyKnowledge;
 use esker::{ColumnFamilyHandle, ReadOptions};
 
 /// Keys of a batch and of a scan, at most.
@@ -11,7 +11,7 @@ const MANY: u32 = 30;
 const MOVES: u32 = 10;
 
 impl Worker<'_> {
-    fn seen(&self, number: usize, keys: &[u32]) -> Vec<Seen> {
+    fn seen(&self, number: usize, keys: &[u32]) -> Vec<KeyKnowledge> {
         keys.iter().map(|key| self.run.expected.seen(self.place(number, *key))).collect()
     }
 
@@ -20,7 +20,7 @@ impl Worker<'_> {
         if self.run.flags.use_multiget && self.rng.u8(..4) == 0 {
             return self.read_many(number, family);
         }
-        self.run.report.count(Kind::Read, 1);
+        self.run.report.count(StressKind::Read, 1);
         let key = self.key();
         let before = self.run.expected.seen(self.place(number, key));
         match self.db.get_cf(family, self.run.setup.key(key)) {
@@ -34,7 +34,7 @@ impl Worker<'_> {
 
     fn read_many(&mut self, number: usize, family: &ColumnFamilyHandle) -> Outcome {
         let keys: Vec<u32> = (0..self.rng.u32(2..MANY)).map(|_| self.key()).collect();
-        self.run.report.count(Kind::Read, keys.len() as u64);
+        self.run.report.count(StressKind::Read, keys.len() as u64);
         let bytes: Vec<_> = keys.iter().map(|key| self.run.setup.key(*key)).collect();
         let before = self.seen(number, &keys);
         let answers = self.db.multi_get_opt(&ReadOptions::default(), family, &bytes);
@@ -60,7 +60,7 @@ impl Worker<'_> {
         if self.rng.bool() {
             options = options.lower_bound(low).upper_bound([&high[..], &[0]].concat());
         }
-        self.run.report.count(Kind::Scan, 1);
+        self.run.report.count(StressKind::Scan, 1);
         let before = self.seen(number, &keys);
         let mut iter = match self.db.iter_opt(options, family) {
             Ok(iter) => iter,
@@ -120,7 +120,7 @@ impl Worker<'_> {
             let Some(key) = self.run.setup.number(key) else {
                 return Err(format!("an iterator shows a key that nobody wrote: {}", key.escape_ascii()));
             };
-            self.run.report.count(Kind::Move, 1);
+            self.run.report.count(StressKind::Move, 1);
             if let Some(states) = states(key) {
                 self.compare(number, key, states, Some(value), "an iterator")?;
             }
@@ -154,7 +154,7 @@ impl Worker<'_> {
             let key = self.key();
             let place = self.place(number, key);
             let _lock = self.run.expected.lock(place);
-            self.run.report.count(Kind::Snapshot, 1);
+            self.run.report.count(StressKind::Snapshot, 1);
             self.snapshots.push_back(Held {
                 snapshot: self.db.snapshot(),
                 family: number,

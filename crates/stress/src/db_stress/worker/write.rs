@@ -1,7 +1,7 @@
 //! Changes: announced, carried out, settled.
 
 use super::{Outcome, Worker};
-use crate::db_stress::Kind;
+use crate::db_stress::StressKind;
 use esker::{ColumnFamilyHandle, WriteBatch, WriteOptions};
 
 /// Keys of a batch and of a range, at most.
@@ -43,7 +43,7 @@ impl Worker<'_> {
             };
             added.map_err(|e| e.to_string())?;
         }
-        self.run.report.count(Kind::Write, keys.len() as u64);
+        self.run.report.count(StressKind::Write, keys.len() as u64);
         let written = self.db.write_opt(&self.write_options(), &mut batch);
         self.settle(number, family, &keys, written)
     }
@@ -58,7 +58,7 @@ impl Worker<'_> {
             return Ok(());
         }
         self.run.expected.begin_delete(place);
-        self.run.report.count(Kind::Delete, 1);
+        self.run.report.count(StressKind::Delete, 1);
         let (options, bytes) = (self.write_options(), self.run.setup.key(key));
         let deleted = if once {
             self.db.single_delete_opt(&options, family, bytes)
@@ -82,7 +82,7 @@ impl Worker<'_> {
         for key in &keys {
             self.run.expected.begin_delete(self.place(number, *key));
         }
-        self.run.report.count(Kind::DeleteRange, 1);
+        self.run.report.count(StressKind::DeleteRange, 1);
         let end = match last == self.run.flags.max_key {
             true => vec![0xFF; 9],
             false => self.run.setup.key(last).to_vec(),

@@ -1,14 +1,14 @@
 //! What a round's database is besides its answers: see `audit.rs`.
 
 use super::{Checked, PATH, Round};
-use crate::audit::{self, Subject};
+use crate::audit::{self, AuditSubject};
 use std::path::Path;
 
 impl Round {
     /// What the database is besides its answers.
     pub(super) fn audit(&mut self) -> Checked {
         let pairs = self.handles.iter().zip(&self.specs);
-        let subject = Subject {
+        let subject = AuditSubject {
             db: self.db(),
             fs: self.env.fs.as_ref(),
             path: Path::new(PATH),

@@ -8,11 +8,11 @@
 //!  2. The files of a call come in together, after a crash too, and an acknowledged call survives
 //!     every crash.
 
-use super::transactions::What;
+use super::transactions::TransactionStage;
 use super::upkeep::is_refusal;
-use super::{Done, Event, Round, TakenSnapshot, Write, refused};
+use super::{Done, Event, ModelWrite, Round, TakenSnapshot, refused};
 use crate::model::cursor::Shape;
-use crate::model::families::FamilySpec;
+use crate::model::families::ModelFamilySpec;
 use esker::{
     ErrorKind, FlushOptions, IngestExternalFileArg, IngestExternalFileOptions, SstFileWriter, WriteBatch,
 };
@@ -27,7 +27,7 @@ struct Files {
     /// By family, distinct.
     paths: Vec<(usize, Vec<PathBuf>)>,
     /// What is in them, in the order in which it counts.
-    writes: Vec<(usize, Write)>,
+    writes: Vec<(usize, ModelWrite)>,
 }
 
 impl Round {
@@ -53,7 +53,7 @@ impl Round {
                 return Ok(());
             }
             let changes = self.with_ids(files.writes);
-            self.undone(What::Ingest(changes));
+            self.undone(TransactionStage::Ingest(changes));
             return Err(refused(text)(error));
         }
         if options.ingest_behind {
@@ -89,7 +89,7 @@ impl Round {
     }
 
     /// One file or several for each of these families.
-    fn write_files(&mut self, families: &[usize]) -> Result<Files, super::Stop> {
+    fn write_files(&mut self, families: &[usize]) -> Result<Files, super::RoundStop> {
         let mut files = Files { paths: Vec::new(), writes: Vec::new() };
         for &family in families {
             let count = if self.rng.u8(..3) > 0 { 1 } else { self.rng.usize(1..=MOST_FILES) };
@@ -114,7 +114,7 @@ impl Round {
     }
 
     /// These writes are in the database now, by files.
-    fn came_in(&mut self, writes: Vec<(usize, Write)>) {
+    fn came_in(&mut self, writes: Vec<(usize, ModelWrite)>) {
         writes.iter().for_each(|(family, write)| self.apply(*family, write));
         if self.journal.is_some() {
             let (last, changes) = (self.db().latest_sequence_number().0, self.with_ids(writes));
@@ -197,7 +197,7 @@ impl Round {
             if self.specs[family].is_single(index) {
                 continue;
             }
-            let write = self.stamp(family, Write::Delete(index));
+            let write = self.stamp(family, ModelWrite::Delete(index));
             let mut batch = WriteBatch::new();
             let id = self.handles[family].id();
             write.add_to(&mut batch, id, &self.specs[family]).map_err(refused("a deletion into a batch"))?;
@@ -211,7 +211,7 @@ impl Round {
 
     /// A file of up to twenty keys, with a deletion of a range or without. Its keys are newer than
     /// that.
-    fn write_external(&mut self, family: usize, path: &Path) -> esker::Result<Vec<Write>> {
+    fn write_external(&mut self, family: usize, path: &Path) -> esker::Result<Vec<ModelWrite>> {
         let mut writes = Vec::new();
         if self.rng.u8(..4) == 0 {
             let range = self.random_range(family);
@@ -219,8 +219,8 @@ impl Round {
         }
         // Its keys have one timestamp, where they have some.
         let time = self.next_time();
-        let at = |spec: &FamilySpec, write| match spec.stamps {
-            Some(_) => Write::At(time, Box::new(write)),
+        let at = |spec: &ModelFamilySpec, write| match spec.stamps {
+            Some(_) => ModelWrite::At(time, Box::new(write)),
             None => write,
         };
         let keys = self.specs[family].keys.len();
@@ -232,9 +232,9 @@ impl Round {
             if !self.specs[family].is_single(index) {
                 let merge = self.specs[family].merge;
                 let write = match self.rng.u8(..8) {
-                    0 => Write::Delete(index),
-                    1 => Write::Merge(index, self.random_operand(merge)),
-                    _ => Write::Put(index, self.random_value(merge)),
+                    0 => ModelWrite::Delete(index),
+                    1 => ModelWrite::Merge(index, self.random_operand(merge)),
+                    _ => ModelWrite::Put(index, self.random_value(merge)),
                 };
                 writes.push(at(&self.specs[family], write));
             }
@@ -243,7 +243,7 @@ impl Round {
         // The range may be empty, and a file is not.
         if writes.iter().all(|write| write.index().is_none()) {
             let first = self.rng.usize(..keys) / 8 * 8;
-            writes.push(at(&self.specs[family], Write::Delete(first)));
+            writes.push(at(&self.specs[family], ModelWrite::Delete(first)));
         }
         let spec = &self.specs[family];
         let mut writer = SstFileWriter::new(&self.options_beside(family));
@@ -254,18 +254,18 @@ impl Round {
     }
 }
 
-fn add(writer: &mut SstFileWriter, spec: &FamilySpec, write: &Write) -> esker::Result<()> {
+fn add(writer: &mut SstFileWriter, spec: &ModelFamilySpec, write: &ModelWrite) -> esker::Result<()> {
     let (time, write) = match write {
-        Write::At(time, write) => (Some(*time), &**write),
+        ModelWrite::At(time, write) => (Some(*time), &**write),
         write => (None, write),
     };
     let stamped = |key: &[u8]| time.map_or_else(|| key.to_vec(), |time| spec.stamp(key, time));
     let key = |index: usize| stamped(&spec.keys[index]);
     match write {
-        Write::Put(index, value) => writer.put(key(*index), value),
-        Write::Merge(index, operand) => writer.merge(key(*index), operand),
-        Write::Delete(index) | Write::SingleDelete(index) => writer.delete(key(*index)),
-        Write::DeleteRange(begin, end) => writer.delete_range(stamped(begin), stamped(end)),
-        Write::At(..) => unreachable!("a write has one timestamp"),
+        ModelWrite::Put(index, value) => writer.put(key(*index), value),
+        ModelWrite::Merge(index, operand) => writer.merge(key(*index), operand),
+        ModelWrite::Delete(index) | ModelWrite::SingleDelete(index) => writer.delete(key(*index)),
+        ModelWrite::DeleteRange(begin, end) => writer.delete_range(stamped(begin), stamped(end)),
+        ModelWrite::At(..) => unreachable!("a write has one timestamp"),
     }
 }

@@ -17,12 +17,12 @@
 //!  5. Each operation draws from a generator of its own, so that leaving out others changes little:
 //!     for shrinking.
 
-use super::transactions::{Found, Image, Section, What};
-use super::{Changes, Checked, Done, Event, Kind, Round, WEIGHTS_WITH_CRASHES, Write, refused};
-use crate::model::Parameters;
-use crate::model::families::{FEWEST, FamilySpec};
-use crate::model::settings::Settings;
-use crate::model::state::State;
+use super::transactions::{FoundTransactions, Image, PreparedSection, TransactionStage};
+use super::{Changes, Checked, Done, Event, ModelWrite, OperationKind, Round, WEIGHTS_WITH_CRASHES, refused};
+use crate::model::ModelParameters;
+use crate::model::families::{FEWEST, ModelFamilySpec};
+use crate::model::settings::ModelSettings;
+use crate::model::state::ModelState;
 use esker::internals::base::sync::process::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use esker::internals::base::sync::thread;
 use esker::internals::env::crash::CrashKind;
@@ -126,16 +126,16 @@ impl Promises {
     }
 }
 
-pub(super) struct Written {
+pub(super) struct JournalWrites {
     /// None if the database refused it on a disk that made trouble: after a crash it may be there
     /// or not.
     pub(super) at: Option<Position>,
-    pub(super) what: What,
+    pub(super) what: TransactionStage,
 }
 
-impl Written {
+impl JournalWrites {
     fn is_ingestion(&self) -> bool {
-        matches!(self.what, What::Ingest(_))
+        matches!(self.what, TransactionStage::Ingest(_))
     }
 
     /// Whether it may be there or not, whatever is there of what came before and after it.
@@ -154,12 +154,12 @@ pub(crate) struct Journal {
     /// The WAL stays in the process until somebody flushes it.
     manual: bool,
     /// What the last crash has left.
-    base: Vec<State>,
+    base: Vec<ModelState>,
     base_ids: Vec<ColumnFamilyId>,
     /// Transactions that were prepared then.
-    base_prepared: BTreeMap<Vec<u8>, Section>,
+    base_prepared: BTreeMap<Vec<u8>, PreparedSection>,
     /// Since then.
-    pub(super) written: Vec<Written>,
+    pub(super) written: Vec<JournalWrites>,
     /// Of those, how many steps.
     steps: u64,
     /// The newest of each family.
@@ -198,24 +198,24 @@ impl Journal {
     }
 
     fn wrote(&mut self, sequence: u64, sync: bool, changes: Changes) {
-        self.wrote_at(Position::of_write(sequence), sync, What::Changes(changes));
+        self.wrote_at(Position::of_write(sequence), sync, TransactionStage::Changes(changes));
     }
 
     /// Files came in, after which this was the last number.
     pub(super) fn ingested(&mut self, last_sequence: u64, changes: Changes) {
         self.steps += 1;
         let at = Position::of_step(last_sequence, self.steps);
-        self.written.push(Written { at: Some(at), what: What::Ingest(changes) });
+        self.written.push(JournalWrites { at: Some(at), what: TransactionStage::Ingest(changes) });
         self.promises.ingested.fetch_max(at.0, Ordering::SeqCst);
     }
 
     /// A transaction was prepared, committed or rolled back, after which this was the last number.
-    pub(super) fn stepped(&mut self, last_sequence: u64, sync: bool, what: What) {
+    pub(super) fn stepped(&mut self, last_sequence: u64, sync: bool, what: TransactionStage) {
         self.steps += 1;
         self.wrote_at(Position::of_step(last_sequence, self.steps), sync, what);
     }
 
-    fn wrote_at(&mut self, at: Position, sync: bool, what: What) {
+    fn wrote_at(&mut self, at: Position, sync: bool, what: TransactionStage) {
         for (family, id, _) in what.changes() {
             // Not what a transaction has written to one that is gone.
             if self.promises.families[*family].load(Ordering::SeqCst) == id.0 {
@@ -223,7 +223,7 @@ impl Journal {
             }
         }
         promise_write(&self.promises, self.unlogged, self.manual, at, sync);
-        self.written.push(Written { at: Some(at), what });
+        self.written.push(JournalWrites { at: Some(at), what });
     }
 
     /// No error is in force: a recovery has come after each write that was refused, and none of
@@ -248,7 +248,7 @@ impl Journal {
     }
 
     /// What the last crash has left, but for families that have other numbers now.
-    fn base_with(&self, specs: &[FamilySpec], ids: &[ColumnFamilyId]) -> Image {
+    fn base_with(&self, specs: &[ModelFamilySpec], ids: &[ColumnFamilyId]) -> Image {
         let of_base = |f: usize| match ids[f] == self.base_ids[f] {
             true => self.base[f].clone(),
             false => specs[f].empty_state(),
@@ -259,8 +259,14 @@ impl Journal {
 
     /// The longest prefix of the writes that leads, with the files that must have come in behind
     /// it, to what was found; and what the database holds then.
-    fn prefix_of(&self, specs: &[FamilySpec], found: &Found, floor: Floor) -> Option<(usize, Image)> {
-        let apply = |written: &Written, image: &mut Image| image.apply(&written.what, specs, &found.ids);
+    fn prefix_of(
+        &self,
+        specs: &[ModelFamilySpec],
+        found: &FoundTransactions,
+        floor: Floor,
+    ) -> Option<(usize, Image)> {
+        let apply =
+            |written: &JournalWrites, image: &mut Image| image.apply(&written.what, specs, &found.ids);
         // More than one if some were refused, or nobody knows whether files have come in.
         let mut possible: Vec<Image> = vec![self.base_with(specs, &found.ids)];
         let mut longest = None;
@@ -293,11 +299,11 @@ impl Journal {
         &self,
         possible: &[Image],
         end: usize,
-        specs: &[FamilySpec],
-        found: &Found,
+        specs: &[ModelFamilySpec],
+        found: &FoundTransactions,
         floor: Floor,
     ) -> Option<Image> {
-        let behind: Vec<&Written> = self.written[end..].iter().filter(|w| w.is_ingestion()).collect();
+        let behind: Vec<&JournalWrites> = self.written[end..].iter().filter(|w| w.is_ingestion()).collect();
         let in_doubt = behind.iter().filter(|w| w.is_in_doubt(floor)).count();
         let choices = 1_usize << in_doubt.min(MOST_FILES_IN_DOUBT);
         possible.iter().flat_map(|image| (0..choices).map(move |chosen| (image, chosen))).find_map(
@@ -325,7 +331,12 @@ impl Journal {
     }
 
     /// Goes on from what was found, with these transactions prepared.
-    fn restart(&mut self, found: &[State], ids: Vec<ColumnFamilyId>, prepared: BTreeMap<Vec<u8>, Section>) {
+    fn restart(
+        &mut self,
+        found: &[ModelState],
+        ids: Vec<ColumnFamilyId>,
+        prepared: BTreeMap<Vec<u8>, PreparedSection>,
+    ) {
         self.base = found.to_vec();
         self.base_prepared = prepared;
         for (family, id) in ids.iter().enumerate() {
@@ -368,16 +379,16 @@ fn promise_write(promises: &Promises, unlogged: bool, manual: bool, at: Position
     }
 }
 
-impl Write {
-    pub(super) fn apply(&self, spec: &FamilySpec, state: &mut State) {
+impl ModelWrite {
+    pub(super) fn apply(&self, spec: &ModelFamilySpec, state: &mut ModelState) {
         match self {
-            Write::Put(index, value) => state.put(*index, value),
-            Write::Delete(index) | Write::SingleDelete(index) => state.delete(*index),
-            Write::Merge(index, operand) => state.merge(*index, spec.merge, operand),
-            Write::DeleteRange(begin, end) => {
+            ModelWrite::Put(index, value) => state.put(*index, value),
+            ModelWrite::Delete(index) | ModelWrite::SingleDelete(index) => state.delete(*index),
+            ModelWrite::Merge(index, operand) => state.merge(*index, spec.merge, operand),
+            ModelWrite::DeleteRange(begin, end) => {
                 state.delete_range(spec.lower_bound(begin), spec.lower_bound(end));
             }
-            Write::At(time, write) => {
+            ModelWrite::At(time, write) => {
                 write.apply(spec, state);
                 state.note_versions(*time, write.keys(spec));
             }
@@ -385,10 +396,10 @@ impl Write {
     }
 
     /// The keys that it may change.
-    pub(super) fn keys(&self, spec: &FamilySpec) -> Range<usize> {
+    pub(super) fn keys(&self, spec: &ModelFamilySpec) -> Range<usize> {
         match self {
-            Write::At(_, write) => write.keys(spec),
-            Write::DeleteRange(begin, end) => {
+            ModelWrite::At(_, write) => write.keys(spec),
+            ModelWrite::DeleteRange(begin, end) => {
                 let first = spec.lower_bound(begin);
                 first..spec.lower_bound(end).max(first)
             }
@@ -400,25 +411,25 @@ impl Write {
         &self,
         batch: &mut WriteBatch,
         id: ColumnFamilyId,
-        spec: &FamilySpec,
+        spec: &ModelFamilySpec,
     ) -> esker::Result<()> {
         match self {
-            Write::Put(index, value) => batch.put_cf(id, &spec.keys[*index], value),
-            Write::Delete(index) => batch.delete_cf(id, &spec.keys[*index]),
-            Write::SingleDelete(index) => batch.single_delete_cf(id, &spec.keys[*index]),
-            Write::Merge(index, operand) => batch.merge_cf(id, &spec.keys[*index], operand),
-            Write::DeleteRange(begin, end) => batch.delete_range_cf(id, begin, end),
-            Write::At(time, write) => {
+            ModelWrite::Put(index, value) => batch.put_cf(id, &spec.keys[*index], value),
+            ModelWrite::Delete(index) => batch.delete_cf(id, &spec.keys[*index]),
+            ModelWrite::SingleDelete(index) => batch.single_delete_cf(id, &spec.keys[*index]),
+            ModelWrite::Merge(index, operand) => batch.merge_cf(id, &spec.keys[*index], operand),
+            ModelWrite::DeleteRange(begin, end) => batch.delete_range_cf(id, begin, end),
+            ModelWrite::At(time, write) => {
                 let key = write.index().map_or_else(Vec::new, |index| spec.stamp(&spec.keys[index], *time));
                 match &**write {
-                    Write::Put(_, value) => batch.put_cf(id, &key, value),
-                    Write::Merge(_, operand) => batch.merge_cf(id, &key, operand),
-                    Write::Delete(_) => batch.delete_cf(id, &key),
-                    Write::SingleDelete(_) => batch.single_delete_cf(id, &key),
-                    Write::DeleteRange(begin, end) => {
+                    ModelWrite::Put(_, value) => batch.put_cf(id, &key, value),
+                    ModelWrite::Merge(_, operand) => batch.merge_cf(id, &key, operand),
+                    ModelWrite::Delete(_) => batch.delete_cf(id, &key),
+                    ModelWrite::SingleDelete(_) => batch.single_delete_cf(id, &key),
+                    ModelWrite::DeleteRange(begin, end) => {
                         batch.delete_range_cf(id, &spec.stamp(begin, *time), &spec.stamp(end, *time))
                     }
-                    Write::At(..) => unreachable!("a write has one timestamp"),
+                    ModelWrite::At(..) => unreachable!("a write has one timestamp"),
                 }
             }
         }
@@ -427,13 +438,14 @@ impl Write {
 
 impl Round {
     /// A database that is not open yet, for short lives with crashes.
-    pub(crate) fn with_crashes(seed: u64, parameters: &Parameters, env: Env) -> Round {
+    pub(crate) fn with_crashes(seed: u64, parameters: &ModelParameters, env: Env) -> Round {
         let mut rng = fastrand::Rng::with_seed(seed);
         let keys = rng.usize(20..100);
         let families = if rng.u8(..4) == 0 { rng.usize(FEWEST + 1..=FAMILIES) } else { FEWEST };
         // RocksDB opens what was prepared with an option only, which its reader does not set.
         let with_transactions = rng.u8(..3) > 0 && !parameters.shared_orders;
-        let parameters = &Parameters { timestamps_of_transactions: with_transactions, ..parameters.clone() };
+        let parameters =
+            &ModelParameters { timestamps_of_transactions: with_transactions, ..parameters.clone() };
         let mut round = Round::with(rng, (families, keys), parameters, env, &WEIGHTS_WITH_CRASHES);
         round.has_transactions = with_transactions;
         round.journal = Some(Journal {
@@ -475,7 +487,7 @@ impl Round {
         self.journal.as_ref().expect("it was made with crashes")
     }
 
-    pub(crate) fn specs(&self) -> &[FamilySpec] {
+    pub(crate) fn specs(&self) -> &[ModelFamilySpec] {
         &self.specs
     }
 
@@ -489,13 +501,13 @@ impl Round {
         self.rng = fastrand::Rng::with_seed(seed);
         self.operation = number;
         let resumes = self.wants_to_resume();
-        let of_resume = self.weights.iter().position(|(kind, _)| *kind == Kind::Resume);
+        let of_resume = self.weights.iter().position(|(kind, _)| *kind == OperationKind::Resume);
         let chosen = of_resume.filter(|_| resumes).unwrap_or_else(|| self.choose());
         self.operate(chosen)
     }
 
     pub(super) fn draw_settings(&mut self) {
-        self.settings = Settings::random(&mut self.rng, &self.env, &self.specs);
+        self.settings = ModelSettings::random(&mut self.rng, &self.env, &self.specs);
         let rng = &mut self.rng;
         let Some(journal) = &mut self.journal else { return };
         let db = &mut self.settings.db;
@@ -512,13 +524,13 @@ impl Round {
         }
     }
 
-    pub(super) fn wrote(&mut self, sequence: u64, sync: bool, writes: Vec<(usize, Write)>) {
+    pub(super) fn wrote(&mut self, sequence: u64, sync: bool, writes: Vec<(usize, ModelWrite)>) {
         let changes = self.with_ids(writes);
         self.journal.iter_mut().for_each(|journal| journal.wrote(sequence, sync, changes.clone()));
     }
 
-    pub(super) fn with_ids(&self, writes: Vec<(usize, Write)>) -> Changes {
-        let with_id = |(family, write): (usize, Write)| (family, self.handles[family].id(), write);
+    pub(super) fn with_ids(&self, writes: Vec<(usize, ModelWrite)>) -> Changes {
+        let with_id = |(family, write): (usize, ModelWrite)| (family, self.handles[family].id(), write);
         writes.into_iter().map(with_id).collect()
     }
 
@@ -545,7 +557,7 @@ impl Round {
         let journal = self.journal();
         let (unlogged, manual, promises) = (journal.unlogged, journal.manual, &*journal.promises);
         let (db, specs, handles) = (self.db(), &self.specs, &self.handles);
-        let write = |options: &WriteOptions, writes: &[(usize, Write)]| {
+        let write = |options: &WriteOptions, writes: &[(usize, ModelWrite)]| {
             let mut batch = WriteBatch::new();
             for (family, write) in writes {
                 write.add_to(&mut batch, handles[*family].id(), &specs[*family])?;
@@ -556,7 +568,7 @@ impl Round {
             Ok(sequence)
         };
         // Until the first that is refused.
-        let write_all = |batches: Vec<(WriteOptions, Vec<(usize, Write)>)>| {
+        let write_all = |batches: Vec<(WriteOptions, Vec<(usize, ModelWrite)>)>| {
             let mut written = Vec::new();
             for (options, writes) in batches {
                 let done: esker::Result<u64> = write(&options, &writes);
@@ -596,9 +608,15 @@ impl Round {
 
     /// Keys that are deleted singly are left alone: what is in them when the batch is written is
     /// not known yet. So are those with timestamps, which must ascend as sequence numbers do.
-    fn batch_of_burst(&mut self) -> (WriteOptions, Vec<(usize, Write)>) {
+    fn batch_of_burst(&mut self) -> (WriteOptions, Vec<(usize, ModelWrite)>) {
         let options = self.write_options();
-        let kinds = [Kind::Put, Kind::Put, Kind::Delete, Kind::Merge, Kind::DeleteRange];
+        let kinds = [
+            OperationKind::Put,
+            OperationKind::Put,
+            OperationKind::Delete,
+            OperationKind::Merge,
+            OperationKind::DeleteRange,
+        ];
         let mut writes = Vec::new();
         while writes.is_empty() {
             for _ in 0..self.rng.usize(1..5) {
@@ -626,7 +644,7 @@ impl Round {
     /// # Errors
     /// Why it does not open.
     pub(crate) fn try_to_open(&mut self, env: Env) -> Checked {
-        let settings = Settings::random(&mut self.rng, &env, &self.specs);
+        let settings = ModelSettings::random(&mut self.rng, &env, &self.specs);
         self.open_and_close(settings).map_err(|e| format!("open: {e}"))
     }
 
@@ -655,7 +673,7 @@ impl Round {
             }
         }
         let stamped = self.read_older()?;
-        let found = Found { states, ids, stamped, prepared: self.prepared_in_database() };
+        let found = FoundTransactions { states, ids, stamped, prepared: self.prepared_in_database() };
         if self.opened_without && !found.prepared.is_empty() {
             return Err("it was open where prepared transactions are refused, and has some".to_owned());
         }
@@ -682,16 +700,16 @@ impl Round {
 
     /// Of families whose keys have timestamps, what they show at each that was written since the
     /// last crash, and at the oldest that may be read at.
-    fn read_older(&self) -> Result<Vec<(usize, u64, State)>, String> {
+    fn read_older(&self) -> Result<Vec<(usize, u64, ModelState)>, String> {
         let mut older = Vec::new();
         for family in (0..self.specs.len()).filter(|family| self.specs[*family].stamps.is_some()) {
             let (id, from) = (self.handles[family].id(), self.readable_from[family]);
             let changes = self.journal().written.iter().flat_map(|written| match &written.what {
-                What::Changes(changes) | What::Ingest(changes) => changes.as_slice(),
+                TransactionStage::Changes(changes) | TransactionStage::Ingest(changes) => changes.as_slice(),
                 _ => &[],
             });
             let times = changes.filter_map(|(of, in_family, write)| match write {
-                Write::At(time, _) if (*of, *in_family) == (family, id) && *time > from => Some(*time),
+                ModelWrite::At(time, _) if (*of, *in_family) == (family, id) && *time > from => Some(*time),
                 _ => None,
             });
             for time in std::iter::once(from).chain(times) {
@@ -701,17 +719,17 @@ impl Round {
         Ok(older)
     }
 
-    fn contents_of(&self, family: usize) -> Result<State, String> {
+    fn contents_of(&self, family: usize) -> Result<ModelState, String> {
         self.contents_at(family, u64::MAX)
     }
 
     /// What it shows now, or at this timestamp if its keys have some.
-    fn contents_at(&self, family: usize, time: u64) -> Result<State, String> {
+    fn contents_at(&self, family: usize, time: u64) -> Result<ModelState, String> {
         let spec = &self.specs[family];
         let unreadable = |e: esker::Error| format!("family '{}' cannot be read: {e}", spec.name);
         let options = self.reading_at(family, time);
         let mut iter = self.db().iter_opt(options, &self.handles[family]).map_err(unreadable)?;
-        let mut state = State::empty(spec.keys.len());
+        let mut state = ModelState::empty(spec.keys.len());
         iter.seek_to_first();
         while let Some((key, value)) = iter.item() {
             let index = spec.lower_bound(key);
@@ -726,7 +744,7 @@ impl Round {
     }
 
     /// All is compared once more, and the database is closed.
-    pub(crate) fn finish(&mut self, report: &mut super::Report) -> Checked {
+    pub(crate) fn finish(&mut self, report: &mut super::ModelReport) -> Checked {
         self.resolve_all()?;
         self.verify()?;
         self.db().verify_checksum().map_err(|e| format!("verify_checksum: {e}"))?;
@@ -740,7 +758,11 @@ impl Round {
 
 impl Journal {
     /// Of no prefix: how the nearest one differs. Family, key, and what to say.
-    fn nearest(&self, specs: &[FamilySpec], found: &Found) -> (usize, Option<usize>, String) {
+    fn nearest(
+        &self,
+        specs: &[ModelFamilySpec],
+        found: &FoundTransactions,
+    ) -> (usize, Option<usize>, String) {
         // How many differ, the prefix, the first key, and what is prepared.
         type Nearest = (usize, usize, Option<(usize, usize)>, String);
         let mut best: Option<Nearest> = None;

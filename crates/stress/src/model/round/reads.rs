@@ -1,15 +1,15 @@
 //! What a round reads, and whether the answers are right.
 
-use super::{CURSORS, Done, Event, Round, SNAPSHOTS, Stop, TakenSnapshot, Write, refused};
-use crate::model::cursor::{Cursor, MOST_SKIPPED, Shape, show};
-use crate::model::state::State;
+use super::{CURSORS, Done, Event, ModelWrite, Round, RoundStop, SNAPSHOTS, TakenSnapshot, refused};
+use crate::model::cursor::{MOST_SKIPPED, ModelCursor, Shape, show};
+use crate::model::state::ModelState;
 use esker::{ColumnFamilyHandle, ReadOptions};
 
 /// What a read is as of.
 pub(super) struct ReadPoint {
     pub(super) options: ReadOptions,
     /// What the family must show.
-    pub(super) state: State,
+    pub(super) state: ModelState,
     /// The place of the snapshot, if there is one.
     pub(super) snapshot: Option<usize>,
     /// The timestamp, if keys of the family have some.
@@ -33,7 +33,7 @@ impl Round {
         let expected = expected.map_or("nothing".to_owned(), show);
         let told = found.as_ref().map_or_else(ToString::to_string, Clone::clone);
         let what = self.blame(family, Some(index), &format!("{call}: expected {expected}, found {told}"));
-        Err(found.err().map_or(Stop::Wrong(what.clone()), |error| Stop::Refused(error, what)))
+        Err(found.err().map_or(RoundStop::Wrong(what.clone()), |error| RoundStop::Refused(error, what)))
     }
 
     /// `what`, and what happened to the key lately.
@@ -139,14 +139,14 @@ impl Round {
         Ok(())
     }
 
-    pub(super) fn new_cursor(&mut self) -> Result<Cursor, Stop> {
+    pub(super) fn new_cursor(&mut self) -> Result<ModelCursor, RoundStop> {
         let family = self.family();
         let extractor = self.settings.families[family].prefix_extractor.clone();
         let shape = Shape::random(&mut self.rng, &self.specs[family], extractor.is_some());
         self.cursor_with(family, shape)
     }
 
-    pub(super) fn cursor_with(&mut self, family: usize, shape: Shape) -> Result<Cursor, Stop> {
+    pub(super) fn cursor_with(&mut self, family: usize, shape: Shape) -> Result<ModelCursor, RoundStop> {
         let ReadPoint { options: point, state, snapshot: at, time } = self.random_read_point(family);
         let extractor = self.settings.families[family].prefix_extractor.clone();
         let (snapshot, timestamp) = (point.snapshot, point.timestamp);
@@ -157,23 +157,23 @@ impl Round {
         let iter = self.db().iter_opt(options, &self.handles[family]).map_err(refused("iter_opt"))?;
         let family = (family, self.handles[family].id());
         let mut cursor =
-            Cursor::new(&self.specs[family.0], family, iter, shape, state, at.is_some(), extractor);
+            ModelCursor::new(&self.specs[family.0], family, iter, shape, state, at.is_some(), extractor);
         cursor.time = time;
         Ok(cursor)
     }
 
-    pub(super) fn check_cursor(&mut self, cursor: &mut Cursor) -> Done {
+    pub(super) fn check_cursor(&mut self, cursor: &mut ModelCursor) -> Done {
         self.comparisons += 1;
         let Err(wrong) = cursor.check(&self.specs[cursor.family]) else { return Ok(()) };
         let what = self.blame(cursor.family, wrong.index, &wrong.what);
-        let Some(error) = wrong.error else { return Err(Stop::Wrong(what)) };
+        let Some(error) = wrong.error else { return Err(RoundStop::Wrong(what)) };
         // Only a seek leads on from there.
         cursor.stand_nowhere();
-        Err(Stop::Refused(error, what))
+        Err(RoundStop::Refused(error, what))
     }
 
     /// One move at random.
-    pub(super) fn move_cursor(&mut self, cursor: &mut Cursor) -> Done {
+    pub(super) fn move_cursor(&mut self, cursor: &mut ModelCursor) -> Done {
         let spec = &self.specs[cursor.family];
         let roll = if cursor.is_valid() { self.rng.u8(..20) } else { self.rng.u8(..6) };
         match roll {
@@ -297,7 +297,7 @@ impl Round {
         let shape = Shape::default();
         let spec = &self.specs[family];
         let id = self.handles[family].id();
-        let mut cursor = Cursor::new(spec, (family, id), iter, shape, state, snapshot.is_some(), None);
+        let mut cursor = ModelCursor::new(spec, (family, id), iter, shape, state, snapshot.is_some(), None);
         if backward {
             cursor.seek_to_last(spec)
         } else {
@@ -317,13 +317,13 @@ impl Round {
     }
 }
 
-fn told(write: &Write) -> String {
+fn told(write: &ModelWrite) -> String {
     match write {
-        Write::DeleteRange(begin, end) => format!("DeleteRange {} to {}", show(begin), show(end)),
-        Write::Put(_, value) => format!("Put {}", show(value)),
-        Write::Merge(_, operand) => format!("Merge {}", show(operand)),
-        Write::Delete(_) => "Delete".to_owned(),
-        Write::SingleDelete(_) => "SingleDelete".to_owned(),
-        Write::At(time, write) => format!("at {time} {}", told(write)),
+        ModelWrite::DeleteRange(begin, end) => format!("DeleteRange {} to {}", show(begin), show(end)),
+        ModelWrite::Put(_, value) => format!("Put {}", show(value)),
+        ModelWrite::Merge(_, operand) => format!("Merge {}", show(operand)),
+        ModelWrite::Delete(_) => "Delete".to_owned(),
+        ModelWrite::SingleDelete(_) => "SingleDelete".to_owned(),
+        ModelWrite::At(time, write) => format!("at {time} {}", told(write)),
     }
 }

@@ -3,8 +3,8 @@
 //! In: a raise of `full_history_ts_low` now and then, by a call or by a compaction. Out: reads that
 //! are refused before it, and right from it on.
 
-use super::{Done, Event, Round, Write, refused};
-use crate::model::state::State;
+use super::{Done, Event, ModelWrite, Round, refused};
+use crate::model::state::ModelState;
 use esker::{ErrorKind, ReadOptions, WriteBatch, WriteOptions};
 
 impl Round {
@@ -19,11 +19,11 @@ impl Round {
     }
 
     /// The write, at a new timestamp if keys of the family have some.
-    pub(super) fn stamp(&mut self, family: usize, write: Write) -> Write {
+    pub(super) fn stamp(&mut self, family: usize, write: ModelWrite) -> ModelWrite {
         if self.specs[family].stamps.is_none() {
             return write;
         }
-        Write::At(self.next_time(), Box::new(write))
+        ModelWrite::At(self.next_time(), Box::new(write))
     }
 
     pub(super) fn next_time(&mut self) -> u64 {
@@ -37,24 +37,30 @@ impl Round {
         options: &WriteOptions,
         family: usize,
         time: u64,
-        write: &Write,
+        write: &ModelWrite,
     ) -> esker::Result<()> {
         let as_batch = self.rng.bool();
         let (db, handle, spec) = (self.db(), &self.handles[family], &self.specs[family]);
         if as_batch {
             let mut batch = WriteBatch::new();
-            Write::At(time, Box::new(write.clone())).add_to(&mut batch, handle.id(), spec)?;
+            ModelWrite::At(time, Box::new(write.clone())).add_to(&mut batch, handle.id(), spec)?;
             return db.write_opt(options, &mut batch);
         }
         let timestamp = &spec.stamps.expect("keys have timestamps").timestamp(time);
         let key = |index: usize| &spec.keys[index];
         match write {
-            Write::Put(index, value) => db.put_with_ts(options, handle, key(*index), timestamp, value),
-            Write::Delete(index) => db.delete_with_ts(options, handle, key(*index), timestamp),
-            Write::SingleDelete(index) => db.single_delete_with_ts(options, handle, key(*index), timestamp),
-            Write::Merge(index, value) => db.merge_with_ts(options, handle, key(*index), timestamp, value),
-            Write::DeleteRange(begin, end) => db.delete_range_with_ts(options, handle, begin, end, timestamp),
-            Write::At(..) => unreachable!("a write has one timestamp"),
+            ModelWrite::Put(index, value) => db.put_with_ts(options, handle, key(*index), timestamp, value),
+            ModelWrite::Delete(index) => db.delete_with_ts(options, handle, key(*index), timestamp),
+            ModelWrite::SingleDelete(index) => {
+                db.single_delete_with_ts(options, handle, key(*index), timestamp)
+            }
+            ModelWrite::Merge(index, value) => {
+                db.merge_with_ts(options, handle, key(*index), timestamp, value)
+            }
+            ModelWrite::DeleteRange(begin, end) => {
+                db.delete_range_with_ts(options, handle, begin, end, timestamp)
+            }
+            ModelWrite::At(..) => unreachable!("a write has one timestamp"),
         }
     }
 
@@ -70,7 +76,7 @@ impl Round {
         &mut self,
         family: usize,
         options: &mut ReadOptions,
-        state: &mut State,
+        state: &mut ModelState,
     ) -> Option<u64> {
         let stamps = self.specs[family].stamps?;
         let from = self.readable_from[family];

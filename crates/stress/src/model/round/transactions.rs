@@ -16,11 +16,11 @@
 //!     `random_write` looks for.
 
 use super::journal::Journal;
-use super::{Changes, Checked, Done, Event, Kind, Opened, PATH, Round, Write, refused};
+use super::{Changes, Checked, Done, Event, ModelWrite, Opened, OperationKind, PATH, Round, refused};
 use crate::model::cursor::show;
-use crate::model::families::FamilySpec;
-use crate::model::settings::Settings;
-use crate::model::state::State;
+use crate::model::families::ModelFamilySpec;
+use crate::model::settings::ModelSettings;
+use crate::model::state::ModelState;
 use esker::txn::LockMode;
 use esker::{
     ColumnFamilyId, Db, Error, ErrorKind, FlushOptions, IsolationLevel, OpenMode, ReadOptions, Transaction,
@@ -35,42 +35,44 @@ const LIVE: usize = 4;
 
 /// What a transaction has written, as it lies in the WAL while it is prepared.
 #[derive(Clone, Debug)]
-pub(super) struct Section {
+pub(super) struct PreparedSection {
     changes: Rc<Changes>,
     ops: Rc<[u8]>,
 }
 
-impl Section {
-    fn new(changes: &Changes, specs: &[FamilySpec]) -> Result<Section, String> {
+impl PreparedSection {
+    fn new(changes: &Changes, specs: &[ModelFamilySpec]) -> Result<PreparedSection, String> {
         let mut batch = WriteBatch::new();
         for (family, id, write) in changes {
             let added = write.add_to(&mut batch, *id, &specs[*family]);
             added.map_err(|e| format!("{write:?} into a batch: {e}"))?;
         }
-        Ok(Section { changes: Rc::new(changes.clone()), ops: batch.ops_bytes().into() })
+        Ok(PreparedSection { changes: Rc::new(changes.clone()), ops: batch.ops_bytes().into() })
     }
 }
 
 /// What was done at one place of the WAL.
 #[derive(Clone, Debug)]
-pub(super) enum What {
+pub(super) enum TransactionStage {
     /// A write, or the commit of a transaction that was not prepared.
     Changes(Changes),
-    Prepare(Vec<u8>, Section),
+    Prepare(Vec<u8>, PreparedSection),
     /// Of one that was prepared.
-    Commit(Vec<u8>, Section),
+    Commit(Vec<u8>, PreparedSection),
     Rollback(Vec<u8>),
     /// Files that came in together.
     Ingest(Changes),
 }
 
-impl What {
+impl TransactionStage {
     /// What memtables get.
-    pub(super) fn changes(&self) -> &[(usize, ColumnFamilyId, Write)] {
+    pub(super) fn changes(&self) -> &[(usize, ColumnFamilyId, ModelWrite)] {
         match self {
-            What::Changes(changes) => changes,
-            What::Commit(_, section) => &section.changes,
-            What::Prepare(..) | What::Rollback(_) | What::Ingest(_) => &[],
+            TransactionStage::Changes(changes) => changes,
+            TransactionStage::Commit(_, section) => &section.changes,
+            TransactionStage::Prepare(..) | TransactionStage::Rollback(_) | TransactionStage::Ingest(_) => {
+                &[]
+            }
         }
     }
 }
@@ -78,24 +80,29 @@ impl What {
 /// What a database should hold.
 #[derive(Clone, Debug)]
 pub(super) struct Image {
-    pub(super) states: Vec<State>,
-    pub(super) prepared: BTreeMap<Vec<u8>, Section>,
+    pub(super) states: Vec<ModelState>,
+    pub(super) prepared: BTreeMap<Vec<u8>, PreparedSection>,
 }
 
 impl Image {
     /// The families have these numbers: changes of others are of families that are gone.
-    pub(super) fn apply(&mut self, what: &What, specs: &[FamilySpec], ids: &[ColumnFamilyId]) {
+    pub(super) fn apply(
+        &mut self,
+        what: &TransactionStage,
+        specs: &[ModelFamilySpec],
+        ids: &[ColumnFamilyId],
+    ) {
         let changes = match what {
-            What::Changes(changes) | What::Ingest(changes) => changes.as_slice(),
-            What::Prepare(name, section) => {
+            TransactionStage::Changes(changes) | TransactionStage::Ingest(changes) => changes.as_slice(),
+            TransactionStage::Prepare(name, section) => {
                 self.prepared.insert(name.clone(), section.clone());
                 return;
             }
-            What::Rollback(name) => {
+            TransactionStage::Rollback(name) => {
                 self.prepared.remove(name);
                 return;
             }
-            What::Commit(name, section) => match self.prepared.remove(name) {
+            TransactionStage::Commit(name, section) => match self.prepared.remove(name) {
                 Some(_) => section.changes.as_slice(),
                 // Refused, and so was what it follows.
                 None => return,
@@ -108,16 +115,16 @@ impl Image {
 }
 
 /// What a database does hold.
-pub(super) struct Found {
-    pub(super) states: Vec<State>,
+pub(super) struct FoundTransactions {
+    pub(super) states: Vec<ModelState>,
     pub(super) ids: Vec<ColumnFamilyId>,
     /// What families with timestamps show at some of these.
-    pub(super) stamped: Vec<(usize, u64, State)>,
+    pub(super) stamped: Vec<(usize, u64, ModelState)>,
     /// Transactions that are prepared, with their ops.
     pub(super) prepared: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
-impl Found {
+impl FoundTransactions {
     pub(super) fn is(&self, image: &Image) -> bool {
         self.states == image.states
             && self.sections_that_differ(image) == 0
@@ -134,14 +141,20 @@ impl Found {
     }
 }
 
-fn sections_that_differ(found: &BTreeMap<Vec<u8>, Vec<u8>>, expected: &BTreeMap<Vec<u8>, Section>) -> usize {
+fn sections_that_differ(
+    found: &BTreeMap<Vec<u8>, Vec<u8>>,
+    expected: &BTreeMap<Vec<u8>, PreparedSection>,
+) -> usize {
     let is_as_found =
-        |name: &Vec<u8>, section: &Section| found.get(name).is_some_and(|ops| **ops == *section.ops);
+        |name: &Vec<u8>, section: &PreparedSection| found.get(name).is_some_and(|ops| **ops == *section.ops);
     let missed = expected.iter().filter(|(name, section)| !is_as_found(name, section)).count();
     missed + found.keys().filter(|name| !expected.contains_key(*name)).count()
 }
 
-fn tell_prepared(found: &BTreeMap<Vec<u8>, Vec<u8>>, expected: &BTreeMap<Vec<u8>, Section>) -> String {
+fn tell_prepared(
+    found: &BTreeMap<Vec<u8>, Vec<u8>>,
+    expected: &BTreeMap<Vec<u8>, PreparedSection>,
+) -> String {
     let named = |name: &[u8], ops: &[u8]| format!("{} ({} bytes)", name.escape_ascii(), ops.len());
     let found: Vec<_> = found.iter().map(|(name, ops)| named(name, ops)).collect();
     let expected: Vec<_> = expected.iter().map(|(name, section)| named(name, &section.ops)).collect();
@@ -161,11 +174,11 @@ pub(super) struct Live {
     save_points: Vec<usize>,
     /// Where it has a snapshot: what that shows, but for families that were dropped or lost files
     /// since.
-    snapshot: Option<Vec<Option<State>>>,
+    snapshot: Option<Vec<Option<ModelState>>>,
 }
 
 impl Live {
-    fn prepared(name: &[u8], section: &Section) -> Live {
+    fn prepared(name: &[u8], section: &PreparedSection) -> Live {
         Live {
             name: name.to_vec(),
             txn: None,
@@ -195,13 +208,16 @@ impl Live {
     }
 }
 
-impl Write {
+impl ModelWrite {
     /// The key, if it is one.
     pub(super) fn index(&self) -> Option<usize> {
         match self {
-            Write::Put(i, _) | Write::Delete(i) | Write::SingleDelete(i) | Write::Merge(i, _) => Some(*i),
-            Write::DeleteRange(..) => None,
-            Write::At(_, write) => write.index(),
+            ModelWrite::Put(i, _)
+            | ModelWrite::Delete(i)
+            | ModelWrite::SingleDelete(i)
+            | ModelWrite::Merge(i, _) => Some(*i),
+            ModelWrite::DeleteRange(..) => None,
+            ModelWrite::At(_, write) => write.index(),
         }
     }
 }
@@ -211,7 +227,7 @@ impl Write {
 impl Round {
     /// Opens as these options say, with transactions or at least so that they are kept, and closes
     /// again.
-    pub(super) fn open_and_close(&mut self, mut settings: Settings) -> esker::Result<()> {
+    pub(super) fn open_and_close(&mut self, mut settings: ModelSettings) -> esker::Result<()> {
         settings.db.allow_2pc = self.has_transactions;
         let is_plain = !self.has_transactions || self.rng.bool();
         open_database(&settings, &self.specs, !is_plain).map(drop)
@@ -224,7 +240,7 @@ impl Round {
         if !self.has_transactions || self.rng.u8(..5) > 0 {
             return Ok(());
         }
-        let mut settings = Settings::random(&mut self.rng, &self.env, &self.specs);
+        let mut settings = ModelSettings::random(&mut self.rng, &self.env, &self.specs);
         let (allow_2pc, read_only) = (self.rng.bool(), self.rng.u8(..3) == 0);
         settings.db.allow_2pc = allow_2pc;
         let mode = if read_only { OpenMode::ReadOnly } else { OpenMode::ReadWrite };
@@ -256,7 +272,7 @@ impl Round {
     }
 
     /// What a crash has left prepared goes on.
-    pub(super) fn take_up_prepared(&mut self, prepared: &BTreeMap<Vec<u8>, Section>) {
+    pub(super) fn take_up_prepared(&mut self, prepared: &BTreeMap<Vec<u8>, PreparedSection>) {
         self.steps.found += prepared.len() as u64;
         self.steps.crashes_with_some += u64::from(!prepared.is_empty());
         self.live = prepared.iter().map(|(name, section)| Live::prepared(name, section)).collect();
@@ -277,7 +293,7 @@ impl Round {
         }
         let mut expected = BTreeMap::new();
         for live in &self.live {
-            expected.insert(live.name.clone(), Section::new(&live.changes, &self.specs)?);
+            expected.insert(live.name.clone(), PreparedSection::new(&live.changes, &self.specs)?);
         }
         let found = self.prepared_in_database();
         if sections_that_differ(&found, &expected) == 0 {
@@ -305,7 +321,7 @@ impl Round {
             }
         }
         // A WAL is given up with a memtable.
-        self.write_one(Kind::Put)?;
+        self.write_one(OperationKind::Put)?;
         let handles: Vec<_> = self.handles.iter().collect();
         let options = FlushOptions { wait: true, allow_write_stall: true };
         self.db().flush_opt(&options, &handles).map_err(|e| format!("flush at the end: {e}"))?;
@@ -327,8 +343,8 @@ impl Round {
 /// # Errors
 /// As the database's.
 pub(super) fn open_database(
-    settings: &Settings,
-    specs: &[FamilySpec],
+    settings: &ModelSettings,
+    specs: &[ModelFamilySpec],
     with_transactions: bool,
 ) -> esker::Result<Opened> {
     let descriptors = settings.descriptors(specs);
@@ -394,7 +410,7 @@ impl Round {
         }
     }
 
-    fn snapshot_at(&self, isolation: IsolationLevel) -> Option<Vec<Option<State>>> {
+    fn snapshot_at(&self, isolation: IsolationLevel) -> Option<Vec<Option<ModelState>>> {
         (isolation == IsolationLevel::Snapshot).then(|| self.states.iter().cloned().map(Some).collect())
     }
 
@@ -410,7 +426,7 @@ impl Round {
     }
 
     /// What it must see of a family; none if that cannot be said.
-    fn seen_by(&self, live: &Live, family: usize) -> Option<State> {
+    fn seen_by(&self, live: &Live, family: usize) -> Option<ModelState> {
         let id = self.handles[family].id();
         let mut state = match &live.snapshot {
             Some(states) => states[family].clone()?,
@@ -448,7 +464,7 @@ impl Round {
         }
     }
 
-    fn get_in(&mut self, live: &mut Live, family: usize, seen: &State, for_update: bool) -> Done {
+    fn get_in(&mut self, live: &mut Live, family: usize, seen: &ModelState, for_update: bool) -> Done {
         let index = self.rng.usize(..self.specs[family].keys.len());
         let (handle, key) = (&self.handles[family], &self.specs[family].keys[index]);
         let (options, txn) = (ReadOptions::default(), live.txn());
@@ -462,8 +478,8 @@ impl Round {
         };
         // On a disk in trouble nobody may find out who has written it: then it was not given.
         if for_update && found.is_ok() {
-            self.check_lock(live, family, &Write::Delete(index))?;
-            self.check_unchanged(live, family, &Write::Delete(index))?;
+            self.check_lock(live, family, &ModelWrite::Delete(index))?;
+            self.check_unchanged(live, family, &ModelWrite::Delete(index))?;
         }
         let call = format!("get of '{}', for update {for_update}", live.told());
         self.compare(
@@ -475,7 +491,7 @@ impl Round {
         )
     }
 
-    fn scan_in(&mut self, live: &mut Live, family: usize, seen: &State) -> Done {
+    fn scan_in(&mut self, live: &mut Live, family: usize, seen: &ModelState) -> Done {
         let backward = self.rng.bool();
         let iter = live.txn().iter_opt(&ReadOptions::default(), &self.handles[family]);
         let mut iter = match iter {
@@ -511,9 +527,10 @@ impl Round {
     }
 
     /// `tracked`: whether it is looked at who has written since the snapshot.
-    fn write_in(&mut self, live: &mut Live, family: usize, seen: &State, tracked: bool) -> Done {
-        let kinds = [Kind::Put, Kind::Put, Kind::Delete, Kind::Merge];
-        let kind = if self.rng.u8(..12) == 0 { Kind::DeleteRange } else { kinds[self.rng.usize(..4)] };
+    fn write_in(&mut self, live: &mut Live, family: usize, seen: &ModelState, tracked: bool) -> Done {
+        let kinds = [OperationKind::Put, OperationKind::Put, OperationKind::Delete, OperationKind::Merge];
+        let kind =
+            if self.rng.u8(..12) == 0 { OperationKind::DeleteRange } else { kinds[self.rng.usize(..4)] };
         let write = self.random_write_over(family, kind, seen);
         let (spec, handle) = (&self.specs[family], &self.handles[family]);
         // Of those that are deleted singly it must be known what is there.
@@ -521,15 +538,15 @@ impl Round {
         let key = write.index().map_or(&[][..], |index| &spec.keys[index]);
         let txn = live.txn();
         let done = match (&write, tracked) {
-            (Write::Put(_, value), true) => txn.put_cf(handle, key, value),
-            (Write::Put(_, value), false) => txn.put_untracked(handle, key, value),
-            (Write::Delete(_), true) => txn.delete_cf(handle, key),
-            (Write::Delete(_), false) => txn.delete_untracked(handle, key),
-            (Write::SingleDelete(_), _) => txn.single_delete_cf(handle, key),
-            (Write::Merge(_, operand), true) => txn.merge_cf(handle, key, operand),
-            (Write::Merge(_, operand), false) => txn.merge_untracked(handle, key, operand),
-            (Write::DeleteRange(begin, end), _) => txn.delete_range_cf(handle, begin, end),
-            (Write::At(..), _) => unreachable!("families with timestamps are left to plain writes"),
+            (ModelWrite::Put(_, value), true) => txn.put_cf(handle, key, value),
+            (ModelWrite::Put(_, value), false) => txn.put_untracked(handle, key, value),
+            (ModelWrite::Delete(_), true) => txn.delete_cf(handle, key),
+            (ModelWrite::Delete(_), false) => txn.delete_untracked(handle, key),
+            (ModelWrite::SingleDelete(_), _) => txn.single_delete_cf(handle, key),
+            (ModelWrite::Merge(_, operand), true) => txn.merge_cf(handle, key, operand),
+            (ModelWrite::Merge(_, operand), false) => txn.merge_untracked(handle, key, operand),
+            (ModelWrite::DeleteRange(begin, end), _) => txn.delete_range_cf(handle, begin, end),
+            (ModelWrite::At(..), _) => unreachable!("families with timestamps are left to plain writes"),
         };
         match done {
             Err(error) if self.is_conflict(&error, live) => return Ok(()),
@@ -555,7 +572,7 @@ impl Round {
     }
 
     /// Nobody else has what it was just given.
-    fn check_lock(&self, live: &Live, family: usize, write: &Write) -> Checked {
+    fn check_lock(&self, live: &Live, family: usize, write: &ModelWrite) -> Checked {
         let (id, Some(index)) = (self.handles[family].id(), write.index()) else { return Ok(()) };
         match self.live.iter().find(|other| other.has_written(id, index)) {
             None => Ok(()),
@@ -567,7 +584,7 @@ impl Round {
     }
 
     /// Nobody has written since the snapshot what it was just given.
-    fn check_unchanged(&self, live: &Live, family: usize, write: &Write) -> Checked {
+    fn check_unchanged(&self, live: &Live, family: usize, write: &ModelWrite) -> Checked {
         let at_snapshot = live.snapshot.as_ref().and_then(|states| states[family].as_ref());
         let Some((at_snapshot, index)) = at_snapshot.zip(write.index()) else { return Ok(()) };
         if at_snapshot.get(index) == self.states[family].get(index) {
@@ -609,13 +626,13 @@ impl Round {
             live.txn().set_name(&name).map_err(refused("set_name"))?;
             live.is_named = true;
         }
-        let section = Section::new(&live.changes, &self.specs)?;
+        let section = PreparedSection::new(&live.changes, &self.specs)?;
         if live.txn().write_batch().write_batch().ops_bytes() != &*section.ops {
             let told = (live.told(), &live.changes);
             return Err(format!("the batch of {told:?} has other ops").into());
         }
         let done = live.txn().prepare();
-        let what = What::Prepare(live.name.clone(), section);
+        let what = TransactionStage::Prepare(live.name.clone(), section);
         live.is_prepared = done.is_ok();
         let told = format!("prepare of '{}'", live.told());
         self.live.push(live);
@@ -630,7 +647,7 @@ impl Round {
         }
         // Without any it writes nothing.
         if !changes.is_empty() {
-            return self.stepped(done, What::Changes(changes), sync, told);
+            return self.stepped(done, TransactionStage::Changes(changes), sync, told);
         }
         done.map_err(refused(told))
     }
@@ -640,10 +657,10 @@ impl Round {
         let (name, told) = (live.name.clone(), live.told());
         let (what, told) = match commits {
             true => (
-                What::Commit(name, Section::new(&live.changes, &self.specs)?),
+                TransactionStage::Commit(name, PreparedSection::new(&live.changes, &self.specs)?),
                 format!("commit of prepared '{told}'"),
             ),
-            false => (What::Rollback(name), format!("rollback of prepared '{told}'")),
+            false => (TransactionStage::Rollback(name), format!("rollback of prepared '{told}'")),
         };
         if done.is_err() {
             self.live.push(live);
@@ -665,18 +682,18 @@ impl Round {
     }
 
     /// Something was done in the WAL, or refused.
-    fn stepped(&mut self, done: esker::Result<()>, what: What, sync: bool, told: String) -> Done {
+    fn stepped(&mut self, done: esker::Result<()>, what: TransactionStage, sync: bool, told: String) -> Done {
         if let Err(error) = done {
             self.undone(what);
             return Err(refused(told)(error));
         }
         self.note(Event::Other(format!("{told}, sync {sync}")));
         match &what {
-            What::Changes(_) => self.steps.committed += 1,
-            What::Prepare(..) => self.steps.prepared += 1,
-            What::Commit(..) => self.steps.committed_prepared += 1,
-            What::Rollback(_) => self.steps.rolled_back_prepared += 1,
-            What::Ingest(_) => {}
+            TransactionStage::Changes(_) => self.steps.committed += 1,
+            TransactionStage::Prepare(..) => self.steps.prepared += 1,
+            TransactionStage::Commit(..) => self.steps.committed_prepared += 1,
+            TransactionStage::Rollback(_) => self.steps.rolled_back_prepared += 1,
+            TransactionStage::Ingest(_) => {}
         }
         self.apply_changes(what.changes());
         let last = self.db().latest_sequence_number().0;
@@ -684,7 +701,7 @@ impl Round {
         Ok(())
     }
 
-    fn apply_changes(&mut self, changes: &[(usize, ColumnFamilyId, Write)]) {
+    fn apply_changes(&mut self, changes: &[(usize, ColumnFamilyId, ModelWrite)]) {
         for (family, id, write) in changes {
             if *id == self.handles[*family].id() {
                 self.apply(*family, write);
@@ -695,7 +712,7 @@ impl Round {
     // ---- beside transactions
 
     /// Who has written these took locks for it.
-    pub(super) fn check_not_locked(&self, writes: &[(usize, Write)]) -> Checked {
+    pub(super) fn check_not_locked(&self, writes: &[(usize, ModelWrite)]) -> Checked {
         for (family, write) in writes {
             let id = self.handles[*family].id();
             let by = write.index().and_then(|i| self.live.iter().find(|live| live.has_written(id, i)));

@@ -15,11 +15,11 @@
 //! come back a crash may have left some, in some order, and all ways are tried; so trouble ends
 //! once there are `MOST_IN_DOUBT`.
 
-use super::journal::{Journal, Written};
-use super::transactions::What;
-use super::{Checked, Done, Event, Round, Stop, Write, refused};
+use super::journal::{Journal, JournalWrites};
+use super::transactions::TransactionStage;
+use super::{Checked, Done, Event, ModelWrite, Round, RoundStop, refused};
 use crate::crash::is_of_the_disk;
-use crate::model::settings::Settings;
+use crate::model::settings::ModelSettings;
 use esker::{Env, Severity};
 
 /// Resumes until no job of the bad time brings another error.
@@ -112,7 +112,7 @@ impl Round {
         let resumes_itself = self.resumes_itself();
         let Some(trouble) = &mut self.trouble else { return Ok(done?) };
         match done {
-            Err(Stop::Refused(error, _)) if is_of_the_disk(&error) => {
+            Err(RoundStop::Refused(error, _)) if is_of_the_disk(&error) => {
                 trouble.errors += 1;
                 let in_force = trouble.refuses;
                 self.note(Event::Other(format!("refused, error in force before: {in_force}: {error}")));
@@ -126,13 +126,13 @@ impl Round {
     }
 
     /// These were refused.
-    pub(super) fn unwritten(&mut self, writes: Vec<(usize, Write)>) {
+    pub(super) fn unwritten(&mut self, writes: Vec<(usize, ModelWrite)>) {
         let changes = self.with_ids(writes);
-        self.undone(What::Changes(changes));
+        self.undone(TransactionStage::Changes(changes));
     }
 
     /// This was refused: before anything was done, if no error has come in force.
-    pub(super) fn undone(&mut self, what: What) {
+    pub(super) fn undone(&mut self, what: TransactionStage) {
         let Some(trouble) = &self.trouble else { return };
         let error = self.db().background_error();
         // Errors of the disk have numbers: if it is the same one, no recovery came between.
@@ -140,14 +140,14 @@ impl Round {
         if trouble.refuses && (is_same || !self.resumes_itself()) {
             return;
         }
-        self.journal.iter_mut().for_each(|j| j.written.push(Written { at: None, what: what.clone() }));
+        self.journal.iter_mut().for_each(|j| j.written.push(JournalWrites { at: None, what: what.clone() }));
     }
 
     /// An opening with settings of its own, and nothing more. Gives whether it was refused.
     /// # Errors
     /// For a reason that is not the disk's, but perhaps the crash's.
     pub(crate) fn open_in_trouble(&mut self, env: Env) -> Result<bool, String> {
-        let settings = Settings::random(&mut self.rng, &env, &self.specs);
+        let settings = ModelSettings::random(&mut self.rng, &env, &self.specs);
         match self.open_and_close(settings) {
             Ok(()) => Ok(false),
             Err(error) if is_of_the_disk(&error) => Ok(true),

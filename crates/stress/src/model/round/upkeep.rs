@@ -8,7 +8,7 @@
 //!  1. A call that is refused has changed nothing.
 //!  2. A copy is opened and compared as a whole, then destroyed.
 
-use super::{Done, Event, Kind, Opened, PATH, Round, Stop, refused};
+use super::{Done, Event, Opened, OperationKind, PATH, Round, RoundStop, refused};
 use crate::model::cursor::MOST_SKIPPED;
 use esker::compat::{downgrade, inspect};
 use esker::options::{OptionStruct, TargetVersion, load_latest_options_from};
@@ -36,14 +36,16 @@ const DB_CHANGES: [(&str, [&str; 2]); 3] = [
 ];
 
 impl Round {
-    pub(super) fn keep_up(&mut self, kind: Kind) -> Done {
+    pub(super) fn keep_up(&mut self, kind: OperationKind) -> Done {
         match kind {
-            Kind::Ingest if !self.is_in_trouble() && self.rng.u8(..6) == 0 => self.ingest_into_empty(),
-            Kind::Ingest => self.ingest(),
-            Kind::Import => self.import(),
-            Kind::CompactFiles => self.compact_files(),
-            Kind::SetOptions => self.set_options(),
-            Kind::Resume => self.resume(),
+            OperationKind::Ingest if !self.is_in_trouble() && self.rng.u8(..6) == 0 => {
+                self.ingest_into_empty()
+            }
+            OperationKind::Ingest => self.ingest(),
+            OperationKind::Import => self.import(),
+            OperationKind::CompactFiles => self.compact_files(),
+            OperationKind::SetOptions => self.set_options(),
+            OperationKind::Resume => self.resume(),
             _ => self.copy(kind),
         }
     }
@@ -73,7 +75,7 @@ impl Round {
         let options = ImportColumnFamilyOptions { move_files: self.rng.bool() };
         self.note(Event::Other(format!("export '{name}', drop it, and import it with {options:?}")));
         let Opened::Plain(db) = self.db.as_ref().expect("open between operations") else {
-            return Err(Stop::Wrong("import into a database with transactions".to_owned()));
+            return Err(RoundStop::Wrong("import into a database with transactions".to_owned()));
         };
         db.drop_column_family(&self.handles[family]).map_err(refused(format!("drop '{name}'")))?;
         let family_options = &self.settings.families[family];
@@ -119,7 +121,7 @@ impl Round {
             let done = self.db().set_options(&self.handles[family], &back);
             done.map_err(refused(format!("set_options {back:?}")))?;
             if self.db().set_options(&self.handles[family], &bad).is_ok() {
-                return Err(Stop::Wrong(format!("set_options {bad:?} of '{name}' was taken")));
+                return Err(RoundStop::Wrong(format!("set_options {bad:?} of '{name}' was taken")));
             }
             self.check_options(family, &back)?;
         }
@@ -152,24 +154,24 @@ impl Round {
             let found = in_force.text_of(option);
             if found.as_deref() != Some(value) {
                 let what = format!("option {option} of '{name}' is {found:?}, and was set to {value}");
-                return Err(Stop::Wrong(what));
+                return Err(RoundStop::Wrong(what));
             }
         }
         if in_file.as_ref().is_none_or(|text| text.as_deref() != Some(expected[0].1)) {
             let (option, value) = expected[0];
             let what = format!("OPTIONS file: {option} of '{name}' is {in_file:?}, and was set to {value}");
-            return Err(Stop::Wrong(what));
+            return Err(RoundStop::Wrong(what));
         }
         Ok(())
     }
 
     // ---- copies
 
-    fn copy(&mut self, kind: Kind) -> Done {
+    fn copy(&mut self, kind: OperationKind) -> Done {
         let path = self.fresh_path("copy");
         self.note(Event::Other(format!("{kind:?} as {}", path.display())));
         let flushes = self.may_be_unlogged() || self.rng.bool();
-        if kind == Kind::Backup {
+        if kind == OperationKind::Backup {
             self.back_up(&path, flushes)?;
         } else {
             let log_size_for_flush = if flushes { 0 } else { u64::MAX };
@@ -179,20 +181,20 @@ impl Round {
         let families = self.settings.descriptors(&self.specs);
         let options = self.options_beside(0);
         match kind {
-            Kind::Repair => {
+            OperationKind::Repair => {
                 let summary = repair_db(&options, &path, &families).map_err(refused("repair_db"))?;
                 // Without an order of its tables the copy is not the model's.
                 if !summary.order_unsure.is_empty() {
                     return destroy_db(&options.db, &path).map_err(refused("destroy_db"));
                 }
             }
-            Kind::Downgrade => {
+            OperationKind::Downgrade => {
                 let done = downgrade(&options.db, &path, families, TargetVersion::V7_8);
                 done.map(drop).map_err(refused("downgrade"))?;
                 let fs = self.env.fs.as_ref();
                 let report = inspect(fs, &path, &path).map_err(refused("inspect of a downgraded copy"))?;
                 if let Some(need) = report.needs.iter().find(|n| !TargetVersion::V7_8.reads(n.feature)) {
-                    return Err(Stop::Wrong(format!(
+                    return Err(RoundStop::Wrong(format!(
                         "downgraded, and {} needs {:?}",
                         need.file, need.feature
                     )));
@@ -236,7 +238,7 @@ impl Round {
                 if found != wanted {
                     let (found, wanted) = (shown(found), shown(wanted));
                     let copy = format!("{}, '{}'", path.display(), spec.name);
-                    return Err(Stop::Wrong(format!("{copy}: {found}, and should be {wanted}")));
+                    return Err(RoundStop::Wrong(format!("{copy}: {found}, and should be {wanted}")));
                 }
                 if wanted.is_none() {
                     break;

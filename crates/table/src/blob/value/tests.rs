@@ -63,7 +63,7 @@ fn entities_are_made_whole() {
     let reads = blobs.reader.reads();
     assert_eq!(reads.default_column(b"a", &entity).unwrap().unwrap(), b"alpha"[..]);
     let whole = reads.whole_entity(b"a", &entity).unwrap().unwrap();
-    let whole: Vec<_> = WideColumns::parse(&whole).unwrap().iter().collect();
+    let whole: Vec<_> = EncodedColumns::parse(&whole).unwrap().iter().collect();
     assert_eq!(whole, [(&b""[..], &b"alpha"[..]), (b"here", b"x"), (b"there", b"aleph")]);
     // Another key's blob is no blob of this key.
     assert!(reads.default_column(b"b", &entity).unwrap_err().is_corruption());

@@ -30,7 +30,7 @@ const RECORD_HEAD_BYTES: usize = 40;
 const SUFFIX: &str = ".tier";
 
 /// A block with its head, ready to be written.
-pub(super) struct Record {
+pub(super) struct SegmentRecord {
     pub(super) key: CacheKey,
     pub(super) role: Role,
     pub(super) codec: u8,
@@ -69,11 +69,11 @@ fn payload_checksum(key: &CacheKey, payload: &[u8]) -> u32 {
     crc32c::extend(crc32c::extend(crc32c::value(&first), &second), payload)
 }
 
-impl Record {
-    pub(super) fn new(key: CacheKey, role: Role, codec: u8, payload: &[u8]) -> Record {
+impl SegmentRecord {
+    pub(super) fn new(key: CacheKey, role: Role, codec: u8, payload: &[u8]) -> SegmentRecord {
         let mut bytes = vec![0; RECORD_HEAD_BYTES];
         bytes.extend_from_slice(payload);
-        Record { key, role, codec, bytes }
+        SegmentRecord { key, role, codec, bytes }
     }
 
     pub(super) fn payload(&self) -> &[u8] {
@@ -174,13 +174,18 @@ pub(super) fn scan(fs: &dyn FileSystem, dir: &Path, number: u64) -> Result<Scann
 /// Reads and checks the record at `offset`.
 /// # Errors
 /// `IoError` · `Corruption` if its checksum, key or segment is wrong.
-pub(super) fn read(file: &dyn RandomAccessFile, segment: u64, offset: u64, payload: usize) -> Result<Record> {
+pub(super) fn read(
+    file: &dyn RandomAccessFile,
+    segment: u64,
+    offset: u64,
+    payload: usize,
+) -> Result<SegmentRecord> {
     let mut bytes = vec![0; stored_bytes(payload)];
     let n = file.read_at(offset, &mut bytes)?;
     let torn = || Error::corruption(format!("{} at offset {offset}: torn", file.path().display()));
     let head = parse_head(&bytes, segment).filter(|head| head.length == payload && n == bytes.len());
     let head = head.ok_or_else(torn)?;
-    let record = Record { key: head.key, role: head.role, codec: head.codec, bytes };
+    let record = SegmentRecord { key: head.key, role: head.role, codec: head.codec, bytes };
     if payload_checksum(&record.key, record.payload()) != head.payload_checksum {
         return Err(torn());
     }
@@ -223,7 +228,7 @@ impl SegmentWriter {
     /// Writes a record where readers find it. Returns its offset.
     /// # Errors
     /// `IoError`.
-    pub(super) fn append(&mut self, record: &Record) -> Result<u64> {
+    pub(super) fn append(&mut self, record: &SegmentRecord) -> Result<u64> {
         let offset = self.bytes as u64;
         self.writer.append(&record.head(self.number))?;
         self.writer.append(record.payload())?;
