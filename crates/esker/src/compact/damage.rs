@@ -4,7 +4,7 @@
 //! their own bytes, or in one of their values in a blob file. Those are quarantined.
 //!
 //! Invariant: every file quarantined was read alone, past all caches, and found damaged; a
-//! transient error sets nothing aside.
+//! transient error quarantines nothing.
 
 use crate::cf::ColumnFamily;
 use crate::engine::{DbState, Engine, maybe_schedule, publish_super_version};

@@ -3,11 +3,12 @@
 //! In: the user's calls. Out: calls into the rooms behind: `write` for writes, `get` and `scan` for
 //! reads, `flush`, `compact` and `ingest` for maintenance. No room below names this one.
 //!
-//! Reading order: `open` (with `open_tables`, `operands`, `recover`, `identity`, `leftovers` and
-//! `jobs`), `descriptor` and `column_family` (families as given and as handles), `reads`,
-//! `multi_get`, `scans`, `own_writes` and `entities`, `writes`, `maintenance` (with `ingest`,
-//! `import`, `live_files`, `verify`, `history`), `set_options`, `properties` and `stats_dump`,
-//! `compaction_timer`, `close`, `resume`, `destroy`.
+//! Reading order: `opening` and `open` (with `open_tables`, `operands`, `recover`, `identity`,
+//! `leftovers` and `jobs`), `descriptor` and `column_family` (families as given and as handles),
+//! `reads`, `multi_get`, `scans`, `ranges`, `snapshots`, `own_writes`, `entities` and `explain`,
+//! `writes` (with `batch_arg`), `maintenance` (with `ingest`, `import`, `live_files`, `verify`,
+//! `history`), `set_options`, `properties` and `stats_dump`, `compaction_timer`, `close`, `resume`,
+//! `destroy`.
 
 pub(crate) mod batch_arg;
 mod close;

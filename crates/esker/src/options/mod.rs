@@ -30,8 +30,12 @@
 //! # }
 //! ```
 //!
-//! Reading order: `table` (how an option is declared), `db` and `cf` (the options), `read` and
-//! `write` (per call).
+//! Reading order: `table` (how an option is declared), `db` and `cf` (the options), `table_options`
+//! (those of tables, by name; their struct is in `esker_table`), `styles` (of compaction styles),
+//! `presets`, `closures`, `write_buffer_manager`, `file_checksum`; `read`, `write` and `scan` (per
+//! call); `sanitize` (consistent or refused), `target` (what each RocksDB reads), `set` (changes
+//! while the database runs), `file` (OPTIONS files); `value`, `compression` and `cache_text`
+//! (values as text).
 
 mod cache_text;
 mod cf;

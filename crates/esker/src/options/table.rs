@@ -1,9 +1,9 @@
 //! An option is declared once: the table of names behind the option structs.
 //!
-//! In: the declarations in `db.rs` and `cf.rs`. Out: the structs with their defaults and setters,
-//! and for each struct a table that knows every option's RocksDB name, help, kind, parser and
-//! printer. OPTIONS files, `set_options` and command-line strings all go through that table, so a
-//! name can be spelled in one place only.
+//! In: the declarations in `db.rs` and `cf.rs`; the names in `table_options.rs`, whose struct is in
+//! `esker_table`. Out: the structs with their defaults and setters, and for each struct a table
+//! that knows every option's RocksDB name, help, kind, parser and printer. OPTIONS files,
+//! `set_options` and command-line strings all go through that table, so one place spells a name.
 //!
 //! Invariants
 //!  1. A name stands once in a table, and is RocksDB's, letter for letter.

@@ -2,11 +2,11 @@
 //!
 //! In: the super version of a family, a sequence number, bounds. Out: cursors over user keys.
 //!
-//! Reading order: [`iterator`] (what the user holds), with its `runs` (the sorted runs of a super
-//! version as one cursor), `prepared` (ranges planned ahead), `idle`, `park` and `timestamped`;
-//! [`db_iter`] (internal keys to user keys at one sequence number), [`timestamped`] (the same for
-//! keys with user-defined timestamps), [`versions`] (all versions between two timestamps),
-//! `multi_scan` (several ranges, one after the other), `own_writes` (writes of a transaction on top).
+//! Reading order: [`iterator`] (the cursor that the user holds; `iterator/runs.rs` has its sorted
+//! runs), [`db_iter`] (internal keys to user keys at one sequence number), [`timestamped`] (the
+//! same for keys with user-defined timestamps), [`versions`] (all versions between two timestamps),
+//! `entries` (a range as a standard iterator), `multi_scan` (several ranges, one after the other),
+//! `own_writes` (writes of a transaction on top).
 
 pub(crate) mod db_iter;
 pub(crate) mod entries;

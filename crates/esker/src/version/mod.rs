@@ -1,11 +1,13 @@
 //! The files that make up the database: versions, and the MANIFEST that records their history.
 //!
-//! `family_map` keeps a value per family. Reading order: [`file_meta`] (one file), [`weights`],
-//! [`levels`] and [`version`] (the files of a family at one point in time), `findings` (known facts
-//! about levels), [`file_picker`] (files that may hold a key), [`builder`] (version + edits ->
-//! version), [`check`] (consistency of a version), [`manifest`] (the log of edits and CURRENT),
-//! `recover` (the log read back), [`set`] (the current versions of all families, and the only way
-//! to change them).
+//! Reading order: [`file_meta`] (one table), [`blob_meta`] (one blob file), [`weights`], [`levels`]
+//! and [`version`] (the files of a family at one point in time), [`findings`] (known facts about
+//! levels), [`file_picker`] (files that may hold a key), [`builder`] (version + edits -> version),
+//! [`check`] (consistency of a version), [`manifest`] (the log of edits and CURRENT), `snapshot`
+//! (the edits that begin a MANIFEST), `recover` (the log read back), [`beside_owner`] (the same
+//! beside a writing process), [`set`] (the current versions of all families, and the only way to
+//! change them). Parts of these: `family_map` (a value per family), [`config`], [`numbers`],
+//! `timestamps` (bounds of tables without their timestamps).
 
 pub(crate) mod beside_owner;
 pub(crate) mod blob_meta;
