@@ -1,17 +1,17 @@
-//! The way back: which RocksDB can open a directory, what in it needs the newest, and how to do
-//! without that.
+//! Compatibility: which RocksDB can open a directory, which of its features need the newest one,
+//! and how to remove those.
 //!
-//! In: a directory that nobody has open. Out: a [`CompatReport`]; or, by [`downgrade`], the same
-//! contents in files that an older RocksDB reads. Source: RocksDB `HISTORY.md`, and what 7.8.3
-//! makes of each feature (docs/compat/).
+//! In: a directory that no process has open. Out: a [`CompatReport`]; or, by [`downgrade`], the
+//! same contents in files that an older RocksDB reads. Source: RocksDB `HISTORY.md`, and tests of
+//! each feature with 7.8.3 (docs/compat/).
 //!
 //! Invariants
-//!  1. Looking changes nothing and takes no lock. It reads every entry: which kinds there are, no
-//!     property says.
-//!  2. A downgrade is made of flushes, compactions and a fresh MANIFEST: whenever it is
-//!     interrupted, the database is whole, and the next one goes on.
-//!  3. What cannot be said to the older version (families without timestamps in their tables) is
-//!     refused before anything is written.
+//!  1. Inspection changes nothing and takes no lock. It reads every entry, because no property
+//!     lists the kinds of entries.
+//!  2. A downgrade consists of flushes, compactions and a fresh MANIFEST. Interrupted at any time,
+//!     it leaves a whole database, and the next one goes on.
+//!  3. Contents that the older version cannot represent (families without timestamps in their
+//!     tables) are refused before anything is written.
 
 mod downgrade;
 mod report;
@@ -33,12 +33,11 @@ use esker_format::write_batch::{BatchOp, WriteBatchView};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Says which RocksDB can open the database in `dir`, whose WALs are in `wal_dir`. Another process
-/// may have it open: then it is looked at as of one point in time of the call.
+/// Finds out which RocksDB can open the database in `dir`, whose WALs are in `wal_dir`. If another
+/// process has it open, the report is of one point in time of the call.
 /// # Errors
-/// `IoError` (sub-code `PathNotFound` if there is no database) · `Corruption` or `NotSupported`
-/// naming the file that cannot be looked into · `TryAgain` if another process changes the database
-/// too fast.
+/// `IoError`, with sub-code `PathNotFound` if there is no database · `Corruption` or `NotSupported`
+/// naming the unreadable file · `TryAgain` if another process changes the database too fast.
 pub fn inspect(fs: &dyn FileSystem, dir: &Path, wal_dir: &Path) -> Result<CompatReport> {
     read_beside_owner(fs, &SystemClock, dir, || inspect_once(fs, dir, wal_dir))
 }
@@ -67,14 +66,14 @@ fn inspect_once(fs: &dyn FileSystem, dir: &Path, wal_dir: &Path) -> Result<Compa
     Ok(report)
 }
 
-/// What the MANIFEST leaves.
+/// The final state that the MANIFEST's edits describe.
 #[derive(Debug)]
 struct ManifestState {
     families: BTreeMap<ColumnFamilyId, Family>,
     min_log_number_to_keep: FileNumber,
 }
 
-/// What the MANIFEST leaves of a family.
+/// The final state of a family.
 #[derive(Debug, Default)]
 struct Family {
     tables: BTreeMap<FileNumber, FileMetaData>,
@@ -114,8 +113,8 @@ fn replay(fs: &dyn FileSystem, dir: &Path, report: &mut CompatReport) -> Result<
 }
 
 impl ManifestState {
-    /// WALs numbered less hold nothing that is not in tables. Some that no family needs hold
-    /// prepared transactions: where there may be any, the MANIFEST says from which one on.
+    /// WALs with smaller numbers hold nothing that is not in tables. WALs that no family needs may
+    /// hold prepared transactions; the MANIFEST gives the number of the first of those.
     fn smallest_wanted_wal(&self) -> FileNumber {
         let by_families = self.families.values().map(|f| f.log_number).min().unwrap_or_default();
         match self.min_log_number_to_keep {
@@ -136,7 +135,7 @@ impl Family {
     }
 }
 
-/// Looks into the WALs from `needed` on, as far as each can be read: their ends may be torn.
+/// Inspects the WALs from `needed` on, each as far as it can be read: its end may be torn.
 fn inspect_wals(
     fs: &dyn FileSystem,
     wal_dir: &Path,
@@ -195,7 +194,7 @@ fn inspect_op(op: &BatchOp<'_>, name: &str, report: &mut CompatReport) {
     }
 }
 
-/// The OPTIONS file keeps tools out, not the library, which does not read it.
+/// Inspects the OPTIONS file. It keeps out tools only: the library does not read it.
 fn inspect_options(fs: &dyn FileSystem, dir: &Path, report: &mut CompatReport) -> Result<()> {
     let Some(number) = latest_options_file(fs, dir)? else { return Ok(()) };
     let loaded = match load_latest_options_from(fs, dir) {
@@ -217,13 +216,13 @@ fn inspect_options(fs: &dyn FileSystem, dir: &Path, report: &mut CompatReport) -
     Ok(())
 }
 
-/// The release in "11.8.1".
+/// Parses a release such as "11.8.1".
 fn parse_release(text: &str) -> Option<Release> {
     let mut parts = text.split('.');
     Some(Release(parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
-/// A table where the MANIFEST says, or under LevelDB's name.
+/// Path of a table: as the MANIFEST says, or under LevelDB's name.
 fn table_path(fs: &dyn FileSystem, dir: &Path, number: FileNumber) -> Result<std::path::PathBuf> {
     let path = file_name::table_file_name(dir, number);
     let old = file_name::leveldb_table_file_name(dir, number);

@@ -1,21 +1,21 @@
-//! Slots and priorities for boxed jobs, and work shared among threads of its own. Knows no job: who
-//! runs what is decided above.
+//! Slots and priorities for boxed jobs, and work shared among scoped threads. Knows no job: the
+//! callers decide what runs.
 
 use esker_base::sync::{Arc, Mutex, thread};
 use esker_env::spawn_scoped;
 use esker_env::thread_pool::{Priority, ThreadPool};
 use std::fmt;
 
-/// What kind of work a job is; decides its pool.
+/// The kind of a job; it decides the job's pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Job {
-    /// Memtables to level 0.
+    /// Memtables become files of level 0.
     Flush,
-    /// Files to files.
+    /// Files are merged into other files.
     Compaction,
-    /// Files to nothing.
+    /// Obsolete files are deleted.
     Purge,
-    /// Files to what scans remember.
+    /// Deleted runs are found for later scans to remember.
     PreScan,
 }
 
@@ -33,7 +33,7 @@ impl Scheduler {
         Scheduler { pool, tag }
     }
 
-    /// Makes sure that so many jobs of each kind can run at once.
+    /// Makes sure that this many jobs of each kind can run at once.
     pub(crate) fn ensure_threads(&self, flushes: usize, compactions: usize) {
         self.pool.inc_background_threads_if_needed(flushes, Priority::High);
         self.pool.inc_background_threads_if_needed(compactions, Priority::Low);
@@ -48,19 +48,18 @@ impl Scheduler {
         self.pool.schedule(priority, self.tag, work);
     }
 
-    /// Whether jobs, of whichever database, have no thread, as the system refuses them.
+    /// Whether jobs, of any database, have no thread because the system refuses them.
     pub(crate) fn is_starved(&self) -> bool {
         self.pool.is_starved()
     }
 
-    /// Tries to start threads for starved jobs. If none is to be had: a job of this database, for
-    /// the caller to run under no lock.
+    /// Tries to start threads for starved jobs. If the system gives none, returns a job of this
+    /// database for the caller to run under no lock.
     pub(crate) fn take_starved(&self) -> Option<Box<dyn FnOnce() + Send>> {
         self.pool.take_starved(self.tag)
     }
 
-    /// Whether a job waits for a thread that a pre-scan of deleted keys may have, one of another
-    /// database perhaps.
+    /// Whether a job, perhaps of another database, waits for a thread that a pre-scan may occupy.
     pub(crate) fn pre_scan_is_in_the_way(&self) -> bool {
         self.pool.queue_len(Priority::Low) > 0
     }
@@ -73,8 +72,7 @@ impl fmt::Debug for Scheduler {
 }
 
 /// Applies `work` to each item on up to `threads` threads, the caller's included. Results are in
-/// the order of the items. If the system gives no more threads, those that are there do all the
-/// work.
+/// the order of the items. If the system refuses threads, the existing ones do all the work.
 pub(crate) fn map_in_parallel<T: Send, R: Send>(
     items: Vec<T>,
     threads: usize,
@@ -85,7 +83,7 @@ pub(crate) fn map_in_parallel<T: Send, R: Send>(
     let (items, done) = (Mutex::new(items.into_iter().enumerate()), Mutex::new(&mut results));
     let run = || {
         loop {
-            // In a statement of its own: the lock is not held while the work is done.
+            // A separate statement: the lock is not held while the work is done.
             let next = items.lock().next();
             let Some((index, item)) = next else { return };
             let result = work(item);

@@ -1,7 +1,7 @@
-//! Live snapshots: which sequence numbers somebody may still read at.
+//! Live snapshots: the sequence numbers that readers may still read at.
 //!
 //! In: sequence numbers taken and given back. Out: the oldest one, without a lock, and all of them,
-//! for flush and compaction. [`Snapshot`] is what the user holds, and gives its number back through
+//! for flush and compaction. [`Snapshot`] is the user's handle; it gives its number back through
 //! its owner when the last clone is dropped. Iterators without a snapshot hold a number as well, so
 //! that they can go on over newer files; statistics do not count those.
 //!
@@ -9,11 +9,11 @@
 //! first -> 17 x1 <-> 20 x3 <-> 21 x1 <- last        one node for each number, in a vector; a ticket is a place in it
 //! ```
 //!
-//! Taking a number appends or counts up the last node, since numbers only rise; giving it back goes
-//! straight to its node. So both cost the same with one live snapshot and with ten thousand, a
-//! mutex that is held for a few nanoseconds each. (Slots of each thread, with an asymmetric fence,
-//! would cost two stores; but whoever gives back may be another thread than the one that took, and
-//! compactions would look at all slots.) Nobody who writes looks at any of this.
+//! Taking a number appends a node or counts up the last one, since numbers only rise. Giving it
+//! back goes straight to its node. Both therefore cost the same with one live snapshot and with ten
+//! thousand: a mutex that is held for nanoseconds. (Slots for each thread, with an asymmetric
+//! fence, would cost two stores. But another thread may give the number back, and compactions would
+//! read all slots.) Writers never read this list.
 //!
 //! Invariants
 //!  1. A node's count is how often its number was taken and not yet given back; nodes without
@@ -33,16 +33,16 @@ const NIL: u32 = u32::MAX;
 /// No snapshot.
 const NONE: u64 = u64::MAX;
 
-/// Who takes a number.
+/// The kind of a number's holder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Holder {
-    /// The user, who sees it in statistics.
+    /// The user; statistics count it.
     User,
     /// An iterator that was opened without a snapshot.
     Iterator,
 }
 
-/// A number that was taken: where its node is.
+/// A taken number: the place of its node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Ticket {
     node: u32,
@@ -50,10 +50,10 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
-    /// Of no node: nothing was taken, and nothing is given back.
+    /// A ticket without a node: giving it back does nothing.
     pub(crate) const NONE: Ticket = Ticket { node: NIL, holder: Holder::Iterator };
 
-    /// Not an iterator's.
+    /// Whether a user holds it, not an iterator.
     pub(crate) fn is_of_user(self) -> bool {
         self.holder == Holder::User
     }
@@ -65,7 +65,7 @@ struct Node {
     /// Holders of both kinds.
     count: u32,
     users: u32,
-    /// Unix seconds at which the first of them came.
+    /// Unix seconds at which the first of them took it.
     unix_time: u64,
     before: u32,
     behind: u32,
@@ -88,7 +88,7 @@ impl Default for SnapshotList {
 }
 
 impl SnapshotList {
-    /// No snapshots.
+    /// An empty list.
     pub(crate) fn new() -> Self {
         Self::default()
     }
@@ -101,7 +101,7 @@ impl SnapshotList {
         self.nodes.get_mut(at as usize)
     }
 
-    /// Somebody reads at `sequence` from now (`unix_time`, seconds) on. O(1) if no held number is
+    /// Adds a holder of `sequence`, taken at `unix_time` (seconds). O(1) if no held number is
     /// higher.
     pub(crate) fn acquire(
         &mut self,
@@ -137,7 +137,7 @@ impl SnapshotList {
         Ticket { node: at, holder }
     }
 
-    /// Sets the neighbours' links around `at`, or across if that is nothing.
+    /// Links the neighbours to `at`, or to each other if `at` is `NIL`.
     fn link(&mut self, before: u32, at: u32, behind: u32) {
         match self.node_mut(before) {
             Some(node) => node.behind = if at == NIL { behind } else { at },
@@ -149,11 +149,11 @@ impl SnapshotList {
         }
     }
 
-    /// One holder of a number is gone. Returns whether nobody else holds the number: then files
-    /// that only it needed may be compacted away. O(1).
+    /// Removes one holder of a number. Returns whether it was the last one: then compactions may
+    /// drop entries that only this number needed. O(1).
     ///
     /// # Panics
-    /// If it was given back before and nobody has taken a number since.
+    /// If the ticket was given back before and no number was taken since.
     pub(crate) fn release(&mut self, ticket: Ticket) -> bool {
         let is_user = u32::from(ticket.holder == Holder::User);
         self.users -= is_user as usize;
@@ -174,7 +174,7 @@ impl SnapshotList {
         std::iter::successors(self.node(self.first), |node| self.node(node.behind))
     }
 
-    /// The oldest number held by anybody.
+    /// The oldest held number.
     pub(crate) fn oldest(&self) -> Option<SequenceNumber> {
         self.node(self.first).map(|node| node.sequence)
     }
@@ -184,18 +184,18 @@ impl SnapshotList {
         self.iter().find(|node| node.users > 0).map(|node| node.sequence)
     }
 
-    /// Unix seconds at which that was taken; 0 if there is none, as `rocksdb.oldest-snapshot-time`
-    /// says it.
+    /// Unix seconds at which that number was taken; 0 if there is none, as in
+    /// `rocksdb.oldest-snapshot-time`.
     pub(crate) fn oldest_unix_time(&self) -> u64 {
         self.iter().find(|node| node.users > 0).map_or(0, |node| node.unix_time)
     }
 
-    /// Every number held, once, ascending.
+    /// Every held number, once, ascending.
     pub(crate) fn all(&self) -> Vec<SequenceNumber> {
         self.iter().map(|node| node.sequence).collect()
     }
 
-    /// Snapshots that users hold, equal numbers counted each.
+    /// Number of snapshots that users hold; equal numbers count each.
     pub(crate) fn len(&self) -> usize {
         self.users
     }
@@ -207,7 +207,7 @@ impl SnapshotList {
     }
 }
 
-/// The list, shared. In lines of its own, which nobody who writes or reads keys looks at.
+/// The shared list. On cache lines of its own, away from values that writers and readers load.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct LiveSnapshots {
@@ -225,8 +225,8 @@ impl LiveSnapshots {
         }
     }
 
-    /// Takes the number that `sequence` gives, under the lock: a flush that looked at the list has
-    /// not missed an older one.
+    /// Takes the number that `sequence` returns under the lock. A flush that has read the list
+    /// therefore does not miss an older number.
     #[inline]
     pub(crate) fn acquire(
         &self,
@@ -241,8 +241,8 @@ impl LiveSnapshots {
         (sequence, ticket)
     }
 
-    /// Gives it back. Gives the oldest number that is held still or, if there is none, the one that
-    /// `newest` gives, under the lock: whoever takes one afterwards takes none that is older.
+    /// Gives a number back. Returns the oldest number still held or, if none is, the result of
+    /// `newest` under the lock: numbers taken afterwards are not older.
     #[inline]
     pub(crate) fn release(&self, ticket: Ticket, newest: impl FnOnce() -> SequenceNumber) -> SequenceNumber {
         let mut list = self.list.lock();
@@ -260,21 +260,21 @@ impl LiveSnapshots {
         }
     }
 
-    /// The oldest number held by anybody. Takes no lock.
+    /// The oldest held number. Takes no lock.
     #[inline]
     pub(crate) fn oldest(&self) -> Option<SequenceNumber> {
         let oldest = self.oldest.load(Ordering::SeqCst);
         (oldest != NONE).then_some(SequenceNumber(oldest))
     }
 
-    /// The oldest number that was held when the last one was given back, or the newest there was
-    /// then; 0 before that.
+    /// The oldest number held when the last one was given back, or the newest there was then; 0
+    /// before that.
     #[inline]
     pub(crate) fn oldest_at_release(&self) -> SequenceNumber {
         SequenceNumber(self.oldest_at_release.load(Ordering::SeqCst))
     }
 
-    /// Says that this is it, and gives what was said before. It never goes down.
+    /// Raises that number to `oldest`, never lowers it, and returns the previous one.
     #[inline]
     pub(crate) fn raise_oldest_at_release(&self, oldest: SequenceNumber) -> SequenceNumber {
         SequenceNumber(self.oldest_at_release.fetch_max(oldest.0, Ordering::SeqCst))
@@ -285,15 +285,15 @@ impl LiveSnapshots {
         self.list.lock().all()
     }
 
-    /// Looks at the list. `look` takes no lock.
+    /// Calls `look` with the list. `look` must take no lock.
     pub(crate) fn with<R>(&self, look: impl FnOnce(&SnapshotList) -> R) -> R {
         look(&self.list.lock())
     }
 }
 
-/// Who takes a number back when the last clone of its snapshot is dropped: the database.
+/// The database that takes a number back when the last clone of its snapshot is dropped.
 pub(crate) trait SnapshotOwner: Send + Sync {
-    /// Nobody holds this snapshot any more.
+    /// Called when the last holder of this snapshot is gone.
     fn release_snapshot(&self, ticket: Ticket);
 
     /// The owner as what it is: snapshots that are read from find their database by it.
@@ -317,8 +317,8 @@ impl Drop for Held {
 pub struct Snapshot(Arc<Held>);
 
 impl Snapshot {
-    /// `sequence`, already acquired, to be given back to `owner`. The owner must stay alive, so it
-    /// is held here.
+    /// A snapshot at `sequence`, already acquired, to be given back to `owner`. Holds the owner,
+    /// which must stay alive.
     pub(crate) fn new(sequence: SequenceNumber, ticket: Ticket, owner: Arc<dyn SnapshotOwner>) -> Snapshot {
         Snapshot(Arc::new(Held { sequence, ticket, owner }))
     }
@@ -327,7 +327,7 @@ impl Snapshot {
         self.0.owner.clone().into_any()
     }
 
-    /// The number it reads at.
+    /// The sequence number that it reads at.
     pub fn sequence(&self) -> SequenceNumber {
         self.0.sequence
     }

@@ -1,10 +1,10 @@
-//! Databases whose values end in the time they were written at: RocksDB's `DBWithTTL`.
+//! Databases that store with each value the time it was written: RocksDB's `DBWithTTL`.
 //!
-//! In: values, and how many seconds those of a family live. Out: the same values, as long as
-//! compactions have not dropped them: who reads may see a value for a while after its time.
+//! In: values, and the number of seconds that a family's values live. Out: the same values, until a
+//! compaction drops them: a read may return a value for some time after it expires.
 //!
-//! Stored: the value, then fixed32 Unix seconds; operands the same. Such a database is opened as
-//! one with TTL, always, or its values are shown with their times.
+//! Stored: the value, then fixed32 Unix seconds; operands the same. Such a database must always be
+//! opened with TTL, or reads return the values with their times.
 //!
 //! Source: RocksDB `utilities/ttl/db_ttl_impl.h`.
 
@@ -33,7 +33,7 @@ const TIME_BYTES: usize = 4;
 /// When TTL databases began, Unix seconds: no value is older.
 const MIN_TIMESTAMP: u32 = 1_368_146_402;
 
-/// A database with times. Cloning gives another handle to the same one.
+/// A database whose values expire. Cloning gives another handle to the same one.
 ///
 /// ```
 /// use esker::{DbOptions, DbWithTtl, OpenMode, ReadOptions, WriteBatch, WriteOptions};
@@ -75,8 +75,8 @@ impl fmt::Debug for DbWithTtl {
 }
 
 impl DbWithTtl {
-    /// Opens the database in `path` with these families and the seconds that values live in each; 0
-    /// or less: for ever.
+    /// Opens the database in `path` with these families and the number of seconds that values live
+    /// in each; with 0 or less they never expire.
     /// # Errors
     /// `InvalidArgument`: there is not one time for each family; the database does not exist and
     /// `create_if_missing` is off; it exists and `error_if_exists` is on; it has families that are
@@ -107,12 +107,12 @@ impl DbWithTtl {
         Ok(DbWithTtl { db, clock, ttls })
     }
 
-    /// The database itself, whose values end in their times: to flush, compact, and look at it.
+    /// The underlying database, whose values end in their times: to flush, compact and inspect it.
     pub fn base_db(&self) -> &Db {
         &self.db
     }
 
-    /// Creates a family whose values live `ttl` seconds; 0 or less: for ever.
+    /// Creates a family whose values live `ttl` seconds; with 0 or less they never expire.
     /// # Errors
     /// `InvalidArgument`: the name is taken, empty or has a NUL, or an option is out of range ·
     /// `NotSupported`: the database is read-only · `IoError` from the MANIFEST.
@@ -129,20 +129,20 @@ impl DbWithTtl {
         Ok(family)
     }
 
-    /// From now on values of `family` live `ttl` seconds from when they were written, those that
-    /// are there as well.
+    /// Sets the time that values of `family` live, in seconds from their writing. It holds for
+    /// existing values, too.
     pub fn set_ttl(&self, family: &ColumnFamilyHandle, ttl: i32) {
         if let Some(current) = self.ttls.lock().get(&family.id()) {
             current.store(ttl, Relaxed);
         }
     }
 
-    /// How many seconds values of `family` live.
+    /// The number of seconds that values of `family` live.
     pub fn ttl(&self, family: &ColumnFamilyHandle) -> Option<i32> {
         self.ttls.lock().get(&family.id()).map(|ttl| ttl.load(Relaxed))
     }
 
-    /// Sets `key` of the default family, as of now.
+    /// Sets `key` of the default family, with the present time.
     /// # Errors
     /// `InvalidArgument`: the keys of the family have timestamps · `ShutdownInProgress`: the
     /// database was closed · `NotSupported`: the database is read-only, or this is a forked child
@@ -164,7 +164,7 @@ impl DbWithTtl {
         self.db.delete(key)
     }
 
-    /// Applies a batch whose values and operands have no times yet: they get that of now.
+    /// Applies a batch whose values and operands have no times yet: they get the present time.
     /// # Errors
     /// `NotSupported`: entities, values with timestamps, or transaction markers; the database is
     /// read-only · `InvalidArgument`: a family that is not open, or an inverted range ·
@@ -214,7 +214,7 @@ impl DbWithTtl {
         self.get_opt(&ReadOptions::default(), &self.db.default_column_family(), key)
     }
 
-    /// The value of `key` in `family`, which may have outlived its time.
+    /// The value of `key` in `family`. It may have expired.
     /// # Errors
     /// `Corruption`: the value does not end in a time · `Corruption` and `IoError` name the file
     /// and offset · `Incomplete`: `read_tier` forbids the I/O it would take · `TimedOut`: it would
@@ -233,7 +233,7 @@ impl DbWithTtl {
         Ok(Some(value))
     }
 
-    /// [`DbWithTtl::get_opt`] of many keys; answers stand as the keys do.
+    /// [`DbWithTtl::get_opt`] of several keys; answers are in the order of the keys.
     pub fn multi_get<K: AsRef<[u8]>>(
         &self,
         options: &ReadOptions,
@@ -343,37 +343,37 @@ impl IntoIterator for TtlIterator {
 }
 
 impl TtlIterator {
-    /// Whether it stands on an entry.
+    /// Whether it is positioned at an entry.
     pub fn valid(&self) -> bool {
         self.0.valid()
     }
 
-    /// To the first key.
+    /// Moves to the first key.
     pub fn seek_to_first(&mut self) {
         self.0.seek_to_first();
     }
 
-    /// To the last key.
+    /// Moves to the last key.
     pub fn seek_to_last(&mut self) {
         self.0.seek_to_last();
     }
 
-    /// To the first key at or after `target`.
+    /// Moves to the first key at or after `target`.
     pub fn seek(&mut self, target: impl AsRef<[u8]>) {
         self.0.seek(target);
     }
 
-    /// To the last key at or before `target`.
+    /// Moves to the last key at or before `target`.
     pub fn seek_for_prev(&mut self, target: impl AsRef<[u8]>) {
         self.0.seek_for_prev(target);
     }
 
-    /// To the next key. Stays where it is if it is not valid.
+    /// Moves to the next key. Does nothing if it is not valid.
     pub fn next(&mut self) {
         self.0.next();
     }
 
-    /// To the previous key. Stays where it is if it is not valid.
+    /// Moves to the previous key. Does nothing if it is not valid.
     pub fn prev(&mut self) {
         self.0.prev();
     }
@@ -397,7 +397,7 @@ impl TtlIterator {
         Ok(split(self.0.value())?.1)
     }
 
-    /// Why it is not valid, if an error was the reason.
+    /// The error that made it invalid, if any.
     /// # Errors
     /// `Corruption` and `IoError` name the file · `Incomplete`: `read_tier` forbids the I/O it
     /// would take, or `max_skippable_internal_keys` was passed · `TimedOut`: it would take I/O
@@ -408,7 +408,7 @@ impl TtlIterator {
     }
 }
 
-/// A value and its time.
+/// Splits a stored value into the value and its time.
 fn split(stored: &[u8]) -> Result<(&[u8], u32)> {
     let Some((value, time)) = stored.split_last_chunk::<TIME_BYTES>() else {
         return Err(Error::corruption("Error: value's length less than timestamp's"));
@@ -420,16 +420,15 @@ fn split(stored: &[u8]) -> Result<(&[u8], u32)> {
     Ok((value, time))
 }
 
-/// What a family with times is opened with. Options that are those of such a family already, as an
-/// OPTIONS file and a database that is open give them, are put together anew: times must not be
-/// taken off twice.
+/// Changes the options of a family so that its values have times. Options from an OPTIONS file or
+/// an open database may have that already. They are built anew: times must not be stripped twice.
 fn add_times(options: &mut ColumnFamilyOptions, ttl: &Arc<AtomicI32>, clock: &Arc<dyn Clock>) {
     let own = BeforeTtl {
         filter: options.compaction_filter.take(),
         factory: options.compaction_filter_factory.take(),
     };
     let before = match own.factory.as_ref().and_then(|factory| factory.before()) {
-        // One that was set since is asked from now on.
+        // A filter that was set since then is used from now on.
         Some(before) => BeforeTtl { filter: own.filter.or(before.filter), factory: before.factory },
         None => own,
     };
@@ -441,7 +440,7 @@ fn add_times(options: &mut ColumnFamilyOptions, ttl: &Arc<AtomicI32>, clock: &Ar
 struct TtlFilterFactory {
     ttl: Arc<AtomicI32>,
     clock: Arc<dyn Clock>,
-    /// The user's.
+    /// The user's own filter and factory.
     before: BeforeTtl,
 }
 

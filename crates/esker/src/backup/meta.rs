@@ -1,4 +1,4 @@
-//! The text that says which files a backup consists of.
+//! The text that lists the files of a backup.
 //!
 //! ```text
 //! [schema_version 2.x]
@@ -15,21 +15,21 @@
 use esker_base::{Error, Result};
 use std::fmt::Write;
 
-/// Fields of a later schema that one must understand begin with it.
+/// Prefix of fields of a later schema that a reader must understand.
 const NOT_IGNORABLE: &str = "ni::";
 
 /// A file of a backup.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct BackupFile {
-    /// From the backup directory on.
+    /// Path relative to the backup directory.
     pub(super) name: String,
-    /// CRC-32C of all of it.
+    /// CRC-32C of the whole file.
     pub(super) crc: u32,
-    /// Its size.
+    /// Its size in bytes.
     pub(super) bytes: u64,
 }
 
-/// What `meta/N` says.
+/// The contents of `meta/N`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct BackupMeta {
     pub(super) timestamp: u64,
@@ -55,9 +55,9 @@ impl BackupMeta {
         text.into_bytes()
     }
 
-    /// Sizes of files are 0.
+    /// Parses `meta/N`. Sizes of files are 0.
     /// # Errors
-    /// `Corruption` saying what is wrong · `NotSupported` for a later schema.
+    /// `Corruption` naming the fault · `NotSupported` for a later schema.
     pub(super) fn parse(text: &[u8]) -> Result<BackupMeta> {
         let text = std::str::from_utf8(text).map_err(|_| bad("no text"))?;
         let mut lines = text.lines().peekable();
@@ -96,7 +96,7 @@ impl BackupMeta {
 fn parse_file(line: &str) -> Result<BackupFile> {
     let mut words = line.split(' ');
     let name = words.next().filter(|n| !n.is_empty()).ok_or_else(|| bad("an empty line"))?;
-    // A name leads nowhere but into the backup directory.
+    // A name must not lead out of the backup directory.
     if name.starts_with('/') || name.split('/').any(|part| part == "..") {
         return Err(bad("a file outside of the backup directory"));
     }
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(BackupMeta::parse(&text).unwrap(), meta);
         for end in 0..text.len() - 1 {
             if let Ok(less) = BackupMeta::parse(&text[..end]) {
-                // Only the last digits of a number can be missing.
+                // A cut can only remove the last digits of a number.
                 assert_eq!(less.files.len(), meta.files.len(), "cut at {end}");
             }
         }
@@ -168,7 +168,7 @@ mod tests {
             "schema_version 2.1\n1\n2\nfield x\n1\nprivate/1/CURRENT crc32 5 size 9 temp kWarm\n// FOOTER\n";
         assert_eq!(BackupMeta::parse(later.as_bytes()).unwrap().files[0].crc, 5);
         assert!(BackupMeta::parse(b"schema_version 3.0\n").is_err());
-        // Restored, it would be a database without that table, whatever number of files it says.
+        // Restored, it would be a database without that table, whatever number of files it gives.
         for count in [1, 2] {
             let excluded = format!(
                 "schema_version 2.1\n1\n2\n{count}\nprivate/1/CURRENT crc32 5\nshared_checksum/7_s_9.sst ni::excluded true\n"

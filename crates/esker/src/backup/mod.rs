@@ -1,20 +1,20 @@
-//! Backups in RocksDB's layout: tables once for all backups, the rest for each.
+//! Backups in RocksDB's layout: tables once for all backups, other files once for each.
 //!
-//! In: an open database, and a directory for backups of it. Out: numbered backups that RocksDB
-//! restores, and the other way round.
+//! In: an open database, and a directory for its backups. Out: numbered backups that RocksDB
+//! restores. RocksDB's backups are restored here, too.
 //!
 //! ```text
 //! meta/N                       which files backup N consists of, with their checksums (`meta.rs`)
 //! private/N/CURRENT, MANIFEST-…, OPTIONS-…, ….log
 //! shared_checksum/NUMBER_sSESSION_BYTES.sst        a table: number, session that wrote it, size
-//! shared_checksum/NUMBER_CRC_BYTES.blob            a blob file (or a table without a session, or of whose name above there is another)
+//! shared_checksum/NUMBER_CRC_BYTES.blob            a blob file (or a table without a session, or whose name above is taken)
 //! ```
 //!
 //! Invariants
 //!  1. `meta/N` has its name only when all its files are durable; until then the backup does not
 //!     exist.
 //!  2. A shared file is deleted only when no meta file names it.
-//!  3. A backup is one point in time of all families, as a checkpoint is.
+//!  3. A backup holds all families at one point in time, as a checkpoint does.
 //!
 //! Source: RocksDB `utilities/backup/backup_engine.cc`.
 
@@ -37,7 +37,7 @@ use std::path::{Path, PathBuf};
 const META: &str = "meta";
 const PRIVATE: &str = "private";
 const SHARED: &str = "shared_checksum";
-/// What a backup engine is told. RocksDB's names.
+/// Options of a backup engine, under RocksDB's names.
 ///
 /// ```
 /// use esker::BackupEngineOptions;
@@ -48,9 +48,9 @@ const SHARED: &str = "shared_checksum";
 /// ```
 #[derive(Clone, Debug)]
 pub struct BackupEngineOptions {
-    /// Where the backups are; made if it is missing.
+    /// The directory of the backups; it is made if it is missing.
     pub backup_dir: PathBuf,
-    /// Its file system and clock; the databases' too.
+    /// File system and clock, of the backups and of the databases.
     pub env: Env,
 }
 
@@ -77,13 +77,13 @@ pub struct BackupInfo {
     pub timestamp: u64,
     /// Bytes of all its files, shared ones included.
     pub size: u64,
-    /// How many they are.
+    /// Number of its files.
     pub number_files: usize,
-    /// What the program said about it.
+    /// The metadata that the program gave.
     pub app_metadata: Vec<u8>,
 }
 
-/// Makes, checks, restores and deletes backups. One at a time has a directory open.
+/// Makes, checks, restores and deletes backups. Only one engine may have a directory open.
 ///
 /// ```
 /// # let dir = esker_testkit::TempDir::new("doc");
@@ -110,7 +110,7 @@ pub struct BackupInfo {
 /// ```
 #[derive(Debug)]
 pub struct BackupEngine {
-    /// A forked child changes nothing: its parent gives out the same numbers.
+    /// A forked child must change nothing: its parent would use the same numbers.
     owner: ProcessOwner,
     dir: PathBuf,
     env: Env,
@@ -122,8 +122,7 @@ pub struct BackupEngine {
 impl BackupEngine {
     /// Opens the directory.
     /// # Errors
-    /// `IoError`. Backups that are damaged do not keep it from opening: see
-    /// [`BackupEngine::corrupted_backups`].
+    /// `IoError`. Damaged backups do not prevent opening: see [`BackupEngine::corrupted_backups`].
     pub fn open(options: &BackupEngineOptions) -> Result<BackupEngine> {
         let env = options.env.clone();
         let dir = env.fs.absolute_path(&options.backup_dir)?;
@@ -189,9 +188,9 @@ impl BackupEngine {
         self.corrupt.keys().copied().collect()
     }
 
-    /// Backs up `db` and returns the backup's number. Tables that an earlier backup has are not
-    /// copied again. With `flush_before_backup` memtables are flushed first; otherwise the WALs go
-    /// along.
+    /// Backs up `db` and returns the backup's number. Tables of earlier backups are not copied
+    /// again. With `flush_before_backup` memtables are flushed first; otherwise the WALs are
+    /// copied.
     /// # Errors
     /// `ShutdownInProgress`: the database was closed · `NotSupported`: it is read-only · `IoError`:
     /// what was copied goes with the next garbage collection · the error of the flush · the
@@ -200,7 +199,7 @@ impl BackupEngine {
         self.create_new_backup_with_metadata(db, &[], flush_before_backup)
     }
 
-    /// The same, with something to say about it.
+    /// Backs up `db` as [`BackupEngine::create_new_backup`] does, and records `app_metadata`.
     /// # Errors
     /// `ShutdownInProgress`: the database was closed · `NotSupported`: it is read-only · `IoError`:
     /// what was copied goes with the next garbage collection · the error of the flush · the
@@ -221,7 +220,7 @@ impl BackupEngine {
         drop(undeletable);
         meta.timestamp = self.env.clock.now_seconds();
         meta.app_metadata = app_metadata.to_vec();
-        // The backup directory itself, too: it may be new, and what is in it.
+        // The backup directory and its folders may be new: sync them, too.
         for dir in [&private, &self.dir.join(PRIVATE), &self.dir.join(SHARED), &self.dir] {
             self.fs().new_directory(dir)?.fsync()?;
         }
@@ -278,9 +277,9 @@ impl BackupEngine {
         Ok(meta)
     }
 
-    /// Brings a table or blob file in, unless it is there. What is read of it is compared with the
-    /// checksum that the database has recorded, if that is made the same way. `is_direct`: it is
-    /// read as the database reads it, past the page cache.
+    /// Copies a table or blob file into the backups, unless it is there. Compares its checksum with
+    /// the recorded one, if both are of the same kind. `is_direct`: reads it as the database does,
+    /// past the page cache.
     fn share(
         &self,
         path: &Path,
@@ -309,7 +308,7 @@ impl BackupEngine {
             by_session
         };
         let target = self.dir.join(&name);
-        // What no backup names has been left by one that failed: nobody knows what is in it.
+        // A file that no backup names is the rest of a failed backup: its contents are unknown.
         if let Some(file) = known.get(name.as_str())
             && self.fs().file_exists(&target)?
             && self.fs().file_size(&target)? == bytes
@@ -323,9 +322,9 @@ impl BackupEngine {
         Ok(BackupFile { name, crc, bytes })
     }
 
-    /// Whether the backed-up file `name` is the table that has these properties, and not another of
-    /// its number, session and size. A table that was ingested or imported has the session of its
-    /// writer, and a number that says nothing about it: one that is restored gives it to another.
+    /// Whether the backed-up file `name` is the table with these properties, and not another of the
+    /// same number, session and size. An ingested or imported table has the session of its writer,
+    /// and a number unrelated to that session; a restored database may give such a number again.
     fn is_same(&self, name: &str, bytes: u64, stem: &str, properties: &TableProperties) -> bool {
         if stem.parse() == Ok(properties.orig_file_number) {
             return true;
@@ -363,11 +362,11 @@ impl BackupEngine {
         Ok(())
     }
 
-    /// Makes `db_dir` what it was when backup `id` was made; WALs go to `wal_dir`. What a database
-    /// has in these directories is deleted first. The database must not be open.
+    /// Makes `db_dir` the database of backup `id`; WALs go to `wal_dir`. A database in these
+    /// directories is deleted first. It must not be open.
     /// # Errors
-    /// `NotFound` · `Corruption` naming the file, whose contents are not those that were backed up
-    /// · `IoError`. The directory then has no `CURRENT`: it opens as no database.
+    /// `NotFound` · `Corruption` naming a file whose contents are not those backed up · `IoError`.
+    /// The directory then has no `CURRENT`: it does not open as a database.
     pub fn restore_db_from_backup(
         &self,
         id: u32,
@@ -380,23 +379,24 @@ impl BackupEngine {
             fs.create_dir_if_missing(dir)?;
         }
         let lock = fs.lock_file(&esker_format::file_name::lock_file_name(&db_dir))?;
-        // It is no database any more, for good, before anything else goes; else a power loss could
-        // leave one without its WALs.
+        // The directory durably stops being a database before anything else goes; else a power loss
+        // could leave a database without its WALs.
         remove_current(fs, &db_dir)?;
         for dir in [&db_dir, &wal_dir] {
             clear(fs, dir)?;
-            // RocksDB would hand them to whoever wants updates since a sequence number, as if they
+            // RocksDB would return archived WALs as updates since a sequence number, as if they
             // were of the backup.
             delete_archive(fs, dir)?;
         }
-        // The file that makes a database of it comes last.
+        // `CURRENT`, which makes the directory a database, comes last.
         let (current, others): (Vec<_>, Vec<_>) =
             meta.files.iter().partition(|f| f.name.ends_with("/CURRENT"));
         for (file, is_last) in
             others.into_iter().map(|f| (f, false)).chain(current.into_iter().map(|f| (f, true)))
         {
             if is_last {
-                // Names of WALs that have gone, too: they would be replayed over the backup.
+                // Deletions of WALs must be durable, too: such WALs would be replayed over the
+                // backup.
                 sync_both(fs, &db_dir, &wal_dir)?;
             }
             let name = restored_name(&file.name);
@@ -410,7 +410,7 @@ impl BackupEngine {
         Ok(())
     }
 
-    /// The same with the newest backup there is.
+    /// Restores the newest backup.
     /// # Errors
     /// `NotFound`: there is no backup · `Corruption`: a file of the backup is missing or damaged ·
     /// `IoError`: the directory is not a database then; restore again.
@@ -424,7 +424,7 @@ impl BackupEngine {
         self.restore_db_from_backup(id, db_dir, wal_dir)
     }
 
-    /// Deletes backup `id` and what only it needs.
+    /// Deletes backup `id` and the files that only it needs.
     /// # Errors
     /// `NotFound` · `IoError`: delete it again, or collect garbage.
     pub fn delete_backup(&mut self, id: u32) -> Result<()> {
@@ -434,7 +434,7 @@ impl BackupEngine {
         }
         let dir = self.dir.join(META);
         let meta = dir.join(id.to_string());
-        // An attempt that failed may have come so far.
+        // A failed attempt may have deleted it.
         if self.fs().file_exists(&meta)? {
             self.fs().delete_file(&meta)?;
         }
@@ -453,8 +453,8 @@ impl BackupEngine {
         ids.into_iter().take(old).try_for_each(|id| self.delete_backup(id))
     }
 
-    /// Deletes files that no backup needs: of deleted backups, and of those that did not come to
-    /// their end. While there is a corrupted backup, shared files stay.
+    /// Deletes files that no backup needs: those of deleted backups and of unfinished ones. Shared
+    /// files stay while any backup is corrupted.
     /// # Errors
     /// `IoError`.
     pub fn garbage_collect(&mut self) -> Result<()> {
@@ -491,7 +491,7 @@ fn restored_name(name: &str) -> String {
     }
 }
 
-/// Takes away, durably, what makes a database of `dir`.
+/// Durably removes `CURRENT`, so that `dir` is no database any more.
 fn remove_current(fs: &dyn FileSystem, dir: &Path) -> Result<()> {
     let current = esker_format::file_name::current_file_name(dir);
     if fs.file_exists(&current)? {
@@ -505,7 +505,7 @@ fn sync_both(fs: &dyn FileSystem, db_dir: &Path, wal_dir: &Path) -> Result<()> {
     fs.new_directory(db_dir)?.fsync()
 }
 
-/// Deletes what a database may have in `dir`.
+/// Deletes the files that a database may have in `dir`.
 fn clear(fs: &dyn FileSystem, dir: &Path) -> Result<()> {
     for name in fs.children(dir)? {
         if parse_file_name(&name).is_some_and(|(kind, _)| kind != FileType::DbLock) {
@@ -551,6 +551,7 @@ fn checksum(fs: &dyn FileSystem, path: &Path, is_direct: bool, bytes: u64) -> Re
     Ok(crc)
 }
 
+/// Compares `crc` with the recorded checksum.
 /// # Errors
 /// `Corruption` if the database has recorded another CRC-32C of the file.
 fn check_recorded(recorded: Option<&(Vec<u8>, String)>, crc: u32, path: &Path) -> Result<()> {

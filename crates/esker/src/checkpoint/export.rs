@@ -1,12 +1,12 @@
-//! One family's tables, for another database to take in.
+//! Export of one family's tables, for another database to import.
 //!
 //! In: a family of an open database, and a directory that does not exist yet. Out: a directory with
-//! its tables, and the metadata that `Db::create_column_family_with_import` wants.
+//! its tables, and the metadata that `Db::create_column_family_with_import` takes.
 //!
 //! Invariants
 //!  1. As with checkpoints, the directory has its name only when everything in it is durable.
-//!  2. The tables are those of one version of the family, in which everything is that was written
-//!     before the call.
+//!  2. The tables are those of one version of the family. It holds everything written before the
+//!     call.
 //!
 //! Source: RocksDB `utilities/checkpoint/checkpoint_impl.cc` (`ExportColumnFamily`).
 
@@ -20,9 +20,9 @@ use esker_env::FileSystem;
 use std::path::{Path, PathBuf};
 
 impl Db {
-    /// Flushes `family` and links its tables (copies on another file system) into `export_dir`,
-    /// which must not exist. What comes back names them where they are then; it is what
-    /// [`Db::create_column_family_with_import`] wants.
+    /// Flushes `family` and links its tables (copies them on another file system) into
+    /// `export_dir`, which must not exist. The result names the tables by their new paths;
+    /// [`Db::create_column_family_with_import`] takes it.
     ///
     /// ```
     /// # let dir = esker_testkit::TempDir::new("doc");
@@ -40,8 +40,8 @@ impl Db {
     /// # Errors
     /// `InvalidArgument`: the directory exists, or has no parent · `NotSupported` when read-only,
     /// if some values are in blob files, or if timestamps are kept in memory only ·
-    /// `ColumnFamilyDropped` · the flush's error · `IoError`: what was made so far is removed
-    /// again, or stays in `export_dir.tmp`, which the next export of that name replaces.
+    /// `ColumnFamilyDropped` · the flush's error · `IoError`. After an error the partial export is
+    /// removed, or stays in `export_dir.tmp`, which the next export of that name replaces.
     pub fn export_column_family(
         &self,
         family: &ColumnFamilyHandle,
@@ -66,7 +66,7 @@ impl Db {
         let made = link_all(fs, &files, &staging).and_then(|()| publish(fs, &staging, &directory, parent));
         drop(undeletable);
         if let Err(e) = made {
-            // The first error is the one to tell.
+            // Return the first error.
             remove_staging(fs, &staging).unwrap_or_default();
             return Err(e);
         }

@@ -1,14 +1,14 @@
 //! A second database that shares this one's tables, as they are at one point in time.
 //!
 //! In: an open database, and a directory that does not exist yet. Out: a directory that opens by
-//! itself: tables and blob files are hard links (copies on another file system), MANIFEST and WALs
-//! are copied up to where they were at that time.
+//! itself. Tables and blob files are hard links (copies on another file system). MANIFEST and WALs
+//! are copied up to their length at that time.
 //!
 //! Invariants
 //!  1. The directory has its name only when everything in it is durable; until then it ends in
 //!     `.tmp`.
-//!  2. What is copied is one point in time of all families: writers and MANIFEST stand still while
-//!     the list is made, not while files are copied.
+//!  2. The copy is of one point in time of all families: writers and MANIFEST stand still while the
+//!     list is made, not while files are copied.
 //!  3. No listed file is deleted before it is linked: file deletions are off from before the list
 //!     to the end.
 //!
@@ -25,10 +25,10 @@ use esker_format::file_name;
 use std::path::{Path, PathBuf};
 
 impl Db {
-    /// Makes `directory`, which must not exist, a database of its own with what this one holds.
-    /// Memtables are flushed first if the WALs have `log_size_for_flush` bytes or more (0: always;
-    /// what was written without a WAL is in the checkpoint only then); otherwise the WALs go along.
-    /// Gives the newest sequence number in it.
+    /// Makes `directory`, which must not exist, a database with the contents of this one, and
+    /// returns the newest sequence number in it. Memtables are flushed first if the WALs have
+    /// `log_size_for_flush` bytes or more (0: always); otherwise the WALs are copied. Entries
+    /// written without a WAL are in the checkpoint only after a flush.
     ///
     /// ```
     /// # let dir = esker_testkit::TempDir::new("doc");
@@ -41,8 +41,8 @@ impl Db {
     /// ```
     /// # Errors
     /// `InvalidArgument`: the directory exists, or has no parent · `NotSupported` when read-only ·
-    /// the background error in force · `IoError`: what was made so far is removed again, or stays
-    /// in `directory.tmp`, which the next checkpoint of that name replaces.
+    /// the background error in force · `IoError`. After an error the partial checkpoint is removed,
+    /// or stays in `directory.tmp`, which the next checkpoint of that name replaces.
     pub fn create_checkpoint(
         &self,
         directory: impl AsRef<Path>,
@@ -66,7 +66,7 @@ impl Db {
         let made = self.fill(fs, &staging, &cut).and_then(|()| publish(fs, &staging, &directory, parent));
         drop(undeletable);
         if let Err(e) = made {
-            // The first error is the one to tell.
+            // Return the first error.
             remove_staging(fs, &staging).unwrap_or_default();
             return Err(e);
         }
@@ -101,12 +101,12 @@ impl Db {
     }
 }
 
-/// The same path, so that what is put behind it is a part of its last name.
+/// The same path without a trailing slash, so that an extension joins its last name.
 fn without_slash_behind(path: &Path) -> PathBuf {
     path.components().collect()
 }
 
-/// Gives the finished directory its name, for good.
+/// Durably gives the finished directory its name.
 fn publish(fs: &dyn FileSystem, staging: &Path, directory: &Path, parent: &Path) -> Result<()> {
     fs.rename(staging, directory)?;
     fs.new_directory(parent).and_then(|opened| opened.fsync()).map_err(|e| {
@@ -117,11 +117,12 @@ fn publish(fs: &dyn FileSystem, staging: &Path, directory: &Path, parent: &Path)
     })
 }
 
-/// No file is deleted while it lives, whoever enables file deletions, and the database is not
-/// closed.
+/// While it lives, no file is deleted, even if a caller enables file deletions, and the database
+/// does not close.
 pub(crate) struct KeepFiles<'a>(&'a Db, #[expect(dead_code, reason = "held")] UnderWay<'a>);
 
 impl<'a> KeepFiles<'a> {
+    /// Disables file deletions.
     /// # Errors
     /// `ShutdownInProgress`.
     pub(crate) fn new(db: &'a Db) -> Result<KeepFiles<'a>> {
@@ -139,7 +140,7 @@ impl Drop for KeepFiles<'_> {
     }
 }
 
-/// Removes what a checkpoint that did not come to its end has left.
+/// Removes the rest of an unfinished checkpoint.
 fn remove_staging(fs: &dyn FileSystem, staging: &Path) -> Result<()> {
     if !fs.file_exists(staging)? {
         return Ok(());

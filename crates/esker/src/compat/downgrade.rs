@@ -1,4 +1,4 @@
-//! The same contents for an older RocksDB.
+//! Rewrites a database so that an older RocksDB reads it.
 
 use super::{CompatReport, inspect};
 use crate::db::{ColumnFamilyDescriptor, ColumnFamilyHandle, Db, OpenMode};
@@ -9,21 +9,21 @@ use crate::options::{
 use esker_base::{Error, Result};
 use std::path::Path;
 
-/// What a downgrade found and did.
+/// The result of a downgrade.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Downgrade {
-    /// As it was.
+    /// The report before it.
     pub before: CompatReport,
-    /// As it is.
+    /// The report after it.
     pub after: CompatReport,
     /// Families whose tables were rewritten.
     pub rewritten: Vec<String>,
 }
 
-/// Rewrites what of the database in `path` RocksDB of `target` cannot read: tables are compacted
-/// into older layouts, WALs flushed, MANIFEST and OPTIONS file written anew. `families` are all it
-/// has, with the options it is to have; those that ask for newer layouts are brought down. The
-/// database must not be open.
+/// Rewrites the parts of the database in `path` that RocksDB of `target` cannot read: compacts
+/// tables into older layouts, flushes WALs, and writes MANIFEST and OPTIONS file anew. `families`
+/// are all families, with the options they are to have; options that ask for newer layouts are
+/// lowered. The database must not be open.
 ///
 /// Interrupted, it leaves a whole database; called again, it goes on.
 /// # Errors
@@ -51,7 +51,7 @@ pub fn downgrade(
         before.needs.iter().any(|need| !target.reads(need.feature) && is_in_tables(need.feature));
     let rewritten = if needs_tables { families.iter().map(|f| f.name.clone()).collect() } else { Vec::new() };
     rewrite(&options, path, families.clone(), needs_tables)?;
-    // As its user wants it from now on: that is what the OPTIONS file then says.
+    // Opened with the options that the user wants from now on: the OPTIONS file then has them.
     Db::open_with(&options, path, families, OpenMode::ReadWrite)?.close()?;
     let after = inspect(fs.as_ref(), path, &wal_dir)?;
     match after.needs.iter().find(|need| !target.reads(need.feature)) {
@@ -66,9 +66,9 @@ pub fn downgrade(
     }
 }
 
-/// Flushes everything and, if need be, compacts all tables, each level into itself or deeper. What
-/// the OPTIONS file says holds for who comes later, so these options are not noted: the work may be
-/// cut short.
+/// Flushes everything and, if `tables`, compacts all tables, each level into itself or deeper. The
+/// OPTIONS file must hold the user's options, and this work may be interrupted: so these options
+/// are not written to it.
 fn rewrite(
     options: &DbOptions,
     path: &Path,
@@ -96,7 +96,8 @@ fn rewrite(
     db.close()
 }
 
-/// FIFO deletes whole tables: what was one stays one, with its age, or too much would go at once.
+/// Rewrites each table by itself, with its age: FIFO deletes whole tables, and a joined one would
+/// take too much with it.
 fn rewrite_one_by_one(db: &Db, family: &ColumnFamilyHandle) -> Result<()> {
     let files = db.live_files().into_iter().filter(|file| file.column_family_name == family.name());
     for file in files {
@@ -105,7 +106,7 @@ fn rewrite_one_by_one(db: &Db, family: &ColumnFamilyHandle) -> Result<()> {
     Ok(())
 }
 
-/// What no rewriting helps against.
+/// Refuses features that rewriting cannot remove.
 fn check(report: &CompatReport, target: TargetVersion) -> Result<()> {
     let hopeless = |feature| matches!(feature, Feature::TimestampsInMemory | Feature::UserDefinedIndex);
     match report.needs.iter().find(|need| !target.reads(need.feature) && hopeless(need.feature)) {

@@ -1,30 +1,30 @@
-//! What was found.
+//! The report of an inspection.
 
 use crate::options::{Feature, Release, TargetVersion};
 
-/// A feature that not every RocksDB reads, and where it is.
+/// A feature that only some RocksDB versions read, and its location.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Need {
     /// The feature.
     pub feature: Feature,
-    /// The first file that has it.
+    /// The first file with it.
     pub file: String,
-    /// How many files have it.
+    /// Number of files with it.
     pub files: u64,
 }
 
 /// Which RocksDB can open a directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CompatReport {
-    /// What needs a newer one than [`Release::OLDEST`], each feature once, newest first.
+    /// Features that need a newer release than [`Release::OLDEST`], each once, newest first.
     pub needs: Vec<Need>,
-    /// The oldest whose `ldb` takes the newest OPTIONS file; libraries do not read it.
+    /// The oldest release whose `ldb` accepts the newest OPTIONS file; libraries do not read it.
     pub tools: Release,
-    /// What else a RocksDB that opens it must have or be told.
+    /// Other conditions on a RocksDB that opens the directory.
     pub notes: Vec<String>,
-    /// Tables that were looked into.
+    /// Number of tables inspected.
     pub tables: u64,
-    /// WALs that were looked into.
+    /// Number of WALs inspected.
     pub wals: u64,
 }
 
@@ -35,12 +35,12 @@ impl Default for CompatReport {
 }
 
 impl CompatReport {
-    /// The oldest RocksDB, of those that Esker writes for, whose library reads all of it.
+    /// The oldest RocksDB, of those that Esker writes for, whose library reads the whole directory.
     pub fn oldest(&self) -> Release {
         self.needs.first().map_or(Release::OLDEST, |need| need.feature.since())
     }
 
-    /// Whether RocksDB of `target` reads all of it.
+    /// Whether RocksDB of `target` reads the whole directory.
     pub fn is_read_by(&self, target: TargetVersion) -> bool {
         self.needs.iter().all(|need| target.reads(need.feature))
     }
@@ -48,7 +48,7 @@ impl CompatReport {
     /// Notes that `file` has `feature`.
     pub(super) fn need(&mut self, feature: Feature, file: &str) {
         match self.needs.iter_mut().find(|need| need.feature == feature) {
-            // A file is looked into from one end to the other, so that it comes in one piece.
+            // A file is inspected from start to end, so its needs arrive together.
             Some(need) if need.file == file => {}
             Some(need) => need.files += 1,
             None => self.needs.push(Need { feature, file: file.to_owned(), files: 1 }),

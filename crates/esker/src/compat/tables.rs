@@ -1,4 +1,4 @@
-//! What a table needs of who reads it.
+//! Features that a table needs of its reader.
 
 use super::{CompatReport, table_path};
 use crate::options::Feature;
@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Adds to `report` what the table `meta` of family `listed` needs.
+/// Adds to `report` the needs of the table `meta` of family `listed`.
 /// # Errors
 /// `Corruption` or `NotSupported` naming the file · `IoError`.
 pub(super) fn inspect(
@@ -59,7 +59,7 @@ pub(super) fn inspect(
         options.largest_seqno = Some(meta.largest_seqno);
         match TableReader::open(file, options) {
             Ok(reader) => inspect_blocks(&reader, &mut features)?,
-            // Its features are known, and whoever reads it must be able to.
+            // Its features are known, and every reader must support them.
             Err(e) if features.contains(&Feature::EmbeddedBlobs) => report.notes.push(e.to_string()),
             Err(e) => return Err(e),
         }
@@ -73,7 +73,7 @@ pub(super) fn inspect(
     Ok(())
 }
 
-/// The order of families whose MANIFEST says none.
+/// The comparator of families whose MANIFEST names none.
 const DEFAULT_ORDER: &str = "leveldb.BytewiseComparator";
 
 fn inspect_blocks(reader: &Arc<TableReader>, features: &mut BTreeSet<Feature>) -> Result<()> {

@@ -1,9 +1,9 @@
-//! Going on by itself after a background error that may pass: what
-//! [`DbInner::resume`] does, from a thread of its own.
+//! Automatic recovery from a background error that may pass: calls [`DbInner::resume`] on a thread
+//! of its own.
 //!
-//! In: a recovery that was planned when an error was put in force (`Engine::set_background_error`).
-//! Out: the error is lifted, or the recovery has given up and the error stays until somebody calls
-//! `resume`; listeners are told.
+//! In: a recovery that was planned when an error came into force (`Engine::set_background_error`).
+//! Out: the error is lifted, or the recovery has given up and the error stays until `resume` is
+//! called; listeners are told.
 //!
 //! | error | first attempt | then | attempts |
 //! |---|---|---|---|
@@ -11,18 +11,18 @@
 //! | of a compaction (soft) | after the interval: it only begins anew | | |
 //! | a full disk | after five seconds | after five seconds each | as long as it is full |
 //!
-//! Source: RocksDB `db/error_handler.cc` (`RecoverFromRetryableBGIOError`); of a full disk
-//! `file/sst_file_manager_impl.cc`, which asks how much is free where this tries.
+//! Source: RocksDB `db/error_handler.cc` (`RecoverFromRetryableBGIOError`). For a full disk
+//! `file/sst_file_manager_impl.cc`, which asks how much is free; this module tries instead.
 //!
 //! Invariants
-//!  1. There is one recovery at a time, on one thread; whoever begins the next one has waited for
+//!  1. There is one recovery at a time, on one thread; the next one begins only after waiting for
 //!     the end of the last.
-//!  2. Waits are those of the condition variable that everybody waits at who wants the state to
-//!     change: closing ends them.
+//!  2. Waits use the condition variable of all threads that wait for a change of state: closing
+//!     ends them.
 //!  3. Where the system refuses the thread, the error stays, and `Engine::start_refused_threads`
 //!     begins the recovery later.
-//!  4. The thread holds the engine, not the database: who drops the last handle closes it, and
-//!     waits for the thread.
+//!  4. The thread holds the engine, not the database: dropping the last handle closes the database,
+//!     and waits for the thread.
 
 use super::DbInner;
 use super::resume::resume;
@@ -36,10 +36,10 @@ use esker_base::{Error, Result, Severity, SubCode};
 use esker_env::thread_pool::spawn;
 use std::time::Duration;
 
-/// Between two attempts while the disk is full: RocksDB's number.
+/// Pause between two attempts while the disk is full: RocksDB's number.
 const FULL_DISK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// From now on errors that may pass are recovered from.
+/// Enables recovery from errors that may pass.
 pub(crate) fn enable_auto_resume(db: &DbInner) {
     let (engine, path) = (Arc::downgrade(&db.engine), Arc::downgrade(&db.write_path));
     let begin = move |error| {
@@ -50,9 +50,9 @@ pub(crate) fn enable_auto_resume(db: &DbInner) {
     assert!(db.engine.recovery.begin.set(Box::new(begin)).is_ok(), "a database starts once");
 }
 
-/// Starts the thread. REQUIRES: it is planned, and no other is.
+/// Starts the thread. REQUIRES: a recovery is planned, and no other runs.
 fn begin(engine: &Arc<Engine>, path: Weak<WritePath>, error: Error) {
-    // Its last step was to say that it has ended.
+    // Its last step was to report its end.
     end_auto_resume(engine);
     let weak = Arc::downgrade(engine);
     let of_thread = error.clone();
@@ -76,7 +76,7 @@ fn begin(engine: &Arc<Engine>, path: Weak<WritePath>, error: Error) {
     }
 }
 
-/// No recovery is planned any more: who waits for its success learns of that.
+/// Wakes the callers that wait for a recovery: none is planned any more.
 fn say_ended(engine: &Engine) {
     engine.state.lock().background_error.recovery_ended();
     engine.state_changed.notify_all();
@@ -86,7 +86,7 @@ fn say_ended(engine: &Engine) {
 /// closing. Called under no lock.
 pub(super) fn end_auto_resume(engine: &Engine) {
     let thread = engine.recovery.thread.lock().take();
-    // The last handle may be let go of by a listener.
+    // A listener may drop the last handle.
     if let Some(thread) = thread.filter(|thread| thread.thread().id() != current().id()) {
         thread.join().expect("a recovery does not panic");
     }
@@ -110,7 +110,7 @@ fn run(engine: &Arc<Engine>, path: &WritePath, mut error: Error) {
         if has_failed {
             break;
         }
-        // From here on another may begin, if nothing else is to be done.
+        // From here on another thread may begin, if this one has nothing else to do.
         let Some((next, reason)) = planned(engine) else { return };
         if !engine.may_recover(&next, reason) {
             break;
@@ -120,7 +120,7 @@ fn run(engine: &Arc<Engine>, path: &WritePath, mut error: Error) {
     say_ended(engine);
 }
 
-/// What is to be recovered from next; `None`: nothing, and no recovery is planned any more.
+/// The error to recover from next. With `None` no recovery is planned any more.
 fn planned(engine: &Engine) -> Option<(Error, ErrorReason)> {
     let mut state = engine.state.lock();
     let error = state.background_error.passing().map(|(error, reason)| (error.clone(), reason));
@@ -131,10 +131,10 @@ fn planned(engine: &Engine) -> Option<(Error, ErrorReason)> {
     error
 }
 
-/// Attempts until it is over. Gives how many.
+/// Tries until the recovery succeeds or gives up. Returns the number of attempts.
 /// # Errors
-/// Of the last attempt, if the error in force will not pass · `Aborted` after too many ·
-/// `ShutdownInProgress`.
+/// The last attempt's error, if the error in force will not pass · `Aborted` after too many
+/// attempts · `ShutdownInProgress`.
 fn recover(engine: &Arc<Engine>, path: &WritePath, error: &Error) -> (u64, Result<()>) {
     let options = &engine.options;
     let most = u64::try_from(options.max_bgerror_resume_count).unwrap_or(0);
@@ -159,7 +159,7 @@ fn recover(engine: &Arc<Engine>, path: &WritePath, error: &Error) -> (u64, Resul
         };
         let in_force = engine.state.lock().background_error.current().cloned();
         error = match in_force {
-            // Somebody has called `resume` since.
+            // A caller has called `resume` since.
             None => return (attempts, Ok(())),
             Some(error) if may_pass(&error) && !engine.is_shutting_down() => error,
             Some(_) => return (attempts, Err(failed)),
@@ -170,7 +170,7 @@ fn recover(engine: &Arc<Engine>, path: &WritePath, error: &Error) -> (u64, Resul
     }
 }
 
-/// Waits so long, or until there is no error any more.
+/// Waits for `pause`, or until there is no error any more.
 /// # Errors
 /// `ShutdownInProgress`.
 fn wait(engine: &Engine, pause: Duration) -> Result<()> {

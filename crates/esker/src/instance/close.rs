@@ -1,7 +1,7 @@
-//! Closing: no new work, running work ended promptly, nothing acknowledged left behind.
+//! Closing: no new work starts, running work ends promptly, nothing acknowledged is lost.
 //!
-//! What happens to memtables: data in a WAL stays there and is replayed at the next open; data
-//! written without a WAL is flushed first unless `avoid_flush_during_shutdown`. Source: RocksDB
+//! Memtables: data in a WAL stays there and is replayed at the next open. Data written without a
+//! WAL is flushed first unless `avoid_flush_during_shutdown`. Source: RocksDB
 //! `DBImpl::CancelAllBackgroundWork`, `CloseHelper`.
 
 use super::auto_resume::end_auto_resume;
@@ -18,7 +18,7 @@ use esker_env::Clock;
 impl DbInner {
     /// See `Db::close`.
     /// # Errors
-    /// As there.
+    /// Those of `Db::close`.
     pub(crate) fn close(&self) -> Result<()> {
         let engine = &self.engine;
         engine.check_process()?;
@@ -28,7 +28,7 @@ impl DbInner {
         let flushed = self.cancel_jobs();
         // Jobs see the flag and stop at the next key or file.
         engine.wait_for_jobs();
-        // It may lead writes, and begin a WAL.
+        // A recovery may lead writes, and begin a WAL.
         end_auto_resume(engine);
         wait_for_calls(engine);
         if !engine.read_only {
@@ -38,7 +38,7 @@ impl DbInner {
         let lead = self.write_path.lead_alone();
         let closed = engine.wals.lock().close();
         drop(lead);
-        // That of a write's error, which finds the flag and does nothing.
+        // A recovery from a write's error, which finds the flag and does nothing.
         end_auto_resume(engine);
         let mut settled = Ok(());
         if !engine.read_only {
@@ -54,7 +54,7 @@ impl DbInner {
 
     /// See `Db::cancel_all_background_work`.
     /// # Errors
-    /// As there.
+    /// Those of `Db::cancel_all_background_work`.
     pub(crate) fn cancel_all_background_work(&self, wait: bool) -> Result<()> {
         self.engine.check_process()?;
         let flushed = self.cancel_jobs();
@@ -65,17 +65,17 @@ impl DbInner {
         flushed
     }
 
-    /// Flushes what no WAL holds, then lets no job start and tells running ones to stop.
+    /// Flushes entries that no WAL holds, then lets no job start and tells running ones to stop.
     fn cancel_jobs(&self) -> Result<()> {
         let engine = &self.engine;
         if engine.is_shutting_down() {
             return Ok(());
         }
         engine.tell_shutdown();
-        // Whoever paused background work and closes does not wait for it to go on.
+        // A caller that paused background work and closes does not wait for it to go on.
         engine.state.lock().paused = 0;
         let flushed = if engine.read_only { Ok(()) } else { self.flush_unlogged() };
-        // Under the lock that waiters hold while they look, so that none misses it.
+        // Under the lock that waiters hold while they check, so that none misses it.
         let state = engine.state.lock();
         engine.shutting_down.store(true, Ordering::Release);
         drop(state);
@@ -99,8 +99,8 @@ impl DbInner {
         self.write_path.flush_all(FlushReason::ShutDown)
     }
 
-    /// Whether the WAL holds timestamps and does not say so, as the target wants it: later versions
-    /// would misread the keys.
+    /// Whether the WAL holds timestamps without saying so, as the target version requires: later
+    /// versions would misread the keys.
     fn has_ambiguous_wal(&self, options: &DbOptions) -> bool {
         let has_timestamps = |state: &DbState| {
             let mut families = state.families.values();
@@ -110,8 +110,8 @@ impl DbInner {
     }
 }
 
-/// Calls that take long see the flag and stop. What they have put into the directory they delete
-/// again, while it is ours.
+/// Waits until long calls have seen the flag and stopped. They delete their new files again while
+/// the directory is still this database's.
 fn wait_for_calls(engine: &Engine) {
     let mut state = engine.state.lock();
     while state.calls_under_way > 0 {
@@ -119,9 +119,9 @@ fn wait_for_calls(engine: &Engine) {
     }
 }
 
-/// Dropped behind all that a database consists of: families give their super versions to the epoch,
-/// and with them memtables, block caches and open tables, which would stay until something else in
-/// the process moves the epoch on.
+/// Dropped after all other parts of a database. Families give their super versions to the epoch,
+/// and with them memtables, block caches and open tables. Without this they would stay until other
+/// code in the process moves the epoch on.
 pub(crate) struct ReleaseAll(pub(crate) Arc<dyn Clock>);
 
 impl Drop for ReleaseAll {
@@ -129,7 +129,7 @@ impl Drop for ReleaseAll {
         if epoch::is_pinned() {
             return epoch::collect();
         }
-        // Thousands of super versions may be in line, each with descriptors that the next database
+        // Thousands of super versions may be queued, each with descriptors that the next database
         // needs.
         purge::settle_for_long(self.0.as_ref());
     }
@@ -138,15 +138,15 @@ impl Drop for ReleaseAll {
 impl Drop for DbInner {
     fn drop(&mut self) {
         if !self.engine.owner.is_here() {
-            // A forked child has neither the threads nor the locks of what lies behind, and the
-            // files are the parent's.
+            // A forked child has neither the threads nor the locks of these parts, and the files
+            // are the parent's.
             std::mem::forget((self.engine.clone(), self.write_path.clone()));
             return;
         }
         if let Err(e) = self.close() {
             esker_base::info_log!(self.engine.info_log, Error, "Close failed: {e}");
         }
-        // This one and the write path's.
+        // Two holders: this one and the write path.
         purge::wait_for_other_holders(&self.engine, 2);
     }
 }

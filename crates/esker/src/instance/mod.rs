@@ -1,9 +1,9 @@
 //! The open database that all handles, iterators and snapshots share, until the last of them is
 //! gone.
 //!
-//! In: an engine and its write path, made by `db/open.rs`. Out: what reads ask for (the present
-//! point in time, whether a family or a snapshot is this database's own), and the ends of its life:
-//! errors lifted, files deleted, the database closed.
+//! In: an engine and its write path, made by `db/open.rs`. Out: facts that reads ask for (the
+//! present point in time, whether a family or a snapshot is this database's own), and the ends of
+//! its life: errors lifted, files deleted, the database closed.
 //!
 //! Reading order: this file, [`close`], `purge` (which files go, and when), `resume` and
 //! `auto_resume` (after a background error), `options_file` (OPTIONS follows each change).
@@ -29,13 +29,13 @@ use esker_base::{Error, Result, SequenceNumber};
 use std::any::Any;
 use std::fmt;
 
-/// What all handles share. Dropping it closes the database. A line of its own: its counts change
-/// with each iterator and snapshot, and every read and write looks at what lies behind them.
+/// State that all handles share. Dropping it closes the database. On a cache line of its own: each
+/// iterator and snapshot changes its counts, and every read and write loads the values behind it.
 #[repr(align(128))]
 pub(crate) struct DbInner {
     pub(crate) engine: Arc<Engine>,
     pub(crate) write_path: Arc<WritePath>,
-    /// Goes last.
+    /// Dropped last.
     pub(crate) _last: ReleaseAll,
 }
 
@@ -64,7 +64,7 @@ impl SnapshotOwner for DbInner {
 }
 
 impl DbInner {
-    /// The state of now, for `holder`.
+    /// A snapshot of the present state, for `holder`.
     pub(crate) fn hold_now(self: &Arc<Self>, holder: Holder) -> Snapshot {
         let engine = &self.engine;
         if !engine.owner.is_here() {
@@ -80,12 +80,13 @@ impl DbInner {
         Snapshot::new(sequence, ticket, self.clone() as Arc<dyn SnapshotOwner>)
     }
 
-    /// Whether a read shall not see the memtables, since they may have what no WAL has.
+    /// Whether a read must not see the memtables, because they may hold entries that no WAL has.
     #[inline]
     pub(crate) fn reads_files_only(&self, options: &ReadOptions) -> bool {
         options.read_tier == ReadTier::Persisted && self.engine.has_unlogged_data.load(Ordering::Acquire)
     }
 
+    /// Checks that the snapshot is this database's.
     /// # Errors
     /// `InvalidArgument` if it is a snapshot of another database.
     #[inline]
@@ -96,6 +97,7 @@ impl DbInner {
         Err(Error::invalid_argument("the snapshot is one of another database"))
     }
 
+    /// Checks that the family is this database's, and that the database may be read.
     /// # Errors
     /// `InvalidArgument` if it is a family of another database · `ShutdownInProgress` after the
     /// close · `NotSupported` in a forked child.
@@ -107,14 +109,14 @@ impl DbInner {
         self.engine.check_process()
     }
 
-    /// The sequence number that a read sees up to. Load the super version before calling it.
+    /// The newest sequence number that a read sees. Load the super version before calling it.
     #[inline]
     pub(crate) fn read_sequence(&self, options: &ReadOptions) -> SequenceNumber {
         options.snapshot.as_ref().map_or_else(|| self.engine.visible_sequence(), Snapshot::sequence)
     }
 
-    /// A super version of `cf` and the sequence number to read it at: that of `held`, if there is
-    /// one, else as the options say. The super version has all that the number sees.
+    /// A super version of `cf` and the sequence number to read it at: that of `held` if given, else
+    /// as the options say. The super version has every entry visible at that number.
     pub(crate) fn pinned_read_point(
         &self,
         cf: &ColumnFamily,
@@ -122,15 +124,14 @@ impl DbInner {
         held: Option<&Snapshot>,
     ) -> (Arc<SuperVersion>, SequenceNumber) {
         if let Some(snapshot) = held.or(options.snapshot.as_ref()) {
-            // What the number sees is in all super versions since it was taken.
+            // All super versions since the number was taken have every entry visible at it.
             return (cf.pinned_super_version(), snapshot.sequence());
         }
         loop {
             let super_version = cf.pinned_super_version();
             esker_base::probe!("read_point:super_version");
             let sequence = self.read_sequence(options);
-            // Else something that the number sees may be in a memtable that was put in place
-            // meanwhile.
+            // Otherwise a memtable installed meanwhile may have entries visible at the number.
             if cf.super_version.holds(&super_version) {
                 return (super_version, sequence);
             }

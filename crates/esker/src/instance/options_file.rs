@@ -1,12 +1,12 @@
-//! OPTIONS: the options in force, as text that RocksDB's tools read.
+//! OPTIONS files: the options in force, as text that RocksDB's tools read.
 //!
 //! In: options of the database and its families, and changes of them. Out: OPTIONS files.
 //!
-//! A file takes as long to print as there are families, so a file for each change would make each
-//! change cost more, the more families there are. A change therefore pays for
+//! Printing a file takes time in proportion to the number of families. A file for each change would
+//! therefore make changes cost more with more families. Instead a change pays for
 //! [`FAMILIES_PER_CHANGE`] families. Once changes have paid for all, the next file is written
-//! before the call returns: always, with so few families. Until then a file follows within
-//! [`DELAY`], or when the database closes.
+//! before the call returns; with no more families than that, this is always. Otherwise a file
+//! follows within [`DELAY`], or when the database closes.
 //!
 //! After a crash in between, the newest file lacks these changes, as RocksDB's does after a crash
 //! between its MANIFEST and its OPTIONS file. The MANIFEST has all families, and every opening
@@ -30,10 +30,10 @@ const FAMILIES_PER_CHANGE: usize = 32;
 const DELAY: Duration = Duration::from_secs(1);
 
 impl DbInner {
-    /// Families came or went, or options changed, this many times: sees to it that an OPTIONS file
-    /// says so.
+    /// Notes that families came or went, or options changed, this many times. Sees to it that an
+    /// OPTIONS file follows.
     /// # Errors
-    /// `IoError` if a file was due; the older files are as they were.
+    /// `IoError` if a file was due; the older files are unchanged.
     pub(crate) fn options_changed(&self, changes: usize) -> Result<()> {
         let engine = &self.engine;
         let is_due = {
@@ -51,13 +51,13 @@ impl DbInner {
     /// Writes a new OPTIONS file and removes all but the newest two, unless file deletions are
     /// disabled.
     /// # Errors
-    /// `IoError`; the older files are as they were.
+    /// `IoError`; the older files are unchanged.
     pub(crate) fn write_options_file(&self) -> Result<()> {
         write_options_file(&self.engine)
     }
 
-    /// Writes an OPTIONS file with this number into another directory: that of a copy, which has
-    /// its WALs with it.
+    /// Writes an OPTIONS file with this number into the directory of a copy, which has its WALs in
+    /// it.
     /// # Errors
     /// `IoError`.
     pub(crate) fn save_options_in(&self, directory: &Path, number: FileNumber) -> Result<()> {
@@ -65,7 +65,7 @@ impl DbInner {
     }
 }
 
-/// Has a file written after [`DELAY`].
+/// Schedules a file after [`DELAY`].
 fn write_later(engine: &Arc<Engine>) -> Repeating {
     let weak = Arc::downgrade(engine);
     let work = move || {
@@ -82,13 +82,13 @@ fn write_later(engine: &Arc<Engine>) -> Repeating {
     engine.env.timer.repeat(DELAY, work)
 }
 
-/// As a last step of closing: writes what no OPTIONS file has yet. A failure is logged only: the
-/// next opening writes a file.
+/// Writes the changes that no OPTIONS file has yet, as a last step of closing. A failure is logged
+/// only: the next opening writes a file.
 pub(super) fn end_options_files(engine: &Engine) {
     // Dropped without the lock: it waits for its work, which takes the lock.
     let timer = engine.unwritten_options.lock().timer.take();
     drop(timer);
-    // It has logged its failure.
+    // The failure is logged already.
     write_unwritten(engine).unwrap_or_default();
 }
 
@@ -122,12 +122,12 @@ fn save_options(engine: &Engine, directory: &Path, number: Option<FileNumber>) -
     let (number, mut options, families) = {
         let state = engine.state.lock();
         let families = state.families.values().map(|f| (f.cf.name.clone(), f.options.clone()));
-        // Numbered under the lock: the newest file has the newest options.
+        // Takes the number under the lock: the newest file has the newest options.
         let number = number.unwrap_or_else(|| engine.numbers.new_file_number());
         (number, engine.db_options().as_ref().clone(), families.collect::<Vec<_>>())
     };
-    // For tools, which know the database's directory only, and may be started in another one than
-    // this process.
+    // For tools: they know only the database's directory, and may run in another working directory
+    // than this process.
     let is_other = directory == engine.path && engine.wal_dir != engine.path;
     options.wal_dir = if is_other { Some(engine.fs().absolute_path(&engine.wal_dir)?) } else { None };
     let families = families.iter().map(|(name, options)| (name.as_str(), options.as_ref()));

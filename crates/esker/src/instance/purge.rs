@@ -1,14 +1,14 @@
-//! Deletion of the files that nothing needs any more.
+//! Deletion of obsolete files.
 //!
-//! In: what the MANIFEST, the memtables and the WALs have given up. Out: those files are gone, or
-//! logged and left for the next open.
+//! In: files that the MANIFEST, the memtables and the WALs no longer need. Out: those files are
+//! deleted, or logged and left for the next open.
 //!
 //! Invariants
-//!  1. Nothing is deleted that was still needed when the state lock was last held: what is listed
-//!     there nobody asks for again.
-//!  2. While file deletions are disabled, no purge is deleting: one begins only if they are not,
-//!     under the state lock, and who disables them waits for those that have begun.
-//!  3. Listeners are told when a purge has ended, so that they may disable deletions themselves.
+//!  1. No file is deleted that was still needed when the state lock was last held: no code asks
+//!     again for a file that is listed under that lock.
+//!  2. While file deletions are disabled, no purge deletes. A purge begins only under the state
+//!     lock with deletions enabled, and disabling them waits for purges that have begun.
+//!  3. Listeners are told after a purge has ended, so that they may disable deletions themselves.
 
 use crate::engine::{DbState, Engine};
 use crate::files::{KeepSet, is_obsolete, under_either_name};
@@ -23,11 +23,11 @@ use esker_format::file_name;
 use std::path::Path;
 use std::time::Duration;
 
-/// How long a round of a purge waits for the reads that were under way when it began: theirs are
-/// the super versions that hold files which nobody else wants. Such a read ends within microseconds
-/// unless its thread gets no processor.
+/// Time that a round of a purge waits for the reads under way at its start. Such reads hold super
+/// versions, and with them files that nothing else needs. A read ends within microseconds unless
+/// its thread gets no processor.
 const PATIENCE: (u32, Duration) = (40, Duration::from_micros(500));
-/// A thread without a processor is waited for in so many rounds. Then its files stay until the next
+/// Number of rounds to wait for a thread that gets no processor. Then its files stay until the next
 /// purge or opening.
 const ROUNDS: u32 = 100;
 
@@ -43,7 +43,7 @@ pub(crate) fn settle_and_purge(engine: &Engine) {
     }
 }
 
-/// The last purge: no job runs any more, and none will come. Afterwards every file that is left is
+/// The last purge: no job runs any more, and none will start. Afterwards every remaining file is
 /// live, or held by an iterator, a snapshot of files or a read that outlives the close.
 pub(super) fn settle_and_purge_last(engine: &Engine) {
     settle_for_long(engine.env.clock.as_ref());
@@ -51,14 +51,14 @@ pub(super) fn settle_and_purge_last(engine: &Engine) {
 }
 
 /// Waits at most two seconds until reads that are under way now hold no super version. Returns
-/// whether that is so.
+/// whether they have ended.
 pub(super) fn settle_for_long(clock: &dyn Clock) -> bool {
     (0..ROUNDS).any(|_| settle(clock))
 }
 
-/// Waits at most two seconds until `holders` are all that hold the engine. A thread that has ended
-/// its last job lets go of it shortly afterwards; if it were the last one, files would stay open
-/// behind the end of the database.
+/// Waits at most two seconds until only `holders` hold the engine. A thread drops its reference
+/// shortly after its last job. If that reference were the last one, files would stay open after the
+/// end of the database.
 pub(super) fn wait_for_other_holders(engine: &Arc<Engine>, holders: usize) {
     let (attempts, pause) = PATIENCE;
     for _ in 0..attempts as usize * ROUNDS as usize {
@@ -69,22 +69,22 @@ pub(super) fn wait_for_other_holders(engine: &Arc<Engine>, holders: usize) {
     }
 }
 
-/// Threads take the machine's time, whatever clock the database has: a test's clock would not wait
-/// for them.
+/// Sleeps by the machine's clock, whatever clock the database has: a test's clock would not wait
+/// for threads.
 fn sleep(_clock: &dyn Clock, pause: Duration) {
     #[cfg(not(shuttle))]
     let _clock = &esker_env::SystemClock;
     _clock.sleep(pause);
 }
 
-/// Waits for the reads that are under way; whether all have ended.
+/// Waits for the reads that are under way. Returns whether all have ended.
 fn settle(clock: &dyn Clock) -> bool {
     let (attempts, pause) = PATIENCE;
     epoch::settle(attempts, || sleep(clock, pause))
 }
 
 /// Deletes tables and blob files that no version names, WALs that no memtable needs and old
-/// MANIFESTs. What cannot be deleted is logged and left for the next open.
+/// MANIFESTs. Files that cannot be deleted are logged and left for the next open.
 fn purge(engine: &Engine) {
     let Some(obsolete) = Obsolete::take(engine) else { return };
     esker_base::probe!("purge:listed", &mut engine.path.clone());
@@ -94,7 +94,7 @@ fn purge(engine: &Engine) {
     }
 }
 
-/// Has no file deleted from now on until as many [`enable_file_deletions`] follow; waits for
+/// Disables file deletions until [`enable_file_deletions`] has been called as many times. Waits for
 /// deletions that are under way.
 pub(crate) fn disable_file_deletions(engine: &Engine) {
     let mut state = engine.state.lock();
@@ -113,11 +113,11 @@ pub(crate) fn enable_file_deletions(engine: &Engine) -> bool {
     true
 }
 
-/// Somebody is deleting files.
+/// A guard: a purge is deleting files.
 pub(super) struct Deleting<'a>(&'a Engine);
 
 impl<'a> Deleting<'a> {
-    /// `None` while deletions are disabled.
+    /// Begins deleting; `None` while deletions are disabled.
     pub(super) fn begin(engine: &'a Engine, state: &mut DbState) -> Option<Deleting<'a>> {
         if state.keeps_files() {
             return None;
@@ -134,8 +134,8 @@ impl Drop for Deleting<'_> {
     }
 }
 
-/// Files that nobody needs, listed while deletions were not disabled. Until it is dropped, who
-/// disables them waits.
+/// Obsolete files, listed while deletions were enabled. Disabling deletions waits until it is
+/// dropped.
 struct Obsolete<'a> {
     tables: Vec<FileNumber>,
     blobs: Vec<FileNumber>,
@@ -145,7 +145,7 @@ struct Obsolete<'a> {
 }
 
 impl<'a> Obsolete<'a> {
-    /// `None` while deletions are disabled: all stays listed.
+    /// Takes the list. `None` while deletions are disabled: all files stay listed.
     fn take(engine: &'a Engine) -> Option<Obsolete<'a>> {
         let mut manifest = engine.manifest.lock();
         let mut state = engine.state.lock();
@@ -153,10 +153,10 @@ impl<'a> Obsolete<'a> {
         let (tables, blobs) = (manifest.take_obsolete_tables(), manifest.take_obsolete_blobs());
         let quarantined = !manifest.files_to_quarantine().is_empty();
         let wals = match engine.oldest_wal_needed(&state) {
-            // A MANIFEST write failed: nobody knows which WALs the MANIFEST on disk still wants.
+            // A MANIFEST write failed: it is unknown which WALs the MANIFEST on disk still needs.
             Some(oldest) if !quarantined => {
-                // A section that is found again, its file being recycled or not deleted, must not
-                // be without what resolved it.
+                // The file of a section may be recycled or stay. Recovery must find the section's
+                // resolution as well.
                 let oldest = if engine.options.allow_2pc {
                     oldest.min(manifest.min_log_number_to_keep())
                 } else {
@@ -164,8 +164,8 @@ impl<'a> Obsolete<'a> {
                 };
                 let mut wals = engine.wals.lock();
                 let gone = wals.release_before(oldest);
-                // Else the next writer would find what there was, and have what came since flushed
-                // for that.
+                // Otherwise the next writer would see the old total, and flush entries written
+                // since for that.
                 engine.wal_bytes.store(wals.total_bytes(), Ordering::Relaxed);
                 gone
             }
@@ -176,7 +176,7 @@ impl<'a> Obsolete<'a> {
         Some(Obsolete { tables, blobs, wals, manifests, deleting })
     }
 
-    /// What became of each table.
+    /// Deletes the files. Returns the result for each table.
     fn delete(self, engine: &Engine) -> Vec<(FileNumber, Result<()>)> {
         let mut tables = Vec::with_capacity(self.tables.len());
         // All families share the table cache's open files.
@@ -200,8 +200,8 @@ impl<'a> Obsolete<'a> {
     }
 }
 
-/// Deletes everything in the directory that a crash or an earlier process left and nothing needs.
-/// No job has begun yet: what the MANIFEST does not name, nobody is writing.
+/// Deletes every file in the directory that a crash or an earlier process left and nothing needs.
+/// No job has begun yet, so no thread is writing a file that the MANIFEST does not name.
 pub(crate) fn purge_directory(engine: &Engine) -> Result<()> {
     let names = engine.fs().children(&engine.path)?;
     let mut keep = {
@@ -252,7 +252,7 @@ fn tell_listeners(engine: &Engine, number: FileNumber, status: &Result<()>) {
 fn delete(engine: &Engine, path: &Path) {
     match engine.fs().delete_file(path) {
         Ok(()) => esker_base::info_log!(engine.info_log, Debug, "Deleted {}", path.display()),
-        // The purge of the whole directory may have been first.
+        // The purge of the whole directory may have deleted it first.
         Err(e) if e.subcode() == SubCode::PathNotFound => {}
         Err(e) => esker_base::info_log!(engine.info_log, Warn, "Could not delete an obsolete file: {e}"),
     }

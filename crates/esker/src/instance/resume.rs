@@ -1,4 +1,4 @@
-//! After a background error: try to go on.
+//! Recovery from a background error.
 
 use super::DbInner;
 use super::purge::settle_for_long;
@@ -15,7 +15,7 @@ use esker_base::{Error, Result, SequenceNumber, Severity};
 impl DbInner {
     /// See `Db::resume`.
     /// # Errors
-    /// As there.
+    /// Those of `Db::resume`.
     pub(crate) fn resume(&self) -> Result<()> {
         let _under_way = UnderWay::begin(&self.engine)?;
         self.forget_quarantined();
@@ -34,12 +34,12 @@ impl DbInner {
     }
 }
 
-/// Tries to lift the error in force. Waits while somebody else does.
+/// Tries to lift the error in force. Waits while another thread does.
 /// # Errors
-/// As `Db::resume`.
+/// Those of `Db::resume`.
 pub(super) fn resume(engine: &Arc<Engine>, write_path: &WritePath) -> Result<()> {
     let mut state = engine.state.lock();
-    // The job that failed may still be clearing up, and others have met the same.
+    // The failed job may still be clearing up, and other jobs may have met the same error.
     while state.background_error.resuming || is_clearing_up(engine, &state) {
         engine.check_open()?;
         engine.wait_for_change(&mut state);
@@ -59,10 +59,10 @@ pub(super) fn resume(engine: &Arc<Engine>, write_path: &WritePath) -> Result<()>
     drop(state);
     esker_base::info_log!(engine.info_log, Info, "Resuming after a background error");
     let flushed = if error.severity() == Severity::SoftError && !wal_damaged {
-        // What has failed begins anew, and nothing else has stopped.
+        // The failed work begins anew, and nothing else has stopped.
         engine.manifest.lock().settle()
     } else {
-        // Who waits for this one to end must not wait for ever.
+        // Threads that wait for the end of this recovery must not wait for ever.
         contained("a recovery", Severity::FatalError, || {
             engine.manifest.lock().settle()?;
             write_path.recover_from_error(wal_damaged, FlushReason::ErrorRecovery)?;
@@ -80,7 +80,7 @@ pub(super) fn resume(engine: &Arc<Engine>, write_path: &WritePath) -> Result<()>
     };
     if result.is_ok() {
         engine.allow_writes();
-        // A compaction that failed is in no queue any more, and writes may be waiting for it.
+        // A failed compaction is in no queue any more, and writes may be waiting for it.
         let oldest_snapshot = engine.oldest_snapshot_at_release();
         let families: Vec<_> = state.families.keys().copied().collect();
         for family in families {
@@ -92,11 +92,11 @@ pub(super) fn resume(engine: &Arc<Engine>, write_path: &WritePath) -> Result<()>
     result
 }
 
-/// Counts the numbers of failed writes as published. No reader that comes finds entries under them:
-/// the memtables that had them are flushed, without those entries.
+/// Publishes the sequence numbers of failed writes. Later readers find no entries under them: the
+/// memtables that had such entries are flushed, without those entries.
 /// # Errors
 /// `TryAgain`: a read from before the flush has not ended within two seconds. It has one of those
-/// memtables, and may not have asked yet up to which number it reads.
+/// memtables, and may not have chosen its sequence number yet.
 fn pass_failed_numbers(engine: &Engine) -> Result<()> {
     if !settle_for_long(engine.env.clock.as_ref()) {
         let error = Error::try_again("reads that began before a failed write are still under way");
@@ -107,7 +107,7 @@ fn pass_failed_numbers(engine: &Engine) -> Result<()> {
     Ok(())
 }
 
-/// Whether a job is at work that was begun before the error in force, or met it.
+/// Whether a job is at work that began before the error in force, or met it.
 fn is_clearing_up(engine: &Engine, state: &DbState) -> bool {
     let error = &state.background_error;
     let jobs = if error.stops_flushes() { engine.jobs_scheduled(state) } else { state.compactions_scheduled };

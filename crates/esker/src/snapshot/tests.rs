@@ -45,7 +45,7 @@ fn giving_back_twice_is_a_fault_of_the_engine() {
     list.release(ticket);
 }
 
-/// Against a plain vector of what is held.
+/// Compared with a plain vector of held numbers.
 #[test]
 fn the_list_is_the_multiset_of_what_is_held() {
     for_each_seed("snapshot_list", 20, |seed, mut rng| {
@@ -88,8 +88,8 @@ fn the_oldest_is_known_without_the_lock() {
     assert_eq!((give_back(seven), live.oldest()), (seq(9), None));
 }
 
-/// Else files of the last level that such a snapshot needs as they are would be rewritten again and
-/// again as long as it lives.
+/// Otherwise files of the last level that such a snapshot needs unchanged would be rewritten again
+/// and again during its life.
 #[test]
 #[cfg(not(any(loom, shuttle)))]
 fn what_is_over_when_a_number_is_given_back_is_older_than_one_that_is_taken_meanwhile() {
@@ -162,8 +162,8 @@ mod models {
             Arc::new(Key { live, visible: AtomicU64::new(OLD), is_old_gone: AtomicU64::new(0) })
         }
 
-        /// What a flush or a compaction does: its inputs hold what was visible before; then it asks
-        /// for the snapshots.
+        /// As a flush or a compaction does: its inputs hold the entries visible before, then it
+        /// asks for the snapshots.
         fn compact(&self) {
             let has_new = self.visible.load(Ordering::Acquire) >= NEW;
             let is_needed = self.live.all().iter().any(|held| held.0 < NEW);
@@ -186,7 +186,7 @@ mod models {
         }
     }
 
-    /// Runs `once` in all interleavings of up to so many preemptions.
+    /// Runs `once` in all interleavings with up to this many preemptions.
     #[expect(clippy::print_stdout, reason = "how much was searched is part of the result")]
     fn explore(name: &str, preemptions: usize, once: impl Fn() + Send + Sync + 'static) {
         let mut builder = loom::model::Builder::new();
@@ -246,12 +246,12 @@ mod models {
             let (one, two) = (key.clone(), key.clone());
             let one = thread::spawn(move || {
                 let (sequence, ticket) = one.live.acquire(|| seq(OLD), Holder::Iterator, || 0);
-                // Its own is held: the oldest is no newer.
+                // Its own number is held: the oldest is no newer.
                 assert!(one.live.oldest().is_some_and(|oldest| oldest <= sequence));
                 one.live.release(ticket, || seq(NEW));
             });
             let two = thread::spawn(move || two.live.acquire(|| seq(NEW), Holder::User, || 0).1);
-            // Whatever it is, somebody held it.
+            // The oldest number was held by some thread.
             assert!(key.live.oldest().is_none_or(|oldest| oldest.0 == OLD || oldest.0 == NEW));
             one.join().unwrap();
             let ticket = two.join().unwrap();
