@@ -48,20 +48,20 @@ use std::collections::BTreeMap;
 /// batch.single_delete_cf(&family, "once")?;
 /// batch.delete_range_cf(&family, "x", "y")?;
 /// batch.put_entity_cf(&family, "e", &[(b"column", b"value")])?;
-/// assert_eq!(batch.get_from_batch_and_db(&db, &read, &family, "a")?, None);
+/// assert_eq!(batch.get_from_batch_and_db(&db, &read, &family, b"a")?, None);
 /// batch.rollback_to_save_point()?;
-/// assert!(batch.get_from_batch_and_db(&db, &read, &family, "a")?.is_some());
+/// assert!(batch.get_from_batch_and_db(&db, &read, &family, b"a")?.is_some());
 ///
-/// assert_eq!(batch.get_from_batch(family.id(), None, "b")?.unwrap(), b"in the batch");
+/// assert_eq!(batch.get_from_batch(family.id(), None, b"b")?.unwrap(), b"in the batch");
 /// let both = batch.multi_get_from_batch_and_db(&db, &read, &family, &["a", "b"]);
 /// assert!(both.iter().all(|value| matches!(value, Ok(Some(_)))));
-/// assert!(batch.get_entity_from_batch_and_db(&db, &read, &family, "b")?.is_some());
+/// assert!(batch.get_entity_from_batch_and_db(&db, &read, &family, b"b")?.is_some());
 /// let entities = batch.multi_get_entity_from_batch_and_db(&db, &read, &family, &["a"]);
 /// assert_eq!(entities.len(), 1);
 /// assert_eq!(batch.iter_with_base(&db, &read, &family)?.into_iter().count(), 2);
 ///
 /// let mut own = batch.iter(family.id())?;
-/// own.seek("b");
+/// own.seek(b"b");
 /// assert!(own.valid());
 /// batch.put_log_data(b"a note in the WAL")?;
 /// batch.set_save_point();
@@ -657,7 +657,7 @@ fn entries_of(own: &OwnWrites, icmp: &InternalKeyComparator, overwrite: bool) ->
 /// let mut batch = esker::WriteBatchWithIndex::default();
 /// batch.put("a", "1")?;
 /// batch.put("b", "2")?;
-/// let mut iter = batch.iter(Default::default())?;
+/// let mut iter = batch.iter(esker::ColumnFamilyId::DEFAULT)?;
 /// iter.seek_to_first();
 /// while let Some(entry) = iter.entry() {
 ///     println!("{:?} {}", entry.value_type, entry.key.escape_ascii());
@@ -666,8 +666,8 @@ fn entries_of(own: &OwnWrites, icmp: &InternalKeyComparator, overwrite: bool) ->
 /// assert!(!iter.valid());
 /// iter.seek_to_last();
 /// iter.prev();
-/// iter.seek("b");
-/// iter.seek_for_prev("az");
+/// iter.seek(b"b");
+/// iter.seek_for_prev(b"az");
 /// assert_eq!(iter.entry().unwrap().key, b"a");
 /// # Ok::<_, esker::Error>(())
 /// ```

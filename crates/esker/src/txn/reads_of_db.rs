@@ -84,7 +84,7 @@ macro_rules! reads_of_db {
             }
 
             /// The values of `keys` in the default family, in the order of the keys:
-            /// [`Db::multi_get`].
+            /// [`Db::multi_get`](crate::Db::multi_get).
             pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Vec<Result<Option<PinnedBytes>>> {
                 self.db().multi_get(keys)
             }
