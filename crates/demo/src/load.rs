@@ -18,7 +18,7 @@ pub(crate) fn run(stage: &mut Stage, db: &Db) -> CommandOutcome {
         batch.clear();
         for index in turns.map(|turn| records.shuffled(turn)) {
             records.fill_value(index, &mut value);
-            batch.put_cf(family, &records.key(index), &value)?;
+            batch.put_cf(family, records.key(index), &value)?;
         }
         db.write(&mut batch)?;
         part.advance(loaded);

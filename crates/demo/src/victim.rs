@@ -68,8 +68,8 @@ fn write_forever(db: &Db, round: u32, thread: u32) -> CommandOutcome {
         let written = VictimWrites { round, thread, sequence };
         written.fill_value(&mut value);
         batch.clear();
-        batch.put_cf(family, &written.key(0), &value)?;
-        batch.put_cf(family, &written.key(1), &value)?;
+        batch.put_cf(family, written.key(0), &value)?;
+        batch.put_cf(family, written.key(1), &value)?;
         db.write_opt(&options, &mut batch)?;
         acknowledge(thread, sequence)?;
     }

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 fn transfer(db: &Db, a: u64) -> esker::Result<()> {
     let family = db.default_column_family().id();
     let mut batch = WriteBatch::new();
-    batch.put_cf(family, b"a", &a.to_le_bytes())?;
-    batch.put_cf(family, b"b", &(100 - a).to_le_bytes())?;
+    batch.put_cf(family, b"a", a.to_le_bytes())?;
+    batch.put_cf(family, b"b", (100 - a).to_le_bytes())?;
     db.write(&mut batch)
 }
 

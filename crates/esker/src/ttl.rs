@@ -187,9 +187,9 @@ impl DbWithTtl {
         let mut timed = WriteBatch::new();
         for op in batch.iter() {
             match op {
-                BatchOp::Put { family, key, value } => timed.put_cf(family, key, &[value, &now].concat())?,
+                BatchOp::Put { family, key, value } => timed.put_cf(family, key, [value, &now].concat())?,
                 BatchOp::Merge { family, key, operand } => {
-                    timed.merge_cf(family, key, &[operand, &now].concat())?;
+                    timed.merge_cf(family, key, [operand, &now].concat())?;
                 }
                 BatchOp::Delete { family, key } => timed.delete_cf(family, key)?,
                 BatchOp::SingleDelete { family, key } => timed.single_delete_cf(family, key)?,

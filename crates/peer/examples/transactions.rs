@@ -39,7 +39,7 @@ fn esker(dir: &Path, locking: Locking) -> TransactionDb {
     let family = db.db().default_column_family();
     let mut batch = WriteBatch::new();
     for n in 0..KEYS {
-        batch.put_cf(family.id(), &key(n), &VALUE).expect("small");
+        batch.put_cf(family.id(), key(n), VALUE).expect("small");
         if n % 1000 == 999 {
             db.db().write_opt(&WriteOptions::default().disable_wal(true), &mut batch).expect("written");
             batch.clear();

@@ -241,10 +241,10 @@ fn write_forever(db: &Db, thread: u64) -> Result<()> {
 pub(crate) fn write(db: &Db, families: &[ColumnFamilyHandle], thread: u64, number: u64) -> Result<()> {
     let mut batch = WriteBatch::new();
     for family in families {
-        batch.put_cf(family.id(), &key(thread, number), &value(thread, number))?;
-        batch.put_cf(family.id(), &last_key(thread), &number.to_be_bytes())?;
+        batch.put_cf(family.id(), key(thread, number), value(thread, number))?;
+        batch.put_cf(family.id(), last_key(thread), number.to_be_bytes())?;
         if let Some(old) = number.checked_sub(KEPT).filter(|n| *n > 0) {
-            batch.delete_cf(family.id(), &key(thread, old))?;
+            batch.delete_cf(family.id(), key(thread, old))?;
         }
     }
     db.write_opt(&WriteOptions::default().sync(number.is_multiple_of(500)), &mut batch)

@@ -124,7 +124,7 @@ fn fill(options: &LockBenchOptions, db: &TransactionDb) -> Result<()> {
     let (mut key, mut batch) = (vec![0; options.key_bytes.max(8)], WriteBatch::new());
     for n in 0..options.keys {
         write_key(&mut key, n);
-        batch.put_cf(family.id(), &key, &[b'v'; VALUE_BYTES])?;
+        batch.put_cf(family.id(), &key, [b'v'; VALUE_BYTES])?;
         if n % 1000 == 999 || n + 1 == options.keys {
             db.db().write_opt(&write_options, &mut batch)?;
             batch.clear();

@@ -190,9 +190,9 @@ impl Database {
         let mut batch = WriteBatch::new();
         for id in 0..rows {
             let columns = Columns { k: std::array::from_fn(|_| random(rows)), text: b'c' };
-            batch.put_cf(database.table.id(), &row_key(id), &columns.encode())?;
+            batch.put_cf(database.table.id(), row_key(id), columns.encode())?;
             for (index, k) in database.indexes.iter().zip(columns.k) {
-                batch.put_cf(index.id(), &index_key(k, id), &[])?;
+                batch.put_cf(index.id(), index_key(k, id), [])?;
             }
             if id % 1000 == 999 || id + 1 == rows {
                 database.db.db().write_opt(&write_options, &mut batch)?;

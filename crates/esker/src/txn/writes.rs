@@ -35,7 +35,7 @@ impl Transaction {
         value: impl AsRef<[u8]>,
     ) -> Result<()> {
         self.lock(family, key.as_ref(), None, LockMode::Exclusive, true)?;
-        self.core_mut().batch.put_cf(family.id(), &stored(family, key.as_ref()), value.as_ref())
+        self.core_mut().batch.put_cf(family.id(), stored(family, key.as_ref()), value.as_ref())
     }
 
     /// [`Transaction::put_cf`], whether or not the key was written since the snapshot.
@@ -53,7 +53,7 @@ impl Transaction {
         value: impl AsRef<[u8]>,
     ) -> Result<()> {
         self.lock(family, key.as_ref(), None, LockMode::Exclusive, false)?;
-        self.core_mut().batch.put_cf(family.id(), &stored(family, key.as_ref()), value.as_ref())
+        self.core_mut().batch.put_cf(family.id(), stored(family, key.as_ref()), value.as_ref())
     }
 
     /// Removes `key` from the default family.
@@ -79,7 +79,7 @@ impl Transaction {
     /// more than `max_write_batch_size`. The transaction is as it was before the call.
     pub fn delete_cf(&self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<()> {
         self.lock(family, key.as_ref(), None, LockMode::Exclusive, true)?;
-        self.core_mut().batch.delete_cf(family.id(), &stored(family, key.as_ref()))
+        self.core_mut().batch.delete_cf(family.id(), stored(family, key.as_ref()))
     }
 
     /// [`Transaction::delete_cf`], whether or not the key was written since the snapshot.
@@ -104,7 +104,7 @@ impl Transaction {
     /// more than `max_write_batch_size`. The transaction is as it was before the call.
     pub fn delete_untracked(&self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<()> {
         self.lock(family, key.as_ref(), None, LockMode::Exclusive, false)?;
-        self.core_mut().batch.delete_cf(family.id(), &stored(family, key.as_ref()))
+        self.core_mut().batch.delete_cf(family.id(), stored(family, key.as_ref()))
     }
 
     /// Removes `key`, which was put exactly once since its last deletion; the key is locked.
@@ -117,7 +117,7 @@ impl Transaction {
     /// more than `max_write_batch_size`. The transaction is as it was before the call.
     pub fn single_delete_cf(&self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<()> {
         self.lock(family, key.as_ref(), None, LockMode::Exclusive, true)?;
-        self.core_mut().batch.single_delete_cf(family.id(), &stored(family, key.as_ref()))
+        self.core_mut().batch.single_delete_cf(family.id(), stored(family, key.as_ref()))
     }
 
     /// [`Transaction::single_delete_cf`], whether or not the key was written since the snapshot.
@@ -130,7 +130,7 @@ impl Transaction {
     /// more than `max_write_batch_size`. The transaction is as it was before the call.
     pub fn single_delete_untracked(&self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<()> {
         self.lock(family, key.as_ref(), None, LockMode::Exclusive, false)?;
-        self.core_mut().batch.single_delete_cf(family.id(), &stored(family, key.as_ref()))
+        self.core_mut().batch.single_delete_cf(family.id(), stored(family, key.as_ref()))
     }
 
     /// Adds an operand to `key` for the family's merge operator; the key is locked.
@@ -161,7 +161,7 @@ impl Transaction {
         operand: impl AsRef<[u8]>,
     ) -> Result<()> {
         self.lock(family, key.as_ref(), None, LockMode::Exclusive, true)?;
-        self.core_mut().batch.merge_cf(family.id(), &stored(family, key.as_ref()), operand.as_ref())
+        self.core_mut().batch.merge_cf(family.id(), stored(family, key.as_ref()), operand.as_ref())
     }
 
     /// [`Transaction::merge_cf`], whether or not the key was written since the snapshot.
@@ -179,7 +179,7 @@ impl Transaction {
         operand: impl AsRef<[u8]>,
     ) -> Result<()> {
         self.lock(family, key.as_ref(), None, LockMode::Exclusive, false)?;
-        self.core_mut().batch.merge_cf(family.id(), &stored(family, key.as_ref()), operand.as_ref())
+        self.core_mut().batch.merge_cf(family.id(), stored(family, key.as_ref()), operand.as_ref())
     }
 
     /// Removes the keys of `family` from `begin` up to `end`, exclusive. The range is locked, `end`

@@ -51,7 +51,7 @@ fn own_a_database() {
             for key in 0..KEYS {
                 let mut value = number.to_be_bytes().to_vec();
                 value.extend(std::iter::repeat_with(|| random.u8(..)).take(300));
-                batch.put_cf(family.id(), &key.to_be_bytes(), &value).unwrap();
+                batch.put_cf(family.id(), key.to_be_bytes(), &value).unwrap();
             }
         }
         db.write(&mut batch).unwrap();

@@ -133,7 +133,7 @@ fn an_exclusive_compaction_runs_alone() {
         let writer = scope.spawn(|| {
             for i in 0..60_000 {
                 let mut batch = WriteBatch::new();
-                batch.put_cf(other.id(), format!("key{:04}", i % 2000).as_bytes(), &[b'v'; 100]).unwrap();
+                batch.put_cf(other.id(), format!("key{:04}", i % 2000).as_bytes(), [b'v'; 100]).unwrap();
                 db.write_opt(&write_options, &mut batch).unwrap();
             }
         });

@@ -186,7 +186,7 @@ pub(crate) fn put_entity_with_a_blob(db: &Db) -> String {
     batch.extend_from_slice(&[1, 0, 0, 0, ValueType::WideColumnEntity as u8, 1, b'a']);
     batch.push(u8::try_from(entity.len()).unwrap());
     batch.extend_from_slice(&entity);
-    db.write(&mut WriteBatch::from_bytes(batch).unwrap()).unwrap();
+    db.write(WriteBatch::from_bytes(batch).unwrap()).unwrap();
     db.flush().unwrap();
     large
 }

@@ -39,7 +39,7 @@ fn a_family_without_a_name_or_with_a_nul_in_it_is_made_nowhere() {
     for name in WRONG {
         for result in [
             db.create_column_family(name, &options().cf).map(drop),
-            db.create_column_families(&descriptors(&["good", name])).map(drop),
+            db.create_column_families(descriptors(&["good", name])).map(drop),
             db.create_column_family_with_import(&import, name, &options().cf, &export).map(drop),
         ] {
             let refused = result.unwrap_err();

@@ -104,7 +104,7 @@ fn calls_that_go_through(db: &Db, dir: &Path) -> Vec<&'static str> {
         ("put with sync", db.put_opt(&synced(), &family, "a", "b")),
         ("delete", db.delete("a")),
         ("delete_range", db.delete_range("a", "b")),
-        ("write", db.write(&mut WriteBatch::default())),
+        ("write", db.write(WriteBatch::default())),
         ("flush", db.flush()),
         ("flush_opt", db.flush_opt(&FlushOptions { wait: false, ..FlushOptions::default() }, &[&family])),
         ("sync_wal", db.sync_wal()),

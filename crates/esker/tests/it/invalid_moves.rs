@@ -292,8 +292,8 @@ fn a_step_from_nowhere_leads_nowhere_in_iterators_of_transactions_and_batches() 
     let mut batch = WriteBatchWithIndex::default();
     let none = batch.iter(ColumnFamilyId::DEFAULT);
     none.into_iter().for_each(|mut iter| check_steps(&mut iter, "of an empty batch"));
-    batch.put_cf(ColumnFamilyId::DEFAULT, &key(2), b"own").unwrap();
-    batch.put_cf(ColumnFamilyId::DEFAULT, &key(9), b"own").unwrap();
+    batch.put_cf(ColumnFamilyId::DEFAULT, key(2), b"own").unwrap();
+    batch.put_cf(ColumnFamilyId::DEFAULT, key(9), b"own").unwrap();
     check(&mut batch.iter(ColumnFamilyId::DEFAULT).unwrap(), "of a batch");
     let over = batch.iter_with_base(db.db(), &ReadOptions::new(), &family);
     check(&mut over.unwrap(), "of a batch over a database");

@@ -53,11 +53,11 @@ fn write(db: &Db, protection: usize) {
         for n in 0..200u32 {
             let mut batch = WriteBatch::new();
             let key = |n: u32| format!("key{:03}", n % 120).into_bytes();
-            batch.put_cf(family.id(), &key(n), &n.to_le_bytes()).unwrap();
-            batch.merge_cf(family.id(), &key(n * 7), b"operand").unwrap();
-            batch.delete_cf(family.id(), &key(n * 11)).unwrap();
+            batch.put_cf(family.id(), key(n), n.to_le_bytes()).unwrap();
+            batch.merge_cf(family.id(), key(n * 7), b"operand").unwrap();
+            batch.delete_cf(family.id(), key(n * 11)).unwrap();
             batch.put_log_data(b"said").unwrap();
-            batch.put_entity_cf(family.id(), &key(n * 13), &[(b"", b"default"), (b"b", b"2")]).unwrap();
+            batch.put_entity_cf(family.id(), key(n * 13), &[(b"", b"default"), (b"b", b"2")]).unwrap();
             db.write_opt(&options, &mut batch).unwrap();
             db.put_opt(&options, &family, [b"single", &key(n)[..]].concat(), key(n)).unwrap();
             if n % 50 == 49 {

@@ -119,7 +119,7 @@ fn cost_of_iterators(shape: RangeShape, n: u32, is_flushed: bool, with_snapshot:
     let db = Db::open(&options(&counting), "/db").unwrap();
     let mut batch = WriteBatch::new();
     let family = db.default_column_family();
-    (0..2 * n).for_each(|i| batch.put_cf(family.id(), &key(i), b"old").unwrap());
+    (0..2 * n).for_each(|i| batch.put_cf(family.id(), key(i), b"old").unwrap());
     db.write(&mut batch).unwrap();
     if is_flushed {
         db.flush().unwrap();

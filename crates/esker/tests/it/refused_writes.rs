@@ -66,7 +66,7 @@ fn keys(db: &Db, family: &ColumnFamilyHandle) -> Vec<String> {
 /// other one.
 fn put_bad(db: &Db, picky: &ColumnFamilyHandle, options: &WriteOptions) -> Error {
     let mut batch = WriteBatch::new();
-    batch.put_cf(db.default_column_family().id(), b"half", &[1; 40_000]).unwrap();
+    batch.put_cf(db.default_column_family().id(), b"half", [1; 40_000]).unwrap();
     for key in ["good", "bad", "last"] {
         batch.put_cf(picky.id(), key.as_bytes(), b"value").unwrap();
     }
@@ -291,7 +291,7 @@ fn a_write_that_finds_no_memory_is_in_no_wal() {
         });
         let mut batch = WriteBatch::new();
         for i in 0..50 {
-            batch.put_cf(db.default_column_family().id(), format!("{i}").as_bytes(), &[7; 20_000]).unwrap();
+            batch.put_cf(db.default_column_family().id(), format!("{i}").as_bytes(), [7; 20_000]).unwrap();
         }
         let result = db.write_opt(&WriteOptions::default().sync(true), &mut batch);
         drop(probes);

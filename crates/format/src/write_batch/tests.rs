@@ -182,7 +182,7 @@ fn refused_op_leaves_the_batch_as_it_was() {
     batch.set_max_bytes(40);
     batch.put_cf(DEFAULT, b"key", b"value").unwrap();
     let before = batch.data().to_vec();
-    let error = batch.merge_cf(DEFAULT, b"key", &[0; 100]).unwrap_err();
+    let error = batch.merge_cf(DEFAULT, b"key", [0; 100]).unwrap_err();
     assert_eq!((error.kind(), error.subcode()), (ErrorKind::Aborted, SubCode::MemoryLimit));
     assert_eq!(batch.data(), before);
     assert_eq!(batch.content(), BatchContent::default());

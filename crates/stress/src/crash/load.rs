@@ -292,12 +292,12 @@ impl Writer<'_> {
             let key = |key: &[u8]| self.load.key(*family, key, time);
             let family = self.families[*family].id();
             match change {
-                CrashChange::Put(of, value) => batch.put_cf(family, &key(of), value)?,
-                CrashChange::Delete(of) => batch.delete_cf(family, &key(of))?,
+                CrashChange::Put(of, value) => batch.put_cf(family, key(of), value)?,
+                CrashChange::Delete(of) => batch.delete_cf(family, key(of))?,
                 CrashChange::DeleteRange(begin, end) => {
-                    batch.delete_range_cf(family, &key(begin), &key(end))?
+                    batch.delete_range_cf(family, key(begin), key(end))?
                 }
-                CrashChange::Add(of, n) => batch.merge_cf(family, &key(of), &n.to_le_bytes())?,
+                CrashChange::Add(of, n) => batch.merge_cf(family, key(of), n.to_le_bytes())?,
             }
         }
         let sync = self.rng.u32(..self.load.sync_one_in) == 0;

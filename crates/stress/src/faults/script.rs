@@ -405,9 +405,9 @@ impl FaultScript {
 fn batch(db: &Db, n: usize) -> Result<WriteBatch> {
     let mut batch = WriteBatch::new();
     for i in 0..FAMILIES.len() {
-        batch.put_cf(family(db, i)?.id(), &key(n), &value(n))?;
+        batch.put_cf(family(db, i)?.id(), key(n), value(n))?;
     }
-    batch.put_cf(family(db, 0)?.id(), &slot_key(n % SLOTS), &value(n))?;
+    batch.put_cf(family(db, 0)?.id(), slot_key(n % SLOTS), value(n))?;
     Ok(batch)
 }
 

@@ -73,14 +73,12 @@ impl Run<'_> {
         let stamp = |key: &Bytes| [key.as_slice(), &format.timestamp(time)].concat();
         let (mut batch, id) = (WriteBatch::new(), self.stamped().id());
         match write {
-            ScriptWrite::Put(_, key, value) => batch.put_cf(id, &stamp(key), value)?,
+            ScriptWrite::Put(_, key, value) => batch.put_cf(id, stamp(key), value)?,
             ScriptWrite::Delete(_, key) | ScriptWrite::SingleDelete(_, key) => {
-                batch.delete_cf(id, &stamp(key))?
+                batch.delete_cf(id, stamp(key))?
             }
-            ScriptWrite::Merge(_, key, operand) => batch.merge_cf(id, &stamp(key), operand)?,
-            ScriptWrite::DeleteRange(_, begin, end) => {
-                batch.delete_range_cf(id, &stamp(begin), &stamp(end))?
-            }
+            ScriptWrite::Merge(_, key, operand) => batch.merge_cf(id, stamp(key), operand)?,
+            ScriptWrite::DeleteRange(_, begin, end) => batch.delete_range_cf(id, stamp(begin), stamp(end))?,
         }
         let options = self.write_options();
         self.db().write_opt(&options, &mut batch)

@@ -19,13 +19,13 @@ pub(super) fn write(shared: &Shared, writer: usize, mut rng: fastrand::Rng) -> O
         let bytes = value(n);
         let mut fill = || -> esker::Result<()> {
             if rng.u8(..50) == 0 {
-                batch.delete_range_cf(first, &key(writer, "log/"), &key(writer, "log0"))?;
-                batch.put_cf(first, &key(writer, "base"), &bytes)?;
+                batch.delete_range_cf(first, key(writer, "log/"), key(writer, "log0"))?;
+                batch.put_cf(first, key(writer, "base"), &bytes)?;
             }
-            batch.put_cf(first, &key(writer, "a"), &bytes)?;
-            batch.put_cf(first, &log_key(writer, n), &bytes)?;
-            batch.put_cf(second, &key(writer, "b"), &bytes)?;
-            batch.merge_cf(second, &key(writer, "c"), &1u64.to_le_bytes())
+            batch.put_cf(first, key(writer, "a"), &bytes)?;
+            batch.put_cf(first, log_key(writer, n), &bytes)?;
+            batch.put_cf(second, key(writer, "b"), &bytes)?;
+            batch.merge_cf(second, key(writer, "c"), 1u64.to_le_bytes())
         };
         fill().map_err(|e| format!("batch {n}: {e}"))?;
         let options = WriteOptions::default().sync(rng.u16(..500) == 0);

@@ -183,7 +183,7 @@ fn with_families(count: usize) -> Db {
     options.db.env = Env::with_fs(Arc::new(MemFs::new()));
     let db = Db::open(&options, "/db").unwrap();
     let descriptor = |n| crate::ColumnFamilyDescriptor::new(format!("f{n}"), options.cf.clone());
-    db.create_column_families(&(0..count).map(descriptor).collect::<Vec<_>>()).unwrap();
+    db.create_column_families((0..count).map(descriptor).collect::<Vec<_>>()).unwrap();
     db
 }
 

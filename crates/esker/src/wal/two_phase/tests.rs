@@ -206,8 +206,8 @@ fn a_commit_s_timestamp_is_put_into_the_families_that_have_them() {
     r.set_timestamped([other]);
     let mut ops = WriteBatch::new();
     ops.put_cf(DEFAULT, b"plain-key", b"v").unwrap();
-    ops.put_cf(other, &[b"a", &[0; 8][..]].concat(), b"v").unwrap();
-    ops.delete_range_cf(other, &[b"b", &[0; 8][..]].concat(), &[b"c", &[0; 8][..]].concat()).unwrap();
+    ops.put_cf(other, [b"a", &[0; 8][..]].concat(), b"v").unwrap();
+    ops.delete_range_cf(other, [b"b", &[0; 8][..]].concat(), [b"c", &[0; 8][..]].concat()).unwrap();
     let mut section = section_record(b"x", &ops).unwrap();
     section.set_sequence(SequenceNumber(1));
     let mut applied = Vec::new();

@@ -4,7 +4,7 @@ use esker_base::sync::atomic::{AtomicBool, AtomicUsize};
 
 fn request(bytes: usize) -> WriteRequest {
     let mut batch = WriteBatch::new();
-    batch.put_cf(ColumnFamilyId::DEFAULT, b"key", &vec![7; bytes]).expect("a small batch");
+    batch.put_cf(ColumnFamilyId::DEFAULT, b"key", vec![7; bytes]).expect("a small batch");
     WriteRequest { batch, ..WriteRequest::default() }
 }
 

@@ -41,7 +41,7 @@ fn set_delayed(db: &Db, is_delayed: bool) {
 
 fn batch(bytes: usize) -> WriteBatch {
     let mut batch = WriteBatch::new();
-    batch.put_cf(ColumnFamilyId::DEFAULT, b"key", &vec![7; bytes]).unwrap();
+    batch.put_cf(ColumnFamilyId::DEFAULT, b"key", vec![7; bytes]).unwrap();
     batch
 }
 
@@ -57,14 +57,14 @@ fn delayed_writers_share_the_rate_also_if_one_of_them_writes_for_all() {
     std::thread::scope(|scope| {
         let leader = db.inner.write_path.lead_alone();
         for _ in 0..WRITERS {
-            scope.spawn(|| db.write(&mut batch(BYTES)).unwrap());
+            scope.spawn(|| db.write(batch(BYTES)).unwrap());
         }
         while db.inner.write_path.queue.len() < WRITERS {
             std::thread::yield_now();
         }
         drop(leader);
     });
-    db.write(&mut batch(1)).unwrap();
+    db.write(batch(1)).unwrap();
     let stats = db.engine().counters.db_stats(&*clock);
     assert!(stats.user_writes_by_other > 0, "a group was made");
     // The followers inserted their batches themselves: what they wrote counts all the same.
@@ -102,7 +102,7 @@ fn a_delay_after_a_quiet_time_delays_as_the_first_one_did() {
     for _ in 0..2 {
         let before = clock.slept();
         for _ in 0..8 {
-            db.write(&mut batch(BYTES)).unwrap();
+            db.write(batch(BYTES)).unwrap();
         }
         let (slept, wanted) = (clock.slept() - before, seconds(8 * BYTES as u64));
         assert!(slept >= wanted * 9 / 10, "{slept:?} of {wanted:?}");
@@ -115,10 +115,10 @@ fn a_delay_after_a_quiet_time_delays_as_the_first_one_did() {
 #[test]
 fn a_clock_that_is_set_back_makes_no_delay_longer() {
     let (db, clock) = delayed();
-    db.write(&mut batch(64 << 10)).unwrap();
+    db.write(batch(64 << 10)).unwrap();
     clock.set_micros(0);
     let before = clock.slept();
-    db.write(&mut batch(64 << 10)).unwrap();
+    db.write(batch(64 << 10)).unwrap();
     assert!(clock.slept() - before <= seconds(128 << 10), "{:?}", clock.slept() - before);
 }
 
@@ -127,13 +127,13 @@ fn who_may_not_wait_writes_while_the_rate_allows_it() {
     let (db, clock) = delayed();
     let impatient = WriteOptions { no_slowdown: true, ..WriteOptions::default() };
     clock.advance(Duration::from_secs(1));
-    db.write_opt(&impatient, &mut batch(100)).unwrap();
-    let error = db.write_opt(&impatient, &mut batch(64 << 10)).unwrap_err();
+    db.write_opt(&impatient, batch(100)).unwrap();
+    let error = db.write_opt(&impatient, batch(64 << 10)).unwrap_err();
     assert_eq!(error.kind(), crate::ErrorKind::Incomplete);
     assert_eq!(clock.slept(), Duration::ZERO);
     // Who was turned away has used up nothing.
     clock.advance(Duration::from_secs(1));
-    db.write_opt(&impatient, &mut batch(64 << 10)).unwrap();
+    db.write_opt(&impatient, batch(64 << 10)).unwrap();
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn writes_of_low_priority_give_way_as_soon_as_compactions_are_behind() {
     let low_pri = WriteOptions { low_pri: true, ..WriteOptions::default() };
     let timed = |options: &WriteOptions| {
         let before = clock.slept();
-        (0..8).for_each(|_| db.write_opt(options, &mut batch(BYTES)).unwrap());
+        (0..8).for_each(|_| db.write_opt(options, batch(BYTES)).unwrap());
         clock.slept() - before
     };
     // Two files are more than compaction begins with, and fewer than slow down writers: theirs is 1
@@ -151,7 +151,7 @@ fn writes_of_low_priority_give_way_as_soon_as_compactions_are_behind() {
     assert_eq!(timed(&WriteOptions::default()), Duration::ZERO);
     let slept = timed(&low_pri);
     assert!(slept >= seconds(8 * BYTES as u64) * 9 / 10, "{slept:?}");
-    let error = db.write_opt(&WriteOptions { no_slowdown: true, ..low_pri }, &mut batch(BYTES)).unwrap_err();
+    let error = db.write_opt(&WriteOptions { no_slowdown: true, ..low_pri }, batch(BYTES)).unwrap_err();
     assert_eq!(error.kind(), crate::ErrorKind::Incomplete);
 
     // Nobody is behind: nobody gives way.
@@ -165,7 +165,7 @@ fn writes_of_low_priority_do_not_slow_others_down() {
     let low_pri = WriteOptions { low_pri: true, ..WriteOptions::default() };
     db.give_way(&low_pri, &batch(1 << 20)).unwrap();
     let before = clock.slept();
-    db.write(&mut batch(100)).unwrap();
+    db.write(batch(100)).unwrap();
     assert_eq!(clock.slept(), before);
 }
 
@@ -285,7 +285,7 @@ fn a_wal_that_a_prepared_transaction_keeps_does_not_have_each_write_look_for_roo
     let path = &db.inner.write_path;
     db.put_cf(&other, "key", "value").unwrap();
     db.prepare(&WriteOptions::default(), b"one", batch(10)).unwrap();
-    let write = || (0..40).for_each(|_| db.write(&mut batch(1000)).unwrap());
+    let write = || (0..40).for_each(|_| db.write(batch(1000)).unwrap());
     write();
     db.wait_for_background_work().unwrap();
     write();
@@ -324,7 +324,7 @@ fn who_needs_no_room_does_not_wait_for_a_delayed_writer() {
     let path = &db.inner.write_path;
     std::thread::scope(|scope| {
         let leader = path.lead_alone();
-        scope.spawn(|| db.write(&mut batch(RATE as usize)).unwrap());
+        scope.spawn(|| db.write(batch(RATE as usize)).unwrap());
         while path.queue.len() < 1 {
             std::thread::yield_now();
         }
@@ -346,8 +346,8 @@ fn who_needs_no_room_does_not_wait_for_a_delayed_writer() {
 fn memory_of_a_large_record_is_given_back() {
     let (db, _) = with_level0_files(100);
     let options = WriteOptions::default();
-    db.write_opt(&options, &mut batch(100 << 10)).unwrap();
+    db.write_opt(&options, batch(100 << 10)).unwrap();
     assert!(db.engine().wals.lock().buffer_bytes() >= 100 << 10, "the next record needs no new memory");
-    db.write_opt(&options, &mut batch(20 << 20)).unwrap();
+    db.write_opt(&options, batch(20 << 20)).unwrap();
     assert_eq!(db.engine().wals.lock().buffer_bytes(), 0);
 }

@@ -168,13 +168,13 @@ fn a_serializable_transaction_that_changes_its_snapshot_has_not_read_one_state()
                 isolation: IsolationLevel::Serializable,
                 ..Default::default()
             };
-            let mut txn = db.begin_transaction_opt(&WriteOptions::default(), &options);
+            let txn = db.begin_transaction_opt(&WriteOptions::default(), &options);
             assert_eq!(txn.get("a").unwrap().unwrap(), b"0");
             if others_write {
                 db.db().put("a", "1").unwrap();
                 db.db().put("b", "1").unwrap();
             }
-            change(&mut txn);
+            change(&txn);
             assert_eq!(txn.get("b").unwrap().is_some(), others_write, "{i}");
             assert_eq!(txn.commit().is_err(), others_write, "{i}");
         }

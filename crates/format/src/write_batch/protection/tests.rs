@@ -51,7 +51,7 @@ fn an_untouched_batch_is_what_was_put_in_however_it_came_to_be() {
     batch.verify_checksum().unwrap();
     assert_eq!(late.checksums, batch.checksums);
     batch.set_max_bytes(batch.data_size() + 20);
-    batch.put_cf(FAMILIES[0], b"key", &[0; 100]).unwrap_err();
+    batch.put_cf(FAMILIES[0], b"key", [0; 100]).unwrap_err();
     batch.verify_checksum().unwrap();
 }
 

@@ -33,13 +33,13 @@ impl Worker<'_> {
             let (bytes, value) = (self.run.setup.key(*key), self.run.setup.value(number, *key, value_number));
             let entity = self.run.flags.use_put_entity_one_in;
             let added = if self.is_put_once(*key) {
-                batch.put_cf(family.id(), &bytes, &value)
+                batch.put_cf(family.id(), bytes, &value)
             } else if entity > 0 && value_number.is_multiple_of(entity) {
-                batch.put_entity_cf(family.id(), &bytes, &[(b"", &value), (b"number", &value[..4])])
+                batch.put_entity_cf(family.id(), bytes, &[(b"", &value), (b"number", &value[..4])])
             } else if self.run.flags.use_merge && self.rng.bool() {
-                batch.merge_cf(family.id(), &bytes, &value)
+                batch.merge_cf(family.id(), bytes, &value)
             } else {
-                batch.put_cf(family.id(), &bytes, &value)
+                batch.put_cf(family.id(), bytes, &value)
             };
             added.map_err(|e| e.to_string())?;
         }

@@ -427,7 +427,7 @@ impl ModelWrite {
                     ModelWrite::Delete(_) => batch.delete_cf(id, &key),
                     ModelWrite::SingleDelete(_) => batch.single_delete_cf(id, &key),
                     ModelWrite::DeleteRange(begin, end) => {
-                        batch.delete_range_cf(id, &spec.stamp(begin, *time), &spec.stamp(end, *time))
+                        batch.delete_range_cf(id, spec.stamp(begin, *time), spec.stamp(end, *time))
                     }
                     ModelWrite::At(..) => unreachable!("a write has one timestamp"),
                 }
