@@ -158,7 +158,7 @@ impl Pool {
 }
 
 /// Returns unused memory of regions to the operating system; useful after a large cache was
-/// dropped. Unused memory beyond the memory in use goes back without this call.
+/// dropped. Without this call regions keep at most as much unused memory as is in use.
 pub fn trim() {
     POOL.trim();
 }
@@ -183,8 +183,8 @@ impl Buffer {
         Buffer::at_most(length, length + length / 8)
     }
 
-    /// A buffer of `length` bytes of arbitrary content, with room for at most `most` bytes or an
-    /// eighth more than `length`.
+    /// A buffer of `length` bytes of arbitrary content. Reused memory has room for at most `most`
+    /// bytes, new memory for at most an eighth more than `length`.
     pub fn at_most(length: usize, most: usize) -> Buffer {
         if IS_PLAIN || !(LEAST..=MOST_ROOM).contains(&length) {
             return Buffer::from(vec![0; length]);

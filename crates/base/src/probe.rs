@@ -34,7 +34,7 @@ struct State {
     passed: HashSet<String>,
     /// Calls that are running.
     running: usize,
-    /// Counts the `Probes`; a thread that waits for an old one goes on.
+    /// Counts the `Probes`. A thread that waits at a point of an earlier `Probes` goes on.
     generation: u64,
 }
 

@@ -77,7 +77,7 @@ impl fmt::Debug for dyn TablePropertiesCollector {
 
 const COMPACT_ON_DELETION: &str = "CompactOnDeletionCollector";
 
-/// A window is this many buckets of entries; its size is rounded up to a multiple of it.
+/// Buckets in a window. The window's size in entries is rounded up to a multiple of this.
 const BUCKETS: usize = 128;
 
 /// Marks tables for compaction that hold many deletions, close together or among all entries.
@@ -90,10 +90,13 @@ pub struct CompactOnDeletionCollectorFactory {
 }
 
 impl CompactOnDeletionCollectorFactory {
-    /// Tables of at least `min_file_size` bytes are marked if some `sliding_window_size`
-    /// neighbouring entries (0: never; rounded up to a multiple of 128) hold `deletion_trigger`
-    /// deletions, or if of all entries at least the part `deletion_ratio` (above 0 up to 1;
-    /// anything else: never) are deletions. RocksDB's `NewCompactOnDeletionCollectorFactory`.
+    /// Marks tables of at least `min_file_size` bytes in either of two cases. RocksDB's
+    /// `NewCompactOnDeletionCollectorFactory`.
+    ///
+    ///  * Some `sliding_window_size` neighbouring entries hold `deletion_trigger` deletions. The
+    ///    window is rounded up to a multiple of 128 entries; 0: never.
+    ///  * Deletions are at least the part `deletion_ratio` of all entries. The ratio is above 0 and
+    ///    at most 1; any other value: never.
     pub fn new(
         sliding_window_size: u64,
         deletion_trigger: u64,

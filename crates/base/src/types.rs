@@ -11,7 +11,7 @@ pub struct SequenceNumber(pub u64);
 impl SequenceNumber {
     /// The oldest one.
     pub const ZERO: SequenceNumber = SequenceNumber(0);
-    /// The largest that fits beside a type byte: reads at it see everything.
+    /// The largest number that fits beside a type byte. A read at it sees everything.
     pub const MAX: SequenceNumber = SequenceNumber((1 << 56) - 1);
 }
 
@@ -68,8 +68,8 @@ impl ValueType {
     /// of its user key with the same sequence number. Never stored: see `SEPARATOR`.
     pub const SEEK: ValueType = ValueType::ValuePreferredSeqno;
 
-    /// The type that shortened separators in an index are stored with: the largest that both
-    /// RocksDB 7.8 and 11 know.
+    /// The type stored in shortened separators of an index: the largest that both RocksDB 7.8 and
+    /// 11 know.
     pub const SEPARATOR: ValueType = ValueType::WideColumnEntity;
 
     /// The type with this code, if it may stand in an internal key.

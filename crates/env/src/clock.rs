@@ -15,7 +15,7 @@ pub trait Clock: Send + Sync + fmt::Debug {
     fn now_micros(&self) -> u64;
     /// Nanoseconds since some fixed point in time; never goes back.
     fn monotonic_nanos(&self) -> u64;
-    /// Microseconds since some fixed moment; never goes back. For durations.
+    /// Microseconds since some fixed point in time; never goes back. For durations.
     fn monotonic_micros(&self) -> u64 {
         self.monotonic_nanos() / 1_000
     }

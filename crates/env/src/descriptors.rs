@@ -91,7 +91,7 @@ pub fn has_room() -> bool {
 pub(crate) struct DataFile(());
 
 impl DataFile {
-    /// Makes room for it first, if need be.
+    /// Counts a file that is about to be opened. Closes unused files if there is no room for it.
     pub(crate) fn new() -> DataFile {
         let open = DATA_FILES.fetch_add(1, Ordering::Relaxed) + 1;
         if !is_allowed(open) {

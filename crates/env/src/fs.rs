@@ -128,7 +128,7 @@ pub fn replace_file(
         file.close()
     };
     let replaced = write().and_then(|()| fs.rename(temporary, path));
-    // The first error is the one to tell.
+    // Returns the first error; an error of this deletion is dropped.
     replaced.inspect_err(|_| fs.delete_file(temporary).unwrap_or_default())
 }
 
@@ -220,7 +220,7 @@ pub trait WritableFile: Send {
     fn preallocate(&mut self, _offset: u64, _bytes: u64) -> Result<()> {
         Ok(())
     }
-    /// Announces a log: many small appends follow, none of which begins with eight zeros. A hint.
+    /// Announces a log: many small appends follow, and no append begins with eight zeros. A hint.
     /// From now on an append needs no `flush`. Until `truncate` or `close` the file may end behind
     /// its appended bytes, with zeros up to the next multiple of `block` bytes. After a kill during
     /// an append within one block, the file holds all of that append, or eight zeros at its start.

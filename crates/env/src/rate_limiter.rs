@@ -9,10 +9,10 @@
 //! others wait for it. When the leader's own request is granted, it calls the next.
 //!
 //! Invariants
-//!  1. Within a priority, first come first served. `User` always goes first; the others in the
-//!     order High, Mid, Low, but one time in `fairness` the lower of two goes before the higher, so
-//!     that none starves.
-//!  2. While requests wait there is a leader, or one of them has been called.
+//!  1. Within a priority, first come first served. `User` always goes first, then High, Mid and
+//!     Low. In one period of `fairness`, drawn at random, High goes last; likewise Low goes before
+//!     Mid. So no priority starves.
+//!  2. While requests wait there is a leader, or one of them has been called to lead.
 //!  3. No lock is held while the clock sleeps.
 
 use crate::clock::Clock;

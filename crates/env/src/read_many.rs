@@ -15,7 +15,7 @@ use crate::posix::resident::{read_resident, try_read};
 use esker_base::Result;
 use std::fmt;
 
-/// One of several reads: of bytes that lie behind each other in a file, into one or more buffers.
+/// One of several reads: adjacent bytes of a file, into one or more buffers.
 pub struct ReadRequest<'a> {
     /// The file to read.
     pub file: &'a dyn RandomAccessFile,
@@ -149,7 +149,7 @@ fn submit(requests: &mut [ReadRequest<'_>]) -> Vec<usize> {
     read_resident(requests, &mut done);
     let is_waiting = |(request, done): (&ReadRequest<'_>, &usize)| request.wanted() > *done;
     let waiting = requests.iter().zip(&done).map(is_waiting).filter(|&is_waiting| is_waiting).count();
-    // A lone read waits no longer by itself.
+    // A single read is as fast without the ring.
     if waiting > 1 {
         crate::posix::ring::read_many(requests, &mut done);
     }

@@ -22,7 +22,7 @@ pub fn available_parallelism() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-/// A point in time as a clock on the wall here shows it. Displays as "2026/11/20-20:25:43".
+/// A date and time of day in the local time zone. Displays as "2026/11/20-20:25:43".
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LocalTime {
     /// 2026.

@@ -328,7 +328,7 @@ impl Queue {
         state
     }
 
-    /// The life of thread `index`.
+    /// Runs jobs on thread `index` until it is to end.
     fn work(&self, index: usize) {
         let mut state = self.state.lock();
         loop {
@@ -387,8 +387,8 @@ pub fn spawn_scoped<'scope, T: Send + 'scope>(
     thread::Builder::new().name(name.to_owned()).spawn_scoped(scope, f).map_err(|e| refused(name, e))
 }
 
-/// Runs `work` on `count` threads, each with its number, and gives what they return, in this order.
-/// None begins before all are there.
+/// Runs `work` on `count` threads, each with its number, and returns their results in the order of
+/// the numbers. No thread calls `work` before all threads exist.
 /// # Errors
 /// `IoError` if the system refuses a thread: `work` is not called.
 ///
@@ -412,7 +412,7 @@ pub fn on_threads<T: Send>(name: &str, count: usize, work: impl Fn(usize) -> T +
     })
 }
 
-/// What threads wait at until it is known whether they shall begin.
+/// Holds threads back until all of them exist, or one of them could not be started.
 #[derive(Default)]
 struct Gate {
     begins: Mutex<Option<bool>>,

@@ -98,9 +98,9 @@ impl Timer {
         }
     }
 
-    /// Looks at the clock again: for clocks that a test moves.
+    /// Makes the thread read the clock again: for clocks that a test moves.
     pub fn look(&self) {
-        // Not between the thread's look at the clock and its wait.
+        // Under this lock the thread is not between its look at the clock and its wait.
         let own = self.shared();
         let state = own.state.lock();
         own.changed.notify_all();
@@ -133,7 +133,7 @@ impl Shared {
         self.clock.monotonic_nanos().saturating_add(period)
     }
 
-    /// The life of the thread.
+    /// Calls work when it is due, until the timer ends.
     fn run(&self) {
         let mut state = self.state.lock();
         while !state.closing {
@@ -173,7 +173,7 @@ impl Shared {
     }
 }
 
-/// The work after it was called; `None` if it panicked, as it has told on its way.
+/// Calls `work` and returns it; `None` if it panicked. The panic has been reported on its way.
 fn call(work: Option<Work>) -> Option<Work> {
     let mut work = work?;
     catch_unwind(AssertUnwindSafe(&mut work)).ok().map(|()| work)

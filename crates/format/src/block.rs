@@ -13,8 +13,8 @@
 //! ```
 //!
 //! Invariants of a parsed block
-//!  1. It has at least one restart, the first at 0, ascending, each at an offset within the entries
-//!     (an empty block still has the one at 0).
+//!  1. It has at least one restart. Restarts ascend from 0, and each is an offset within the
+//!     entries; an empty block still has the restart at 0.
 //!  2. It is below 4 GiB, so offsets are u32.
 //!  3. Entries are checked when they are read: a cursor on damaged entries gives `Corruption`,
 //!     never a panic.
@@ -106,7 +106,8 @@ impl Block {
             head = rest;
         }
         if footer & HASH_INDEX != 0 {
-            // Only point lookups could use it; a binary search does as well (and blocks are small).
+            // The hash index is passed over: only point lookups could use it, and a binary search
+            // does as well in a small block.
             let (rest, buckets) = head.split_last_chunk::<2>()?;
             let buckets = usize::from(u16::from_le_bytes(*buckets));
             head = rest.get(..rest.len().checked_sub(buckets)?)?;
@@ -204,8 +205,8 @@ impl Block {
         self.prefixes = prefixes::RestartPrefixes::build(self.restart_count, key);
     }
 
-    /// The restarts (low, high) to search `user_key` between: `low` is the first one or before the
-    /// key, and restarts behind `high` are not before it.
+    /// The restarts (low, high) between which to search `user_key`. Restart `low` is the first or
+    /// lies before the key; no restart behind `high` lies before it.
     #[inline]
     pub(crate) fn narrow(&self, user_key: &[u8]) -> (u32, u32) {
         match &self.prefixes {

@@ -45,7 +45,7 @@ pub struct LongDeletedRun {
     pub first: Vec<u8>,
     /// Its last user key.
     pub last: Vec<u8>,
-    /// Entries of the table that it has.
+    /// Number of the table's entries in the span.
     pub entries: u64,
 }
 
@@ -124,7 +124,7 @@ impl DeletedRunBuilder {
         (!self.block.is_empty()).then(|| self.block.finish().to_vec())
     }
 
-    /// The spans to be told of, in order; complete when the block is finished.
+    /// The spans to report, in order; complete when the block is finished.
     pub fn take_long(&mut self) -> Vec<LongDeletedRun> {
         std::mem::take(&mut self.long)
     }

@@ -9,9 +9,9 @@
 //! key:   a separator s, last key of the block <= s < first key of the next: internal key, or
 //!        bare user key
 //! value: offset varint64 | size varint64          full
-//!        zigzag varint64 (size - previous size)   delta-encoded and key sharing bytes with the one
-//!                                                 before; offset = end of the previous block with
-//!                                                 its trailer
+//!        zigzag varint64 (size - previous size)   delta-encoded and key sharing bytes with the
+//!                                                 last one; offset = end of the previous block
+//!                                                 with its trailer
 //!        then, with first keys: length varint32 | first internal key of the block
 //! ```
 
@@ -72,7 +72,7 @@ pub struct IndexCursor {
     shape: IndexShape,
     cursor: BlockCursor,
     handle: BlockHandle,
-    /// Mostly the restart of the entry here, if it was come to backward.
+    /// After a backward move: mostly the restart of the entry here.
     restart: u32,
 }
 
@@ -104,7 +104,7 @@ impl IndexCursor {
         self.cursor.reset();
     }
 
-    /// Stands where `other` stands, which walks over the same block: less than a step costs.
+    /// Moves to the entry of `other`, a cursor over the same block. Costs less than a step.
     pub fn stand_as(&mut self, other: &IndexCursor) {
         self.cursor.stand_as(&other.cursor);
         (self.handle, self.restart) = (other.handle, other.restart);
@@ -142,8 +142,8 @@ impl IndexCursor {
             return Ok(None);
         }
         let mut input = Decoder::new(self.cursor.value(block));
-        // Skips the handle, which is known; as a difference it has a meaning only behind the entry
-        // before.
+        // Skips the handle, which is known: a difference has a meaning only behind the entry before
+        // it.
         if self.is_delta() {
             input.varsignedint64()?;
         } else {
@@ -259,7 +259,7 @@ impl IndexCursor {
         }
     }
 
-    /// Whether the current value is a difference to the one before.
+    /// Whether the current value is a difference from the previous value.
     #[inline]
     fn is_delta(&self) -> bool {
         self.shape.value_is_delta_encoded && self.cursor.shared() > 0

@@ -5,7 +5,7 @@
 //!
 //! Invariants
 //!  1. Bucket b holds values in (limit[b-1], limit\[b\]]; the last holds all larger ones. Limits
-//!     are RocksDB's: 1, 2, then one and a half times the one before, cut to two digits.
+//!     are RocksDB's: 1, 2, then one and a half times the limit before, cut to two digits.
 
 use crate::sync::atomic::{AtomicU64, Ordering};
 use std::fmt;
@@ -64,8 +64,8 @@ pub fn bucket_of(value: u64) -> usize {
     b
 }
 
-/// A distribution that many threads add to. Each addition is atomic; all of them together are not a
-/// point in time.
+/// A distribution that many threads add to. Each field is updated atomically; a reader may see a
+/// value in one field before it is in another.
 #[derive(Debug)]
 pub struct HistogramStat {
     min: AtomicU64,

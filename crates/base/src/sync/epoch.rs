@@ -35,9 +35,10 @@ pub fn collect() {
     }
 }
 
-/// Waits until all values retired so far, and by this thread, are released. Calls `pause` between
-/// at most `attempts` attempts: a guard lives as long as its read, and longer if its thread gets no
-/// processor. Only for threads without a guard or lock. Returns whether all is released.
+/// Waits until all values are released that this thread has retired, and those that other threads
+/// have handed over. Makes at most `attempts` attempts and calls `pause` between them: a guard
+/// lives as long as its read, and longer if its thread gets no processor. Only for threads without
+/// a guard or lock. Returns whether all is released.
 pub fn settle(attempts: u32, mut pause: impl FnMut()) -> bool {
     let mut left = attempts;
     // Releases begin in the order of retirement. The first round shows that the releases of all
@@ -130,7 +131,7 @@ mod reclaim {
             Err(others) => {
                 // SAFETY: the box was not published, so nothing else refers to it.
                 drop(unsafe { Box::from_raw(new) });
-                // SAFETY: the other thread's box, which is never freed.
+                // SAFETY: another thread published this box, and it is never freed.
                 unsafe { &*others }
             }
         }
@@ -255,8 +256,7 @@ impl<T: Send + Sync + 'static> Swap<T> {
         unsafe { &*self.current.load(Ordering::Acquire) }
     }
 
-    /// The current value, for as long as the guard lives, and for longer for those who
-    /// [`hold`](Lent::hold) it.
+    /// The current value, for as long as the guard lives; [`hold`](Lent::hold) keeps it longer.
     #[inline]
     pub fn lend<'g>(&self, guard: &'g Guard) -> Lent<'g, T> {
         Lent(self.load(guard))

@@ -7,7 +7,7 @@
 //! Invariants (checked in debug builds)
 //!  1. A thread waits only for a lock of higher rank than each one it holds. `try_lock` does not
 //!     wait, so it may take any.
-//!  2. A thread that waits on a condition variable holds no lock of higher rank than the one it
+//!  2. A thread that waits on a condition variable holds no lock of higher rank than the lock it
 //!     releases meanwhile.
 
 use super::locks::{Condvar, Mutex, MutexGuard};

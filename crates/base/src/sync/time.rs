@@ -3,8 +3,8 @@
 //!
 //! In: threads that sleep or wait for a deadline. Out: they wake when the clock reaches it. A
 //! thread of its own, the keeper, moves the clock; each of its steps leads to the next deadline.
-//! The scheduler decides when the keeper runs: mostly when all others wait, sometimes earlier, and
-//! then by little at a time. Each read of the clock moves it a little.
+//! The scheduler decides when the keeper runs: mostly when all others wait. A keeper that runs
+//! earlier moves the clock by at most a second. Each read of the clock moves it a little.
 //!
 //! All threads of a machine share one thread of the system, so this state is kept in that thread.
 //! Without a keeper no time passes, and every wait ends by a notification.
@@ -23,7 +23,8 @@ use std::sync::Arc;
 
 /// Nanoseconds that each read of the clock takes.
 const LOOK: u64 = 100;
-/// A machine that gets that old waits for something that never comes: ten years, in nanoseconds.
+/// Age in nanoseconds at which a machine fails: ten years. By then it waits for an event that never
+/// comes.
 const TOO_OLD: u64 = 10 * 365 * 86_400 * SECOND;
 const SECOND: u64 = 1_000_000_000;
 /// The longest step of the clock while another thread can run.
@@ -32,18 +33,18 @@ const BESIDE: u64 = SECOND;
 #[derive(Default)]
 struct Machine {
     now: u64,
-    /// By deadline and number: whom to call.
+    /// The waiters, by deadline and number.
     waiting: BTreeMap<(u64, u64), Arc<Condvar>>,
     waited: u64,
     keeper: Option<Arc<Keeper>>,
-    /// Where the next leap is drawn from.
+    /// The state of the generator of jumps.
     leaps: Option<u64>,
 }
 
 #[derive(Default)]
 struct Keeper {
     over: Mutex<bool>,
-    /// A thread waits, or the machine ends.
+    /// Wakes the keeper: a thread waits, or the machine ends.
     changed: Condvar,
 }
 
@@ -62,8 +63,8 @@ fn with<T>(f: impl FnOnce(&mut Machine) -> T) -> T {
     MACHINE.with(|machine| f(&mut machine.borrow_mut()))
 }
 
-/// Runs `work` in a machine with a clock, which starts at 0. With `leaps` time jumps now and then:
-/// by a seed.
+/// Runs `work` in a machine with a clock, which starts at 0. With `leaps`, the seed of a generator,
+/// time jumps now and then.
 pub fn with_clock<T>(leaps: Option<u64>, work: impl FnOnce() -> T) -> T {
     let keeper = Arc::new(Keeper::default());
     super::waits::forget();
@@ -109,7 +110,7 @@ impl Machine {
         self.waiting.range(..=(self.now, u64::MAX)).map(|(_, called)| called.clone()).collect()
     }
 
-    /// Now and then a second, or up to a day and a half.
+    /// The length of a jump: mostly 0, now and then from a second up to a day and a half.
     fn leap(&mut self) -> u64 {
         let Some(seed) = &mut self.leaps else { return 0 };
         *seed = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
@@ -128,7 +129,7 @@ pub fn now() -> Option<u64> {
     })
 }
 
-/// Waits, while others go on.
+/// Sleeps for `nanos`, while other threads run.
 pub fn sleep(nanos: u64) {
     let Some(until) = now().map(|now| now.saturating_add(nanos)) else {
         shuttle::thread::yield_now();
@@ -141,14 +142,15 @@ pub fn sleep(nanos: u64) {
     }
 }
 
-/// Waits for a call or until the deadline. Gives whether the deadline has come.
+/// Waits for a notification or until the deadline. Returns whether the deadline has come.
 pub(super) fn wait<'a, T>(
     condvar: &Arc<Condvar>,
     guard: shuttle::sync::MutexGuard<'a, T>,
     until: u64,
 ) -> (shuttle::sync::MutexGuard<'a, T>, bool) {
     let entered = with(|machine| machine.keeper.clone()).map(|keeper| {
-        // The lock keeps this out of the gap between the keeper's look at the list and its wait.
+        // Under this lock the keeper is not between its look at the list and its wait, so it misses
+        // no entry.
         let still = keeper.over.lock().expect("nobody panics with it");
         let entry = with(|machine| {
             machine.waited += 1;

@@ -168,7 +168,7 @@ fn strict_directories_lose_names_independently_and_journals_in_one_order() {
     }
     assert_eq!(seen[0], ["", "d/1", "d/1 e/2", "e/2"].map(str::to_owned).into());
     assert_eq!(seen[1], ["", "d/1", "d/1 e/2"].map(str::to_owned).into());
-    // Syncing one directory does nothing for the other, unless there is a journal.
+    // Without a journal, a sync of one directory leaves the names of another directory unsafe.
     sync_dir(&fs, "e");
     assert_eq!(names(&fs.crash_clone(&CrashChoices::lose_unsynced()), "d"), [""; 0]);
     assert_eq!(names(&fs.crash_clone(&CrashChoices::lose_unsynced()), "e"), ["2"]);
@@ -379,7 +379,7 @@ fn what_a_killed_process_had_not_synced_a_later_power_loss_may_take() {
     let killed = fs.crash_clone(&CrashChoices::process_kill());
     assert_eq!(names(&killed, ""), ["f", "new"]);
     assert_eq!(read(&killed, "f").unwrap(), b"safe, not safe");
-    // Operations on one clone do not change the other.
+    // Operations on a file system do not change a clone of it.
     sync_file(&fs, "f");
     sync_dir(&fs, "");
     let after = killed.crash_clone(&CrashChoices::lose_unsynced());

@@ -123,7 +123,7 @@ impl<S: DirectSource> RandomAccessFile for DirectRandomAccessFile<S> {
     }
 }
 
-/// Copies a stream of bytes into one buffer after the other.
+/// Copies a stream of bytes into buffers, in their order.
 pub(super) struct Scatter<'a, 'b> {
     bufs: &'a mut [&'b mut [u8]],
     at: usize,

@@ -30,7 +30,7 @@ pub(super) struct HeldDirectories {
 impl HeldDirectories {
     /// Opens the directories.
     /// # Errors
-    /// `IoError` naming the one that cannot be opened.
+    /// `IoError` naming the directory that cannot be opened.
     pub(super) fn new(paths: &[&Path]) -> Result<HeldDirectories> {
         let mut directories: Vec<(PathBuf, OwnedFd)> = Vec::with_capacity(paths.len());
         for path in paths {

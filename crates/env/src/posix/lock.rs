@@ -1,13 +1,13 @@
 //! The `LOCK` file: one process, and one holder within it.
 //!
-//! An open-file-description lock (`F_OFD_SETLK`) on the whole file excludes other processes,
-//! RocksDB in any of them with its `fcntl` record locks, and other descriptors of this process.
+//! An open-file-description lock (`F_OFD_SETLK`) on the whole file excludes other processes and
+//! other descriptors of this process. It also excludes RocksDB, which takes `fcntl` record locks.
 //! Unlike a record lock it stays when this process opens and closes the file elsewhere. Systems
 //! without it get a record lock. A table of this process lists the locks held here. Sources:
 //! `fcntl(2)`; RocksDB `env/fs_posix.cc` (messages).
 //!
 //! Invariants
-//!  1. The locked file is the one at its path at that time.
+//!  1. When a lock has been taken, its path named the locked file.
 //!  2. A forked child shares the description. Its copy of the descriptor is closed before `fork`
 //!     returns, and it unlocks nothing: the lock ends with the process that took it.
 //!  3. The holder writes its process number into the file: the kernel does not tell the owner of a
@@ -69,12 +69,12 @@ impl PosixFileLock {
 impl Drop for PosixFileLock {
     fn drop(&mut self) {
         if !self.owner.is_here() {
-            // The number may be another file's by now.
+            // The child's copy is closed already, and the number may be another file's by now.
             std::mem::forget(self.descriptor.take());
             return;
         }
         let mut held = held().lock();
-        // Before the table lets anybody of this process try again.
+        // Unlocks before the table lets another thread of this process try again.
         drop(self.descriptor.take());
         held.retain(|h| h.inode != self.inode);
     }
@@ -170,7 +170,7 @@ fn held_here(path: &Path, holder: &Held) -> Error {
     .with_retryable(true)
 }
 
-/// The error of a holder whose file is no longer the one at the path.
+/// The error of a holder whose path no longer names the locked file.
 #[cold]
 pub(super) fn replaced(path: &Path) -> Error {
     Error::io(format!(
@@ -216,7 +216,8 @@ struct Descriptor {
     place: &'static Place,
 }
 
-/// Where a descriptor is noted, for the handler of forked children. Never freed, used again.
+/// A slot with the number of a descriptor that the fork handler closes in children. Slots are
+/// reused and never freed.
 struct Place {
     /// −1: free.
     fd: AtomicI32,
@@ -287,8 +288,9 @@ impl Descriptor {
 impl Drop for Descriptor {
     fn drop(&mut self) {
         let Some(fd) = self.fd.take() else { return };
-        // Closing does not unlock while a process that is being started has a copy. And a forked
-        // child must not close a later file with this number.
+        // Unlocks explicitly: closing does not unlock while a process that is being started has a
+        // copy. The number is removed first, so that a forked child does not close a later file
+        // with it.
         self.place.fd.store(-1, Ordering::Relaxed);
         set_lock(fd.as_fd(), SET_LOCK, libc::F_UNLCK).unwrap_or_default();
     }

@@ -16,7 +16,7 @@
 //!
 //! Invariants
 //!  1. Flags and expirations are 0: only the former stacked BlobDB wrote others.
-//!  2. All values of a file are stored under the one compression code of its header.
+//!  2. All values of a file are stored under the compression code of its header.
 //!  3. A blob index points at the value; its record begins 32 bytes and a key before.
 //!
 //! Page: `docs/format/values.md`.

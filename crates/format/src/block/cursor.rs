@@ -1,8 +1,8 @@
 //! Reads key/value blocks, forwards and backwards.
 //!
 //! A cursor does not own its block: every call names it, so that one cursor (and its buffers)
-//! serves block after block. Naming another block than the one it was positioned in gives wrong
-//! entries or `Corruption`; call `reset`.
+//! serves block after block. A call that names another block than the cursor was positioned in
+//! gives wrong entries or `Corruption`: call `reset` first.
 //!
 //! Invariants
 //!  1. Valid: `key` is the whole key of the entry at `entry`, `value` its value's range in the
@@ -51,7 +51,7 @@ pub struct BlockCursor {
     before: Before,
 }
 
-/// Entries already parsed on the way back: from a restart up to the one at `end`, exclusive.
+/// Entries already parsed for a backward scan: from a restart up to offset `end`, exclusive.
 #[derive(Clone, Debug, Default)]
 struct Before {
     entries: Vec<Passed>,
@@ -62,8 +62,9 @@ struct Before {
     restart: u32,
 }
 
-/// An entry that the one behind it completes: its value ends where that entry or, where values lie
-/// apart, its value begins; its key ends where its value or, with values apart, that entry begins.
+/// An entry that is complete only with its successor. Its value ends where the successor begins,
+/// and its key where its value begins. Where values lie apart, its value ends where the successor's
+/// value begins, and its key where the successor begins.
 #[derive(Clone, Copy, Debug)]
 struct Passed {
     entry: u32,
@@ -114,7 +115,7 @@ impl BlockCursor {
         self.before.end = NOWHERE;
     }
 
-    /// Stands where `other` stands, which walks over the same block.
+    /// Moves to the entry of `other`, a cursor over the same block.
     pub(crate) fn stand_as(&mut self, other: &BlockCursor) {
         self.reset();
         self.key.clone_from(&other.key);
@@ -349,9 +350,10 @@ impl BlockCursor {
     /// Moves to the next entry that is not clearly smaller than the user key `target`; invalid if
     /// there is none. The current key is smaller at byte `at`, within both user keys.
     ///
-    /// An entry that shares more than `at` bytes with the one before is smaller at the same byte.
-    /// One that shares exactly `at` is compared from there. One that shares fewer is greater. Only
-    /// then is a key put together, which was two thirds of a seek.
+    /// An entry that shares more than `at` bytes with its predecessor is smaller at the same byte.
+    /// An entry that shares exactly `at` bytes is compared from there; one that shares fewer is
+    /// greater. Only the entry that ends the search gets its key built: building each key was two
+    /// thirds of a seek.
     #[inline]
     fn skip_smaller(&mut self, block: &Block, target: &[u8], mut at: usize) -> Result<()> {
         let entries = block.entries();
@@ -424,7 +426,7 @@ impl BlockCursor {
         self.parse_interval(block, restart, here)
     }
 
-    /// Fills `before` with the entries from a restart up to the one at `end`, exclusive.
+    /// Fills `before` with the entries from a restart up to offset `end`, exclusive.
     fn parse_interval(&mut self, block: &Block, restart: u32, end: u32) -> Result<()> {
         let start = block.restart(restart);
         self.before.entries.clear();
@@ -636,7 +638,7 @@ impl BlockCursor {
         self.move_to_restart(block, offset, block.values.map_or(0..0, |v| v..v))
     }
 
-    /// `move_to`, where the value before it ends `behind`.
+    /// `move_to`; `behind` is an empty range where the value before it ends.
     #[inline]
     fn move_to_restart(&mut self, block: &Block, offset: u32, behind: Range<u32>) -> Result<()> {
         self.key.clear();
@@ -657,7 +659,8 @@ impl BlockCursor {
         self.take(block, at, entry)
     }
 
-    /// Stands on `entry`, at offset `at`. `key` keeps what the entry shares with the one before.
+    /// Stands on `entry`, at offset `at`. `key` keeps the bytes that the entry shares with its
+    /// predecessor.
     #[inline]
     fn take(&mut self, block: &Block, at: u32, entry: Entry) -> Result<()> {
         let suffix = block.entries().get(entry.key.start as usize..entry.key.end as usize);

@@ -1,14 +1,14 @@
-//! Which of the entries that were decoded together a reader is shown as they are.
+//! Cuts decoded entries to a run that a reader is shown as it is.
 
 use crate::cursor::{DecodeAhead, DecodedRun, RunEntry};
 use crate::key::{self, InternalKeyComparator};
 use esker_base::comparator::KeyOrder;
 use esker_base::{SequenceNumber, ValueType};
 
-/// Leaves in the run what [`look_ahead`](crate::cursor::ScanIterator::look_ahead) promises
-/// of the entries that were decoded into it, of which the first or, backward, the last is the one
-/// here. `global_seqno`: the sequence number of all of them. `is_first_alone`: no entry before the
-/// first that was decoded has its user key.
+/// Cuts the entries decoded into `run` to those that
+/// [`look_ahead`](crate::cursor::ScanIterator::look_ahead) promises. The cursor stands on the first
+/// of them or, backward, on the last. `global_seqno`: the sequence number of all of them.
+/// `is_first_alone`: no entry before the first decoded one has its user key.
 pub fn cut_run(
     run: &mut DecodedRun,
     ahead: &DecodeAhead<'_>,
@@ -17,7 +17,7 @@ pub fn cut_run(
     is_first_alone: bool,
 ) {
     let entries = run.entries();
-    // Plain values that are visible: of that type, and with no greater number.
+    // Visible plain values: of type `Value`, and not newer than the reader.
     let most = match global_seqno {
         None => (ahead.sequence.0 << 8) | 0xFF,
         Some(sequence) if sequence <= ahead.sequence => u64::MAX,
@@ -26,7 +26,7 @@ pub fn cut_run(
     let is_plain = |entry: &RunEntry| entry.packed & 0xFF == ValueType::Value as u64 && entry.packed <= most;
     let trusts_bytes = icmp.order() != KeyOrder::Custom;
     let user_key = |i: usize| key::user_key(run.internal_key(i));
-    // Asked only of those whose bytes do not tell.
+    // Called only for entries whose bytes do not tell.
     let begins_key = |i: usize| !icmp.same_user_key(user_key(i - 1), user_key(i));
     // Whether a key lies before the limit in key order; for a backward scan also at the limit.
     let is_below = |entry: &RunEntry| {

@@ -2,7 +2,7 @@
 //!
 //! `forward_cursor!` hands methods on to another cursor; `plain_cursor!` answers them from the rest
 //! of the contract, without any hint, run or skip. Both take methods by name. A method added to a
-//! trait therefore breaks every implementor until somebody decides what it does there.
+//! trait therefore breaks every implementor until its author decides what the method does there.
 
 /// Forwards the named methods of [`InternalIterator`](crate::cursor::InternalIterator) and
 /// [`ScanIterator`](crate::cursor::ScanIterator) to the cursor at a place. If the place is an enum

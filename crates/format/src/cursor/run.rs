@@ -1,29 +1,29 @@
-//! Runs: entries that a cursor has ahead of it, taken from a block together. Who walks over them
-//! asks the cursor once for many.
+//! Runs: entries that a cursor has decoded ahead, together, from one block. A reader that walks
+//! over a run calls the cursor once for many entries.
 //!
 //! In: neighbouring entries of one block, in its order, with their internal keys, and the block.
-//! Out: those of them that belong to the run, a place among these, and steps from one to the next
-//! that touch nothing else.
+//! Out: the entries that belong to the run, a place among them, and steps from one to the next that
+//! touch nothing else.
 //!
 //! Invariants
-//!  1. The run is `first..end` of the decoded entries, and `at` one of these; it is empty if both
-//!     are 0.
-//!  2. A run that is not empty has the block in `block`, so that values stay where they are, and
-//!     only entries with keys of at least 8 bytes.
-//!  3. `entries` has room for more than are decoded, which are the first `count`.
+//!  1. The run is `first..end` of the decoded entries, and `at` is one of these. It is empty if
+//!     `first` and `end` are 0.
+//!  2. A run that is not empty has its block in `block`, so that values stay where they are. Its
+//!     entries have keys of at least 8 bytes.
+//!  3. The first `count` of `entries` are decoded; the others are spare.
 
 use esker_base::{PinnedBytes, SequenceNumber};
 
 /// Bytes of a key behind the user key: sequence number and type.
 const TRAILER_BYTES: u32 = 8;
 
-/// How many entries a cursor is asked for first: somebody may want but a few.
+/// Entries in the first request of a reader, which may want only a few.
 const FIRST_ENTRIES: usize = 16;
 
-/// How many it is asked for at most: decoded keys should stay in the processor's first cache.
+/// Most entries in a request: decoded keys should stay in the processor's first cache.
 const MAX_ENTRIES: usize = 64;
 
-/// What is wanted of a cursor that looks ahead.
+/// A request for the entries ahead of a cursor.
 #[derive(Clone, Copy, Debug)]
 pub struct DecodeAhead<'a> {
     /// In which direction.
@@ -37,7 +37,7 @@ pub struct DecodeAhead<'a> {
 /// Where an entry lies, and what it is.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct RunEntry {
-    /// Sequence number and type, packed as in the key; 0 if that is too short.
+    /// Sequence number and type, packed as in the key; 0 if the key is too short.
     pub packed: u64,
     /// Where the entry begins in the block.
     pub entry: u32,
@@ -49,7 +49,7 @@ pub struct RunEntry {
     pub value: u32,
     /// Where that ends.
     pub value_end: u32,
-    /// How many bytes its key was stored without.
+    /// Bytes that its key shares with the key before it, which are not stored.
     pub shared: u16,
     /// Whether the bytes of its user key are known to differ from those of the entry before it.
     pub differs: bool,
@@ -67,10 +67,10 @@ pub struct DecodedRun {
     block: PinnedBytes,
     is_at_edge: bool,
     wanted: usize,
-    /// The same for the next time only, if it is known.
+    /// Entries in the next request, if that is known; else 0.
     expected: usize,
-    /// Backward: how many restart intervals have about as many entries as are wanted; for who
-    /// decodes them.
+    /// Backward, for the decoder: the number of restart intervals with about as many entries as are
+    /// wanted.
     pub intervals: u32,
 }
 
@@ -93,7 +93,7 @@ impl Default for DecodedRun {
 }
 
 impl DecodedRun {
-    /// Whether there is nothing to walk over.
+    /// Whether it has no entries.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.end == 0
@@ -105,7 +105,7 @@ impl DecodedRun {
         self.end - self.first
     }
 
-    /// One entry on; false if there is none, and nothing has changed then.
+    /// Moves one entry on. False, with nothing changed, if there is none.
     #[inline]
     pub fn step_on(&mut self) -> bool {
         let next = self.at + 1;
@@ -116,7 +116,7 @@ impl DecodedRun {
         is_there
     }
 
-    /// One entry back; false if there is none, and nothing has changed then.
+    /// Moves one entry back. False, with nothing changed, if there is none.
     #[inline]
     pub fn step_back(&mut self) -> bool {
         let is_there = self.at > self.first;
@@ -126,20 +126,20 @@ impl DecodedRun {
         is_there
     }
 
-    /// The user key here. REQUIRES: it is not empty.
+    /// The user key here. REQUIRES: the run is not empty.
     #[inline]
     pub fn user_key(&self) -> &[u8] {
         self.entries.get(self.at).map_or(&[], |e| self.key_bytes(e.key, e.key_len - TRAILER_BYTES))
     }
 
-    /// The value here. REQUIRES: it is not empty.
+    /// The value here. REQUIRES: the run is not empty.
     #[inline]
     pub fn value(&self) -> &[u8] {
         let place = self.entries.get(self.at);
         place.and_then(|e| self.block.get(e.value as usize..e.value_end as usize)).unwrap_or_default()
     }
 
-    /// The value here, kept alive by its block. REQUIRES: it is not empty.
+    /// The value here, kept alive by its block. REQUIRES: the run is not empty.
     pub fn pinned_value(&self) -> PinnedBytes {
         match self.entries.get(self.at) {
             Some(e) => self.block.slice(e.value as usize..e.value_end as usize),
@@ -152,20 +152,21 @@ impl DecodedRun {
         self.keys.get(start as usize..start as usize + len as usize).unwrap_or_default()
     }
 
-    /// Whether it ends where the entries end that were decoded, all of which the reader is shown;
-    /// not if there were none.
+    /// Whether the run reaches to where decoding stopped: the reader is shown every entry up to
+    /// there. False if the run is empty.
     #[inline]
     pub fn is_at_edge(&self) -> bool {
         self.is_at_edge && !self.is_empty()
     }
 
-    /// Ends it. It keeps the block until it is filled again or told to [`let_go`](Self::let_go).
+    /// Empties the run. It keeps the block until it is filled again or [`let_go`](Self::let_go) is
+    /// called.
     #[inline]
     pub fn clear(&mut self) {
         (self.count, self.first, self.end, self.at) = (0, 0, 0, 0);
     }
 
-    /// Ends it and gives up the block.
+    /// Empties the run and gives up the block.
     #[inline]
     pub fn let_go(&mut self) {
         self.clear();
@@ -174,27 +175,27 @@ impl DecodedRun {
         }
     }
 
-    /// Not many are wanted: somebody begins to walk, perhaps not far, or got little out of what was
-    /// decoded.
+    /// Begins with small requests again: a reader starts to walk and may not go far, or it used
+    /// little of what was decoded.
     #[inline]
     pub fn begin(&mut self) {
         (self.wanted, self.expected, self.intervals) = (FIRST_ENTRIES, 0, 1);
     }
 
-    /// So many are likely to be wanted next, if that is known.
+    /// Sets the number of entries in the next request, if it is known.
     #[inline]
     pub fn expect(&mut self, entries: Option<usize>) {
         self.expected = entries.map_or(0, |entries| entries.min(MAX_ENTRIES));
     }
 
-    /// How many entries lie before its place in this direction.
+    /// Number of entries ahead of the place in this direction.
     #[inline]
     pub fn unused(&self, forward: bool) -> usize {
         if forward { self.end.saturating_sub(self.at + 1) } else { self.at - self.first }
     }
 
-    /// How many entries are wanted: those that are expected; else few at first, twice as many each
-    /// time.
+    /// Number of entries to decode next: the expected number, or few at first and twice as many
+    /// each time.
     #[inline]
     pub fn wanted(&mut self) -> usize {
         if self.expected > 0 {
@@ -206,9 +207,10 @@ impl DecodedRun {
     }
 }
 
-/// For cursors, which fill it.
+/// For the cursors that fill a run.
 impl DecodedRun {
-    /// Whether so many were wanted that who wants them seems to go far, nobody knows how far.
+    /// Whether requests have grown to the limit: the reader seems to go far, and how far is
+    /// unknown.
     #[inline]
     pub fn goes_far(&self) -> bool {
         self.wanted == MAX_ENTRIES
@@ -242,16 +244,16 @@ impl DecodedRun {
         (&mut self.keys, self.entries.get_mut(..count).unwrap_or_default())
     }
 
-    /// So many entries were decoded.
+    /// Sets how many entries were decoded.
     #[inline]
     pub fn set_count(&mut self, count: usize) {
         self.count = count.min(self.entries.len());
     }
 
-    /// Whether the values it has are pinned in these bytes.
+    /// Whether its values are pinned in these bytes.
     #[inline]
     pub fn is_in(&self, block: &[u8]) -> bool {
-        // What it holds cannot have been put elsewhere, so nothing else can be there.
+        // Pinned bytes stay where they are, so no other block can have their address.
         std::ptr::eq(self.block.as_slice(), block)
     }
 
@@ -260,7 +262,8 @@ impl DecodedRun {
         self.block = block;
     }
 
-    /// Entries `first..end` of all belong to the run; the place is the first in the direction.
+    /// Makes the decoded entries `first..end` the run. The place is the first of them in the
+    /// direction.
     #[inline]
     pub fn set_range(&mut self, first: usize, end: usize, forward: bool) {
         if first >= end || end > self.count {
@@ -271,19 +274,19 @@ impl DecodedRun {
         self.is_at_edge = if forward { end == self.count } else { first <= 1 };
     }
 
-    /// Which of all entries the place is.
+    /// The index of the place among the decoded entries.
     #[inline]
     pub fn at(&self) -> usize {
         self.at
     }
 
-    /// The first of the run, of all entries.
+    /// The index of the run's first entry among the decoded entries.
     #[inline]
     pub fn first(&self) -> usize {
         self.first
     }
 
-    /// The one behind the last of the run, of all entries.
+    /// The index behind the run's last entry among the decoded entries.
     #[inline]
     pub fn end(&self) -> usize {
         self.end

@@ -1,4 +1,4 @@
-//! What a user scan asks of its cursors beyond [`InternalIterator`].
+//! The part of the cursor contract that only user scans need, beyond [`InternalIterator`].
 //!
 //! In: hints about the scan (bounds, prefix, progress), a reader's sequence number, and ranges that
 //! are known to be deleted. Out: fused steps, decoded runs, and moves past deleted runs.

@@ -4,9 +4,9 @@
 //! Source: RocksDB `table/block_based/partitioned_filter_block.cc`.
 //!
 //! Invariants
-//!  1. A seek by prefix that lands in a partition next to the one with the prefix finds it there,
-//!     too. At each cut the next key's prefix goes into the partition that ends, the last key's
-//!     prefix into the one that begins.
+//!  1. A seek by prefix may land in the partition next to the prefix's own, and finds the prefix
+//!     there too. At each cut the partition that ends gets the next key's prefix, and the partition
+//!     that begins gets the last key's.
 //!  2. A separator is not before any key of its partition, and before all keys of the next.
 
 use super::FilterBitsBuilder;

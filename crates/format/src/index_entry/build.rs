@@ -1,7 +1,7 @@
 //! Builds an index block.
 //!
-//! In: one data block after the other. Out: the block, once it is known whether its keys can be
-//! bare user keys.
+//! In: data blocks, in order. Out: the block, once it is known whether its keys can be bare user
+//! keys.
 //! Source: RocksDB `table/block_based/index_builder.{h,cc}` (`ShortenedIndexBuilder`).
 
 use super::IndexShape;
@@ -21,7 +21,7 @@ pub struct IndexBuilder {
     restart_interval: usize,
     with_first_key: bool,
     delta_values: bool,
-    /// Separators as internal keys, one behind the other, then first keys; cut by `entries`.
+    /// Separators as internal keys, back to back, then first keys; cut by `entries`.
     keys: Vec<u8>,
     entries: Vec<IndexEntry>,
     needs_sequence: bool,
@@ -32,7 +32,7 @@ struct IndexEntry {
     separator_end: usize,
     first_key_end: usize,
     handle: BlockHandle,
-    /// Other bytes lie between this block and the one before.
+    /// Other bytes lie between this block and the previous block.
     follows_gap: bool,
 }
 

@@ -1,7 +1,7 @@
 //! Builds an index of two levels: partitions of about equal size, and a top-level block of their
 //! places.
 //!
-//! In: one data block after the other. Out: the partitions, then the top level.
+//! In: data blocks, in order. Out: the partitions, then the top level.
 //! Source: RocksDB `table/block_based/index_builder.cc` (`PartitionedIndexBuilder`),
 //! `flush_block_policy.cc`.
 //!

@@ -3,7 +3,7 @@
 //! Two layers: `Blocks` cuts a block into physical records and checks each;
 //! `LogReader::next_record` joins them. No bytes of an open record are kept between two calls: an
 //! interruption is an event of its own, and the next call reads on behind it. A record about the
-//! log itself empties the open one, which then goes on.
+//! log itself empties the open record, which then goes on.
 
 use super::compressed::Decompressor;
 use super::{
@@ -119,8 +119,8 @@ pub enum LogEvent {
         offset: u64,
         /// Bytes that are given up, those of an interrupted record included.
         dropped: usize,
-        /// Whether recyclable records were met before: then this may be the end of the log and a
-        /// rest of its predecessor.
+        /// Whether recyclable records were met before. If so, the log may end here, and the rest of
+        /// its predecessor may follow.
         recycled: bool,
     },
     /// A record of the log that the file held before. Reading may go on behind it.
@@ -524,7 +524,7 @@ struct Blocks<S> {
     next: usize,
     /// Where the header of the record that was looked at last is.
     current: usize,
-    /// The block is shorter than it could be: there is no other behind it.
+    /// The block is shorter than a full one: no block follows.
     at_last_block: bool,
     recycled: bool,
 }

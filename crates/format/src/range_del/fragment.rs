@@ -14,9 +14,9 @@
 //!  1. Boundaries are sorted and distinct: the starts and ends of the tombstones. Fragment i lies
 //!     between boundaries i and i + 1. A fragment that no tombstone covers is a gap; two gaps are
 //!     never neighbours.
-//!  2. `newest[i]` is the newest sequence number over fragment i, zero in a gap. Zero is a number,
-//!     too, of tables that were not ingested yet, and hides nothing: `zeros` are the fragments
-//!     under such tombstones, ascending.
+//!  2. `newest[i]` is the newest sequence number over fragment i, zero in a gap. Zero is also the
+//!     number of tombstones in a table that was not ingested yet, and hides nothing: `zeros` are
+//!     the fragments under those tombstones, ascending.
 //!  3. `layers` exists exactly if some fragment has two sequence numbers or more; without it
 //!     `newest` says everything.
 //!
@@ -268,7 +268,7 @@ impl FragmentedRangeTombstones {
         self.bare.last_above(i + 1, snapshot, &|i| self.covered_from(i)).map_or(0, |bare| bare + 1)
     }
 
-    /// From which snapshot on fragment `i` is covered.
+    /// The first snapshot from which on fragment `i` is covered.
     #[inline]
     fn covered_from(&self, i: usize) -> SequenceNumber {
         match &self.layers {
@@ -411,7 +411,7 @@ impl Builder {
         }
     }
 
-    /// Ends the fragment before this boundary and begins the one behind it.
+    /// Ends the fragment before this boundary and begins the fragment behind it.
     fn push(&mut self, key: &[u8], only_newest: bool) {
         let newest = self.active.last_key_value().map_or(SequenceNumber::ZERO, |(&seq, _)| seq);
         if only_newest && self.out.newest.last().is_some_and(|&before| before == newest) {

@@ -13,7 +13,7 @@ use super::{WriteBatch, WriteBatchView};
 use esker_base::entry_checksum::EntryChecksum;
 use esker_base::{ColumnFamilyId, Error, Result, ValueType, probe};
 
-/// The bytes of a checksum that a batch can have for each op; the other choice is none.
+/// Bytes of the checksum of each op, in a batch that has checksums.
 pub const BATCH_PROTECTION_BYTES: usize = 8;
 
 impl WriteBatch {

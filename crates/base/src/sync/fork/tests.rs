@@ -14,7 +14,7 @@ fn in_a_child(work: impl FnOnce() -> u8) -> Option<u8> {
     in_the_child(unsafe { libc::fork() }, work)
 }
 
-/// The same in a child of which no handler is told. `work` allocates nothing.
+/// As `in_a_child`, by a bare `clone` system call: no fork handler runs. `work` allocates nothing.
 #[cfg(target_os = "linux")]
 fn in_a_bare_child(work: impl FnOnce() -> u8) -> Option<u8> {
     // SAFETY: as `fork`, with a copy of the memory; the child runs `work`, which takes no lock, and

@@ -150,8 +150,8 @@ impl BlockCursor {
     }
 }
 
-/// Decodes the entries from restart `last` on, or one before it, up to the one at `here.0` or, if
-/// that is `NOWHERE`, to the last; it ends at `here.1`. Decodes none if that fails.
+/// Decodes entries into `run`, from restart `last` or an earlier one up to the entry at `here.0`,
+/// which ends at `here.1`. `NOWHERE`: up to the last entry. Decodes none if that fails.
 fn decode_intervals(block: &Block, last: u32, here: (u32, u32), key_len: usize, run: &mut DecodedRun) {
     let wanted = run.wanted();
     let first = last.saturating_sub(run.intervals - 1);
