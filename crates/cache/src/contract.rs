@@ -7,7 +7,7 @@ use crate::key::CacheKey;
 use crate::role::Role;
 use esker_base::{Error, ErrorKind, Result, SubCode};
 
-/// How dear a value is.
+/// How long a cache should keep a value.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum CachePriority {
     /// Given up first.

@@ -78,7 +78,8 @@ const ALWAYS_BOXED: bool = cfg!(any(loom, shuttle, esker_asan));
 /// State shared by the entries of one cache: their memory and their charges.
 pub(crate) struct Home<V> {
     pub(crate) ledger: Arc<Ledger>,
-    /// Its memory stays for entries to come: as much as the most that there have been at a time.
+    /// Its memory stays for entries to come: enough for the most entries that have existed at a
+    /// time.
     slab: Slab<CacheEntry<V>>,
 }
 
@@ -220,7 +221,7 @@ impl<V> CacheEntry<V> {
         unsafe { ManuallyDrop::drop(value) };
     }
 
-    /// Adds a listing to the one it was made with.
+    /// Adds a listing to the listing it was made with.
     pub(crate) fn list(&self) {
         self.state.fetch_add(LISTING, Ordering::Relaxed);
     }

@@ -36,8 +36,8 @@ pub(crate) struct Flight<'a> {
 }
 
 impl Flights {
-    /// The flight of this key, if it is free; otherwise `None`, after the other thread's load has
-    /// ended.
+    /// The flight of this key if it is free; otherwise waits until another thread's load has ended,
+    /// and returns `None`.
     pub(crate) fn begin_or_wait(&self, key: &CacheKey) -> Option<Flight<'_>> {
         let lanes = self.lanes.get(|_| Default::default());
         let lane = &lanes[(key.hash(0) >> 32) as usize % LANES].0;

@@ -50,8 +50,8 @@ pub(crate) struct ChargeTally {
 }
 
 impl ChargeTally {
-    /// An entry that was charged so much; `waiting` bytes of memory must wait, with the value or
-    /// without.
+    /// Adds an entry with this charge. `waiting` bytes of its memory must wait for guards, with the
+    /// value or without it.
     pub(crate) fn add(&mut self, charge: usize, (waiting, is_whole): (usize, bool)) {
         self.charge += charge;
         self.waiting[usize::from(!is_whole)] += waiting;
@@ -159,9 +159,9 @@ impl Ledger {
         usage.saturating_sub(self.capacity())
     }
 
-    /// Charges if that fits. Nothing always does, also where more is used than there may be.
+    /// Charges if that fits into the capacity; 0 always does.
     /// # Errors
-    /// By how much it does not.
+    /// The bytes that are missing.
     pub(crate) fn charge_within_capacity(&self, charge: usize) -> Result<(), usize> {
         if charge == 0 {
             return Ok(());

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 /// A value that was put in.
 #[derive(Debug)]
 pub struct CacheInserted<V> {
-    /// The value, or the one that was there before.
+    /// The inserted value, or the value that was there before.
     pub handle: Handle<V>,
     /// Which.
     pub outcome: InsertOutcome,

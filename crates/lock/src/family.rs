@@ -397,7 +397,7 @@ impl LockFamily {
         }
     }
 
-    /// Calls `f` with each leaf under its latch, one after the other.
+    /// Calls `f` with each leaf under its latch, in order.
     pub(crate) fn for_each_leaf(&self, mut f: impl FnMut(&Leaf, &mut LeafState)) {
         for stripe in &self.stripes {
             let _structure = stripe.structure.lock();

@@ -420,7 +420,7 @@ impl Locker {
         self.save_points.push(self.log.mark());
     }
 
-    /// Removes the newest save point; its locks belong to the one before.
+    /// Removes the newest save point; its locks belong to the save point before it.
     /// # Errors
     /// `NotFound` if there is none.
     pub fn pop_save_point(&mut self) -> Result<()> {

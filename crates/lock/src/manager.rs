@@ -40,7 +40,8 @@ pub(crate) struct LockShared {
     // Read by all threads, seldom written.
     pub(crate) clock: Arc<dyn LockClock>,
     pub(crate) max_bytes: AtomicUsize,
-    /// Tickets behind a waiting range's after which no new owner passes it.
+    /// A new owner passes a waiting range only until this many tickets are drawn behind the
+    /// range's.
     pub(crate) range_patience: u64,
     /// A locker exists that can expire.
     pub(crate) may_expire: AtomicBool,

@@ -5,12 +5,12 @@
 //!
 //! Fairness. A request is granted when no other owner *holds* a conflicting lock and no *earlier*
 //! conflicting request waits. An owner older than a waiting request passes it: the owner's stamp,
-//! the next ticket at the time of its first lock, is not above the request's ticket. Otherwise
-//! lockers would wait that others already wait for. A waiting *range* is also passed by owners that
-//! begin before `range_patience` later tickets are drawn; each pass draws one. Otherwise one slow
-//! holder of a key would block a hundredth of all keys: with 40 threads on two processors, two
-//! waits of three were for such ranges. Only finitely many owners can have begun by then, so no
-//! request starves behind transactions that end.
+//! the next ticket at the time of its first lock, is not above the request's ticket. Otherwise a
+//! locker would wait while others already wait for its locks. A waiting *range* is also passed by
+//! owners that begin before `range_patience` later tickets are drawn; each pass draws one.
+//! Otherwise one slow holder of a key would block a hundredth of all keys: with 40 threads on two
+//! processors, two waits of three were for such ranges. Only finitely many owners can have begun by
+//! then, so no request starves behind transactions that end.
 //!
 //! Passing causes no cycles among lockers that take their locks in ascending order. Suppose X waits
 //! for the request W, and W waits, through others, for X. Following the holders upwards from the

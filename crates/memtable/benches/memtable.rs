@@ -57,7 +57,7 @@ fn each(n: u64, mut op: impl FnMut(u64)) -> f64 {
     (thread_nanos() - start) as f64 / n as f64
 }
 
-/// What is measured, by name, in order of measurement.
+/// The measurements, by name and in their order.
 type Results = BTreeMap<(usize, String), Vec<f64>>;
 
 fn note(results: &mut Results, name: String, ns: f64) {

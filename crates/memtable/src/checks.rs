@@ -1,7 +1,7 @@
 //! A memtable's checks of itself: checksums and the order of keys, against changed memory.
 //!
-//! In: options, records. Out: `Corruption` where an entry differs from the one added. Switched off,
-//! it costs one test a call.
+//! In: options, records. Out: `Corruption` where an entry differs from what was added. Switched
+//! off, it costs one test a call.
 //!
 //! Invariants
 //!  1. With `protection_bytes` each record ends in that many bytes of a checksum of its content.

@@ -20,14 +20,13 @@ use esker_base::sync::Mutex;
 use esker_base::sync::atomic::{AtomicBool, Ordering};
 use std::ptr::NonNull;
 
-/// How many are handed out together the first time at least, unless a run is shorter; later a
-/// quarter of that.
+/// The fewest samples in the first batch, unless a run is shorter; later batches have a quarter.
 const FIRST: u64 = 32;
 
 /// Entries that may be looked at for each deletion.
 const ENTRIES_EACH: u64 = 8;
 
-/// How many wait at most: then a new one takes the place of the oldest.
+/// Most samples that wait: a new one then replaces the oldest.
 const MOST: usize = 1024;
 
 /// Longer keys are not sampled: no range that begins or ends with one is remembered.
@@ -53,12 +52,12 @@ unsafe impl Send for Place {}
 #[derive(Default, Debug)]
 struct Keys {
     waiting: Vec<Place>,
-    /// Those that were handed out the last time.
+    /// The samples of the last batch.
     before: Vec<Place>,
-    /// How many were sampled, and how many of these until some were taken the last time.
+    /// How many deletions were sampled: so far, and (`taken`) up to the last batch.
     sampled: u64,
     taken: u64,
-    /// Deletions that the memtable had then.
+    /// Deletions in the memtable at the last batch.
     deletions: u64,
     looked_at: u64,
 }
@@ -69,10 +68,9 @@ pub enum Take {
     /// Enough for a writer to wake the background: about a quarter of a run, the first time a whole
     /// one.
     Due,
-    /// If there are a quarter of as many.
+    /// A quarter of the samples that `Due` asks for.
     Early,
-    /// If anything was deleted since the last time, be it sampled or not. The first time as
-    /// `Early`.
+    /// Any deletion since the last batch, sampled or not. The first batch is as with `Early`.
     Any,
 }
 
@@ -83,7 +81,7 @@ pub struct SampledDeletions {
     pub keys: Vec<Vec<u8>>,
     /// Entries that may be looked at.
     pub most_entries: u64,
-    /// Deletions since the last time.
+    /// Deletions since the last batch.
     pub deletions: u64,
 }
 
@@ -136,7 +134,8 @@ impl DeletionSample {
         self.is_due.load(Ordering::Relaxed)
     }
 
-    /// Those that wait, if it is time. `deletions`: how many the memtable has by now.
+    /// A batch of the waiting samples, if it is time. `deletions`: the deletions in the memtable so
+    /// far.
     pub(crate) fn take(&self, when: Take, deletions: impl FnOnce() -> u64) -> Option<SampledDeletions> {
         self.one_in_power?;
         if !self.is_due.swap(false, Ordering::Relaxed) && when == Take::Due {

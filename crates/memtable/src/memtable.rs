@@ -104,7 +104,7 @@ pub struct MemValue<'a> {
 #[derive(Clone, Copy, Debug)]
 pub enum Seen<'a> {
     /// A range tombstone covers the key: older versions, here and in older sources, are gone. Zero
-    /// if it came to nothing. The answer of the visitor does not count.
+    /// if no tombstone covers it. The visitor's answer does not count.
     Covered(SequenceNumber),
     /// A version of the key. Whether the visitor wants older ones.
     Version(ValueType, SequenceNumber, MemValue<'a>),
@@ -251,7 +251,7 @@ impl MemTable {
         self.sample.is_due()
     }
 
-    /// Some of the point deletions of late, if it is time: see [`Take`].
+    /// The sampled point deletions, if it is time: see [`Take`].
     pub fn take_sampled_deletions(&self, when: Take) -> Option<SampledDeletions> {
         self.sample.take(when, || self.num_deletes())
     }
@@ -279,8 +279,8 @@ impl MemTable {
     /// returns false. Ignores range tombstones: ask
     /// [`max_covering_tombstone_seq`](Self::max_covering_tombstone_seq).
     /// # Errors
-    /// `Corruption` if it checks itself and an entry differs from the one added; that entry was not
-    /// visited.
+    /// `Corruption` if it checks itself and an entry differs from what was added; that entry was
+    /// not visited.
     #[inline]
     pub fn get<F>(self: &Arc<Self>, key: &LookupKey, mut visit: F) -> Result<()>
     where
@@ -313,8 +313,8 @@ impl MemTable {
     /// [`get`](Self::get) with range tombstones. If no tombstone covers the result, it searches
     /// none.
     /// # Errors
-    /// `Corruption` if it checks itself and an entry differs from the one added; that entry was not
-    /// visited.
+    /// `Corruption` if it checks itself and an entry differs from what was added; that entry was
+    /// not visited.
     #[inline]
     pub fn get_covered<F>(self: &Arc<Self>, key: &LookupKey, mut visit: F) -> Result<()>
     where

@@ -3,7 +3,7 @@
 //! In: records (in inner nodes: separators with children) at places found by search. Out: the first
 //! record at or after a target, the child to go down to, or a copy of all record addresses; to any
 //! number of threads while one inserts. Here: layout and reading · `lookup.rs`: one key in a leaf ·
-//! `insert.rs`: writing · `run.rs`: copies of leaves · `heads.rs`: what is compared first.
+//! `insert.rs`: writing · `run.rs`: copies of leaves · `heads.rs`: the numbers compared first.
 //!
 //! ```text
 //! link: next | count      dead    leaves: gaps    latch    covered      in one line
@@ -36,6 +36,9 @@
 //!  6. In an inner node the child read from a slot after its separator was found at or before the
 //!     target starts at or before the target (by 1, also across splits): going right from there
 //!     finds everything.
+//!  7. `store_child` clears the words of a slot before it changes the slot's child, and sets them
+//!     after. A child that has left a slot does not come back to it. So words read between two
+//!     reads of one child are about that child.
 
 mod heads;
 mod insert;
@@ -74,8 +77,7 @@ macro_rules! own {
     ($word:expr) => {{
         #[cfg(not(loom))]
         let value = $word.load(Ordering::Relaxed);
-        // loom takes an atomic load as an access that hides earlier ones by other threads from its
-        // search.
+        // For loom an atomic load hides earlier accesses by other threads from its search.
         #[cfg(loom)]
         // SAFETY: only the latch holder writes it; loom checks that.
         let value = unsafe { $word.unsync_load() };
@@ -101,7 +103,7 @@ pub(crate) struct Node<const N: usize> {
     /// In the link's line, which a reader that moves along a level reads.
     dead: DeletedSummary,
     own: Own<N>,
-    /// Eight bytes: the futex is a word of four, and the trend the other four.
+    /// Eight bytes: four for the futex, four for the trend.
     latch: Mutex<Trend>,
     /// In a line that every lookup reads.
     covered: CoveredSummary,
@@ -258,8 +260,8 @@ impl<'t, const N: usize> Node<N> {
         self.load_link().count()
     }
 
-    /// Leaves: whether nothing was ever inserted here. A leaf may be without records briefly
-    /// when it has given all of them to the one on its right, so the count alone does not tell.
+    /// Leaves: whether nothing was ever inserted here. A leaf may be without records briefly when
+    /// it has given all of them to its right neighbour, so the count alone does not tell.
     #[inline]
     pub(crate) fn is_untouched(&self) -> bool {
         self.load_link().0.is_null()
@@ -297,16 +299,17 @@ impl<'t, const N: usize> Node<N> {
         if !dead.at(snapshot) {
             return None;
         }
-        // In this order: the words hold up to the child that was beside it then, or one that has
-        // come between them since.
+        // The neighbour is read after the words: they hold up to the child that was beside this one
+        // at that time. A child that has come between them since begins before that.
         let link = self.load_link();
         let next = match at + 1 {
             behind if behind < link.count() => Some(self.child(behind)),
             behind if behind == link.count() => self.neighbour(link).map(|next| next.child(0)),
             _ => return None,
         };
-        // By invariant 7 all of this was of one child if that is still there; and if a split had
-        // taken it away, the slot behind it could not be in use again.
+        // By invariant 7 the words and the neighbour are this child's if the slot still has it. If
+        // a split moved the child away, the slot behind it is in use again only after this slot has
+        // another child.
         if place.load(Ordering::Acquire) != child {
             return None;
         }
@@ -528,9 +531,9 @@ impl<'t, const N: usize> Node<N> {
         if size == 1 && self.head::<OWN>(at) < head { at + 1 } else { at }
     }
 
-    /// `search` when no head before `at` can be that of a record at or after the target. By itself,
-    /// as the compiler puts less of the whole where it is called: a lookup takes 41 instructions
-    /// more then.
+    /// The rest of `search`, when no head before `at` can be that of a record at or after the
+    /// target. A function of its own, so that the compiler inlines more of it: otherwise a lookup
+    /// takes 41 instructions more.
     #[inline(always)]
     fn search_behind<const OWN: bool>(
         &'t self,
@@ -587,8 +590,8 @@ impl<'t, const N: usize> Node<N> {
         (node.child(at), at, count)
     }
 
-    /// Inner nodes: the one that `target` is in, this or one to its right; the place of the child
-    /// that leads there, and how many there are.
+    /// Inner nodes: this node or a right neighbour, whichever has `target` in its range; the place
+    /// of the child that leads to it, and the number of children.
     #[inline(always)]
     pub(crate) fn way_down(
         &'t self,

@@ -1,5 +1,5 @@
-//! What a hit in the compressed tier costs beside the decompression that it cannot do without, and
-//! what a tier costs hits in the cache above it.
+//! Measures what a hit in the compressed tier costs beside its decompression. Measures also what a
+//! tier costs hits in the cache above it.
 //!
 //!     cargo run --release -p esker-table --example tier_hits
 //!     valgrind --tool=callgrind target/release/examples/tier_hits primary OPS [tier|estimates] [guarded]

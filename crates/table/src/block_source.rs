@@ -152,7 +152,7 @@ pub(crate) struct BlockSource {
     pub(crate) identity: (u64, u64),
     pub(crate) index_priority: CachePriority,
     pub(crate) statistics: Option<Arc<Statistics>>,
-    /// By which deadlines of reads are kept.
+    /// The clock of reads' deadlines.
     pub(crate) clock: Arc<dyn Clock>,
     /// How index blocks look, once that is known: then they are prepared for fast searches.
     pub(crate) index_shape: Option<(IndexShape, InternalKeyComparator)>,
@@ -160,7 +160,7 @@ pub(crate) struct BlockSource {
     pub(crate) has_embedded_blobs: bool,
     /// Bytes of a checksum that each entry gets; 0: none.
     pub(crate) protection_bytes: usize,
-    /// Those that are under way.
+    /// The long scans of this table that are under way.
     pub(crate) long_scans: LongScans,
 }
 
@@ -355,13 +355,13 @@ impl BlockSource {
             return Err(Error::incomplete("the block is not cached, and read_tier forbids I/O"));
         }
         options.check_deadline(&*self.clock)?;
-        // Of a damaged index it may be any number.
+        // The size may be any number if the index is damaged.
         counts::block_read(kind, handle.size.saturating_add(TRAILER_BYTES as u64));
         Ok(())
     }
 
-    /// Puts a block into the cache, if it shall go there. `is_read`: it counts as added; else it
-    /// comes from below.
+    /// Puts a block into the cache, if it is to go there. `is_read`: it was read from the file and
+    /// counts as added; otherwise a tier below had it.
     fn keep(
         &self,
         block: CachedBlock,

@@ -1,6 +1,6 @@
 //! RocksDB 11's embedded blobs: values in the table's own file, between its data blocks.
 //!
-//! In: a stored data block. Out: the block as if all its values stood in it.
+//! In: a stored data block. Out: the block with all its values in place.
 //! Source: RocksDB `table/embedded_blob_sst.h`, `table/block_based/block_based_table_reader.cc`.
 //!
 //! An entry of type `BlobIndex`, or a column of an entity, names file number 0: offset and size of
@@ -8,7 +8,7 @@
 //!
 //! Invariants
 //!  1. A resolved block holds no blob index of file number 0: callers never see such tables.
-//!  2. A resolved entry's type is `Value`, which sorts behind `BlobIndex`. Such tables hold each
+//!  2. A resolved entry's type is `Value`, which sorts behind `BlobIndex`. These tables hold each
 //!     user key once, so no order changes.
 
 use crate::block_source::{BlockSource, CachedBlock};

@@ -185,7 +185,7 @@ impl<H: Deref<Target = CachedBlock>> IndexWalker<H> {
     }
 
     /// The data block next to the current one, on that side. Leaves `scout` there: a caller that
-    /// asks for one block after the other passes it again. REQUIRES: `valid()`, `is_flat()`.
+    /// asks for the blocks in order passes it again. REQUIRES: `valid()`, `is_flat()`.
     pub(crate) fn beside(&self, scout: &mut Option<IndexCursor>, forward: bool) -> Option<BlockHandle> {
         let block = self.top.key_value().ok()?;
         let scout = match scout {

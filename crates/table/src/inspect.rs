@@ -52,7 +52,7 @@ impl TableReader {
         &self.footer
     }
 
-    /// Names and places of the other blocks.
+    /// Names and places of the blocks in the meta index.
     pub fn meta_index(&self) -> &MetaIndex {
         &self.meta
     }

@@ -38,7 +38,7 @@ pub struct TableIter {
     readahead: Readahead,
     /// Blocks entered since it was positioned to go forward; `None` while it may go elsewhere.
     entered: Option<u32>,
-    /// How many that usually are.
+    /// The number of blocks that a scan of the table usually enters.
     usual: u32,
     /// The planned scans that it is part of, if any.
     ahead: Option<Arc<ScansAhead>>,
@@ -46,11 +46,11 @@ pub struct TableIter {
     /// Which block that is.
     loaded: BlockHandle,
     cursor: BlockCursor,
-    /// Set when the walker is ahead of the cursor.
+    /// Set while the walker is one block ahead of the cursor.
     beyond: Option<Beyond>,
-    /// The block behind that one.
+    /// The block behind the neighbouring block.
     far: Far,
-    /// Where in the block the value of the entry lies that it has left by `prev_key_leaving`.
+    /// Where in the block the value lies that the last `prev_key_leaving` left.
     left: Range<usize>,
     /// The sequence number of all entries, if the file was ingested with one.
     global_seqno: Option<SequenceNumber>,
@@ -166,7 +166,7 @@ impl TableIter {
         }
     }
 
-    /// Puts the block there in the place of the one it has.
+    /// Replaces the current block by the block at `handle`.
     fn load(&mut self, handle: BlockHandle, place: Place<'_>) -> Result<()> {
         // Drops the old block first: a scan never holds two.
         self.block = None;
@@ -298,7 +298,7 @@ impl TableIter {
                 .is_some_and(|user_key| !self.reader.may_contain_prefix(&self.options, user_key))
     }
 
-    /// A scan ends. `forward`: another one begins, which goes forward.
+    /// Records the end of a scan. `forward`: another scan begins, which goes forward.
     #[inline]
     fn begin_scan(&mut self, forward: bool) {
         if let Some(entered) = self.entered.take().filter(|&entered| entered > 0) {
@@ -350,8 +350,8 @@ impl TableIter {
         self.stop()
     }
 
-    // Of a view with many files in level 0 most lie wholly before or behind where a scan begins:
-    // then neither index nor block is looked at, once the cursor has been on that side.
+    // Where level 0 has many files, most of them lie wholly before or behind the start of a scan. A
+    // seek in one of these looks at neither index nor block, once its cursor has been on that side.
 
     fn try_seek(&mut self, target: &[u8]) -> Result<()> {
         self.begin_scan(true);

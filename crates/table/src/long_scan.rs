@@ -1,12 +1,11 @@
 //! Long scans: scans that read more than the cache could keep for them.
 //!
-//! In: blocks that a scan passes, one after the other. Out: whether the next one goes into the
-//! cache.
+//! In: blocks that a scan passes, in order. Out: whether the next one goes into the cache.
 //!
-//! A full cache evicts one block for each block that comes in. For a long scan that is in vain: its
-//! blocks push out others, and then each other, and the next scan finds none of them (the loop
-//! longer than the cache, which LRU and its relatives lose). So a scan that has read a quarter of
-//! the capacity from files, without leaving its course, puts no more blocks into a full cache.
+//! A full cache evicts one block for each block that comes in. A long scan gains nothing from that:
+//! its blocks evict others and then each other, and the next scan finds none of them. (LRU and its
+//! relatives lose a loop that is longer than the cache.) So a scan that has read a quarter of the
+//! capacity from files, without leaving its course, puts no more blocks into a full cache.
 //! PostgreSQL's bulk reads draw the line there too, and use a ring of a few buffers behind it
 //! (`storage/buffer/README`). The cached blocks stay and the next scan finds them. Each scan adds
 //! another quarter, so that tables that fit are cached after a few scans. The scan itself reuses a
@@ -17,8 +16,8 @@
 //!
 //! Invariants
 //!  1. A block that does not go into the cache is charged to it for as long as it is held.
-//!  2. `LongScans` counts the `LongScan`s that have come as far as [`SHARE`] says, and have not ended
-//!     or left their course.
+//!  2. `LongScans` counts the `LongScan`s that have come as far as [`SHARE`] says, and have not
+//!     ended or left their course.
 
 use crate::readahead::SEQUENTIAL_GAP;
 use esker_base::sync::Arc;
@@ -26,7 +25,7 @@ use esker_base::sync::atomic::{AtomicUsize, Ordering};
 use esker_format::cursor::Passed;
 use std::ops::Range;
 
-/// One scan may put one part in this many of the capacity into the cache.
+/// A scan may put one part in this many of the capacity into the cache.
 const SHARE: usize = 4;
 /// A cache with at most one part in this many free counts as full: others have just made that room.
 const FREE_SHARE: usize = 32;
@@ -39,14 +38,14 @@ pub(crate) struct LongScans(Arc<AtomicUsize>);
 #[derive(Debug, Default)]
 pub(crate) struct LongScan {
     so_far: Passed,
-    /// Where the block lies that it has passed last; `None`: whatever comes is next.
+    /// The place of the block that it passed last; `None`: any block counts as next.
     last: Option<Range<u64>>,
-    /// Where it is counted, if it is.
+    /// The scans among which it is counted, if it is.
     counted_in: Option<LongScans>,
 }
 
 impl LongScan {
-    /// It has come past the block that lies there, in its table's file.
+    /// Records that the scan has passed the block at this place of its table's file.
     #[inline]
     pub(crate) fn pass(&mut self, block: Range<u64>) {
         if let Some(last) = &self.last
@@ -86,7 +85,7 @@ impl LongScan {
         self.so_far
     }
 
-    /// Continues behind the end of another table, of which `so_far` was passed.
+    /// Continues a scan that has passed `so_far` in other tables.
     pub(crate) fn go_on(&mut self, so_far: Passed) {
         self.end();
         self.so_far = so_far;

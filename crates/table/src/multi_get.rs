@@ -7,11 +7,12 @@
 //! searches. Idea of the level-wise order: RocksDB
 //! `table/block_based/block_based_table_reader_sync_and_async.h` (`MultiGet`).
 //!
-//! A multi_get visits its tables twice. First under a guard ([`TableReader::multi_get`]), which
-//! waits for nothing: keys whose blocks are not in the cache are suspended. Suspended keys are then
-//! planned ([`TableReader::plan`]) table by table. Blocks in the kernel's memory are read and
-//! searched at once ([`LookupPlan::search_resident`]), the other blocks of all plans are read together
-//! ([`read_plans`]), and each plan is searched ([`LookupPlan::search`]).
+//! A multi_get visits its tables twice. The first visit, under a guard
+//! ([`TableReader::multi_get`]), waits for nothing: keys whose blocks are not in the cache are
+//! suspended. Suspended keys are then planned ([`TableReader::plan`]) table by table. Blocks in the
+//! kernel's memory are read and searched at once ([`LookupPlan::search_resident`]), the remaining
+//! blocks of all plans are read together ([`read_plans`]), and each plan is searched
+//! ([`LookupPlan::search`]).
 //!
 //! Invariants
 //!  1. An error belongs to the keys that needed the failed bytes; the others go on.
@@ -51,7 +52,7 @@ pub trait BatchVisitor {
     fn missing(&mut self, i: usize, missing: Missing);
 }
 
-/// How many keys ahead of the one that is searched have their entries fetched.
+/// Entries are fetched for the key this many places ahead of the key that is searched.
 const AHEAD: usize = 4;
 
 type KeyBatch<T> = SmallVec<[T; BATCH_KEYS]>;
@@ -59,9 +60,9 @@ type KeyBatch<T> = SmallVec<[T; BATCH_KEYS]>;
 /// No block, and no restart.
 const NOWHERE: (u32, u32) = (u32::MAX, 0);
 
-/// Number of keys, of those that begin with the first of a block, that a scan through the block
-/// reaches from that one: all of the block's keys if they are at least as many as their restart
-/// intervals, else none. Finding each key's interval costs as much as skipping some entries.
+/// The number of keys of the first key's block, if a scan through the block is to find them from
+/// the first on; else 0. A scan is chosen if the keys are at least as many as their restart
+/// intervals. Finding each key's interval costs as much as skipping some entries.
 fn keys_to_walk_to(places: &[Place], blocks: &[Got<'_>]) -> usize {
     let Some((first, Got::Block(block))) =
         places.first().and_then(|p| Some((p, blocks.get(p.block as usize)?)))
@@ -369,9 +370,9 @@ impl TableReader {
             block.key_value().into_iter().for_each(|block| block.prefetch_restart_keys());
         }
         let mut cursor = BlockCursor::with_buffer(EntryShape::KeyValue, DATA_BUFFER.take());
-        // Of the key that was last prepared, and of the one that was last searched.
+        // The places of the key that was last prepared, and of the key that was last searched.
         let (mut prepared, mut searched) = (NOWHERE, u32::MAX);
-        // Keys up to this one are reached by scanning from the one before.
+        // Keys before this one are reached by a scan from the key before them.
         let mut walked = 0;
         for at in 0..places.len() + AHEAD {
             if at < walked {

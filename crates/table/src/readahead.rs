@@ -2,7 +2,7 @@
 //! direction.
 //!
 //! Without an explicit size it starts after a few sequential blocks and doubles up to a limit, so
-//! that short scans read little they do not need. If scans of the table have been longer than that
+//! that short scans read little they do not need. Where scans of the table are usually longer
 //! ([`ScanLength`]), it starts with the first missing block: one read brings the scan's blocks,
 //! each into memory of its own. Source of the numbers: RocksDB `file/file_prefetch_buffer.h`.
 
@@ -58,7 +58,7 @@ impl ScanLength {
     }
 }
 
-/// Where a block lies, seen from the one read before it.
+/// The place of a block relative to the block read before it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Course {
     Forward,
@@ -111,7 +111,7 @@ pub(crate) struct Readahead {
     /// Blocks behind the next one that its reader is likely to want.
     expected: u32,
     together: Together,
-    /// Sequential ones on this course.
+    /// Sequential reads on this course.
     reads: u64,
     course: Course,
     /// Where the last block begins and ends.

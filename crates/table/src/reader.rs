@@ -57,8 +57,8 @@ pub(crate) fn pin(block: BlockRef, range: Range<usize>) -> PinnedBytes {
     PinnedBytes::part_of(block, |b| b.bytes().get(range).unwrap_or_default())
 }
 
-/// How a read gets at blocks: under a guard it waits for nothing and its options say so; without
-/// one it may read files.
+/// How a read gets blocks. Under a guard it waits for nothing, and its options say so; without a
+/// guard it may read files.
 #[derive(Clone, Copy)]
 pub(crate) struct Access<'r> {
     pub(crate) options: &'r TableReadOptions,
@@ -68,11 +68,12 @@ pub(crate) struct Access<'r> {
 /// Receives entries; returns whether to go on.
 pub type Visit<'v> = &'v mut dyn FnMut(ParsedInternalKey<'_>, TableValue<'_>) -> bool;
 
-/// Where a read of one key stopped that waits for nothing. [`TableReader::resume_get`] goes on from
-/// there.
+/// The place where a read of one key stopped because it would have to wait.
+/// [`TableReader::resume_get`] goes on from there.
 #[derive(Clone, Copy, Debug)]
 pub struct Missing {
-    /// The data block; `None` if it is something that leads to one, and the read begins anew.
+    /// The data block; `None` if another block that leads to it is missing: the read then begins
+    /// anew.
     pub(crate) block: Option<MissingBlock>,
 }
 
@@ -377,8 +378,8 @@ impl TableReader {
         Ok(None)
     }
 
-    /// `get` in the blocks behind the one at `behind`, which `target` may be in and which was
-    /// visited.
+    /// `get` in the blocks behind the block at `behind`, which has been visited and may hold
+    /// `target`.
     #[cold]
     pub(crate) fn get_behind(
         &self,
@@ -607,8 +608,8 @@ impl TableReader {
         });
         match found {
             Ok(Some(offset)) => offset,
-            // Behind the last key; or an estimate that cannot be had, for which the worst is as
-            // good as any.
+            // Behind the last key. The same if the index cannot be read: an estimate has no error
+            // to return.
             Ok(None) | Err(_) => self.data_end(),
         }
     }

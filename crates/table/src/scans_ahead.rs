@@ -39,7 +39,7 @@ const BATCH_BYTES: u64 = 8 << 20;
 /// Bytes of one table for one range. A scan that goes on beyond them reads ahead as any other.
 const PART_BYTES: u64 = 1 << 20;
 
-/// Number of ranges to reserve memory for with the first one, if their keys are as long as its.
+/// Ranges for which the first range reserves memory, as if their keys were as long as its own.
 const FIRST_RANGES: usize = 16;
 
 /// Memory of ranges' keys that is kept for later ranges.
@@ -267,8 +267,8 @@ impl ScansAhead {
         std::mem::take(&mut state.held)
     }
 
-    /// Range `number` is scanned from now on. Those before it are done with, and what is held for
-    /// them once no range is left that the last readahead batch was for.
+    /// Range `number` is scanned from now on; earlier ranges are done. Releases the held blocks
+    /// once all ranges of the last readahead batch are done.
     pub fn enter(&self, number: usize) {
         self.current.store(number, Ordering::Relaxed);
         if !self.holds() {
@@ -322,8 +322,8 @@ impl ScansAhead {
         Some(held.block.clone())
     }
 
-    /// Reads the blocks of the range that is scanned and of those behind it, unless that was done.
-    /// Whether it was done now.
+    /// Reads the blocks of the current range and of later ranges, unless they were read. Returns
+    /// whether it read them now.
     #[cold]
     fn read_batch(&self) -> bool {
         let first = self.current.load(Ordering::Relaxed);
@@ -445,7 +445,7 @@ fn count_wasted(statistics: Option<&Arc<Statistics>>, let_go: &HashMap<CacheKey,
     }
 }
 
-/// Of a damaged index it may be any number.
+/// The size may be any number if the index is damaged.
 fn stored_bytes(handle: BlockHandle) -> u64 {
     handle.size.saturating_add(TRAILER_BYTES as u64)
 }

@@ -4,8 +4,8 @@
 //! would have put it there.
 //! Source of the rules: RocksDB `BlockBasedTableBuilder::InsertBlockInCacheHelper`.
 //!
-//! Invariant: the key is the one that a reader of the finished table uses; a table without unique
-//! id warms nothing.
+//! Invariant: a block's key is the key that a reader of the finished table uses; a table without
+//! unique id warms nothing.
 
 use crate::block_source::{BlockCache, BlockKind, CachedBlock, protect};
 use crate::cache_options::PrepopulateBlockCache;

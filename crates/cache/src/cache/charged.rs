@@ -1,16 +1,16 @@
-//! A cache whose usage is charged to another: a blob cache under the block cache's capacity.
+//! A cache whose usage is charged to a second cache: a blob cache under the block cache's capacity.
 //!
-//! In: the cache's usage and the bytes about to come in. Out: whether the other cache has room.
+//! In: the cache's usage and the bytes about to come in. Out: whether the second cache has room.
 //! Source of the rule: RocksDB `cache/charged_cache.cc`, which charges after each insert and lets a
 //! strict limit pass.
 //!
 //! Invariants
 //!  1. At the end of each insert the charge is at least the cache's usage: room is made before a
 //!     value comes in, also for concurrent inserts. Only the growth of the cache's own table may be
-//!     missing, while the other's strict limit has no room for it.
+//!     missing, while a strict limit of the second cache has no room for it.
 //!  2. The charge moves in steps; it shrinks when less than three quarters of it are used, at the
 //!     next insert, change of the capacity or erasure of all.
-//!  3. Under the lock the other cache evicts, which may drop anything but never inserts here.
+//!  3. Under the lock the second cache evicts. That may drop any value, but inserts none here.
 
 use super::{Cache, Reservation};
 use crate::ledger::Ledger;
@@ -19,7 +19,7 @@ use esker_base::Result;
 use esker_base::sync::atomic::{AtomicUsize, Ordering};
 use esker_base::sync::{Arc, Mutex};
 
-/// Steps of the charge: this part of the other cache's capacity.
+/// Steps of the charge: this part of the second cache's capacity.
 const STEPS: usize = 256;
 const MAX_STEP: usize = 256 << 10;
 /// Most bytes of an entry beside its charge.
@@ -28,7 +28,7 @@ const OVERHEAD: usize = 256;
 /// See the head of the file.
 pub(super) struct ChargedCache<V: Send + Sync + 'static> {
     charge: Mutex<Reservation<V>>,
-    /// As the reservation's, to be looked at without the lock.
+    /// A copy of the reservation's bytes, read without the lock.
     charged: AtomicUsize,
     /// Bytes that are coming in.
     coming: AtomicUsize,
@@ -59,7 +59,7 @@ impl<V: Send + Sync + 'static> ChargedCache<V> {
 
     /// Charges the cache's usage and `bytes` more.
     /// # Errors
-    /// `MemoryLimit` if the other's limit is strict and it has no room.
+    /// `MemoryLimit` if the second cache has a strict limit and no room.
     pub(super) fn make_room(&self, ledger: &Ledger, bytes: usize) -> Result<Coming<'_>> {
         let bytes = bytes.saturating_add(OVERHEAD);
         self.coming.fetch_add(bytes, Ordering::SeqCst);
@@ -88,7 +88,8 @@ impl<V: Send + Sync + 'static> ChargedCache<V> {
         changed
     }
 
-    /// Bytes that come in beyond the capacity evict as many.
+    /// The bytes to charge. Bytes that come in beyond the capacity replace others, and are not
+    /// added.
     fn wanted(&self, ledger: &Ledger) -> usize {
         let coming = self.coming.load(Ordering::SeqCst);
         let used = ledger.usage();
@@ -96,7 +97,7 @@ impl<V: Send + Sync + 'static> ChargedCache<V> {
     }
 }
 
-/// Whether so much may stay charged.
+/// Whether `charged` may stay, for `wanted` bytes.
 fn is_right(wanted: usize, charged: usize) -> bool {
     wanted <= charged && wanted >= charged / 4 * 3
 }

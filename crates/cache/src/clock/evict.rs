@@ -58,7 +58,7 @@ const MIN_FULL_DEFERRED_BYTES: [usize; 2] = [32 << 10, 256 << 10];
 /// Charges of this many entries are taken back together at the latest: other inserts that need room
 /// still count them.
 const SETTLED_AT_ONCE: usize = 32;
-/// Of the inserts that are refused so, one in this many tries to have the epoch move on.
+/// One in this many of the refused inserts tries to advance the epoch.
 const REFUSALS_FOR_A_PUSH: usize = 16;
 
 /// One eviction under way.
@@ -71,10 +71,10 @@ struct Sweep<V> {
     tally: ChargeTally,
     /// Buckets that the second hand has looked at since something went or grew older.
     barren: usize,
-    /// The last call found nothing, and neither has this one: entries that are always in use or
-    /// held do not make it look on.
+    /// The last call found nothing, and neither has this one. Entries that are always in use or
+    /// held then do not prolong the search.
     is_wary: bool,
-    /// While that is so, it looks at a few buckets only.
+    /// While the call is wary, it looks at `BARREN_BUCKETS` only.
     is_hasty: bool,
 }
 
@@ -115,9 +115,9 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         }
         let ([whole, emptied], [_, most_emptied]) = (self.ledger.deferred_parts(), self.full_deferred());
         if whole > self.usual_deferred() / 2 || emptied > most_emptied / 2 {
-            // This thread may not come back for long: who pushes shall find what it leaves. Without
-            // their values the entries of a thread's bag are a few kilobytes, but those of many
-            // threads would keep out what comes in.
+            // Hands over what this thread has retired, so that a later push finds it: the thread
+            // may not evict again for long. Without their values the entries of one thread are a
+            // few kilobytes, but those of many threads together would refuse new values.
             guard.flush();
         }
         drop(guard);

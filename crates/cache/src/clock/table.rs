@@ -7,8 +7,8 @@
 //! searches, also those that find nothing, read one line. With seven places a bucket and 60 % of
 //! them taken, one in 400 inserts finds all three full.
 //!
-//! Length is the number of buckets in use. It grows by one: the new bucket takes the entries of an
-//! older one that the longer part of the hash sends there (linear hashing, Litwin 1980). Growth
+//! Length is the number of buckets in use. It grows by one: an older bucket gives the new bucket
+//! the entries that the longer part of their hash sends there (linear hashing, Litwin 1980). Growth
 //! runs from one power of two to the next as fast as there are inserts, so that all buckets are
 //! about equally full at nearly all times.
 //!
@@ -30,15 +30,15 @@
 //!  1. An entry is found only while it is not dead; places that name dead ones are leftovers, which
 //!     will be emptied.
 //!  2. After all inserts of a key have returned, at most one living entry has it. Between steps 1
-//!     and 3 of two inserts lies a full fence of each, so at least one of them sees the other.
+//!     and 3 of two inserts lies a full fence of each, so at least one insert sees its rival.
 //!  3. An insert that publishes into a bucket that has been split sees the new length in step 2, or
 //!     the splitter sees the entry in its step 3: between their writes and reads lie full fences.
 //!  4. A search that finds nothing has looked into the key's buckets while they were its buckets,
 //!     or gives up after `MAX_ATTEMPTS` changes: a cache may always miss.
 //!  5. Nothing here waits: one thread at a time grows the table, and others go on without.
-//!  6. A new bucket takes over the spill count of the one that is split. An insert that spills from
-//!     there either has been counted by then, or finds `splitting` or a new length in step 2 and
-//!     withdraws: between their writes and reads lie full fences.
+//!  6. A new bucket takes over the spill count of the bucket that is split. An insert that spills
+//!     from there has been counted by then, or finds `splitting` or a new length in step 2 and
+//!     withdraws. Between their writes and reads lie full fences.
 
 use super::slot::{Bucket, FoundSlot, PLACES, Reserved, Word, tag_of};
 use crate::contract::CachePriority;
@@ -89,8 +89,8 @@ pub(crate) struct ClockTable<V: Send + Sync + 'static> {
     pub(super) hand: Padded<AtomicUsize>,
     /// Where it looks for entries on probation.
     pub(super) probation_hand: Padded<AtomicUsize>,
-    /// The next of the steps that a thread, or a few, have taken of it; none if that is where the
-    /// next eight begin.
+    /// For each claim, which one or more threads share: the next of its eight steps of the
+    /// probation hand. A multiple of eight: the claim has none left.
     pub(super) probation_claims: Box<[Padded<AtomicUsize>]>,
     /// The last eviction found nothing to take.
     pub(super) barren: AtomicBool,
@@ -421,7 +421,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         let moves = |found: &FoundSlot<'_, V>| {
             let hash = self.hash(&found.entry.about.key);
             let mut choices = if found.word.is_spilled() { 1..3 } else { 0..1 };
-            // By which of its choices it is here.
+            // The choice of its hash by which it is in this bucket.
             let here = choices.find(|&choice| home(part(hash, choice), length) == source_index);
             here.is_some_and(|choice| home(part(hash, choice), length + 1) == length)
         };
@@ -456,7 +456,7 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
                 found.entry.list();
                 reserved.publish(found.word);
             }
-            // Others were quicker to fill it.
+            // Other inserts have filled the new bucket.
             None => _ = self.evict_found(found, evicted, guard),
         }
     }

@@ -310,7 +310,7 @@ fn a_useless_lookup_leaves_no_trace() {
         cache.release(cache.lookup(&key(0)).unwrap(), false);
         cache.release(cache.lookup(&key(1)).unwrap(), true);
     }
-    // Two of the three have a clock of zero, and go before the other.
+    // Two of the three have a clock of zero, and go before the third.
     put(&cache, 3, 2, CachePriority::Low);
     assert_eq!((get(&cache, 0), get(&cache, 1), get(&cache, 2)), (None, Some(1), None));
 }

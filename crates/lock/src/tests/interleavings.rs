@@ -311,7 +311,7 @@ mod loom_models {
                     was_granted.store(1, Ordering::Release);
                 })
             };
-            // Whether the other locker waits already or not.
+            // This lock is granted whether the keeper waits already or not.
             lock(&mut locker, b"d").unwrap();
             locker.release_all();
             let was_waiting = manager.waits().iter().any(|wait| wait.id == id);

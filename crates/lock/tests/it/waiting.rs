@@ -1,5 +1,5 @@
 //! Threads that wait: their order, and the events that end a wait. No test depends on time or
-//! speed: each waits until the other threads are where it needs them.
+//! speed: a test waits until its threads are where it needs them.
 
 use crate::{family, manager, manager_with_patience, until};
 use esker_base::sync::{Arc, Mutex};
@@ -23,9 +23,8 @@ fn code(result: Result<(), Error>) -> (ErrorKind, SubCode) {
     (why.kind(), why.subcode())
 }
 
-/// Starts threads one after the other, each once the one before is in the queue. Each locks `key`,
-/// notes its number and releases. Returns the noted numbers after `before` has run and the key is
-/// free.
+/// Starts threads in order, each once its predecessor is in the queue. Each locks `key`, notes its
+/// number and releases. Returns the noted numbers after `before` has run and the key is free.
 fn served(
     manager: &LockManager,
     family: &Arc<LockFamily>,
@@ -134,7 +133,7 @@ fn a_wide_range_is_granted_in_a_storm_of_points() {
     assert!(manager.locks().is_empty());
 }
 
-/// Two lockers that each ask for the other's lock; the second asks last.
+/// Two lockers that each ask for a lock that its peer holds; the second asks last.
 fn close_a_circle(
     manager: &LockManager,
     first: &Arc<LockFamily>,

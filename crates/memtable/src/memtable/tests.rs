@@ -348,8 +348,8 @@ fn threads_add_and_read_at_once_and_nothing_is_lost() {
     assert!(!iter.valid());
 }
 
-/// What was added before a read began is found by it, and a scan is in order and as long as it must
-/// be.
+/// A read finds all that was added before it began. A scan is in order and has at least as many
+/// entries.
 fn check_against_progress(
     table: &Arc<MemTable>,
     done: &[esker_base::sync::atomic::AtomicU64],
@@ -401,8 +401,7 @@ fn check_against_progress(
     }
 }
 
-/// What a reader makes of what it is shown: versions that count, newest first, and how far older
-/// sources are hidden.
+/// A reader's answer: the versions that count, newest first, and how far older sources are hidden.
 #[derive(Debug, Default, PartialEq)]
 struct Answer {
     versions: Vec<u64>,

@@ -80,7 +80,7 @@ impl<'t, const N: usize> LatchedNode<'t, N> {
         let count = link.count();
         let target = Target::of(record);
         let head = node.head_of(icmp.order(), target.user_key);
-        // Other heads say that the keys differ, without a look at the other record, which is far
+        // Different heads say that the keys differ. That saves a look at the record, which is far
         // away.
         let is_twin = at < count
             && node.head::<true>(at) == head
@@ -142,8 +142,8 @@ impl<'t, const N: usize> LatchedNode<'t, N> {
         &mut self.trend.deaths
     }
 
-    /// How many slots a full node keeps, and whether the new one goes to the other node.
-    /// Runs of ascending or descending keys leave full nodes behind them.
+    /// How many slots a full node keeps, and whether the new slot goes to the new node. Runs of
+    /// ascending or descending keys leave full nodes behind them.
     fn split_point(&self, link: Link<N>) -> (usize, bool) {
         let at = self.at;
         let run = (N / 8).max(2) as u8;
@@ -198,7 +198,7 @@ impl<'t, const N: usize> Node<N> {
         self.heads[to].store(own!(self.heads[to - 1]), Ordering::Release);
     }
 
-    /// Inner nodes: invariant 7. REQUIRES: the latch.
+    /// Inner nodes: stores a child and its words as invariant 7 demands. REQUIRES: the latch.
     #[inline(never)]
     fn store_child(&'t self, at: usize, child: *mut Node<N>, dead: SnapshotRange) {
         let Children { nodes, dead: words } = self.children();

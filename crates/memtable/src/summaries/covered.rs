@@ -80,7 +80,7 @@ impl CoveredSummary {
         }
     }
 
-    /// A tombstone reaches in. REQUIRES: the latch.
+    /// Records that a tombstone reaches into this node. REQUIRES: the latch.
     fn fall(&self, sequence: u64, covers: bool) {
         if sequence > self.reaches() {
             self.reaches.store(sequence, Ordering::Relaxed);
@@ -255,8 +255,8 @@ impl<const N: usize> Tree<N> {
         }
     }
 
-    /// `sight_in` when all of `leaf` is before the target: as it is for the first key of the one
-    /// behind.
+    /// `sight_in` when all of `leaf` is before the target, as for a target that is the first key of
+    /// the next leaf.
     #[inline(never)]
     fn sight_beyond<'t>(
         &'t self,
@@ -436,8 +436,8 @@ impl<const N: usize> Tree<N> {
                     Some(&(begins, behind)) => begins.map(|begins| (begins, behind)),
                     None => next.map(|next| (next.low_fence(), next.child(0))),
                 };
-                // All user keys from the first to the one behind, of which this leaf may have newer
-                // versions.
+                // A child is covered whole if the tombstone covers all user keys from its own first
+                // to its neighbour's first. The child may have newer versions of the latter.
                 let is_inside = |r: Record<'_>| span.start.cmp_record(self.icmp(), r).is_ge();
                 match behind {
                     Some((ends, behind))

@@ -177,7 +177,7 @@ pub(crate) enum After<'t, const N: usize> {
     Alive,
     /// Its leaf is dead now.
     Dead,
-    /// It may be all that kept this leaf, on the right, from being dead.
+    /// Its record may be all that kept this leaf, on the right, from being dead.
     Beside(&'t Node<N>),
 }
 
@@ -288,9 +288,9 @@ fn covered_since<const N: usize>(
     Some(since)
 }
 
-/// Checks one half of a split node: later inserts may go to the other half only, and then nothing
-/// would check this one. States that it is dead if it is and has not stated it. REQUIRES: its
-/// latch, or that no reader can reach it yet.
+/// Checks one half of a split node: later inserts may go to its twin only, and then nothing would
+/// check this half. States that it is dead if it is and has not stated it. REQUIRES: its latch, or
+/// that no reader can reach it yet.
 pub(crate) fn look_after_split<const N: usize>(node: &Node<N>, icmp: &InternalKeyComparator) {
     if node.dead().is_open() || node.count() == 0 {
         return;
@@ -301,14 +301,14 @@ pub(crate) fn look_after_split<const N: usize>(node: &Node<N>, icmp: &InternalKe
         }
         return;
     }
-    // Mostly the last one, which came last, is there if any is.
+    // If any record shows a key, mostly the last record does, because it came last.
     let may_be_dead = is_deletion(node.own_last_record().parts().1);
     if let Some(since) = may_be_dead.then(|| covered_since(node, icmp, |_| 0)).flatten() {
         node.dead().set(SnapshotRange { since, until: NEVER });
     }
 }
 
-/// Shows `each` the nodes from `child` on up to the one that `end` begins with.
+/// Shows `each` the nodes from `child` on, up to `end`, exclusive.
 fn for_each_beside<'t, const N: usize>(
     child: &'t Node<N>,
     end: Option<&'t Node<N>>,

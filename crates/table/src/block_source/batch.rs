@@ -206,7 +206,7 @@ impl Reading {
     }
 }
 
-/// Marks blocks that lie close behind the one before them.
+/// Marks blocks that lie close behind their predecessor.
 fn join_neighbours(wanted: &[Wanted<'_>], reading: &mut [Reading], gap_bytes: u64) {
     let mut run_bytes = 0;
     for i in 1..reading.len() {

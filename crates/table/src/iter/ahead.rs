@@ -62,8 +62,8 @@ impl TableIter {
     /// See [`esker_format::cursor::ScanIterator::pass`].
     pub(super) fn pass_backward(&mut self, run: &mut DecodedRun, ahead: &DecodeAhead<'_>) -> Result<()> {
         if run.first() > 0 {
-            // The entry was decoded, but the one before it was unknown, or it must not be shown as
-            // it is.
+            // The entry was decoded, but its predecessor was unknown, or a reader must not see the
+            // entry as it is.
             self.cursor.stand_on_entry(run, run.first() - 1);
             self.decode_ahead(run, ahead);
             return Ok(());

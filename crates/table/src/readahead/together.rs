@@ -1,10 +1,10 @@
 //! Reads known blocks at once, each into the memory in which it stays.
 //!
-//! In: the handles of adjacent blocks. Out: their bytes, one after the other.
+//! In: the handles of adjacent blocks. Out: their bytes, in order.
 //!
 //! A block copied out of a readahead buffer waits for its new memory, which is not in the
-//! processor's cache. For a few blocks it is cheaper if the kernel writes there directly. Long
-//! scans, which reuse a few buffers, copy (`window.rs`).
+//! processor's cache. For a few blocks it is cheaper if the kernel writes into that memory
+//! directly. Long scans, which reuse a few buffers, copy (`window.rs`).
 
 use esker_base::Buffer;
 use esker_env::RandomAccessFile;

@@ -55,7 +55,7 @@ impl TableFilterBuilder {
         Some(TableFilterBuilder { bits, whole_keys: table.whole_key_filtering, prefixes })
     }
 
-    /// Adds a user key without timestamp. The blocks before the one it goes into are in the index.
+    /// Adds a user key without timestamp. All blocks before the key's own are in the index.
     #[inline]
     pub(super) fn add(&mut self, key: &[u8], index: &mut TableIndex) {
         let prefix = self.prefixes.as_ref().and_then(|e| e.transform(key));

@@ -130,7 +130,7 @@ pub(super) struct PrefixBlocks {
     pending: Vec<u8>,
     first_block: u32,
     block_count: u32,
-    /// Prefixes, one behind the other.
+    /// Prefixes, back to back.
     pub(super) prefixes: Vec<u8>,
     /// For each prefix: length, first block, how many.
     pub(super) metadata: Vec<u8>,

@@ -1,5 +1,5 @@
-//! What comes damaged from a file is read once more: each read of all that can be learned from a
-//! table or a blob file has a bit flipped in turn, once or twice.
+//! Damaged bytes are read from the file once more. Each read of a table or a blob file has a bit
+//! flipped in turn, once or twice.
 
 use crate::util::*;
 use esker_base::stats::{Statistics, Ticker};

@@ -1,4 +1,4 @@
-//! Files, keys and tools for the other modules.
+//! Files, keys and tools for the modules of this test.
 
 use esker_base::comparator;
 use esker_base::{Result, SequenceNumber, ValueType};

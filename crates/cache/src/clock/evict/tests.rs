@@ -31,7 +31,7 @@ fn put(cache: &ClockCache<u64>, i: u64, charge: usize) -> Handle<u64> {
 
 /// Buckets that both hands have looked at so far.
 fn looks(cache: &ClockCache<u64>) -> usize {
-    // Of one thread's steps, each is the one behind the step before.
+    // With one thread, the next step of a hand is the number of its steps so far.
     let hands = cache.table.probation_claims.iter().chain([&cache.table.hand]);
     hands.map(|hand| hand.0.load(Ordering::Relaxed)).sum()
 }

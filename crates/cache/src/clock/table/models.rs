@@ -1,11 +1,13 @@
-//! Every pair of transitions of an entry and its places, in all interleavings that loom's search
+//! All pairs of transitions of an entry and its places, in all interleavings that loom's search
 //! tells apart with a few preemptions (`RUSTFLAGS="--cfg loom" cargo test -p esker-cache --profile
 //! stress --lib loom`).
 //!
-//! A model is a table of two buckets with some entries, and two threads. Whatever happens: who
-//! finds a value finds the key's and one that is alive, at most one living entry has a key, and
-//! when all is over everything that was made is gone, everything charged is taken back, and each
-//! bucket's count of the spilled is zero.
+//! A model is a table of two buckets with some entries, and two threads. These hold in every
+//! interleaving:
+//!  * A value that a thread finds is the key's, and alive.
+//!  * At most one living entry has a key.
+//!  * In the end all values are gone, all charges are taken back, and no bucket counts a spilled
+//!    entry.
 
 use super::*;
 use crate::entry::{About, Borrowed, Home};

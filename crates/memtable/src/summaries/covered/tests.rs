@@ -1,5 +1,5 @@
-//! What a lookup is told of tombstones, against all tombstones looked at one by one: never too
-//! little, and nothing where nothing is.
+//! Compares the tombstones that a lookup meets with all tombstones, looked at one by one: it never
+//! misses one, and meets none where there is none.
 
 use super::*;
 use crate::arena::{Arena, ShardStats};
@@ -29,7 +29,8 @@ fn cast<const N: usize>(tree: &Tree<N>, (from, to, seq): Tombstone) {
     tree.mark_covered(&from.to_be_bytes(), &to.to_be_bytes(), SequenceNumber(seq));
 }
 
-/// Whether a lookup of `key` at `snapshot` is told all it must know; what it was told of.
+/// Checks that a lookup of `key` at `snapshot` meets all tombstones it must meet. Returns the
+/// numbers it reports.
 fn check<const N: usize>(
     tree: &Tree<N>,
     (key, snapshot): (u16, u64),
@@ -49,7 +50,7 @@ fn check<const N: usize>(
             "{key} at {snapshot}: {found:?} is under {over}, told of {over_found}"
         );
     };
-    // Writers beside it may make one know more than the other.
+    // Each lookup is checked by itself: with writers beside them one may know more.
     let mut many = 0;
     tree.sight_many::<2>(&[target, target], |i, sight| {
         assert_eq!(i, many);
@@ -116,7 +117,7 @@ fn tombstones_between_the_keys_are_no_cover_on_them() {
     for &(key, _) in &versions {
         assert_eq!(check(&tree, (key, 5000), &versions, &tombstones).0, 0, "{key}");
     }
-    // What comes later is newer, so that they need not be looked for.
+    // A later record is newer, so a lookup that finds it need not meet them.
     add(&tree, (5, 2000));
     assert!(check(&tree, (5, 5000), &[(5, 2000)], &tombstones).0 < 2000);
 }
@@ -142,8 +143,8 @@ fn keys_that_are_not_there_are_told_of_tombstones_in_their_own_gap() {
     let tombstones: Vec<Tombstone> =
         (1..39).map(|i| (ends(i * 100).0, ends(i * 100).1, 1000 + u64::from(i))).collect();
     tombstones.iter().for_each(|&tombstone| cast(&tree, tombstone));
-    // In another gap of each leaf, in the one before, in their own, and in the one behind if the
-    // tombstone goes on there.
+    // A key in an unrelated gap of each leaf, in the gap before a tombstone, in its own gap, and in
+    // the gap behind, if the tombstone goes on there.
     for (place, expected) in [(55, 0), (91, 0), (5, 38), (11, 9)] {
         let told = told_of(
             &tree,
@@ -249,7 +250,7 @@ fn inserts_and_tombstones_may_pass_each_other() {
                 scope.spawn(move || {
                     for (at, &tombstone) in part.iter().enumerate() {
                         cast(tree, tombstone);
-                        // What was there before is under it from now on.
+                        // Records that were there before are under the tombstone from now on.
                         let (key, seq) = early[at % early.len()];
                         let own = &part[..=at];
                         let over = own.iter().filter(|t| (t.0..t.1).contains(&key)).map(|t| t.2).max();
@@ -348,9 +349,9 @@ mod models {
         model::<2>(&[(10, 1), (20, 2), (30, 3), (40, 4)], &[(25, 5)], ((15, 35, 9), 27));
     }
 
-    /// What is looked for is the first key of its leaf, and moves with it or stays: in the leaf
-    /// before it, in its own, and under a node that must be split as well; or a newer version of it
-    /// comes into the leaf before.
+    /// The lookup's key is the first of its leaf, and a split moves it or does not. The split is of
+    /// the leaf before it, of its own leaf, or under a node that must be split as well. Or a newer
+    /// version of the key comes into the leaf before.
     #[test]
     fn loom_a_split_beside_a_lookup_that_looks_twice() {
         for key in [SECOND_LOOK - 5, SECOND_LOOK, SECOND_LOOK + 5, SECOND_LOOK + 15] {

@@ -32,8 +32,8 @@ const STEPS: usize = match (cfg!(loom), cfg!(shuttle)) {
 const LEVELS: usize = 12;
 /// Records that are fetched ahead.
 const AHEAD: usize = 16;
-/// Leaves that are looked at record by record because they do not say that they are dead, and turn
-/// out to be, before that is left to the next skip.
+/// Leaves that are checked record by record without saying that they are dead, and turn out to be
+/// dead. After this many the rest is left to the next skip.
 const LIVING: usize = 4;
 
 /// The user key whose versions are being looked at, newest first.
@@ -412,8 +412,8 @@ impl<const N: usize> Tree<N> {
     }
 
     /// Checks the records of a copy of `leaf` from `at` on to the left. `run_end`: the last checked
-    /// user key of which the reader is shown nothing here. Returns a place beyond which the reader
-    /// is shown a record.
+    /// user key that shows the reader nothing here. Returns a place beyond which the reader is
+    /// shown a record.
     ///
     /// # Safety
     /// `run` was loaded from this tree.
@@ -452,7 +452,7 @@ impl<const N: usize> Tree<N> {
         None
     }
 
-    /// Where the dead nodes begin that lie one beside the other, the last just before `first`.
+    /// The start of the adjacent dead nodes that end just before `first`.
     fn first_of_dead<'t>(&'t self, mut first: Record<'t>, snapshot: u64) -> Record<'t> {
         loop {
             let target = Target::of(first);

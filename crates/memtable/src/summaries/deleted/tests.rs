@@ -1,4 +1,4 @@
-//! What nodes say of deleted runs, against all records looked at one by one.
+//! Compares the deleted runs that nodes state with all records, looked at one by one.
 
 use super::*;
 use crate::arena::{Arena, ShardStats};
@@ -46,8 +46,8 @@ fn run_end_of<'t, const N: usize>(
     unsafe { tree.deleted_run_end(&run, at, snapshot, forward) }
 }
 
-/// What is passed over from each record of `from` on, both ways, must not be there. How many keys
-/// were passed.
+/// Checks, in both directions, that a reader finds no key that is skipped from a record of `from`
+/// on. Returns how many were skipped.
 fn check<const N: usize>(tree: &Tree<N>, from: &[Version], snapshot: u64, versions: &[Version]) -> usize {
     let way = |forward| check_way(tree, from, snapshot, versions, forward);
     way(true) + way(false)
@@ -172,7 +172,7 @@ fn nothing_that_is_there_is_passed_over_when_the_nodes_above_learn_of_it_late() 
         while last < 600 {
             let mut group: Vec<Version> = Vec::new();
             for _ in 0..rng.usize(1..4) {
-                // As a batch: a run of keys, of which most are deleted.
+                // As a batch: a run of keys, most of them deleted.
                 let (key, count, puts) = (rng.u16(..keys), rng.u16(1..20), rng.u16(..12));
                 for i in 0..count {
                     last += 1;
@@ -317,7 +317,7 @@ fn leaves_under_a_range_tombstone_are_dead_once_a_reader_has_been_there_until_so
     assert_eq!(run_end(covered_at - 1), Some(first.to_vec()), "older readers see what was there");
     add(&tree, (200, covered_at + 1, false));
     check_words(&tree);
-    // What lies before it in its leaf is looked at anew.
+    // The records before it in its leaf are checked anew.
     let before = run_end(covered_at + 1).expect("most leaves are dead as before");
     assert!(before < 200u16.to_be_bytes().to_vec() && before >= 190u16.to_be_bytes().to_vec(), "{before:?}");
     assert_eq!(run_end(covered_at), Some((n - 1).to_be_bytes().to_vec()), "it is too new for them");
@@ -332,9 +332,9 @@ mod models {
     use esker_base::sync::process::atomic::{AtomicUsize, Ordering};
     use loom::thread;
 
-    /// Lets two writers and a reader who sees what is in `old` and goes one way, then one who goes
-    /// the other, work on one tree, in all interleavings that loom tells apart with so many
-    /// preemptions; then a reader sees everything.
+    /// Lets two writers and a reader work on one tree, in all interleavings that loom tells apart
+    /// with `preemptions` preemptions. The reader sees the records in `old` and goes forward, in a
+    /// second model backward. At the end a reader sees everything.
     fn model(preemptions: usize, old: &'static [Version], writers: [&'static [Version]; 2]) {
         [true, false].into_iter().for_each(|forward| model_of_way(preemptions, old, writers, forward));
     }
@@ -381,8 +381,8 @@ mod models {
         model(1, old, [&[(3, 4, true)], &[(3, 5, false)]]);
     }
 
-    /// What a reader says of leaves under a range tombstone at 4 is true for later readers of what
-    /// is written meanwhile.
+    /// A reader's statement about leaves under a range tombstone at 4 holds for later readers,
+    /// whatever is written meanwhile.
     #[test]
     fn loom_a_reader_looks_through_covered_leaves_beside_a_write() {
         const OLD: &[Version] = &[(1, 1, false), (3, 2, false), (6, 3, false)];
@@ -442,8 +442,8 @@ mod models {
         model(2, old, [&[(27, 4, false)], &[(22, 5, true)]]);
     }
 
-    /// What the root says of its children, asked at any time beside these writers, is true of
-    /// what is in `old`. With 4 slots a node or more, so that children are moved from slot to slot.
+    /// The root's statements about its children, read at any time beside these writers, hold for
+    /// the records in `old`. With 4 slots a node or more, so that children move from slot to slot.
     fn model_of_root<const N: usize>(
         preemptions: usize,
         old: &'static [Version],

@@ -70,8 +70,8 @@ fn any_stretches_hold_what_the_file_holds() {
     }
 }
 
-/// Stretches as a scan asks for them: each begins with the block that lies partly in the one
-/// before.
+/// Stretches as a scan asks for them: each begins with a block that lies partly in the last
+/// stretch.
 #[test]
 fn a_scan_reads_no_byte_twice_in_either_direction() {
     for is_direct in [false, true] {
