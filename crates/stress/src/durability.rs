@@ -27,7 +27,7 @@ pub(crate) struct Kill9Arguments {
     /// How long a child lives at most, in milliseconds.
     #[arg(long, default_value_t = 1000)]
     max_millis: u64,
-    /// Of the points in time.
+    /// Seed of the times at which children are killed.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

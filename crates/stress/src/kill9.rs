@@ -34,7 +34,7 @@ pub struct Kill9Parameters<'a> {
     pub threads: u64,
     /// Lets a child live at most so long, in milliseconds.
     pub max_millis: u64,
-    /// Of the points in time.
+    /// Seed of the times at which children are killed.
     pub seed: u64,
     /// Print a line now and then.
     pub verbose: bool,

@@ -33,8 +33,8 @@ pub(crate) struct LiveCut {
 }
 
 impl Db {
-    /// The files of this point in time. The caller has disabled file deletions. Memtables are
-    /// flushed first if the WALs have `log_size_for_flush` bytes or more.
+    /// The files as of now. The caller has disabled file deletions. Memtables are flushed first if
+    /// the WALs have `log_size_for_flush` bytes or more.
     /// # Errors
     /// `NotSupported` when read-only · `ShutdownInProgress` · the background error in force · the
     /// flush's error.

@@ -222,8 +222,8 @@ impl DbInner {
         for _ in 0..READ_POINT_ATTEMPTS {
             let super_versions = super_versions_of(keys, guard);
             let sequence = self.read_sequence(options);
-            // A snapshot is older than the super versions, and one family by itself was at one
-            // point in time just as its super version is.
+            // A snapshot is older than the super versions, and a single super version is consistent
+            // by itself.
             let is_one_read_point = options.snapshot.is_some() || super_versions.len() <= 1;
             if is_one_read_point
                 || super_versions_of(keys, guard).iter().zip(&super_versions).all(same_memtable)
@@ -650,7 +650,7 @@ struct ReadPoint<'g> {
     snapshot: Option<Snapshot>,
 }
 
-/// A point in time without a guard.
+/// A read point without a guard.
 struct HeldReadPoint {
     super_versions: SmallVec<[(ColumnFamilyId, Arc<SuperVersion>); 2]>,
     sequence: SequenceNumber,
@@ -666,8 +666,8 @@ impl ReadPoint<'_> {
         HeldReadPoint { super_versions, sequence: self.sequence, _snapshot: self.snapshot }
     }
 
-    /// The number of a family's super version. REQUIRES: the family was named when the point in
-    /// time was made.
+    /// The number of a family's super version. REQUIRES: the family was named when the read point
+    /// was made.
     #[inline]
     fn super_version_of(&self, family: &ColumnFamily) -> usize {
         self.super_versions.iter().position(|(id, _)| *id == family.id).expect("collected with the point")

@@ -5,8 +5,8 @@
 //! which scripts parse, and the maps that `get_map_property` gives. Source: RocksDB
 //! `db/internal_stats.cc`.
 //!
-//! "Interval" means since the last periodic dump: the caller keeps the values of that point in time
-//! and passes them as `since`.
+//! "Interval" means since the last periodic dump: the caller keeps the values of that dump and
+//! passes them as `since`.
 
 use super::compaction_stats::{CompactionStats, LevelCompactionStats, WorkPriority};
 use super::human::{self, GB, MB};

@@ -226,7 +226,7 @@ fn a_time_set_later_and_that_of_a_new_family_count_too() {
     assert_eq!(aging.next(), CompactionReason::PeriodicCompaction);
     db.wait_for_background_work().unwrap();
     while aging.done.try_recv().is_ok() {}
-    // The file is old enough the point in time that there is an age to be of.
+    // Once the option gives an age, the file is already old enough.
     db.set_options(&db.default_column_family(), &[("periodic_compaction_seconds", "3600")]).unwrap();
     assert_eq!(aging.next(), CompactionReason::PeriodicCompaction);
 }

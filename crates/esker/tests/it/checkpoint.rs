@@ -1,4 +1,4 @@
-//! A checkpoint is a database of its own that holds one point in time of another.
+//! A checkpoint is a database of its own that holds another database as of one point in time.
 
 use esker::internals::base::probe::Probes;
 use esker::internals::env::mem::MemFs;

@@ -104,8 +104,8 @@ fn a_downgrade_that_is_killed_leaves_everything_and_goes_on() {
     assert_eq!(contents(&new_layouts(), disk.crash_clone(&CrashChoices::lose_unsynced())), expected);
     let crashes = std::mem::take(&mut *crashes.lock().unwrap());
     assert!(crashes.len() > 40, "{} points", crashes.len());
-    // Each point in time costs three openings: some are enough, others every time the order of
-    // threads is another.
+    // Each crash costs three openings: every fifth crash is enough, because the order of threads
+    // differs from run to run.
     for (at, crashed) in crashes.into_iter().enumerate().filter(|(at, _)| at % 5 == 0) {
         let noted = load_latest_options_from(&crashed, Path::new(DIR)).unwrap();
         let is_compacted = !noted.families[0].1.disable_auto_compactions;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 const KEYS: u32 = 6000;
 
-/// So often another super version takes the place of the one before.
+/// How many times a new super version replaces the current one.
 const SUPER_VERSIONS: u32 = 60;
 
 fn database() -> Db {

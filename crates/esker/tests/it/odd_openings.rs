@@ -3,9 +3,9 @@
 //!
 //! Drawn anew at each opening: how damage in WALs is taken, whether WALs are recycled, flushed by
 //! hand, flushed at open or at close, atomic flushes, limits of WALs and MANIFESTs, with
-//! transactions or without. After each opening, which one that only reads goes before, what was
-//! logged is that of one point in time, not before the last that was durable; what was not logged
-//! is not older than its last flush; prepared transactions are there.
+//! transactions or without. After each opening, which one that only reads goes before, the logged
+//! contents are those of one point in time, no earlier than the last durable one; what was not
+//! logged is not older than its last flush; prepared transactions are there.
 
 use esker::internals::env::{CrashChoices, CrashFs};
 use esker::options::WalRecoveryMode;

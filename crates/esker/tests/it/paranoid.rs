@@ -8,8 +8,7 @@ use esker::{Db, Env, Error, ErrorKind, Options};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-/// A disk on which the next table changes between the point in time it is written and the point in
-/// time it is first opened.
+/// A disk on which the next table changes after it is written and before it is first opened.
 struct Disk {
     below: MemFs,
     fs: FaultFs,

@@ -56,7 +56,7 @@ enum Event {
     DeleteRange(String, String),
 }
 
-/// Keys and values as of `point in time`, with the timestamps of the newest writes that count.
+/// Keys and values as of `point`, with the timestamps of the newest writes that count.
 fn state(history: &[(u64, Event)], point: u64) -> BTreeMap<String, (String, u64)> {
     let mut state: BTreeMap<String, (String, u64)> = BTreeMap::new();
     for (time, event) in history.iter().filter(|(time, _)| *time <= point) {

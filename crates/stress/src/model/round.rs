@@ -717,7 +717,7 @@ impl Round {
     }
 
     /// Tables all of whose keys lie in a range go, behind a deletion of that range that is durable:
-    /// no answer changes but those of who looks at a point in time before.
+    /// only answers as of earlier points in time change.
     fn delete_files(&mut self) -> Done {
         if self.journal.as_ref().is_some_and(Journal::unlogged) {
             return self.get();

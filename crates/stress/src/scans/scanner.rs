@@ -38,7 +38,7 @@ struct Cursor {
     family: usize,
     point: Arc<ReadPoint>,
     bounds: (Option<Vec<u8>>, Option<Vec<u8>>),
-    /// Places in the point in time's list that are within the bounds.
+    /// Places in the read point's list that are within the bounds.
     range: std::ops::Range<usize>,
     by_prefix: bool,
     pins_data: bool,

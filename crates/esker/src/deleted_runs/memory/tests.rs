@@ -112,7 +112,7 @@ fn nothing_is_said_that_was_not_put_in() {
                 let run_end: u64 = run_end.parse().unwrap();
                 let (from, to) = if forward { (at, run_end) } else { (run_end, at + 1) };
                 assert!(from < to, "{at} lies in it");
-                // Each number of it was in a range of that very point in time.
+                // Each number of it was in a range with that very sequence number.
                 for number in from..to {
                     let is_true = |&(a, b, s): &(u64, u64, u64)| s == sequence && a <= number && number < b;
                     assert!(all.iter().any(is_true), "{number} at {sequence}");

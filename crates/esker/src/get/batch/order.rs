@@ -4,8 +4,8 @@ use super::Keys;
 use esker_base::comparator::{KeyOrder, head};
 use smallvec::SmallVec;
 
-/// A key's place in the order in which a batch is read: which of the point in time's super
-/// versions, 32 bits; a number that sorts as the key does where two of them differ, 64 bits; its
+/// A key's place in the order in which a batch is read. From the top: the index of its super
+/// version, 32 bits; a number that sorts as the key does where two of them differ, 64 bits; its
 /// number in the batch, 32 bits. One number, because numbers are sorted several times as fast.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Ordered(u128);

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 /// What an engine does with timestamps of a format.
 pub(crate) trait Stamped {
-    /// Reads as of a point in time.
+    /// Reads as of `time`.
     fn at(self, time: u64) -> ReadOptions;
     fn comparator(self) -> ComparatorRef;
     fn options(self) -> Options;
@@ -95,9 +95,9 @@ struct Campaign {
     options: Options,
     db: Db,
     history: Vec<(u64, Event)>,
-    /// The point in time of the last write.
+    /// The time of the last write.
     now: u64,
-    /// Nobody reads before this point in time.
+    /// No read is as of a time before this one.
     low: u64,
     files: u32,
 }

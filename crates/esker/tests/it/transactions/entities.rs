@@ -131,8 +131,7 @@ fn an_optimistic_transaction_finds_conflicts_of_entities() {
     assert_eq!(db.db().get("c").unwrap().unwrap(), b"3");
 }
 
-/// A point in time that was taken before the lock would be one before what another has committed
-/// meanwhile.
+/// A snapshot that is taken before the lock misses what another transaction commits meanwhile.
 #[test]
 fn a_serializable_transaction_reads_groups_of_columns_as_they_are_once_it_has_their_locks() {
     let db = open();
