@@ -18,8 +18,8 @@ use esker_base::merge_operator::{AssociativeMergeOperator, MergeOperator, MergeO
 use esker_format::options_file::split_map;
 use std::sync::Arc;
 
-/// The stock merge operator that the option text `merge_operator=…` means: a class name, a short
-/// name, or `{id=StringAppendOperator;delimiter=|}`. `None` if no stock operator has that name.
+/// The stock merge operator for the option text `merge_operator=…`: a class name, a short name, or
+/// `{id=StringAppendOperator;delimiter=|}`. `None` if no stock operator has that name.
 pub fn merge_operator(text: &str) -> Option<MergeOperatorRef> {
     Some(match object_name(text) {
         "UInt64AddOperator" | "uint64add" => Arc::new(UInt64Add),
@@ -36,7 +36,7 @@ pub fn merge_operator(text: &str) -> Option<MergeOperatorRef> {
     })
 }
 
-/// The names that [`merge_operator`] knows, as RocksDB's tools take them.
+/// The names that [`merge_operator`] accepts, as RocksDB's tools do.
 pub const MERGE_OPERATOR_NAMES: [&str; 7] =
     ["uint64add", "stringappend", "stringappendtest", "put", "max", "bytesxor", "sortlist"];
 
@@ -50,8 +50,8 @@ pub fn string_append(delimiter: impl Into<Vec<u8>>) -> MergeOperatorRef {
     Arc::new(StringAppend { delimiter: delimiter.into() })
 }
 
-/// `inner` on values and operands that end in the 4 bytes of time of a database with TTL; as it is,
-/// if it is one for those already.
+/// Wraps `inner` for values and operands that end in the 4 bytes of time of a TTL database. Returns
+/// it unchanged if it is such a wrapper already.
 pub(crate) fn ttl(inner: MergeOperatorRef) -> MergeOperatorRef {
     if inner.name() == TTL_OPERATOR { inner } else { Arc::new(Ttl { inner }) }
 }
@@ -71,8 +71,7 @@ pub fn bytes_xor() -> MergeOperatorRef {
     Arc::new(BytesXor)
 }
 
-/// RocksDB prints objects as `name` or as `{id=name;option=value}`; this is the name in either
-/// form.
+/// The object's name in either of RocksDB's forms, `name` or `{id=name;option=value}`.
 pub(crate) fn object_name(text: &str) -> &str {
     let text = text.trim();
     let Some(inner) = text.strip_prefix('{').and_then(|t| t.strip_suffix('}')) else { return text };
@@ -85,7 +84,7 @@ fn field_of<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     split_map(text).ok()?.into_iter().find(|(field, _)| *field == name).map(|(_, value)| value)
 }
 
-/// The `delimiter=` of an option text in braces, else a comma.
+/// The `delimiter=` of an option text in braces; a comma if there is none.
 fn delimiter_in(text: &str) -> Vec<u8> {
     let fields = split_map(text).unwrap_or_default();
     let given = fields.iter().find(|(name, _)| *name == "delimiter").map(|(_, value)| *value);
@@ -94,7 +93,7 @@ fn delimiter_in(text: &str) -> Vec<u8> {
 
 struct UInt64Add;
 
-/// Numbers of any other length count as 0, as RocksDB logs and does.
+/// Decodes a number; any other length than 8 counts as 0, as in RocksDB.
 fn decode_u64(bytes: &[u8]) -> u64 {
     bytes.try_into().map(u64::from_le_bytes).unwrap_or(0)
 }
@@ -126,7 +125,8 @@ struct StringAppend {
     delimiter: Vec<u8>,
 }
 
-/// Associative, but written out: appending operand by operand would copy the value once for each.
+/// Not written as an associative operator: appending operand by operand would copy the value once
+/// for each.
 impl MergeOperator for StringAppend {
     fn name(&self) -> &str {
         "StringAppendOperator"
@@ -200,9 +200,9 @@ impl AssociativeMergeOperator for BytesXor {
     }
 }
 
-/// The operator of a TTL database (RocksDB `utilities/ttl/db_ttl_impl.h`), whose values and
-/// operands end in the time they were written, fixed32 unix seconds. The result has the newest
-/// operand's time; RocksDB takes that of the merge.
+/// The operator of a TTL database (RocksDB `utilities/ttl/db_ttl_impl.h`). Its values and operands
+/// end in the time they were written, fixed32 Unix seconds. The result has the newest operand's
+/// time; RocksDB takes the time of the merge.
 struct Ttl {
     inner: MergeOperatorRef,
 }
@@ -247,8 +247,8 @@ fn numbers(list: &[u8]) -> Option<Vec<i32>> {
     std::str::from_utf8(list).ok()?.split(',').map(|n| n.trim_start().parse().ok()).collect()
 }
 
-/// Takes the smaller head, the right one when they are equal: lists that are not sorted stay as
-/// unsorted as RocksDB leaves them.
+/// Takes the smaller head, or the right one when they are equal. Unsorted lists come out as
+/// unsorted as in RocksDB.
 fn merge_lists(left: Vec<i32>, right: Vec<i32>) -> Vec<i32> {
     let mut merged = Vec::with_capacity(left.len() + right.len());
     let (mut l, mut r) = (left.as_slice(), right.as_slice());

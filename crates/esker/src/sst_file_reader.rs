@@ -1,8 +1,8 @@
 //! One table without a database: a user's view of it, and its entries as they are stored.
 //!
-//! In: a table that `SstFileWriter` or a database wrote, of Esker or RocksDB. Out: what it says of
-//! keys, in itself: range deletions in it hide nothing (as in RocksDB: they are for what lies below
-//! the table), values that lie in blob files are read from those beside it.
+//! In: a table written by `SstFileWriter` or by a database, of Esker or RocksDB. Out: its keys and
+//! values. Range deletions in it hide nothing in it: as in RocksDB, they apply to the levels below.
+//! Values in blob files are read from the files beside the table.
 //!
 //! Source: RocksDB `table/sst_file_reader.cc`.
 
@@ -60,16 +60,16 @@ pub struct SstFileReader {
     options: Options,
 }
 
-/// An entry of a table, taken apart.
+/// The parts of a table's entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ParsedEntryInfo<'a> {
-    /// Without its timestamp.
+    /// The user key, without its timestamp.
     pub user_key: &'a [u8],
-    /// Empty in families without user-defined timestamps.
+    /// The timestamp; empty in families without user-defined timestamps.
     pub timestamp: &'a [u8],
-    /// Its version.
+    /// Its sequence number.
     pub sequence: SequenceNumber,
-    /// What it is.
+    /// Its type.
     pub entry_type: ValueType,
 }
 
@@ -81,7 +81,7 @@ esker_base::debug_with_text!(ParsedEntryInfo<'_> {
 });
 
 impl<'a> ParsedEntryInfo<'a> {
-    /// Takes an internal key of a family with this comparator apart.
+    /// Splits an internal key of a family with this comparator.
     /// # Errors
     /// `Corruption` if it is too short, or its type is unknown.
     pub fn parse(internal_key: &'a [u8], comparator: &ComparatorRef) -> Result<ParsedEntryInfo<'a>> {
@@ -95,11 +95,11 @@ impl<'a> ParsedEntryInfo<'a> {
 }
 
 impl SstFileReader {
-    /// Opens the table at `path`, through `options.db.env`; `options.cf` says its comparator, merge
-    /// operator and prefix extractor.
+    /// Opens the table at `path`, through `options.db.env`. `options.cf` gives its comparator,
+    /// merge operator and prefix extractor.
     /// # Errors
     /// `InvalidArgument` if it was written with another comparator, or holds operands of another
-    /// merge operator · `Corruption` and `IoError` name the file · `NotSupported` names what it is
+    /// merge operator · `Corruption` and `IoError` name the file · `NotSupported` names the feature
     /// that cannot be read.
     pub fn open(options: &Options, path: impl AsRef<Path>) -> Result<SstFileReader> {
         let (path, fs) = (path.as_ref().to_owned(), &options.db.env.fs);
@@ -133,10 +133,10 @@ impl SstFileReader {
         Error::new(ErrorKind::MergeInProgress, what)
     }
 
-    /// The value of `key` at the snapshot and timestamp of `options`, or `None` if it is not there
-    /// or deleted.
+    /// The value of `key` at the snapshot and timestamp of `options`, or `None` if it is absent or
+    /// deleted.
     /// # Errors
-    /// `MergeInProgress` if the table has operands for the key and nothing that they apply to ·
+    /// `MergeInProgress` if the table has operands for the key but no value below them ·
     /// `InvalidArgument` for operands without a merge operator, or a timestamp that is missing or
     /// of another size · `Corruption`, `IoError`.
     pub fn get(&self, options: &ReadOptions, key: impl AsRef<[u8]>) -> Result<Option<PinnedBytes>> {
@@ -168,7 +168,7 @@ impl SstFileReader {
         })
     }
 
-    /// [`SstFileReader::get`] of many keys; answers stand as the keys do.
+    /// [`SstFileReader::get`] of several keys; answers are in the order of the keys.
     pub fn multi_get<K: AsRef<[u8]>>(
         &self,
         options: &ReadOptions,
@@ -177,10 +177,10 @@ impl SstFileReader {
         keys.iter().map(|key| self.get(options, key)).collect()
     }
 
-    /// A cursor over the keys that are there at the snapshot and timestamp of `options`, within
-    /// their bounds. Operands whose base is elsewhere are merged onto nothing.
+    /// A cursor over the keys visible at the snapshot and timestamp of `options`, within their
+    /// bounds. Operands without a base value in the table are merged onto nothing.
     /// # Errors
-    /// `InvalidArgument` if a timestamp is missing, of another size, or there where keys have none.
+    /// `InvalidArgument` if a timestamp is missing, of another size, or given where keys have none.
     pub fn iter(&self, options: &ReadOptions) -> Result<SstFileIterator> {
         if self.icmp.timestamp_size() > 0 || options.timestamp.is_some() {
             return Ok(SstFileIterator(Cursor::Timestamped(Box::new(self.timestamped(options)?))));
@@ -194,21 +194,21 @@ impl SstFileReader {
         Ok(SstFileIterator(Cursor::Plain(Box::new(iter))))
     }
 
-    /// A cursor over all point entries as they are stored, deletions and older versions among them:
-    /// keys are internal keys, which [`SstFileReader::parse_table_iterator_key`] takes apart, also
-    /// those that are sought. Leaves nothing in the block cache.
+    /// A cursor over all point entries as they are stored, including deletions and older versions.
+    /// Its keys are internal keys, also those passed to seeks;
+    /// [`SstFileReader::parse_table_iterator_key`] splits them. Leaves nothing in the block cache.
     pub fn table_iter(&self) -> Box<dyn InternalIterator> {
         self.entries(TableReadOptions { fill_cache: false, ..TableReadOptions::default() })
     }
 
-    /// Takes a key of [`SstFileReader::table_iter`] apart.
+    /// Splits a key of [`SstFileReader::table_iter`].
     /// # Errors
     /// `Corruption` if it is too short, or its type is unknown.
     pub fn parse_table_iterator_key<'a>(&self, key: &'a [u8]) -> Result<ParsedEntryInfo<'a>> {
         ParsedEntryInfo::parse(key, self.icmp.user_comparator()).map_err(|e| e.at(self.path.display()))
     }
 
-    /// What the table says about itself.
+    /// The table's own properties.
     pub fn table_properties(&self) -> &TableProperties {
         self.table.properties()
     }
@@ -220,7 +220,7 @@ impl SstFileReader {
         self.table.verify(&mut |_| true)
     }
 
-    /// Counts the point entries, and compares their number with what the properties say.
+    /// Counts the point entries, and compares their number with the properties.
     /// # Errors
     /// `Corruption`: the numbers differ, or a block is damaged · `IoError`.
     pub fn verify_num_entries(&self) -> Result<()> {
@@ -343,37 +343,37 @@ macro_rules! each {
 }
 
 impl SstFileIterator {
-    /// Whether it stands on a key.
+    /// Whether it is positioned at a key.
     pub fn valid(&self) -> bool {
         each!(&self.0, iter => iter.valid())
     }
 
-    /// To the first key.
+    /// Moves to the first key.
     pub fn seek_to_first(&mut self) {
         each!(&mut self.0, iter => iter.seek_to_first());
     }
 
-    /// To the last key.
+    /// Moves to the last key.
     pub fn seek_to_last(&mut self) {
         each!(&mut self.0, iter => iter.seek_to_last());
     }
 
-    /// To the first key at or after `target`.
+    /// Moves to the first key at or after `target`.
     pub fn seek(&mut self, target: impl AsRef<[u8]>) {
         each!(&mut self.0, iter => iter.seek(target.as_ref()));
     }
 
-    /// To the last key at or before `target`.
+    /// Moves to the last key at or before `target`.
     pub fn seek_for_prev(&mut self, target: impl AsRef<[u8]>) {
         each!(&mut self.0, iter => iter.seek_for_prev(target.as_ref()));
     }
 
-    /// To the next key. Stays where it is if it is not valid.
+    /// Moves to the next key. Does nothing if it is not valid.
     pub fn next(&mut self) {
         each!(&mut self.0, iter => iter.next());
     }
 
-    /// To the previous key. Stays where it is if it is not valid.
+    /// Moves to the previous key. Does nothing if it is not valid.
     pub fn prev(&mut self) {
         each!(&mut self.0, iter => iter.prev());
     }
@@ -406,7 +406,7 @@ impl SstFileIterator {
         self.valid().then(|| (self.key(), self.value()))
     }
 
-    /// Why it is not valid, if an error was the reason.
+    /// The error that made it invalid, if any.
     /// # Errors
     /// `Corruption` and `IoError` name the file · `InvalidArgument`: merge operands without a merge
     /// operator.

@@ -1,7 +1,7 @@
 //! Tables made outside of any database, to be ingested.
 //!
-//! In: keys in strictly ascending order. Out: a table file with all sequence numbers 0 and the
-//! properties that say so.
+//! In: keys in strictly ascending order. Out: a table file with all sequence numbers 0, and the
+//! properties of an ingestible file.
 //! Source: RocksDB `table/sst_file_writer.cc`.
 
 use crate::options::Options;
@@ -16,7 +16,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// RocksDB's name for the database that such a file comes from.
+/// RocksDB's database name in the properties of such a file.
 const DB_ID: &str = "SST Writer";
 const VERSION: u32 = 2;
 
@@ -53,35 +53,35 @@ pub struct SstFileWriter {
 }
 
 struct Current {
-    /// The process whose file it is.
+    /// The process that owns the file.
     owner: ProcessOwner,
     path: PathBuf,
     builder: TableBuilder,
     info: ExternalSstFileInfo,
 }
 
-/// What a finished table holds. User keys; empty where there are none.
+/// The contents of a finished table. Bounds are user keys; empty where there are none.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct ExternalSstFileInfo {
-    /// Where it is.
+    /// Its path.
     pub file_path: PathBuf,
     /// First point key.
     pub smallest_key: Vec<u8>,
     /// Last point key.
     pub largest_key: Vec<u8>,
-    /// Where the first range deletion begins.
+    /// Start of the first range deletion.
     pub smallest_range_del_key: Vec<u8>,
-    /// Where the last range deletion ends.
+    /// End of the last range deletion.
     pub largest_range_del_key: Vec<u8>,
-    /// Of all keys: 0 until the file is ingested.
+    /// Sequence number of all keys: 0 until the file is ingested.
     pub sequence_number: SequenceNumber,
-    /// Bytes.
+    /// Size in bytes.
     pub file_size: u64,
-    /// Point keys.
+    /// Number of point entries.
     pub num_entries: u64,
-    /// Range deletions.
+    /// Number of range deletions.
     pub num_range_del_entries: u64,
-    /// Of the properties that make a file ingestible.
+    /// Version of the properties that make a file ingestible.
     pub version: u32,
 }
 
@@ -99,7 +99,7 @@ esker_base::debug_with_text!(ExternalSstFileInfo {
 });
 
 impl SstFileWriter {
-    /// For tables that families with `options.cf` can ingest; files are written through
+    /// A writer of tables that families with `options.cf` can ingest. Files are written through
     /// `options.db.env`.
     pub fn new(options: &Options) -> SstFileWriter {
         SstFileWriter {
@@ -124,7 +124,7 @@ impl SstFileWriter {
         family.validate_target(&self.options.db)?;
         let env = &self.options.db.env;
         let file = match env.fs.create_writable_file(&path) {
-            // Not emptied: it may have a second name, as a table of a database.
+            // Not truncated: the file may also be a table of a database, under another hard link.
             Err(_) if env.fs.file_exists(&path)? => {
                 env.fs.delete_file(&path)?;
                 env.fs.create_writable_file(&path)?
@@ -134,7 +134,7 @@ impl SstFileWriter {
         self.files += 1;
         let mut options = TableBuilderOptions::new(self.icmp.clone(), Arc::new(family.table.clone()));
         let last_level = usize::try_from(family.num_levels).unwrap_or(1).saturating_sub(1);
-        // RocksDB's writer looks at the last level's options only together with a codec for it.
+        // RocksDB's writer uses the last level's options only together with a codec for it.
         let is_bottommost = family.bottommost_compression.is_some();
         let (compression, compression_options) = family.compression_for(last_level, 1, is_bottommost);
         options.compression = compression;
@@ -165,7 +165,7 @@ impl SstFileWriter {
         self.add(key.as_ref(), value.as_ref(), ValueType::Value)
     }
 
-    /// Adds an entity of these columns (name, value), which may stand in any order.
+    /// Adds an entity with these columns (name, value), in any order.
     /// # Errors
     /// `InvalidArgument`: a name occurs twice, the key does not come after the one before, or no
     /// file is open · `IoError`.
@@ -191,12 +191,12 @@ impl SstFileWriter {
         self.add(key.as_ref(), &[], ValueType::Deletion)
     }
 
-    /// Adds a deletion of the keys from `begin` up to `end` (exclusive), in any order and
-    /// overlapping others. It hides what the database has when the file is ingested, nothing in the
-    /// file itself.
+    /// Adds a deletion of the keys from `begin` up to `end` (exclusive). Range deletions may come
+    /// in any order and overlap. They hide keys that the database has when the file is ingested,
+    /// nothing in the file itself.
     /// # Errors
     /// `InvalidArgument` if no file is open, `end` comes before `begin`, or one has no timestamp
-    /// where there should be one · `IoError`: the table is lost.
+    /// where keys have them · `IoError`: the table is lost.
     pub fn delete_range(&mut self, begin: impl AsRef<[u8]>, end: impl AsRef<[u8]>) -> Result<()> {
         let (begin, end) = (begin.as_ref(), end.as_ref());
         let icmp = self.icmp.clone();
@@ -224,6 +224,7 @@ impl SstFileWriter {
         Ok(())
     }
 
+    /// Checks that a key has room for its timestamp.
     /// # Errors
     /// `InvalidArgument` if there is no room for a timestamp where keys end in one.
     fn check_timestamp(&self, user_key: &[u8]) -> Result<()> {
@@ -237,8 +238,8 @@ impl SstFileWriter {
     fn add(&mut self, user_key: &[u8], value: &[u8], kind: ValueType) -> Result<()> {
         let icmp = self.icmp.clone();
         self.check_timestamp(user_key)?;
-        // As memtables have it. RocksDB takes a plain deletion for one that need not stay where
-        // there are timestamps.
+        // As in memtables. RocksDB treats a plain deletion as one that need not stay where there
+        // are timestamps.
         let kind = match kind {
             ValueType::Deletion if icmp.timestamp_size() > 0 => ValueType::DeletionWithTimestamp,
             kind => kind,
@@ -283,7 +284,7 @@ impl SstFileWriter {
         match finished {
             Ok(made) => Ok(ExternalSstFileInfo { file_size: made.file_size, ..current.info }),
             Err(e) => {
-                // The first error is the one to tell.
+                // Return the first error.
                 self.options.db.env.fs.delete_file(&current.path).unwrap_or_default();
                 Err(e)
             }
@@ -300,7 +301,7 @@ fn end(builder: &mut TableBuilder) -> Result<TableFileInfo> {
 
 impl Drop for SstFileWriter {
     fn drop(&mut self) {
-        // In a forked child the file is the parent's.
+        // A forked child leaves the file, which is the parent's.
         if let Some(current) = self.current.take().filter(|current| current.owner.is_here()) {
             current.builder.abandon();
             self.options.db.env.fs.delete_file(&current.path).unwrap_or_default();

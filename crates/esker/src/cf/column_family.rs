@@ -14,10 +14,11 @@ use esker_format::key::InternalKeyComparator;
 use esker_table::TableCache;
 use std::fmt;
 
-/// A column family as readers and writers see it. In lines of its own: iterators change its counts.
+/// A column family as readers and writers see it. On cache lines of its own: iterators change its
+/// counts.
 #[repr(align(128))]
 pub(crate) struct ColumnFamily {
-    /// Which of this process's open databases it is of: `Engine::tag`.
+    /// The open database of this process that it belongs to: `Engine::tag`.
     pub(crate) database: u64,
     pub(crate) id: ColumnFamilyId,
     pub(crate) name: String,
@@ -46,7 +47,7 @@ impl ColumnFamily {
         ColumnFamily { database, id, name, icmp, super_version, tables, locks, dropped }
     }
 
-    /// The present super version, counted, for reads that outlive one call.
+    /// The current super version, with a count of its own, for reads that outlive one call.
     pub(crate) fn pinned_super_version(&self) -> Arc<SuperVersion> {
         self.super_version.load_full()
     }
@@ -83,7 +84,7 @@ impl ColumnFamily {
         }
     }
 
-    /// Whether it was dropped: readers that hold it go on, writes fail.
+    /// Whether it was dropped. Readers that hold it go on; writes fail.
     pub(crate) fn is_dropped(&self) -> bool {
         self.dropped.load(Ordering::Acquire)
     }
@@ -104,27 +105,27 @@ impl fmt::Debug for ColumnFamily {
 pub(crate) struct FamilyState {
     pub(crate) cf: Arc<ColumnFamily>,
     pub(crate) options: Arc<ColumnFamilyOptions>,
-    /// The part of `options` that pickers look at.
+    /// The part of `options` that pickers read.
     pub(crate) compaction_options: PickerOptions,
     pub(crate) memtables: MemTables,
     pub(crate) version: Arc<Version>,
-    /// For the super versions to come.
+    /// For later super versions.
     pub(crate) deleted_run_memory: Arc<DeletedRunMemory>,
     /// The next epoch number, for level-0 files.
     pub(crate) epochs: Arc<AtomicU64>,
     pub(crate) running: RunningCompactions,
-    /// In the flush queue.
+    /// Whether it is in the flush queue.
     pub(crate) flush_queued: bool,
-    /// A flush job has some of its memtables.
+    /// Whether a flush job has some of its memtables.
     pub(crate) flushing: bool,
     /// A flush requested during the running one.
     pub(crate) flush_wanted: Option<FlushReason>,
-    /// Those of its flushes that failed without the error being put in force.
+    /// Its failed flushes whose error did not come into force.
     pub(crate) failed_flushes: FailedFlushes,
-    /// In the compaction queue.
+    /// Whether it is in the compaction queue.
     pub(crate) compaction_queued: bool,
     pub(crate) stall: WriteStall,
-    /// Bytes that compactions have to write before every level is within its size.
+    /// Bytes that compactions must write to bring every level within its size.
     pub(crate) pending_compaction_bytes: u64,
     /// Only an oldest snapshot beyond this makes files of the last level worth rewriting.
     pub(crate) bottommost_threshold: SequenceNumber,
@@ -135,24 +136,24 @@ pub(crate) struct FamilyState {
     pub(crate) next_memtable_id: u64,
 }
 
-/// Flushes that failed without stopping the database, because a listener called the error off;
-/// their waiting callers learn it here.
+/// Flushes that failed without stopping the database, because a listener cleared the error. Callers
+/// that wait for them learn the error here.
 #[derive(Debug, Default)]
 pub(crate) struct FailedFlushes {
-    /// How many there were.
+    /// Number of such flushes.
     pub(crate) count: u64,
-    /// The error of the last one, and the newest memtable that it had taken.
+    /// The error of the last one, and the newest memtable that it took.
     last: Option<(u64, Error)>,
 }
 
 impl FailedFlushes {
-    /// One more, which had taken memtables up to `newest`.
+    /// Notes a failed flush of memtables up to `newest`.
     pub(crate) fn note(&mut self, newest: u64, error: Error) {
         self.count += 1;
         self.last = Some((newest, error));
     }
 
-    /// The error of one that had taken memtable `id` and was not among the first `seen`.
+    /// The error of a flush that took memtable `id` and was not among the first `seen`.
     pub(crate) fn of(&self, id: u64, seen: u64) -> Option<&Error> {
         let (newest, error) = self.last.as_ref().filter(|_| self.count > seen)?;
         (*newest >= id).then_some(error)

@@ -1,12 +1,12 @@
 //! Unused cursors over one super version, kept for the next reader: reuse costs less than making
 //! and dropping a cursor.
 //!
-//! In: cursors that hold only what the super version holds itself. Out: the same. This module does
-//! not know their type.
+//! In: cursors that hold only references that the super version itself holds. Out: the same. This
+//! module does not know their type.
 //!
 //! Invariants
-//!  1. None of them has a count of the super version: they go when another one is published, and at
-//!     the latest with it.
+//!  1. None of them counts as a reference to the super version. They are dropped when another one
+//!     is published, and at the latest with it.
 //!  2. There are at most `MOST`. The lock is only ever tried, and nothing is dropped under it: a
 //!     reader that does not get it makes a cursor, or drops one.
 
@@ -14,10 +14,10 @@ use esker_base::sync::Mutex;
 use std::any::Any;
 use std::fmt;
 
-/// As many threads as will end a scan before the first of them begins another.
+/// The number of threads that may end a scan before the first of them begins another.
 const MOST: usize = 16;
 
-/// The cursors, the last used last.
+/// The cursors; the last used is last.
 #[derive(Default)]
 pub(crate) struct IdleCursors(Mutex<Vec<Box<dyn Any + Send>>>);
 
@@ -28,7 +28,7 @@ impl fmt::Debug for IdleCursors {
 }
 
 impl IdleCursors {
-    /// One that `fits`, if there is one.
+    /// Takes a cursor that `fits`, if there is one.
     #[inline]
     pub(crate) fn take<T: Any>(&self, fits: impl Fn(&T) -> bool) -> Option<Box<T>> {
         let mut idle = self.0.try_lock()?;
@@ -43,7 +43,7 @@ impl IdleCursors {
         self.0.try_lock().map(|mut idle| std::mem::take(&mut *idle)).unwrap_or_default()
     }
 
-    /// Leaves one here, if there is room.
+    /// Adds a cursor, if there is room.
     #[inline]
     pub(crate) fn put(&self, cursor: Box<dyn Any + Send>) {
         let Some(mut idle) = self.0.try_lock().filter(|idle| idle.len() < MOST) else { return };

@@ -3,8 +3,8 @@
 //! Invariants
 //!  1. `immutables` is ordered from oldest to newest; flushes take a prefix and are installed in
 //!     that order.
-//!  2. `history` is older than all others, in the same order, and without a gap: every write since
-//!     it began is in one of them, or in a file that was ingested, at `ingested` at the latest.
+//!  2. `history` is older than all others, in the same order, and without a gap. Every write since
+//!     it began is in one of them, or in an ingested file with a sequence number up to `ingested`.
 //!  3. Everything in a memtable is in WALs numbered at least its `log_number`, or was written
 //!     without WAL.
 
@@ -14,7 +14,7 @@ use esker_base::{FileNumber, SequenceNumber};
 use esker_memtable::MemTable;
 use std::collections::VecDeque;
 
-/// The bytes that a memtable may hold before it is flushed.
+/// The limits at which a memtable is flushed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MemTableLimits {
     /// `write_buffer_size`.
@@ -24,7 +24,7 @@ pub(crate) struct MemTableLimits {
 }
 
 impl MemTableLimits {
-    /// Those of a family with these options.
+    /// The limits of a family with these options.
     #[inline]
     pub(crate) fn of(options: &ColumnFamilyOptions) -> MemTableLimits {
         MemTableLimits {
@@ -43,13 +43,13 @@ impl MemTableLimits {
 #[derive(Debug)]
 pub(crate) struct ImmutableMemTable {
     pub(crate) mem: Arc<MemTable>,
-    /// The oldest WAL that holds something of it.
+    /// The oldest WAL that holds some of its entries.
     pub(crate) log_number: FileNumber,
-    /// The WAL that was begun when it was full: nothing of it is in this one or a later one.
+    /// The WAL begun when it was full: this WAL and later ones hold none of its entries.
     pub(crate) next_log_number: FileNumber,
     /// See [`MemTables::section`].
     section: Option<FileNumber>,
-    /// A flush job has it.
+    /// Whether a flush job has it.
     pub(crate) flushing: bool,
 }
 
@@ -57,23 +57,23 @@ pub(crate) struct ImmutableMemTable {
 #[derive(Debug)]
 pub(crate) struct MemTables {
     pub(crate) active: Arc<MemTable>,
-    /// The oldest WAL that holds something of `active`.
+    /// The oldest WAL that holds some entries of `active`.
     pub(crate) log_number: FileNumber,
-    /// The oldest WAL with a prepared section whose commit, in a later WAL, put something into
-    /// `active`: replaying the commit takes both.
+    /// The oldest WAL with a prepared section whose commit, in a later WAL, wrote into `active`:
+    /// replaying the commit takes both.
     section: Option<FileNumber>,
     pub(crate) immutables: Vec<ImmutableMemTable>,
-    /// Flushed ones, oldest first, kept for transactions that check for conflicts.
+    /// Flushed memtables, oldest first, kept for transactions that check for conflicts.
     history: VecDeque<Arc<MemTable>>,
     /// The sequence number of the newest file that was ingested past them since the database was
     /// opened.
     pub(crate) ingested: SequenceNumber,
-    /// Those that only readers hold any more; some may have gone since.
+    /// Memtables that only readers may still hold.
     pinned: Vec<Weak<MemTable>>,
 }
 
 impl MemTables {
-    /// Starts with this one.
+    /// Memtables with this active one.
     pub(crate) fn new(active: Arc<MemTable>, log_number: FileNumber) -> MemTables {
         MemTables {
             active,
@@ -86,8 +86,8 @@ impl MemTables {
         }
     }
 
-    /// Puts the active memtable in line for a flush and `fresh`, whose writes go to WAL
-    /// `log_number`, in its place.
+    /// Queues the active memtable for a flush and replaces it by `fresh`, whose writes go to WAL
+    /// `log_number`.
     pub(crate) fn switch(&mut self, fresh: Arc<MemTable>, log_number: FileNumber) {
         let full = std::mem::replace(&mut self.active, fresh);
         full.mark_immutable();
@@ -101,15 +101,15 @@ impl MemTables {
         self.log_number = log_number;
     }
 
-    /// The first `count` immutable ones are in tables. They are kept as long as all memtables
-    /// together take no more than `max_bytes` (`max_write_buffer_size_to_maintain`).
+    /// Retires the first `count` immutable memtables, which are in tables now. They are kept as
+    /// long as all memtables together take at most `max_bytes`
+    /// (`max_write_buffer_size_to_maintain`).
     pub(crate) fn retire(&mut self, count: usize, max_bytes: usize) {
         self.history.extend(self.immutables.drain(..count).map(|immutable| immutable.mem));
         self.trim_history(max_bytes);
     }
 
-    /// Lets go of the oldest flushed ones until all memtables together take no more than
-    /// `max_bytes`.
+    /// Drops the oldest flushed memtables until all memtables together take at most `max_bytes`.
     pub(crate) fn trim_history(&mut self, max_bytes: usize) {
         self.pinned.retain(|mem| mem.strong_count() > 0);
         let mut bytes = self.memory_usage() + self.history_bytes();
@@ -121,7 +121,7 @@ impl MemTables {
         }
     }
 
-    /// Lets go of the oldest flushed one and says how many bytes it has.
+    /// Drops the oldest flushed memtable and returns its size in bytes.
     pub(crate) fn drop_oldest_history(&mut self) -> usize {
         let Some(oldest) = self.history.pop_front() else { return 0 };
         self.pinned.retain(|mem| mem.strong_count() > 0);
@@ -129,7 +129,8 @@ impl MemTables {
         oldest.approximate_memory_usage()
     }
 
-    /// No entry of the oldest flushed one is older than this; `None` if none is kept.
+    /// A lower bound of the sequence numbers in the oldest flushed memtable; `None` if none is
+    /// kept.
     pub(crate) fn oldest_history(&self) -> Option<SequenceNumber> {
         self.history.front().map(|mem| mem.earliest_seqno())
     }
@@ -138,24 +139,24 @@ impl MemTables {
         self.history.iter().map(|mem| mem.approximate_memory_usage()).sum()
     }
 
-    /// How many are in tables, and kept all the same.
+    /// Number of flushed memtables that are kept.
     pub(crate) fn num_flushed(&self) -> usize {
         self.history.len()
     }
 
-    /// Bytes of all memtables, also of those that only readers hold.
+    /// Bytes of all memtables, including those that only readers hold.
     pub(crate) fn memory_usage_with_pinned(&self) -> usize {
         let pinned = self.pinned.iter().filter_map(Weak::upgrade);
         let pinned: usize = pinned.map(|mem| mem.approximate_memory_usage()).sum();
         self.memory_usage() + self.history_bytes() + pinned
     }
 
-    /// Newest first, as checks for conflicts want them.
+    /// Flushed memtables, newest first, for conflict checks.
     pub(crate) fn history_newest_first(&self) -> Box<[Arc<MemTable>]> {
         self.history.iter().rev().cloned().collect()
     }
 
-    /// A commit has put something into `active` whose prepared section is in `wal`.
+    /// Notes a commit into `active` whose prepared section is in `wal`.
     pub(crate) fn note_section(&mut self, wal: FileNumber) {
         self.section = Some(self.section.map_or(wal, |section| section.min(wal)));
     }
@@ -167,17 +168,17 @@ impl MemTables {
         waiting.chain(self.section).min()
     }
 
-    /// The oldest WAL that this family still needs, but for prepared sections.
+    /// The oldest WAL that this family still needs, prepared sections excluded.
     pub(crate) fn oldest_log_needed(&self) -> FileNumber {
         self.immutables.first().map_or(self.log_number, |oldest| oldest.log_number)
     }
 
-    /// Newest first, as reads want them.
+    /// Immutable memtables, newest first, for reads.
     pub(crate) fn immutables_newest_first(&self) -> Box<[Arc<MemTable>]> {
         self.immutables.iter().rev().map(|i| i.mem.clone()).collect()
     }
 
-    /// How many wait and no flush job has them.
+    /// Number of waiting memtables that no flush job has.
     pub(crate) fn not_flushing(&self) -> usize {
         self.immutables.iter().filter(|i| !i.flushing).count()
     }

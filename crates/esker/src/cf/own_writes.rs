@@ -12,15 +12,15 @@ use esker_memtable::MemTable;
 #[derive(Clone, Debug)]
 pub(crate) struct OwnWrites {
     pub(crate) mem: Arc<MemTable>,
-    /// Later ones are not seen.
+    /// Reads do not see later writes.
     pub(crate) up_to: SequenceNumber,
 }
 
 impl OwnWrites {
-    /// The number of the first: sequence numbers of databases do not get there.
+    /// The first number. Sequence numbers of databases stay below it.
     pub(crate) const FIRST: SequenceNumber = SequenceNumber(1 << 55);
 
-    /// Whether they have an op on `key`, range deletions left out.
+    /// Whether they have an operation on `key`, range deletions excluded.
     pub(crate) fn name(&self, key: &[u8]) -> Result<bool> {
         let mut found = false;
         self.mem.get(&LookupKey::new(key, self.up_to), |_, _, _| {

@@ -5,7 +5,7 @@ use esker_base::ColumnFamilyId;
 use esker_base::sync::{Arc, RwLock};
 use hashbrown::HashMap;
 
-/// The live families. The default family is kept apart, so that most operations need no lock.
+/// The live families. The default family has its own field, so that most operations need no lock.
 #[derive(Debug)]
 pub(crate) struct ColumnFamilySet {
     default: Arc<ColumnFamily>,

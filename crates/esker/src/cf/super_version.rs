@@ -2,8 +2,8 @@
 //! value.
 //!
 //! Invariant: every entry that was ever published and not overwritten is in one of them. A new
-//! value is installed under the db mutex before the old memtable or file may go; readers hold the
-//! old one by their guard or by an `Arc`.
+//! value is installed under the db mutex before the old memtable or file may go. Readers hold the
+//! old value by their guard or by an `Arc`.
 
 use super::IdleCursors;
 use crate::deleted_runs::DeletedRunMemory;
@@ -16,14 +16,14 @@ use esker_memtable::MemTable;
 /// Memtables plus version, pinned as one.
 #[derive(Debug)]
 pub(crate) struct SuperVersion {
-    /// Takes the writes.
+    /// The memtable that takes the writes.
     pub(crate) mem: Arc<MemTable>,
-    /// Full ones on their way to level 0, newest first.
+    /// Full memtables on their way to level 0, newest first.
     pub(crate) imm: Box<[Arc<MemTable>]>,
-    /// Flushed ones that are kept to check for conflicts, newest first; not for reads.
+    /// Flushed memtables kept for conflict checks, newest first; not for reads.
     pub(crate) history: Box<[Arc<MemTable>]>,
-    /// The sequence number of the newest file that was ingested, which no memtable knows of; for
-    /// checks of conflicts.
+    /// The sequence number of the newest ingested file, for conflict checks: no memtable has its
+    /// entries.
     pub(crate) ingested: SequenceNumber,
     /// The files.
     pub(crate) version: Arc<Version>,
@@ -31,11 +31,11 @@ pub(crate) struct SuperVersion {
     pub(crate) newest_file: FileNumber,
     /// Options in force, the changeable ones included.
     pub(crate) options: Arc<ColumnFamilyOptions>,
-    /// What scans have found out about the history that this super version belongs to.
+    /// Deleted runs that scans have found in the history of this super version.
     pub(crate) deleted_run_memory: Arc<DeletedRunMemory>,
-    /// Cursors over it that are not in use.
+    /// Unused cursors over it.
     pub(crate) idle: IdleCursors,
-    /// Rises with each one installed in the database.
+    /// Number of the super version; it rises with each one installed in the database.
     pub(crate) number: u64,
 }
 

@@ -63,13 +63,13 @@ pub(crate) fn is_pressed(inputs: StallInputs, options: &ColumnFamilyOptions) -> 
         || soft_limit > 0 && inputs.pending_compaction_bytes >= soft_limit / 4
 }
 
-/// A quarter of the way from where compaction begins to where writers are slowed down, or twice as
-/// many as where it begins.
+/// A quarter of the way from the compaction trigger to the slowdown trigger, but at most twice the
+/// compaction trigger.
 fn level0_files_for_pressure(options: &ColumnFamilyOptions) -> usize {
     let trigger = i64::from(options.level0_file_num_compaction_trigger.max(0));
     let slowdown = i64::from(options.level0_slowdown_writes_trigger);
     if options.compaction_style == CompactionStyle::Fifo {
-        return usize::MAX; // any number of files is as it should be
+        return usize::MAX; // no number of files counts as pressure
     }
     let files = (trigger * 2).min(trigger + (slowdown - trigger) / 4);
     usize::try_from(files).unwrap_or(usize::MAX)
