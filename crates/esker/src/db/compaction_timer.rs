@@ -1,4 +1,4 @@
-//! Compactions that are due because time has passed, in databases that nobody writes to.
+//! Compactions that become due with time, in databases without writes.
 //!
 //! In: `ttl` and `periodic_compaction_seconds` of the families. Out: families queued for
 //! compaction, a fifth of the shortest of these times late at most; families that are written to
@@ -15,7 +15,7 @@ use std::time::Duration;
 /// The longest time between two looks, in seconds: RocksDB's default of
 /// `max_compaction_trigger_wakeup_seconds`.
 const LONGEST_PERIOD: u64 = 12 * 60 * 60;
-/// What part of the shortest time a compaction may be late.
+/// The fraction of the shortest time by which a compaction may be late.
 const DIVISOR: u64 = 5;
 
 /// A family is there: looks more often, if it asks for that.

@@ -47,7 +47,7 @@ pub fn destroy_db(options: &DbOptions, path: impl AsRef<Path>) -> Result<()> {
     Ok(())
 }
 
-/// What is in `dir`; `None` if it is not there.
+/// The names in `dir`; `None` if it does not exist.
 fn names_in(fs: &dyn FileSystem, dir: &Path) -> Result<Option<Vec<String>>> {
     match fs.children(dir) {
         Err(e) if e.subcode() == SubCode::PathNotFound => Ok(None),

@@ -7,7 +7,7 @@ use crate::options::{MultiScanArgs, ReadOptions};
 use esker_base::Result;
 
 impl Db {
-    /// What [`Db::get_opt`] of this key looks at, and why.
+    /// Explains [`Db::get_opt`] of this key: the sources it reads, and why.
     ///
     /// ```
     /// # let dir = esker_testkit::TempDir::new("doc");
@@ -38,9 +38,9 @@ impl Db {
         Ok(Explainer::begin(&self.inner, &family.cf, options)?.lookups("get", &[key]))
     }
 
-    /// What [`Db::multi_get_opt`] of these keys looks at, and why: in the order of the keys, each
-    /// different one once. Blocks that one key has brought into the cache are found there by those
-    /// behind it.
+    /// Explains [`Db::multi_get_opt`] of these keys: the sources it reads, and why, for each
+    /// distinct key in the order of the keys. A later key finds the blocks of earlier ones in the
+    /// cache.
     /// # Errors
     /// `InvalidArgument` and `NotSupported` name the option; `NotSupported`: the family has
     /// user-defined timestamps · `ShutdownInProgress`: the database was closed. What goes wrong
@@ -54,7 +54,7 @@ impl Db {
         Ok(Explainer::begin(&self.inner, &family.cf, options)?.lookups("multiget", keys))
     }
 
-    /// What a seek to `target` and the row there look at.
+    /// Explains a seek to `target`, and the read of the row there.
     /// # Errors
     /// `InvalidArgument` and `NotSupported` name the option; `NotSupported`: the family has
     /// user-defined timestamps · `ShutdownInProgress`: the database was closed. What goes wrong
@@ -69,7 +69,7 @@ impl Db {
         Explainer::begin(&self.inner, &family.cf, options)?.scan("seek", &scan)
     }
 
-    /// What a scan looks at, run by run.
+    /// Explains a scan, run by run.
     /// # Errors
     /// `InvalidArgument` and `NotSupported` name the option; `NotSupported`: the family has
     /// user-defined timestamps · `ShutdownInProgress`: the database was closed. What goes wrong
@@ -83,8 +83,8 @@ impl Db {
         Explainer::begin(&self.inner, &family.cf, options)?.scan("scan", scan)
     }
 
-    /// What the scans of [`Db::new_multi_scan`] look at, run by run, and what they read ahead. An
-    /// error ends them here.
+    /// Explains the scans of [`Db::new_multi_scan`], run by run, with their readahead. An error
+    /// ends them.
     /// # Errors
     /// `InvalidArgument` and `NotSupported` name the option; `InvalidArgument`: there are no
     /// ranges, or they overlap or do not ascend; `NotSupported`: the family has user-defined

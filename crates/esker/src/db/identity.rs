@@ -7,8 +7,8 @@ use esker_env::{FileSystem, random};
 use esker_format::file_name;
 use std::path::Path;
 
-/// What IDENTITY says; makes the file if it is missing and `create` is set, else a name for this
-/// process only.
+/// The contents of IDENTITY. Makes the file if it is missing and `create` is set; otherwise a
+/// missing file gives a name for this process only.
 /// # Errors
 /// `IoError` if it can neither be read nor made.
 pub(super) fn load_or_create(
@@ -34,9 +34,9 @@ pub(super) fn load_or_create(
     Ok(id)
 }
 
-/// What IDENTITY says; makes the file if it is missing.
+/// The contents of IDENTITY. Makes the file if it is missing.
 /// # Errors
-/// As [`load_or_create`].
+/// `IoError` if it can neither be read nor made.
 pub(crate) fn load_or_create_identity(
     options: &DbOptions,
     fs: &dyn FileSystem,

@@ -1,4 +1,4 @@
-//! What the background jobs are: the engine knows when they run, this file what they do.
+//! The background jobs: the engine decides when they run, this file defines their work.
 
 use crate::engine::{Engine, Jobs, Purger, maybe_schedule};
 use crate::instance::settle_and_purge;
@@ -13,8 +13,8 @@ pub(super) fn start(engine: &Arc<Engine>) {
     let jobs = Jobs { flush, compact, pre_scan: crate::deleted_runs::pre_scan::resume_pre_scan };
     assert!(engine.jobs.set(jobs).is_ok(), "a database starts once");
     Purger::start(engine, settle_and_purge);
-    // Whoever drops the last super version of a file, be it the reader of an old iterator, has the
-    // file deleted.
+    // Dropping the last super version with a file deletes the file, even in the reader of an old
+    // iterator.
     let purger = engine.purger.clone();
     engine.manifest.lock().on_obsolete_table(move || purger.request());
     maybe_schedule(engine, &mut engine.state.lock());

@@ -99,8 +99,8 @@ impl Db {
         self.compact_range_opt(&CompactRangeOptions::default(), &self.default_column_family(), begin, end)
     }
 
-    /// Compacts the keys from `begin` to `end` of `family` (without timestamps). Flushes first what
-    /// is in memory.
+    /// Compacts the keys from `begin` to `end` of `family` (without timestamps). Flushes its
+    /// memtables first.
     /// # Errors
     /// The compaction's error · `Aborted`/`ShutdownInProgress` if it was cancelled; what was done
     /// so far stays · with `change_level`: `NotSupported` if a level on the way has files,
@@ -137,10 +137,10 @@ impl Db {
         crate::compact::compact_range(engine, &ManualRange { family: &family.cf, begin, end, options })
     }
 
-    /// Merges these tables of `family` ([`Db::live_files`] names them) into `output_level`, and
-    /// waits; the tables that were written. Tables between them, and those that overlap them down
-    /// to that level, go with them: what is older must not stay above what is newer. Unlike
-    /// RocksDB's, the work is done by a background thread.
+    /// Merges these tables of `family` ([`Db::live_files`] names them) into `output_level`, waits,
+    /// and returns the tables written. Tables between them, and overlapping ones down to that
+    /// level, are merged too: older entries must not stay above newer ones. Unlike RocksDB's, the
+    /// work is done by a background thread.
     ///
     /// ```
     /// # let dir = esker_testkit::TempDir::new("doc");

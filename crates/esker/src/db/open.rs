@@ -96,7 +96,8 @@ struct Opening {
     lock: Option<Box<dyn FileLock>>,
     info_log: Arc<dyn InfoLog>,
     tag: u64,
-    /// Of all attempts: what one has opened of another owner's files, the next need not open.
+    /// Shared by all attempts: a later attempt need not open again another owner's files that an
+    /// earlier one opened.
     open_files: Arc<OpenFiles>,
 }
 
@@ -381,7 +382,7 @@ impl Opening {
         if prepared.is_empty() { Ok(()) } else { wals.sync() }
     }
 
-    /// Makes these durable: whoever wrote them may not have.
+    /// Syncs these WALs: their writer may not have.
     fn sync_wals(&self, numbers: &[FileNumber]) -> Result<()> {
         let fs = &self.options.env.fs;
         for number in numbers {

@@ -7,17 +7,17 @@ use crate::version::VersionSet;
 use esker_base::Result;
 use std::path::Path;
 
-/// What a database is opened for.
+/// The purpose of opening a database.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum OpenMode {
     /// Reads and writes; excludes every other process.
     #[default]
     ReadWrite,
-    /// Reads what is there now, WALs included; changes and locks nothing. Another process may have
-    /// it open and go on writing: what was there at one moment is read to the end, as a descriptor
-    /// of each table and blob file is kept, whatever `max_open_files` says. If the process may not
-    /// have as many, a read of a file that the owner has deleted since gives `IoError` with
-    /// sub-code `StaleFile`.
+    /// Reads the present contents, WALs included; changes and locks nothing. Another process may
+    /// have the database open and go on writing. This handle reads one point in time to its end: it
+    /// keeps a descriptor of each table and blob file, whatever `max_open_files` says. If the
+    /// process may not have that many descriptors, reading a file that the owner has deleted since
+    /// gives `IoError` with sub-code `StaleFile`.
     ReadOnly,
 }
 

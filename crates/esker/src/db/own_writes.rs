@@ -1,6 +1,6 @@
-//! Reads that see writes which are not in the database yet: those of a batch or a transaction.
+//! Reads that see unwritten operations of a batch or a transaction.
 //!
-//! In: own writes of a family. Out: what a read would give if they were written, and whether keys
+//! In: own writes of a family. Out: the result of a read if they were written, and whether keys
 //! were written since a sequence number.
 
 use super::{ColumnFamilyHandle, Db};
@@ -49,8 +49,9 @@ impl Db {
         self.inner.read(options, &family.cf, key, Some(own), None)
     }
 
-    /// [`Db::multi_get_opt`], with `own` writes over what is in the database. Keys that they have
-    /// to do with are read one by one, of which most end there, the others together.
+    /// [`Db::multi_get_opt`], with `own` writes over the database's entries. Keys that these writes
+    /// may change are read one by one, and most such reads end there; the other keys are read
+    /// together.
     pub(crate) fn multi_get_over(
         &self,
         options: &ReadOptions,

@@ -1,4 +1,4 @@
-//! `get_property`: what the engine knows of itself, under RocksDB's names.
+//! `get_property`: facts about the engine, under RocksDB's names.
 
 mod keys;
 
@@ -64,9 +64,9 @@ impl Db {
         self.number_of(family, parse_property(name)?)
     }
 
-    /// About how many file bytes the keys from `begin` to `end` (exclusive), which are given
-    /// without timestamps, take. What is in memory only is not counted, as with RocksDB's
-    /// `GetApproximateSizes`: see [`Db::approximate_memtable_size`].
+    /// Estimates the bytes in files of the keys from `begin` to `end` (exclusive), which are given
+    /// without timestamps. As in RocksDB's `GetApproximateSizes`, memtables do not count: see
+    /// [`Db::approximate_memtable_size`].
     ///
     /// ```
     /// # let dir = esker_testkit::TempDir::new("doc");
@@ -227,7 +227,7 @@ fn size_within(cf: &ColumnFamily, file: &FileMeta, start: &[u8], limit: &[u8]) -
     if icmp.compare(&file.smallest, start).is_ge() && icmp.compare(&file.largest, limit).is_lt() {
         return file.file_size;
     }
-    // An estimate that cannot be had counts nothing: whoever reads the file will hear why.
+    // An estimate that fails counts as 0: a read of the file returns the error.
     open_file(&cf.tables, file).map_or(0, |reader| {
         let stored = |bound| match reader.lacks_timestamps() {
             true => key::seek_key(icmp.split_timestamp(key::user_key(bound)).0, SequenceNumber::MAX),
@@ -256,7 +256,7 @@ fn number_of_database(engine: &Engine, property: Property) -> Option<u64> {
     })
 }
 
-/// What all versions of a family together have, those included that only readers and jobs hold.
+/// Totals over all versions of a family, including versions that only readers and jobs hold.
 fn number_of_versions(engine: &Engine, family: ColumnFamilyId, property: Property) -> Option<u64> {
     let sizes_of: fn(&Version) -> Vec<(FileNumber, u64)> = match property {
         Property::NumLiveVersions => |_| Vec::new(),
@@ -276,9 +276,8 @@ fn number_of_versions(engine: &Engine, family: ColumnFamilyId, property: Propert
     Some(sizes.into_values().sum())
 }
 
-/// What a family's super version says, and its caches: asked every few seconds by whoever watches a
-/// database, and long in the telling where there are many files, or many blocks in a cache. Under
-/// no lock.
+/// Properties of a family's super version and its caches. Monitors ask every few seconds, and the
+/// answer takes long with many files, or many blocks in a cache. Called under no lock.
 fn number_of_super_version(cf: &ColumnFamily, property: Property) -> Option<u64> {
     let super_version = cf.super_version.load_full();
     let (version, options) = (&super_version.version, &super_version.options);

@@ -1,4 +1,4 @@
-//! Recovery: what the WALs hold and no table does goes into memtables, and from there to level 0.
+//! Recovery: entries that are in WALs and in no table go into memtables, and from there to level 0.
 //!
 //! In: the versions that the MANIFEST gave, and the WAL directory. Out: per family a memtable and
 //! the level-0 files that `recover/tables.rs` wrote. Nothing is logged here: `db/open.rs` logs all
@@ -50,7 +50,7 @@ use std::path::Path;
 /// Stands for the WAL that is not there yet.
 const NEW_WAL: FileNumber = FileNumber(u64::MAX);
 
-/// What recovery needs to know.
+/// The inputs of recovery.
 pub(super) struct Recovery<'a> {
     pub(super) options: &'a DbOptions,
     pub(super) fs: &'a Arc<dyn FileSystem>,
@@ -73,7 +73,7 @@ pub(super) struct BeforeManifest {
     pub(super) wals: Vec<FileNumber>,
 }
 
-/// What recovery found.
+/// The results of recovery.
 pub(super) struct RecoveredDb {
     /// By id.
     pub(super) families: Vec<ReplayedFamily>,
@@ -86,9 +86,9 @@ pub(super) struct RecoveredDb {
 }
 
 impl RecoveredDb {
-    /// What is synced from now on stands on these: they are to be durable first. Those that stay,
-    /// and where transactions are prepared all: until the MANIFEST says that the old ones are gone,
-    /// a crash would leave the copies of sections in the new WAL, and might take what was written
+    /// WALs that must be durable before later writes are synced. These are the WALs that stay, and
+    /// all of them if transactions are prepared. Until the MANIFEST says that the old WALs are
+    /// gone, a crash would leave the copies of sections in the new WAL, and might lose writes
     /// before them.
     pub(super) fn wals_stood_on(&self) -> Vec<FileNumber> {
         match self.prepared.is_empty() {
@@ -204,7 +204,7 @@ impl Recovery<'_> {
     /// used.
     fn wals_to_replay(&self, manifest: &VersionSet) -> Result<Vec<FileNumber>> {
         if !self.fs.file_exists(self.wal_dir)? {
-            // Who writes has made it by now.
+            // A writing open has made it by now.
             let what = format!("wal_dir not found: {}", self.wal_dir.display());
             return Err(Error::invalid_argument(what));
         }
@@ -294,8 +294,8 @@ impl Recovery<'_> {
         smallest.max(for_sections)
     }
 
-    /// Looks for sections in WALs that are there only for these: they would be deleted, and with
-    /// them what is prepared, or was committed since. Damage there is nobody's business here.
+    /// Looks for sections in WALs that are kept only for these. Deleting such a WAL would lose
+    /// transactions that are prepared, or were committed since. Damage in it is ignored here.
     fn note_old_sections(&self, manifest: &VersionSet, two_phase: &mut TwoPhaseReplay) -> Result<()> {
         let old = manifest.min_log_number_to_keep()..self.smallest_wanted(manifest);
         let mut wals = Vec::new();
@@ -323,8 +323,7 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    /// What tables say of `key` as of before `section`, and whether it is a plain value or an
-    /// entity.
+    /// The value of `key` in tables before `section`, and whether it is a plain value or an entity.
     fn value_before(
         &self,
         manifest: &VersionSet,
@@ -389,8 +388,8 @@ struct ReplayRun<'a> {
     at: (FileNumber, Option<FileNumber>),
     /// How many records each of them has.
     records: (u64, u64),
-    /// The WAL that replay stopped in was written over an older one: what it stopped at may be just
-    /// that.
+    /// Whether the WAL that replay stopped in was written over an older one: it may have stopped at
+    /// a record of the older one.
     stopped_in_recycled: bool,
     /// Some WAL holds damage or ends in it, or in what may be old records of a recycled file.
     ended_in_doubt: bool,
@@ -549,7 +548,7 @@ impl ReplayRun<'_> {
             }
             Ok(())
         })?;
-        // Also where it takes no number: what comes behind it in a WAL must not go back.
+        // Also for a batch that takes no number: later numbers in a WAL must not go back.
         let last = (batch.sequence().0 + consumed).saturating_sub(1);
         self.last_sequence = self.last_sequence.max(SequenceNumber(last));
         Ok(consumed)

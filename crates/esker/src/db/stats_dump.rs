@@ -1,8 +1,8 @@
 //! The statistics as text, for properties and for the periodic dump into LOG.
 //!
-//! In: what the engine has counted. Out: the text of `rocksdb.stats` and its parts; every
-//! `stats_dump_period_sec` seconds the same text in LOG. Intervals are those since the last
-//! periodic dump, whoever asks.
+//! In: the engine's counts. Out: the text of `rocksdb.stats` and its parts; every
+//! `stats_dump_period_sec` seconds the same text in LOG. Intervals are always since the last
+//! periodic dump.
 //! Source: RocksDB `DBImpl::DumpStats`.
 
 use crate::cf::FamilyState;
@@ -52,7 +52,7 @@ pub(super) fn family_stats(engine: &Engine, family: ColumnFamilyId) -> Option<St
     Some(now.to_text(last.families.get(&family)) + &of_cache)
 }
 
-/// What is in a family's block cache; `None` if it has none.
+/// Contents of a family's block cache; `None` if it has none.
 pub(super) fn cache_entry_stats(options: &ColumnFamilyOptions) -> Option<CacheEntryStats> {
     let cache = options.table.block_cache.as_ref()?;
     Some(CacheEntryStats {
@@ -70,7 +70,7 @@ pub(super) fn cache_entry_stats(options: &ColumnFamilyOptions) -> Option<CacheEn
     })
 }
 
-/// What was counted for one family, and its levels as they are.
+/// Counts of one family, and the present state of its levels.
 pub(super) fn cf_stats(engine: &Engine, f: &FamilyState) -> CfStats {
     let mut stats = CfStats::new(f.cf.name.clone(), f.version.num_levels());
     let urgency = scores(&f.version, &f.compaction_options, &f.running).by_urgency;

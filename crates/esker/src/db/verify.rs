@@ -20,8 +20,8 @@ pub struct QuarantinedTable {
     pub smallest_user_key: Vec<u8>,
     /// Its last user key.
     pub largest_user_key: Vec<u8>,
-    /// What is wrong with it, with the file's name and the offset of the first bad block; or with a
-    /// value of its, with the name of the blob file.
+    /// The fault, with the file's name and the offset of the first bad block. If the fault is in
+    /// one of its values, the error names the blob file.
     pub error: Error,
 }
 
@@ -35,18 +35,18 @@ esker_base::debug_with_text!(QuarantinedTable {
 });
 
 impl Db {
-    /// What scrubbing has done and found since the database was opened; `None` if it is not
-    /// scrubbed, see `scrub_bytes_per_second`.
+    /// Work and findings of scrubbing since the database was opened; `None` if it is not scrubbed,
+    /// see `scrub_bytes_per_second`.
     pub fn scrub_state(&self) -> Option<ScrubState> {
         self.engine().check_process().ok()?;
         self.engine().scrubber.lock().as_ref().map(Scrubber::state)
     }
 
-    /// Tables of all families in which a compaction found damage, or in a value of which in a blob
-    /// file. They are read as before: what lies in good blocks is there, and what lies in a bad one
-    /// is an error that names file and offset. Compactions leave them where they are, and what is
-    /// newer stays above them; everything else goes on, writes too. Until the database is opened
-    /// again, or [`Db::resume`] is called.
+    /// Tables of all families in which a compaction found damage, either in the table or in a blob
+    /// file that holds one of its values. Reads go on: entries in good blocks are found, and a bad
+    /// block gives an error that names file and offset. Compactions leave such tables where they
+    /// are, with newer entries above them; all other work goes on, writes too. This ends when the
+    /// database is opened again, or [`Db::resume`] is called.
     pub fn quarantined_tables(&self) -> Vec<QuarantinedTable> {
         let mut all = Vec::new();
         if !self.engine().owner.is_here() {

@@ -19,7 +19,7 @@ thread_local! {
 /// A reused batch that grew beyond this is given back to the allocator.
 const KEEP_BATCH_BYTES: usize = 1 << 20;
 
-/// Who gives way to other writes looks this often whether the database is being closed.
+/// A write that gives way to others checks this often whether the database is closing.
 const GIVE_WAY_STEP_MICROS: u64 = 100_000;
 
 impl Db {
@@ -323,8 +323,8 @@ impl Db {
         self.write_one(options, family.id(), fill)
     }
 
-    /// Stores `value` under `key` as of `timestamp`, in a family with user-defined timestamps. What
-    /// is written to a key later must not have an older timestamp.
+    /// Stores `value` under `key` as of `timestamp`, in a family with user-defined timestamps.
+    /// Later writes of a key must not have an older timestamp.
     ///
     /// ```
     /// # let dir = esker_testkit::TempDir::new("doc");
@@ -636,8 +636,8 @@ pub(crate) fn check_timestamp(icmp: &InternalKeyComparator, timestamp: &[u8]) ->
 }
 
 /// # Errors
-/// `NotSupported` if nobody could read what is merged. One family's operator is the same for as
-/// long as it is open.
+/// `NotSupported` if the family has no operator, so that no read could merge the operands. A
+/// family's operator stays the same while it is open.
 fn check_can_merge(cf: &ColumnFamily) -> Result<()> {
     let guard = epoch::pin();
     if cf.super_version.load(&guard).options.merge_operator.is_some() {
