@@ -80,7 +80,7 @@ impl CompressionOptions {
     /// "The algorithm's own default level", RocksDB's `kDefaultCompressionLevel`.
     pub const DEFAULT_LEVEL: i32 = 32767;
 
-    /// What the codec needs to know.
+    /// The codec's options.
     pub fn codec(&self) -> esker_format::compression::CodecOptions {
         esker_format::compression::CodecOptions {
             window_bits: self.window_bits,
@@ -125,8 +125,8 @@ esker_base::setters! {
     }
 }
 
-/// The bits of [`ColumnFamilyOptions::verify_output_flags`]: what of an output is verified, and of
-/// whose.
+/// The bits of [`ColumnFamilyOptions::verify_output_flags`]: which checks are made, and on the
+/// outputs of which jobs.
 #[derive(Debug)]
 pub struct VerifyOutputFlags;
 
@@ -142,7 +142,7 @@ impl VerifyOutputFlags {
     pub const VERIFY_FILE_CHECKSUM: u32 = 1 << 2;
     /// `kEnableForLocalCompaction`.
     pub const ENABLE_FOR_LOCAL_COMPACTION: u32 = 1 << 10;
-    /// `kEnableForRemoteCompaction`: of which Esker has none.
+    /// `kEnableForRemoteCompaction`: Esker has no remote compactions.
     pub const ENABLE_FOR_REMOTE_COMPACTION: u32 = 1 << 11;
     /// Of flushes and recovery. RocksDB keeps the bit for that, and does not look at it yet.
     pub const ENABLE_FOR_FLUSH: u32 = 1 << 12;
@@ -300,7 +300,7 @@ option_struct! {
         /// compaction filter or the style is `Universal`, else never. With `Universal` the smaller
         /// one of this and `ttl` counts. Mutable.
         periodic_compaction_seconds: u64 = CHOOSE_AT_OPEN, mutable;
-        /// Entries written within so many seconds keep their sequence numbers in the last level,
+        /// Entries written within this many seconds keep their sequence numbers in the last level,
         /// too; 0: no such promise. Ages are those of files; the times themselves are not stored.
         /// Default 0. Mutable.
         preserve_internal_time_seconds: u64 = 0, mutable;
@@ -364,9 +364,9 @@ option_struct! {
         /// installed, and compare its entries with those that were written: `Corruption` if they
         /// differ. Default false. Mutable.
         paranoid_file_checks: bool = false, mutable;
-        /// What of the tables that compactions and flushes write is verified before they are
-        /// installed: bits of [`VerifyOutputFlags`]; `Corruption` if it is not so. Default 0:
-        /// nothing. Mutable.
+        /// Checks of the tables that compactions and flushes write, made before they are installed:
+        /// bits of [`VerifyOutputFlags`]. A failed check gives `Corruption`. Default 0: no checks.
+        /// Mutable.
         verify_output_flags: u32 = VerifyOutputFlags::VERIFY_NONE, mutable;
         /// Check the order of files when a version is made. Default true. Fixed.
         force_consistency_checks: bool = true, fixed;
@@ -384,33 +384,32 @@ option_struct! {
         /// and memtables apply. With both, the smaller number is used. Default 0. Fixed (in RocksDB
         /// mutable).
         min_tombstones_for_range_conversion: u32 = 0, fixed;
-        /// Accepted; here it does nothing. RocksDB flushes a memtable of which one step of an
-        /// iterator has passed over so many hidden entries; here iterators skip runs of
-        /// deletions in memtables. Default 0. Mutable.
+        /// Accepted; here it does nothing. RocksDB flushes a memtable if one step of an iterator
+        /// has passed over this many hidden entries in it; here iterators skip deleted runs in
+        /// memtables. Default 0. Mutable.
         memtable_op_scan_flush_trigger: u32 = 0, mutable;
         /// Accepted; here it does nothing, as above: RocksDB's trigger by the average of the steps
         /// between two seeks. Default 0. Mutable.
         memtable_avg_op_scan_flush_trigger: u32 = 0, mutable;
 
-        /// Esker's own: in tables, runs of at least so many entries of deleted keys are noted in a
-        /// block that RocksDB does not look at, so that scans skip them; 0: never, and tables
-        /// have no block that RocksDB does not know. Tables without such runs have none either. It
-        /// has no text form, so OPTIONS files stay RocksDB's. Default 64. Fixed.
+        /// Esker's own: tables note runs of at least this many entries of deleted keys in a block
+        /// that RocksDB ignores, so that scans skip the runs. 0: never, and tables have no block
+        /// unknown to RocksDB. Tables without such runs have no such block either. It has no text
+        /// form, so OPTIONS files stay RocksDB's. Default 64. Fixed.
         deleted_run_block_min_entries: u64 = 64, object;
-        /// Esker's own: an iterator that has stepped over at least so many deleted keys in one call
-        /// remembers, in memory, that there is nothing between the keys before and behind them, for
-        /// all later iterators; 0: never, unless `min_tombstones_for_range_conversion` says when. A
-        /// family's take at most 256 KiB, which are charged to its block cache. It has no text
-        /// form. Default 64. Fixed.
+        /// Esker's own: an iterator that has stepped over at least this many deleted keys in one
+        /// call remembers the deleted run in memory, for all later iterators. 0: never, unless
+        /// `min_tombstones_for_range_conversion` says when. The runs of a family take at most 256
+        /// KiB, charged to its block cache. It has no text form. Default 64. Fixed.
         deleted_run_memory_min_keys: u64 = 64, object;
-        /// Esker's own: behind a flush or compaction that has written a table with a run of at
-        /// least so many entries of deleted keys (see `deleted_run_block_min_entries`) over other
-        /// tables, a job in the background goes through the run as a scan would, so that the first
-        /// scan that comes by finds remembered what `deleted_run_memory_min_keys` is for; 0: none.
-        /// It gives way to flushes and compactions, leaves the block cache alone, and reads at most
-        /// 16 entries for each deletion of the run. The same for deletions that are still in the
-        /// memtable, from so many on, at most 8 entries for each. It has no text form. Default 4096.
-        /// Fixed.
+        /// Esker's own: least length of a deleted run that a background job scans in advance; 0: no
+        /// such jobs. A flush or compaction starts the job when it has written a table with such a
+        /// run (see `deleted_run_block_min_entries`) over other tables. The first scan then finds
+        /// the run remembered (see `deleted_run_memory_min_keys`). The job gives way to flushes and
+        /// compactions, leaves the block cache alone, and reads at most 16 entries for each
+        /// deletion of the run. Runs of this many deletions in the memtable are scanned, too, with
+        /// at most 8 entries for each. It has no text form. Default
+        /// 4096. Fixed.
         pre_scan_min_entries: u64 = 4096, object;
 
         /// How tables are written and read. Its text form has a section of its own. Fixed.

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 option_enum! {
-    /// What recovery makes of a WAL that ends badly or has a hole.
+    /// How recovery treats a WAL that ends badly or has a hole.
     #[derive(Default)]
     pub enum WalRecoveryMode {
         /// A damaged or cut-off record at the end of the newest WAL is forgiven; damage elsewhere
@@ -30,8 +30,8 @@ option_enum! {
 }
 
 option_enum! {
-    /// The oldest RocksDB that must be able to read everything that is written. What a newer one
-    /// brought is refused when the database is opened, by the option's name.
+    /// The oldest RocksDB that must be able to read everything that is written. An option that
+    /// needs a newer one is refused by name when the database is opened.
     #[derive(Default, PartialOrd, Ord)]
     pub enum TargetVersion {
         /// 7.8 and all later ones.
@@ -82,8 +82,8 @@ option_struct! {
 
         /// Table and blob files kept open by all families together, less ten for other files; -1:
         /// as many as the process may have. All databases of a process leave a part of its limit
-        /// (`RLIMIT_NOFILE`) to other files, and close files that nobody reads when descriptors run
-        /// out. Default -1. Mutable.
+        /// (`RLIMIT_NOFILE`) to other files, and close unused files when descriptors run out.
+        /// Default -1. Mutable.
         max_open_files: i32 = -1, mutable;
         /// Flushes and compactions that may run at once. Default 2. Mutable.
         max_background_jobs: i32 = 2, mutable;
@@ -114,7 +114,7 @@ option_struct! {
         /// Old WAL files kept to be overwritten by new ones. Default 0: only then can every RocksDB
         /// read the WAL. Fixed.
         recycle_log_file_num: usize = 0, fixed;
-        /// What recovery makes of damage. Default `PointInTimeRecovery`. Fixed.
+        /// How recovery treats damage. Default `PointInTimeRecovery`. Fixed.
         wal_recovery_mode: WalRecoveryMode = WalRecoveryMode::default(), fixed;
         /// Do not flush what was replayed at open, if nothing else demands it. Default false.
         /// Fixed.
@@ -183,15 +183,15 @@ option_struct! {
         /// false. Fixed.
         skip_checking_sst_file_sizes_on_db_open: bool = false, fixed;
 
-        /// Esker's own: all tables are read and checked in the background, again and again, at so
-        /// many bytes a second; 0: not. What is found damaged is told to listeners
+        /// Esker's own: all tables are read and checked in the background, again and again, at this
+        /// many bytes a second; 0: never. Damage is reported to listeners
         /// (`BackgroundErrorReason::Scrub`), in LOG and by `Db::scrub_state`; the database goes on.
         /// It has no text form. Default 0.
         scrub_bytes_per_second: u64 = 0, object;
 
         /// Seconds between dumps of statistics into LOG; 0: never. Default 600. Mutable.
         stats_dump_period_sec: u32 = 600, mutable;
-        /// What goes into LOG. Default `Info`. Fixed.
+        /// The least level of lines in LOG. Default `Info`. Fixed.
         info_log_level: InfoLogLevel = InfoLogLevel::default(), fixed;
         /// LOG bytes at which a new one is begun; 0: never. Default 0. Fixed.
         max_log_file_size: usize = 0, fixed;

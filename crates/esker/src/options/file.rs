@@ -27,10 +27,10 @@ use std::path::Path;
 pub const OPTIONS_FILES_KEPT: usize = 2;
 /// A larger file is not one of options.
 const MAX_FILE_BYTES: u64 = 64 << 20;
-/// What a saved file says wrote it: the oldest RocksDB that the file is meant for.
+/// The version in a saved file: the oldest RocksDB that the file is meant for.
 const WRITTEN_FOR_VERSION: &str = "7.8.3";
 
-/// Written always: what RocksDB's tools need to read the database rightly.
+/// Options that are always written: RocksDB's tools need them to read the database correctly.
 const ALWAYS_WRITTEN: &[&str] =
     &["comparator", "merge_operator", "prefix_extractor", "compression", "num_levels"];
 /// The same for tables.
@@ -60,7 +60,7 @@ const NEVER_WRITTEN: &[&str] = &[
     "memtable_max_range_deletions",
 ];
 
-/// What an OPTIONS file said.
+/// The contents of an OPTIONS file.
 #[derive(Clone, Debug)]
 pub struct LoadedOptions {
     /// Of the database. Objects (environment, statistics, listeners) are at their defaults.

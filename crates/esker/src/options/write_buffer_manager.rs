@@ -23,10 +23,10 @@ use esker_memtable::MemoryBudget;
 use esker_table::{BlockCache, CachedBlock};
 use std::sync::Arc;
 
-/// Charges change in steps of so many bytes.
+/// Granularity of a charge, in bytes.
 const CHARGE_STEP: usize = 256 << 10;
 
-/// Whoever lets writers wait for memory.
+/// An object that lets writers wait for memory.
 pub(crate) trait WaitsForMemory: Send + Sync {
     /// The bound is another now.
     fn look_again(&self);
@@ -54,7 +54,7 @@ pub struct WriteBufferManager {
     has_history: AtomicBool,
 }
 
-/// What is charged to a cache.
+/// The charge on a cache.
 #[derive(Debug)]
 struct Charge {
     /// As the reservation's, to be looked at without the lock.
@@ -216,7 +216,7 @@ impl WriteBufferManager {
     }
 }
 
-/// What is to be charged, in bytes, for `used` bytes when `charged` is charged.
+/// The charge, in bytes, for `used` bytes when `charged` is charged.
 fn charge_for(used: usize, charged: usize) -> usize {
     let is_right = used <= charged && used >= charged / 4 * 3;
     if is_right { charged } else { used.next_multiple_of(CHARGE_STEP) }

@@ -407,8 +407,8 @@ impl WriteBatchWithIndex {
         }
     }
 
-    /// What `key` would be if the batch were written: `options` say as of when the database is
-    /// read.
+    /// The value that `key` would have if the batch were written. `options` give the point in time
+    /// at which the database is read.
     /// # Errors
     /// `Corruption` and `IoError` name the file and offset · `Incomplete`: `read_tier` forbids the
     /// I/O it would take · `TimedOut`: it would take I/O behind `deadline` · `InvalidArgument`:
@@ -459,8 +459,8 @@ impl WriteBatchWithIndex {
         }
     }
 
-    /// An iterator over `family` as if the batch were written. What is added to the batch later is
-    /// not seen.
+    /// An iterator over `family` as if the batch were written. It does not see later changes of the
+    /// batch.
     /// # Errors
     /// `InvalidArgument`: a snapshot or family of another database; `tailing` together with a
     /// snapshot or timestamps · `NotSupported`: the family has user-defined timestamps, `tailing`
@@ -546,9 +546,9 @@ impl WriteBatchWithIndex {
     }
 }
 
-/// What own writes make of one key.
+/// The effect of own writes on one key.
 pub(super) struct OwnState {
-    /// What operands apply to, if the writes say: a value, or that there is none.
+    /// The base of the operands, if the writes determine it: a value, or that there is none.
     pub(super) base: Option<Option<Vec<u8>>>,
     pub(super) operands: MergeOperands,
 }
@@ -589,7 +589,7 @@ fn get_alone(own: &OwnWrites, operator: Option<&MergeOperatorRef>, key: &[u8]) -
     }
 }
 
-/// What a reader sees of the newest op that is no merge.
+/// The value that the newest op shows a reader; the op is no merge.
 fn shown(value_type: ValueType, value: &[u8], key: &[u8]) -> Result<Option<Vec<u8>>> {
     match value_type {
         ValueType::Value => Ok(Some(value.to_vec())),
@@ -602,8 +602,8 @@ fn shown(value_type: ValueType, value: &[u8], key: &[u8]) -> Result<Option<Vec<u
     }
 }
 
-/// What batches, optimistic transactions and writes outside of transactions say to families with
-/// user-defined timestamps.
+/// The error of batches, optimistic transactions and writes outside of transactions for families
+/// with user-defined timestamps.
 #[cold]
 pub(super) fn no_timestamps(family: &ColumnFamilyHandle) -> Error {
     Error::not_supported(format!(
@@ -615,7 +615,7 @@ pub(super) fn no_timestamps(family: &ColumnFamilyHandle) -> Error {
 /// One op of a batch, as an iterator over it shows it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct BatchEntry {
-    /// What it does: `Value`, `Deletion`, `SingleDeletion`, `Merge` and so on.
+    /// Its type: `Value`, `Deletion`, `SingleDeletion`, `Merge` and so on.
     pub value_type: ValueType,
     /// Its key.
     pub key: Vec<u8>,

@@ -1,12 +1,12 @@
-//! A database whose transactions lock what they touch.
+//! A database whose transactions lock the keys they touch.
 //!
 //! In: the user's calls. Out: transactions; and writes outside of them, which take the same locks
 //! briefly.
 //!
 //! Invariants
-//!  1. A prepared transaction is in `names`, whoever has it: with its core if nobody has. It keeps
-//!     its locks.
-//!  2. Every family that can be written to has its lock table before anybody gets a handle to it.
+//!  1. A prepared transaction is in `names`, with its core if it has no handle. It keeps its locks.
+//!  2. Every family that can be written to has its lock table before any caller gets a handle to
+//!     it.
 
 use super::batch_index::{WriteBatchWithIndex, no_timestamps};
 use super::options::{TransactionDbOptions, TransactionOptions, WritePolicy, timeout};
@@ -31,12 +31,12 @@ pub struct TransactionDb {
     pub(super) shared: Arc<TransactionDbShared>,
 }
 
-/// What the handles and their transactions share.
+/// State that the handles and their transactions share.
 pub(super) struct TransactionDbShared {
     pub(super) db: Db,
     pub(super) locks: LockManager,
     pub(super) options: TransactionDbOptions,
-    /// Named transactions; with their core those that are prepared and that nobody has.
+    /// Named transactions; prepared ones without a handle with their core.
     pub(super) names: Mutex<BTreeMap<Vec<u8>, Option<Box<PessimisticCore>>>>,
 }
 
@@ -194,8 +194,8 @@ impl TransactionDb {
         Transaction::begin(self.shared.clone(), write_options, options)
     }
 
-    /// All prepared transactions that nobody has: those of before a crash, and those that were
-    /// dropped.
+    /// All prepared transactions without a handle: those from before a crash, and those whose
+    /// handle was dropped.
     pub fn get_all_prepared_transactions(&self) -> Vec<Transaction> {
         if !self.db().engine().owner.is_here() {
             return Vec::new();
@@ -206,7 +206,7 @@ impl TransactionDb {
         cores.into_iter().map(|core| Transaction::of_core(self.shared.clone(), core)).collect()
     }
 
-    /// The prepared transaction called `name`; `None` if there is none, or if somebody has it.
+    /// The prepared transaction called `name`; `None` if there is none, or if it has a handle.
     ///
     /// ```
     /// # let dir = esker_testkit::TempDir::new("doc");
@@ -674,7 +674,7 @@ impl TransactionDb {
         self.shared.locks.set_max_num_deadlocks(deadlocks as usize);
     }
 
-    /// What has happened to locks since the database was opened.
+    /// Counts of lock operations since the database was opened.
     pub fn lock_counters(&self) -> LockCounters {
         self.shared.locks.counters()
     }
@@ -776,7 +776,7 @@ pub(super) fn lock(
 /// A family and a key, or the keys from that one to another.
 type Target<'a> = (ColumnFamilyId, &'a [u8], Option<&'a [u8]>);
 
-/// What an op writes to.
+/// The target of an operation.
 fn target(op: BatchOp<'_>) -> Option<Target<'_>> {
     match op {
         BatchOp::Put { family, key, .. }

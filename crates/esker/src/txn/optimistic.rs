@@ -21,7 +21,7 @@ use std::collections::btree_map::Entry;
 use std::path::Path;
 
 /// A database with transactions that check at commit. Cloning gives another handle to the same one.
-/// What is written past transactions counts as written by others.
+/// Writes outside of transactions count as written by others.
 #[derive(Clone, Debug)]
 pub struct OptimisticTransactionDb {
     db: Db,
@@ -305,7 +305,7 @@ struct SavePoint {
     ranges: usize,
 }
 
-/// Several reads and writes that take effect together, if nobody has interfered.
+/// Several reads and writes that take effect together, if no conflicting write intervenes.
 ///
 /// One thread uses it at a time; it may be sent to another.
 ///
@@ -358,7 +358,7 @@ pub struct OptimisticTransaction {
     own: RefCell<Own>,
 }
 
-/// What a transaction has written, and what it has touched.
+/// Writes of a transaction, and the keys it has touched.
 #[derive(Debug)]
 pub(super) struct Own {
     pub(super) db: Db,
@@ -645,7 +645,7 @@ impl Own {
         self.change_snapshot(Some(snapshot), false);
     }
 
-    /// Without save points nobody asks what was touched when.
+    /// Without save points the order of changes is not needed.
     fn forget_changes(&mut self) {
         if self.save_points.is_empty() {
             self.touched_since.clear();

@@ -10,8 +10,8 @@ use std::time::Duration;
 /// When what a transaction writes goes to the memtables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum WritePolicy {
-    /// At commit. What RocksDB wrote under the other policies is recovered, and goes on under this
-    /// one.
+    /// At commit. Transactions that RocksDB wrote under the other policies are recovered, and go on
+    /// under this one.
     #[default]
     WriteCommitted,
     /// At prepare. Not written by this engine: `NotSupported`.
@@ -20,7 +20,8 @@ pub enum WritePolicy {
     WriteUnprepared,
 }
 
-/// What a transaction may see of others. docs/transactions.md says which anomalies each allows.
+/// The visibility of other transactions' writes. docs/transactions.md says which anomalies each
+/// level allows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum IsolationLevel {
     /// Reads see what is committed at the time of each read; keys that are written, or read for
@@ -108,8 +109,8 @@ pub struct TransactionOptions {
     /// How long to wait for a lock, in milliseconds; 0: not at all, negative: as the database says.
     /// Default -1.
     pub lock_timeout: i64,
-    /// After so many milliseconds others may steal its locks, and it cannot commit; negative:
-    /// never. Default -1.
+    /// Milliseconds after which others may steal its locks, and it cannot commit; negative: never.
+    /// Default -1.
     pub expiration: i64,
     /// Bytes that it may write; 0: no limit. Default 0.
     pub max_write_batch_size: usize,
@@ -137,7 +138,7 @@ impl Default for TransactionOptions {
 }
 
 impl TransactionOptions {
-    /// What they say to the lock manager.
+    /// The options for the lock manager.
     pub(super) fn locker(&self, db: &TransactionDbOptions) -> LockerOptions {
         let own = u64::try_from(self.lock_timeout).ok().map(milliseconds);
         LockerOptions {

@@ -1,4 +1,4 @@
-//! A transaction that locks what it touches.
+//! A transaction that locks the keys it touches.
 //!
 //! | state | left by |
 //! |---|---|
@@ -46,7 +46,7 @@ pub enum TransactionState {
     RolledBack,
 }
 
-/// What a transaction consists of, apart from its database.
+/// The parts of a transaction, apart from its database.
 #[derive(Debug)]
 pub(super) struct PessimisticCore {
     pub(super) locker: Locker,
@@ -227,7 +227,7 @@ impl Transaction {
         &self.shared
     }
 
-    /// Its number: what lock dumps and deadlocks call it.
+    /// Its number, which lock dumps and deadlocks name.
     pub fn id(&self) -> u64 {
         self.core().locker.id()
     }
@@ -347,13 +347,14 @@ impl Transaction {
         self.core_mut().locker.set_lock_timeout(timeout(millis));
     }
 
-    /// From now on its locks may be stolen after so many milliseconds; negative: never.
+    /// Lets other transactions steal its locks after `millis` milliseconds from now; negative:
+    /// never.
     pub fn set_expiration(&self, millis: i64) {
         let after = u64::try_from(millis).ok().map(std::time::Duration::from_millis);
         self.core_mut().locker.set_expiration(after);
     }
 
-    /// What ends its waiting for a lock from another thread.
+    /// A handle by which another thread ends its waiting for a lock.
     pub fn canceller(&self) -> Canceller {
         self.core().locker.canceller()
     }

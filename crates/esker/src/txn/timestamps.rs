@@ -30,7 +30,7 @@ use std::collections::BTreeSet;
 /// Bytes of the timestamps that transactions know.
 pub(super) const TIMESTAMP_BYTES: usize = 8;
 
-/// What keys end in until the commit.
+/// The timestamp that keys carry until the commit.
 const NO_TIMESTAMP: [u8; TIMESTAMP_BYTES] = [0; TIMESTAMP_BYTES];
 
 /// A timestamp that is not set: RocksDB's `kMaxTxnTimestamp`.
@@ -283,7 +283,7 @@ pub(super) fn stored<'k>(family: &ColumnFamilyHandle, key: &'k [u8]) -> Cow<'k, 
     if has_timestamps(family) { Cow::Owned([key, &NO_TIMESTAMP].concat()) } else { Cow::Borrowed(key) }
 }
 
-/// What has no form without a timestamp.
+/// The error for an operation that has no form without a timestamp.
 /// # Errors
 /// `InvalidArgument` if `family` has timestamps.
 pub(super) fn refuse_timestamps(family: &ColumnFamilyHandle, what: &str) -> Result<()> {
