@@ -128,9 +128,9 @@ pub(crate) fn crash_test(root: &Path, minutes: u32) -> Outcome {
     std::fs::remove_dir_all(&directory).map_err(|e| format!("{path}: {e}"))
 }
 
-/// A slice of the laboratory, as debug builds. What is counted (operations, points) must pass its
+/// A slice of the laboratory, as debug builds. Each count (operations, points) must pass its
 /// probes; what ends by time comes as far as the machine lets it, and nothing is expected of how
-/// far. What loom and shuttle run, and the simulated machine, must compile.
+/// far. Models of loom and shuttle, and the simulated machine, must compile.
 pub(crate) fn slice(root: &Path) -> Outcome {
     let directory = std::env::temp_dir().join(format!("esker-slice-{}", std::process::id()));
     let place = |name: &str| directory.join(name).to_string_lossy().into_owned();

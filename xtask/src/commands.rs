@@ -221,7 +221,7 @@ const STEPS: [Step; 18] = [
     Step { name: "fuzz", share: 6, run: fuzz },
 ];
 
-/// What takes a night, in so many minutes in all: model checks of lock-free code, many seeds, the
+/// The campaigns of a night, in `minutes` in all: model checks of lock-free code, many seeds, the
 /// campaigns, mutants, every fuzz target. Campaigns that run as long as they are told share
 /// what is left.
 /// # Errors
@@ -269,7 +269,7 @@ fn fuzz(root: &Path, minutes: u32) -> Outcome {
     let targets = tidy::fuzz_targets(root)?;
     let each = (u64::from(minutes) * 60 / targets.len().max(1) as u64).max(60);
     let seconds = format!("-max_total_time={each}");
-    // Who asks RocksDB for the targets beside it is no part of what is fuzzed.
+    // The code that asks RocksDB beside the targets is not fuzzed itself.
     cargo(root, &["build", "--package", "esker-fuzz", "--bins"])?;
     let built = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     let oracle = built.join("debug/esker-fuzz-oracle").to_string_lossy().into_owned();

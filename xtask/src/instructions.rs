@@ -54,7 +54,7 @@ fn count(root: &Path) -> Result<Counts, String> {
     if output.status.success() { parse(&printed) } else { Err(format!("the scenarios failed:\n{printed}")) }
 }
 
-/// What the numbers depend on beside the code.
+/// The things besides the code that the numbers depend on.
 fn head(root: &Path) -> Result<String, String> {
     let version = |program: &str| {
         let output = Command::new(program).arg("--version").current_dir(root).output();

@@ -128,7 +128,7 @@ fn parse(name: &str, text: &str) -> Result<Mutant, String> {
     Ok(Mutant { name: name.to_owned(), what: what.to_owned(), campaign, edits })
 }
 
-/// What a campaign runs on.
+/// The build that a campaign runs on.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Machine {
     /// Threads of the system.
@@ -169,7 +169,7 @@ impl Machine {
         run(&place(root, "tree"), &env, "cargo", cargo)
     }
 
-    /// What runs the campaign, once it is built.
+    /// The command that runs the campaign, once it is built.
     fn command(&self, root: &Path, campaign: &[String]) -> Command {
         let env = self.env(root);
         match self {
@@ -199,7 +199,7 @@ fn insert_all(root: &Path, mutants: &[Mutant]) -> Outcome {
     for (name, text) in sources(root)? {
         let text = mutated(&name, text, mutants)?;
         let to = tree.join(name);
-        // What did not change is not to be built again.
+        // Files that did not change keep their times, so they are not built again.
         if std::fs::read_to_string(&to).ok().as_ref() != Some(&text) {
             let directory = to.parent().expect("below the root");
             let written = std::fs::create_dir_all(directory).and_then(|()| std::fs::write(&to, text));

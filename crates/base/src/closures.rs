@@ -61,8 +61,8 @@ where
     }
 }
 
-/// A merge operator whose operands have the form of values: `merge` combines a value, or an operand,
-/// with the next operand. Compactions then combine operands without the value.
+/// A merge operator whose operands have the form of values: `merge` combines a value, or an
+/// operand, with the next operand. Compactions then combine operands without the value.
 ///
 /// ```
 /// use esker_base::closures::associative_merge_operator;

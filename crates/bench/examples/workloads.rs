@@ -5,7 +5,8 @@
 //! process in ms (background work included), elapsed time in ms, and the longest operation in µs.
 //!
 //! ```text
-//! cargo run --release -p esker-bench --example workloads -- queue purge load rows=1000000 pre_scans=0
+//! cargo run --release -p esker-bench --example workloads -- \
+//!     queue purge load rows=1000000 pre_scans=0
 //! ```
 //!
 //! A mechanism of the engine stays if one of these takes over 3% more without it (median of five

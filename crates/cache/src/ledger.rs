@@ -8,8 +8,8 @@
 //!     held, reservations, and the cache's own table.
 //!  2. `deferred_free` is the memory of unreachable entries that waits for guards
 //!     (`esker_base::sync::epoch`): the charge, or the bytes of an entry without its value.
-//!  3. Every charge is taken back exactly once: into deferred free or at once (`CacheEntry`'s state says
-//!     which).
+//!  3. Every charge is taken back exactly once: into deferred free or at once (`CacheEntry`'s state
+//!     says which).
 //!  4. While the limit is strict, no charge but the table's own lifts `usage` above `capacity`.
 
 use crate::role::{Role, RoleStats};
@@ -140,7 +140,7 @@ impl Ledger {
     }
 
     /// Bytes in use by entries that no table knows. Concurrent updates may make the count negative
-    /// for a moment.
+    /// briefly.
     pub(crate) fn detached(&self) -> usize {
         usize::try_from(self.detached.0.load(Ordering::Relaxed)).unwrap_or(0)
     }

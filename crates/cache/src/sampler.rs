@@ -63,7 +63,7 @@ struct Stack {
 
 impl Sampler {
     pub(crate) fn new(capacity: usize) -> Sampler {
-        // As many as the largest size holds, sampled, are to be followed.
+        // The sampler follows the number of entries that the largest size holds, sampled.
         let most = capacity / USUAL_CHARGE * EIGHTHS[EIGHTHS.len() - 1] / 8;
         let bits = (most / MAX_FOLLOWED + 1).next_power_of_two().trailing_zeros();
         Sampler { bits: bits.clamp(MIN_BITS, MAX_BITS), stack: Mutex::new(Stack::new(capacity)) }

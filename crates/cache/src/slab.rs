@@ -37,7 +37,7 @@ use std::ptr::{self, NonNull};
 /// Slots of the first segment.
 const FIRST_BITS: u32 = if cfg!(loom) { 1 } else { 6 };
 const FIRST: usize = 1 << FIRST_BITS;
-/// As many as 32 bits can number.
+/// The number of items that 32 bits can name.
 const SEGMENTS: usize = (u32::BITS - FIRST_BITS + 1) as usize;
 /// No slot.
 const NONE: u32 = u32::MAX;

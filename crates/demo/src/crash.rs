@@ -2,10 +2,10 @@
 //! there.
 //!
 //! Facts checked after each kill, for each writer thread: every reported write is there with its
-//! value. Later writes, which the kill kept from being reported, follow without a hole. Both keys of
-//! each batch are there, or neither is.
+//! value. Later writes, which the kill kept from being reported, follow without a hole. Both keys
+//! of each batch are there, or neither is.
 
-use crate::failure::{CommandOutcome, Failure};
+use crate::failure::{DemoFailure, DemoOutcome};
 use crate::victim::{VictimWrites, WRITERS};
 use crate::{Stage, VICTIM, db_options};
 use esker::{Db, ReadOptions};
@@ -22,7 +22,7 @@ const LEAST_TIME: Duration = Duration::from_millis(400);
 const LEAST_ACKNOWLEDGED: u64 = 2_000;
 
 /// Kills `kills` victims one after the other. Returns the number of keys they left.
-pub(crate) fn run(stage: &mut Stage, path: &Path, kills: u32) -> CommandOutcome<u64> {
+pub(crate) fn run(stage: &mut Stage, path: &Path, kills: u32) -> DemoOutcome<u64> {
     let mut rng = fastrand::Rng::with_seed(stage.seed);
     let (mut told, mut left) = (0, 0);
     let part = stage.progress.begin("Killing a writing process", u64::from(kills) * 2);
@@ -52,8 +52,8 @@ pub(crate) fn run(stage: &mut Stage, path: &Path, kills: u32) -> CommandOutcome<
 }
 
 /// Starts a victim, kills it after `time`, and returns its acknowledged writes.
-fn kill_one(stage: &Stage, path: &Path, round: u32, time: Duration) -> CommandOutcome<Acknowledged> {
-    let program = std::env::current_exe().map_err(|e| Failure::new(format_args!("own program: {e}")))?;
+fn kill_one(stage: &Stage, path: &Path, round: u32, time: Duration) -> DemoOutcome<Acknowledged> {
+    let program = std::env::current_exe().map_err(|e| DemoFailure::new(format_args!("own program: {e}")))?;
     let mut victim = Command::new(program)
         .arg(VICTIM)
         .arg("--dir")
@@ -62,17 +62,17 @@ fn kill_one(stage: &Stage, path: &Path, round: u32, time: Duration) -> CommandOu
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
-        .map_err(|e| Failure::new(format_args!("cannot start the process to be killed: {e}")))?;
+        .map_err(|e| DemoFailure::new(format_args!("cannot start the process to be killed: {e}")))?;
     let told = listen(stage, &mut victim, time);
     // If the victim has ended by itself, `listen` has noticed.
     victim.kill().ok();
-    victim.wait().map_err(|e| Failure::new(format_args!("waiting for the killed process: {e}")))?;
+    victim.wait().map_err(|e| DemoFailure::new(format_args!("waiting for the killed process: {e}")))?;
     told
 }
 
 /// Reads acknowledgements, kills the victim when it has written for `time`, and reads the rest of
 /// the pipe.
-fn listen(stage: &Stage, victim: &mut Child, time: Duration) -> CommandOutcome<Acknowledged> {
+fn listen(stage: &Stage, victim: &mut Child, time: Duration) -> DemoOutcome<Acknowledged> {
     let mut told: Acknowledged = [0; WRITERS as usize];
     let mut lines = BufReader::new(victim.stdout.take().expect("it was piped"));
     let mut line = String::new();
@@ -82,24 +82,26 @@ fn listen(stage: &Stage, victim: &mut Child, time: Duration) -> CommandOutcome<A
         line.clear();
         lines
             .read_line(&mut line)
-            .map_err(|e| Failure::new(format_args!("reading acknowledgements: {e}")))?;
+            .map_err(|e| DemoFailure::new(format_args!("reading acknowledgements: {e}")))?;
         // A line without its end is the pipe's last: it reports no write for certain.
         let Some(whole) = line.strip_suffix('\n') else { break };
         take(&mut told, whole)?;
         let part = writing.get_or_insert_with(|| stage.progress.begin("", 0));
         if !killed && part.elapsed() >= time && told.iter().sum::<u64>() >= LEAST_ACKNOWLEDGED {
-            victim.kill().map_err(|e| Failure::new(format_args!("kill: {e}")))?;
+            victim.kill().map_err(|e| DemoFailure::new(format_args!("kill: {e}")))?;
             killed = true;
         }
     }
     if !killed {
-        return Err(Failure::new("VERIFICATION FAILED: the process that should be killed ended by itself"));
+        return Err(DemoFailure::new(
+            "VERIFICATION FAILED: the process that should be killed ended by itself",
+        ));
     }
     Ok(told)
 }
 
 /// Counts the write that `line` reports; each thread reports its writes in order.
-fn take(told: &mut Acknowledged, line: &str) -> CommandOutcome {
+fn take(told: &mut Acknowledged, line: &str) -> DemoOutcome {
     let parsed = line
         .split_once(' ')
         .and_then(|(thread, sequence)| Some((thread.parse::<usize>().ok()?, sequence.parse::<u64>().ok()?)));
@@ -108,22 +110,22 @@ fn take(told: &mut Acknowledged, line: &str) -> CommandOutcome {
             told[thread] += 1;
             Ok(())
         }
-        _ => Err(Failure::new(format_args!("VERIFICATION FAILED: unexpected acknowledgement '{line}'"))),
+        _ => Err(DemoFailure::new(format_args!("VERIFICATION FAILED: unexpected acknowledgement '{line}'"))),
     }
 }
 
 /// Returns the number of batches that the thread left: at least the acknowledged ones.
-fn check_thread(db: &Db, round: u32, thread: u32, acknowledged: u64) -> CommandOutcome<u64> {
+fn check_thread(db: &Db, round: u32, thread: u32, acknowledged: u64) -> DemoOutcome<u64> {
     let first = count_half(db, round, thread, 0)?;
     let second = count_half(db, round, thread, 1)?;
     let what = format!("killed process {round}, thread {thread}");
     if first != second {
-        return Err(Failure::new(format_args!(
+        return Err(DemoFailure::new(format_args!(
             "VERIFICATION FAILED: {what}: a batch is there in part ({first} first keys, {second} second keys)"
         )));
     }
     if first < acknowledged {
-        return Err(Failure::new(format_args!(
+        return Err(DemoFailure::new(format_args!(
             "VERIFICATION FAILED: {what}: {acknowledged} writes were acknowledged, {first} are there"
         )));
     }
@@ -131,7 +133,7 @@ fn check_thread(db: &Db, round: u32, thread: u32, acknowledged: u64) -> CommandO
 }
 
 /// Counts the keys of one half: from sequence 0 on without a hole, each with its value.
-fn count_half(db: &Db, round: u32, thread: u32, half: u8) -> CommandOutcome<u64> {
+fn count_half(db: &Db, round: u32, thread: u32, half: u8) -> DemoOutcome<u64> {
     let prefix = VictimWrites::prefix(round, thread, half);
     let mut limit = prefix.clone();
     *limit.last_mut().expect("prefixes are not empty") += 1;
@@ -143,7 +145,7 @@ fn count_half(db: &Db, round: u32, thread: u32, half: u8) -> CommandOutcome<u64>
     while let Some((key, found)) = iter.item() {
         written.fill_value(&mut value);
         if key != written.key(half) || found != value {
-            return Err(Failure::new(format_args!(
+            return Err(DemoFailure::new(format_args!(
                 "VERIFICATION FAILED: killed process {round}, thread {thread}: write {} is missing or wrong",
                 written.sequence
             )));

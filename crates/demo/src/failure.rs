@@ -5,22 +5,22 @@ use std::io;
 
 /// The reason for an early end, as the user reads it, and the process's exit code.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Failure {
+pub struct DemoFailure {
     code: u8,
     why: String,
 }
 
-pub(crate) type CommandOutcome<T = ()> = Result<T, Failure>;
+pub(crate) type DemoOutcome<T = ()> = Result<T, DemoFailure>;
 
-impl Failure {
+impl DemoFailure {
     /// A failure with exit code 1.
-    pub(crate) fn new(why: impl fmt::Display) -> Failure {
-        Failure { code: 1, why: why.to_string() }
+    pub(crate) fn new(why: impl fmt::Display) -> DemoFailure {
+        DemoFailure { code: 1, why: why.to_string() }
     }
 
     /// A command line that cannot be understood: exit code 2.
-    pub(crate) fn usage(why: impl fmt::Display) -> Failure {
-        Failure { code: 2, why: format!("error: {why}\n\nFor more information, try '--help'.") }
+    pub(crate) fn usage(why: impl fmt::Display) -> DemoFailure {
+        DemoFailure { code: 2, why: format!("error: {why}\n\nFor more information, try '--help'.") }
     }
 
     /// The exit code: 2 for a command line that cannot be understood, else 1.
@@ -29,22 +29,22 @@ impl Failure {
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for DemoFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.why)
     }
 }
 
-impl std::error::Error for Failure {}
+impl std::error::Error for DemoFailure {}
 
-impl From<esker::Error> for Failure {
-    fn from(error: esker::Error) -> Failure {
-        Failure::new(error)
+impl From<esker::Error> for DemoFailure {
+    fn from(error: esker::Error) -> DemoFailure {
+        DemoFailure::new(error)
     }
 }
 
-impl From<io::Error> for Failure {
-    fn from(error: io::Error) -> Failure {
-        Failure::new(format_args!("Output: {error}"))
+impl From<io::Error> for DemoFailure {
+    fn from(error: io::Error) -> DemoFailure {
+        DemoFailure::new(format_args!("Output: {error}"))
     }
 }

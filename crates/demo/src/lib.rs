@@ -27,12 +27,12 @@ mod scans;
 mod table;
 mod victim;
 
-pub use failure::Failure;
+pub use failure::DemoFailure;
 
 use esker::internals::cache::CacheOptions;
 use esker::internals::table::{BlockCache, FilterPolicy};
 use esker::{Db, Options};
-use failure::CommandOutcome;
+use failure::DemoOutcome;
 use options::VictimOptions;
 use place::DemoPlace;
 use progress::Progress;
@@ -58,8 +58,8 @@ struct Stage {
 /// # Errors
 /// A command line that cannot be understood, a wrong answer, or an error of the database or of
 /// standard output.
-pub fn run(arguments: &[OsString]) -> Result<(), Failure> {
-    let Some(options) = options::Options::parse(arguments)? else {
+pub fn run(arguments: &[OsString]) -> Result<(), DemoFailure> {
+    let Some(options) = options::DemoOptions::parse(arguments)? else {
         return unless_closed(std::io::stdout().write_all(options::HELP.as_bytes()));
     };
     let place = DemoPlace::prepare(options.dir.as_deref(), options.keep)?;
@@ -87,12 +87,12 @@ pub fn run(arguments: &[OsString]) -> Result<(), Failure> {
 /// Runs the process that the demonstration kills. `arguments` follow [`VICTIM`].
 /// # Errors
 /// A command line that cannot be understood, an error of the database, or a closed standard output.
-pub fn run_victim(arguments: &[OsString]) -> Result<(), Failure> {
+pub fn run_victim(arguments: &[OsString]) -> Result<(), DemoFailure> {
     victim::run(&VictimOptions::parse(arguments)?)
 }
 
 /// A reader that has closed the output early (`esker-demo | head`) is no failure.
-fn unless_closed(printed: io::Result<()>) -> CommandOutcome {
+fn unless_closed(printed: io::Result<()>) -> DemoOutcome {
     match printed {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         printed => Ok(printed?),
@@ -100,7 +100,7 @@ fn unless_closed(printed: io::Result<()>) -> CommandOutcome {
 }
 
 /// Tells the story, part by part.
-fn tell(stage: &mut Stage, place: &DemoPlace, kills: u32) -> CommandOutcome {
+fn tell(stage: &mut Stage, place: &DemoPlace, kills: u32) -> DemoOutcome {
     let db = Db::open(&db_options()?, place.path())?;
     load::run(stage, &db)?;
     reads::point(stage, &db)?;

@@ -1,12 +1,12 @@
 //! Loading: every record once, in batches, in an order far from that of the keys.
 
 use crate::Stage;
-use crate::failure::CommandOutcome;
+use crate::failure::DemoOutcome;
 use esker::{Db, WriteBatch};
 
 const BATCH: u64 = 1_000;
 
-pub(crate) fn run(stage: &mut Stage, db: &Db) -> CommandOutcome {
+pub(crate) fn run(stage: &mut Stage, db: &Db) -> DemoOutcome {
     let records = stage.records.clone();
     let part = stage.progress.begin("Loading records", records.count());
     let family = db.default_column_family().id();

@@ -4,7 +4,7 @@
 //! options, or a failure with exit code 2. Parsed by hand: a parser from the registry costs a
 //! newcomer more time to build than it saves here.
 
-use crate::failure::{CommandOutcome, Failure};
+use crate::failure::{DemoFailure, DemoOutcome};
 use std::ffi::OsString;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ Options:
 
 /// Flags of the demonstration.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Options {
+pub(crate) struct DemoOptions {
     pub(crate) dir: Option<PathBuf>,
     pub(crate) records: u64,
     pub(crate) value_size: usize,
@@ -37,9 +37,9 @@ pub(crate) struct Options {
     pub(crate) keep: bool,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
+impl Default for DemoOptions {
+    fn default() -> DemoOptions {
+        DemoOptions {
             dir: None,
             records: 1_000_000,
             value_size: 100,
@@ -51,10 +51,10 @@ impl Default for Options {
     }
 }
 
-impl Options {
+impl DemoOptions {
     /// The options that `arguments` give; `None` if they ask for help.
-    pub(crate) fn parse(arguments: &[OsString]) -> CommandOutcome<Option<Options>> {
-        let mut options = Options::default();
+    pub(crate) fn parse(arguments: &[OsString]) -> DemoOutcome<Option<DemoOptions>> {
+        let mut options = DemoOptions::default();
         let mut flags = Flags::new(arguments);
         while let Some(flag) = flags.next()? {
             match flag {
@@ -82,7 +82,7 @@ pub(crate) struct VictimOptions {
 
 impl VictimOptions {
     /// The options that `arguments` give; both flags are needed.
-    pub(crate) fn parse(arguments: &[OsString]) -> CommandOutcome<VictimOptions> {
+    pub(crate) fn parse(arguments: &[OsString]) -> DemoOutcome<VictimOptions> {
         let (mut dir, mut round) = (None, None);
         let mut flags = Flags::new(arguments);
         while let Some(flag) = flags.next()? {
@@ -94,7 +94,7 @@ impl VictimOptions {
         }
         match (dir, round) {
             (Some(dir), Some(round)) => Ok(VictimOptions { dir, round }),
-            _ => Err(Failure::usage("the flags '--dir' and '--round' are needed")),
+            _ => Err(DemoFailure::usage("the flags '--dir' and '--round' are needed")),
         }
     }
 }
@@ -112,7 +112,7 @@ impl<'a> Flags<'a> {
     }
 
     /// The next flag, without its value.
-    fn next(&mut self) -> CommandOutcome<Option<&'a str>> {
+    fn next(&mut self) -> DemoOutcome<Option<&'a str>> {
         let Some(argument) = self.arguments.next() else { return Ok(None) };
         let text = argument.to_str().ok_or_else(|| unknown(&argument.to_string_lossy()))?;
         let (flag, attached) = match text.split_once('=') {
@@ -124,18 +124,18 @@ impl<'a> Flags<'a> {
     }
 
     /// The value of the flag `next` gave.
-    fn value(&mut self, flag: &str) -> CommandOutcome<OsString> {
+    fn value(&mut self, flag: &str) -> DemoOutcome<OsString> {
         match self.attached.take() {
             Some(value) => Ok(value.into()),
             None => {
                 let value = self.arguments.next().cloned();
-                value.ok_or_else(|| Failure::usage(format_args!("the flag '{flag}' needs a value")))
+                value.ok_or_else(|| DemoFailure::usage(format_args!("the flag '{flag}' needs a value")))
             }
         }
     }
 
     /// The value of the flag `next` gave, a number in `range`.
-    fn number<N>(&mut self, flag: &str, range: RangeInclusive<N>) -> CommandOutcome<N>
+    fn number<N>(&mut self, flag: &str, range: RangeInclusive<N>) -> DemoOutcome<N>
     where
         N: FromStr + PartialOrd + std::fmt::Display,
     {
@@ -144,21 +144,21 @@ impl<'a> Flags<'a> {
         number.filter(|n| range.contains(n)).ok_or_else(|| {
             let (least, most) = (range.start(), range.end());
             let value = value.to_string_lossy();
-            Failure::usage(format_args!("'{value}' for '{flag}' is no number from {least} to {most}"))
+            DemoFailure::usage(format_args!("'{value}' for '{flag}' is no number from {least} to {most}"))
         })
     }
 
     /// True: the flag `next` gave takes no value.
-    fn switch(&mut self, flag: &str) -> CommandOutcome<bool> {
+    fn switch(&mut self, flag: &str) -> DemoOutcome<bool> {
         match self.attached {
             None => Ok(true),
-            Some(_) => Err(Failure::usage(format_args!("the flag '{flag}' takes no value"))),
+            Some(_) => Err(DemoFailure::usage(format_args!("the flag '{flag}' takes no value"))),
         }
     }
 }
 
-fn unknown(flag: &str) -> Failure {
-    Failure::usage(format_args!("unexpected argument '{flag}'"))
+fn unknown(flag: &str) -> DemoFailure {
+    DemoFailure::usage(format_args!("unexpected argument '{flag}'"))
 }
 
 #[cfg(test)]
@@ -170,7 +170,7 @@ mod tests {
     }
 
     fn refusal(line: &str) -> String {
-        let failure = Options::parse(&words(line)).unwrap_err();
+        let failure = DemoOptions::parse(&words(line)).unwrap_err();
         assert_eq!(failure.code(), 2, "{line}");
         failure.to_string()
     }
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn a_value_stands_behind_its_flag_or_behind_an_equals_sign() {
         let line = "--dir=/a=b --records 5000 --value-size=8 --threads 3 --kills=0 --seed 7 --keep";
-        let expected = Options {
+        let expected = DemoOptions {
             dir: Some("/a=b".into()),
             records: 5000,
             value_size: 8,
@@ -187,14 +187,14 @@ mod tests {
             seed: 7,
             keep: true,
         };
-        assert_eq!(Options::parse(&words(line)).unwrap(), Some(expected));
-        assert_eq!(Options::parse(&[]).unwrap(), Some(Options::default()));
+        assert_eq!(DemoOptions::parse(&words(line)).unwrap(), Some(expected));
+        assert_eq!(DemoOptions::parse(&[]).unwrap(), Some(DemoOptions::default()));
     }
 
     #[test]
     fn help_wins_over_flags_before_it() {
-        assert_eq!(Options::parse(&words("--keep --help")).unwrap(), None);
-        assert_eq!(Options::parse(&words("-h")).unwrap(), None);
+        assert_eq!(DemoOptions::parse(&words("--keep --help")).unwrap(), None);
+        assert_eq!(DemoOptions::parse(&words("-h")).unwrap(), None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The demonstration's directory: a user's, or a temporary one.
 
-use crate::failure::{CommandOutcome, Failure};
+use crate::failure::{DemoFailure, DemoOutcome};
 use esker::options::DbOptions;
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ pub(crate) struct DemoPlace {
 
 impl DemoPlace {
     /// The user's `dir`, or a fresh temporary directory.
-    pub(crate) fn prepare(dir: Option<&Path>, keep: bool) -> CommandOutcome<DemoPlace> {
+    pub(crate) fn prepare(dir: Option<&Path>, keep: bool) -> DemoOutcome<DemoPlace> {
         let fs = DbOptions::default().env.fs;
         let place = match dir {
             Some(dir) => DemoPlace { path: dir.to_owned(), stays: true },
@@ -21,7 +21,7 @@ impl DemoPlace {
         };
         fs.create_dir_if_missing(&place.path)?;
         if !fs.children(&place.path)?.is_empty() {
-            return Err(Failure::new(format_args!(
+            return Err(DemoFailure::new(format_args!(
                 "{} is not empty: name a directory that is empty or does not exist (--dir)",
                 place.path.display()
             )));
@@ -34,7 +34,7 @@ impl DemoPlace {
     }
 
     /// Removes the directory if it is temporary.
-    pub(crate) fn leave(self) -> CommandOutcome {
+    pub(crate) fn leave(self) -> DemoOutcome {
         if !self.stays {
             esker::destroy_db(&DbOptions::default(), &self.path)?;
         }

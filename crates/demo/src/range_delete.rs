@@ -2,7 +2,7 @@
 //! them, the present does not: before and after a flush and a compaction.
 
 use crate::Stage;
-use crate::failure::CommandOutcome;
+use crate::failure::DemoOutcome;
 use crate::reads::check;
 use crate::records::Records;
 use crate::scans::{check_end, check_key};
@@ -10,7 +10,7 @@ use esker::{Db, ReadOptions, Snapshot};
 use std::ops::Range;
 
 /// Returns the number of records left.
-pub(crate) fn run(stage: &mut Stage, db: &Db) -> CommandOutcome<u64> {
+pub(crate) fn run(stage: &mut Stage, db: &Db) -> DemoOutcome<u64> {
     let records = stage.records.clone();
     let gone = records.count() / 10 * 4..records.count() / 10 * 5;
     let deleted = gone.end - gone.start;
@@ -31,13 +31,13 @@ pub(crate) fn run(stage: &mut Stage, db: &Db) -> CommandOutcome<u64> {
     Ok(records.count() - deleted)
 }
 
-fn check_both(db: &Db, records: &Records, snapshot: &Snapshot, gone: &Range<u64>) -> CommandOutcome {
+fn check_both(db: &Db, records: &Records, snapshot: &Snapshot, gone: &Range<u64>) -> DemoOutcome {
     check_snapshot(db, records, snapshot, gone)?;
     check_present(db, records, gone)
 }
 
 /// Checks that the snapshot shows each deleted record.
-fn check_snapshot(db: &Db, records: &Records, snapshot: &Snapshot, gone: &Range<u64>) -> CommandOutcome {
+fn check_snapshot(db: &Db, records: &Records, snapshot: &Snapshot, gone: &Range<u64>) -> DemoOutcome {
     let family = db.default_column_family();
     let options = ReadOptions::new().snapshot(snapshot);
     let within = options.clone().lower_bound(records.key(gone.start)).upper_bound(records.key(gone.end));
@@ -59,7 +59,7 @@ fn check_snapshot(db: &Db, records: &Records, snapshot: &Snapshot, gone: &Range<
 
 /// Checks that an iterator of the present steps over the range both ways, and that point reads find
 /// nothing in it.
-fn check_present(db: &Db, records: &Records, gone: &Range<u64>) -> CommandOutcome {
+fn check_present(db: &Db, records: &Records, gone: &Range<u64>) -> DemoOutcome {
     let (before, behind) = (records.key(gone.start - 1), records.key(gone.end));
     let mut iter = db.iter()?;
     iter.seek(before);

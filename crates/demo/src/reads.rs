@@ -1,7 +1,7 @@
 //! Random point reads and batched reads by several threads, each answer compared with its record.
 
 use crate::Stage;
-use crate::failure::{CommandOutcome, Failure};
+use crate::failure::{DemoFailure, DemoOutcome};
 use crate::progress::Part;
 use crate::records::Records;
 use esker::Db;
@@ -12,14 +12,14 @@ use std::sync::Arc;
 const ABSENT: u64 = 10;
 const BATCH: usize = 100;
 
-pub(crate) fn point(stage: &mut Stage, db: &Db) -> CommandOutcome {
+pub(crate) fn point(stage: &mut Stage, db: &Db) -> DemoOutcome {
     run(stage, db, "Point reads", "get, random, one in ten absent", read_points)?;
     let reads = reads_in(&stage.records);
     stage.report.verified("values of point reads, present and absent", reads);
     Ok(())
 }
 
-pub(crate) fn batched(stage: &mut Stage, db: &Db) -> CommandOutcome {
+pub(crate) fn batched(stage: &mut Stage, db: &Db) -> DemoOutcome {
     run(stage, db, "Batched reads", "multi_get, random, 100 keys each", read_batches)?;
     let reads = reads_in(&stage.records);
     stage.report.verified("values of batched reads, present and absent", reads);
@@ -45,8 +45,8 @@ fn run(
     db: &Db,
     what: &'static str,
     row: &str,
-    read: fn(Reader) -> CommandOutcome,
-) -> CommandOutcome {
+    read: fn(Reader) -> DemoOutcome,
+) -> DemoOutcome {
     let reads = reads_in(&stage.records);
     let part = Arc::new(stage.progress.begin(what, reads));
     let batches = reads / BATCH as u64;
@@ -77,7 +77,7 @@ fn next_index(rng: &mut fastrand::Rng, records: &Records) -> (u64, bool) {
     (rng.u64(..records.count()), rng.u64(..ABSENT) != 0)
 }
 
-fn read_points(mut reader: Reader) -> CommandOutcome {
+fn read_points(mut reader: Reader) -> DemoOutcome {
     let records = &reader.records;
     let mut expected = Vec::new();
     for read in 1..=reader.reads {
@@ -92,7 +92,7 @@ fn read_points(mut reader: Reader) -> CommandOutcome {
     Ok(())
 }
 
-fn read_batches(mut reader: Reader) -> CommandOutcome {
+fn read_batches(mut reader: Reader) -> DemoOutcome {
     let records = &reader.records;
     let mut expected = Vec::new();
     for _ in 0..reader.reads / BATCH as u64 {
@@ -117,7 +117,7 @@ pub(crate) fn check(
     present: bool,
     found: Option<&[u8]>,
     expected: &mut Vec<u8>,
-) -> CommandOutcome {
+) -> DemoOutcome {
     records.fill_value(index, expected);
     match found {
         None if !present => Ok(()),
@@ -128,9 +128,9 @@ pub(crate) fn check(
     }
 }
 
-fn wrong(records: &Records, index: u64, how: &str) -> Failure {
+fn wrong(records: &Records, index: u64, how: &str) -> DemoFailure {
     let key = records.key(index);
-    Failure::new(format_args!(
+    DemoFailure::new(format_args!(
         "VERIFICATION FAILED: key '{}' {how}",
         String::from_utf8_lossy(&key).trim_end()
     ))

@@ -33,8 +33,8 @@ impl Records {
         (Records::KEY_BYTES + self.value_bytes) as u64
     }
 
-    /// The index loaded in the `turn`-th place. All turns together give all indexes, in an order far
-    /// from that of the keys.
+    /// The index loaded in the `turn`-th place. All turns together give all indexes, in an order
+    /// far from that of the keys.
     pub(crate) fn shuffled(&self, turn: u64) -> u64 {
         (u128::from(turn) * u128::from(self.stride) % u128::from(self.count)) as u64
     }

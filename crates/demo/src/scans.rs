@@ -1,11 +1,11 @@
 //! Scans in both directions: every key once, in order, with its value.
 
 use crate::Stage;
-use crate::failure::{CommandOutcome, Failure};
+use crate::failure::{DemoFailure, DemoOutcome};
 use crate::reads::check;
 use esker::Db;
 
-pub(crate) fn forward(stage: &mut Stage, db: &Db) -> CommandOutcome {
+pub(crate) fn forward(stage: &mut Stage, db: &Db) -> DemoOutcome {
     let records = stage.records.clone();
     let part = stage.progress.begin("Scanning forward", records.count());
     let mut iter = db.iter()?;
@@ -24,7 +24,7 @@ pub(crate) fn forward(stage: &mut Stage, db: &Db) -> CommandOutcome {
     Ok(())
 }
 
-pub(crate) fn backward(stage: &mut Stage, db: &Db) -> CommandOutcome {
+pub(crate) fn backward(stage: &mut Stage, db: &Db) -> DemoOutcome {
     let records = stage.records.clone();
     let part = stage.progress.begin("Scanning backward", records.count());
     let mut iter = db.iter()?;
@@ -44,14 +44,14 @@ pub(crate) fn backward(stage: &mut Stage, db: &Db) -> CommandOutcome {
 }
 
 /// Counts all keys at the end: there must be `expected`, in strictly ascending order.
-pub(crate) fn everything(stage: &mut Stage, db: &Db, expected: u64) -> CommandOutcome {
+pub(crate) fn everything(stage: &mut Stage, db: &Db, expected: u64) -> DemoOutcome {
     let part = stage.progress.begin("Counting what survived", expected);
     let mut iter = db.iter()?;
     let (mut count, mut last) = (0, Vec::new());
     iter.seek_to_first();
     while let Some((key, _)) = iter.item() {
         if count > 0 && key <= last.as_slice() {
-            return Err(Failure::new("VERIFICATION FAILED: keys of the last scan are out of order"));
+            return Err(DemoFailure::new("VERIFICATION FAILED: keys of the last scan are out of order"));
         }
         last.clear();
         last.extend_from_slice(key);
@@ -61,7 +61,7 @@ pub(crate) fn everything(stage: &mut Stage, db: &Db, expected: u64) -> CommandOu
     }
     iter.status()?;
     if count != expected {
-        return Err(Failure::new(format_args!(
+        return Err(DemoFailure::new(format_args!(
             "VERIFICATION FAILED: {count} keys at the end, {expected} expected"
         )));
     }
@@ -70,12 +70,12 @@ pub(crate) fn everything(stage: &mut Stage, db: &Db, expected: u64) -> CommandOu
     Ok(())
 }
 
-pub(crate) fn check_key(found: Option<&[u8]>, expected: &[u8]) -> CommandOutcome {
+pub(crate) fn check_key(found: Option<&[u8]>, expected: &[u8]) -> DemoOutcome {
     if found == Some(expected) {
         return Ok(());
     }
     let text = |key: &[u8]| String::from_utf8_lossy(key).trim_end().to_owned();
-    Err(Failure::new(format_args!(
+    Err(DemoFailure::new(format_args!(
         "VERIFICATION FAILED: the scan shows {}, expected '{}'",
         found.map_or("its end".to_owned(), |key| format!("'{}'", text(key))),
         text(expected)
@@ -83,10 +83,10 @@ pub(crate) fn check_key(found: Option<&[u8]>, expected: &[u8]) -> CommandOutcome
 }
 
 /// Checks that the iterator has reached its end without an error.
-pub(crate) fn check_end(iter: &esker::DbIterator) -> CommandOutcome {
+pub(crate) fn check_end(iter: &esker::DbIterator) -> DemoOutcome {
     iter.status()?;
     match iter.item() {
         None => Ok(()),
-        Some(_) => Err(Failure::new("VERIFICATION FAILED: the scan shows more keys than were loaded")),
+        Some(_) => Err(DemoFailure::new("VERIFICATION FAILED: the scan shows more keys than were loaded")),
     }
 }

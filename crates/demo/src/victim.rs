@@ -8,7 +8,7 @@
 //! Each write is a batch of two keys with the same value: both must survive, or neither.
 
 use crate::db_options;
-use crate::failure::{CommandOutcome, Failure};
+use crate::failure::{DemoFailure, DemoOutcome};
 use crate::options::VictimOptions;
 use crate::records::fill_value;
 use esker::internals::env::spawn;
@@ -46,7 +46,7 @@ impl VictimWrites {
 }
 
 /// Writes until the process is killed or its standard output is closed.
-pub(crate) fn run(options: &VictimOptions) -> CommandOutcome {
+pub(crate) fn run(options: &VictimOptions) -> DemoOutcome {
     let db = Db::open(&db_options()?, &options.dir)?;
     let mut writers = Vec::new();
     for thread in 0..WRITERS {
@@ -54,12 +54,12 @@ pub(crate) fn run(options: &VictimOptions) -> CommandOutcome {
         writers.push(spawn("demo-victim", move || write_forever(&db, round, thread))?);
     }
     for writer in writers {
-        writer.join().map_err(|_| Failure::new("a writer panicked"))??;
+        writer.join().map_err(|_| DemoFailure::new("a writer panicked"))??;
     }
     Ok(())
 }
 
-fn write_forever(db: &Db, round: u32, thread: u32) -> CommandOutcome {
+fn write_forever(db: &Db, round: u32, thread: u32) -> DemoOutcome {
     let options = WriteOptions::default().sync(thread == 0);
     let family = db.default_column_family().id();
     let mut batch = WriteBatch::new();
@@ -78,7 +78,7 @@ fn write_forever(db: &Db, round: u32, thread: u32) -> CommandOutcome {
 
 /// Reports a write. The line buffer hands the pipe a whole line in one `write`, which is atomic at
 /// this length.
-fn acknowledge(thread: u32, sequence: u64) -> CommandOutcome {
+fn acknowledge(thread: u32, sequence: u64) -> DemoOutcome {
     std::io::stdout().lock().write_all(format!("{thread} {sequence}\n").as_bytes())?;
     Ok(())
 }

@@ -97,7 +97,8 @@ struct Waiter {
 }
 
 impl RateLimiter {
-    /// `bytes_per_second` above 0; RocksDB's defaults for the others are 100,000 microseconds and 10.
+    /// `bytes_per_second` above 0; RocksDB's defaults for the others are 100,000 microseconds and
+    /// 10.
     pub fn new(
         bytes_per_second: u64,
         refill_period_micros: u64,

@@ -1,4 +1,4 @@
-//! Who, where and when we are.
+//! The process, its host, and the local time.
 
 use std::fmt;
 

@@ -44,7 +44,7 @@ struct Shared {
 struct State {
     tasks: BTreeMap<u64, Task>,
     next_id: u64,
-    /// Whose work is being called.
+    /// The owner of the work that is being called.
     running: Option<u64>,
     thread: Option<JoinHandle<()>>,
     closing: bool,

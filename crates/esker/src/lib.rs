@@ -116,15 +116,18 @@
 //! | `Checkpoint::new(&db)?.create_checkpoint(p)` | | [`Db::create_checkpoint`] |
 //!
 //! Methods come in three lengths: `get(key)` is for the default family, `get_cf(&family, key)` for
-//! another one, and `get_opt(&options, &family, key)` takes options, too. Options always come first.
+//! another one, and `get_opt(&options, &family, key)` takes options, too. Options always come
+//! first.
 //!
 //! # Where to go on
 //!
 //! * [`options`]: every option, its unit, its default, and when it may change.
-//! * [`txn`]: which transactions find which conflicts; [`observe`]: events, statistics, explanations.
+//! * [`txn`]: which transactions find which conflicts; [`observe`]: events, statistics,
+//!   explanations.
 //! * [`builtin`]: RocksDB's stock merge operators.
 //! * The guide, in `docs/guide`, and a cookbook of programs, in `examples` of this crate.
-//! * `docs/compat`: each feature of RocksDB, whether Esker reads and writes it, and the differences.
+//! * `docs/compat`: each feature of RocksDB, whether Esker reads and writes it, and the
+//!   differences.
 //! * `ARCHITECTURE.md`: where any line of the engine lives.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]

@@ -6,7 +6,7 @@
 //! that they can go on over newer files; statistics do not count those.
 //!
 //! ```text
-//! first -> 17 x1 <-> 20 x3 <-> 21 x1 <- last        one node for each number, in a vector; a ticket is a place in it
+//! first -> 17 x1 <-> 20 x3 <-> 21 x1 <- last        one node for each number; a ticket is one
 //! ```
 //!
 //! Taking a number appends a node or counts up the last one, since numbers only rise. Giving it

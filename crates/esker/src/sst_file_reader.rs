@@ -1,4 +1,5 @@
-//! One table without a database: a user's view of it, and its entries as they are stored.
+//! One table without a database: the keys and values that a user sees, and its entries as they are
+//! stored.
 //!
 //! In: a table written by `SstFileWriter` or by a database, of Esker or RocksDB. Out: its keys and
 //! values. Range deletions in it hide nothing in it: as in RocksDB, they apply to the levels below.

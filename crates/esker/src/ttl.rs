@@ -177,8 +177,9 @@ impl DbWithTtl {
     /// [`write`](Self::write) with options.
     /// # Errors
     /// `NotSupported` for entities, values with timestamps and transaction markers ·
-    /// `InvalidArgument`: options that contradict each other, a family that is not open, an inverted
-    /// range · `Incomplete`: `no_slowdown` is set, and writers are stalled · `ShutdownInProgress` ·
+    /// `InvalidArgument`: options that contradict each other, a family that is not open, an
+    /// inverted range · `Incomplete`: `no_slowdown` is set, and writers are stalled ·
+    /// `ShutdownInProgress` ·
     /// `IoError`: the WAL could not be written · the background error in force.
     pub fn write_opt(&self, options: &WriteOptions, batch: impl Borrow<WriteBatch>) -> Result<()> {
         let batch = batch.borrow();

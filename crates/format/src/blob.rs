@@ -4,7 +4,7 @@
 //! `db/blob/blob_index.h`.
 //!
 //! ```text
-//! kind u8 = 0 | expiration varint64 | value                                        inlined, with TTL
+//! kind u8 = 0 | expiration varint64 | value                                      inlined, with TTL
 //! kind u8 = 1 | file varint64 | offset varint64 | size varint64 | compression u8
 //! kind u8 = 2 | expiration varint64 | as 1                                         with TTL
 //! ```

@@ -14,8 +14,8 @@
 //!     to.
 //!  3. Contexts (zstd's are large) live in the [`Compressor`] or in a pool of the process, never
 //!     per block.
-//!  4. The features `bzip2`, `zlib` and `zstd` bring a codec each; Snappy and LZ4 are always there. A
-//!     build without a codec answers `NotSupported` and names the feature; it never takes a block
+//!  4. The features `bzip2`, `zlib` and `zstd` bring a codec each; Snappy and LZ4 are always there.
+//!     A build without a codec answers `NotSupported` and names the feature; it never takes a block
 //!     for damaged.
 //!
 //! Page: `docs/format/sst.md`.
@@ -224,7 +224,8 @@ pub struct Compressor {
 /// The compressing half of a codec. An encoder keeps its context from block to block.
 trait Encode: Send {
     /// Appends the compressed form of `contents`. Returns false if that takes more than `room`
-    /// bytes, or fails; the appended bytes are then of no use. Codecs that have no such limit ignore
+    /// bytes, or fails; the appended bytes are then of no use. Codecs that have no such limit
+    /// ignore
     /// `room`.
     fn encode(&mut self, contents: &[u8], room: usize, out: &mut Vec<u8>) -> Result<bool>;
 }

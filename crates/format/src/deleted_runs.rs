@@ -4,7 +4,7 @@
 //! it, so that a cursor seeks across instead of stepping. Esker's own meta block; RocksDB does not
 //! know the name and leaves it alone. Bytes: `docs/format/deleted-runs.md`.
 //!
-//!   key = first user key | (sequence << 8 | 0x00) u64        value = last user key        no key is in two spans
+//!   key = first user key | (sequence << 8 | 0x00) u64        value = last user key  disjoint
 //!
 //! Invariants
 //!  1. The newest entry of each user key of the table from the first to the last of a span (both

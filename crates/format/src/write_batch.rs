@@ -292,8 +292,8 @@ impl WriteBatch {
     /// # Ok::<_, esker_base::Error>(())
     /// ```
     /// # Errors
-    /// `InvalidArgument`: the two keys together have more than [`MAX_ENTRY_BYTES`], or the batch has
-    /// 2^32 - 1 operations · `Aborted`: the batch would pass [`WriteBatch::set_max_bytes`]. The
+    /// `InvalidArgument`: the two keys together have more than [`MAX_ENTRY_BYTES`], or the batch
+    /// has 2^32 - 1 operations · `Aborted`: the batch would pass [`WriteBatch::set_max_bytes`]. The
     /// batch stays as it was.
     pub fn delete_range(&mut self, begin: impl AsRef<[u8]>, end: impl AsRef<[u8]>) -> Result<()> {
         self.delete_range_cf(ColumnFamilyId::DEFAULT, begin, end)
@@ -301,8 +301,8 @@ impl WriteBatch {
 
     /// Removes every key of `family` (a handle, or its id) from `begin` up to `end`, exclusive.
     /// # Errors
-    /// `InvalidArgument`: the two keys together have more than [`MAX_ENTRY_BYTES`], or the batch has
-    /// 2^32 - 1 operations · `Aborted`: the batch would pass [`WriteBatch::set_max_bytes`]. The
+    /// `InvalidArgument`: the two keys together have more than [`MAX_ENTRY_BYTES`], or the batch
+    /// has 2^32 - 1 operations · `Aborted`: the batch would pass [`WriteBatch::set_max_bytes`]. The
     /// batch stays as it was.
     pub fn delete_range_cf(
         &mut self,

@@ -1,8 +1,8 @@
 //! Cuts: positions between keys, where ranges start and end, and their order.
 //!
 //! In: endpoints as callers name them ([`Endpoint`]) and a comparator. Out: [`Cut`]s, which lie
-//! between keys, and their [`CutOrder`]. Every range is therefore half open (`lo` to `hi`) and can be
-//! cut anywhere without a gap or an overlap.
+//! between keys, and their [`CutOrder`]. Every range is therefore half open (`lo` to `hi`) and can
+//! be cut anywhere without a gap or an overlap.
 //!
 //! Cuts around a key, in ascending order of the comparator:
 //!

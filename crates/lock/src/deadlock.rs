@@ -12,8 +12,8 @@
 //! something else. The search therefore believes a cycle only if it finds each edge a second time
 //! and each request still waits after that. A waiting locker releases nothing, so all edges existed
 //! at once. A queued request may stand for earlier requests
-//! ([`LatchedLeaf::blockers`](crate::leaf::LatchedLeaf::blockers)). If it is withdrawn during the search,
-//! the search starts again.
+//! ([`LatchedLeaf::blockers`](crate::leaf::LatchedLeaf::blockers)). If it is withdrawn during the
+//! search, the search starts again.
 //!
 //! Source of the contract (victim, depth, report): RocksDB `utilities/transactions/lock/point`.
 //! RocksDB's depth counts transactions it looked at. Here the depth is the length of a chain of

@@ -3,8 +3,8 @@
 //! In: requests and releases that touch the leaf, by threads that hold its latch. Out: grants.
 //!
 //! A request within one leaf is decided here. A request over several leaves is decided under all
-//! their latches ([`LatchedLeaf`]), taken in ascending order. Decisions are therefore the same as under
-//! one latch for the whole family, wherever leaves end.
+//! their latches ([`LatchedLeaf`]), taken in ascending order. Decisions are therefore the same as
+//! under one latch for the whole family, wherever leaves end.
 //!
 //! Invariants
 //!  1. A leaf that has `moved` is empty and in no directory; a thread that finds it so looks the

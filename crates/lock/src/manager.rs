@@ -4,7 +4,8 @@
 //! waits, deadlocks and counters for people.
 //!
 //! Invariants
-//!  1. A locker that takes or releases a lock without waiting writes nothing of [`LockShared`], except
+//!  1. A locker that takes or releases a lock without waiting writes nothing of [`LockShared`],
+//!     except
 //!     `bytes`, to which it adds a batched difference.
 //!  2. Tickets are drawn under the latches of the leaves whose queues they are for.
 

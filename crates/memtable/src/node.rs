@@ -9,7 +9,7 @@
 //! link: next | count      dead    leaves: gaps    latch    covered      in one line
 //! prefix    level
 //! heads   [ 8 key bytes after the prefix ]  sorted           searched first
-//! records [ address ]                       in step with it  asked when heads are equal, and for the answer
+//! records [ address ]                       in step with it  asked if heads are equal, and last
 //! children[ address, dead for whom ]        inner nodes only
 //! ```
 //!

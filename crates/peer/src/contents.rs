@@ -80,7 +80,7 @@ impl std::fmt::Debug for Contents {
 /// Upper-case hex with `0x`, as `ldb --hex` prints and takes it.
 pub fn hex(bytes: &[u8]) -> String {
     // Databases pass through here as text: byte by byte through the formatter it would be most of a
-    // turn's time.
+    // step's time.
     let digit = |nibble: u8| char::from(b"0123456789ABCDEF"[usize::from(nibble)]);
     let mut text = String::with_capacity(2 + 2 * bytes.len());
     text.push_str("0x");

@@ -219,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_turn_and_what_was_found_come_back_from_text() {
+    fn a_step_and_its_contents_come_back_from_text() {
         let family = "with:special#chars\\ and blanks".to_owned();
         let step = PeerStep {
             engine: PeerEngine::Library("/a b/lib.so".into()),

@@ -1,9 +1,9 @@
 //! Random operations of many threads on a real directory, in a process that may be killed at any
 //! time.
 //!
-//! In: [`StressFlags`]. Out: a [`StressReport`], or the first answer that was wrong. What each key must hold is
-//! in a file outside of the database (`expected`), so that the next process knows it too;
-//! [`crash_test`] starts such processes and kills them.
+//! In: [`StressFlags`]. Out: a [`StressReport`], or the first answer that was wrong. What each key
+//! must hold is in a file outside of the database (`expected`), so that the next process knows it
+//! too; [`crash_test`] starts such processes and kills them.
 //!
 //! A run opens the database, compares all of it with what is expected, lets the threads work,
 //! closes it or just lets go of it, and begins again, `reopen` times. With injected faults, a write

@@ -1,7 +1,7 @@
 //! Every file operation of a scripted load made to fail in turn.
 //!
-//! In: which operations, and how they fail. Out: a [`FaultReport`], or the first failure after which
-//! something was wrong.
+//! In: which operations, and how they fail. Out: a [`FaultReport`], or the first failure after
+//! which something was wrong.
 //!
 //! A trial runs the script on a simulated disk of which one operation fails (or which is full after
 //! so many bytes). Then nothing may panic or hang; the error must reach a caller or
@@ -67,7 +67,8 @@ pub struct FaultParameters {
     pub step: u64,
     /// How they fail.
     pub faults: Vec<Fault>,
-    /// Which variation of the script all trials see, whose every operation then fails with `step` 1.
+    /// Which variation of the script all trials see, whose every operation then fails with `step`
+    /// 1.
     /// `None`: each sees another one.
     pub script: Option<u64>,
     /// Only the operation (or byte) of this number, and no bit flips: to see a failure again.

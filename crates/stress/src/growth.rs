@@ -1,7 +1,7 @@
 //! Whether work grows with what was asked for, and with nothing else.
 //!
-//! In: how large. Out: a [`GrowthReport`], or every cell of the table in `docs/growth.md` that grows
-//! faster than the page allows, with the amounts. A cell is an operation (`operations`) on a
+//! In: how large. Out: a [`GrowthReport`], or every cell of the table in `docs/growth.md` that
+//! grows faster than the page allows, with the amounts. A cell is an operation (`operations`) on a
 //! database in which an axis (`axes`) has made n, 2n, 4n of something; what is counted (`work`)
 //! does not depend on the clock.
 //!

@@ -1,8 +1,9 @@
 //! Long histories with crashes: one database, a thousand operations of all kinds, crash after crash
 //! on the same disk.
 //!
-//! In: a seed and how many histories. Out: a [`HistoryReport`], or the first history after which something
-//! was wrong, with the few operations that suffice for it and the command that shows it again.
+//! In: a seed and how many histories. Out: a [`HistoryReport`], or the first history after which
+//! something was wrong, with the few operations that suffice for it and the command that shows it
+//! again.
 //!
 //! A history is a round of the [`crate::model`] campaign whose lives end in a crash instead of a
 //! close: at a random file operation of any kind, within openings too, again and again. What is

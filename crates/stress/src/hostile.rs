@@ -1,8 +1,8 @@
 //! Real processes in hostile surroundings: limits, full disks, signals, directories that are moved
 //! or replaced, second openers.
 //!
-//! In: a seed and how many trials. Out: a [`HostileReport`], or what a trial found, with the seed of that
-//! trial.
+//! In: a seed and how many trials. Out: a [`HostileReport`], or what a trial found, with the seed
+//! of that trial.
 //!
 //! A trial starts a [`child`] that writes from several threads and reports each acknowledged batch
 //! on a pipe. The driver then brings about one [`Circumstance`], removes it again, and lets the

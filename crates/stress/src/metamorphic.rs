@@ -1,11 +1,11 @@
 //! Options do not change answers: one list of operations on many sets of options, each answer that
 //! of sorted maps.
 //!
-//! In: seeds and sizes. Out: counts, or the first [`MetamorphicFailure`], shrunk: as few operations and
-//! options as still fail, with the command that runs them again. Options come from the whole space
-//! that the engine accepts (`space.rs`); each reopening within a list draws others. Operations,
-//! options and what each answers depend on the seeds only; when flushes and compactions run does
-//! not, so a failure that is rare may have to be run again, and is shrunk less far.
+//! In: seeds and sizes. Out: counts, or the first [`MetamorphicFailure`], shrunk: as few operations
+//! and options as still fail, with the command that runs them again. Options come from the whole
+//! space that the engine accepts (`space.rs`); each reopening within a list draws others.
+//! Operations, options and what each answers depend on the seeds only; when flushes and compactions
+//! run does not, so a failure that is rare may have to be run again, and is shrunk less far.
 //!
 //! Reading order: `ops` (operations and answers), `space` (options), `run` (one list on one set),
 //! `reduce`.

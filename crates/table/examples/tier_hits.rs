@@ -2,7 +2,8 @@
 //! tier costs hits in the cache above it.
 //!
 //!     cargo run --release -p esker-table --example tier_hits
-//!     valgrind --tool=callgrind target/release/examples/tier_hits primary OPS [tier|estimates] [guarded]
+//!     valgrind --tool=callgrind target/release/examples/tier_hits primary OPS [tier|estimates]
+//!     [guarded]
 //!
 //! Blocks of 4 and 16 KiB, half noise, in LZ4 and Zstd. Batches of 20 calls take turns: the codec
 //! alone on the stored bytes, and the tier's lookup, once leaving the copy below (`kept`) and once

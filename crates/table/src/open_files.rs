@@ -50,7 +50,7 @@ struct Held {
 }
 
 enum OpenFile {
-    /// Whose it is, and the reader.
+    /// The owner, and the reader.
     Table(u64, Arc<TableReader>),
     Blobs(Arc<BlobFileReader>),
 }

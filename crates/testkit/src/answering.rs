@@ -9,7 +9,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-/// A process that answers. What it says on standard error is not heard.
+/// A process that answers requests. Its standard error is dropped.
 #[derive(Debug)]
 pub struct Answering {
     child: Child,

@@ -2,9 +2,9 @@
 //! crate can use it.
 //!
 //! [`seed`] (random numbers whose seed is printed), [`TempDir`], [`data_driven`] (cases as text
-//! files that can be rewritten), [`model`] (a database that is obviously right), [`ranges`] (shapes of
-//! many), [`timestamps`] (their widths and orders), [`Answering`] (a process that answers line by
-//! line).
+//! files that can be rewritten), [`model`] (a database that is obviously right), [`ranges`] (shapes
+//! of many), [`timestamps`] (their widths and orders), [`Answering`] (a process that answers line
+//! by line).
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 

@@ -11,7 +11,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-/// What a write did to one key.
+/// The effect of a write on one key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Change {
     /// Stored a value.
@@ -150,7 +150,7 @@ impl Model {
             .unwrap_or(0)
     }
 
-    /// What a read of `key` at `sequence` sees. `Err` if the merge operator fails.
+    /// The value that a read of `key` at `sequence` sees. `Err` if the merge operator fails.
     pub fn get_at(&self, key: &[u8], sequence: u64) -> Result<Option<Vec<u8>>, MergeFailed> {
         match self.points.get(&self.key(key)) {
             Some(changes) => self.value_of(key, changes, sequence),
@@ -158,7 +158,7 @@ impl Model {
         }
     }
 
-    /// What a read of `key` sees now.
+    /// The value that a read of `key` sees now.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, MergeFailed> {
         self.get_at(key, self.sequence)
     }

@@ -53,13 +53,13 @@ pub struct CommandLine(Command);
 enum Command {
     /// Shows a real database at work: load, read, scan, delete a range, kill -9, recover; and
     /// checks every answer
-    Demo(demo::DemoOptions),
+    Demo(demo::DemoArguments),
     /// Whether two databases hold the same, and where they first differ
     Compare(compare::CompareOptions),
     /// Which RocksDB versions can open a database, and what in it needs the newest
     #[command(alias = "door")] // The old spelling of earlier builds.
     Compat(compat::CompatOptions),
-    /// What a read looks at, and why it takes as long as it does
+    /// The steps of a read, and the time of each
     Explain(explain::ExplainOptions),
     /// Benchmarks, as RocksDB's db_bench
     #[cfg(feature = "benchmarks")]
@@ -93,7 +93,7 @@ enum Command {
     Verify(verify::VerifyOptions),
     /// Writes until it is killed; `demo` starts it
     #[command(hide = true)]
-    DemoVictim(demo::DemoOptions),
+    DemoVictim(demo::DemoArguments),
 }
 
 impl std::fmt::Debug for CommandLine {
@@ -105,7 +105,7 @@ impl std::fmt::Debug for CommandLine {
 impl CommandLine {
     /// Understands arguments, the program's name first.
     /// # Errors
-    /// What is wrong with them, or the help or the version that they ask for; it knows its exit
+    /// The mistake in them, or the help or the version that they ask for; it knows its exit
     /// code and can print itself.
     pub fn parse(
         arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,

@@ -4,7 +4,7 @@
 //! option and is no word of the source; for each row of a table with a column `test` that names no
 //! test; for each cell that is too long to read; for a page that `index.md` does not link.
 
-use super::{Source, Violation};
+use super::{SourceFile, Violation};
 use std::collections::BTreeSet;
 
 const RULE: &str = "compat";
@@ -17,7 +17,7 @@ const MAX_CELL: usize = 200;
 /// The last column of a table whose rows name a test each.
 const TEST: &str = "test";
 
-pub(super) fn check(files: &[Source]) -> Vec<Violation> {
+pub(super) fn check(files: &[SourceFile]) -> Vec<Violation> {
     let sources = || files.iter().filter(|file| file.path.ends_with(".rs"));
     let words: BTreeSet<&str> = sources().flat_map(|file| identifiers(&file.text)).collect();
     let tests: BTreeSet<&str> = sources().flat_map(|file| tests(&file.text)).collect();
@@ -76,7 +76,7 @@ fn cells(row: &str) -> Vec<&str> {
     row.trim_matches('|').split('|').map(str::trim).collect()
 }
 
-/// What stands between single backticks.
+/// The texts between single backticks.
 fn spans(text: &str) -> impl Iterator<Item = &str> {
     text.split('\n').flat_map(|line| line.split('`').skip(1).step_by(2))
 }
@@ -103,7 +103,7 @@ mod tests {
                         `some_option_of_ours`, `short_name`, `Capital_Of_Some_Name`\n";
 
     fn complaints(page: &str) -> Vec<String> {
-        let source = |path: &str, text: &str| Source { path: path.to_owned(), text: text.to_owned() };
+        let source = |path: &str, text: &str| SourceFile { path: path.to_owned(), text: text.to_owned() };
         let code = "#[test]\nfn it_is_read_and_written() {}\nstruct Options { some_option_of_ours: u8 }";
         let index = "`it_is_read_and_written`: [page](page.md)";
         let files =
@@ -124,7 +124,7 @@ mod tests {
     fn long_cells_and_pages_without_a_link_are_refused() {
         let long = complaints(&GOOD.replace("none", &"x".repeat(MAX_CELL + 1)));
         assert!(long[0].contains("over 200 characters"), "{long:?}");
-        let lost = Source { path: "docs/compat/lost.md".to_owned(), text: String::new() };
+        let lost = SourceFile { path: "docs/compat/lost.md".to_owned(), text: String::new() };
         let found = check(&[lost]);
         assert!(found.iter().any(|violation| violation.message.contains("does not link")));
     }

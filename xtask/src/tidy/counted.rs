@@ -4,7 +4,7 @@
 //! In: the enums of names, all other sources, the page's section. Out: names that are neither
 //! counted nor listed, and listed ones that are counted, or no names.
 
-use super::{Source, Violation};
+use super::{SourceFile, Violation};
 use std::collections::BTreeSet;
 
 const RULE: &str = "counted";
@@ -14,7 +14,7 @@ const SECTION: &str = "\n## Never counted\n";
 const ENUMS: [(&str, &str); 2] =
     [("Ticker", "crates/base/src/stats/ticker.rs"), ("Histogram", "crates/base/src/stats/histogram_kind.rs")];
 
-pub(super) fn check(files: &[Source]) -> Vec<Violation> {
+pub(super) fn check(files: &[SourceFile]) -> Vec<Violation> {
     let text_of = |path: &str| files.iter().find(|file| file.path == path).map(|file| file.text.as_str());
     let Some(page) = text_of(PAGE) else { return Vec::new() };
     let section = page.split_once(SECTION).map_or("", |(_, behind)| behind);
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn what_is_counted_and_what_is_listed_do_not_meet() {
-        let source = |path: &str, text: &str| Source { path: path.to_owned(), text: text.to_owned() };
+        let source = |path: &str, text: &str| SourceFile { path: path.to_owned(), text: text.to_owned() };
         let complaints = |page: &str| {
             let files = [
                 source(PAGE, page),

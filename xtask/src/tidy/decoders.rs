@@ -4,7 +4,7 @@
 //! page exists, and some fuzz target uses the module: what a target does is the module of its name
 //! in `crates/fuzz`.
 
-use super::{Source, Violation};
+use super::{SourceFile, Violation};
 
 /// Where the decoders are.
 const FORMAT: &str = "crates/format/src/";
@@ -13,7 +13,7 @@ const FUZZ: &str = "crates/fuzz/src/";
 /// Where their pages are.
 const PAGES: &str = "docs/format/";
 
-pub(super) fn check(files: &[Source]) -> Vec<Violation> {
+pub(super) fn check(files: &[SourceFile]) -> Vec<Violation> {
     let mut violations = Vec::new();
     let names: Vec<&str> = files.iter().filter_map(|f| fuzz_target(&f.path)).collect();
     let is_target = |path: &str| {
@@ -62,8 +62,8 @@ pub(super) fn fuzz_target(path: &str) -> Option<&str> {
 mod tests {
     use super::*;
 
-    fn source(path: &str, text: &str) -> Source {
-        Source { path: path.to_owned(), text: text.to_owned() }
+    fn source(path: &str, text: &str) -> SourceFile {
+        SourceFile { path: path.to_owned(), text: text.to_owned() }
     }
 
     #[test]

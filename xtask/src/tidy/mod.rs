@@ -2,21 +2,25 @@
 //!
 //! In: the tree. Out: nothing, or every violation with its file and line. An exception stands in
 //! `xtask/exceptions.txt` with its reason; one that is not needed any more is a violation itself. A
-//! bug of `crates/stress/mutants` that cannot be mutated any more is one, too.
+//! mutant of `crates/stress/mutants` that cannot be inserted any more is one, too.
 
 mod compat;
 mod counted;
 mod decoders;
 mod exceptions;
+mod names;
 mod order;
 mod pages;
+mod parts;
+mod prose;
 mod text;
+mod words;
 
 use std::path::Path;
 
 /// A file that was read.
 #[derive(Clone, Debug)]
-pub(crate) struct Source {
+pub(crate) struct SourceFile {
     /// From the root, with slashes.
     pub(crate) path: String,
     pub(crate) text: String,
@@ -29,7 +33,7 @@ pub(crate) struct Violation {
     pub(crate) rule: &'static str,
     /// The file; exceptions name it too.
     pub(crate) path: String,
-    /// What is wrong, and what to do.
+    /// The mistake, and the remedy.
     pub(crate) message: String,
 }
 
@@ -43,6 +47,10 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
     violations.extend(decoders::check(&files));
     violations.extend(compat::check(&files));
     violations.extend(counted::check(&files));
+    violations.extend(words::check(&files));
+    violations.extend(names::check(&files));
+    violations.extend(prose::check(&files));
+    violations.extend(prose::check_subjects(root));
     violations.extend(pages::check(&files, &|path| root.join(path).exists()));
     let exceptions = files.iter().find(|f| f.path == exceptions::FILE).map_or("", |f| &f.text);
     let violations = exceptions::apply(violations, exceptions);
@@ -55,7 +63,7 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
 }
 
 /// Every text file that people wrote, sorted by path.
-pub(crate) fn sources(root: &Path) -> Result<Vec<Source>, String> {
+pub(crate) fn sources(root: &Path) -> Result<Vec<SourceFile>, String> {
     const EXTENSIONS: &[&str] = &["rs", "toml", "md", "txt", "sh", "yml", "yaml"];
     const SKIPPED: &[&str] = &["fixtures", ".git", "corpus", "artifacts"];
     let mut files = Vec::new();
@@ -77,7 +85,7 @@ pub(crate) fn sources(root: &Path) -> Result<Vec<Source>, String> {
             {
                 let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
                 let relative = path.strip_prefix(root).expect("every path was found below the root");
-                files.push(Source { path: relative.to_string_lossy().replace('\\', "/"), text });
+                files.push(SourceFile { path: relative.to_string_lossy().replace('\\', "/"), text });
             }
         }
     }

@@ -1,10 +1,10 @@
 //! The order of rooms inside the engine crate: no room names one that stands above it.
 //!
-//! The list is the table of ARCHITECTURE.md, "Inside `esker`": its first column, from top to bottom,
-//! in a line from left to right. So there are no circles between rooms. A part of a room that stands
-//! elsewhere than the room has an entry of its own (`room/part`).
+//! The list is the table of ARCHITECTURE.md, "Inside `esker`": its first column, from top to
+//! bottom, in a line from left to right. So there are no circles between rooms. A part of a room
+//! that stands elsewhere than the room has an entry of its own (`room/part`).
 
-use super::{Source, Violation};
+use super::{SourceFile, Violation};
 
 const RULE: &str = "order";
 /// Where the engine is.
@@ -17,7 +17,7 @@ const HEADING: &str = "## Inside `esker`";
 struct Order(Vec<String>);
 
 impl Order {
-    fn read(files: &[Source]) -> Order {
+    fn read(files: &[SourceFile]) -> Order {
         let page = files.iter().find(|file| file.path == PAGE).map_or("", |file| &file.text);
         let rows = page.lines().skip_while(|line| *line != HEADING).skip(1);
         let rows =
@@ -37,7 +37,7 @@ impl Order {
     }
 }
 
-pub(super) fn check(files: &[Source]) -> Vec<Violation> {
+pub(super) fn check(files: &[SourceFile]) -> Vec<Violation> {
     let order = Order::read(files);
     let mut violations = Vec::new();
     for file in files {
@@ -67,8 +67,8 @@ pub(super) fn check(files: &[Source]) -> Vec<Violation> {
     violations
 }
 
-/// Every `a::b` behind `root` with its line; of those in braces `a` alone. Comments and documentation
-/// do not count.
+/// Every `a::b` behind `root` with its line; of those in braces `a` alone. Comments and
+/// documentation do not count.
 fn named_modules(text: &str, root: &str) -> Vec<(usize, String)> {
     let mut named = Vec::new();
     let code: Vec<&str> = text.lines().map(|l| l.split("//").next().unwrap_or_default()).collect();
@@ -121,8 +121,8 @@ fn first_names(list: &str) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn source(path: &str, text: &str) -> Source {
-        Source { path: format!("{ENGINE}{path}"), text: text.to_owned() }
+    fn source(path: &str, text: &str) -> SourceFile {
+        SourceFile { path: format!("{ENGINE}{path}"), text: text.to_owned() }
     }
 
     #[test]
@@ -131,7 +131,7 @@ mod tests {
                     | `write` `runs/far` | `read` no |\n| `get` | |\n| `wal` | |\n| `runs` `options` | |\n\n\
                     ## Else\n| `cf` | |\n";
         let files = [
-            Source { path: PAGE.to_owned(), text: page.to_owned() },
+            SourceFile { path: PAGE.to_owned(), text: page.to_owned() },
             source("lib.rs", "use crate::db::Db;"),
             source("db/mod.rs", "use crate::write::Writer;\nuse crate::options::{A, B};"),
             source("wal/writer.rs", "// crate::db\nuse crate::{\n    options::{X, db},\n    get::Y,\n};"),

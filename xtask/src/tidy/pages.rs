@@ -6,7 +6,7 @@
 //! Paths are written without `crates/` and `src/`, as `ARCHITECTURE.md` writes them. The change log
 //! may name what is gone.
 
-use super::{Source, Violation};
+use super::{SourceFile, Violation};
 
 const RULE: &str = "pages";
 const FENCE: &str = "```";
@@ -16,7 +16,7 @@ const SUMMARY: &str = "docs/guide/src/SUMMARY.md";
 const EXAMPLES: &str = "crates/esker/examples/";
 const COOKBOOK: &str = "docs/guide/src/cookbook.md";
 
-pub(super) fn check(files: &[Source], exists: &dyn Fn(&str) -> bool) -> Vec<Violation> {
+pub(super) fn check(files: &[SourceFile], exists: &dyn Fn(&str) -> bool) -> Vec<Violation> {
     let mut violations = Vec::new();
     for page in files.iter().filter(|file| file.path.ends_with(".md") && file.path != CHANGE_LOG) {
         let mut complain =
@@ -44,7 +44,7 @@ pub(super) fn check(files: &[Source], exists: &dyn Fn(&str) -> bool) -> Vec<Viol
 }
 
 /// Files of `folder` whose entry is not in the page `list`.
-fn unlisted(files: &[Source], list: &str, folder: &str, entry: fn(&str) -> String) -> Vec<Violation> {
+fn unlisted(files: &[SourceFile], list: &str, folder: &str, entry: fn(&str) -> String) -> Vec<Violation> {
     let Some(page) = files.iter().find(|file| file.path == list) else { return Vec::new() };
     let names =
         files.iter().filter(|file| file.path != list).filter_map(|file| file.path.strip_prefix(folder));
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     fn complaints(page: &str) -> Vec<String> {
-        let source = |path: &str, text: &str| Source { path: path.to_owned(), text: text.to_owned() };
+        let source = |path: &str, text: &str| SourceFile { path: path.to_owned(), text: text.to_owned() };
         let files = [
             source("docs/page.md", page),
             source("docs/other.md", "# The other\n\n## Two words: `a`\n"),
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn the_guide_lists_its_pages_and_the_examples() {
-        let source = |path: &str, text: &str| Source { path: path.to_owned(), text: text.to_owned() };
+        let source = |path: &str, text: &str| SourceFile { path: path.to_owned(), text: text.to_owned() };
         let complaints = |summary: &str, cookbook: &str| {
             let files = [
                 source(SUMMARY, summary),

@@ -1,6 +1,6 @@
 //! Rules about the text of files: sizes, paths of machines, what is used outside its home.
 
-use super::{Source, Violation};
+use super::{SourceFile, Violation};
 
 /// Lines that a file may have before it needs an exception.
 const MAX_LINES: usize = 800;
@@ -8,7 +8,7 @@ const MAX_LINES: usize = 800;
 /// Paths of some machine. Written in two pieces, so that this file does not break its own rule.
 const MACHINE_PATHS: &[&str] = &[concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/ho", "me/")];
 
-/// What belongs into one place: the text, where it may stand, and what to use instead.
+/// Texts that belong into one place: the text, where it may stand, and what to use instead.
 const HOMES: &[(&str, &[&str], &str)] = &[
     (
         concat!("parking", "_lot::"),
@@ -27,7 +27,7 @@ const HOMES: &[(&str, &[&str], &str)] = &[
     ),
 ];
 
-pub(super) fn check(files: &[Source]) -> Vec<Violation> {
+pub(super) fn check(files: &[SourceFile]) -> Vec<Violation> {
     let mut violations = Vec::new();
     for file in files {
         let mut complain = |rule, line: Option<usize>, message: String| {
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     fn rules(path: &str, text: &str) -> Vec<&'static str> {
-        check(&[Source { path: path.to_owned(), text: text.to_owned() }]).iter().map(|v| v.rule).collect()
+        check(&[SourceFile { path: path.to_owned(), text: text.to_owned() }]).iter().map(|v| v.rule).collect()
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! region:  number of its arena | ... | head, piece | head, piece | ... | end
-//! head:    units | units of the piece before | state         the last 16 bytes before a line of 64;
+//! head:    units | units of the piece before | state        the last 16 bytes before a line of 64;
 //!                                                            pieces begin on lines
 //! free:    next, previous in its list                        the first bytes of the piece
 //! ```

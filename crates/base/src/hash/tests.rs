@@ -33,7 +33,8 @@ fn block_checksum_vectors() {
 
 #[test]
 fn unique_id_hash_vector() {
-    // Worked example of a table's unique id: db identity, session 1IX334BC65LO07IUIZCW, file number 9.
+    // Worked example of a table's unique id: db identity, session 1IX334BC65LO07IUIZCW, file number
+    // 9.
     let (a, b) = ("1IX334BC", "65LO07IUIZCW");
     let base36 = |s: &str| u64::from_str_radix(s, 36).unwrap();
     let (a, b) = (base36(a), base36(b));

@@ -1,15 +1,15 @@
 //! Tells a forked child from the process that made a value.
 //!
-//! In: a value and the process that makes it. Out: [`ProcessOwner::is_here`], one load and one comparison.
-//! A forked child has a copy of all memory and one thread. The other threads are gone, but the
-//! locks that they held stay taken. A value of the parent must not write to its files, wait for its
-//! threads, or take its locks.
+//! In: a value and the process that makes it. Out: [`ProcessOwner::is_here`], one load and one
+//! comparison. A forked child has a copy of all memory and one thread. The other threads are gone,
+//! but the locks that they held stay taken. A value of the parent must not write to its files, wait
+//! for its threads, or take its locks.
 //!
 //! The generation of a process lies in a page that the kernel wipes in each child
 //! (`MADV_WIPEONFORK`), also in one made by a bare `clone` system call. `pthread_atfork` gives the
 //! child of a `fork` the next generation before `fork` returns; other children take it at their
-//! first [`ProcessOwner::here`]. Where the kernel cannot wipe the page, only `fork` is noticed. `vfork` is
-//! not noticed: after it only `exec` is allowed.
+//! first [`ProcessOwner::here`]. Where the kernel cannot wipe the page, only `fork` is noticed.
+//! `vfork` is not noticed: after it only `exec` is allowed.
 //!
 //! Invariants
 //!  1. The generation never changes while a process runs, except from 0 to its own.

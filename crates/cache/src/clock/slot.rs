@@ -1,7 +1,7 @@
 //! A bucket of the clock table: one cache line with seven places.
 //!
 //! ```text
-//! tags  spilled 8 | tag 8 x 7        hints: a byte of the hash of each place's present or last entry
+//! tags  spilled 8 | tag 8 x 7        hints: a byte of the hash of each place's entry, or last one
 //! words [ place ] x 7
 //!
 //! place   0                                     empty
@@ -251,7 +251,7 @@ impl<V> Bucket<V> {
         self.places.iter().any(|place| Word(place.load(Ordering::Relaxed)).is_ghost_of(hash))
     }
 
-    /// Whatever is in it, dead entries too.
+    /// All entries in it, dead ones too.
     pub(crate) fn entries<'g>(&'g self, guard: &'g Guard) -> impl Iterator<Item = FoundSlot<'g, V>> {
         self.places.iter().filter_map(move |place| Bucket::look(place, guard))
     }

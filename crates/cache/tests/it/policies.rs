@@ -1,7 +1,8 @@
 //! The clock's policy beside others on the same traces: which blocks stay when there is not room
 //! for all.
 //!
-//! In: traces of keys. Out: a table of miss ratios (`cargo test -p esker-cache --test it policies --
+//! In: traces of keys. Out: a table of miss ratios (`cargo test -p esker-cache --test it policies
+//! --
 //! --nocapture`). The others are simulated, in as few lines as their papers allow: LRU; SIEVE
 //! (Zhang et al., NSDI '24); S3-FIFO (Yang et al., SOSP '23), with a small queue of a tenth and as
 //! many ghosts as entries; and a clock as RocksDB's HyperClockCache sets it up, with two turns for

@@ -120,7 +120,7 @@ impl fmt::Display for OpKind {
 pub struct FaultOp {
     /// Its number, from 0.
     pub index: u64,
-    /// What.
+    /// The kind of operation.
     pub kind: OpKind,
     /// On which file; the new name for renames and links.
     pub path: PathBuf,

@@ -10,7 +10,7 @@ use esker_base::sync::Arc;
 use esker_base::{Error, Result};
 use std::path::{Path, PathBuf};
 
-/// As many as the real file system collects (`posix/file.rs`).
+/// The number that the real file system collects (`posix/file.rs`).
 const BUFFER_BYTES: usize = 128 << 10;
 
 pub(super) struct MemSequentialFile {

@@ -6,7 +6,7 @@
 //! SEQUENCE NUMBER
 //! [metadata HEX]
 //! NUMBER OF FILES
-//! NAME crc32 CRC32C        once for each file; the name from the backup directory on, the checksum in decimal
+//! NAME crc32 CRC32C        once for each file; the name from the backup directory on
 //! ```
 //!
 //! Source: RocksDB `utilities/backup/backup_engine.cc` (`BackupMeta`). Written: the first schema,

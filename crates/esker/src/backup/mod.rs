@@ -7,7 +7,8 @@
 //! meta/N                       which files backup N consists of, with their checksums (`meta.rs`)
 //! private/N/CURRENT, MANIFEST-…, OPTIONS-…, ….log
 //! shared_checksum/NUMBER_sSESSION_BYTES.sst        a table: number, session that wrote it, size
-//! shared_checksum/NUMBER_CRC_BYTES.blob            a blob file (or a table without a session, or whose name above is taken)
+//! shared_checksum/NUMBER_CRC_BYTES.blob a blob file; a table without a session, or of a name in
+//! use
 //! ```
 //!
 //! Invariants

@@ -1,4 +1,4 @@
-//! Closing: the door to `instance/close.rs`.
+//! Closing: the public methods of `instance/close.rs`.
 
 use super::Db;
 use esker_base::Result;
@@ -7,8 +7,8 @@ impl Db {
     /// Ends background work and lets go of the directory. Afterwards every call that reads, writes
     /// or changes something gives `ShutdownInProgress`; iterators, snapshots and values that exist
     /// go on with what they hold, and properties tell what was there last. A second close does
-    /// nothing. Dropping the last handle closes too, without telling of errors. A change whose write
-    /// to the MANIFEST failed does not come into force at the next opening.
+    /// nothing. Dropping the last handle closes too, without telling of errors. A change whose
+    /// write to the MANIFEST failed does not come into force at the next opening.
     ///
     /// ```
     /// # let dir = esker_testkit::TempDir::new("doc");
@@ -20,8 +20,8 @@ impl Db {
     /// ```
     /// # Errors
     /// `IoError` if a flush of unlogged data, the close of the WAL, or, after such a failure, the
-    /// write of a fresh MANIFEST fails; the database is closed all the same · `NotSupported` in a forked child: nothing is done, and the parent's database
-    /// goes on.
+    /// write of a fresh MANIFEST fails; the database is closed all the same · `NotSupported` in a
+    /// forked child: nothing is done, and the parent's database goes on.
     pub fn close(&self) -> Result<()> {
         self.inner.close()
     }

@@ -141,9 +141,9 @@ impl Db {
     /// ```
     /// # Errors
     /// `InvalidArgument`: a name is taken, empty, named twice or has a NUL, or an option is out of
-    /// range · `NotSupported`: the database is read-only · `IoError` from the MANIFEST. No family is
-    /// created then, with two exceptions: after a MANIFEST that cannot be written any more, the next
-    /// opening may find some; after an `IoError` from the OPTIONS file all are there
+    /// range · `NotSupported`: the database is read-only · `IoError` from the MANIFEST. No family
+    /// is created then, with two exceptions: after a MANIFEST that cannot be written any more, the
+    /// next opening may find some; after an `IoError` from the OPTIONS file all are there
     /// ([`Db::column_family`]).
     pub fn create_column_families(
         &self,
@@ -211,8 +211,8 @@ impl Db {
     /// ```
     /// # Errors
     /// `InvalidArgument`: the default family, a family that was dropped already, or one of another
-    /// database · `IoError` from the MANIFEST: after a crash the family may be gone · `IoError` from
-    /// the OPTIONS file: the family is dropped.
+    /// database · `IoError` from the MANIFEST: after a crash the family may be gone · `IoError`
+    /// from the OPTIONS file: the family is dropped.
     pub fn drop_column_family(&self, family: &ColumnFamilyHandle) -> Result<()> {
         self.drop_column_families(&[family])
     }

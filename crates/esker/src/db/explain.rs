@@ -1,4 +1,4 @@
-//! Reads that tell what they do: the door to `explain/`.
+//! Reads that tell what they do: the public methods of `explain/`.
 
 use super::{ColumnFamilyHandle, Db};
 use crate::explain::{ExplainScan, Explainer};

@@ -65,9 +65,10 @@ impl Db {
     /// # Errors
     /// `InvalidArgument`: no files, a file that `SstFileWriter` did not make, or what the options
     /// rule out · `TryAgain`: a file does not fit into the last level
-    /// (`fail_if_not_bottommost_level`) · `Corruption`, also of a range deletion that ends before it
-    /// begins · `NotSupported`: the database is read-only, an option that is named, or timestamps
-    /// that are kept in memory only · `ColumnFamilyDropped` · the background error in force ·
+    /// (`fail_if_not_bottommost_level`) · `Corruption`, also of a range deletion that ends before
+    /// it begins · `NotSupported`: the database is read-only, an option that is named, or
+    /// timestamps that are kept in memory only · `ColumnFamilyDropped` · the background error in
+    /// force ·
     /// `IoError`. Nothing was taken in then, and the files are where they were.
     pub fn ingest_external_file(&self, external_files: &[impl AsRef<Path>]) -> Result<()> {
         self.ingest_external_file_cf(&self.default_column_family(), external_files)
@@ -77,9 +78,10 @@ impl Db {
     /// # Errors
     /// `InvalidArgument`: no files, a file that `SstFileWriter` did not make, or what the options
     /// rule out · `TryAgain`: a file does not fit into the last level
-    /// (`fail_if_not_bottommost_level`) · `Corruption`, also of a range deletion that ends before it
-    /// begins · `NotSupported`: the database is read-only, an option that is named, or timestamps
-    /// that are kept in memory only · `ColumnFamilyDropped` · the background error in force ·
+    /// (`fail_if_not_bottommost_level`) · `Corruption`, also of a range deletion that ends before
+    /// it begins · `NotSupported`: the database is read-only, an option that is named, or
+    /// timestamps that are kept in memory only · `ColumnFamilyDropped` · the background error in
+    /// force ·
     /// `IoError`. Nothing was taken in then, and the files are where they were.
     pub fn ingest_external_file_cf(
         &self,
@@ -93,9 +95,10 @@ impl Db {
     /// # Errors
     /// `InvalidArgument`: no files, a file that `SstFileWriter` did not make, or what the options
     /// rule out · `TryAgain`: a file does not fit into the last level
-    /// (`fail_if_not_bottommost_level`) · `Corruption`, also of a range deletion that ends before it
-    /// begins · `NotSupported`: the database is read-only, an option that is named, or timestamps
-    /// that are kept in memory only · `ColumnFamilyDropped` · the background error in force ·
+    /// (`fail_if_not_bottommost_level`) · `Corruption`, also of a range deletion that ends before
+    /// it begins · `NotSupported`: the database is read-only, an option that is named, or
+    /// timestamps that are kept in memory only · `ColumnFamilyDropped` · the background error in
+    /// force ·
     /// `IoError`. Nothing was taken in then, and the files are where they were.
     pub fn ingest_external_file_opt(
         &self,
@@ -136,8 +139,8 @@ impl Db {
     /// (`fail_if_not_bottommost_level`) · `Corruption`, also of a range deletion that ends before
     /// it begins · `NotSupported` when read-only, naming the option, or where timestamps are to be
     /// kept in memory only · `ColumnFamilyDropped` · the background error in force · `IoError`.
-    /// Nothing was taken in then, and the files are where they were. Where the write to the MANIFEST
-    /// failed, that is certain after [`Db::resume`] or [`Db::close`] only.
+    /// Nothing was taken in then, and the files are where they were. Where the write to the
+    /// MANIFEST failed, that is certain after [`Db::resume`] or [`Db::close`] only.
     pub fn ingest_external_files(
         &self,
         options: &IngestExternalFileOptions,

@@ -1,4 +1,4 @@
-//! Many keys as of one point in time: the door to `get/batch.rs`.
+//! Many keys as of one point in time: the public methods of `get/batch.rs`.
 
 use super::{ColumnFamilyHandle, Db};
 use crate::cf::ColumnFamily;

@@ -91,8 +91,8 @@ impl Db {
         self.prefix_opt(ReadOptions::default(), family, prefix)
     }
 
-    /// The entries of `family` whose keys begin with `prefix`, as of the snapshot of `options` or of
-    /// now. The prefix takes the place of the bounds in `options`.
+    /// The entries of `family` whose keys begin with `prefix`, as of the snapshot of `options` or
+    /// of now. The prefix takes the place of the bounds in `options`.
     ///
     /// A comparator of the program's own does not say where such keys lie: the only item is then
     /// `InvalidArgument`.
@@ -163,8 +163,8 @@ impl Db {
     /// # Ok::<_, esker::Error>(())
     /// ```
     /// # Errors
-    /// `InvalidArgument` for a family of another database · `Corruption` and `IoError` name the file
-    /// · `NotSupported` in a forked child of the process that opened the database ·
+    /// `InvalidArgument` for a family of another database · `Corruption` and `IoError` name the
+    /// file · `NotSupported` in a forked child of the process that opened the database ·
     /// `ShutdownInProgress`: the database was closed.
     pub fn first_cf(&self, family: &ColumnFamilyHandle) -> Result<Option<KeyValue>> {
         self.range_cf(family, ..).next().transpose()
@@ -189,8 +189,8 @@ impl Db {
 
     /// The last entry of `family`.
     /// # Errors
-    /// `InvalidArgument` for a family of another database · `Corruption` and `IoError` name the file
-    /// · `NotSupported` in a forked child of the process that opened the database ·
+    /// `InvalidArgument` for a family of another database · `Corruption` and `IoError` name the
+    /// file · `NotSupported` in a forked child of the process that opened the database ·
     /// `ShutdownInProgress`: the database was closed.
     pub fn last_cf(&self, family: &ColumnFamilyHandle) -> Result<Option<KeyValue>> {
         self.range_cf(family, ..).next_back().transpose()
@@ -243,8 +243,8 @@ impl Db {
 
     /// Whether `family` has no key. Costs as much as finding its first one.
     /// # Errors
-    /// `InvalidArgument` for a family of another database · `Corruption` and `IoError` name the file
-    /// · `NotSupported` in a forked child of the process that opened the database ·
+    /// `InvalidArgument` for a family of another database · `Corruption` and `IoError` name the
+    /// file · `NotSupported` in a forked child of the process that opened the database ·
     /// `ShutdownInProgress`: the database was closed.
     pub fn is_empty_cf(&self, family: &ColumnFamilyHandle) -> Result<bool> {
         Ok(self.range_cf(family, ..).next_item()?.is_none())

@@ -1,4 +1,4 @@
-//! After a background error: the door to `instance/resume.rs`.
+//! After a background error: the public methods of `instance/resume.rs`.
 
 use super::Db;
 use esker_base::{Error, Result};

@@ -1,4 +1,4 @@
-//! Scans: the door to `scan/`.
+//! Scans: the public methods of `scan/`.
 
 use super::{ColumnFamilyHandle, Db};
 use crate::options::{MultiScanArgs, ReadOptions};

@@ -84,8 +84,8 @@ impl Snapshot {
         db.get_pinned_opt(&self.options(), &db.default_column_family(), key)
     }
 
-    /// The values that `keys` of the default family had, in the order of the keys, each with its own
-    /// result.
+    /// The values that `keys` of the default family had, in the order of the keys, each with its
+    /// own result.
     ///
     /// ```
     /// # let dir = esker_testkit::TempDir::new("doc");

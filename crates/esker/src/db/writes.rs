@@ -267,8 +267,9 @@ impl Db {
     /// # Ok::<_, esker::Error>(())
     /// ```
     /// # Errors
-    /// `InvalidArgument`: options that contradict each other, a family that is not open, an inverted
-    /// range; nothing was written · `Incomplete`: `no_slowdown` is set, and writers are stalled ·
+    /// `InvalidArgument`: options that contradict each other, a family that is not open, an
+    /// inverted range; nothing was written · `Incomplete`: `no_slowdown` is set, and writers are
+    /// stalled ·
     /// `ShutdownInProgress`: the database was closed · `IoError`: the WAL could not be written, and
     /// no write succeeds until [`Db::resume`] · the background error in force.
     pub fn write(&self, batch: impl BatchArg) -> Result<()> {
@@ -288,8 +289,9 @@ impl Db {
     /// # Ok::<_, esker::Error>(())
     /// ```
     /// # Errors
-    /// `InvalidArgument`: options that contradict each other, a family that is not open, an inverted
-    /// range; nothing was written · `Incomplete`: `no_slowdown` is set, and writers are stalled ·
+    /// `InvalidArgument`: options that contradict each other, a family that is not open, an
+    /// inverted range; nothing was written · `Incomplete`: `no_slowdown` is set, and writers are
+    /// stalled ·
     /// `ShutdownInProgress`: the database was closed · `IoError`: the WAL could not be written, and
     /// no write succeeds until [`Db::resume`] · the background error in force.
     pub fn write_opt(&self, options: &WriteOptions, batch: impl BatchArg) -> Result<()> {

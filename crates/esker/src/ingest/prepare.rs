@@ -1,8 +1,8 @@
 //! A file before it is ingested: opened, checked, and linked or copied into the database's
 //! directory.
 //!
-//! Invariant: until the MANIFEST names it, a file in the directory belongs to [`PreparedFiles`], and
-//! dropping that deletes it.
+//! Invariant: until the MANIFEST names it, a file in the directory belongs to [`PreparedFiles`],
+//! and dropping that deletes it.
 //!
 //! Source: RocksDB `ExternalSstFileIngestionJob::Prepare`, `GetIngestedFileInfo`.
 

@@ -72,7 +72,8 @@ pub struct CompressionOptions {
     pub parallel_threads: u32,
     /// For `bottommost_compression_opts`: use these and not `compression_opts`. Default false.
     pub enabled: bool,
-    /// How many bytes of a block must remain of 1024 for compression to be worth while. Default 896.
+    /// How many bytes of a block must remain of 1024 for compression to be worth while. Default
+    /// 896.
     pub max_compressed_bytes_per_kb: i32,
 }
 

@@ -9,8 +9,8 @@ use std::cmp::Ordering;
 /// behind it for as long as the data lives.
 impl ColumnFamilyOptions {
     /// Sets the merge operator to one that calls `merge` with a key, the value below (if there is
-    /// one) and the operands, oldest first. `None` means that the operands make no sense: reads then
-    /// give `Corruption`.
+    /// one) and the operands, oldest first. `None` means that the operands make no sense: reads
+    /// then give `Corruption`.
     ///
     /// ```
     /// use esker::{ColumnFamilyOptions, Db, DbOptions};

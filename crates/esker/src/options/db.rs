@@ -131,8 +131,8 @@ option_struct! {
         /// Flush all families together, so that their files always agree. Default false. Fixed.
         atomic_flush: bool = false, fixed;
 
-        /// Table bytes written between write-back hints; 0: the operating system decides. Default 0.
-        /// Mutable.
+        /// Table bytes written between write-back hints; 0: the operating system decides. Default
+        /// 0. Mutable.
         bytes_per_sync: u64 = 0, mutable;
         /// WAL bytes written between write-back hints; 0: the operating system decides. Default 0.
         /// Mutable.
@@ -161,8 +161,8 @@ option_struct! {
         /// else 16 MiB. Default 0. Mutable.
         delayed_write_rate: u64 = 0, mutable;
         /// Bytes of all memtables at which the largest is flushed; 0: no common limit. Makes a
-        /// `write_buffer_manager` where none is given, and is not looked at where one is. Default 0.
-        /// Fixed.
+        /// `write_buffer_manager` where none is given, and is not looked at where one is. Default
+        /// 0. Fixed.
         db_write_buffer_size: usize = 0, fixed;
         /// Bytes that one leader may write for its followers. Default 1 MiB. Fixed.
         max_write_batch_group_size_bytes: u64 = 1 << 20, fixed;

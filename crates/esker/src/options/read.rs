@@ -90,7 +90,8 @@ pub struct ReadOptions {
     pub pin_data: bool,
     /// Files that an iterator was the last to use are deleted in the background. Default false.
     pub background_purge_on_iterator_cleanup: bool,
-    /// Hidden entries an iterator may step over before it gives `Incomplete`; 0: no limit. Default 0.
+    /// Hidden entries an iterator may step over before it gives `Incomplete`; 0: no limit. Default
+    /// 0.
     pub max_skippable_internal_keys: u64,
     /// An iterator lets go of memtables and files that are not needed any more as soon as there are
     /// newer ones, and goes on with those at its place: what it shows stays the same. Accepted; all

@@ -22,13 +22,15 @@ option_enum! {
 /// Options of universal compaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CompactionOptionsUniversal {
-    /// Percent by which the next run may be larger than those picked, and still be picked. Default 1.
+    /// Percent by which the next run may be larger than those picked, and still be picked. Default
+    /// 1.
     pub size_ratio: u32,
     /// Runs merged at once, at least. Default 2.
     pub min_merge_width: u32,
     /// Runs merged at once, at most. Default: all.
     pub max_merge_width: u32,
-    /// Bytes of all other runs, in percent of the oldest one's, at which all are merged. Default 200.
+    /// Bytes of all other runs, in percent of the oldest one's, at which all are merged. Default
+    /// 200.
     pub max_size_amplification_percent: u32,
     /// Outputs are compressed as long as the runs older than they have less than this many percent
     /// of the bytes; -1: always. Default -1.

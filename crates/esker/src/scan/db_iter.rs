@@ -13,8 +13,8 @@
 //!  3. backward: at the last entry of the user keys before the current one, or before the first;
 //!     `ahead` describes that entry, unless the inner cursor was moved since by anything but a
 //!     step.
-//!  4. stepping over a run (`run` is not empty, `value` is `DecodedRun`): at the run's first entry in the
-//!     direction of travel.
+//!  4. stepping over a run (`run` is not empty, `value` is `DecodedRun`): at the run's first entry
+//!     in the direction of travel.
 //!
 //! No step allocates once the buffers have grown to the largest key and value. The key is always a
 //! copy. The value is the inner cursor's own in case 1, and mostly in case 3: that of the entry it
@@ -76,8 +76,8 @@ pub(crate) struct DbIter<I = Box<dyn ScanIterator>> {
     forward: bool,
     /// Forward: the value was merged, so that `iter` is not at its entry.
     merged: bool,
-    /// The current user key, if `value` is not `DecodedRun`; while looking for the next one, the one to
-    /// pass.
+    /// The current user key, if `value` is not `DecodedRun`; while looking for the next one, the
+    /// one to pass.
     key: Vec<u8>,
     value: Value,
     left: LeftValue,

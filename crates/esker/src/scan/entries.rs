@@ -64,9 +64,9 @@ pub(crate) mod sealed {
 /// keeps its block or memtable in memory until it is dropped. [`next_item`](Self::next_item) and
 /// [`next_item_back`](Self::next_item_back) lend both where they lie, and copy nothing.
 ///
-/// All entries are as of one point in time. Opening happens with the first call; the cost is that of one
-/// [`DbIterator`], of two if entries are taken from both ends. An error comes as an item, and is the
-/// last.
+/// All entries are as of one point in time. Opening happens with the first call; the cost is that
+/// of one [`DbIterator`], of two if entries are taken from both ends. An error comes as an item,
+/// and is the last.
 ///
 /// ```
 /// # let dir = esker_testkit::TempDir::new("doc");

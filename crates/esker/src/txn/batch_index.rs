@@ -282,7 +282,8 @@ impl WriteBatchWithIndex {
         self.batch.merge_cf(family, key, operand)
     }
 
-    /// Removes the keys from `begin` up to `end`, exclusive, those of this batch too, from the default family.
+    /// Removes the keys from `begin` up to `end`, exclusive, those of this batch too, from the
+    /// default family.
     ///
     /// ```
     /// let mut batch = esker::WriteBatchWithIndex::default();
@@ -297,7 +298,8 @@ impl WriteBatchWithIndex {
         self.batch.delete_range(begin, end)
     }
 
-    /// Removes the keys from `begin` up to `end`, exclusive, those of this batch too, from `family`: a handle, or its id.
+    /// Removes the keys from `begin` up to `end`, exclusive, those of this batch too, from
+    /// `family`: a handle, or its id.
     /// # Errors
     /// `InvalidArgument`: the entry has 4 GiB or more, or the batch 2^32 - 1 operations ·
     /// `Aborted`: the batch would pass [`set_max_bytes`](Self::set_max_bytes). The batch stays as

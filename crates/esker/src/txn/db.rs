@@ -73,9 +73,10 @@ impl TransactionDb {
     /// # Errors
     /// `InvalidArgument`: the database does not exist and `create_if_missing` is off; it exists and
     /// `error_if_exists` is on; it has families that are not named (the message names them); an
-    /// option is out of range; a family has timestamps of another size than 8 bytes · `IoError`/`Busy`: another
-    /// process has it · `Corruption`: names file and offset · `NotSupported`: names the feature, or
-    /// a write policy that is not `WriteCommitted` · `IoError` from the directory.
+    /// option is out of range; a family has timestamps of another size than 8 bytes ·
+    /// `IoError`/`Busy`: another process has it · `Corruption`: names file and offset ·
+    /// `NotSupported`: names the feature, or a write policy that is not `WriteCommitted` ·
+    /// `IoError` from the directory.
     pub fn open(
         options: &Options,
         txn_options: &TransactionDbOptions,
@@ -103,9 +104,10 @@ impl TransactionDb {
     /// # Errors
     /// `InvalidArgument`: the database does not exist and `create_if_missing` is off; it exists and
     /// `error_if_exists` is on; it has families that are not named (the message names them); an
-    /// option is out of range; a family has timestamps of another size than 8 bytes · `IoError`/`Busy`: another
-    /// process has it · `Corruption`: names file and offset · `NotSupported`: names the feature, or
-    /// a write policy that is not `WriteCommitted` · `IoError` from the directory.
+    /// option is out of range; a family has timestamps of another size than 8 bytes ·
+    /// `IoError`/`Busy`: another process has it · `Corruption`: names file and offset ·
+    /// `NotSupported`: names the feature, or a write policy that is not `WriteCommitted` ·
+    /// `IoError` from the directory.
     pub fn open_cf(
         options: &DbOptions,
         txn_options: &TransactionDbOptions,
@@ -291,7 +293,7 @@ impl TransactionDb {
         families.iter().try_for_each(|family| self.shared.locks.drop_family(family.id()))
     }
 
-    /// Stores `value` under `key` in the default family; locks the key for the moment of the write.
+    /// Stores `value` under `key` in the default family; locks the key during the write.
     ///
     /// ```
     /// # let dir = esker_testkit::TempDir::new("doc");
@@ -304,24 +306,24 @@ impl TransactionDb {
     /// # Errors
     /// `TimedOut(LockTimeout)`: another holds the lock for longer than `default_lock_timeout` ·
     /// `NotSupported`: a range, where only points can be locked; a family with user-defined
-    /// timestamps · `Busy(Deadlock)`: waiting would close a circle · `Aborted(LockLimit)`: locks take
-    /// too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict each
-    /// other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is set, and
-    /// writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`: the WAL could
-    /// not be written · the background error in force.
+    /// timestamps · `Busy(Deadlock)`: waiting would close a circle · `Aborted(LockLimit)`: locks
+    /// take too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict
+    /// each other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is
+    /// set, and writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`:
+    /// the WAL could not be written · the background error in force.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.put_cf(&self.db().default_column_family(), key, value)
     }
 
-    /// Stores `value` under `key` in `family`; locks the key for the moment of the write.
+    /// Stores `value` under `key` in `family`; locks the key during the write.
     /// # Errors
     /// `TimedOut(LockTimeout)`: another holds the lock for longer than `default_lock_timeout` ·
     /// `NotSupported`: a range, where only points can be locked; a family with user-defined
-    /// timestamps · `Busy(Deadlock)`: waiting would close a circle · `Aborted(LockLimit)`: locks take
-    /// too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict each
-    /// other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is set, and
-    /// writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`: the WAL could
-    /// not be written · the background error in force.
+    /// timestamps · `Busy(Deadlock)`: waiting would close a circle · `Aborted(LockLimit)`: locks
+    /// take too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict
+    /// each other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is
+    /// set, and writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`:
+    /// the WAL could not be written · the background error in force.
     pub fn put_cf(
         &self,
         family: &ColumnFamilyHandle,
@@ -352,11 +354,11 @@ impl TransactionDb {
     /// # Errors
     /// `TimedOut(LockTimeout)`: another holds the lock for longer than `default_lock_timeout` ·
     /// `NotSupported`: a range, where only points can be locked; a family with user-defined
-    /// timestamps · `Busy(Deadlock)`: waiting would close a circle · `Aborted(LockLimit)`: locks take
-    /// too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict each
-    /// other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is set, and
-    /// writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`: the WAL could
-    /// not be written · the background error in force.
+    /// timestamps · `Busy(Deadlock)`: waiting would close a circle · `Aborted(LockLimit)`: locks
+    /// take too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict
+    /// each other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is
+    /// set, and writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`:
+    /// the WAL could not be written · the background error in force.
     pub fn put_opt(
         &self,
         options: &WriteOptions,
@@ -367,7 +369,7 @@ impl TransactionDb {
         self.write_one(options, family, |batch| batch.put_cf(family, key, value))
     }
 
-    /// Removes `key` from the default family; locks it for the moment of the write.
+    /// Removes `key` from the default family; locks it during the write.
     ///
     /// ```
     /// # let dir = esker_testkit::TempDir::new("doc");
@@ -380,24 +382,24 @@ impl TransactionDb {
     /// # Errors
     /// `TimedOut(LockTimeout)`: another holds the lock for longer than `default_lock_timeout` ·
     /// `NotSupported`: a range, where only points can be locked; a family with user-defined
-    /// timestamps · `Busy(Deadlock)`: waiting would close a circle · `Aborted(LockLimit)`: locks take
-    /// too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict each
-    /// other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is set, and
-    /// writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`: the WAL could
-    /// not be written · the background error in force.
+    /// timestamps · `Busy(Deadlock)`: waiting would close a circle · `Aborted(LockLimit)`: locks
+    /// take too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict
+    /// each other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is
+    /// set, and writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`:
+    /// the WAL could not be written · the background error in force.
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
         self.delete_cf(&self.db().default_column_family(), key)
     }
 
-    /// Removes `key` from `family`; locks it for the moment of the write.
+    /// Removes `key` from `family`; locks it during the write.
     /// # Errors
     /// `TimedOut(LockTimeout)`: another holds the lock for longer than `default_lock_timeout` ·
     /// `NotSupported`: a range, where only points can be locked; a family with user-defined
-    /// timestamps · `Busy(Deadlock)`: waiting would close a circle · `Aborted(LockLimit)`: locks take
-    /// too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict each
-    /// other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is set, and
-    /// writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`: the WAL could
-    /// not be written · the background error in force.
+    /// timestamps · `Busy(Deadlock)`: waiting would close a circle · `Aborted(LockLimit)`: locks
+    /// take too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict
+    /// each other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is
+    /// set, and writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`:
+    /// the WAL could not be written · the background error in force.
     pub fn delete_cf(&self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<()> {
         self.delete_opt(&WriteOptions::default(), family, key)
     }
@@ -406,11 +408,11 @@ impl TransactionDb {
     /// # Errors
     /// `TimedOut(LockTimeout)`: another holds the lock for longer than `default_lock_timeout` ·
     /// `NotSupported`: a range, where only points can be locked; a family with user-defined
-    /// timestamps · `Busy(Deadlock)`: waiting would close a circle · `Aborted(LockLimit)`: locks take
-    /// too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict each
-    /// other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is set, and
-    /// writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`: the WAL could
-    /// not be written · the background error in force.
+    /// timestamps · `Busy(Deadlock)`: waiting would close a circle · `Aborted(LockLimit)`: locks
+    /// take too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict
+    /// each other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is
+    /// set, and writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`:
+    /// the WAL could not be written · the background error in force.
     pub fn delete_opt(
         &self,
         options: &WriteOptions,
@@ -420,7 +422,7 @@ impl TransactionDb {
         self.write_one(options, family, |batch| batch.delete_cf(family, key))
     }
 
-    /// Adds an operand to `key` in the default family; locks it for the moment of the write.
+    /// Adds an operand to `key` in the default family; locks it during the write.
     ///
     /// ```
     /// # let dir = esker_testkit::TempDir::new("doc");
@@ -434,24 +436,24 @@ impl TransactionDb {
     /// # Errors
     /// `TimedOut(LockTimeout)`: another holds the lock for longer than `default_lock_timeout` ·
     /// `NotSupported`: a range, where only points can be locked; a family with user-defined
-    /// timestamps · `Busy(Deadlock)`: waiting would close a circle · `Aborted(LockLimit)`: locks take
-    /// too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict each
-    /// other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is set, and
-    /// writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`: the WAL could
-    /// not be written · the background error in force.
+    /// timestamps · `Busy(Deadlock)`: waiting would close a circle · `Aborted(LockLimit)`: locks
+    /// take too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict
+    /// each other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is
+    /// set, and writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`:
+    /// the WAL could not be written · the background error in force.
     pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
         self.merge_cf(&self.db().default_column_family(), key, operand)
     }
 
-    /// Adds an operand to `key` in `family`; locks it for the moment of the write.
+    /// Adds an operand to `key` in `family`; locks it during the write.
     /// # Errors
     /// `TimedOut(LockTimeout)`: another holds the lock for longer than `default_lock_timeout` ·
     /// `NotSupported`: a range, where only points can be locked; a family with user-defined
-    /// timestamps · `Busy(Deadlock)`: waiting would close a circle · `Aborted(LockLimit)`: locks take
-    /// too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict each
-    /// other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is set, and
-    /// writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`: the WAL could
-    /// not be written · the background error in force.
+    /// timestamps · `Busy(Deadlock)`: waiting would close a circle · `Aborted(LockLimit)`: locks
+    /// take too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict
+    /// each other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is
+    /// set, and writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`:
+    /// the WAL could not be written · the background error in force.
     pub fn merge_cf(
         &self,
         family: &ColumnFamilyHandle,
@@ -476,11 +478,11 @@ impl TransactionDb {
     /// # Errors
     /// `TimedOut(LockTimeout)`: another holds the lock for longer than `default_lock_timeout` ·
     /// `NotSupported`: a range, where only points can be locked; a family with user-defined
-    /// timestamps · `Busy(Deadlock)`: waiting would close a circle · `Aborted(LockLimit)`: locks take
-    /// too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict each
-    /// other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is set, and
-    /// writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`: the WAL could
-    /// not be written · the background error in force.
+    /// timestamps · `Busy(Deadlock)`: waiting would close a circle · `Aborted(LockLimit)`: locks
+    /// take too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict
+    /// each other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is
+    /// set, and writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`:
+    /// the WAL could not be written · the background error in force.
     pub fn merge_opt(
         &self,
         options: &WriteOptions,
@@ -491,7 +493,8 @@ impl TransactionDb {
         self.write_one(options, family, |batch| batch.merge_cf(family, key, operand))
     }
 
-    /// Removes the keys from `begin` up to `end`, exclusive, from the default family; locks the range, `end` too.
+    /// Removes the keys from `begin` up to `end`, exclusive, from the default family; locks the
+    /// range, `end` too.
     ///
     /// ```
     /// # let dir = esker_testkit::TempDir::new("doc");
@@ -504,24 +507,25 @@ impl TransactionDb {
     /// # Errors
     /// `TimedOut(LockTimeout)`: another holds the lock for longer than `default_lock_timeout` ·
     /// `NotSupported`: a range, where only points can be locked; a family with user-defined
-    /// timestamps · `Busy(Deadlock)`: waiting would close a circle · `Aborted(LockLimit)`: locks take
-    /// too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict each
-    /// other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is set, and
-    /// writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`: the WAL could
-    /// not be written · the background error in force.
+    /// timestamps · `Busy(Deadlock)`: waiting would close a circle · `Aborted(LockLimit)`: locks
+    /// take too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict
+    /// each other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is
+    /// set, and writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`:
+    /// the WAL could not be written · the background error in force.
     pub fn delete_range(&self, begin: impl AsRef<[u8]>, end: impl AsRef<[u8]>) -> Result<()> {
         self.delete_range_cf(&self.db().default_column_family(), begin, end)
     }
 
-    /// Removes the keys from `begin` up to `end`, exclusive, from `family`; locks the range, `end` too.
+    /// Removes the keys from `begin` up to `end`, exclusive, from `family`; locks the range, `end`
+    /// too.
     /// # Errors
     /// `TimedOut(LockTimeout)`: another holds the lock for longer than `default_lock_timeout` ·
     /// `NotSupported`: a range, where only points can be locked; a family with user-defined
-    /// timestamps · `Busy(Deadlock)`: waiting would close a circle · `Aborted(LockLimit)`: locks take
-    /// too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict each
-    /// other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is set, and
-    /// writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`: the WAL could
-    /// not be written · the background error in force.
+    /// timestamps · `Busy(Deadlock)`: waiting would close a circle · `Aborted(LockLimit)`: locks
+    /// take too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict
+    /// each other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is
+    /// set, and writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`:
+    /// the WAL could not be written · the background error in force.
     pub fn delete_range_cf(
         &self,
         family: &ColumnFamilyHandle,
@@ -535,11 +539,11 @@ impl TransactionDb {
     /// # Errors
     /// `TimedOut(LockTimeout)`: another holds the lock for longer than `default_lock_timeout` ·
     /// `NotSupported`: a range, where only points can be locked; a family with user-defined
-    /// timestamps · `Busy(Deadlock)`: waiting would close a circle · `Aborted(LockLimit)`: locks take
-    /// too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict each
-    /// other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is set, and
-    /// writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`: the WAL could
-    /// not be written · the background error in force.
+    /// timestamps · `Busy(Deadlock)`: waiting would close a circle · `Aborted(LockLimit)`: locks
+    /// take too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict
+    /// each other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is
+    /// set, and writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`:
+    /// the WAL could not be written · the background error in force.
     pub fn delete_range_opt(
         &self,
         options: &WriteOptions,
@@ -585,11 +589,11 @@ impl TransactionDb {
     /// # Errors
     /// `TimedOut(LockTimeout)`: another holds the lock for longer than `default_lock_timeout` ·
     /// `NotSupported`: a range, where only points can be locked; a family with user-defined
-    /// timestamps · `Busy(Deadlock)`: waiting would close a circle · `Aborted(LockLimit)`: locks take
-    /// too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict each
-    /// other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is set, and
-    /// writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`: the WAL could
-    /// not be written · the background error in force.
+    /// timestamps · `Busy(Deadlock)`: waiting would close a circle · `Aborted(LockLimit)`: locks
+    /// take too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict
+    /// each other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is
+    /// set, and writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`:
+    /// the WAL could not be written · the background error in force.
     pub fn write(&self, batch: impl BatchArg) -> Result<()> {
         self.write_opt(&WriteOptions::default(), batch)
     }
@@ -598,11 +602,11 @@ impl TransactionDb {
     /// # Errors
     /// `TimedOut(LockTimeout)`: another holds the lock for longer than `default_lock_timeout` ·
     /// `NotSupported`: a range, where only points can be locked; a family with user-defined
-    /// timestamps · `Busy(Deadlock)`: waiting would close a circle · `Aborted(LockLimit)`: locks take
-    /// too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict each
-    /// other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is set, and
-    /// writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`: the WAL could
-    /// not be written · the background error in force.
+    /// timestamps · `Busy(Deadlock)`: waiting would close a circle · `Aborted(LockLimit)`: locks
+    /// take too much memory · `ColumnFamilyDropped` · `InvalidArgument`: options that contradict
+    /// each other, a family that is not open, an inverted range · `Incomplete`: `no_slowdown` is
+    /// set, and writers are stalled · `ShutdownInProgress`: the database was closed · `IoError`:
+    /// the WAL could not be written · the background error in force.
     pub fn write_opt(&self, options: &WriteOptions, batch: impl BatchArg) -> Result<()> {
         batch.lend(|batch| {
             if self.shared.options.skip_concurrency_control {

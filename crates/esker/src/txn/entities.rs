@@ -410,7 +410,7 @@ impl OptimisticTransaction {
     ) -> Result<Vec<Option<WideColumns>>> {
         let mut options = {
             let own = &mut *self.own();
-            // Before the moment is taken: what is written since is a conflict.
+            // Before the read point is taken: what is written since is a conflict.
             if own.isolation == IsolationLevel::Serializable {
                 families.iter().try_for_each(|family| own.touch(family, key.as_ref()))?;
             }

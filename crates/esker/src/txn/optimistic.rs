@@ -150,10 +150,12 @@ impl OptimisticTransactionDb {
     /// # Ok::<_, esker::Error>(())
     /// ```
     /// # Errors
-    /// `InvalidArgument`: options that contradict each other, a family that is not open, an inverted
-    /// range · `NotSupported`: the database is read-only, or the family has no merge operator ·
+    /// `InvalidArgument`: options that contradict each other, a family that is not open, an
+    /// inverted range · `NotSupported`: the database is read-only, or the family has no merge
+    /// operator ·
     /// `Incomplete`: `no_slowdown` is set, and writers are stalled · `ShutdownInProgress`: the
-    /// database was closed · `IoError`: the WAL could not be written · the background error in force.
+    /// database was closed · `IoError`: the WAL could not be written · the background error in
+    /// force.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.db.put(key, value)
     }
@@ -171,10 +173,12 @@ impl OptimisticTransactionDb {
     /// # Ok::<_, esker::Error>(())
     /// ```
     /// # Errors
-    /// `InvalidArgument`: options that contradict each other, a family that is not open, an inverted
-    /// range · `NotSupported`: the database is read-only, or the family has no merge operator ·
+    /// `InvalidArgument`: options that contradict each other, a family that is not open, an
+    /// inverted range · `NotSupported`: the database is read-only, or the family has no merge
+    /// operator ·
     /// `Incomplete`: `no_slowdown` is set, and writers are stalled · `ShutdownInProgress`: the
-    /// database was closed · `IoError`: the WAL could not be written · the background error in force.
+    /// database was closed · `IoError`: the WAL could not be written · the background error in
+    /// force.
     pub fn put_cf(
         &self,
         family: &ColumnFamilyHandle,
@@ -194,20 +198,24 @@ impl OptimisticTransactionDb {
     /// # Ok::<_, esker::Error>(())
     /// ```
     /// # Errors
-    /// `InvalidArgument`: options that contradict each other, a family that is not open, an inverted
-    /// range · `NotSupported`: the database is read-only, or the family has no merge operator ·
+    /// `InvalidArgument`: options that contradict each other, a family that is not open, an
+    /// inverted range · `NotSupported`: the database is read-only, or the family has no merge
+    /// operator ·
     /// `Incomplete`: `no_slowdown` is set, and writers are stalled · `ShutdownInProgress`: the
-    /// database was closed · `IoError`: the WAL could not be written · the background error in force.
+    /// database was closed · `IoError`: the WAL could not be written · the background error in
+    /// force.
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
         self.db.delete(key)
     }
 
     /// Removes `key` from `family`.
     /// # Errors
-    /// `InvalidArgument`: options that contradict each other, a family that is not open, an inverted
-    /// range · `NotSupported`: the database is read-only, or the family has no merge operator ·
+    /// `InvalidArgument`: options that contradict each other, a family that is not open, an
+    /// inverted range · `NotSupported`: the database is read-only, or the family has no merge
+    /// operator ·
     /// `Incomplete`: `no_slowdown` is set, and writers are stalled · `ShutdownInProgress`: the
-    /// database was closed · `IoError`: the WAL could not be written · the background error in force.
+    /// database was closed · `IoError`: the WAL could not be written · the background error in
+    /// force.
     pub fn delete_cf(&self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<()> {
         self.db.delete_opt(&WriteOptions::default(), family, key)
     }
@@ -223,10 +231,12 @@ impl OptimisticTransactionDb {
     /// # Ok::<_, esker::Error>(())
     /// ```
     /// # Errors
-    /// `InvalidArgument`: options that contradict each other, a family that is not open, an inverted
-    /// range · `NotSupported`: the database is read-only, or the family has no merge operator ·
+    /// `InvalidArgument`: options that contradict each other, a family that is not open, an
+    /// inverted range · `NotSupported`: the database is read-only, or the family has no merge
+    /// operator ·
     /// `Incomplete`: `no_slowdown` is set, and writers are stalled · `ShutdownInProgress`: the
-    /// database was closed · `IoError`: the WAL could not be written · the background error in force.
+    /// database was closed · `IoError`: the WAL could not be written · the background error in
+    /// force.
     pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
         self.db.merge(key, operand)
     }
@@ -242,10 +252,12 @@ impl OptimisticTransactionDb {
     /// # Ok::<_, esker::Error>(())
     /// ```
     /// # Errors
-    /// `InvalidArgument`: options that contradict each other, a family that is not open, an inverted
-    /// range · `NotSupported`: the database is read-only, or the family has no merge operator ·
+    /// `InvalidArgument`: options that contradict each other, a family that is not open, an
+    /// inverted range · `NotSupported`: the database is read-only, or the family has no merge
+    /// operator ·
     /// `Incomplete`: `no_slowdown` is set, and writers are stalled · `ShutdownInProgress`: the
-    /// database was closed · `IoError`: the WAL could not be written · the background error in force.
+    /// database was closed · `IoError`: the WAL could not be written · the background error in
+    /// force.
     pub fn merge_cf(
         &self,
         family: &ColumnFamilyHandle,
@@ -267,10 +279,12 @@ impl OptimisticTransactionDb {
     /// # Ok::<_, esker::Error>(())
     /// ```
     /// # Errors
-    /// `InvalidArgument`: options that contradict each other, a family that is not open, an inverted
-    /// range · `NotSupported`: the database is read-only, or the family has no merge operator ·
+    /// `InvalidArgument`: options that contradict each other, a family that is not open, an
+    /// inverted range · `NotSupported`: the database is read-only, or the family has no merge
+    /// operator ·
     /// `Incomplete`: `no_slowdown` is set, and writers are stalled · `ShutdownInProgress`: the
-    /// database was closed · `IoError`: the WAL could not be written · the background error in force.
+    /// database was closed · `IoError`: the WAL could not be written · the background error in
+    /// force.
     pub fn write(&self, batch: impl BatchArg) -> Result<()> {
         self.db.write(batch)
     }

@@ -65,7 +65,8 @@ macro_rules! reads_of_db {
                 self.db().get_opt(options, family, key)
             }
 
-            /// The value of `key` in the default family, without copying it: [`Db::get_pinned`](crate::Db::get_pinned).
+            /// The value of `key` in the default family, without copying it:
+            /// [`Db::get_pinned`](crate::Db::get_pinned).
             /// # Errors
             /// `Corruption` and `IoError` name the file and offset · `InvalidArgument` for merge
             /// operands without a merge operator · `NotSupported` in a forked child of the process
@@ -117,7 +118,8 @@ macro_rules! reads_of_db {
                 self.db().range_cf(family, range)
             }
 
-            /// The entries of the default family whose keys begin with `prefix`: [`Db::prefix`](crate::Db::prefix).
+            /// The entries of the default family whose keys begin with `prefix`:
+            /// [`Db::prefix`](crate::Db::prefix).
             pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Entries {
                 self.db().prefix(prefix)
             }
@@ -138,7 +140,8 @@ macro_rules! reads_of_db {
                 self.db().last()
             }
 
-            /// The state of now, readable until the last clone is dropped: [`Db::snapshot`](crate::Db::snapshot).
+            /// The state of now, readable until the last clone is dropped:
+            /// [`Db::snapshot`](crate::Db::snapshot).
             pub fn snapshot(&self) -> Snapshot {
                 self.db().snapshot()
             }

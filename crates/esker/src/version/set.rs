@@ -534,7 +534,8 @@ impl VersionSet {
 
     /// Drops a family: its id is never used again, its files become obsolete with its last version.
     /// # Errors
-    /// `InvalidArgument`: the default family, or one that is not there · `IoError` from the MANIFEST.
+    /// `InvalidArgument`: the default family, or one that is not there · `IoError` from the
+    /// MANIFEST.
     pub fn drop_column_family(&mut self, id: ColumnFamilyId) -> Result<()> {
         self.drop_column_families(&HashSet::from([id]))
     }

@@ -1,10 +1,10 @@
 //! The write queue: many writers, one leader at a time.
 //!
-//! In: one [`WriteRequest`] per writer. Out: for the leader, the right to write and the requests that
-//! may share its record; for a follower, its batch back with the result.
+//! In: one [`WriteRequest`] per writer. Out: for the leader, the right to write and the requests
+//! that may share its record; for a follower, its batch back with the result.
 //!
 //! A writer that finds no leader leads at once, without allocating or waiting. The others spin for
-//! a moment, then line up, and the current leader writes for as many as fit. A leader that has
+//! briefly, then line up, and the current leader writes for as many as fit. A leader that has
 //! written serves those in line before it hands over: if it only woke the next one, all would wait
 //! for a sleeping thread, and the line would never end. A stalled leader lends its lead to requests
 //! that need no room ([`WriteRequest::urgent`]): dropping a family may make room.

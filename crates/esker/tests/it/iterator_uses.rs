@@ -24,8 +24,8 @@ fn two_keys(rng: &mut fastrand::Rng) -> (Vec<u8>, Vec<u8>) {
     if a <= b { (a, b) } else { (b, a) }
 }
 
-/// The first of the told ranges from `next` on that a seek to `target` begins; those before it are
-/// over then.
+/// The first of the planned ranges from `next` on that a seek to `target` begins; those before it
+/// are over then.
 pub(crate) fn enter_range(
     args: &MultiScanArgs,
     next: &mut usize,

@@ -184,8 +184,7 @@ impl BlockCursor {
         self.step_back(block)
     }
 
-    /// Moves to the first entry whose key is not `before`. Keys that are `before` precede all
-    /// others.
+    /// Moves to the first entry whose key is not `before`; keys that are precede all others.
     /// # Errors
     /// `Corruption`.
     #[inline]
@@ -199,8 +198,7 @@ impl BlockCursor {
         Ok(())
     }
 
-    /// Moves to the last entry whose key is `not_after`. Keys that are `not_after` precede all
-    /// others.
+    /// Moves to the last entry whose key is `not_after`; such keys precede all others.
     /// # Errors
     /// `Corruption`.
     pub fn seek_for_prev_by(
@@ -352,8 +350,7 @@ impl BlockCursor {
     ///
     /// An entry that shares more than `at` bytes with its predecessor is smaller at the same byte.
     /// An entry that shares exactly `at` bytes is compared from there; one that shares fewer is
-    /// greater. Only the entry that ends the search gets its key built: building each key was two
-    /// thirds of a seek.
+    /// greater. Only the entry that ends the search gets its key built.
     #[inline]
     fn skip_smaller(&mut self, block: &Block, target: &[u8], mut at: usize) -> Result<()> {
         let entries = block.entries();

@@ -6,18 +6,18 @@ use std::fmt;
 ///
 /// A build without zstd has a stand-in that fails; the reader refuses a compressed log before it
 /// uses a record of it.
-pub(super) struct Decompressor {
+pub(super) struct RecordDecompressor {
     #[cfg(feature = "zstd")]
     context: zstd_safe::DCtx<'static>,
     /// Whether the fragments so far are whole frames.
     pub(super) at_frame_end: bool,
 }
 
-impl Decompressor {
+impl RecordDecompressor {
     pub(super) const IS_BUILT_IN: bool = cfg!(feature = "zstd");
 
-    pub(super) fn new() -> Decompressor {
-        Decompressor {
+    pub(super) fn new() -> RecordDecompressor {
+        RecordDecompressor {
             #[cfg(feature = "zstd")]
             context: zstd_safe::DCtx::create(),
             at_frame_end: true,
@@ -64,8 +64,8 @@ impl Decompressor {
     }
 }
 
-impl fmt::Debug for Decompressor {
+impl fmt::Debug for RecordDecompressor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Decompressor").field("at_frame_end", &self.at_frame_end).finish_non_exhaustive()
+        f.debug_struct("RecordDecompressor").field("at_frame_end", &self.at_frame_end).finish_non_exhaustive()
     }
 }

@@ -5,7 +5,7 @@
 //! interruption is an event of its own, and the next call reads on behind it. A record about the
 //! log itself empties the open record, which then goes on.
 
-use super::compressed::Decompressor;
+use super::compressed::RecordDecompressor;
 use super::{
     BLOCK_BYTES, HEADER_BYTES, RECYCLABLE_HEADER_BYTES, RecordType, stored_log_number, strict::describe,
 };
@@ -161,7 +161,7 @@ impl fmt::Display for LogEvent {
 #[derive(Debug)]
 pub struct LogReader<S> {
     blocks: Blocks<S>,
-    decompressor: Option<Decompressor>,
+    decompressor: Option<RecordDecompressor>,
     /// The decompressed payload of the current record, in a compressed log.
     piece: Vec<u8>,
     /// There was a record about compression.
@@ -226,7 +226,7 @@ impl<S: LogSource> LogReader<S> {
         loop {
             let physical = self.blocks.next_physical(self.record_seen)?;
             let event = self.step(physical, &mut open, buf);
-            if !Decompressor::IS_BUILT_IN && self.decompressor.is_some() {
+            if !RecordDecompressor::IS_BUILT_IN && self.decompressor.is_some() {
                 return Err(Error::not_supported(
                     "compressed WAL: Esker was built without its feature `zstd`",
                 ));
@@ -397,7 +397,7 @@ impl<S: LogSource> LogReader<S> {
         buf.clear();
         match code {
             Some(NONE) => self.decompressor = None,
-            Some(ZSTD) => self.decompressor = Some(Decompressor::new()),
+            Some(ZSTD) => self.decompressor = Some(RecordDecompressor::new()),
             _ => {}
         }
         let is_known = matches!(code, Some(NONE | ZSTD));

@@ -1,4 +1,4 @@
-//! Takes turns with databases, in a process of its own: see `esker_peer::peer_process`.
+//! Takes steps with databases, in a process of its own: see `esker_peer::peer_process`.
 
 use std::path::Path;
 use std::process::ExitCode;

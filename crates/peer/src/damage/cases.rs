@@ -49,7 +49,7 @@ pub(super) fn all(files: &Files, step: usize) -> Vec<Damage> {
     let mut all = Vec::new();
     for (name, bytes) in files {
         let file = name.clone();
-        // Where to begin is another for each file, so that all places of a format have their turn.
+        // Where to begin is another for each file, so that all places of a format are reached.
         let first = name.bytes().map(usize::from).sum::<usize>() % step;
         for at in (first..bytes.len()).step_by(step) {
             all.push(Damage::Flip { file: file.clone(), at, mask: 1 << (at % 8) });

@@ -56,8 +56,8 @@ pub(super) struct Load {
     unlogged: bool,
     /// The disk makes trouble.
     pub(super) trouble: bool,
-    /// Those of the keys of the last family, if they have some. There is one thread then: timestamps
-    /// ascend as sequence numbers do.
+    /// Those of the keys of the last family, if they have some. There is one thread then:
+    /// timestamps ascend as sequence numbers do.
     pub(super) stamps: Option<TimestampFormat>,
     /// Behind the timestamps of earlier runs.
     first_time: u64,
@@ -90,8 +90,8 @@ impl fmt::Display for Load {
 
 impl Load {
     /// `given`: how many families the database has, and which timestamps keys of the last, if it is
-    /// there already. A brief one writes a tenth, and flushes more often. `place`: how many runs came
-    /// before, on the same database.
+    /// there already. A brief one writes a tenth, and flushes more often. `place`: how many runs
+    /// came before, on the same database.
     pub(super) fn random(
         seed: u64,
         rng: &mut fastrand::Rng,

@@ -2,8 +2,8 @@
 //! same directory.
 //!
 //! In: how long, and whether to kill from outside (black box) or to let the process end itself at a
-//! random file operation (white box). Out: a [`KillTestReport`], or the run that found something, with its
-//! flags.
+//! random file operation (white box). Out: a [`KillTestReport`], or the run that found something,
+//! with its flags.
 //!
 //! Source of the idea: RocksDB `tools/db_crashtest.py`.
 

@@ -4,7 +4,7 @@
 //! In: what a writer is about to do to a key, and what came of it. Out: which values a reader may
 //! find.
 //!
-//!   magic u64 | families u32 | keys u32 | (now u32 | next u32) for each key of each family      little-endian
+//!   magic u64 | families u32 | keys u32 | (now u32 | next u32) for each key of each family
 //!
 //! A state is the number of the key's newest value, with the highest bit set if that value has been
 //! deleted since. Numbers count up, so a value that comes back from the past is known by its own.

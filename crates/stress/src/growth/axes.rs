@@ -1,7 +1,7 @@
 //! The axes: each makes a database with `n` of something.
 //!
-//! In: `n`. Out: the [`GrowthSubject`], open, with `n` more of that. To add an axis: a line in [`ALL`], a
-//! function, and a section in `docs/growth.md`.
+//! In: `n`. Out: the [`GrowthSubject`], open, with `n` more of that. To add an axis: a line in
+//! [`ALL`], a function, and a section in `docs/growth.md`.
 
 use super::subject::{GrowthSubject, SIDE, VALUE, key};
 use esker::options::{BottommostLevelCompaction, CompactRangeOptions};

@@ -1,8 +1,8 @@
 //! The family whose keys have timestamps: what must be in it, and its operations on a database.
 //!
 //! Invariants
-//!  1. Which bytes a timestamp has is an option: each set of options draws a format, and the answers
-//!     are the same.
+//!  1. Which bytes a timestamp has is an option: each set of options draws a format, and the
+//!     answers are the same.
 //!  2. Writes come with ascending timestamps, and no read is at one before `low`.
 
 use super::ops::{Bytes, FAMILIES, ScriptWrite};

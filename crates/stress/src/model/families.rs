@@ -95,8 +95,9 @@ pub(crate) struct ModelFamilySpec {
 
 impl ModelFamilySpec {
     /// `families` families of a database, up to 10, with `count` keys each. With
-    /// `shared_orders`, those that RocksDB's reader reads, too. It does not know an order of our own and reads at no timestamp;
-    /// where it merges by `max`, 11.8.1's iterators show bytes from memory that was used anew.
+    /// `shared_orders`, those that RocksDB's reader reads, too. It does not know an order of our
+    /// own and reads at no timestamp; where it merges by `max`, 11.8.1's iterators show bytes from
+    /// memory that was used anew.
     pub(crate) fn all(
         rng: &mut fastrand::Rng,
         families: usize,

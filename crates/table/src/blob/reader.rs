@@ -44,7 +44,7 @@ pub struct BlobFileReader {
 pub struct BlobRecord<'a> {
     /// File offset of the stored value.
     pub offset: u64,
-    /// Whose value it is.
+    /// The key that has the value.
     pub user_key: &'a [u8],
     /// The value as it is stored.
     pub stored: &'a [u8],

@@ -4,8 +4,8 @@
 //! of the block behind it, is being prefetched if the cache has it. Otherwise the processor waits
 //! at each block's end, longest in backward scans, which its prefetcher cannot predict. One block
 //! is not enough where memory is slow, as with busy neighbours: the prefetch started at the block's
-//! end is not done when its bytes are needed (rows of cached blocks beside busy neighbours: back 52 ->
-//! 30 ns, forward 34 -> 30; alone 18 and 18; 2-vCPU Zen 5, 2026-11-23).
+//! end is not done when its bytes are needed (rows of cached blocks beside busy neighbours: back 52
+//! -> 30 ns, forward 34 -> 30; alone 18 and 18; 2-vCPU Zen 5, 2026-11-23).
 //!
 //! The far block is looked up once: the reference is held until the block is the neighbour, and the
 //! index moves to the scout's position.

@@ -192,7 +192,7 @@ type Out = BufWriter<Stream>;
 pub(crate) fn run(options: &LdbOptions, host: &Host) -> CommandOutcome {
     let mut out = BufWriter::with_capacity(64 << 10, host.output());
     let done = dispatch(&options.common, &options.command, host, &mut out);
-    // What was printed before the failure stays, as with RocksDB's tool.
+    // Output printed before the failure stays, as with RocksDB's tool.
     let flushed = out.flush().map_err(Failure::from);
     match done {
         Err(Failure::Told(why)) => Err(Failure::Told(format!("Failed: {why}"))),

@@ -99,7 +99,7 @@ fn a_repair_keeps_what_is_whole_and_lists_what_is_not() {
     assert!(ldb(&temp.join("nothing"), &["repair"]).failed().contains("does not exist"));
 }
 
-/// What a power loss may leave of a MANIFEST that was being synced: half a record, and zeros or
+/// The remains of a power loss in a MANIFEST that was being synced: half a record, and zeros or
 /// something else behind it. RocksDB refuses both, too.
 #[test]
 fn a_manifest_with_a_torn_record_before_other_bytes_says_how_it_is_repaired() {

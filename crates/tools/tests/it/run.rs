@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// What a program did.
+/// The result of a program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Done {
     pub(crate) code: Option<i32>,

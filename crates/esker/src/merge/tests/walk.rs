@@ -139,17 +139,17 @@ fn key(rng: &mut fastrand::Rng, keys: u8) -> Vec<u8> {
 }
 
 /// What the model shows of a state through bounds and prefix.
-struct View<'a> {
+struct Shown<'a> {
     icmp: &'a InternalKeyComparator,
-    shown: Vec<&'a (Vec<u8>, Vec<u8>)>,
+    rows: Vec<&'a (Vec<u8>, Vec<u8>)>,
 }
 
-impl View<'_> {
+impl Shown<'_> {
     fn at_or_after(&self, target: &[u8]) -> usize {
-        self.shown.partition_point(|e| self.icmp.compare_user_keys(&e.0, target).is_lt())
+        self.rows.partition_point(|e| self.icmp.compare_user_keys(&e.0, target).is_lt())
     }
     fn behind(&self, target: &[u8]) -> usize {
-        self.shown.partition_point(|e| self.icmp.compare_user_keys(&e.0, target).is_le())
+        self.rows.partition_point(|e| self.icmp.compare_user_keys(&e.0, target).is_le())
     }
 }
 
@@ -175,9 +175,9 @@ fn walk_users(
         deleted_run_memory: (rng.u8(..4) > 0).then(|| lsm.deleted_run_memory()),
         ..DbIterOptions::default()
     };
-    let view = View {
+    let shown = Shown {
         icmp,
-        shown: state
+        rows: state
             .iter()
             .filter(|(k, _)| {
                 options.lower_bound.as_ref().is_none_or(|l| icmp.compare_user_keys(k, l).is_ge())
@@ -196,13 +196,13 @@ fn walk_users(
         let what = match dice {
             0 => {
                 iter.seek(&target);
-                position = Some(view.at_or_after(&target));
+                position = Some(shown.at_or_after(&target));
                 start = Some(target[0]);
                 "seek"
             }
             1 => {
                 iter.seek_for_prev(&target);
-                position = view.behind(&target).checked_sub(1);
+                position = shown.behind(&target).checked_sub(1);
                 start = Some(target[0]);
                 "seek_for_prev"
             }
@@ -214,7 +214,7 @@ fn walk_users(
             }
             3 => {
                 iter.seek_to_last();
-                position = view.shown.len().checked_sub(1);
+                position = shown.rows.len().checked_sub(1);
                 start = None;
                 "seek_to_last"
             }
@@ -233,7 +233,7 @@ fn walk_users(
                 "prev"
             }
         };
-        let mut expected = position.and_then(|p| view.shown.get(p));
+        let mut expected = position.and_then(|p| shown.rows.get(p));
         if prefixed {
             if start.is_none() {
                 start = expected.map(|e| e.0[0]);

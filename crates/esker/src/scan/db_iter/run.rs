@@ -7,8 +7,8 @@
 //! and steps as if there had been no run.
 //!
 //! Invariants
-//!  1. `value` is `DecodedRun` if and only if `run` is not empty. Then the cursor is valid, and the inner
-//!     cursor is at the run's first entry.
+//!  1. `value` is `DecodedRun` if and only if `run` is not empty. Then the cursor is valid, and the
+//!     inner cursor is at the run's first entry.
 //!  2. Forward, the key before the run's first entry is another one; backward, no entry before it
 //!     has the key of one that was shown.
 

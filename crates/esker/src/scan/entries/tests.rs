@@ -124,7 +124,7 @@ fn a_prefix_gives_its_extensions_in_the_orders_of_bytes() {
 }
 
 #[test]
-fn both_ends_see_the_moment_at_which_the_range_was_made() {
+fn both_ends_see_the_point_in_time_at_which_the_range_was_made() {
     let db = open(|_| ());
     let mut entries = db.range(..);
     assert_eq!(key(entries.next().unwrap()), "a");

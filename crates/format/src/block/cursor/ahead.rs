@@ -1,8 +1,8 @@
 //! Decodes many entries ahead of the cursor in one loop.
 //!
-//! In: the current entry of a cursor. Out: it and its neighbours in a [`DecodedRun`], with whole keys. The
-//! cursor does not move; [`stand_on`](BlockCursor::stand_on) moves it to one of them without
-//! parsing.
+//! In: the current entry of a cursor. Out: it and its neighbours in a [`DecodedRun`], with whole
+//! keys. The cursor does not move; [`stand_on`](BlockCursor::stand_on) moves it to one of them
+//! without parsing.
 //!
 //! Forward and backward decoding share one loop: entries can be parsed, and keys put together, only
 //! in their order in the block. Short keys are put together in registers and stored whole, so that

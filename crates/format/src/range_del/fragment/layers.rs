@@ -3,8 +3,8 @@
 //! In: tombstones as pairs of boundaries. Out: for a fragment and a snapshot, the newest tombstone
 //! that the snapshot sees; and the next fragment in either direction without one.
 //!
-//! [`FragmentLayers`] is a segment tree over the fragments. Each tombstone is listed at the at most 2 log n
-//! nodes that make up its range, so the nodes above a fragment list all tombstones over it.
+//! [`FragmentLayers`] is a segment tree over the fragments. Each tombstone is listed at the at most
+//! 2 log n nodes that make up its range, so the nodes above a fragment list all tombstones over it.
 //! [`Summary`] holds maxima of 16, 256, … fragments.
 //!
 //! Invariants
