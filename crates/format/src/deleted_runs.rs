@@ -7,10 +7,10 @@
 //!   key = first user key | (sequence << 8 | 0x00) u64        value = last user key  disjoint
 //!
 //! Invariants
-//!  1. The newest entry of each user key of the table from the first to the last of a span (both
-//!     included) is a point deletion of at most the span's sequence number. So a reader at that
-//!     number or a later one finds none of them in this table, and what the table has of them hides
-//!     only entries of the same keys in older sorted runs.
+//!  1. For each user key of the table within a span, both ends included, the newest entry is a
+//!     point deletion of at most the span's sequence number. So a reader at that number or later
+//!     finds none of these keys in this table. Their entries here hide only entries of the same
+//!     keys in older sorted runs.
 //!  2. A span says nothing of keys in between that the table does not have.
 //!  3. Spans are sorted and disjoint.
 

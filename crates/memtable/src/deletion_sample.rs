@@ -1,9 +1,9 @@
 //! A sample of the memtable's point deletions. Background pre-scans use it to find long deleted
 //! runs before a scan does.
 //!
-//! In: deletions. Out: now and then the user keys of about one deletion in `every`, those of the
-//! last time once more (a run goes on where it ended), and the number of entries worth checking
-//! because of them.
+//! In: deletions. Out: now and then a batch with the user keys of about one deletion in `every`,
+//! and the number of entries worth checking because of them. A batch repeats the keys of the last
+//! one: a run goes on where it ended.
 //!
 //! A hash of the sequence number decides which deletions are sampled: nothing is counted, so
 //! writers share only, once in `every` deletions, a lock.

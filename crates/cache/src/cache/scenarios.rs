@@ -5,9 +5,9 @@
 //!
 //! A few threads insert, look up, hold, release and erase a few keys in a cache with room for
 //! fewer. Under every schedule, a thread that gets a value gets the key's, alive. After all threads
-//! are done, while their handles are still held: each key is in the cache at most once, the cache's
-//! pinned values are the reference's held ones, and each inserted value is there, or was erased,
-//! replaced or reported as evicted. After all handles are released, nothing is charged.
+//! are done, while their handles are still held: each key is in the cache at most once, and the
+//! cache's pinned values are the reference's held ones. Each inserted value is there, or was
+//! erased, replaced or reported as evicted. After all handles are released, nothing is charged.
 
 use super::*;
 use crate::contract::{InsertOutcome, MetadataChargePolicy};

@@ -302,9 +302,9 @@ impl<V: Send + Sync + 'static> ClockTable<V> {
         is_full()
     }
 
-    /// Bounds the memory that waits for guards. A guard that stays open, that of a thread which has
-    /// no processor, say, keeps all of it, and pushing for each insert meanwhile would be in vain:
-    /// so the next push waits for as much again.
+    /// Bounds the memory that waits for guards. A guard that stays open, say because its thread has
+    /// no processor, keeps all of it. Pushes for each insert would then be in vain, so the next
+    /// push waits for as much again.
     fn push_deferred(&self) {
         let share = self.usual_deferred();
         let (deferred_free, left) =

@@ -1,7 +1,7 @@
 //! Open files, directories and locks in memory.
 //!
-//! A writable file of a tracked file system keeps its appends until it is flushed, synced or
-//! closed, or until they reach the buffer size of the real one: tests thus find a missing flush.
+//! A writable file of a tracked file system keeps its appends until a flush, sync or close, or
+//! until they fill the buffer of a real file: tests thus find a missing flush.
 
 use super::MemShared;
 use super::node::FileNode;

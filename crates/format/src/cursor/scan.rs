@@ -75,7 +75,7 @@ pub trait ScanIterator: InternalIterator {
     fn release(&mut self);
 
     /// Fills `run` with entries from the current one on, without a move. Each is a plain value that
-    /// a reader at `ahead.sequence` is shown as it is, and differs in its user key from the entry
+    /// a reader at `ahead.sequence` is shown as it is. Its user key differs from that of the entry
     /// before it in key order; forward, nothing is checked before the first. All lie next to each
     /// other in one block. A cursor without runs clears `run`. REQUIRES: `valid()`; the last move
     /// went in this direction or was a seek.
@@ -88,10 +88,10 @@ pub trait ScanIterator: InternalIterator {
     fn pass(&mut self, run: &mut DecodedRun, ahead: &DecodeAhead<'_>);
 
     /// If the user key here lies in a deleted run: the last user key of the run; not `forward`, the
-    /// first. In a deleted run, the newest entry of each user key in this memtable or file is a
-    /// point deletion that `snapshot` sees, or is hidden by a range deletion of the same memtable.
-    /// The run says nothing of keys that only older sorted runs have. Newer entries of its first
-    /// key may be in the file before. REQUIRES: `valid()`.
+    /// first. In a deleted run, the newest entry of each user key in this memtable or file is
+    /// deleted. It is a point deletion that `snapshot` sees, or a range deletion of the same
+    /// memtable hides it. The run says nothing of keys that only older sorted runs have. Newer
+    /// entries of its first key may be in the file before. REQUIRES: `valid()`.
     fn deleted_run_end(&self, snapshot: SequenceNumber, forward: bool) -> Option<&[u8]>;
     /// Whether the scan that found `known` saw all entries from here to `known.run_end`. A reader
     /// at its sequence number or later then finds nothing among them. REQUIRES: `valid()`.

@@ -13,16 +13,16 @@
 //! nodes above, before its sequence number is published, and nothing else need be informed.
 //!
 //! A leaf whose live keys are deleted one by one is checked after as many deletions as it had live
-//! keys, and a node above after as many of its nodes have died: a deletion pays for checking about
-//! one record. A writer into a leaf that is not dead pays for one comparison.
+//! keys. A node above is checked after as many of its nodes have died. So a deletion pays for
+//! checking about one record. A writer into a leaf that is not dead pays for one comparison.
 //!
 //! A node above states, beside its own, the same of each child: of the child's range as far as this
 //! node knows, up to the start of the next child. So a reader that moves along a level mostly need
 //! not fetch the nodes it passes.
 //!
 //! Invariants
-//!  1. A node's statement is true of all records in its range, from its first one to that of its
-//!     right neighbour, at all published snapshots, and stays true. Its range only shrinks, and a
+//!  1. A node's statement is true of all records in its range, from its own first to its right
+//!     neighbour's first, at all published snapshots. It stays true. Its range only shrinks, and a
 //!     node that is split off states no more. So a reader that reads the statement before `next`
 //!     may believe it of the range up to there.
 //!  2. A node above states no more than the nodes below it: its words are made and lowered under

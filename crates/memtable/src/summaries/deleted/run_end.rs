@@ -11,7 +11,7 @@
 //!
 //! Invariants
 //!  1. Everything between the place and the end of the run was checked, or lies in the range of a
-//!     node that was dead when that range was read afterwards.
+//!     dead node. The range was read after the node said that it is dead.
 //!  2. A version that may or may not be hidden by a newer one ends the run.
 
 use super::is_deletion;
