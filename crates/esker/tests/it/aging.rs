@@ -19,7 +19,7 @@ struct Done(Mutex<Sender<CompactionReason>>);
 
 impl EventListener for Done {
     fn on_compaction_completed(&self, info: &CompactionJobInfo) {
-        // Nobody listens any more when the database is closed.
+        // The receiver is gone when the database is closed.
         self.0.lock().unwrap().send(info.compaction_reason).unwrap_or_default();
     }
 }
@@ -48,7 +48,7 @@ impl Aging {
         Db::open(&self.options, "/db").unwrap()
     }
 
-    /// Time passes, and nobody writes.
+    /// Lets time pass without writes.
     fn wait(&self, seconds: u64) {
         self.clock.advance(Duration::from_secs(seconds));
         self.options.db.env.timer.look();

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 /// Longer than a test may take.
 const NEVER: u64 = 3_600_000_000;
 
-/// What listeners are told.
+/// Events that listeners receive.
 #[derive(Debug)]
 enum Told {
     Begin(BackgroundErrorReason),
@@ -85,7 +85,7 @@ impl Scene {
         }
     }
 
-    /// Who flushes has the error, or waits until a recovery has flushed.
+    /// The flushing caller gets the error, or waits until a recovery has flushed.
     fn fail_flush(&self) {
         match self.db.flush() {
             Ok(()) => {}
@@ -160,8 +160,8 @@ fn it_gives_up_after_so_many_attempts() {
     scene.db.put("b", "2").unwrap();
 }
 
-/// Each attempt writes all that is in memory: what it leaves would fill the disk, the more so where
-/// that is what fails.
+/// Each attempt writes all memtables. Files that it leaves would fill the disk, all the more where
+/// a full disk is the failure.
 #[test]
 fn attempts_that_cannot_write_the_manifest_leave_no_files_behind() {
     let scene = scene(5, 1000, true);
@@ -175,7 +175,7 @@ fn attempts_that_cannot_write_the_manifest_leave_no_files_behind() {
         let names = scene.fs.children(Path::new("/db")).unwrap();
         names.iter().filter(|name| name.contains(part)).count()
     };
-    // What was flushed first the MANIFEST may name.
+    // The MANIFEST may name the first flush's table.
     assert_eq!((count(".sst"), count("MANIFEST-")), (1, 1));
     let crashed = scene.disk.crash_clone(&CrashChoices::process_kill());
     scene.fs.clear_rules();

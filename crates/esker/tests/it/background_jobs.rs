@@ -266,8 +266,8 @@ fn compactions_open_tables_and_read_indexes_at_the_pace_of_a_limiter_for_reads()
         let before = limiter.total_bytes_through(Some(IoPriority::Low));
         db.compact_range(None, None).unwrap();
         let read = limiter.total_bytes_through(Some(IoPriority::Low)) - before;
-        // All of the files, of which the index is in their tails, and the index again, as nothing
-        // keeps it.
+        // All bytes of the files, whose tails hold the index, and the index again, as nothing
+        // caches it.
         let wanted = files + index * 9 / 10..files + index * 3 / 2;
         assert!(wanted.contains(&read), "{index_type:?}: {read}, not {wanted:?}: {data}, {index}, {files}");
         db.close().unwrap();

@@ -248,7 +248,7 @@ fn an_ingested_file_is_backed_up_though_an_earlier_backup_has_another_of_its_num
         let is_it = |f: &esker::LiveFileMetaData| f.file.smallest_key == b"ingested";
         let file = db.live_files().into_iter().find(is_it).unwrap().file;
         made.push((value, backups.create_new_backup(&db, true).unwrap(), (file.file_number, file.size)));
-        // What is there already, under whatever name, is not copied again.
+        // Files that are there already, under any name, are not copied again.
         let files = shared_files(&fs);
         backups.create_new_backup(&db, true).unwrap();
         assert_eq!(shared_files(&fs), files);

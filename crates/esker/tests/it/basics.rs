@@ -1,4 +1,4 @@
-//! What a user does in the first hour.
+//! The first hour of a user.
 
 use esker::internals::env::mem::MemFs;
 use esker::internals::env::{FaultFs, OpKind};
@@ -186,7 +186,7 @@ fn merging_without_a_merge_operator_is_refused() {
     assert!(db.get("key").unwrap().is_none());
 }
 
-/// What a lost CURRENT, or a restoration or destruction that did not come to its end, leaves.
+/// The directory after a lost CURRENT, or an interrupted restoration or destruction.
 #[test]
 fn no_database_is_created_over_what_is_left_of_another() {
     for (kept, in_wal_dir) in [(".sst", false), (".log", false), (".log", true)] {

@@ -1,5 +1,5 @@
-//! Blob files as an option: what goes into them, what garbage collection moves, when they are
-//! deleted, what survives.
+//! Blob files as an option: which values go into them, which ones garbage collection moves, when
+//! they are deleted, which ones survive.
 
 use crate::compat::put_entity_with_a_blob;
 use esker::internals::base::compaction_filter::{CompactionFilter, FilterDecision};
@@ -235,8 +235,8 @@ fn a_repair_keeps_the_blob_files_that_tables_name() {
     db.close().unwrap();
 }
 
-/// A crash leaves the inputs of a compaction beside its outputs, and without a MANIFEST nobody can
-/// tell them apart: each value in a blob file is referred to twice, and becomes garbage twice.
+/// A crash leaves the inputs of a compaction beside its outputs, and without a MANIFEST they look
+/// alike. Each value in a blob file then has two references, and becomes garbage twice.
 #[test]
 fn what_two_tables_refer_to_after_a_repair_stays_until_both_are_gone() {
     let options = options();
@@ -316,7 +316,7 @@ fn what_a_filter_skips_is_garbage_as_well() {
     db.put("z", &large).unwrap();
     db.flush().unwrap();
     rewrite(&db);
-    // A file of which something is left, one of which nothing is, and another of the first kind.
+    // A file with live records, a file with none, and another with live ones.
     assert_eq!(db.property("rocksdb.num-blob-files").as_deref(), Some("2"));
     let family = db.default_column_family();
     let garbage = db.int_property_cf(&family, "rocksdb.live-blob-file-garbage-size").unwrap();

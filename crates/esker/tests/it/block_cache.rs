@@ -36,9 +36,8 @@ fn value(i: u32, round: u32) -> Vec<u8> {
     format!("{i:060}{round:040}").into_bytes()
 }
 
-/// What `count` is when nothing more is given back: super versions that nobody reads any more, and
-/// what they hold, go when the epoch moves on, and other tests of this process hold it back for a
-/// while.
+/// The value of `count` once it settles. Unused super versions, and their blocks, are freed when
+/// the epoch moves on. Other tests of this process hold it back for a while.
 fn settled<T: PartialEq>(count: impl Fn() -> T) -> T {
     let mut last = count();
     let mut same = 0;

@@ -137,8 +137,8 @@ fn a_file_tier_serves_blocks_after_a_restart() {
         }
         db.close().unwrap();
         drop((db, options, cache));
-        // Super versions that nobody reads any more hold it until the epoch moves on; with it goes
-        // the lock of its directory.
+        // Unused super versions hold it until the epoch moves on; then its directory's lock is
+        // released.
         while Arc::strong_count(&tier) > 1 {
             epoch::collect();
             std::thread::yield_now();
@@ -241,7 +241,7 @@ fn pinned_index_and_filter_stay() {
         if stays {
             assert!(cache.pinned_usage() > 2000, "{pinning:?}: {}", cache.pinned_usage());
         }
-        // So do those of a table that is opened by whoever first reads it.
+        // So do those of a table that its first reader opens.
         db.close().unwrap();
         drop(db);
         let mut few_open = options.clone();
@@ -310,8 +310,8 @@ fn a_flush_warms_the_cache() {
     }
 }
 
-/// A strict limit is never exceeded. What does not fit is read without the cache, or refused with
-/// `MemoryLimit`.
+/// A strict limit is never exceeded. Blocks that do not fit are read without the cache, or refused
+/// with `MemoryLimit`.
 #[test]
 fn a_strict_limit_holds() {
     for cache_type in [

@@ -1,5 +1,5 @@
-//! A listener may call an error off: the database goes on, whoever waits for the work that failed
-//! is told, and it is done again.
+//! A listener may clear an error: the database goes on, callers that wait for the failed work get
+//! the error, and the work is done again.
 
 use esker::internals::env::fault::OpKind;
 use esker::internals::env::{FaultFs, FaultRule, MemFs};
@@ -51,7 +51,7 @@ fn no_table() -> FaultRule {
     FaultRule::fail(&[OpKind::Create]).on_name(".sst").retryable(true)
 }
 
-/// What `work` gives, which must not take for ever.
+/// The result of `work`, which must not take for ever.
 #[expect(clippy::disallowed_methods, reason = "who waits for ever is left behind")]
 fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (tell, told) = channel();
@@ -78,7 +78,7 @@ fn who_waits_for_a_flush_whose_error_is_called_off_is_told_and_it_is_done_again(
         let error = in_time(move || waiting.flush()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::IoError);
         assert!(db.background_error().is_none());
-        // Though nobody asks again, and nothing more is written.
+        // Without another request, and without writes.
         wait_until(|| db.live_files().len() == 1);
         assert_eq!(listener.asked.lock().unwrap().len(), 1);
         db.put("key", "again").unwrap();

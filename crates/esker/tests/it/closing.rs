@@ -1,4 +1,4 @@
-//! A database that is closed lets go of its directory for good: whoever has it next is alone there.
+//! A closed database releases its directory for good: the next owner is alone there.
 
 use crate::ingest::becomes;
 use esker::internals::base::probe::Probes;
@@ -118,7 +118,7 @@ fn reads_that_begin_after_the_close_are_refused_and_what_was_open_goes_on() {
     db.close().unwrap();
 }
 
-/// Who copies the directory goes on reading it when another thread closes the database.
+/// A copy of the directory goes on when another thread closes the database.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "nobody tells that nothing goes on")]
 fn a_checkpoint_ends_before_its_database_is_closed() {

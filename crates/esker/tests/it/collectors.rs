@@ -1,4 +1,4 @@
-//! Collectors of table properties: what they say gets into tables, and files they mark are
+//! Collectors of table properties: their properties get into tables, and files they mark are
 //! compacted.
 
 use esker::internals::env::mem::MemFs;

@@ -1,5 +1,4 @@
-//! What `compact_range` does beside compacting: alone if asked to be, and to the level that was
-//! asked for.
+//! `compact_range` beside compacting: alone if requested, and to the requested level.
 
 use esker::internals::env::mem::MemFs;
 use esker::observe::{CompactionJobInfo, CompactionReason, EventListener, FlushJobInfo};
@@ -12,8 +11,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Nothing is compacted that nobody asked for: levels that are larger than the data needs would be
-/// drained.
+/// Without automatic compactions: levels that are larger than the data needs would be drained.
 fn options() -> Options {
     let mut options = Options::default();
     options.db.create_if_missing = true;
@@ -120,7 +118,7 @@ fn an_exclusive_compaction_runs_alone() {
     options.cf.target_file_size_base = 16 << 10;
     options.cf.max_bytes_for_level_base = 64 << 10;
     let db = Db::open(&options, "/db").unwrap();
-    // Another family: its compactions are in nobody's way.
+    // Another family: its compactions do not conflict.
     let other = db.create_column_family("other", &options.cf).unwrap();
     fill(&db, 0);
     let exclusive = CompactRangeOptions {

@@ -72,7 +72,7 @@ fn filled() -> CrashFs {
 fn a_downgrade_that_is_killed_leaves_everything_and_goes_on() {
     let before = filled();
     let expected = contents(&new_layouts(), before.crash_clone(&CrashChoices::process_kill()));
-    // Of what nobody had synced before, a power loss on the way may take something.
+    // A power loss on the way may lose writes that were not synced before.
     let disk = before.crash_clone(&CrashChoices::keep_flushed());
     let fs = FaultFs::new(Arc::new(disk.clone()));
     let crashes: Arc<Mutex<Vec<CrashFs>>> = Arc::default();

@@ -121,7 +121,7 @@ fn live(fs: &Arc<dyn FileSystem>, dir: &Path, is_direct: (bool, bool), seed: u64
     let mut backups = BackupEngine::open(&backup).unwrap();
     let id = backups.create_new_backup(&db, false).unwrap();
     backups.restore_db_from_backup(id, dir.join("restored"), dir.join("restored")).unwrap();
-    // What only the WAL has.
+    // An entry that only the WAL has.
     db.put(b"last", b"one").unwrap();
     model.insert(b"last".to_vec(), b"one".to_vec());
     drop(db);

@@ -1,4 +1,4 @@
-//! What becomes of an open database when its directory is renamed, removed, emptied or replaced.
+//! An open database whose directory is renamed, removed, emptied or replaced.
 #![expect(clippy::disallowed_methods, reason = "others change the directory behind the database's back")]
 
 use esker::internals::env::forked::fork;

@@ -1,4 +1,4 @@
-//! After errors and crashes: what was acknowledged is there, and nothing comes back out of order.
+//! After errors and crashes: acknowledged writes are there, and nothing comes back out of order.
 
 use esker::internals::env::fault::OpKind;
 use esker::internals::env::{CrashChoices, CrashFs, FaultFs, FaultRule, FileSystem};
@@ -181,7 +181,7 @@ fn a_flush_that_fails_leaves_no_tables_and_blob_files() {
         names.filter(|name| name.ends_with(".sst") || name.ends_with(".blob")).count()
     };
     let second_table = || FaultRule::fail(&[OpKind::Create]).on_name(".sst").nth(1).no_space();
-    // Nobody knows whether the MANIFEST has the record: the files stay until another one is in
+    // It is unknown whether the MANIFEST has the record: the files stay until another one is in
     // force.
     let manifest = || FaultRule::fail(&[OpKind::Sync]).on_name("MANIFEST");
     for (round, (rule, left)) in [(second_table(), 0), (manifest(), 4)].into_iter().enumerate() {
@@ -324,7 +324,7 @@ fn flushes_go_on_after_an_error_that_keeps_compactions_only_from_running() {
     let (db, _fs) = with_failed_compaction(FaultRule::fail(&[OpKind::Create]).retryable(true));
     let error = db.background_error().unwrap();
     assert_eq!(error.severity(), Severity::SoftError);
-    // Level 0 is full, and nothing will make room: who writes is told.
+    // Level 0 is full, and nothing will make room: writers get the error.
     assert_eq!(db.put("a", "5").unwrap_err().kind(), error.kind());
     db.flush().unwrap();
     db.set_options(&db.default_column_family(), &[("level0_stop_writes_trigger", "40")]).unwrap();

@@ -34,7 +34,7 @@ fn open(options: &Options) -> (Db, ColumnFamilyHandle) {
     (db, kept)
 }
 
-/// A database of which a change has failed, and its disk.
+/// A database after a failed change, and its disk.
 fn failed(what: &str, change: Change) -> (CrashFs, Db) {
     let disk = CrashFs::new();
     let fs = FaultFs::new(Arc::new(disk.clone()));

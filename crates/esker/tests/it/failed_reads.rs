@@ -37,7 +37,7 @@ struct Way {
     changes_super_version: bool,
 }
 
-/// What a scan shows, and whether it came to an end without a failure.
+/// The rows of a scan, and whether it ended without a failure.
 fn rows(db: &Db, iter: &mut DbIterator, way: Way) -> (Vec<Row>, bool) {
     let mut rows = Vec::new();
     if way.forward {

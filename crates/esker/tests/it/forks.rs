@@ -1,5 +1,4 @@
-//! Forked children: what belongs to the parent stays the parent's, and a child's own databases
-//! work.
+//! Forked children: the parent's things stay the parent's, and a child's own databases work.
 #![expect(
     clippy::disallowed_methods,
     reason = "processes, threads and files of the system are what is tested"
@@ -126,7 +125,7 @@ fn calls_that_go_through(db: &Db, dir: &Path) -> Vec<&'static str> {
     let is_refused = |e: &Error| e.kind() == ErrorKind::NotSupported && e.message().contains("forked child");
     let through = results.iter().filter(|(_, result)| !result.as_ref().is_err_and(is_refused));
     let mut through: Vec<_> = through.map(|(name, _)| *name).collect();
-    // What gives no error says nothing, and waits for nothing.
+    // Calls without a result do nothing, and wait for nothing.
     db.disable_file_deletions();
     db.pause_background_work();
     let silent = [

@@ -1,5 +1,4 @@
-//! What a scan holds that goes on for long while others write: nothing that the database itself
-//! does not need.
+//! A long scan beside writes holds nothing that the database itself does not need.
 
 use crate::obsolete_files::live_tables;
 use esker::internals::env::mem::MemFs;
@@ -28,7 +27,7 @@ fn key(i: u32) -> String {
     format!("key{i:06}")
 }
 
-/// What is held by nobody but readers: bytes of files, bytes of memtables, versions.
+/// Bytes of files, bytes of memtables, and versions that only readers hold.
 fn held_by_readers(db: &Db) -> (u64, u64, u64) {
     let number = |name: &str| db.int_property(&format!("rocksdb.{name}")).unwrap();
     (

@@ -221,7 +221,7 @@ fn files_beside_each_other_are_one_run_of_universal_compaction() {
     db.ingest_external_file(&paths).unwrap();
     assert!(db.live_files().iter().all(|file| file.level == 6));
     assert_eq!(db.live_files().len(), 50);
-    // What lies over something stays above it.
+    // Newer entries stay above older ones.
     let above = file(&options, "/above", &[3, 120], "above", None);
     db.ingest_external_file(&[&above]).unwrap();
     db.put(key(4), "put").unwrap();
@@ -401,7 +401,7 @@ fn files_of_several_families_come_together_or_not_at_all() {
     }
 }
 
-/// Writes a copy of the file that nobody has made durable, but for its name.
+/// Writes a copy of the file without a sync; only its name is durable.
 pub(crate) fn copy_without_sync(fs: &dyn FileSystem, from: &Path, to: &Path) {
     let mut bytes = vec![0; usize::try_from(fs.file_size(from).unwrap()).unwrap()];
     let read = fs.new_random_access_file(from).unwrap().read_at(0, &mut bytes).unwrap();

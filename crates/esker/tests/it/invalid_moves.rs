@@ -27,7 +27,7 @@ fn options() -> Options {
     options
 }
 
-/// What it is called, and how an iterator gets there.
+/// A name, and the moves of an iterator.
 type Way<'a> = (&'a str, &'a dyn Fn(&mut dyn Moves));
 /// The same for iterators of databases.
 type DbWay<'a> = (&'a str, &'a dyn Fn(&mut DbIterator));

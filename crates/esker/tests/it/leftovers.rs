@@ -410,7 +410,7 @@ fn deletions_in_memory_and_of_ranges_count_against_keys_in_files() {
     assert!((440..560).contains(&keys()), "{}", keys());
     db.flush().unwrap();
     assert!((440..560).contains(&keys()), "{}", keys());
-    // What is written afterwards counts.
+    // Later writes count.
     (1500..1700).for_each(|n| db.put(format!("key{n:05}"), "again").unwrap());
     assert!((640..760).contains(&keys()), "{}", keys());
     db.flush().unwrap();

@@ -17,8 +17,8 @@ impl Told {
     fn note(&self, text: String) {
         self.0.lock().unwrap().push(text);
     }
-    /// What was told once all jobs have ended, flushes first: who waits for one goes on before
-    /// listeners are told of it.
+    /// The events after all jobs have ended, flushes first: a caller that waits for a flush goes on
+    /// before listeners are told of it.
     fn take(&self, db: &Db) -> Vec<String> {
         db.wait_for_background_work().unwrap();
         let mut told = std::mem::take(&mut *self.0.lock().unwrap());

@@ -20,7 +20,7 @@ fn own_nanos() -> u64 {
     times.split_whitespace().next().unwrap().parse().unwrap()
 }
 
-/// What it costs to have so many families flushed together, apart from the flush itself.
+/// The cost of flushing `count` families together, apart from the flush itself.
 fn nanos_of_switch(count: usize) -> u64 {
     let options = DbOptions {
         env: Env::with_fs(Arc::new(MemFs::new())),

@@ -19,7 +19,7 @@ type Rows = Vec<(Vec<u8>, Vec<u8>)>;
 
 type Range<'r> = (&'r [u8], Option<&'r [u8]>);
 
-/// What the model has of a range, in the order of the scan.
+/// The model's entries in a range, in the order of the scan.
 fn expected(model: &Model, (start, limit): Range<'_>, descending: bool, reverse: bool) -> Rows {
     let is_before = |a: &[u8], b: &[u8]| if descending { a > b } else { a < b };
     let within = |k: &&Vec<u8>| !is_before(k, start) && limit.is_none_or(|limit| is_before(k, limit));
@@ -159,7 +159,7 @@ fn scans_give_what_the_model_gives_while_files_change() {
             if let Some((snapshot, models)) = kept.get(rng.usize(..kept.len().max(1))) {
                 check(&db, &families[f], (&models[f], Some(snapshot)), &mut |_| {}, &mut rng);
             }
-            // What is written and moved meanwhile does not show.
+            // Writes and moves meanwhile do not show.
             let seen = models[f].clone();
             let held = db.snapshot();
             let mut disturb = |rng: &mut fastrand::Rng| {

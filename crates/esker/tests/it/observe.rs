@@ -1,4 +1,4 @@
-//! What listeners hear, what tickers count and what properties say agrees with what was done.
+//! Events, tickers and properties agree with the work done.
 
 use esker::internals::base::logger::{InfoLog, InfoLogLevel};
 use esker::internals::env::MockClock;

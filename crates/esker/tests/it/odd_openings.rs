@@ -20,14 +20,14 @@ use std::sync::Arc;
 
 type Contents = BTreeMap<(String, String), String>;
 
-/// What is logged: keys by family, and what transactions have prepared.
+/// Logged contents: keys by family, and prepared operations of transactions.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 struct Logged {
     contents: Contents,
     prepared: BTreeMap<String, Contents>,
 }
 
-/// What a key may be that was written without a WAL: the last that is in a table, and all since.
+/// The values that a key written without a WAL may have: the last one in a table, and all since.
 type Unlogged = BTreeMap<(String, String), Vec<Option<String>>>;
 
 struct Life {

@@ -1,5 +1,5 @@
-//! What users give to the engine may panic in its background jobs and in writes: an error then, and
-//! nobody waits in vain.
+//! Users' callbacks may panic in background jobs and in writes: callers get an error, and no caller
+//! waits in vain.
 
 use esker::internals::base::Severity;
 use esker::internals::base::compaction_filter::{CompactionFilter, FilterDecision};

@@ -173,7 +173,7 @@ fn a_table_that_recovery_writes_is_read_back() {
     assert!(is_filled(&disk.open(true).unwrap(), "new"));
 }
 
-/// What each kind of verification finds, in flushes and in compactions.
+/// The findings of each kind of verification, in flushes and in compactions.
 #[test]
 fn verify_output_flags_find_what_they_are_for_where_they_are_enabled() {
     type Flags = VerifyOutputFlags;

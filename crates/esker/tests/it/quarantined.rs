@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-/// What was told of errors in the background.
+/// Background errors that the listener received.
 #[derive(Default)]
 struct Heard(Mutex<Vec<(BackgroundErrorReason, Error)>>);
 
@@ -234,7 +234,7 @@ fn a_failed_write_to_the_manifest_is_not_laid_to_a_damaged_table() {
     let faults = FaultFs::new(Arc::new(fs.clone()));
     options.db.env = Env::with_fs(Arc::new(faults.clone()));
     let db = Db::open(&options, "/db").unwrap();
-    // Its table moves as it is: nobody reads it.
+    // Its table moves unchanged: nothing reads it.
     faults.add_rule(FaultRule::fail(&[OpKind::Sync]).on_name("MANIFEST"));
     let failed = db.compact_range(None, None).unwrap_err();
     assert_eq!(failed.kind(), ErrorKind::IoError);

@@ -1,4 +1,4 @@
-//! What options of reads promise, kept by every kind of read.
+//! Read options have the same effect in every kind of read.
 
 use esker::internals::env::fault::OpKind;
 use esker::internals::env::{FaultFs, MockClock, mem::MemFs};
@@ -25,7 +25,7 @@ fn tier(read_tier: ReadTier) -> ReadOptions {
     ReadOptions { read_tier, ..ReadOptions::default() }
 }
 
-/// What every kind of point read gives for `keys`, after it was seen that all give the same.
+/// The results of point reads of `keys`, after checking that every kind gives the same.
 fn read_all_ways(db: &Db, options: &ReadOptions, keys: &[&str]) -> Vec<Result<Option<String>, ErrorKind>> {
     let family = db.default_column_family();
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
@@ -141,7 +141,7 @@ fn a_read_past_its_deadline_waits_for_no_file() {
     let keys = ["key07", "new", "key99", "blob"];
     let until =
         |micros| ReadOptions { deadline: Some(Duration::from_micros(micros)), ..ReadOptions::default() };
-    // Who sleeps moves the clock on.
+    // Sleeping moves the clock on.
     const NOW: u64 = 1 << 40;
     clock.set_micros(NOW);
     let there: Vec<_> = ["value", "value", "value", &"b".repeat(100)].map(|v| Ok(Some(v.to_owned()))).into();

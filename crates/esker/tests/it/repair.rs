@@ -176,7 +176,7 @@ fn a_family_whose_timestamps_are_in_memory_only_comes_back_as_one() {
         for _ in 0..2 {
             let mut options = options.clone();
             options.cf.persist_user_defined_timestamps = true;
-            // What the MANIFEST says counts.
+            // The MANIFEST counts.
             let default = ColumnFamilyDescriptor::new("default", options.cf.clone());
             let families = db_families(&options, path, [default, plain.clone()]);
             let db = Db::open_cf(&options.db, path, families).unwrap();
@@ -258,7 +258,7 @@ fn ingested_and_imported_tables_keep_their_family_and_age_if_the_manifest_can_be
     }
 }
 
-/// Its tables are still there, for somebody holds it.
+/// Its tables are still there, because a handle holds it.
 #[test]
 fn a_dropped_family_stays_dropped_if_the_manifest_can_be_read() {
     let path = Path::new("/db");

@@ -19,7 +19,7 @@ struct Listener(Mutex<Sender<(BackgroundErrorReason, Error)>>);
 
 impl EventListener for Listener {
     fn on_background_error(&self, reason: BackgroundErrorReason, error: &mut Option<Error>) {
-        // Nobody listens any more: the test is over.
+        // The receiver is gone when the test is over.
         self.0.lock().unwrap().send((reason, error.clone().unwrap())).ok();
     }
 }

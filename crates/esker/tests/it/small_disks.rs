@@ -1,4 +1,4 @@
-//! Disks that are nearly full: what a database reserves, and what a failed opening leaves.
+//! Nearly full disks: space that a database reserves, and files that a failed opening leaves.
 #![allow(clippy::disallowed_methods, reason = "what is tested here is on the real file system")]
 #![allow(clippy::print_stdout, reason = "a test that is skipped says so")]
 

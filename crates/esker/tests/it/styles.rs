@@ -130,7 +130,7 @@ fn fifo_forgets_the_oldest_files() {
     }
     let kept = contents(&db);
     assert!(!kept.is_empty() && kept.len() < model.len());
-    // What the newest file holds is all there.
+    // The newest file's entries are all there.
     for i in (0..150).filter(|i| i % 10 != 9) {
         let key = format!("key{:05}", (i * 37 + 29 * 101) % 2000);
         assert_eq!(kept.get(&key), model.get(&key), "{key}");

@@ -26,7 +26,7 @@ fn open() -> TransactionDb {
     TransactionDb::open(&options(), &TransactionDbOptions::default(), "/db").unwrap()
 }
 
-/// Waits until so many requests for locks have had to wait.
+/// Waits until `waits` requests for locks have had to wait.
 fn until_waits(db: &TransactionDb, waits: usize) {
     while db.get_waiting_transactions().len() < waits {
         std::thread::yield_now();

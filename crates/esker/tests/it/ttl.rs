@@ -54,7 +54,7 @@ fn values_are_dropped_by_compactions_when_their_time_is_over() {
     batch.merge_cf(other(&db).id(), b"list", b"b").unwrap();
     db.write(&batch).unwrap();
     clock.advance(Duration::from_secs(41));
-    // Nothing has been compacted: what is over is still shown.
+    // Nothing has been compacted: expired values still show.
     assert_eq!(db.get("early").unwrap().as_deref(), Some(&b"1"[..]));
     compact(&db);
     assert_eq!(db.get("early").unwrap(), None);

@@ -517,7 +517,7 @@ fn who_forgets_the_wal_dir_is_told_and_loses_nothing() {
     db.put("c", "logged").unwrap();
     drop(db);
     assert!(Db::open(&forgetful, "/db").is_err());
-    // Who means it may.
+    // It is allowed on purpose.
     let mut meant = forgetful.clone();
     meant.db.wal_dir = Some("/db".into());
     drop(Db::open(&meant, "/db").unwrap());

@@ -1,5 +1,5 @@
-//! Descriptors run out (`RLIMIT_NOFILE`): tables that nobody reads are closed, and what has failed
-//! is done when there are some again.
+//! Descriptors run out (`RLIMIT_NOFILE`): unused tables are closed, and failed work is done when
+//! there are descriptors again.
 
 use super::{directory, run_in_child};
 use esker::{Db, ErrorKind, Options, SubCode};

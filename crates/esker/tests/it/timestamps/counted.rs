@@ -1,11 +1,11 @@
-//! What reads of keys with timestamps cost, in comparisons of keys.
+//! Comparisons of keys in reads of keys with timestamps.
 
 use super::{NAMES, at, options, rewrite, ts};
 use esker::{Db, Options, ReadOptions, WriteOptions};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The order of keys with timestamps, asked of which is counted.
+/// The order of keys with timestamps; it counts comparisons.
 #[derive(Debug)]
 struct Counting {
     asked: Arc<AtomicU64>,

@@ -1,4 +1,4 @@
-//! What compactions that nobody asks for drop of histories that nobody may read any more.
+//! Automatic compactions drop histories that no read may see any more.
 
 use super::{NAMES, at, options, rewrite, ts};
 use crate::ingest::becomes;

@@ -1,4 +1,4 @@
-//! What a caller can do wrong, by name: RocksDB's code for it, and no lock that stays.
+//! Mistakes of callers, by name: each gives RocksDB's code, and leaves no lock.
 
 use super::{open, options};
 use esker::txn::{Endpoint, LockMode, TransactionState};
@@ -152,7 +152,7 @@ fn a_commit_after_the_expiration() {
     let thief = begin_with(&db, |_| {});
     thief.put("a", "2").unwrap();
     txn.rollback().unwrap();
-    // What was stolen is the thief's still.
+    // The stolen lock is still the thief's.
     is(begin_with(&db, |_| {}).put("a", "3"), ErrorKind::TimedOut, SubCode::LockTimeout);
     thief.commit().unwrap();
     assert_eq!(db.db().get("a").unwrap().unwrap(), b"2");

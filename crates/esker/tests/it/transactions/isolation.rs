@@ -412,10 +412,10 @@ fn g2_two_edges_a_reader_in_between_sees_a_state_that_was() {
     );
 }
 
-/// Who wrote a version: a transaction, or nobody.
+/// The writer of a version: a transaction, or `None`.
 type Writer = Option<usize>;
 
-/// What a transaction of a random history did.
+/// The operations of a transaction in a random history.
 #[derive(Default)]
 struct Done {
     /// Versions of others that it saw, by key.
@@ -487,7 +487,7 @@ impl History {
         }
     }
 
-    /// Who comes before whom, and why.
+    /// The order between transactions, and the reasons.
     fn edges(&self) -> BTreeSet<(usize, usize, Edge)> {
         let mut edges = BTreeSet::new();
         for writers in self.versions.values() {
@@ -513,7 +513,7 @@ impl History {
         edges
     }
 
-    /// Whether there is a circle with at most so many steps of overwriting.
+    /// Whether there is a circle with at most `max_overwrites` steps of overwriting.
     fn has_circle(&self, max_overwrites: usize) -> bool {
         let mut next: BTreeMap<usize, Vec<(usize, Edge)>> = BTreeMap::new();
         for (from, to, edge) in self.edges() {

@@ -1,4 +1,4 @@
-//! Transactions with locks: what they see, what they lock, and how they end.
+//! Transactions with locks: visibility, locked keys, and ends.
 
 use super::{open, options, until_waits};
 use esker::txn::{Endpoint, LockMode, Locking, TransactionState, WritePolicy};

@@ -1,4 +1,4 @@
-//! Prepared transactions: what survives, and for how long their WALs stay.
+//! Prepared transactions: which ones survive, and how long their WALs stay.
 
 use super::options;
 use esker::internals::env::fault::OpKind;
@@ -247,7 +247,7 @@ fn writes_around_a_rollback_are_there_after_a_crash() {
     let mut one = prepared(&db, "one", "a");
     db.put("x", "1").unwrap();
     db.db().flush().unwrap();
-    // Whoever appends next is held up until the others are in line behind it.
+    // The next append is held up until the others are queued behind it.
     let gate = Arc::new((std::sync::Mutex::new(false), std::sync::Condvar::new()));
     let (held, waits) = (Arc::new(std::sync::atomic::AtomicBool::new(false)), gate.clone());
     let first = held.clone();
@@ -281,7 +281,7 @@ fn writes_around_a_rollback_are_there_after_a_crash() {
     fs.clear_hook();
     db.put("d", "third").unwrap();
     db.put("e", "last").unwrap();
-    // The section's WAL goes, as soon as the MANIFEST says that nobody needs it.
+    // The section's WAL is deleted once the MANIFEST says that it is not needed.
     let before = wals(&options);
     db.put_cf(&other, "x", "1").unwrap();
     db.db().flush_opt(&FlushOptions::default(), &[&other]).unwrap();
@@ -383,7 +383,7 @@ fn sections_survive_a_failed_wal_and_resume() {
     assert_eq!(again.db().get("a").unwrap().unwrap(), b"one");
 }
 
-/// What is known of a transaction of the test below.
+/// The known fate of a transaction of the test below.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fate {
     Prepared,
