@@ -66,7 +66,7 @@ pub fn secondary_cache_from_string(text: &str) -> Result<Arc<dyn SecondaryCache>
     }
 }
 
-/// What a text says about a block cache.
+/// The contents of a text about a block cache.
 #[derive(Default)]
 struct Parts {
     cache: CacheOptions,

@@ -200,8 +200,8 @@ fn is_kept(name: &str, raw: &str) -> bool {
         "filter_policy" => Option::<esker_table::FilterPolicy>::parse(raw).is_ok(),
         "format_version" => u32::parse(raw).map_or(true, |version| FORMAT_VERSIONS_LOADED.contains(&version)),
         "separate_key_value_in_data_block" => false,
-        // What is refused if a program asks for it, but says nothing of the files: they are read
-        // without it.
+        // Options that are refused if a program asks for them, but do not affect the files: those
+        // are read without them.
         "inplace_update_support" | "best_efforts_recovery" => false,
         // The MANIFEST says which families are without.
         "persist_user_defined_timestamps" => bool::parse(raw).unwrap_or(true),

@@ -10,7 +10,7 @@ use esker_base::sync::Arc;
 use esker_base::{Error, Result, crc32c};
 use std::fmt::Debug;
 
-/// What a generator is wanted for.
+/// The purpose of a generator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FileChecksumGenContext<'a> {
     /// The file, as it is named.

@@ -1,4 +1,4 @@
-//! What a user can choose: RocksDB's option structs under RocksDB's names.
+//! The user's options: RocksDB's option structs under RocksDB's names.
 //!
 //! In: values from the program, from text, or from an OPTIONS file. Out: structs the engine can
 //! trust: made consistent by `sanitize`, refused by `validate` where no meaning can be given.

@@ -127,7 +127,7 @@ impl ColumnFamilyOptions {
         self
     }
 
-    /// Four memtables in the budget, of which a flush merges two; up to six before writes stop.
+    /// Four memtables in the budget, and a flush merges two of them; up to six before writes stop.
     fn budgeted_memtables(mut self, memtable_memory_budget: u64) -> Self {
         self.write_buffer_size = usize::try_from(memtable_memory_budget / 4).unwrap_or(usize::MAX);
         self.min_write_buffer_number_to_merge = 2;

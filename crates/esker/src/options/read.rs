@@ -93,9 +93,9 @@ pub struct ReadOptions {
     /// Hidden entries an iterator may step over before it gives `Incomplete`; 0: no limit. Default
     /// 0.
     pub max_skippable_internal_keys: u64,
-    /// An iterator lets go of memtables and files that are not needed any more as soon as there are
-    /// newer ones, and goes on with those at its place: what it shows stays the same. Accepted; all
-    /// iterators do so, with a snapshot or without, but those with `pin_data`,
+    /// An iterator releases memtables and files that are not needed any more as soon as there are
+    /// newer ones, and goes on with those at its position: its entries stay the same. Accepted; all
+    /// iterators do so, with a snapshot or without. Exceptions are those with `pin_data`,
     /// `ignore_range_deletions`, or another `read_tier` than `ReadAll`. Default false.
     pub auto_refresh_iterator_with_snapshot: bool,
     /// Iterators show what is there when they move, not when they were made: each seek and each
@@ -105,9 +105,9 @@ pub struct ReadOptions {
     pub tailing: bool,
     /// `multi_get` stops with `Aborted` when its values pass this many bytes. Default: no limit.
     pub value_size_soft_limit: u64,
-    /// ReadPoint (time since the Unix epoch, to the microsecond) from which on no file is read:
-    /// what would have to be gives `TimedOut`, in a batch key by key. A read of a file that has
-    /// begun is waited for. Default `None`.
+    /// Point in time (since the Unix epoch, to the microsecond) from which on no file is read. A
+    /// read that needs a file then gives `TimedOut`, in a batch key by key. A read of a file that
+    /// has begun is waited for. Default `None`.
     pub deadline: Option<Duration>,
     /// In families with user-defined timestamps, and only there: versions newer than this are not
     /// there. Default `None`.
@@ -148,7 +148,7 @@ esker_base::debug_with_text!(ReadOptions {
     io_timeout,
 });
 
-/// What reads without options of their own read with: nothing to make and nothing to drop.
+/// The options of reads that are given none: nothing to make and nothing to drop.
 pub(crate) static PLAIN: ReadOptions = ReadOptions::DEFAULTS;
 
 impl Default for ReadOptions {

@@ -1,11 +1,11 @@
-//! Makes options consistent, and refuses what has no meaning.
+//! Makes options consistent, and refuses options without a meaning.
 //!
 //! In: options as the user gave them. Out: options that the engine can trust, with one sentence for
 //! each change, for the LOG; or an error that names the option. Source: RocksDB
 //! `db/column_family.cc` (`SanitizeCfOptions`, `ValidateOptions`), `db/db_impl/db_impl_open.cc`.
 //!
 //! Invariants
-//!  1. What has been made consistent is left as it is the next time.
+//!  1. Consistent options are left unchanged the next time.
 //!  2. Options that pass `validate` and were made consistent never divide by zero or overflow in
 //!     the engine.
 
@@ -24,9 +24,9 @@ use esker_table::DataBlockIndexType;
 use esker_table::cache_options::{CacheUsageOptions, Decision};
 use std::sync::Arc;
 
-/// Age at which files are compacted if nobody says otherwise, in seconds.
+/// Default age at which files are compacted, in seconds.
 const THIRTY_DAYS: u64 = 30 * 24 * 60 * 60;
-/// Bytes per second for slowed-down writers if nobody says otherwise.
+/// Default bytes per second for slowed-down writers.
 const DEFAULT_DELAYED_WRITE_RATE: u64 = 16 << 20;
 /// Open files that a database cannot do without.
 const MIN_OPEN_FILES: i32 = 20;

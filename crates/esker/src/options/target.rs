@@ -35,7 +35,7 @@ impl fmt::Display for Release {
     }
 }
 
-/// What RocksDB 7.8 cannot read, though later ones can.
+/// A feature that RocksDB 7.8 cannot read, though later ones can.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Feature {
     /// Checksums that depend on a block's place.
@@ -48,7 +48,7 @@ pub enum Feature {
     UniformIndex,
     /// Values as records among the blocks of the same table.
     EmbeddedBlobs,
-    /// Wide-column entities of which some columns are in blob files (version 2).
+    /// Wide-column entities with some columns in blob files (version 2).
     EntityBlobs,
     /// Values with a preferred sequence number.
     TimedPut,
@@ -58,7 +58,7 @@ pub enum Feature {
     TimestampsInMemory,
     /// WAL records about the WAL before.
     PredecessorRecords,
-    /// An index by somebody else's code in place of RocksDB's.
+    /// An index by user code in place of RocksDB's.
     UserDefinedIndex,
 }
 
@@ -181,7 +181,7 @@ impl ColumnFamilyOptions {
         self.newer_features().into_iter().try_for_each(|feature| db.compatible_with.require(feature))
     }
 
-    /// What these options ask for that RocksDB 7.8 cannot read.
+    /// The features requested by these options that RocksDB 7.8 cannot read.
     pub fn newer_features(&self) -> Vec<Feature> {
         let table = &self.table;
         let mut asked = Vec::new();

@@ -190,7 +190,7 @@ esker_base::setters! {
 }
 
 option_enum! {
-    /// What a manual compaction does with the last level.
+    /// How a manual compaction treats the last level.
     #[derive(Default)]
     pub enum BottommostLevelCompaction {
         /// Leave it.
@@ -205,7 +205,7 @@ option_enum! {
     }
 }
 
-/// A range of keys, without timestamps; whoever takes one says whether `limit` belongs to it.
+/// A range of keys, without timestamps. The call that takes it says whether `limit` belongs to it.
 /// RocksDB's `RangeOpt`.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct RangeOpt<'a> {
@@ -231,7 +231,7 @@ pub struct CompactRangeOptions {
     /// With `change_level`: the level to move to, all levels on the way being empty; -1: the
     /// smallest that is large enough. Default -1.
     pub target_level: i32,
-    /// What to do with the last level. Default `IfHaveCompactionFilter`.
+    /// Treatment of the last level. Default `IfHaveCompactionFilter`.
     pub bottommost_level_compaction: BottommostLevelCompaction,
     /// Flush at once even if that makes writers wait. Default false.
     pub allow_write_stall: bool,

@@ -8,12 +8,12 @@
 //! Invariants
 //!  1. `used` is the sum of the blocks of all memtables, `active` of those that still take writes.
 //!  2. With a cache, `used` rounded up to `CHARGE_STEP` is charged to it, unless a strict limit
-//!     refuses: memory that a memtable already has is not given back for that. It is tried again at
-//!     the next block. What is charged shrinks when `used` has fallen below three quarters of it.
-//!  3. Nobody waits for the charge: who finds another at it leaves the change to that one. To
-//!     change a charge may drop what readers have left behind, another memtable of the same manager
-//!     too, on the same thread.
-//!  4. Who waits for memory is told when the bound changes.
+//!     refuses: a memtable does not give memory back for that. The next block tries again. The
+//!     charge shrinks when `used` has fallen below three quarters of it.
+//!  3. No thread waits for the charge: a thread that finds another one changing it leaves the
+//!     change to that one. A change of the charge may drop values that readers have left behind,
+//!     also another memtable of the same manager, on the same thread.
+//!  4. Waiters for memory are told when the bound changes.
 
 use super::DbOptions;
 use esker_base::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};

@@ -5,9 +5,9 @@
 //! Source of the semantics: RocksDB `utilities/write_batch_with_index.h`.
 //!
 //! Invariants
-//!  1. The batch is the truth. The index of a family is a memtable that is made when the family is
-//!     read for the first time, and catches up with the batch at each read: who only writes pays
-//!     nothing for it.
+//!  1. The batch is the truth. The index of a family is a memtable, made at the first read of the
+//!     family, and brought up to date at each read: a batch that is only written pays nothing for
+//!     it.
 //!  2. Op i of the batch has sequence number `OwnWrites::FIRST + i`: newer ones hide older ones,
 //!     all hide the database.
 //!  3. An index never holds an op that is not in the batch: after a roll-back it is made anew.
@@ -389,8 +389,8 @@ impl WriteBatchWithIndex {
         self.batch
     }
 
-    /// What the batch alone makes of `key`: its value, or `None` if it says nothing of it or
-    /// removes it. `operator` is the family's, for merges; the order is that given to
+    /// The effect of the batch alone on `key`: its value, or `None` if the batch does not change it
+    /// or removes it. `operator` is the family's, for merges; the order is that given to
     /// [`new`](Self::new).
     /// # Errors
     /// `MergeInProgress`: the value that the merges apply to is in the database · `NotSupported`:
@@ -426,8 +426,8 @@ impl WriteBatchWithIndex {
         Ok(self.get_pinned(db, options, family, key)?.map(|value| value.to_vec()))
     }
 
-    /// [`get_from_batch_and_db`](Self::get_from_batch_and_db) of many keys, all as of the same
-    /// point in time, each with its own result. Keys of which the batch says nothing are read
+    /// [`get_from_batch_and_db`](Self::get_from_batch_and_db) of several keys, all as of the same
+    /// point in time, each with its own result. Keys that the batch does not change are read
     /// together, as by [`Db::multi_get_opt`].
     /// # Errors
     /// Of each key: `Corruption` and `IoError` name the file and offset · `Incomplete`: `read_tier`

@@ -706,7 +706,7 @@ impl TransactionDb {
         for (name, batch) in sections {
             let options = TransactionOptions::default();
             let mut core = PessimisticCore::new(&self.shared, &WriteOptions::default(), &options);
-            // Two of them may have written the same only if nobody took locks for them.
+            // Two of them may have written the same key only if no locks were taken.
             core.locker.set_lock_timeout(Timeout::Never);
             for (id, key, end) in batch.iter().filter_map(target) {
                 let Some(cf) = self.db().engine().families.by_id(id) else { continue };

@@ -255,7 +255,7 @@ impl Transaction {
         families: &[&ColumnFamilyHandle],
         key: impl AsRef<[u8]>,
     ) -> Result<Vec<Option<WideColumns>>> {
-        // Before the point in time is taken: who waits for a lock reads what was committed
+        // Before the point in time is taken: a caller that waits for a lock reads values committed
         // meanwhile.
         if self.core().options.isolation == IsolationLevel::Serializable {
             let lock = |family| self.lock(family, key.as_ref(), None, LockMode::Shared, true);
@@ -410,7 +410,7 @@ impl OptimisticTransaction {
     ) -> Result<Vec<Option<WideColumns>>> {
         let mut options = {
             let own = &mut *self.own();
-            // Before the read point is taken: what is written since is a conflict.
+            // Before the read point is taken: later writes are conflicts.
             if own.isolation == IsolationLevel::Serializable {
                 families.iter().try_for_each(|family| own.touch(family, key.as_ref()))?;
             }

@@ -39,7 +39,7 @@ pub struct TransactionIterator {
     iter: DbIter,
     /// Keeps the database open.
     db: Db,
-    /// What it was opened with, a snapshot of its read point included.
+    /// The options it was opened with, a snapshot of its read point included.
     options: ReadOptions,
     family: ColumnFamilyHandle,
     own: Option<OwnWrites>,

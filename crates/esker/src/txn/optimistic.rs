@@ -1,11 +1,12 @@
-//! Transactions without locks: at commit nothing they touched may have been written by others.
+//! Transactions without locks: at commit, others must not have written the keys they touched.
 //!
 //! Invariants
-//!  1. What is written, read for update, or with `Serializable` read, is remembered with a sequence
-//!     number up to which it was looked at; before the read, so that what came in between is found.
-//!  2. Commit looks whether anything of it was written since, as the write leader: everything
-//!     before is in memtables, and nothing comes in between.
-//!  3. What memtables cannot tell any more is `TryAgain`, never a guess.
+//!  1. Keys written, read for update or, with `Serializable`, read are remembered with the sequence
+//!     number up to which they were checked. That number is taken before the read, so that writes
+//!     during the read are found.
+//!  2. Commit checks, as the write leader, whether any of these keys was written since. All earlier
+//!     writes are in memtables, and no other write comes in between.
+//!  3. If memtables no longer have the answer, commit gives `TryAgain`, never a guess.
 //!
 //! Source of the semantics: RocksDB `utilities/transactions/optimistic_transaction.cc`.
 
@@ -385,7 +386,7 @@ pub(super) struct Own {
     reads_one_snapshot: bool,
     /// Keys, with the oldest sequence number since which they must not have been written.
     touched: BTreeMap<(ColumnFamilyId, Vec<u8>), SequenceNumber>,
-    /// What `touched` said before, of each change to it since the first save point.
+    /// The previous value in `touched`, for each change to it since the first save point.
     touched_since: Vec<(ColumnFamilyId, Vec<u8>, Option<SequenceNumber>)>,
     ranges: Vec<Range>,
     families: BTreeMap<ColumnFamilyId, ColumnFamilyHandle>,
@@ -497,8 +498,8 @@ impl OptimisticTransaction {
         own.batch.merge_cf(family.id(), key.as_ref(), operand.as_ref())
     }
 
-    /// Removes the keys of `family` from `begin` up to `end`, exclusive. Nobody may write there, or
-    /// `end`, until it commits.
+    /// Removes the keys of `family` from `begin` up to `end`, exclusive. Commit fails if others
+    /// write there, or to `end`, before it.
     /// # Errors
     /// `InvalidArgument`: the transaction is over, `end` comes before `begin`, or the family is one
     /// of another database · `ColumnFamilyDropped` · `NotSupported`: the family has user-defined
@@ -551,8 +552,8 @@ impl OptimisticTransaction {
         });
     }
 
-    /// Forgets what was written and touched since the newest save point, which is gone. With
-    /// `Serializable` what was touched stays so: what was read is known to whoever read it.
+    /// Undoes writes and forgets touched keys since the newest save point, which is gone. With
+    /// `Serializable` touched keys stay touched: the caller knows the values it has read.
     /// # Errors
     /// `NotFound` if there is none.
     pub fn rollback_to_save_point(&self) -> Result<()> {

@@ -7,11 +7,11 @@
 //! | Committed, RolledBack | nothing: begin another one |
 //!
 //! Invariants
-//!  1. What it writes, and what it read for update, is locked from then on to its end, or to the
-//!     roll-back to a save point before. Dropped, it is rolled back, and no lock stays; a prepared
-//!     one stays prepared, with its locks.
-//!  2. With a snapshot, a key is locked only if nobody has written it since.
-//!  3. Nothing it writes is seen by others before it commits, and then all of it at once.
+//!  1. Keys that it writes, or reads for update, stay locked to its end, or to the roll-back to an
+//!     earlier save point. Dropped, it is rolled back, and no lock stays; a prepared one stays
+//!     prepared, with its locks.
+//!  2. With a snapshot, a key is locked only if others have not written it since.
+//!  3. Others see none of its writes before it commits, and then all at once.
 //!
 //! Source of the semantics: RocksDB `utilities/transactions/pessimistic_transaction.cc`.
 
@@ -269,7 +269,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Sets the snapshot to now: what is locked from now on must not have been written since.
+    /// Sets the snapshot to now: keys locked from now on must not have been written since.
     pub fn set_snapshot(&self) {
         let snapshot = self.db().snapshot();
         let core = &mut *self.core_mut();
@@ -307,9 +307,9 @@ impl Transaction {
         });
     }
 
-    /// Forgets what was written since the newest save point and gives up what was locked since,
-    /// unless the level is `Serializable`: what was read is known to whoever read it. The snapshot
-    /// is what it was then. The save point is gone.
+    /// Undoes writes since the newest save point and releases the locks taken since. With
+    /// `Serializable` the locks stay: the caller knows the values it has read. The snapshot is the
+    /// one of that time. The save point is gone.
     /// # Errors
     /// `NotFound` if there is none · `InvalidArgument`: the transaction is prepared or over.
     pub fn rollback_to_save_point(&self) -> Result<()> {
@@ -511,8 +511,8 @@ impl Transaction {
         }
     }
 
-    /// Locks a key, or the keys from it to `end`. With `validate` and a snapshot, nobody may have
-    /// written them since; if somebody has, nothing is locked.
+    /// Locks a key, or the keys from it to `end`. With `validate` and a snapshot, writes of others
+    /// since the snapshot are a conflict, and nothing is locked.
     pub(super) fn lock(
         &self,
         family: &ColumnFamilyHandle,

@@ -1,14 +1,14 @@
-//! What transactions read.
+//! Reads of transactions.
 //!
 //! In: keys, one or many. Out: what they would be if the transaction were committed: its own
 //! writes, then what its isolation level shows of the database
 //! ([`WriteBatchWithIndex`](super::WriteBatchWithIndex)).
 //!
 //! Invariants
-//!  1. What is read for update, and with `Serializable` all that is read, is locked (or remembered
-//!     for the check at commit) before it is read.
-//!  2. Many keys are read as of one point in time: those of which the transaction has written
-//!     nothing as a batch of the database's.
+//!  1. Keys read for update, and with `Serializable` all keys read, are locked (or remembered for
+//!     the check at commit) before they are read.
+//!  2. Several keys are read as of one point in time. Those that the transaction has not written
+//!     are read from the database as a batch.
 //!
 //! Source of the semantics: RocksDB `utilities/transactions/transaction_base.cc`.
 
@@ -104,8 +104,8 @@ impl Transaction {
         self.reading_many(family, keys, |this| this.read_own_batch(&this.read_options(options), family, keys))
     }
 
-    /// What `read` gives, once the keys are locked if they have to be; a lock that is not given
-    /// fails its key alone.
+    /// The results of `read`, after locking the keys if necessary. A refused lock fails its key
+    /// alone.
     pub(super) fn reading_many<T>(
         &self,
         family: &ColumnFamilyHandle,

@@ -11,7 +11,7 @@ use std::path::Path;
 /// Gives a database with transactions the reads of the one below. `$open` opens it in an example.
 macro_rules! reads_of_db {
     ($name:ident, $open:literal) => {
-        /// Reads past transactions: what is committed.
+        /// Reads outside of transactions, of committed values.
         impl $name {
             #[doc = "The value of `key` in the default family, copied: [`Db::get`](crate::Db::get)."]
             #[doc = ""]

@@ -93,7 +93,7 @@ impl Transaction {
     }
 
     /// Sets the timestamp as of which keys are read for update. Keys of families with user-defined
-    /// timestamps are locked only if nobody has written them at a newer one; `u64::MAX` means none.
+    /// timestamps are locked only if they have no writes at a newer one; `u64::MAX` means none.
     /// # Errors
     /// `InvalidArgument`: every family has it older than the one that is set; with
     /// `enable_udt_validation`, no family has it older than the commit timestamp that is set.
@@ -230,8 +230,9 @@ impl PessimisticCore {
 }
 
 impl WriteBatchWithIndex {
-    /// What `key` of a family with timestamps would be if a transaction's batch were written: its
-    /// own writes, whatever the timestamp, then the database as of that of `options`.
+    /// The value that `key` of a family with timestamps would have if a transaction's batch were
+    /// written: its own writes, whatever the timestamp, then the database as of the timestamp of
+    /// `options`.
     fn get_timestamped(
         &self,
         db: &Db,

@@ -1,4 +1,4 @@
-//! What transactions that lock write, and the ranges they lock by hand.
+//! Writes of transactions that lock, and the ranges they lock by hand.
 
 use super::pessimistic::Transaction;
 use super::timestamps::stored;
