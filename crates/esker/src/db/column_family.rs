@@ -156,7 +156,7 @@ impl Db {
         Ok(made)
     }
 
-    /// Creates families of which no OPTIONS file tells yet.
+    /// Creates families that no OPTIONS file has yet.
     pub(super) fn add_column_families(
         &self,
         families: &[ColumnFamilyDescriptor],

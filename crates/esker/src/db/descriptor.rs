@@ -24,7 +24,7 @@ use std::path::Path;
 /// ```
 #[derive(Clone, Debug)]
 pub struct ColumnFamilyDescriptor {
-    /// Its name; `default` for the one every database has.
+    /// Its name; the family that every database has is `default`.
     pub name: String,
     /// How it is kept.
     pub options: ColumnFamilyOptions,
@@ -79,7 +79,7 @@ impl From<&ColumnFamilyDescriptor> for ColumnFamilyDescriptor {
     }
 }
 
-/// Checks a family's options and makes them consistent; what was changed, as sentences.
+/// Checks a family's options and makes them consistent. Returns the changes, as sentences.
 /// # Errors
 /// `InvalidArgument` or `NotSupported` naming family and option.
 pub(crate) fn make_consistent(

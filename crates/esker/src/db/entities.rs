@@ -75,7 +75,7 @@ impl WideColumns {
         Some(&self.0[at].1)
     }
 
-    /// What a plain get returns; empty if there is no default column.
+    /// The value that a plain get returns; empty if there is no default column.
     pub fn default_column(&self) -> &[u8] {
         self.get(DEFAULT_COLUMN_NAME).unwrap_or_default()
     }

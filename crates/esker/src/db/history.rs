@@ -49,7 +49,7 @@ impl Db {
             }
             publish_super_version(engine, &mut state, id);
         }
-        // What only reads before the bound could come to may be due.
+        // Compactions that drop history below the new bound may be due.
         maybe_schedule(engine, &mut state);
         drop(state);
         drop(manifest);

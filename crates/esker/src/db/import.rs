@@ -82,7 +82,7 @@ fn name_tables(
     id: ColumnFamilyId,
 ) -> Result<()> {
     let logged = manifest.log_and_apply(vec![import.edit(id)], LogOptions::default());
-    // After a failed write nobody may know what the MANIFEST on disk says.
+    // After a failed write the contents of the MANIFEST on disk are unknown.
     if logged.is_ok() || import.edit(id).new_files.iter().any(|(_, file)| manifest.may_be_named(file.number))
     {
         import.set_named();

@@ -40,7 +40,8 @@ impl Leftovers {
         Ok(Leftovers { fs: fs.clone(), dir: dir.to_owned(), before })
     }
 
-    /// Deletes what the opening made, unless CURRENT may name it. What cannot be deleted stays.
+    /// Deletes files that the opening made, unless CURRENT may name them. Files that cannot be
+    /// deleted stay.
     pub(super) fn delete(self) {
         let had = |name: &str| self.before.first().is_some_and(|(_, names)| names.contains(name));
         let is_new_database = !had("CURRENT");

@@ -271,7 +271,7 @@ impl Db {
         loop {
             engine.check_open()?;
             if engine.read_only {
-                // What is due is left to who may write.
+                // Due compactions are left to handles that may write.
                 return Ok(());
             }
             if let Some(error) = state.background_error.current() {

@@ -384,7 +384,7 @@ struct ReplayRun<'a> {
     decide: WalReplay,
     last_sequence: SequenceNumber,
     two_phase: TwoPhaseReplay,
-    /// The WAL at hand, and the one that was replayed before it.
+    /// The present WAL, and the WAL replayed before it.
     at: (FileNumber, Option<FileNumber>),
     /// How many records each of them has.
     records: (u64, u64),

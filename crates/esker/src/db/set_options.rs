@@ -50,8 +50,8 @@ impl Db {
             family_state.options = Arc::new(changed);
             engine.update_wal_bytes_limit(&state);
             publish_super_version(engine, &mut state, family.id());
-            // Memtables that wait for more of them may be enough now; they may even be so many that
-            // they stop writers.
+            // Memtables that wait for more of them may be enough now; there may even be enough to
+            // stop writers.
             queue_flushes(engine, &mut state, &[family.id()], FlushReason::WriteBufferFull);
             maybe_schedule(engine, &mut state);
         }

@@ -520,7 +520,7 @@ impl OptimisticTransaction {
         own.batch.delete_range_cf(family.id(), begin, end)
     }
 
-    /// Sets the snapshot to now: what is touched from now on must not have been written since.
+    /// Sets the snapshot to now: others must not have written since then a key touched later.
     pub fn set_snapshot(&self) {
         self.own().set_snapshot();
     }
