@@ -28,7 +28,7 @@ impl Db {
     /// ```
     /// # Errors
     /// `InvalidArgument` and `NotSupported` name the option; families with user-defined timestamps
-    /// are not explained. What goes wrong with the read itself is its outcome.
+    /// are not explained. The explanation holds errors of the read itself.
     pub fn explain_get(
         &self,
         options: &ReadOptions,
@@ -42,9 +42,9 @@ impl Db {
     /// distinct key in the order of the keys. A later key finds the blocks of earlier ones in the
     /// cache.
     /// # Errors
-    /// `InvalidArgument` and `NotSupported` name the option; `NotSupported`: the family has
-    /// user-defined timestamps · `ShutdownInProgress`: the database was closed. What goes wrong
-    /// while reading stands in the explanation.
+    /// `InvalidArgument` and `NotSupported` name the option; `NotSupported`: the family has user-
+    /// defined timestamps · `ShutdownInProgress`: the database was closed. The explanation holds
+    /// errors of the read itself.
     pub fn explain_multi_get<K: AsRef<[u8]>>(
         &self,
         options: &ReadOptions,
@@ -56,9 +56,9 @@ impl Db {
 
     /// Explains a seek to `target`, and the read of the row there.
     /// # Errors
-    /// `InvalidArgument` and `NotSupported` name the option; `NotSupported`: the family has
-    /// user-defined timestamps · `ShutdownInProgress`: the database was closed. What goes wrong
-    /// while reading stands in the explanation.
+    /// `InvalidArgument` and `NotSupported` name the option; `NotSupported`: the family has user-
+    /// defined timestamps · `ShutdownInProgress`: the database was closed. The explanation holds
+    /// errors of the read itself.
     pub fn explain_seek(
         &self,
         options: &ReadOptions,
@@ -71,9 +71,9 @@ impl Db {
 
     /// Explains a scan, run by run.
     /// # Errors
-    /// `InvalidArgument` and `NotSupported` name the option; `NotSupported`: the family has
-    /// user-defined timestamps · `ShutdownInProgress`: the database was closed. What goes wrong
-    /// while reading stands in the explanation.
+    /// `InvalidArgument` and `NotSupported` name the option; `NotSupported`: the family has user-
+    /// defined timestamps · `ShutdownInProgress`: the database was closed. The explanation holds
+    /// errors of the read itself.
     pub fn explain_scan(
         &self,
         options: &ReadOptions,
@@ -88,8 +88,8 @@ impl Db {
     /// # Errors
     /// `InvalidArgument` and `NotSupported` name the option; `InvalidArgument`: there are no
     /// ranges, or they overlap or do not ascend; `NotSupported`: the family has user-defined
-    /// timestamps · `ShutdownInProgress`: the database was closed. What goes wrong while reading
-    /// stands in the explanation.
+    /// timestamps · `ShutdownInProgress`: the database was closed. The explanation holds errors of
+    /// the read itself.
     pub fn explain_multi_scan(
         &self,
         options: &ReadOptions,

@@ -1,5 +1,4 @@
-//! Many range deletions in one family: what they cost does not grow with how they lie over each
-//! other.
+//! Many range deletions in one family: their cost does not grow with their overlaps.
 
 use crate::shared::CountingComparator;
 use esker::internals::env::mem::MemFs;

@@ -538,8 +538,8 @@ fn a_repair_that_failed_or_was_cut_short_is_done_again_and_loses_nothing() {
         options.db.wal_dir = wal_dir.map(Into::into);
         let expected = fill(&options, path);
         lose(&disk, path, gone);
-        // Of what nobody had synced before, a power loss on the way may take something; once it is
-        // repaired, none does.
+        // A power loss on the way may lose writes that were not synced before; after the repair it
+        // loses none.
         let killed = disk.crash_clone(&CrashChoices::process_kill());
         options.db.env = Env::with_fs(Arc::new(killed.clone()));
         repair_db(&options, path, &families(&options)).unwrap();

@@ -46,7 +46,7 @@ fn at(n: u64) -> ReadOptions {
     ReadOptions { timestamp: Some(ts(n).to_vec()), ..ReadOptions::default() }
 }
 
-/// What was written when.
+/// An operation of the history.
 #[derive(Clone)]
 enum Event {
     Put(String, String),

@@ -314,7 +314,7 @@ fn a_wal_that_is_needed_and_not_in_wal_dir_is_named() {
     assert_eq!(db.get("b").unwrap().as_deref(), Some(&b"only in the WAL"[..]));
     db.close().unwrap();
     drop(db);
-    // What nobody needs is in nobody's way.
+    // A WAL file that is not needed does not prevent opening.
     let mut file = fs.new_writable_file(&Path::new("/db").join(wal)).unwrap();
     file.append(b"old").unwrap();
     file.close().unwrap();

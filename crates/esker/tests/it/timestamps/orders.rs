@@ -16,7 +16,7 @@ use esker_testkit::timestamps::TimestampFormat;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// What an engine does with timestamps of a format.
+/// The operations of an engine with timestamps of a format.
 pub(crate) trait Stamped {
     /// Reads as of `time`.
     fn at(self, time: u64) -> ReadOptions;

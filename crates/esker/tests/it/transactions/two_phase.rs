@@ -138,7 +138,7 @@ fn nor_is_a_prepared_transaction_lost_whose_wal_is_old() {
     drop(db);
     let error = Db::open(&options, "/db").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotSupported, "what was committed is in that WAL, too: {error}");
-    // What is resolved, and in tables, is in nobody's way.
+    // Resolved transactions whose writes are in tables do not prevent opening.
     drop(open(&options));
     let db = Db::open(&options, "/db").unwrap();
     assert_eq!(db.get("a").unwrap().unwrap(), b"one");
