@@ -42,8 +42,8 @@ impl Db {
     /// distinct key in the order of the keys. A later key finds the blocks of earlier ones in the
     /// cache.
     /// # Errors
-    /// `InvalidArgument` and `NotSupported` name the option; `NotSupported`: the family has user-
-    /// defined timestamps · `ShutdownInProgress`: the database was closed. The explanation holds
+    /// `InvalidArgument` and `NotSupported` name the option; `NotSupported`: the family has
+    /// user-defined timestamps · `ShutdownInProgress`: the database was closed. The explanation holds
     /// errors of the read itself.
     pub fn explain_multi_get<K: AsRef<[u8]>>(
         &self,
@@ -56,8 +56,8 @@ impl Db {
 
     /// Explains a seek to `target`, and the read of the row there.
     /// # Errors
-    /// `InvalidArgument` and `NotSupported` name the option; `NotSupported`: the family has user-
-    /// defined timestamps · `ShutdownInProgress`: the database was closed. The explanation holds
+    /// `InvalidArgument` and `NotSupported` name the option; `NotSupported`: the family has
+    /// user-defined timestamps · `ShutdownInProgress`: the database was closed. The explanation holds
     /// errors of the read itself.
     pub fn explain_seek(
         &self,
@@ -71,8 +71,8 @@ impl Db {
 
     /// Explains a scan, run by run.
     /// # Errors
-    /// `InvalidArgument` and `NotSupported` name the option; `NotSupported`: the family has user-
-    /// defined timestamps · `ShutdownInProgress`: the database was closed. The explanation holds
+    /// `InvalidArgument` and `NotSupported` name the option; `NotSupported`: the family has
+    /// user-defined timestamps · `ShutdownInProgress`: the database was closed. The explanation holds
     /// errors of the read itself.
     pub fn explain_scan(
         &self,
