@@ -43,8 +43,8 @@ impl Db {
     /// cache.
     /// # Errors
     /// `InvalidArgument` and `NotSupported` name the option; `NotSupported`: the family has
-    /// user-defined timestamps · `ShutdownInProgress`: the database was closed. The explanation holds
-    /// errors of the read itself.
+    /// user-defined timestamps · `ShutdownInProgress`: the database was closed. The explanation
+    /// holds errors of the read itself.
     pub fn explain_multi_get<K: AsRef<[u8]>>(
         &self,
         options: &ReadOptions,
@@ -57,8 +57,8 @@ impl Db {
     /// Explains a seek to `target`, and the read of the row there.
     /// # Errors
     /// `InvalidArgument` and `NotSupported` name the option; `NotSupported`: the family has
-    /// user-defined timestamps · `ShutdownInProgress`: the database was closed. The explanation holds
-    /// errors of the read itself.
+    /// user-defined timestamps · `ShutdownInProgress`: the database was closed. The explanation
+    /// holds errors of the read itself.
     pub fn explain_seek(
         &self,
         options: &ReadOptions,
@@ -72,8 +72,8 @@ impl Db {
     /// Explains a scan, run by run.
     /// # Errors
     /// `InvalidArgument` and `NotSupported` name the option; `NotSupported`: the family has
-    /// user-defined timestamps · `ShutdownInProgress`: the database was closed. The explanation holds
-    /// errors of the read itself.
+    /// user-defined timestamps · `ShutdownInProgress`: the database was closed. The explanation
+    /// holds errors of the read itself.
     pub fn explain_scan(
         &self,
         options: &ReadOptions,
