@@ -201,9 +201,18 @@ properties! {
     BlobCachePinnedUsage = "blob-cache-pinned-usage", Int;
 }
 
+/// Names that properties of Esker's own had before. Monitoring may still ask for them.
+const RENAMED: [(&str, Property); 2] = [
+    ("rocksdb.num-tables-set-aside", Property::NumQuarantinedTables), // old spelling
+    ("rocksdb.num-dead-range-entries-walked", Property::NumPreScannedEntries), // old spelling
+];
+
 /// The property called `name`; digits at its end are an argument. `None` if no property has that
 /// name, or if the argument is missing or superfluous.
 pub fn parse_property(name: &str) -> Option<Property> {
+    if let Some((_, now)) = RENAMED.iter().find(|(before, _)| *before == name) {
+        return Some(*now);
+    }
     let name = name.strip_prefix("rocksdb.")?;
     let base = name.trim_end_matches(|c: char| c.is_ascii_digit());
     let argument = &name[base.len()..];
@@ -229,6 +238,9 @@ mod tests {
             assert_eq!(found, Some(*property));
         }
         assert_eq!(parse_property("rocksdb.num-files-at-level12"), Some(Property::NumFilesAtLevel(12)));
+        for (before, now) in RENAMED {
+            assert_eq!((parse_property(before), parse_property(now.name())), (Some(now), Some(now)));
+        }
         assert_eq!(parse_property("num-snapshots"), None);
         assert_eq!(parse_property("rocksdb.nonsense"), None);
         assert_eq!(parse_property("rocksdb.num-files-at-level99999999999999999999999"), None);
