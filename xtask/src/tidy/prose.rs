@@ -13,7 +13,7 @@ const MAX_COLUMNS: usize = 100;
 /// Characters of a commit's subject.
 const MAX_SUBJECT: usize = 72;
 /// Subjects of later commits are checked.
-const SUBJECTS_SINCE: &str = "94ff3fe7";
+const SUBJECTS_SINCE: &str = "4903a9415df7";
 
 /// A sentence has a noun for its subject: none begins with one of these, unless it asks.
 const STARTS: &[&str] = &["Who", "Whoever", "Whose", "Whom", "What", "Whatever"];
@@ -140,12 +140,24 @@ fn starts_of(paragraph: &[(usize, &str)]) -> Vec<(usize, String)> {
     found
 }
 
-/// Commits whose subjects are too long. Nothing where there is no history, as in an archive.
+/// Commits whose subjects are too long. Nothing where there is no history, as in an archive or a
+/// shallow clone.
 pub(super) fn check_subjects(root: &Path) -> Vec<Violation> {
     let range = format!("{SUBJECTS_SINCE}..HEAD");
-    let output = Command::new("git").args(["log", "--format=%h %s", &range]).current_dir(root).output();
-    let Some(output) = output.ok().filter(|output| output.status.success()) else { return Vec::new() };
-    long_subjects(&String::from_utf8_lossy(&output.stdout))
+    match git(root, &["log", "--format=%h %s", &range]) {
+        Some(log) => long_subjects(&log),
+        None if git(root, &["rev-parse", "--is-shallow-repository"]).as_deref() == Some("false\n") => {
+            let message = format!("there is no commit {SUBJECTS_SINCE}, from which on subjects are checked");
+            vec![Violation { rule: "subjects", path: "xtask/src/tidy/prose.rs".to_owned(), message }]
+        }
+        None => Vec::new(),
+    }
+}
+
+/// The output of a git command; none if it fails, or if there is no git or no repository.
+fn git(root: &Path, arguments: &[&str]) -> Option<String> {
+    let output = Command::new("git").args(arguments).current_dir(root).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 fn long_subjects(log: &str) -> Vec<Violation> {
