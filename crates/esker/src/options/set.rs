@@ -121,7 +121,7 @@ mod tests {
         ] {
             let error = set_options(&cf, &db, &[("write_buffer_size", "1m"), (name, value)]).unwrap_err();
             assert!(error.message().contains(in_message), "{name}={value}: {error}");
-            let is_unwritable = in_message.contains("can be read but not written");
+            let is_unwritable = in_message.contains("can be neither read nor written");
             let kind = if is_unwritable { ErrorKind::NotSupported } else { ErrorKind::InvalidArgument };
             assert_eq!(error.kind(), kind, "{name}={value}: {error}");
         }

@@ -249,8 +249,6 @@ fn leveled(options: &mut Options) {
 
 fn universal(options: &mut Options) {
     options.cf.compaction_style = CompactionStyle::Universal;
-    // So that the runs of the sides are not taken along.
-    options.cf.compaction_options_universal.max_merge_width = 4;
     options.cf.compaction_options_universal.max_size_amplification_percent = u32::MAX;
 }
 
