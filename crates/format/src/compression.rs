@@ -225,13 +225,15 @@ pub struct Compressor {
 trait Encode: Send {
     /// Appends the compressed form of `contents`. Returns false if that takes more than `room`
     /// bytes, or fails; the appended bytes are then of no use. Codecs that have no such limit
-    /// ignore
-    /// `room`.
+    /// ignore `room`.
     fn encode(&mut self, contents: &[u8], room: usize, out: &mut Vec<u8>) -> Result<bool>;
 }
 
 /// The encoder of a codec, for blocks that share `dictionary` (empty for none).
-#[cfg_attr(not(any(feature = "zlib", feature = "zstd")), expect(unused_variables))]
+#[cfg_attr(
+    not(any(feature = "zlib", feature = "zstd")),
+    expect(unused_variables, reason = "only these codecs have options")
+)]
 fn encoder(
     kind: CompressionType,
     options: &CodecOptions,
@@ -333,7 +335,7 @@ impl Compressor {
 /// The dictionary for the blocks behind `samples` (cut by `sizes`). zstd trains it if
 /// `zstd_max_train_bytes` is set and the codec is zstd; otherwise it is the samples themselves.
 /// Empty if none can be made.
-#[cfg_attr(not(feature = "zstd"), expect(unused_variables))]
+#[cfg_attr(not(feature = "zstd"), expect(unused_variables, reason = "only zstd trains dictionaries"))]
 pub fn make_dictionary(
     kind: CompressionType,
     options: &CodecOptions,

@@ -264,6 +264,8 @@ fn operands_of_an_operator_that_is_not_known_here_stay_as_they_are() {
     let mut options = Options::default();
     options.db.create_if_missing = true;
     options.cf.merge_operator = Some(Arc::new(Concatenate));
+    // A compaction in the background would put the operands of the flushed file together.
+    options.cf.disable_auto_compactions = true;
     let db = Db::open(&options, &path).unwrap();
     ["a", "b"].iter().for_each(|operand| merge(&db, operand));
     db.flush().unwrap();
