@@ -4,7 +4,7 @@
 //! * **RocksDB's files, byte for byte.** Esker opens what RocksDB 5 to 11 wrote; RocksDB 7.8 and 11
 //!   open what Esker writes, unflushed WALs included.
 //! * **RocksDB's vocabulary.** Options, statistics, properties, errors and tools have its names.
-//! * **All in Rust.** `cargo add esker` is the whole installation; this crate has no `unsafe`.
+//! * **All in Rust.** `cargo` is the whole build; this crate has no `unsafe`.
 //! * **Column families**, atomic batches, snapshots, cursors in both directions, range deletions,
 //!   merge operators, compaction filters, own comparators, wide columns, user-defined timestamps.
 //! * **Transactions**, with locks ([`TransactionDb`]) or with a check at commit

@@ -8,6 +8,7 @@
 //! none is half there, and that number is at least the last one it said, at most one more. The next
 //! child goes on with the same database.
 
+use esker::internals::base::sync::thread;
 use esker::internals::env::{Clock, SystemClock, on_threads, spawn_scoped};
 use esker::{ColumnFamilyDescriptor, ColumnFamilyHandle, Db, Options, Result, WriteBatch, WriteOptions};
 use std::fmt;
@@ -116,7 +117,7 @@ fn kill_one(
         .map_err(|e| format!("{}: {e}", parameters.program.display()))?;
     let pipe = child.stdout.take().expect("asked for");
     let (first, has_spoken) = mpsc::channel();
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         let read = || read_acknowledgements(pipe, acknowledged, first);
         let reader = spawn_scoped(scope, "reader", read).map_err(|e| e.to_string());
         // The child is not left alone.

@@ -13,7 +13,7 @@
 use crate::kill9::{self, FAMILIES, KEPT};
 use esker::internals::base::sync::atomic::{AtomicBool, Ordering};
 use esker::internals::env::forked::fork;
-use esker::internals::env::{Clock, SystemClock, spawn_scoped};
+use esker::internals::env::{Clock, SystemClock};
 use esker::{ColumnFamilyDescriptor, ColumnFamilyHandle, Db, DbOptions, OpenMode, Options};
 use std::io::{Read, Write};
 use std::path::Path;
@@ -63,7 +63,7 @@ pub fn child(parameters: &ChildParameters<'_>) -> Result<(), String> {
         }
         if parameters.forks {
             let (db, stop) = (&db, &stop);
-            while let Err(e) = spawn_scoped(scope, "forks", move || fork_again_and_again(db, stop)) {
+            while let Err(e) = Builder::new().spawn_scoped(scope, move || fork_again_and_again(db, stop)) {
                 tell(format_args!("error forks {e}"));
                 SystemClock.sleep(PAUSE);
             }

@@ -4,13 +4,13 @@
 
 use super::place::{self, HostilePlace, USER};
 use super::{PATIENCE, THREADS};
+use esker::internals::base::sync::thread::JoinHandle;
 use esker::internals::env::{Clock, SystemClock, spawn};
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// What a child has said so far.
