@@ -282,7 +282,7 @@ pub(crate) struct SimScansArguments {
 
 #[cfg(shuttle)]
 pub(crate) fn run_sim_scans(arguments: &SimScansArguments) -> Result<String, String> {
-    let parameters = esker_stress::sim::scans::ScanParameters {
+    let parameters = esker_stress::sim::scans::SimScanParameters {
         seed: arguments.seed,
         rounds: arguments.rounds,
         batches: arguments.batches,
