@@ -1,5 +1,5 @@
-//! What a key of a batch costs beside a `get` of it: batches of 1 to 1000 keys, in the memtable and
-//! in tables.
+//! The cost of a key of a batch beside a `get` of it: batches of 1 to 1000 keys, in the memtable
+//! and in tables.
 //!
 //! `cargo run --release -p esker-bench --example batches -- [keys] [rounds] [word of the case] [one
 //! size]`
@@ -31,7 +31,7 @@ const TURN: usize = 20_000;
 /// Where a case's keys lie.
 struct Place {
     name: &'static str,
-    /// What is not is read from the file at each call.
+    /// Blocks are in the block cache; otherwise each call reads them from the file.
     is_cached: bool,
     /// Else files are in memory of this process, and no system call reads them.
     has_real_files: bool,
@@ -103,7 +103,7 @@ fn look_at(value: &[u8]) -> usize {
     value.len()
 }
 
-/// What this thread has had of a processor, in nanoseconds.
+/// The processor time of this thread, in nanoseconds.
 fn processor_nanos() -> f64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     now.tv_sec as f64 * 1e9 + now.tv_nsec as f64

@@ -1,4 +1,4 @@
-//! What deletes, snapshots and changing super versions cost those who read: the figures of
+//! The cost of deletes, snapshots and changing super versions for readers: the figures of
 //! docs/performance.md, "Other programs".
 //!
 //! `cargo run --release -p esker-bench --example cliffs -- [rounds] [word of the case]`
@@ -39,7 +39,7 @@ fn open(options: &Options) -> Result<Db> {
     Db::open(options, "/db")
 }
 
-/// What this thread has had of a processor, in nanoseconds.
+/// The processor time of this thread, in nanoseconds.
 fn processor_nanos() -> f64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     now.tv_sec as f64 * 1e9 + now.tv_nsec as f64

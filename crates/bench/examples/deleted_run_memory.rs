@@ -1,4 +1,4 @@
-//! What remembering a run of deleted keys costs beside stepping over it, and what it spares the
+//! The cost of remembering a run of deleted keys beside stepping over it, and the saving of the
 //! next scan.
 //!
 //! `cargo run --release -p esker-bench --example deleted_run_memory -- [rounds]`
@@ -22,7 +22,7 @@ use std::time::Instant;
 /// Groups of keys.
 const GROUPS: u64 = 400;
 
-/// What all databases of one length of runs share: files, and blocks of them in a cache.
+/// The parts that all databases of one length of runs share: files, and blocks of them in a cache.
 struct Shared {
     env: Env,
     cache: Arc<BlockCache>,

@@ -1,4 +1,4 @@
-//! What a scan holds that takes an hour while others write: memory and files, minute by minute.
+//! The memory and files that a scan of an hour holds while others write, minute by minute.
 //!
 //! `cargo run --release -p esker-bench --example hour_long_scan -- [minutes]`
 //!
@@ -27,9 +27,9 @@ const ROWS_A_SECOND: u64 = 100;
 const MEMTABLE_BYTES: usize = 64 << 10;
 const WRITES_A_SECOND: u64 = 300;
 
-/// What is held, in KiB; `versions` is a number. Memtables and old files are those that the
-/// database needs no more; all files are in the process's memory, the info log, which grows for
-/// ever, among them.
+/// The held memory and files, in KiB; `versions` is a number. Memtables and old files are those
+/// that the database needs no more; all files are in the process's memory, the info log, which
+/// grows for ever, among them.
 #[derive(Clone, Copy, Default, Debug)]
 struct Held {
     process: u64,

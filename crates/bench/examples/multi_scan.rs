@@ -1,4 +1,4 @@
-//! What planned ranges together cost beside a loop of seeks: `Db::new_multi_scan` and one
+//! The cost of planned ranges together beside a loop of seeks: `Db::new_multi_scan` and one
 //! iterator that seeks the start of each range.
 //!
 //! `cargo run --release -p esker-bench --example multi_scan -- DIRECTORY [keys] [rounds]`

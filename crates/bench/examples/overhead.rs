@@ -1,4 +1,4 @@
-//! What db_bench's loops cost by themselves: the benchmarks named, on an engine that does nothing.
+//! The cost of db_bench's loops by themselves: the named benchmarks on an engine that does nothing.
 //!
 //! `cargo run --release -p esker-bench --example overhead -- --benchmarks=fillrandom,readrandom
 //! --num=20000000`

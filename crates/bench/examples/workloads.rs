@@ -1,4 +1,4 @@
-//! What users do, measured in processor time: a queue, a purge of old rows, a load with scans.
+//! Workloads of users, measured in processor time: a queue, a purge of old rows, a load with scans.
 //!
 //! In: names of workloads (all if there are none), `rows=N`, `dir=PATH`, and `pre_scans=N` for the
 //! option `pre_scan_min_entries`. Out: a line for each phase: its name, processor time of the whole
@@ -44,7 +44,7 @@ fn main() {
     _ = std::fs::remove_dir_all(&dir);
 }
 
-/// What follows `name=` on the command line.
+/// The text behind `name=` on the command line.
 fn argument(name: &str) -> Option<String> {
     std::env::args().find_map(|arg| Some(arg.strip_prefix(name)?.strip_prefix('=')?.to_owned()))
 }
@@ -240,7 +240,7 @@ fn mixed_key(number: u64) -> [u8; 16] {
     key
 }
 
-/// What a part of a workload takes.
+/// The cost of a part of a workload.
 struct Phase {
     name: String,
     processor: Duration,

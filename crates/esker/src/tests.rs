@@ -1,4 +1,4 @@
-//! What unit tests of several modules share. The integration tests include this file, too.
+//! Helpers that unit tests of several modules share. The integration tests include this file, too.
 
 use esker_base::comparator::Comparator;
 use std::cmp::Ordering;

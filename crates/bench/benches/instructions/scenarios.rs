@@ -1,5 +1,5 @@
-//! What is counted: each scenario sets up, does its operation once for every key, and again while
-//! it is counted.
+//! The counted operations: each scenario sets up, does its operation once for every key, and again
+//! while it is counted.
 
 use esker::internals::base::sync::epoch;
 use esker::internals::cache::{Cache, CacheKey, CacheOptions, CachePriority, CacheType, Role};

@@ -1,4 +1,4 @@
-//! What the examples share.
+//! Parts that several examples use.
 
 /// A key of the length that RocksDB's `db_bench` uses.
 pub(crate) type Key = [u8; 16];

@@ -7,7 +7,7 @@
 
 use super::value::{FlagKind, FlagValue};
 
-/// What `--benchmarks` is without being given.
+/// The default of `--benchmarks`.
 const DEFAULT_BENCHMARKS: &str = "fillseq,fillsync,fillrandom,overwrite,readrandom,newiterator,seekrandom,\
     seekrandomwhilewriting,readseq,readreverse,compact,flush,waitforcompaction,multireadrandom,readseq,readreverse,\
     readwhilewriting,readwhilescanning,readrandomwriterandom,updaterandom,fill100K,crc32c,xxhash,xxhash64,xxh3,compress,\
@@ -408,9 +408,9 @@ flags! {
     charge_compression_dictionary_building_buffer: bool = false;
     /// Filters being built are charged to the block cache.
     charge_filter_construction: bool = false;
-    /// What open tables hold is charged to the block cache.
+    /// The memory of open tables is charged to the block cache.
     charge_table_reader: bool = false;
-    /// What is known about files is charged to the block cache.
+    /// The memory of file metadata is charged to the block cache.
     charge_file_metadata: bool = false;
     /// Blocks go into the cache as they are written: 0 none, 1 those of flushes, 2 of compactions,
     /// too.

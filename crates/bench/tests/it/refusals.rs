@@ -1,4 +1,4 @@
-//! What cannot be run says so, and touches nothing.
+//! A benchmark that cannot be run says so, and touches nothing.
 
 use crate::run::{result, run, run_on_store};
 use esker::internals::env::{FaultFs, MemFs};

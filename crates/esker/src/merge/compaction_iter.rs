@@ -1,4 +1,4 @@
-//! What a flush or compaction writes.
+//! The entries that a flush or compaction writes.
 //!
 //! In: all entries of the inputs in internal-key order, the live snapshots, the inputs' range
 //! tombstones. Out: the entries that a reader may still need, in the same order.

@@ -1,4 +1,4 @@
-//! What the tree must show: the history itself, replayed.
+//! The answers that the tree must give: the history itself, replayed.
 
 use esker_base::SequenceNumber;
 use esker_format::key::InternalKeyComparator;
