@@ -3,9 +3,9 @@
 //!
 //! `cargo run --release -p esker-bench --example cliffs -- [rounds] [word of the case]`
 //!
-//! Everything lies in memory files. What is compared takes turns in one process; a figure is the
-//! median of the rounds. One thread's figures are processor time, those of several threads are
-//! time.
+//! Everything lies in memory files. The variants of a case take turns in one process; a figure is
+//! the median of the rounds. Figures of one thread are processor time, figures of several threads
+//! are wall-clock time.
 #![expect(clippy::print_stdout, reason = "that is what it is for")]
 
 mod common;
@@ -117,11 +117,11 @@ fn snapshots_beside_a_writer(rounds: u64) -> Result<()> {
     let next = AtomicU64::new(0);
     let put = |_| db.put(key(split_mix(next.fetch_add(1, Ordering::Relaxed)) % 1_000_000), [b'v'; 100]);
     beside(0, 50_000, put, || {})?;
-    // As many threads that do the same work on something of their own.
+    // The baseline: the same number of threads take and drop a lock of their own.
     let alone = || {
         beside(16, 100_000, put, || drop(black_box(Arc::new(esker::internals::base::sync::Mutex::new(0)))))
     };
-    // What no snapshot can do without, nor any read: it looks at the number that each put changes.
+    // The least that a snapshot or a read must do: load the sequence number that each put changes.
     let look = || beside(16, 100_000, put, || _ = black_box(db.latest_sequence_number()));
     let with = || beside(16, 100_000, put, || drop(black_box(db.snapshot())));
     let (mut looks, mut snapshots) = (Vec::new(), Vec::new());

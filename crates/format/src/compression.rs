@@ -197,7 +197,7 @@ pub struct CodecOptions {
 }
 
 impl CodecOptions {
-    /// "Whatever the codec thinks best".
+    /// Leaves the level to the codec.
     pub const DEFAULT_LEVEL: i32 = 32767;
 }
 

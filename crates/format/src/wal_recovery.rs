@@ -45,7 +45,7 @@ pub enum WalReplayMode {
     /// The database returns to its state before the first damage.
     #[default]
     PointInTimeRecovery = 2,
-    /// Whatever can be read is applied, holes or not.
+    /// The replay skips damage and applies every record that it can read, even behind a gap.
     SkipAnyCorruptedRecords = 3,
 }
 

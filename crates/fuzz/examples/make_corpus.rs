@@ -1,9 +1,10 @@
 //! Cuts real databases into seeds for the fuzz targets: `cargo run -p esker-fuzz --example
 //! make_corpus OUT [FIXTURES]`.
 //!
-//! In: directories `NAME/db` (the golden files by default). Out: `OUT/TARGET/*`, named by their
-//! hash, so that a second run adds nothing; what is worth keeping of them, `cargo fuzz cmin` has
-//! put into `fuzz/corpus`. What cannot be read is left out: the seeds are a head start, not a test.
+//! In: directories `NAME/db` (the golden files by default). Out: `OUT/TARGET/*`. Each seed is named
+//! by its hash, so a second run adds nothing. `cargo fuzz cmin` copies the seeds that reach new
+//! code into `fuzz/corpus`. Files that cannot be read are left out: the seeds are a head start, not
+//! a test.
 #![allow(
     clippy::disallowed_methods,
     clippy::print_stdout,

@@ -14,13 +14,13 @@ const OLD: [u32; 2] = [1, 2];
 /// Which of `databases` is backed up: the one with blob files.
 const VARIANT: usize = 1;
 
-/// What each family holds.
+/// The entries of each family.
 type Contents = Vec<Vec<ContentsPair>>;
 
 /// A directory as it was left.
 struct Made {
     files: Files,
-    /// What each backup holds.
+    /// The contents of each backup.
     contents: [Contents; 2],
 }
 
@@ -57,8 +57,9 @@ fn made() -> &'static Made {
     MADE.get_or_init(make)
 }
 
-/// What `id` is restored to is opened: what is read was written, all that was backed up if `whole`
-/// says what that is.
+/// Restores backup `id` and opens the result. If the caller knows the backup to be intact, it gives
+/// the contents as `whole`, and the result must equal them. Otherwise every entry must be one that
+/// was written.
 fn restored(fs: &MemFs, engine: &BackupEngine, id: u32, whole: Option<&Contents>) {
     let restored = engine.restore_db_from_backup(id, "/db", "/db");
     if let Some(whole) = whole {
@@ -115,7 +116,8 @@ pub fn run(data: &[u8]) {
     if then & 8 != 0 {
         added(&fs, &mut engine);
     }
-    // What goes with a backup is what no other needs, also when the directory is opened anew.
+    // A deletion takes only files that no other backup needs, also once the directory is opened
+    // anew.
     let engine = self::engine(&fs);
     for (i, id) in OLD.into_iter().enumerate() {
         if whole[i] && !(then & 2 != 0 && id == gone) {

@@ -28,7 +28,7 @@ fn number(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(number)
 }
 
-/// Whatever a blob index may ask for.
+/// Reads every place that a blob index may name.
 fn ask(reader: &BlobFileReader, data: &[u8]) {
     for (offset, size) in [(number(data, 0), number(data, 8)), (number(data, 3) & 0xFFF, number(data, 5) & 0xFFF)] {
         let compression = reader.header().compression;

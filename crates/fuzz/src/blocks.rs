@@ -37,7 +37,7 @@ pub(crate) fn change(table: &mut [u8], block: &FuzzBlock, change: &[u8; CHANGE])
         0 if place < block.end => table[place] ^= byte.max(1),
         1 => table[place..end].fill(byte),
         2 if place < block.end => table[place] = table[place].wrapping_add_signed(byte.cast_signed() % 4),
-        // What stands before it, again.
+        // The bytes before `place`, repeated.
         3 => {
             let from = place.saturating_sub(usize::from(byte)).max(block.start);
             let count = (end - place).min(block.end - from);

@@ -14,8 +14,8 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What a byte from 128 on stands for in an argument, so that a fuzzer need not spell; behind the
-/// list it is itself.
+/// Words that bytes from 128 on stand for in an argument, so that a fuzzer need not spell them. A
+/// byte past the end of the list stands for itself.
 const WORDS: &[&str] = &[
     "ldb", "sst_dump", "verify", "compat", "explain", "compare", "db_bench", "cache_bench", "lock_bench",
     "db_stress", "db_crashtest", "demo", "get", "put", "batchput", "delete", "deleterange", "scan", "dump",

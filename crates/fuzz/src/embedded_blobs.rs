@@ -111,7 +111,7 @@ fn walk(reader: &Arc<TableReader>, options: &TableReadOptions, forwards: bool) -
     Some(shown)
 }
 
-/// What an entry must have become.
+/// Checks that the shown entry is the one that was written.
 fn check(shown: &(Vec<u8>, Vec<u8>), entry: &Entry, payloads: &[(BlockHandle, Vec<u8>)]) {
     let value_type = ValueType::from_u8((key::trailer(&shown.0) & 0xFF) as u8).unwrap();
     match (entry.0, entry.2) {

@@ -1,13 +1,12 @@
-//! esker-fuzz: what each fuzz target does with an input.
+//! esker-fuzz: the laws that each fuzz target checks.
 //!
-//! In: bytes from a fuzzer or from a corpus. Out: nothing, or a panic that says which law was
-//! broken. The targets in `fuzz/` only call these functions; `tests/it` plays the corpora in
-//! `fuzz/corpus` again without a fuzzer, so that every run of the tests does. docs/testing.md,
-//! "Fuzzing", has the laws.
+//! In: bytes from a fuzzer or from a corpus. Out: nothing, or a panic that names the broken law.
+//! The targets in `fuzz/` only call these functions. `tests/it` plays the corpora in `fuzz/corpus`
+//! again without a fuzzer, in every run of the tests. docs/testing.md, "Fuzzing", has the laws.
 //!
 //! Invariants
 //!  1. A target is a function of its input: neither clock nor earlier inputs change what it finds.
-//!  2. What a target writes lies in memory, or in a directory of its own that it deletes.
+//!  2. A target writes to memory, or to a directory of its own that it deletes.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 #![allow(

@@ -26,10 +26,10 @@ const REFUSED: &str = "refused ";
 /// Begins the line of a family.
 const FAMILY: &str = "family ";
 
-/// What RocksDB says of a directory.
+/// RocksDB's answer about a directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum OracleAnswer {
-    /// What each family holds, the same in both directions.
+    /// The entries of each family, the same in both directions.
     Holds(Vec<Vec<ContentsPair>>),
     /// It reports an error, or holds different things in each direction.
     Refused(String),
@@ -92,7 +92,7 @@ impl Process {
     }
 }
 
-/// What RocksDB says of these files, with this `wal_recovery_mode`. `None` if there is no RocksDB.
+/// Asks RocksDB to open these files with this `wal_recovery_mode`. `None` if there is no RocksDB.
 pub(crate) fn ask(files: &Files, recovery: usize) -> Option<OracleAnswer> {
     if !is_there() {
         return None;

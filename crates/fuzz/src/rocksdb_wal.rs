@@ -21,7 +21,7 @@ fn records(bytes: &[u8], number: u64) -> Vec<Vec<u8>> {
     records
 }
 
-/// What a change does to the records of a log.
+/// Applies a change to the records of a log.
 fn change_records(records: &mut Vec<Vec<u8>>, change: &[u8; CHANGE]) {
     let &[kind, at, low, high, count, byte] = change;
     if records.is_empty() {
@@ -45,7 +45,7 @@ fn change_records(records: &mut Vec<Vec<u8>>, change: &[u8; CHANGE]) {
     }
 }
 
-/// What it does to the log itself.
+/// Applies a change to the bytes of the log.
 fn change_bytes(log: &mut Vec<u8>, change: &[u8; CHANGE]) {
     let &[kind, _, low, high, _, byte] = change;
     let place = usize::from(u16::from_le_bytes([low, high])) % (log.len() + 1);

@@ -156,8 +156,11 @@ pub(crate) fn files_below(fs: &MemFs, dir: &Path) -> Files {
     found
 }
 
-/// What each family holds, opened for reading only with this `wal_recovery_mode` (RocksDB's
-/// number); an error also if the two directions differ.
+/// The entries of each family, after an opening for reading with this `wal_recovery_mode`
+/// (RocksDB's number).
+///
+/// # Errors
+/// Those of the opening; or the two directions of a scan differ.
 pub(crate) fn contents(
     files: &Files,
     variant: usize,

@@ -36,8 +36,8 @@ pub fn run(data: &[u8]) {
     let point = of(WalReplayMode::PointInTimeRecovery);
     let tail = of(WalReplayMode::TolerateCorruptedTailRecords);
     let any = of(WalReplayMode::SkipAnyCorruptedRecords);
-    // What nothing is wrong with is the same for all, but for stale records, which only some modes
-    // read past.
+    // All modes read undamaged logs alike. Only stale records make a difference: some modes read
+    // past them.
     if let (Some(absolute), Some(point)) = (&absolute, &point) {
         assert!(absolute.starts_with(point));
     }

@@ -5,11 +5,11 @@
 //! a line for each: its name, a tab, instructions per operation. Names behind `--` choose
 //! scenarios. `cargo xtask instructions` compares the lines with `crates/bench/instructions.txt`.
 //! The profiles stay in `tmp/instructions` of the target directory, for `callgrind_annotate`.
-//! Without cargo's `--bench`, as a test, each scenario runs once as it is.
+//! Without cargo's `--bench`, as a test, each scenario runs once and nothing is counted.
 //!
 //! Invariants
-//!  1. What is counted is what runs below `counted_by_callgrind`; by then no other thread has
-//!     anything to do.
+//!  1. Callgrind counts the instructions below `counted_by_callgrind`. By then all other threads
+//!     are idle.
 //!  2. Keys follow from fixed numbers, files are in memory, and each kind of operation ran before
 //!     it is counted.
 //!  3. Every answer is checked: no scenario measures a mistake.

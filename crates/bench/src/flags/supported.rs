@@ -55,7 +55,7 @@ macro_rules! flags {
 }
 
 flags! {
-    // What runs.
+    // The run.
     /// Comma-separated benchmarks, run in this order; `name[-X3]` repeats one, `name[-W1]` warms it
     /// up.
     benchmarks: String = DEFAULT_BENCHMARKS.to_owned();
@@ -99,7 +99,7 @@ flags! {
     value_size_min: i32 = 100;
     /// Largest value, bytes.
     value_size_max: i32 = 102_400;
-    /// What compression is to leave of the values.
+    /// Ratio to which values compress.
     compression_ratio: f64 = 0.5;
     /// Percentage of writes that write the same value.
     same_value_percentage: i32 = 0;
@@ -179,7 +179,7 @@ flags! {
     /// Operations per second that benchmarks read at most; 0: no limit.
     benchmark_read_rate_limit: u64 = 0;
 
-    // What is told.
+    // Reports.
     /// Print the distribution of latencies.
     histogram: bool = false;
     /// Count in the engine and print the statistics at the end.
@@ -190,8 +190,8 @@ flags! {
     progress_reports: bool = true;
     /// After each repeat print the confidence interval only.
     confidence_interval_only: bool = false;
-    /// What threads note down in their perf contexts, which the result line then ends in: 1
-    /// (nothing) to 6.
+    /// Level of the threads' perf contexts, 1 (nothing) to 6; the result line ends with what they
+    /// counted.
     perf_level: i32 = 1;
     /// Operations between reports on standard error; 0: ever more.
     stats_interval: i64 = 0;
@@ -394,8 +394,8 @@ flags! {
     compressed_secondary_cache_compression_type: String = String::from("lz4");
     /// Its effort.
     compressed_secondary_cache_compression_level: i32 = 32_767;
-    /// What lies below the block cache (with use_tiered_cache, below the compressed blocks), as a
-    /// URI.
+    /// The tier below the block cache, as a URI; with use_tiered_cache, below the compressed
+    /// blocks.
     secondary_cache_uri: String = String::new();
     /// Block cache and compressed blocks share the capacity of both.
     use_tiered_cache: bool = false;

@@ -30,7 +30,7 @@ impl Kept {
     }
 }
 
-/// What a run printed, and how it ended.
+/// The output of a run, and its failure.
 pub(crate) struct Ran {
     pub(crate) out: String,
     pub(crate) err: String,
@@ -112,7 +112,10 @@ impl Clock for LookedAt {
 }
 
 impl Ran {
-    /// What it printed, if it went well.
+    /// Its standard output.
+    ///
+    /// # Panics
+    /// If the run failed.
     #[track_caller]
     pub(crate) fn ok(self) -> String {
         assert_eq!(self.failure, None, "{}\n{}", self.out, self.err);

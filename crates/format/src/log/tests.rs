@@ -441,7 +441,7 @@ proptest! {
         prop_assert_eq!(&read[..], &payloads[..read.len()]);
     }
 
-    /// Whatever happens to its bytes, every record that comes out went in.
+    /// A log whose bytes were damaged gives only records that were written to it.
     #[test]
     fn damaged_log_never_gives_a_wrong_record(
         payloads in payloads(),

@@ -1,7 +1,7 @@
 use super::*;
 use std::time::Duration;
 
-/// What a scan of a family finds.
+/// The entries that a scan of a family finds.
 fn entries(database: &Database, family: &ColumnFamilyHandle) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut iter = database.db.db().iter_cf(family).expect("an iterator");
     iter.seek_to_first();
