@@ -1,14 +1,15 @@
-//! What a directory of many files costs, Esker's time beside RocksDB's, in one process and taking
-//! turns: opening ten thousand tables, ingesting a thousand files, a checkpoint; and filters, built
-//! and asked.
+//! The cost of a directory of many files, Esker's time beside RocksDB's, in one process and taking
+//! turns. Cases: opening ten thousand tables, ingesting a thousand files, a checkpoint, building
+//! filters and querying them.
 //!
 //! In: a directory for the data (in tmpfs, best), rounds, then optionally RocksDB's library and its
-//! `filter_bench`; 20,000 files may have to be open (`ulimit -n`). Without `filter_bench` there are
-//! no filter figures of RocksDB's: its C functions do not reach filters. Out: medians of both, and
-//! the median of the rounds' ratios, Esker's time divided by RocksDB's: below 1 Esker is faster.
-//! Filters are asked as `filter_bench -quick` asks: one filter, which stays in the processor's
-//! caches, and many at random, half of the keys inside; with the time of the hash, without that of
-//! making the key.
+//! `filter_bench`. 20,000 files may have to be open (`ulimit -n`). Without `filter_bench` there are
+//! no filter figures of RocksDB: its C functions do not reach filters.
+//!
+//! Out: medians of both, and the median of the rounds' ratios, Esker's time divided by RocksDB's:
+//! below 1 Esker is faster. Filters are queried as `filter_bench -quick` queries them: one filter,
+//! which stays in the processor's caches, and many at random, half of the keys inside. The figures
+//! include the hash and leave out the making of the key.
 //!
 //! `cargo run --release -p esker-peer --example directories -- /dev/shm/directories 7 librocksdb.so
 //! filter_bench`
@@ -111,7 +112,7 @@ fn open_many(dir: &Path, rounds: usize) {
         db.ingest_external_file(&files).expect("ingested");
         db.close().expect("closes");
     }
-    // What one leaves the other opens as well: each keeps to a directory of its own all the same.
+    // Each engine could open the other's directory; each still keeps to one of its own.
     drop(rocksdb(&theirs, ""));
     let mut pairs = Pairs::default();
     for round in 0..rounds {
@@ -130,7 +131,7 @@ fn open_many(dir: &Path, rounds: usize) {
     }
     pairs.print("open, 10,000 tables, all opened", "ms");
     let mut pairs = Pairs::default();
-    // Both are open at once: a process may not have so many files.
+    // Both databases are open at once, and a process may not have that many files.
     let mut few_open = options();
     few_open.db.max_open_files = 100;
     let ours_db = Db::open(&few_open, &ours).expect("opens");
@@ -185,7 +186,7 @@ fn ingest(dir: &Path, rounds: usize) {
     }
 }
 
-/// As `filter_bench` makes keys: 24 bytes, the number of the key and that of its filter in front.
+/// A key as `filter_bench` makes it: its number, the sum with its filter's, 16 bytes of zeros.
 fn key(filter: u32, number: u32) -> [u8; 24] {
     let mut key = [0; 24];
     key[..4].copy_from_slice(&number.to_le_bytes());
@@ -193,8 +194,8 @@ fn key(filter: u32, number: u32) -> [u8; 24] {
     key
 }
 
-/// Nanoseconds: a key to build, a question to one filter, a question to one of many; the time of
-/// making keys taken off.
+/// Nanoseconds for each key to build, each query of one filter, and each query of one of many
+/// filters; the time to make the keys is taken off.
 fn own_filters(policy: &FilterPolicy) -> [f64; 3] {
     let context = FilterBuildingContext { format_version: 5, level: None, is_flush: false };
     let start = Instant::now();
@@ -227,10 +228,10 @@ fn own_filters(policy: &FilterPolicy) -> [f64; 3] {
     [build, ask(1), ask(FILTERS as u32)]
 }
 
-/// The same of RocksDB's own program.
+/// The same figures of RocksDB's own program.
 fn their_filters(program: &Path, kind: u32) -> [f64; 3] {
     let keys = (FILTERS * KEYS_IN_A_FILTER) as f64 / 1e6;
-    // Of the queries it is told, it asks a seventh when it is to be quick.
+    // With `-quick` it runs a seventh of the queries that it is told.
     let queries = QUERIES as f64 * 7.0 / 1e6;
     let out = Command::new(program)
         .args([

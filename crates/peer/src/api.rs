@@ -9,7 +9,7 @@ use std::ffi::{c_char, c_int, c_uchar, c_void};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// Types that only RocksDB looks into.
+/// Types with contents that RocksDB alone knows.
 macro_rules! opaque {
     ($($name:ident),*) => { $(
         #[repr(C)]
@@ -44,7 +44,7 @@ opaque!(
     Checkpoint
 );
 
-/// `rocksdb_slice_t`: bytes that somebody else holds.
+/// `rocksdb_slice_t`: bytes that are not ours.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slice {
@@ -52,14 +52,15 @@ pub(crate) struct Slice {
     pub(crate) size: usize,
 }
 
-/// Which of two keys, or timestamps, comes first: of a comparator that RocksDB calls.
+/// A comparator's callback: the order of two keys, or of two timestamps.
 pub(crate) type Compare =
     unsafe extern "C" fn(*mut c_void, *const c_char, usize, *const c_char, usize) -> c_int;
-/// The same of keys without their timestamps; each says whether it ends in one.
+/// A comparator's callback: the order of two keys without their timestamps. A flag beside each key
+/// says whether it ends in one.
 pub(crate) type CompareWithout =
     unsafe extern "C" fn(*mut c_void, *const c_char, usize, c_uchar, *const c_char, usize, c_uchar) -> c_int;
 
-/// Where a function puts its error: a string to be freed, or left null.
+/// The place for a function's error: a string to be freed, or left null.
 pub(crate) type ErrorPtr = *mut *mut c_char;
 
 /// Declares [`Api`] from a table of functions: a field for each, called `rocksdb_` and the field's
@@ -69,8 +70,8 @@ macro_rules! c_functions {
         since 7: { $( $name:ident($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)?; )* }
         since 8: { $( $new:ident($($new_arg:ident: $new_ty:ty),* $(,)?) $(-> $new_ret:ty)?; )* }
     ) => {
-        /// The functions; all found, or none. Those that came later than 7.8 may be missing in an
-        /// older library.
+        /// The functions, all found. Those that are younger than 7.8 may be missing in an older
+        /// library.
         #[derive(Debug)]
         #[expect(non_snake_case, reason = "RocksDB's names")]
         pub(crate) struct Api {
@@ -95,7 +96,7 @@ macro_rules! c_functions {
                     let $name = *found?;
                 )*
                 $(
-                    // SAFETY: as above.
+                    // SAFETY: the type is what RocksDB's c.h declares for this name.
                     let found = unsafe {
                         library.get::<unsafe extern "C" fn($($new_ty),*) $(-> $new_ret)?>(
                             concat!("rocksdb_", stringify!($new)),
@@ -244,7 +245,7 @@ c_functions! {
         transaction_rollback(txn: *mut Txn, error: ErrorPtr);
         transaction_destroy(txn: *mut Txn);
 
-        // What benchmarks call: the shortest way to each operation that 11.x has.
+        // For benchmarks: the shortest way to each operation that 11.x has.
         open(options: *const Options, path: *const c_char, error: ErrorPtr) -> *mut Database;
         block_based_options_create() -> *mut TableOptions;
         block_based_options_destroy(options: *mut TableOptions);
@@ -359,7 +360,7 @@ c_functions! {
     }
 }
 
-/// Why a function must be there.
+/// The reason why a function must be there.
 pub(crate) const NEEDS_11: &str = "RocksDB 11's library";
 
 /// The library of RocksDB 7.8.3 that the tools use, as the system's loader finds it.
@@ -379,30 +380,30 @@ fn peers_dir() -> PathBuf {
 static API: OnceLock<Result<Api, String>> = OnceLock::new();
 
 fn load(path: &Path) -> Result<Api, String> {
-    // A mere name is looked for where the system keeps its libraries.
+    // The system's loader looks for a bare file name.
     if path.components().count() > 1 && !path.exists() {
         return Err(format!("{} is not there", path.display()));
     }
     Api::load(path).map_err(|error| format!("{} cannot be loaded: {error}", path.display()))
 }
 
-/// The library of RocksDB 10.4.2, for programs of their own, if it is there.
+/// The path of RocksDB 10.4.2's library, which runs in processes of its own.
 /// # Errors
-/// Why it is not.
+/// The library is not there.
 pub fn library_10() -> Result<PathBuf, String> {
     let path = peers_dir().join("10.4.2").join(LIBRARY);
     if path.exists() { Ok(path) } else { Err(format!("{} is not there", path.display())) }
 }
 
-/// Where the library of the tests is, whether it is there or not.
+/// The path of the tests' library, whether it is there or not.
 pub fn default_library() -> PathBuf {
     peers_dir().join(LIBRARY)
 }
 
-/// The functions of the library of the tests, or of the one that [`load_library`] has chosen;
-/// loaded once.
+/// The functions of the tests' library, or of the one that [`load_library`] has chosen; loaded
+/// once.
 /// # Errors
-/// Why there are none.
+/// The library is not there, or lacks a function.
 pub(crate) fn api() -> Result<&'static Api, String> {
     API.get_or_init(|| load(&default_library())).as_ref().map_err(Clone::clone)
 }

@@ -1,4 +1,4 @@
-//! What a family holds, as all peer processes are asked for it.
+//! The contents of a family, in the form in which every peer process reports them.
 
 use esker::{ColumnFamilyHandle, Db, ReadOptions, Result};
 
@@ -10,13 +10,13 @@ pub type ContentsPair = (Vec<u8>, Vec<u8>);
 pub struct Contents(pub Vec<ContentsPair>);
 
 impl Contents {
-    /// What Esker shows of `family`: scanned forwards and backwards, and got key by key, which must
-    /// agree.
+    /// Reads `family` through Esker: by a scan forwards, a scan backwards and a get of each key,
+    /// which must agree.
     /// # Errors
     /// Esker's.
     ///
     /// # Panics
-    /// If a backward scan or a `get` shows something else than the forward scan.
+    /// If the backward scan or a `get` differs from the forward scan.
     pub fn of(db: &Db, family: &ColumnFamilyHandle, options: &ReadOptions) -> Result<Contents> {
         let mut iter = db.iter_opt(options.clone(), family)?;
         let mut forward = Vec::new();
@@ -79,8 +79,8 @@ impl std::fmt::Debug for Contents {
 
 /// Upper-case hex with `0x`, as `ldb --hex` prints and takes it.
 pub fn hex(bytes: &[u8]) -> String {
-    // Databases pass through here as text: byte by byte through the formatter it would be most of a
-    // step's time.
+    // Databases pass through here as text. The formatter, byte by byte, would take most of a step's
+    // time.
     let digit = |nibble: u8| char::from(b"0123456789ABCDEF"[usize::from(nibble)]);
     let mut text = String::with_capacity(2 + 2 * bytes.len());
     text.push_str("0x");

@@ -1,18 +1,18 @@
 //! Damaged databases: every fixture with a byte flipped, a block zeroed, a file cut off, missing or
 //! exchanged with another.
 //!
-//! In: a golden database, and how many bytes lie between two that are flipped. Out: how often an
-//! error named the file, how often all was there, how often an earlier state was; or each finding:
-//! a panic, a wrong value, an error that names nothing.
+//! In: a golden database, and the distance between two flipped bytes. Out: counts of cases in which
+//! an error named the file, everything was there, or an earlier state was; or each finding: a
+//! panic, a wrong value, an error that names nothing.
 //!
-//! What is right: an error of kind `Corruption`, `NotSupported` or `InvalidArgument` that names a
-//! damaged file, from the opening or from the reads behind it; or what is in the undamaged
-//! database. Two logs end where they can be read no further: with a WAL or a MANIFEST damaged, it
-//! may be the state after some whole record. Where a log lost a piece in the middle without a trace
-//! (zeros, a whole file), each value must be one that the key had.
+//! These outcomes are right: the undamaged contents; or an error of kind `Corruption`,
+//! `NotSupported` or `InvalidArgument` that names a damaged file, from the opening or from a later
+//! read. A damaged WAL or MANIFEST may end where it can be read no further: the state after any
+//! whole record is right, too. Where a log lost a piece in the middle without a trace (zeros, a
+//! whole file), each value must be one that the key had.
 //!
-//! Invariant: nothing touches the disk; a case is a file system in memory with the fixture's bytes,
-//! one thing changed.
+//! Invariant: nothing touches the disk. A case is a file system in memory that holds the fixture's
+//! bytes with one change.
 
 mod cases;
 mod repaired;
@@ -38,25 +38,25 @@ const DIR: &str = "/db";
 /// A database's files: names and bytes.
 type Files = BTreeMap<String, Vec<u8>>;
 
-/// What was seen of how many cases.
+/// Counts of cases by their outcome.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct DamageTally {
-    /// All of them.
+    /// All cases.
     pub cases: u64,
-    /// An error that names a damaged file.
+    /// An error named a damaged file.
     pub errors: u64,
     /// Everything was there.
     pub whole: u64,
-    /// What was there after some record of a log.
+    /// The state after some whole record of a log was there.
     pub earlier: u64,
     /// Databases that were repaired.
     pub repaired: u64,
-    /// What is wrong.
+    /// The mistakes.
     pub findings: Vec<String>,
 }
 
 impl DamageTally {
-    /// Both together.
+    /// Adds the counts of `other`.
     pub fn add(&mut self, other: DamageTally) {
         self.cases += other.cases;
         self.errors += other.errors;
@@ -67,8 +67,7 @@ impl DamageTally {
     }
 }
 
-/// Damages `fixture` in every way; of the bytes, one in `step` is flipped, and one case in
-/// `repair_step` is repaired.
+/// Damages `fixture` in every way. Flips one byte in `step`, and repairs one case in `repair_step`.
 pub fn campaign(fixture: &Fixture, step: usize, repair_step: u64) -> DamageTally {
     let subject = Subject::new(fixture);
     let mut tally = DamageTally::default();
@@ -96,14 +95,14 @@ pub fn campaign(fixture: &Fixture, step: usize, repair_step: u64) -> DamageTally
     tally
 }
 
-/// What a case came to.
+/// The outcome of a case that went right.
 enum Seen {
     Error,
     Whole,
     Earlier,
 }
 
-/// All that is read: families, and in each key (with timestamp), columns.
+/// Everything that was read: families, and the columns of each key (with timestamp).
 type State = Vec<(String, Vec<Entry>)>;
 /// A key, its timestamp, its columns.
 type Entry = (Vec<u8>, Vec<u8>, Vec<(Vec<u8>, Vec<u8>)>);
@@ -112,14 +111,14 @@ struct Subject {
     files: Files,
     has_transactions: bool,
     has_timestamps: bool,
-    /// That of families with timestamps, where no OPTIONS file says it.
+    /// The order of families with timestamps, where no OPTIONS file names it.
     order: ComparatorRef,
-    /// Without checksums nothing can be told of flipped bytes.
+    /// False if the files have no checksums: then no reader can tell that a byte was flipped.
     has_checksums: bool,
     whole: State,
     /// Hashes of the states after each record of a log.
     earlier: BTreeSet<u64>,
-    /// Of each key, hashes of what it had in any of these states.
+    /// For each key, hashes of the values that it had in any of these states.
     values: BTreeMap<(String, Vec<u8>), BTreeSet<u64>>,
 }
 
@@ -177,7 +176,7 @@ impl Subject {
                 self.each_value_was_there(&state).map(|()| Seen::Earlier)
             }
             Ok(state) => Err(format!("reads as something else: {}", first_difference(&state, &self.whole))),
-            // What was read without a checksum is found wrong by whoever uses it.
+            // A byte that was read without a checksum is found wrong when it is used.
             Err(e) if !self.has_checksums && e.kind() == ErrorKind::Corruption => Ok(Seen::Error),
             Err(error) => named(&error, damage).map(|()| Seen::Error),
         }

@@ -1,4 +1,4 @@
-//! The golden databases of `fixtures/`, and what is known to be in them.
+//! The golden databases of `fixtures/`, and their expected contents.
 //!
 //! Format of `expected.txt`: fixtures/README.md.
 
@@ -15,7 +15,7 @@ pub struct Fixture {
     dir: PathBuf,
 }
 
-/// All of them whose name begins with one of `prefixes`, by name.
+/// The fixtures whose names begin with one of `prefixes`, by name.
 ///
 /// # Panics
 /// If the directory cannot be read.
@@ -77,7 +77,7 @@ impl Fixture {
         parse_expected(&self.expected_text())
     }
 
-    /// What each RocksDB made of a damaged WAL (`walrec_*`).
+    /// The outcomes of recovering a damaged WAL, by version of RocksDB (`walrec_*`).
     pub fn recoveries(&self) -> Vec<ExpectedRecovery> {
         self.expected_text().lines().map(parse_recovery).collect()
     }
@@ -119,7 +119,7 @@ impl std::fmt::Debug for Datum {
     }
 }
 
-/// As hex; what is long is cut, with its length.
+/// The bytes as hex, cut if they are long, with their length.
 fn short(bytes: &[u8]) -> String {
     match bytes.get(..48) {
         Some(start) if bytes.len() > start.len() => format!("{}… ({} bytes)", hex(start), bytes.len()),
@@ -150,9 +150,9 @@ impl Datum {
 pub struct ExpectedEntry {
     /// User key.
     pub key: Datum,
-    /// Value; of an entity, that of its default column.
+    /// Value; for an entity, the one of its default column.
     pub value: Datum,
-    /// Of a family with user-defined timestamps.
+    /// The timestamp, in a family that has them.
     pub timestamp: Option<Vec<u8>>,
     /// Names and values of an entity's columns.
     pub columns: Option<Vec<(Vec<u8>, Vec<u8>)>>,
@@ -165,13 +165,14 @@ pub struct ExpectedFamily {
     pub id: u32,
     /// Its name.
     pub name: String,
-    /// In its order.
+    /// Its entries, in its order.
     pub entries: Vec<ExpectedEntry>,
 }
 
 impl ExpectedFamily {
+    /// Compares the family with `contents`.
     /// # Errors
-    /// The first difference to `contents`.
+    /// The first difference.
     pub fn check(&self, contents: &Contents) -> Result<(), String> {
         for (i, entry) in self.entries.iter().enumerate() {
             match contents.0.get(i) {
@@ -219,28 +220,28 @@ fn parse_expected(text: &str) -> Vec<ExpectedFamily> {
     families
 }
 
-/// `NAME=VALUE;` in hex, again and again.
+/// Reads `NAME=VALUE;` in hex, repeated.
 fn parse_columns(text: &str) -> Vec<(Vec<u8>, Vec<u8>)> {
     let bytes = |hex: &str| unhex(&format!("0x{hex}")).unwrap_or_else(|| panic!("{hex}: not hex"));
     let pairs = text.split(';').filter_map(|pair| pair.split_once('='));
     pairs.map(|(name, value)| (bytes(name), bytes(value))).collect()
 }
 
-/// What one RocksDB made of a damaged WAL in one recovery mode.
+/// The outcome of one RocksDB's recovery of a damaged WAL, in one mode.
 #[derive(Clone, Debug)]
 pub struct ExpectedRecovery {
     /// `7.8.3` or `11.9`.
     pub version: String,
     /// The number of the recovery mode.
     pub mode: u8,
-    /// What came of it.
+    /// Its outcome.
     pub outcome: RecoveryOutcome,
 }
 
-/// What came of a recovery.
+/// The outcome of a recovery.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum RecoveryOutcome {
-    /// It opened.
+    /// The database opened.
     Opened {
         /// Visible keys.
         keys: usize,
@@ -249,9 +250,9 @@ pub enum RecoveryOutcome {
         /// The last sequence number.
         sequence: u64,
     },
-    /// It did not; RocksDB's words.
+    /// The opening failed, with this message of RocksDB.
     Failed(String),
-    /// RocksDB did not come back.
+    /// RocksDB did not return.
     Hang,
 }
 

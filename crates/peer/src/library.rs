@@ -77,7 +77,7 @@ pub struct RocksDb {
 
 // SAFETY: RocksDB's database and family handles may be used from any thread.
 unsafe impl Send for RocksDb {}
-// SAFETY: as above, and at once: RocksDB synchronises.
+// SAFETY: RocksDB synchronises calls on its handles from several threads at once.
 unsafe impl Sync for RocksDb {}
 
 impl RocksDb {
@@ -156,7 +156,8 @@ impl RocksDb {
                 // outlive the call.
                 unsafe { open(options, path, count, c_names, sets, out, 0, error) }
             } else {
-                // SAFETY: as above.
+                // SAFETY: all three arrays have `count` elements, all strings end in NUL, all
+                // outlive the call.
                 unsafe { (api.open_column_families)(options, path, count, c_names, sets, out, error) }
             }
         })?;
@@ -239,22 +240,22 @@ impl RocksDb {
                 }
                 PeerOp::Merge { key, operand, .. } => {
                     let ((k, kn), (v, vn)) = (slice(key), slice(operand));
-                    // SAFETY: as above.
+                    // SAFETY: `batch` and `family` are live; the slices are copied during the call.
                     unsafe { (api.writebatch_merge_cf)(batch, family, k, kn, v, vn) }
                 }
                 PeerOp::Delete { key, .. } => {
                     let (k, kn) = slice(key);
-                    // SAFETY: as above.
+                    // SAFETY: `batch` and `family` are live; the slices are copied during the call.
                     unsafe { (api.writebatch_delete_cf)(batch, family, k, kn) }
                 }
                 PeerOp::SingleDelete { key, .. } => {
                     let (k, kn) = slice(key);
-                    // SAFETY: as above.
+                    // SAFETY: `batch` and `family` are live; the slices are copied during the call.
                     unsafe { (api.writebatch_singledelete_cf)(batch, family, k, kn) }
                 }
                 PeerOp::DeleteRange { begin, end, .. } => {
                     let ((b, bn), (e, en)) = (slice(begin), slice(end));
-                    // SAFETY: as above.
+                    // SAFETY: `batch` and `family` are live; the slices are copied during the call.
                     unsafe { (api.writebatch_delete_range_cf)(batch, family, b, bn, e, en) }
                 }
             }
@@ -263,13 +264,13 @@ impl RocksDb {
         let options = unsafe { (api.writeoptions_create)() };
         // SAFETY: `options` is live until destroyed below.
         unsafe { (api.writeoptions_set_sync)(options, c_uchar::from(flags.sync)) };
-        // SAFETY: as above.
+        // SAFETY: `options` is live until destroyed below.
         unsafe { (api.writeoptions_disable_WAL)(options, c_int::from(flags.disable_wal)) };
         // SAFETY: database, options and batch are live.
         let result = call(api, |error| unsafe { (api.write)(self.db, options, batch, error) });
         // SAFETY: made above, not used again.
         unsafe { (api.writeoptions_destroy)(options) };
-        // SAFETY: as above.
+        // SAFETY: made above, not used again.
         unsafe { (api.writebatch_destroy)(batch) };
         result
     }
@@ -476,7 +477,7 @@ impl RocksDb {
         let options = ReadOptionSet::new(self.api, None);
         // SAFETY: the options are live; the timestamp outlives them.
         unsafe { (self.api.readoptions_set_timestamp)(options.ptr, to.as_ptr().cast(), to.len()) };
-        // SAFETY: as above.
+        // SAFETY: the options are live; the timestamp outlives them.
         unsafe { set_start(options.ptr, from.as_ptr().cast(), from.len()) };
         self.scan_with(family, &options, true)
     }
@@ -504,7 +505,7 @@ impl RocksDb {
             }
             None => {
                 let delete = self.api.delete_cf_with_ts.expect(NEEDS_11);
-                // SAFETY: as above.
+                // SAFETY: database, options and family are live; the bytes are copied.
                 unsafe { delete(self.db, options, family, k, kn, t, tn, error) }
             }
         });
@@ -562,17 +563,17 @@ pub fn write_sst_file(path: &Path, options: &str, ops: &[PeerOp]) -> Result<(), 
                 }
                 PeerOp::Merge { key, operand, .. } => {
                     let ((k, kn), (v, vn)) = (slice(key), slice(operand));
-                    // SAFETY: as above.
+                    // SAFETY: the writer is live; the slices are copied during the call.
                     unsafe { (api.sstfilewriter_merge)(writer, k, kn, v, vn, error) }
                 }
                 PeerOp::Delete { key, .. } => {
                     let (k, kn) = slice(key);
-                    // SAFETY: as above.
+                    // SAFETY: the writer is live; the slices are copied during the call.
                     unsafe { (api.sstfilewriter_delete)(writer, k, kn, error) }
                 }
                 PeerOp::DeleteRange { begin, end, .. } => {
                     let ((b, bn), (e, en)) = (slice(begin), slice(end));
-                    // SAFETY: as above.
+                    // SAFETY: the writer is live; the slices are copied during the call.
                     unsafe { (api.sstfilewriter_delete_range)(writer, b, bn, e, en, error) }
                 }
                 PeerOp::SingleDelete { .. } => panic!("there is no C function for {op:?}"),
@@ -584,7 +585,7 @@ pub fn write_sst_file(path: &Path, options: &str, ops: &[PeerOp]) -> Result<(), 
     let result = write();
     // SAFETY: made above, not used again.
     unsafe { (api.sstfilewriter_destroy)(writer) };
-    // SAFETY: as above.
+    // SAFETY: made above, not used again.
     unsafe { (api.envoptions_destroy)(env) };
     result
 }

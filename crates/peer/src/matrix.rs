@@ -1,20 +1,20 @@
-//! The matrix: every mixture of options, written by each peer process, opened by each, read-only
-//! and read-write, written to, closed or killed, opened by the next; and the chain: one database
-//! that goes from hand to hand.
+//! The matrix: every mixture of options is written by each peer process, opened by each, read-only
+//! and read-write, written to, closed or killed, and opened by the next one. The chain: one
+//! database that goes from hand to hand.
 //!
-//! In: a seed, and who is there. Out: how many steps were taken, or the first difference with what
-//! led to it.
+//! In: a seed, and the peer processes. Out: the number of steps taken, or the first difference with
+//! the steps that led to it.
 //!
-//! | level | who |
+//! | level | peer processes |
 //! |---|---|
 //! | 7.8 | the libraries of 7.8.3, 10.4.2 and 11.8.1, Esker; in one of four also `ldb` 7.8.3 |
 //! | 10.x | the libraries, Esker |
 //! | 11.x | the library of 11.8.1, Esker |
 //!
 //! Invariants
-//!  1. Contents are compared key by key with a model, forwards, backwards and by gets; `ldb` also
-//!     checks consistency and, where nobody was killed, every table; the library of 11 checks every
-//!     block.
+//!  1. Contents are compared key by key with a model, forwards, backwards and by gets. `ldb` also
+//!     checks consistency and, unless a process was killed, every table. The library of 11 checks
+//!     every block.
 //!  2. A seed takes the same steps wherever it runs.
 
 use crate::api::{LIBRARY_7, default_library, library_10};
@@ -32,11 +32,11 @@ use esker_testkit::TempDir;
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
-/// Who may have a step.
+/// A peer process that takes steps.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum PeerProcess {
-    /// `ldb` 7.8.3, which makes and writes little, and checks what the library's C functions do not
-    /// reach.
+    /// `ldb` 7.8.3. It makes and writes little, and checks parts that the library's C functions do
+    /// not reach.
     Ldb,
     /// RocksDB 7.8.3.
     Library7(PathBuf),
@@ -60,7 +60,7 @@ impl PeerProcess {
     }
 }
 
-/// Who is there, and the program that has steps.
+/// The peer processes that were found, and the program that takes their steps.
 #[derive(Debug)]
 pub struct Matrix {
     programs: RefCell<PeerProcesses>,
@@ -69,7 +69,7 @@ pub struct Matrix {
     library_11: PathBuf,
 }
 
-/// What was done.
+/// Counts of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct MatrixCounts {
     /// Databases that were made.
@@ -77,12 +77,12 @@ pub struct MatrixCounts {
     /// Steps: a peer process opened a database, checked it, perhaps wrote, and closed it or was
     /// killed.
     pub steps: u64,
-    /// Of them those that ended with a kill.
+    /// Steps that ended with a kill.
     pub kills: u64,
 }
 
 impl MatrixCounts {
-    /// Both together.
+    /// Adds the counts of `other`.
     pub fn add(&mut self, other: MatrixCounts) {
         self.databases += other.databases;
         self.steps += other.steps;
@@ -90,7 +90,7 @@ impl MatrixCounts {
     }
 }
 
-/// A database on its way, and what must be in it.
+/// A database on its way, and its expected contents.
 #[derive(Clone)]
 struct Journey {
     model: ModelOps,
@@ -101,9 +101,9 @@ struct Journey {
 }
 
 impl Matrix {
-    /// `program` is the binary `esker-peer-process`.
+    /// Finds the peer processes. `program` is the binary `esker-peer-process`.
     /// # Errors
-    /// Which peer is missing.
+    /// The peer that is missing.
     pub fn new(program: &Path) -> Result<Matrix, String> {
         let library_11 = default_library();
         if !library_11.exists() {
@@ -124,7 +124,8 @@ impl Matrix {
         peer_processes
     }
 
-    /// Most of what `ldb` does is starting.
+    /// The peer processes of a level, with `ldb` in one of four: most of its time goes into
+    /// starting.
     fn with_ldb(&self, level: TargetVersion, rng: &mut fastrand::Rng) -> Vec<PeerProcess> {
         let mut peer_processes = self.peer_processes(level);
         if level == TargetVersion::V7_8 && rng.u8(..4) == 0 {
@@ -175,7 +176,7 @@ impl Matrix {
     /// One database that goes from hand to hand `steps` times, each peer process with options of
     /// its own.
     /// # Errors
-    /// As [`Matrix::mixture`].
+    /// The first difference, with the seed, the options and the steps before it.
     pub fn chain(&self, seed: u64, steps: usize) -> Result<MatrixCounts, String> {
         let mut rng = fastrand::Rng::with_seed(seed);
         let level = TargetVersion::V7_8;
@@ -296,7 +297,7 @@ impl Matrix {
     fn looked_by_ldb(&self, dir: &Path, journey: &Journey) -> Result<Vec<Contents>, String> {
         journey.replace_options(dir)?;
         self.tools.check_consistency(dir)?;
-        // It reads the MANIFEST with one comparator.
+        // `ldb` reads the MANIFEST with one comparator.
         if journey.model.families.iter().all(|family| family.order == FamilyOrder::Bytewise) {
             self.tools.check_file_checksums(dir)?;
         }
@@ -324,13 +325,13 @@ impl Matrix {
         self.tools.apply(dir, ops)?;
         match finish {
             StepFinish::Compact => self.tools.ldb(dir, ["compact"]).map(drop),
-            // It knows no flush, but flushes what it finds in WALs when it opens for writing.
+            // `ldb` has no flush; it flushes the contents of WALs when it opens for writing.
             _ => Ok(()),
         }
     }
 }
 
-/// What a peer process can make by itself: `ldb` makes families in one order only.
+/// A model of families that the peer process can make: `ldb` knows one order only.
 fn model_ops_of(peer_process: &PeerProcess) -> ModelOps {
     if *peer_process == PeerProcess::Ldb {
         ModelOps::new(&[("second", FamilyOrder::Bytewise, FamilyMerge::None)])
@@ -344,7 +345,7 @@ impl Journey {
         self.model.families.iter().map(|family| self.model.contents(family)).collect()
     }
 
-    /// What the peer process is to write; the model has it afterwards.
+    /// The next writes of the peer process; the model applies them at once.
     fn steps(&mut self, peer_process: &PeerProcess, rng: &mut fastrand::Rng) -> Vec<WriteStep> {
         if *peer_process == PeerProcess::Ldb {
             let count = rng.usize(1..8);
@@ -377,9 +378,9 @@ impl Journey {
         format!("{what}\n  {}", self.log.join("\n  "))
     }
 
-    /// `ldb` reads the newest OPTIONS file and refuses names that it does not know: as an
-    /// administrator would, it is given one that says how the families are ordered and merged, and
-    /// how tables are to be written.
+    /// Replaces the newest OPTIONS file for `ldb`, which reads it and refuses names that it does
+    /// not know. The new file says how families are ordered and merged and how tables are written,
+    /// as an administrator would state it.
     fn replace_options(&self, dir: &Path) -> Result<(), String> {
         let mut newest = 5;
         for entry in std::fs::read_dir(dir).map_err(|e| e.to_string())? {

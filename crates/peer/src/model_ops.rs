@@ -1,12 +1,12 @@
-//! Families, operations and their model: what all peer processes are made to do, and what they must
-//! then hold.
+//! Families, operations and their model: the writes of all peer processes, and the contents that
+//! must follow.
 //!
 //! In: a random generator. Out: operations that each peer process can apply, and the contents the
 //! model expects.
 //!
 //! Invariants
-//!  1. Single deletions keep RocksDB's contract: their keys have a prefix of their own, are put
-//!     once between two of them, and are touched by nothing else.
+//!  1. Single deletions keep RocksDB's contract. Their keys have a prefix of their own, are put
+//!     once between two single deletions, and are touched by nothing else.
 //!  2. The model's sequence numbers are the database's: every operation takes one.
 
 use crate::contents::Contents;
@@ -91,7 +91,7 @@ pub struct ModelFamily {
     single: BTreeSet<Vec<u8>>,
 }
 
-/// Which kinds of operations a peer process can do.
+/// The kinds of operations that a peer process supports.
 #[derive(Clone, Copy, Debug)]
 pub struct Kinds {
     /// Merges and single deletions.
@@ -103,24 +103,24 @@ pub struct Kinds {
 impl Kinds {
     /// Every kind.
     pub const ALL: Kinds = Kinds { all: true, ranges: true };
-    /// What `ldb` can write.
+    /// The kinds that `ldb` can write.
     pub const LDB: Kinds = Kinds { all: false, ranges: true };
     /// Puts and deletions of single keys.
     pub const PLAIN: Kinds = Kinds { all: false, ranges: false };
 }
 
-/// Some families and what must be in them.
+/// Families and their expected contents.
 #[derive(Clone, Debug)]
 pub struct ModelOps {
     /// The families; the first is `default`.
     pub families: Vec<ModelFamily>,
     sequence: u64,
-    /// Random keys are chosen among so many.
+    /// Number of keys from which random ones are drawn.
     pub key_space: u32,
 }
 
 impl ModelOps {
-    /// Empty, with these families besides `default` (bytewise, `stringappend`).
+    /// An empty model with these families besides `default` (bytewise, `stringappend`).
     pub fn new(others: &[(&str, FamilyOrder, FamilyMerge)]) -> ModelOps {
         let mut model = ModelOps { families: Vec::new(), sequence: 0, key_space: 400 };
         model.add_family("default", FamilyOrder::Bytewise, FamilyMerge::StringAppend);
@@ -130,7 +130,7 @@ impl ModelOps {
         model
     }
 
-    /// A further family, empty.
+    /// Adds an empty family.
     pub fn add_family(&mut self, name: &str, order: FamilyOrder, merge: FamilyMerge) {
         let compare = match order {
             FamilyOrder::Bytewise => |a: &[u8], b: &[u8]| a.cmp(b),
@@ -142,12 +142,12 @@ impl ModelOps {
         self.families.push(ModelFamily { name, order, merge, model, single: BTreeSet::new() });
     }
 
-    /// That family is gone.
+    /// Removes that family.
     pub fn drop_family(&mut self, name: &str) {
         self.families.retain(|family| family.name != name);
     }
 
-    /// One of each order, name and operator that matters.
+    /// A model with one family for each order, name and operator that matters.
     pub fn varied() -> ModelOps {
         ModelOps::new(&[
             ("reverse", FamilyOrder::Reverse, FamilyMerge::StringAppend),
@@ -191,7 +191,7 @@ impl ModelOps {
         self.families.iter().map(spec).collect()
     }
 
-    /// Random operations on random families; the model has them already.
+    /// Random operations on random families. The model applies them at once.
     pub fn random_ops(&mut self, rng: &mut fastrand::Rng, count: usize, kinds: Kinds) -> Vec<PeerOp> {
         let mut ops = Vec::with_capacity(count);
         for _ in 0..count {
@@ -203,9 +203,9 @@ impl ModelOps {
     }
 
     /// Random operations for a file to be ingested into one family: at most one range deletion,
-    /// then puts, deletions and merges of ascending keys; the model has them already. In such a
-    /// file the keys are newer than the range deletion. It takes one sequence number or none: the
-    /// model's run ahead from here on.
+    /// then puts, deletions and merges of ascending keys. The model applies them at once. In such a
+    /// file the keys are newer than the range deletion. The database takes one sequence number or
+    /// none for the file, so the model's numbers run ahead from here on.
     pub fn ingest_ops(&mut self, rng: &mut fastrand::Rng, count: usize) -> Vec<PeerOp> {
         let family = rng.usize(..self.families.len());
         let mut ops = BTreeMap::new();
@@ -269,7 +269,7 @@ impl ModelOps {
         }
     }
 
-    /// The model does `op`.
+    /// Applies `op` to the model.
     pub fn apply(&mut self, op: &PeerOp) {
         let family =
             self.families.iter_mut().find(|f| f.name == op.family()).expect("a family of this model");
@@ -296,12 +296,12 @@ impl ModelOps {
         self.sequence
     }
 
-    /// What must be in a family now.
+    /// The expected contents of a family now.
     pub fn contents(&self, family: &ModelFamily) -> Contents {
         self.contents_at(family, self.sequence)
     }
 
-    /// What a snapshot of `family` at `sequence` must show.
+    /// The expected contents of `family` under a snapshot at `sequence`.
     pub fn contents_at(&self, family: &ModelFamily, sequence: u64) -> Contents {
         let pairs = family.model.scan_at(sequence, None, None);
         Contents(
@@ -342,7 +342,7 @@ fn uint64_add(_key: &[u8], existing: Option<&[u8]>, operands: &[&[u8]]) -> Optio
     Some(sum.to_le_bytes().to_vec())
 }
 
-/// Mostly short; some are prefixes of others, some hold bytes that texts do not.
+/// A random key, mostly short. Some keys are prefixes of others, some hold bytes that texts do not.
 fn random_key(rng: &mut fastrand::Rng, key_space: u32) -> Vec<u8> {
     let number = rng.u32(..key_space);
     let mut key = format!("key{number:04}").into_bytes();
@@ -355,7 +355,7 @@ fn random_key(rng: &mut fastrand::Rng, key_space: u32) -> Vec<u8> {
     key
 }
 
-/// Compressible or not, empty, short or (seldom) longer than a block.
+/// A random value: compressible or not, empty, short or (seldom) longer than a block.
 fn random_value(rng: &mut fastrand::Rng) -> Vec<u8> {
     let len = match rng.u32(..40) {
         0 => 0,

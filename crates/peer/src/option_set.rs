@@ -11,18 +11,19 @@ use std::{ptr, slice};
 pub(crate) struct OptionSet {
     api: &'static Api,
     ptr: *mut Options,
-    /// The comparator, if it is one of ours: a database that is opened with it needs it longer.
+    /// The comparator, if it is one of ours. A database opened with it needs it longer than the
+    /// options.
     order: Option<StampedOrder>,
 }
 
 impl OptionSet {
-    /// Options as `name=value;…`.
+    /// Parses options of the form `name=value;…`.
     /// # Errors
     /// RocksDB's, and the text.
     pub(crate) fn parse(api: &'static Api, text: &str) -> Result<OptionSet, String> {
         // SAFETY: no requirements.
         let base = OptionSet { api, ptr: unsafe { (api.options_create)() }, order: None };
-        // SAFETY: as above.
+        // SAFETY: no requirements.
         let new = OptionSet { api, ptr: unsafe { (api.options_create)() }, order: None };
         let c_text = c_string(text);
         call(api, |error| {
@@ -40,7 +41,7 @@ impl OptionSet {
     /// Sets the comparator.
     pub(crate) fn order_by(&mut self, order: StampedOrder) {
         let set = self.api.options_set_comparator.expect(NEEDS_11);
-        // SAFETY: both are live; whoever opens a database takes the comparator over.
+        // SAFETY: both are live. The function that opens a database takes the comparator over.
         unsafe { set(self.ptr, order.as_ptr()) };
         self.order = Some(order);
     }
@@ -53,12 +54,12 @@ impl OptionSet {
 
 impl Drop for OptionSet {
     fn drop(&mut self) {
-        // SAFETY: made by `options_create`; RocksDB copied what it needs of it.
+        // SAFETY: made by `options_create`; RocksDB has copied the parts that it needs.
         unsafe { (self.api.options_destroy)(self.ptr) };
     }
 }
 
-/// What a database's newest OPTIONS file says.
+/// The options of a database's newest OPTIONS file.
 pub(crate) struct LoadedOptionSet {
     api: &'static Api,
     options: *mut Options,
@@ -68,16 +69,16 @@ pub(crate) struct LoadedOptionSet {
 }
 
 impl LoadedOptionSet {
-    /// Reads it; a name that RocksDB does not know is an error.
+    /// Reads the file.
     /// # Errors
-    /// RocksDB's, as text.
+    /// RocksDB's, as text; also for a name that RocksDB does not know.
     pub(crate) fn load(api: &'static Api, path: &Path) -> Result<LoadedOptionSet, String> {
         let path = c_path(path);
         let (options, names, families) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
         let mut loaded = LoadedOptionSet { api, options, count: 0, names, families };
         // SAFETY: no requirements.
         let env = unsafe { (api.create_default_env)() };
-        // SAFETY: as above.
+        // SAFETY: no requirements.
         let cache = unsafe { (api.cache_create_lru)(8 << 20) };
         let result = call(api, |error| {
             let (options, count) = (&raw mut loaded.options, &raw mut loaded.count);
@@ -134,7 +135,7 @@ impl LoadedOptionSet {
 
 impl Drop for LoadedOptionSet {
     fn drop(&mut self) {
-        // SAFETY: as RocksDB gave them, not used again.
+        // SAFETY: RocksDB gave these pointers with this count; they are not used again.
         unsafe {
             (self.api.load_latest_options_destroy)(self.options, self.names, self.families, self.count)
         };

@@ -1,16 +1,16 @@
-//! A program that takes steps with databases for one engine: two versions of RocksDB in one process
-//! crash, and a process that is to be killed must not be ours. One process has many steps, until it
-//! is killed: starting one costs more than most steps.
+//! A program that takes steps with databases for one engine. Two versions of RocksDB in one process
+//! crash, and a process that is to be killed must not be ours. One process takes many steps until
+//! it is killed: starting one costs more than most steps.
 //!
 //! In: a directory to work in. For each line `step` on standard input there is a [`PeerStep`] in
-//! its file `task`. Out: what the peer process found and what it left, in its file `told`, and a
-//! line:
+//! its file `task`. Out: the contents that the peer process found and left, in its file `told`, and
+//! a line:
 //!
 //!   parent:  step                    …                          close
 //!   peer process:          through | error HEX   closed | error HEX
 //!
-//! Invariant: between `through` and `close` the database is open and nobody does anything with it:
-//! then the process may be killed.
+//! Invariant: between `through` and `close` the database is open and idle; then the process may be
+//! killed.
 
 use crate::api::load_library;
 use crate::contents::{Contents, hex};
@@ -25,7 +25,7 @@ use esker::{
 use std::io::{ErrorKind, Write};
 use std::path::Path;
 
-/// What the parent says, and what the peer process does.
+/// Words between the parent and the peer process.
 pub(crate) const STEP: &str = "step";
 pub(crate) const CLOSE: &str = "close";
 pub(crate) const THROUGH: &str = "through";
@@ -34,7 +34,7 @@ pub(crate) const ERROR: &str = "error ";
 
 /// Takes steps in `work` until standard input ends.
 /// # Errors
-/// Of the pipes; or that a line means nothing.
+/// Those of the pipes; or a line that is no command.
 pub fn serve(work: &Path) -> Result<(), String> {
     let mut open: Option<PeerProcess> = None;
     let mut has_library = false;
@@ -129,7 +129,7 @@ impl PeerProcess {
         }
     }
 
-    /// In a file of its own, made by the same engine, which may be moved.
+    /// Ingests `ops` as one file, which the same engine writes first and may move.
     fn ingest(&self, step: &PeerStep, ops: &[PeerOp], file: &Path) -> Result<(), String> {
         let Some(first) = ops.first() else { return Ok(()) };
         let family = step.families.iter().find(|f| f.name == first.family()).ok_or("a family is missing")?;
@@ -179,8 +179,8 @@ impl PeerProcess {
         Ok(())
     }
 
-    /// Checksums of all blocks, and of whole files where the MANIFEST has them, if there is a
-    /// function for that.
+    /// Checks all blocks, and whole files where the MANIFEST has their checksums, if the library
+    /// has a function for that.
     fn verify(&self, step: &PeerStep) -> Result<(), String> {
         match self {
             PeerProcess::Esker(db) => {

@@ -1,7 +1,7 @@
 //! The programs that take steps (`peer_process.rs`), one for each engine, kept from step to step
 //! and started anew after a kill.
 //!
-//! In: a [`PeerStep`]. Out: what the peer process found and left.
+//! In: a [`PeerStep`]. Out: the contents that the peer process found and left.
 
 use crate::contents::unhex;
 use crate::peer_process::{CLOSE, CLOSED, ERROR, STEP, THROUGH};
@@ -15,11 +15,11 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
-/// How long a peer process may take over what it is asked, on a machine however busy. RocksDB's
-/// waits for a flush have been seen not to end.
+/// Longest time a peer process may take for a step, on a machine however busy. Waits for a flush in
+/// RocksDB have been seen not to end.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// The processes that are there.
+/// The running processes.
 #[derive(Debug)]
 pub struct PeerProcesses {
     program: PathBuf,
@@ -36,14 +36,14 @@ struct Process {
 }
 
 impl PeerProcesses {
-    /// `program` is the binary `esker-peer-process`.
+    /// No process yet. `program` is the binary `esker-peer-process`.
     pub fn new(program: &Path) -> PeerProcesses {
         PeerProcesses { program: program.to_owned(), running: HashMap::new() }
     }
 
-    /// Has the step's engine take it, and end it as the step says.
+    /// Has the step's engine take the step and end it as the step says.
     /// # Errors
-    /// What the peer process said, or left behind when it died.
+    /// The message of the peer process, or its exit and standard error if it died.
     pub fn take_step(&mut self, step: &PeerStep) -> Result<StepContents, String> {
         let mut process = match self.running.remove(&step.engine) {
             Some(process) => process,
@@ -99,7 +99,7 @@ impl Process {
         if let Some(why) = line.strip_prefix(ERROR).and_then(unhex) {
             return Err(String::from_utf8_lossy(&why).into_owned());
         }
-        // It is dead, or not itself any more, or waits for ever: the signal tells.
+        // The process is dead, out of step or stuck: the signal settles it.
         self.child.kill().map_err(|e| e.to_string())?;
         let status = self.child.wait().map_err(|e| e.to_string())?;
         let said = std::fs::read(self.work.join("said")).unwrap_or_default();
@@ -111,7 +111,7 @@ impl Process {
     }
 }
 
-/// The lines of `output`, until it ends or nobody wants them.
+/// The lines of `output`, until it ends or the receiver is gone.
 fn lines_of(output: ChildStdout) -> Receiver<String> {
     let (sender, lines) = mpsc::channel();
     std::thread::spawn(move || {
@@ -126,7 +126,7 @@ fn lines_of(output: ChildStdout) -> Receiver<String> {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It has no database open; or what it does with one is of no interest any more.
+        // No database is open in the process, or nothing depends on it any more.
         drop(self.child.kill());
         drop(self.child.wait());
     }

@@ -11,7 +11,7 @@ use esker_testkit::timestamps::TimestampFormat;
 use std::cmp::Ordering;
 use std::ffi::{CString, c_char, c_int, c_uchar, c_void};
 
-/// What the callbacks look at.
+/// The state of the callbacks.
 struct FamilyOrder {
     format: TimestampFormat,
     name: CString,
@@ -25,7 +25,7 @@ pub(crate) struct StampedOrder {
 }
 
 impl StampedOrder {
-    /// Keys by their bytes, then timestamps, newest first, under this name.
+    /// A comparator of this name: keys by their bytes, then timestamps, newest first.
     pub(crate) fn new(api: &'static Api, name: &str, format: TimestampFormat) -> StampedOrder {
         let create = api.comparator_with_ts_create.expect(NEEDS_11);
         let order = Box::into_raw(Box::new(FamilyOrder { format, name: c_string(name) }));
@@ -51,7 +51,7 @@ impl Drop for StampedOrder {
 /// # Safety
 /// `state` is from [`StampedOrder::new`] and not destroyed.
 unsafe fn order<'a>(state: *mut c_void) -> &'a FamilyOrder {
-    // SAFETY: the caller's.
+    // SAFETY: the caller promises that `state` is from [`StampedOrder::new`] and not destroyed.
     unsafe { &*state.cast::<FamilyOrder>() }
 }
 
@@ -61,7 +61,7 @@ unsafe fn bytes<'a>(bytes: *const c_char, len: usize) -> &'a [u8] {
     if len == 0 {
         return &[];
     }
-    // SAFETY: the caller's.
+    // SAFETY: the caller promises `len` bytes at `bytes` for the time of the callback.
     unsafe { std::slice::from_raw_parts(bytes.cast(), len) }
 }
 
@@ -90,7 +90,7 @@ unsafe extern "C" fn compare(
     let format = unsafe { order(state) }.format;
     // SAFETY: RocksDB hands over whole keys.
     let a = unsafe { bytes(a, a_len) };
-    // SAFETY: as above.
+    // SAFETY: RocksDB hands over whole keys.
     let b = unsafe { bytes(b, b_len) };
     number(format.compare(a, b))
 }
@@ -106,7 +106,7 @@ unsafe extern "C" fn compare_stamps(
     let format = unsafe { order(state) }.format;
     // SAFETY: RocksDB hands over whole timestamps.
     let a = unsafe { bytes(a, a_len) };
-    // SAFETY: as above.
+    // SAFETY: RocksDB hands over whole timestamps.
     let b = unsafe { bytes(b, b_len) };
     number(format.rank(a).cmp(&format.rank(b)))
 }
@@ -125,7 +125,7 @@ unsafe extern "C" fn compare_plain(
     let plain_len = |len: usize, has_stamp: c_uchar| if has_stamp == 0 { len } else { len - stamp };
     // SAFETY: RocksDB hands over whole keys, and says whether they end in a timestamp.
     let a = unsafe { bytes(a, plain_len(a_len, a_has_stamp)) };
-    // SAFETY: as above.
+    // SAFETY: RocksDB hands over whole keys, and says whether they end in a timestamp.
     let b = unsafe { bytes(b, plain_len(b_len, b_has_stamp)) };
     number(a.cmp(b))
 }

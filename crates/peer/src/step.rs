@@ -1,4 +1,4 @@
-//! One peer process's step with a database, as text: what it is to do, and what it found and left.
+//! One peer process's step with a database, as text: the task, and the contents found and left.
 //!
 //!   key value…          one line each; bytes as hex digits, a dot for none
 
@@ -9,16 +9,16 @@ use esker::options::TargetVersion;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-/// Who has the step.
+/// The engine that takes the step.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum PeerEngine {
-    /// Esker, writing what RocksDB of this version reads.
+    /// Esker, writing for readers of this version of RocksDB.
     Esker(TargetVersion),
-    /// RocksDB by this library.
+    /// RocksDB, from this library.
     Library(PathBuf),
 }
 
-/// What is done when everything is written.
+/// The work after the last write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StepFinish {
     /// Nothing.
@@ -29,44 +29,45 @@ pub enum StepFinish {
     Compact,
 }
 
-/// One thing that is written.
+/// One write of a step.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum WriteStep {
     /// A batch.
     Write(Vec<PeerOp>),
-    /// What [`ModelOps::ingest_ops`](crate::ModelOps::ingest_ops) makes, in a file of its own.
+    /// A file of its own with the operations of
+    /// [`ModelOps::ingest_ops`](crate::ModelOps::ingest_ops).
     Ingest(Vec<PeerOp>),
     /// All families are flushed.
     Flush,
 }
 
-/// What a peer process does with a database.
+/// The task of a peer process with a database.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PeerStep {
-    /// Who.
+    /// The engine that takes the step.
     pub engine: PeerEngine,
     /// The database.
     pub dir: PathBuf,
-    /// Only looks.
+    /// Whether the database is opened for reading only.
     pub read_only: bool,
     /// Options of the database, `name=value;…`.
     pub db_options: String,
     /// Its families and their options.
     pub families: Vec<FamilySpec>,
-    /// What is written.
+    /// The writes, in order.
     pub steps: Vec<WriteStep>,
-    /// What follows.
+    /// The work behind the writes.
     pub finish: StepFinish,
-    /// Killed with the database open, in place of closing it.
+    /// Whether the process is killed with the database open, in place of closing it.
     pub killed: bool,
 }
 
-/// What a peer process found and left: the contents of each family.
+/// The contents of each family that a peer process found and left.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct StepContents {
-    /// When it had opened the database.
+    /// Contents after the opening.
     pub before: Vec<Contents>,
-    /// When it was through.
+    /// Contents at the end of the step.
     pub after: Vec<Contents>,
 }
 
@@ -144,7 +145,7 @@ impl PeerStep {
     }
 }
 
-/// Kind, key and the rest.
+/// The kind of an operation, its key and its argument.
 fn op_parts(op: &PeerOp) -> (&'static str, &[u8], &[u8]) {
     match op {
         PeerOp::Put { key, value, .. } => ("put", key, value),

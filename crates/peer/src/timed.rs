@@ -1,12 +1,12 @@
 //! RocksDB as benchmarks call it: one family, prepared options, values lent rather than copied
 //! where its C functions allow that.
 //!
-//! In: a directory, sizes. Out: the same operations that a benchmark asks of every engine.
+//! In: a directory, sizes. Out: the operations that a benchmark asks of every engine.
 //!
 //! Invariants
 //!  1. Cursors and snapshots borrow the database; it closes behind them.
-//!  2. What RocksDB gives away is freed before the call returns; what it lends is seen only inside
-//!     a closure.
+//!  2. Memory that RocksDB gives away is freed before the call returns. Memory that it lends is
+//!     seen only inside a closure.
 
 use crate::api::{
     Api, Batch, Database, Family, Iter, NEEDS_11, Options, PinnedValue, ReadOptions, Slice, SnapshotPtr,
@@ -23,21 +23,21 @@ use std::ptr;
 pub struct TimedOptions {
     /// `name=value;…`, as OPTIONS files have it.
     pub text: String,
-    /// Capacity of the block cache (a hyper clock cache, which is what RocksDB's own benchmark
-    /// uses), bytes.
+    /// Capacity of the block cache, bytes. It is a hyper clock cache, as in RocksDB's own
+    /// benchmark.
     pub cache_bytes: usize,
-    /// Bits a key of the Bloom filter.
+    /// Bits of the Bloom filter for each key.
     pub bloom_bits: f64,
 }
 
-/// How a write is done.
+/// The durability of a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TimedDurability {
-    /// In memory only.
+    /// Memory only.
     NoWal,
-    /// In the WAL, which the operating system has.
+    /// In the WAL, handed to the operating system.
     Wal,
-    /// In the WAL, which the medium has.
+    /// In the WAL, synced to the medium.
     Sync,
 }
 
@@ -48,13 +48,13 @@ pub struct TimedDb {
     db: *mut Database,
     family: *mut Family,
     read: *mut ReadOptions,
-    /// In the order of [`TimedDurability`].
+    /// Write options, in the order of [`TimedDurability`].
     write: [*mut WriteOptions; 3],
 }
 
 // SAFETY: RocksDB's databases and options may be used from any thread.
 unsafe impl Send for TimedDb {}
-// SAFETY: as above, and at once: the options are not changed after opening.
+// SAFETY: RocksDB synchronises calls on a database; the options do not change after the opening.
 unsafe impl Sync for TimedDb {}
 
 impl TimedDb {
@@ -135,7 +135,7 @@ impl TimedDb {
         call(self.api, |error| unsafe { (self.api.write)(self.db, options, batch.ptr, error) })
     }
 
-    /// Copies the value of `key` into `buffer` and gives its length; `None` if there is none.
+    /// Copies the value of `key` into `buffer` and gives its length; `None` if the key is absent.
     /// # Errors
     /// RocksDB's, as text · the buffer is too small.
     pub fn get(&self, key: &[u8], buffer: &mut [u8]) -> Result<Option<usize>, String> {
@@ -154,7 +154,7 @@ impl TimedDb {
         }
     }
 
-    /// Reads all keys as one batch; `visit` sees each value that there is.
+    /// Reads all keys as one batch and shows each value found to `visit`.
     /// # Errors
     /// RocksDB's, as text.
     pub fn multi_get(
@@ -195,14 +195,14 @@ impl TimedDb {
                 // SAFETY: RocksDB gave the value to us; it is destroyed below.
                 let bytes = unsafe { (self.api.pinnableslice_value)(value, &raw mut len) };
                 visit(lent(bytes, len));
-                // SAFETY: as above, and not used again.
+                // SAFETY: RocksDB gave the value to us; it is not used again.
                 unsafe { (self.api.pinnableslice_destroy)(value) };
             }
         }
         failure.map_or(Ok(()), Err)
     }
 
-    /// A cursor over now, or over a snapshot that is taken for it.
+    /// A cursor over the newest state, or over a snapshot that is taken for it.
     pub fn cursor(&self, under_snapshot: bool) -> TimedCursor<'_> {
         // SAFETY: no requirements.
         let options = unsafe { (self.api.readoptions_create)() };
@@ -259,9 +259,9 @@ impl Drop for TimedDb {
             // SAFETY: made at opening, not used again.
             unsafe { (self.api.writeoptions_destroy)(options) };
         }
-        // SAFETY: as above.
+        // SAFETY: made at opening, not used again.
         unsafe { (self.api.readoptions_destroy)(self.read) };
-        // SAFETY: as above.
+        // SAFETY: made at opening, not used again.
         unsafe { (self.api.column_family_handle_destroy)(self.family) };
         // SAFETY: cursors and snapshots borrow `self`, so none is left.
         unsafe { (self.api.close)(self.db) };
@@ -276,7 +276,7 @@ pub struct MultiGetScratch {
     errors: Vec<*mut c_char>,
 }
 
-/// Where a scan starts, and with that its direction.
+/// The start of a scan, and with it the direction.
 #[derive(Clone, Copy, Debug)]
 pub enum ScanFrom<'a> {
     /// At the first pair, forwards.
@@ -331,11 +331,11 @@ impl TimedCursor<'_> {
         while count < limit && unsafe { (api.iter_valid)(self.iter) } != 0 {
             // SAFETY: the iterator is live and valid.
             let key = unsafe { api.iter_key_slice.expect(NEEDS_11)(self.iter) };
-            // SAFETY: as above.
+            // SAFETY: the iterator is live and valid.
             let value = unsafe { api.iter_value_slice.expect(NEEDS_11)(self.iter) };
             visit(lent(key.data, key.size), lent(value.data, value.size));
             count += 1;
-            // SAFETY: as above.
+            // SAFETY: the iterator is live and valid.
             unsafe { step(self.iter) };
         }
         // SAFETY: the iterator is live.
@@ -349,7 +349,7 @@ impl Drop for TimedCursor<'_> {
         let api = self.db.api;
         // SAFETY: not used again.
         unsafe { (api.iter_destroy)(self.iter) };
-        // SAFETY: as above; the iterator is gone.
+        // SAFETY: the iterator that read the options is gone; they are not used again.
         unsafe { (api.readoptions_destroy)(self.options) };
         if !self.snapshot.is_null() {
             // SAFETY: made by this database, which is open; nothing reads at it any more.
@@ -382,7 +382,7 @@ fn write_options(api: &'static Api, durability: TimedDurability) -> *mut WriteOp
     let options = unsafe { (api.writeoptions_create)() };
     // SAFETY: the options are live.
     unsafe { (api.writeoptions_set_sync)(options, u8::from(durability == TimedDurability::Sync)) };
-    // SAFETY: as above.
+    // SAFETY: the options are live.
     unsafe { (api.writeoptions_disable_WAL)(options, i32::from(durability == TimedDurability::NoWal)) };
     options
 }
@@ -407,7 +407,7 @@ fn set_table_options(api: &'static Api, options: *mut Options, wanted: &TimedOpt
     unsafe { (api.block_based_options_destroy)(table) };
 }
 
-/// Bytes that RocksDB lends until its next call for the same thing.
+/// Bytes that RocksDB lends until the next call of the same function.
 fn lent<'a>(bytes: *const c_char, len: usize) -> &'a [u8] {
     if len == 0 {
         return &[];

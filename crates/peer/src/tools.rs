@@ -1,7 +1,7 @@
 //! RocksDB's tools, 7.8.3, as processes.
 //!
-//! In: a directory and a command. Out: what they print, parsed. They open a database with the
-//! options of its newest OPTIONS file, and refuse it when that holds a name they do not know.
+//! In: a directory and a command. Out: their output, parsed. The tools open a database with the
+//! options of its newest OPTIONS file, and refuse it if that holds a name they do not know.
 
 use crate::contents::{Contents, hex, unhex};
 use crate::model_ops::PeerOp;
@@ -32,9 +32,9 @@ pub struct InternalEntry {
 }
 
 impl Tools {
-    /// The tools, if they are installed.
+    /// Finds the tools.
     /// # Errors
-    /// Why they are not to be used.
+    /// They are not installed, or are another version.
     pub fn find() -> Result<Tools, String> {
         static FOUND: OnceLock<Result<Tools, String>> = OnceLock::new();
         let find = || {
@@ -110,10 +110,10 @@ impl Tools {
         Ok(names.split(", ").map(str::to_owned).collect())
     }
 
-    /// `ldb file_checksum_dump`: each table and blob file with a CRC32C in the MANIFEST has that
-    /// one. How many have.
+    /// `ldb file_checksum_dump`: compares each table and blob file with its CRC32C in the MANIFEST,
+    /// if there is one. Gives the number of files compared.
     /// # Errors
-    /// As [`Tools::ldb`], and the first file that is missing or another.
+    /// As [`Tools::ldb`], and the first file that is missing or differs.
     pub fn check_file_checksums(self, db: &Path) -> Result<usize, String> {
         let text = self.ldb(db, ["file_checksum_dump", "--hex"])?;
         let mut checked = 0;
@@ -131,9 +131,9 @@ impl Tools {
         Ok(checked)
     }
 
-    /// `sst_dump --command=verify` of each table in `db`; the number of tables.
+    /// `sst_dump --command=verify` of each table in `db`; gives the number of tables.
     /// # Errors
-    /// As [`Tools::ldb`], and if a table is not said to be ok.
+    /// As [`Tools::ldb`], and if the tool does not say that a table is ok.
     pub fn verify_tables(self, db: &Path) -> Result<usize, String> {
         let tables = table_count(db);
         if tables == 0 {
@@ -199,7 +199,9 @@ fn argument(prefix: &str, path: &Path) -> std::ffi::OsString {
     argument
 }
 
-/// What a command printed to its standard output, if it succeeded.
+/// Runs a command and gives its standard output.
+/// # Errors
+/// The command and all it printed, if it failed.
 fn output(command: &mut Command) -> Result<String, String> {
     let result = command.output().map_err(|error| format!("{command:?} cannot be run: {error}"))?;
     let out = String::from_utf8_lossy(&result.stdout).into_owned();

@@ -31,7 +31,7 @@ pub struct RocksTransactionDb {
 
 // SAFETY: RocksDB's TransactionDB is used by many threads at once; the write options are only read.
 unsafe impl Send for RocksTransactionDb {}
-// SAFETY: as above.
+// SAFETY: many threads may use RocksDB's TransactionDB at once; the write options are only read.
 unsafe impl Sync for RocksTransactionDb {}
 
 impl RocksTransactionDb {
@@ -165,7 +165,7 @@ impl Drop for RocksTransactionDb {
     fn drop(&mut self) {
         // SAFETY: made at open, not used again.
         unsafe { (self.api.writeoptions_destroy)(self.write) };
-        // SAFETY: as above; transactions borrow it, so there are none.
+        // SAFETY: made at open, not used again; transactions borrow `self`, so none is left.
         unsafe { (self.api.transactiondb_close)(self.db) };
     }
 }
@@ -194,7 +194,7 @@ impl RocksTransaction<'_> {
     /// RocksDB's, as text.
     pub fn delete(&self, key: &[u8]) -> Result<(), String> {
         let (k, kn) = slice(key);
-        // SAFETY: as above.
+        // SAFETY: the transaction is live; the slice is copied during the call.
         call(self.db.api, |error| unsafe { (self.db.api.transaction_delete)(self.txn, k, kn, error) })
     }
 

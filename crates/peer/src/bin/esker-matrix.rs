@@ -1,4 +1,4 @@
-//! The matrix and the chain for as long as somebody wants: `esker-matrix mixtures|chains FIRST_SEED
+//! The matrix and the chain, for any number of seeds: `esker-matrix mixtures|chains FIRST_SEED
 //! COUNT`. The program `esker-peer-process` lies beside it.
 
 use esker_peer::matrix::{Matrix, MatrixCounts};
@@ -8,7 +8,7 @@ use std::process::ExitCode;
 /// Hand-overs of one chain.
 const STEPS: usize = 20;
 
-/// So many seeds between two lines about how far it is.
+/// Seeds between two lines of progress.
 const TOLD_EVERY: u64 = 10;
 
 fn main() -> ExitCode {

@@ -1,4 +1,5 @@
-//! What RocksDB reads of a directory, told to whoever started this: see `esker_peer::reader`.
+//! RocksDB's reading of directories, for the process that started this one: see
+//! `esker_peer::reader`.
 
 fn main() -> std::io::Result<()> {
     esker_peer::reader::serve()

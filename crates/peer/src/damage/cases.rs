@@ -1,4 +1,4 @@
-//! What can happen to a database's files.
+//! The damages that a case does to a database's files.
 
 use super::Files;
 use esker::comparator::{self, BytewiseComparator};
@@ -8,10 +8,10 @@ use esker::internals::format::footer::Footer;
 use esker::internals::format::handle::BlockHandle;
 use esker::internals::format::log::{LogEvent, LogReader, LogSource, LogWriter};
 
-/// One thing that happened.
+/// One damage.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Damage {
-    /// A bit of this byte is another.
+    /// A bit of this byte is flipped.
     Flip { file: String, at: usize, mask: u8 },
     /// These bytes are zero.
     Zero { file: String, from: usize, to: usize },
@@ -19,7 +19,7 @@ pub(super) enum Damage {
     Cut { file: String, len: usize },
     /// There is no such file.
     Missing { file: String },
-    /// Each has the other's bytes.
+    /// Two files have each other's bytes.
     Swapped { one: String, other: String },
     /// The newest OPTIONS file has this text behind its own.
     Options { file: String, more: &'static str, readable: bool },
@@ -27,7 +27,7 @@ pub(super) enum Damage {
     Tag { file: String, tag: u32, readable: bool },
 }
 
-/// WAL or MANIFEST.
+/// Whether it is a WAL or a MANIFEST.
 pub(super) fn is_log(name: &str) -> bool {
     matches!(parse_file_name(name), Some((FileType::Wal | FileType::Descriptor, _)))
 }
@@ -44,12 +44,12 @@ fn is_wal(name: &str) -> bool {
 const UNKNOWN_TAG: u32 = 777;
 const UNKNOWN_TAG_THAT_MAY_BE_SKIPPED: u32 = 8192 + 777;
 
-/// Everything that is tried on `files`: of the bytes one in `step`.
+/// All damages that are tried on `files`; of the bytes one in `step` is flipped.
 pub(super) fn all(files: &Files, step: usize) -> Vec<Damage> {
     let mut all = Vec::new();
     for (name, bytes) in files {
         let file = name.clone();
-        // Where to begin is another for each file, so that all places of a format are reached.
+        // Each file begins at another place, so that the flips reach every part of a format.
         let first = name.bytes().map(usize::from).sum::<usize>() % step;
         for at in (first..bytes.len()).step_by(step) {
             all.push(Damage::Flip { file: file.clone(), at, mask: 1 << (at % 8) });
@@ -87,7 +87,7 @@ pub(super) fn all(files: &Files, step: usize) -> Vec<Damage> {
 }
 
 impl Damage {
-    /// The files with it done.
+    /// The files with this damage.
     pub(super) fn applied(&self, files: &Files) -> Files {
         let mut files = files.clone();
         match self {
@@ -114,7 +114,7 @@ impl Damage {
         files
     }
 
-    /// The files it was done to.
+    /// The damaged files.
     fn files(&self) -> Vec<&String> {
         match self {
             Damage::Flip { file, .. }
@@ -127,23 +127,24 @@ impl Damage {
         }
     }
 
-    /// What an error may name: the file, or what a damaged one sends the reader to.
+    /// Names that an error may have: those of the damaged files, and of files that these lead to.
     pub(super) fn names(&self) -> Vec<String> {
         let files = self.files();
         let mut names: Vec<String> = files.iter().map(|name| (*name).clone()).collect();
-        // CURRENT leads to any MANIFEST, and an old MANIFEST to files that are gone, or to sizes of
-        // before.
+        // CURRENT leads to any MANIFEST. An old MANIFEST leads to files that are gone or have
+        // grown.
         if files.iter().any(|name| *name == "CURRENT") {
             names.push("MANIFEST-".to_owned());
         }
         if files.iter().any(|name| name.starts_with("MANIFEST-")) {
             names.extend([".sst", ".blob", ".log"].map(str::to_owned));
         }
-        // Which of several WALs is the one that is not in order is a matter of taste.
+        // With two WALs exchanged, an error may name any WAL as the one out of order.
         if matches!(self, Damage::Swapped { .. }) && files.iter().any(|name| is_wal(name)) {
             names.push(".log".to_owned());
         }
-        // Another comparator than the MANIFEST's; an option with a value that is none, by its name.
+        // An OPTIONS file may name another comparator than the MANIFEST, or give an option a value
+        // that it cannot have.
         if files.iter().any(|name| name.starts_with("OPTIONS-")) {
             names.extend(["OPTIONS file", "MANIFEST-", ": option "].map(str::to_owned));
         }
@@ -158,13 +159,13 @@ impl Damage {
         self.files().iter().any(|name| is_log(name))
     }
 
-    /// Whether only a checksum can tell.
+    /// Whether only a checksum finds it.
     pub(super) fn is_blind(&self) -> bool {
         matches!(self, Damage::Flip { .. } | Damage::Zero { .. })
     }
 
-    /// A WAL can lose something in its middle, and nothing tells: zeros pass for its end of a
-    /// block, and nobody knows that a file was there, or that it was another's.
+    /// Whether a WAL may lose something in its middle unnoticed. Zeros look like the padding of a
+    /// block, and nothing tells that a file was there or was another's.
     pub(super) fn may_leave_a_hole(&self) -> bool {
         match self {
             Damage::Zero { file, .. } | Damage::Missing { file } => is_wal(file),
@@ -182,7 +183,7 @@ impl Damage {
         self.files().iter().all(is_one)
     }
 
-    /// Whether this table is as it was, under its own name.
+    /// Whether this table is unchanged, under its own name.
     pub(super) fn spares(&self, table: &str) -> bool {
         self.files().iter().all(|name| *name != table)
     }
@@ -199,7 +200,7 @@ impl LogSource for Bytes<'_> {
     }
 }
 
-/// Where the records of a log end, its beginning first.
+/// The offsets at which the records of a log end, in front of them its beginning.
 pub(super) fn record_ends(name: &str, bytes: &[u8]) -> Vec<usize> {
     let number = parse_file_name(name).filter(|(kind, _)| *kind == FileType::Wal).map_or(0, |(_, n)| n.0);
     let mut log = LogReader::new(Bytes(bytes), number);
@@ -224,8 +225,8 @@ fn with_record(bytes: &[u8], record: &[u8]) -> Vec<u8> {
     whole
 }
 
-/// Where the parts of a file begin, its end last: blocks of a table, records of a log, pieces of
-/// anything else.
+/// The offsets at which the parts of a file begin, and its end: blocks of a table, records of a
+/// log, pieces of any other file.
 fn block_starts(name: &str, bytes: &[u8]) -> Vec<usize> {
     let mut starts = match kind_of(name) {
         Some(FileType::Table) => table_blocks(bytes).unwrap_or_default(),

@@ -1,4 +1,4 @@
-//! What a repair makes of it.
+//! Repair of damaged databases.
 
 use super::cases::Damage;
 use super::{DIR, Subject, file_system};

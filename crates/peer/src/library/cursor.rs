@@ -1,10 +1,10 @@
-//! An iterator of RocksDB that tests move as they like.
+//! An iterator of RocksDB that tests move in any direction.
 
 use super::{ContentsPair, Cursor, ReadOptionSet, RocksDb, RocksSnapshot};
 use crate::c_data::slice;
 use std::marker::PhantomData;
 
-/// What an iterator may show.
+/// The bounds of an iterator.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct CursorOptions {
     /// `iterate_lower_bound`.
@@ -18,14 +18,14 @@ pub struct CursorOptions {
 /// An iterator of RocksDB. Destroyed when dropped.
 pub struct RocksCursor<'a> {
     iter: Cursor,
-    /// The iterator reads the bounds in here as long as it lives; vectors do not move what they
-    /// hold.
+    /// The bounds, which the iterator reads as long as it lives. A vector that moves leaves its
+    /// bytes in place.
     _options: (ReadOptionSet, CursorOptions),
     _db: PhantomData<&'a RocksDb>,
 }
 
 impl RocksDb {
-    /// An iterator over `family` at `snapshot` or now, not positioned.
+    /// An iterator over `family`, at `snapshot` or at the newest state, not positioned.
     pub fn cursor<'a>(
         &'a self,
         family: &str,
@@ -36,7 +36,7 @@ impl RocksDb {
         if options.prefix_same_as_start {
             // SAFETY: the options are live.
             unsafe { (api.readoptions_set_total_order_seek)(set.ptr, 0) };
-            // SAFETY: as above.
+            // SAFETY: the options are live.
             unsafe { (api.readoptions_set_prefix_same_as_start)(set.ptr, 1) };
         }
         if let Some(lower) = &options.lower {
@@ -46,7 +46,7 @@ impl RocksDb {
         }
         if let Some(upper) = &options.upper {
             let (key, len) = slice(upper);
-            // SAFETY: as above.
+            // SAFETY: the options are live; the bytes live as long as the iterator.
             unsafe { (api.readoptions_set_iterate_upper_bound)(set.ptr, key, len) };
         }
         // SAFETY: database, options and family are live; the database outlives the iterator.
@@ -56,12 +56,12 @@ impl RocksDb {
 }
 
 impl RocksCursor<'_> {
-    /// `SeekToFirst`, or not `forward`, `SeekToLast`.
+    /// `SeekToFirst` if `forward`, else `SeekToLast`.
     pub fn seek_to_end(&mut self, forward: bool) {
         self.iter.start(forward);
     }
 
-    /// `Seek`, or not `forward`, `SeekForPrev`.
+    /// `Seek` if `forward`, else `SeekForPrev`.
     pub fn seek(&mut self, target: &[u8], forward: bool) {
         let api = self.iter.api;
         let (key, len) = slice(target);
@@ -70,7 +70,7 @@ impl RocksCursor<'_> {
         unsafe { seek(self.iter.iter, key, len) };
     }
 
-    /// `Next`, or not `forward`, `Prev`.
+    /// `Next` if `forward`, else `Prev`.
     ///
     /// # Panics
     /// If it is not valid.

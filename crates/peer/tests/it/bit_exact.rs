@@ -1,9 +1,9 @@
-//! The same entries with the same options, by RocksDB 11.8.1's `SstFileWriter` and by Esker's:
-//! which bytes are the same.
+//! The same entries with the same options, by RocksDB 11.8.1's `SstFileWriter` and by Esker's: the
+//! parts that must be equal byte for byte.
 //!
-//! Without compression all bytes up to the properties are; compressed, the blocks as they are once
-//! decompressed, dictionaries among them: the codecs are other implementations, or other versions,
-//! and their output differs. Properties: see [`DIFFERENT_PROPERTIES`].
+//! Without compression all bytes up to the properties are equal. With it, the decompressed blocks
+//! and the dictionaries are: the codecs are other implementations or other versions, and their
+//! output differs. Properties: see [`DIFFERENT_PROPERTIES`].
 
 use esker::internals::env::{FileSystem, PosixFileSystem};
 use esker::internals::format::block::{Block, BlockCursor};
@@ -24,16 +24,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Properties that are others, or that only one of the two writes; docs/compat/ says why.
+/// Properties that differ, or that only one of the two writes; docs/compat/ gives the reasons.
 const DIFFERENT_PROPERTIES: &[&str] = &[
-    // Who made the file, when, where.
+    // The maker of the file, the time and the place.
     "rocksdb.creating.db.identity",
     "rocksdb.creating.session.identity",
     "rocksdb.creating.host.identity",
     "rocksdb.creation.time",
     "rocksdb.file.creation.time",
     "rocksdb.original.file.number",
-    // The options' text names options of 11 that 7.8 does not have; the manager's name and codes
+    // The options' text names options of 11 that 7.8 does not have. The manager's name and codes
     // come with format version 7.
     "rocksdb.compression_options",
     // Of 11 only.
@@ -47,7 +47,7 @@ const DIFFERENT_PROPERTIES: &[&str] = &[
     "rocksdb.num.data.blocks.compression.bypassed",
     "rocksdb.num.data.blocks.compression.rejected",
     "rocksdb.num.uniform.blocks",
-    // What 7.8 writes there: the footer says it.
+    // The value is 7.8's; the footer has the version.
     "rocksdb.format.version",
     // Here only where filters are partitioned: 7.8 has no such property.
     "rocksdb.block.based.table.decoupled.partitioned.filters",
@@ -154,15 +154,16 @@ fn partitions(table: &TableReader, top: BlockHandle) -> Vec<Vec<u8>> {
     all
 }
 
-/// What of the tables must be the same once decompressed: data blocks, and those of the meta index
-/// that name no offsets.
+/// The parts of a table that must be equal once decompressed: data blocks, and those of the meta
+/// index that name no offsets.
 fn contents(table: &TableReader, dictionary: bool, with_index: bool) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     let mut handles = Vec::new();
     table
         .for_each_data_block(&mut |block| {
             all.push(block.block.bytes().to_vec());
-            // Index blocks name offsets, which differ with compression; where they cut must not.
+            // Index blocks name offsets, which differ with compression. Their separators must be
+            // equal.
             all.push(with_old_separators(block.separator.to_vec()));
             Ok(())
         })
@@ -176,7 +177,7 @@ fn contents(table: &TableReader, dictionary: bool, with_index: bool) -> Vec<Vec<
     for name in [FULL_FILTER, HASH_INDEX_PREFIXES, HASH_INDEX_METADATA, RANGE_DEL] {
         handles.extend(table.meta_index().find(name));
     }
-    // Index blocks name offsets: the same without compression only.
+    // Index blocks name offsets: equal without compression only.
     if with_index {
         handles.extend(table.footer().index.or_else(|| table.meta_index().find(INDEX)));
     }
@@ -195,7 +196,7 @@ fn sst_file_writers_of_both_make_the_same_tables() {
     seed::for_each_seed("bit-exact", 80, |seed, mut rng| {
         let level = if rng.bool() { TargetVersion::V11 } else { TargetVersion::V7_8 };
         let mixture = Mixture::random(&mut rng, level).family;
-        // Blob files are none of the writer's; without a filter partitioned ones differ
+        // The writer makes no blob files; partitioned indexes without a filter differ
         // (docs/compat/).
         let mixture = mixture.replace("enable_blob_files=true;", "").replace(
             "block_based_table_factory={",

@@ -1,4 +1,4 @@
-//! Checksums of whole files, which either side records in the MANIFEST, keeps, and compares.
+//! Checksums of whole files: either side records them in the MANIFEST, keeps them, and compares.
 
 use crate::peer_process::{check_7, check_11, check_open_esker, small_files};
 use esker::options::{CompressionType, FileChecksumGenCrc32cFactory, load_latest_options_from};
@@ -100,7 +100,7 @@ fn checksums_of_files_are_recorded_kept_and_compared_by_both() {
     });
 }
 
-/// How many tables have a checksum.
+/// Number of tables with a checksum.
 fn tables(db: &Db) -> usize {
     db.live_files().iter().filter(|file| file.file_checksum.is_some()).count()
 }
@@ -117,7 +117,7 @@ fn golden_checksums_are_verified_and_outlive_a_new_manifest() {
         assert!(!before.is_empty());
         db.close().expect("closes");
         drop(db);
-        // Without the option nothing is made, and nothing lost.
+        // Without the option no checksum is made, and none is lost.
         options.db.file_checksum_gen_factory = None;
         let db = Db::open(&options, copy.path()).expect("opens");
         assert!(before.iter().all(|file| recorded(&db).contains(file)));
@@ -139,7 +139,7 @@ fn golden_checksums_are_verified_and_outlive_a_new_manifest() {
         assert_eq!(error.kind(), ErrorKind::Corruption);
         assert!(error.to_string().contains("file checksum mismatch"), "{error}");
         assert!(error.to_string().contains(&file.relative_filename), "{error}");
-        // A backup does not take it for good.
+        // A backup does not accept it.
         let backups = TempDir::new("file-checksum-backups");
         let mut engine = BackupEngine::open(&BackupEngineOptions::new(backups.path())).expect("opens");
         assert_eq!(engine.create_new_backup(&db, true).expect_err("damaged").kind(), ErrorKind::Corruption);
@@ -188,7 +188,8 @@ fn ingested_files_are_compared_with_the_checksums_they_come_with() {
     assert_eq!(db.get("b").expect("read"), None, "nothing of that was taken in");
     ingest(vec![right], vec![sum], vec![function()], true).expect("compared");
     db.verify_file_checksums().expect("as recorded");
-    // What is not compared is believed, and told by whoever looks later.
+    // A checksum that an ingestion does not compare is recorded as given. A later verification
+    // finds that it is wrong.
     let (believed, _) = made("believed.sst", "c");
     ingest(vec![believed], vec![wrong], vec![function()], false).expect("believed");
     assert_eq!(db.verify_file_checksums().expect_err("wrong").kind(), ErrorKind::Corruption);
@@ -202,7 +203,7 @@ fn ingested_files_are_compared_with_the_checksums_they_come_with() {
     }
 }
 
-/// RocksDB before 9.2 reckons with other bytes than the padding it writes: its own
+/// RocksDB before 9.2 computes the checksum over other bytes than the padding it writes: its own
 /// `VerifyFileChecksums` fails, too.
 #[test]
 fn checksums_by_7_8_of_files_with_aligned_blocks_are_those_of_other_bytes() {
@@ -226,7 +227,7 @@ fn checksums_by_7_8_of_files_with_aligned_blocks_are_those_of_other_bytes() {
     let db = open(dir.path(), &model, &options);
     db.verify_checksum().expect("each block is right");
     assert_eq!(db.verify_file_checksums().unwrap_err().kind(), ErrorKind::Corruption);
-    // Once it is rewritten it is right.
+    // A rewritten file has the right checksum.
     fill(&db);
     db.compact_range(None, None).expect("compacted");
     db.verify_file_checksums().expect("Esker's are right");

@@ -1,4 +1,4 @@
-//! Golden databases: Esker opens each, read-only and read-write, shows what is in it, rewrites it,
+//! Golden databases: Esker opens each, read-only and read-write, shows its contents, rewrites it,
 //! and hands it back.
 
 use esker::options::{BottommostLevelCompaction, TargetVersion, load_latest_options_from};
@@ -15,13 +15,13 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Databases of a `TransactionDB`.
+/// Whether it is a database of a `TransactionDB`.
 pub(crate) fn has_transactions(dir: &Path) -> bool {
     dir.to_string_lossy().contains("_txn_")
 }
 
-/// Databases in which a transaction stays prepared: only RocksDB with `allow_2pc` opens them, which
-/// `ldb` has no flag for.
+/// Whether a transaction stays prepared in it. Only RocksDB with `allow_2pc` opens such a database,
+/// and `ldb` has no flag for that.
 pub(crate) fn has_pending_transaction(fixture: &Fixture) -> bool {
     fixture.name.ends_with("_txn_2pc")
 }
@@ -55,7 +55,7 @@ pub(crate) fn families(db_options: &DbOptions, dir: &Path) -> esker::Result<Vec<
     let descriptor = |name: String| {
         let mut options = loaded.as_ref().and_then(|l| l.family(&name)).cloned().unwrap_or_default();
         if has_timestamps {
-            // An OPTIONS file says which way round.
+            // An OPTIONS file names the order.
             if options.comparator.timestamp_size() == 0 {
                 options.comparator = Arc::new(BytewiseComparatorWithU64Ts);
             }
@@ -74,7 +74,8 @@ fn open(dir: &Path, mode: OpenMode) -> esker::Result<Db> {
 /// Error texts, so that one table can hold Esker's and those of checks.
 pub(crate) type Outcome = Result<(), String>;
 
-/// `timestamps_may_go`: the family keeps them in memory only, and was flushed.
+/// Compares a database with its expected contents. `timestamps_may_go`: the family keeps timestamps
+/// in memory only, and was flushed.
 fn check_contents(db: &Db, expected: &[ExpectedFamily], timestamps_may_go: bool) -> Outcome {
     for family in expected {
         let handle = db.column_family(&family.name).ok_or_else(|| format!("no family '{}'", family.name))?;
@@ -107,7 +108,7 @@ fn describe(error: esker::Error) -> String {
     format!("{:?}: {error}", error.kind())
 }
 
-/// Opens a copy for reading; nothing in it may change thereby.
+/// Opens a copy for reading; the files must stay as they are.
 fn read_only(fixture: &Fixture) -> Outcome {
     let copy = fixture.copy();
     let before = files(copy.path());
@@ -158,8 +159,8 @@ fn read_write(fixture: &Fixture, dir: &Path) -> Outcome {
     db.close().map_err(describe)
 }
 
-/// Writes to what Esker cannot read all of, as far as it lets itself be written to: RocksDB must
-/// find the rest as it was.
+/// Writes to a database that Esker reads in part only, until a write is refused. RocksDB must find
+/// the other entries unchanged.
 fn write_regardless(dir: &Path) -> Outcome {
     let refused = |result: esker::Result<()>| match result {
         Err(e) if e.kind() != ErrorKind::NotSupported => Err(describe(e)),
@@ -181,7 +182,7 @@ fn rewrite_all() -> CompactRangeOptions {
     }
 }
 
-/// What RocksDB 7.8.3 finds in a database that Esker has rewritten.
+/// Compares a database that Esker has rewritten through RocksDB 7.8.3.
 pub(crate) fn read_by_7(fixture: &Fixture, dir: &Path) -> Outcome {
     if fixture.name.contains("memtable_only") || fixture.name.contains("udt_reverse") {
         return Ok(()); // it does not know tables without timestamps, nor that order
@@ -201,7 +202,7 @@ pub(crate) fn read_by_7(fixture: &Fixture, dir: &Path) -> Outcome {
     Ok(())
 }
 
-/// What RocksDB 11.8.1 finds.
+/// Compares it through RocksDB 11.8.1.
 pub(crate) fn read_by_11(fixture: &Fixture, dir: &Path) -> Outcome {
     if require("librocksdb 11.8", RocksDb::available()).is_none() {
         return Ok(());
@@ -211,8 +212,7 @@ pub(crate) fn read_by_11(fixture: &Fixture, dir: &Path) -> Outcome {
         let in_memory_only = fixture.name.contains("memtable_only");
         let persisted = if in_memory_only { "persist_user_defined_timestamps=false;" } else { "" };
         let order = family.options.comparator.name();
-        // Not `put`, which is RocksDB's name for the operator: its class name is not among those it
-        // knows.
+        // RocksDB knows its own operator by the name `put`, not by its class name.
         let operator = match family.options.merge_operator.as_ref().map_or("", |o| o.name()) {
             "StringAppendOperator" => "{id=StringAppendOperator;delimiter=,}",
             "PutOperator" => "put",
@@ -225,7 +225,7 @@ pub(crate) fn read_by_11(fixture: &Fixture, dir: &Path) -> Outcome {
     };
     let expected = fixture.expected();
     let specs: Vec<_> = described.iter().map(spec).collect();
-    // RocksDB asks for it where timestamps are kept in memory only.
+    // RocksDB demands it where timestamps are kept in memory only.
     let in_memory_only = fixture.name.contains("memtable_only");
     let db_options = match () {
         () if has_transactions(dir) => "allow_2pc=true",
@@ -307,8 +307,8 @@ fn entities_and_blob_indexes_survive_a_rewrite_byte_for_byte() {
     for (name, kind) in [("v7_8_wide_columns", 22), ("v7_8_blob", 17), ("v7_8_blob_zstd", 17)] {
         let fixture = &fixture::all(&[name])[0];
         let copy = fixture.copy();
-        // What is in the WAL becomes blobs when RocksDB flushes it; Esker would store the values
-        // themselves.
+        // RocksDB turns the values in the WAL into blobs when it flushes them. Esker would store
+        // the values themselves.
         tools.ldb(copy.path(), ["compact"]).expect("compacts");
         let before = stored(tools, copy.path());
         assert!(before.values().any(|(k, _)| *k == kind), "{name}: none to see");
@@ -338,8 +338,8 @@ fn a_table_with_embedded_blobs_is_ingested_read_and_rewritten() {
     read(&db);
     db.close().expect("closes");
     drop(db);
-    // A guard of another test may have kept the table that was ingested, which 7.8.3's tools would
-    // look at too; an open leaves nothing over.
+    // A guard of another test may have kept the ingested table, which 7.8.3's tools would read,
+    // too. An open leaves no such table.
     let db = Db::open_with(&options, dir.path(), families(), OpenMode::ReadWrite).expect("opens again");
     db.close().expect("closes");
     drop(db);
@@ -347,8 +347,8 @@ fn a_table_with_embedded_blobs_is_ingested_read_and_rewritten() {
     read_by_11(fixture, dir.path()).expect("read by 11.8.1");
 }
 
-/// RocksDB 11 takes keys of a WAL that does not say their timestamps' size for keys without: also
-/// those that 7.8 wrote.
+/// If a WAL does not state the size of timestamps, RocksDB 11 takes its keys for keys without. It
+/// does so for WALs of 7.8, too.
 #[test]
 fn a_wal_with_timestamps_is_read_by_rocksdb_11() {
     for name in ["v7_8_udt_u64", "v11_9_udt_u64"] {
@@ -370,8 +370,8 @@ fn a_wal_with_timestamps_is_read_by_rocksdb_11() {
     }
 }
 
-/// More databases, laid out as `fixtures/` is, from the directory that `ESKER_DATABASES` names:
-/// each is opened for reading and for writing, rewritten, and compared.
+/// More databases, laid out as `fixtures/` is, from the directory that `ESKER_DATABASES` names.
+/// Each is opened for reading and for writing, rewritten, and compared.
 #[test]
 fn databases_from_elsewhere_open_and_keep_what_is_in_them() {
     let Some(root) = std::env::var_os("ESKER_DATABASES") else { return };

@@ -1,5 +1,5 @@
-//! What Esker writes, RocksDB 7.8.3 and 11.8.1 read: each compression, families, merges, deletions
-//! of all kinds, held snapshots, several levels, an unflushed WAL.
+//! RocksDB 7.8.3 and 11.8.1 read databases that Esker wrote: each compression, families, merges,
+//! deletions of all kinds, held snapshots, several levels, an unflushed WAL.
 
 use crate::peer_process::{check_7, check_11, check_all, check_open_esker, open_esker, small_files};
 use esker::options::CompressionType;
@@ -177,7 +177,8 @@ fn other_layouts_are_read_by_all() {
     }
 }
 
-/// Indexes and filters in parts, hash indexes, dictionaries: what RocksDB 7.8 knows of new layouts.
+/// The newer layouts that RocksDB 7.8 knows: partitioned indexes and filters, hash indexes,
+/// dictionaries.
 #[test]
 fn parts_hash_indexes_and_dictionaries_are_read_by_all() {
     use esker::internals::format::properties::IndexType;
@@ -228,7 +229,7 @@ fn parts_hash_indexes_and_dictionaries_are_read_by_all() {
     }
 }
 
-/// What a reader at `sequence` makes of stored versions, if there are only puts and deletions.
+/// The newest version of each key at `sequence`, if there are only puts and deletions.
 fn newest(entries: &[InternalEntry], sequence: u64) -> BTreeMap<&[u8], &[u8]> {
     let mut seen = BTreeMap::new();
     for entry in entries.iter().filter(|e| e.sequence <= sequence) {
@@ -258,7 +259,7 @@ fn versions_of_held_snapshots_are_stored_for_all_to_see() {
     fill(&db, &mut model, &mut rng, 10, Kinds::PLAIN);
     let tables = TempDir::new("snapshots-copy");
     esker_peer::fixture::copy_files(dir.path(), tables.path());
-    // ldb sees the copy: this process still has the database.
+    // ldb reads the copy: this process still has the database open.
     let entries = tools.internal_entries(tables.path(), "default").expect("idump");
     let default = &model.families[0];
     for (_, sequence) in &held {

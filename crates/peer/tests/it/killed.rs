@@ -1,8 +1,8 @@
-//! A process killed while it writes, Esker or RocksDB: what it leaves, the others recover.
+//! A process of Esker or RocksDB is killed while it writes, and the others recover its database.
 //!
 //! The child is this test binary again, running `child` with its directory in the environment. It
-//! writes batches that both processes can make from the seed, says after each how far it is, and is
-//! killed with SIGKILL.
+//! writes batches that both processes can make from the seed, prints its progress after each, and
+//! is killed with SIGKILL.
 
 use crate::peer_process::{
     check_7, check_7_after_kill, check_11, check_open_11, check_open_esker, db_options, open_esker,
@@ -21,9 +21,9 @@ use std::process::{Command, Stdio};
 const DIRECTORY: &str = "ESKER_PEER_CHILD_DIRECTORY";
 const SEED: &str = "ESKER_PEER_CHILD_SEED";
 const WRITER: &str = "ESKER_PEER_CHILD_WRITER";
-/// More than any child gets to write.
+/// More batches than any child gets to write.
 const BATCHES: usize = 1_000_000;
-/// What the child prints before the number of batches written.
+/// The word before the number of batches written, in the child's output.
 const PROGRESS: &str = "written ";
 
 fn options() -> ColumnFamilyOptions {
@@ -42,7 +42,7 @@ fn varied_db_options(seed: u64) -> DbOptions {
     }
 }
 
-/// Options of a dying RocksDB that shape what it leaves, among those that 11.8.1 has.
+/// Options of a dying RocksDB that shape the files it leaves, among those that 11.8.1 has.
 const ROCKSDB_VARIANTS: [&str; 7] = [
     "",
     "wal_compression=kZSTD;",
@@ -72,7 +72,7 @@ impl Batches {
     }
 }
 
-/// Not a test of its own: what the child process does.
+/// The work of the child process; not a test of its own.
 #[test]
 fn child() {
     let Some(dir) = std::env::var_os(DIRECTORY) else { return };
@@ -89,7 +89,7 @@ fn child() {
 /// Writes a batch, synced or not.
 type Writer = Box<dyn FnMut(&[PeerOp], bool)>;
 
-/// Opens the database and gives back what writes to it.
+/// Opens the database and gives back a function that writes to it.
 fn writer(dir: &Path, seed: u64, model: &ModelOps) -> Writer {
     if std::env::var(WRITER).is_ok_and(|writer| writer == "esker") {
         let db = Db::open_cf(&varied_db_options(seed), dir, model.descriptors(&options())).expect("opens");
@@ -104,7 +104,7 @@ fn writer(dir: &Path, seed: u64, model: &ModelOps) -> Writer {
     Box::new(move |ops, sync| db.write(ops, WriteFlags { sync, disable_wal: false }).expect("written"))
 }
 
-/// Runs a child and kills it once it says that it has written `batches`; how far it says it got.
+/// Runs a child and kills it once it reports `batches` batches. Gives the last number it reported.
 fn write_and_kill(dir: &TempDir, writer: &str, seed: u64, batches: usize) -> usize {
     let mut child = Command::new(std::env::current_exe().expect("this test"))
         .args(["--exact", "killed::child", "--nocapture"])
@@ -117,7 +117,7 @@ fn write_and_kill(dir: &TempDir, writer: &str, seed: u64, batches: usize) -> usi
     let said = BufReader::new(child.stdout.take().expect("piped"));
     let mut written = 0;
     let mut killed = false;
-    // After the kill, what is in the pipe was said all the same.
+    // Lines in the pipe count even after the kill.
     for line in said.lines() {
         let line = line.expect("text");
         if let Some(number) = line.strip_prefix(PROGRESS).and_then(|n| n.parse().ok()) {
@@ -133,8 +133,8 @@ fn write_and_kill(dir: &TempDir, writer: &str, seed: u64, batches: usize) -> usi
     written
 }
 
-/// The model after as many batches as the directory holds, which must be `written` or, if the last
-/// line was not printed any more, one more.
+/// The model after the batches that the directory holds. Their number must be `written`, or one
+/// more if the kill came before the last line was printed.
 fn recovered(seed: u64, written: usize, sequence: u64) -> ModelOps {
     let mut batches = Batches::new(seed);
     for _ in 0..written {
@@ -154,7 +154,8 @@ fn copy(dir: &TempDir) -> TempDir {
     copy
 }
 
-/// Esker recovers a copy, and shows all that was acknowledged. The copy, and what must be in it.
+/// Esker recovers a copy, which must show every acknowledged batch. Gives the copy and its expected
+/// contents.
 fn recovered_by_esker(dir: &TempDir, seed: u64, written: usize, when: &str) -> (TempDir, ModelOps) {
     let copy = copy(dir);
     let names = Batches::new(seed).model;
@@ -204,8 +205,8 @@ fn newest_wal(dir: &Path) -> (PathBuf, Vec<u8>) {
     (newest, bytes)
 }
 
-/// What a log looks like when its writer was killed: behind the last record zeros, to the end of
-/// its block, or there the payload of a record whose header was not stored any more.
+/// A log whose writer was killed ends with zeros up to the end of its block. There may also be the
+/// payload of a record whose header was not stored.
 #[test]
 fn logs_that_end_with_zeros_are_whole_to_everyone_in_every_mode() {
     use WalRecoveryMode as Mode;
@@ -223,15 +224,16 @@ fn logs_that_end_with_zeros_are_whole_to_everyone_in_every_mode() {
             let (ops, sync) = batches.next();
             write_to_esker(&db, &ops, &WriteOptions::default().sync(sync)).expect("written");
         }
-        // A copy that is made while files come and go is not one point in time of them.
+        // A copy made while files come and go would mix several points in time.
         db.pause_background_work();
         for unfinished in [false, true] {
-            // As the kernel has it at this time, and would have it if the process died.
+            // The kernel's view of the files now, which a killed process would leave.
             let dir = copy(&live);
             let (path, mut log) = newest_wal(dir.path());
             let records = log.iter().rposition(|b| *b != 0).map_or(0, |last| last + 1);
             if unfinished && log.len() - records > 100 {
-                // Records end anywhere, their last bytes may be zeros: far enough behind.
+                // Records end anywhere, and their last bytes may be zeros: the damage begins well
+                // behind them.
                 log[records + 50..].fill(0xA5);
                 std::fs::write(&path, &log).expect("written");
             }

@@ -1,15 +1,15 @@
 //! Prepared transactions and kill -9: one database that goes from hand to hand, Esker's and
 //! RocksDB's.
 //!
-//! In each round a child process, of one engine or the other, opens the database, takes up what is
-//! prepared in it, goes on, and is killed. Then one of the two opens what it left, checks it
-//! against what the child had said, and resolves some of what is prepared. What must be there is
-//! known to this process only: the child says after each step that it is done.
+//! In each round a child process, of one engine or the other, opens the database, takes up its
+//! prepared transactions, goes on, and is killed. Then one of the two engines opens the database,
+//! checks it against the child's reports, and resolves some prepared transactions. Only this
+//! process knows the expected contents: the child reports each step that it has done.
 //!
 //! There are [`LANES`], each with one transaction at a time, in an order that is known beforehand
-//! ([`Lane`]). So of each lane it is enough to know how many steps are done, and after a kill that
-//! is as many as were said, or one more. Some lanes are slow: their transactions stay prepared
-//! while memtables are flushed and WALs retired all around them.
+//! ([`Lane`]). So the state of a lane is the number of its steps. After a kill that is the number
+//! reported, or one more. Some lanes are slow: their transactions stay prepared while memtables are
+//! flushed and WALs retired all around them.
 //!
 //! `ROUNDS=n` for more rounds (`cargo xtask long durability`).
 
@@ -25,12 +25,12 @@ const DIRECTORY: &str = "ESKER_PEER_LANES_DIRECTORY";
 const ENGINE: &str = "ESKER_PEER_LANES_ENGINE";
 const STEPS: &str = "ESKER_PEER_LANES_STEPS";
 const LANES: usize = 4;
-/// Of so many steps of all lanes, each lane takes this many.
+/// Shares of the lanes in all steps.
 const PACE: [u32; LANES] = [100, 100, 8, 1];
 /// A commit removes the keys that are this much older, and one more.
 const KEPT: u64 = 8;
 
-/// One thing that a lane does next, to its transaction number `n`.
+/// The next step of a lane, with its transaction number `n`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Step {
     Prepare(u64),
@@ -40,8 +40,8 @@ enum Step {
     Direct(u64),
 }
 
-/// How far a lane is: of four transactions the first and third are prepared and committed, the
-/// second is prepared and rolled back, the fourth is committed as it is.
+/// Steps that a lane has done. Of four transactions the first and third are prepared and committed,
+/// the second is prepared and rolled back, the fourth is committed without being prepared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Lane {
     number: usize,
@@ -62,7 +62,7 @@ impl Lane {
         }
     }
 
-    /// The newest that is committed; 0: none.
+    /// The newest committed transaction; 0: none.
     fn last(self) -> u64 {
         match self.next() {
             Step::Prepare(n) if n % 4 == 3 => n - 2,
@@ -101,14 +101,14 @@ impl Lane {
         value
     }
 
-    /// What must be under key `n`.
+    /// The expected value under key `n`.
     fn expected(self, n: u64) -> Option<Vec<u8>> {
         let is_committed = |n: u64| n > 0 && n <= self.last() && n % 4 != 2;
         let is_there = is_committed(n) && !is_committed(n + KEPT) && !is_committed(n + KEPT + 1);
         is_there.then(|| self.value(n))
     }
 
-    /// What transaction `n` writes.
+    /// The writes of transaction `n`.
     fn writes(self, n: u64) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
         let mut writes =
             vec![(self.key(n), Some(self.value(n))), (self.last_key(), Some(n.to_string().into_bytes()))];
@@ -117,10 +117,10 @@ impl Lane {
     }
 }
 
-/// A database, with the transactions that are prepared in it.
+/// An engine with its database and the transactions that are prepared in it.
 trait PeerEngine {
     fn get(&self, key: &[u8]) -> Option<Vec<u8>>;
-    /// Names, sorted.
+    /// The names of prepared transactions, sorted.
     fn prepared(&self) -> Vec<String>;
     fn step(&mut self, lane: Lane);
 }
@@ -238,7 +238,7 @@ impl PeerEngine for Rocks<'_> {
     }
 }
 
-/// Takes steps of some lanes until the process is killed, and says so after each.
+/// Takes steps of random lanes and reports each, until the process is killed.
 fn walk(engine: &mut dyn PeerEngine, lanes: &mut [Lane], mut rng: fastrand::Rng) {
     loop {
         let sum: u32 = lanes.iter().map(|lane| PACE[lane.number]).sum();
@@ -257,7 +257,7 @@ fn walk(engine: &mut dyn PeerEngine, lanes: &mut [Lane], mut rng: fastrand::Rng)
     }
 }
 
-/// Not a test of its own: what the child process does.
+/// The work of the child process; not a test of its own.
 #[test]
 fn child() {
     let Some(dir) = std::env::var_os(DIRECTORY).map(PathBuf::from) else { return };
@@ -266,7 +266,7 @@ fn child() {
     let lanes = steps.split(',').enumerate().map(|(i, steps)| Lane { number: i, steps: number(steps) });
     let mut lanes: Vec<Lane> = lanes.collect();
     let mut rng = fastrand::Rng::new();
-    // On one core the name of this test stands there already, without an end of its line.
+    // On one core the harness has already printed this test's name, without the end of its line.
     println!();
     if std::env::var(ENGINE).as_deref() == Ok("rocksdb") {
         let db = Rocks::open(&dir);
@@ -288,7 +288,7 @@ fn child() {
     });
 }
 
-/// Runs a child and kills it once it has said so many lines; how far it says the lanes are.
+/// Runs a child and kills it once it has printed `lines` lines. Updates `lanes` from its reports.
 fn walk_and_kill(dir: &Path, engine: &str, lanes: &mut [Lane], lines: usize) {
     let steps: Vec<String> = lanes.iter().map(|lane| lane.steps.to_string()).collect();
     let mut child = Command::new(std::env::current_exe().expect("this test"))
@@ -316,8 +316,8 @@ fn walk_and_kill(dir: &Path, engine: &str, lanes: &mut [Lane], lines: usize) {
     assert!(killed, "the child ended by itself: {status}");
 }
 
-/// Compares what is there with what was said, finds out which lanes are a step further, and takes
-/// some steps with what is prepared.
+/// Compares the database with the reports, finds out which lanes are a step further, and resolves
+/// some prepared transactions.
 fn check(engine: &mut dyn PeerEngine, lanes: &mut [Lane], rng: &mut fastrand::Rng, when: &str) {
     let prepared = engine.prepared();
     for lane in lanes.iter_mut() {

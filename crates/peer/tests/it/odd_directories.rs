@@ -1,5 +1,5 @@
-//! Directories as crashes, copies and other programs leave them: Esker opens what RocksDB 11.8.1
-//! opens, finds the same in it, and deletes the leftovers that RocksDB deletes.
+//! Directories as crashes, copies and other programs leave them. Esker opens those that RocksDB
+//! 11.8.1 opens, finds the same entries, and deletes the leftovers that RocksDB deletes.
 
 use crate::peer_process::db_options;
 use esker::internals::base::FileNumber;
@@ -22,7 +22,7 @@ fn descriptors() -> Vec<ColumnFamilyDescriptor> {
     FAMILIES.map(|name| ColumnFamilyDescriptor::new(name, options.clone())).to_vec()
 }
 
-/// Two tables of the default family, and three WALs that the other one needs.
+/// Writes two tables of the default family, and three WALs that the other family needs.
 fn write(dir: &Path) {
     let mut options = db_options();
     options.avoid_flush_during_recovery = true;
@@ -64,7 +64,7 @@ fn rocksdb(dir: &Path, read_only: bool) -> Found {
     FAMILIES.iter().map(|name| db.contents(name, None)).collect()
 }
 
-/// Both do the same with it: read-only, and read-write.
+/// Both engines treat the spoilt directory alike, read-only and read-write.
 fn compare(what: &str, expected: Option<bool>, spoil: impl Fn(&Path)) {
     let base = TempDir::new("odd-base");
     write(base.path());
@@ -101,7 +101,7 @@ fn manifest(dir: &Path) -> PathBuf {
     dir.join(fs::read_to_string(dir.join("CURRENT")).expect("CURRENT").trim())
 }
 
-/// Puts records behind those that the MANIFEST holds.
+/// Appends records to the MANIFEST.
 fn append_edits(dir: &Path, edits: &[&[u8]]) {
     let path = manifest(dir);
     let mut bytes = fs::read(&path).expect("a MANIFEST");
@@ -140,8 +140,8 @@ fn current_is_read_as_rocksdb_reads_it() {
     compare("IDENTITY is missing", None, |dir| fs::remove_file(dir.join("IDENTITY")).expect("removed"));
 }
 
-/// Tag 300 begins an entry of an atomic group and says how many follow; tag 6 deletes a table of a
-/// level.
+/// An edit in two tags. Tag 300 begins an entry of an atomic group and gives the number of entries
+/// behind it; tag 6 deletes a table of a level.
 fn deletes_in_group(remaining: u8, file: FileNumber) -> Vec<u8> {
     let number = u8::try_from(file.0).expect("few files");
     assert!(number < 128, "one byte");
@@ -166,7 +166,7 @@ fn the_end_of_a_manifest_is_read_as_rocksdb_reads_it() {
     compare("an atomic group with another edit in it", Some(false), |dir| {
         append_edits(dir, &[&deletes_in_group(1, table(dir)), &[4, 100]]);
     });
-    // Tag 12192 has the bit that says it may be skipped; tag 77 has not.
+    // Tag 12192 has the bit that marks it as ignorable; tag 77 has not.
     compare("an unknown tag that may be skipped", Some(true), |dir| {
         append_edits(dir, &[&[0xa0, 0x5f, 2, 1, 2, 4, 100]])
     });
@@ -230,7 +230,7 @@ fn tables_may_have_leveldbs_name_and_others_are_missed() {
     });
 }
 
-/// What was compacted away goes, under whatever name it lay there.
+/// Tables that a compaction replaced are deleted, under whatever name they lie there.
 #[test]
 fn tables_under_leveldbs_name_are_deleted_when_they_are_not_needed() {
     let dir = TempDir::new("odd-ldb");

@@ -1,4 +1,4 @@
-//! What RocksDB writes and Esker does not read is refused by its name.
+//! Features of RocksDB that Esker does not read are refused by name.
 
 use esker::{Db, ErrorKind, Options};
 use esker_peer::require;

@@ -1,11 +1,11 @@
-//! Scans of Esker and of RocksDB 11.8.1, step by step, over databases that were written alike: each
-//! answer of one is the other's.
+//! Scans of Esker and of RocksDB 11.8.1, step by step, over databases that were written alike:
+//! their answers must be equal.
 //!
-//! Most keys are deleted most of the time, by deletions of every kind. RocksDB's iterators stay
-//! with the files and memtables they began with; before each step of Esker's its super version is
-//! made another one, mostly by a flush, so that each step goes over to it. `ROUNDS=500 cargo test
-//! --release -p esker-peer --test it scans -- --nocapture` is the long form; it prints how many
-//! answers were compared.
+//! Most keys are deleted most of the time, by deletions of every kind. RocksDB's iterators keep
+//! their first files and memtables. Before each step of an Esker iterator its super version is
+//! replaced, mostly by a flush, so that each step moves to the new one. `ROUNDS=500 cargo test
+//! --release -p esker-peer --test it scans -- --nocapture` is the long form; it prints the number
+//! of answers compared.
 
 use esker::options::{BottommostLevelCompaction, CompactRangeOptions, CompressionType, FlushOptions};
 use esker::{Db, DbIterator, Options, ReadOptions, SstFileWriter, WriteOptions, builtin};
@@ -21,7 +21,7 @@ const KEYS: usize = 150;
 const FAMILY: &str = "default";
 const ROCKS_FAMILY: &str = "merge_operator={id=stringappend;delimiter=,};prefix_extractor=rocksdb.FixedPrefix.2;\
                             write_buffer_size=65536;level0_file_num_compaction_trigger=4";
-/// Behind all others, there to be written so that a flush has something to do.
+/// A key behind all others, written so that a flush has work.
 const SIDE: &[u8] = b"zz";
 
 fn key(i: usize) -> Vec<u8> {
@@ -53,20 +53,20 @@ fn esker_options(rng: &mut fastrand::Rng) -> Options {
     options
 }
 
-/// One iterator of each, over the same point in time.
+/// One iterator of each engine, over the same point in time.
 struct Both<'a> {
     esker: DbIterator,
     rocks: RocksCursor<'a>,
     is_valid: bool,
     forward: bool,
-    /// With bounds and by prefix RocksDB goes to an end by way of the bound, and stays within that
-    /// one's prefix.
+    /// Whether seeks to an end are compared. With bounds and by prefix, RocksDB reaches an end by
+    /// way of the bound, and stays within the bound's prefix.
     has_ends: bool,
     what: String,
 }
 
 impl Both<'_> {
-    /// One move of each. What it was.
+    /// Moves both iterators alike. Gives the name of the move.
     fn step(&mut self, rng: &mut fastrand::Rng) -> &'static str {
         self.forward ^= rng.u8(..8) == 0;
         let forward = self.forward;
@@ -120,20 +120,20 @@ fn shown(pair: &Option<(Vec<u8>, Vec<u8>)>) -> String {
     }
 }
 
-/// The same point in time of both.
+/// The same point in time in both engines.
 struct ReadPoint<'a> {
     esker: esker::Snapshot,
     rocks: RocksSnapshot<'a>,
 }
 
-/// Both databases, and what is open on them.
+/// Both databases, and their open snapshots and iterators.
 struct ContentsPair<'a> {
     esker: Db,
     options: Options,
     rocks: &'a RocksDb,
     dir: &'a TempDir,
     files: usize,
-    /// Of the keys that single deletions take, those that are there.
+    /// Live keys among those that single deletions take.
     single: BTreeSet<usize>,
     points: Vec<ReadPoint<'a>>,
     open: Vec<Both<'a>>,
@@ -142,7 +142,7 @@ struct ContentsPair<'a> {
 }
 
 impl<'a> ContentsPair<'a> {
-    /// Keys of these are put when they are not there and single-deleted, nothing else.
+    /// Whether a key is only ever put while absent and single-deleted while present.
     fn is_single(i: usize) -> bool {
         i % 10 == 7
     }
@@ -176,7 +176,7 @@ impl<'a> ContentsPair<'a> {
             }
             6..8 => (i..end).filter_map(|i| self.put(i, format!("run{step}"))).collect(),
             8 | 9 => {
-                // Single deletions and range deletions of one key are not to be mixed.
+                // A key must not get single deletions and range deletions both.
                 let end = (i..end).find(|i| ContentsPair::is_single(*i)).unwrap_or(end);
                 vec![PeerOp::DeleteRange { family, begin: key(i), end: key(end) }]
             }
@@ -186,7 +186,7 @@ impl<'a> ContentsPair<'a> {
         self.write(&ops);
     }
 
-    /// One file, of Esker's making, into both.
+    /// Ingests one file, which Esker wrote, into both.
     fn ingest(&mut self, rng: &mut fastrand::Rng, step: usize, begin: usize, end: usize) {
         let path = self.dir.path().join(format!("outside{}", self.files));
         self.files += 1;
@@ -256,7 +256,7 @@ impl<'a> ContentsPair<'a> {
         }
     }
 
-    /// Makes Esker's super version another one.
+    /// Replaces Esker's super version.
     fn change_super_version(&mut self, rng: &mut fastrand::Rng, step: usize) {
         self.super_versions += 1;
         if rng.u8(..3) == 0 {
@@ -266,7 +266,7 @@ impl<'a> ContentsPair<'a> {
             return changed.expect("it may be changed");
         }
         if rng.u8(..6) == 0 {
-            // Files of the last level that newer ones have nothing to do with are rewritten alone.
+            // Files of the last level without newer data above them are rewritten alone.
             let compact = CompactRangeOptions {
                 bottommost_level_compaction: BottommostLevelCompaction::Force,
                 ..CompactRangeOptions::default()
@@ -282,8 +282,8 @@ impl<'a> ContentsPair<'a> {
         self.esker.flush_opt(&flush, &[&self.esker.default_column_family()]).expect("Esker flushes");
     }
 
-    /// All iterators move on for a while, each mostly in one direction; the super version is
-    /// another one at each step.
+    /// Moves all iterators for a while, each mostly in one direction. Each step sees another super
+    /// version.
     fn walk(&mut self, rng: &mut fastrand::Rng, step: usize) {
         if self.open.is_empty() {
             return;
@@ -335,8 +335,8 @@ fn scans_find_what_rocksdb_finds_whichever_super_version_they_stand_on() {
             answers: 0,
             super_versions: 0,
         };
-        // RocksDB's compactions merge through a snapshot of number 0, such as one of a database
-        // that has ingested files only.
+        // RocksDB's compactions merge through a snapshot of number 0. A database that has ingested
+        // files only would give such snapshots.
         pair.write(&[PeerOp::Put { family: FAMILY.to_owned(), key: SIDE.to_vec(), value: Vec::new() }]);
         pair.run(&mut rng, 300);
         answers += pair.answers;

@@ -1,5 +1,5 @@
-//! What crashes leave of Esker's databases, read by RocksDB as well: the long histories with a
-//! second reader.
+//! Long histories with a second reader: RocksDB, too, reads the files that crashes leave of Esker's
+//! databases.
 
 use esker_peer::{RocksDb, require};
 use esker_stress::histories::{HistoryParameters, run};

@@ -11,7 +11,7 @@ use esker_testkit::TempDir;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Options with the comparator that the table names.
+/// Options with the table's own comparator.
 fn options_for(table: &Path) -> Options {
     let fs = DbOptions::default().env.fs;
     let size = fs.file_size(table).expect("there");
@@ -24,8 +24,8 @@ fn options_for(table: &Path) -> Options {
     options
 }
 
-/// What is there of the entries, newest first within a key, as far as the table alone can tell:
-/// keys, and values if they are plain.
+/// The visible keys of the entries, newest first within a key, as far as the table alone shows
+/// them; values if they are plain.
 fn visible(entries: &[(Vec<u8>, ValueType, Vec<u8>)]) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
     let mut newest: Vec<&(Vec<u8>, ValueType, Vec<u8>)> = Vec::new();
     for entry in entries {
@@ -55,8 +55,8 @@ fn entries(reader: &SstFileReader) -> Vec<(Vec<u8>, ValueType, Vec<u8>)> {
     found
 }
 
-/// Both ways through the table, and by key: what its entries say. Returns how many keys were
-/// compared.
+/// Compares scans in both directions and gets by key with the table's entries. Gives the number of
+/// keys compared.
 fn check(path: &Path) -> usize {
     let mut options = options_for(path);
     options.cf.merge_operator = esker::builtin::merge_operator("stringappend");
@@ -97,7 +97,7 @@ fn check(path: &Path) -> usize {
 fn tables_of_golden_databases_are_read_without_their_databases() {
     let (mut tables, mut keys) = (0, 0);
     for fixture in fixture::all(&["v7_8_", "v11_8_", "v11_9_"]) {
-        // The one that is no database is a single table.
+        // The fixture that is no database is a single table.
         let Ok(files) = std::fs::read_dir(fixture.db()) else { continue };
         for entry in files {
             let path = entry.expect("readable").path();
@@ -134,7 +134,7 @@ fn a_table_of_rocksdbs_writer_says_of_keys_what_was_put_into_it() {
         model.insert(key.clone(), (i % 5, value.clone()));
         ops.push(op(i % 5, key, value));
     }
-    // It hides nothing in the table itself.
+    // The range deletion hides nothing in the table itself.
     ops.push(PeerOp::DeleteRange {
         family: "default".into(),
         begin: b"key00100".into(),

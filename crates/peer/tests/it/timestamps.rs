@@ -1,5 +1,5 @@
-//! Histories of keys with user-defined timestamps, which either side shows, trims, and refuses
-//! where they were trimmed.
+//! Histories of keys with user-defined timestamps. Either engine shows them, trims them, and
+//! refuses reads before the trim.
 
 use esker::options::TargetVersion;
 use esker::{
@@ -125,7 +125,7 @@ fn histories_are_shown_and_trimmed_by_both() {
                 let what = format!("round {round}, turn {turn}: RocksDB at {point}");
                 found.assert_same(&before[usize::try_from(point - low).expect("small")], &what);
             }
-            // What RocksDB has raised itself it goes by only when something else has changed, too.
+            // RocksDB heeds a bound that it has raised itself only once another change has come in.
             if next_low > 0 && trims_here {
                 assert!(db.contents_at("default", &ts(next_low - 1)).is_err(), "before {next_low}");
             }
@@ -148,7 +148,7 @@ fn histories_are_shown_and_trimmed_by_both() {
     });
 }
 
-/// What a family holds at each time: what was written last, if it is there.
+/// For each key, its writes at ascending times; `None` is a deletion.
 type History = BTreeMap<Vec<u8>, Vec<(u64, Option<Vec<u8>>)>>;
 
 fn shown(history: &History, time: u64) -> Contents {
@@ -158,7 +158,7 @@ fn shown(history: &History, time: u64) -> Contents {
     Contents(history.iter().filter_map(|(key, versions)| Some((key.clone(), value(versions)?))).collect())
 }
 
-/// Some writes at ascending times; `write` carries them out.
+/// Makes some writes at ascending times, which `write` carries out.
 fn fill(
     history: &mut History,
     time: &mut u64,
@@ -184,9 +184,9 @@ fn a_comparator_of_ours_orders_timestamps_for_both() {
         let comparator = esker_stress::stamped::comparator(format);
         let mut options = options();
         options.cf.comparator = comparator.clone();
-        // RocksDB takes zeros for the oldest timestamp, whatever the comparator says: where they
-        // are the newest, a seek past the versions of a key never ends, and a compaction that
-        // forgets old timestamps writes keys out of order.
+        // RocksDB takes zeros for the oldest timestamp, whatever the comparator says. Where zeros
+        // are the newest, a seek past the versions of a key never ends, and a compaction that trims
+        // writes keys out of order.
         let zeros_are_oldest = order != TimestampOrder::Reverse;
         let skips = if zeros_are_oldest { 8 } else { 1_000_000 };
         let text = format!("target_file_size_base=4096;max_sequential_skip_in_iterations={skips}");
@@ -213,7 +213,7 @@ fn a_comparator_of_ours_orders_timestamps_for_both() {
                     }
                     .expect("written");
                 });
-                // What follows stays in the WAL.
+                // The writes below stay in the WAL.
                 if turn == 2 {
                     db.compact_range(None, None).expect("compacted");
                 }

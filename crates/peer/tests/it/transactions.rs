@@ -111,7 +111,7 @@ fn what_rocksdb_prepares_esker_commits_and_rolls_back() {
             db.get_transaction_by_name(b"two").expect("prepared").rollback().expect("rolled back");
             assert_eq!((get("a").as_deref(), get("b"), get("plain")), (Some("one"), None, None));
         }
-        // What is left goes on as it would under the policy that writes at commit.
+        // The transaction that is left behaves as under the policy that writes at commit.
         let db = rocksdb(dir.path(), RocksWritePolicy::Committed);
         let mut prepared = db.prepared();
         assert_eq!(prepared.len(), 1, "{policy:?}");
@@ -210,7 +210,7 @@ fn what_rocksdb_flushed_before_it_was_committed_is_not_seen() {
     }
 }
 
-/// The section's WAL has gone, that of its commit is still there.
+/// The section's WAL is gone; the one of its commit is still there.
 #[test]
 fn commits_of_what_is_in_tables_are_read_without_allow_2pc_by_both() {
     if require("librocksdb 11.8", RocksDb::available()).is_none() {
@@ -249,7 +249,7 @@ fn commits_of_what_is_in_tables_are_read_without_allow_2pc_by_both() {
     }
 }
 
-/// What a transaction wrote, and whether it is still prepared.
+/// The writes of prepared transactions, by name.
 type Open = BTreeMap<String, Vec<(Vec<u8>, Vec<u8>)>>;
 
 #[test]
@@ -331,7 +331,7 @@ fn transactions_change_hands_again_and_again() {
     });
 }
 
-/// Both know the timestamp from the commit's record: the section has none.
+/// Both read the timestamp from the commit's record: the section has none.
 #[test]
 fn commit_timestamps_are_read_by_both_from_wals() {
     if require("librocksdb 11.8", RocksDb::available()).is_none() {

@@ -13,8 +13,8 @@ fn open(dir: &Path) -> DbWithTtl {
     DbWithTtl::open(&options.db, dir, families, &[3600], OpenMode::ReadWrite).expect("opens")
 }
 
-/// What `ldb --ttl` prints. 7.8.3 does what it is told, and then says of every database that is
-/// there that it has several families.
+/// The output of `ldb --ttl`. 7.8.3 obeys, and then says of every existing database that it has
+/// several families.
 fn ldb(tools: Tools, dir: &Path, args: &[&str]) -> Vec<String> {
     let text = tools.ldb(dir, [args, &["--ttl"]].concat()).unwrap_or_else(|e| e);
     let complaint = "Failed: ldb doesn't support TTL DB with multiple column families";
@@ -44,7 +44,7 @@ fn values_with_times_are_read_and_written_by_both() {
     assert_eq!(ldb(tools, dir.path(), &["get", "list"]), ["a,b"]);
     let scanned = ldb(tools, dir.path(), &["scan"]);
     assert_eq!((scanned.len(), scanned[3].as_str()), (21, "key03 : of Esker 3"));
-    // The OPTIONS file, with a merge operator of theirs, does not keep the others out.
+    // The merge operator in the OPTIONS file keeps neither `ldb` nor the library from opening it.
     tools.ldb(dir.path(), ["scan"]).expect("as a plain database");
     if require("librocksdb 11.8", RocksDb::available()).is_some() {
         RocksDb::open_as_its_options_say(dir.path()).expect("as a plain database");
