@@ -1,19 +1,19 @@
-//! What must hold of a database besides its answers.
+//! Facts that hold of a database and that no answer shows: its files, properties and caches.
 //!
-//! In: an open database whose background work is done, or the caches of a closed one. Out: how much
-//! was looked at, or the first thing that is not as it should be.
+//! In: an open database whose background work is done, or the caches of a closed one. Out: counts
+//! of the checks, or the first fact that does not hold.
 //!
-//! Invariants that are checked, of an open database
-//!  1. Each live table is there with its size; its keys ascend; as many as it says; all lie within
-//!     its bounds, and their sequence numbers within those of its file. Levels below 0 do not
+//! Invariants of an open database that are checked
+//!  1. Each live table is there with its size. Its keys ascend; their number and bounds are those
+//!     that the file states; their sequence numbers lie within the file's. Levels below 0 do not
 //!     overlap.
-//!  2. Each blob file that a table refers to is alive, the oldest one is the one that the table
-//!     names, and no more of a blob file is said to be garbage than nobody refers to.
-//!  3. What the directory holds beyond that is gone, unless somebody may still read older versions.
-//!  4. Properties say of files and bytes what is there.
+//!  2. Each blob file that a table refers to is alive, and the oldest one is the one that the table
+//!     names. The bytes counted as garbage are at most those without a reference.
+//!  3. The directory holds nothing else, unless an older version may still be read.
+//!  4. Properties state the true numbers of files and bytes.
 //!
-//! Of a closed one: nobody holds anything of its caches, and nothing is left in them once what is
-//! not held was erased; what its statistics counted adds up.
+//! Of a closed database: its caches have no pinned entries, and are empty once the others were
+//! erased; its statistics add up.
 //!
 //! Tables are read as files, not through the engine.
 
@@ -36,15 +36,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Milliseconds between looks at what is not yet as it should be. Simulated time costs nothing, and
-/// a scrubber may hold a file for long.
+/// Milliseconds between two attempts at a check that fails. Simulated time costs nothing, and a
+/// scrubber may hold a file for long.
 const PAUSES: &[u64] = if cfg!(shuttle) {
     &[0, 1, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 10_000, 100_000, 1_000_000]
 } else {
     &[0, 1, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]
 };
 
-/// What was looked at.
+/// Counts of the checks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Audited {
     /// Open databases.
@@ -80,27 +80,27 @@ impl fmt::Display for Audited {
     }
 }
 
-/// A database, and where it lies.
+/// A database and the place of its files.
 pub(crate) struct AuditSubject<'a> {
     pub(crate) db: &'a Db,
     pub(crate) fs: &'a dyn FileSystem,
     pub(crate) path: &'a Path,
     pub(crate) families: Vec<(&'a ColumnFamilyHandle, &'a ComparatorRef)>,
-    /// Somebody may read versions that are not the current ones, or what could not be deleted may
-    /// be there.
+    /// An older version may still be read, or files that could not be deleted may be there.
     pub(crate) may_be_left: bool,
-    /// No table was deleted but by a compaction that read it.
+    /// Every table was deleted by a compaction that read it.
     pub(crate) all_garbage_is_counted: bool,
 }
 
-/// References to a blob file: how many, and the bytes of their records.
+/// References to each blob file: their number, and the bytes of their records.
 type Referred = BTreeMap<FileNumber, (u64, u64)>;
 
-/// Looks at an open database in which nobody writes. Waits for its background work, and for what
-/// this leaves to be given up. Where work begins by itself again and again, as simulated time
-/// passes, nothing is seen.
+/// Audits an open database to which no thread writes. Waits for its background work and for the
+/// files that this work releases. If simulated time starts new work again and again, it checks
+/// nothing.
 /// # Errors
-/// What is wrong, and stays so; a background error; elsewhere, work that does not end.
+/// A fact that does not hold and stays so; a background error; in real time, work that does not
+/// end.
 pub(crate) fn audit(subject: &AuditSubject<'_>, clock: &dyn Clock) -> Result<Audited, String> {
     let seen = eventually(clock, || {
         let db = subject.db;
@@ -115,7 +115,7 @@ pub(crate) fn audit(subject: &AuditSubject<'_>, clock: &dyn Clock) -> Result<Aud
     }
 }
 
-/// The live tables; `None` while something runs that will change them.
+/// The live tables; `None` while a job runs that will change them.
 fn files_at_rest(subject: &AuditSubject<'_>) -> Option<Vec<FileNumber>> {
     const RUNNING: [&str; 2] = ["rocksdb.num-running-flushes", "rocksdb.num-running-compactions"];
     let db = subject.db;
@@ -123,8 +123,8 @@ fn files_at_rest(subject: &AuditSubject<'_>) -> Option<Vec<FileNumber>> {
     (!runs).then(|| db.live_files().iter().map(|file| file.file_number).collect())
 }
 
-/// Threads that have done the last of their work may need a little time to let go of what they had.
-/// `None`: there is nothing to see yet.
+/// Repeats a check until it holds: threads may need a little time to release the files of their
+/// last job. `check` gives `None` while it cannot say.
 fn eventually<T>(
     clock: &dyn Clock,
     look: impl Fn() -> Result<Option<T>, String>,
@@ -166,7 +166,7 @@ fn look_at(subject: &AuditSubject<'_>) -> Result<Audited, String> {
     Ok(audited)
 }
 
-/// The file is what the MANIFEST says of it. Gives the number of its entries.
+/// Compares a file with its entry in the MANIFEST. Gives the number of its entries.
 fn check_table(
     fs: &dyn FileSystem,
     icmp: &InternalKeyComparator,
@@ -222,14 +222,14 @@ fn check_table(
     Ok(seen.entries)
 }
 
-/// What a table has.
+/// The contents of a table.
 #[derive(Default)]
 struct Seen {
     entries: u64,
     deletions: u64,
     /// The smallest and the largest sequence number.
     sequences: Option<(SequenceNumber, SequenceNumber)>,
-    /// With the bytes of the user key.
+    /// Blob references, each with the length of its user key.
     blobs: Vec<(usize, BlobLocation)>,
 }
 
@@ -270,7 +270,7 @@ impl Seen {
         sequence: SequenceNumber,
     ) -> Result<(), String> {
         let is_before = icmp.compare_user_keys(start, &file.smallest_key).is_lt();
-        // It ends before all versions of its end.
+        // The tombstone ends before all versions of its end key.
         let last = icmp.first_version(icmp.split_timestamp(end).0);
         if is_before || icmp.compare_user_keys(&last, &file.largest_key).is_gt() {
             let (start, end) = (start.escape_ascii(), end.escape_ascii());
@@ -310,7 +310,7 @@ impl Seen {
     }
 }
 
-/// Below level 0 files follow each other. Those of a level come by key.
+/// Checks that files do not overlap below level 0. The files of a level come in key order.
 fn check_levels(icmp: &InternalKeyComparator, files: &[&LiveFileMetaData]) -> Result<(), String> {
     for pair in files.windows(2).filter(|pair| pair[0].level == pair[1].level && pair[0].level > 0) {
         if icmp.compare(&pair[0].largest, &pair[1].smallest).is_ge() {
@@ -321,7 +321,7 @@ fn check_levels(icmp: &InternalKeyComparator, files: &[&LiveFileMetaData]) -> Re
     Ok(())
 }
 
-/// Gives the live ones.
+/// Checks blob files against the references to them. Gives the live ones.
 fn check_blob_files(
     subject: &AuditSubject<'_>,
     family: &ColumnFamilyHandle,
@@ -383,7 +383,7 @@ fn check_properties(
     Ok(())
 }
 
-/// Nothing is left of what no version names.
+/// Checks that every file in the directory belongs to a version.
 fn check_directory(
     subject: &AuditSubject<'_>,
     tables: &BTreeSet<FileNumber>,
@@ -410,9 +410,9 @@ fn check_directory(
     Ok(())
 }
 
-/// What was counted adds up, of databases that are closed.
+/// Checks that statistics of closed databases add up.
 /// # Errors
-/// What does not.
+/// The counters that disagree.
 pub(crate) fn add_up(statistics: &Statistics) -> Result<(), String> {
     use Ticker::*;
     let of = |ticker: Ticker| statistics.ticker_count(ticker);
@@ -465,9 +465,9 @@ pub(crate) fn add_up(statistics: &Statistics) -> Result<(), String> {
     Ok(())
 }
 
-/// The databases that used these caches, and this manager, are closed.
+/// Checks the caches and the write buffer manager of closed databases.
 /// # Errors
-/// Something is held, or is left, and stays so.
+/// Entries are pinned or left, and stay so.
 pub(crate) fn are_empty(
     caches: &[&Arc<BlockCache>],
     manager: Option<&WriteBufferManager>,
@@ -490,7 +490,7 @@ fn what_is_left(cache: &BlockCache) -> Option<String> {
     epoch::settle(1, || ());
     let (entries, roles) = (cache.occupancy_count(), cache.role_stats());
     let charged: u64 = Role::ALL.iter().map(|role| roles.bytes(*role)).sum();
-    // The others' tables are used, too, if that is charged.
+    // If other caches are charged to this one, tables of the others count, too.
     let used = if cache.cache_type() == CacheType::Lru { cache.usage() } else { cache.deferred_free_usage() };
     if (pinned, entries, charged, used) == (0, 0, 0, 0) {
         return None;

@@ -1,18 +1,18 @@
 //! Crashes at random points in time on a simulated disk.
 //!
-//! In: a seed and how many crash points. Out: a [`CrashReport`], or the first point after which the
-//! database was not what it should be, with the seed of its run.
+//! In: a seed and a number of crash points. Out: a [`CrashReport`], or the first point after which
+//! the database was wrong, with the seed of its run.
 //!
-//! A run opens a database on a [`CrashFs`] below a [`FaultFs`], whose hook takes what a crash would
-//! leave at random file operations while writers, flushes and compactions go on. Afterwards each of
-//! those disks is opened and must hold what the database held after some prefix of the writes (all
-//! families together, so batches are atomic), and that prefix must not be shorter than what was
-//! promised when the crash happened: synced and flushed writes after a power loss, every
-//! acknowledged write after the death of the process. Some openings are crashed once more. Then the
-//! next run goes on from one of the disks.
+//! A run opens a database on a [`CrashFs`] below a [`FaultFs`]. While writers, flushes and
+//! compactions go on, the hook of the latter copies the disk that a crash would leave, at random
+//! file operations. Afterwards each of those disks is opened and must hold the state after some
+//! prefix of the writes. It is the same prefix for all families, so batches are atomic. It must not
+//! be shorter than the promises at the time of the crash: synced and flushed writes after a power
+//! loss, every acknowledged write after the death of the process. Some openings are crashed once
+//! more. Then the next run goes on from one of the disks.
 //!
-//! The seed fixes options, batches and choices; the point in time of a crash depends on the
-//! scheduling of threads too.
+//! The seed fixes options, batches and choices. The time of a crash depends on the scheduling of
+//! threads, too.
 
 mod history;
 mod load;
@@ -31,34 +31,34 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-/// Where the database is on its simulated disk.
+/// Path of the database on its simulated disk.
 const DIR: &str = "/db";
 /// Runs that follow each other on one database.
 const CHAIN: u32 = 6;
 /// Crash points of a run, at most: their disks are all in memory.
 const POINTS_PER_RUN: usize = 60;
-/// Of the disks that crashes leave one in so many is looked at besides its answers.
+/// One in this many disks that a crash left is audited.
 const AUDIT_ONE_IN: u8 = 16;
 
-/// What to do.
+/// Parameters of a campaign.
 #[derive(Clone, Debug)]
 pub struct CrashParameters {
     /// Seed of the first run; the next have the next numbers.
     pub seed: u64,
     /// Crash points to check, at least.
     pub points: u64,
-    /// Print a line now and then.
+    /// Print lines of progress.
     pub verbose: bool,
-    /// Small loads, with more crash points for what they write: for simulations, in which
-    /// everything is slow.
+    /// Use small loads with more crash points for their size: for simulations, in which everything
+    /// is slow.
     pub brief: bool,
     /// Batches of each writer, at most: for shrinking.
     pub max_batches: u32,
-    /// The disk is slow, and makes trouble when it is read.
+    /// The disk is slow, and fails or damages some reads.
     pub trouble: bool,
 }
 
-/// What was done.
+/// Counts of a campaign.
 #[derive(Clone, Debug, Default)]
 pub struct CrashReport {
     /// Databases that were loaded.
@@ -67,21 +67,20 @@ pub struct CrashReport {
     pub batches: u64,
     /// Crash points checked.
     pub points: u64,
-    /// Of those, killed processes.
+    /// Crash points at which the process was killed.
     pub kills: u64,
-    /// Of those, crashes while an earlier crash was recovered from.
+    /// Crash points within a recovery from an earlier crash.
     pub second_crashes: u64,
-    /// Of those, power losses in the middle of a write to the MANIFEST that left a record's length
-    /// of other bytes at its end, after which the database does not open: what a MANIFEST says is
-    /// not guessed, as in RocksDB.
+    /// Power losses that left the last record of the MANIFEST in its full length with other bytes.
+    /// Such a database does not open, as in RocksDB: the contents of a MANIFEST are not guessed.
     pub refused: u64,
     /// Batches lost in power losses, none of which was promised.
     pub lost: u64,
     /// Readings on a disk in trouble.
     pub in_trouble: u64,
-    /// Of those, the ones that gave an error.
+    /// Readings that gave an error.
     pub errors: u64,
-    /// File operations that failed or gave wrong bytes then.
+    /// File operations that failed or gave wrong bytes in these readings.
     pub faults: u64,
     /// A hash of all file operations, in order: two simulations from one seed have the same.
     pub fingerprint: u64,
@@ -112,27 +111,27 @@ impl fmt::Display for CrashReport {
     }
 }
 
-/// A disk as a crash left it, and what was promised by then.
+/// A disk as a crash left it, and the promises at that time.
 struct CrashPoint {
     disk: CrashFs,
     choices: CrashChoices,
     /// The newest sequence number that must have survived.
     floor: u64,
-    /// The newest that must survive a power loss that comes before the disk was opened.
+    /// The newest that must survive a power loss before the disk has been opened.
     safe: u64,
     op: String,
-    /// What came before it, of brief loads.
+    /// The file operations before the crash, of brief loads.
     before: Vec<String>,
 }
 
-/// What the hook of a run collects.
+/// The crash points that a run's hook has collected.
 #[derive(Default)]
 struct Caught {
     points: Mutex<Vec<CrashPoint>>,
     trace: Mutex<Trace>,
 }
 
-/// What happened, of brief loads.
+/// The file operations of a brief load.
 #[derive(Default)]
 pub(crate) struct Trace {
     /// A hash of all operations that changed something.
@@ -161,17 +160,17 @@ impl fmt::Display for Trace {
     }
 }
 
-/// What a run starts from.
+/// The disk and the contents that a run starts from.
 struct Base {
     disk: CrashFs,
     contents: FamilyContents,
-    /// Of the keys of the last family.
+    /// Format of the timestamps in the keys of the last family.
     stamps: Option<TimestampFormat>,
 }
 
 /// Checks at least `parameters.points` crash points.
 /// # Errors
-/// What was wrong, where, and the seed to see it again.
+/// The first mistake, its place, and the seed that shows it again.
 pub fn run(parameters: &CrashParameters) -> Result<CrashReport, String> {
     let mut report = CrashReport::default();
     let mut seed = parameters.seed;
@@ -228,7 +227,7 @@ fn run_one(
         let contents =
             check(&load, &point, &history, &mut rng, report).map_err(|why| format!("{why}\n{told}"))?;
         if let Some(contents) = contents.filter(|_| i == next) {
-            // What was recovered is safe: the next crash must leave it.
+            // The recovered state is safe: the next crash must leave it.
             let disk = point.disk.crash_clone(&CrashChoices::random(rng.u64(..)));
             next_base = Some(Base { disk, contents, stamps });
         }
@@ -241,8 +240,8 @@ fn run_one(
 
 pub(crate) const PRIME: u64 = 0x0100_0000_01b3;
 
-/// Runs the load and gives what crashes would have left meanwhile, what was written, and a hash of
-/// what happened.
+/// Runs the load. Gives the disks that crashes would have left, the writes, and a hash of the file
+/// operations.
 fn crash_points(
     load: &Load,
     base: Base,
@@ -263,7 +262,7 @@ fn crash_points(
     Ok((points, history, trace))
 }
 
-/// A hook that crashes the disk at random operations, less often at those of which there are many.
+/// A hook that crashes the disk at random operations, less often at the frequent ones.
 fn catcher(
     disk: CrashFs,
     floors: Arc<Floors>,
@@ -279,7 +278,7 @@ fn catcher(
             OpKind::Read | OpKind::Stat | OpKind::List | OpKind::Open => return,
             OpKind::Append | OpKind::Flush | OpKind::RangeSync if name.ends_with(".log") => 120,
             OpKind::Append | OpKind::Flush if name.ends_with(".sst") => 60,
-            // Few records, each of which changes everything.
+            // These records are few, and each changes everything.
             OpKind::Append | OpKind::Sync if name.starts_with("MANIFEST") => 4,
             _ => 12,
         };
@@ -294,7 +293,7 @@ fn catcher(
             rng.u64(..)
         };
         let choices = choices_of(seed);
-        // Before the disk: what is promised later need not be on it.
+        // Read before the disk is copied: later promises need not be on it.
         let (floor, safe) = (floors.of(choices.kind), floors.of(CrashKind::PowerLoss));
         let disk = disk.crash_clone(&choices);
         let before = caught.trace.lock().expect("no hook panics").last.iter().cloned().collect();
@@ -315,7 +314,7 @@ pub(crate) fn choices_of(seed: u64) -> CrashChoices {
 }
 
 /// Opens the disk of a crash point, some of them with another crash on the way, and compares. Gives
-/// the contents found; `None` if it is rightly refused.
+/// the contents found; `None` if the opening is rightly refused.
 fn check(
     load: &Load,
     point: &CrashPoint,
@@ -334,8 +333,8 @@ fn check(
     check_once(load, point, history, rng, report)
 }
 
-/// Opens a copy of the point's disk and crashes it at one operation of that; `None` if opening took
-/// fewer, or it is rightly refused.
+/// Opens a copy of the point's disk and crashes it at one operation of the opening. `None` if the
+/// opening took fewer operations, or is rightly refused.
 fn crash_while_opening(load: &Load, point: &CrashPoint, rng: &mut fastrand::Rng) -> Option<CrashPoint> {
     let copy = point.disk.crash_clone(&CrashChoices::process_kill());
     let (at, choices) = (rng.u64(..120), choices_of(rng.u64(..)));
@@ -347,15 +346,15 @@ fn crash_while_opening(load: &Load, point: &CrashPoint, rng: &mut fastrand::Rng)
             *caught.lock().expect("no hook panics") = Some((copy.crash_clone(&choices), op.to_string()));
         }
     });
-    // If it fails, the check of the point itself tells why; what is rightly refused is so after any
-    // crash on the way, too.
+    // If the opening fails, the check of the point itself tells why. A right refusal stays right
+    // after any crash on the way.
     let opened = load.open(env_over(fs), rng);
     if opened.is_err_and(|e| is_refusal(&format!("open: {e}"), &point.choices)) {
         return None;
     }
     let (disk, op) = found.lock().expect("no hook panics").take()?;
-    // What a process had not synced when it was killed the second crash may take, as long as no
-    // opening has come to its end.
+    // A killed process leaves bytes that it had not synced. The second crash may lose them as long
+    // as no opening has finished.
     let floor = if choices.kind == CrashKind::PowerLoss { point.safe } else { point.floor };
     Some(CrashPoint { disk, choices, floor, safe: point.safe, op, before: point.before.clone() })
 }
@@ -388,20 +387,19 @@ fn check_once(
     }
 }
 
-/// Whether the database does not open because the last record of its MANIFEST is there in its full
-/// length, with other bytes: RocksDB refuses that, too.
+/// Whether the opening is refused because the last record of the MANIFEST has its full length and
+/// other bytes. RocksDB refuses that, too.
 pub(crate) fn is_refusal(why: &str, choices: &CrashChoices) -> bool {
     let is_garbled = match choices.tail {
         Tail::Cut => false,
-        // Behind whole records they are the end.
+        // Zeros behind whole records are the end of the log.
         Tail::Zeros => choices.tear,
         Tail::Garbage | Tail::Pages | Tail::Sectors => true,
     };
     is_garbled && why.contains("open: Corruption") && why.contains("MANIFEST-")
 }
 
-/// Whether a disk in trouble may be the reason of an error: bytes that are wrong lie in a file that
-/// it names.
+/// Whether a disk in trouble may be the cause of an error: the error names a file with wrong bytes.
 pub(crate) fn is_of_the_disk(error: &Error) -> bool {
     let text = error.to_string();
     match error.kind() {
@@ -413,7 +411,7 @@ pub(crate) fn is_of_the_disk(error: &Error) -> bool {
     }
 }
 
-/// Opens and reads on a disk that makes trouble: errors are its, and what is read is right.
+/// Opens and reads on a disk that makes trouble: every answer is right or an error of the disk.
 fn read_in_trouble(
     load: &Load,
     point: &CrashPoint,
@@ -432,7 +430,7 @@ fn read_in_trouble(
             report.errors += 1;
             Ok(())
         }
-        // The crash's, which the opening without trouble meets as well.
+        // The crash is the cause; the opening without trouble meets it as well.
         Err(error) if is_refusal(&format!("open: {error}"), &point.choices) => Ok(()),
         Err(error) => Err(format!("on a disk in trouble: {error}")),
     }
@@ -477,12 +475,12 @@ fn audit_opened(db: &Db, load: &Load, disk: &CrashFs) -> Result<(), String> {
     audit::audit(&subject, clock().as_ref()).map(drop)
 }
 
-/// These files, and the clock of the machine, a simulated one as well.
+/// An environment of these files and the machine's clock, which may be simulated.
 pub(crate) fn env_over(fs: impl FileSystem + 'static) -> Env {
     Env::new(Arc::new(fs), clock())
 }
 
-/// The clock by which a disk is slow: where time is not simulated, it costs none.
+/// The clock of a slow disk. Unless time is simulated, it makes delays cost none.
 pub(crate) fn disk_clock() -> Arc<dyn Clock> {
     if cfg!(shuttle) { clock() } else { Arc::new(esker::internals::env::MockClock::new(0)) }
 }
@@ -504,7 +502,7 @@ fn read_all(db: &Db, load: &Load) -> Result<FamilyContents> {
     Ok(contents)
 }
 
-/// At this timestamp, if its keys have some.
+/// Contents of a family, at this timestamp if its keys have timestamps.
 fn read_family(db: &Db, load: &Load, family: usize, time: u64) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
     let name = &load.family_names()[family];
     let handle = db.column_family(name).ok_or_else(|| Error::corruption(format!("no family {name}")))?;
@@ -519,7 +517,7 @@ fn read_family(db: &Db, load: &Load, family: usize, time: u64) -> Result<BTreeMa
     Ok(contents)
 }
 
-/// A family with timestamps shows at older ones what earlier batches had left.
+/// Compares a family with timestamps at older ones with the state after earlier batches.
 fn compare_older(
     db: &Db,
     load: &Load,
@@ -550,7 +548,7 @@ fn compare_older(
     Ok(())
 }
 
-/// Writes the files of a disk to a temporary directory, if `KEEP_TEMP` is set, and says where.
+/// Writes the files of a disk to a temporary directory, if `KEEP_TEMP` is set. Gives its path.
 fn dump(disk: &CrashFs) -> String {
     use esker::internals::env::{FileSystem, PosixFileSystem};
     if std::env::var_os("KEEP_TEMP").is_none() {

@@ -1,14 +1,13 @@
 //! Random operations of many threads on a real directory, in a process that may be killed at any
 //! time.
 //!
-//! In: [`StressFlags`]. Out: a [`StressReport`], or the first answer that was wrong. What each key
-//! must hold is in a file outside of the database (`expected`), so that the next process knows it
-//! too; [`crash_test`] starts such processes and kills them.
+//! In: [`StressFlags`]. Out: a [`StressReport`], or the first answer that was wrong. The expected
+//! value of each key is in a file outside of the database (`expected`), so that the next process
+//! knows it, too. [`crash_test`] starts such processes and kills them.
 //!
-//! A run opens the database, compares all of it with what is expected, lets the threads work,
-//! closes it or just lets go of it, and begins again, `reopen` times. With injected faults, a write
-//! that failed may have happened or not: `resume()` is called, and what is then there is taken for
-//! true, if it is one of the two.
+//! A run opens the database, compares all of it with the expected values, lets the threads work,
+//! closes or just drops it, and begins again, `reopen` times. With injected faults, a write that
+//! failed may have happened or not: `resume()` is called, and the run accepts either value.
 //!
 //! Source of the idea and of the flags: RocksDB `db_stress_tool/`.
 
@@ -28,13 +27,13 @@ use expected::Expected;
 use setup::Setup;
 use std::fmt;
 
-/// What was done.
+/// Counts of a run.
 #[derive(Debug, Default)]
 pub struct StressReport {
     counts: [AtomicU64; StressKind::ALL.len()],
 }
 
-/// What is counted.
+/// A kind of count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum StressKind {
     Open,
@@ -94,19 +93,19 @@ impl fmt::Display for StressReport {
     }
 }
 
-/// What all threads of a run share.
+/// State that all threads of a run share.
 struct Run<'a> {
     flags: &'a StressFlags,
     setup: &'a Setup,
     expected: &'a Expected,
     report: &'a StressReport,
-    /// How often the database was opened before.
+    /// Number of earlier openings.
     phase: u64,
-    /// The first thing that was wrong.
+    /// The first mistake.
     wrong: Mutex<Option<String>>,
-    /// Nobody goes on: something was wrong, or the database must be opened again.
+    /// Ends the work of all threads: an answer was wrong, or the database must be opened again.
     stop: AtomicBool,
-    /// One at a time calls `resume()`.
+    /// Held by the thread that calls `resume()`.
     resuming: Mutex<()>,
 }
 
@@ -143,9 +142,9 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Runs.
+/// Carries out a run.
 /// # Errors
-/// What was wrong, with the flags that make the same threads do the same.
+/// The first mistake, with the flags that make the same threads do the same.
 pub fn run(flags: &StressFlags) -> Result<StressReport, String> {
     let report = StressReport::default();
     run_into(flags, &report).map_err(|why| format!("db_stress: {why}\nseed {}; {flags:?}", flags.seed))?;
@@ -171,7 +170,8 @@ fn run_into(flags: &StressFlags, report: &StressReport) -> Result<(), String> {
         worker::work(&run, &db, phase, flags.ops_per_thread / phases);
         setup.end_faults();
         run.result()?;
-        // Half of them are let go of as they are: what is not in tables is in the WALs.
+        // Half of the databases are dropped without a close: writes that are not in tables are in
+        // WALs.
         if phase % 2 == 0 && !run.stop.load(Ordering::SeqCst) {
             close(&db)?;
         }

@@ -1,4 +1,4 @@
-//! That an audit sees what it is there for; `crates/stress/mutants` has more.
+//! The audit finds each kind of fault; `crates/stress/mutants` has more.
 
 use super::*;
 use esker::comparator::BytewiseComparator;

@@ -1,4 +1,4 @@
-//! `esker-growth`: how work grows with what lies in a database, against the table in
+//! `esker-growth`: measures how work grows with the size of a database, against the table in
 //! `docs/growth.md`.
 //!
 //! A program of its own, because it installs a global allocator that counts.
@@ -17,16 +17,16 @@ static ALLOCATOR: CountingAllocator = CountingAllocator;
 /// Measures every operation at n, 2n, 4n of every axis.
 #[derive(Parser)]
 struct Arguments {
-    /// The smallest n is so many times that of the short form.
+    /// Multiplies the smallest n of the short form.
     #[arg(long, default_value_t = 1)]
     scale: u64,
     /// Sizes: n, 2n, 4n and so on.
     #[arg(long, default_value_t = 3)]
     sizes: u32,
-    /// Axes to take, by name; not said: all.
+    /// Axes to take, by name; by default all.
     #[arg(long, value_delimiter = ',')]
     axes: Vec<String>,
-    /// Operations to take, by name; not said: all.
+    /// Operations to take, by name; by default all.
     #[arg(long, value_delimiter = ',')]
     operations: Vec<String>,
     /// Print every finding.

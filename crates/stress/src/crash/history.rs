@@ -1,11 +1,11 @@
-//! What was written in which order, and what a database must hold after any prefix of it.
+//! The order of the writes, and the contents that a database must have after any prefix of them.
 
 use std::collections::{BTreeMap, HashMap};
 
 /// Keys and values by family.
 pub(super) type FamilyContents = Vec<BTreeMap<Vec<u8>, Vec<u8>>>;
 
-/// Every batch puts its number here, in each family that it touches.
+/// The key under which every batch puts its number, in each family that it touches.
 pub(super) const LAST: &[u8] = b"~last";
 
 /// One change of one family.
@@ -14,7 +14,7 @@ pub(super) enum CrashChange {
     Put(Vec<u8>, Vec<u8>),
     Delete(Vec<u8>),
     DeleteRange(Vec<u8>, Vec<u8>),
-    /// Merged by `uint64add`: applied twice, it shows.
+    /// A merge by `uint64add`: if it is applied twice, the value shows it.
     Add(Vec<u8>, u64),
 }
 
@@ -23,16 +23,16 @@ pub(super) enum CrashChange {
 pub(super) struct CrashBatch {
     pub(super) sequence: u64,
     pub(super) id: u64,
-    /// The timestamp of what it changes in a family with timestamps.
+    /// The timestamp of its changes in a family with timestamps.
     pub(super) time: u64,
     pub(super) changes: Vec<(usize, CrashChange)>,
 }
 
-/// All batches of a run, on top of what was there before.
+/// All batches of a run, on top of the contents before it.
 pub(super) struct CrashHistory {
     base: FamilyContents,
     batches: Vec<CrashBatch>,
-    /// How many batches there are up to and including this one.
+    /// The length of the prefix that ends with the batch of this number.
     prefix_with: HashMap<u64, usize>,
 }
 
@@ -52,9 +52,9 @@ impl CrashHistory {
         prefix.checked_sub(1).map_or(0, |last| self.batches[last].sequence)
     }
 
-    /// The prefix that ends with the newest batch of which there is anything.
+    /// The prefix that ends with the newest batch that has left a trace.
     /// # Errors
-    /// What nobody wrote.
+    /// A value that no batch wrote.
     pub(super) fn prefix_of(&self, found: &FamilyContents) -> Result<usize, String> {
         let mut longest = 0;
         for (family, contents) in found.iter().enumerate() {
@@ -75,8 +75,9 @@ impl CrashHistory {
         Ok(longest)
     }
 
+    /// Compares contents with those after a prefix.
     /// # Errors
-    /// The first difference between what was found and what the prefix leads to.
+    /// The first difference.
     pub(super) fn compare(&self, prefix: usize, found: &FamilyContents) -> Result<(), String> {
         let expected = self.contents_after(prefix);
         for (family, (found, expected)) in found.iter().zip(&expected).enumerate() {

@@ -1,5 +1,4 @@
-//! What a run does to its database: options, writers, flushes and compactions, all drawn from a
-//! seed.
+//! The load of a run: options, writers, flushes and compactions, all drawn from a seed.
 
 use super::DIR;
 use super::history::{CrashBatch, CrashChange, CrashHistory, FamilyContents, LAST};
@@ -33,7 +32,7 @@ pub(super) struct Floors {
 }
 
 impl Floors {
-    /// What must be there after a crash now.
+    /// The sequence number that must survive a crash of this kind now.
     pub(super) fn of(&self, kind: CrashKind) -> u64 {
         match kind {
             CrashKind::ProcessKill => self.acknowledged.load(Ordering::SeqCst),
@@ -52,14 +51,14 @@ pub(super) struct Load {
     value_bytes: usize,
     sync_one_in: u32,
     flush_one_in: u32,
-    /// Nothing goes to the WAL; flushes are atomic.
+    /// No write goes to the WAL; flushes are atomic.
     unlogged: bool,
     /// The disk makes trouble.
     pub(super) trouble: bool,
-    /// Those of the keys of the last family, if they have some. There is one thread then:
-    /// timestamps ascend as sequence numbers do.
+    /// Format of the timestamps in the keys of the last family, if they have any. There is one
+    /// thread then, so that timestamps ascend as sequence numbers do.
     pub(super) stamps: Option<TimestampFormat>,
-    /// Behind the timestamps of earlier runs.
+    /// The first timestamp, behind those of earlier runs.
     first_time: u64,
     options: Options,
 }
@@ -89,9 +88,9 @@ impl fmt::Display for Load {
 }
 
 impl Load {
-    /// `given`: how many families the database has, and which timestamps keys of the last, if it is
-    /// there already. A brief one writes a tenth, and flushes more often. `place`: how many runs
-    /// came before, on the same database.
+    /// A random load. `given`: the number of families and the timestamps of the last one, if the
+    /// database exists. A brief load writes a tenth, and flushes more often. `place`: the number of
+    /// earlier runs on the same database.
     pub(super) fn random(
         seed: u64,
         rng: &mut fastrand::Rng,
@@ -108,7 +107,7 @@ impl Load {
         let unlogged = rng.u32(..5) == 0;
         let mut options = random_options(rng);
         if brief {
-            // The default cache is the process's, and no part of a simulation.
+            // The default cache belongs to the process, so it is no part of a simulation.
             let capacity = *rng.choice(&[16 << 10, 1 << 20]).expect("not empty");
             let cache = BlockCache::new(&CacheOptions::with_capacity(capacity));
             options.cf.table.block_cache = Some(Arc::new(cache.expect("the options are in range")));
@@ -137,7 +136,7 @@ impl Load {
         }
     }
 
-    /// Each writer writes so many batches at most.
+    /// Limits the batches of each writer.
     pub(super) fn limit_batches(&mut self, batches: u32) {
         self.batches_per_thread = self.batches_per_thread.min(batches);
     }
@@ -268,7 +267,7 @@ struct Writer<'a> {
     families: &'a [ColumnFamilyHandle],
     floors: &'a Floors,
     thread: u32,
-    /// Nobody reads at timestamps before this one.
+    /// The oldest timestamp that is read.
     low: u64,
     rng: fastrand::Rng,
 }
@@ -345,7 +344,7 @@ impl Writer<'_> {
         }
     }
 
-    /// `time`: the newest timestamp.
+    /// Flushes, compacts or raises the oldest timestamp at random. `time`: the newest timestamp.
     fn now_and_then(&mut self, time: u64) -> Result<()> {
         if self.load.stamps.is_some() && self.rng.u32(..80) == 0 {
             self.raise_low(time)?;
@@ -365,7 +364,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Nobody reads the family with timestamps before some point any more.
+    /// Raises the oldest timestamp at which the family may be read.
     fn raise_low(&mut self, time: u64) -> Result<()> {
         let family = self.families.len() - 1;
         let Some(stamps) = self.load.stamps_of(family) else { return Ok(()) };

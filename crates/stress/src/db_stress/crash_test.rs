@@ -1,8 +1,8 @@
 //! The driver: starts `db_stress` with other flags each time, kills it, and starts the next on the
 //! same directory.
 //!
-//! In: how long, and whether to kill from outside (black box) or to let the process end itself at a
-//! random file operation (white box). Out: a [`KillTestReport`], or the run that found something,
+//! In: a duration, and the way to die: killed from outside (black box), or ended by itself at a
+//! random file operation (white box). Out: a [`KillTestReport`], or the run that found a mistake,
 //! with its flags.
 //!
 //! Source of the idea: RocksDB `tools/db_crashtest.py`.
@@ -17,14 +17,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-/// Who ends the process.
+/// The way in which a process ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Mode {
-    /// This one kills it after some time.
+    /// The driver kills it after some time.
     Blackbox,
     /// It ends itself at a file operation.
     Whitebox,
-    /// One of both, each time anew.
+    /// Either of both, drawn for each process.
     Both,
 }
 
@@ -32,10 +32,10 @@ pub enum Mode {
 #[derive(Args, Clone, Debug)]
 #[command(rename_all = "snake_case")]
 pub struct CrashFlags {
-    /// Who ends the processes
+    /// The way in which processes end
     #[arg(value_enum)]
     pub mode: Mode,
-    /// Where the database and the expected values are, in directories of their own
+    /// Parent of the directories of the database and of the expected values
     #[arg(long)]
     pub dir: PathBuf,
     /// Seconds in all
@@ -44,7 +44,7 @@ pub struct CrashFlags {
     /// Seconds that a process may live
     #[arg(long, default_value_t = 20)]
     pub interval: u64,
-    /// Of everything random
+    /// Seed of every random choice
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// Processes after which a new database is begun
@@ -55,16 +55,16 @@ pub struct CrashFlags {
     pub more: Vec<String>,
 }
 
-/// What was done.
+/// Counts of a test.
 #[derive(Clone, Debug, Default)]
 pub struct KillTestReport {
     /// Processes started.
     pub processes: u32,
-    /// Killed from outside.
+    /// Processes killed from outside.
     pub killed: u32,
-    /// That ended themselves in the middle.
+    /// Processes that ended themselves in the middle.
     pub ended_themselves: u32,
-    /// That came to their end.
+    /// Processes that came to their end.
     pub finished: u32,
     /// Databases, each compared at the end.
     pub databases: u32,
@@ -81,9 +81,9 @@ impl fmt::Display for KillTestReport {
     }
 }
 
-/// Runs. `program` with `arguments` before the flags is `db_stress`.
+/// Runs the test. `program` with `arguments` before the flags is `db_stress`.
 /// # Errors
-/// What a process found, and its flags.
+/// The mistake that a process found, and its flags.
 #[expect(clippy::print_stderr, reason = "progress of a command that takes hours")]
 pub fn run(flags: &CrashFlags, program: &Path, arguments: &[&str]) -> Result<KillTestReport, String> {
     let mut report = KillTestReport::default();
@@ -128,7 +128,7 @@ pub fn run(flags: &CrashFlags, program: &Path, arguments: &[&str]) -> Result<Kil
     Ok(report)
 }
 
-/// What is the same for all processes on a database.
+/// Flags that all processes on a database share.
 fn lasting_flags(rng: &mut fastrand::Rng) -> Vec<String> {
     vec![
         format!("--max_key={}", [1_000, 5_000, 25_000][rng.usize(..3)]),
@@ -197,7 +197,7 @@ fn verify(flags: &CrashFlags, program: &Path, arguments: &[&str], lasting: &[Str
     one(flags, program, arguments, &only, u64::MAX).map(|_| ())
 }
 
-/// One process, killed after so many milliseconds if it still runs.
+/// Runs one process and kills it after `millis` milliseconds if it still runs.
 fn one(
     flags: &CrashFlags,
     program: &Path,
@@ -211,7 +211,7 @@ fn one(
     let (status, said) = std::thread::scope(|scope| {
         let reader = scope.spawn(move || {
             let mut said = String::new();
-            // What is no text is no report of ours.
+            // Output that is no text is not ours.
             errors.read_to_string(&mut said).ok();
             said
         });

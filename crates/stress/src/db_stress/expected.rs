@@ -1,18 +1,16 @@
-//! What the database must hold, kept outside of it: in a file that outlives the process that is
-//! killed.
+//! The expected contents of the database, in a file outside of it, which outlives a killed process.
 //!
-//! In: what a writer is about to do to a key, and what came of it. Out: which values a reader may
-//! find.
+//! In: the changes that writers begin and end. Out: the values that a reader may find.
 //!
 //!   magic u64 | families u32 | keys u32 | (now u32 | next u32) for each key of each family
 //!
 //! A state is the number of the key's newest value, with the highest bit set if that value has been
-//! deleted since. Numbers count up, so a value that comes back from the past is known by its own.
+//! deleted since. Numbers count up, so each value is known by its own.
 //!
 //! Invariants
-//!  1. `next` is in the file before the database is asked to make it so, and `now` after it said
-//!     that it is: whatever a process that dies leaves, each key is in one of the two states.
-//!  2. Only who holds the key's lock changes its state.
+//!  1. `next` is in the file before the database is asked for the change, and `now` after it has
+//!     answered. So whenever a process dies, each key is in one of the two states.
+//!  2. Only the thread that holds a key's lock changes its state.
 //!
 //! Source of the idea: RocksDB `db_stress_tool/expected_state.h`.
 
@@ -27,14 +25,14 @@ pub(super) const FILE: &str = "expected.state";
 const MAGIC: u64 = 0x5045_5352_454B_5345;
 const HEADER_BYTES: u64 = 16;
 const DELETED: u32 = 1 << 31;
-/// As `next`: nothing is under way.
+/// The value of `next` while no change is under way.
 const NOTHING: u32 = u32::MAX;
 
 /// One key of one family: its place in the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct ExpectedSlot(usize);
 
-/// What a key holds.
+/// The state of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct ExpectedState(u32);
 
@@ -44,13 +42,13 @@ impl ExpectedState {
         (self.0 & DELETED == 0).then_some(self.0)
     }
 
-    /// The number of the newest value there has been.
+    /// The number of the newest value, deleted or not.
     fn newest(self) -> u32 {
         self.0 & !DELETED
     }
 }
 
-/// What was known of a key at one point in time.
+/// The states that a key might have had at one point in time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KeyKnowledge {
     now: ExpectedState,
@@ -64,7 +62,7 @@ pub(super) struct Expected {
     file: std::fs::File,
     keys: u32,
     states: Vec<AtomicU64>,
-    /// Begun since this process began, by key.
+    /// Deletions of each key that began in this process.
     deletions: Vec<AtomicU32>,
     locks: Vec<Mutex<()>>,
 }
@@ -89,7 +87,7 @@ impl Expected {
         if found_length >= HEADER_BYTES {
             file.read_exact_at(&mut found, 0).map_err(told)?;
         }
-        // The head is written last: without it, whoever made the file did not come to its end.
+        // The head is written last: a file without it was not finished.
         if found != [0; HEADER_BYTES as usize] {
             if found[..] != header[..] || found_length != length {
                 return Err(format!("{}: of other families or keys", path.display()));
@@ -114,7 +112,7 @@ impl Expected {
         ExpectedSlot(family * self.keys as usize + key as usize)
     }
 
-    /// Lets nobody else change the key. Several are locked in ascending order.
+    /// Locks the key for changes. Several keys are locked in ascending order.
     pub(super) fn lock(&self, place: ExpectedSlot) -> MutexGuard<'_, ()> {
         self.locks[place.0].lock()
     }
@@ -133,7 +131,7 @@ impl Expected {
         }
     }
 
-    /// The next value is about to be written; its number.
+    /// Announces a put of the next value; gives its number.
     pub(super) fn begin_put(&self, place: ExpectedSlot) -> u32 {
         let now = self.now(place);
         let number = (now.newest() + 1) & !DELETED;
@@ -141,20 +139,20 @@ impl Expected {
         number
     }
 
-    /// The key is about to be deleted.
+    /// Announces a deletion.
     pub(super) fn begin_delete(&self, place: ExpectedSlot) {
         self.deletions[place.0].fetch_add(1, Ordering::SeqCst);
         let now = self.now(place);
         self.store(place, now.0, now.0 | DELETED);
     }
 
-    /// What was begun is done.
+    /// Settles the announced change as done.
     pub(super) fn commit(&self, place: ExpectedSlot) {
         let (now, next) = unpack(self.states[place.0].load(Ordering::SeqCst));
         self.store(place, if next == NOTHING { now } else { next }, NOTHING);
     }
 
-    /// Settles what is open by what was found; `false` if that is neither.
+    /// Settles an open change by the value found; `false` if that is neither of the two.
     pub(super) fn settle(&self, place: ExpectedSlot, found: Option<u32>) -> bool {
         let seen = self.seen(place);
         let found = [Some(seen.now), seen.next].into_iter().flatten().find(|state| state.value() == found);

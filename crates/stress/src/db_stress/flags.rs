@@ -3,18 +3,18 @@
 use clap::Args;
 use std::path::PathBuf;
 
-/// Random operations of many threads on a real directory, each answer compared with what is
-/// expected.
+/// Random operations of many threads on a real directory, each answer compared with the expected
+/// values.
 #[derive(Args, Clone, Debug)]
 #[command(rename_all = "snake_case")]
 pub struct StressFlags {
     /// The database's directory
     #[arg(long)]
     pub db: PathBuf,
-    /// Where the file of expected values is; must not be in the database's directory
+    /// Directory of the file of expected values; must not be the database's
     #[arg(long)]
     pub expected_values_dir: PathBuf,
-    /// Of everything random
+    /// Seed of every random choice
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// Threads that write and read
@@ -29,27 +29,28 @@ pub struct StressFlags {
     /// Families; the same in each run on a directory
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(..=10_000))]
     pub column_families: u32,
-    /// Values have up to 16 times so many bytes; the same in each run on a directory
+    /// Values have up to 16 times this many bytes; the same in each run on a directory
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(..=1 << 20))]
     pub value_size_mult: u32,
     /// Per cent of the keys that are put once and then deleted by single deletions; the same in
     /// each run on a directory
     #[arg(long, default_value_t = 10)]
     pub nooverwritepercent: u32,
-    /// How often the database is closed, or dropped, and opened again meanwhile
+    /// Times that the database is closed, or dropped, and opened again
     #[arg(long, default_value_t = 2)]
     pub reopen: u32,
     /// Delete the database and the expected values first
     #[arg(long)]
     pub destroy_db_initially: bool,
-    /// Only compare what is there with what is expected
+    /// Only compare the contents with the expected values
     #[arg(long)]
     pub verification_only: bool,
-    /// Of which all options are drawn, as the metamorphic campaign draws them; 0: Esker's own, with
-    /// small buffers
+    /// Seed of all options, drawn as in the metamorphic campaign; 0: Esker's own, with small
+    /// buffers
     #[arg(long, default_value_t = 0)]
     pub options_seed: u64,
-    /// Of what must stay the same over all runs on a directory, as compaction's style
+    /// Seed of the options that must stay the same over all runs on a directory, as compaction's
+    /// style
     #[arg(long, default_value_t = 1)]
     pub lasting_options_seed: u64,
     /// More options of the families, `name=value;…`
@@ -59,35 +60,35 @@ pub struct StressFlags {
     #[arg(long, default_value = "")]
     pub db_options: String,
 
-    /// Per cent of the operations: a key is read
+    /// Per cent of the operations that read a key
     #[arg(long, default_value_t = 25)]
     pub readpercent: u32,
-    /// A range is scanned, within bounds
+    /// Per cent that scan a range within bounds
     #[arg(long, default_value_t = 5)]
     pub prefixpercent: u32,
-    /// A key is written
+    /// Per cent that write a key
     #[arg(long, default_value_t = 45)]
     pub writepercent: u32,
-    /// A key is deleted
+    /// Per cent that delete a key
     #[arg(long, default_value_t = 15)]
     pub delpercent: u32,
-    /// A range is deleted
+    /// Per cent that delete a range
     #[arg(long, default_value_t = 2)]
     pub delrangepercent: u32,
-    /// An iterator is moved about. What is left of a hundred are reads
+    /// Per cent that move an iterator. The rest of a hundred are reads
     #[arg(long, default_value_t = 8)]
     pub iterpercent: u32,
 
     /// Some writes are merges
     #[arg(long)]
     pub use_merge: bool,
-    /// One in so many values is put as an entity; 0: none
+    /// One in this many values is put as an entity; 0: none
     #[arg(long, default_value_t = 0)]
     pub use_put_entity_one_in: u32,
-    /// Some reads are of several keys at once
+    /// Some reads take several keys at once
     #[arg(long)]
     pub use_multiget: bool,
-    /// One in so many writes is a batch of several keys
+    /// One in this many writes is a batch of several keys
     #[arg(long, default_value_t = 10)]
     pub batch_one_in: u32,
     /// Writes are synced
@@ -96,45 +97,44 @@ pub struct StressFlags {
     /// 0 or 8
     #[arg(long, default_value_t = 0)]
     pub batch_protection_bytes_per_key: usize,
-    /// One in so many operations
+    /// One in this many operations flushes
     #[arg(long, default_value_t = 2_000)]
     pub flush_one_in: u32,
-    /// One in so many operations
+    /// One in this many operations compacts a range
     #[arg(long, default_value_t = 5_000)]
     pub compact_range_one_in: u32,
-    /// One in so many operations
+    /// One in this many operations makes a checkpoint
     #[arg(long, default_value_t = 20_000)]
     pub checkpoint_one_in: u32,
-    /// One in so many operations
+    /// One in this many operations ingests a file
     #[arg(long, default_value_t = 5_000)]
     pub ingest_external_file_one_in: u32,
-    /// One in so many operations
+    /// One in this many operations takes a snapshot
     #[arg(long, default_value_t = 500)]
     pub acquire_snapshot_one_in: u32,
     /// Operations of the thread until a snapshot is read and released
     #[arg(long, default_value_t = 1_000)]
     pub snapshot_hold_ops: u64,
-    /// One in so many operations
+    /// One in this many operations changes options
     #[arg(long, default_value_t = 10_000)]
     pub set_options_one_in: u32,
-    /// One in so many operations
+    /// One in this many operations reads a property
     #[arg(long, default_value_t = 2_000)]
     pub get_property_one_in: u32,
-    /// A family is dropped and made again, one in so many operations; 0: never
+    /// One in this many operations drops a family and makes it again; 0: never
     #[arg(long, default_value_t = 50_000)]
     pub clear_column_family_one_in: u32,
-    /// All blocks of all tables are checked, one in so many operations; 0: never
+    /// One in this many operations checks all blocks of all tables; 0: never
     #[arg(long, default_value_t = 50_000)]
     pub verify_checksum_one_in: u32,
 
-    /// About one in so many file operations that change something fails; 0: none
+    /// About one in this many file operations that change something fails; 0: none
     #[arg(long, default_value_t = 0)]
     pub write_fault_one_in: u32,
-    /// About one in so many reads of files fails; 0: none
+    /// About one in this many reads of files fails; 0: none
     #[arg(long, default_value_t = 0)]
     pub read_fault_one_in: u32,
-    /// The process ends at one in so many file operations that change something, without a word to
-    /// the database; 0: never
+    /// The process ends itself at one in this many file operations that change something; 0: never
     #[arg(long, default_value_t = 0)]
     pub kill_random_test: u32,
 }

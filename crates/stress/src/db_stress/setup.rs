@@ -9,18 +9,17 @@ use esker::{ColumnFamilyDescriptor, ColumnFamilyOptions, Db, DbOptions, Env, Opt
 use std::path::Path;
 use std::sync::Arc;
 
-/// What a process that ends itself says on standard error.
+/// The line that a process writes to standard error before it ends itself.
 pub(super) const KILLED: &str = "db_stress: ends here on purpose, before ";
 
-/// How to open the database, and what its files are.
+/// Options and files of the database of a run.
 #[derive(Debug)]
 pub(super) struct Setup {
     pub(super) env: Env,
-    /// Of files that fail, or kill.
+    /// The file system that fails, or kills, if there is one.
     faults: Option<FaultFs>,
     pub(super) families: Vec<String>,
-    /// How many files stay open where options say all, if those may be more than the process may
-    /// have.
+    /// Limit of open files where options set none, if the process could not have all of them open.
     max_open_files: Option<i32>,
     max_key: u32,
     value_bytes: u32,
@@ -53,7 +52,7 @@ impl Setup {
         })
     }
 
-    /// Deletes the database, and what is expected of it.
+    /// Deletes the database and its expected values.
     #[expect(clippy::disallowed_methods, reason = "the expected values are no file of a database")]
     pub(super) fn destroy(&self, flags: &StressFlags) -> Result<(), String> {
         destroy_db(&DbOptions::default(), &flags.db).map_err(|e| e.to_string())?;
@@ -90,21 +89,21 @@ impl Setup {
         }
         db.set_from_string(&flags.db_options).map_err(|e| e.to_string())?;
         if self.faults.is_some() {
-            // After a failed write what holds is looked at before the next one: workers resume.
+            // After a failed write the worker compares before the next one, so workers call
+            // `resume()`.
             db.max_bgerror_resume_count = 0;
         }
         family.set_from_string(&flags.column_family_options).map_err(|e| e.to_string())?;
         Ok((db, family))
     }
 
-    /// Whether files in this directory, which may not be there yet, can be opened past the page
-    /// cache.
+    /// Whether files in this directory, which may be missing, can be opened past the page cache.
     fn has_direct_io(&self, dir: &Path) -> bool {
         let (fs, probe) = (&self.env.fs, dir.join("direct-io.dbtmp"));
         let made = fs.create_dir_if_missing(dir).and_then(|()| fs.new_direct_writable_file(&probe, 1));
         let is_possible = made.is_ok();
         drop(made);
-        // What it leaves behind is deleted by the next open.
+        // The next open deletes a file that is left.
         is_possible && fs.delete_file(&probe).is_ok()
     }
 
@@ -115,32 +114,32 @@ impl Setup {
             .map_err(|e| format!("the database does not open: {e}"))
     }
 
-    /// Opens a checkpoint, whose files do not fail. Families that were being cleared when it was
-    /// made may not be in it.
+    /// Opens a checkpoint, whose files do not fail. A family that was being cleared when it was
+    /// made may be missing.
     pub(super) fn open_copy(&self, directory: &Path) -> Result<Db, String> {
         let family = ColumnFamilyOptions::default().merge_operator(Some(builtin::put()));
         let descriptor = |name: &String| ColumnFamilyDescriptor::new(name.clone(), family.clone());
-        // Several threads may have one open, each of thousands of small tables.
+        // Several threads may have a checkpoint open, each of thousands of small tables.
         let max_open_files = 100;
         let db = DbOptions { create_missing_column_families: true, max_open_files, ..DbOptions::default() };
         Db::open_cf(&db, directory, self.families.iter().map(descriptor))
             .map_err(|e| format!("the checkpoint does not open: {e}"))
     }
 
-    /// For files that are to be ingested.
+    /// Options for files that are to be ingested.
     pub(super) fn writer_options(&self) -> Options {
         let mut options = Options::default();
         options.db.env = self.env.clone();
         options
     }
 
-    /// From now on files fail, if that is wanted.
+    /// Begins to let files fail, if the flags ask for it.
     pub(super) fn begin_faults(&self, flags: &StressFlags, phase: u64) {
         let mut rng = fastrand::Rng::with_seed(flags.seed ^ phase << 32);
         self.add_faults(flags, &mut rng);
     }
 
-    /// One more fault of each kind, somewhere ahead.
+    /// Adds one more fault of each kind, somewhere ahead.
     pub(super) fn add_faults(&self, flags: &StressFlags, rng: &mut fastrand::Rng) {
         let Some(fs) = &self.faults else { return };
         fs.clear_rules();
@@ -162,12 +161,12 @@ impl Setup {
         }
     }
 
-    /// How many operations of files have failed on purpose.
+    /// Number of file operations that have failed on purpose.
     pub(super) fn faults(&self) -> u64 {
         self.faults.as_ref().map_or(0, FaultFs::fault_count)
     }
 
-    /// Keys lie over the whole space, so that prefixes differ.
+    /// The key of this number. Keys lie over the whole space, so that prefixes differ.
     pub(super) fn key(&self, number: u32) -> [u8; 8] {
         (u64::from(number) * self.step()).to_be_bytes()
     }
@@ -183,7 +182,7 @@ impl Setup {
         u64::MAX / u64::from(self.max_key)
     }
 
-    /// The `number`th value of a key: bytes that nothing else has.
+    /// The `number`th value of a key, with bytes that no other value has.
     pub(super) fn value(&self, family: usize, key: u32, number: u32) -> Vec<u8> {
         let seed = (family as u64) << 58 ^ u64::from(key) << 32 ^ u64::from(number);
         let mut rng = fastrand::Rng::with_seed(seed);
@@ -193,9 +192,9 @@ impl Setup {
         value
     }
 
-    /// Which value of the key this is.
+    /// The number of this value of the key.
     /// # Errors
-    /// It is none of them.
+    /// It is none of the key's values.
     pub(super) fn number_of(&self, family: usize, key: u32, value: &[u8]) -> Result<u32, String> {
         let number = value.first_chunk().map(|b| u32::from_le_bytes(*b));
         match number.filter(|number| value == self.value(family, key, *number)) {
@@ -210,15 +209,15 @@ impl Setup {
     }
 }
 
-/// With `blob_file_size=1k` or `target_file_size_base=2k` each value may have a file of its own,
-/// and two if it is there twice, until compactions have merged what there is; whoever compares all
-/// values then has all of them open. `None` if that many may stay open: half of the limit is left
-/// to what no option bounds, as tables under iterators, and checkpoints.
+/// The limit of open files; `None` if every file may stay open. With `blob_file_size=1k` or
+/// `target_file_size_base=2k` each value may have a file of its own, and two until compactions have
+/// merged its versions. A comparison of all values then has all of them open. Half of the process's
+/// limit is left to files that no option bounds, as tables under iterators, and checkpoints.
 fn max_open_files(keys: u64, limit: u64) -> Option<i32> {
     (2 * keys > limit / 2).then(|| i32::try_from(limit / 2).unwrap_or(i32::MAX))
 }
 
-/// The process ends at random operations that change files, wherever its threads are.
+/// Ends the process at random operations that change files, wherever its threads are.
 fn kill_at_random(fs: &FaultFs, flags: &StressFlags) {
     let (one_in, rolls) = (u64::from(flags.kill_random_test), AtomicU64::new(flags.seed));
     fs.on_op(move |op| {

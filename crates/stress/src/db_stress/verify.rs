@@ -1,7 +1,7 @@
-//! All of the database against what is expected, in each way in which it can be read.
+//! Compares the whole database with the expected values, in each way in which it can be read.
 //!
-//! In: a database that nobody writes to. Out: what every key holds is settled; or the first one
-//! that holds something else.
+//! In: a database to which no thread writes. Out: every key is settled; or the first one with
+//! another value.
 
 use super::{Run, StressKind};
 use crate::audit::{self, AuditSubject};
@@ -12,7 +12,8 @@ use std::sync::Arc;
 /// Keys that are read at once.
 const CHUNK: u32 = 100;
 
-/// Compares all keys of all families; what was under way when a process died becomes what is found.
+/// Compares all keys of all families. A change that was under way when a process died is settled by
+/// the value found.
 pub(super) fn all(run: &Run<'_>, db: &Db, seed: u64) -> Result<(), String> {
     let mut rng = fastrand::Rng::with_seed(seed);
     for (number, name) in run.setup.families.iter().enumerate() {
@@ -36,7 +37,7 @@ pub(super) fn all(run: &Run<'_>, db: &Db, seed: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// One opening in four: tables, blob files and the directory.
+/// Audits tables, blob files and the directory at one opening in four.
 pub(super) fn besides_answers(run: &Run<'_>, db: &Db) -> Result<(), String> {
     if !(run.flags.seed ^ run.phase).is_multiple_of(4) {
         return Ok(());
@@ -52,7 +53,7 @@ pub(super) fn besides_answers(run: &Run<'_>, db: &Db) -> Result<(), String> {
     Ok(())
 }
 
-/// The number of each key's value.
+/// Scans a family. Gives the number of each key's value.
 fn scan(
     run: &Run<'_>,
     db: &Db,
@@ -84,7 +85,7 @@ fn scan(
     Ok(found)
 }
 
-/// Reads some keys in one of the ways that are no scan of everything.
+/// Reads some keys in one of the ways other than a full scan.
 fn read(
     run: &Run<'_>,
     db: &Db,

@@ -1,12 +1,13 @@
-//! What the threads of a run do, and what they may find.
+//! The threads of a run: their operations, and the values that they may find.
 //!
-//! In: an open database, and what is expected of it. Out: nothing, or the first answer that was
-//! wrong, in `Run::wrong`.
+//! In: an open database, and its expected values. Out: nothing, or the first answer that was wrong,
+//! in `Run::wrong`.
 //!
 //! Invariants
-//!  1. Who changes a key holds its lock from before the change is announced until it is settled.
-//!  2. Readers without the lock take what was expected before and after, and accept what lies
-//!     between.
+//!  1. A thread that changes a key holds its lock from before the change is announced until it is
+//!     settled.
+//!  2. Readers without the lock take the expected states before and after the read, and accept all
+//!     between the two.
 
 mod maintain;
 mod read;
@@ -20,8 +21,7 @@ use esker::internals::env::on_threads;
 use esker::{ColumnFamilyHandle, Db, Error, Snapshot};
 use std::collections::VecDeque;
 
-/// Lets the threads of one phase work until each has done so many operations, or something is
-/// wrong.
+/// Lets the threads of one phase work until each has done `operations`, or an answer is wrong.
 pub(super) fn work(run: &Run<'_>, db: &Db, phase: u64, operations: u64) {
     let families: Vec<_> = run.setup.families.iter().map(|_| RwLock::new(())).collect();
     let started = on_threads("db_stress", run.flags.threads as usize, |thread| {
@@ -42,7 +42,7 @@ pub(super) fn work(run: &Run<'_>, db: &Db, phase: u64, operations: u64) {
 struct Worker<'a> {
     run: &'a Run<'a>,
     db: &'a Db,
-    /// Held by who drops a family and makes it again; shared by everybody else.
+    /// Held by a thread that drops a family and makes it again; shared by all others.
     families: &'a [RwLock<()>],
     rng: fastrand::Rng,
     thread: u32,
@@ -50,11 +50,11 @@ struct Worker<'a> {
     snapshots: VecDeque<Held>,
 }
 
-/// A snapshot, and what one key was when it was taken.
+/// A snapshot, and the state of one key when it was taken.
 struct Held {
     snapshot: Snapshot,
     family: usize,
-    /// Of the family: it may have been made anew.
+    /// The family's number: the family may have been made anew.
     id: esker::ColumnFamilyId,
     key: u32,
     value: Option<u32>,
@@ -106,8 +106,8 @@ impl Worker<'_> {
         }
     }
 
-    /// A family is not there. That is so if it was dropped, and then a fault kept it from being
-    /// made again: nobody goes on then.
+    /// Handles a missing family. That is right if a fault kept it from being made again after a
+    /// drop: then the phase ends.
     fn gone(&self) -> Outcome {
         if self.run.stop.load(Ordering::SeqCst) { Ok(()) } else { Err("a family is gone".to_owned()) }
     }
@@ -131,7 +131,7 @@ impl Worker<'_> {
         self.run.expected.place(family, key)
     }
 
-    /// An error is right if something has failed on purpose.
+    /// Accepts an error if a fault was injected.
     fn excuse(&self, what: &str, error: &Error) -> Outcome {
         if self.run.setup.faults() == 0 {
             return Err(format!("{what}: {error}"));
@@ -140,8 +140,8 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Takes note of a write that failed: afterwards the database takes writes again, and what it
-    /// shows is what is true.
+    /// Handles a failed write: the database takes writes again, and the value that it shows is the
+    /// state.
     fn recover(
         &mut self,
         family: &ColumnFamilyHandle,
@@ -163,7 +163,7 @@ impl Worker<'_> {
                     return Err(format!("after {error}: key {key} is {found:?}, expected {seen:?}"));
                 }
                 Err(_) => {
-                    // Its state stays open: the next opening tells.
+                    // The key's state stays open: the next opening settles it.
                     self.run.stop.store(true, Ordering::SeqCst);
                 }
             }
@@ -195,7 +195,7 @@ impl Worker<'_> {
         Ok(false)
     }
 
-    /// Compares what a read without lock has found.
+    /// Compares the value that a read without the lock has found.
     fn compare(
         &self,
         family: usize,

@@ -1,4 +1,4 @@
-//! What happens to a database beside reads and writes.
+//! Operations on a database beside reads and writes.
 
 use super::{Outcome, Worker};
 use crate::db_stress::StressKind;
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 const MANY: u32 = 50;
 
 impl Worker<'_> {
-    /// Now and then does one of many things.
+    /// At random, does one of many kinds of maintenance.
     pub(super) fn maintain(&mut self, number: usize, family: &ColumnFamilyHandle) -> Outcome {
         let flags = self.run.flags;
         self.hold_snapshots(number, family)?;
@@ -28,7 +28,7 @@ impl Worker<'_> {
         if self.one_in(flags.set_options_one_in) && flags.options_seed > 0 {
             let changes = stress_changes(self.rng.u64(..));
             let changes: Vec<_> = changes.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
-            // Some are refused beside what the others are.
+            // Some changes are refused together with other options.
             self.db.set_options(family, &changes).ok();
             self.run.report.count(StressKind::Maintenance, 1);
         }
@@ -92,7 +92,7 @@ impl Worker<'_> {
         self.settle(number, family, &keys, ingested)
     }
 
-    /// Makes a checkpoint, opens it and compares some keys, which nobody changes meanwhile.
+    /// Makes a checkpoint, opens it and compares some keys, which stay locked meanwhile.
     fn checkpoint(&mut self, number: usize) -> Outcome {
         let first = self.key();
         let keys: Vec<u32> = (first..(first + MANY).min(self.run.flags.max_key)).collect();
@@ -148,7 +148,7 @@ impl Worker<'_> {
                 Ok(())
             }
             Err(e) => {
-                // Whether it is there, and with what, the next opening tells.
+                // The next opening shows whether the family is there, and its contents.
                 self.run.stop.store(true, Ordering::SeqCst);
                 self.excuse("drop and create of a family", &e)
             }

@@ -15,7 +15,7 @@ impl Worker<'_> {
         keys.iter().map(|key| self.run.expected.seen(self.place(number, *key))).collect()
     }
 
-    /// Reads a key, or some at once.
+    /// Reads a key, or several at once.
     pub(super) fn read(&mut self, number: usize, family: &ColumnFamilyHandle) -> Outcome {
         if self.run.flags.use_multiget && self.rng.u8(..4) == 0 {
             return self.read_many(number, family);
@@ -92,9 +92,9 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Moves an iterator about; each key that it shows, and each that it passes over, is compared.
+    /// Moves an iterator at random, and compares each key that it shows or passes over.
     pub(super) fn move_about(&mut self, number: usize, family: &ColumnFamilyHandle) -> Outcome {
-        // Only what lies around one place, so that comparing costs little.
+        // Stays around one place, so that comparing costs little.
         let middle = self.key();
         let near: Vec<u32> =
             (middle.saturating_sub(MANY)..(middle + MANY).min(self.run.flags.max_key)).collect();
@@ -148,7 +148,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Takes a snapshot, or reads at those that were held long enough and lets go of them.
+    /// Takes a snapshot; reads at those that were held long enough, and releases them.
     pub(super) fn hold_snapshots(&mut self, number: usize, family: &ColumnFamilyHandle) -> Outcome {
         if self.one_in(self.run.flags.acquire_snapshot_one_in) {
             let key = self.key();

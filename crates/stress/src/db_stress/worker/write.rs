@@ -15,7 +15,7 @@ impl Worker<'_> {
             .protection_bytes_per_key(flags.batch_protection_bytes_per_key)
     }
 
-    /// Puts or merges a key, or some at once.
+    /// Puts or merges a key, or several at once.
     pub(super) fn write(&mut self, number: usize, family: &ColumnFamilyHandle) -> Outcome {
         let many = if self.one_in(self.run.flags.batch_one_in) { self.rng.u32(2..=MANY) } else { 1 };
         let first = self.key();
@@ -91,7 +91,7 @@ impl Worker<'_> {
         self.settle(number, family, &keys, deleted)
     }
 
-    /// The change is made, or it failed. REQUIRES: the locks of the keys.
+    /// Settles changes by the outcome of the write. REQUIRES: the locks of the keys.
     pub(super) fn settle(
         &mut self,
         number: usize,
