@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 #[derive(Args)]
 pub(crate) struct CrashArguments {
-    /// Of the first run; the next have the next numbers.
+    /// Seed of the first run; the next ones have the next numbers.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Crash points to check.
@@ -18,13 +18,13 @@ pub(crate) struct CrashArguments {
 pub(crate) struct Kill9Arguments {
     /// An empty or missing directory for the database.
     directory: PathBuf,
-    /// How often to kill.
+    /// Number of kills.
     #[arg(long, default_value_t = 200)]
     rounds: u32,
     /// Writing threads.
     #[arg(long, default_value_t = 4)]
     threads: u64,
-    /// How long a child lives at most, in milliseconds.
+    /// Longest life of a child, in milliseconds.
     #[arg(long, default_value_t = 1000)]
     max_millis: u64,
     /// Seed of the times at which children are killed.
@@ -43,14 +43,14 @@ pub(crate) struct ChildArguments {
 pub(crate) struct FaultsArguments {
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Every how-manieth operation fails in turn.
+    /// One operation in this many fails.
     #[arg(long, default_value_t = 1)]
     step: u64,
-    /// How they fail, if not in each way.
+    /// Kinds of failure; by default all.
     #[arg(long, value_enum, value_delimiter = ',')]
     kinds: Vec<faults::Fault>,
-    /// Which variation of the script all trials see: its operations fail one after the other. Else
-    /// each sees another one.
+    /// The variation of the script that all trials run, so that each of its operations fails once;
+    /// by default each trial runs another one.
     #[arg(long)]
     script: Option<u64>,
     /// Only the operation of this number (with `full-disk`, the byte).
@@ -64,35 +64,35 @@ pub(crate) struct FaultsArguments {
 /// Parameters of `histories`.
 #[derive(Args)]
 pub(crate) struct HistoriesArguments {
-    /// Of the first history; the next have the next numbers.
+    /// Seed of the first history; the next ones have the next numbers.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How many.
+    /// Number of histories.
     #[arg(long, default_value_t = 10_000)]
     histories: u64,
-    /// Operations of each.
+    /// Operations of each history.
     #[arg(long, default_value_t = 1000)]
     operations: u64,
-    /// Crashes of each, at least.
+    /// Crashes of each history, at least.
     #[arg(long, default_value_t = 10)]
     crashes: u64,
-    /// Operations to leave out: `3-40,77-78`, without the last of each.
+    /// Operations to leave out: `3-40,77-78`, without the last of each range.
     #[arg(long, value_delimiter = ',', value_parser = parse_range)]
     skip: Vec<(u64, u64)>,
-    /// The disk makes no trouble but crashes.
+    /// The disk crashes, and makes no other trouble.
     #[arg(long)]
     calm: bool,
-    /// The program `esker-reader`, by which RocksDB reads what crashes leave as well; other
-    /// histories than without.
+    /// The program `esker-reader`, by which RocksDB reads the crashed disks, too. The histories
+    /// differ from those without it.
     #[arg(long)]
     second_reader: Option<std::path::PathBuf>,
-    /// One in how many crashes it is asked for.
+    /// One in this many crashed disks is read by it.
     #[arg(long, default_value_t = 4)]
     read_one_in: u64,
     /// Do each history twice, and compare what happened (with `--cfg shuttle`).
     #[arg(long)]
     twice: bool,
-    /// Seconds after which none is begun.
+    /// Seconds after which no history is begun.
     #[arg(long)]
     seconds: Option<u64>,
     /// Seconds that a failure may be shrunk.
@@ -170,13 +170,13 @@ pub(crate) fn run_faults(arguments: &FaultsArguments) -> Result<String, String> 
 /// Parameters of `hostile`.
 #[derive(Args)]
 pub(crate) struct HostileArguments {
-    /// Where directories for trials are made.
+    /// Parent of the trials' directories.
     #[arg(long)]
     directory: Option<PathBuf>,
-    /// Of the first trial; the next ones have the next numbers.
+    /// Seed of the first trial; the next ones have the next numbers.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Trials.
+    /// Number of trials.
     #[arg(long, default_value_t = 170)]
     trials: u64,
     /// Only these circumstances.
@@ -239,7 +239,7 @@ pub(crate) fn run_hostile_opener(arguments: &HostileOpenerArguments) -> Result<S
 #[cfg(shuttle)]
 #[derive(Args)]
 pub(crate) struct SimArguments {
-    /// Of the first machine; the next have the next numbers.
+    /// Seed of the first machine; the next ones have the next numbers.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Crashes, at least.
@@ -251,7 +251,7 @@ pub(crate) struct SimArguments {
     /// Batches of each writer, at most: for shrinking.
     #[arg(long, default_value_t = u32::MAX)]
     max_batches: u32,
-    /// The disk makes no trouble but crashes.
+    /// The disk crashes, and makes no other trouble.
     #[arg(long)]
     calm: bool,
     /// Run each machine twice, and compare what happened.
@@ -266,7 +266,7 @@ pub(crate) struct SimArguments {
 #[cfg(shuttle)]
 #[derive(Args)]
 pub(crate) struct SimScansArguments {
-    /// Of the first round; the next have the next numbers.
+    /// Seed of the first round; the next ones have the next numbers.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Databases, at most.

@@ -1,21 +1,27 @@
-//! Every file operation of a scripted load made to fail in turn.
+//! Makes every file operation of a scripted load fail in turn.
 //!
-//! In: which operations, and how they fail. Out: a [`FaultReport`], or the first failure after
-//! which something was wrong.
+//! In: the operations, and the kinds of failure. Out: a [`FaultReport`], or the first failure after
+//! which a rule below was broken.
 //!
-//! A trial runs the script on a simulated disk of which one operation fails (or which is full after
-//! so many bytes). Then nothing may panic or hang; the error must reach a caller or
-//! `background_error()`, unless nothing depends on the operation, a read was done once more, or the
-//! database has recovered by itself, which are counted; reads must be served; every acknowledged
-//! write must be there if the process dies now, and every synced one if the machine does;
-//! `resume()` must lift the error, for its cause is gone; the script goes on, and at its end, after
-//! another death, all that was acknowledged must be there again. In variations that let the
-//! database recover by itself, it must do so from an error that may pass, and must not try to after
-//! one that says it will not. (Of a full disk it asks every five seconds: there `resume()` is
-//! called.)
+//! A trial runs the script on a simulated disk on which one operation fails, or which is full after
+//! some byte. These rules hold:
 //!
-//! `bit_flips`: of reads with one wrong bit must come an error or the right answer; of tables and
-//! blob files, which are read once more, the right answer, unless that has a wrong bit, too.
+//!  1. Nothing panics or hangs.
+//!  2. The error reaches a caller or `background_error()`. Exceptions, which are counted: nothing
+//!     depends on the operation, a read was repeated, the database has recovered by itself.
+//!  3. Reads are served.
+//!  4. Every acknowledged write is there if the process dies now, and every synced one if the
+//!     machine does.
+//!  5. `resume()` lifts the error, for its cause is gone.
+//!  6. The script goes on. At its end, after another death, all acknowledged writes are there
+//!     again.
+//!
+//! In variations that let the database recover by itself, it must do so from an error that may
+//! pass, and must not try to after one that is permanent. (It looks for space on a full disk every
+//! five seconds: there the trial calls `resume()`.)
+//!
+//! `bit_flips`: a read with one wrong bit gives an error or the right answer. Tables and blob files
+//! are read once more: they give the right answer, unless the second read has a wrong bit, too.
 
 mod script;
 
@@ -30,20 +36,20 @@ use std::time::Duration;
 /// How an operation fails.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, clap::ValueEnum)]
 pub enum Fault {
-    /// EIO, and trying again is said to be pointless.
+    /// EIO, marked as permanent.
     Permanent,
-    /// An error that says it may pass.
+    /// An error marked as one that may pass.
     Retryable,
     /// ENOSPC, once.
     NoSpace,
     /// Part of an append reaches the disk.
     ShortWrite,
-    /// The disk is full from some byte on, until somebody makes room.
+    /// The disk is full from some byte on, until room is made.
     FullDisk,
 }
 
 impl Fault {
-    /// Each of them.
+    /// All kinds.
     pub const ALL: [Fault; 5] =
         [Fault::Permanent, Fault::Retryable, Fault::NoSpace, Fault::ShortWrite, Fault::FullDisk];
 
@@ -58,42 +64,41 @@ impl Fault {
     }
 }
 
-/// What to do.
+/// Parameters of a campaign.
 #[derive(Clone, Debug)]
 pub struct FaultParameters {
-    /// Of the short writes and of which trials see which variation of the script.
+    /// Seed of the short writes, and of the choice of variations for trials.
     pub seed: u64,
-    /// Every how-manieth operation fails.
+    /// One operation in this many fails.
     pub step: u64,
-    /// How they fail.
+    /// The kinds of failure.
     pub faults: Vec<Fault>,
-    /// Which variation of the script all trials see, whose every operation then fails with `step`
-    /// 1.
-    /// `None`: each sees another one.
+    /// The variation of the script that all trials run; with `step` 1 each of its operations fails
+    /// once. `None`: each trial runs another one.
     pub script: Option<u64>,
-    /// Only the operation (or byte) of this number, and no bit flips: to see a failure again.
+    /// The only operation (or byte) that fails, without bit flips: to see a failure again.
     pub at: Option<u64>,
-    /// Whether bits of reads are flipped behind all that.
+    /// Whether bits of reads are flipped after the trials.
     pub bit_flips: bool,
-    /// Print a line now and then.
+    /// Print lines of progress.
     pub verbose: bool,
 }
 
-/// What was done with one kind of fault.
+/// Counts for one kind of fault.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FaultCounts {
     /// Runs of the script.
     pub trials: u64,
-    /// Of those, in which the fault was met: threads do not always come that far.
+    /// Trials in which the fault was met: threads do not always come that far.
     pub fired: u64,
-    /// Of those, in which a caller or `background_error()` had the error.
+    /// Trials in which a caller or `background_error()` had the error.
     pub surfaced: u64,
-    /// Of those, in which reading once more was enough, or the database went on by itself, and
-    /// nobody had to be told.
+    /// Trials in which a second read was enough, or the database recovered by itself, so that no
+    /// caller had the error.
     pub mended: u64,
     /// Errors that `resume()` lifted.
     pub resumed: u64,
-    /// Errors that the database has lifted by itself while this waited for that.
+    /// Errors that the database lifted by itself while the trial waited.
     pub lifted_itself: u64,
     /// Errors for which the database had to be opened again.
     pub reopened: u64,
@@ -101,23 +106,23 @@ pub struct FaultCounts {
     pub deaths: u64,
 }
 
-/// What was done.
+/// Counts of a campaign.
 #[derive(Clone, Debug, Default)]
 pub struct FaultReport {
-    /// File operations of the script when nothing fails.
+    /// File operations of the script without faults.
     pub operations: u64,
-    /// By kind.
+    /// Counts by kind.
     pub counts: BTreeMap<Fault, FaultCounts>,
-    /// Operations whose failure nobody had to be told.
+    /// Operations that failed without an error for a caller.
     pub silent: BTreeMap<String, u64>,
     /// Reads with a flipped bit.
     pub flips: u64,
-    /// Of those, found out.
+    /// Flips that gave an error.
     pub flips_noticed: u64,
 }
 
 impl FaultReport {
-    /// Of all kinds together.
+    /// The sum of a count over all kinds.
     pub fn total(&self, count: impl Fn(&FaultCounts) -> u64) -> u64 {
         self.counts.values().map(count).sum()
     }
@@ -163,7 +168,7 @@ impl fmt::Display for FaultCounts {
 
 /// Runs all trials, and the bit flips.
 /// # Errors
-/// What was wrong, after which fault.
+/// The first broken rule, with the fault.
 pub fn run(parameters: &FaultParameters) -> Result<FaultReport, String> {
     let mut report = FaultReport::default();
     let (operations, appends, bytes) = measure(parameters.script.unwrap_or(0))?;
@@ -176,8 +181,8 @@ pub fn run(parameters: &FaultParameters) -> Result<FaultReport, String> {
         };
         let mut n = parameters.at.unwrap_or_else(|| fastrand::Rng::with_seed(parameters.seed).u64(..step));
         let mut fired = 0;
-        // Threads choose how many operations there are: a script that all trials share is gone
-        // through to its end.
+        // Threads decide the number of operations. A script that all trials share is run to its
+        // end.
         while n < limit || (parameters.script.is_some() && report.of(fault).fired > fired) {
             let before = *report.of(fault);
             fired = before.fired;
@@ -294,7 +299,8 @@ impl Trial<'_> {
         }
     }
 
-    /// The fault may hit a read: that is told, and the next one must do.
+    /// Compares reads. The fault may hit one of them: then that one gives an error, and the next
+    /// must work.
     fn check_reads(&mut self, db: &Db) -> Result<(), String> {
         let before = self.fs.fault_count();
         match self.script.check_reads(db) {
@@ -355,8 +361,9 @@ impl Trial<'_> {
         self.script.recovers_itself() && may_pass(error) && !is_full
     }
 
+    /// Waits until the database has lifted its error.
     /// # Errors
-    /// There is one in force that will not pass, though what failed has failed once only.
+    /// The error in force is permanent, although one operation has failed once only.
     fn wait_until_lifted(&self, db: &Db) -> Result<(), String> {
         let clock = env(&self.fs).clock;
         while let Some(error) = db.background_error() {
@@ -368,7 +375,7 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// Opens what a death at this time leaves and compares.
+    /// Opens the disk that a death now would leave, and compares.
     fn die(&mut self, choices: &CrashChoices) -> Result<(), String> {
         self.counts().deaths += 1;
         let disk: Arc<dyn FileSystem> = Arc::new(self.disk.crash_clone(choices));
@@ -417,7 +424,7 @@ fn acted(fs: &FaultFs) -> String {
     fs.take_ops().iter().find(|op| op.fault).map_or("none".to_owned(), ToString::to_string)
 }
 
-/// "append 000004.log 0+31" is an "append .log".
+/// The kind of an operation: "append 000004.log 0+31" is an "append .log".
 fn kind_of(op: &str) -> String {
     let mut words = op.split(' ');
     let (verb, name) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
@@ -428,10 +435,10 @@ fn kind_of(op: &str) -> String {
     format!("{verb} {name}")
 }
 
-/// Operations on which nothing that was promised depends: the LOG, hints, deletions (the next open
-/// tries again), the close of a file whose bytes are synced or not promised, and the OPTIONS file.
-/// A listing may only look for old LOG files; if one of WALs failed in silence, what was
-/// acknowledged would be missing.
+/// Operations on which no promise depends: the LOG, hints, deletions (the next open tries again),
+/// the close of a file whose bytes are synced or not promised, and the OPTIONS file. A listing may
+/// only look for old LOG files; if a listing of WALs failed in silence, acknowledged writes would
+/// be missing.
 fn may_be_silent(what: &str) -> bool {
     let (verb, name) = what.split_once(' ').unwrap_or((what, ""));
     name.starts_with("LOG")
@@ -439,7 +446,7 @@ fn may_be_silent(what: &str) -> bool {
         || verb == "close" && name != ".sst"
 }
 
-/// Reads all of a database with one bit of one read wrong, for every `step`-th read.
+/// Reads a whole database with one wrong bit in one read, for every `step`-th read.
 fn bit_flips(parameters: &FaultParameters, report: &mut FaultReport) -> Result<(), String> {
     let disk = CrashFs::new();
     let mut script = FaultScript::new(1);
@@ -450,7 +457,7 @@ fn bit_flips(parameters: &FaultParameters, report: &mut FaultReport) -> Result<(
     script.tolerate_nothing();
     let mut n = 0;
     loop {
-        // Once, or also when it is read again.
+        // The wrong bit comes once, or at the second read, too.
         for times in [1, 2] {
             let copy = disk.crash_clone(&CrashChoices::process_kill());
             let fs = FaultFs::with_seed(Arc::new(copy), parameters.seed ^ n);
@@ -472,7 +479,7 @@ fn bit_flips(parameters: &FaultParameters, report: &mut FaultReport) -> Result<(
     }
 }
 
-/// Whether an error told of the flip.
+/// Whether an error reported the flip.
 fn flipped(script: &FaultScript, fs: &FaultFs) -> Result<bool, String> {
     let db = match script.open(env(fs)) {
         Ok(db) => db,

@@ -1,9 +1,9 @@
-//! Whether work grows with what was asked for, and with nothing else.
+//! Checks that work grows with the amount asked for, and with nothing else.
 //!
-//! In: how large. Out: a [`GrowthReport`], or every cell of the table in `docs/growth.md` that
-//! grows faster than the page allows, with the amounts. A cell is an operation (`operations`) on a
-//! database in which an axis (`axes`) has made n, 2n, 4n of something; what is counted (`work`)
-//! does not depend on the clock.
+//! In: sizes. Out: a [`GrowthReport`], or every cell of the table in `docs/growth.md` that grows
+//! faster than the page allows, with the amounts. A cell is an operation (`operations`) on a
+//! database in which an axis (`axes`) has made n, 2n, 4n of something. The counts (`work`) do not
+//! depend on the clock.
 //!
 //! The program must install the counting allocator: `esker-growth` does. Nothing else may run in
 //! its process.
@@ -25,27 +25,27 @@ use std::fmt;
 use subject::GrowthSubject;
 use work::Work;
 
-/// What to do.
+/// Parameters of a campaign.
 #[derive(Clone, Debug)]
 pub struct GrowthParameters {
-    /// The smallest n of each axis is so many times that of the short form.
+    /// Multiplies the smallest n of each axis in the short form.
     pub scale: u64,
     /// Sizes: n, 2n, 4n and so on.
     pub sizes: u32,
-    /// Axes to take; none: all.
+    /// Axes to take; empty: all.
     pub axes: Vec<String>,
-    /// Operations to take; none: all.
+    /// Operations to take; empty: all.
     pub operations: Vec<String>,
-    /// Print every finding, not those alone that are too much.
+    /// Print every finding, not only those above the limits.
     pub verbose: bool,
 }
 
-/// What was done.
+/// Counts of a campaign.
 #[derive(Clone, Debug, Default)]
 pub struct GrowthReport {
     /// Cells that were measured.
     pub cells: u64,
-    /// Cells that the page says make no sense.
+    /// Cells that the page marks as senseless.
     pub senseless: u64,
 }
 
@@ -85,10 +85,10 @@ pub fn run(parameters: &GrowthParameters) -> Result<GrowthReport, String> {
 struct Campaign<'a> {
     parameters: &'a GrowthParameters,
     page: Page,
-    /// Lends its threads to all databases.
+    /// Environment whose threads all databases share.
     env: Env,
     report: GrowthReport,
-    /// What is to be told in the end.
+    /// The messages of the final report.
     wrong: Vec<String>,
 }
 
@@ -109,7 +109,8 @@ impl Campaign<'_> {
         }
     }
 
-    /// Adds the work of each of `operations` at `n`; one that fails is told and adds none.
+    /// Adds the work of each of `operations` at `n`. An operation that fails is reported and adds
+    /// none.
     fn measure_at(&mut self, axis: &Axis, n: u64, operations: &[&Operation], works: &mut [Vec<Work>]) {
         let mut shared = None;
         for (operation, works) in operations.iter().zip(works) {

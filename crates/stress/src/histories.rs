@@ -1,24 +1,25 @@
 //! Long histories with crashes: one database, a thousand operations of all kinds, crash after crash
 //! on the same disk.
 //!
-//! In: a seed and how many histories. Out: a [`HistoryReport`], or the first history after which
-//! something was wrong, with the few operations that suffice for it and the command that shows it
-//! again.
+//! In: a seed and a number of histories. Out: a [`HistoryReport`], or the first history with a
+//! mistake, with the few operations that suffice for it and the command that shows it again.
 //!
 //! A history is a round of the [`crate::model`] campaign whose lives end in a crash instead of a
-//! close: at a random file operation of any kind, within openings too, again and again. What is
-//! then found must be what some prefix of the writes leads to, the same in all families, with all
-//! that was promised: flushed and synced writes after a power loss, acknowledged ones after the
+//! close: at a random file operation of any kind, within openings, too. The contents found then
+//! must be the state after some prefix of the writes, the same in all families. The prefix includes
+//! all promised writes: flushed and synced ones after a power loss, acknowledged ones after the
 //! death of the process, families that were dropped and made. The history goes on from there, with
-//! other options. Between crashes every answer is compared with the model: gets, scans, iterators
-//! that live on, snapshots, transactions, beside flushes, compactions, ingested files and threads
-//! that write. Now and then the disk makes trouble for a while; then the database resumes, by
-//! itself or because it is asked to, or it is opened again. Transactions that were prepared are so
-//! after a crash, or over and whole.
+//! other options.
 //!
-//! Built with `--cfg shuttle`, each history is a simulated machine (see `sim.rs`): the seed gives
-//! the same history again. Built without, operations, options and what crashes leave are drawn from
-//! the seed, and threads take their own time.
+//! Between crashes every answer is compared with the model: gets, scans, iterators that live on,
+//! snapshots, transactions, beside flushes, compactions, ingested files and threads that write. Now
+//! and then the disk makes trouble for a while. Then the database resumes, by itself or because it
+//! is asked to, or it is opened again. A prepared transaction is still prepared after a crash, or
+//! over and whole.
+//!
+//! With `--cfg shuttle`, each history is a simulated machine (see `sim.rs`): the seed gives the
+//! same history again. Without it, the seed draws operations, options and crashed disks, and
+//! threads take their own time.
 
 use crate::crash::{Trace, choices_of, disk_clock, env_over, is_refusal};
 use crate::model;
@@ -32,31 +33,31 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What to do.
+/// Parameters of a campaign.
 #[derive(Clone, Debug)]
 pub struct HistoryParameters {
-    /// Of the first history; the next have the next numbers.
+    /// Seed of the first history; the next ones have the next numbers.
     pub seed: u64,
-    /// Histories.
+    /// Number of histories.
     pub histories: u64,
-    /// Operations of each.
+    /// Operations of each history.
     pub operations: u64,
-    /// Crashes of each, at least.
+    /// Crashes of each history, at least.
     pub crashes: u64,
-    /// The disk makes trouble: it is slow, fails, is full, reads other bytes than were written.
-    /// Default: true.
+    /// Whether the disk makes trouble: it is slow, fails, is full, reads other bytes than were
+    /// written. Default: true.
     pub trouble: bool,
-    /// RocksDB's reader, and one in how many crashes it is asked what is on the disk.
+    /// RocksDB's reader; it reads one in this many crashed disks.
     pub second_reader: Option<(PathBuf, u64)>,
-    /// Operations that are left out: for shrinking.
+    /// Operations to leave out: for shrinking.
     pub skip: Vec<Range<u64>>,
     /// Do each history twice, and compare what happened. For simulations.
     pub twice: bool,
-    /// Begin no history after so long.
+    /// Time after which no history is begun.
     pub limit: Option<Duration>,
-    /// How long a failure may be shrunk.
+    /// Time for shrinking a failure.
     pub shrink: Duration,
-    /// Print a line now and then.
+    /// Print lines of progress.
     pub verbose: bool,
 }
 
@@ -78,43 +79,43 @@ impl Default for HistoryParameters {
     }
 }
 
-/// What was done.
+/// Counts of a campaign.
 #[derive(Clone, Debug, Default)]
 pub struct HistoryReport {
     /// Histories.
     pub histories: u64,
     /// Crashes.
     pub crashes: u64,
-    /// Of those, killed processes.
+    /// Crashes that killed the process.
     pub kills: u64,
-    /// Of those, crashes within an opening.
+    /// Crashes within an opening.
     pub in_openings: u64,
     /// Writes lost in crashes, none of which was promised.
     pub lost: u64,
-    /// Power losses that garbled the MANIFEST's end, after which the database did not open, as it
-    /// should: the history went on as if the process had died there.
+    /// Power losses that garbled the MANIFEST's end, so that the database rightly did not open. The
+    /// history went on as if the process had died there.
     pub refused: u64,
     /// Spells of trouble with the disk that ended before a crash.
     pub troubles: u64,
-    /// Operations that gave an error then.
+    /// Operations that gave an error in these spells.
     pub errors: u64,
-    /// Of the spells, those after which the database had to be opened again.
+    /// Spells after which the database had to be opened again.
     pub reopened: u64,
     /// Openings that were refused on a disk that made trouble.
     pub not_opened: u64,
     /// File operations that failed or gave wrong bytes.
     pub faults: u64,
-    /// Disks that RocksDB read as Esker did.
+    /// Disks from which RocksDB and Esker read the same.
     pub second_readings: u64,
     /// Disks that both refused.
     pub second_refusals: u64,
-    /// Disks of which RocksDB read on behind a hole.
+    /// Disks on which RocksDB read on behind a hole.
     pub holes: u64,
     /// Time that passed by the clock of the simulated machines.
     pub simulated: Duration,
     /// A hash of all file operations that change something.
     pub fingerprint: u64,
-    /// These operations, of one history that is done twice.
+    /// These operations, for one history that is done twice.
     pub file_operations: Vec<String>,
     /// Operations and answers.
     pub answers: model::ModelReport,
@@ -193,7 +194,7 @@ impl HistoryReport {
 
 /// Carries the histories out.
 /// # Errors
-/// What was wrong, and the command that shows it again.
+/// The first mistake, and the command that shows it again.
 pub fn run(parameters: &HistoryParameters) -> Result<HistoryReport, String> {
     let report = run_all(parameters);
     second_reader::end();
@@ -227,8 +228,9 @@ fn run_all(parameters: &HistoryParameters) -> Result<HistoryReport, String> {
     Ok(report)
 }
 
+/// Compares the file operations of two runs of a history.
 /// # Errors
-/// Where they part.
+/// The first operation that differs.
 fn same(first: &[String], again: &[String]) -> Result<(), String> {
     let parts = first.iter().zip(again).position(|(a, b)| a != b);
     let at = parts.unwrap_or(first.len().min(again.len()));
@@ -236,7 +238,7 @@ fn same(first: &[String], again: &[String]) -> Result<(), String> {
     if a == b { Ok(()) } else { Err(format!("file operation {at} was {a:?} and then {b:?}")) }
 }
 
-/// What was wrong, and at which operation.
+/// A mistake, and the operation after which it was found.
 #[derive(Clone, Debug)]
 struct Failure {
     operation: u64,
@@ -252,7 +254,7 @@ fn one(seed: u64, parameters: &HistoryParameters) -> Result<HistoryReport, Failu
         let watched = watch.clone();
         crate::sim::in_machine(seed, move || History::new(seed, &parameters, watched.clone()).run())
             .unwrap_or_else(|why| {
-                // A machine that stops says neither where nor after what.
+                // A machine that stops says neither where nor after which operation.
                 let watch = watch.lock().unwrap_or_else(PoisonError::into_inner);
                 let why = format!("{why}\nthe last file operations:{}", watch.trace);
                 Err(Failure { operation: watch.operation, why })
@@ -262,13 +264,13 @@ fn one(seed: u64, parameters: &HistoryParameters) -> Result<HistoryReport, Failu
     History::new(seed, parameters, Watch::of(parameters)).run()
 }
 
-/// When a crash comes: at the so-manieth file operation of these kinds.
+/// The file operations among which the next crash is counted out.
 #[derive(Clone, Copy, Debug)]
 enum Among {
     All,
-    /// Not an append to a WAL, of which there are many.
+    /// All but the frequent appends to a WAL.
     Rarer,
-    /// Of the MANIFEST, CURRENT and directories.
+    /// Those on the MANIFEST, CURRENT and directories.
     State,
 }
 
@@ -287,14 +289,14 @@ impl Among {
     }
 }
 
-/// A crash: what it has left, and what had been promised.
+/// A crash: the disk that it left, and the promises at that time.
 struct Crash {
     disk: CrashFs,
     choices: CrashChoices,
     floor: Floor,
-    /// What a power loss before the next opening comes to its end must leave of the disk.
+    /// The writes that a power loss must leave if it comes before the next opening has finished.
     safe: Floor,
-    /// As if the process had died there: if the disk is rightly refused.
+    /// The disk and promises if the process had died there: used if the disk is rightly refused.
     killed: (CrashFs, Floor),
     op: String,
 }
@@ -302,7 +304,7 @@ struct Crash {
 impl Crash {
     fn new(disk: &CrashFs, seed: u64, promises: &Promises, op: String) -> Crash {
         let choices = choices_of(seed);
-        // Before the disks: what is promised later need not be on them.
+        // Read before the disks are copied: later promises need not be on them.
         let (safe, of_killed) = (promises.at(CrashKind::PowerLoss), promises.at(CrashKind::ProcessKill));
         let killed = disk.crash_clone(&CrashChoices::process_kill());
         let disk = disk.crash_clone(&choices);
@@ -313,16 +315,16 @@ impl Crash {
     }
 }
 
-/// What the hook of the file system looks at.
+/// The state of the file system's hook.
 #[derive(Default)]
 struct Watch {
     trace: Trace,
-    /// All of it, if the history is done twice.
+    /// All operations, if the history is done twice.
     whole: Option<Vec<String>>,
-    /// The next crash: among which operations, how many to let by, its seed.
+    /// The next crash: its kind of operations, the number of them to let by, its seed.
     armed: Option<(Among, u64, u64)>,
     crash: Option<Crash>,
-    /// The number of the operation that is carried out.
+    /// Number of the operation under way.
     operation: u64,
 }
 
@@ -414,7 +416,8 @@ impl History {
         self.watch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Operations from `number` on until there is a crash; gives the number of the next.
+    /// Carries out operations from `number` on until there is a crash. Gives the number of the
+    /// next.
     fn life(&mut self, mut number: u64) -> Result<u64, Failure> {
         let most = (2 * self.parameters.operations / self.parameters.crashes.max(1)).max(2);
         let (quiet, length) = (number + self.rng.u64(..most), number + most * 3 / 2);
@@ -441,7 +444,7 @@ impl History {
         Ok(number)
     }
 
-    /// Between which operations the disk makes trouble; until then it is slow, perhaps.
+    /// The operations between which the disk makes trouble. Until then it may be slow.
     fn draw_trouble(&mut self, number: u64, most: u64) -> Range<u64> {
         let start = number + self.rng.u64(..most);
         let (roll, length, seed) = (self.rng.u8(..4), self.rng.u64(1..40), self.rng.u64(..));
@@ -454,7 +457,7 @@ impl History {
         start..start + length
     }
 
-    /// The disk is well again, and the database with it; unless a crash has come before.
+    /// Heals the disk, and with it the database, unless a crash has come before.
     fn trouble_ends(&mut self) -> Result<(), String> {
         self.report.faults += self.fs.fault_count();
         self.fs.clear_rules();
@@ -464,7 +467,7 @@ impl History {
         let (end, errors) = self.round.trouble_ends()?;
         self.report.troubles += 1;
         self.report.errors += errors;
-        // A crash that has come meanwhile shows what it shows.
+        // A crash that has come meanwhile is judged by its disk.
         if end == End::Resumed || self.watch().crash.is_some() {
             return Ok(());
         }
@@ -479,7 +482,7 @@ impl History {
         Ok(())
     }
 
-    /// Shows the hook all file operations of the disk as it is now.
+    /// Shows the hook all file operations of the present disk.
     fn look_at_files(&mut self) {
         let (disk, watch) = (self.disk.clone(), self.watch.clone());
         let promises = self.round.promises();
@@ -498,8 +501,8 @@ impl History {
         });
     }
 
-    /// Crashes, now if that has not happened yet; perhaps again while the database is opened; and
-    /// goes on from there.
+    /// Crashes, now if that has not happened yet, and perhaps again while the database is opened.
+    /// Goes on from there.
     fn crash(&mut self) -> Result<(), String> {
         let seed = self.rng.u64(..);
         let caught = {
@@ -514,7 +517,7 @@ impl History {
         self.report.faults += self.fs.fault_count();
         self.fs.clear_rules();
         self.round.abandon();
-        // Who was in the hook has made one more, of the life that is over.
+        // A thread in the hook may have made one more crash, of the life that is over.
         self.watch().crash = None;
         self.count(&crash);
         while self.rng.u8(..3) == 0 {
@@ -540,7 +543,7 @@ impl History {
         Ok(())
     }
 
-    /// Asks RocksDB as well, now and then.
+    /// Has RocksDB read the disk, too, at random.
     fn read_a_second_time(&mut self, disk: &CrashFs) -> Result<(), String> {
         let Some((program, one_in)) = &self.parameters.second_reader else { return Ok(()) };
         if !(self.seed + self.report.crashes).is_multiple_of(*one_in) {
@@ -560,7 +563,7 @@ impl History {
         self.report.kills += u64::from(crash.choices.kind == CrashKind::ProcessKill);
     }
 
-    /// Opens a copy of what a crash has left and crashes at one operation of that; `None` if
+    /// Opens a copy of a crashed disk and crashes at one operation of the opening. `None` if the
     /// opening took fewer.
     fn crash_while_opening(&mut self, first: &Crash) -> Option<Crash> {
         let disk = first.disk.crash_clone(&CrashChoices::process_kill());
@@ -580,11 +583,11 @@ impl History {
         });
         let opened = self.round.try_to_open(env_over(fs));
         if opened.is_err_and(|why| is_refusal(&why, &first.choices)) {
-            // Rightly; what a crash within leaves would be refused as well, for that of the first.
+            // A right refusal: the disk of a crash on the way would be refused as well.
             return None;
         }
         let (disk, choices, killed, op) = found.lock().unwrap_or_else(PoisonError::into_inner).take()?;
-        // What had been promised then still holds; recovery itself promises nothing before its end.
+        // Earlier promises still hold; a recovery promises nothing before its end.
         let floor = if choices.kind == CrashKind::PowerLoss { first.safe } else { first.floor };
         let op = format!("{op} while what a crash before {} had left was opened", first.op);
         Some(Crash { disk, choices, floor, safe: first.safe, killed: (killed, first.floor), op })
@@ -601,7 +604,7 @@ impl History {
         self.round.recover(env, floor, told)
     }
 
-    /// An opening on a disk that makes trouble: it may be refused, and nothing is lost by it.
+    /// Opens on a disk that makes trouble: the opening may be refused, and loses nothing.
     fn open_in_trouble(&mut self, env: Env) -> Result<(), String> {
         let seed = self.rng.u64(..);
         self.fs.set_schedule(FaultSchedule::bad(seed, disk_clock()));
@@ -612,13 +615,13 @@ impl History {
     }
 }
 
-/// The failure with as few operations as still fail, and how to see it again.
+/// Reduces the failure to the fewest operations that still fail, and says how to see it again.
 #[expect(clippy::disallowed_methods, reason = "the clock of the campaign, not of the engine")]
 fn shrink(seed: u64, parameters: &HistoryParameters, failure: Failure) -> String {
     let until = Instant::now() + parameters.shrink;
     let mut smallest = (parameters.clone(), failure);
     let fails = |parameters: &HistoryParameters| one(seed, parameters).err().map(|f| (parameters.clone(), f));
-    // Nothing behind the failure matters.
+    // Operations behind the failure do not matter.
     let end = smallest.1.operation.saturating_add(1).min(parameters.operations);
     let mut size = end / 2;
     while size > 0 && Instant::now() < until {
@@ -651,7 +654,7 @@ fn shrink(seed: u64, parameters: &HistoryParameters, failure: Failure) -> String
     )
 }
 
-/// Ranges that touch are one.
+/// Joins ranges that touch.
 fn merged(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     ranges.sort_by_key(|r| r.start);
     let mut out: Vec<Range<u64>> = Vec::new();

@@ -1,4 +1,4 @@
-//! The load of a trial, step by step, and what must be there after any of its steps.
+//! The load of a trial, step by step, and the expected contents after any of its steps.
 
 use esker::internals::base::stats::{Statistics, Ticker};
 use esker::internals::env::Env;
@@ -11,19 +11,19 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 const DIR: &str = "/db";
-/// Where the checkpoint is made.
+/// Path of the checkpoint.
 const COPY: &str = "/copy";
-/// Where the file to be ingested is written.
+/// Path of the file to be ingested.
 const OUTSIDE: &str = "/outside";
 const FAMILIES: [&str; 2] = ["default", "second"];
-/// Made and dropped while the script runs.
+/// Name of a family that is made and dropped while the script runs.
 const THIRD: &str = "third";
 const WRITES: usize = 150;
 const SLOTS: usize = 8;
 /// Keys of the ingested file.
 const INGESTED: usize = 20;
 
-/// What is done before a write of this number.
+/// Work before the write of this number.
 const EXTRAS: [(usize, Extra); 11] = [
     (24, Extra::FlushAll),
     (30, Extra::CreateFamily),
@@ -54,35 +54,35 @@ enum Extra {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Third {
     Absent,
-    /// Making it, or dropping it, failed.
+    /// The call that makes or drops it failed.
     Maybe,
     There,
 }
 
-/// What became of a write.
+/// The outcome of a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Status {
-    /// It may be there or not, but not in half.
+    /// It may be there whole or not at all.
     Failed,
     Acknowledged,
-    /// It, or a later one, was synced, or its memtables were flushed.
+    /// This write or a later one was synced, or its memtables were flushed.
     Synced,
 }
 
-/// Where the load is.
+/// The progress of the load.
 pub(super) struct FaultScript {
     options: Options,
     statistics: Arc<Statistics>,
-    /// By write.
+    /// The outcome of each write.
     writes: Vec<Status>,
-    /// Of `EXTRAS`, how many were done.
+    /// Number of `EXTRAS` done.
     extras: usize,
     third: Third,
-    /// Whether what was written to the third family must be in it, if that is there.
+    /// Whether the writes to the third family must be in it, if it is there.
     third_filled: bool,
     /// Writes before the checkpoint, if it was made.
     checkpoint: Option<usize>,
-    /// Of the ingested file, if that was tried.
+    /// Outcome of the ingestion, if it was tried.
     ingested: Option<Status>,
 }
 
@@ -126,19 +126,19 @@ impl FaultScript {
         }
     }
 
-    /// How often what could not be read, or came damaged, was read once more and was whole, by what
-    /// the databases have counted.
+    /// Number of reads that failed or were damaged, and were whole when repeated, by the databases'
+    /// statistics.
     pub(super) fn mended_reads(&self) -> u64 {
         let mended = [Ticker::ReadaheadErrors, Ticker::FileReadCorruptionRetrySuccessCount];
         mended.iter().map(|ticker| self.statistics.ticker_count(*ticker)).sum()
     }
 
-    /// How often the databases have gone on by themselves after an error.
+    /// Number of errors from which the databases have recovered by themselves.
     pub(super) fn recoveries(&self) -> u64 {
         self.statistics.ticker_count(Ticker::ErrorHandlerAutoresumeSuccessCount)
     }
 
-    /// How often they have begun to.
+    /// Number of recoveries that they have begun.
     pub(super) fn recoveries_begun(&self) -> u64 {
         self.statistics.ticker_count(Ticker::ErrorHandlerAutoresumeCount)
     }
@@ -168,8 +168,8 @@ impl FaultScript {
         Db::open_cf(&options, dir, names.into_iter().map(descriptor))
     }
 
-    /// Does the next thing; false behind the last. After an error the same call goes on with what
-    /// follows.
+    /// Takes the next step; false behind the last. After an error the same call goes on with the
+    /// step after it.
     pub(super) fn step(&mut self, db: &Db) -> Result<bool> {
         let n = self.writes.len();
         if n == WRITES {
@@ -222,7 +222,7 @@ impl FaultScript {
                 Ok(())
             }
             Extra::Checkpoint => {
-                // With its WALs, or flushed first.
+                // The checkpoint takes the WALs along, or flushes first.
                 let wal_bytes = if self.options.db.atomic_flush { 0 } else { u64::MAX };
                 db.create_checkpoint(COPY, wal_bytes)?;
                 self.checkpoint = Some(self.writes.len());
@@ -255,12 +255,12 @@ impl FaultScript {
         }
     }
 
-    /// What an open database shows, whatever background errors it has.
+    /// Compares the contents of an open database, whatever background errors it has.
     pub(super) fn check_reads(&self, db: &Db) -> Result<(), String> {
         self.check(db, false)
     }
 
-    /// What a database opened after a death must show.
+    /// Compares the contents of a database opened after a death.
     pub(super) fn check_after(&self, db: &Db, kind: CrashKind) -> Result<(), String> {
         self.check(db, kind == CrashKind::PowerLoss)?;
         let Some(writes) = self.checkpoint else { return Ok(()) };
@@ -335,6 +335,7 @@ impl FaultScript {
         Ok(())
     }
 
+    /// Whether write `n` is there.
     /// # Errors
     /// An error of the database, a wrong value, or half a batch.
     fn is_there(&self, db: &Db, n: usize) -> Result<bool, String> {
@@ -353,7 +354,7 @@ impl FaultScript {
         Ok(found[0])
     }
 
-    /// Whether some read ended with an error; those that did not must be right.
+    /// Reads everything. Gives whether some read ended with an error; all others must be right.
     pub(super) fn read_everything(&self, db: &Db) -> Result<bool, String> {
         let mut noticed = false;
         for (i, name) in FAMILIES.iter().enumerate() {

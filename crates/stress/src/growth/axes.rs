@@ -1,15 +1,15 @@
 //! The axes: each makes a database with `n` of something.
 //!
-//! In: `n`. Out: the [`GrowthSubject`], open, with `n` more of that. To add an axis: a line in
+//! In: `n`. Out: the [`GrowthSubject`], open, with `n` more of it. To add an axis: a line in
 //! [`ALL`], a function, and a section in `docs/growth.md`.
 
 use super::subject::{GrowthSubject, SIDE, VALUE, key};
 use esker::options::{BottommostLevelCompaction, CompactRangeOptions};
 use esker::{ColumnFamilyDescriptor, CompactionOptions, Options, Result, WriteBatch};
 
-/// One of the things that there can be many of.
+/// A thing that a database may have many of.
 pub(super) struct Axis {
-    /// As `docs/growth.md` calls it.
+    /// Its name in `docs/growth.md`.
     pub(super) name: &'static str,
     /// The smallest `n` of the short form.
     pub(super) unit: u64,
@@ -54,8 +54,8 @@ pub(super) const ALL: &[Axis] = &[
     axis("bytes of a value", 400_000, |s, n| s.db().put(key(0), vec![b'v'; n as usize])),
 ];
 
-/// `n` families with a key each in memory. Opened again in between: nothing about them is left to
-/// be written down.
+/// `n` families with a key each in memory. The database is opened again in between, so that their
+/// creation is written down.
 fn families(subject: &mut GrowthSubject, n: u64) -> Result<()> {
     let family = |i| ColumnFamilyDescriptor::new(format!("family{i}"), subject.options.cf.clone());
     let families: Vec<_> = (0..n).map(family).collect();
@@ -98,7 +98,7 @@ fn levels(subject: &mut GrowthSubject, n: u64) -> Result<()> {
     })
 }
 
-/// Compacts what an axis made into one table.
+/// Compacts the keys of an axis into one table.
 fn compact(subject: &GrowthSubject) -> Result<()> {
     let options = CompactRangeOptions {
         bottommost_level_compaction: BottommostLevelCompaction::ForceOptimized,
@@ -126,7 +126,7 @@ fn iterators(subject: &mut GrowthSubject, n: u64) -> Result<()> {
     })
 }
 
-/// `shape` gives begin and end of the `i`-th of `n`.
+/// `n` range deletions in the memtable; `shape` gives begin and end of the `i`-th.
 fn range_deletions(subject: &mut GrowthSubject, n: u64, shape: fn(u64, u64) -> (u64, u64)) -> Result<()> {
     (0..n).try_for_each(|i| {
         let (begin, end) = shape(i, n);
@@ -141,7 +141,7 @@ fn deletions_in_a_row(subject: &mut GrowthSubject, n: u64) -> Result<()> {
     (0..n).try_for_each(|i| subject.db().delete(key(i)))
 }
 
-/// An idle family keeps the first WAL and all behind it.
+/// `n` WAL files: an idle family keeps the first WAL, and with it all behind it.
 fn wal_files(subject: &mut GrowthSubject, n: u64) -> Result<()> {
     let idle = ColumnFamilyDescriptor::new("idle", subject.options.cf.clone());
     let made = subject.transaction_db().create_column_families(std::slice::from_ref(&idle))?;

@@ -11,10 +11,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const VARIABLE: &str = "GROWTH_CALLGRIND";
-/// As callgrind finds the two functions. Of two patterns it would know the first only.
+/// The pattern by which callgrind finds the two functions. Of two patterns it would take the first
+/// only.
 const MARKS: &str = "*growth*callgrind*mark_*";
 
-/// Numbers of the files that were read.
+/// Number of files that were read.
 static READ: AtomicU64 = AtomicU64::new(0);
 
 /// Marks where counting begins.
@@ -41,7 +42,7 @@ pub(super) fn last_count() -> u64 {
         let text = std::fs::read_to_string(&path).unwrap_or_default();
         let totals = text.lines().rev().find_map(|line| line.strip_prefix("totals: "));
         count = totals.and_then(|total| total.trim().parse().ok()).unwrap_or(0);
-        // A file that stays is only in the way of who looks into the directory.
+        // A file that stays does no harm.
         std::fs::remove_file(&path).unwrap_or_default();
     }
     count

@@ -1,20 +1,20 @@
-//! Whether amounts of work grow as they may.
+//! Judges whether amounts of work grow as they may.
 //!
-//! In: work at n, 2n, 4n and so on, and what the page allows. Out: for each measure the exponent
-//! that fits what was added, and whether it is too much.
+//! In: work at n, 2n, 4n and so on, and the page's limits. Out: for each measure the exponent that
+//! fits the growth, and whether it is too much.
 //!
-//! What a doubling of n adds is compared with what the first one added: so the part of the work
-//! that does not depend on n does not hide the part that does.
+//! The growth at each doubling of n is compared with the growth at the first. So the part of the
+//! work that does not depend on n does not hide the part that does.
 
 use super::page::{Allowed, Growth};
 use super::work::{Measure, Work};
 
-/// A part of the work at the smallest size by which it may differ at the largest one.
+/// A growth of less than this part of the smallest size's work is noise.
 const NOISE: f64 = 0.06;
-/// By how much the last doubling may exceed what is allowed: nodes and buffers fill up in steps.
+/// Factor by which the last doubling may exceed its limit: nodes and buffers fill up in steps.
 const SLACK: f64 = 1.4;
-/// The part of the work that must grow before its growth counts: what is added may come in one
-/// step, such as a buffer that is doubled.
+/// Growth below this part of the work does not count: it may come in one step, such as a buffer
+/// that is doubled.
 const PART: f64 = 0.6;
 
 /// A measure of a cell.
@@ -22,13 +22,13 @@ const PART: f64 = 0.6;
 pub(super) struct Finding {
     pub(super) measure: Measure,
     pub(super) amounts: Vec<u64>,
-    /// Of what was added; `None`: next to nothing was.
+    /// The exponent of the growth; `None`: there was next to none.
     pub(super) exponent: Option<f64>,
     pub(super) allowed: Growth,
     pub(super) is_too_much: bool,
 }
 
-/// One finding a measure, if anything was counted of it.
+/// One finding for each measure that counted anything.
 pub(super) fn judge(allowed: &Allowed, works: &[Work]) -> Vec<Finding> {
     let Allowed::Grows { work, memory } = allowed else { return Vec::new() };
     let finding = |measure| {

@@ -1,7 +1,7 @@
 //! The operations: every kind of call, on a database in which something has grown.
 //!
-//! In: a [`GrowthSubject`] that an axis has grown. Out: what is to be measured, with all that comes
-//! before it done. To add an operation: a line in [`ALL`], a function, and its rows in
+//! In: a [`GrowthSubject`] that an axis has grown. Out: the call to be measured, with all
+//! preparations done. To add an operation: a line in [`ALL`], a function, and its rows in
 //! `docs/growth.md`.
 
 use super::subject::{Act, GrowthSubject, SIDE, VALUE};
@@ -13,10 +13,10 @@ use esker::{
 
 /// A kind of call.
 pub(super) struct Operation {
-    /// As `docs/growth.md` calls it.
+    /// Its name in `docs/growth.md`.
     pub(super) name: &'static str,
-    /// Whether it needs a database of its own: it leaves something that the next would be measured
-    /// with.
+    /// Whether it needs a database of its own: its traces would be measured with the next
+    /// operation.
     pub(super) alone: bool,
     /// Options that it needs, if it has a database of its own.
     pub(super) options: fn(&mut Options),
@@ -130,8 +130,8 @@ fn times(count: u64, act: impl FnMut(u64) -> Result<()>) -> Result<()> {
     (0..count).try_for_each(act)
 }
 
-/// Keys before, between and behind what an axis has, and its first, one in its middle, and none of
-/// them.
+/// Keys before, between and behind those of an axis; the axis's first key, one in its middle, and
+/// one that is absent.
 const PROBES: [&str; 6] = ["a05", "b", "m00000000", "m00000007", "m00000007x", "z05"];
 
 fn get(subject: &mut GrowthSubject) -> Result<()> {
@@ -156,8 +156,7 @@ fn hand_back(subject: &mut GrowthSubject, iterator: DbIterator) -> Result<()> {
     Ok(())
 }
 
-/// Four steps from `from` on, which is the last key before those of an axis, or the first behind
-/// them.
+/// Four steps from `from`, which is the last key before those of an axis, or the first behind them.
 fn walk(subject: &mut GrowthSubject, from: &str, step: fn(&mut DbIterator)) -> Result<Act> {
     let mut iterator = subject.iterator("a")?;
     iterator.seek(from);
@@ -210,7 +209,7 @@ fn named(subject: &GrowthSubject, name: &str) -> Result<Vec<esker::Transaction>>
     (0..4).map(transaction).collect()
 }
 
-/// Flushes of a side make a compaction due, which no axis has a part in.
+/// Flushes of the side keys make a compaction due, without any key of the axis.
 fn compaction(subject: &mut GrowthSubject) -> Result<Act> {
     flush_side(subject)?;
     compact_when_due(subject, &[])
@@ -224,7 +223,7 @@ fn flush_side(subject: &GrowthSubject) -> Result<()> {
     })
 }
 
-/// Compactions are allowed from now on, and begin when what is measured does.
+/// Allows compactions from now on, so that they begin with the measured call.
 fn compact_when_due(subject: &GrowthSubject, options: &[(&str, &str)]) -> Result<Act> {
     subject.db().pause_background_work();
     let options = [options, &[("disable_auto_compactions", "false")]].concat();
@@ -235,7 +234,7 @@ fn compact_when_due(subject: &GrowthSubject, options: &[(&str, &str)]) -> Result
     })
 }
 
-/// Four files are too many.
+/// A FIFO compaction that is due because four files are too many.
 fn fifo_compaction(subject: &mut GrowthSubject) -> Result<Act> {
     flush_side(subject)?;
     let bytes = subject.db().int_property("rocksdb.live-sst-files-size").unwrap_or_default();
@@ -256,7 +255,7 @@ fn fifo(options: &mut Options) {
     options.cf.compaction_style = CompactionStyle::Fifo;
 }
 
-/// A flush fails; what is measured is how the database goes on.
+/// A flush fails; the measured call lets the database go on.
 fn resume(subject: &mut GrowthSubject) -> Result<Act> {
     subject.db().put("b", VALUE)?;
     subject.fs.add_rule(FaultRule::fail(&[OpKind::Append]).on_name(".sst").forever());

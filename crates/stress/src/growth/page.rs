@@ -1,10 +1,10 @@
-//! `docs/growth.md`, the table of what may grow with what.
+//! `docs/growth.md`, the table of permitted growth.
 //!
-//! In: the page. Out: for an axis and an operation what is allowed, with the reason. The page is
-//! the only copy.
+//! In: the page. Out: for an axis and an operation the limit, with the reason. The page is the only
+//! copy.
 //!
 //! Invariants
-//!  1. Every axis stands in one section, and every operation in one row of it: its own, or that of
+//!  1. Every axis has one section, and every operation one row in it: its own, or that of
 //!     `all others`.
 //!  2. Rows name known operations, sections known axes; every row gives a reason.
 
@@ -14,7 +14,7 @@ const PAGE: &str = include_str!("../../../../docs/growth.md");
 const TABLES: &str = "\n## The table\n";
 const REST: &str = "all others";
 
-/// How an amount may grow with `n`: the exponent that is fitted to it may not be larger.
+/// The largest exponent with which an amount may grow in `n`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Growth {
     Constant,
@@ -36,8 +36,8 @@ impl Growth {
         })
     }
 
-    /// By how much a doubling of `n` may multiply what the doubling before it added; `None`:
-    /// nothing may be added.
+    /// The factor by which the growth at a doubling of `n` may exceed the one before; `None`: no
+    /// growth.
     pub(super) fn factor(self) -> Option<f64> {
         match self {
             Growth::Constant => None,
@@ -59,12 +59,12 @@ impl Growth {
     }
 }
 
-/// What the page says of a cell.
+/// The page's statement on a cell.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Allowed {
-    /// The work and the memory of the operation may grow so.
+    /// Work and memory of the operation may grow this fast.
     Grows { work: Growth, memory: Growth },
-    /// The two have nothing to do with each other.
+    /// The operation does not depend on the axis.
     Senseless,
 }
 
@@ -75,9 +75,9 @@ pub(super) struct Page {
 }
 
 impl Page {
-    /// The page of the tree, checked against these names.
+    /// Reads the page and checks it against these names.
     /// # Errors
-    /// What is missing, unknown or said twice.
+    /// The axes and operations that are missing, unknown or given twice.
     pub(super) fn load(axes: &[&str], operations: &[&str]) -> Result<Page, String> {
         Page::parse(PAGE, axes, operations).map_err(|why| format!("docs/growth.md: {why}"))
     }
@@ -112,7 +112,7 @@ impl Page {
 
 fn parse_rows(text: &str, operations: &[&str]) -> Result<BTreeMap<String, Allowed>, String> {
     let mut rows = BTreeMap::new();
-    // Behind the heading and the line below it.
+    // Rows begin behind the heading and the line below it.
     for line in text.lines().filter(|line| line.starts_with('|')).skip(2) {
         let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
         let &[names, work, memory, reason] = cells.as_slice() else {

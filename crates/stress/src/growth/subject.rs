@@ -1,10 +1,10 @@
-//! The database that is measured, with what an axis lets grow in it.
+//! The database that is measured, and the things that an axis lets grow in it.
 //!
-//! In: options and steps of an axis. Out: an open database on the real file system, every operation
-//! of which is counted, and whatever keeps it in its state: snapshots, iterators, transactions.
+//! In: options and steps of an axis. Out: an open database on the real file system, with a count of
+//! its file operations; and the snapshots, iterators and transactions that keep its state.
 //!
-//! Keys: `a00` to `a31` and `z00` to `z31` lie in two tables of the last level; what an axis adds
-//! has keys that begin with `m`, between them.
+//! Keys: `a00` to `a31` and `z00` to `z31` lie in two tables of the last level. The keys of an axis
+//! begin with `m`, between them.
 
 use esker::internals::base::sync::epoch;
 use esker::internals::cache::{CacheOptions, CacheType};
@@ -20,12 +20,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What is measured.
+/// The call to be measured.
 pub(super) type Act = Box<dyn FnOnce(&mut GrowthSubject) -> Result<()>>;
 
 /// Keys on each side of those of an axis.
 pub(super) const SIDE: u64 = 32;
-/// Bytes of a value, where nothing else is said.
+/// Value of a key, unless an axis chooses another.
 pub(super) const VALUE: &[u8] = &[b'v'; 100];
 
 /// A database and its surroundings.
@@ -41,7 +41,7 @@ pub(super) struct GrowthSubject {
     pub(super) snapshots: Vec<Snapshot>,
     pub(super) iterators: Vec<DbIterator>,
     pub(super) transactions: Vec<Transaction>,
-    /// What an act made and must not drop while it is measured.
+    /// Values that acts made and that must not be dropped while they are measured.
     kept: Vec<Box<dyn Any>>,
 }
 
@@ -64,7 +64,7 @@ impl GrowthSubject {
         // The clock's tables grow in steps that would show.
         let cache = CacheOptions { cache_type: CacheType::Lru, ..CacheOptions::with_capacity(8 << 20) };
         options.cf.table.block_cache = BlockCache::new(&cache).ok().map(Arc::new);
-        // In memory, where there is such a place: the campaign syncs thousands of files.
+        // In memory, where such a file system is mounted: the campaign syncs thousands of files.
         let directory = TempDir::within(Path::new("/dev/shm"), "growth");
         GrowthSubject {
             fs,
@@ -84,7 +84,7 @@ impl GrowthSubject {
         self.directory.join("db")
     }
 
-    /// A name in the directory that nothing has yet.
+    /// A path in the directory that no file has yet.
     pub(super) fn fresh_path(&mut self, name: &str) -> PathBuf {
         self.files += 1;
         self.directory.join(format!("{name}-{}", self.files))
@@ -174,7 +174,7 @@ impl GrowthSubject {
         drop(self.db().property("rocksdb.estimate-num-keys"));
     }
 
-    /// Waits until nothing goes on in the background, and what nothing refers to any more is gone.
+    /// Waits until background work is done and files without a reference are gone.
     pub(super) fn settle(&self) -> Result<()> {
         let Some(db) = self.db.as_ref().map(TransactionDb::db) else { return Ok(()) };
         if db.background_error().is_some() {
@@ -200,7 +200,7 @@ impl GrowthSubject {
 
 impl Drop for GrowthSubject {
     fn drop(&mut self) {
-        // What was measured is known; a database with an error in force may not close cleanly.
+        // The measurement is complete; a database with an error in force may not close cleanly.
         self.close().unwrap_or_default();
     }
 }

@@ -1,9 +1,9 @@
-//! What an operation cost, counted without a clock.
+//! The cost of an operation, counted without a clock.
 //!
-//! In: an action on a [`GrowthSubject`]. Out: [`Work`], one number a [`Measure`].
+//! In: an action on a [`GrowthSubject`]. Out: [`Work`], one number for each [`Measure`].
 //!
 //! Invariants
-//!  1. All threads of the process are counted, but comparisons: these are the calling thread's.
+//!  1. The counts cover all threads of the process; comparisons are those of the calling thread.
 //!  2. Nothing else runs in the process: the campaign is a program of its own.
 
 use super::callgrind;
@@ -54,8 +54,8 @@ impl Measure {
         }
     }
 
-    /// Growth from the smallest size to the largest that says nothing: rounding up to blocks,
-    /// lengths of numbers, where a node of a tree is full.
+    /// Growth from the smallest size to the largest that means nothing: rounding up to blocks,
+    /// lengths of numbers, full nodes of a tree.
     pub(super) fn floor(self) -> f64 {
         match self {
             Measure::Allocations => 60.0,
@@ -69,7 +69,7 @@ impl Measure {
     }
 }
 
-/// One number a measure, in the order of [`Measure::ALL`].
+/// One number for each measure, in the order of [`Measure::ALL`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Work([u64; Measure::ALL.len()]);
 
@@ -86,7 +86,7 @@ pub(super) fn measure(subject: &mut GrowthSubject, act: Act) -> Result<Work> {
     Allocations::reset_peak();
     let before = Allocations::now();
     callgrind::mark_begin();
-    // With what goes on in the background because of it.
+    // The count includes the background work that the call causes.
     act(subject).and_then(|()| subject.settle())?;
     callgrind::mark_end();
     let after = Allocations::now();
