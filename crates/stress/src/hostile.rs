@@ -1,8 +1,8 @@
 //! Real processes in hostile surroundings: limits, full disks, signals, directories that are moved
 //! or replaced, second openers.
 //!
-//! In: a seed and how many trials. Out: a [`HostileReport`], or what a trial found, with the seed
-//! of that trial.
+//! In: a seed and a number of trials. Out: a [`HostileReport`], or the mistake that a trial found,
+//! with the seed of that trial.
 //!
 //! A trial starts a [`child`] that writes from several threads and reports each acknowledged batch
 //! on a pipe. The driver then brings about one [`Circumstance`], removes it again, and lets the
@@ -37,27 +37,27 @@ use std::time::Duration;
 
 /// Writing threads of a child.
 pub(crate) const THREADS: u64 = 3;
-/// How long a child may take for anything: to begin, to go on, to end.
+/// Longest time a child may take to begin, to go on, or to end.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// What to do.
+/// Parameters of a campaign.
 #[derive(Clone, Debug)]
 pub struct HostileParameters<'a> {
     /// The `esker-stress` binary.
     pub program: &'a Path,
-    /// Where directories for trials are made. It must not be a `tmpfs`.
+    /// Parent of the trials' directories. It must not be a `tmpfs`.
     pub directory: &'a Path,
-    /// Of the first trial; the next ones have the next numbers.
+    /// Seed of the first trial; the next ones have the next numbers.
     pub seed: u64,
-    /// How many trials.
+    /// Number of trials.
     pub trials: u64,
-    /// Only these circumstances; empty: all.
+    /// Circumstances to try; empty: all.
     pub only: Vec<Circumstance>,
     /// Print a line for each trial.
     pub verbose: bool,
 }
 
-/// What was done.
+/// Counts of a campaign.
 #[derive(Clone, Debug, Default)]
 pub struct HostileReport {
     /// Trials by circumstance.
@@ -70,7 +70,7 @@ pub struct HostileReport {
     pub acknowledged: u64,
     /// Trials in which the child met an error.
     pub met: u64,
-    /// Children that died of their circumstance, as its rules say.
+    /// Children that their circumstance ended, as its rules allow.
     pub died: u64,
 }
 
@@ -95,9 +95,9 @@ impl fmt::Display for HostileReport {
     }
 }
 
-/// Runs the trials. With fewer trials than circumstances the seed says which come.
+/// Runs the trials. With fewer trials than circumstances, the seed chooses among these.
 /// # Errors
-/// What was wrong in a trial, with its seed.
+/// The first mistake, with the seed of its trial.
 pub fn run(parameters: &HostileParameters<'_>) -> Result<HostileReport, String> {
     let mut report = HostileReport::default();
     let all = if parameters.only.is_empty() { &Circumstance::ALL[..] } else { &parameters.only[..] };
@@ -149,7 +149,7 @@ fn progress(seed: u64, circumstance: Circumstance, trial: &Trial<'_>) {
 struct Trial<'a> {
     parameters: &'a HostileParameters<'a>,
     circumstance: Circumstance,
-    /// Goes before the place does.
+    /// The child; it must end before its place is removed.
     process: Option<Process>,
     place: HostilePlace,
     rng: fastrand::Rng,
@@ -168,7 +168,7 @@ impl<'a> Trial<'a> {
 
     fn run(&mut self, report: &mut HostileReport) -> Result<(), String> {
         let (program, circumstance) = (self.parameters.program, self.circumstance);
-        // A life without trouble first: what it wrote must survive the trouble too.
+        // First a life without trouble: its batches must survive the trouble, too.
         let mut calm = Process::start(program, &self.place, &[], &[])?;
         calm.wait_for_progress(&[0; THREADS as usize], PATIENCE)?;
         calm.end(self.rng.bool())?;

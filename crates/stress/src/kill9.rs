@@ -1,12 +1,12 @@
 //! A process that is killed while it writes, on the real disk.
 //!
-//! In: how often. Out: a [`Kill9Report`], or what was not there after one of the kills.
+//! In: a number of kills. Out: a [`Kill9Report`], or the batch that was missing after a kill.
 //!
-//! The child ([`child`]) writes batches from several threads to two families and says so on a pipe
-//! when a write has returned. The parent ([`run`]) kills it (SIGKILL), reads what the pipe still
-//! holds, opens the same database and compares: each thread's batches up to some number are there,
-//! none is half there, and that number is at least the last one it said, at most one more. The next
-//! child goes on with the same database.
+//! The child ([`child`]) writes batches from several threads to two families, and reports each on a
+//! pipe when its write has returned. The parent ([`run`]) kills it (SIGKILL), reads the rest of the
+//! pipe, opens the same database and compares. Each thread's batches up to some number must be
+//! there, none of them half. That number is the last one reported, or one more. The next child goes
+//! on with the same database.
 
 use esker::internals::base::sync::thread;
 use esker::internals::env::{Clock, SystemClock, on_threads, spawn_scoped};
@@ -19,38 +19,38 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 pub(crate) const FAMILIES: [&str; 2] = ["default", "second"];
-/// Each thread keeps its newest so many keys and deletes the one before.
+/// Number of newest keys that each thread keeps; it deletes the one before.
 pub(crate) const KEPT: u64 = 400;
 
-/// What to do.
+/// Parameters of a campaign.
 #[derive(Clone, Debug)]
 pub struct Kill9Parameters<'a> {
     /// The esker-stress binary.
     pub program: &'a Path,
-    /// Where the database is; empty at first.
+    /// Directory of the database; empty at first.
     pub directory: &'a Path,
-    /// How often to kill.
+    /// Number of kills.
     pub rounds: u32,
     /// Writing threads of the child.
     pub threads: u64,
-    /// Lets a child live at most so long, in milliseconds.
+    /// Longest life of a child, in milliseconds.
     pub max_millis: u64,
     /// Seed of the times at which children are killed.
     pub seed: u64,
-    /// Print a line now and then.
+    /// Print lines of progress.
     pub verbose: bool,
 }
 
-/// What was done.
+/// Counts of a campaign.
 #[derive(Clone, Debug, Default)]
 pub struct Kill9Report {
     /// Children killed.
     pub kills: u32,
-    /// Of those, before they had opened the database or acknowledged anything.
+    /// Kills before the child had opened the database or acknowledged a batch.
     pub silent: u32,
     /// Batches that were acknowledged.
     pub acknowledged: u64,
-    /// Batches that were there although nobody had said so yet.
+    /// Batches that were there without having been acknowledged.
     pub unacknowledged: u64,
 }
 
@@ -65,9 +65,9 @@ impl fmt::Display for Kill9Report {
     }
 }
 
-/// Kills and looks, `rounds` times.
+/// Kills and compares, `rounds` times.
 /// # Errors
-/// What was wrong.
+/// The first batch that is missing or wrong.
 pub fn run(parameters: &Kill9Parameters<'_>) -> Result<Kill9Report, String> {
     let mut report = Kill9Report::default();
     let mut rng = fastrand::Rng::with_seed(parameters.seed);
@@ -75,7 +75,7 @@ pub fn run(parameters: &Kill9Parameters<'_>) -> Result<Kill9Report, String> {
     for round in 0..parameters.rounds {
         let millis = rng.u64(1..=parameters.max_millis);
         let before: u64 = acknowledged.iter().sum();
-        // However slow the machine is: one of them says something.
+        // At least one child acknowledges a batch, however slow the machine is.
         let must_speak = round + 1 == parameters.rounds && report.acknowledged == 0;
         kill_one(parameters, millis, must_speak, &mut acknowledged)
             .map_err(|e| format!("round {round}: {e}"))?;
@@ -100,8 +100,8 @@ fn eprintln_progress(report: &Kill9Report) {
     eprintln!("{report}");
 }
 
-/// Starts a child, kills it after `millis` (if it `must_speak`, from its first acknowledgement on),
-/// and notes what it acknowledged.
+/// Starts a child, kills it after `millis`, and notes its acknowledged batches. If it `must_speak`,
+/// the time runs from its first acknowledgement on.
 fn kill_one(
     parameters: &Kill9Parameters<'_>,
     millis: u64,
@@ -120,10 +120,10 @@ fn kill_one(
     thread::scope(|scope| {
         let read = || read_acknowledgements(pipe, acknowledged, first);
         let reader = spawn_scoped(scope, "reader", read).map_err(|e| e.to_string());
-        // The child is not left alone.
+        // No child stays behind.
         let reader = reader.or_else(|e| kill(&mut child).and(Err(e)))?;
         if must_speak {
-            // An error: it ended without a word, and `kill` says so.
+            // An error means that the child ended without a word; `kill` reports that.
             has_spoken.recv().ok();
         }
         SystemClock.sleep(Duration::from_millis(millis));
@@ -143,7 +143,7 @@ fn kill(child: &mut Child) -> Result<(), String> {
     }
 }
 
-/// Lines "thread number" until the end of the pipe. `first` hears of the first one.
+/// Reads lines "thread number" until the end of the pipe. `first` gets a message at the first one.
 fn read_acknowledgements(
     pipe: impl std::io::Read,
     acknowledged: &mut [u64],

@@ -1,6 +1,6 @@
 //! `esker-stress`: runs one campaign of the library with parameters from the command line.
 //!
-//! Exit code 0 if nothing was wrong, 1 with a report on standard error if something was.
+//! Exit code 0 if every answer was right; else 1, with a report on standard error.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool")]
 
@@ -13,8 +13,8 @@ use std::process::ExitCode;
 /// Long campaigns against Esker.
 #[derive(Parser)]
 struct Arguments {
-    /// Say in the end which probes were passed how often, and fail if some were not that the
-    /// campaign always passed.
+    /// Print the probes that were passed and their counts. Fail if the campaign missed one that it
+    /// always passes.
     #[arg(long, global = true)]
     probes: bool,
     #[command(subcommand)]
@@ -49,12 +49,12 @@ enum Campaign {
     Histories(durability::HistoriesArguments),
     /// A child process killed while it writes, on the real disk.
     Kill9(durability::Kill9Arguments),
-    /// What `kill9` starts and kills.
+    /// The child process of `kill9`.
     #[command(hide = true)]
     Kill9Child(durability::ChildArguments),
     /// Real processes in hostile surroundings.
     Hostile(durability::HostileArguments),
-    /// What `hostile` starts: a writer, a verifier, openers.
+    /// The child processes of `hostile`: a writer, a verifier, openers.
     #[command(hide = true)]
     HostileChild(durability::HostileChildArguments),
     #[command(hide = true)]
@@ -66,7 +66,7 @@ enum Campaign {
 }
 
 impl Campaign {
-    /// As probes know it.
+    /// The campaign's name in the lists of probes.
     fn name(&self) -> &'static str {
         match self {
             Campaign::Model(_) => "model",
@@ -93,7 +93,7 @@ impl Campaign {
 
 #[derive(Args)]
 struct ModelArguments {
-    /// Of the first round; the next have the next numbers.
+    /// Seed of the first round; the next ones have the next numbers.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Databases, one after the other.
@@ -130,7 +130,7 @@ fn run_model(arguments: ModelArguments) -> Result<String, String> {
 
 #[derive(Args)]
 struct MetamorphicArguments {
-    /// Of the first list of operations; the next have the next numbers.
+    /// Seed of the first list of operations; the next ones have the next numbers.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Lists of operations.
@@ -181,7 +181,7 @@ fn run_metamorphic(arguments: MetamorphicArguments) -> Result<String, String> {
 
 #[derive(Args)]
 struct ThreadsArguments {
-    /// Of the choices each thread makes.
+    /// Seed of the choices of each thread.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Threads that write.
@@ -190,10 +190,10 @@ struct ThreadsArguments {
     /// Threads that read.
     #[arg(long, default_value_t = 8)]
     readers: usize,
-    /// How long.
+    /// Duration.
     #[arg(long, default_value_t = 300)]
     seconds: u64,
-    /// Where the database is made; not said: in memory.
+    /// Parent of the database; by default it is in memory.
     #[arg(long)]
     directory: Option<std::path::PathBuf>,
 }
@@ -207,7 +207,7 @@ fn run_threads(arguments: ThreadsArguments) -> Result<String, String> {
 
 #[derive(Args)]
 struct ScansArguments {
-    /// Of the first round; the next have the next numbers.
+    /// Seed of the first round; the next ones have the next numbers.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Threads that write.
@@ -216,10 +216,10 @@ struct ScansArguments {
     /// Threads that scan.
     #[arg(long, default_value_t = 2)]
     scanners: usize,
-    /// How long, all rounds together.
+    /// Duration of all rounds together.
     #[arg(long, default_value_t = 60)]
     seconds: u64,
-    /// How long a round is.
+    /// Duration of a round.
     #[arg(long, default_value_t = 4)]
     round_seconds: u64,
 }

@@ -1,11 +1,11 @@
-//! Options do not change answers: one list of operations on many sets of options, each answer that
-//! of sorted maps.
+//! Options do not change answers: runs one list of operations under many sets of options, and
+//! compares each answer with that of sorted maps.
 //!
-//! In: seeds and sizes. Out: counts, or the first [`MetamorphicFailure`], shrunk: as few operations
-//! and options as still fail, with the command that runs them again. Options come from the whole
-//! space that the engine accepts (`space.rs`); each reopening within a list draws others.
-//! Operations, options and what each answers depend on the seeds only; when flushes and compactions
-//! run does not, so a failure that is rare may have to be run again, and is shrunk less far.
+//! In: seeds and sizes. Out: counts, or the first [`MetamorphicFailure`], shrunk to the fewest
+//! operations and options that still fail, with the command that runs them again. Options come from
+//! the whole space that the engine accepts (`space.rs`); each reopening within a list draws others.
+//! Operations, options and answers depend on the seeds only. The times of flushes and compactions
+//! do not: a rare failure may have to be run again, and is shrunk less far.
 //!
 //! Reading order: `ops` (operations and answers), `space` (options), `run` (one list on one set),
 //! `reduce`.
@@ -23,8 +23,9 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// Options drawn for the `number`th opening of some database, and for its families; `lasting`
-/// chooses what must be the same in all of them. Comparator and merge operator are to be set.
+/// Options drawn for the `number`th opening of some database, and for its families. `lasting` is
+/// the seed of options that all of its openings share. The caller sets comparator and merge
+/// operator.
 pub(crate) fn stress_options(
     lasting: u64,
     number: u64,
@@ -38,10 +39,10 @@ pub(crate) fn stress_changes(seed: u64) -> Vec<(String, String)> {
     Space { seed, without: Default::default() }.changes(seed)
 }
 
-/// What to do.
+/// Parameters of a campaign.
 #[derive(Clone, Debug)]
 pub struct MetamorphicParameters {
-    /// Of the first list; the next have the next numbers.
+    /// Seed of the first list; the next ones have the next numbers.
     pub seed: u64,
     /// Lists of operations.
     pub lists: u64,
@@ -49,17 +50,17 @@ pub struct MetamorphicParameters {
     pub operations: usize,
     /// Sets of options for each list.
     pub sets: u64,
-    /// Only this set.
+    /// The only set to run; `None`: all.
     pub set: Option<u64>,
-    /// Only these operations: what a failure names.
+    /// The only operations to run, as a failure names them; `None`: all.
     pub keep: Option<Vec<usize>>,
     /// Options that keep their defaults.
     pub without: Vec<String>,
     /// Wait for background work behind every operation.
     pub calm: bool,
-    /// How long a failure may be shrunk.
+    /// Time for shrinking a failure.
     pub shrink: Duration,
-    /// Begin no more lists after so long.
+    /// Time after which no list is begun.
     pub limit: Option<Duration>,
     /// Print a line for each list to standard error.
     pub verbose: bool,
@@ -83,7 +84,7 @@ impl Default for MetamorphicParameters {
     }
 }
 
-/// What was done.
+/// Counts of a campaign.
 #[derive(Clone, Debug, Default)]
 pub struct MetamorphicReport {
     /// Lists of operations.
@@ -109,7 +110,7 @@ impl fmt::Display for MetamorphicReport {
     }
 }
 
-/// A set of options under which an answer was another one.
+/// A set of options under which an answer differed.
 #[derive(Clone, Debug)]
 pub struct MetamorphicFailure {
     text: String,
@@ -121,7 +122,7 @@ impl fmt::Display for MetamorphicFailure {
     }
 }
 
-/// A list, a set, and what is left of both.
+/// A list and a set, and the parts of both that are still in use.
 #[derive(Clone, Debug)]
 struct Case {
     seed: u64,

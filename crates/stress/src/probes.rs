@@ -1,15 +1,16 @@
-//! Where a campaign has been: a rare path that it used to reach and no longer does is noticed.
+//! The rare paths that a campaign has reached: one that it used to reach and no longer does is
+//! noticed.
 //!
-//! In: the name of a campaign that has ended, and what `probe!` counted meanwhile. Out: the counts
-//! as text, or the points that the campaign has always passed and did not pass this time.
+//! In: the name of a campaign that has ended, and the counts of `probe!`. Out: the counts as text,
+//! or the points that the campaign always passed before and did not pass this time.
 //!
-//! A new point is put into `EXPECTED` for each campaign that passes it in its short form; a point
-//! that a change of the engine made unreachable is taken out with that change, knowingly.
+//! A new point goes into `EXPECTED` for each campaign whose short form passes it. If a change of
+//! the engine makes a point unreachable, that change removes it here.
 
 use esker::internals::base::probe;
 use std::collections::BTreeMap;
 
-/// What each campaign passes in a minute or less.
+/// The points that each campaign passes in a minute or less.
 const EXPECTED: &[(&str, &[&str])] = &[
     (
         "model",
@@ -80,14 +81,14 @@ const EXPECTED: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Counts from now on.
+/// Begins to count.
 pub fn begin() {
     probe::count_passes();
 }
 
-/// Compares what was counted with what is expected of the campaign.
+/// Compares the counts with those expected of the campaign.
 /// # Errors
-/// Names the points that were not passed.
+/// The points that were not passed.
 pub fn check(campaign: &str) -> Result<String, String> {
     compare(campaign, &probe::passes())
 }

@@ -1,23 +1,21 @@
-//! Scans in both directions beside writers, at points in time that are held, over super versions
-//! that change under them; each answer is compared with a model that knows every write by its
-//! sequence number.
+//! Scans in both directions beside writers, at held points in time, over super versions that change
+//! under them. Each answer is compared with a model that knows every write by its sequence number.
 //!
 //! In: a seed, numbers of threads, seconds. Out: counts, or the first difference. A round is a
-//! database in memory files with options of its own (those of the model campaign, and a compaction
-//! filter now and then), in which most keys are deleted most of the time. Threads choose their own
-//! points in time, so a seed gives the same options again, not the same history; in the simulated
+//! database in memory files with options of its own: those of the model campaign, and a compaction
+//! filter now and then. Most of its keys are deleted most of the time. Threads choose their own
+//! points in time, so a seed gives the same options again, not the same history. In the simulated
 //! machine (`sim-scans`) it gives the same history, too.
 //!
-//! Who does what: `writer` writes batches, deletes runs and ranges; `keeper` ingests files,
-//! flushes, compacts, sets options; `scanner` takes points in time and moves cursors. What was
-//! written: `history`.
+//! `writer` writes batches, deletes runs and ranges. `keeper` ingests files, flushes, compacts,
+//! sets options. `scanner` takes points in time and moves cursors. `history` has all writes.
 //!
 //! Invariants
-//!  1. A key's versions are in its history before whoever reads at their sequence number looks:
-//!     scanners wait for the writes that were under way when they took their point in time.
-//!  2. Keys that are deleted by single deletions belong to one writer each, which puts and deletes
-//!     them in turn.
-//!  3. Junk, which compaction filters drop when they like, is never compared, only passed.
+//!  1. A key's versions are in its history before a reader at their sequence number looks: scanners
+//!     wait for the writes that were under way when they took their point in time.
+//!  2. Each key that is deleted by single deletions belongs to one writer, which puts and deletes
+//!     it in turn.
+//!  3. Junk, which compaction filters may drop at any time, is passed over and never compared.
 
 mod history;
 mod keeper;
@@ -39,23 +37,23 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const PATH: &str = "/db";
-/// Begins the values that a compaction filter may drop.
+/// Prefix of the values that a compaction filter may drop.
 const JUNK: &[u8] = b"junk";
-/// Every how many keys one is junk.
+/// One key in this many is junk.
 const JUNK_EVERY: usize = 16;
 
-/// What to do.
+/// Parameters of a campaign.
 #[derive(Clone, Debug)]
 pub struct ScanParameters {
-    /// Of the first round; the next have the next numbers.
+    /// Seed of the first round; the next ones have the next numbers.
     pub seed: u64,
     /// Threads that write.
     pub writers: usize,
     /// Threads that scan.
     pub scanners: usize,
-    /// How long, all rounds together.
+    /// Duration of all rounds together.
     pub time: Duration,
-    /// How long a round is.
+    /// Duration of a round.
     pub round: Duration,
     /// Print each round's numbers to standard error.
     pub verbose: bool,
@@ -74,7 +72,7 @@ impl Default for ScanParameters {
     }
 }
 
-/// What was done.
+/// Counts of a campaign.
 #[derive(Clone, Debug, Default)]
 pub struct ScanReport {
     /// Databases.
@@ -102,10 +100,10 @@ impl fmt::Display for ScanReport {
 
 type Outcome = Result<(), String>;
 
-/// How much a round is.
+/// The size of a round.
 #[derive(Clone, Debug)]
 pub(crate) struct ScanSize {
-    /// Keys of each family: one of these.
+    /// Keys of each family: one of these numbers.
     pub(crate) keys: [usize; 3],
     /// Batches of each writer.
     pub(crate) batches: u64,
@@ -113,12 +111,12 @@ pub(crate) struct ScanSize {
     pub(crate) maintenance: u64,
     /// Turns of each scanner.
     pub(crate) scans: u64,
-    /// Of a thousand turns so many begin with a new point in time, and so many with a new cursor.
+    /// Of a thousand turns, the number that begin with a new point in time, and with a new cursor.
     pub(crate) new: (u16, u16),
 }
 
 impl ScanSize {
-    /// Until it is stopped.
+    /// The size of a round that runs until it is stopped.
     const ENDLESS: ScanSize = ScanSize {
         keys: [60, 300, 1000],
         batches: u64::MAX,
@@ -128,7 +126,7 @@ impl ScanSize {
     };
 }
 
-/// What the threads of a round share.
+/// State that the threads of a round share.
 struct Round {
     db: Db,
     specs: Vec<ModelFamilySpec>,
@@ -138,7 +136,7 @@ struct Round {
     history: ScanHistory,
     /// Odd while the writer of this number writes; the last is the keeper.
     busy: Vec<AtomicU64>,
-    /// Held for reading by whoever writes.
+    /// Held for reading by each thread that writes.
     gate: RwLock<()>,
     stop: AtomicBool,
     writes: AtomicU64,
@@ -187,17 +185,17 @@ impl Round {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Lets nobody write who does not hold one as well.
+    /// Keeps out threads that write without the gate.
     fn shared_gate(&self) -> RwLockReadGuard<'_, ()> {
         self.gate.read()
     }
 
-    /// Nobody writes while it is held.
+    /// Keeps out all writes while it is held.
     fn whole_gate(&self) -> RwLockWriteGuard<'_, ()> {
         self.gate.write()
     }
 
-    /// Waits until all that was being written when it was called is in the history.
+    /// Waits until all writes that were under way at the call are in the history.
     fn wait_for_writes(&self) {
         for busy in &self.busy {
             let before = busy.load(Ordering::SeqCst);
@@ -255,7 +253,7 @@ pub fn run(parameters: &ScanParameters) -> Result<ScanReport, String> {
 fn run_round(parameters: &ScanParameters, seed: u64, time: Duration) -> Result<ScanReport, String> {
     let start = Instant::now();
     let threads = Threads::begin(seed, parameters, &ScanSize::ENDLESS)?;
-    // On a machine that was stopped meanwhile, too, everybody has had a turn.
+    // Every thread has had a turn, even on a machine that was stopped meanwhile.
     let round = &threads.round;
     let is_idle = || [&round.writes, &round.comparisons].iter().any(|n| n.load(Ordering::Relaxed) == 0);
     while (start.elapsed() < time || is_idle()) && !round.stopped() {
@@ -266,9 +264,9 @@ fn run_round(parameters: &ScanParameters, seed: u64, time: Duration) -> Result<S
     Ok(ScanReport { seconds: start.elapsed().as_secs_f64(), ..report })
 }
 
-/// A round of this size, whose threads end by themselves.
+/// Runs a round of this size, whose threads end by themselves.
 /// # Errors
-/// As [`run`].
+/// The first difference or unexpected error, with the seed of its round.
 #[cfg(shuttle)]
 pub(crate) fn run_sized(parameters: &ScanParameters, size: &ScanSize) -> Result<ScanReport, String> {
     Threads::begin(parameters.seed, parameters, size)?.finish()
@@ -335,7 +333,7 @@ impl Threads {
     }
 }
 
-/// Lets others work. In a simulation, they do when its scheduler wants it.
+/// Lets others work. In a simulation the scheduler decides when they do.
 #[expect(clippy::disallowed_methods, reason = "the patience of the campaign, not of the engine")]
 fn rest(microseconds: u64) {
     if !cfg!(shuttle) {

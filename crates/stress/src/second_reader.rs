@@ -1,16 +1,17 @@
-//! RocksDB as second reader of what a crash has left.
+//! RocksDB as second reader of crashed disks.
 //!
-//! In: a simulated disk. Out: whether RocksDB and Esker, both opening a copy of it for reading, say
-//! the same: what each family holds, or that it is refused. RocksDB answers from a process of its
-//! own (`esker-reader` of `esker-peer`), which is given the files in a temporary directory.
+//! In: a simulated disk. Out: whether RocksDB and Esker agree, both opening a copy of it for
+//! reading: on the contents of each family, or on a refusal. RocksDB answers from a process of its
+//! own (`esker-reader` of `esker-peer`), which gets the files in a temporary directory.
 //!
-//! Which of the two is right when they differ is for a person to find out. One difference is known:
-//! a power loss may take the end of a WAL and leave the next one, neither synced. Where that end is
-//! a clean one to see, RocksDB replays both, with a hole between them (unless
-//! `track_and_verify_wals` was set when it wrote); Esker's next WAL says where the one before it
-//! ended, and replay stops there. Nor does RocksDB always come to an end of a MANIFEST with garbage
-//! behind its last record, which Esker refuses: no answer within a minute counts as a refusal
-//! there.
+//! If they differ, a person has to find out which one is right. One difference is known: a power
+//! loss may take the end of a WAL and leave the next one, neither of them synced. If the first WAL
+//! seems to end cleanly, RocksDB replays both, with a hole between them (unless
+//! `track_and_verify_wals` was set when it wrote). Esker's next WAL says where the one before it
+//! ended, and replay stops there.
+//!
+//! RocksDB does not always finish reading a MANIFEST with garbage behind its last record, which
+//! Esker refuses: no answer within a minute counts as a refusal.
 
 #![allow(
     clippy::disallowed_methods,
@@ -29,22 +30,22 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How long a line of an answer may take.
+/// Longest wait for a line of an answer.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What is read where.
+/// Pairs by family.
 type Families = BTreeMap<String, Vec<(Vec<u8>, Vec<u8>)>>;
-/// The families, or why there are none.
+/// The families, or the reason for a refusal.
 type Answer = Result<Families, String>;
 
-/// What the two said.
+/// The outcome of a comparison.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Agreed {
     /// All families are the same.
     Same,
-    /// Neither opens it.
+    /// Both refuse the database.
     Refused,
-    /// RocksDB shows what was written behind a hole: see the head of the file.
+    /// RocksDB shows writes behind a hole: see the head of the file.
     Hole,
 }
 
@@ -54,7 +55,7 @@ struct Process {
     work: TempDir,
 }
 
-/// One for all machines: it takes a while to start.
+/// One process for all machines: it takes a while to start.
 static RUNNING: Mutex<Option<Process>> = Mutex::new(None);
 
 /// Ends the process and removes its directory; the next comparison starts another.
@@ -64,7 +65,7 @@ pub(crate) fn end() {
 
 /// Lets both read the database in `dir` of the disk.
 /// # Errors
-/// Where they differ, or why the other one cannot be asked.
+/// The first difference, or the reason why RocksDB cannot be asked.
 pub(crate) fn compare(
     program: &Path,
     disk: &CrashFs,
@@ -115,7 +116,7 @@ fn same(ours: &Families, theirs: &Families) -> Result<(), String> {
     Ok(())
 }
 
-/// What Esker warns of.
+/// Esker's warnings.
 #[derive(Default)]
 struct Warnings(Mutex<Vec<String>>);
 
@@ -137,7 +138,7 @@ impl Warnings {
     }
 }
 
-/// What Esker reads.
+/// Reads the database with Esker.
 fn ours(disk: CrashFs, dir: &Path, specs: &[ModelFamilySpec], warnings: &Arc<Warnings>) -> Answer {
     let env: Env = crate::crash::env_over(disk);
     let info_log = Some(warnings.clone() as Arc<dyn InfoLog>);
@@ -177,9 +178,9 @@ impl Process {
         Ok(Process { program: program.to_owned(), process, work: TempDir::new("second-reader") })
     }
 
-    /// `None`: it does not come to an end of the question.
+    /// Asks the reader. `None`: there was no answer in time.
     /// # Errors
-    /// It has ended, or answers something else.
+    /// The process has ended, or its output is not an answer.
     fn ask(
         &mut self,
         disk: &CrashFs,

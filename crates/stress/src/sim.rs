@@ -1,25 +1,23 @@
 //! The whole engine in one simulated machine: crashes of a database whose threads, clock and disk
 //! all follow one seed.
 //!
-//! In: a seed and how many cycles. Out: a [`SimReport`], or the first thing that was wrong with the
-//! seed that shows it again, exactly as it was. Built with `--cfg shuttle` only: then every lock,
-//! condition variable, atomic, spawn and join of the engine and of the simulated disk is a place
-//! where shuttle's scheduler decides who goes on. All threads share one thread of the system, so
+//! In: a seed and a number of cycles. Out: a [`SimReport`], or the first mistake with the seed that
+//! shows it again, exactly as it was. Built with `--cfg shuttle` only. Then every lock, condition
+//! variable, atomic, spawn and join of the engine and of the simulated disk is a place where
+//! shuttle's scheduler decides which thread goes on. All threads share one thread of the system, so
 //! nothing else decides anything.
 //!
-//! `machine` is the machine, [`scans`] another life in it.
+//! `machine` is the machine; [`scans`] is another campaign in it.
 //!
-//! On a disk in trouble, operations of the load are slow, by the simulated clock, and some disks
-//! are opened and read while they fail, are full, or give other bytes than were written; and then
-//! again, well.
+//! A cycle is a crash of the campaign in [`crate::crash`], with small loads. The crashed disk is
+//! opened, by as many threads as an opening has, read and compared; some openings crash again. On a
+//! disk in trouble, operations of the load are slow, by the simulated clock. Some crashed disks are
+//! opened and read while they fail, are full, or give wrong bytes; then once more without trouble.
 //!
-//! A cycle is a crash of the campaign in [`crate::crash`], with small loads: what the crash left is
-//! opened, by as many threads as an opening has, read and compared; some openings crash again.
-//!
-//! Under the seed: which thread runs at every such place, options, writes, file operations, what a
-//! crash leaves of them, trouble with the disk, the clock. Not under it: the order in which weaker
-//! memory than sequential consistency could show writes (shuttle has none), names of sessions and
-//! of the database, which decide nothing.
+//! The seed decides: the thread that runs at every such place, options, writes, file operations,
+//! the parts of them that survive a crash, trouble with the disk, the clock. It does not decide:
+//! the order in which a memory weaker than sequential consistency could show writes (shuttle has
+//! none); names of sessions and of the database, on which nothing depends.
 
 mod delays;
 mod keeper;
@@ -31,10 +29,10 @@ pub(crate) use machine::in_machine;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// What to do.
+/// Parameters of a campaign.
 #[derive(Clone, Debug)]
 pub struct SimParameters {
-    /// Of the first machine; the next have the next numbers.
+    /// Seed of the first machine; the next ones have the next numbers.
     pub seed: u64,
     /// Crashes, at least.
     pub cycles: u64,
@@ -42,22 +40,22 @@ pub struct SimParameters {
     pub per_machine: u64,
     /// Batches of each writer, at most: for shrinking.
     pub max_batches: u32,
-    /// The disk is slow, and makes trouble when it is read.
+    /// The disk is slow, and fails or damages some reads.
     pub trouble: bool,
-    /// Run each machine twice, and compare what happened.
+    /// Run each machine twice, and compare their file operations.
     pub twice: bool,
-    /// Begin no machine after so long.
+    /// Time after which no machine is begun.
     pub limit: Option<Duration>,
-    /// Print a line now and then.
+    /// Print lines of progress.
     pub verbose: bool,
 }
 
-/// What was done.
+/// Counts of a campaign.
 #[derive(Clone, Debug, Default)]
 pub struct SimReport {
     /// Simulated machines.
     pub machines: u64,
-    /// What they did together.
+    /// The sum of their counts.
     pub crashes: crash::CrashReport,
     /// How long it took.
     pub time: Duration,
@@ -78,7 +76,7 @@ impl fmt::Display for SimReport {
 
 /// Simulates.
 /// # Errors
-/// What was wrong, and the seed that shows it again.
+/// The first mistake, and the seed that shows it again.
 #[expect(clippy::disallowed_methods, reason = "the clock of the campaign, not of the engine")]
 #[expect(clippy::print_stderr, reason = "progress of a command that takes minutes")]
 pub fn run(parameters: &SimParameters) -> Result<SimReport, String> {
@@ -107,7 +105,7 @@ pub fn run(parameters: &SimParameters) -> Result<SimReport, String> {
     Ok(report)
 }
 
-/// The short lives of one machine.
+/// Runs the cycles of one machine.
 fn machine(seed: u64, parameters: &SimParameters) -> Result<crash::CrashReport, String> {
     let (points, max_batches) = (parameters.per_machine, parameters.max_batches);
     let trouble = parameters.trouble;
@@ -116,7 +114,7 @@ fn machine(seed: u64, parameters: &SimParameters) -> Result<crash::CrashReport, 
     in_machine(seed, move || crash::run(&parameters))?
 }
 
-/// The failure with as few batches as still fail, and how to see it again.
+/// Reduces the failure to the fewest batches that still fail, and says how to see it again.
 fn shrink(seed: u64, parameters: &SimParameters, why: String) -> String {
     let fails = |max_batches| {
         let fewer = SimParameters { max_batches, ..parameters.clone() };

@@ -12,7 +12,7 @@ pub fn comparator(format: TimestampFormat) -> ComparatorRef {
 
 struct KeysAndStamps {
     format: TimestampFormat,
-    /// False: of keys without their timestamps.
+    /// False: it compares keys without their timestamps.
     is_stamped: bool,
 }
 

@@ -1,19 +1,19 @@
 //! Many writers and readers at once, over flushes, compactions, families that come and go.
 //!
-//! In: numbers of threads and seconds. Out: counts, or the first broken invariant. Which thread
-//! comes first is the machine's choice, so a failure is not had again by its seed: run longer, or
-//! under a sanitizer.
+//! In: numbers of threads and seconds. Out: counts, or the first broken invariant. The machine
+//! decides which thread comes first, so a seed does not show a failure again: run longer, or under
+//! a sanitizer.
 //!
 //! Writer `w` counts `n` up. Each step is one batch: `w/a = n` in one family, `w/b = n` and
-//! `merge(w/c, 1)` in the other, and `w/log/<n mod 64> = n`; now and then a range deletion of the
+//! `merge(w/c, 1)` in the other, and `w/log/<n mod 64> = n`. In some steps a range deletion of the
 //! log goes before, and `w/base = n`.
 //!
 //! Invariants that readers check
 //!  1. At any one point in time `a`, `b` and `c` are equal: batches are atomic, over families and
 //!     merges.
-//!  2. The log holds just the numbers from `base` (at most 64) to `a`, in both directions of an
+//!  2. The log holds exactly the numbers from `base` (at most 64) to `a`, in both directions of an
 //!     iterator.
-//!  3. `a` never goes back, and is not below what its writer was told is done.
+//!  3. `a` never goes back, and is at least the newest number that its writer has acknowledged.
 //!  4. A snapshot, and an iterator, show the same again later.
 
 mod check;
@@ -31,23 +31,23 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// So many batches and checks there are in each run, however long it takes.
+/// Batches, and checks, of each run at least, however long they take.
 const LEAST: u64 = 200;
-/// And so many flushes, compactions and families.
+/// Flushes, compactions and families of each run at least.
 const LEAST_MAINTENANCE: u64 = 10;
 
-/// What to do.
+/// Parameters of a campaign.
 #[derive(Clone, Debug)]
 pub struct ThreadParameters {
-    /// Of the choices each thread makes.
+    /// Seed of the choices of each thread.
     pub seed: u64,
     /// Threads that write.
     pub writers: usize,
     /// Threads that read.
     pub readers: usize,
-    /// How long, at least.
+    /// Duration, at least.
     pub time: Duration,
-    /// Where the database is made; `None`: in memory.
+    /// Parent of the database; `None`: it is in memory.
     pub directory: Option<PathBuf>,
 }
 
@@ -57,7 +57,7 @@ impl Default for ThreadParameters {
     }
 }
 
-/// What was done.
+/// Counts of a campaign.
 #[derive(Clone, Debug, Default)]
 pub struct ThreadReport {
     /// Batches written.
@@ -81,14 +81,14 @@ impl fmt::Display for ThreadReport {
     }
 }
 
-/// What all threads share.
+/// State that all threads share.
 struct Shared {
     db: Db,
-    /// `a` and the logs.
+    /// The family of `a` and the logs.
     first: ColumnFamilyHandle,
-    /// `b` and `c`.
+    /// The family of `b` and `c`.
     second: ColumnFamilyHandle,
-    /// What each writer was told is done.
+    /// The newest acknowledged number of each writer.
     done: Vec<AtomicU64>,
     stop: AtomicBool,
     checks: AtomicU64,
@@ -100,7 +100,7 @@ impl Shared {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Whether the machine was so busy with other things that all of this has hardly begun.
+    /// Whether the campaign has hardly begun because the machine is busy with other work.
     fn has_done_little(&self) -> bool {
         let batches: u64 = self.done.iter().map(|n| n.load(Ordering::Relaxed)).sum();
         let checks = self.checks.load(Ordering::Relaxed);
@@ -152,8 +152,8 @@ pub fn run(parameters: &ThreadParameters) -> Result<ThreadReport, String> {
     }
     check_all_done(&reopened).map_err(|e| format!("after the reopen: {e}"))?;
     drop(reopened);
-    // The last views go when the epoch moves on. What they hold would look lost to a leak detector:
-    // it does not know the tagged addresses in a block cache's table.
+    // Super versions are freed when the epoch moves on. A leak detector would take their blocks for
+    // lost: it does not know the tagged addresses in a block cache's table.
     for _ in 0..100 {
         epoch::collect();
     }
@@ -222,7 +222,7 @@ fn start_threads(shared: &Arc<Shared>, parameters: &ThreadParameters) -> Result<
     Ok(threads)
 }
 
-/// Every writer's last batch is there, and everything agrees.
+/// Checks that every writer's last batch is there and the invariants hold.
 fn check_all_done(shared: &Shared) -> Outcome {
     for (writer, done) in shared.done.iter().enumerate() {
         let snapshot = shared.db.snapshot();

@@ -1,4 +1,4 @@
-//! What runs in the processes of the campaign: a writer, a verifier, and openers beside the writer.
+//! The child processes of the campaign: a writer, a verifier, and openers beside the writer.
 //!
 //! In: a directory. Out, on standard output, line by line:
 //!
@@ -20,9 +20,9 @@ use std::path::Path;
 use std::thread::{Builder, Scope};
 use std::time::Duration;
 
-/// Between two attempts at what failed.
+/// Time between two attempts at a call that fails.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Attempts that are left to the database itself before `resume` is called.
+/// Failed attempts after which `resume` is called.
 const BY_ITSELF: u32 = 40;
 
 /// Parameters of a child.
@@ -32,20 +32,20 @@ pub struct ChildParameters<'a> {
     pub directory: &'a Path,
     /// Writing threads.
     pub threads: u64,
-    /// Fork again and again; the children end as processes do.
+    /// Fork repeatedly; the forked children end as processes do.
     pub forks: bool,
 }
 
 fn tell(line: std::fmt::Arguments<'_>) {
-    // One line in one call: threads must not mix theirs. Without a driver nobody is there to be
-    // told.
+    // One call writes the whole line, so that threads do not mix theirs. Without a driver the line
+    // is lost.
     let text = format!("{line}\n");
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).ok();
 }
 
-/// Writes until standard input is closed, then closes the database. Whatever fails is reported and
-/// tried again.
+/// Writes until standard input is closed, then closes the database. Reports each failed call and
+/// tries it again.
 /// # Errors
 /// The error of `close`, if it does not go away.
 pub fn child(parameters: &ChildParameters<'_>) -> Result<(), String> {
@@ -97,8 +97,8 @@ fn start_writer<'scope>(
     }
 }
 
-/// Children of this process hold the database too. None of their calls may do anything, nor may its
-/// end.
+/// Forks repeatedly. The forked children hold the database, too; neither their calls nor their ends
+/// may change anything.
 fn fork_again_and_again(db: &Db, stop: &AtomicBool) {
     while !stop.load(Ordering::SeqCst) {
         let handle = db.clone();
@@ -133,7 +133,8 @@ impl Writer<'_> {
         tell(format_args!("error {} {what}: {e}", self.thread));
     }
 
-    /// The number of the last batch that is there, however long it takes to read it.
+    /// Reads the number of the thread's last batch, however long that takes. `None`: `stop` was
+    /// set.
     fn read_number(&self, stop: &AtomicBool) -> Option<u64> {
         while !stop.load(Ordering::SeqCst) {
             match kill9::last_number(self.db, FAMILIES[0], self.thread) {
@@ -189,7 +190,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Reads some of what it wrote, and the file LOCK, as a program that copies a directory does.
+    /// Reads some of its batches, and the file LOCK, as a program that copies a directory does.
     fn look_around(&self) {
         std::fs::read(self.db.path().join("LOCK")).ok();
         for number in (self.number.saturating_sub(KEPT) + 1..=self.number).step_by(37) {
@@ -210,18 +211,18 @@ impl Writer<'_> {
     }
 }
 
-/// Opens the database for writing, and compares it with what was acknowledged. Gives each thread's
-/// last batch.
+/// Opens the database for writing, and compares it with the acknowledged batches. Gives each
+/// thread's last batch.
 /// # Errors
-/// What is missing or wrong.
+/// The first batch that is missing or wrong.
 pub fn verify(directory: &Path, acknowledged: &[u64]) -> Result<Vec<u64>, String> {
     kill9::verify(directory, acknowledged)
 }
 
-/// Opens the database beside its writer: for writing, which must be refused, or for reading, which
+/// Opens the database beside its writer. An opening for writing must be refused; one for reading
 /// must show each thread's batches without a gap.
 /// # Errors
-/// What was not expected.
+/// The unexpected outcome.
 pub fn open_beside(directory: &Path, for_writing: bool) -> Result<(), String> {
     if for_writing {
         return match kill9::open(directory) {

@@ -1,4 +1,4 @@
-//! What is done to a running child, how it is undone, and what the child may make of it.
+//! The circumstances: how each is brought about and undone, and how the child may react.
 
 #![allow(clippy::disallowed_methods, reason = "real files and processes are what is used")]
 
@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// What is hostile.
+/// A hostile change of a process's surroundings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Circumstance {
     /// No thread can be started.
@@ -42,27 +42,27 @@ pub enum Circumstance {
     DirectoryReadOnly,
     /// LOCK is a copy of itself for a while.
     LockCopied,
-    /// Others want to write.
+    /// Other processes open the database for writing.
     SecondWriter,
-    /// Others read.
+    /// Other processes open the database for reading.
     Readers,
     /// The process forks, and its children end as processes do.
     Forks,
 }
 
-/// What a child may make of it.
+/// Reactions of a child that are right.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum ChildOutcome {
     /// It goes on when the cause is gone.
     GoesOn,
     /// It goes on, or reports an error for good.
     MayStop,
-    /// It goes on, or the system has ended it.
+    /// It goes on, or the system ends it.
     MayDie,
 }
 
 impl Circumstance {
-    /// All of them.
+    /// Every circumstance.
     pub const ALL: [Circumstance; 18] = [
         Circumstance::NoThreads,
         Circumstance::NoThreadsAtOpen,
@@ -84,7 +84,7 @@ impl Circumstance {
         Circumstance::Forks,
     ];
 
-    /// As the command line and reports have it.
+    /// Its name on the command line and in reports.
     pub(super) fn name(self) -> &'static str {
         match self {
             Circumstance::NoThreads => "no-threads",
@@ -108,13 +108,13 @@ impl Circumstance {
         }
     }
 
-    /// Why this machine does not allow it, if so.
+    /// The reason why this machine does not allow it; `None`: it does.
     pub(super) fn why_impossible(self, parent: &Path) -> Option<&'static str> {
         match self {
             Circumstance::FullDisk | Circumstance::NearlyFullDisk if !can_mount(parent) => {
                 Some("no file system can be mounted here")
             }
-            // Root's processes are not counted.
+            // Limits on the number of processes do not hold for root.
             Circumstance::NoThreads | Circumstance::NoThreadsAtOpen if !place::is_root() => {
                 Some("the user's other processes count, too: run it as root")
             }
@@ -146,7 +146,7 @@ impl Circumstance {
         }
     }
 
-    /// The tool that sets limits before the child begins; they are soft ones.
+    /// The tool that sets soft limits before the child begins.
     pub(super) fn wrapper(self) -> Vec<String> {
         let limit = match self {
             Circumstance::NoThreadsAtOpen => "--nproc=1:",
@@ -163,7 +163,7 @@ impl Circumstance {
 
     /// Brings it about.
     /// # Errors
-    /// It cannot be done, or a process that was started for it found something.
+    /// It cannot be brought about, or a process that was started for it found a mistake.
     pub(super) fn begin(
         self,
         program: &Path,
@@ -233,9 +233,9 @@ enum Undo {
 #[derive(Debug)]
 pub(super) struct HostileTrouble {
     undo: Undo,
-    /// Where the child's database is; `None`: it is gone.
+    /// The directory of the child's database; `None`: it is gone.
     directory: Option<PathBuf>,
-    /// The database that took its place, and what it must hold.
+    /// The database that took its place, and its expected batches.
     other: Option<(PathBuf, Vec<u64>)>,
 }
 
@@ -249,7 +249,7 @@ impl HostileTrouble {
         process::limit(child, resource, &soft.to_string())
     }
 
-    /// Leaves `left` bytes of the file system.
+    /// Fills the file system up to `left` bytes.
     fn fill(&mut self, place: &HostilePlace, left: u64) -> Result<(), String> {
         let path = place.beside("ballast");
         let told = |e: std::io::Error| format!("{}: {e}", path.display());
@@ -261,7 +261,7 @@ impl HostileTrouble {
             Ok(system.f_bavail * system.f_frsize)
         };
         let mut length = 0;
-        // The child writes meanwhile, and gives back what it had reserved.
+        // The child writes meanwhile, and gives back space that it had reserved.
         for _ in 0..20 {
             let more = free(())?.saturating_sub(left);
             if more < 4096 {
@@ -335,12 +335,12 @@ impl HostileTrouble {
         }
     }
 
-    /// Where the child's database is, if it is anywhere.
+    /// The directory of the child's database; `None`: it is gone.
     pub(super) fn directory(&self) -> Option<PathBuf> {
         self.directory.clone()
     }
 
-    /// The database that took its place, and what each thread had acknowledged there.
+    /// The database that took its place, and each thread's last acknowledged batch there.
     pub(super) fn other(&self) -> Option<(PathBuf, Vec<u64>)> {
         self.other.clone()
     }

@@ -1,4 +1,4 @@
-//! Where a trial's database lies: on the disk, or on a small file system of its own.
+//! The place of a trial's database: the disk, or a small file system of its own.
 
 #![allow(clippy::disallowed_methods, reason = "real directories and tools of the system are what is used")]
 
@@ -23,7 +23,7 @@ pub(super) enum MediumKind {
     SmallExt4,
 }
 
-/// A directory for one trial. The file system goes with it.
+/// A directory for one trial. Dropping it unmounts its file system.
 #[derive(Debug)]
 pub(super) struct HostilePlace {
     mounted: Option<PathBuf>,
@@ -31,8 +31,9 @@ pub(super) struct HostilePlace {
 }
 
 impl HostilePlace {
+    /// Makes a directory on a medium of this kind.
     /// # Errors
-    /// The file system cannot be made; the message has what the tool said.
+    /// The file system cannot be made; the message has the tool's output.
     pub(super) fn new(parent: &Path, kind: MediumKind) -> Result<HostilePlace, String> {
         let root = TempDir::within(parent, "hostile").ok_or("no directory can be made for the trials")?;
         let mut place = HostilePlace { mounted: None, root };
@@ -75,7 +76,7 @@ impl HostilePlace {
 impl Drop for HostilePlace {
     fn drop(&mut self) {
         if let Some(mounted) = self.mounted.take() {
-            // A child that was just killed may still be on it.
+            // A killed child may still use it.
             tool("umount", &["-l", &mounted.display().to_string()]).ok();
         }
     }

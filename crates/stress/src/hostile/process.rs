@@ -1,4 +1,4 @@
-//! A child as the driver sees it: what it said, and how it ended.
+//! A child as the driver sees it: its output, and its end.
 
 #![allow(clippy::disallowed_methods, reason = "threads and processes of the system are what is used")]
 
@@ -13,12 +13,12 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// What a child has said so far.
+/// The output of a child so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Said {
     /// The number of each thread's last acknowledged batch.
     pub(super) acknowledged: Vec<u64>,
-    /// How many errors it reported.
+    /// Number of errors that it reported.
     pub(super) errors: u64,
     pub(super) first_error: Option<String>,
     /// The first answer that was wrong.
@@ -28,8 +28,9 @@ pub(super) struct Said {
 }
 
 impl Said {
+    /// Looks for mistakes.
     /// # Errors
-    /// It found a wrong answer, called a healthy file damaged, or panicked.
+    /// The child gave a wrong answer, called a healthy file damaged, or panicked.
     pub(super) fn check(&self) -> Result<(), String> {
         let is_bad = |line: &&str| {
             line.contains("panicked") || line.contains("Corruption") || line.contains("not expected")
@@ -68,14 +69,14 @@ impl Said {
 #[derive(Debug)]
 pub(super) struct Process {
     child: Child,
-    /// Closed to have it end.
+    /// Standard input; closing it ends the child.
     input: Option<ChildStdin>,
     said: Arc<Mutex<Said>>,
-    /// Hear its output to the end.
+    /// Threads that read its output to the end.
     readers: Vec<JoinHandle<()>>,
 }
 
-/// A command of `esker-stress`, behind `wrapper`, as the user for children.
+/// A command of `esker-stress`, behind `wrapper`, as the children's user.
 fn command(program: &Path, wrapper: &[String]) -> Command {
     let mut command = match wrapper {
         [] => Command::new(program),
@@ -118,7 +119,7 @@ impl Process {
             })
         });
         let readers: Vec<_> = readers.collect::<esker::Result<_>>().map_err(|e| {
-            // The child is not left alone. The first error is the one to tell.
+            // No child stays behind. The first error is the one to report.
             child.kill().and_then(|()| child.wait()).ok();
             e.to_string()
         })?;
@@ -134,7 +135,7 @@ impl Process {
         self.said.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// These batches were acknowledged by earlier children.
+    /// Counts batches that earlier children acknowledged.
     pub(super) fn expect(&self, acknowledged: &[u64]) {
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         for (mine, theirs) in said.acknowledged.iter_mut().zip(acknowledged) {
@@ -142,7 +143,7 @@ impl Process {
         }
     }
 
-    /// Waits until every thread has acknowledged more than it had in `before`.
+    /// Waits until every thread has acknowledged a later batch than in `before`.
     /// # Errors
     /// It has ended, or the time is over.
     pub(super) fn wait_for_progress(&mut self, before: &[u64], patience: Duration) -> Result<(), String> {
@@ -162,7 +163,7 @@ impl Process {
         }
     }
 
-    /// Whether it has ended, and not as it should.
+    /// Whether it has ended with an error or by a signal.
     pub(super) fn has_died(&mut self) -> bool {
         let status = self.child.try_wait().ok().flatten();
         if status.is_some() {
@@ -209,7 +210,7 @@ impl Drop for Process {
 
 /// Sets the soft limit of a running child. The tool runs as the child's user, who may do so.
 /// # Errors
-/// What the tool said.
+/// The output of the tool.
 pub(super) fn limit(child: &Process, resource: &str, soft: &str) -> Result<(), String> {
     let mut command = Command::new("prlimit");
     command.args(["--pid", &child.id().to_string(), &format!("--{resource}={soft}:")]);
@@ -221,7 +222,7 @@ pub(super) fn limit(child: &Process, resource: &str, soft: &str) -> Result<(), S
     if output.status.success() { Ok(()) } else { Err(format!("prlimit: {said}")) }
 }
 
-/// Runs a command of `esker-stress` on a directory and gives what it printed.
+/// Runs a command of `esker-stress` on a directory. Gives its standard output.
 /// # Errors
 /// Its standard error, if it ends with an error.
 pub(super) fn ask(
@@ -237,10 +238,10 @@ pub(super) fn ask(
     if output.status.success() { Ok(out) } else { Err(format!("{name}: {}: {err}", output.status)) }
 }
 
-/// Opens the database in a process of its own and compares it with what was acknowledged. Gives
+/// Has a process of its own open the database and compare it with the acknowledged batches. Gives
 /// each thread's last batch.
 /// # Errors
-/// What is missing or wrong.
+/// The first batch that is missing or wrong.
 pub(super) fn verify(program: &Path, directory: &Path, acknowledged: &[u64]) -> Result<Vec<u64>, String> {
     let acknowledged: Vec<String> = acknowledged.iter().map(u64::to_string).collect();
     let said = ask(program, "hostile-verify", directory, &acknowledged)?;

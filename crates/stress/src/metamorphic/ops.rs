@@ -1,12 +1,12 @@
-//! The operations, and what each must answer.
+//! The operations, and their expected answers.
 //!
 //! In: a seed, or a list of operations. Out: a [`OpScript`]: each operation with its answer, from
 //! families that are sorted maps.
 //!
 //! Invariants
-//!  1. Operations depend on the seed only, not on options, and any part of a list is a list: what
-//!     makes no sense any more because another operation was left out is left out too.
-//!  2. A key of which `is_single` is true is put only where it is not, and deleted by single
+//!  1. Operations depend on the seed only, not on options. Any part of a list is a list: an
+//!     operation that makes no sense without one that was left out is left out, too.
+//!  2. A key for which `is_single` is true is put only while it is absent, and deleted by single
 //!     deletions.
 
 use super::stamped::{History, STAMPED};
@@ -15,7 +15,7 @@ use std::rc::Rc;
 
 /// Families: bytewise, reversed, bytewise, bytewise with timestamps.
 pub(super) const FAMILIES: [&str; 4] = ["default", "reversed", "largest", "stamped"];
-/// Those without timestamps come first.
+/// Number of families without timestamps, which come first.
 pub(super) const PLAIN: usize = 3;
 pub(super) const REVERSED: usize = 1;
 const KEYS: u32 = 240;
@@ -45,18 +45,18 @@ pub(super) enum Move {
     Prev,
 }
 
-/// One operation. Numbers behind reads are the snapshot to read at: nothing is taken there, it
-/// reads now.
+/// One operation. The last number of a read is the snapshot to read at; if that is not held, the
+/// read is as of now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ScriptOp {
     Write(Vec<ScriptWrite>),
-    /// At a timestamp.
+    /// A write at a timestamp.
     WriteAt(u64, ScriptWrite),
     /// Key, timestamp, snapshot.
     GetAt(Bytes, u64, usize),
     /// Bounds, backwards, timestamp, snapshot.
     ScanAt(Option<Bytes>, Option<Bytes>, bool, u64, usize),
-    /// Nobody reads at timestamps before this one any more.
+    /// No later read is at a timestamp before this one.
     RaiseLow(u64),
     Get(usize, Bytes, usize),
     MultiGet(Vec<(usize, Bytes)>, usize),
@@ -70,17 +70,17 @@ pub(super) enum ScriptOp {
     CloseIterator(usize),
     Flush(usize),
     Compact(usize, Option<Bytes>, Option<Bytes>),
-    /// Mutable options change while everything goes on.
+    /// Changes mutable options, drawn from this seed.
     SetOptions(u64),
-    /// The pairs are written to a table file, which is taken in.
+    /// Writes the pairs to a table file and ingests it.
     Ingest(usize, Vec<(Bytes, Bytes)>),
-    /// Everything in a copy made by hard links.
+    /// Compares everything in a copy made by hard links.
     Checkpoint,
-    /// With other options; true: the process dies instead of closing.
+    /// Opens again with other options; true: the process dies instead of closing.
     Reopen(bool),
 }
 
-/// What an operation gives back.
+/// The answer of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum OpAnswer {
     Nothing,
@@ -103,7 +103,7 @@ fn key(n: u32) -> Bytes {
     text.as_bytes()[..len].to_vec()
 }
 
-/// So many operations from this seed.
+/// `count` operations from this seed.
 pub(super) fn random(seed: u64, count: usize) -> Vec<ScriptOp> {
     let mut maker = Maker { rng: fastrand::Rng::with_seed(seed), made: 0, time: 0, reopened: 0 };
     (0..count).map(|_| maker.op()).collect()
@@ -275,17 +275,17 @@ type Map = Rc<BTreeMap<Bytes, Bytes>>;
 
 struct Cursor {
     family: usize,
-    /// What lies within its bounds, in order.
+    /// The pairs within its bounds, in order.
     pairs: Vec<(Bytes, Bytes)>,
     at: Option<usize>,
 }
 
-/// What must be in the families.
+/// The expected contents of the families.
 #[derive(Default)]
 struct Model {
     maps: [Map; PLAIN],
     stamped: History,
-    /// No read is at a timestamp before this one.
+    /// The oldest timestamp of reads.
     low: u64,
     snapshots: [Option<([Map; PLAIN], History)>; SNAPSHOTS],
     cursors: [Option<Cursor>; ITERATORS],
@@ -304,7 +304,7 @@ pub(super) fn script(ops: &[ScriptOp], kept: &[usize]) -> OpScript {
 }
 
 impl Model {
-    /// The operation as it is to be carried out, and its answer.
+    /// The operation as it is to be carried out, and its answer; `None` if it makes no sense now.
     fn answer(&mut self, op: &ScriptOp) -> Option<(ScriptOp, OpAnswer)> {
         let mut answer = OpAnswer::Nothing;
         match op {
@@ -384,7 +384,7 @@ impl Model {
         self.snapshots.get(at).and_then(Option::as_ref).map_or(&self.stamped, |(_, stamped)| stamped)
     }
 
-    /// Carries it out, if that is allowed.
+    /// Applies a write; false if its key does not allow it.
     fn write(&mut self, write: &ScriptWrite) -> bool {
         let family = match write {
             ScriptWrite::Put(family, ..)
@@ -448,7 +448,7 @@ fn is_before(family: usize, a: &[u8], b: &[u8]) -> bool {
 }
 
 impl Cursor {
-    /// Where it stands then; `None` if the move makes no sense.
+    /// Moves the iterator and gives the pair that it then shows; `None` if the move makes no sense.
     fn go(&mut self, how: &Move) -> Option<Option<(Bytes, Bytes)>> {
         let first_from =
             |target: &Bytes| self.pairs.partition_point(|(key, _)| is_before(self.family, key, target));

@@ -1,4 +1,4 @@
-//! A failure made small: what is not needed for it to fail is taken away, operations first, then
+//! Makes a failure small: takes away the parts that it does not need, operations first, then
 //! options.
 //!
 //! Source of the idea: Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input"
@@ -10,8 +10,8 @@ use super::{Case, MetamorphicFailure};
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
-/// A case that passes so often does not fail without what was taken away: threads choose their own
-/// points in time.
+/// Passes after which a case counts as one that does not fail: threads choose their own points in
+/// time.
 const ATTEMPTS: usize = 3;
 
 struct Reducer<'a> {
@@ -21,7 +21,7 @@ struct Reducer<'a> {
     until: Instant,
 }
 
-/// Shrinks the case for so long at most.
+/// Shrinks the case, for at most `limit`.
 #[expect(clippy::disallowed_methods, reason = "the clock of the campaign, not of the engine")]
 pub(super) fn shrink(
     case: Case,
@@ -61,7 +61,7 @@ impl Reducer<'_> {
         false
     }
 
-    /// Nothing behind the divergence, and nothing that did not make sense, matters.
+    /// Cuts operations behind the divergence, and those that made no sense.
     fn cut_behind(&mut self) {
         let script = ops::script(self.ops, &self.case.kept);
         let used = script.iter().take(self.divergence.place + 1).map(|(index, ..)| *index);
@@ -121,7 +121,7 @@ impl Reducer<'_> {
     }
 }
 
-/// What `--without` calls the option that was drawn.
+/// The name that `--without` has for a choice.
 fn name_of(told: &str) -> Option<String> {
     let name = told.split('=').next().filter(|name| !name.starts_with('['))?;
     Some(name.to_owned())

@@ -1,4 +1,4 @@
-//! One script on one set of options: every answer compared.
+//! Runs one script under one set of options and compares every answer.
 
 use super::ops::{
     Bytes, FAMILIES, ITERATORS, Move, OpAnswer, OpScript, PLAIN, REVERSED, SNAPSHOTS, ScriptOp, ScriptWrite,
@@ -17,13 +17,13 @@ use std::sync::Arc;
 
 const PATH: &str = "/db";
 
-/// An answer that was another one, or an error.
+/// An answer that differed, or an error.
 #[derive(Clone, Debug)]
 pub(super) struct RunDivergence {
     /// Place in the script.
     pub(super) place: usize,
     pub(super) what: String,
-    /// What was drawn at the opening in force.
+    /// The choices of the opening in force.
     pub(super) options: Vec<String>,
 }
 
@@ -102,7 +102,7 @@ pub(super) fn run(script: &OpScript, space: &Space, calm: bool) -> std::result::
     closed.map_err(|e| diverged(&run, script.len(), format!("close: {e}")))
 }
 
-/// An answer as a person reads it, not all of a long one.
+/// An answer for people to read, cut if it is long.
 fn show(answer: &OpAnswer) -> String {
     let text = match answer {
         OpAnswer::Nothing => "nothing".to_owned(),
@@ -154,7 +154,7 @@ impl Run<'_> {
         }
         self.handles.clear();
         let Some(store) = self.store.take() else { return Ok(()) };
-        // What is only in memory is flushed at close, unless that was turned off.
+        // A close flushes writes that are only in memory, unless that was turned off.
         if self.opening.db.avoid_flush_during_shutdown && self.opening.unlogged_one_in > 0 {
             flush_all(store.db())?;
         }
@@ -165,7 +165,7 @@ impl Run<'_> {
         self.check_what_is_left().map_err(Error::aborted)
     }
 
-    /// What the database is besides its answers.
+    /// Audits the database.
     fn audit(&self) -> Result<Audited, String> {
         let pairs = self.handles.iter().zip(&self.opening.families);
         let drops_tables = self.opening.families.iter().any(|f| f.compaction_style == CompactionStyle::Fifo);
@@ -180,8 +180,8 @@ impl Run<'_> {
         audit::audit(&subject, self.env.clock.as_ref())
     }
 
-    /// Nothing of the database that is closed is left in its caches and its memory, and what it
-    /// counted adds up.
+    /// Checks that the closed database has left nothing in its caches and its memory, and that its
+    /// statistics add up.
     fn check_what_is_left(&self) -> Result<(), String> {
         let Opening { db, families, .. } = &self.opening;
         let tables = families.iter().filter_map(|family| family.table.block_cache.as_ref());
@@ -333,7 +333,7 @@ impl Run<'_> {
         for handle in &self.handles {
             for (name, value) in self.space.changes(seed) {
                 let changed = self.db().set_options(handle, &[(&name, &value)]);
-                // What it refuses changes nothing.
+                // A refused change has no effect.
                 changed.or_else(|e| {
                     let refused = matches!(
                         e.kind(),

@@ -1,11 +1,10 @@
-//! The options: which values each may have, and what one opening draws.
+//! The options: the values that each may have, and the choices of one opening.
 //!
 //! In: a seed, the number of an opening, names to leave alone. Out: options that the engine
-//! accepts, and the list of what was drawn, as text.
+//! accepts, and the list of choices, as text.
 //!
 //! Every option with a text form is here with its values, or in [`LEFT_ALONE`] with the reason, or
-//! it is a flag: those are drawn without being named. [`unvaried`] tells which options none of that
-//! is true of.
+//! is a flag, which is drawn without being named. [`unvaried`] names all others.
 
 use super::ops::FAMILIES;
 use super::stamped::STAMPED;
@@ -19,7 +18,7 @@ use esker_testkit::timestamps::TimestampFormat;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// A name and the values it may have; a value that is there twice comes twice as often.
+/// A name and its values. A value that is listed twice is drawn twice as often.
 type Knob = (&'static str, &'static [&'static str]);
 
 const DB: &[Knob] = &[
@@ -179,7 +178,7 @@ const TABLE: &[Knob] = &[
     ("num_file_reads_for_auto_readahead", &["0", "2"]),
 ];
 
-/// The same over all openings of a database: other files would not fit.
+/// Options of families that all openings of a database share: other files would not fit.
 const LASTING: &[Knob] = &[
     (
         "compaction_style",
@@ -193,8 +192,8 @@ const LASTING: &[Knob] = &[
     ("num_levels", &["2", "4", "7"]),
 ];
 
-/// The same for the whole database: the end of a recycled WAL is damage to the modes that know no
-/// recycling.
+/// Options of the database that all openings share: modes that know no recycling take the end of a
+/// recycled WAL for damage.
 const LASTING_DB: &[Knob] = &[
     ("recycle_log_file_num", &["0", "1", "3"]),
     ("wal_recovery_mode", &["kPointInTimeRecovery", "kTolerateCorruptedTailRecords", "kAbsoluteConsistency"]),
@@ -221,7 +220,7 @@ const LEFT_ALONE: &[(&str, &str)] = &[
     ("periodic_compaction_seconds", "depends on time"),
 ];
 
-/// How writes get in.
+/// The interface through which writes go in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum OpenedAs {
     Plain,
@@ -229,18 +228,18 @@ pub(super) enum OpenedAs {
     Optimistic,
 }
 
-/// What one opening uses.
+/// The options of one opening.
 pub(super) struct Opening {
     pub(super) opened_as: OpenedAs,
     pub(super) db: DbOptions,
     pub(super) families: Vec<ColumnFamilyOptions>,
-    /// One in so many writes goes past the WAL; 0: none does.
+    /// One in this many writes goes past the WAL; 0: none does.
     pub(super) unlogged_one_in: u32,
     /// Each choice as text.
     pub(super) told: Vec<String>,
 }
 
-/// Where options come from.
+/// The source of options.
 #[derive(Clone, Debug)]
 pub(super) struct Space {
     pub(super) seed: u64,
@@ -275,7 +274,7 @@ impl Space {
         fastrand::Rng::with_seed(self.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ opening)
     }
 
-    /// The options of the `number`th opening. What the engine refuses is drawn again.
+    /// The options of the `number`th opening, drawn again until the engine accepts them.
     pub(super) fn opening(&self, number: u64, env: &Env) -> Opening {
         let lasting = self.lasting(LASTING);
         let mut rng = self.rng(number.wrapping_add(1));
@@ -308,8 +307,9 @@ impl Space {
         Opening { opened_as, db, families, unlogged_one_in: u32::from(unlogged) * 5, told }
     }
 
-    /// Options for one opening of any database, and for all its families: what `opening` draws, but
-    /// for what loses acknowledged writes when a process is killed, or is too slow with much data.
+    /// Options for one opening of any database, and for all its families. Those of `opening`,
+    /// except for options that lose acknowledged writes when a process is killed, or are too slow
+    /// with much data.
     pub(super) fn any_database(&self, number: u64, env: &Env) -> (DbOptions, ColumnFamilyOptions) {
         let Opening { mut db, families, .. } = self.opening(number, env);
         db.manual_wal_flush = false;
@@ -322,13 +322,13 @@ impl Space {
         (db, family)
     }
 
-    /// Whether there are transactions of two phases: what they leave in WALs, all openings must
-    /// understand.
+    /// Whether there are transactions of two phases: all openings must understand their records in
+    /// WALs.
     fn has_two_phases(&self) -> bool {
         self.rng(0).bool() && !self.without.contains("opened-as")
     }
 
-    /// Those of the family that has some, for all openings.
+    /// The format of timestamps, for all openings.
     pub(super) fn timestamps(&self) -> TimestampFormat {
         // Databases with transactions ask for eight bytes.
         let format = TimestampFormat::of_seed(self.rng(u64::MAX).u64(..));
@@ -352,7 +352,7 @@ impl Space {
         changes
     }
 
-    /// What all openings have in common, of those knobs.
+    /// The values of these knobs that all openings share.
     fn lasting(&self, knobs: &[Knob]) -> Vec<(&'static str, &'static str)> {
         let mut rng = self.rng(0);
         let draws = knobs.iter().map(|(name, values)| (*name, values[rng.usize(..values.len())]));
@@ -480,7 +480,7 @@ impl Space {
     }
 }
 
-/// Draws until the engine accepts it. What was told of the others is forgotten.
+/// Draws until the engine accepts the result. Forgets the choices of rejected draws.
 fn accepted<T>(told: &mut Vec<String>, mut draw: impl FnMut(&mut Vec<String>) -> Option<T>) -> T {
     let before = told.len();
     loop {
@@ -516,7 +516,7 @@ mod tests {
     use super::*;
     use esker::internals::env::mem::MemFs;
 
-    /// A new option is drawn from the day it is there: as a flag, or with values given here.
+    /// A new option is drawn from its first day: as a flag, or with values given here.
     #[test]
     fn every_name_is_an_option_and_every_value_one_of_its_values() {
         fn check<T: OptionStruct + Default>(knobs: &[Knob]) {

@@ -1,8 +1,8 @@
-//! The family whose keys have timestamps: what must be in it, and its operations on a database.
+//! The family whose keys have timestamps: its expected contents, and its operations on a database.
 //!
 //! Invariants
-//!  1. Which bytes a timestamp has is an option: each set of options draws a format, and the
-//!     answers are the same.
+//!  1. The bytes of a timestamp are an option: each set of options draws a format, and the answers
+//!     are the same.
 //!  2. Writes come with ascending timestamps, and no read is at one before `low`.
 
 use super::ops::{Bytes, FAMILIES, ScriptWrite};
@@ -11,16 +11,16 @@ use esker::{ColumnFamilyHandle, ReadOptions, Result, WriteBatch};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// The last of the families.
+/// The index of the family: the last one.
 pub(super) const STAMPED: usize = FAMILIES.len() - 1;
 
-/// From when on a key had a value, or none.
+/// A timestamp, and the value of a key from then on.
 type Version = (u64, Option<Bytes>);
 
-/// What must be in the family.
+/// The expected contents of the family.
 #[derive(Clone, Default)]
 pub(super) struct History {
-    /// Of each key, oldest first.
+    /// The versions of each key, oldest first.
     versions: Rc<BTreeMap<Bytes, Vec<Version>>>,
 }
 
@@ -62,7 +62,7 @@ impl Run<'_> {
         &self.handles[STAMPED]
     }
 
-    /// At timestamp `time`, and a snapshot or none.
+    /// Options of a read at timestamp `time`, and at a snapshot if that is held.
     pub(super) fn reading_at(&self, time: u64, snapshot: usize) -> ReadOptions {
         let timestamp = Some(self.space.timestamps().timestamp(time));
         ReadOptions { timestamp, ..self.read_at(snapshot) }

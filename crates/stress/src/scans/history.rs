@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 pub(super) type ScanValue = Arc<[u8]>;
 
-/// What a write does to a key.
+/// The effect of a write on a key.
 #[derive(Clone, Debug)]
 pub(super) enum ScanChange {
     Value(ScanValue),
@@ -14,7 +14,7 @@ pub(super) enum ScanChange {
     Operand(ScanValue),
 }
 
-/// Of one key, ascending.
+/// Versions of one key, ascending by sequence number.
 type Versions = Mutex<Vec<(u64, ScanChange)>>;
 
 /// The versions of all keys of all families.
@@ -38,7 +38,7 @@ impl ScanHistory {
         self.families[family][index].lock()
     }
 
-    /// What is there at `sequence`.
+    /// The value of a key at `sequence`.
     pub(super) fn value_at(
         &self,
         spec: &ModelFamilySpec,

@@ -1,4 +1,4 @@
-//! The keeper: whatever puts another super version in place.
+//! The keeper: makes new super versions.
 
 use super::history::ScanChange;
 use super::writer::value;
@@ -62,8 +62,8 @@ fn compact(round: &Round, family: usize, rng: &mut fastrand::Rng) -> Outcome {
         .map_err(|e| format!("compact_range: {e}"))
 }
 
-/// A file with values and deletions of a stretch of keys. Nobody else writes meanwhile, so that its
-/// sequence number is known.
+/// Ingests a file with values and deletions of a stretch of keys. No other thread writes meanwhile,
+/// so that its sequence number is known.
 fn ingest(round: &Round, number: usize, family: usize, count: u32, rng: &mut fastrand::Rng) -> Outcome {
     let (spec, path) = (&round.specs[family], format!("/outside-{count}"));
     let mut options = Options { db: round.settings.db.clone(), ..Options::default() };
@@ -94,8 +94,7 @@ fn ingest(round: &Round, number: usize, family: usize, count: u32, rng: &mut fas
     }
     let _gate = round.whole_gate();
     round.busy[number].fetch_add(1, Ordering::SeqCst);
-    // Points in time that were taken before have a lower number than the file, whatever number that
-    // gets.
+    // Earlier points in time have a lower number than the file, whatever number it gets.
     let marked = round.db.put_opt(&WriteOptions::default(), &round.handles[0], b"\xffmark", b"");
     let ingested = marked.and_then(|()| {
         let options = IngestExternalFileOptions::default();

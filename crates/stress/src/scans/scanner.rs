@@ -1,4 +1,4 @@
-//! Scanners: cursors at points in time that are held, compared after each move.
+//! Scanners: cursors at held points in time, compared after each move.
 
 use super::history::ScanValue;
 use super::{Outcome, Round, is_junk};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 const POINTS: usize = 6;
 const CURSORS: usize = 6;
 
-/// What is there in each family at a sequence number, junk left out.
+/// The contents of each family at a sequence number, without junk.
 struct ReadPoint {
     snapshot: Snapshot,
     families: Vec<Vec<(usize, ScanValue)>>,
@@ -38,7 +38,7 @@ struct Cursor {
     family: usize,
     point: Arc<ReadPoint>,
     bounds: (Option<Vec<u8>>, Option<Vec<u8>>),
-    /// Places in the read point's list that are within the bounds.
+    /// Places in the read point's list within the bounds.
     range: std::ops::Range<usize>,
     by_prefix: bool,
     pins_data: bool,
@@ -91,7 +91,7 @@ impl Scanner<'_> {
         if (21..71).contains(&roll) && !cursor.pins_data {
             cursor.iter.detach().map_err(|e| format!("detach: {e}"))?;
             cursor.note("detach");
-            // What it shows is as it was.
+            // The cursor's place shows the same entry as before.
             cursor.compare(self.round)?;
         }
         // Long ways in one direction, and short ones.
@@ -127,8 +127,8 @@ impl Scanner<'_> {
         let pins_data = options.pin_data;
         let handle = &round.handles[family];
         let (iter, point) = if rng.u8(..8) == 0 {
-            // As of now, without a snapshot of its own: the point in time is taken while nobody
-            // writes.
+            // An iterator as of now, without a snapshot of its own: its point in time is taken
+            // while no thread writes.
             let _gate = round.whole_gate();
             (round.db.iter_opt(options, handle), Arc::new(ReadPoint::take(round)))
         } else {
@@ -144,7 +144,7 @@ impl Scanner<'_> {
         Ok(cursor)
     }
 
-    /// To another point in time, or to the present.
+    /// Moves the cursor to another point in time, or to the present.
     fn refresh(&mut self, chosen: usize) -> Outcome {
         let cursor = &mut self.cursors[chosen];
         let point = self.points[self.rng.usize(..self.points.len())].clone();
@@ -295,7 +295,7 @@ impl Cursor {
         ))
     }
 
-    /// What other ways to `key` find there: which of them agree says where to look.
+    /// The answers of other ways to read `key`: those that agree say where to look.
     fn ask_others(&self, round: &Round, key: &[u8]) -> String {
         let (spec, handle) = (&round.specs[self.family], &round.handles[self.family]);
         let options = ReadOptions::new().snapshot(&self.point.snapshot);

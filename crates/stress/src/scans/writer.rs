@@ -11,7 +11,7 @@ struct Writer<'a> {
     number: usize,
     rng: fastrand::Rng,
     count: u64,
-    /// Of this writer's single-deleted keys, by family: whether they were put last.
+    /// For each of this writer's single-deleted keys, by family: whether its last write was a put.
     put: Vec<Vec<bool>>,
 }
 
@@ -103,7 +103,7 @@ impl Writer<'_> {
         self.commit(family, &mut batch, changes)
     }
 
-    /// The next in turn, if it is this writer's key.
+    /// Adds the next write in turn, if it is this writer's key.
     fn add_single(
         &mut self,
         family: usize,

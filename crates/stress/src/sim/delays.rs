@@ -1,15 +1,15 @@
-//! A scheduler that puts threads to sleep where it hurts.
+//! A scheduler that puts threads to sleep at bad moments.
 //!
-//! In: a seed. Out: which thread goes on. A system takes a thread's processor away in the middle of
-//! what it does and gives it back thousands of steps later, while others go on: what is halfway
-//! done is seen by many. Throwing dice at every step lets everybody advance alike, so that nobody
-//! is ever that late. Here a running thread falls asleep now and then, for a number of steps that
-//! is drawn over orders of magnitude; how often and how long at most is drawn once a machine. At
-//! places that the engine marks by `hesitate` it falls asleep half of the time: what is halfway
-//! done there nobody must rely on.
+//! In: a seed. Out: the thread that goes on. A system may take a thread's processor away in the
+//! middle of its work and give it back thousands of steps later. Other threads then see its work
+//! half done. A random choice at every step lets all threads advance alike, so that none is ever
+//! that late. Here a running thread falls asleep at random, for a number of steps drawn over orders
+//! of magnitude. Each machine draws how often that happens and the longest sleep. At places that
+//! the engine marks by `hesitate` a thread falls asleep half of the time: no other thread may rely
+//! on work that is half done there.
 //!
-//! Invariant: while anybody can run, somebody does: if all are asleep, the one that would wake
-//! first.
+//! Invariant: while a thread can run, one does. If all are asleep, the one with the earliest end
+//! goes on.
 
 use esker::internals::base::sync::take_hesitation;
 use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
@@ -26,7 +26,7 @@ pub(super) struct Delays {
     seldom: u64,
     /// A sleep is at most two to this power.
     longest: u32,
-    /// When they wake.
+    /// Step at which each sleeping thread wakes.
     asleep: HashMap<TaskId, u64>,
 }
 
@@ -48,7 +48,7 @@ impl Delays {
 }
 
 impl Scheduler for Delays {
-    /// One execution a scheduler.
+    /// A scheduler serves one execution.
     fn new_execution(&mut self) -> Option<Schedule> {
         (!std::mem::replace(&mut self.begun, true)).then(|| Schedule::new(self.seed))
     }
@@ -72,7 +72,7 @@ impl Scheduler for Delays {
         if awake.is_empty() {
             return ids.min_by_key(|id| (self.asleep.get(id).copied(), usize::from(*id)));
         }
-        // Most of the time whoever runs goes on.
+        // Most of the time the running thread goes on.
         if let Some(current) = current.filter(|current| awake.contains(current)) {
             if !is_yielding && self.rng.u8(..4) > 0 {
                 return Some(current);

@@ -1,19 +1,20 @@
 //! A scheduler above another one, which says when time passes.
 //!
-//! In: any scheduler. Out: the same, but that the thread that moves the clock (`base/sync/time.rs`)
-//! goes on only when no other can, or now and then, by little: how often is drawn once a machine.
-//! Then what takes long falls into the middle of what others do.
+//! In: any scheduler. Out: the same scheduler, except for the thread that moves the clock
+//! (`base/sync/time.rs`), the keeper. It goes on only when no other thread can, or at random, by a
+//! little; each machine draws how often. Slow work then falls into the middle of other threads'
+//! work.
 //!
-//! Invariant: beside somebody who can go on and is never let, the clock goes on `MOST_BESIDE` times
-//! at most. The schedulers below owe nobody a turn (PCT runs the first that can run, always), and
-//! what a timer begins is then never done before the timer begins it again: he would wait for ever.
-//! So everybody else comes to an end of his work, and he gets his turn.
+//! Invariant: while a thread that can go on has no turn, the clock goes on `MOST_BESIDE` times at
+//! most. The schedulers below promise no thread a turn (PCT always runs the first that can run). A
+//! timer could then begin new work again and again before the old is done, and that thread would
+//! wait for ever. With the limit all others finish their work, and the thread gets its turn.
 
 use esker::internals::base::sync::time::{self, KEEPER};
 use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
 use std::collections::HashMap;
 
-/// Steps of the clock beside one who could go on and had no turn.
+/// Steps of the clock beside a thread that could go on and had no turn.
 const MOST_BESIDE: u32 = 100;
 
 /// See the head of the file.
@@ -26,7 +27,8 @@ pub(super) struct Timed<S> {
     keeper: Option<TaskId>,
     /// Tasks below this number have been looked at.
     known: usize,
-    /// Who could have gone on beside steps of the clock, and how many, since his last turn.
+    /// Threads that could have gone on beside steps of the clock, each with the number of those
+    /// since its last turn.
     passed_over: HashMap<TaskId, u32>,
 }
 
@@ -37,7 +39,7 @@ impl<S> Timed<S> {
         Timed { inner, rng, seldom, keeper: None, known: 0, passed_over: HashMap::new() }
     }
 
-    /// Whether the clock may go on beside these; if so it does.
+    /// Whether the clock may go on beside these threads; counts the step if so.
     fn passes_beside(&mut self, others: &[&Task]) -> bool {
         if self.passed_over.values().any(|steps| *steps >= MOST_BESIDE) {
             return false;

@@ -1,10 +1,10 @@
-//! One simulated machine: what runs in it is decided by its seed.
+//! One simulated machine, whose every decision follows from its seed.
 //!
-//! In: a seed and what to do. Out: what that gave, or why the machine stopped: a panic, or threads
-//! that wait for each other. Which thread goes on at each place where it matters is drawn by one of
-//! four schedulers, each of which finds what the others seldom do: one that seldom changes threads
-//! (PCT, Burckhardt et al., ASPLOS 2010), one that weighs them by what they have left, one that
-//! throws dice, and [`Delays`]; above them, [`Timed`] says when the clock goes on.
+//! In: a seed and a function. Out: its result, or the reason why the machine stopped: a panic, or
+//! threads that wait for each other. One of four schedulers draws the thread that goes on at each
+//! decision, and each finds mistakes that the others seldom find. One seldom changes threads (PCT,
+//! Burckhardt et al., ASPLOS 2010), one weighs them by the work they have left, one is random, and
+//! [`Delays`]. Above them, [`Timed`] says when the clock goes on.
 
 use super::delays::Delays;
 use super::keeper::Timed;
@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 /// Bytes of the stack of each simulated thread.
 const STACK: usize = 1 << 20;
 
-/// What `work` gives in the machine of this seed.
+/// The result of `work` in the machine of this seed.
 /// # Errors
 /// A thread panicked, or all of them wait.
 pub(crate) fn in_machine<T: Send + 'static>(

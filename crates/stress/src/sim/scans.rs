@@ -1,25 +1,25 @@
 //! The scans campaign in the simulated machine: a wrong answer comes again from its seed.
 //!
-//! In: a seed and how many rounds. Out: counts, or the first difference, with the seed that shows
-//! it again, move by move. A round is one of [`crate::scans`] with few keys, writers, scanners and
-//! one who changes super versions, all of which end by themselves.
+//! In: a seed and a number of rounds. Out: counts, or the first difference, with the seed that
+//! shows it again, move by move. A round is one of [`crate::scans`] with few keys, writers,
+//! scanners and one thread that changes super versions; all end by themselves.
 
 use super::in_machine;
 use crate::scans::{ScanParameters, ScanReport, ScanSize, run_sized};
 use std::time::{Duration, Instant};
 
-/// What to do.
+/// Parameters of a campaign.
 #[derive(Clone, Debug)]
 pub struct SimScanParameters {
-    /// Of the first round; the next have the next numbers.
+    /// Seed of the first round; the next ones have the next numbers.
     pub seed: u64,
     /// Rounds, at most.
     pub rounds: u64,
     /// Batches of each of the two writers.
     pub batches: u64,
-    /// Begin no round after so long.
+    /// Time after which no round is begun.
     pub limit: Option<Duration>,
-    /// Print a line now and then.
+    /// Print lines of progress.
     pub verbose: bool,
 }
 
@@ -54,7 +54,7 @@ pub fn run(parameters: &SimScanParameters) -> Result<ScanReport, String> {
 }
 
 fn round(seed: u64, batches: u64) -> Result<ScanReport, String> {
-    // Few keys, so that what threads do falls together.
+    // Few keys, so that the threads' operations meet.
     let maintenance = batches / [4, 20, 100][usize::try_from(seed / 4 % 3).unwrap_or(0)];
     let size = ScanSize { keys: [24, 60, 160], batches, maintenance, scans: batches * 2, new: (80, 160) };
     let writers = [2, 3, 5][usize::try_from(seed / 12 % 3).unwrap_or(0)];

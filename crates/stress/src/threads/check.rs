@@ -1,4 +1,4 @@
-//! What one writer's keys must look like at one point in time.
+//! The invariants of one writer's keys at one point in time.
 
 use super::Shared;
 use esker::{DbIterator, ReadOptions, Snapshot};
@@ -23,14 +23,14 @@ pub(super) fn log_key(writer: usize, n: u64) -> Vec<u8> {
     key(writer, &format!("log/{:02}", n % LOG))
 }
 
-/// The number and filling that depends on it.
+/// The number, and filling that depends on it.
 pub(super) fn value(n: u64) -> Vec<u8> {
     let mut bytes = n.to_le_bytes().to_vec();
     bytes.extend((0..VALUE_BYTES - 8).map(|i| (n as usize * 31 + i) as u8));
     bytes
 }
 
-/// The number in a value; nothing there is 0.
+/// The number in a value; 0 if there is none.
 pub(super) fn number(found: Option<&[u8]>) -> Result<u64, String> {
     let Some(found) = found else { return Ok(0) };
     let head: Option<[u8; 8]> = found.get(..8).and_then(|head| head.try_into().ok());

@@ -1,11 +1,11 @@
-//! What each thread does.
+//! The work of each thread.
 
 use super::check::{WriterState, check_writer, key, log_key, number, value};
 use super::{Outcome, Shared};
 use esker::internals::base::sync::atomic::Ordering;
 use esker::{CompactRangeOptions, DbIterator, FlushOptions, ReadOptions, Snapshot, WriteBatch, WriteOptions};
 
-/// Snapshots a reader holds on to.
+/// Snapshots that a reader holds.
 const HELD: usize = 4;
 
 /// Counts up, one batch for each number.
@@ -39,7 +39,7 @@ pub(super) fn write(shared: &Shared, writer: usize, mut rng: fastrand::Rng) -> O
 struct Reader<'a> {
     shared: &'a Shared,
     rng: fastrand::Rng,
-    /// The largest `a` seen of each writer.
+    /// The largest `a` seen for each writer.
     seen: Vec<u64>,
     held: Vec<(Snapshot, usize, WriterState)>,
     iterators: Vec<(DbIterator, usize, WriterState)>,
@@ -145,7 +145,8 @@ impl Reader<'_> {
         self.walk_again()
     }
 
-    /// An iterator shows what it showed when it was opened; refreshed, something newer.
+    /// Checks that an iterator shows the same as when it was opened; once refreshed, something
+    /// newer.
     fn walk_again(&mut self) -> Outcome {
         if self.iterators.is_empty() {
             return Ok(());
@@ -234,7 +235,7 @@ pub(super) fn make_families(shared: &Shared, _index: usize, mut rng: fastrand::R
         if there != count {
             return Err(format!("{name}: {count} keys were written, an iterator shows {there}"));
         }
-        // Dropped already or not.
+        // The family may be dropped already.
         let _gone = shared.db.drop_column_family(&family).is_ok();
         shared.maintenance.fetch_add(1, Ordering::Relaxed);
         rest(rng.u64(..50));

@@ -3,7 +3,7 @@ use esker::internals::base::sync::atomic::{AtomicBool, Ordering};
 use esker::internals::base::sync::{Arc, thread, time};
 use shuttle::{Config, MaxSteps, Runner};
 
-/// Who was made last goes first, always.
+/// A scheduler that always runs the newest thread.
 struct NewestFirst(bool);
 
 impl Scheduler for NewestFirst {
@@ -20,7 +20,7 @@ impl Scheduler for NewestFirst {
     }
 }
 
-/// Each second there is work for more than a second.
+/// Each second brings work for more than a second.
 #[test]
 fn shuttle_who_goes_last_goes_on_beside_work_that_never_ends() {
     const SECOND: u64 = 1_000_000_000;
