@@ -1,14 +1,14 @@
 //! Random operations against a model: a database of several families in memory files, small enough
-//! that everything interacts, and for each family a sorted array of what must be in it.
+//! that everything interacts. The model of each family is a sorted array of its expected contents.
 //!
 //! In: a seed, numbers of rounds and operations, kinds of operation to leave out. Out: counts, or
 //! the first [`Divergence`]. Each round is a database of its own with seed `seed + round`. Flushes
 //! and compactions run in background threads, so a seed gives the same operations again, but not
 //! the same points in time of background work.
 //!
-//! Reading order: `families` (what the families are like), `state` (what must be in them),
-//! `settings` (options of one opening), `cursor` (an iterator and where it must stand), `round`
-//! (the operations).
+//! Reading order: `families` (order, merge operator and keys), `state` (expected contents),
+//! `settings` (options of one opening), `cursor` (an iterator and its expected place), `round` (the
+//! operations).
 
 mod cursor;
 pub(crate) mod families;
@@ -23,10 +23,10 @@ use round::Round;
 use std::fmt;
 use std::time::Instant;
 
-/// What to do.
+/// Parameters of a campaign.
 #[derive(Clone, Debug)]
 pub struct ModelParameters {
-    /// Of the first round.
+    /// Seed of the first round.
     pub seed: u64,
     /// Databases, one after the other.
     pub rounds: u64,
@@ -38,7 +38,7 @@ pub struct ModelParameters {
     pub keys: usize,
     /// Wait for background work behind every operation: slow, and the same each time.
     pub calm: bool,
-    /// All families are such as RocksDB reads, too.
+    /// Every family is one that RocksDB reads, too.
     pub shared_orders: bool,
     /// Timestamps have the eight bytes that databases with transactions ask for.
     pub timestamps_of_transactions: bool,
@@ -62,29 +62,29 @@ impl Default for ModelParameters {
     }
 }
 
-/// What was done.
+/// Counts of a campaign.
 #[derive(Clone, Debug, Default)]
 pub struct ModelReport {
-    /// Operations.
+    /// Number of operations.
     pub operations: u64,
-    /// How many of each kind.
+    /// Operations by kind.
     pub by_kind: Vec<(OperationKind, u64)>,
     /// Answers compared with the model's.
     pub comparisons: u64,
     /// Steps of transactions, where there are any.
     pub steps: Steps,
-    /// What was found besides answers.
+    /// Counts of the audits.
     pub audited: Audited,
     /// Seconds it took.
     pub seconds: f64,
 }
 
-/// How many transactions came how far.
+/// Counts of transactions by the steps they took.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Steps {
     /// Prepared.
     pub prepared: u64,
-    /// Committed without that.
+    /// Committed without being prepared.
     pub committed: u64,
     /// Committed after they were prepared.
     pub committed_prepared: u64,
@@ -92,7 +92,7 @@ pub struct Steps {
     pub rolled_back_prepared: u64,
     /// Found prepared after a crash.
     pub found: u64,
-    /// Crashes after which some were found prepared.
+    /// Crashes after which a transaction was found prepared.
     pub crashes_with_some: u64,
     /// Tables that were deleted with all their keys.
     pub files_deleted: u64,
@@ -142,14 +142,14 @@ impl fmt::Display for ModelReport {
     }
 }
 
-/// The database gave another answer than the model.
+/// An answer of the database that differs from the model's.
 #[derive(Clone, Debug)]
 pub struct Divergence {
-    /// Of the round: run it with `rounds` 1.
+    /// Seed of the round: run it with `rounds` 1.
     pub seed: u64,
     /// Number of the operation, from 0.
     pub operation: u64,
-    /// What was asked, both answers, and what happened to the key lately.
+    /// The question, both answers, and the last changes of the key.
     pub what: String,
 }
 

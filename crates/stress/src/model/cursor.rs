@@ -1,4 +1,4 @@
-//! An iterator of the database and where it must stand.
+//! An iterator of the database and its expected place.
 
 use super::families::ModelFamilySpec;
 use super::state::ModelState;
@@ -9,7 +9,7 @@ use esker::{ColumnFamilyId, DbIterator, Error, ReadOptions};
 /// error. An iterator with a limit shares no cursor with others, so half of them have none.
 pub(super) const MOST_SKIPPED: u64 = 1 << 20;
 
-/// How an iterator is opened, apart from its point in time.
+/// The options of an iterator, apart from its point in time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shape {
     pub(super) lower: Option<Vec<u8>>,
@@ -19,7 +19,7 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// Bounds or none, a prefix scan now and then.
+    /// Random bounds or none, a prefix scan now and then.
     pub(super) fn random(rng: &mut fastrand::Rng, spec: &ModelFamilySpec, has_extractor: bool) -> Shape {
         let bound = |rng: &mut fastrand::Rng| (rng.u8(..3) == 0).then(|| spec.random_target(rng));
         let (lower, upper) = (bound(rng), bound(rng));
@@ -47,31 +47,31 @@ impl Shape {
     }
 }
 
-/// What is wrong with an iterator.
+/// A mistake of an iterator.
 pub(super) struct WrongCursor {
-    /// The key where it should stand.
+    /// The index of the key where it should stand.
     pub(super) index: Option<usize>,
-    /// Told at length.
+    /// The description of the mistake.
     pub(super) what: String,
-    /// It is its status.
+    /// The iterator's status, if that is the mistake.
     pub(super) error: Option<Error>,
 }
 
-/// The iterator, and where it must stand.
+/// An iterator, and its expected place.
 pub(super) struct ModelCursor {
     pub(super) family: usize,
-    /// Of the family when it was opened: a family that was created again has another.
+    /// Number of the family at its opening: a family that was created again has another.
     pub(super) id: ColumnFamilyId,
     pub(super) iter: DbIterator,
     pub(super) shape: Shape,
-    /// What it must see.
+    /// The contents that it must show.
     pub(super) state: ModelState,
-    /// It was opened with a snapshot: refreshing leaves it where it is.
+    /// Whether it was opened with a snapshot: then refreshing leaves it where it is.
     pub(super) at_snapshot: bool,
-    /// The timestamp that it reads at, if keys have some.
+    /// The timestamp of its reads, if keys have timestamps.
     pub(super) time: Option<u64>,
     pub(super) extractor: Option<SliceTransformRef>,
-    /// Indexes within the bounds.
+    /// Indexes of the keys within the bounds.
     range: std::ops::Range<usize>,
     prefix: Option<Vec<u8>>,
     at: Option<usize>,
@@ -154,7 +154,7 @@ impl ModelCursor {
         self.stand(spec, found);
     }
 
-    /// REQUIRES: valid.
+    /// Steps forwards. REQUIRES: valid.
     pub(super) fn next(&mut self, spec: &ModelFamilySpec) {
         self.note(|| "next".to_owned());
         self.iter.next();
@@ -163,7 +163,7 @@ impl ModelCursor {
         self.stand(spec, found);
     }
 
-    /// REQUIRES: valid.
+    /// Steps backwards. REQUIRES: valid.
     pub(super) fn prev(&mut self, spec: &ModelFamilySpec) {
         self.note(|| "prev".to_owned());
         self.iter.prev();
@@ -172,7 +172,7 @@ impl ModelCursor {
         self.stand(spec, found);
     }
 
-    /// `state`: what it must see from now on.
+    /// Refreshes the iterator, which must show `state` from then on.
     pub(super) fn refresh(&mut self, state: ModelState) -> Result<(), Error> {
         self.note(|| "refresh".to_owned());
         self.iter.refresh()?;
@@ -181,13 +181,13 @@ impl ModelCursor {
         Ok(())
     }
 
-    /// It gave an error.
+    /// Notes that a move gave an error.
     pub(super) fn stand_nowhere(&mut self) {
         self.note(|| "an error".to_owned());
         self.at = None;
     }
 
-    /// Compares.
+    /// Compares the iterator's place with the expected one.
     pub(super) fn check(&self, spec: &ModelFamilySpec) -> Result<(), WrongCursor> {
         let wrong = |what: String, error: Option<Error>| {
             let Shape { lower, upper, .. } = &self.shape;
@@ -217,7 +217,7 @@ impl ModelCursor {
     }
 }
 
-/// Bytes as a person reads them.
+/// Bytes for people to read.
 pub(super) fn show(bytes: &[u8]) -> String {
     format!("\"{}\"", bytes.escape_ascii())
 }

@@ -1,4 +1,4 @@
-//! What the families are like: order, merge operator, the keys that may occur.
+//! The families: their order, merge operator, and possible keys.
 //!
 //! Invariant: a family's keys are distinct and in its order, so that an index stands for a key and
 //! compares like it. Where the database's keys end in a timestamp, these do not.
@@ -13,16 +13,16 @@ use esker_testkit::timestamps::TimestampFormat;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// Families of a database, at least.
+/// Fewest families of a database.
 pub(crate) const FEWEST: usize = 5;
-/// Of those whose keys have timestamps: each keeps its versions.
+/// Most keys of a family with timestamps: each keeps its versions.
 const MOST_STAMPED_KEYS: usize = 100;
-/// Of those beyond the natures.
+/// Names of the families beyond the natures.
 const MORE: [&str; 6] = ["fifth", "sixth", "seventh", "eighth", "ninth", "tenth"];
-/// Every how many keys one is deleted by single deletions only.
+/// One key in this many is deleted by single deletions only.
 const SINGLE_EVERY: usize = 8;
 
-/// Shorter keys first, then bytes: an order that the engine does not know by heart.
+/// Shorter keys first, then bytes: an order that is not built into the engine.
 struct ByLength;
 
 impl Comparator for ByLength {
@@ -34,7 +34,7 @@ impl Comparator for ByLength {
     }
 }
 
-/// How a family merges.
+/// The merge operator of a family.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ModelMerge {
     Append,
@@ -44,7 +44,7 @@ pub(crate) enum ModelMerge {
 }
 
 impl ModelMerge {
-    /// Written here once more, apart from the engine's.
+    /// Merges as the operator must, without the engine's code.
     pub(crate) fn apply(self, existing: Option<&[u8]>, operand: &[u8]) -> Vec<u8> {
         let Some(existing) = existing else { return operand.to_vec() };
         match self {
@@ -75,7 +75,7 @@ fn number(bytes: &[u8]) -> u64 {
     bytes.try_into().map_or(0, u64::from_le_bytes)
 }
 
-/// Name, order of keys, how it merges, whether prefixes lie together, format of timestamps.
+/// Name, order of keys, merge operator, whether prefixes lie together, format of timestamps.
 type Nature = (&'static str, ComparatorRef, ModelMerge, bool, Option<TimestampFormat>);
 
 /// A family's nature, the same over all reopenings.
@@ -84,20 +84,20 @@ pub(crate) struct ModelFamilySpec {
     pub(crate) comparator: ComparatorRef,
     /// The order of keys without timestamps.
     pub(crate) order: ComparatorRef,
-    /// Of the timestamps of its keys, if they have some.
+    /// The format of the timestamps of its keys, if they have any.
     pub(crate) stamps: Option<TimestampFormat>,
     pub(crate) operator: MergeOperatorRef,
     pub(crate) merge: ModelMerge,
-    /// Prefixes of its keys lie together, so that it may have a prefix extractor.
+    /// Whether keys of a prefix lie together, so that it may have a prefix extractor.
     pub(crate) prefixes_lie_together: bool,
     pub(crate) keys: Vec<Vec<u8>>,
 }
 
 impl ModelFamilySpec {
-    /// `families` families of a database, up to 10, with `count` keys each. With
-    /// `shared_orders`, those that RocksDB's reader reads, too. It does not know an order of our
-    /// own and reads at no timestamp; where it merges by `max`, 11.8.1's iterators show bytes from
-    /// memory that was used anew.
+    /// `families` families of a database, up to 10, with `count` keys each. With `shared_orders`,
+    /// only families that RocksDB's reader reads, too. It does not know an order of our own and
+    /// reads at no timestamp. Where it merges by `max`, 11.8.1's iterators show bytes from reused
+    /// memory.
     pub(crate) fn all(
         rng: &mut fastrand::Rng,
         families: usize,
@@ -137,7 +137,7 @@ impl ModelFamilySpec {
         natures.into_iter().chain(more).take(families).map(make).collect()
     }
 
-    /// What RocksDB must know of it to read it, as its options text.
+    /// The options text that RocksDB needs to read the family.
     pub(crate) fn options_of_rocksdb(&self) -> String {
         let merge = match self.merge {
             ModelMerge::Append => "{id=StringAppendOperator;delimiter=,}",
@@ -158,25 +158,25 @@ impl ModelFamilySpec {
         self.keys.partition_point(|key| self.order.compare(key, target) != Ordering::Greater)
     }
 
-    /// Nothing.
+    /// The state without any key.
     pub(crate) fn empty_state(&self) -> ModelState {
         let keys = self.keys.len();
         if self.stamps.is_some() { ModelState::stamped(keys) } else { ModelState::empty(keys) }
     }
 
-    /// The key as the database has it, of timestamp `time`.
+    /// The key with timestamp `time`, as in the database.
     /// # Panics
     /// Keys have no timestamps.
     pub(crate) fn stamp(&self, key: &[u8], time: u64) -> Vec<u8> {
         [key, &self.stamps.expect("keys have timestamps").timestamp(time)].concat()
     }
 
-    /// Whether this key is written and deleted in the pairs that single deletion asks for.
+    /// Whether this key is put and single-deleted in turn.
     pub(crate) fn is_single(&self, index: usize) -> bool {
         index % SINGLE_EVERY == SINGLE_EVERY - 1
     }
 
-    /// Mostly one of the keys, else something near one.
+    /// A key to seek: mostly one of the family's, else one near them.
     pub(crate) fn random_target(&self, rng: &mut fastrand::Rng) -> Vec<u8> {
         let mut key = self.keys[rng.usize(..self.keys.len())].clone();
         match rng.u8(..8) {
@@ -194,7 +194,7 @@ impl ModelFamilySpec {
 }
 
 /// Distinct keys in order: some in clusters with a common prefix, some prefixes of others, some
-/// with bytes at the ends of their range, the empty one too.
+/// with bytes at the ends of their range, the empty one, too.
 fn random_keys(rng: &mut fastrand::Rng, comparator: &dyn Comparator, count: usize) -> Vec<Vec<u8>> {
     let mut keys: Vec<Vec<u8>> = vec![Vec::new(), vec![0], vec![0xff], vec![0xff, 0xff, 0xff]];
     while keys.len() < count {

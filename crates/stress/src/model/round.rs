@@ -38,7 +38,7 @@ const SNAPSHOTS: usize = 6;
 const CURSORS: usize = 5;
 /// Changes remembered for the report.
 const REMEMBERED: usize = 20_000;
-/// A merged value beyond this is put anew.
+/// Length from which a merged value is put anew.
 const LONGEST_MERGED: usize = 400;
 
 /// A write to one family.
@@ -49,14 +49,14 @@ pub(crate) enum ModelWrite {
     SingleDelete(usize),
     Merge(usize, Vec<u8>),
     DeleteRange(Vec<u8>, Vec<u8>),
-    /// One of those above, at this timestamp.
+    /// A write at this timestamp.
     At(u64, Box<ModelWrite>),
 }
 
-/// Changes of families, with the numbers that these had.
+/// Changes of families, with the families' numbers at that time.
 type Changes = Vec<(usize, ColumnFamilyId, ModelWrite)>;
 
-/// Where a range begins and ends, if it does.
+/// Begin and end of a range, where it has them.
 type Bounds = (Option<Vec<u8>>, Option<Vec<u8>>);
 
 /// An open database.
@@ -65,7 +65,7 @@ enum Opened {
     WithTransactions(TransactionDb),
 }
 
-/// Something that happened, for the report.
+/// An event for the report.
 #[derive(Clone, Debug)]
 enum Event {
     Write(usize, ModelWrite),
@@ -74,21 +74,21 @@ enum Event {
 
 struct TakenSnapshot {
     snapshot: Snapshot,
-    /// `None` for a family that was dropped since.
+    /// State of each family; `None` for one that was dropped since.
     states: Vec<Option<ModelState>>,
     taken_at: u64,
 }
 
 type Checked = Result<(), String>;
-/// What an operation comes to.
+/// The outcome of an operation.
 type Done = Result<(), RoundStop>;
 
-/// Why an operation did not come to its end.
+/// The reason why an operation stopped.
 pub(super) enum RoundStop {
     /// An answer was wrong.
     Wrong(String),
-    /// The database gave an error, which a disk in trouble may be the reason of. The text tells
-    /// what was asked.
+    /// The database gave an error, which may be the fault of a disk in trouble. The text says what
+    /// was asked.
     Refused(Error, String),
 }
 
@@ -122,8 +122,8 @@ pub(crate) struct Round {
     weights: Vec<(OperationKind, u32)>,
     /// The newest timestamp.
     time: u64,
-    /// Of each family, the oldest timestamp to read at; a family that is made again keeps it, as a
-    /// crash may bring the one before back.
+    /// The oldest timestamp to read at, for each family. A family that is made again keeps it: a
+    /// crash may bring back the one before.
     readable_from: Vec<u64>,
     cursors: Vec<ModelCursor>,
     snapshots: Vec<TakenSnapshot>,
@@ -132,25 +132,25 @@ pub(crate) struct Round {
     settings: ModelSettings,
     env: Env,
     events: VecDeque<(u64, Event)>,
-    /// Events so far.
+    /// Number of events so far.
     noted: u64,
     operation: u64,
     comparisons: u64,
     counts: Vec<u64>,
-    /// If there are crashes: what may and must be there after one.
+    /// The possible and the promised state after a crash, if there are crashes.
     journal: Option<Journal>,
-    /// Most lives have transactions, and all keep those that are prepared.
+    /// Whether the database has transactions: most lives have, and all keep prepared ones.
     has_transactions: bool,
-    /// Not over.
+    /// Transactions that are not over.
     live: Vec<Live>,
     steps: Steps,
-    /// Since the last crash the database was open where prepared transactions are refused: there is
-    /// none.
+    /// Whether the database was open since the last crash in a way that refuses prepared
+    /// transactions: then there is none.
     opened_without: bool,
-    /// While the disk makes trouble: what has come of it.
+    /// Its effects so far, while the disk makes trouble.
     trouble: Option<Trouble>,
-    /// The disk has made trouble since the opening: what could not be deleted then is left for the
-    /// next.
+    /// Whether the disk has made trouble since the opening: files that could not be deleted then
+    /// are left for the next opening.
     had_trouble: bool,
     audited: Audited,
 }
@@ -232,7 +232,7 @@ impl Round {
         Ok(())
     }
 
-    /// The place of a kind among the weights.
+    /// Draws the index of a kind by the weights.
     fn choose(&mut self) -> usize {
         let total: u32 = self.weights.iter().map(|(_, weight)| weight).sum();
         let mut roll = self.rng.u32(..total);
@@ -287,10 +287,10 @@ impl Round {
             OperationKind::Flush => self.flush(),
             OperationKind::Compact => self.compact(),
             OperationKind::Verify => self.verify(),
-            // What becomes of those beside errors is no question to this model.
+            // This model does not judge how these operations behave beside errors.
             OperationKind::Reopen | OperationKind::DropFamily if self.is_in_trouble() => self.get(),
-            // Its threads would go on after a recovery, and leave more refused writes than ways to
-            // take some can be tried.
+            // Its threads would go on after a recovery, and leave more refused writes than the
+            // number whose combinations can be tried.
             OperationKind::Burst if self.is_in_trouble() && self.resumes_itself() => self.get(),
             OperationKind::Reopen => Ok(self.reopen()?),
             OperationKind::DropFamily => Ok(self.drop_families()?),
@@ -364,7 +364,7 @@ impl Round {
 
     fn reopen(&mut self) -> Checked {
         if self.rng.bool() {
-            // They keep files.
+            // Cursors keep files.
             self.cursors.clear();
             self.audit()?;
         }
@@ -405,7 +405,7 @@ impl Round {
         self.renew_families(&families, at_once)
     }
 
-    /// Drops these families and makes them again, by calls that take several, or the first alone.
+    /// Drops these families and makes them again: by calls that take several, or one by one.
     fn renew_families(&mut self, families: &[usize], at_once: bool) -> Checked {
         let first = families[0];
         let descriptors: Vec<_> = families
@@ -443,7 +443,7 @@ impl Round {
             self.states[family] = self.specs[family].empty_state();
             self.snapshots.iter_mut().for_each(|taken| taken.states[family] = None);
         }
-        // Open cursors go on over what was there.
+        // Open cursors go on over the old contents.
         Ok(())
     }
 
@@ -482,7 +482,7 @@ impl Round {
         }
     }
 
-    /// Where this is what is there.
+    /// A random write to a family with this state.
     fn random_write_over(&mut self, family: usize, kind: OperationKind, state: &ModelState) -> ModelWrite {
         let spec = &self.specs[family];
         let (index, merge) = (self.rng.usize(..spec.keys.len()), spec.merge);
@@ -563,7 +563,7 @@ impl Round {
         self.wrote_one(done, &options, family, write)
     }
 
-    /// What has come of a write.
+    /// Judges the outcome of a write.
     fn wrote_one(
         &mut self,
         done: esker::Result<()>,
@@ -605,7 +605,7 @@ impl Round {
             }
         }
         let options = self.write_options();
-        // Locks are for keys without timestamps.
+        // Only keys without timestamps can be locked.
         let is_plain = writes.iter().all(|(_, write)| !matches!(write, ModelWrite::At(..)));
         let with_locks = self.transaction_db().filter(|_| is_plain && self.rng.u8(..3) == 0);
         let done = match &with_locks {
@@ -629,7 +629,7 @@ impl Round {
         Ok(())
     }
 
-    /// Takes back what was done since these were the states, and so many events were noted.
+    /// Takes the model back to these states, and the report to its first `noted` events.
     fn go_back_to(&mut self, states: Vec<ModelState>, noted: u64) {
         self.states = states;
         while self.noted > noted {
@@ -716,14 +716,14 @@ impl Round {
             .map_err(refused(format!("compact_range of '{name}'")))
     }
 
-    /// Tables all of whose keys lie in a range go, behind a deletion of that range that is durable:
-    /// only answers as of earlier points in time change.
+    /// Deletes the tables whose keys all lie in a range, behind a durable deletion of that range.
+    /// Only answers as of earlier points in time change.
     fn delete_files(&mut self) -> Done {
         if self.journal.as_ref().is_some_and(Journal::unlogged) {
             return self.get();
         }
         let family = self.plain_family();
-        // Level 0 stays as it is.
+        // The call leaves level 0 alone, so half of the time that is emptied first.
         if self.rng.bool() {
             let options = CompactRangeOptions::default();
             let compacted = self.db().compact_range_opt(&options, &self.handles[family], None, None);
@@ -754,7 +754,7 @@ impl Round {
         Ok(())
     }
 
-    /// Deletes all keys in a range; none if a transaction needs to know what is there.
+    /// Deletes all keys in a range; `None` if a transaction depends on some of them.
     fn deletion_of_range(&mut self, family: usize) -> Option<(Vec<(usize, ModelWrite)>, Bounds)> {
         let spec = &self.specs[family];
         let (mut begin, mut end) = (spec.random_target(&mut self.rng), spec.random_target(&mut self.rng));
@@ -765,7 +765,7 @@ impl Round {
             let write = ModelWrite::DeleteRange(begin.clone(), end.clone());
             return Some((vec![(family, write)], (Some(begin), Some(end))));
         }
-        // Everything: behind the last key there is none to name as the end.
+        // The last key has none behind it to name as the end: delete everything.
         let last = spec.keys.len() - 1;
         if spec.is_single(last) && self.is_in_transaction(family, last) {
             return None;
@@ -781,7 +781,7 @@ impl Round {
         Some((writes, (None, None)))
     }
 
-    /// Background work stands still while there are reads.
+    /// Reads while background work is paused.
     fn pause_and_read(&mut self) -> Done {
         self.db().pause_background_work();
         let read = (0..30).try_for_each(|_| self.use_cursor().and_then(|()| self.get()));

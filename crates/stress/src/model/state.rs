@@ -1,8 +1,8 @@
-//! What must be in a family: one slot for each key. Copying it is cheap until one of the copies
-//! changes, so that a snapshot is a copy.
+//! The expected contents of a family: one slot for each key. A copy is cheap until one of the
+//! copies changes, so a snapshot is a copy.
 //!
-//! Where keys have timestamps the slots are what the newest one shows, and beside them each key has
-//! its versions. [`ModelState::at`] gives the slots of an older timestamp.
+//! Where keys have timestamps, the slots hold the contents at the newest one, and each key has its
+//! versions beside them. [`ModelState::at`] gives the slots of an older timestamp.
 //!
 //! Invariant: writes come with ascending timestamps.
 
@@ -13,14 +13,14 @@ use std::rc::Rc;
 /// A value, shared between copies.
 pub(crate) type ModelValue = Rc<[u8]>;
 
-/// From when on a key had a value, or none.
+/// A timestamp, and the value of a key from then on.
 type Version = (u64, Option<ModelValue>);
 
 /// The contents of one family at one point in time. Compared by its slots.
 #[derive(Clone, Debug)]
 pub(crate) struct ModelState {
     slots: Rc<Vec<Option<ModelValue>>>,
-    /// Of each key, oldest first; `None` where keys have no timestamps.
+    /// The versions of each key, oldest first; `None` where keys have no timestamps.
     versions: Option<Rc<Vec<Rc<Vec<Version>>>>>,
 }
 
@@ -35,7 +35,7 @@ impl ModelState {
         ModelState { slots: Rc::new(vec![None; keys]), versions: None }
     }
 
-    /// Of a family whose keys have timestamps.
+    /// The empty state of a family whose keys have timestamps.
     pub(crate) fn stamped(keys: usize) -> ModelState {
         ModelState { versions: Some(Rc::new(vec![Rc::default(); keys])), ..ModelState::empty(keys) }
     }
@@ -64,7 +64,7 @@ impl ModelState {
         }
     }
 
-    /// What the slots of these keys are now they are from timestamp `time` on.
+    /// Makes the present slots of these keys their versions from timestamp `time` on.
     pub(crate) fn note_versions(&mut self, time: u64, keys: Range<usize>) {
         let Some(versions) = &mut self.versions else { return };
         for index in keys {
@@ -75,7 +75,7 @@ impl ModelState {
         }
     }
 
-    /// What a read at timestamp `time` shows.
+    /// The contents that a read at timestamp `time` shows.
     pub(crate) fn at(&self, time: u64) -> ModelState {
         let Some(versions) = &self.versions else { return self.clone() };
         let of_key = |of_key: &Rc<Vec<Version>>| {
@@ -93,12 +93,12 @@ impl ModelState {
         value.as_ref().map(|_| *from)
     }
 
-    /// The first index in `range` that is there.
+    /// The first index in `range` with a value.
     pub(crate) fn first_in(&self, range: Range<usize>) -> Option<usize> {
         range.into_iter().find(|&i| self.slots[i].is_some())
     }
 
-    /// The last index in `range` that is there.
+    /// The last index in `range` with a value.
     pub(crate) fn last_in(&self, range: Range<usize>) -> Option<usize> {
         range.into_iter().rev().find(|&i| self.slots[i].is_some())
     }

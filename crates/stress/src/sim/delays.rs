@@ -1,4 +1,4 @@
-//! A scheduler that puts threads to sleep at bad moments.
+//! A scheduler that puts threads to sleep in the middle of their work.
 //!
 //! In: a seed. Out: the thread that goes on. A system may take a thread's processor away in the
 //! middle of its work and give it back thousands of steps later. Other threads then see its work

@@ -1,11 +1,11 @@
-//! What a round's database is besides its answers: see `audit.rs`.
+//! The audits of a round's database: see `audit.rs`.
 
 use super::{Checked, PATH, Round};
 use crate::audit::{self, AuditSubject};
 use std::path::Path;
 
 impl Round {
-    /// What the database is besides its answers.
+    /// Audits the open database.
     pub(super) fn audit(&mut self) -> Checked {
         let pairs = self.handles.iter().zip(&self.specs);
         let subject = AuditSubject {
@@ -21,11 +21,12 @@ impl Round {
         Ok(())
     }
 
-    /// Nothing of the database that is closed is left in its caches, and what it counted adds up.
+    /// Checks that the closed database has left nothing in its caches, and that its statistics add
+    /// up.
     pub(super) fn check_what_is_left(&mut self) -> Checked {
         let tables = self.settings.families.iter().filter_map(|family| family.table.block_cache.as_ref());
         let blobs = self.settings.families.iter().filter_map(|family| family.blob_cache.as_ref());
-        // All families have the same.
+        // All families share one cache.
         let cache = tables.chain(blobs).next();
         let caches: Vec<_> = cache.into_iter().collect();
         let audited = audit::are_empty(&caches, None, self.env.clock.as_ref())?;

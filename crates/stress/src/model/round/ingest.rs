@@ -1,11 +1,11 @@
-//! Files made outside come in, beside snapshots and iterators.
+//! Ingests files made outside, beside snapshots and iterators.
 //!
 //! In: calls with random files and options: one file or several, of one family or several, moved or
 //! copied, with a sequence number or without. Out: contents that are the model's.
 //!
 //! Invariants
 //!  1. A call that is refused has changed nothing.
-//!  2. The files of a call come in together, after a crash too, and an acknowledged call survives
+//!  2. The files of a call come in together, after a crash, too, and an acknowledged call survives
 //!     every crash.
 
 use super::transactions::TransactionStage;
@@ -18,15 +18,15 @@ use esker::{
 };
 use std::path::{Path, PathBuf};
 
-/// Families of one call, and files of one family, at most.
+/// Most families of one call, and most files of one family.
 const MOST_FAMILIES: usize = 3;
 const MOST_FILES: usize = 3;
 
 /// The files of a call.
 struct Files {
-    /// By family, distinct.
+    /// Paths by family; the families are distinct.
     paths: Vec<(usize, Vec<PathBuf>)>,
-    /// What is in them, in the order in which it counts.
+    /// Their contents, in the order in which they take effect.
     writes: Vec<(usize, ModelWrite)>,
 }
 
@@ -40,7 +40,7 @@ impl Round {
         let text = format!("ingest {:?} with {options:?}", files.writes);
         let done = self.take_in(&files, &options);
         files.paths.iter().flat_map(|(_, paths)| paths).for_each(|path| {
-            // It is gone if it was moved. What stays on a disk in trouble is in nobody's way.
+            // A moved file is gone already. One that stays on a disk in trouble does no harm.
             drop(self.env.fs.delete_file(path));
         });
         if let Err(error) = done {
@@ -61,8 +61,7 @@ impl Round {
         }
         self.note(Event::Other(text));
         if !options.allow_global_seqno && !options.snapshot_consistency {
-            // The files have no number of their own: iterators and snapshots from before may see
-            // them.
+            // The files have no number of their own: earlier iterators and snapshots may see them.
             self.cursors.retain(|cursor| !families.contains(&cursor.family));
             for family in families {
                 self.forget_snapshots_of(family);
@@ -82,13 +81,13 @@ impl Round {
             allow_blocking_flush: rng.u8(..4) > 0,
             verify_checksums_before_ingest: rng.bool(),
             fail_if_not_bottommost_level: rng.u8(..8) == 0,
-            // Not supported: nothing may come of it.
+            // It is not supported, so such a call must change nothing.
             ingest_behind: rng.u8(..32) == 0,
             ..IngestExternalFileOptions::default()
         }
     }
 
-    /// One file or several for each of these families.
+    /// Writes one file or several for each of these families.
     fn write_files(&mut self, families: &[usize]) -> Result<Files, super::RoundStop> {
         let mut files = Files { paths: Vec::new(), writes: Vec::new() };
         for &family in families {
@@ -113,7 +112,7 @@ impl Round {
         self.db().ingest_external_files(options, &args)
     }
 
-    /// These writes are in the database now, by files.
+    /// Applies the writes of an ingestion, by files.
     fn came_in(&mut self, writes: Vec<(usize, ModelWrite)>) {
         writes.iter().for_each(|(family, write)| self.apply(*family, write));
         if self.journal.is_some() {
@@ -122,14 +121,14 @@ impl Round {
         }
     }
 
-    /// What snapshots show of a family cannot be said any more.
+    /// Forgets the contents of a family in snapshots and transactions: they are not known any more.
     fn forget_snapshots_of(&mut self, family: usize) {
         self.snapshots.iter_mut().for_each(|taken| taken.states[family] = None);
         self.live.iter_mut().for_each(|live| live.forget_snapshot_of(family));
     }
 
-    /// A file without a sequence number goes into a family that holds nothing, beside a fresh
-    /// snapshot and an iterator, then without them: they keep it out, and nothing else does.
+    /// Ingests a file without a sequence number into an empty family. A fresh snapshot and an
+    /// iterator keep it out; without them it comes in.
     pub(super) fn ingest_into_empty(&mut self) -> Done {
         let family = self.rng.usize(1..self.specs.len());
         self.renew_families(&[family], false)?;
@@ -180,7 +179,7 @@ impl Round {
             return Ok(());
         }
         match self.db().ingest_external_file_opt(&options, &self.handles[family], &[&path]) {
-            // It lies over the deletions, or over those of its own that came in before.
+            // It lies over the deletions, or over keys of its own that came in before.
             Err(error) if is_refusal(&error) && (leaves_deletions || is_in) => Ok(()),
             done => {
                 done.map_err(refused(format!("{text} beside nothing")))?;
@@ -190,8 +189,8 @@ impl Round {
         }
     }
 
-    /// Leaves deletions of the first keys in a table of their own, and scans over them: the scan
-    /// remembers that nothing is there.
+    /// Leaves deletions of the first keys in a table of their own, and scans over them, so that the
+    /// scan remembers a deleted run.
     fn leave_deleted_run(&mut self, family: usize) -> Done {
         for index in 0..6 {
             if self.specs[family].is_single(index) {
@@ -209,15 +208,15 @@ impl Round {
         self.verify_scan(family, backward, None)
     }
 
-    /// A file of up to twenty keys, with a deletion of a range or without. Its keys are newer than
-    /// that.
+    /// Writes a file of up to twenty keys, with or without a range deletion. Its keys are newer
+    /// than that.
     fn write_external(&mut self, family: usize, path: &Path) -> esker::Result<Vec<ModelWrite>> {
         let mut writes = Vec::new();
         if self.rng.u8(..4) == 0 {
             let range = self.random_range(family);
             writes.push(self.stamp(family, range));
         }
-        // Its keys have one timestamp, where they have some.
+        // All keys of a file have the same timestamp, if they have any.
         let time = self.next_time();
         let at = |spec: &ModelFamilySpec, write| match spec.stamps {
             Some(_) => ModelWrite::At(time, Box::new(write)),
@@ -240,7 +239,7 @@ impl Round {
             }
             index += self.rng.usize(1..4);
         }
-        // The range may be empty, and a file is not.
+        // The range may be empty, but a file may not.
         if writes.iter().all(|write| write.index().is_none()) {
             let first = self.rng.usize(..keys) / 8 * 8;
             writes.push(at(&self.specs[family], ModelWrite::Delete(first)));

@@ -1,19 +1,19 @@
-//! A round with crashes: what is promised while it goes on, and what may be there afterwards.
+//! A round with crashes: the promises while it goes on, and the possible states after a crash.
 //!
-//! In: the writes that were acknowledged, ingested files, steps of prepared transactions, flushes,
-//! families that were dropped. Out: [`Promises`], which a crash looks at when it happens, and
-//! whether what is found afterwards is what some prefix of the writes leads to, the same in all
-//! families and with the same transactions prepared, and not less than what was promised.
+//! In: acknowledged writes, ingested files, steps of prepared transactions, flushes, dropped
+//! families. Out: [`Promises`], which a crash reads when it happens; and whether the contents found
+//! afterwards are right. They are right if some prefix of the writes leads to them, the same in all
+//! families and with the same transactions prepared, and the prefix keeps all promises.
 //!
 //! Invariants
 //!  1. A promise is in [`Promises`] before the next operation begins, and not before the database
 //!     has given it.
 //!  2. `written` is in the order of [`Position`]s: that of the WAL.
-//!  3. What was refused is in `written` as long as a crash may bring it back, and as long as there
-//!     is a crash that was made before that was over.
-//!  4. An acknowledged ingestion survives every crash, whatever becomes of the writes before it: it
-//!     is in the MANIFEST, and they may be in a WAL that was not synced. Writes that it overlaps
-//!     are in tables before it.
+//!  3. A refused write stays in `written` as long as a crash may bring it back, and as long as a
+//!     crash exists that was made before that was over.
+//!  4. An acknowledged ingestion survives every crash, whether earlier writes do or not: it is in
+//!     the MANIFEST, and they may be in a WAL that was not synced. Writes that it overlaps are in
+//!     tables before it.
 //!  5. Each operation draws from a generator of its own, so that leaving out others changes little:
 //!     for shrinking.
 
@@ -31,28 +31,28 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// At most.
+/// Most families of a round.
 const FAMILIES: usize = 10;
-/// Of ingestions that may have come in, so many are tried in all combinations.
+/// Most ingestions in doubt of which all combinations are tried.
 const MOST_FILES_IN_DOUBT: usize = 6;
-/// Instead of a family's number: it is being dropped or made.
+/// In place of a family's number: the family is being dropped or made.
 const CHANGING: u32 = u32::MAX;
 const SEED_STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// Where something stands in the order of all that is written: its sequence number, and among those
-/// that take none, as preparing a transaction, how many came before.
+/// A place in the order of all writes: a sequence number, and the count of earlier steps that take
+/// none, as preparing a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(super) struct Position(u64);
 
 impl Position {
-    /// So that both fit into an atomic.
+    /// Bits of the count, so that both parts fit into an atomic.
     const STEP_BITS: u32 = 20;
 
     pub(super) fn of_write(sequence: u64) -> Position {
         Position(sequence << Position::STEP_BITS)
     }
 
-    /// Behind everything up to this number, and behind the steps before.
+    /// The place behind everything up to this number, and behind earlier steps.
     fn of_step(sequence: u64, step: u64) -> Position {
         assert!(step < 1 << Position::STEP_BITS, "a life has fewer steps");
         Position(sequence << Position::STEP_BITS | step)
@@ -66,19 +66,18 @@ impl std::fmt::Display for Position {
     }
 }
 
-/// What must be there after a crash now.
+/// The promises that a crash now must keep.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Floor {
-    /// Of the newest write or step.
+    /// Place of the newest write or step.
     position: Position,
-    /// Of the newest ingestion.
+    /// Place of the newest ingestion.
     ingested: Position,
     families: [u32; FAMILIES],
 }
 
 impl Floor {
-    /// The same, for a disk that was taken between this point in time and the `later` one: families
-    /// may have changed meanwhile.
+    /// The promises for a disk that was copied between this point in time and the `later` one.
     pub(crate) fn until(self, later: Floor) -> Floor {
         let same = |i: usize| self.families[i] == later.families[i];
         let families = std::array::from_fn(|i| if same(i) { self.families[i] } else { CHANGING });
@@ -86,18 +85,18 @@ impl Floor {
     }
 }
 
-/// What has been promised so far. Not part of a simulation: looking at it is no place where threads
+/// The promises so far. They are not part of a simulation: to read them is no place where threads
 /// change.
 #[derive(Debug, Default)]
 pub(crate) struct Promises {
-    /// What survives a killed process.
+    /// The newest write that survives a killed process.
     acknowledged: AtomicU64,
-    /// What survives a power loss.
+    /// The newest write that survives a power loss.
     durable: AtomicU64,
     /// The newest ingestion.
     ingested: AtomicU64,
     families: [AtomicU32; FAMILIES],
-    /// A crash has looked: what it takes with it may be older than what is promised later.
+    /// Whether a crash has read the promises: its disk may be older than later ones.
     looked_at: AtomicBool,
 }
 
@@ -127,8 +126,8 @@ impl Promises {
 }
 
 pub(super) struct JournalWrites {
-    /// None if the database refused it on a disk that made trouble: after a crash it may be there
-    /// or not.
+    /// Place of the write. `None` if the database refused it on a disk that made trouble: then it
+    /// may be there after a crash or not.
     pub(super) at: Option<Position>,
     pub(super) what: TransactionStage,
 }
@@ -138,7 +137,7 @@ impl JournalWrites {
         matches!(self.what, TransactionStage::Ingest(_))
     }
 
-    /// Whether it may be there or not, whatever is there of what came before and after it.
+    /// Whether it may be there or not, independently of earlier and later writes.
     fn is_in_doubt(&self, floor: Floor) -> bool {
         self.at.is_none_or(|at| self.is_ingestion() && at > floor.ingested)
     }
@@ -147,22 +146,22 @@ impl JournalWrites {
 /// See the head of the file.
 pub(crate) struct Journal {
     promises: Arc<Promises>,
-    /// The round's, for the generator of each operation.
+    /// The round's seed, for the generator of each operation.
     seed: u64,
-    /// Nothing goes to the WAL; flushes are atomic.
+    /// No write goes to the WAL; flushes are atomic.
     unlogged: bool,
-    /// The WAL stays in the process until somebody flushes it.
+    /// The WAL stays in the process until it is flushed by a call.
     manual: bool,
-    /// What the last crash has left.
+    /// The state after the last crash.
     base: Vec<ModelState>,
     base_ids: Vec<ColumnFamilyId>,
     /// Transactions that were prepared then.
     base_prepared: BTreeMap<Vec<u8>, PreparedSection>,
-    /// Since then.
+    /// Writes since then.
     pub(super) written: Vec<JournalWrites>,
-    /// Of those, how many steps.
+    /// Number of steps among them.
     steps: u64,
-    /// The newest of each family.
+    /// Place of the newest write of each family.
     newest: [Position; FAMILIES],
 }
 
@@ -171,7 +170,8 @@ impl Journal {
         self.unlogged
     }
 
-    /// It is dropped now. A flush of the one that comes in its place says nothing of its writes.
+    /// Notes that a family is dropped now. A flush of the family in its place says nothing of its
+    /// writes.
     pub(super) fn family_goes(&mut self, family: usize) {
         self.promises.families[family].store(CHANGING, Ordering::SeqCst);
         self.newest[family] = Position::default();
@@ -181,7 +181,7 @@ impl Journal {
         self.promises.families[family].store(id.0, Ordering::SeqCst);
     }
 
-    /// A flush of these families came to its end.
+    /// Notes the end of a flush of these families.
     pub(super) fn flushed(&self, families: &[usize], atomic: bool) {
         let newest = match atomic && !families.is_empty() {
             true => self.newest.iter().max(),
@@ -190,7 +190,7 @@ impl Journal {
         self.promises.promise_all(newest.copied().unwrap_or_default());
     }
 
-    /// The database was closed: what had no WAL was flushed.
+    /// Notes that the database was closed: writes without a WAL were flushed.
     pub(super) fn closed(&self) {
         if self.unlogged {
             self.flushed(&[0], true);
@@ -201,7 +201,7 @@ impl Journal {
         self.wrote_at(Position::of_write(sequence), sync, TransactionStage::Changes(changes));
     }
 
-    /// Files came in, after which this was the last number.
+    /// Notes an ingestion, and the last sequence number after it.
     pub(super) fn ingested(&mut self, last_sequence: u64, changes: Changes) {
         self.steps += 1;
         let at = Position::of_step(last_sequence, self.steps);
@@ -209,7 +209,7 @@ impl Journal {
         self.promises.ingested.fetch_max(at.0, Ordering::SeqCst);
     }
 
-    /// A transaction was prepared, committed or rolled back, after which this was the last number.
+    /// Notes a step of a transaction, and the last sequence number after it.
     pub(super) fn stepped(&mut self, last_sequence: u64, sync: bool, what: TransactionStage) {
         self.steps += 1;
         self.wrote_at(Position::of_step(last_sequence, self.steps), sync, what);
@@ -217,7 +217,7 @@ impl Journal {
 
     fn wrote_at(&mut self, at: Position, sync: bool, what: TransactionStage) {
         for (family, id, _) in what.changes() {
-            // Not what a transaction has written to one that is gone.
+            // A transaction's writes to a family that is gone do not count.
             if self.promises.families[*family].load(Ordering::SeqCst) == id.0 {
                 self.newest[*family] = self.newest[*family].max(at);
             }
@@ -226,28 +226,27 @@ impl Journal {
         self.written.push(JournalWrites { at: Some(at), what });
     }
 
-    /// No error is in force: a recovery has come after each write that was refused, and none of
-    /// them comes back, unless a crash was made before. A refused ingestion puts no error in force.
+    /// Forgets refused writes when no error is in force: a recovery has come after each of them,
+    /// so only older crashes bring them back. A refused ingestion puts no error in force.
     pub(super) fn forget_refused(&mut self) {
         if !self.promises.looked_at.load(Ordering::SeqCst) {
             self.written.retain(|written| written.at.is_some() || written.is_ingestion());
         }
     }
 
-    /// `resume` came to its end: nothing that was refused before comes back, unless a crash was
-    /// made before.
+    /// Notes the end of `resume`: earlier refused writes come back from older crashes only.
     pub(super) fn resumed(&mut self) {
         if !self.promises.looked_at.load(Ordering::SeqCst) {
             self.written.retain(|written| written.at.is_some());
         }
     }
 
-    /// Writes that were acknowledged.
+    /// Number of acknowledged writes.
     pub(super) fn written_certainly(&self) -> usize {
         self.written.iter().filter(|written| written.at.is_some()).count()
     }
 
-    /// What the last crash has left, but for families that have other numbers now.
+    /// The state after the last crash, without families that have other numbers now.
     fn base_with(&self, specs: &[ModelFamilySpec], ids: &[ColumnFamilyId]) -> Image {
         let of_base = |f: usize| match ids[f] == self.base_ids[f] {
             true => self.base[f].clone(),
@@ -257,8 +256,8 @@ impl Journal {
         Image { states, prepared: self.base_prepared.clone() }
     }
 
-    /// The longest prefix of the writes that leads, with the files that must have come in behind
-    /// it, to what was found; and what the database holds then.
+    /// The longest prefix of the writes that leads to the contents found, with the files that must
+    /// have come in behind it. Gives the state of the database then, too.
     fn prefix_of(
         &self,
         specs: &[ModelFamilySpec],
@@ -267,7 +266,7 @@ impl Journal {
     ) -> Option<(usize, Image)> {
         let apply =
             |written: &JournalWrites, image: &mut Image| image.apply(&written.what, specs, &found.ids);
-        // More than one if some were refused, or nobody knows whether files have come in.
+        // There are several if some writes were refused, or files may or may not have come in.
         let mut possible: Vec<Image> = vec![self.base_with(specs, &found.ids)];
         let mut longest = None;
         let mut end = 0;
@@ -293,8 +292,8 @@ impl Journal {
         }
     }
 
-    /// What was found, if one of these images of the writes before `end` leads to it with the files
-    /// that came in behind `end`: all of those that were promised, and any of the others.
+    /// The contents found, if one of these images of the writes before `end` leads to them. The
+    /// files that came in behind `end` are added: all that were promised, and any of the others.
     fn found_among(
         &self,
         possible: &[Image],
@@ -330,7 +329,7 @@ impl Journal {
         self.written[..prefix].iter().rev().find_map(|written| written.at).unwrap_or_default()
     }
 
-    /// Goes on from what was found, with these transactions prepared.
+    /// Goes on from these contents, with these transactions prepared.
     fn restart(
         &mut self,
         found: &[ModelState],
@@ -353,7 +352,7 @@ impl Journal {
     }
 }
 
-/// All ways to take some of so many in some order; of many, only in their own.
+/// All ways to take some of `count` writes in any order; if they are many, in their own.
 fn some_of(count: usize) -> Vec<Vec<usize>> {
     let mut all: Vec<Vec<usize>> = vec![Vec::new()];
     let mut from = 0;
@@ -437,12 +436,12 @@ impl ModelWrite {
 }
 
 impl Round {
-    /// A database that is not open yet, for short lives with crashes.
+    /// A round for short lives with crashes; its database is not open yet.
     pub(crate) fn with_crashes(seed: u64, parameters: &ModelParameters, env: Env) -> Round {
         let mut rng = fastrand::Rng::with_seed(seed);
         let keys = rng.usize(20..100);
         let families = if rng.u8(..4) == 0 { rng.usize(FEWEST + 1..=FAMILIES) } else { FEWEST };
-        // RocksDB opens what was prepared with an option only, which its reader does not set.
+        // RocksDB's reader does not set the option that prepared transactions need.
         let with_transactions = rng.u8(..3) > 0 && !parameters.shared_orders;
         let parameters =
             &ModelParameters { timestamps_of_transactions: with_transactions, ..parameters.clone() };
@@ -463,7 +462,7 @@ impl Round {
         round
     }
 
-    /// Makes the database.
+    /// Creates the database.
     pub(crate) fn open_first(&mut self) -> Checked {
         self.draw_settings();
         self.open()?;
@@ -473,7 +472,7 @@ impl Round {
         Ok(())
     }
 
-    /// What has happened lately but for writes, for a failure that is of no key.
+    /// The last events other than writes, for a failure that concerns no key.
     pub(crate) fn lately(&self) -> String {
         let told = self.events.iter().rev().filter_map(|(operation, event)| match event {
             Event::Other(what) => Some(format!("\n  {operation}: {what}")),
@@ -495,7 +494,7 @@ impl Round {
         self.journal().promises.clone()
     }
 
-    /// Operation `number`, whatever came before it.
+    /// Carries out operation `number`, independently of those before it.
     pub(crate) fn operate_alone(&mut self, number: u64) -> Checked {
         let seed = self.journal().seed ^ (number + 1).wrapping_mul(SEED_STEP);
         self.rng = fastrand::Rng::with_seed(seed);
@@ -513,7 +512,7 @@ impl Round {
         let db = &mut self.settings.db;
         // Recycled WALs are refused together with writes that go to none.
         journal.unlogged = db.atomic_flush && db.recycle_log_file_num == 0 && rng.u8(..3) == 0;
-        // So that no clean close loses anything.
+        // A clean close must not lose anything.
         db.avoid_flush_during_shutdown &= !journal.unlogged;
         journal.manual = db.manual_wal_flush;
         db.allow_2pc = self.has_transactions;
@@ -549,7 +548,7 @@ impl Round {
         Ok(())
     }
 
-    /// Some threads write at once; what they wrote is in the order of its numbers.
+    /// Several threads write at once. Their writes are ordered by sequence number.
     pub(super) fn burst(&mut self) -> Done {
         let threads: Vec<Vec<_>> = (0..self.rng.usize(2..=3))
             .map(|_| (0..self.rng.usize(1..=5)).map(|_| self.batch_of_burst()).collect())
@@ -567,7 +566,7 @@ impl Round {
             promise_write(promises, unlogged, manual, Position::of_write(sequence), options.sync);
             Ok(sequence)
         };
-        // Until the first that is refused.
+        // A thread stops at its first refused batch.
         let write_all = |batches: Vec<(WriteOptions, Vec<(usize, ModelWrite)>)>| {
             let mut written = Vec::new();
             for (options, writes) in batches {
@@ -606,8 +605,9 @@ impl Round {
         error.map_or(Ok(()), |e| Err(refused("a write of several threads")(e)))
     }
 
-    /// Keys that are deleted singly are left alone: what is in them when the batch is written is
-    /// not known yet. So are those with timestamps, which must ascend as sequence numbers do.
+    /// A batch of a thread. It leaves alone keys that are deleted singly: their state at the write
+    /// is not known yet. It leaves alone keys with timestamps, too, which must ascend as sequence
+    /// numbers do.
     fn batch_of_burst(&mut self) -> (WriteOptions, Vec<(usize, ModelWrite)>) {
         let options = self.write_options();
         let kinds = [
@@ -630,7 +630,7 @@ impl Round {
         (options, writes)
     }
 
-    /// The machine or the process is gone: nothing is closed that a caller would close.
+    /// Drops everything without a close, as when the machine or the process is gone.
     pub(crate) fn abandon(&mut self) {
         self.cursors.clear();
         self.snapshots.clear();
@@ -640,16 +640,16 @@ impl Round {
         self.trouble = None;
     }
 
-    /// An opening with settings of its own that comes to nothing, for crashes in the middle of it.
+    /// Opens with settings of its own and gives up, for crashes in the middle of an opening.
     /// # Errors
-    /// Why it does not open.
+    /// The reason why it does not open.
     pub(crate) fn try_to_open(&mut self, env: Env) -> Checked {
         let settings = ModelSettings::random(&mut self.rng, &env, &self.specs);
         self.open_and_close(settings).map_err(|e| format!("open: {e}"))
     }
 
-    /// Opens what a crash has left, compares, and goes on from there; `what` tells of the crash.
-    /// Gives the number of writes that were lost.
+    /// Opens a crashed disk, compares, and goes on from there; `what` describes the crash. Gives
+    /// the number of lost writes.
     /// # Errors
     /// `Err((true, _))`: it does not open.
     pub(crate) fn recover(&mut self, env: Env, floor: Floor, what: &str) -> Result<usize, (bool, String)> {
@@ -667,7 +667,7 @@ impl Round {
         let states = (0..self.specs.len()).map(|f| self.contents_of(f)).collect::<Result<Vec<_>, _>>()?;
         let ids: Vec<_> = self.handles.iter().map(esker::ColumnFamilyHandle::id).collect();
         for (promised, id) in floor.families.iter().zip(&ids) {
-            // 0: that of "default", and of a database that was never open.
+            // 0 is the number of "default", and of a database that was never open.
             if ![0, CHANGING, id.0].contains(promised) {
                 return Err(format!("a family was {promised} and is {}", id.0));
             }
@@ -698,8 +698,8 @@ impl Round {
         Ok(all - prefix)
     }
 
-    /// Of families whose keys have timestamps, what they show at each that was written since the
-    /// last crash, and at the oldest that may be read at.
+    /// The contents of families with timestamps, at each timestamp that was written since the last
+    /// crash and at the oldest readable one.
     fn read_older(&self) -> Result<Vec<(usize, u64, ModelState)>, String> {
         let mut older = Vec::new();
         for family in (0..self.specs.len()).filter(|family| self.specs[*family].stamps.is_some()) {
@@ -723,7 +723,7 @@ impl Round {
         self.contents_at(family, u64::MAX)
     }
 
-    /// What it shows now, or at this timestamp if its keys have some.
+    /// The contents of a family now, or at this timestamp if its keys have timestamps.
     fn contents_at(&self, family: usize, time: u64) -> Result<ModelState, String> {
         let spec = &self.specs[family];
         let unreadable = |e: esker::Error| format!("family '{}' cannot be read: {e}", spec.name);
@@ -743,7 +743,7 @@ impl Round {
         Ok(state)
     }
 
-    /// All is compared once more, and the database is closed.
+    /// Compares everything once more and closes the database.
     pub(crate) fn finish(&mut self, report: &mut super::ModelReport) -> Checked {
         self.resolve_all()?;
         self.verify()?;
@@ -757,13 +757,14 @@ impl Round {
 }
 
 impl Journal {
-    /// Of no prefix: how the nearest one differs. Family, key, and what to say.
+    /// For contents of no prefix: the first difference from the nearest prefix. Family, key, and
+    /// text.
     fn nearest(
         &self,
         specs: &[ModelFamilySpec],
         found: &FoundTransactions,
     ) -> (usize, Option<usize>, String) {
-        // How many differ, the prefix, the first key, and what is prepared.
+        // Number of keys that differ, the prefix, the first key, and the prepared transactions.
         type Nearest = (usize, usize, Option<(usize, usize)>, String);
         let mut best: Option<Nearest> = None;
         let mut image = self.base_with(specs, &found.ids);

@@ -1,6 +1,6 @@
-//! Kinds of operation, and how often each is drawn.
+//! Kinds of operation, and their weights.
 
-/// Kinds of operation.
+/// A kind of operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 #[expect(missing_docs, reason = "named as the calls they make")]
 pub enum OperationKind {
@@ -23,7 +23,7 @@ pub enum OperationKind {
     /// Several threads that write.
     Burst,
     SyncWal,
-    /// Tables whose keys have just been deleted.
+    /// Deletes tables whose keys have just been deleted.
     DeleteFiles,
     /// Reads and writes of a transaction.
     Transaction,
@@ -31,22 +31,22 @@ pub enum OperationKind {
     Resolve,
     /// An external file comes in.
     Ingest,
-    /// A family goes out and comes back.
+    /// A family is exported, and imported under its name.
     Import,
     CompactFiles,
     SetOptions,
     Resume,
     Checkpoint,
     Backup,
-    /// Of a copy.
+    /// Repairs a copy.
     Repair,
-    /// Of a copy.
+    /// Downgrades a copy.
     Downgrade,
-    /// Of a family whose keys have timestamps.
+    /// Raises `full_history_ts_low` of a family with timestamps.
     RaiseHistoryLow,
 }
 
-/// How often, of the sum.
+/// Weight of each kind, out of their sum.
 pub(super) const WEIGHTS: [(OperationKind, u32); 27] = [
     (OperationKind::Put, 24_000),
     (OperationKind::Delete, 8_000),

@@ -1,18 +1,18 @@
-//! What a round reads, and whether the answers are right.
+//! The reads of a round, each answer compared.
 
 use super::{CURSORS, Done, Event, ModelWrite, Round, RoundStop, SNAPSHOTS, TakenSnapshot, refused};
 use crate::model::cursor::{MOST_SKIPPED, ModelCursor, Shape, show};
 use crate::model::state::ModelState;
 use esker::{ColumnFamilyHandle, ReadOptions};
 
-/// What a read is as of.
+/// A point in time of reads, and the family's state at it.
 pub(super) struct ReadPoint {
     pub(super) options: ReadOptions,
-    /// What the family must show.
+    /// The expected contents of the family.
     pub(super) state: ModelState,
-    /// The place of the snapshot, if there is one.
+    /// The index of the snapshot, if there is one.
     pub(super) snapshot: Option<usize>,
-    /// The timestamp, if keys of the family have some.
+    /// The timestamp, if keys of the family have timestamps.
     pub(super) time: Option<u64>,
 }
 
@@ -36,7 +36,7 @@ impl Round {
         Err(found.err().map_or(RoundStop::Wrong(what.clone()), |error| RoundStop::Refused(error, what)))
     }
 
-    /// `what`, and what happened to the key lately.
+    /// `what`, with the last changes of the key.
     pub(super) fn blame(&self, family: usize, index: Option<usize>, what: &str) -> String {
         let spec = &self.specs[family];
         let mut text = format!("family '{}': {what}", spec.name);
@@ -68,7 +68,7 @@ impl Round {
         text
     }
 
-    /// A point in time to read at.
+    /// Draws a point in time.
     pub(super) fn random_read_point(&mut self, family: usize) -> ReadPoint {
         let (mut options, mut state) = (ReadOptions::default(), self.states[family].clone());
         let mut snapshot = None;
@@ -109,7 +109,7 @@ impl Round {
         let snapshot =
             (!self.snapshots.is_empty() && self.rng.bool()).then(|| self.rng.usize(..self.snapshots.len()));
         let mut wanted = Vec::new();
-        // Those with a timestamp have the same one, so they are of one family.
+        // A read at a timestamp is of one family.
         let stamped = Some(self.family()).filter(|family| self.specs[*family].stamps.is_some());
         for _ in 0..self.rng.usize(1..20) {
             let family = stamped.unwrap_or_else(|| self.plain_family());
@@ -151,8 +151,8 @@ impl Round {
         let extractor = self.settings.families[family].prefix_extractor.clone();
         let (snapshot, timestamp) = (point.snapshot, point.timestamp);
         let mut options = ReadOptions { snapshot, timestamp, ..shape.read_options(&mut self.rng) };
-        // What is read without comparing checksums may be anything on a disk that makes trouble,
-        // also for who finds it in the cache.
+        // On a disk that makes trouble, a read without checksums may give any bytes, and leave them
+        // in the cache for later reads.
         options.verify_checksums |= self.journal.is_some();
         let iter = self.db().iter_opt(options, &self.handles[family]).map_err(refused("iter_opt"))?;
         let family = (family, self.handles[family].id());
@@ -167,12 +167,12 @@ impl Round {
         let Err(wrong) = cursor.check(&self.specs[cursor.family]) else { return Ok(()) };
         let what = self.blame(cursor.family, wrong.index, &wrong.what);
         let Some(error) = wrong.error else { return Err(RoundStop::Wrong(what)) };
-        // Only a seek leads on from there.
+        // After an error only a seek moves it.
         cursor.stand_nowhere();
         Err(RoundStop::Refused(error, what))
     }
 
-    /// One move at random.
+    /// Makes one random move.
     pub(super) fn move_cursor(&mut self, cursor: &mut ModelCursor) -> Done {
         let spec = &self.specs[cursor.family];
         let roll = if cursor.is_valid() { self.rng.u8(..20) } else { self.rng.u8(..6) };
@@ -193,7 +193,7 @@ impl Round {
         self.check_cursor(cursor)
     }
 
-    /// A new iterator, a seek, some steps one way, perhaps some back.
+    /// Opens an iterator, seeks, takes some steps one way, perhaps some back.
     pub(super) fn scan(&mut self) -> Done {
         let mut cursor = self.new_cursor()?;
         self.move_cursor(&mut cursor)?;
@@ -216,7 +216,7 @@ impl Round {
         Ok(())
     }
 
-    /// A step of an iterator that lives on through writes, flushes and compactions.
+    /// Moves an iterator that lives on through writes, flushes and compactions.
     pub(super) fn use_cursor(&mut self) -> Done {
         if self.cursors.len() < CURSORS && self.rng.u8(..20) == 0 || self.cursors.is_empty() {
             let cursor = self.new_cursor()?;
@@ -261,7 +261,7 @@ impl Round {
         }
     }
 
-    /// Everything, in both directions, and every key by itself; and each snapshot.
+    /// Compares everything: scans in both directions, gets of every key, each snapshot.
     pub(super) fn verify(&mut self) -> Done {
         for family in 0..self.specs.len() {
             for backward in [false, true] {

@@ -1,7 +1,7 @@
-//! Families whose keys have timestamps: written at ascending ones, read at any that may be read at.
+//! Families whose keys have timestamps: written at ascending ones, read at any readable one.
 //!
-//! In: a raise of `full_history_ts_low` now and then, by a call or by a compaction. Out: reads that
-//! are refused before it, and right from it on.
+//! In: raises of `full_history_ts_low`, by a call or by a compaction. Out: reads that are refused
+//! before it, and right from it on.
 
 use super::{Done, Event, ModelWrite, Round, refused};
 use crate::model::state::ModelState;
@@ -18,7 +18,7 @@ impl Round {
         }
     }
 
-    /// The write, at a new timestamp if keys of the family have some.
+    /// The write, at a new timestamp if keys of the family have timestamps.
     pub(super) fn stamp(&mut self, family: usize, write: ModelWrite) -> ModelWrite {
         if self.specs[family].stamps.is_none() {
             return write;
@@ -70,8 +70,8 @@ impl Round {
         ReadOptions { timestamp, ..ReadOptions::default() }
     }
 
-    /// Lets a read be at the newest timestamp or an older one, if keys of the family have some:
-    /// `state` is then what it shows. Gives the timestamp.
+    /// Moves a read to the newest timestamp or an older one, if keys of the family have timestamps.
+    /// `state` becomes the contents at it. Gives the timestamp.
     pub(super) fn at_some_time(
         &mut self,
         family: usize,
@@ -86,7 +86,7 @@ impl Round {
         Some(time)
     }
 
-    /// The value of a key comes with the timestamp that it was written at.
+    /// Compares a value and the timestamp at which it was written.
     pub(super) fn get_with_timestamp(&mut self, family: usize, index: usize) -> Done {
         let mut options = ReadOptions::default();
         let whole = self.states[family].clone();
@@ -108,8 +108,8 @@ impl Round {
         self.compare(family, index, "get_with_timestamp", state.get(index), value)
     }
 
-    /// Nobody reads at timestamps before some point any more: such reads are refused, and what only
-    /// they showed may go.
+    /// Raises the oldest readable timestamp: earlier reads are refused, and versions that only they
+    /// showed may go.
     pub(super) fn raise_history_low(&mut self) -> Done {
         let family = self.family();
         let Some(stamps) = self.specs[family].stamps else { return self.get() };

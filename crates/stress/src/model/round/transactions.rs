@@ -1,19 +1,17 @@
-//! Transactions of a round with crashes: what each has written, what it must see, and which are
-//! prepared.
+//! Transactions of a round with crashes: the writes of each, the contents it must see, and the
+//! prepared ones.
 //!
-//! In: some transactions at once, with save points, three levels of isolation and locks that are
-//! not waited for, beside writes that take no locks. Out: each read compared with what the
-//! transaction must see, each change of hands of a lock looked at; what was prepared, committed and
-//! rolled back goes into the journal, as one step each, so that after a crash a transaction is
-//! whole or not there, and those that are prepared are those of a prefix of everything that was
-//! written, with all their ops.
+//! In: several transactions at once, with save points, three levels of isolation and locks that are
+//! not waited for, beside writes that take no locks. Out: each read is compared with the contents
+//! that the transaction must see, and each change of a lock's owner is checked. Each prepare,
+//! commit and rollback goes into the journal as one step. So after a crash a transaction is whole
+//! or absent, and the prepared ones are those of a prefix of all writes, with all their ops.
 //!
 //! Invariants
-//!  1. `live` has the transactions that have begun and are not over; those that are prepared
-//!     outlive closing and crashes.
-//!  2. Keys that are deleted singly are written by nobody else while a transaction that is not over
-//!     has written them: it may have counted on their being there or not. That is what
-//!     `random_write` looks for.
+//!  1. `live` has the transactions that have begun and are not over. Prepared ones outlive closing
+//!     and crashes.
+//!  2. While a live transaction has written a key that is deleted singly, no other writer touches
+//!     it: the transaction may depend on whether it was there. `random_write` looks for that.
 
 use super::journal::Journal;
 use super::{Changes, Checked, Done, Event, ModelWrite, Opened, OperationKind, PATH, Round, refused};
@@ -30,10 +28,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::rc::Rc;
 
-/// At once, but for those that are prepared.
+/// Most live transactions, apart from prepared ones.
 const LIVE: usize = 4;
 
-/// What a transaction has written, as it lies in the WAL while it is prepared.
+/// The writes of a transaction, as they lie in the WAL while it is prepared.
 #[derive(Clone, Debug)]
 pub(super) struct PreparedSection {
     changes: Rc<Changes>,
@@ -51,13 +49,13 @@ impl PreparedSection {
     }
 }
 
-/// What was done at one place of the WAL.
+/// The step at one place of the WAL.
 #[derive(Clone, Debug)]
 pub(super) enum TransactionStage {
     /// A write, or the commit of a transaction that was not prepared.
     Changes(Changes),
     Prepare(Vec<u8>, PreparedSection),
-    /// Of one that was prepared.
+    /// The commit of a prepared transaction.
     Commit(Vec<u8>, PreparedSection),
     Rollback(Vec<u8>),
     /// Files that came in together.
@@ -65,7 +63,7 @@ pub(super) enum TransactionStage {
 }
 
 impl TransactionStage {
-    /// What memtables get.
+    /// The changes that reach memtables.
     pub(super) fn changes(&self) -> &[(usize, ColumnFamilyId, ModelWrite)] {
         match self {
             TransactionStage::Changes(changes) => changes,
@@ -77,7 +75,7 @@ impl TransactionStage {
     }
 }
 
-/// What a database should hold.
+/// The expected state of a database.
 #[derive(Clone, Debug)]
 pub(super) struct Image {
     pub(super) states: Vec<ModelState>,
@@ -85,7 +83,8 @@ pub(super) struct Image {
 }
 
 impl Image {
-    /// The families have these numbers: changes of others are of families that are gone.
+    /// Applies a step. `ids` are the families' numbers: changes of other numbers are of families
+    /// that are gone.
     pub(super) fn apply(
         &mut self,
         what: &TransactionStage,
@@ -104,7 +103,7 @@ impl Image {
             }
             TransactionStage::Commit(name, section) => match self.prepared.remove(name) {
                 Some(_) => section.changes.as_slice(),
-                // Refused, and so was what it follows.
+                // The step that it follows was refused, and so is this one.
                 None => return,
             },
         };
@@ -114,13 +113,13 @@ impl Image {
     }
 }
 
-/// What a database does hold.
+/// The state that was found in a database.
 pub(super) struct FoundTransactions {
     pub(super) states: Vec<ModelState>,
     pub(super) ids: Vec<ColumnFamilyId>,
-    /// What families with timestamps show at some of these.
+    /// Contents of families with timestamps, at some timestamps.
     pub(super) stamped: Vec<(usize, u64, ModelState)>,
-    /// Transactions that are prepared, with their ops.
+    /// Prepared transactions, with their ops.
     pub(super) prepared: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
@@ -135,7 +134,7 @@ impl FoundTransactions {
         sections_that_differ(&self.prepared, &image.prepared)
     }
 
-    /// Which transactions are prepared, and which should be.
+    /// Lists the transactions that are prepared, and those that should be.
     pub(super) fn tell_prepared(&self, image: &Image) -> String {
         tell_prepared(&self.prepared, &image.prepared)
     }
@@ -164,16 +163,16 @@ fn tell_prepared(
 /// A transaction that is not over.
 pub(super) struct Live {
     name: Vec<u8>,
-    /// None while nobody has it: it is prepared, and can be asked for.
+    /// `None` while it is prepared and has no handle; the database gives a new one.
     txn: Option<Transaction>,
     is_named: bool,
     is_prepared: bool,
     isolation: IsolationLevel,
     changes: Changes,
-    /// How many changes there were.
+    /// Number of changes at each save point.
     save_points: Vec<usize>,
-    /// Where it has a snapshot: what that shows, but for families that were dropped or lost files
-    /// since.
+    /// The contents of its snapshot, if it has one, without families that were dropped or lost
+    /// files since.
     snapshot: Option<Vec<Option<ModelState>>>,
 }
 
@@ -209,7 +208,7 @@ impl Live {
 }
 
 impl ModelWrite {
-    /// The key, if it is one.
+    /// The key's index, if it is a write of one key.
     pub(super) fn index(&self) -> Option<usize> {
         match self {
             ModelWrite::Put(i, _)
@@ -225,16 +224,15 @@ impl ModelWrite {
 // ---- opening and closing
 
 impl Round {
-    /// Opens as these options say, with transactions or at least so that they are kept, and closes
-    /// again.
+    /// Opens with these options, with transactions or so that they are kept, and closes again.
     pub(super) fn open_and_close(&mut self, mut settings: ModelSettings) -> esker::Result<()> {
         settings.db.allow_2pc = self.has_transactions;
         let is_plain = !self.has_transactions || self.rng.bool();
         open_database(&settings, &self.specs, !is_plain).map(drop)
     }
 
-    /// Now and then who knows nothing of transactions has the database first: it keeps them, or
-    /// refuses to open.
+    /// At random, opens the database without support for transactions: the opening keeps them, or
+    /// is refused.
     pub(super) fn open_without_transactions(&mut self) -> Checked {
         self.opened_without = false;
         if !self.has_transactions || self.rng.u8(..5) > 0 {
@@ -262,8 +260,7 @@ impl Round {
         }
     }
 
-    /// Transactions that are prepared, by the database's word, and which ops they have. Nobody has
-    /// them.
+    /// Prepared transactions in the database, with their ops. None of them has a handle.
     pub(super) fn prepared_in_database(&self) -> BTreeMap<Vec<u8>, Vec<u8>> {
         let Some(Opened::WithTransactions(db)) = &self.db else { return BTreeMap::new() };
         let all = db.get_all_prepared_transactions();
@@ -271,14 +268,14 @@ impl Round {
         all.iter().map(|txn| (txn.name().unwrap_or_default().to_vec(), ops(txn))).collect()
     }
 
-    /// What a crash has left prepared goes on.
+    /// Takes up the transactions that a crash has left prepared.
     pub(super) fn take_up_prepared(&mut self, prepared: &BTreeMap<Vec<u8>, PreparedSection>) {
         self.steps.found += prepared.len() as u64;
         self.steps.crashes_with_some += u64::from(!prepared.is_empty());
         self.live = prepared.iter().map(|(name, section)| Live::prepared(name, section)).collect();
     }
 
-    /// Before the database is closed.
+    /// Before the database is closed: drops all handles, and with them unprepared transactions.
     pub(super) fn let_transactions_go(&mut self) {
         self.live.retain(|live| live.is_prepared);
         for live in &mut self.live {
@@ -286,7 +283,7 @@ impl Round {
         }
     }
 
-    /// Behind a clean opening: all that was prepared is.
+    /// After a clean opening, checks that all prepared transactions are there.
     pub(super) fn check_prepared(&self) -> Checked {
         if !matches!(self.db, Some(Opened::WithTransactions(_))) {
             return Ok(());
@@ -302,7 +299,7 @@ impl Round {
         Err(format!("after it was closed and opened again {}", tell_prepared(&found, &expected)))
     }
 
-    /// In the end all is resolved, and no WAL stays that is not needed.
+    /// Resolves all transactions at the end. No WAL without a use may stay.
     pub(super) fn resolve_all(&mut self) -> Checked {
         if !self.has_transactions {
             return Ok(());
@@ -320,7 +317,7 @@ impl Round {
                 self.apply_changes(&live.changes);
             }
         }
-        // A WAL is given up with a memtable.
+        // A WAL is released with a memtable.
         self.write_one(OperationKind::Put)?;
         let handles: Vec<_> = self.handles.iter().collect();
         let options = FlushOptions { wait: true, allow_write_stall: true };
@@ -340,8 +337,9 @@ impl Round {
     }
 }
 
+/// Opens the database of a life.
 /// # Errors
-/// As the database's.
+/// Those of the opening.
 pub(super) fn open_database(
     settings: &ModelSettings,
     specs: &[ModelFamilySpec],
@@ -351,7 +349,7 @@ pub(super) fn open_database(
     if !with_transactions {
         return Db::open_cf(&settings.db, PATH, descriptors).map(Opened::Plain);
     }
-    // Nobody is there who would give up a lock.
+    // No other thread would release a lock.
     let options = TransactionDbOptions {
         transaction_lock_timeout: 0,
         default_lock_timeout: 0,
@@ -374,7 +372,7 @@ impl Round {
         }
     }
 
-    /// Begins one, or goes on with one.
+    /// Begins a transaction, or goes on with one.
     pub(super) fn transact(&mut self) -> Done {
         let Some(db) = self.transaction_db() else { return self.get() };
         let begun = self.live.iter().filter(|live| !live.is_prepared).count();
@@ -414,7 +412,7 @@ impl Round {
         (isolation == IsolationLevel::Snapshot).then(|| self.states.iter().cloned().map(Some).collect())
     }
 
-    /// A prepared transaction that nobody has.
+    /// Takes up a prepared transaction that has no handle.
     fn ask_for(&mut self, live: &mut Live) -> Checked {
         if live.txn.is_none() {
             live.txn = self.transaction_db().and_then(|db| db.get_transaction_by_name(&live.name));
@@ -425,7 +423,7 @@ impl Round {
         }
     }
 
-    /// What it must see of a family; none if that cannot be said.
+    /// The contents of a family that the transaction must see; `None` if they are not known.
     fn seen_by(&self, live: &Live, family: usize) -> Option<ModelState> {
         let id = self.handles[family].id();
         let mut state = match &live.snapshot {
@@ -437,7 +435,7 @@ impl Round {
         Some(state)
     }
 
-    /// Something that a transaction does.
+    /// Takes a random step of a transaction.
     fn act(&mut self, live: &mut Live) -> Done {
         let family = self.plain_family();
         let Some(seen) = self.seen_by(live, family) else { return Ok(()) };
@@ -476,7 +474,7 @@ impl Round {
             Err(error) if self.is_conflict(&error, live) => return Ok(()),
             found => found,
         };
-        // On a disk in trouble nobody may find out who has written it: then it was not given.
+        // On a disk in trouble the search for later writes may fail: then the lock was not given.
         if for_update && found.is_ok() {
             self.check_lock(live, family, &ModelWrite::Delete(index))?;
             self.check_unchanged(live, family, &ModelWrite::Delete(index))?;
@@ -526,14 +524,15 @@ impl Round {
         }
     }
 
-    /// `tracked`: whether it is looked at who has written since the snapshot.
+    /// Writes in a transaction. `tracked`: the write must fail if another has written the key since
+    /// the snapshot.
     fn write_in(&mut self, live: &mut Live, family: usize, seen: &ModelState, tracked: bool) -> Done {
         let kinds = [OperationKind::Put, OperationKind::Put, OperationKind::Delete, OperationKind::Merge];
         let kind =
             if self.rng.u8(..12) == 0 { OperationKind::DeleteRange } else { kinds[self.rng.usize(..4)] };
         let write = self.random_write_over(family, kind, seen);
         let (spec, handle) = (&self.specs[family], &self.handles[family]);
-        // Of those that are deleted singly it must be known what is there.
+        // A key that is deleted singly needs a tracked write: its state must be known.
         let tracked = tracked || write.index().is_none_or(|index| spec.is_single(index));
         let key = write.index().map_or(&[][..], |index| &spec.keys[index]);
         let txn = live.txn();
@@ -560,18 +559,18 @@ impl Round {
         Ok(())
     }
 
-    /// Whether it may not have what it wants because of others. It is not among `self.live` now.
+    /// Whether another transaction or write explains the refusal. `live` is not in `self.live` now.
     fn is_conflict(&self, error: &Error, live: &Live) -> bool {
         match error.kind() {
             ErrorKind::TimedOut => !self.live.is_empty(),
             ErrorKind::Busy => live.snapshot.is_some(),
-            // Its reads lock, and one that is prepared locks nothing more.
+            // Serializable reads lock, and a prepared transaction may lock nothing more.
             ErrorKind::InvalidArgument => live.is_prepared && live.isolation == IsolationLevel::Serializable,
             _ => false,
         }
     }
 
-    /// Nobody else has what it was just given.
+    /// Checks that no other transaction holds the lock that this one was just given.
     fn check_lock(&self, live: &Live, family: usize, write: &ModelWrite) -> Checked {
         let (id, Some(index)) = (self.handles[family].id(), write.index()) else { return Ok(()) };
         match self.live.iter().find(|other| other.has_written(id, index)) {
@@ -583,7 +582,7 @@ impl Round {
         }
     }
 
-    /// Nobody has written since the snapshot what it was just given.
+    /// Checks that no write since the snapshot touched the key that it was just given.
     fn check_unchanged(&self, live: &Live, family: usize, write: &ModelWrite) -> Checked {
         let at_snapshot = live.snapshot.as_ref().and_then(|states| states[family].as_ref());
         let Some((at_snapshot, index)) = at_snapshot.zip(write.index()) else { return Ok(()) };
@@ -594,7 +593,7 @@ impl Round {
         Err(self.blame(family, Some(index), &what))
     }
 
-    /// Prepares, commits or rolls back.
+    /// Prepares, commits or rolls back a transaction.
     pub(super) fn resolve(&mut self) -> Done {
         if self.transaction_db().is_none() || self.live.is_empty() {
             return self.get();
@@ -604,7 +603,7 @@ impl Round {
         self.ask_for(&mut live)?;
         let (options, roll) = (self.write_options(), self.rng.u8(..6));
         live.txn().set_write_options(&options);
-        // What is prepared is in a WAL, and would be there without what was written before.
+        // A prepared section is in a WAL, and would survive without the unlogged writes before it.
         let steps_are_taken = !self.journal.as_ref().is_some_and(Journal::unlogged);
         match (live.is_prepared, roll) {
             (true, 0..=2) if steps_are_taken => self.end_of_prepared(live, options.sync, true),
@@ -645,7 +644,7 @@ impl Round {
         if done.is_err() {
             self.live.push(live);
         }
-        // Without any it writes nothing.
+        // A transaction without changes writes nothing.
         if !changes.is_empty() {
             return self.stepped(done, TransactionStage::Changes(changes), sync, told);
         }
@@ -668,7 +667,7 @@ impl Round {
         self.stepped(done, what, sync, told)
     }
 
-    /// It is as if it had just begun, or gone.
+    /// Rolls a transaction back, by its drop or by a call; after a call it begins anew.
     fn rollback(&mut self, mut live: Live) -> Done {
         if self.rng.bool() {
             return Ok(());
@@ -681,7 +680,7 @@ impl Round {
         Ok(())
     }
 
-    /// Something was done in the WAL, or refused.
+    /// Notes a step in the WAL, or its refusal.
     fn stepped(&mut self, done: esker::Result<()>, what: TransactionStage, sync: bool, told: String) -> Done {
         if let Err(error) = done {
             self.undone(what);
@@ -711,7 +710,7 @@ impl Round {
 
     // ---- beside transactions
 
-    /// Who has written these took locks for it.
+    /// Checks that no live transaction has written these keys: it would hold their locks.
     pub(super) fn check_not_locked(&self, writes: &[(usize, ModelWrite)]) -> Checked {
         for (family, write) in writes {
             let id = self.handles[*family].id();
@@ -723,14 +722,14 @@ impl Round {
         Ok(())
     }
 
-    /// Whether a transaction that is not over has written a key.
+    /// Whether a live transaction has written a key.
     pub(super) fn is_in_transaction(&self, family: usize, index: usize) -> bool {
         let id = self.handles.get(family).map(esker::ColumnFamilyHandle::id);
         id.is_some_and(|id| self.live.iter().any(|live| live.has_written(id, index)))
     }
 
-    /// A family is about to be dropped: transactions that have not been prepared could not be
-    /// committed.
+    /// Ends the transactions that have written to a family which is about to be dropped, unless
+    /// they are prepared: they could not be committed.
     pub(super) fn family_leaves(&mut self, family: usize) {
         let writes_to = |live: &Live| live.changes.iter().any(|(of, ..)| *of == family);
         self.live.retain(|live| live.is_prepared || !writes_to(live));

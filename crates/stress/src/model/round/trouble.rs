@@ -1,19 +1,18 @@
-//! A round while the disk makes trouble: what the database may refuse then, and what must hold when
-//! it is over.
+//! A round while the disk makes trouble: the errors that are right then, and the state afterwards.
 //!
-//! In: operations on a disk that is slow, fails, is full or reads other bytes than were written;
-//! calls of `resume()` meanwhile. Out: each answer is right or an error that the disk is the reason
-//! of; writes are refused from a severe background error on; and when the trouble has passed,
-//! `resume()` lets everything go on, or says that the database must be opened again.
+//! In: operations on a disk that is slow, fails, is full or reads wrong bytes; calls of `resume()`
+//! meanwhile. Out: each answer is right or an error that the disk explains. Writes are refused from
+//! a severe background error on. When the trouble has passed, `resume()` lets everything go on, or
+//! says that the database must be opened again.
 //!
-//! What was acknowledged is never lost. A write that was refused is not seen; a crash may bring it
-//! back unless a recovery came between, or it was refused because of an error that was there
-//! before: what a recovery ends with is in tables, and says that no older WAL is needed.
+//! An acknowledged write is never lost. A refused write is not seen. A crash may bring it back,
+//! unless a recovery came between, or an earlier error refused it: a recovery ends with the data in
+//! tables, and a MANIFEST that needs no older WAL.
 //!
 //! Where the database resumes by itself, a recovery has come between if the error that a refused
-//! write left in force is gone: that is looked at before each operation. Of those that may still
-//! come back a crash may have left some, in some order, and all ways are tried; so trouble ends
-//! once there are `MOST_IN_DOUBT`.
+//! write left in force is gone; each operation looks for that first. Of the writes that may still
+//! come back, a crash may have left some, in some order, and all ways are tried. So trouble ends
+//! once there are `MOST_IN_DOUBT` of them.
 
 use super::journal::{Journal, JournalWrites};
 use super::transactions::TransactionStage;
@@ -22,33 +21,33 @@ use crate::crash::is_of_the_disk;
 use crate::model::settings::ModelSettings;
 use esker::{Env, Severity};
 
-/// Resumes until no job of the bad time brings another error.
+/// Calls of `resume` until no job of the bad time brings another error.
 const ATTEMPTS: usize = 20;
 /// Refused writes that may come back: four of them come back in 65 ways.
 const MOST_IN_DOUBT: usize = 4;
 
-/// What has come of the trouble so far.
+/// The effects of the trouble so far.
 #[derive(Debug, Default)]
 pub(super) struct Trouble {
-    /// Before this operation an error was in force that keeps writes out.
+    /// Whether an error that refuses writes was in force before this operation.
     refuses: bool,
-    /// What it says.
+    /// The text of the error in force.
     in_force: Option<String>,
     /// Operations that gave an error.
     errors: u64,
 }
 
-/// How the trouble has ended.
+/// The end of a spell of trouble.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum End {
-    /// Everything goes on.
+    /// The database goes on.
     Resumed,
     /// The database must be opened again.
     MustReopen,
 }
 
 impl Round {
-    /// From now on the disk makes trouble.
+    /// Begins a spell: from now on the disk makes trouble.
     pub(crate) fn trouble_begins(&mut self) {
         self.trouble = Some(Trouble::default());
         self.had_trouble = true;
@@ -59,8 +58,8 @@ impl Round {
         self.trouble.is_some()
     }
 
-    /// Whether so many writes were refused that may come back that the trouble must end. Where
-    /// nothing is resumed, those of one operation are all there are.
+    /// Whether the trouble must end because of the number of refused writes that may come back.
+    /// Where nothing is resumed, those of one operation are all there are.
     pub(crate) fn is_murky(&self) -> bool {
         let Some(journal) = &self.journal else { return false };
         self.resumes_itself() && journal.written.len() - journal.written_certainly() >= MOST_IN_DOUBT
@@ -70,15 +69,15 @@ impl Round {
         self.settings.db.max_bgerror_resume_count > 0
     }
 
-    /// Whether an error keeps writes out, and the caller calls `resume()` now.
+    /// Whether an error refuses writes, and the caller draws a `resume()` now.
     pub(super) fn wants_to_resume(&mut self) -> bool {
         let is_kept_out =
             || self.db().background_error().is_some_and(|e| e.severity() >= Severity::HardError);
         self.is_in_trouble() && is_kept_out() && self.rng.u8(..4) == 0
     }
 
-    /// Resumes, on a disk in trouble or a well one. Once that is done everything acknowledged is
-    /// there, and nothing that was refused.
+    /// Resumes, on a disk in trouble or a healed one. Afterwards every acknowledged write is there,
+    /// and no refused one.
     pub(super) fn resume(&mut self) -> Done {
         let before = self.db().background_error();
         self.db().resume().map_err(refused("resume"))?;
@@ -90,13 +89,12 @@ impl Round {
         self.verify()
     }
 
-    /// The next operation begins.
+    /// Notes the error in force before the next operation. Gives the number of acknowledged writes.
     pub(super) fn look_at_trouble(&mut self) -> usize {
         if self.trouble.is_some() {
             let error = self.db().background_error();
             let refuses = error.as_ref().is_some_and(|e| e.severity() >= Severity::HardError);
-            // What a refused write has put in force is at least that bad, and nothing but a
-            // recovery takes it away.
+            // A refused write leaves an error at least this severe, which only a recovery lifts.
             if !refuses {
                 self.journal.iter_mut().for_each(Journal::forget_refused);
             }
@@ -106,8 +104,8 @@ impl Round {
         self.journal.as_ref().map_or(0, |journal| journal.written_certainly())
     }
 
-    /// Whether the round can go on after an operation, before which so many writes had been
-    /// acknowledged.
+    /// Judges an operation on a disk in trouble: whether the round can go on. `before`: the number
+    /// of acknowledged writes before it.
     pub(super) fn tolerate(&mut self, done: Done, before: usize) -> Checked {
         let resumes_itself = self.resumes_itself();
         let Some(trouble) = &mut self.trouble else { return Ok(done?) };
@@ -125,17 +123,18 @@ impl Round {
         }
     }
 
-    /// These were refused.
+    /// Notes refused writes.
     pub(super) fn unwritten(&mut self, writes: Vec<(usize, ModelWrite)>) {
         let changes = self.with_ids(writes);
         self.undone(TransactionStage::Changes(changes));
     }
 
-    /// This was refused: before anything was done, if no error has come in force.
+    /// Notes a refused step. A step that was refused because of an earlier error has done nothing,
+    /// and is not noted.
     pub(super) fn undone(&mut self, what: TransactionStage) {
         let Some(trouble) = &self.trouble else { return };
         let error = self.db().background_error();
-        // Errors of the disk have numbers: if it is the same one, no recovery came between.
+        // Errors of the disk have numbers: if it is the same error, no recovery came between.
         let is_same = error.is_some_and(|error| trouble.in_force == Some(error.to_string()));
         if trouble.refuses && (is_same || !self.resumes_itself()) {
             return;
@@ -143,9 +142,9 @@ impl Round {
         self.journal.iter_mut().for_each(|j| j.written.push(JournalWrites { at: None, what: what.clone() }));
     }
 
-    /// An opening with settings of its own, and nothing more. Gives whether it was refused.
+    /// Opens with settings of its own, and does nothing more. Gives whether it was refused.
     /// # Errors
-    /// For a reason that is not the disk's, but perhaps the crash's.
+    /// A reason that is not the disk's; it may be the crash's.
     pub(crate) fn open_in_trouble(&mut self, env: Env) -> Result<bool, String> {
         let settings = ModelSettings::random(&mut self.rng, &env, &self.specs);
         match self.open_and_close(settings) {
@@ -155,9 +154,9 @@ impl Round {
         }
     }
 
-    /// The disk is well again.
+    /// Heals the disk.
     /// # Errors
-    /// The database is not: it does not resume, or gives wrong answers.
+    /// The database does not resume, or gives wrong answers.
     pub(crate) fn trouble_ends(&mut self) -> Result<(End, u64), String> {
         let errors = self.trouble.as_ref().map_or(0, |t| t.errors);
         for _ in 0..ATTEMPTS {
@@ -172,7 +171,7 @@ impl Round {
                 }
             }
             self.journal.iter_mut().for_each(Journal::resumed);
-            // A job that has begun in the bad time may still bring an error, or quarantine tables.
+            // A job that began in the bad time may still bring an error, or quarantine tables.
             let settled = self.db().wait_for_background_work();
             let is_well = self.db().background_error().is_none() && self.db().quarantined_tables().is_empty();
             if settled.is_ok() && is_well {

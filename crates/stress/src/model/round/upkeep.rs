@@ -1,5 +1,5 @@
-//! What is done to a database as a whole, beside reads and writes: families go out and come back,
-//! copies are made, options change.
+//! Operations on a database as a whole, beside reads and writes: families are exported and
+//! imported, copies are made, options change.
 //!
 //! In: calls with random arguments, while snapshots and iterators are open. Out: contents that are
 //! the model's, in the database and in every copy.
@@ -50,12 +50,12 @@ impl Round {
         }
     }
 
-    /// A path that nothing has used yet.
+    /// A path that no file has had yet.
     pub(super) fn fresh_path(&self, what: &str) -> PathBuf {
         PathBuf::from(format!("/{what}-{}", self.operation))
     }
 
-    /// Options of the database, for somebody beside it.
+    /// Options of the database, for an opener beside it.
     pub(super) fn options_beside(&self, family: usize) -> Options {
         let db = DbOptions { statistics: None, create_if_missing: false, ..self.settings.db.clone() };
         Options { db, cf: self.settings.families[family].clone() }
@@ -63,12 +63,12 @@ impl Round {
 
     // ---- families go out and come back
 
-    /// A family goes out, and comes back under its name.
+    /// Exports a family and imports it under its name.
     fn import(&mut self) -> Done {
         let family = self.rng.usize(1..self.specs.len());
         let (name, path) = (self.specs[family].name, self.fresh_path("export"));
         let export = match self.db().export_column_family(&self.handles[family], &path) {
-            // Values in blob files.
+            // A family with values in blob files cannot be exported.
             Err(error) if error.kind() == ErrorKind::NotSupported => return Ok(()),
             done => done.map_err(refused(format!("export of '{name}'")))?,
         };
@@ -115,7 +115,7 @@ impl Round {
         self.check_options(family, &changes)?;
         let bad = [changes[0], ("write_buffer_size", "many")];
         if before.text_of(changes[0].0).as_deref() != Some(changes[0].1) && self.rng.bool() {
-            // Back, for an attempt that is refused as a whole.
+            // Sets it back, for a call that is refused as a whole.
             let text = before.text_of(changes[0].0).expect("it has a text");
             let back = [(changes[0].0, text.as_str())];
             let done = self.db().set_options(&self.handles[family], &back);
@@ -131,7 +131,7 @@ impl Round {
         self.db().set_db_options(&change).map_err(refused(format!("set_db_options {change:?}")))
     }
 
-    /// One or two options that are set at once.
+    /// Draws one or two options to set at once.
     fn random_changes(&mut self) -> Vec<(&'static str, &'static str)> {
         let first = self.rng.usize(..FAMILY_CHANGES.len());
         let second = self.rng.usize(first..FAMILY_CHANGES.len());
@@ -141,7 +141,7 @@ impl Round {
         chosen.into_iter().map(change).collect()
     }
 
-    /// These options are in force, and the newest OPTIONS file says so.
+    /// Checks that these options are in force, and that the newest OPTIONS file has them.
     fn check_options(&mut self, family: usize, expected: &[(&str, &str)]) -> Done {
         let name = self.specs[family].name;
         let in_force = self.db().options_cf(&self.handles[family]);
@@ -183,7 +183,7 @@ impl Round {
         match kind {
             OperationKind::Repair => {
                 let summary = repair_db(&options, &path, &families).map_err(refused("repair_db"))?;
-                // Without an order of its tables the copy is not the model's.
+                // If the order of its tables is unsure, the copy need not equal the model.
                 if !summary.order_unsure.is_empty() {
                     return destroy_db(&options.db, &path).map_err(refused("destroy_db"));
                 }
@@ -206,7 +206,7 @@ impl Round {
         destroy_db(&options.db, &path).map_err(refused("destroy_db"))
     }
 
-    /// A backup on top of those that are there, and the newest restored.
+    /// Makes another backup beside the earlier ones, and restores the newest.
     fn back_up(&mut self, path: &Path, flushes: bool) -> Done {
         let options = BackupEngineOptions { env: self.env.clone(), ..BackupEngineOptions::new(BACKUPS) };
         let mut engine = BackupEngine::open(&options).map_err(refused("BackupEngine::open"))?;
@@ -218,7 +218,7 @@ impl Round {
         engine.restore_db_from_latest_backup(path, path).map_err(refused("restore_db_from_latest_backup"))
     }
 
-    /// Opened beside the database, it holds what the model says.
+    /// Opens the copy beside the database and compares it with the model.
     fn check_copy(&mut self, path: &Path) -> Done {
         let options = self.options_beside(0);
         let descriptors = self.settings.descriptors(&self.specs);
