@@ -217,8 +217,8 @@ mod pages {
     struct MovingFromRocksDb;
 }
 
-/// What tools and tests need to look inside files: the crates below, and parts of the engine. It
-/// promises nothing: any release may change it.
+/// Items that tools and tests need to look inside files: the crates below, and parts of the engine.
+/// Any release may change them.
 #[doc(hidden)]
 pub mod internals {
     pub use esker_base as base;

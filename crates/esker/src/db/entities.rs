@@ -3,12 +3,12 @@
 //! In: names and values. Out: one entity under one key, or the parts of one under the same key of
 //! several families.
 //!
-//! The column without a name is the default column: what a plain get of an entity returns, and what
-//! a plain value is read as.
+//! The column without a name is the default column: a plain get of an entity returns its value, and
+//! a plain value reads as an entity with this column alone.
 //! Source: RocksDB `db/wide`, `include/rocksdb/{wide_columns,attribute_groups}.h`.
 //!
 //! Invariants
-//!  1. What one call returns is of one sequence number, over all its keys and families.
+//!  1. One call returns values of one sequence number, over all its keys and families.
 
 use super::writes::timestamp_wanted;
 use super::{ColumnFamilyHandle, Db};
@@ -283,8 +283,8 @@ impl Db {
         keys.iter().map(read).collect()
     }
 
-    /// What each of the families has under `key`, at one sequence number; answers stand as the
-    /// families do.
+    /// The entities that each family has under `key`, at one sequence number, in the families'
+    /// order.
     pub fn get_entity_attribute_groups(
         &self,
         options: &ReadOptions,

@@ -367,9 +367,8 @@ impl Opening {
         Ok(())
     }
 
-    /// Writes what is prepared to the new WAL, durably, as the old ones go. What takes back ops
-    /// that tables hold although they are not committed stands in the same record, and takes effect
-    /// with it.
+    /// Writes prepared sections to the new WAL, durably, as the old WALs go. The same record takes
+    /// back uncommitted ops that tables hold, so both take effect together.
     fn log_prepared(wals: &mut Wals, prepared: &[PreparedTransaction]) -> Result<()> {
         for transaction in prepared {
             let section = transaction.is_prepared.then_some(&transaction.batch);

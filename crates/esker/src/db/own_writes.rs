@@ -122,8 +122,7 @@ impl Db {
     ) -> Result<bool> {
         let (mut options, super_version) = (ReadOptions::default(), family.cf.pinned_super_version());
         if let Some(timestamp) = timestamp {
-            // What was written behind it, and before the history that is left, nobody can tell any
-            // more.
+            // At a timestamp before the remaining history, writes behind it may be forgotten.
             options.timestamp = Some(timestamp.to_vec());
             family.cf.read_timestamp(&super_version, &options)?;
         }

@@ -10,7 +10,7 @@
 //!  1. A batch's op for a family is applied only if the WAL is numbered at least the family's log
 //!     number: older ones are in its tables.
 //!  2. Sequence numbers advance over every counted op, also of families that are gone.
-//!  3. What is not committed cannot be seen afterwards, also where RocksDB has put it into tables.
+//!  3. Uncommitted ops cannot be seen afterwards, also where RocksDB has put them into tables.
 //!  4. Read-only recovery writes nothing.
 //!
 //! Source: RocksDB `db/db_impl/db_impl_open.cc` (`RecoverLogFiles`); the four modes are
@@ -673,9 +673,8 @@ fn mode_of(mode: WalRecoveryMode) -> wal_recovery::WalReplayMode {
     }
 }
 
-/// Whoever leaves out the `wal_dir` that the database was last opened with would lose what is in
-/// the WALs there. Not looked into is a directory that is a database's: the OPTIONS file may come
-/// from where this one was copied from.
+/// Refuses an open that leaves out the last `wal_dir`, if it would lose WALs there. A directory
+/// that holds a database of its own is not searched: this one may be a copy, OPTIONS file included.
 /// # Errors
 /// `InvalidArgument` names the option, if one of the WALs `wanted` is there.
 pub(crate) fn check_for_forgotten_wal_dir(

@@ -1,8 +1,7 @@
 //! Options changed while the database runs.
 //!
 //! In: names and texts, as in an OPTIONS file. Out: the changed options in force for everything
-//! that starts from now on, and in a new OPTIONS file. What a running job or an open iterator holds
-//! stays as it is.
+//! that starts from now on, and in a new OPTIONS file. Running jobs and open iterators keep theirs.
 
 use super::compaction_timer::schedule_compaction_trigger;
 use super::open_tables::table_capacity;

@@ -30,7 +30,7 @@ pub(crate) struct DeletedRunMemoryRef {
     pub(crate) newest_file: FileNumber,
 }
 
-/// What one call has passed over.
+/// The deleted keys that one call has passed over.
 #[derive(Debug)]
 pub(crate) struct DeletedRunTracker {
     pub(crate) keys: u64,

@@ -135,7 +135,7 @@ fn run(engine: &Arc<Engine>, kind: Job, work: fn(&Arc<Engine>)) -> Box<dyn FnOnc
         end(&engine, kind);
         drop(engine);
         hand_over();
-        // Not even the error could be reported. Who owns the pool learns of it.
+        // Not even the error could be reported. The pool's owner gets the panic.
         outcome.unwrap_or_else(|panic| resume_unwind(panic));
     })
 }

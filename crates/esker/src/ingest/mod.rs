@@ -305,7 +305,7 @@ fn families_with_overlap(prepared: &[PreparedFiles<'_>]) -> Vec<ColumnFamilyId> 
     overlapped.into_iter().collect()
 }
 
-/// Whatever the timestamps of its keys.
+/// Whether a memtable has a user key within the bounds, at any timestamp.
 fn holds_any(mem: &Arc<MemTable>, icmp: &InternalKeyComparator, smallest: &[u8], largest: &[u8]) -> bool {
     let (smallest, _) = icmp.split_timestamp(smallest);
     let mut entries = mem.iter();

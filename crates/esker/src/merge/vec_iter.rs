@@ -29,7 +29,7 @@ pub(crate) struct VecIter {
     icmp: InternalKeyComparator,
     entries: Entries,
     index: usize,
-    /// Whose value is lent.
+    /// The entry whose value is lent.
     left: Option<usize>,
     moves: Arc<Moves>,
     fail_at: Option<usize>,

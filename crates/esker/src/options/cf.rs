@@ -348,11 +348,11 @@ option_struct! {
         /// it has changed. New memtables take a change over. Range deletions are compared when they
         /// are put in only. Default 0. Mutable.
         memtable_protection_bytes_per_key: u32 = 0, mutable;
-        /// Bytes of a checksum that each entry of a block of a table gets when the block comes into
-        /// memory: 0 (none), 1, 2, 4 or 8, and 4 more for its place. Whoever reads an entry, also
-        /// on the way to another one, compares it: `Corruption`, with the file and the block's
-        /// offset, if memory has changed it. Data, index and meta blocks; not filters. Tables that
-        /// are opened later take a change over. Default 0. Mutable.
+        /// Bytes of a checksum for each entry of a block, computed when the block comes into
+        /// memory: 0 (none), 1, 2, 4 or 8, and 4 more for its place. A read checks every entry that
+        /// it decodes, also on its way to another: `Corruption`, with the file and the block's
+        /// offset, if memory has changed it. Covers data, index and meta blocks; not filters.
+        /// Tables that are opened later take a change over. Default 0. Mutable.
         block_protection_bytes_per_key: u32 = 0, mutable;
         /// Searches in memtables also compare all entries of the leaf they end in with their
         /// checksums, so that a key which has changed is not just absent. Needs

@@ -50,7 +50,7 @@ impl Changes {
     }
 }
 
-/// As many tables and blob files as the process may have open beside its other files.
+/// Number of tables and blob files that the process may have open beside its other files.
 fn most_open_files() -> i32 {
     let limit = i32::try_from(data_file_limit()).unwrap_or(MAX_OPEN_FILES);
     if open_files_limit().is_none() { MAX_OPEN_FILES } else { limit.max(MIN_OPEN_FILES) }
@@ -451,7 +451,7 @@ impl ColumnFamilyOptions {
         Ok(())
     }
 
-    /// What is said about a role by its name must be possible. RocksDB:
+    /// Checks that each override of a role is possible. RocksDB:
     /// `BlockBasedTableFactory::ValidateOptions`.
     fn check_cache_usage(&self) -> Result<()> {
         let table = &self.table;

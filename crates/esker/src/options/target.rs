@@ -1,14 +1,14 @@
-//! What each RocksDB can read: which features `compatible_with` rules out, and since when there is
-//! what.
+//! Features by the RocksDB that reads them: those that `compatible_with` rules out, and the version
+//! that brought each.
 //!
 //! In: a target. Out: whether a feature may be written, or an error with the option's name.
-//! Source: RocksDB `HISTORY.md`, by release; what 7.8.3 makes of each is measured (docs/compat/,
+//! Source: RocksDB `HISTORY.md`, by release; the effect of each on 7.8.3 is measured (docs/compat/,
 //! "Target version").
 //!
 //! Invariants
 //!  1. With options that pass, every byte written is read by the RocksDB named and by all later
 //!     ones.
-//!  2. What a directory holds already is no option: it is read, and goes when it is rewritten
+//!  2. Features that a directory holds already are read, and go when they are rewritten
 //!     (`downgrade`).
 
 use super::value::OptionValue;

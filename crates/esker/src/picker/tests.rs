@@ -493,7 +493,7 @@ fn files_that_share_a_key_but_for_its_timestamp_are_compacted_together() {
     assert_eq!(within.files.iter().map(|f| f.number.0).collect::<Vec<_>>(), [4]);
 }
 
-/// What a repair leaves, or a load without compactions.
+/// Level 0 of thousands of files, as a repair leaves it, or a load without compactions.
 #[test]
 fn a_pick_from_a_level_0_of_thousands_of_files_compares_each_a_few_times() {
     const FILES: u64 = 3000;
@@ -588,7 +588,7 @@ fn whole_files_are_those_within_a_range_that_share_no_key_with_others() {
     assert_eq!(numbers(&[("b", "h")], true), [4]);
     assert_eq!(numbers(&[("f", "h"), ("", ""), ("a", "e")], true), [1, 2, 3, 4], "each once");
     assert_eq!(numbers(&[], true), []);
-    // Who is being compacted stays.
+    // Files under compaction stay.
     let plan = pick(&running, &[RangeOpt { start: Some(b"f"), limit: None }], true).unwrap();
     assert!(plan.is_deletion);
     running.start(&plan);

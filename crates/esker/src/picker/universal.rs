@@ -225,15 +225,15 @@ impl Picker<'_> {
         self.neighbours(Some(ratio), usize::MAX, CompactionReason::UniversalSizeRatio)
     }
 
-    /// As many of the newest as it takes to have no more than there may be.
+    /// Merges the newest runs, as few as bring the number down to its limit.
     fn too_many_runs(&self) -> Option<CompactionPlan> {
         let idle = self.runs.iter().filter(|r| !r.is_busy).count();
         let excess = idle.checked_sub(self.most_runs()).filter(|excess| *excess > 0)?;
         self.neighbours(None, excess + 1, CompactionReason::UniversalSortedRunNum)
     }
 
-    /// As many of the newest as it takes to let writers go on, if nothing that runs will do so:
-    /// however few runs options want to be merged at once, no stop may be for ever.
+    /// Merges the newest runs, as few as let writers go on, if no running job will do so. A stop
+    /// must end even if options allow larger merges only.
     fn runs_that_stop_writers(&self) -> Option<CompactionPlan> {
         let stop = self.context.options.level0_stop_writes_trigger;
         let excess = self.runs.len().checked_sub(stop)?;
@@ -251,7 +251,7 @@ impl Picker<'_> {
         let by_size = options.universal.stop_style == CompactionStopStyle::TotalSize;
         match usize::try_from(options.universal.max_read_amp) {
             Ok(0) if by_size => {
-                // As many as it takes from a memtable's size to the largest run's, each as large as
+                // The number of runs from a memtable's size to the largest run's, each as large as
                 // it can get.
                 let largest = self.runs.iter().map(|r| r.bytes).max().unwrap_or(0) as f64;
                 let growth = (100.0 + f64::from(options.universal.size_ratio)) / 100.0;

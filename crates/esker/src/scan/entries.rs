@@ -21,7 +21,7 @@ use std::iter::FusedIterator;
 /// A key, and its value: copied or pinned, so that both outlive the iterator.
 pub type KeyValue = (Vec<u8>, PinnedBytes);
 
-/// What [`Entries`] moves.
+/// A cursor that [`Entries`] moves.
 pub trait EntryCursor: Sized + sealed::Sealed {
     /// Another cursor over the same keys at the same sequence number.
     #[doc(hidden)]
@@ -224,7 +224,7 @@ impl<C: EntryCursor> Entries<C> {
         opened.inspect_err(|_| self.is_over = true)
     }
 
-    /// What ended the entries, or the entry that `cursor` stands on.
+    /// The entry that `cursor` stands on, or the error that ended the entries.
     fn entry(stepped: Result<bool>, cursor: Option<&C>) -> Option<Result<KeyValue>> {
         match (stepped, cursor) {
             (Ok(true), Some(cursor)) => {

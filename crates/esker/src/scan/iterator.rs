@@ -88,7 +88,7 @@ pub struct DbIterator {
     planned: Option<PlannedRanges>,
 }
 
-/// What it reads.
+/// The source of an iterator's entries.
 #[derive(Debug)]
 enum Watched {
     /// This, until there is a newer one.
@@ -590,9 +590,8 @@ pub(crate) fn watched_iter(
     Ok(DbIter::new(cf.icmp.clone(), iter, iter_options, Some(super_version.clone() as KeepAlive)))
 }
 
-/// What the user's options say to the cursor over user keys. It remembers no deleted runs: those
-/// who read something over the database, or a super version that was not asked whether it is
-/// complete, must not.
+/// Options of the cursor over user keys, from the user's. The cursor remembers no deleted runs. It
+/// must not if it reads other entries over the database, or an incomplete super version.
 pub(crate) fn db_iter_options(
     cf: &ColumnFamily,
     super_version: &SuperVersion,
@@ -636,8 +635,8 @@ fn deleted_run_memory(super_version: &SuperVersion, options: &ReadOptions) -> Op
 }
 
 impl DbInner {
-    /// What keeps an iterator's point in time, if the user has no snapshot of it and the iterator
-    /// may leave its super version.
+    /// Holds an iterator's point in time, if the user gave no snapshot and the iterator may leave
+    /// its super version.
     fn hold_for_iterator(self: &Arc<Self>, options: &ReadOptions) -> Option<Snapshot> {
         (options.snapshot.is_none() && !options.pin_data).then(|| self.hold_now(Holder::Iterator))
     }

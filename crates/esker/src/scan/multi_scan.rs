@@ -78,15 +78,15 @@ impl MultiScan {
         Ok(MultiScan { iter, reverse: args.reverse })
     }
 
-    /// The scan of the next range; `None` behind the last one. What is left of the one before it is
-    /// passed over.
+    /// The scan of the next range; `None` behind the last one. The rest of the range before it is
+    /// skipped.
     pub fn next_scan(&mut self) -> Option<Scan<'_>> {
         let is_there = self.iter.enter_next_range();
         let (iter, reverse) = (&mut self.iter, self.reverse);
         is_there.then_some(Scan { iter, reverse, is_given: false, is_over: false })
     }
 
-    /// What has been read ahead so far.
+    /// Counts of the blocks read ahead so far.
     pub fn ahead_counts(&self) -> AheadCounts {
         self.iter.ahead_counts()
     }

@@ -147,7 +147,7 @@ impl InternalIterator for VisibleOnly {
 
 impl ScanIterator for VisibleOnly {
     forward_cursor!(self => self.iter; set_upper_bound, set_wanted_prefix_of, passed, go_on, release);
-    // What lies ahead may hold entries that are hidden here, and deletions among them.
+    // Entries ahead may be hidden here, and deletions are among them.
     plain_cursor!(self; next_key, prev_key, prev_key_leaving, left_value, pinned_left_value, look_ahead,
         advance, pass, deleted_run_end, was_seen, skip_deleted_run);
 }

@@ -237,8 +237,8 @@ impl Transaction {
         put_groups(&mut self.core_mut().batch, key.as_ref(), groups)
     }
 
-    /// What each of the families has under `key`, all as of the same point in time; answers stand
-    /// as the families do.
+    /// The entities that each family has under `key`, as of the same point in time, in the
+    /// families' order.
     /// # Errors
     /// The first of the families that gives one: `Corruption` and `IoError` name the file and
     /// offset · `Incomplete`: `read_tier` forbids the I/O it would take · `TimedOut`: it would take
@@ -394,8 +394,8 @@ impl OptimisticTransaction {
         put_groups(&mut own.batch, key.as_ref(), groups)
     }
 
-    /// What each of the families has under `key`, all as of the same point in time; answers stand
-    /// as the families do.
+    /// The entities that each family has under `key`, as of the same point in time, in the
+    /// families' order.
     /// # Errors
     /// The first of the families that gives one: `Corruption` and `IoError` name the file and
     /// offset · `Incomplete`: `read_tier` forbids the I/O it would take · `TimedOut`: it would take

@@ -3,15 +3,15 @@
 //!
 //! | | finds conflicts | by |
 //! |---|---|---|
-//! | [`TransactionDb`] | when a key is touched | locks (`esker_lock`), and looking whether it was written since the snapshot |
-//! | [`OptimisticTransactionDb`] | at commit | looking whether what was touched has been written since |
+//! | [`TransactionDb`] | when a key is touched | locks (`esker_lock`), and a look for writes since the snapshot |
+//! | [`OptimisticTransactionDb`] | at commit | a look for writes to its keys since it touched them |
 //!
-//! What a transaction has written lies in a [`WriteBatchWithIndex`] until it commits: then it is
-//! written as one batch, or, if it was prepared, the section that is in the WAL is applied
+//! The writes of a transaction lie in a [`WriteBatchWithIndex`] until it commits. Then they are
+//! written as one batch, or, if the transaction was prepared, its section in the WAL is applied
 //! (`write/two_phase.rs`).
 //!
-//! What the isolation levels promise, by [`IsolationLevel`]'s names and the anomalies of Hermitage
-//! that they allow: docs/transactions.md.
+//! docs/transactions.md says what each [`IsolationLevel`] promises, and which anomalies of
+//! Hermitage it allows.
 //!
 //! Source of names and semantics: RocksDB
 //! `include/rocksdb/utilities/{transaction,transaction_db}.h`.

@@ -95,7 +95,7 @@ esker_base::setters! {
 /// Options of a [`Transaction`](super::Transaction).
 #[derive(Clone, Debug)]
 pub struct TransactionOptions {
-    /// What it may see of others. Default `ReadCommitted`.
+    /// Isolation from other transactions. Default `ReadCommitted`.
     pub isolation: IsolationLevel,
     /// Set a snapshot at the begin. Default false.
     pub set_snapshot: bool,
@@ -178,8 +178,8 @@ fn milliseconds(millis: u64) -> Timeout {
 /// Options of an [`OptimisticTransaction`](super::OptimisticTransaction).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OptimisticTransactionOptions {
-    /// What it may see of others. Default `ReadCommitted`: what it writes, or reads for update,
-    /// must not have been written by others from then on.
+    /// Isolation from other transactions. Default `ReadCommitted`: the commit fails if others have
+    /// written a key since this transaction wrote it or read it for update.
     pub isolation: IsolationLevel,
     /// Set a snapshot at the begin. Default false.
     pub set_snapshot: bool,

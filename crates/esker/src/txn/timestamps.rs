@@ -5,12 +5,12 @@
 //! Invariants
 //!  1. In the batch, and in a prepared section, such keys end in [`NO_TIMESTAMP`]; locks and the
 //!     index know them without.
-//!  2. What is committed has the commit timestamp in all such families: the batch is written with
-//!     it, or the commit's record carries it, and whoever replays that puts it in.
-//!  3. With a read timestamp and `enable_udt_validation`, a key is locked only if nobody has
-//!     written it at a newer one, and the commit timestamp is newer than it.
-//!  4. Which of two timestamps is newer depends on the family: its comparator orders them. A setter
-//!     refuses an order that no family takes; the commit checks the families that the transaction
+//!  2. Committed keys have the commit timestamp in all such families. The batch is written with it,
+//!     or the commit's record carries it and the replay puts it in.
+//!  3. With a read timestamp and `enable_udt_validation`, a key is locked only if it has no newer
+//!     version, and the commit timestamp is newer than the read timestamp.
+//!  4. A family's comparator orders timestamps, so families may differ on which is newer. A setter
+//!     refuses an order that no family takes. The commit checks the families that the transaction
 //!     has written to.
 //!
 //! Source of the semantics: RocksDB

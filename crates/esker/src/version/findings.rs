@@ -37,7 +37,7 @@ impl Findings {
         history: bool,
     ) -> Box<[Findings]> {
         let is_same = |level: usize| Arc::ptr_eq(&old[level], &levels[level]);
-        // As many of the deepest levels as are the same.
+        // Number of deepest levels that are the same.
         let same_below = (0..levels.len()).rev().take_while(|level| is_same(*level)).count();
         let of_level = |(level, before): (usize, &Findings)| {
             let (mut now, last) = (Findings::default(), level + 1 == levels.len());

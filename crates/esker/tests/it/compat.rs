@@ -239,7 +239,7 @@ fn tables_of_a_fifo_family_are_downgraded_one_by_one() {
     };
     let oldest = age(&db);
     drop(db);
-    // What is in the WAL is too much, and what goes for it is one of the tables.
+    // The write in the WAL exceeds the limit, and one of the tables goes for it.
     options.cf.compaction_options_fifo.max_table_files_size = bytes;
     let done = downgrade(&options.db, DIR, families(&options), TargetVersion::V7_8).unwrap();
     assert_eq!(done.rewritten, ["default"]);

@@ -213,7 +213,7 @@ fn what_a_batch_deletes_is_there_for_all_others() {
         let mut iter = deleting.iter_with_base(&db, &ReadOptions::new(), &family).unwrap();
         iter.seek(key(0));
         assert!(!iter.valid(), "the batch has deleted everything");
-        // What the database has deleted now, the snapshot still sees, below whatever a batch has.
+        // The database has deleted the keys; the snapshot still shows them, below the batch's own.
         let mut iter = db.iter().unwrap();
         iter.seek(key(0));
         iter.next();

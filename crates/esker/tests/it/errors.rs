@@ -81,7 +81,7 @@ fn what_is_written_after_a_damaged_wal_and_resume_survives_and_the_failed_write_
     }
 }
 
-/// The first flush goes on when a WAL has failed. Who puts a memtable in line afterwards goes on
+/// The first flush goes on when a WAL has failed. A write that queues a memtable afterwards goes on
 /// when some flush is done.
 #[derive(Default)]
 struct FlushBeforeAnother {

@@ -234,8 +234,8 @@ fn the_parent_goes_on_with_what_a_child_has_dropped() {
     writer.put("l", [1; 100_000]).unwrap();
     let (child_db, child_named, child_writer) = (&db, &mut named, &mut writer);
     let mut child = fork(|| {
-        // Ends them as values that go out of scope end.
-        // (What is behind the references is the child's copy.)
+        // Ends them as values that go out of scope end. (The values behind the references are the
+        // child's copy.)
         let own = child_db.begin_transaction();
         let locked = own.put("free", "2").is_ok();
         u8::from(locked || child_named.rollback().is_err() && child_writer.finish().is_ok())
@@ -324,8 +324,8 @@ fn children_of_a_busy_parent_open_their_own_and_end() {
         let mut child = fork(move || {
             let refused = handle.put("x", "y").is_err() && handle.get("x").is_err();
             drop(handle);
-            // What a thread of the parent was about to do to a shared cache is never done: caches
-            // of its own.
+            // The parent's threads are not in the child, so their work on a shared cache never
+            // ends: the child uses caches of its own.
             let own = self::options();
             let used = uses_its_own(&own, &path);
             u8::from(!refused) + 2 * u8::from(!used.is_ok_and(|is_all| is_all))

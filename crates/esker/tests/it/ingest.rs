@@ -445,7 +445,7 @@ fn a_write_behind_an_ingestion_that_failed_is_newer_than_its_file() {
     faults.clear_rules();
     db.delete(key(1)).unwrap();
     db.sync_wal().unwrap();
-    // What was written to the MANIFEST has come to the medium all the same.
+    // The record of the MANIFEST has come to the medium all the same.
     options.db.env = Env::with_fs(Arc::new(disk.crash_clone(&CrashChoices::process_kill())));
     drop(db);
     let db = Db::open(&options, "/db").unwrap();

@@ -319,7 +319,7 @@ fn options_files_stay_while_file_deletions_are_disabled() {
     assert_eq!(options_files().len(), 2);
 }
 
-/// Whoever rolls it need not be a flush or a compaction.
+/// Other calls than flushes and compactions may roll the MANIFEST.
 #[test]
 fn a_manifest_that_a_new_family_has_rolled_is_deleted() {
     let fs = MemFs::new();

@@ -323,7 +323,7 @@ impl Life {
                 self.families.insert(name);
             }
             84..86 if name != "default" => {
-                // What is prepared in it would be refused.
+                // A prepared transaction that writes to it could not be committed.
                 if self.last().prepared.values().any(|ops| ops.keys().any(|(f, _)| *f == name)) {
                     return;
                 }

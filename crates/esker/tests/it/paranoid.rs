@@ -95,8 +95,8 @@ fn is_filled(db: &Db, value: &str) -> bool {
 
 type Change = fn(Vec<u8>) -> Vec<u8>;
 
-/// What may become of a table that holds `fill("new")`, behind its writer's back: its blocks have
-/// no checksums.
+/// Changes to a table that holds `fill("new")`, behind its writer's back: its blocks have no
+/// checksums.
 const CHANGES: [Change; 2] = [
     |bytes| replaced(bytes, b"new300", b"old300"),
     // The end of the range tombstone.

@@ -171,7 +171,7 @@ fn gets_ask_filters_of_prefixes_where_there_are_no_whole_keys() {
     }
 }
 
-/// What lies behind the file that a prefix would be in has other prefixes, and is not looked at.
+/// Files behind the one where a prefix would be have other prefixes, and are not read.
 #[test]
 fn a_scan_of_a_prefix_that_is_not_there_reads_no_block() {
     let statistics = Arc::new(Statistics::new());

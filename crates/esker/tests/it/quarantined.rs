@@ -182,8 +182,8 @@ fn a_damaged_table_is_quarantined_and_everything_else_goes_on() {
     assert!(unreadable(&db, 0..1000, 0).is_empty() && db.quarantined_tables().is_empty());
 }
 
-/// Whatever lies under the damaged table, and whatever is written over it: level 0 does not fill up
-/// until writes stop.
+/// Level 0 does not fill up until writes stop, whatever lies below the damaged table or is written
+/// over it.
 #[test]
 fn writes_over_a_damaged_table_go_on_for_long() {
     let fs = MemFs::new();

@@ -38,7 +38,7 @@ fn delete(db: &Db, shape: RangeShape, n: u32, with_snapshots: bool) -> Vec<Snaps
     snapshots
 }
 
-/// What is there at each snapshot, and now: all keys, found by a scan, and checked by gets.
+/// The contents at each snapshot, and now: all keys, found by a scan, and checked by gets.
 fn contents(db: &Db, snapshots: &[Snapshot]) -> Vec<Vec<(Vec<u8>, Vec<u8>)>> {
     let family = db.default_column_family();
     let at = snapshots.iter().map(|snapshot| ReadOptions::new().snapshot(snapshot));
@@ -158,8 +158,8 @@ fn an_iterator_after_each_range_deletion_costs_no_more_for_those_before_it() {
     }
 }
 
-/// What a queue's user sees, at each end, while keys are written and deleted one by one and in
-/// ranges, some of them anew.
+/// The user of a queue sees the right keys at each end while keys are written and deleted, one by
+/// one and in ranges, some of them anew.
 #[test]
 fn iterators_over_a_memtable_show_what_is_there_while_ranges_are_deleted_and_written_anew() {
     for_each_seed("a queue by ranges", 6, |_, mut rng| {

@@ -565,8 +565,8 @@ fn a_repair_that_failed_or_was_cut_short_is_done_again_and_loses_nothing() {
             }
             let db = Db::open_cf(&options.db, path, families(&options))
                 .unwrap_or_else(|e| panic!("step {step}: {repaired:?}, then {e}"));
-            // What cannot be read this time is not damaged for that; but what cannot be read of a
-            // WAL is left out, and told.
+            // A table that cannot be read this time is not damaged for that. A part of a WAL that
+            // cannot be read is left out, and reported.
             assert!(
                 repaired.as_ref().is_ok_and(|told| told.tables_lost.is_empty() && told.blobs_lost.is_empty())
                     || repaired.is_err(),

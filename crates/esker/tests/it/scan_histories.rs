@@ -56,7 +56,7 @@ struct Watched {
     snapshot: Option<Snapshot>,
     bounds: (Option<String>, Option<String>),
     by_prefix: bool,
-    /// What the last seek allows, and the place in it.
+    /// The entries that the last seek may show, and the place in them.
     shown: Vec<(String, String)>,
     at: Option<usize>,
 }

@@ -93,7 +93,7 @@ fn universal_stops_writers_for_a_while_only_however_wide_its_merges_should_be() 
         let written = db.put_opt(&at_once, &db.default_column_family(), &key, &value);
         assert!(written.is_ok(), "round {round}: {written:?}");
         db.flush().unwrap();
-        // Whatever stops writers is due.
+        // A compaction is due for everything that stops writers.
         db.wait_for_background_work().unwrap();
     }
     assert_eq!(contents(&db).len(), 60);

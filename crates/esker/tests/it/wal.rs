@@ -60,7 +60,7 @@ fn writes_behind_a_recycled_wal_survive_though_one_between_them_was_not_logged()
     assert_eq!(db.get("unlogged").unwrap(), None);
 }
 
-/// What follows it may be empty: then a reader cannot know that nothing is missing.
+/// The next WAL may be empty: then a reader cannot know whether records are missing.
 #[test]
 fn a_recycled_wal_ends_with_its_last_record_once_another_is_begun() {
     for synced in [false, true] {
@@ -435,7 +435,7 @@ fn a_wal_dir_that_is_not_there_is_named_by_who_only_reads() {
     assert_eq!(db.get("a").unwrap().as_deref(), Some(&b"only in the WAL"[..]));
 }
 
-/// What was flushed for it is gone when the flush is over, and with it the reason to flush anything
+/// A flush releases the memtables that were queued for the limit, and with them the reason for
 /// more.
 #[test]
 fn wals_beyond_their_limit_are_flushed_once() {

@@ -1,4 +1,4 @@
-//! Who gives a snapshot back has the database look for what has waited for that, once.
+//! The release of a snapshot makes the database look once for compactions that waited for it.
 
 use crate::options::{CompactionStyle, Options};
 use crate::{Db, Env};

@@ -67,7 +67,7 @@ fn at_read(scene: &Scene, n: u64, act: impl Fn(&Db) + Send + Sync + 'static) {
     });
 }
 
-/// What a scan from the first key on shows, and how many entries it has stepped over.
+/// The keys that a scan from the first key on shows, and the number of entries it stepped over.
 fn scan(scene: &Scene) -> (Vec<String>, u64) {
     let before = scene.statistics.ticker_count(Ticker::NumberIterSkip);
     let mut iter = scene.db.iter().unwrap();

@@ -1,5 +1,5 @@
-//! What a new super version costs does not depend on how many files the family has, nor on how many
-//! families there are.
+//! The cost of a new super version depends neither on the number of files of the family nor on the
+//! number of families.
 
 use super::*;
 use crate::Db;
@@ -146,7 +146,7 @@ fn under_the_db_mutex_nobody_walks_over_files() {
     }
 }
 
-/// What is newer than every reader, now or later, hides nothing yet.
+/// An entry that is newer than every present and future reader hides nothing yet.
 #[test]
 fn the_oldest_reader_is_a_live_snapshot_or_the_next_to_come() {
     let mut options = Options::default();

@@ -138,7 +138,7 @@ fn operands_are_combined_as_far_as_is_known() {
     assert_eq!(compacted(&lines, bottommost(&[])), ["a@0 put 7+8+9"]);
     assert_eq!(compacted(&lines, options(&[8])), ["a@9 merge 9", "a@8 put 7+8"]);
     assert_eq!(compacted(&["a@9 merge 9", "a@8 merge 8", "a@7 del"], options(&[])), ["a@9 put 8+9"]);
-    // What lies deeper is not known: one operand, not a value.
+    // Deeper levels are not known: the result is one operand, not a value.
     assert_eq!(compacted(&["a@9 merge 9", "a@8 merge 8"], options(&[])), ["a@9 merge 8+9"]);
     assert_eq!(compacted(&["a@9 merge 9", "a@8 merge 8"], bottommost(&[])), ["a@0 put 8+9"]);
     assert_eq!(compacted(&["a@9 merge 9"], bottommost(&[3])), ["a@9 put 9"]);
@@ -285,7 +285,7 @@ fn what_comes_in_of_a_blob_file_and_does_not_go_out_is_garbage() {
     assert_eq!(garbage.len(), 1);
     // Two records of 32 bytes, a key of one and a value of five.
     assert_eq!((garbage[0].garbage_blob_count, garbage[0].garbage_blob_bytes), (2, 2 * 38));
-    // What stays is no garbage.
+    // A value that stays is no garbage.
     assert!(iter.blobs_in().garbage(iter.blobs_in()).is_empty());
 }
 

@@ -98,7 +98,7 @@ impl FileOpener<Arc<File>> for Opener {
     }
 }
 
-/// What a change did, for the test's message.
+/// A description of a change, for the test's message.
 pub(super) type Change = String;
 
 pub(super) struct Lsm {
@@ -114,7 +114,7 @@ pub(super) struct Lsm {
     /// Old RocksDB versions let a user key go on in the next file and wrote tombstones beyond a
     /// file's bounds.
     old_cuts: bool,
-    /// What the pre-scans found out, at any snapshot.
+    /// The findings of pre-scans, at any snapshot.
     deleted_run_memory: Arc<DeletedRunMemory>,
     last_file: Cell<u64>,
     pub(super) dropped: CompactionIteratorStats,

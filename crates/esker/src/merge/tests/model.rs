@@ -36,7 +36,7 @@ impl History {
         SequenceNumber(self.ops.len() as u64)
     }
 
-    /// What `snapshot` sees.
+    /// The state that `snapshot` sees.
     pub(super) fn state_at(&self, snapshot: SequenceNumber) -> State {
         let mut state = State::new();
         for op in &self.ops[..snapshot.0 as usize] {

@@ -138,7 +138,7 @@ fn key(rng: &mut fastrand::Rng, keys: u8) -> Vec<u8> {
     key
 }
 
-/// What the model shows of a state through bounds and prefix.
+/// A state of the model as an iterator with bounds and prefix must show it.
 struct Shown<'a> {
     icmp: &'a InternalKeyComparator,
     rows: Vec<&'a (Vec<u8>, Vec<u8>)>,

@@ -67,7 +67,7 @@ fn no_more_files_are_kept_open_than_the_process_may_have() {
     assert_eq!(all.max_open_files, -1, "all stay open, whatever that comes to");
 }
 
-/// Whatever a number option is set to, making consistent settles at once and never panics.
+/// With any value of a number option, `sanitize` settles at once and never panics.
 #[test]
 fn extreme_numbers_settle() {
     let db = DbOptions::default();

@@ -32,8 +32,7 @@ fn memtables_are_charged_to_the_cache_in_steps() {
         manager.reserve(2 * CHARGE_STEP);
         assert_eq!((charged(), manager.dummy_entries_in_cache_usage()), (3 * CHARGE_STEP, 3 * CHARGE_STEP));
         manager.reserve(4 * CHARGE_STEP);
-        // What a strict limit has no room for is not charged; a limit that is not strict is
-        // exceeded.
+        // Memory beyond a strict limit is not charged; a limit that is not strict is exceeded.
         assert_eq!(charged(), if strict_capacity_limit { 3 } else { 7 } * CHARGE_STEP);
         manager.schedule_free(6 * CHARGE_STEP);
         manager.free(6 * CHARGE_STEP);

@@ -132,8 +132,7 @@ impl Tree {
         }
     }
 
-    /// What is kept from version to version is what a version would say that has nothing of
-    /// another.
+    /// Findings shared from version to version equal those of a version built anew.
     fn check_what_is_shared(&self) {
         let (seed, version) = (self.seed, &self.version);
         let empty =
@@ -164,7 +163,7 @@ impl Tree {
             let waiting =
                 |version| -> Vec<_> { marked::waiting(version, level).iter().map(|f| f.number).collect() };
             assert_eq!(waiting(version), waiting(&fresh), "seed {seed} level {level}");
-            // What deletions weigh follows from all levels.
+            // The weight of deletions depends on all levels.
             if self.options.ttl == 0 && self.seed % 2 == 1 {
                 let order = |version| priority::order(version, level, &context).into_owned();
                 assert_eq!(order(version), order(&fresh), "seed {seed} level {level}");

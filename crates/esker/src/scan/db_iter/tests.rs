@@ -428,7 +428,8 @@ fn what_is_kept_alive_is_dropped_last() {
 
 #[test]
 fn a_value_that_was_left_backwards_outlives_the_moves_over_newer_versions() {
-    // What is seen of `b` lies before versions that are too new, over which it steps or seeks.
+    // The visible version of `b` lies before versions that are too new, over which it steps or
+    // seeks.
     let lines = ["a@1 put first", "b@9 put new", "b@8 del", "b@7 put newer", "b@3 put seen", "c@2 put last"];
     for max_sequential_skip_in_iterations in [0, 1, 2, 8] {
         let mut iter = over(&lines, DbIterOptions { max_sequential_skip_in_iterations, ..at(5) });

@@ -475,7 +475,7 @@ fn what_a_long_scan_holds_stays_flat_while_everything_is_replaced() {
         })
         .collect();
     assert!(iter.valid());
-    // What is left is what the epoch has not yet let go: it moves on as anybody reads.
+    // The epoch still holds the others; it moves on with each read.
     let mut held = usize::MAX;
     for _ in 0..1_000_000 {
         esker_base::sync::epoch::collect();

@@ -155,7 +155,7 @@ fn a_full_manifest_is_followed_by_a_fresh_one() {
     assert_eq!(describe(&again), describe(&set));
 }
 
-/// What a MANIFEST must hold in any case may be more than it should be large.
+/// The smallest possible MANIFEST may exceed the size limit.
 #[test]
 fn a_manifest_of_many_tables_is_not_written_anew_with_each_edit() {
     let fs = mem();
@@ -172,7 +172,8 @@ fn a_manifest_of_many_tables_is_not_written_anew_with_each_edit() {
         fresh += log(&mut set, edit);
     }
     assert!(fresh <= 6, "{fresh} MANIFESTs for 200 tables");
-    // As many tables as before: edits take up five times what the tables do until the next.
+    // The number of tables stays: edits take up five times the bytes of the tables until the next
+    // MANIFEST.
     fresh = 0;
     for _ in 0..2000 {
         let mut edit = add(&set, 0, "a", "b");
@@ -448,7 +449,7 @@ fn blob_files_are_kept_as_long_as_they_are_needed() {
     assert!(set.current(DEFAULT).unwrap().blob_files().is_empty());
 }
 
-/// A random history; every operation may fail. What is acknowledged is there afterwards, and a
+/// A random history; every operation may fail. An acknowledged edit is there afterwards, and a
 /// retry succeeds.
 #[test]
 fn after_failed_writes_the_old_or_the_new_state_is_there_and_a_retry_mends_it() {
@@ -498,7 +499,7 @@ fn after_failed_writes_the_old_or_the_new_state_is_there_and_a_retry_mends_it() 
             }
             let current = read_current(fs.as_ref(), Path::new(DB)).unwrap();
             assert_eq!(current, set.manifest_number());
-            // What is reported as obsolete can go at once.
+            // An obsolete MANIFEST can be deleted at once.
             for m in set.take_obsolete_manifests() {
                 assert_ne!(m, current);
                 let path = file_name::descriptor_file_name(Path::new(DB), m);

@@ -29,7 +29,7 @@ fn record(sequence: u64, ops: &[&str]) -> WriteBatch {
     batch
 }
 
-/// What records apply, each as `wal:sequence key`, behind each how many numbers it took.
+/// The ops that records apply, each as `wal:sequence key`, and behind each the numbers it took.
 struct Replayed {
     replay: TwoPhaseReplay,
     applied: Vec<String>,

@@ -1,17 +1,17 @@
 //! The write queue and the story of a group in all interleavings that loom tells apart (`cargo
 //! xtask long loom`).
 //!
-//! What is modelled is the code itself: `WriteQueue`, `Leader`, `write_group`, `ApplyTask`,
-//! `Countdown`. Only the engine is replaced, by a WAL and a memtable that remember what they were
-//! given and by whom they may be touched.
+//! The model runs the code itself: `WriteQueue`, `Leader`, `write_group`, `ApplyTask`, `Countdown`.
+//! Only the engine is replaced, by a WAL and a memtable that remember their records and which
+//! writer may touch them.
 //!
 //! Shown for every interleaving
-//!  * Nobody waits for ever (loom reports a deadlock), and there is one leader at a time.
-//!  * What is acknowledged is in the WAL once, synced if that was asked for, and in the memtables
+//!  * No writer waits for ever (loom reports a deadlock), and there is one leader at a time.
+//!  * An acknowledged write is in the WAL once, synced if it asked for that, and in the memtables
 //!    once, under its number.
-//!  * Numbers are in the WAL's order, without gaps, and are published in this order; what is
-//!    published is in the memtables.
-//!  * An error reaches those who shared the record, and nobody else; the others are written.
+//!  * Numbers are in the WAL's order, without gaps, and are published in this order. Published
+//!    writes are in the memtables.
+//!  * An error reaches the writers that shared the record, and no other; the others are written.
 
 use super::*;
 use crate::write::queue::{Joined, WriteQueue};
@@ -49,7 +49,7 @@ fn synced(request: WriteRequest) -> WriteRequest {
     WriteRequest { sync: true, ..request }
 }
 
-/// What stands for the memtables: numbers and names, in the order in which they came.
+/// Stands in for the memtables: numbers and names, in the order of their insertion.
 #[derive(Debug, Default)]
 struct Inserted {
     entries: Mutex<Vec<(u64, Name)>>,
@@ -75,7 +75,7 @@ struct Record {
     sync: bool,
 }
 
-/// What stands for the engine, around the real queue.
+/// Stands in for the engine, around the real queue.
 #[derive(Debug, Default)]
 struct Model {
     queue: WriteQueue,
@@ -155,7 +155,7 @@ impl Model {
         (name, result)
     }
 
-    /// What was published when somebody looked was in the memtables.
+    /// Reads like a user: every published write must be in the memtables.
     fn read(&self) {
         let last = self.published.load(Ordering::Acquire);
         let entries = self.memtables.entries.lock();
@@ -172,7 +172,7 @@ impl Model {
         record.inspect(|r| assert_eq!(r.names.iter().filter(|&&n| n == name).count(), 1, "{r:?}"))
     }
 
-    /// What must be true when everybody has returned.
+    /// Checks the outcome once all writers have returned.
     fn check(&self, outcomes: &[Outcome], must_be_synced: &[Name]) {
         let wal = self.wal.lock();
         let mut next = 1;

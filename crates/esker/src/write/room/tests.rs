@@ -131,7 +131,7 @@ fn who_may_not_wait_writes_while_the_rate_allows_it() {
     let error = db.write_opt(&impatient, batch(64 << 10)).unwrap_err();
     assert_eq!(error.kind(), crate::ErrorKind::Incomplete);
     assert_eq!(clock.slept(), Duration::ZERO);
-    // Who was turned away has used up nothing.
+    // A refused write has used up nothing.
     clock.advance(Duration::from_secs(1));
     db.write_opt(&impatient, batch(64 << 10)).unwrap();
 }
@@ -249,7 +249,7 @@ fn families_are_made_flushed_and_dropped_while_writers_are_stopped() {
             db.inner.write_path.queue.is_stalled() && !writer_is_done(),
             "nobody has waited for the writer"
         );
-        // What it waits for is gone.
+        // The family that it waits for is dropped.
         db.drop_column_family(&busy).unwrap();
         while !writer_is_done() {
             std::thread::yield_now();
@@ -289,7 +289,7 @@ fn a_wal_that_a_prepared_transaction_keeps_does_not_have_each_write_look_for_roo
     write();
     db.wait_for_background_work().unwrap();
     write();
-    // What else was in that WAL is in tables, and there is nothing that would let it go.
+    // All other writes of that WAL are in tables, and no flush would release it.
     let wals = || db.engine().wals.lock().alive().count();
     assert!(wals() > 1 && db.engine().wals.lock().total_bytes() > 10_000);
     assert!(path.has_room());

@@ -35,7 +35,7 @@ impl CompactionFilter for Judge {
     }
 }
 
-/// What is left of a write once [`Judge`] has judged it.
+/// The write once [`Judge`] has judged it; `None` if it goes.
 fn judged(event: &Event) -> Option<Event> {
     let changed = |value: &str| match value.strip_prefix('c') {
         Some(rest) => format!("C{rest}"),
@@ -86,7 +86,7 @@ fn a_filter_judges_every_version_and_none_comes_back_for_one_that_it_removes() {
             let snapshot = (round == 2).then(|| db.snapshot());
             rewrite(&db);
             if snapshot.is_some() {
-                // What somebody may read at it stays.
+                // Versions that the snapshot may read stay.
                 check(&db, &history, u64::MAX, is_reverse);
                 drop(snapshot);
                 rewrite(&db);

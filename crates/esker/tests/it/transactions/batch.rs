@@ -172,7 +172,7 @@ fn a_batch_over_a_database_reads_as_if_it_were_written() {
         let found = batch.get_from_batch_and_db(&db, &options, &family, key.as_bytes()).unwrap();
         assert_eq!(found, None, "{key}");
     }
-    // What came late is in the index by now; the iterator does not see it all the same.
+    // The late write is in the index by now; the iterator still does not see it.
     assert!(batch.get_from_batch_and_db(&db, &options, &family, b"j").unwrap().is_some());
     iter.seek("i");
     assert_eq!(item(&iter), Some(owned(&expected[6])));

@@ -33,7 +33,7 @@ fn prepared(db: &TransactionDb, name: &str, key: &str, sync: bool) -> Transactio
     txn
 }
 
-/// What a crash before each operation would leave while `work` goes on.
+/// The disks that a crash before each operation of `work` would leave.
 fn crashes(fs: &FaultFs, disk: &CrashFs, choices: CrashChoices, work: impl FnOnce()) -> Vec<CrashFs> {
     let (left, copied) = (Arc::new(Mutex::new(Vec::new())), disk.clone());
     let caught = left.clone();

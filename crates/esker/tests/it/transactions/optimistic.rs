@@ -297,7 +297,7 @@ fn history_of_an_idle_database_goes_when_another_one_needs_the_memory() {
         busy.db().put(format!("{i:06}"), [b'x'; 800]).unwrap();
     }
     assert_eq!(kept(&idle), 0, "{} bytes of {bound}", manager.memory_usage());
-    // What was given up is missed by transactions that began before it, and by no other.
+    // Transactions that began before memtables were released miss them; no other does.
     let txn = idle.begin_transaction();
     txn.put("key", "value").unwrap();
     txn.commit().unwrap();
@@ -325,8 +325,8 @@ fn history_goes_before_writers_wait_for_memory() {
             most = most.max(manager.memory_usage());
             kept = kept.max(db.db().int_property("rocksdb.num-immutable-mem-table-flushed").unwrap_or(0));
         }
-        // What is full, and what fills up meanwhile. Only writers that may wait keep to it while
-        // flushes are behind.
+        // The bound holds for full memtables and those that fill up meanwhile. Only writers that
+        // may wait keep to it while flushes are behind.
         db.db().flush().unwrap();
         let most = if may_stall { most } else { manager.memory_usage() };
         assert!(most <= 2 * bound, "{most} bytes of memtables under a bound of {bound}");

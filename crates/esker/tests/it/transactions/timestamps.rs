@@ -301,7 +301,7 @@ fn the_commit_timestamp_is_newer_than_the_one_that_was_read() {
     assert_eq!(read(db.db(), &family, "key", 21), Some(("later".to_owned(), 21)));
 }
 
-/// What was written there may be gone.
+/// Versions at an earlier timestamp may be gone.
 #[test]
 fn nothing_is_validated_at_a_timestamp_before_the_history_that_is_left() {
     let (db, family) = open();

@@ -40,7 +40,7 @@ fn scene(change: impl FnOnce(&mut ColumnFamilyOptions)) -> Scene {
     Scene { db, statistics }
 }
 
-/// What a scan from the first key on shows, and how many entries it has stepped over.
+/// The keys that a scan from one end shows, and the number of entries it stepped over.
 fn scan(scene: &Scene, backward: bool) -> (Vec<String>, u64) {
     let before = scene.statistics.ticker_count(Ticker::NumberIterSkip);
     let mut iter = scene.db.iter().unwrap();
@@ -94,7 +94,8 @@ fn the_first_scan_over_deletions_in_memory_finds_the_way_across() {
             let (mut shown, skipped) = scan(&scene, backward);
             shown.sort();
             assert_eq!(shown, ends());
-            // What was deleted since the last pre-scan, with its values, from one or two runs.
+            // A scan steps over the keys deleted since the last pre-scan, with their values, from
+            // one or two runs.
             let most = if number < 3 { KEYS / 4 } else { KEYS / 2 } as u64;
             assert!(skipped < most, "order {number}: {skipped} entries");
             let entries = scanned(&scene.db);
