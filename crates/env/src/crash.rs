@@ -102,6 +102,7 @@ impl FileSystem for CrashFs {
         fn create_dir_if_missing(path: &Path) -> ();
         fn delete_dir(path: &Path) -> ();
         fn file_size(path: &Path) -> u64;
+        fn link_count(path: &Path) -> u64;
         fn modification_time(path: &Path) -> u64;
         fn rename(from: &Path, to: &Path) -> ();
         fn link_file(existing: &Path, new: &Path) -> ();

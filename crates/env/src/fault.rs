@@ -372,6 +372,11 @@ impl FileSystem for FaultFs {
         self.shared.inner.file_size(path)
     }
 
+    fn link_count(&self, path: &Path) -> Result<u64> {
+        self.open(OpKind::Stat, path)?;
+        self.shared.inner.link_count(path)
+    }
+
     fn modification_time(&self, path: &Path) -> Result<u64> {
         self.open(OpKind::Stat, path)?;
         self.shared.inner.modification_time(path)

@@ -75,6 +75,12 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
     fn delete_dir(&self, path: &Path) -> Result<()>;
     /// Bytes in a file.
     fn file_size(&self, path: &Path) -> Result<u64>;
+    /// Names that a file has.
+    /// # Errors
+    /// `NotSupported` where the file system does not know.
+    fn link_count(&self, path: &Path) -> Result<u64> {
+        Err(Error::not_supported(format!("While count the links of {}", path.display())))
+    }
     /// Unix seconds of the last change.
     fn modification_time(&self, path: &Path) -> Result<u64>;
     /// Atomically puts `from` in the place of `to`.

@@ -5,7 +5,8 @@
 //! Reading order: [`fs`] and [`clock`] (the contracts), [`env`](mod@env) (all in one handle);
 //! [`posix`] (the real one); [`mem`], [`crash`] and [`fault`] (for tests: files in memory, crashes,
 //! faults); [`read_many`](read_many()) (several reads as one); [`direct`] (past the page cache);
-//! [`thread_pool`] and [`timer`]; [`rate_limiter`] and [`file_writer`] (pace); [`info_log`];
+//! [`thread_pool`] and [`timer`]; [`rate_limiter`] and [`file_writer`] (pace);
+//! [`sst_file_manager`] (space, and the pace of deletions); [`info_log`];
 //! [`random`] and [`system`]; [`forked`] (children, for tests).
 //!
 //! Invariants
@@ -53,6 +54,7 @@ pub mod posix;
 pub mod random;
 pub mod rate_limiter;
 mod read_many;
+pub mod sst_file_manager;
 mod stop_watch;
 pub mod system;
 pub mod thread_pool;
@@ -72,5 +74,6 @@ pub use mem::MemFs;
 pub use posix::PosixFileSystem;
 pub use rate_limiter::{IoKind, IoPriority, RateLimiter, RateLimiterMode};
 pub use read_many::{ReadRequest, read_at_if_resident, read_if_resident, read_many};
+pub use sst_file_manager::{SstFileManager, SstFileManagerOptions};
 pub use stop_watch::StopWatch;
 pub use thread_pool::{PoolJob, Priority, ThreadPool, on_threads, spawn, spawn_scoped};

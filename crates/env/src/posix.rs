@@ -269,6 +269,12 @@ impl<P: Places> FileSystem for P {
         Ok(u64::try_from(stat.st_size).unwrap_or(0))
     }
 
+    #[allow(clippy::useless_conversion, reason = "the type of the count differs between machines")]
+    fn link_count(&self, path: &Path) -> Result<u64> {
+        let stat = self.at(path).stat().map_err(|e| failed("stat", path, e))?;
+        Ok(u64::try_from(stat.st_nlink).unwrap_or(0))
+    }
+
     fn modification_time(&self, path: &Path) -> Result<u64> {
         let stat = self.at(path).stat().map_err(|e| failed("stat", path, e))?;
         Ok(u64::try_from(stat.st_mtime).unwrap_or(0))

@@ -22,10 +22,12 @@ use crate::merge::compaction_iter::BlobTally;
 use crate::options::ColumnFamilyOptions;
 use crate::picker::{CompactionPlan, CompactionReason, PickContext, RunningId, pick};
 use crate::version::{LogOptions, blob_file_size};
+use esker_base::stats::{Ticker, record_tick};
 use esker_base::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use esker_base::sync::{Arc, thread};
-use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, Severity};
+use esker_base::{ColumnFamilyId, Error, ErrorKind, FileNumber, Result, SequenceNumber, Severity};
 use esker_env::spawn_scoped;
+use esker_env::sst_file_manager::CompactionRoom;
 use esker_format::key::InternalKeyComparator;
 use esker_format::version_edit::{BlobFileGarbage, VersionEdit};
 use std::collections::HashSet;
@@ -47,10 +49,45 @@ struct Task {
 
 /// Runs the most urgent compaction there is, if there is one.
 pub(crate) fn background_compaction(engine: &Arc<Engine>) {
-    if let Some(task) = take_task(engine) {
-        let result = contained("a compaction", Severity::FatalError, || run_and_install(engine, &task));
-        finish(engine, &task, result);
+    let Some(task) = take_task(engine) else { return };
+    let Ok(_room) = reserve_room(engine, &task.plan) else { return cancel_without_room(engine, &task) };
+    let result = contained("a compaction", Severity::FatalError, || run_and_install(engine, &task));
+    finish(engine, &task, result);
+}
+
+/// Reserves space for what the plan writes, where an `sst_file_manager` limits it.
+/// # Errors
+/// There is not enough.
+fn reserve_room(engine: &Engine, plan: &CompactionPlan) -> std::result::Result<Option<CompactionRoom>, ()> {
+    match &engine.options.sst_file_manager {
+        Some(manager) if !plan.is_trivial_move && !plan.is_deletion => {
+            manager.reserve_for_compaction(plan.input_bytes()).map(Some).ok_or(())
+        }
+        _ => Ok(None),
     }
+}
+
+/// Gives the plan up. A manual compaction fails; the family of an automatic one is looked at again
+/// after a pause.
+fn cancel_without_room(engine: &Arc<Engine>, task: &Task) {
+    esker_base::info_log!(
+        engine.info_log,
+        Warn,
+        "[{}] Cancelled compaction because not enough room",
+        task.cf.name
+    );
+    record_tick(&engine.options.statistics, Ticker::CompactionCancelled, 1);
+    let mut state = engine.state.lock();
+    release(&mut state, task.cf.id, task.running);
+    let Some(id) = task.manual else {
+        drop(state);
+        return engine.pause_before_retry();
+    };
+    let too_large = "the limit of the sst_file_manager leaves no room for the compaction";
+    if let Some(manual) = state.manual_compactions.iter_mut().find(|m| m.id == id) {
+        manual.done = Some(Err(Error::new(ErrorKind::CompactionTooLarge, too_large)));
+    }
+    engine.state_changed.notify_all();
 }
 
 /// Manual compactions come first, because callers wait for them.

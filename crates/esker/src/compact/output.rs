@@ -9,7 +9,7 @@
 //!     key is covered twice and none is left uncovered.
 
 use super::cut::OutputCutter;
-use crate::files::{BlobOutput, NewTable, OutputContext, TableOutput, type_of};
+use crate::files::{BlobOutput, NewTable, OutputContext, TableOutput, check_space_limit, type_of};
 use crate::merge::CompactionIterator;
 use crate::merge::compaction_iter::BlobTally;
 use crate::options::{ColumnFamilyOptions, CompressionOptions};
@@ -196,6 +196,7 @@ impl<'a> Outputs<'a> {
             } else {
                 let table = file.finish(&self.context, self.epoch_number, self.table.oldest_seconds)?;
                 self.finished.push(table.meta);
+                check_space_limit(self.context.options)?;
                 self.long_deleted_runs.extend(table.long_deleted_runs);
             }
         }

@@ -1,5 +1,6 @@
 //! Removing a database.
 
+use crate::files::is_trash_name;
 use crate::options::DbOptions;
 use esker_base::{Result, SubCode};
 use esker_env::FileSystem;
@@ -24,6 +25,7 @@ pub fn destroy_db(options: &DbOptions, path: impl AsRef<Path>) -> Result<()> {
         move |name: &str| parse_file_name(name).is_some_and(|(file_type, _)| wanted(file_type))
     };
     delete_files(fs, path, is_of_type(|file_type| file_type != FileType::DbLock))?;
+    delete_files(fs, path, is_trash_name)?;
     delete_archive(fs, path)?;
     let absolute = fs.absolute_path(path)?;
     let is_other = |dir: &&Path| fs.absolute_path(dir).is_ok_and(|dir| dir != absolute);

@@ -148,6 +148,10 @@ impl Opening {
         let result = self.try_to_run(notes_options);
         if let (Err(_), Some(leftovers)) = (&result, leftovers) {
             leftovers.delete();
+            // Recovery may have written tables.
+            if let Some(manager) = &self.options.sst_file_manager {
+                manager.forget_directories(&[&self.path]);
+            }
         }
         result
     }
@@ -577,6 +581,7 @@ impl Db {
         if notes_options {
             self.inner.write_options_file()?;
         }
+        engine.track_existing_files()?;
         purge_directory(engine)?;
         enable_auto_resume(&self.inner);
         jobs::start(engine);

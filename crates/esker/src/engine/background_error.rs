@@ -74,6 +74,15 @@ impl BackgroundError {
         }
     }
 
+    /// # Errors
+    /// The limit on the space of files, if it stops writes.
+    pub(crate) fn check_space_limit(&self) -> Result<()> {
+        match &self.error {
+            Some(e) if e.subcode() == SubCode::SpaceLimit => Err(e.clone()),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether flushes should not start.
     pub(crate) fn stops_flushes(&self) -> bool {
         self.check_writes().is_err() && !self.recovering

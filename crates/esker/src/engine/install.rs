@@ -131,6 +131,12 @@ impl Engine {
     pub(crate) fn prepare_versions(&self, versions: &[(ColumnFamilyId, Arc<Version>)]) {
         for (id, version) in versions {
             let Some(cf) = self.families.by_id(*id) else { continue };
+            if let Some(manager) = &self.options.sst_file_manager {
+                for file in version.new_files() {
+                    let path = file_name::table_file_name(&self.path, file.number);
+                    manager.on_add_file(&path, file.file_size);
+                }
+            }
             for file in version.new_files().iter().filter(|file| file.stats().is_none()) {
                 if cf.tables.cached(file.number).is_some()
                     && let Err(e) = open_file(&cf.tables, file)
@@ -183,7 +189,7 @@ impl Engine {
             file_name::blob_file_name(&self.path, number)
         });
         for path in tables.chain(blobs) {
-            if let Err(e) = self.fs().delete_file(&path) {
+            if let Err(e) = self.delete_file(&path) {
                 esker_base::info_log!(self.info_log, Warn, "Could not delete an unfinished output: {e}");
             }
         }

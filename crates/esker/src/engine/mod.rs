@@ -5,7 +5,7 @@
 //!
 //! Reading order: `state` (the fields under the db mutex, with `totals` and `history`), this file,
 //! `install` (a job's result comes into force), `jobs` (which jobs run), `stall`, `covered`,
-//! `background_error`, `scrub`; `report`, `counters`, `under_way` and `parts` serve them.
+//! `background_error`, `scrub`, `space`; `report`, `counters`, `under_way` and `parts` serve them.
 //!
 //! Locks, in the order in which they may be taken (docs/locking.md): write lead → manifest → state
 //! → wals → small ones. MANIFEST and table I/O never happens under `state`.
@@ -26,6 +26,7 @@ mod jobs;
 mod parts;
 mod report;
 mod scrub;
+mod space;
 mod stall;
 mod state;
 mod totals;

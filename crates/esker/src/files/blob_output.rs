@@ -128,6 +128,7 @@ impl<'a> BlobOutput<'a> {
         record_tick(statistics, Ticker::BlobDbBlobFileBytesWritten, file.file_size());
         record_tick(statistics, Ticker::BlobDbBlobFileSynced, 1);
         file.close()?;
+        self.context.track(&file_name::blob_file_name(self.context.dir, number), file.file_size());
         let checksum = self.checksum.take().map(PendingChecksum::finish);
         let (checksum_value, checksum_method) = checksum.unwrap_or_default();
         self.finished.push(BlobFileAddition {
@@ -151,6 +152,7 @@ impl<'a> BlobOutput<'a> {
             let path = file_name::blob_file_name(self.context.dir, number);
             if self.context.env.fs.file_exists(&path)? {
                 self.context.env.fs.delete_file(&path)?;
+                self.context.untrack(&path);
             }
         }
         Ok(())

@@ -15,5 +15,7 @@ mod written;
 pub(crate) use blob_output::BlobOutput;
 pub(crate) use copy::{copy_file, link_or_copy, read_chunks, sync_file, take_over, under_either_name};
 pub(crate) use file_checksum::{FileChecksum, checksum_of_file, hex, verify_file_checksum};
-pub(crate) use obsolete::{KeepSet, is_obsolete};
-pub(crate) use table_output::{FinishedTable, NewTable, OutputContext, TableOutput, type_of};
+pub(crate) use obsolete::{KeepSet, is_obsolete, is_trash, is_trash_name};
+pub(crate) use table_output::{
+    FinishedTable, NewTable, OutputContext, TableOutput, check_space_limit, type_of,
+};

@@ -9,8 +9,10 @@
 //! Source: RocksDB `db/db_impl/db_impl_files.cc` (`PurgeObsoleteFiles`).
 
 use esker_base::FileNumber;
+use esker_env::sst_file_manager::TRASH_SUFFIX;
 use esker_format::file_name::{FileType, parse_file_name};
 use std::collections::HashSet;
+use std::path::Path;
 
 /// OPTIONS files that stay, as in RocksDB.
 const OPTIONS_FILES_KEPT: usize = 2;
@@ -44,14 +46,24 @@ impl KeepSet {
     }
 }
 
-/// The suffix of files that RocksDB deletes slowly.
-const TRASH_SUFFIX: &str = ".trash";
+/// Whether a database put the file at `path` where it waits to be deleted.
+pub(crate) fn is_trash(path: &Path) -> bool {
+    path.file_name().and_then(|name| name.to_str()).is_some_and(is_trash_name)
+}
+
+/// Whether `name` is that of a database's file, with the suffix. RocksDB puts a number between the
+/// two if a file of that name waits already.
+pub(crate) fn is_trash_name(name: &str) -> bool {
+    let Some(deleted) = name.strip_suffix(TRASH_SUFFIX) else { return false };
+    parse_file_name(deleted.trim_end_matches(|c: char| c.is_ascii_digit())).is_some()
+        || parse_file_name(deleted).is_some()
+}
 
 /// Whether the file called `name` may be deleted. Numbers say nothing: a file that the MANIFEST
 /// does not name may have any.
 pub(crate) fn is_obsolete(name: &str, keep: &KeepSet) -> bool {
-    if let Some(deleted) = name.strip_suffix(TRASH_SUFFIX) {
-        return parse_file_name(deleted).is_some();
+    if is_trash_name(name) {
+        return true;
     }
     let Some((file_type, number)) = parse_file_name(name) else { return false };
     match file_type {
@@ -88,7 +100,10 @@ mod tests {
             ("000010.ldb", false),
             ("000020.blob", true),
             ("000010.sst.trash", true),
+            ("000010.sst0.trash", true),
+            ("000014.log12.trash", true),
             ("notes.trash", false),
+            ("trash", false),
             ("000012.log", false),
             ("000014.log", true),
             ("000015.log", false),

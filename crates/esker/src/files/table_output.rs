@@ -17,7 +17,7 @@ use esker_base::logger::InfoLog;
 use esker_base::stats::Histogram;
 use esker_base::sync::Arc;
 use esker_base::table_properties_collector::{TablePropertiesCollector, TablePropertiesCollectorContext};
-use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, ValueType};
+use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, SubCode, ValueType};
 use esker_env::file_writer::PacedWritableFile;
 use esker_env::rate_limiter::IoPriority;
 use esker_env::{Env, StopWatch, WritableFile};
@@ -76,6 +76,35 @@ impl OutputContext<'_> {
     pub(crate) fn blob_reader(&self) -> BlobReader {
         let options = TableReadOptions { fill_cache: false, ..TableReadOptions::default() };
         BlobReader { source: self.tables.blobs().clone(), options }
+    }
+}
+
+impl OutputContext<'_> {
+    /// Reports a finished file to the `sst_file_manager`.
+    pub(super) fn track(&self, path: &Path, bytes: u64) {
+        if let Some(manager) = &self.options.sst_file_manager {
+            manager.on_add_file(path, bytes);
+        }
+    }
+
+    /// Reports that a file is gone.
+    pub(super) fn untrack(&self, path: &Path) {
+        if let Some(manager) = &self.options.sst_file_manager {
+            manager.on_delete_file(path);
+        }
+    }
+}
+
+/// # Errors
+/// `IoError` with `SpaceLimit`: the files that the `sst_file_manager` tracks have reached their
+/// limit. The database goes on when there is room again.
+pub(crate) fn check_space_limit(options: &DbOptions) -> Result<()> {
+    match &options.sst_file_manager {
+        Some(manager) if manager.is_max_allowed_space_reached() => {
+            let reached = Error::io("Max allowed space was reached");
+            Err(reached.with_subcode(SubCode::SpaceLimit).with_retryable(true))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -353,6 +382,9 @@ impl TableOutput {
         let result = self
             .finish_file(context, epoch_number, oldest_ancestor_time)
             .and_then(|made| check_readable(context, &made.0, level, written).map(|()| made));
+        if let Ok((meta, _)) = &result {
+            context.track(&file_name::table_file_name(context.dir, number), meta.file_size);
+        }
         tell_created(context, number, &result);
         result.map(|(meta, TableFileInfo { num_entries, long_deleted_runs, .. })| FinishedTable {
             meta,

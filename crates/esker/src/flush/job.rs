@@ -114,6 +114,10 @@ fn flush(engine: &Arc<Engine>, request: &FlushRequest, taken: &mut Vec<Taken>) -
         SequenceNumber::MAX
     };
     let built = build_all(engine, job, &parts, newest, &mut files);
+    if built.is_ok() {
+        // Before the memtables go: callers that wait for them then see the error.
+        engine.stop_at_space_limit();
+    }
     let dropped = match built.and_then(|()| install(engine, request, &parts, &files)) {
         Ok(dropped) => dropped,
         Err(e) => {

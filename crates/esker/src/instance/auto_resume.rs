@@ -141,7 +141,7 @@ fn recover(engine: &Arc<Engine>, path: &WritePath, error: &Error) -> (u64, Resul
     let interval = Duration::from_micros(options.bgerror_resume_retry_interval);
     let (mut attempts, mut error) = (0, error.clone());
     loop {
-        let is_full = error.subcode() == SubCode::NoSpace;
+        let is_full = lacks_space(&error);
         let pause = match () {
             () if is_full => FULL_DISK_INTERVAL,
             () if attempts == 0 && error.severity() >= Severity::HardError => Duration::ZERO,
@@ -164,10 +164,15 @@ fn recover(engine: &Arc<Engine>, path: &WritePath, error: &Error) -> (u64, Resul
             Some(error) if may_pass(&error) && !engine.is_shutting_down() => error,
             Some(_) => return (attempts, Err(failed)),
         };
-        if attempts >= most && error.subcode() != SubCode::NoSpace {
+        if attempts >= most && !lacks_space(&error) {
             return (attempts, Err(Error::aborted("Exceeded resume retry count")));
         }
     }
+}
+
+/// Whether only time, or deletions, can help.
+fn lacks_space(error: &Error) -> bool {
+    matches!(error.subcode(), SubCode::NoSpace | SubCode::SpaceLimit)
 }
 
 /// Waits for `pause`, or until there is no error any more.

@@ -44,6 +44,7 @@ impl DbInner {
         if !engine.read_only {
             settled = engine.manifest.lock().settle();
             purge::settle_and_purge_last(engine);
+            engine.end_file_tracking();
         }
         // The next owner may replace every file: reads that begin from here on are refused.
         engine.open_tag.store(0, Ordering::Relaxed);

@@ -230,7 +230,7 @@ pub(crate) fn purge_directory(engine: &Engine) -> Result<()> {
 
 fn delete_table(engine: &Engine, number: FileNumber) -> Result<()> {
     let path = file_name::table_file_name(&engine.path, number);
-    let result = under_either_name(&path, |path| engine.fs().delete_file(path));
+    let result = under_either_name(&path, |path| engine.delete_file(path));
     let status = result.as_ref().map(|_| ());
     let event = Event::TableFileDeletion { job: 0, file_number: number, status };
     let line = event.to_line(engine.env.clock.now_micros());
@@ -250,7 +250,7 @@ fn tell_listeners(engine: &Engine, number: FileNumber, status: &Result<()>) {
 }
 
 fn delete(engine: &Engine, path: &Path) {
-    match engine.fs().delete_file(path) {
+    match engine.delete_file(path) {
         Ok(()) => esker_base::info_log!(engine.info_log, Debug, "Deleted {}", path.display()),
         // The purge of the whole directory may have deleted it first.
         Err(e) if e.subcode() == SubCode::PathNotFound => {}

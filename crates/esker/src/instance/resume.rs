@@ -6,11 +6,12 @@ use crate::cf::FamilyState;
 use crate::engine::{
     DbState, Engine, ErrorReason, UnderWay, contained, maybe_schedule, publish_super_version, queue_if_due,
 };
+use crate::files::check_space_limit;
 use crate::observe::FlushReason;
 use crate::write::WritePath;
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
-use esker_base::{Error, Result, SequenceNumber, Severity};
+use esker_base::{Error, Result, SequenceNumber, Severity, SubCode};
 
 impl DbInner {
     /// See `Db::resume`.
@@ -48,7 +49,8 @@ pub(super) fn resume(engine: &Arc<Engine>, write_path: &WritePath) -> Result<()>
         drop(state);
         return engine.manifest.lock().settle();
     };
-    if error.severity() > Severity::HardError {
+    let is_full = error.subcode() == SubCode::SpaceLimit && check_space_limit(&engine.options).is_err();
+    if is_full || error.severity() > Severity::HardError {
         return Err(error);
     }
     esker_base::probe!("resume:begun");

@@ -8,7 +8,7 @@ use super::value::option_enum;
 use crate::observe::EventListener;
 use esker_base::logger::{InfoLog, InfoLogLevel};
 use esker_base::stats::Statistics;
-use esker_env::{Env, RateLimiter};
+use esker_env::{Env, RateLimiter, SstFileManager};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -204,6 +204,9 @@ option_struct! {
 
         /// Slows down flushes and compactions. Default `None`. Fixed.
         rate_limiter: Option<Arc<RateLimiter>> = None, object;
+        /// Tracks table and blob files, limits their space and slows down their deletion; may serve
+        /// several databases. Default `None`. Fixed.
+        sst_file_manager: Option<Arc<SstFileManager>> = None, object;
         /// Counts what happens; may serve several databases. Default `None`: nothing is counted.
         /// Fixed.
         statistics: Option<Arc<Statistics>> = None, object;

@@ -58,7 +58,10 @@ pub use db::{DbOptions, TargetVersion, WalRecoveryMode};
 pub use esker_base::logger::{InfoLog, InfoLogLevel};
 pub use esker_base::stats::{Statistics, StatsLevel};
 pub use esker_cache::{CacheOptions, CacheType, MetadataChargePolicy, TieredCacheOptions};
-pub use esker_env::{Clock, Env, FileSystem, IoKind, IoPriority, RateLimiter, RateLimiterMode};
+pub use esker_env::{
+    Clock, Env, FileSystem, IoKind, IoPriority, RateLimiter, RateLimiterMode, SstFileManager,
+    SstFileManagerOptions,
+};
 pub use esker_format::compression::CompressionType;
 pub use esker_format::properties::IndexType;
 pub use esker_format::trailer::ChecksumType;

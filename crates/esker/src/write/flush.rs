@@ -80,7 +80,10 @@ impl WritePath {
         let mut state = engine.state.lock();
         loop {
             if newest.iter().all(|sealed| sealed.is_flushed(&state)) {
-                return Ok(());
+                if matches!(reason, FlushReason::ErrorRecovery | FlushReason::ShutDown) {
+                    return Ok(());
+                }
+                return state.background_error.check_space_limit();
             }
             engine.check_open()?;
             // Called off by a listener: the database goes on and tries again; the caller decides.

@@ -70,6 +70,7 @@ mod settled;
 #[path = "../../src/tests.rs"]
 mod shared;
 mod small_disks;
+mod sst_file_manager;
 mod styles;
 mod timestamps;
 mod transactions;

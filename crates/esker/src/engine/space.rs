@@ -1,0 +1,69 @@
+//! The database's dealings with its `sst_file_manager`: files it has, files it deletes, and the
+//! limit on their space.
+//!
+//! Source: RocksDB `file/file_util.cc` (`DeleteDBFile`), `DBImpl::TrackOrUntrackFiles`.
+
+use super::{Engine, ErrorReason};
+use crate::files::{check_space_limit, is_trash};
+use esker_base::Result;
+use esker_env::sst_file_manager::Deleter;
+use esker_format::file_name::{FileType, parse_file_name};
+use std::path::Path;
+
+impl Engine {
+    /// Deletes a file of the database: tables, blob files, trash, and WALs beside them at the pace
+    /// of the `sst_file_manager`, other files at once.
+    /// # Errors
+    /// `IoError`.
+    pub(crate) fn delete_file(&self, path: &Path) -> Result<()> {
+        match &self.options.sst_file_manager {
+            Some(manager) if self.is_paced(path) => {
+                let statistics = &self.options.statistics;
+                manager.delete_file(Deleter { fs: self.fs(), info_log: &self.info_log, statistics }, path)
+            }
+            _ => self.fs().delete_file(path),
+        }
+    }
+
+    fn is_paced(&self, path: &Path) -> bool {
+        match kind_of(path) {
+            Some(FileType::Table | FileType::Blob) => true,
+            Some(FileType::Wal) => self.wal_dir == self.path,
+            _ => is_trash(path),
+        }
+    }
+
+    /// Shows the `sst_file_manager` the tables, blob files and trash that are there. One system
+    /// call for each.
+    /// # Errors
+    /// `IoError`.
+    pub(crate) fn track_existing_files(&self) -> Result<()> {
+        let Some(manager) = &self.options.sst_file_manager else { return Ok(()) };
+        for name in self.fs().children(&self.path)? {
+            let path = self.path.join(name);
+            if matches!(kind_of(&path), Some(FileType::Table | FileType::Blob)) || is_trash(&path) {
+                manager.on_add_file(&path, self.fs().file_size(&path)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// The manager must not touch the directory any more.
+    pub(crate) fn end_file_tracking(&self) {
+        if let Some(manager) = &self.options.sst_file_manager {
+            manager.forget_directories(&[&self.path]);
+        }
+    }
+
+    /// Stops writes if the tracked files have reached their limit.
+    pub(crate) fn stop_at_space_limit(&self) {
+        if let Err(reached) = check_space_limit(&self.options) {
+            self.set_background_error(&reached, ErrorReason::Flush);
+        }
+    }
+}
+
+fn kind_of(path: &Path) -> Option<FileType> {
+    let name = path.file_name()?.to_str()?;
+    parse_file_name(name).map(|(kind, _)| kind)
+}
