@@ -102,8 +102,8 @@ fn db_options(flags: &Flags) -> Result<DbOptions> {
     }
     if flags.rate_limiter_bytes_per_sec > 0 {
         let period = number("rate_limiter_refill_period_us", flags.rate_limiter_refill_period_us)?;
-        let limiter =
-            RateLimiter::new(flags.rate_limiter_bytes_per_sec, period, 10, RateLimiterMode::WritesOnly);
+        let new = if flags.rate_limiter_auto_tuned { RateLimiter::auto_tuned } else { RateLimiter::new };
+        let limiter = new(flags.rate_limiter_bytes_per_sec, period, 10, RateLimiterMode::WritesOnly);
         db.rate_limiter = Some(Arc::new(limiter));
     }
     Ok(db)

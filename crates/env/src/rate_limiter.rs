@@ -8,6 +8,9 @@
 //! Waiting: one waiter, the leader, sleeps until the next period and shares out its bytes; the
 //! others wait for it. When the leader's own request is granted, it calls the next.
 //!
+//! Tuning: an auto-tuned limiter counts its drains, the periods in which a request had to wait. It
+//! raises its rate while most periods are drained and lowers it while few are.
+//!
 //! Invariants
 //!  1. Within a priority, first come first served. `User` always goes first, then High, Mid and
 //!     Low. In one period of `fairness`, drawn at random, High goes last; likewise Low goes before
@@ -60,11 +63,23 @@ pub enum RateLimiterMode {
 
 const PRIORITIES: usize = 4;
 
+/// Periods between two changes of an auto-tuned rate.
+const PERIODS_PER_TUNING: u64 = 100;
+/// Percentages of drained periods: below the first the rate falls, above the second it rises.
+const FEW_DRAINS: u64 = 50;
+const MANY_DRAINS: u64 = 90;
+/// A change of the rate, in percent.
+const TUNING_STEP: u64 = 5;
+/// An auto-tuned rate is at least this fraction of the largest.
+const TUNING_RANGE: u64 = 20;
+
 /// Shares out bytes per second. Shared between threads and databases.
 pub struct RateLimiter {
     refill_period_micros: u64,
     fairness: u32,
     mode: RateLimiterMode,
+    /// The largest rate of an auto-tuned limiter.
+    auto_tuned_up_to: Option<u64>,
     /// Bytes a second. A copy of the value in `state`, whose lock may be held for ever in a forked
     /// child.
     rate: AtomicU64,
@@ -79,6 +94,10 @@ struct State {
     leader: bool,
     total_bytes: [u64; PRIORITIES],
     total_requests: [u64; PRIORITIES],
+    /// Since the rate was last tuned: waits for a refill.
+    drains: u64,
+    /// When that was, in microseconds; `None` before the first request.
+    tuned_micros: Option<u64>,
     rng: fastrand::Rng,
 }
 
@@ -107,7 +126,28 @@ impl RateLimiter {
     ) -> RateLimiter {
         let (refill_period_micros, fairness) = (refill_period_micros.max(1), fairness.clamp(1, 100));
         let rate = AtomicU64::new(bytes_per_second.max(1));
-        RateLimiter { refill_period_micros, fairness, mode, rate, state: PerProcess::new() }
+        let auto_tuned_up_to = None;
+        RateLimiter { refill_period_micros, fairness, mode, auto_tuned_up_to, rate, state: PerProcess::new() }
+    }
+
+    /// [`RateLimiter::new`] with a rate that follows demand: between a twentieth of
+    /// `max_bytes_per_second` and all of it, half of it at first. Every 100 periods the rate rises
+    /// by 5 % if more than 90 % of them were drained, and falls by as much if less than 50 % were.
+    pub fn auto_tuned(
+        max_bytes_per_second: u64,
+        refill_period_micros: u64,
+        fairness: u32,
+        mode: RateLimiterMode,
+    ) -> RateLimiter {
+        let half = max_bytes_per_second / 2;
+        let mut limiter = RateLimiter::new(half, refill_period_micros, fairness, mode);
+        limiter.auto_tuned_up_to = Some(max_bytes_per_second.max(1));
+        limiter
+    }
+
+    /// The requests that are limited.
+    pub fn mode(&self) -> RateLimiterMode {
+        self.mode
     }
 
     /// This process's requests: a forked child has none of its parent's.
@@ -168,6 +208,10 @@ impl RateLimiter {
 
     fn request_piece(&self, bytes: u64, priority: IoPriority, clock: &dyn Clock) {
         let mut state = self.state().lock();
+        if let Some(max) = self.auto_tuned_up_to {
+            state.tune_if_due(clock.monotonic_nanos() / 1_000, self.refill_period_micros, max);
+            self.rate.store(state.bytes_per_second, Ordering::Relaxed);
+        }
         state.total_requests[priority as usize] += 1;
         if state.queues.iter().all(VecDeque::is_empty) && state.available >= bytes {
             state.available -= bytes;
@@ -191,6 +235,7 @@ impl RateLimiter {
             state.leader = true;
             let wait = state.next_refill_micros.saturating_sub(clock.monotonic_nanos() / 1_000);
             if wait > 0 {
+                state.drains += 1;
                 drop(state);
                 esker_base::probe!("rate_limiter:waited");
                 clock.sleep(Duration::from_micros(wait));
@@ -221,6 +266,8 @@ impl State {
             leader: false,
             total_bytes: [0; PRIORITIES],
             total_requests: [0; PRIORITIES],
+            drains: 0,
+            tuned_micros: None,
             rng: fastrand::Rng::with_seed(0),
         }
     }
@@ -228,6 +275,25 @@ impl State {
     fn refill_bytes(&self, period_micros: u64) -> u64 {
         let bytes = u128::from(self.bytes_per_second) * u128::from(period_micros) / 1_000_000;
         u64::try_from(bytes).unwrap_or(u64::MAX).max(1)
+    }
+
+    /// Changes the rate by the share of drained periods, if enough periods have passed.
+    fn tune_if_due(&mut self, now: u64, period_micros: u64, max: u64) {
+        let passed = now.saturating_sub(*self.tuned_micros.get_or_insert(now));
+        if passed < period_micros.saturating_mul(PERIODS_PER_TUNING) {
+            return;
+        }
+        let (before, least) = (self.bytes_per_second, (max / TUNING_RANGE).max(1));
+        let step = |rate: u64, part: u64, of: u64| {
+            u64::try_from(u128::from(rate) * u128::from(part) / u128::from(of)).unwrap_or(u64::MAX)
+        };
+        self.bytes_per_second = match self.drains * 100 / passed.div_ceil(period_micros) {
+            0 => least,
+            drained if drained < FEW_DRAINS => step(before, 100, 100 + TUNING_STEP).max(least),
+            drained if drained > MANY_DRAINS => step(before, 100 + TUNING_STEP, 100).min(max),
+            _ => before,
+        };
+        (self.drains, self.tuned_micros) = (0, Some(now));
     }
 
     fn refill_and_grant(&mut self, now: u64, period_micros: u64, fairness: u32) {

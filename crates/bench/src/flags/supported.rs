@@ -327,6 +327,8 @@ flags! {
     stats_dump_period_sec: u64 = 600;
     /// Bytes per second of flushes and compactions; 0: no limit.
     rate_limiter_bytes_per_sec: u64 = 0;
+    /// The rate limiter's rate follows demand, up to the one above.
+    rate_limiter_auto_tuned: bool = false;
     /// The engine's option of this name.
     rate_limiter_refill_period_us: i64 = 100_000;
     /// Name of the merge operator.

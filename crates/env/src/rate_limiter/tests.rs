@@ -46,6 +46,51 @@ fn the_rate_can_change_also_below_what_was_asked_for() {
 }
 
 #[test]
+fn an_auto_tuned_rate_follows_demand() {
+    let limiter = RateLimiter::auto_tuned(1_000_000, 100_000, 10, RateLimiterMode::WritesOnly);
+    let clock = MockClock::new(0);
+    assert_eq!(limiter.bytes_per_second(), 500_000, "half of it at first");
+    let request = |bytes| limiter.request(bytes, IoPriority::Low, WRITE, &clock);
+    // Every period is drained: 5 % more after each 100 periods.
+    while clock.slept() < Duration::from_millis(10_050) {
+        request(10_000);
+    }
+    assert_eq!(limiter.bytes_per_second(), 525_000);
+    while clock.slept() < Duration::from_secs(200) {
+        request(100_000);
+    }
+    assert_eq!(limiter.bytes_per_second(), 1_000_000, "never more than was given");
+    // A quarter of the periods is drained: less again.
+    for period in 0..110 {
+        if period % 4 == 0 {
+            request(150_000);
+        }
+        clock.advance(Duration::from_millis(100));
+    }
+    request(1);
+    assert_eq!(limiter.bytes_per_second(), 952_380);
+    // Seventy of a hundred leave it.
+    let before = limiter.bytes_per_second();
+    for period in 0..110 {
+        if period % 10 < 7 {
+            request(150_000);
+        } else {
+            clock.advance(Duration::from_millis(100));
+        }
+    }
+    assert_eq!(limiter.bytes_per_second(), before);
+    clock.advance(Duration::from_secs(3_600));
+    request(1);
+    request(1);
+    assert_eq!(limiter.bytes_per_second(), 50_000, "without any demand a twentieth");
+    let fixed = RateLimiter::new(1_000, 1_000, 10, RateLimiterMode::AllIo);
+    fixed.request(100, IoPriority::Low, WRITE, &clock);
+    clock.advance(Duration::from_secs(3_600));
+    fixed.request(100, IoPriority::Low, WRITE, &clock);
+    assert_eq!((fixed.bytes_per_second(), fixed.mode()), (1_000, RateLimiterMode::AllIo));
+}
+
+#[test]
 fn only_the_kinds_of_its_mode_wait() {
     for (mode, read, write) in [
         (RateLimiterMode::ReadsOnly, true, false),
