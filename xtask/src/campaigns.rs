@@ -94,7 +94,7 @@ fn ignored_tests(root: &Path, package: &str, filter: &str) -> Outcome {
     run(root, &[], "cargo", &test)
 }
 
-/// How work grows with what lies in a database: from twice the n, then instructions, under
+/// Measures how work grows with the size of a database: from twice the n, then instructions, under
 /// callgrind.
 pub(crate) fn growth(root: &Path) -> Outcome {
     run(root, &[], "bash", &[".ci/fetch-valgrind"])?;

@@ -194,8 +194,8 @@ pub(crate) fn caches(root: &Path) -> Outcome {
 /// A part of the long run.
 struct Step {
     name: &'static str,
-    /// Which share of the time it takes of what is left, beside the others' shares; 0: it takes
-    /// what it takes.
+    /// Its share of the time that is left, beside the others' shares; 0: it takes the time it
+    /// needs.
     share: u32,
     run: fn(&Path, u32) -> Outcome,
 }

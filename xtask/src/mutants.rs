@@ -24,9 +24,10 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 const DIRECTORY: &str = "crates/stress/mutants";
-/// Which bug is there.
+/// The variable that names the bug.
 const VARIABLE: &str = "ESKER_MUTANT";
-/// How long a campaign runs without a bug, to show that it is the bug that it finds.
+/// Duration of a campaign without a bug, which shows that the campaign finds the bug and not
+/// something else.
 const CONTROL: Duration = Duration::from_secs(30);
 
 /// The module of `base` by which the mutated code asks which bug is there.
@@ -51,7 +52,7 @@ struct Edit {
     replace: String,
 }
 
-/// How a campaign ended.
+/// The outcome of a campaign.
 enum End {
     Failed(Duration, String),
     Passed(Duration),

@@ -101,7 +101,7 @@ pub enum SubCode {
     IoFenced,
 }
 
-/// How far a background error reaches.
+/// The reach of a background error.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
 pub enum Severity {
     /// Not a background error.
@@ -267,7 +267,7 @@ impl Error {
         self.0.subcode
     }
 
-    /// How severe it is, for an error of background work.
+    /// The severity of an error of background work.
     pub fn severity(&self) -> Severity {
         self.0.severity
     }

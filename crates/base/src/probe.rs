@@ -87,7 +87,7 @@ pub fn pass(name: &str, value: &mut dyn Any) {
     }
 }
 
-/// How often each point was passed since they are counted.
+/// Passes of each point since counting began.
 static PASSES: Mutex<BTreeMap<String, u64>> = Mutex::new(BTreeMap::new());
 
 /// From now on counts how often each point is passed, in all threads of the process: a campaign

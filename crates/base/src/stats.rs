@@ -21,7 +21,7 @@ use crate::sync::thread_number;
 use std::fmt;
 use std::sync::Arc;
 
-/// How much is collected. Each level includes those before it.
+/// The statistics that are collected. Each level includes those before it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 #[repr(u8)]
 pub enum StatsLevel {
@@ -91,7 +91,7 @@ impl Statistics {
         }
     }
 
-    /// How much is collected.
+    /// The level of statistics that are collected.
     #[inline]
     pub fn stats_level(&self) -> StatsLevel {
         StatsLevel::ALL[usize::from(self.level.load(Ordering::Relaxed))]

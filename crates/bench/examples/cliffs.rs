@@ -90,7 +90,7 @@ fn snapshots(rounds: u64) -> Result<()> {
     Ok(())
 }
 
-/// How long one thread takes for `count` writes while others do `beside` until it is done.
+/// Time of one thread for `count` writes while others do `beside` until it is done.
 fn beside(
     threads: usize,
     count: u64,
@@ -498,7 +498,7 @@ fn refreshing(rounds: u64) -> Result<()> {
     Ok(())
 }
 
-/// How long a version that was replaced is held by a scan that goes on.
+/// Time for which a scan that goes on holds a replaced version.
 fn releasing(rounds: u64) -> Result<()> {
     const KEYS: u64 = 200_000;
     let db = open(&options()?)?;

@@ -137,7 +137,7 @@ impl<V: Send + Sync + 'static> Cache<V> {
         Ok(Cache { inner, flights, cache_type: options.cache_type, lower, sampler, charged })
     }
 
-    /// Which kind of cache.
+    /// The kind of cache.
     pub fn cache_type(&self) -> CacheType {
         self.cache_type
     }
@@ -377,12 +377,12 @@ impl<V: Send + Sync + 'static> Cache<V> {
         each!(self, cache => cache.pinned_usage())
     }
 
-    /// How many values are in the cache.
+    /// Number of values in the cache.
     pub fn occupancy_count(&self) -> usize {
         each!(self, cache => cache.occupancy_count())
     }
 
-    /// How many places the table has.
+    /// Number of slots of the table.
     pub fn table_address_count(&self) -> usize {
         each!(self, cache => cache.table_size())
     }

@@ -7,7 +7,7 @@ use crate::key::CacheKey;
 use crate::role::Role;
 use esker_base::{Error, ErrorKind, Result, SubCode};
 
-/// How long a cache should keep a value.
+/// The priority of a value: those of a low one are evicted sooner.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum CachePriority {
     /// Given up first.
@@ -29,7 +29,7 @@ pub enum MetadataChargePolicy {
     FullChargeCacheMetadata,
 }
 
-/// How a cache finds its values and chooses those to give up. Names: RocksDB's `cache_type`.
+/// A cache's method to find its values and to choose those to evict. Names: RocksDB's `cache_type`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum CacheType {
     /// `lru_cache`: sharded, least recently used first, three pools.
@@ -76,7 +76,7 @@ impl CacheType {
 /// RocksDB's `LRUCacheOptions` and `HyperClockCacheOptions`.
 #[derive(Clone, Debug)]
 pub struct CacheOptions {
-    /// Which kind of cache.
+    /// The kind of cache.
     pub cache_type: CacheType,
     /// Bytes.
     pub capacity: usize,
@@ -162,7 +162,7 @@ pub struct Visited<'a, V> {
     pub charge: usize,
     /// Its role.
     pub role: Role,
-    /// How dear it is.
+    /// The value's priority.
     pub priority: CachePriority,
     /// Whether it has a handle now.
     pub is_pinned: bool,

@@ -543,7 +543,7 @@ impl<V> Handle<V> {
         this.entry().about.role
     }
 
-    /// How dear it is.
+    /// The value's priority.
     pub fn priority(this: &Handle<V>) -> CachePriority {
         this.entry().about.priority
     }

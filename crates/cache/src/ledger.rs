@@ -114,7 +114,7 @@ impl Ledger {
         self.now.0.listed.load(Ordering::Relaxed)
     }
 
-    /// One more. How many there are then.
+    /// Counts one more. Gives their number then.
     pub(crate) fn list(&self) -> usize {
         self.now.0.listed.fetch_add(1, Ordering::Relaxed) + 1
     }
@@ -208,7 +208,7 @@ impl Ledger {
         self.now.0.deferred_free[usize::from(!is_whole)].fetch_sub(waiting, Ordering::Relaxed);
     }
 
-    /// Which share is this thread's, and how many there are: a power of two.
+    /// This thread's share, and the number of shares: a power of two.
     #[inline]
     pub(crate) fn own_share(&self) -> usize {
         thread_number() & (self.shares.len() - 1)

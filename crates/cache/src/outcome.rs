@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 pub struct CacheInserted<V> {
     /// The inserted value, or the value that was there before.
     pub handle: Handle<V>,
-    /// Which.
+    /// The outcome.
     pub outcome: InsertOutcome,
 }
 

@@ -37,7 +37,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// How many there are.
+    /// Number of roles.
     pub const COUNT: usize = 14;
 
     /// All, in RocksDB's order.
@@ -113,7 +113,7 @@ impl RoleStats {
         self.bytes[role as usize] += bytes;
     }
 
-    /// How many entries have this role.
+    /// Number of entries of this role.
     pub fn entries(&self, role: Role) -> u64 {
         self.entries[role as usize]
     }

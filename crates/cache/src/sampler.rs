@@ -33,7 +33,7 @@ const USUAL_CHARGE: usize = 4096;
 /// Lookups after which older ones count half.
 const HALF_LIFE: u64 = 1 << 16;
 
-/// How often a cache of this size would have missed.
+/// Estimated misses of a cache of this size.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct MissEstimate {
     /// Bytes.
@@ -52,7 +52,7 @@ struct Stack {
     capacity: usize,
     /// Slot and charge of each followed key.
     newest: HashMap<CacheKey, (u32, u32)>,
-    /// Which key a slot is of, if it is still its newest.
+    /// The key of each slot, if it is still its newest.
     keys: Vec<Option<CacheKey>>,
     sums: Vec<u64>,
     next: usize,

@@ -50,7 +50,7 @@ pub(crate) const LINK_BYTES: usize = size_of::<AtomicU32>();
 
 struct Segment<T> {
     slots: Box<[UnsafeCell<MaybeUninit<T>>]>,
-    /// Which slot is below on the stack.
+    /// The slot below each one on the stack.
     links: Box<[AtomicU32]>,
 }
 
@@ -67,7 +67,7 @@ unsafe impl<T: Send> Send for Slab<T> {}
 // SAFETY: threads share only atomics; each slot belongs to one owner (invariants 1 and 3).
 unsafe impl<T: Send> Sync for Slab<T> {}
 
-/// Which segment a slot is in, and where.
+/// The segment of a slot, and its place there.
 #[inline]
 fn locate(number: u32) -> (usize, usize) {
     let number = number as usize;

@@ -34,7 +34,7 @@ use std::fmt;
 pub struct Saved<'a> {
     /// Its role.
     pub role: Role,
-    /// How `bytes` are compressed, a code of the tier's; 0: not.
+    /// Compression of `bytes`, a code of the tier's; 0: none.
     pub codec: u8,
     /// Enough to make it again.
     pub bytes: &'a [u8],

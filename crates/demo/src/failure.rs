@@ -1,4 +1,4 @@
-//! Why the demonstration ends early.
+//! The reason why the demonstration ends early.
 
 use std::fmt;
 use std::io;

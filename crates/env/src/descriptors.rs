@@ -31,7 +31,7 @@ pub trait ClosesFiles: Send + Sync {
     /// Releases up to `count` files, least recently used first. Returns how many; some may stay
     /// open while others use them.
     fn close_unused(&self, count: usize) -> usize;
-    /// How many it keeps open.
+    /// Number of files that it keeps open.
     fn open_files(&self) -> usize;
 }
 
@@ -70,12 +70,12 @@ fn is_allowed(data_files: usize) -> bool {
     data_files <= LIMIT.load(Ordering::Relaxed) || data_files <= data_file_limit()
 }
 
-/// How many files may stay open for as long as they live. A system call.
+/// Number of files that may stay open for as long as they live. A system call.
 pub fn kept_limit() -> usize {
     data_file_limit() / 2
 }
 
-/// How many do.
+/// Number of files that stay open for as long as they live.
 #[inline]
 pub fn kept_files() -> usize {
     KEPT.load(Ordering::Relaxed)

@@ -150,7 +150,8 @@ impl FaultFs {
         self.shared.state.lock().bytes
     }
 
-    /// How often a rule, the full disk or the schedule has acted; slow operations are not counted.
+    /// Number of times that a rule, the full disk or the schedule has acted; slow operations are
+    /// not counted.
     pub fn fault_count(&self) -> u64 {
         self.shared.state.lock().faults
     }

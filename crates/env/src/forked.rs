@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// The exit code of a child whose work has panicked.
 pub const PANICKED: u8 = 255;
 
-/// How often a parent looks whether its child has ended.
+/// Time between two looks of a parent whether its child has ended.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// A child. Dropping it kills it, if it has not ended.

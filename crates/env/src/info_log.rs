@@ -34,7 +34,7 @@ pub struct InfoLogOptions {
     pub max_log_file_size: u64,
     /// Seconds after which a new file starts; 0: never.
     pub log_file_time_to_roll: u64,
-    /// How many files stay, the current one included.
+    /// Number of files that stay, the current one included.
     pub keep_log_file_num: usize,
 }
 

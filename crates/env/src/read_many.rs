@@ -23,7 +23,7 @@ pub struct ReadRequest<'a> {
     pub offset: u64,
     /// Where the bytes go; their lengths are how many are wanted.
     pub bufs: Vec<&'a mut [u8]>,
-    /// How many bytes were read: fewer only at the end of the file.
+    /// Number of bytes read: fewer than asked for only at the end of the file.
     pub result: Result<usize>,
 }
 

@@ -32,7 +32,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 pub type PoolJob = Box<dyn FnOnce() + Send>;
 type Panic = Box<dyn Any + Send>;
 
-/// Which threads run a job.
+/// The group of threads that runs a job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Priority {
     /// Flushes.
@@ -150,7 +150,7 @@ impl ThreadPool {
         self.queue(priority).set_limit(|limit| limit.max(n));
     }
 
-    /// How many threads this priority may have.
+    /// Number of threads that this priority may have.
     pub fn background_threads(&self, priority: Priority) -> usize {
         self.queue(priority).state.lock().limit
     }

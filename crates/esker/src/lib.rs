@@ -230,7 +230,7 @@ pub mod internals {
 
     pub use crate::db::internal_iterator;
 
-    /// Which files make up a database, as its MANIFEST says.
+    /// The files of a database, as its MANIFEST names them.
     pub mod version {
         pub use crate::version::beside_owner::read_beside_owner;
         pub use crate::version::manifest::read_current;

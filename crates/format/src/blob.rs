@@ -27,7 +27,7 @@ pub struct BlobLocation {
     pub file_number: FileNumber,
     /// File offset of the value's bytes.
     pub offset: u64,
-    /// How many bytes are stored.
+    /// Number of bytes stored.
     pub size: u64,
     /// RocksDB's code of their compression.
     pub compression: u8,

@@ -154,7 +154,7 @@ impl Block {
         self.entries_end == 0
     }
 
-    /// How many restart points it has.
+    /// Number of restart points.
     #[inline]
     pub fn restart_count(&self) -> u32 {
         self.restart_count

@@ -33,7 +33,7 @@ use esker_base::coding::{Decoder, put_varint32};
 use esker_base::{Buffer, Error, Result};
 use std::ops::DerefMut;
 
-/// How a block is stored. The codes are on disk.
+/// Compression of a block. The codes are on disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 #[repr(u8)]
 pub enum CompressionType {
@@ -178,7 +178,7 @@ fn unknown_code(code: u8) -> Error {
     Error::not_supported(format!("block compressed with the custom codec {code:#04x}"))
 }
 
-/// How hard a codec tries. RocksDB's names and defaults.
+/// Effort of a codec. RocksDB's names and defaults.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CodecOptions {
     /// log2 of zlib's window, negative for raw deflate. Only −14 is written: readers assume it.
@@ -453,7 +453,7 @@ impl Decompressor {
     }
 }
 
-/// How many bytes one stored byte can become at the very most.
+/// Most bytes that one stored byte can become.
 const fn most_expansion(kind: CompressionType) -> u64 {
     match kind {
         CompressionType::Snappy => 32,                        // a 3-byte copy gives 64

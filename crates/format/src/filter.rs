@@ -31,7 +31,7 @@ pub use builder::{FilterBitsBuilder, FilterKind};
 pub use partitions::{FilterPartition, PartitionedFilterBuilder};
 pub use policy::{FilterBuildingContext, FilterPolicy};
 
-/// How many bytes of metadata end a filter.
+/// Bytes of metadata at the end of a filter.
 pub const METADATA_BYTES: usize = 5;
 
 /// The hash that filters of format version 5 and later see of a key.

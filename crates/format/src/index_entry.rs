@@ -28,7 +28,7 @@ use esker_base::coding::Decoder;
 use esker_base::comparator::KeyOrder;
 use esker_base::{Error, Result};
 
-/// How the entries of an index look; the same for all index blocks of a table.
+/// The shape of an index's entries; the same for all index blocks of a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct IndexShape {
     /// Keys are user keys; else internal keys.
@@ -40,7 +40,7 @@ pub struct IndexShape {
 }
 
 impl IndexShape {
-    /// How the entries of its blocks lie.
+    /// The shape of the entries in its blocks.
     pub fn entry_shape(self) -> EntryShape {
         if self.value_is_delta_encoded {
             EntryShape::DeltaIndex { with_first_key: self.with_first_key }

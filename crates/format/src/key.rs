@@ -18,7 +18,7 @@ use esker_base::{Error, Result, SequenceNumber, ValueType};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// How many bytes the sequence and type take.
+/// Bytes of sequence number and type.
 pub const TRAILER_BYTES: usize = 8;
 
 /// The most bytes that a user key and its value may have together; for a range deletion, begin and
@@ -167,7 +167,7 @@ impl InternalKeyComparator {
         InternalKeyComparator { user, order, timestamp_size, timestamps }
     }
 
-    /// How many bytes at the end of each user key are a timestamp; 0 for none.
+    /// Bytes of the timestamp at the end of each user key; 0: there is none.
     #[inline]
     pub fn timestamp_size(&self) -> usize {
         self.timestamp_size
@@ -228,7 +228,7 @@ impl InternalKeyComparator {
         &self.user
     }
 
-    /// Which of the orders known by heart the user keys have.
+    /// The built-in order of the user keys, if it is one.
     #[inline]
     pub fn order(&self) -> KeyOrder {
         self.order

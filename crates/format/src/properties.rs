@@ -125,7 +125,7 @@ pub struct TableProperties {
     pub compression_name: String,
     /// The codec's options, for people.
     pub compression_options: String,
-    /// Which sequence number was current when, in RocksDB's encoding.
+    /// The current sequence number at points in time, in RocksDB's encoding.
     pub seqno_to_time_mapping: Vec<u8>,
     /// Whether stored keys carry their user-defined timestamps. True if absent.
     pub user_defined_timestamps_persisted: bool,

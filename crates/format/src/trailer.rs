@@ -12,7 +12,7 @@ use esker_base::{Error, Result, crc32c, hash};
 /// Bytes behind each block.
 pub const TRAILER_BYTES: usize = 5;
 
-/// Which function guards the blocks. The codes are on disk.
+/// The function that guards blocks. The codes are on disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 #[repr(u8)]
 pub enum ChecksumType {

@@ -132,7 +132,7 @@ pub struct VersionEdit {
     pub column_family_add: Option<String>,
     /// The family is gone.
     pub column_family_drop: bool,
-    /// How many edits of the same atomic group follow.
+    /// Number of edits of the same atomic group that follow.
     pub remaining_in_atomic_group: Option<u32>,
     /// History below this user timestamp may be dropped.
     pub full_history_ts_low: Option<Vec<u8>>,

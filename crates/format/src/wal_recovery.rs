@@ -34,7 +34,7 @@ use esker_base::{ColumnFamilyId, Error, ErrorKind, FileNumber, Result, SequenceN
 #[cfg(test)]
 mod tests;
 
-/// How much damage in the WALs an open tolerates. The numbers are RocksDB's.
+/// The damage in WALs that an open tolerates. The numbers are RocksDB's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 #[repr(u8)]
 pub enum WalReplayMode {

@@ -101,7 +101,7 @@ impl<'a> EncodedColumns<'a> {
         Ok(EncodedColumns { count, index, values })
     }
 
-    /// How many columns there are.
+    /// Number of columns.
     pub fn len(&self) -> usize {
         self.count as usize
     }

@@ -687,7 +687,7 @@ impl<'a> WriteBatchView<'a> {
         SequenceNumber(esker_base::coding::fixed64(self.rep).unwrap_or_default())
     }
 
-    /// How many ops take a sequence number.
+    /// Number of ops that take a sequence number.
     pub fn count(&self) -> u32 {
         self.count
     }

@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 
 /// The two backups that there are, then what comes to them.
 const OLD: [u32; 2] = [1, 2];
-/// Which of `databases` is backed up: the one with blob files.
+/// The variant of `databases` that is backed up: the one with blob files.
 const VARIANT: usize = 1;
 
 /// The entries of each family.

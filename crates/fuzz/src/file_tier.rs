@@ -59,7 +59,7 @@ fn expected(block: &Offered) -> Option<Vec<u8>> {
     }
 }
 
-/// How many of them are found, each as it was offered.
+/// Number of these blocks that are found, each as it was offered.
 fn found(tier: &FileSecondaryCache, blocks: &[Offered]) -> usize {
     let find = |block: &&Offered| {
         let found = match tier.lookup(&block.key, false) {

@@ -15,8 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// How long a line of its answer may take; whoever takes longer is not listened to any more, which
-/// is no finding.
+/// Longest wait for a line of its answer. A missing answer is no finding.
 const PATIENCE: Duration = Duration::from_secs(5);
 const PROGRAM: &str = "esker-fuzz-oracle";
 /// Ends an answer.

@@ -17,7 +17,7 @@ use std::sync::{Arc, OnceLock};
 pub(crate) const FAMILIES: [&str; 2] = ["default", "second"];
 /// Keys that are written, from 0.
 pub(crate) const KEYS: u32 = 60;
-/// How often each is written at most.
+/// Most times that a database is written.
 const LIVES: u32 = 3;
 
 /// Paths and contents, by path.

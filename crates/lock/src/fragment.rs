@@ -65,7 +65,7 @@ pub(crate) enum FragmentChange {
     Upgraded,
 }
 
-/// How a release treats locks that escalation has joined.
+/// The treatment, at a release, of locks that escalation has joined.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Escalated {
     /// Releases the requested part; the sweep at the transaction's end releases the rest.

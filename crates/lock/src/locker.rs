@@ -497,7 +497,7 @@ impl Drop for Locker {
     }
 }
 
-/// Why `Locker::sleep` returned.
+/// The reason why `Locker::sleep` returned.
 enum Woken {
     Settled(WaitOutcome),
     Cancelled,

@@ -14,7 +14,7 @@ pub enum LockMode {
     Exclusive,
 }
 
-/// How long a request waits. RocksDB's `lock_timeout`: 0, milliseconds, negative.
+/// Longest wait of a request. RocksDB's `lock_timeout`: 0, milliseconds, negative.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Timeout {
     /// The request does not wait.
@@ -104,7 +104,7 @@ impl Default for FamilyOptions {
 /// Options of a locker; the part of RocksDB's `TransactionOptions` that concerns locks.
 #[derive(Clone, Copy, Debug)]
 pub struct LockerOptions {
-    /// How long requests wait. Default: one second.
+    /// Longest wait of a request. Default: one second.
     pub lock_timeout: Timeout,
     /// Look for a cycle before waiting. Default: no.
     pub deadlock_detect: bool,

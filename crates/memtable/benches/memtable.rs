@@ -1,8 +1,8 @@
-//! How long the memtable takes to insert, look up and step, beside crossbeam's skiplist.
+//! Time that the memtable takes to insert, look up and step, beside crossbeam's skiplist.
 //!
-//! `cargo bench -p esker-memtable [-- ENTRIES [ROUNDS]]`; both structures take turns, medians of
-//! all rounds are printed: of processor time where one thread works, of wall time for several.
-//! `cargo test` runs a small size.
+//! `cargo bench -p esker-memtable [-- ENTRIES [ROUNDS]]`. Both structures take turns; the program
+//! prints medians of all rounds: of processor time where one thread works, of wall time for
+//! several. `cargo test` runs a small size.
 #![expect(clippy::disallowed_methods, reason = "a benchmark reads the real clock")]
 #![expect(clippy::print_stdout, reason = "that is what it is for")]
 
@@ -19,7 +19,7 @@ use std::time::Instant;
 const VALUE: [u8; 64] = [7; 64];
 
 type MakeKey = fn(u64) -> [u8; 16];
-/// Which number the i-th of n keys is made from.
+/// Gives the number from which the i-th of n keys is made.
 type Order = fn(u64, u64) -> u64;
 
 fn mix(i: u64) -> u64 {

@@ -31,7 +31,7 @@ const MAX_CHUNK_BYTES: usize = 64 << 10;
 /// From this size on a memtable gets huge pages, if it wants them: one more is then a small part of
 /// it.
 const HUGE_FROM_BYTES: usize = 16 << 20;
-/// How many cache lines of the memory that will be handed out next are brought near.
+/// Number of cache lines to prefetch of the memory that will be handed out next.
 const NEXT_RECORD_LINES: usize = 3;
 /// Blocks begin at a multiple of this; nothing in the arena needs more.
 const BLOCK_ALIGN: usize = 128;

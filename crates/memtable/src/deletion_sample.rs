@@ -54,7 +54,7 @@ struct Keys {
     waiting: Vec<Place>,
     /// The samples of the last batch.
     before: Vec<Place>,
-    /// How many deletions were sampled: so far, and (`taken`) up to the last batch.
+    /// Number of sampled deletions: so far, and (`taken`) up to the last batch.
     sampled: u64,
     taken: u64,
     /// Deletions in the memtable at the last batch.

@@ -7,8 +7,8 @@
 //! Reading order: [`memtable`] (the interface), `record` (one entry's bytes), `arena` (the memory),
 //! `node` (one node, and how readers and a writer share it), `tree` (nodes on nodes), `summaries`
 //! (what nodes say of deleted runs and range tombstones), `deletion_sample` (a sample of its
-//! deletions), [`iter`], `range_dels`, `checks` (an entry is still what was added). Why a B+-tree,
-//! and why these leaves: `docs/design/0001-memtable.md`.
+//! deletions), [`iter`], `range_dels`, `checks` (an entry is still what was added).
+//! `docs/design/0001-memtable.md` says why it is a B+-tree, and why it has these leaves.
 #![warn(missing_docs)]
 
 mod arena;

@@ -516,17 +516,17 @@ impl MemTable {
         (u128::from(stats.data_bytes) * u128::from(count) / u128::from(stats.entries.max(1))) as u64
     }
 
-    /// How many entries, range tombstones included.
+    /// Number of entries, range tombstones included.
     pub fn num_entries(&self) -> u64 {
         self.tree.arena().stats().entries
     }
 
-    /// How many point deletions of all kinds.
+    /// Number of point deletions of all kinds.
     pub fn num_deletes(&self) -> u64 {
         self.tree.arena().stats().deletes
     }
 
-    /// How many range tombstones.
+    /// Number of range tombstones.
     pub fn num_range_deletes(&self) -> u64 {
         self.range_dels.len() as u64
     }

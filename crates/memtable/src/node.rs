@@ -255,7 +255,7 @@ impl<'t, const N: usize> Node<N> {
         self.level
     }
 
-    /// How many slots are in use.
+    /// Number of slots in use.
     pub(crate) fn count(&self) -> usize {
         self.load_link().count()
     }
@@ -333,7 +333,7 @@ impl<'t, const N: usize> Node<N> {
         self.search::<true>(icmp, target, head, true, 1, self.own_link().count()) - 1
     }
 
-    /// Which range tombstones reach into it.
+    /// The summary of range tombstones that reach into it.
     #[inline]
     pub(crate) fn covered(&self) -> &CoveredSummary {
         &self.covered

@@ -53,7 +53,7 @@ struct Entry {
 /// Fragments of the older tombstones.
 #[derive(Debug, Default)]
 struct View {
-    /// How many tombstones of the list, from its end, the runs hold.
+    /// Number of tombstones, from the end of the list, that the runs hold.
     count: usize,
     /// Oldest, and at least twice as large as the next, first.
     runs: Vec<Run>,
@@ -63,7 +63,7 @@ struct View {
 
 #[derive(Clone, Debug)]
 struct Run {
-    /// How many tombstones.
+    /// Number of tombstones.
     len: usize,
     fragments: Arc<FragmentedRangeTombstones>,
 }
@@ -103,7 +103,7 @@ impl RangeDels {
         self.newest().is_none()
     }
 
-    /// How many were added.
+    /// Number of tombstones that were added.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.newest().map_or(0, |entry| entry.index + 1)

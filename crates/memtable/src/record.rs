@@ -25,7 +25,7 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
-/// How many bytes a record takes.
+/// Size of a record in bytes.
 pub(crate) fn encoded_len(key_len: usize, value_len: usize) -> usize {
     let internal_len = key_len + TRAILER_BYTES;
     varint_len(internal_len) + varint_len(value_len) + internal_len + value_len

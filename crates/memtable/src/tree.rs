@@ -1,7 +1,7 @@
 //! The index: a B+-tree of records with links to the right.
 //!
 //! In: records. Out: the first record from a target on, versions of a key, runs of records for
-//! cursors. How a node is shared between readers and a writer: `node`.
+//! cursors. Readers and a writer share nodes: see `node`.
 //!
 //! A split makes a new right neighbour first and informs the parent later, as in Lehman and Yao's
 //! B-link tree: a thread that reaches a node which has given away its target goes right. So an

@@ -56,7 +56,7 @@ impl FamilySpec {
     }
 }
 
-/// How a write is done.
+/// Durability of a write.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct WriteFlags {
     /// Wait for the medium.
@@ -83,7 +83,7 @@ unsafe impl Sync for RocksDb {}
 impl RocksDb {
     /// Whether the library is there.
     /// # Errors
-    /// Why it is not.
+    /// The reason why it is not.
     pub fn available() -> Result<(), String> {
         api().map(|_| ())
     }

@@ -88,7 +88,7 @@ impl Mixture {
     }
 }
 
-/// How the tree of tables grows, and how memtables work.
+/// Options for the growth of the tree of tables, and for memtables.
 fn shape(rng: &mut fastrand::Rng, aligned: bool) -> String {
     let mut text = match rng.u8(..9) {
         0..=3 => "compaction_style=kCompactionStyleUniversal;".to_owned(),

@@ -119,7 +119,7 @@ pub struct HistoryReport {
     pub file_operations: Vec<String>,
     /// Operations and answers.
     pub answers: model::ModelReport,
-    /// How long it took.
+    /// Duration.
     pub time: Duration,
 }
 

@@ -57,7 +57,7 @@ pub struct SimReport {
     pub machines: u64,
     /// The sum of their counts.
     pub crashes: crash::CrashReport,
-    /// How long it took.
+    /// Duration.
     pub time: Duration,
 }
 

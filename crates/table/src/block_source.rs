@@ -154,7 +154,7 @@ pub(crate) struct BlockSource {
     pub(crate) statistics: Option<Arc<Statistics>>,
     /// The clock of reads' deadlines.
     pub(crate) clock: Arc<dyn Clock>,
-    /// How index blocks look, once that is known: then they are prepared for fast searches.
+    /// Shape of index blocks, once it is known: then they are prepared for fast searches.
     pub(crate) index_shape: Option<(IndexShape, InternalKeyComparator)>,
     /// Values of data blocks may lie elsewhere in the file.
     pub(crate) has_embedded_blobs: bool,

@@ -19,7 +19,7 @@ pub enum PinningTier {
     All,
 }
 
-/// Which index and filter blocks stay in the cache while their table is open. Only with
+/// The index and filter blocks that stay in the cache while their table is open. Only with
 /// `cache_index_and_filter_blocks`; without it all but partitions stay with the reader, outside of
 /// the cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -71,7 +71,7 @@ pub struct CacheEntryRoleOptions {
     pub charged: Decision,
 }
 
-/// Which memory beside blocks is charged to the block cache.
+/// The memory beside blocks that is charged to the block cache.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct CacheUsageOptions {
     /// For roles that are not in `options_overrides`.

@@ -57,7 +57,7 @@ impl TableReader {
         &self.meta
     }
 
-    /// How the index's entries look.
+    /// The shape of the index's entries.
     pub fn index_shape(&self) -> IndexShape {
         self.index_shape
     }

@@ -43,7 +43,7 @@ pub struct TableIter {
     /// The planned scans that it is part of, if any.
     ahead: Option<Arc<ScansAhead>>,
     block: Option<BlockRef>,
-    /// Which block that is.
+    /// The block that is loaded.
     loaded: BlockHandle,
     cursor: BlockCursor,
     /// Set while the walker is one block ahead of the cursor.

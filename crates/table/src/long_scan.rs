@@ -34,7 +34,7 @@ const FREE_SHARE: usize = 32;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LongScans(Arc<AtomicUsize>);
 
-/// How far the scan of one table has come.
+/// The progress of a scan of one table.
 #[derive(Debug, Default)]
 pub(crate) struct LongScan {
     so_far: Passed,
@@ -80,7 +80,7 @@ impl LongScan {
             && usage().saturating_add(capacity / FREE_SHARE) >= capacity
     }
 
-    /// How far it has come.
+    /// The progress so far.
     pub(crate) fn so_far(&self) -> Passed {
         self.so_far
     }

@@ -36,7 +36,7 @@ use esker_format::unique_id::unique_id;
 use std::path::Path;
 use std::sync::Arc;
 
-/// How much of the end is read when the MANIFEST does not say how long the tail is.
+/// Bytes at the end that are read when the MANIFEST does not state the length of the tail.
 const USUAL_TAIL: u64 = 512 * 1024;
 
 impl TableReader {
@@ -323,7 +323,7 @@ fn check_unique_id(p: &TableProperties, options: &TableReaderOptions) -> Result<
     }
 }
 
-/// Which sequence number all entries have, if the file was ingested with one.
+/// The sequence number of all entries, if the file was ingested with one.
 fn global_seqno(p: &TableProperties, largest: Option<SequenceNumber>) -> Result<Option<SequenceNumber>> {
     let written = p.external_sst_file_global_seqno.unwrap_or(0);
     if p.external_sst_file_version.unwrap_or(0) < 2 {

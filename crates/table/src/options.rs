@@ -17,8 +17,8 @@ use esker_format::properties::IndexType;
 use esker_format::trailer::ChecksumType;
 use std::sync::Arc;
 
-/// How far index keys are shortened. Separators are any keys between a block's last and the next
-/// block's first.
+/// The extent to which index keys are shortened. Separators are any keys between a block's last and
+/// the next block's first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum IndexShorteningMode {
     /// Full last keys.
@@ -30,7 +30,7 @@ pub enum IndexShorteningMode {
     ShortenSeparatorsAndSuccessor,
 }
 
-/// How a data block is searched.
+/// The search within a data block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum DataBlockIndexType {
     /// The restarts, by halving.
@@ -58,11 +58,11 @@ pub struct BlockBasedTableOptions {
     pub format_version: u32,
     /// The checksum of blocks.
     pub checksum: ChecksumType,
-    /// Which filter is written; `None`: none, and stored ones are ignored.
+    /// The filter to write; `None`: none, and stored ones are ignored.
     pub filter_policy: Option<FilterPolicy>,
     /// Whether whole keys go into the filter.
     pub whole_key_filtering: bool,
-    /// How data blocks are found; `HashSearch` needs a prefix extractor.
+    /// The index of data blocks; `HashSearch` needs a prefix extractor.
     pub index_type: IndexType,
     /// Partitions of indexes and filters are cut at about this many uncompressed bytes.
     pub metadata_block_size: u64,
@@ -105,11 +105,11 @@ pub struct BlockBasedTableOptions {
     /// Whether indexes of partitions stay while their reader is open. `metadata_cache_options` says
     /// more.
     pub pin_top_level_index_and_filter: bool,
-    /// Which index and filter blocks stay in the cache while their reader is open.
+    /// The index and filter blocks that stay in the cache while their reader is open.
     pub metadata_cache_options: MetadataCacheOptions,
     /// Whether blocks of new tables are put into the cache as they are written.
     pub prepopulate_block_cache: PrepopulateBlockCache,
-    /// Which memory beside blocks is charged to the cache.
+    /// The memory beside blocks that is charged to the cache.
     pub cache_usage_options: CacheUsageOptions,
     /// First automatic read-ahead, bytes.
     pub initial_auto_readahead_size: usize,
@@ -375,7 +375,7 @@ impl TableReaderOptions {
     }
 }
 
-/// How far a read may go.
+/// The places where a read may look.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub enum TableReadTier {
     /// To the files.
@@ -395,7 +395,7 @@ pub struct TableReadOptions {
     pub verify_checksums: bool,
     /// Leave the blocks read in the cache.
     pub fill_cache: bool,
-    /// How far to go.
+    /// The places where the read may look.
     pub read_tier: TableReadTier,
     /// Bytes an iterator reads ahead from the start; 0: adapts.
     pub readahead_size: usize,

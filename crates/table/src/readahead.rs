@@ -85,7 +85,7 @@ pub(crate) enum ReadaheadState<'a> {
 pub struct ReadPace {
     /// Says when they may be.
     pub limiter: Arc<RateLimiter>,
-    /// How they fare among others.
+    /// Priority of its reads.
     pub priority: IoPriority,
     /// By which it waits.
     pub clock: Arc<dyn Clock>,
@@ -117,7 +117,7 @@ pub(crate) struct Readahead {
     /// Where the last block begins and ends.
     last_start: u64,
     last_end: u64,
-    /// How far its reader has come.
+    /// Progress of its reader.
     pub(crate) long: LongScan,
 }
 
@@ -258,7 +258,7 @@ impl Readahead {
         }
     }
 
-    /// How many bytes behind the block, or before it, to read with it; `None` for not at all.
+    /// Number of bytes behind the block, or before it, to read with it; `None`: do not read ahead.
     fn how_far(&mut self, course: Course, handle: BlockHandle, expected: u32) -> Option<usize> {
         if self.explicit > 0 {
             return Some(self.explicit);

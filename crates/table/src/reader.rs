@@ -57,7 +57,7 @@ pub(crate) fn pin(block: BlockRef, range: Range<usize>) -> PinnedBytes {
     PinnedBytes::part_of(block, |b| b.bytes().get(range).unwrap_or_default())
 }
 
-/// How a read gets blocks. Under a guard it waits for nothing, and its options say so; without a
+/// A read's access to blocks. Under a guard it waits for nothing, and its options say so; without a
 /// guard it may read files.
 #[derive(Clone, Copy)]
 pub(crate) struct Access<'r> {

@@ -132,7 +132,7 @@ pub struct AheadCounts {
     pub most_held_bytes: u64,
 }
 
-/// How ranges are read ahead.
+/// Options for reading ranges ahead.
 #[derive(Clone, Copy, Debug)]
 pub struct AheadOptions {
     /// The scans' own read options.
@@ -366,8 +366,8 @@ struct ReadaheadBatch {
 }
 
 impl ReadaheadBatch {
-    /// Which blocks belong to the readahead batch that begins with range `first`, and with which
-    /// range the next one begins.
+    /// The blocks of the readahead batch that begins with range `first`, and the range that begins
+    /// the next batch.
     fn plan(&self, tables: &dyn ScanTables, first: usize) -> (Vec<Part>, usize) {
         let most_bytes = if self.options.most_bytes == 0 { BATCH_BYTES } else { self.options.most_bytes };
         let (mut batch, mut places) = (Vec::<Part>::new(), HashMap::new());

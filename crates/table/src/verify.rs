@@ -140,7 +140,7 @@ impl TableReader {
         }
     }
 
-    /// How a separator compares with an internal key.
+    /// The order of a separator and an internal key.
     fn separator_is_before(&self, separator: &[u8], internal_key: &[u8]) -> std::cmp::Ordering {
         let icmp = &self.options.icmp;
         // Values that lay elsewhere have another type than the separator was made with.

@@ -1,5 +1,4 @@
-//! How many ranges lie to each other: shapes in which the cost of n of them could grow faster than
-//! n.
+//! Shapes of many ranges, in which the cost of n of them could grow faster than n.
 
 /// The begin and the end of range `i` of `n`, as numbers up to `2 * n`.
 pub type RangeShape = fn(u32, u32) -> (u32, u32);

@@ -5,7 +5,7 @@
 
 use std::cmp::Ordering;
 
-/// How the bytes of a timestamp are a number.
+/// The number that the bytes of a timestamp mean.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TimestampOrder {
     /// Little-endian, as the built-in comparators have it.

@@ -56,7 +56,7 @@ enum Command {
     Demo(demo::DemoArguments),
     /// Whether two databases hold the same, and where they first differ
     Compare(compare::CompareOptions),
-    /// Which RocksDB versions can open a database, and what in it needs the newest
+    /// The RocksDB versions that can open a database, and the features that need the newest
     #[command(alias = "door")] // The old spelling of earlier builds.
     Compat(compat::CompatOptions),
     /// The steps of a read, and the time of each
@@ -81,7 +81,7 @@ enum Command {
     DbCrashtest(db_stress::CrashFlags),
     /// Administration and data access, as RocksDB's ldb
     Ldb(ldb::LdbOptions),
-    /// How many locks a second the lock manager takes and gives back
+    /// Locks per second that the lock manager takes and releases
     #[cfg(feature = "benchmarks")]
     #[command(name = "lock_bench")]
     LockBench(lock_bench::LockBenchArguments),

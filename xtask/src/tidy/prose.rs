@@ -16,8 +16,8 @@ const MAX_SUBJECT: usize = 72;
 const SUBJECTS_SINCE: &str = "4903a9415df7";
 
 /// A sentence has a noun for its subject: none begins with one of these, unless it asks.
-const STARTS: &[&str] = &["Who", "Whoever", "Whose", "Whom", "What", "Whatever"];
-/// Nor with one of these.
+const STARTS: &[&str] = &["Who", "Whoever", "Whose", "Whom", "What", "Whatever", "How", "Which", "Why"];
+/// Nor does one begin with these two words.
 const PHRASES: &[[&str; 2]] = &[
     ["That", "which"],
     ["Those", "who"],
@@ -30,6 +30,10 @@ const PHRASES: &[[&str; 2]] = &[
     ["Such", "that"],
 ];
 
+/// Begins a SAFETY comment that states no fact.
+const VAGUE: &[&str] =
+    &["as above", "as before", "as there", "see above", "that.", "the caller's.", "the same"];
+
 pub(super) fn check(files: &[SourceFile]) -> Vec<Violation> {
     let mut violations = Vec::new();
     for file in files {
@@ -41,6 +45,9 @@ pub(super) fn check(files: &[SourceFile]) -> Vec<Violation> {
         }
         for (line, start) in bare_starts(file) {
             complain("sentences", line, format!("a sentence begins with '{start}': name its subject"));
+        }
+        for (line, start) in vague_safety(file) {
+            complain("safety", line, format!("'{start}' is no fact: say what makes the operation sound"));
         }
     }
     violations
@@ -96,6 +103,13 @@ fn bare_starts(file: &SourceFile) -> Vec<(usize, String)> {
     }
     found.extend(starts_of(&paragraph));
     found
+}
+
+/// The comments of unsafe operations that point to another comment instead of stating a fact.
+fn vague_safety(file: &SourceFile) -> Vec<(usize, &'static str)> {
+    let facts = parts(file).into_iter().filter(|part| part.kind == TextPartKind::Comment);
+    let facts = facts.filter_map(|part| Some((part.line, part.text.split_once("SAFETY: ")?.1)));
+    facts.filter_map(|(line, fact)| Some((line, *VAGUE.iter().find(|v| fact.starts_with(**v))?))).collect()
 }
 
 fn starts_of(paragraph: &[(usize, &str)]) -> Vec<(usize, String)> {
@@ -218,6 +232,13 @@ mod tests {
             assert!(starts("a.rs", text).is_empty(), "{text}");
         }
         assert!(starts("a.md", "# What it is\n\n```text\nWho\n```\n").is_empty());
+    }
+
+    #[test]
+    fn safety_comments_without_a_fact_are_found() {
+        let text = "// SAFETY: as above.\n\n/// SAFETY: see above\n// SAFETY: the caller's promise.\n";
+        assert_eq!(vague_safety(&source("a.rs", text)), [(1, "as above"), (3, "see above")]);
+        assert!(vague_safety(&source("a.rs", "let a = \"SAFETY: as above\";\n")).is_empty());
     }
 
     #[test]

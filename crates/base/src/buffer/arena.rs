@@ -121,7 +121,7 @@ impl Place {
         self.head().state.get() != State::Taken
     }
 
-    /// How many units of it are free and not given back.
+    /// Number of its units that are free and not given back.
     fn idle_units(self) -> usize {
         if self.head().state.get() == State::Free { self.units() as usize } else { 0 }
     }

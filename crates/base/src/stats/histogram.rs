@@ -10,7 +10,7 @@
 use crate::sync::atomic::{AtomicU64, Ordering};
 use std::fmt;
 
-/// How many buckets there are.
+/// Number of buckets.
 pub const BUCKET_COUNT: usize = 109;
 
 /// The largest value of each bucket.
@@ -147,11 +147,11 @@ pub struct HistogramData {
     pub percentile99: f64,
     /// The mean.
     pub average: f64,
-    /// How far values lie from the mean.
+    /// Standard deviation of the values.
     pub standard_deviation: f64,
     /// The largest.
     pub max: f64,
-    /// How many.
+    /// Number of values.
     pub count: u64,
     /// All together.
     pub sum: u64,
@@ -212,7 +212,7 @@ impl HistogramSnapshot {
         }
     }
 
-    /// How many values.
+    /// Number of values.
     pub fn count(&self) -> u64 {
         self.count
     }
@@ -237,7 +237,7 @@ impl HistogramSnapshot {
         if self.count == 0 { 0.0 } else { self.sum as f64 / self.count as f64 }
     }
 
-    /// How far values lie from the mean; 0 if there are none.
+    /// Standard deviation of the values; 0 if there are none.
     pub fn standard_deviation(&self) -> f64 {
         if self.count == 0 {
             return 0.0;

@@ -14,7 +14,7 @@ macro_rules! named_enum {
         impl $kind {
             /// All of them, in order.
             pub const ALL: &'static [$kind] = &[$($kind::$variant,)*];
-            /// How many there are.
+            /// Number of kinds.
             pub const COUNT: usize = $kind::ALL.len();
 
             /// RocksDB's name.

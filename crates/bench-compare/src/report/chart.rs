@@ -36,7 +36,7 @@ fn x_of(ratio: f64, low: f64, high: f64) -> f64 {
     LEFT + place * (RIGHT - LEFT)
 }
 
-/// How many times as fast Esker is, for each step and rival, on a logarithmic axis.
+/// Esker's speed as a multiple of each rival's, for each step, on a logarithmic axis.
 pub(super) fn ratios(report: &Report, suite: &SuiteReport) -> String {
     let rivals = rivals(report);
     let all: Vec<Spread> = suite

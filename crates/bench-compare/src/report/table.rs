@@ -30,7 +30,7 @@ pub(crate) fn micros(rate: f64) -> f64 {
     1e6 / rate
 }
 
-/// How many times as fast, with its spread.
+/// A multiple of the rival's speed, with its spread.
 fn times(ratio: Option<Spread>) -> String {
     ratio.map_or(String::new(), |r| format!("×{} ({}–{})", short(r.median), short(r.min), short(r.max)))
 }

@@ -18,7 +18,7 @@ use std::hint::black_box;
 use std::path::Path;
 use std::sync::Arc;
 
-/// How many operations of each scenario valgrind counts.
+/// Number of operations of each scenario that valgrind counts.
 pub(super) const COUNTED_OPERATIONS: u64 = 5_000;
 /// And how many run in the test.
 pub(super) const TESTED_OPERATIONS: u64 = 50;

@@ -91,7 +91,7 @@ flags! {
     erase_percent: u32 = 1;
     /// Whether to periodically visit all entries, using one more thread.
     gather_stats: bool = false;
-    /// How many milliseconds to sleep between each gathering of stats.
+    /// Milliseconds to sleep between two gatherings of statistics.
     gather_stats_sleep_ms: u32 = 1000;
     /// Whether to track and print histogram statistics.
     histograms: bool = true;

@@ -93,7 +93,7 @@ flags! {
     key_size: i32 = 16;
     /// Bytes of a value of fixed size.
     value_size: i32 = 100;
-    /// How value sizes are drawn: fixed, uniform or normal.
+    /// Distribution of value sizes: fixed, uniform or normal.
     value_size_distribution_type: String = String::from("fixed");
     /// Smallest value, bytes.
     value_size_min: i32 = 100;
@@ -110,7 +110,7 @@ flags! {
     /// Keys that share a prefix; 0: keys are not made of prefixes.
     keys_per_prefix: i64 = 0;
 
-    // How the benchmarks work.
+    // The way of the benchmarks.
     /// Writes in a batch, or keys in a multi-get.
     batch_size: i64 = 1;
     /// Distance of the keys of one multi-get; 0: all are random.
@@ -184,7 +184,7 @@ flags! {
     histogram: bool = false;
     /// Count in the engine and print the statistics at the end.
     statistics: bool = false;
-    /// How much `statistics` counts, 0 to 5.
+    /// Level of `statistics`, 0 to 5.
     stats_level: i32 = 3;
     /// Tell on standard error how far a benchmark is.
     progress_reports: bool = true;
@@ -401,7 +401,7 @@ flags! {
     secondary_cache_uri: String = String::new();
     /// Block cache and compressed blocks share the capacity of both.
     use_tiered_cache: bool = false;
-    /// Which evicted blocks go below: auto, placeholder, allow_cache_hits, three_queue or
+    /// Policy for evicted blocks that go below: auto, placeholder, allow_cache_hits, three_queue or
     /// allow_all.
     tiered_adm_policy: String = String::from("auto");
     /// Memtables are charged to the block cache.

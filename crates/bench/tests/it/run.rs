@@ -122,7 +122,7 @@ impl Ran {
         self.out
     }
 
-    /// Why it failed.
+    /// The reason of its failure.
     #[track_caller]
     pub(crate) fn failed(self) -> String {
         self.failure.unwrap_or_else(|| panic!("it went well:\n{}", self.out))

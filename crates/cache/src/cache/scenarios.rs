@@ -153,7 +153,7 @@ fn work(cache: &Cache<Value>, alive: &Arc<Plain>, counts: &Counts) -> Vec<Handle
     held
 }
 
-/// Which of the scenario's keys it is.
+/// The number of a key in the scenario.
 fn number_of(cache_key: &CacheKey) -> Option<u64> {
     (0..KEYS).find(|i| key(*i) == *cache_key)
 }

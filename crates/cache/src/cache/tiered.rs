@@ -9,14 +9,14 @@ use crate::tier::{AdmissionPolicy, Lookup, Lower, SecondaryCache, Shares};
 use esker_base::sync::Arc;
 use esker_base::{Error, Result};
 
-/// How a cache and the tier below it divide one capacity: RocksDB's `TieredCacheOptions`.
+/// Division of one capacity between a cache and the tier below it: RocksDB's `TieredCacheOptions`.
 #[derive(Clone, Copy, Debug)]
 pub struct TieredCacheOptions {
     /// Bytes of both together.
     pub total_capacity: usize,
     /// The tier's part, 0 to 1.
     pub compressed_secondary_ratio: f64,
-    /// Which evicted values are stored in the tier.
+    /// Policy for evicted values that are stored in the tier.
     pub adm_policy: AdmissionPolicy,
 }
 
@@ -67,7 +67,7 @@ impl<V: Send + Sync + 'static> Cache<V> {
         self.lower.as_ref().map(|lower| &lower.tier)
     }
 
-    /// Which evicted values are stored below.
+    /// Policy for evicted values that are stored below.
     pub fn admission_policy(&self) -> Option<AdmissionPolicy> {
         self.lower.as_ref().map(|lower| lower.policy())
     }
@@ -141,7 +141,7 @@ impl<V: Send + Sync + 'static> Cache<V> {
         }
     }
 
-    /// How often caches of some sizes would have missed, by a sample of the lookups
+    /// Estimated misses of caches of other sizes, by a sample of the lookups
     /// (`CacheOptions::estimates_misses`).
     pub fn miss_estimates(&self) -> Vec<MissEstimate> {
         self.sampler.as_ref().map(|sampler| sampler.estimates()).unwrap_or_default()

@@ -59,14 +59,14 @@ const FIRST: usize = 1 << FIRST_BITS;
 const SEGMENTS: usize = 40;
 /// Above this share of all places in use, the table grows.
 const MAX_LOAD: f64 = 0.6;
-/// How often a search starts anew because the table has grown under it.
+/// Most attempts of a search that starts anew because the table has grown under it.
 const MAX_ATTEMPTS: usize = 4;
 /// No bucket.
 const NONE: usize = usize::MAX;
 /// Buckets that an insert splits while the table grows.
 const SPLITS_PER_INSERT: usize = 4;
 
-/// How long a table is.
+/// The length of a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ClockTableSize {
     /// Buckets at the start.
@@ -137,7 +137,7 @@ fn homes(hash: u64, length: usize) -> Homes {
     std::array::from_fn(|choice| home(part(hash, choice), length))
 }
 
-/// Which segment a bucket is in, and where.
+/// The segment of a bucket, and its place there.
 #[inline]
 fn locate(index: usize) -> (usize, usize) {
     let segment = usize::BITS - (index >> FIRST_BITS).leading_zeros();

@@ -28,7 +28,7 @@ use esker_base::sync::atomic::{AtomicU8, Ordering};
 use esker_base::sync::{Arc, Mutex};
 use esker_base::{Error, Result};
 
-/// Which evicted values are stored below. Names: RocksDB's `TieredAdmissionPolicy`.
+/// Policy for evicted values that are stored below. Names: RocksDB's `TieredAdmissionPolicy`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u8)]
 pub enum AdmissionPolicy {
@@ -68,7 +68,7 @@ impl AdmissionPolicy {
     }
 }
 
-/// How one capacity is divided.
+/// Division of one capacity.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Shares {
     /// Bytes of both together.

@@ -1,4 +1,4 @@
-//! How much memory a cache is charged, and takes, beside its capacity.
+//! The memory that a cache is charged, and takes, beside its capacity.
 
 use esker_base::rng::Rng;
 use esker_base::sync::epoch;

@@ -21,7 +21,7 @@ pub enum NameDurability {
     Journaled,
 }
 
-/// How much of the unsynced data survives.
+/// The part of unsynced data that survives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Keep {
     /// None of it.
@@ -56,9 +56,9 @@ pub struct CrashChoices {
     pub kind: CrashKind,
     /// When names are safe.
     pub names: NameDurability,
-    /// How many of the unsafe name operations survive.
+    /// The part of the unsafe name operations that survives.
     pub keep_names: Keep,
-    /// How many of each file's unsynced appends survive.
+    /// The part of each file's unsynced appends that survives.
     pub keep_data: Keep,
     /// Whether part of the first append that is lost survives (with [`Keep::Some`]).
     pub tear: bool,
@@ -126,7 +126,7 @@ impl Draws<'_> {
         }
     }
 
-    /// How many of `n` name operations in a row survive.
+    /// The number of survivors among `n` name operations in a row.
     pub(super) fn kept_names(&mut self, n: usize) -> usize {
         self.prefix(self.choices.keep_names, n)
     }

@@ -36,7 +36,7 @@ impl Run<'_> {
     }
 }
 
-/// Which file a request is of.
+/// The file and the offset of a request.
 fn place_of(request: &ReadRequest<'_>) -> (usize, u64) {
     (std::ptr::from_ref(request.file).cast::<()>().addr(), request.offset)
 }

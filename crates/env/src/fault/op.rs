@@ -126,7 +126,7 @@ pub struct FaultOp {
     pub path: PathBuf,
     /// Where in the file, for reads, appends and ranges.
     pub offset: Option<u64>,
-    /// How many bytes were asked for.
+    /// Number of bytes asked for.
     pub bytes: u64,
     /// Whether a rule or the full disk acted. Not known yet when the hook sees it.
     pub fault: bool,

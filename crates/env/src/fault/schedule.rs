@@ -111,7 +111,7 @@ impl FaultSchedule {
         schedule
     }
 
-    /// How long the next operation takes, and by which clock.
+    /// Duration of the next operation, and the clock that measures it.
     pub(super) fn delay(&mut self) -> Option<(Duration, Arc<dyn Clock>)> {
         if self.slow_one_in == 0 || self.rng.u64(..self.slow_one_in) > 0 {
             return None;

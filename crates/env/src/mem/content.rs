@@ -14,7 +14,7 @@ pub(crate) struct Content {
     len: u64,
 }
 
-/// Which chunk, and where in it.
+/// The chunk of an offset, and the place in it.
 fn place(offset: u64) -> (usize, usize) {
     let chunk =
         usize::try_from(offset / CHUNK_BYTES as u64).expect("files in memory are smaller than memory");

@@ -146,7 +146,7 @@ fn holder(fd: BorrowedFd<'_>) -> Option<u32> {
     std::str::from_utf8(&text[..length]).ok()?.split_whitespace().next()?.parse().ok()
 }
 
-/// Why the lock was not to be had.
+/// The error that says why the lock could not be taken.
 #[cold]
 fn refused(path: &Path, fd: BorrowedFd<'_>, e: Errno) -> Error {
     let is_held = matches!(e, Errno::ACCESS | Errno::AGAIN);

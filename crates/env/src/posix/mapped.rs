@@ -36,7 +36,7 @@ use std::ptr::{self, NonNull};
 
 /// Bytes that one instruction stores.
 const COMMIT_BYTES: usize = 8;
-/// How much is mapped at a time. It counts as memory of the process while it is.
+/// Bytes that are mapped at a time. They count as memory of the process meanwhile.
 const WINDOW_BYTES: u64 = 4 << 20;
 /// Bytes reserved at a time once the file has outgrown its owner's preallocation.
 const RESERVE_BYTES: u64 = 1 << 20;

@@ -10,7 +10,7 @@ thread_local! {
 }
 
 thread_local! {
-    /// How many threads that end within a scope this one may still start.
+    /// Number of scoped threads that this one may still start.
     static SCOPED_LEFT: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 

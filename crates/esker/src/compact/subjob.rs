@@ -35,7 +35,7 @@ pub(super) struct SubjobContext<'a> {
     pub(super) engine: &'a Engine,
     pub(super) db_options: &'a DbOptions,
     pub(super) job: u64,
-    /// Which of its parts this is.
+    /// The number of this part.
     pub(super) number: usize,
     pub(super) cf: &'a Arc<ColumnFamily>,
     pub(super) options: &'a ColumnFamilyOptions,
@@ -340,7 +340,7 @@ fn beyond_output_level(plan: &CompactionPlan) -> KeyNotExistsBeyond {
     })
 }
 
-/// How the outputs are compressed.
+/// Compression of the outputs.
 pub(super) fn output_compression(
     plan: &CompactionPlan,
     options: &ColumnFamilyOptions,

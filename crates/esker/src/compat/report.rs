@@ -13,7 +13,7 @@ pub struct Need {
     pub files: u64,
 }
 
-/// Which RocksDB can open a directory.
+/// The RocksDB versions that can open a directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CompatReport {
     /// Features that need a newer release than [`Release::OLDEST`], each once, newest first.

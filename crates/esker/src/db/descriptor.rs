@@ -26,7 +26,7 @@ use std::path::Path;
 pub struct ColumnFamilyDescriptor {
     /// Its name; the family that every database has is `default`.
     pub name: String,
-    /// How it is kept.
+    /// Its options.
     pub options: ColumnFamilyOptions,
 }
 

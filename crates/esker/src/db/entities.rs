@@ -80,7 +80,7 @@ impl WideColumns {
         self.get(DEFAULT_COLUMN_NAME).unwrap_or_default()
     }
 
-    /// How many columns there are.
+    /// Number of columns.
     pub fn len(&self) -> usize {
         self.0.len()
     }

@@ -1,4 +1,4 @@
-//! How far back a family with user-defined timestamps can be read.
+//! The oldest readable timestamp of a family with user-defined timestamps.
 //!
 //! Source: RocksDB `DBImpl::IncreaseFullHistoryTsLow`.
 

@@ -1,4 +1,4 @@
-//! Which files a database consists of, for people and tools.
+//! The files of a database, for people and tools.
 
 use super::{ColumnFamilyHandle, Db};
 use crate::cf::ColumnFamily;

@@ -15,8 +15,8 @@ use esker_base::{Error, Result};
 use esker_env::{descriptors, spawn_scoped};
 use esker_table::TableCache;
 
-/// How many tables and blob files may stay open, a few files left for WAL, MANIFEST and LOG as in
-/// RocksDB; `None` for as many as the process may have.
+/// Number of tables and blob files that may stay open. As in RocksDB, some files are left for WAL,
+/// MANIFEST and LOG. `None`: as many as the process may have open.
 pub(crate) fn table_capacity(options: &DbOptions) -> Option<usize> {
     usize::try_from(options.max_open_files).ok().map(|files| files.saturating_sub(10).max(1))
 }

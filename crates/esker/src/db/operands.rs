@@ -71,7 +71,7 @@ impl FormerOperators {
         Ok(())
     }
 
-    /// Why a WAL may hold no operands of this family.
+    /// The error if a WAL must not hold operands of this family.
     pub(super) fn refusal(&self, family: &str) -> Option<&Error> {
         self.0.get(family)
     }

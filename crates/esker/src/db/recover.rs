@@ -111,7 +111,7 @@ pub(super) struct ReplayedFamily {
     pub(super) full_history_ts_low: Option<Vec<u8>>,
     /// WALs below this hold nothing for the family.
     manifest_log_number: FileNumber,
-    /// Why the WALs' operands are not those of the family's merge operator; `None`: they are.
+    /// The error if the WALs' operands are those of another merge operator than the family's.
     foreign_operands: Option<Error>,
     /// `mem` has entries, and has reached `write_buffer_size`.
     has_entries: bool,
@@ -386,7 +386,7 @@ struct ReplayRun<'a> {
     two_phase: TwoPhaseReplay,
     /// The present WAL, and the WAL replayed before it.
     at: (FileNumber, Option<FileNumber>),
-    /// How many records each of them has.
+    /// Number of records in each of them.
     records: (u64, u64),
     /// Whether the WAL that replay stopped in was written over an older one: it may have stopped at
     /// a record of the older one.
@@ -480,7 +480,7 @@ impl ReplayRun<'_> {
         Ok(())
     }
 
-    /// Why no memtable takes the batch, if that is so.
+    /// The reason why no memtable takes the batch, if there is one.
     fn why_refused(&self, wal: FileNumber, batch: &WriteBatchView<'_>) -> Option<String> {
         if self.has_inverted_range(wal, batch) {
             return Some("a range deletion ends before it begins".into());

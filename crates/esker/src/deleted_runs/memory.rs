@@ -6,7 +6,7 @@
 //! Nothing is written to the database for that: each run of deleted keys is stepped through once,
 //! not once for each scan.
 //!
-//! Why a range stays true. "Nothing in `[a, b)` is visible at sequence number s" holds whatever is
+//! A range stays true. "Nothing in `[a, b)` is visible at sequence number s" holds whatever is
 //! written, flushed or compacted later. A reader at S = s therefore finds nothing in there. A
 //! reader at S > s finds entries written between s and S, and nothing else. So it may skip all
 //! entries that existed when the range was found: those of files that the scan saw, or that were

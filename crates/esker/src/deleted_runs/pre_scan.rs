@@ -33,7 +33,7 @@ const LOOK_UP_EVERY: u64 = 2048;
 /// At least.
 const LOOK_UP_LEAST: u64 = 16;
 
-/// Why a pre-scan does not go on where it is.
+/// The reason why a pre-scan stops at its place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stop {
     /// For good.

@@ -1,13 +1,13 @@
-//! Which runs of deleted keys are to be gone through in the background, before a scan comes to
-//! them.
+//! The queue of pre-scans: runs of deleted keys to step through in the background, before a scan
+//! comes to them.
 //!
 //! In: the long runs of tables that flushes and compactions have installed, and deletions that
 //! active memtables have sampled. Out: a queue of pre-scans; `pre_scan.rs` makes them.
 //!
 //! Invariants
-//!  1. The queue holds at most `MOST_WAITING` pre-scans: what does not fit is left to scans.
-//!  2. A run is queued only if a table besides its own has anything there: a run over nothing is
-//!     passed by its own span.
+//!  1. The queue holds at most `MOST_WAITING` pre-scans: others are left to scans.
+//!  2. A run is queued only if a table besides its own has entries there: otherwise its own span is
+//!     enough to pass it.
 //!  3. Of each family at most one pre-scan around sampled deletions waits, with at most `MOST_KEYS`
 //!     of them.
 
@@ -137,7 +137,7 @@ fn lies_over_another(version: &Version, span: &LongDeletedRun) -> bool {
     tables_between(version, &span.first, &span.last) > 1
 }
 
-/// How many tables touch the user keys from `first` to `last`.
+/// Number of tables that touch the user keys from `first` to `last`.
 pub(crate) fn tables_between(version: &Version, first: &[u8], last: &[u8]) -> usize {
     let (first, last) = (Some(first), Some(last));
     let in_level = |level| match level {

@@ -1,16 +1,16 @@
-//! How a cursor skips runs of deleted keys, and what it remembers of them.
+//! Cursors that skip runs of deleted keys, and remember them.
 //!
-//! After `SKIP_AFTER` entries in one call that were not shown it asks the inner cursor to skip
-//! ([`ScanIterator::skip_deleted_run`]), and again after every skip that led to the end of what was
-//! known; if a skip led nowhere, or only to an entry that an older run has in between, the next one
-//! is tried twice as many entries later. When a call has stepped over many deleted keys all the
-//! same, it says so to the family's [`DeletedRunMemory`]: between the place where it began and the
-//! key it found nothing is there at its sequence number.
+//! After `SKIP_AFTER` hidden entries in one call, the cursor asks the inner cursor to skip
+//! ([`ScanIterator::skip_deleted_run`]). It asks again after every skip that led to the end of the
+//! known run. If a skip led nowhere, or only to an entry that an older run has in between, the next
+//! one is tried after twice as many entries. If a call has stepped over many deleted keys
+//! nevertheless, it reports them to the family's [`DeletedRunMemory`]: at its sequence number there
+//! is no key between the place where it began and the key that it found.
 //!
 //! Invariants
-//!  1. `keys` user keys were found deleted in this call, not counting what was skipped.
-//!  2. If `keys > 0`, nothing is there between `run_end` (exclusive; inclusive for a forward call
-//!     in an order whose next key cannot be named) and the cursor's place.
+//!  1. `keys` user keys were found deleted in this call, without skipped ones.
+//!  2. If `keys > 0`, there is no key between `run_end` (exclusive; inclusive for a forward call in
+//!     an order whose next key cannot be named) and the cursor's place.
 
 use super::DeletedRunMemory;
 use esker_base::comparator::KeyOrder;

@@ -17,7 +17,7 @@
 
 use esker_base::{Error, ErrorKind, Result, Severity, SubCode};
 
-/// Which work met the error.
+/// The work that met an error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ErrorReason {
     Flush,
@@ -30,7 +30,7 @@ pub(crate) enum ErrorReason {
 #[derive(Debug, Default)]
 pub(crate) struct BackgroundError {
     error: Option<Error>,
-    /// Which work has met it.
+    /// The work that has met it.
     reason: Option<ErrorReason>,
     /// The newest WAL may end in half a record, or lacks a failed write's numbers: nothing may be
     /// appended to it or to a successor before everything written so far is in tables.
@@ -99,7 +99,7 @@ impl BackgroundError {
         self.error.as_ref()
     }
 
-    /// Which work has met the error in force, if it may pass.
+    /// The error in force and the work that has met it, if the error may pass.
     pub(crate) fn passing(&self) -> Option<(&Error, ErrorReason)> {
         self.error.as_ref().filter(|error| may_pass(error)).zip(self.reason)
     }

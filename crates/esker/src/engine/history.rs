@@ -23,8 +23,8 @@ impl Engine {
         self.give_up(state, manager.bytes_over_bound()).1
     }
 
-    /// Lets go of the oldest flushed memtables with `bytes` in all, as far as there are some. How
-    /// many bytes they have, and their families.
+    /// Releases the oldest flushed memtables with `bytes` in all, as far as there are some. Gives
+    /// the number of their bytes, and their families.
     fn give_up(self: &Arc<Self>, state: &mut DbState, bytes: usize) -> (usize, Vec<ColumnFamilyId>) {
         let (mut given_up, mut trimmed) = (0, Vec::new());
         while given_up < bytes

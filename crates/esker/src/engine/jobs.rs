@@ -1,12 +1,12 @@
-//! Which background jobs should run now.
+//! Starts the background jobs that should run now.
 //!
 //! In: the queues in [`DbState`]. Out: boxed jobs in the pools: flushes in HIGH, compactions in
 //! LOW, purges in HIGH, pre-scans of deleted keys in LOW, one at a time. A job takes its work from
 //! the queues when it runs, so that it sees the newest state.
 //!
-//! A job calls what users wrote: comparators, merge operators, filters, listeners. If that panics,
-//! the job's work fails with an error as any other ([`contained`]), and the job ends as any other:
-//! nobody waits for it in vain.
+//! A job calls users' code: comparators, merge operators, filters, listeners. If that panics, the
+//! job's work fails with an error ([`contained`]), and the job ends like any other: no thread waits
+//! for it in vain.
 
 use crate::engine::{DbState, Engine, FlushRequest};
 use crate::observe::FlushReason;
@@ -221,8 +221,8 @@ impl Engine {
         state.flushes_scheduled + state.compactions_scheduled + pre_scan + purge
     }
 
-    /// How many jobs of each kind may run at once. Atomic flushes run one after the other: two at
-    /// once could each become durable without the other.
+    /// Most jobs of each kind that may run at once. Atomic flushes run one after the other: of two
+    /// at once, one could become durable without the other.
     pub(crate) fn job_limits(&self) -> JobLimits {
         let mut limits = JobLimits::of(&self.db_options());
         if self.options.atomic_flush {
@@ -232,7 +232,7 @@ impl Engine {
     }
 }
 
-/// How many jobs of a kind may run at once.
+/// Most jobs of each kind that may run at once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct JobLimits {
     pub(crate) flushes: usize,

@@ -89,8 +89,8 @@ pub(crate) struct Jobs {
     pub(crate) pre_scan: fn(&Arc<Engine>),
 }
 
-/// How often a waiting caller checks again while the system refuses threads: no event reports the
-/// end of that.
+/// Time between two looks of a waiting caller while the system refuses threads: no event reports
+/// the end of that.
 const LOOK_FOR_THREADS: Duration = Duration::from_millis(50);
 
 /// Automatic recovery: how it begins, and its thread.
@@ -131,7 +131,7 @@ pub(crate) struct Engine {
     // Synchronise themselves.
     pub(crate) info_log: Arc<dyn InfoLog>,
     pub(crate) options_in_force: RwLock<Arc<DbOptions>>,
-    /// Which of this process's open databases this is.
+    /// The number of this database among those that the process has open.
     pub(crate) tag: u64,
     /// The same while the database is open, then 0: reads compare their family's with it.
     pub(crate) open_tag: AtomicU64,

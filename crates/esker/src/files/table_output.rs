@@ -47,7 +47,7 @@ pub(crate) struct OutputContext<'a> {
     pub(crate) column_family_name: &'a str,
     pub(crate) db_id: &'a str,
     pub(crate) session_id: &'a str,
-    /// How its writes fare with the rate limiter: flushes before compactions.
+    /// Priority of its writes with the rate limiter: flushes before compactions.
     pub(crate) io_priority: IoPriority,
     pub(crate) info_log: &'a Arc<dyn InfoLog>,
     /// The family's open tables: an output must be readable before the MANIFEST names it.
@@ -72,7 +72,7 @@ impl OutputContext<'_> {
         Verification::wanted(self.family_options, self.io_priority == IoPriority::Low)
     }
 
-    /// How jobs read values in blob files: past the cache.
+    /// The reader of values in blob files for jobs: past the cache.
     pub(crate) fn blob_reader(&self) -> BlobReader {
         let options = TableReadOptions { fill_cache: false, ..TableReadOptions::default() };
         BlobReader { source: self.tables.blobs().clone(), options }

@@ -38,7 +38,7 @@ pub(crate) struct BuildTable<'a> {
 pub(crate) struct BuiltTable {
     /// `None` if everything cancelled out.
     pub(crate) file: Option<FileMetaData>,
-    /// How many entries it has.
+    /// Number of entries.
     pub(crate) num_entries: u64,
     /// The blob files with its large values.
     pub(crate) blobs: Vec<BlobFileAddition>,

@@ -213,7 +213,7 @@ fn discard<'a>(engine: &Engine, made: impl Iterator<Item = (&'a Part, &'a BuiltT
     }
 }
 
-/// Logs the new tables and lets the memtables go. Which parts are of families that were dropped
+/// Logs the new tables and releases the memtables. Gives the parts of families that were dropped
 /// meanwhile.
 fn install(
     engine: &Arc<Engine>,

@@ -579,7 +579,7 @@ impl<K: Keys> KeyBatch<'_, K> {
         }
     }
 
-    /// How many first bytes all keys have in common.
+    /// Length of the common prefix of all keys.
     fn shared_prefix(&self) -> usize {
         let Some(rest) = self.keys.len().checked_sub(1) else { return 0 };
         let first = self.keys.key(0);
@@ -634,7 +634,7 @@ fn ends_in_memtables(options: &ReadOptions, super_version: &SuperVersion) -> boo
         || super_version.version.levels().iter().all(|l| l.files().is_empty())
 }
 
-/// How often switched memtables make a read look again before it takes a snapshot.
+/// Attempts to find a read point beside switched memtables before a read takes a snapshot.
 const READ_POINT_ATTEMPTS: usize = 3;
 
 type FamilyVersion<'g> = (ColumnFamilyId, Lent<'g, SuperVersion>);

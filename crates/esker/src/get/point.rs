@@ -19,7 +19,7 @@ use esker_base::sync::epoch;
 use esker_base::{PinnedBytes, Result};
 use esker_format::key::LookupKey;
 
-/// How one key is read.
+/// The read of one key.
 #[derive(Clone, Copy)]
 pub(crate) struct PointRead<'a> {
     pub(crate) options: &'a ReadOptions,

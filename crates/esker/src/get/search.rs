@@ -65,7 +65,7 @@ impl<'a> ReadContext<'a> {
         }
     }
 
-    /// How values in blob files are read.
+    /// Access to values in blob files.
     #[inline]
     pub(crate) fn blobs(&self) -> BlobReads<'a> {
         BlobReads { source: self.tables.blobs(), options: self.options }

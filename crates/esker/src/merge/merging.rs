@@ -646,7 +646,7 @@ fn prefix_of(order: KeyOrder, user_key: &[u8]) -> u128 {
 
 /// The span around the current key, and the entries hidden in it.
 struct CoverSpan {
-    /// How many children's tombstones have been looked at; see invariant 3.
+    /// Number of children whose tombstones have been looked at; see invariant 3.
     depth: usize,
     low: BoundBuf,
     high: BoundBuf,

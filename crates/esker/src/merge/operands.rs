@@ -74,7 +74,7 @@ impl MergeOperands {
         self.ends.push(self.bytes.len());
     }
 
-    /// How many.
+    /// Number of operands.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.ends.len()

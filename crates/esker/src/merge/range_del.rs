@@ -20,7 +20,7 @@ pub(crate) use truncated::{FileBounds, RunTombstones};
 use esker_base::{Result, SequenceNumber};
 use std::ops::Bound;
 
-/// Which sequence numbers are hidden at a user key: all below `below`, and those in
+/// The hidden sequence numbers at a user key: all below `below`, and those in
 /// `edge_from..edge_to`.
 ///
 /// The second part is for one case only: a user key whose versions go on in the next file of the

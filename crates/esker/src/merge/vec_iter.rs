@@ -16,7 +16,7 @@ use esker_format::key::{self, InternalKeyComparator};
 /// Sorted internal keys with their values.
 pub(crate) type Entries = Arc<Vec<(Vec<u8>, Vec<u8>)>>;
 
-/// How often cursors over one run were moved.
+/// Count of the moves of cursors over one run.
 #[derive(Debug, Default)]
 pub(crate) struct Moves {
     pub(crate) steps: AtomicU64,

@@ -205,7 +205,7 @@ impl LevelCompactionStats {
         all.into_iter().zip(&self.by_priority)
     }
 
-    /// How many flushes and compactions ran for this reason.
+    /// Number of flushes and compactions that ran for this reason.
     pub fn count(&self, reason: CompactionReason) -> u64 {
         self.by_reason[reason as usize]
     }

@@ -47,7 +47,7 @@ pub enum Event<'a> {
         memory_usage: u64,
         /// Range deletions.
         num_range_deletes: u64,
-        /// Why.
+        /// The reason for the flush.
         flush_reason: FlushReason,
     },
     /// A flush is installed.
@@ -67,7 +67,7 @@ pub enum Event<'a> {
         job: u64,
         /// The family.
         cf_name: &'a str,
-        /// Why.
+        /// The reason for the compaction.
         compaction_reason: CompactionReason,
         /// Level and file numbers of the inputs.
         inputs: &'a [(usize, Vec<u64>)],

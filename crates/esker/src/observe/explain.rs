@@ -68,7 +68,7 @@ pub enum ReadSource {
     },
     /// The files of a level.
     Level {
-        /// Which level.
+        /// Its level.
         level: usize,
         /// Number of its files.
         files: usize,
@@ -113,7 +113,7 @@ pub struct ReadStep {
     pub entries: Vec<SeenEntry>,
     /// The newest range tombstone over the key that the read may see, if this source has one.
     pub tombstone: Option<SequenceNumber>,
-    /// Why the lookup asked or skipped it, and the result.
+    /// The reason why the lookup asked or skipped it, and the result.
     pub why: String,
     /// Duration, in nanoseconds.
     pub nanos: u64,
@@ -167,7 +167,7 @@ esker_base::debug_with_text!(ScanRead {
 /// The work of a scan in one memtable or file.
 #[derive(Clone, Debug)]
 pub struct RunRead {
-    /// Which memtable or file.
+    /// The memtable or file.
     pub source: ReadSource,
     /// Number of times the cursor was positioned.
     pub seeks: u64,

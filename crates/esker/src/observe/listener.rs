@@ -102,7 +102,7 @@ pub struct FlushJobInfo {
     pub file_size: u64,
     /// Entries in the table; 0 at the beginning.
     pub num_entries: u64,
-    /// Why.
+    /// The reason for the flush.
     pub flush_reason: FlushReason,
 }
 
@@ -113,7 +113,7 @@ pub struct ManualFlushInfo {
     pub cf_id: ColumnFamilyId,
     /// The family's name.
     pub cf_name: String,
-    /// Why.
+    /// The reason for the flush.
     pub flush_reason: FlushReason,
 }
 
@@ -153,7 +153,7 @@ pub struct CompactionJobInfo {
     pub output_file_infos: Vec<CompactionFileInfo>,
     /// Paths of the outputs, in the same order.
     pub output_files: Vec<PathBuf>,
-    /// Why.
+    /// The reason for the compaction.
     pub compaction_reason: CompactionReason,
     /// Compression of the outputs.
     pub compression: CompressionType,
@@ -182,7 +182,7 @@ pub struct SubcompactionJobInfo {
     pub base_input_level: usize,
     /// Where the outputs go.
     pub output_level: usize,
-    /// Why.
+    /// The reason for the compaction.
     pub compaction_reason: CompactionReason,
     /// Compression of the outputs.
     pub compression: CompressionType,
@@ -199,9 +199,9 @@ pub struct TableFileCreationBriefInfo {
     pub cf_name: String,
     /// The file.
     pub file_path: PathBuf,
-    /// Which job writes it.
+    /// The job that writes it.
     pub job_id: u64,
-    /// Why.
+    /// The reason for the file.
     pub reason: TableFileCreationReason,
 }
 
@@ -225,7 +225,7 @@ pub struct TableFileDeletionInfo {
     pub db_name: String,
     /// The file.
     pub file_path: PathBuf,
-    /// Which job deletes it.
+    /// The job that deletes it.
     pub job_id: u64,
     /// The result.
     pub status: Result<(), Error>,

@@ -25,7 +25,7 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// Why a compaction runs.
+    /// The reason for a compaction.
     pub enum CompactionReason {
         /// No reason given.
         Unknown => "Unknown",
@@ -73,7 +73,7 @@ reasons! {
 }
 
 reasons! {
-    /// Why a flush runs.
+    /// The reason for a flush.
     pub enum FlushReason {
         /// Anything not listed.
         Others => "Other Reasons",
@@ -111,7 +111,7 @@ reasons! {
 }
 
 reasons! {
-    /// Why a table file is made.
+    /// The reason for a new table file.
     pub enum TableFileCreationReason {
         /// A flush.
         Flush => "flush",
@@ -125,7 +125,7 @@ reasons! {
 }
 
 reasons! {
-    /// Which background work failed.
+    /// The background work that failed.
     pub enum BackgroundErrorReason {
         /// A flush.
         Flush => "Flush",
@@ -148,7 +148,7 @@ reasons! {
 }
 
 reasons! {
-    /// How writers are held back.
+    /// The way in which writers are held back.
     pub enum WriteStallCondition {
         /// They are slowed down.
         Delayed => "delays",

@@ -16,7 +16,7 @@ use esker_table::BlockBasedTableOptions;
 use std::sync::Arc;
 
 option_enum! {
-    /// How files are laid out in levels.
+    /// The layout of files in levels.
     #[derive(Default)]
     pub enum CompactionStyle {
         /// Sorted runs of growing size, one for each level.
@@ -32,7 +32,7 @@ option_enum! {
 }
 
 option_enum! {
-    /// Which file of a level is compacted first.
+    /// The choice of the file of a level that is compacted first.
     #[derive(Default)]
     pub enum CompactionPri {
         /// The largest, deletions counted double.
@@ -49,7 +49,7 @@ option_enum! {
     }
 }
 
-/// How hard to compress; the text form is RocksDB's `{window_bits=..;level=..;…}`.
+/// Parameters of compression; the text form is RocksDB's `{window_bits=..;level=..;…}`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CompressionOptions {
     /// Log2 of zlib's window, negative for raw deflate as RocksDB stores it. Default -14.
@@ -72,8 +72,7 @@ pub struct CompressionOptions {
     pub parallel_threads: u32,
     /// For `bottommost_compression_opts`: use these and not `compression_opts`. Default false.
     pub enabled: bool,
-    /// How many bytes of a block must remain of 1024 for compression to be worth while. Default
-    /// 896.
+    /// Most bytes that may remain of 1024 for a compressed block to be stored. Default 896.
     pub max_compressed_bytes_per_kb: i32,
 }
 
@@ -183,8 +182,8 @@ impl ColumnFamilyOptions {
         count(self.level0_stop_writes_trigger)
     }
 
-    /// How tables in `level` are compressed. `is_bottommost`: nothing lies below; `base_level`:
-    /// where level 0 is compacted to (`compression_per_level[1]` is for it).
+    /// Compression of tables in `level`. `is_bottommost`: nothing lies below; `base_level`: the
+    /// level that takes the compactions of level 0 (`compression_per_level[1]` is for it).
     pub fn compression_for(
         &self,
         level: usize,
@@ -292,7 +291,7 @@ option_struct! {
         compaction_options_universal: CompactionOptionsUniversal = CompactionOptionsUniversal::default(), mutable;
         /// For `Fifo`. Mutable.
         compaction_options_fifo: CompactionOptionsFifo = CompactionOptionsFifo::default(), mutable;
-        /// Which file first. Default `MinOverlappingRatio`. Fixed.
+        /// Choice of the file that goes first. Default `MinOverlappingRatio`. Fixed.
         compaction_pri: CompactionPri = CompactionPri::default(), fixed;
         /// Seconds after which a file is compacted for its age; 0: never. Default: 30 days.
         /// Mutable.
@@ -310,9 +309,9 @@ option_struct! {
         compression: CompressionType = CompressionType::Lz4, mutable;
         /// Compression of the last level; `None`: as everywhere. Default `None`. Mutable.
         bottommost_compression: Option<CompressionType> = None, mutable;
-        /// How hard. Mutable.
+        /// Parameters of compression. Mutable.
         compression_opts: CompressionOptions = CompressionOptions::default(), mutable;
-        /// How hard on the last level, if its `enabled` is set. Mutable.
+        /// Parameters of compression on the last level, if its `enabled` is set. Mutable.
         bottommost_compression_opts: CompressionOptions = CompressionOptions::default(), mutable;
         /// Compression of each level, last entry for all below; empty: `compression`. Default
         /// empty. Fixed.
@@ -330,7 +329,7 @@ option_struct! {
         /// Compactions move values out of the oldest blob files, so that these can go. Default
         /// false. Mutable.
         enable_blob_garbage_collection: bool = false, mutable;
-        /// Which part of the blob files, by number, counts as oldest: 0 to 1. Default 0.25.
+        /// Share of the blob files, by number, that counts as oldest: 0 to 1. Default 0.25.
         /// Mutable.
         blob_garbage_collection_age_cutoff: f64 = 0.25, mutable;
         /// Share of garbage in the oldest blob files at which tables are compacted for its sake: 0
@@ -413,7 +412,7 @@ option_struct! {
         /// 4096. Fixed.
         pre_scan_min_entries: u64 = 4096, object;
 
-        /// How tables are written and read. Its text form has a section of its own. Fixed.
+        /// Options of tables. Their text form has a section of its own. Fixed.
         table: BlockBasedTableOptions = BlockBasedTableOptions::default(), object;
         /// Objects that an OPTIONS file named and this program does not know, as (option, text).
         /// Opening is refused until the option is set to an object of that name. Filled by loading.

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 option_enum! {
-    /// How recovery treats a WAL that ends badly or has a hole.
+    /// The treatment, in recovery, of a WAL that ends badly or has a hole.
     #[derive(Default)]
     pub enum WalRecoveryMode {
         /// A damaged or cut-off record at the end of the newest WAL is forgiven; damage elsewhere
@@ -67,9 +67,9 @@ option_struct! {
         /// Continue from the newest consistent set of files that is complete when some are missing.
         /// Default false. Fixed.
         best_efforts_recovery: bool = false, fixed;
-        /// How often in a row the database tries to go on by itself after a background error that
-        /// may pass, as `Db::resume` does; 0 or less: never. Of a full disk it tries as long as it
-        /// is full. Default: without end. Fixed.
+        /// Most attempts in a row at resuming by itself after a background error that may pass, as
+        /// `Db::resume` does; 0 or less: none. After a full disk it tries until there is space.
+        /// Default: without end. Fixed.
         max_bgerror_resume_count: i32 = i32::MAX, fixed;
         /// Microseconds between two of these attempts. Default one second. Fixed.
         bgerror_resume_retry_interval: u64 = 1_000_000, fixed;
@@ -114,7 +114,7 @@ option_struct! {
         /// Old WAL files kept to be overwritten by new ones. Default 0: only then can every RocksDB
         /// read the WAL. Fixed.
         recycle_log_file_num: usize = 0, fixed;
-        /// How recovery treats damage. Default `PointInTimeRecovery`. Fixed.
+        /// Treatment of damage in recovery. Default `PointInTimeRecovery`. Fixed.
         wal_recovery_mode: WalRecoveryMode = WalRecoveryMode::default(), fixed;
         /// Do not flush what was replayed at open, if nothing else demands it. Default false.
         /// Fixed.

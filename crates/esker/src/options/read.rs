@@ -6,7 +6,7 @@ use crate::snapshot::Snapshot;
 use esker_table::TableReadOptions;
 use std::time::Duration;
 
-/// How far a read may go for its answer.
+/// The places where a read may look for its answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub enum ReadTier {
     /// Everything: memtables, cache and files.
@@ -22,7 +22,7 @@ pub enum ReadTier {
 }
 
 impl ReadTier {
-    /// How far a read of a table may go.
+    /// The places where a read of a table may look.
     pub fn table_tier(self) -> esker_table::TableReadTier {
         match self {
             ReadTier::ReadAll | ReadTier::Persisted => esker_table::TableReadTier::ReadAll,
@@ -62,7 +62,7 @@ pub struct ReadOptions {
     pub verify_checksums: bool,
     /// Leave the blocks read in the block cache. Turn off for bulk scans. Default true.
     pub fill_cache: bool,
-    /// How far to go. Default `ReadAll`.
+    /// Places where the read may look. Default `ReadAll`.
     pub read_tier: ReadTier,
     /// First user key an iterator may show. Default `None`.
     pub iterate_lower_bound: Option<Vec<u8>>,

@@ -138,7 +138,7 @@ impl DbOptions {
         Ok(())
     }
 
-    /// How many flushes and compactions may run at once: (flushes, compactions). Needs `sanitize`
+    /// Most flushes and compactions that may run at once: (flushes, compactions). Needs `sanitize`
     /// first.
     pub fn background_job_limits(&self) -> (usize, usize) {
         let at_least_one = |n: i32| usize::try_from(n).unwrap_or(1).max(1);

@@ -33,9 +33,9 @@ pub struct OptionInfo<T: 'static> {
     pub help: &'static str,
     /// When it may change.
     pub kind: OptionKind,
-    /// How it is read and written; `None` for objects.
+    /// Functions that read and write it; `None` for objects.
     pub text: Option<TextForm<T>>,
-    /// How an object is made from text, if it can be. It is never written.
+    /// Makes an object from text, if that is possible. It is never written.
     pub read: Option<fn(&mut T, &str) -> Result<()>>,
 }
 

@@ -190,7 +190,7 @@ esker_base::setters! {
 }
 
 option_enum! {
-    /// How a manual compaction treats the last level.
+    /// The treatment of the last level by a manual compaction.
     #[derive(Default)]
     pub enum BottommostLevelCompaction {
         /// Leave it.

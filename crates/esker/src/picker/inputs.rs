@@ -156,7 +156,7 @@ pub(super) fn any_busy(files: &[Arc<FileMeta>], running: &RunningCompactions) ->
 
 #[cfg(test)]
 thread_local! {
-    /// How many files this thread has added up.
+    /// Number of files that this thread has added up.
     pub(super) static SUMMED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 

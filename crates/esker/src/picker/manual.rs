@@ -282,7 +282,7 @@ impl ManualCompaction {
     }
 }
 
-/// Which files of the input level a portion takes.
+/// The files of the input level that a portion takes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Takes {
     /// Every file.
@@ -307,7 +307,7 @@ pub(crate) struct ManualRequest<'a> {
     pub begin: Option<&'a [u8]>,
     /// Last user key, inclusive; `None` = to the end.
     pub end: Option<&'a [u8]>,
-    /// Which of them.
+    /// The files that it takes.
     pub takes: Takes,
     /// Live snapshots, ascending.
     pub snapshots: &'a [SequenceNumber],

@@ -29,7 +29,7 @@ pub(crate) struct PickContext<'a> {
 /// The options of a family that the picker needs, under RocksDB's names and with its defaults.
 #[derive(Clone, Debug)]
 pub(crate) struct PickerOptions {
-    /// How files are laid out.
+    /// Layout of files in levels.
     pub compaction_style: CompactionStyle,
     /// For the universal style.
     pub universal: CompactionOptionsUniversal,
@@ -39,7 +39,7 @@ pub(crate) struct PickerOptions {
     pub write_buffer_size: u64,
     /// Runs at which writers stop.
     pub level0_stop_writes_trigger: usize,
-    /// Which file of a level goes first.
+    /// Choice of the file of a level that goes first.
     pub compaction_pri: CompactionPri,
     /// Files in level 0 that make it due; at least 1.
     pub level0_file_num_compaction_trigger: usize,

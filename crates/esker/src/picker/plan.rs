@@ -23,7 +23,7 @@ use std::fmt;
 /// Files of one level.
 #[derive(Clone, Debug)]
 pub(crate) struct LevelFiles {
-    /// Which level.
+    /// The level.
     pub level: usize,
     /// Level 0 newest first (by key if they move as they are), deeper levels by key.
     pub files: Vec<Arc<FileMeta>>,
@@ -44,7 +44,7 @@ pub(crate) struct CompactionPlan {
     pub start_level: usize,
     /// Where the result goes.
     pub output_level: usize,
-    /// Why.
+    /// The reason for the compaction.
     pub reason: CompactionReason,
     /// Urgency of the level when it was picked; 0 for other reasons.
     pub score: f64,

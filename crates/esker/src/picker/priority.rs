@@ -1,4 +1,4 @@
-//! Which file of a level is compacted first.
+//! The order in which the files of a level are compacted.
 //!
 //! Source: RocksDB `db/version_set.cc` (`UpdateFilesByCompactionPri`), `db/compaction/file_pri.h`.
 

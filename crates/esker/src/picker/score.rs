@@ -12,7 +12,7 @@ const SCORE_SCALE: f64 = 10.0;
 /// The weight of a point deletion's bytes once deletions outnumber other entries.
 const DELETION_WEIGHT: u64 = 2;
 
-/// How large the levels of a version should be.
+/// The target sizes of a version's levels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LevelSizes {
     /// The level into which level 0 is compacted.
@@ -104,7 +104,7 @@ pub(super) fn multiply(bytes: u64, factor: f64) -> u64 {
 pub(crate) struct Scores {
     /// The level into which level 0 is compacted.
     pub base_level: usize,
-    /// How large the levels should be.
+    /// The target sizes of the levels.
     pub sizes: LevelSizes,
     /// `(score, level)`, most urgent first; a level is due from 1.0. The last level is never due
     /// and not among them.

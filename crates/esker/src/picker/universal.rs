@@ -43,8 +43,7 @@ struct Picker<'a> {
     runs: Vec<Run>,
 }
 
-/// How many sorted runs there are. Write stalls count them as leveled compaction counts files of
-/// level 0.
+/// Number of sorted runs. Write stalls count them as leveled compaction counts files of level 0.
 pub(super) fn run_count(version: &Version) -> usize {
     version.num_files(0) + (1..version.num_levels()).filter(|l| version.num_files(*l) > 0).count()
 }

@@ -319,7 +319,7 @@ impl<I: ScanIterator> DbIter<I> {
         self.valid
     }
 
-    /// Why it is not valid, if an error was the reason.
+    /// The error that made it invalid, if there was one.
     /// # Errors
     /// `Corruption` and `IoError` of the files · `Incomplete` if I/O was forbidden or
     /// `max_skippable_internal_keys` reached · those of blob files and of

@@ -132,7 +132,7 @@ impl Scan<'_> {
         self.iter.value()
     }
 
-    /// Why it is not valid, if an error was the reason.
+    /// The error that made it invalid, if there was one.
     /// # Errors
     /// `Corruption` and `IoError` name the file · `Incomplete`: `read_tier` forbids the I/O it
     /// would take, or `max_skippable_internal_keys` was passed · `TimedOut`: it would take I/O

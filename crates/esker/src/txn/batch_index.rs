@@ -87,7 +87,7 @@ struct Index {
     mem: Arc<MemTable>,
     /// Bytes of the timestamps that are left out of the keys.
     timestamp_size: usize,
-    /// How much of the batch is in it.
+    /// Number of bytes of the batch that are in it.
     bytes: usize,
     ops: u32,
 }

@@ -673,7 +673,7 @@ impl TransactionDb {
         self.shared.locks.deadlocks()
     }
 
-    /// How many deadlocks are remembered.
+    /// Sets the number of deadlocks that are remembered.
     pub fn set_deadlock_info_buffer_size(&self, deadlocks: u32) {
         self.shared.locks.set_max_num_deadlocks(deadlocks as usize);
     }

@@ -315,7 +315,7 @@ struct Range {
 struct SavePoint {
     snapshot: Option<Snapshot>,
     snapshot_needed: bool,
-    /// How many entries of `touched_since` come before it.
+    /// Number of entries of `touched_since` before it.
     touched: usize,
     ranges: usize,
 }

@@ -41,12 +41,12 @@ pub enum IsolationLevel {
 /// Options of a [`TransactionDb`](super::TransactionDb).
 #[derive(Clone, Debug)]
 pub struct TransactionDbOptions {
-    /// How long a transaction waits for a lock unless its own options say otherwise, in
+    /// Longest wait of a transaction for a lock unless its own options say otherwise, in
     /// milliseconds; 0: not at all, negative: for ever. Default 1000.
     pub transaction_lock_timeout: i64,
     /// The same for writes outside of transactions. Default 1000.
     pub default_lock_timeout: i64,
-    /// How many recent deadlocks are remembered. Default 5.
+    /// Number of recent deadlocks that are remembered. Default 5.
     pub max_num_deadlocks: u32,
     /// Bytes that locks may take before those of the greediest transaction are joined; if that does
     /// not help, requests get `LockLimit`. `usize::MAX`: no limit, the default. Stands for
@@ -104,9 +104,9 @@ pub struct TransactionOptions {
     /// Longest chain of waiting transactions that is followed; a longer one is taken for a circle.
     /// Default 50.
     pub deadlock_detect_depth: usize,
-    /// How long to wait before looking for a circle, in microseconds. Default 0.
+    /// Time to wait before looking for a circle, in microseconds. Default 0.
     pub deadlock_timeout_us: u64,
-    /// How long to wait for a lock, in milliseconds; 0: not at all, negative: as the database says.
+    /// Longest wait for a lock, in milliseconds; 0: not at all, negative: as the database says.
     /// Default -1.
     pub lock_timeout: i64,
     /// Milliseconds after which others may steal its locks, and it cannot commit; negative: never.

@@ -33,7 +33,7 @@ use std::fmt;
 /// Longest name of a transaction, in bytes: RocksDB's.
 const MAX_NAME_BYTES: usize = 512;
 
-/// How far a transaction has come.
+/// The stage of a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TransactionState {
     /// It takes reads and writes.
@@ -59,8 +59,8 @@ pub(super) struct PessimisticCore {
     /// The next operation that locks sets the snapshot.
     snapshot_needed: bool,
     pub(super) save_points: Vec<SavePoint>,
-    /// How often keys were read for update since the newest save point, or the begin; before that
-    /// it is with the save points.
+    /// Reads for update of each key since the newest save point, or the begin; earlier counts are
+    /// with the save points.
     pub(super) reads: Reads,
     /// Families in which ranges are locked.
     pub(super) range_locked: BTreeSet<ColumnFamilyId>,
@@ -70,7 +70,7 @@ pub(super) struct PessimisticCore {
     pub(super) may_have_timestamps: bool,
 }
 
-/// How often each key was read for update.
+/// Number of reads for update of each key.
 pub(super) type Reads = HashMap<(ColumnFamilyId, Vec<u8>), u32>;
 
 #[derive(Debug)]
@@ -237,7 +237,7 @@ impl Transaction {
         self.core().name.clone()
     }
 
-    /// How far it has come.
+    /// Its stage.
     pub fn state(&self) -> TransactionState {
         self.core().state
     }
@@ -364,7 +364,7 @@ impl Transaction {
         WriteBatchWithIndex::of_batch(self.core().batch.write_batch().clone())
     }
 
-    /// How it is written when it is prepared, committed or rolled back.
+    /// Sets the options of the writes that prepare, commit or roll back.
     pub fn set_write_options(&self, options: &WriteOptions) {
         self.core_mut().write_options = *options;
     }

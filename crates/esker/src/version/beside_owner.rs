@@ -17,10 +17,10 @@ use std::time::Duration;
 
 /// Attempts that an owner may spoil before a reader gives up.
 const MOST_ATTEMPTS: usize = 200;
-/// How long a write under way is waited for, in milliseconds.
+/// Waits for a write under way, in milliseconds.
 const PAUSES: [u64; 4] = [1, 9, 40, 200];
 
-/// How far an owner has come: its MANIFEST and the bytes in it.
+/// The progress of an owner: its MANIFEST and the bytes in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct OwnersProgress {
     manifest: FileNumber,

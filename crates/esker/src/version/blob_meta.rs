@@ -68,7 +68,7 @@ pub struct LiveBlobFile {
 }
 
 impl LiveBlobFile {
-    /// Which one.
+    /// The file's number.
     pub fn number(&self) -> FileNumber {
         self.number
     }

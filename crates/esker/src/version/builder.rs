@@ -18,7 +18,7 @@ use esker_format::version_edit::{FileMetaData, VersionEdit};
 use hashbrown::HashMap;
 use std::collections::BTreeMap;
 
-/// Which level each table file of a version is in.
+/// The level of each table file of a version.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Locations(HashMap<FileNumber, usize>);
 

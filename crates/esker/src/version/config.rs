@@ -64,7 +64,8 @@ impl VersionSetOptions {
     }
 }
 
-/// Why RocksDB cannot live with a family of this name; `None` for every other name, however long.
+/// The reason why RocksDB cannot have a family of this name; `None` for every other name, however
+/// long.
 pub(crate) fn what_is_wrong_with_family_name(name: &str) -> Option<&'static str> {
     if name.is_empty() {
         return Some("it is empty, and RocksDB 7.8 aborts when it flushes such a family");
@@ -92,7 +93,7 @@ pub struct FamilyDescriptor {
     pub name: String,
     /// The order of its user keys.
     pub comparator: ComparatorRef,
-    /// How many levels it may have, 7 by default.
+    /// Number of levels it may have, 7 by default.
     pub num_levels: usize,
     /// Whether user timestamps reach files.
     pub persist_user_defined_timestamps: bool,
@@ -113,7 +114,7 @@ impl FamilyDescriptor {
     }
 }
 
-/// How edits are to be logged.
+/// Options for logging edits.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LogOptions {
     /// The edits take effect together or not at all, also after a crash in between.

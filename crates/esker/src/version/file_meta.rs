@@ -307,7 +307,7 @@ impl Drop for TableFile {
 pub struct ObsoleteTable {
     /// Its file.
     pub number: FileNumber,
-    /// Which of the database's paths it lies in.
+    /// The index of its path among the database's.
     pub path_id: u32,
     /// In bytes.
     pub file_size: u64,

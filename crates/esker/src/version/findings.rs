@@ -66,8 +66,8 @@ impl Findings {
         self.garbage.get_or_init(find)
     }
 
-    /// Which file of the level goes first: indexes, if they were found for this priority. The first
-    /// priority that is asked for is the one that is kept.
+    /// The level's files in the order in which they are compacted, as indexes, if they were found
+    /// for this priority. The first priority that is asked for is the one that is kept.
     pub(crate) fn order(&self, pri: CompactionPri, find: impl FnOnce() -> Vec<usize>) -> Option<&[usize]> {
         let (found_for, order) = self.order.get_or_init(|| (pri, find()));
         (*found_for == pri).then_some(order)

@@ -82,7 +82,7 @@ impl Version {
         &self.icmp
     }
 
-    /// How many levels it can have.
+    /// Number of levels it can have.
     #[inline]
     pub fn num_levels(&self) -> usize {
         self.levels.len()
@@ -157,7 +157,7 @@ impl Version {
         &self.findings[level]
     }
 
-    /// How many files all levels have.
+    /// Number of files in all levels.
     pub fn num_all_files(&self) -> usize {
         self.levels.iter().map(|l| l.files().len()).sum()
     }
@@ -167,7 +167,7 @@ impl Version {
         self.levels.iter().map(|l| l.newest_file()).max().unwrap_or_default()
     }
 
-    /// How many files a level has.
+    /// Number of files in a level.
     pub fn num_files(&self, level: usize) -> usize {
         self.levels[level].files().len()
     }
@@ -201,7 +201,7 @@ impl Version {
         counted.iter().map(|file| file.file_size).chain(blobs).sum()
     }
 
-    /// How many levels have files, counted to the deepest one that has.
+    /// Number of levels down to the deepest one with files.
     pub fn num_non_empty_levels(&self) -> usize {
         self.levels.iter().rposition(|l| !l.files().is_empty()).map_or(0, |deepest| deepest + 1)
     }
@@ -211,7 +211,7 @@ impl Version {
         &self.blob_files
     }
 
-    /// How many blob files there are, and how much of them is wanted.
+    /// Number of blob files, and the live part of their bytes.
     pub fn blob_file_stats(&self) -> BlobFileStats {
         let files = self.blob_files.values();
         BlobFileStats {

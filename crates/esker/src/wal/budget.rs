@@ -1,4 +1,4 @@
-//! How much memory the replay of WALs takes before it writes tables.
+//! The memory that the replay of WALs takes before it writes tables.
 //!
 //! In: the entries that are replayed. Out: whether memtables are to become tables, and which.
 

@@ -38,7 +38,7 @@ const KEEP_BUFFER_BYTES: usize = 4 << 20;
 /// The bytes that a file reserves at its first append.
 const FIRST_RESERVE_BYTES: u64 = 1 << 20;
 
-/// How WALs are written.
+/// Options for writing WALs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WalOptions {
     /// Old files to keep for reuse; > 0 writes recyclable records.

@@ -24,7 +24,7 @@ pub(crate) struct Predecessor {
     pub(crate) number: FileNumber,
     /// Of the first record that is not in it.
     pub(crate) due: SequenceNumber,
-    /// How many records are in it; `None`: that was not said when this was written.
+    /// Number of records in it; `None`: that was not known when this was written.
     pub(crate) records: Option<u64>,
 }
 

@@ -117,8 +117,8 @@ pub(crate) fn entry_of<'a>(op: &BatchOp<'a>) -> Result<Option<(ColumnFamilyId, A
         BatchOp::BlobIndex { family, key, index } => entry(family, ValueType::BlobIndex, key, index),
         BatchOp::PutEntity { family, key, entity } => entry(family, ValueType::WideColumnEntity, key, entity),
         BatchOp::LogData(_) | BatchOp::Noop => Ok(None),
-        // Which sequence number belongs to the time is not recorded; RocksDB, too, then takes the
-        // value as a plain one.
+        // No record gives the sequence number of the time; RocksDB, too, then takes the value as a
+        // plain one.
         BatchOp::TimedPut { family, key, value, .. } => entry(family, ValueType::Value, key, value),
         _ => Err(Error::not_supported("two-phase transactions")),
     }
@@ -187,7 +187,7 @@ impl<'g> Target<'g> {
     }
 }
 
-/// How far a group's parallel insertion has come.
+/// The progress of a group's parallel insertion.
 #[derive(Debug)]
 pub(crate) struct Countdown {
     left: Mutex<(usize, Result<(), Refused>)>,

@@ -24,7 +24,7 @@ use std::ops::Range;
 /// by all.
 const PARALLEL_APPLY_BYTES: usize = if cfg!(shuttle) { 64 } else { 16 << 10 };
 
-/// How many groups a leader writes for others before it hands over: its own caller waits as long.
+/// Groups that a leader writes for others before it hands over: its own caller waits as long.
 const ROUNDS: usize = 4;
 
 /// Where a group goes.

@@ -58,7 +58,7 @@ pub(crate) struct WriteRequest {
 }
 
 impl WriteRequest {
-    /// How many sequence numbers it takes.
+    /// Number of sequence numbers it takes.
     pub(crate) fn sequences(&self) -> u64 {
         u64::from(self.applied().map_or(0, WriteBatch::count))
     }
@@ -277,7 +277,7 @@ impl WriteQueue {
         }
     }
 
-    /// How many wait in line.
+    /// Number of writers in line.
     #[cfg(all(test, not(any(loom, shuttle))))]
     pub(super) fn len(&self) -> usize {
         self.line.lock().waiting.len()

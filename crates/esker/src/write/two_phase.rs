@@ -27,7 +27,7 @@ use esker_base::{Error, FileNumber, Result, SequenceNumber};
 use esker_format::write_batch::{BatchOp, WriteBatch};
 use std::collections::BTreeSet;
 
-/// Which step a request is.
+/// The step of two-phase commit that a request is.
 #[derive(Debug)]
 pub(crate) enum TwoPhase {
     /// Its ops become a prepared section.

@@ -1,4 +1,4 @@
-//! Which background jobs run at the same time.
+//! The background jobs that run at the same time.
 
 use esker::internals::base::compaction_filter::{CompactionFilter, FilterDecision};
 use esker::internals::cache::{Cache, CacheOptions};

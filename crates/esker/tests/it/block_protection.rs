@@ -53,7 +53,7 @@ fn is_told(error: &Error) {
     assert!(parts.iter().all(|part| text.contains(part)), "{text}");
 }
 
-/// Reads all keys in each way. How many gets failed; other answers are right.
+/// Reads all keys in each way. Gives the number of failed gets; other answers are right.
 fn read(db: &Db) -> usize {
     let expected = |n: u32| (!(100..110).contains(&n)).then(|| vec![n as u8; 50]);
     let mut failed = 0;

@@ -81,7 +81,7 @@ fn files_do_not_move_past_others() {
     assert_eq!(db.get("key0001").unwrap().as_deref(), Some(&b"value0"[..]));
 }
 
-/// Which jobs run, and whether a manual one ever ran beside another.
+/// The running jobs, and whether a manual one ever ran beside another.
 #[derive(Default)]
 struct Overlaps(Mutex<Jobs>);
 

@@ -27,7 +27,7 @@ fn options(fs: &FaultFs, comparator: &str) -> Options {
 
 type Row = (Vec<u8>, Vec<u8>);
 
-/// How a scan goes.
+/// The way of a scan.
 #[derive(Clone, Copy, Debug)]
 struct Way {
     forward: bool,

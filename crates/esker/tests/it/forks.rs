@@ -83,7 +83,7 @@ fn a_child_that_ends_normally_leaves_the_parents_writes_alone() {
     assert!((0..89).all(|i| db.get(format!("later{i}")).unwrap().is_some()));
 }
 
-/// Which calls on the parent's `db` did not fail as they should.
+/// The calls on the parent's `db` that did not fail as they should.
 fn calls_that_go_through(db: &Db, dir: &Path) -> Vec<&'static str> {
     let family = db.default_column_family();
     let plain = ReadOptions::default;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 const KEYS: u32 = 6000;
 
-/// How many times a new super version replaces the current one.
+/// Number of times that a new super version replaces the current one.
 const SUPER_VERSIONS: u32 = 60;
 
 fn database() -> Db {

@@ -59,8 +59,8 @@ fn compact(db: &Db, bottommost_level_compaction: BottommostLevelCompaction) {
     db.compact_range_opt(&how, &db.default_column_family(), None, None).unwrap();
 }
 
-/// Each case and style: writes with `write`, gives its snapshots back, compacts. How many entries
-/// are left, as the case says.
+/// Each case and style: writes with `write`, gives its snapshots back, compacts. `left` entries
+/// must remain.
 fn after_compact_range(left: u64, write: impl Fn(&Db) -> Vec<Snapshot>) {
     for (style, way) in STYLES.into_iter().flat_map(|style| WAYS.map(|way| (style, way))) {
         // Snapshots go before the first compaction, or between it and the next one.

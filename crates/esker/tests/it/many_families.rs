@@ -70,7 +70,7 @@ fn new_options(fs: &FaultFs) -> DbOptions {
     }
 }
 
-/// How many families replay walks over, on this thread, while the database is opened.
+/// Number of families that replay walks over, on this thread, while the database is opened.
 fn walked_while_opening(options: &DbOptions, names: &[String], cf: &ColumnFamilyOptions) -> u64 {
     let walked = Arc::new(AtomicU64::new(0));
     let (sum, thread) = (walked.clone(), std::thread::current().id());

@@ -105,7 +105,7 @@ fn with_damaged_table(fs: &MemFs, options: &Options, keys: usize) -> (PathBuf, V
     (path, whole)
 }
 
-/// Which of these keys cannot be read; the others have the values of this version.
+/// The keys that cannot be read; the others have the values of this version.
 fn unreadable(db: &Db, keys: std::ops::Range<usize>, version: usize) -> Vec<usize> {
     let read = |n: &usize| match db.get(key(*n)) {
         Ok(found) => {

@@ -74,7 +74,7 @@ fn damage(fs: &MemFs, path: &Path, n: usize) {
     file.close().unwrap();
 }
 
-/// Which keys cannot be read by gets; those that can be have their values.
+/// The keys that gets cannot read; all others have their values.
 fn unreadable(db: &Db) -> Vec<usize> {
     let read = |n: &usize| match db.get(key(*n)) {
         Ok(found) => {

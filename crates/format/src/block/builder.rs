@@ -141,7 +141,7 @@ impl BlockBuilder {
         self.buffer.is_empty()
     }
 
-    /// How large the block would be if it were finished now, in bytes.
+    /// Size of the block if it were finished now, in bytes.
     #[inline]
     pub fn size_estimate(&self) -> usize {
         let plain = self.buffer.len() + 4 * self.restarts.len() + 4;
@@ -238,7 +238,7 @@ fn put_lengths(out: &mut Vec<u8>, shared: usize, non_shared: usize, value: usize
     }
 }
 
-/// How many bytes two keys have in common at their start.
+/// Length of the common prefix of two keys, in bytes.
 #[inline]
 pub fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     let (a_words, _) = a.as_chunks::<8>();

@@ -24,7 +24,7 @@ use esker_base::comparator::KeyOrder;
 use lengths::{long_lengths, skip_varint};
 use std::ops::Range;
 
-/// How a block's entries look.
+/// The shape of a block's entries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EntryShape {
     /// `shared | non_shared | value_len | key | value`: nearly all blocks.
@@ -158,7 +158,7 @@ impl BlockCursor {
         self.value.clone()
     }
 
-    /// How many bytes the key here was stored without.
+    /// Number of bytes that this entry shares with the key before it.
     #[inline]
     pub(crate) fn shared(&self) -> u32 {
         self.shared

@@ -52,7 +52,7 @@ impl RestartPrefixes {
         if target < self.common.as_slice() { (0, 0) } else { (self.words.len(), self.words.len()) }
     }
 
-    /// How many words are below this one.
+    /// Number of words below this one.
     #[inline]
     fn first_not_below(&self, word: u64) -> usize {
         let group = self.tops.partition_point(|w| *w < word).saturating_sub(1) * GROUP;

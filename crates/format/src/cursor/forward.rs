@@ -1,4 +1,4 @@
-//! How implementors write methods of the cursor contract that have no code of their own.
+//! Macros that implement the methods of the cursor contract that need no code of their own.
 //!
 //! `forward_cursor!` hands methods on to another cursor; `plain_cursor!` answers them from the rest
 //! of the contract, without any hint, run or skip. Both take methods by name. A method added to a

@@ -50,7 +50,7 @@ pub trait InternalIterator: Send {
     /// The value here, alive beyond the next move: a share of its block or memtable where there is
     /// one, else a copy. REQUIRES: `valid()`.
     fn pinned_value(&self) -> PinnedBytes;
-    /// Why the cursor is invalid, if an error was the reason.
+    /// The error that made the cursor invalid, if there was one.
     /// # Errors
     /// The first error since the last positioning call: `Corruption`, `IoError`, or `Incomplete` if
     /// the read needs I/O that its options forbid.

@@ -43,7 +43,7 @@ pub struct RunEntry {
     pub entry: u32,
     /// Where its internal key begins in the run's keys.
     pub key: u32,
-    /// How long that is.
+    /// Length of the key.
     pub key_len: u32,
     /// Where its value begins in the block.
     pub value: u32,
@@ -99,7 +99,7 @@ impl DecodedRun {
         self.end == 0
     }
 
-    /// How many entries it has.
+    /// Number of entries.
     #[inline]
     pub fn len(&self) -> usize {
         self.end - self.first

@@ -66,7 +66,7 @@ pub trait ScanIterator: InternalIterator {
     /// `seek` and `seek_for_prev` have, so that files may be passed over; `None` removes the wish.
     /// Prefixes are those of the family's prefix extractor.
     fn set_wanted_prefix_of(&mut self, user_key: Option<&[u8]>);
-    /// How far the scan has come that this cursor is a part of; zero if the cursor does not know.
+    /// Progress of the scan that this cursor is a part of; zero if the cursor does not know it.
     fn passed(&self) -> Passed;
     /// Tells that the scan comes from the end of another file, after `passed`.
     fn go_on(&mut self, passed: Passed);

@@ -9,7 +9,7 @@
 
 use super::{fast_local_bloom, key_hash, legacy_bloom, legacy_key_hash, ribbon};
 
-/// Which kind of filter to write.
+/// The kind of filter to write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FilterKind {
     /// Format version 5 and later.
@@ -97,7 +97,7 @@ impl FilterBitsBuilder {
         self
     }
 
-    /// Which kind it builds.
+    /// The kind of filter that it builds.
     pub fn kind(&self) -> FilterKind {
         self.kind
     }
@@ -122,7 +122,7 @@ impl FilterBitsBuilder {
         }
     }
 
-    /// How many entries there are (the property `rocksdb.num.filter_entries`).
+    /// Number of entries (the property `rocksdb.num.filter_entries`).
     pub fn num_entries(&self) -> usize {
         match &self.collected {
             Collected::Wide(hashes) => hashes.entries.len(),
@@ -130,7 +130,7 @@ impl FilterBitsBuilder {
         }
     }
 
-    /// How large the filter would be now.
+    /// Size of the filter if it were finished now, in bytes.
     pub fn estimated_bytes(&self) -> usize {
         let n = self.num_entries();
         match (self.kind, &self.collected) {
@@ -150,7 +150,7 @@ impl FilterBitsBuilder {
         }
     }
 
-    /// How many entries fit into a filter of `bytes`, by RocksDB's estimate.
+    /// Number of entries that fit into a filter of `bytes`, by RocksDB's estimate.
     pub fn approximate_num_entries(&self, bytes: usize) -> usize {
         match self.kind {
             FilterKind::FastLocalBloom { millibits_per_key } => {

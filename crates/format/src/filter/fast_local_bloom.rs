@@ -95,7 +95,7 @@ fn line_of(hash: u64, lines: u32) -> usize {
     ((u64::from(hash as u32) * u64::from(lines)) >> 32) as usize
 }
 
-/// How many probes RocksDB takes for a filter of this many thousandths of bits per key.
+/// Number of probes that RocksDB makes for a filter of this many thousandths of bits per key.
 pub fn probes_for(millibits_per_key: u32) -> u32 {
     const UP_TO: [u32; 12] = [2080, 3580, 5100, 6640, 8300, 10070, 11720, 14001, 16050, 18300, 22001, 25501];
     match millibits_per_key {
@@ -114,7 +114,7 @@ pub fn filter_bytes(entries: usize, millibits_per_key: u32) -> usize {
     raw.next_multiple_of(LINE_BYTES as u64) as usize + METADATA_BYTES
 }
 
-/// How many entries fit into `bytes`, metadata included.
+/// Number of entries that fit into `bytes`, metadata included.
 pub(super) fn entries_for(bytes: usize, millibits_per_key: u32) -> usize {
     let usable = (bytes.saturating_sub(METADATA_BYTES) as u64).min(MAX_LEN) / LINE_BYTES as u64;
     (8000 * usable * LINE_BYTES as u64 / u64::from(millibits_per_key.max(1))) as usize

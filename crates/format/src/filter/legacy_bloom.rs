@@ -77,7 +77,7 @@ pub fn filter_bytes(entries: usize, bits_per_key: u32) -> usize {
     lines_for(entries, bits_per_key) as usize * (LINE_BITS / 8) as usize + METADATA_BYTES
 }
 
-/// How many entries fit into `bytes`, metadata included.
+/// Number of entries that fit into `bytes`, metadata included.
 pub(super) fn entries_for(bytes: usize, bits_per_key: u32) -> usize {
     let bits = (bytes as u64 * 8).min(MAX_BITS) as usize;
     let most = bits / bits_per_key.max(1) as usize + 1;

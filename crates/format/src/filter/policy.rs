@@ -16,7 +16,7 @@ pub const COMPATIBILITY_NAME: &str = "rocksdb.BuiltinBloomFilter";
 const BLOOM_NAMES: [&str; 2] = ["bloomfilter", "rocksdb.BloomFilter"];
 const RIBBON_NAMES: [&str; 2] = ["ribbonfilter", "rocksdb.RibbonFilter"];
 
-/// Which filter to write. Every policy reads every kind of filter.
+/// The filter to write. Every policy reads every kind of filter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FilterPolicy {
     kind: PolicyKind,

@@ -36,7 +36,7 @@ struct IndexEntry {
     follows_gap: bool,
 }
 
-/// How far separators are shortened.
+/// The extent to which separators are shortened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shortening {
     /// Between blocks.

@@ -55,7 +55,7 @@ pub struct PredecessorWal {
     pub last_sequence: SequenceNumber,
 }
 
-/// How a log ends in the middle of something, as a crash while writing leaves it.
+/// The way in which a log ends within a record, as a crash while writing leaves it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Truncation {
     /// In a header.
@@ -113,7 +113,7 @@ pub enum LogEvent {
     },
     /// Damage. Reading may go on behind it.
     Corrupt {
-        /// Which.
+        /// The kind of damage.
         what: LogCorruption,
         /// Where.
         offset: u64,

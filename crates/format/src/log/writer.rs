@@ -36,7 +36,7 @@ impl LogWriter {
         }
     }
 
-    /// How far into its block the next byte goes.
+    /// Offset of the next byte in its block.
     pub fn block_offset(&self) -> usize {
         self.block_offset
     }
@@ -97,7 +97,7 @@ impl LogWriter {
         }
     }
 
-    /// How many bytes the next record of `payload_bytes` appends.
+    /// Number of bytes that the next record of `payload_bytes` appends.
     pub fn encoded_bytes(&self, payload_bytes: usize) -> usize {
         let header = self.header_bytes();
         let in_block = BLOCK_BYTES - self.block_offset;

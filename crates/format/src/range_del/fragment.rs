@@ -65,7 +65,7 @@ pub struct FragmentedRangeTombstones {
     keys: Vec<u8>,
     /// Boundary i is `keys[key_ends[i]..key_ends[i + 1]]`; starts with 0.
     key_ends: Vec<usize>,
-    /// How many bytes all boundaries begin with in common.
+    /// Length of the common prefix of all boundaries.
     prefix_len: usize,
     /// The 8 bytes of each boundary behind the common prefix, big-endian, padded with zeros. Empty
     /// unless the order is bytewise.
@@ -118,13 +118,13 @@ impl FragmentedRangeTombstones {
         self.newest.is_empty()
     }
 
-    /// How many fragments, gaps included.
+    /// Number of fragments, gaps included.
     #[inline]
     pub fn len(&self) -> usize {
         self.newest.len()
     }
 
-    /// How many tombstones went in, without those that covered nothing.
+    /// Number of tombstones that went in, without those that cover nothing.
     pub fn tombstone_count(&self) -> usize {
         self.tombstone_count
     }
@@ -292,7 +292,7 @@ impl FragmentedRangeTombstones {
             .any(|i| self.covered_from(i) <= snapshot)
     }
 
-    /// How many boundaries are at or before `key`. There are some.
+    /// Number of boundaries at or before `key`. There are some.
     #[inline]
     fn boundaries_up_to(&self, key: &[u8], icmp: &InternalKeyComparator) -> usize {
         let count = self.key_ends.len() - 1;

@@ -49,7 +49,7 @@ pub(super) mod tag {
     }
 }
 
-/// Which write policy a prepared section belongs to.
+/// The write policy that a prepared section belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PrepareKind {
     /// Write-committed: the ops wait for their commit.

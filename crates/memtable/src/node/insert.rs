@@ -137,13 +137,13 @@ impl<'t, const N: usize> LatchedNode<'t, N> {
         deleted::after_insert(self.node, icmp, record, last, Some(&mut self.trend.deaths))
     }
 
-    /// How many below have died.
+    /// Counter of the deaths below it.
     pub(crate) fn deaths(&mut self) -> &mut Deaths {
         &mut self.trend.deaths
     }
 
-    /// How many slots a full node keeps, and whether the new slot goes to the new node. Runs of
-    /// ascending or descending keys leave full nodes behind them.
+    /// Number of slots that a full node keeps, and whether the new slot goes to the new node. Runs
+    /// of ascending or descending keys leave full nodes behind them.
     fn split_point(&self, link: Link<N>) -> (usize, bool) {
         let at = self.at;
         let run = (N / 8).max(2) as u8;

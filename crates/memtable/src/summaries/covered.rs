@@ -153,7 +153,7 @@ impl Gaps {
         self.divide(gap, Gap::END);
     }
 
-    /// Which of these heads, fewer than 128, have marked gaps before them: for
+    /// Bits for those of these heads, fewer than 128, that have marked gaps before them: for
     /// [`split`](Self::split). REQUIRES: the latch.
     pub(crate) fn before(&self, heads: impl Iterator<Item = u64>) -> u128 {
         if !self.any() {

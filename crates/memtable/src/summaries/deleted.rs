@@ -152,14 +152,14 @@ impl DeletedSummary {
     }
 }
 
-/// How many deaths a node waits for until it is looked through.
+/// Counts deaths below a node, up to the number at which the node is looked through.
 #[derive(Debug, Default)]
 pub(crate) struct Deaths {
     awaited: u8,
 }
 
 impl Deaths {
-    /// One more below. Whether there have been enough.
+    /// Counts one more. True if there have been enough.
     fn count(&mut self) -> bool {
         self.awaited = self.awaited.saturating_sub(1);
         self.awaited == 0

@@ -41,7 +41,7 @@ fn esker_blob_options(rng: &mut fastrand::Rng) -> ColumnFamilyOptions {
     options
 }
 
-/// How many files have names that end so.
+/// Number of files with names that end so.
 fn files_called(dir: &Path, end: &str) -> usize {
     let entries =
         std::fs::read_dir(dir).expect("a directory").map(|entry| entry.expect("readable").file_name());

@@ -12,7 +12,7 @@ use esker_peer::{ModelOps, RocksDb, Tools, require};
 use esker_testkit::{TempDir, seed};
 use std::path::Path;
 
-/// How many tables name the block in their meta index, which is not compressed.
+/// Number of tables that name the block in their meta index, which is not compressed.
 fn tables_with_deleted_runs(dir: &Path) -> usize {
     let files = std::fs::read_dir(dir).expect("readable").map(|entry| entry.expect("readable").path());
     let tables = files.filter(|path| path.extension().is_some_and(|e| e == "sst"));

@@ -217,7 +217,7 @@ impl Circumstance {
     }
 }
 
-/// How a circumstance is undone.
+/// The way to undo a circumstance.
 #[derive(Debug)]
 enum Undo {
     Nothing,

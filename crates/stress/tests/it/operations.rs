@@ -61,7 +61,7 @@ const CALLED: [(&str, &str, &str); 7] = [
     ),
 ];
 
-/// Why no campaign calls it, type, and methods.
+/// The reason why no campaign calls it, type, and methods.
 const NOT_CALLED: [(&str, &str, &str); 19] = [
     (
         "reads, or tells something",

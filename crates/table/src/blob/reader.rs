@@ -23,7 +23,7 @@ use esker_format::blob::file::{
 use esker_format::compression::{CompressionType, Decompressor};
 use std::sync::Arc;
 
-/// How much `for_each_record` reads at a time, in bytes.
+/// Bytes that `for_each_record` reads at a time.
 const SCAN_BYTES: usize = 1 << 20;
 
 /// An open, finished blob file. Shared; all methods may be called from any thread.

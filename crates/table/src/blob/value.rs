@@ -17,7 +17,7 @@ use std::sync::Arc;
 pub struct BlobReader {
     /// The files.
     pub source: Arc<BlobSource>,
-    /// How to read them.
+    /// Options for reading values.
     pub options: TableReadOptions,
 }
 
@@ -34,7 +34,7 @@ impl BlobReader {
 pub struct BlobReads<'a> {
     /// The files.
     pub source: &'a BlobSource,
-    /// How to read them.
+    /// Options for reading values.
     pub options: &'a TableReadOptions,
 }
 

@@ -29,8 +29,8 @@ fn cached_table(rows: u32) -> Arc<TableReader> {
     TableReader::open(fs.new_random_access_file(path).unwrap(), options).unwrap()
 }
 
-/// Goes from where it stands to the end over runs, or by steps where there are none. How many rows
-/// it has seen.
+/// Goes from its place to the end over runs, or by steps where there are none. Gives the number of
+/// rows it has seen.
 fn walk_over_runs(iter: &mut TableIter, forward: bool) -> usize {
     let ahead = DecodeAhead { forward, sequence: SequenceNumber::MAX, limit: None };
     let (mut run, mut rows) = (DecodedRun::default(), 0);

@@ -67,7 +67,7 @@ impl Place {
     }
 }
 
-/// How many of these blocks are read at once.
+/// Number of these blocks that are read at once.
 fn part_len(handles: &[BlockHandle]) -> usize {
     let mut bytes = 0_u64;
     let is_in = |i: &usize| {

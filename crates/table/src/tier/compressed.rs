@@ -32,7 +32,7 @@ pub struct CompressedSecondaryCacheOptions {
     /// Capacity, metadata charge, strict limit; the type is which table holds the compressed
     /// blocks.
     pub cache: CacheOptions,
-    /// Which codec. Those that are not worth compressing are stored as they are.
+    /// The codec. Blocks that hardly shrink are stored as they are.
     pub compression_type: CompressionType,
     /// Its effort.
     pub compression_opts: CodecOptions,

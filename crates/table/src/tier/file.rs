@@ -197,7 +197,7 @@ impl FileSecondaryCache {
         !self.owner.is_here() || self.inner.is_off.load(Ordering::Acquire)
     }
 
-    /// How many blocks it knows.
+    /// Number of known blocks.
     pub fn len(&self) -> usize {
         self.inner.state.lock().index.len()
     }

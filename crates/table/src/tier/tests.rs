@@ -119,7 +119,7 @@ fn fill(tier: &FileSecondaryCache, range: std::ops::Range<u64>) {
     tier.settle();
 }
 
-/// How many of these blocks it has; all that it returns are right.
+/// Number of these blocks that it has; all that it returns are right.
 fn count(tier: &dyn SecondaryCache, range: std::ops::Range<u64>) -> usize {
     let lookups: Vec<Lookup> = range.clone().map(|i| tier.lookup(&key(i), false)).collect();
     let found = wait_all(lookups).into_iter().zip(range);

@@ -121,7 +121,7 @@ pub(super) fn allows_user_keys(options: &TableBuilderOptions) -> bool {
     options.table_options.format_version >= 3
 }
 
-/// Which prefixes are in which data blocks: the two meta blocks of a hash index.
+/// The data blocks of each prefix: the two meta blocks of a hash index.
 #[derive(Debug)]
 pub(super) struct PrefixBlocks {
     extractor: SliceTransformRef,

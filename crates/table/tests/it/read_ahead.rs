@@ -1,4 +1,4 @@
-//! Which reads it takes to open a table, to scan it and to check it.
+//! The reads that it takes to open a table, to scan it and to check it.
 
 use crate::util::*;
 use esker_base::{SequenceNumber, ValueType};

@@ -1,5 +1,5 @@
-//! How fast tables are written and read. Small when run as a test; `ESKER_SPEED=500000 cargo test
-//! --release -- speed --nocapture` gives numbers worth looking at.
+//! The speed of writing and reading tables. Small when run as a test; `ESKER_SPEED=500000 cargo
+//! test --release -- speed --nocapture` gives useful numbers.
 
 use crate::util::*;
 use esker_base::{SequenceNumber, ValueType};

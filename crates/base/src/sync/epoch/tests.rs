@@ -16,7 +16,7 @@ use loom::thread;
 /// The content of a value from its completion until it is freed.
 const ALIVE: usize = 7;
 
-/// How often each value of a run was freed.
+/// Number of frees of each value of a run.
 type Freed = std::sync::Arc<[AtomicUsize; 3]>;
 
 struct Value {
@@ -204,9 +204,9 @@ impl View {
     }
 }
 
-/// How reads that stay longer than a call find their point in time: the view, then the sequence
-/// number, then whether the view is still in force; and how they go over to a newer one, whenever
-/// they like.
+/// Reads that stay longer than a call take their point in time in three steps: the view, then the
+/// sequence number, then a look whether the view is still in force. They may move to a newer view
+/// at any time.
 #[test]
 fn loom_a_point_in_time_sees_all_that_was_published_before_it() {
     explore("a point beside a write, a switch, a write", 2, || {

@@ -1,4 +1,4 @@
-//! How much of the table an eviction looks at: the hands count it.
+//! The part of the table that an eviction looks at: the hands count it.
 
 use super::*;
 use crate::clock::ClockCache;

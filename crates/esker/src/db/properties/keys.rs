@@ -150,7 +150,7 @@ impl<'a> Covered<'a> {
         all.map(|(start, end)| (start.user_key, end.user_key)).collect()
     }
 
-    /// Which share of a file's entries is covered, between 0 and 1.
+    /// The share of a file's entries that is covered, between 0 and 1.
     fn share_of(&self, cf: &ColumnFamily, file: &'a FileMeta) -> f64 {
         let (smallest, largest) = (file.smallest_user_key(), file.largest_user_key());
         let ranges = self.touching(smallest, largest);

@@ -58,7 +58,7 @@ type Chunk = Arc<Vec<Arc<RememberedRun>>>;
 struct Layer(Vec<Chunk>);
 
 impl Layer {
-    /// How many chunks, and how many ranges of the next, end at or before `user_key`.
+    /// Number of chunks, and of ranges in the next one, that end at or before `user_key`.
     fn ended_by(&self, icmp: &InternalKeyComparator, user_key: &[u8]) -> (usize, usize) {
         let ended = |range: &Arc<RememberedRun>| icmp.compare_user_keys(&range.end, user_key).is_le();
         let chunk = self.0.partition_point(|chunk| chunk.last().is_some_and(ended));

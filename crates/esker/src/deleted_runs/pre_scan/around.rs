@@ -33,12 +33,12 @@ const SEEK_ENTRIES: u64 = 16;
 /// deleted before any of theirs was sampled.
 const NEAR: u64 = 2048;
 
-/// How long a job waits for more work. Waking a thread costs some microseconds, for a writer as
-/// much as twenty deletions: so a job stays while deletions come fast, and none wakes another.
+/// Time for which a job waits for more work. Waking a thread costs some microseconds, for a writer
+/// as much as twenty deletions. So a job stays while deletions come fast, and none wakes another.
 const LINGER: Duration = Duration::from_millis(1);
 
-/// How long it waits while a run grows fast: a scan has to step through everything that comes
-/// meanwhile.
+/// Time for which it waits while a run grows fast: a scan has to step through the deletions that
+/// come meanwhile.
 const LINGER_BY_RUN: Duration = Duration::from_micros(100);
 
 /// Deletions since the last pre-scan from which on a run grows fast.

@@ -15,7 +15,7 @@ use esker_format::version_edit::{FileMetaData, VersionEdit};
 
 const FAMILY: ColumnFamilyId = ColumnFamilyId::DEFAULT;
 
-/// How often files were looked at.
+/// Counts of looks at files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Looks {
     /// Under the manifest's lock only.

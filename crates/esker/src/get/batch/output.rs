@@ -62,7 +62,7 @@ impl MultiGetOutput {
         MultiGetOutput::default()
     }
 
-    /// How many keys the batch had.
+    /// Number of keys in the batch.
     pub fn len(&self) -> usize {
         self.found.len()
     }
@@ -129,7 +129,7 @@ pub(crate) trait Output {
     /// Bytes of all values, of a repeated key's each time.
     fn value_bytes(&self) -> u64;
 
-    /// How many keys have a value.
+    /// Number of keys with a value.
     fn found_count(&self) -> u64;
 }
 

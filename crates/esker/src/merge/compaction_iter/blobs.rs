@@ -35,7 +35,7 @@ impl BlobTally {
         *bytes = bytes.saturating_add(record_bytes(user_key.len(), location.size));
     }
 
-    /// How many records of this file, and their bytes.
+    /// Number and bytes of the records of this file.
     pub(crate) fn of_file(&self, number: FileNumber) -> (u64, u64) {
         self.0.get(&number).copied().unwrap_or_default()
     }

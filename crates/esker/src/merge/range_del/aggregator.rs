@@ -38,7 +38,7 @@ struct Input {
 /// The newest tombstones of one stripe.
 #[derive(Debug)]
 struct Stripe {
-    /// How many snapshots are older.
+    /// Number of older snapshots.
     number: usize,
     newest: FragmentedRangeTombstones,
     /// The position of the key that was asked for last.

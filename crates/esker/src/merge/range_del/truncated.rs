@@ -51,7 +51,7 @@ impl FileBounds {
         &self.largest
     }
 
-    /// Which versions of `largest()` they hide: none, or those from this sequence number on.
+    /// The versions of `largest()` that they hide: none, or those from this sequence number on.
     pub(crate) fn edge_from(&self) -> Option<SequenceNumber> {
         self.edge_from
     }

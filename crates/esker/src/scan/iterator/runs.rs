@@ -94,7 +94,7 @@ pub(crate) struct Runs {
     is_planned: bool,
     /// Whether `ahead` knows the files.
     knows_files: bool,
-    /// How it reads tables.
+    /// Its options for reading tables.
     options: TableReadOptions,
     /// The same, if it has all that a super version has and may be handed on.
     plain: Option<TableReadOptions>,
@@ -541,8 +541,8 @@ impl ScanIterator for Runs {
     }
 }
 
-/// How tables are read with these options, if a cursor over a super version may be used by all who
-/// read like that: it has all runs, and holds no table open that the table cache would close.
+/// Options for reading tables, if all reads with these options may share a cursor over a super
+/// version: it has all runs, and holds no table open that the table cache would close.
 pub(super) fn plain_reads(
     cf: &ColumnFamily,
     super_version: &SuperVersion,

@@ -133,7 +133,7 @@ impl Sink for Model {
     }
 }
 
-/// How a write ended, for its writer.
+/// The result of a write, for its writer.
 type Outcome = (Name, Result<()>);
 
 impl Model {
@@ -207,7 +207,7 @@ impl Model {
     }
 }
 
-/// How often something was seen over all runs of a model.
+/// Counts sightings over all runs of a model.
 #[derive(Clone, Default)]
 struct Seen(std::sync::Arc<AtomicUsize>);
 

@@ -297,7 +297,7 @@ fn writes_around_a_rollback_are_there_after_a_crash() {
     assert_eq!(found, expected.map(|value| value.map(|v| v.as_bytes().to_vec())));
 }
 
-/// How many numbers that commit took, only the section says, whose WAL is gone: the next WAL begins
+/// Only the section says how many numbers the commit took, and its WAL is gone: the next WAL begins
 /// where it may.
 #[test]
 fn a_wal_may_end_in_the_commit_of_a_section_that_is_in_tables() {

@@ -20,7 +20,7 @@ const KNOWN_ENTRIES: [f64; 10] =
     [248.851, 499.532, 1001.26, 2003.97, 4005.59, 8000.39, 15966.6, 31828.1, 63447.3, 126_506.0];
 const KNOWN_FROM_LOG2: u32 = 8;
 
-/// How large a Ribbon filter is.
+/// The size of a Ribbon filter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::filter) struct Sizing {
     blocks: u32,

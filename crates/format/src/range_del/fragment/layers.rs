@@ -115,14 +115,14 @@ fn for_each_node(tombstone: &Stored, fragments: usize, mut each: impl FnMut(usiz
     }
 }
 
-/// How many values one value of the next level is the largest of.
+/// Number of values for each value of the next level, which is their largest.
 const WIDTH: usize = 16;
 
 /// The largest of each `WIDTH` values of a list, of each `WIDTH` of those, and so on. The list
 /// itself lies elsewhere.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Summary {
-    /// How many values the list has.
+    /// Number of values in the list.
     len: usize,
     levels: Vec<Vec<SequenceNumber>>,
 }

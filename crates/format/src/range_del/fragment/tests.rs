@@ -140,7 +140,7 @@ fn check_newest(tombstones: Vec<RangeTombstone>, expected: &str) {
     assert_eq!(text(&FragmentedRangeTombstones::newest_of(refs, &icmp)), expected);
 }
 
-/// How far ranges reach in which a snapshot finds every fragment covered.
+/// Checks the reach of ranges in which a snapshot finds every fragment covered.
 fn check_reach(built: &FragmentedRangeTombstones, snapshot: SequenceNumber, seed: u64) {
     let is_covered = |&i: &usize| built.newest_visible(i, snapshot) > SequenceNumber::ZERO;
     for i in 0..built.len() {

@@ -122,7 +122,7 @@ fn tombstones_between_the_keys_are_no_cover_on_them() {
     assert!(check(&tree, (5, 5000), &[(5, 2000)], &tombstones).0 < 2000);
 }
 
-/// How many of these keys are told of a tombstone over the key, asserting what `check` does.
+/// Number of these keys that learn of a tombstone over them, with the assertions of `check`.
 fn told_of<const N: usize>(
     tree: &Tree<N>,
     keys: impl Iterator<Item = u16>,

@@ -112,7 +112,7 @@ fn check_words<const N: usize>(tree: &Tree<N>) {
     }
 }
 
-/// How many nodes are dead, and of how many of these the node above does not say so.
+/// Number of dead nodes, and of those that the node above does not mark.
 fn dead_and_unsaid<const N: usize>(tree: &Tree<N>) -> (usize, usize) {
     let (mut dead, mut unsaid) = (0, 0);
     let mut leftmost = tree.root();
@@ -255,7 +255,7 @@ fn what_a_few_steps_lead_across_is_left_to_them() {
     }
 }
 
-/// How many nodes of each level are not dead.
+/// Number of live nodes of each level.
 fn not_dead<const N: usize>(tree: &Tree<N>) -> Vec<usize> {
     let mut counts = Vec::new();
     let mut leftmost = tree.root();

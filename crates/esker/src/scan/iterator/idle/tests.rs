@@ -45,7 +45,7 @@ fn rows(mut iter: DbIterator) -> Rows {
     rows
 }
 
-/// How many idle cursors the present super version has, which are dropped.
+/// Number of idle cursors of the present super version, which are dropped.
 fn idle(db: &Db) -> usize {
     let super_version = db.default_column_family().cf.pinned_super_version();
     std::iter::from_fn(|| super_version.idle.take(|_: &DbIter<Runs>| true)).count()
