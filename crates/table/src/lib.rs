@@ -45,8 +45,8 @@ pub use iter::TableIter;
 pub use multi_get::{BatchVisitor, LookupPlan, read_plans};
 pub use open_files::OpenFiles;
 pub use options::{
-    BlockBasedTableOptions, DataBlockIndexType, IndexShorteningMode, TableBuilderOptions, TableReadOptions,
-    TableReadTier, TableReaderOptions,
+    BlockBasedTableOptions, BlockSearchType, DataBlockIndexType, FLUSH_BLOCK_BY_SIZE, IndexShorteningMode,
+    TableBuilderOptions, TableReadOptions, TableReadTier, TableReaderOptions,
 };
 pub use readahead::ReadPace;
 pub use reader::{Missing, TableReader, TableValue, Visit};

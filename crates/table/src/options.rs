@@ -40,6 +40,18 @@ pub enum DataBlockIndexType {
     BinaryAndHash,
 }
 
+/// How index blocks are searched. All give the same answers; Esker always halves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum BlockSearchType {
+    /// By halving.
+    #[default]
+    Binary,
+    /// By the place that the key's bytes suggest.
+    Interpolation,
+    /// As each block is marked.
+    Auto,
+}
+
 /// RocksDB's options of the block-based table.
 #[derive(Clone, Debug)]
 pub struct BlockBasedTableOptions {
@@ -117,7 +129,26 @@ pub struct BlockBasedTableOptions {
     pub max_auto_readahead_size: usize,
     /// Sequential block reads after which read-ahead starts.
     pub num_file_reads_for_auto_readahead: u64,
+    /// Accepted without effect: index blocks are searched by halving.
+    pub index_block_search_type: BlockSearchType,
+    /// Accepted without effect: no index block is marked for interpolation.
+    pub uniform_cv_threshold: f64,
+    /// Accepted without effect: bytes read in vain are not counted.
+    pub read_amp_bytes_per_bit: u32,
+    /// Accepted without effect: filters are not checked while they are built.
+    pub detect_filter_construct_corruption: bool,
+    /// Accepted without effect: no table has an index by user code.
+    pub fail_if_no_udi_on_open: bool,
+    /// A user's index, by name. Refused unless `None`: not built.
+    pub user_defined_index_factory: Option<String>,
+    /// Read by a user's index alone. Refused: not built.
+    pub use_udi_as_primary_index: bool,
+    /// The name of the policy that ends data blocks. Only [`FLUSH_BLOCK_BY_SIZE`] is there.
+    pub flush_block_policy_factory: String,
 }
+
+/// The name of the policy that cuts data blocks at `block_size`, the only one there is.
+pub const FLUSH_BLOCK_BY_SIZE: &str = "FlushBlockBySizePolicyFactory";
 
 impl BlockBasedTableOptions {
     /// The block cache, if there is one and memory of this role is charged to it.
@@ -165,6 +196,14 @@ impl Default for BlockBasedTableOptions {
             initial_auto_readahead_size: 8 * 1024,
             max_auto_readahead_size: 256 * 1024,
             num_file_reads_for_auto_readahead: 2,
+            index_block_search_type: BlockSearchType::default(),
+            uniform_cv_threshold: -1.0,
+            read_amp_bytes_per_bit: 0,
+            detect_filter_construct_corruption: false,
+            fail_if_no_udi_on_open: false,
+            user_defined_index_factory: None,
+            use_udi_as_primary_index: false,
+            flush_block_policy_factory: FLUSH_BLOCK_BY_SIZE.to_owned(),
         }
     }
 }
@@ -206,6 +245,14 @@ esker_base::setters! {
         initial_auto_readahead_size: usize;
         max_auto_readahead_size: usize;
         num_file_reads_for_auto_readahead: u64;
+        index_block_search_type: BlockSearchType;
+        uniform_cv_threshold: f64;
+        read_amp_bytes_per_bit: u32;
+        detect_filter_construct_corruption: bool;
+        fail_if_no_udi_on_open: bool;
+        optional user_defined_index_factory: String;
+        use_udi_as_primary_index: bool;
+        flush_block_policy_factory: String;
     }
 }
 

@@ -78,7 +78,11 @@ impl Db {
             let mut manifest = engine.manifest.lock();
             let mut state = engine.state.lock();
             let changed = Arc::new(options::set_db_options(&engine.db_options(), changes)?);
-            manifest.set_max_manifest_file_size(changed.max_manifest_file_size);
+            manifest.set_manifest_limits(
+                changed.max_manifest_file_size,
+                changed.manifest_space_amp_pct(),
+                changed.manifest_preallocation(),
+            );
             engine.wals.lock().set_bytes_per_sync(changed.wal_bytes_per_sync);
             if changed.delayed_write_rate != engine.db_options().delayed_write_rate {
                 engine.stall.set_max_rate(changed.delayed_write_rate);

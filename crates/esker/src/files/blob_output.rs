@@ -95,8 +95,10 @@ impl<'a> BlobOutput<'a> {
             let factory = context.options.file_checksum_gen_factory.as_ref();
             let (file, checksum) = checksummed(factory, &path, file);
             self.checksum = checksum;
-            let compression = context.family_options.blob_compression_type;
-            self.current = Some(BlobFileBuilder::new(file, number, context.column_family, compression)?);
+            let family = &context.family_options;
+            let (compression, effort) = (family.blob_compression_type, family.blob_compression_opts.codec());
+            let builder = BlobFileBuilder::new(file, number, context.column_family, compression, &effort)?;
+            self.current = Some(builder);
         }
         let builder = self.current.as_mut().expect("just made");
         let user_key = key::user_key(internal_key);

@@ -465,6 +465,7 @@ fn builder_options(context: &OutputContext<'_>, table: &NewTable, now: u64) -> T
     context.column_family_name.clone_into(&mut options.column_family_name);
     context.db_id.clone_into(&mut options.db_id);
     context.session_id.clone_into(&mut options.db_session_id);
+    context.options.host_in_tables().clone_into(&mut options.db_host_id);
     options.orig_file_number = table.number;
     options.creation_time = if table.oldest_seconds == 0 { now } else { table.oldest_seconds };
     options.file_creation_time = now;

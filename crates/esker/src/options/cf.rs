@@ -3,6 +3,7 @@
 //! Source of names and defaults: RocksDB `include/rocksdb/options.h`,
 //! `include/rocksdb/advanced_options.h`.
 
+use super::hints::{MemtableFactory, PrepopulateBlobCache, Temperature};
 use super::styles::{CompactionOptionsFifo, CompactionOptionsUniversal};
 use super::table::option_struct;
 use super::value::option_enum;
@@ -68,8 +69,11 @@ pub struct CompressionOptions {
     /// Bytes of a file kept in memory to sample a dictionary from; 0: up to its target size.
     /// Default 0.
     pub max_dict_buffer_bytes: u64,
-    /// Threads that compress the blocks of one file. Makes no difference. Default 1.
+    /// Accepted without effect: one thread compresses the blocks of a file. Default 1.
     pub parallel_threads: u32,
+    /// Whether zstd adds a checksum to each block. Accepted without effect: blocks have checksums.
+    /// Default false.
+    pub checksum: bool,
     /// For `bottommost_compression_opts`: use these and not `compression_opts`. Default false.
     pub enabled: bool,
     /// Most bytes that may remain of 1024 for a compressed block to be stored. Default 896.
@@ -104,6 +108,7 @@ impl Default for CompressionOptions {
             use_zstd_dict_trainer: true,
             max_dict_buffer_bytes: 0,
             parallel_threads: 1,
+            checksum: false,
             enabled: false,
             max_compressed_bytes_per_kb: 896,
         }
@@ -120,6 +125,7 @@ esker_base::setters! {
         use_zstd_dict_trainer: bool;
         max_dict_buffer_bytes: u64;
         parallel_threads: u32;
+        checksum: bool;
         enabled: bool;
         max_compressed_bytes_per_kb: i32;
     }
@@ -213,14 +219,22 @@ option_struct! {
         /// Cuts prefixes for prefix filters and prefix scans. Default `None`. Mutable.
         prefix_extractor: Option<SliceTransformRef> = None, mutable;
         /// One filter for all compactions; goes before the factory. Default `None`. Fixed.
-        compaction_filter: Option<CompactionFilterRef> = None, object;
+        compaction_filter: Option<CompactionFilterRef> = None, read;
         /// Makes a filter for each compaction. Default `None`. Fixed.
-        compaction_filter_factory: Option<CompactionFilterFactoryRef> = None, object;
+        compaction_filter_factory: Option<CompactionFilterFactoryRef> = None, read;
         /// Make for each table that a flush or compaction writes what looks at its entries, and may
         /// ask that it be compacted soon:
         /// [`CompactOnDeletionCollectorFactory`](crate::table_properties_collector::CompactOnDeletionCollectorFactory),
         /// or your own. As in RocksDB they have no text form. Default: none. Fixed.
         table_properties_collector_factories: Vec<TablePropertiesCollectorFactoryRef> = Vec::new(), object;
+
+        /// Wraps compressors of tables, by name. Refused: not built. Default `None`. Mutable.
+        compression_manager: Option<String> = None, mutable;
+        /// Cuts tables at keys of the user's choice, by name. Refused: not built. Default `None`.
+        /// Fixed.
+        sst_partitioner_factory: Option<String> = None, fixed;
+        /// Refuse writes to the family. Refused itself: not built. Default false. Fixed.
+        disallow_memtable_writes: bool = false, fixed;
 
         /// Bytes in a memtable before it is switched. Default 64 MiB. Mutable.
         write_buffer_size: usize = 64 << 20, mutable;
@@ -245,7 +259,7 @@ option_struct! {
         /// Overwrite in place. Refused: snapshots and the WAL could not be right. Default false.
         /// Fixed.
         inplace_update_support: bool = false, fixed;
-        /// Merge operands on one key in a memtable before they are combined at write; 0: never.
+        /// Accepted without effect: operands are combined by reads, flushes and compactions.
         /// Default 0. Mutable.
         max_successive_merges: usize = 0, mutable;
 
@@ -326,6 +340,9 @@ option_struct! {
         blob_file_size: u64 = 256 << 20, mutable;
         /// Compression of blob files, value by value. Default none. Mutable.
         blob_compression_type: CompressionType = CompressionType::None, mutable;
+        /// How hard values are compressed. Dictionaries are not made for values. Default as of
+        /// `compression_opts`. Mutable.
+        blob_compression_opts: CompressionOptions = CompressionOptions::default(), mutable;
         /// Compactions move values out of the oldest blob files, so that these can go. Default
         /// false. Mutable.
         enable_blob_garbage_collection: bool = false, mutable;
@@ -340,7 +357,7 @@ option_struct! {
         blob_file_starting_level: i32 = 0, mutable;
         /// Where values from blob files are kept; may be the block cache. Default `None`: nowhere.
         /// Fixed.
-        blob_cache: Option<Arc<esker_table::BlockCache>> = None, object;
+        blob_cache: Option<Arc<esker_table::BlockCache>> = None, read;
 
         /// Bytes of a checksum that each entry of a memtable has: 0 (none), 1, 2, 4 or 8. An entry
         /// is compared with it whenever it is read, by gets, iterators and flushes: `Corruption` if
@@ -368,13 +385,13 @@ option_struct! {
         /// bits of [`VerifyOutputFlags`]. A failed check gives `Corruption`. Default 0: no checks.
         /// Mutable.
         verify_output_flags: u32 = VerifyOutputFlags::VERIFY_NONE, mutable;
-        /// Check the order of files when a version is made. Default true. Fixed.
+        /// Accepted without effect: the order of files is always checked. Default true. Fixed.
         force_consistency_checks: bool = true, fixed;
         /// No filters on the last level: most lookups are expected to hit. Default false. Fixed.
         optimize_filters_for_hits: bool = false, fixed;
         /// Entries of one key that an iterator steps over before it seeks. Default 8. Mutable.
         max_sequential_skip_in_iterations: u64 = 8, mutable;
-        /// Count bytes and time of background work in the statistics. Default false. Mutable.
+        /// Accepted without effect: background work has no such counters. Default false. Mutable.
         report_bg_io_stats: bool = false, mutable;
 
         /// Contiguous deletions that an iterator steps over from which on what they span is
@@ -384,13 +401,63 @@ option_struct! {
         /// and memtables apply. With both, the smaller number is used. Default 0. Fixed (in RocksDB
         /// mutable).
         min_tombstones_for_range_conversion: u32 = 0, fixed;
-        /// Accepted; here it does nothing. RocksDB flushes a memtable if one step of an iterator
-        /// has passed over this many hidden entries in it; here iterators skip deleted runs in
-        /// memtables. Default 0. Mutable.
+        /// Accepted without effect: iterators skip deleted runs in memtables. In RocksDB, hidden
+        /// entries that one step may pass before the memtable is flushed. Default 0. Mutable.
         memtable_op_scan_flush_trigger: u32 = 0, mutable;
-        /// Accepted; here it does nothing, as above: RocksDB's trigger by the average of the steps
-        /// between two seeks. Default 0. Mutable.
+        /// Accepted without effect: see `memtable_op_scan_flush_trigger`. In RocksDB, the average
+        /// of the steps between two seeks. Default 0. Mutable.
         memtable_avg_op_scan_flush_trigger: u32 = 0, mutable;
+
+        /// Accepted without effect: all kinds are served by one tree. Default `SkipList`. Fixed.
+        memtable_factory: MemtableFactory = MemtableFactory::default(), fixed;
+        /// Accepted without effect: the memtable keeps its own hints. Default `None`. Fixed.
+        memtable_insert_with_hint_prefix_extractor: Option<SliceTransformRef> = None, fixed;
+        /// Accepted without effect: the system chooses its pages. Default 0. Mutable.
+        memtable_huge_page_size: usize = 0, mutable;
+        /// Accepted without effect: a batch of lookups always fetches memory ahead. Default false.
+        /// Fixed.
+        memtable_batch_lookup_optimization: bool = false, fixed;
+        /// Accepted without effect: filters lie in cache lines. Default 0. Fixed.
+        bloom_locality: u32 = 0, fixed;
+        /// Accepted without effect: nothing is overwritten in place. Default 10000. Mutable.
+        inplace_update_num_locks: usize = 10000, mutable;
+        /// Accepted without effect: see `max_successive_merges`. Default false. Mutable.
+        strict_max_successive_merges: bool = false, mutable;
+        /// Accepted without effect: flushes always write tables. Default 0. Mutable.
+        experimental_mempurge_threshold: f64 = 0.0, mutable;
+        /// Accepted without effect: flushes write blob files. Default false. Fixed.
+        enable_blob_direct_write: bool = false, fixed;
+        /// Accepted without effect: see `enable_blob_direct_write`. Default 1. Fixed.
+        blob_direct_write_partitions: u32 = 1, fixed;
+        /// Accepted without effect: compactions choose how far they read ahead. Default 0. Mutable.
+        blob_compaction_readahead_size: u64 = 0, mutable;
+        /// Accepted without effect: values get into the cache when they are read. Default
+        /// `Disable`. Mutable.
+        prepopulate_blob_cache: PrepopulateBlobCache = PrepopulateBlobCache::default(), mutable;
+        /// Accepted without effect: a table ends with the block that passes its size. Default
+        /// false. Mutable.
+        target_file_size_is_upper_bound: bool = false, mutable;
+        /// Accepted without effect: the last level is compacted when a snapshot is released.
+        /// Default 0. Mutable.
+        bottommost_file_compaction_delay: u32 = 0, mutable;
+        /// Accepted without effect: reads start no compactions. Default 0. Mutable.
+        read_triggered_compaction_threshold: f64 = 0.0, mutable;
+        /// Accepted without effect: no tier is kept for young data. Default 0. Mutable.
+        preclude_last_level_data_seconds: u64 = 0, mutable;
+        /// Accepted without effect: blocks of deleted tables age in the cache. Default 0. Mutable.
+        uncache_aggressiveness: u32 = 0, mutable;
+        /// Accepted without effect: no blocks are sampled. Default 0. Mutable.
+        sample_for_compression: u64 = 0, mutable;
+        /// Accepted without effect: an ingestion with `ingest_behind` is refused. Default false.
+        /// Fixed.
+        cf_allow_ingest_behind: bool = false, fixed;
+        /// Accepted without effect: file systems take no hint of temperature. Default `Unknown`.
+        /// Mutable.
+        last_level_temperature: Temperature = Temperature::Unknown, mutable;
+        /// Accepted without effect: see `last_level_temperature`. Default `Unknown`. Mutable.
+        default_write_temperature: Temperature = Temperature::Unknown, mutable;
+        /// Accepted without effect: see `last_level_temperature`. Default `Unknown`. Fixed.
+        default_temperature: Temperature = Temperature::Unknown, fixed;
 
         /// Esker's own: tables note runs of at least this many entries of deleted keys in a block
         /// that RocksDB ignores, so that scans skip the runs. 0: never, and tables have no block

@@ -19,8 +19,7 @@ impl CompressionOptions {
             "parallel_threads" => self.parallel_threads = OptionValue::parse(text)?,
             "enabled" => self.enabled = OptionValue::parse(text)?,
             "max_compressed_bytes_per_kb" => self.max_compressed_bytes_per_kb = OptionValue::parse(text)?,
-            // Of RocksDB 10: a checksum inside of each block, which has one already.
-            "checksum" => drop(bool::parse(text)?),
+            "checksum" => self.checksum = OptionValue::parse(text)?,
             _ => return Err(no_such_field("compression")),
         }
         Ok(())

@@ -3,12 +3,14 @@
 //! Source of names and defaults: RocksDB `include/rocksdb/options.h`, `options/db_options.cc`.
 
 use super::file_checksum::FileChecksumGenFactoryRef;
+use super::hints::{CacheTier, Temperature};
 use super::table::option_struct;
 use super::value::option_enum;
 use crate::observe::EventListener;
 use esker_base::logger::{InfoLog, InfoLogLevel};
 use esker_base::stats::Statistics;
 use esker_env::{Env, RateLimiter, SstFileManager};
+use esker_format::compression::CompressionType;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -48,6 +50,27 @@ option_enum! {
     }
 }
 
+/// The default of `db_host_id`, RocksDB's `kHostnameForDbHostId`.
+pub const HOSTNAME_FOR_DB_HOST_ID: &str = "__hostname__";
+
+impl DbOptions {
+    /// Disk bytes to reserve for a new MANIFEST.
+    pub(crate) fn manifest_preallocation(&self) -> u64 {
+        let bytes = self.manifest_preallocation_size.min(self.max_manifest_file_size);
+        if self.allow_fallocate { bytes } else { 0 }
+    }
+
+    /// `max_manifest_space_amp_pct`; negative is 0.
+    pub(crate) fn manifest_space_amp_pct(&self) -> u64 {
+        u64::try_from(self.max_manifest_space_amp_pct).unwrap_or(0)
+    }
+
+    /// The host's name for the properties of tables; empty: none.
+    pub(crate) fn host_in_tables(&self) -> &str {
+        if self.db_host_id == HOSTNAME_FOR_DB_HOST_ID { "" } else { &self.db_host_id }
+    }
+}
+
 option_struct! {
     /// Options of the whole database. Every field says its unit, its default and whether
     /// `set_db_options` may change it while the database runs.
@@ -79,6 +102,16 @@ option_struct! {
         /// Makes checksums of whole files as they are written; the MANIFEST keeps them,
         /// `Db::verify_file_checksums` looks at them. Default `None`: none are made. Fixed.
         file_checksum_gen_factory: Option<FileChecksumGenFactoryRef> = None, fixed;
+
+        /// Write the database's id into each MANIFEST. Opens then take it from there, and
+        /// checkpoints keep it. Default true. Fixed.
+        write_dbid_to_manifest: bool = true, fixed;
+        /// Keep the database's id in the file IDENTITY. Needed if `write_dbid_to_manifest` is off.
+        /// Default true. Fixed.
+        write_identity_file: bool = true, fixed;
+        /// The host's name in the properties of tables; `__hostname__`: none. Default
+        /// `__hostname__`. Fixed.
+        db_host_id: String = HOSTNAME_FOR_DB_HOST_ID.to_owned(), fixed;
 
         /// Table and blob files kept open by all families together, less ten for other files; -1:
         /// as many as the process may have. All databases of a process leave a part of its limit
@@ -137,7 +170,7 @@ option_struct! {
         /// WAL bytes written between write-back hints; 0: the operating system decides. Default 0.
         /// Mutable.
         wal_bytes_per_sync: u64 = 0, mutable;
-        /// Wait for each hinted range, so that dirty bytes stay bounded. Default false. Mutable.
+        /// Accepted without effect: write-back hints never wait. Default false. Mutable.
         strict_bytes_per_sync: bool = false, mutable;
         /// `fsync` in place of `fdatasync`. Default false. Fixed.
         use_fsync: bool = false, fixed;
@@ -168,19 +201,25 @@ option_struct! {
         max_write_batch_group_size_bytes: u64 = 1 << 20, fixed;
         /// Several writers insert into a memtable at once. Default true. Fixed.
         allow_concurrent_memtable_write: bool = true, fixed;
-        /// WAL append of one group overlaps the memtable insert of the one before. Default false.
+        /// Accepted without effect: one group of writers is written at a time. Default false.
         /// Fixed.
         enable_pipelined_write: bool = false, fixed;
 
         /// MANIFEST bytes at which a fresh one is begun, unless what a fresh one begins with would
         /// be a sixth of them or more. Default 1 GiB. Mutable.
         max_manifest_file_size: u64 = 1 << 30, mutable;
-        /// Microseconds between full scans for files that may go. Default 6 hours. Mutable.
+        /// Percent by which a MANIFEST may outgrow what it began with before a fresh one is due.
+        /// Default 500. Mutable.
+        max_manifest_space_amp_pct: i32 = 500, mutable;
+        /// Disk bytes reserved for a new MANIFEST, if `allow_fallocate` is on. Default 4 MiB.
+        /// Mutable.
+        manifest_preallocation_size: u64 = 4 << 20, mutable;
+        /// Accepted without effect: files are deleted as soon as nothing needs them. Default 6
+        /// hours. Mutable.
         delete_obsolete_files_period_micros: u64 = 6 * 60 * 60 * 1_000_000, mutable;
         /// Threads that open tables while the database is opened. Default 16. Fixed.
         max_file_opening_threads: i32 = 16, fixed;
-        /// Skip looking at table sizes while opening; wrong sizes are then found later. Default
-        /// false. Fixed.
+        /// Accepted without effect: RocksDB 11 ignores it, too. Default false. Fixed.
         skip_checking_sst_file_sizes_on_db_open: bool = false, fixed;
 
         /// Esker's own: all tables are read and checked in the background, again and again, at this
@@ -199,17 +238,26 @@ option_struct! {
         log_file_time_to_roll: usize = 0, fixed;
         /// LOG files kept. Default 1000. Fixed.
         keep_log_file_num: usize = 1000, fixed;
-        /// Dump statistics into LOG when the options are dumped. Default false. Fixed.
+        /// Accepted without effect: allocators have no statistics here. Default false. Fixed.
         dump_malloc_stats: bool = false, fixed;
 
+        /// Compression of WAL records. Refused unless `None`. Default none. Fixed.
+        wal_compression: CompressionType = CompressionType::None, fixed;
+        /// A user's filter of WAL records at recovery, by name. Refused: not built. Default `None`.
+        /// Fixed.
+        wal_filter: Option<String> = None, fixed;
+        /// Write statistics into a column family of the database. Refused: not built. Default
+        /// false. Fixed.
+        persist_stats_to_disk: bool = false, fixed;
+
         /// Slows down flushes and compactions. Default `None`. Fixed.
-        rate_limiter: Option<Arc<RateLimiter>> = None, object;
+        rate_limiter: Option<Arc<RateLimiter>> = None, read;
         /// Tracks table and blob files, limits their space and slows down their deletion; may serve
         /// several databases. Default `None`. Fixed.
         sst_file_manager: Option<Arc<SstFileManager>> = None, object;
         /// Counts what happens; may serve several databases. Default `None`: nothing is counted.
         /// Fixed.
-        statistics: Option<Arc<Statistics>> = None, object;
+        statistics: Option<Arc<Statistics>> = None, read;
         /// Told of flushes, compactions, files, errors and stalls. Default none. Fixed.
         listeners: Vec<Arc<dyn EventListener>> = Vec::new(), object;
         /// Where LOG lines go; `None`: the file LOG. Default `None`. Fixed.
@@ -218,5 +266,111 @@ option_struct! {
         env: Env = Env::default(), object;
         /// Bounds the memtables of several databases together. Default `None`. Fixed.
         write_buffer_manager: Option<Arc<super::WriteBufferManager>> = None, object;
+
+        /// Accepted without effect: writes stay ordered, so snapshots do not move. Default false.
+        /// Fixed.
+        unordered_write: bool = false, fixed;
+        /// Accepted without effect: all writes share one queue. Default false. Fixed.
+        two_write_queues: bool = false, fixed;
+        /// Accepted without effect: writers decide themselves how long they spin before they sleep.
+        /// Default true. Fixed.
+        enable_write_thread_adaptive_yield: bool = true, fixed;
+        /// Accepted without effect: see `enable_write_thread_adaptive_yield`. Default 100. Fixed.
+        write_thread_max_yield_usec: u64 = 100, fixed;
+        /// Accepted without effect: see `enable_write_thread_adaptive_yield`. Default 3. Fixed.
+        write_thread_slow_yield_usec: u64 = 3, fixed;
+        /// Accepted without effect: locks decide themselves whether to spin. Default false. Fixed.
+        use_adaptive_mutex: bool = false, fixed;
+        /// Accepted without effect: tables are read with `pread` or `io_uring`. Default false.
+        /// Fixed.
+        allow_mmap_reads: bool = false, fixed;
+        /// Accepted without effect: files are written with `write`. Default false. Fixed.
+        allow_mmap_writes: bool = false, fixed;
+        /// Accepted without effect: compactions read as `use_direct_reads` says. Default false.
+        /// Fixed.
+        use_direct_io_for_compaction_reads: bool = false, fixed;
+        /// Accepted without effect: table readers decide how far to read ahead. Default true.
+        /// Fixed.
+        advise_random_on_open: bool = true, fixed;
+        /// Accepted without effect: child processes never inherit descriptors. Default true. Fixed.
+        is_fd_close_on_exec: bool = true, fixed;
+        /// Accepted without effect: the cache of open tables chooses its shards. Default 6. Fixed.
+        table_cache_numshardbits: i32 = 6, fixed;
+        /// Accepted without effect: an open reads no statistics from tables. Default false. Fixed.
+        skip_stats_update_on_db_open: bool = false, fixed;
+        /// Accepted without effect: `max_file_opening_threads` open the tables. Default false.
+        /// Fixed.
+        open_files_async: bool = false, fixed;
+        /// Accepted without effect: threads read for themselves, or through `io_uring`. Default 1.
+        /// Fixed.
+        read_io_executor_threads: i32 = 1, fixed;
+        /// Accepted without effect: an open reads the tail of a table in one request. Default
+        /// false. Mutable.
+        fast_sst_open: bool = false, mutable;
+        /// Accepted without effect: files are always deleted in the background. Default false.
+        /// Fixed.
+        avoid_unnecessary_blocking_io: bool = false, fixed;
+        /// Accepted without effect: a WAL is closed when the next one begins. Default false. Fixed.
+        background_close_inactive_wals: bool = false, fixed;
+        /// Accepted without effect: a WAL is created when it is needed. Default false. Fixed.
+        async_wal_precreate: bool = false, fixed;
+        /// Accepted without effect: recovery chooses how far it reads ahead. Default 0. Fixed.
+        log_readahead_size: usize = 0, fixed;
+        /// Accepted without effect: an ingestion with `ingest_behind` is refused. Default false.
+        /// Fixed.
+        allow_ingest_behind: bool = false, fixed;
+        /// Accepted without effect: messages are the same in both modes. Default false. Fixed.
+        allow_data_in_errors: bool = false, fixed;
+        /// Accepted without effect: compactions count wrong uses of single deletions, and go on.
+        /// Default true. Fixed.
+        enforce_single_del_contracts: bool = true, fixed;
+        /// Accepted without effect: `paranoid_file_checks` compares whole entries. Default true.
+        /// Fixed.
+        flush_verify_memtable_count: bool = true, fixed;
+        /// Accepted without effect: `paranoid_file_checks` compares whole entries. Default true.
+        /// Fixed.
+        compaction_verify_record_count: bool = true, fixed;
+        /// Accepted without effect: recovery flushes a memtable when it is full. Default true.
+        /// Fixed.
+        enforce_write_buffer_manager_during_recovery: bool = true, fixed;
+        /// Accepted without effect: no key is missed in either mode. Default false. Fixed.
+        prefix_seek_opt_in_only: bool = false, fixed;
+        /// Accepted without effect: threads have no status list. Default false. Fixed.
+        enable_thread_tracking: bool = false, fixed;
+        /// Accepted without effect: no history of statistics is kept. Default 600. Mutable.
+        stats_persist_period_sec: u32 = 600, mutable;
+        /// Accepted without effect: see `stats_persist_period_sec`. Default 1 MiB. Mutable.
+        stats_history_buffer_size: usize = 1 << 20, mutable;
+        /// Accepted without effect: see `track_and_verify_wals`. Default false. Fixed.
+        track_and_verify_wals_in_manifest: bool = false, fixed;
+        /// Accepted without effect: each WAL says where the one before it ended, in a batch that
+        /// every RocksDB skips. Default false. Fixed.
+        track_and_verify_wals: bool = false, fixed;
+        /// Accepted without effect: each open begins a MANIFEST. Default false. Fixed.
+        reuse_manifest_on_open: bool = false, fixed;
+        /// Accepted without effect: each record of a MANIFEST is synced as it is written. Default
+        /// false. Mutable.
+        verify_manifest_content_on_close: bool = false, mutable;
+        /// Accepted without effect: recovery reads a MANIFEST once. Default false. Mutable.
+        optimize_manifest_for_recovery: bool = false, mutable;
+        /// Accepted without effect: periodic compactions run when they are due. Default empty.
+        /// Mutable.
+        daily_offpeak_time_utc: String = String::new(), mutable;
+        /// Accepted without effect: the next due time decides when to wake. Default 43200. Mutable.
+        max_compaction_trigger_wakeup_seconds: u64 = 43200, mutable;
+        /// Accepted without effect: a cache uses all the tiers it was made with. Default
+        /// `NonVolatileBlockTier`. Fixed.
+        lowest_used_cache_tier: CacheTier = CacheTier::default(), fixed;
+        /// Accepted without effect: file systems take no hint of temperature. Default `Unknown`.
+        /// Fixed.
+        metadata_write_temperature: Temperature = Temperature::Unknown, fixed;
+        /// Accepted without effect: see `metadata_write_temperature`. Default `Unknown`. Fixed.
+        wal_write_temperature: Temperature = Temperature::Unknown, fixed;
+        /// Accepted without effect: there are no followers. Default 10000. Fixed.
+        follower_refresh_catchup_period_ms: u64 = 10_000, fixed;
+        /// Accepted without effect: there are no followers. Default 10. Fixed.
+        follower_catchup_retry_count: u64 = 10, fixed;
+        /// Accepted without effect: there are no followers. Default 100. Fixed.
+        follower_catchup_retry_wait_ms: u64 = 100, fixed;
     }
 }

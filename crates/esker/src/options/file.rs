@@ -16,7 +16,7 @@
 use super::table::OptionStruct;
 use super::target::FORMAT_VERSIONS_LOADED;
 use super::value::{OptionValue, is_null, object_name, split_map};
-use super::{BlockBasedTableOptions, ColumnFamilyOptions, DbOptions};
+use super::{BlockBasedTableOptions, ColumnFamilyOptions, CompressionType, DbOptions, FLUSH_BLOCK_BY_SIZE};
 use esker_base::{Error, ErrorKind, FileNumber, Result, SubCode};
 use esker_env::{FileSystem, replace_file};
 use esker_format::file_name::{FileType, options_file_name, parse_file_name, temp_options_file_name};
@@ -58,6 +58,48 @@ const NEVER_WRITTEN: &[&str] = &[
     "memtable_op_scan_flush_trigger",
     "memtable_avg_op_scan_flush_trigger",
     "memtable_max_range_deletions",
+    "max_manifest_space_amp_pct",
+    "write_identity_file",
+    "blob_compression_opts",
+    "compression_manager",
+    "disallow_memtable_writes",
+    "flush_block_policy_factory",
+    "async_wal_precreate",
+    "background_close_inactive_wals",
+    "compaction_verify_record_count",
+    "enforce_write_buffer_manager_during_recovery",
+    "fast_sst_open",
+    "follower_catchup_retry_count",
+    "follower_catchup_retry_wait_ms",
+    "follower_refresh_catchup_period_ms",
+    "max_compaction_trigger_wakeup_seconds",
+    "metadata_write_temperature",
+    "open_files_async",
+    "optimize_manifest_for_recovery",
+    "prefix_seek_opt_in_only",
+    "read_io_executor_threads",
+    "reuse_manifest_on_open",
+    "track_and_verify_wals",
+    "use_direct_io_for_compaction_reads",
+    "verify_manifest_content_on_close",
+    "wal_write_temperature",
+    "daily_offpeak_time_utc",
+    "blob_direct_write_partitions",
+    "bottommost_file_compaction_delay",
+    "cf_allow_ingest_behind",
+    "default_temperature",
+    "default_write_temperature",
+    "enable_blob_direct_write",
+    "memtable_batch_lookup_optimization",
+    "read_triggered_compaction_threshold",
+    "strict_max_successive_merges",
+    "target_file_size_is_upper_bound",
+    "uncache_aggressiveness",
+    "fail_if_no_udi_on_open",
+    "index_block_search_type",
+    "uniform_cv_threshold",
+    "use_udi_as_primary_index",
+    "user_defined_index_factory",
 ];
 
 /// The contents of an OPTIONS file.
@@ -121,6 +163,9 @@ fn load_section<T: OptionStruct>(
     ignored: &mut Ignored,
 ) -> Result<()> {
     for (name, raw) in &section.entries {
+        if T::find(name).is_some_and(|option| option.text.is_none()) && is_null(object_name(raw)) {
+            continue;
+        }
         if T::find(name).is_none_or(|option| option.text.is_none()) || !is_kept(name, raw) {
             ignored.push((title.to_owned(), name.clone(), raw.clone()));
             continue;
@@ -156,6 +201,10 @@ fn load_family(
     let title = format!("CFOptions \"{family}\"");
     let mut rest = OptionsSection::new(section.kind.clone());
     for (name, raw) in &section.entries {
+        // The section of the table's options names the factory, too.
+        if name == "table_factory" {
+            continue;
+        }
         if !is_kept(name, raw) {
             ignored.push((title.clone(), name.clone(), raw.clone()));
             continue;
@@ -199,10 +248,20 @@ fn is_kept(name: &str, raw: &str) -> bool {
         // One that is not built in costs speed only: tables are then read without filters.
         "filter_policy" => Option::<esker_table::FilterPolicy>::parse(raw).is_ok(),
         "format_version" => u32::parse(raw).map_or(true, |version| FORMAT_VERSIONS_LOADED.contains(&version)),
-        "separate_key_value_in_data_block" => false,
         // Options that are refused if a program asks for them, but do not affect the files: those
         // are read without them.
-        "inplace_update_support" | "best_efforts_recovery" => false,
+        "separate_key_value_in_data_block"
+        | "inplace_update_support"
+        | "best_efforts_recovery"
+        | "persist_stats_to_disk"
+        | "disallow_memtable_writes"
+        | "use_udi_as_primary_index" => bool::parse(raw).is_ok_and(|is_set| !is_set),
+        "wal_compression" => CompressionType::parse(raw).is_ok_and(|kind| kind == CompressionType::None),
+        // The same for objects that are not built.
+        "wal_filter" | "compression_manager" | "sst_partitioner_factory" | "user_defined_index_factory" => {
+            is_null(object_name(raw))
+        }
+        "flush_block_policy_factory" => raw == FLUSH_BLOCK_BY_SIZE,
         // The MANIFEST says which families are without.
         "persist_user_defined_timestamps" => bool::parse(raw).unwrap_or(true),
         _ => true,

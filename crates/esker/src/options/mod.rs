@@ -22,12 +22,12 @@
 //! # }
 //! ```
 //!
-//! Reading order: `table` (how an option is declared), `db` and `cf` (the options), `table_options`
-//! (those of tables, by name; their struct is in `esker_table`), `styles` (of compaction styles),
-//! `presets`, `closures`, `write_buffer_manager`, `file_checksum`; `read`, `write` and `scan` (per
-//! call); `sanitize` (consistent or refused), `target` (what each RocksDB reads), `set` (changes
-//! while the database runs), `file` (OPTIONS files); `value`, `compression` and `cache_text`
-//! (values as text).
+//! Reading order: `table` (how an option is declared), `former` (names that are not fields), `db`
+//! and `cf` (the options), `table_options` (those of tables, by name; their struct is in
+//! `esker_table`), `styles` (of compaction styles), `presets`, `closures`, `write_buffer_manager`,
+//! `file_checksum`, `hints`; `read`, `write` and `scan` (per call); `sanitize` (consistent or
+//! refused), `target` (what each RocksDB reads), `set` (changes while the database runs), `file`
+//! (OPTIONS files); `value`, `compression` and `cache_text` (values as text).
 
 mod cache_text;
 mod cf;
@@ -36,6 +36,8 @@ mod compression;
 mod db;
 mod file;
 mod file_checksum;
+mod former;
+mod hints;
 mod presets;
 mod read;
 mod sanitize;
@@ -54,7 +56,7 @@ pub use cf::{
     CHOOSE_AT_OPEN, ColumnFamilyOptions, CompactionFilterRef, CompactionPri, CompactionStyle,
     CompressionOptions, VerifyOutputFlags,
 };
-pub use db::{DbOptions, TargetVersion, WalRecoveryMode};
+pub use db::{DbOptions, HOSTNAME_FOR_DB_HOST_ID, TargetVersion, WalRecoveryMode};
 pub use esker_base::logger::{InfoLog, InfoLogLevel};
 pub use esker_base::stats::{Statistics, StatsLevel};
 pub use esker_cache::{CacheOptions, CacheType, MetadataChargePolicy, TieredCacheOptions};
@@ -70,7 +72,8 @@ pub use esker_table::cache_options::{
     PrepopulateBlockCache,
 };
 pub use esker_table::{
-    BlockBasedTableOptions, BlockCache, DataBlockIndexType, FilterPolicy, IndexShorteningMode,
+    BlockBasedTableOptions, BlockCache, BlockSearchType, DataBlockIndexType, FLUSH_BLOCK_BY_SIZE,
+    FilterPolicy, IndexShorteningMode,
 };
 pub use file::{
     LoadedOptions, OPTIONS_FILES_KEPT, latest_options_file, load_latest_options, load_latest_options_from,
@@ -80,10 +83,11 @@ pub use file_checksum::{
     FileChecksumGenContext, FileChecksumGenCrc32cFactory, FileChecksumGenFactory, FileChecksumGenFactoryRef,
     FileChecksumGenerator,
 };
+pub use hints::{CacheTier, MemtableFactory, PrepopulateBlobCache, Temperature};
 pub(crate) use read::{PLAIN, table_read_options};
 pub use read::{ReadOptions, ReadTier};
 pub use scan::MultiScanArgs;
-pub use set::{cf_options_from_string, set_db_options, set_options};
+pub use set::{cf_options_from_string, options_from_string, set_db_options, set_options};
 pub use styles::{CompactionOptionsFifo, CompactionOptionsUniversal, CompactionStopStyle};
 pub use table::{OptionInfo, OptionKind, OptionStruct};
 pub use target::{Feature, Release};

@@ -3,6 +3,7 @@
 //! Source: RocksDB `include/rocksdb/options.h`.
 
 use crate::snapshot::Snapshot;
+use esker_env::IoPriority;
 use esker_table::TableReadOptions;
 use std::time::Duration;
 
@@ -72,7 +73,7 @@ pub struct ReadOptions {
     pub ignore_range_deletions: bool,
     /// Bytes an iterator reads ahead; 0: adapts to what it sees. Default 0.
     pub readahead_size: usize,
-    /// Grow the read-ahead across files. Default false.
+    /// Accepted without effect: the read-ahead starts anew in each file. Default false.
     pub adaptive_readahead: bool,
     /// `multi_get` reads what it misses on all levels at once instead of level by level: less
     /// waiting, and now and then a block too many. Without it, what a few keys miss (up to four) is
@@ -82,13 +83,14 @@ pub struct ReadOptions {
     /// `prefix_same_as_start` may let prefix filters skip files, but no key within them is ever
     /// missed.
     pub total_order_seek: bool,
-    /// Like `total_order_seek`, with prefix filters used where they prove safe. Default false.
+    /// Accepted without effect: prefix filters are always used where they prove safe. Default
+    /// false.
     pub auto_prefix_mode: bool,
     /// An iterator ends where the prefix of its seek key ends. Default false.
     pub prefix_same_as_start: bool,
     /// Keys and values of an iterator stay readable as long as it lives. Default false.
     pub pin_data: bool,
-    /// Files that an iterator was the last to use are deleted in the background. Default false.
+    /// Accepted without effect: files are always deleted in the background. Default false.
     pub background_purge_on_iterator_cleanup: bool,
     /// Hidden entries an iterator may step over before it gives `Incomplete`; 0: no limit. Default
     /// 0.
@@ -117,9 +119,18 @@ pub struct ReadOptions {
     /// keys, which [`ParsedEntryInfo::parse`](crate::ParsedEntryInfo::parse) takes apart. Merge
     /// operands are `NotSupported` there. Default `None`: the newest version at `timestamp`.
     pub iter_start_ts: Option<Vec<u8>>,
-    /// Longest wait for one file operation. Accepted; file systems here do not time out. Default
-    /// `None`.
+    /// Accepted without effect: file operations do not time out. Default `None`.
     pub io_timeout: Option<Duration>,
+    /// Accepted without effect: reads of users never wait for a rate limiter. Default `None`.
+    pub rate_limiter_priority: Option<IoPriority>,
+    /// Accepted without effect: reads that merge many operands say nothing of it. Default `None`.
+    pub merge_operand_count_threshold: Option<usize>,
+    /// Accepted without effect: `async_io` alone decides. Default true.
+    pub optimize_multiget_for_io: bool,
+    /// Accepted without effect: the read-ahead follows what is read, not the bounds. Default true.
+    pub auto_readahead_size: bool,
+    /// Accepted without effect: values are always loaded. Default false.
+    pub allow_unprepared_value: bool,
 }
 
 esker_base::debug_with_text!(ReadOptions {
@@ -146,6 +157,11 @@ esker_base::debug_with_text!(ReadOptions {
     text timestamp,
     text iter_start_ts,
     io_timeout,
+    rate_limiter_priority,
+    merge_operand_count_threshold,
+    optimize_multiget_for_io,
+    auto_readahead_size,
+    allow_unprepared_value,
 });
 
 /// The options of reads that are given none: nothing to make and nothing to drop.
@@ -182,6 +198,11 @@ impl ReadOptions {
         timestamp: None,
         iter_start_ts: None,
         io_timeout: None,
+        rate_limiter_priority: None,
+        merge_operand_count_threshold: None,
+        optimize_multiget_for_io: true,
+        auto_readahead_size: true,
+        allow_unprepared_value: false,
     };
 
     /// All defaults.
@@ -275,6 +296,11 @@ esker_base::setters! {
         optional timestamp: Vec<u8>;
         optional iter_start_ts: Vec<u8>;
         optional io_timeout: Duration;
+        optional rate_limiter_priority: IoPriority;
+        optional merge_operand_count_threshold: usize;
+        optimize_multiget_for_io: bool;
+        auto_readahead_size: bool;
+        allow_unprepared_value: bool;
     }
 }
 

@@ -20,8 +20,8 @@ use esker_env::system::open_files_limit;
 use esker_format::compression::CompressionType;
 use esker_format::properties::IndexType;
 use esker_table::BlockCache;
-use esker_table::DataBlockIndexType;
 use esker_table::cache_options::{CacheUsageOptions, Decision};
+use esker_table::{DataBlockIndexType, FLUSH_BLOCK_BY_SIZE};
 use std::sync::Arc;
 
 /// Default age at which files are compacted, in seconds.
@@ -134,6 +134,50 @@ impl DbOptions {
         }
         if self.best_efforts_recovery {
             return Err(refused("best_efforts_recovery", "not built; repair rebuilds a lost MANIFEST"));
+        }
+        if self.wal_compression != CompressionType::None {
+            return Err(refused("wal_compression", "compressed WALs are read, not written"));
+        }
+        if self.persist_stats_to_disk {
+            return Err(refused("persist_stats_to_disk", "not built"));
+        }
+        refuse_object("wal_filter", self.wal_filter.as_ref())?;
+        self.validate_combinations()
+    }
+
+    /// Combinations that RocksDB refuses, too.
+    fn validate_combinations(&self) -> Result<()> {
+        let mapped = "must be off where files are mapped into memory";
+        let ordered = "must be off with unordered_write";
+        for (is_wrong, name, why) in [
+            (self.allow_mmap_reads && self.use_direct_reads, "use_direct_reads", mapped),
+            (
+                self.allow_mmap_reads && self.use_direct_io_for_compaction_reads,
+                "use_direct_io_for_compaction_reads",
+                mapped,
+            ),
+            (
+                self.allow_mmap_writes && self.use_direct_io_for_flush_and_compaction,
+                "use_direct_io_for_flush_and_compaction",
+                mapped,
+            ),
+        ] {
+            if is_wrong {
+                return Err(refused(name, why));
+            }
+        }
+        if self.unordered_write && !self.allow_concurrent_memtable_write {
+            return Err(invalid("allow_concurrent_memtable_write", "must be on with unordered_write"));
+        }
+        if self.unordered_write && self.enable_pipelined_write {
+            return Err(invalid("enable_pipelined_write", ordered));
+        }
+        if self.read_io_executor_threads <= 0 {
+            return Err(invalid("read_io_executor_threads", "must be greater than 0"));
+        }
+        if !self.write_dbid_to_manifest && !self.write_identity_file {
+            let why = "write_dbid_to_manifest and write_identity_file cannot both be false";
+            return Err(invalid("write_identity_file", why));
         }
         Ok(())
     }
@@ -357,7 +401,31 @@ impl ColumnFamilyOptions {
             }
         }
         self.validate_compression()?;
+        self.validate_unbuilt()?;
         self.validate_table()
+    }
+
+    /// Options for features that are not built.
+    fn validate_unbuilt(&self) -> Result<()> {
+        if self.disallow_memtable_writes {
+            return Err(refused("disallow_memtable_writes", "not built"));
+        }
+        refuse_object("compression_manager", self.compression_manager.as_ref())?;
+        refuse_object("sst_partitioner_factory", self.sst_partitioner_factory.as_ref())?;
+        let threshold = self.read_triggered_compaction_threshold;
+        if !(threshold.is_finite() && threshold >= 0.0) {
+            return Err(invalid("read_triggered_compaction_threshold", "must be 0 or greater, and finite"));
+        }
+        let table = &self.table;
+        refuse_object("user_defined_index_factory", table.user_defined_index_factory.as_ref())?;
+        if table.use_udi_as_primary_index {
+            return Err(refused("use_udi_as_primary_index", "not built"));
+        }
+        if table.flush_block_policy_factory != FLUSH_BLOCK_BY_SIZE {
+            let why = format!("the only policy is {FLUSH_BLOCK_BY_SIZE}");
+            return Err(refused("flush_block_policy_factory", &why));
+        }
+        Ok(())
     }
 
     /// Objects that an OPTIONS file named must be there by now.
@@ -563,6 +631,14 @@ fn validate_timestamps(comparator: &dyn Comparator) -> Result<()> {
         return Err(invalid("comparator", "compare does not put the newest version of a key first"));
     }
     Ok(())
+}
+
+/// Refuses an object of a kind that is not built.
+fn refuse_object(option: &str, name: Option<&String>) -> Result<()> {
+    match name {
+        Some(name) => Err(refused(option, &format!("'{name}': not built"))),
+        None => Ok(()),
+    }
 }
 
 fn refused(option: &str, why: &str) -> Error {

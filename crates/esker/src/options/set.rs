@@ -4,12 +4,30 @@
 //! nothing changed. The caller writes the new OPTIONS file and installs the result.
 
 use super::table::{OptionKind, OptionStruct};
-use super::value::split_map;
-use super::{ColumnFamilyOptions, DbOptions};
+use super::value::{object_name, split_map};
+use super::{ColumnFamilyOptions, DbOptions, Options, former};
 use esker_base::{Error, ErrorKind, Result};
 
-/// RocksDB's name for "the options of the table", with `{…}` behind it.
-const TABLE_OPTIONS: &str = "block_based_table_factory";
+/// The text of the table's options, if `name` is RocksDB's for them. `table_factory` may name the
+/// factory alone.
+/// # Errors
+/// `InvalidArgument`: another kind of table, which is not built.
+fn table_options<'a>(name: &str, text: &'a str) -> Result<Option<&'a str>> {
+    let text = text.trim();
+    match name {
+        "block_based_table_factory" => Ok(Some(text)),
+        "table_factory" | "plain_table_factory" => match object_name(text) {
+            "BlockBasedTable" if name == "table_factory" => {
+                let inner = text.strip_prefix('{').and_then(|t| t.strip_suffix('}'));
+                Ok(Some(inner.and_then(|t| t.split_once(';')).map_or("", |(_, rest)| rest)))
+            }
+            other => Err(Error::invalid_argument(format!(
+                "option {name}: '{other}': the only kind of table is BlockBasedTable"
+            ))),
+        },
+        _ => Ok(None),
+    }
+}
 
 /// `current` with `changes` applied, made consistent and checked.
 /// # Errors
@@ -22,7 +40,7 @@ pub fn set_options(
 ) -> Result<ColumnFamilyOptions> {
     let mut changed = current.clone();
     for (name, text) in changes {
-        if *name == TABLE_OPTIONS {
+        if let Some(text) = table_options(name, text)? {
             for (name, text) in split_map(text)? {
                 set_mutable(&mut changed.table, name, text)?;
             }
@@ -72,13 +90,42 @@ fn invalid(error: Error) -> Error {
 pub fn cf_options_from_string(base: &ColumnFamilyOptions, text: &str) -> Result<ColumnFamilyOptions> {
     let mut changed = base.clone();
     for (name, value) in split_map(text)? {
-        if name == TABLE_OPTIONS {
-            changed.table.set_from_string(value)?;
+        set_family_text(&mut changed, name, value)?;
+    }
+    Ok(changed)
+}
+
+/// `base` with the options of `name=value;…` applied, of the database and of its families:
+/// RocksDB's `GetOptionsFromString`.
+///
+/// ```
+/// use esker::Options;
+/// use esker::options::options_from_string;
+///
+/// let options = options_from_string(&Options::new(), "max_open_files=100;write_buffer_size=1m")?;
+/// assert_eq!((options.db.max_open_files, options.cf.write_buffer_size), (100, 1 << 20));
+/// # Ok::<_, esker::Error>(())
+/// ```
+/// # Errors
+/// `InvalidArgument`: names the option, which is unknown or has no such value.
+pub fn options_from_string(base: &Options, text: &str) -> Result<Options> {
+    let mut changed = base.clone();
+    for (name, value) in split_map(text)? {
+        let is_of_db = DbOptions::find(name).is_some() || former::is_ignored(DbOptions::NAME, name);
+        if is_of_db && ColumnFamilyOptions::find(name).is_none() {
+            changed.db.set_text(name, value).map_err(invalid)?;
         } else {
-            changed.set_text(name, value).map_err(invalid)?;
+            set_family_text(&mut changed.cf, name, value)?;
         }
     }
     Ok(changed)
+}
+
+fn set_family_text(options: &mut ColumnFamilyOptions, name: &str, value: &str) -> Result<()> {
+    match table_options(name, value)? {
+        Some(text) => options.table.set_from_string(text),
+        None => options.set_text(name, value).map_err(invalid),
+    }
 }
 
 #[cfg(test)]

@@ -42,8 +42,12 @@ pub struct CompactionOptionsUniversal {
     pub stop_style: CompactionStopStyle,
     /// Files that do not overlap each other move without being rewritten. Default false.
     pub allow_trivial_move: bool,
-    /// Merge only parts of the large runs. Accepted; large runs are merged whole. Default false.
+    /// Merge only parts of the large runs. Accepted without effect: large runs are merged whole.
+    /// Default false.
     pub incremental: bool,
+    /// Lock fewer files while a compaction waits. Accepted without effect: a waiting compaction
+    /// locks none. Default true.
+    pub reduce_file_locking: bool,
 }
 
 impl Default for CompactionOptionsUniversal {
@@ -58,6 +62,7 @@ impl Default for CompactionOptionsUniversal {
             stop_style: CompactionStopStyle::TotalSize,
             allow_trivial_move: false,
             incremental: false,
+            reduce_file_locking: true,
         }
     }
 }
@@ -73,6 +78,7 @@ esker_base::setters! {
         stop_style: CompactionStopStyle;
         allow_trivial_move: bool;
         incremental: bool;
+        reduce_file_locking: bool;
     }
 }
 
@@ -118,8 +124,7 @@ fn set_universal(o: &mut CompactionOptionsUniversal, name: &str, text: &str) -> 
         "stop_style" => o.stop_style = OptionValue::parse(text)?,
         "allow_trivial_move" => o.allow_trivial_move = OptionValue::parse(text)?,
         "incremental" => o.incremental = OptionValue::parse(text)?,
-        // Only says which locks are held for how long.
-        "reduce_file_locking" => drop(bool::parse(text)?),
+        "reduce_file_locking" => o.reduce_file_locking = OptionValue::parse(text)?,
         _ => return Err(no_such_field("universal compaction")),
     }
     Ok(())

@@ -10,6 +10,7 @@
 //!  2. `parse(print(x)) == x` for every option that has a text form.
 //!  3. A failed parse leaves the struct as it was.
 
+use super::former;
 use super::value::split_map;
 use esker_base::{Error, Result};
 
@@ -58,15 +59,20 @@ pub trait OptionStruct: Clone + 'static {
 
     /// The option called `name`, if there is one.
     fn find(name: &str) -> Option<&'static OptionInfo<Self>> {
+        let name = former::respelled(name);
         Self::all_options().iter().find(|o| o.name == name)
     }
 
-    /// Sets the option called `name` from text, at any time before the struct is used.
+    /// Sets the option called `name` from text, at any time before the struct is used. Names that
+    /// RocksDB ignores are ignored here, too.
     /// # Errors
     /// `InvalidArgument` naming the option: it is unknown, has no text form, or `value` is not one
     /// of its values.
     fn set_text(&mut self, name: &str, value: &str) -> Result<()> {
         let Some(option) = Self::find(name) else {
+            if former::is_ignored(Self::NAME, name) {
+                return Ok(());
+            }
             return Err(Error::invalid_argument(format!("{name}: no such option in {}", Self::NAME)));
         };
         let Some(parse) = option.text.as_ref().map(|text| text.parse).or(option.read) else {

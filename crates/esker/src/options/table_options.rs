@@ -11,7 +11,8 @@ use esker_format::properties::IndexType;
 use esker_format::trailer::ChecksumType;
 use esker_table::cache_options::{MetadataCacheOptions, PinningTier, PrepopulateBlockCache};
 use esker_table::{
-    BlockBasedTableOptions, BlockCache, DataBlockIndexType, FilterPolicy, IndexShorteningMode,
+    BlockBasedTableOptions, BlockCache, BlockSearchType, DataBlockIndexType, FilterPolicy,
+    IndexShorteningMode,
 };
 use std::sync::Arc;
 
@@ -52,6 +53,14 @@ option_table! {
         initial_auto_readahead_size, mutable;
         max_auto_readahead_size, mutable;
         num_file_reads_for_auto_readahead, mutable;
+        index_block_search_type, mutable;
+        uniform_cv_threshold, mutable;
+        read_amp_bytes_per_bit, mutable;
+        detect_filter_construct_corruption, mutable;
+        fail_if_no_udi_on_open, mutable;
+        user_defined_index_factory, fixed;
+        use_udi_as_primary_index, fixed;
+        flush_block_policy_factory, fixed;
     }
 }
 
@@ -90,6 +99,11 @@ enum_names!(IndexType {
 enum_names!(DataBlockIndexType {
     BinarySearch = "kDataBlockBinarySearch",
     BinaryAndHash = "kDataBlockBinaryAndHash",
+});
+enum_names!(BlockSearchType {
+    Binary = "kBinary",
+    Interpolation = "kInterpolation",
+    Auto = "kAuto",
 });
 enum_names!(IndexShorteningMode {
     NoShortening = "kNoShortening",

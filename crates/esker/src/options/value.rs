@@ -3,15 +3,20 @@
 //! In: the text behind `=`. Out: a value, and back. Source: RocksDB `options/options_helper.cc`,
 //! `util/string_util.cc` (numbers with the suffixes k, m, g, t).
 
+use super::CompactionFilterRef;
 pub(crate) use crate::builtin::object_name;
+use esker_base::compaction_filter::CompactionFilterFactoryRef;
 use esker_base::comparator::{self, ComparatorRef};
 use esker_base::logger::InfoLogLevel;
 use esker_base::merge_operator::MergeOperatorRef;
 use esker_base::prefix::{self, SliceTransformRef};
+use esker_base::stats::Statistics;
 use esker_base::{Error, Result};
+use esker_env::{RateLimiter, RateLimiterMode};
 use esker_format::compression::CompressionType;
 pub(crate) use esker_format::options_file::split_map;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// A value with a text form.
 pub trait OptionValue: Sized {
@@ -43,6 +48,53 @@ pub trait ObjectValue: Sized {
     /// # Errors
     /// `InvalidArgument` saying what would be right; what making it returns.
     fn read(text: &str) -> Result<Self>;
+}
+
+/// `nullptr`, or bytes a second: RocksDB's limiter of writes.
+impl ObjectValue for Option<Arc<RateLimiter>> {
+    fn read(text: &str) -> Result<Self> {
+        if is_null(text.trim()) {
+            return Ok(None);
+        }
+        let bytes = u64::parse(text)?;
+        if bytes == 0 {
+            return Err(Error::invalid_argument("a rate limiter grants at least one byte a second"));
+        }
+        Ok(Some(Arc::new(RateLimiter::new(bytes, 100_000, 10, RateLimiterMode::WritesOnly))))
+    }
+}
+
+/// `nullptr`, or `BasicStatistics`.
+impl ObjectValue for Option<Arc<Statistics>> {
+    fn read(text: &str) -> Result<Self> {
+        match object_name(text) {
+            name if is_null(name) => Ok(None),
+            "BasicStatistics" => Ok(Some(Arc::new(Statistics::new()))),
+            name => Err(Error::invalid_argument(format!("no built-in statistics are called '{name}'"))),
+        }
+    }
+}
+
+/// `nullptr`: text makes no filter.
+impl ObjectValue for Option<CompactionFilterRef> {
+    fn read(text: &str) -> Result<Self> {
+        no_built_in(text, "compaction filter")
+    }
+}
+
+/// `nullptr`: text makes no factory.
+impl ObjectValue for Option<CompactionFilterFactoryRef> {
+    fn read(text: &str) -> Result<Self> {
+        no_built_in(text, "compaction filter factory")
+    }
+}
+
+/// None, for a kind of object of which none is built in.
+fn no_built_in<T>(text: &str, what: &str) -> Result<Option<T>> {
+    match object_name(text) {
+        name if is_null(name) => Ok(None),
+        name => Err(Error::invalid_argument(format!("no built-in {what} is called '{name}'"))),
+    }
 }
 
 impl OptionValue for bool {
@@ -111,6 +163,17 @@ impl OptionValue for String {
     }
     fn print(&self) -> String {
         self.clone()
+    }
+}
+
+/// The name of an object that is not built; `nullptr` is none.
+impl OptionValue for Option<String> {
+    fn parse(text: &str) -> Result<Option<String>> {
+        let name = object_name(text);
+        Ok((!is_null(name)).then(|| name.to_owned()))
+    }
+    fn print(&self) -> String {
+        self.clone().unwrap_or_else(|| "nullptr".to_owned())
     }
 }
 

@@ -4,6 +4,7 @@
 //! Source: RocksDB `include/rocksdb/options.h`.
 
 use super::value::option_enum;
+use esker_env::IoPriority;
 
 /// Options of one write.
 ///
@@ -35,12 +36,14 @@ pub struct WriteOptions {
     pub low_pri: bool,
     /// Skip what a batch says about families that do not exist. Default false: `InvalidArgument`.
     pub ignore_missing_column_families: bool,
-    /// Accepted for RocksDB's sake; the memtable keeps its own hints. Default false.
+    /// Accepted without effect: the memtable keeps its own hints. Default false.
     pub memtable_insert_hint_per_batch: bool,
     /// Bytes of a checksum for each entry of the batch, 0 or 8: made before the write joins others,
     /// compared when the batch goes into the WAL and into the memtable. A batch made with
     /// `WriteBatch::with_protection` is compared in any case. Default 0.
     pub protection_bytes_per_key: usize,
+    /// Accepted without effect: writes to the WAL never wait for a rate limiter. Default `None`.
+    pub rate_limiter_priority: Option<IoPriority>,
 }
 
 impl WriteOptions {
@@ -89,6 +92,7 @@ esker_base::setters! {
     WriteOptions {
         ignore_missing_column_families: bool;
         memtable_insert_hint_per_batch: bool;
+        optional rate_limiter_priority: IoPriority;
     }
 }
 

@@ -19,9 +19,11 @@ pub struct VersionSetOptions {
     pub dir: PathBuf,
     /// Where tables are, by their path index; empty = all in `dir`.
     pub db_paths: Vec<PathBuf>,
-    /// Bytes after which the next edit goes to a fresh MANIFEST, if it has also grown to several
-    /// times its initial snapshot.
+    /// Bytes after which the next edit goes to a fresh MANIFEST, if it has also outgrown its
+    /// initial snapshot by `max_manifest_space_amp_pct` percent.
     pub max_manifest_file_size: u64,
+    /// See `max_manifest_file_size`.
+    pub max_manifest_space_amp_pct: u64,
     /// Bytes to preallocate in a MANIFEST; 0 for none.
     pub manifest_preallocation_size: u64,
     /// Whether to write the database's id into every fresh MANIFEST.
@@ -42,6 +44,7 @@ impl VersionSetOptions {
             dir: dir.into(),
             db_paths: Vec::new(),
             max_manifest_file_size: 1 << 30,
+            max_manifest_space_amp_pct: 500,
             manifest_preallocation_size: 4 << 20,
             write_dbid_to_manifest: true,
             use_fsync: false,

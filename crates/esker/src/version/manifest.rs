@@ -31,11 +31,6 @@ pub(super) struct ManifestWriter {
     beginning: u64,
 }
 
-/// A MANIFEST may grow to this many times its initial snapshot, even beyond its size limit:
-/// RocksDB's default of `max_manifest_space_amp_pct`, 500. The snapshot has bytes for each table.
-/// With a limit alone, a database that has outgrown it would write the snapshot with each edit.
-const GROWTH: u64 = 6;
-
 impl ManifestWriter {
     /// Creates the file; CURRENT is not touched.
     /// # Errors
@@ -64,10 +59,13 @@ impl ManifestWriter {
         self.beginning = self.bytes();
     }
 
-    /// Whether the next edit should go into a fresh one, which need not be before this one has
-    /// `max_bytes`.
-    pub(super) fn is_full(&self, max_bytes: u64) -> bool {
-        self.bytes() > max_bytes.max(self.beginning.saturating_mul(GROWTH))
+    /// Whether the next edit should go into a fresh one: this one has more than `max_bytes`, and
+    /// has outgrown its initial snapshot by `space_amp_pct` percent. The snapshot has bytes for
+    /// each table. With a limit alone, a database that has outgrown it would write the snapshot
+    /// with each edit.
+    pub(super) fn is_full(&self, max_bytes: u64, space_amp_pct: u64) -> bool {
+        let grown = u128::from(self.beginning) * (100 + u128::from(space_amp_pct)) / 100;
+        u128::from(self.bytes()) > u128::from(max_bytes).max(grown)
     }
 
     /// Bytes appended so far.

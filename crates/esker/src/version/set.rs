@@ -303,8 +303,9 @@ impl VersionSet {
 
     /// Appends the edits and syncs; after an error the next call starts a fresh MANIFEST.
     fn write(&mut self, edits: &mut [VersionEdit], new_manifest: bool) -> Result<()> {
-        let max_bytes = self.options.max_manifest_file_size;
-        let open = self.manifest.take().filter(|m| !new_manifest && !m.is_full(max_bytes));
+        let (max_bytes, space_amp) =
+            (self.options.max_manifest_file_size, self.options.max_manifest_space_amp_pct);
+        let open = self.manifest.take().filter(|m| !new_manifest && !m.is_full(max_bytes, space_amp));
         // Taken before the edits are numbered: their next_file must be above it.
         let number = if open.is_some() { self.manifest_number } else { self.numbers.new_file_number() };
         self.number_edits(edits);
@@ -606,10 +607,12 @@ impl VersionSet {
         &self.options
     }
 
-    /// Changes the size limit: a MANIFEST larger than `bytes`, and than several times its initial
-    /// snapshot, is followed by a fresh one.
-    pub fn set_max_manifest_file_size(&mut self, bytes: u64) {
+    /// Changes the limits of a MANIFEST. A larger one is followed by a fresh one, for which
+    /// `preallocate` bytes are reserved.
+    pub fn set_manifest_limits(&mut self, bytes: u64, space_amp_pct: u64, preallocate: u64) {
         self.options.max_manifest_file_size = bytes;
+        self.options.max_manifest_space_amp_pct = space_amp_pct;
+        self.options.manifest_preallocation_size = preallocate;
     }
 
     /// The database's id in the MANIFEST.

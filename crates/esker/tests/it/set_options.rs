@@ -174,3 +174,35 @@ fn writers_who_wait_for_memory_go_on_when_there_may_be_more_of_it() {
     wait_done.recv_timeout(std::time::Duration::from_secs(30)).expect("the writer goes on").unwrap();
     db.continue_background_work().unwrap();
 }
+
+#[test]
+fn tables_name_the_host_that_the_options_give() {
+    let mut options = options();
+    options.db.db_host_id = "rack 7".to_owned();
+    let db = Db::open(&options, "/db").unwrap();
+    db.put("k", "v").unwrap();
+    db.flush().unwrap();
+    let names = options.db.env.fs.children(Path::new("/db")).unwrap();
+    let table = names.iter().find(|name| name.ends_with(".sst")).unwrap();
+    let reader = esker::SstFileReader::open(&options, Path::new("/db").join(table)).unwrap();
+    assert_eq!(reader.table_properties().db_host_id, "rack 7");
+}
+
+#[test]
+fn values_in_blob_files_are_compressed_as_hard_as_their_option_says() {
+    let blob_bytes = |level: i32| {
+        let mut options = options();
+        options.cf.enable_blob_files = true;
+        options.cf.blob_compression_type = esker::options::CompressionType::Zstd;
+        options.cf.blob_compression_opts.level = level;
+        let db = Db::open(&options, "/db").unwrap();
+        let words = (0..60_000u32).map(|n| format!("{} ", n.wrapping_mul(2_654_435_761) % 977));
+        db.put("k", words.collect::<String>()).unwrap();
+        db.flush().unwrap();
+        let fs = &options.db.env.fs;
+        let names = fs.children(Path::new("/db")).unwrap();
+        let name = names.iter().find(|name| name.ends_with(".blob")).unwrap();
+        fs.file_size(&Path::new("/db").join(name)).unwrap()
+    };
+    assert!(blob_bytes(19) < blob_bytes(1), "{} and {}", blob_bytes(19), blob_bytes(1));
+}

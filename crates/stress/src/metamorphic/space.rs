@@ -46,6 +46,9 @@ const DB: &[Knob] = &[
     ("keep_log_file_num", &["1", "5"]),
     ("file_checksum_gen_factory", &["nullptr", "FileChecksumGenCrc32cFactory"]),
     ("compatible_with", &["11.x"]),
+    ("max_manifest_space_amp_pct", &["0", "10", "500"]),
+    ("manifest_preallocation_size", &["0", "4k", "4m"]),
+    ("db_host_id", &["__hostname__", "a host"]),
 ];
 
 const FAMILY: &[Knob] = &[
@@ -128,6 +131,7 @@ const FAMILY: &[Knob] = &[
     ("memtable_op_scan_flush_trigger", &["0", "1", "100"]),
     ("memtable_avg_op_scan_flush_trigger", &["0", "2"]),
     ("memtable_max_range_deletions", &["0", "1", "20"]),
+    ("blob_compression_opts", &["", "{level=1;}", "{level=9;max_dict_bytes=1k;}"]),
 ];
 
 const TABLE: &[Knob] = &[
@@ -201,6 +205,20 @@ const LASTING_DB: &[Knob] = &[
 
 /// Options that stay as they are.
 const LEFT_ALONE: &[(&str, &str)] = &[
+    ("wal_compression", "refused"),
+    ("wal_filter", "refused"),
+    ("persist_stats_to_disk", "refused"),
+    ("disallow_memtable_writes", "refused"),
+    ("compression_manager", "refused"),
+    ("sst_partitioner_factory", "refused"),
+    ("user_defined_index_factory", "refused"),
+    ("use_udi_as_primary_index", "refused"),
+    ("flush_block_policy_factory", "there is one"),
+    ("rate_limiter", "the database would be as slow as it says"),
+    ("statistics", "drawn in `draw_db`"),
+    ("blob_cache", "drawn with the block cache"),
+    ("compaction_filter", "text makes none"),
+    ("compaction_filter_factory", "text makes none"),
     ("create_if_missing", "always true"),
     ("create_missing_column_families", "always true"),
     ("error_if_exists", "reopening would fail"),

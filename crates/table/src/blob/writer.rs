@@ -49,8 +49,9 @@ impl BlobFileBuilder {
         number: FileNumber,
         column_family: ColumnFamilyId,
         compression: CompressionType,
+        effort: &CodecOptions,
     ) -> Result<BlobFileBuilder> {
-        let compressor = Compressor::new(compression, &CodecOptions::default())?;
+        let compressor = Compressor::new(compression, effort)?;
         file.append(&BlobFileHeader { column_family, compression: compression as u8 }.encode())?;
         let info = BlobFileInfo { blob_count: 0, blob_bytes: 0 };
         Ok(BlobFileBuilder { file, number, compressor, stored: Vec::new(), info })

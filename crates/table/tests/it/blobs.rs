@@ -5,7 +5,7 @@ use esker_base::{ColumnFamilyId, FileNumber, stats::Statistics, stats::Ticker};
 use esker_cache::{Cache, CacheOptions};
 use esker_env::{FileSystem, MemFs};
 use esker_format::blob::{BlobIndex, BlobLocation};
-use esker_format::compression::CompressionType;
+use esker_format::compression::{CodecOptions, CompressionType};
 use esker_format::file_name::blob_file_name;
 use esker_table::blob::{BlobFileBuilder, BlobFileReader, BlobSource, BlobSourceOptions};
 use esker_table::{TableReadOptions, TableReadTier};
@@ -33,7 +33,8 @@ fn pairs() -> Vec<(Vec<u8>, Vec<u8>)> {
 fn write(fs: &dyn FileSystem, compression: CompressionType) -> Vec<BlobLocation> {
     fs.create_dir_if_missing(dir()).unwrap();
     let file = fs.new_writable_file(&blob_file_name(dir(), NUMBER)).unwrap();
-    let mut builder = BlobFileBuilder::new(file, NUMBER, ColumnFamilyId(3), compression).unwrap();
+    let mut builder =
+        BlobFileBuilder::new(file, NUMBER, ColumnFamilyId(3), compression, &CodecOptions::default()).unwrap();
     let locations = pairs().iter().map(|(k, v)| builder.add(k, v).unwrap()).collect();
     let bytes = builder.file_size();
     let (mut file, info) = builder.finish().unwrap();

@@ -5,7 +5,7 @@ use crate::util::*;
 use esker_base::stats::{Statistics, Ticker};
 use esker_base::{ColumnFamilyId, ErrorKind, FileNumber, Result, SequenceNumber, ValueType};
 use esker_env::{FaultFs, FaultRule, FileSystem, MemFs, RandomAccessFile};
-use esker_format::compression::CompressionType;
+use esker_format::compression::{CodecOptions, CompressionType};
 use esker_format::cursor::InternalIterator;
 use esker_format::key::{InternalKeyComparator, LookupKey, internal_key};
 use esker_table::blob::{BlobFileBuilder, BlobFileReader};
@@ -117,8 +117,14 @@ fn a_bit_that_is_wrong_once_changes_nothing_in_a_table() {
 fn a_bit_that_is_wrong_once_changes_nothing_in_a_blob_file() {
     let fs = MemFs::new();
     let file = fs.new_writable_file(Path::new(PATH)).unwrap();
-    let mut builder =
-        BlobFileBuilder::new(file, FileNumber(7), ColumnFamilyId(3), CompressionType::Lz4).unwrap();
+    let mut builder = BlobFileBuilder::new(
+        file,
+        FileNumber(7),
+        ColumnFamilyId(3),
+        CompressionType::Lz4,
+        &CodecOptions::default(),
+    )
+    .unwrap();
     let pairs: Vec<_> = (0..20_u8).map(|i| (vec![i], vec![i; 100 * usize::from(i)])).collect();
     let locations: Vec<_> = pairs.iter().map(|(key, value)| builder.add(key, value).unwrap()).collect();
     builder.finish().unwrap().0.close().unwrap();
@@ -168,7 +174,14 @@ fn a_bit_of_a_blob_files_head_that_is_wrong_once_changes_no_value() {
     {
         let fs = MemFs::new();
         let file = fs.new_writable_file(Path::new(PATH)).unwrap();
-        let mut builder = BlobFileBuilder::new(file, FileNumber(7), ColumnFamilyId(3), compression).unwrap();
+        let mut builder = BlobFileBuilder::new(
+            file,
+            FileNumber(7),
+            ColumnFamilyId(3),
+            compression,
+            &CodecOptions::default(),
+        )
+        .unwrap();
         let value = b"said twice, said twice".repeat(10);
         let location = builder.add(b"key", &value).unwrap();
         builder.finish().unwrap().0.close().unwrap();

@@ -4,7 +4,7 @@ use esker_base::sync::Arc;
 use esker_base::{ColumnFamilyId, FileNumber};
 use esker_env::{FileSystem, MemFs};
 use esker_format::blob::BlobIndex;
-use esker_format::compression::CompressionType;
+use esker_format::compression::{CodecOptions, CompressionType};
 use esker_format::file_name::blob_file_name;
 use esker_table::TableReadOptions;
 use esker_table::blob::{BlobFileBuilder, BlobReader, BlobSource, BlobSourceOptions};
@@ -24,8 +24,14 @@ pub(crate) fn stored(values: &[(&str, &str)]) -> Stored {
     fs.create_dir_if_missing(dir).unwrap();
     let number = FileNumber(12);
     let file = fs.new_writable_file(&blob_file_name(dir, number)).unwrap();
-    let mut builder =
-        BlobFileBuilder::new(file, number, ColumnFamilyId::DEFAULT, CompressionType::None).unwrap();
+    let mut builder = BlobFileBuilder::new(
+        file,
+        number,
+        ColumnFamilyId::DEFAULT,
+        CompressionType::None,
+        &CodecOptions::default(),
+    )
+    .unwrap();
     let mut indexes = Vec::new();
     for (key, value) in values {
         let location = builder.add(key.as_bytes(), value.as_bytes()).unwrap();

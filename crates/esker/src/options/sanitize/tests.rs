@@ -72,6 +72,7 @@ fn no_more_files_are_kept_open_than_the_process_may_have() {
 fn extreme_numbers_settle() {
     let db = DbOptions::default();
     for option in ColumnFamilyOptions::all_options() {
+        let Some(text) = &option.text else { continue };
         for value in
             ["0", "1", "-1", "2147483647", "-2147483648", "18446744073709551615", "9223372036854775807"]
         {
@@ -80,9 +81,9 @@ fn extreme_numbers_settle() {
                 continue;
             }
             options.sanitize(&db);
-            let settled = (option.text.as_ref().unwrap().print)(&options);
+            let settled = (text.print)(&options);
             assert_eq!(options.sanitize(&db), Vec::<String>::new(), "{}={value}", option.name);
-            assert_eq!((option.text.as_ref().unwrap().print)(&options), settled);
+            assert_eq!((text.print)(&options), settled);
         }
     }
 }
@@ -99,6 +100,47 @@ fn what_has_no_meaning_is_refused_by_name() {
     };
     refused(|o| o.db.keep_log_file_num = 0, ErrorKind::InvalidArgument, "keep_log_file_num");
     refused(|o| o.cf.inplace_update_support = true, ErrorKind::NotSupported, "inplace_update_support");
+    refused(|o| o.db.wal_compression = CompressionType::Zstd, ErrorKind::NotSupported, "wal_compression");
+    refused(|o| o.db.persist_stats_to_disk = true, ErrorKind::NotSupported, "persist_stats_to_disk");
+    refused(|o| o.db.wal_filter = Some("mine".into()), ErrorKind::NotSupported, "wal_filter: 'mine'");
+    refused(|o| o.cf.disallow_memtable_writes = true, ErrorKind::NotSupported, "disallow_memtable_writes");
+    refused(
+        |o| o.cf.sst_partitioner_factory = Some("mine".into()),
+        ErrorKind::NotSupported,
+        "sst_partitioner_factory",
+    );
+    refused(
+        |o| o.cf.compression_manager = Some("mine".into()),
+        ErrorKind::NotSupported,
+        "compression_manager",
+    );
+    refused(
+        |o| o.cf.table.user_defined_index_factory = Some("mine".into()),
+        ErrorKind::NotSupported,
+        "user_defined_index_factory",
+    );
+    refused(
+        |o| o.cf.table.use_udi_as_primary_index = true,
+        ErrorKind::NotSupported,
+        "use_udi_as_primary_index",
+    );
+    refused(
+        |o| o.cf.table.flush_block_policy_factory = "FlushBlockEveryKeyPolicyFactory".into(),
+        ErrorKind::NotSupported,
+        "flush_block_policy_factory",
+    );
+    refused(
+        |o| o.cf.read_triggered_compaction_threshold = f64::NAN,
+        ErrorKind::InvalidArgument,
+        "read_triggered_compaction_threshold",
+    );
+    let mapped = |o: &mut Options| (o.db.allow_mmap_reads, o.db.use_direct_reads) = (true, true);
+    refused(mapped, ErrorKind::NotSupported, "use_direct_reads");
+    let unordered = |o: &mut Options| (o.db.unordered_write, o.db.enable_pipelined_write) = (true, true);
+    refused(unordered, ErrorKind::InvalidArgument, "enable_pipelined_write");
+    let no_id = |o: &mut Options| (o.db.write_dbid_to_manifest, o.db.write_identity_file) = (false, false);
+    let cannot = "write_dbid_to_manifest and write_identity_file cannot both be false";
+    refused(no_id, ErrorKind::InvalidArgument, cannot);
     let no_buffer = |o: &mut Options| {
         o.db.use_direct_io_for_flush_and_compaction = true;
         o.db.writable_file_max_buffer_size = 0;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::options::{BlockBasedTableOptions, ColumnFamilyOptions, DbOptions};
+use crate::options::{BlockBasedTableOptions, ColumnFamilyOptions, DbOptions, MemtableFactory};
 use std::collections::HashSet;
 
 /// Invariants 1 and 2 of the module, for a struct at its defaults.
@@ -53,5 +53,56 @@ fn a_string_of_options_is_all_or_nothing() {
     assert_eq!(db.max_open_files, -1);
     db.set_from_string("max_open_files=7; bytes_per_sync=1M;").unwrap();
     assert_eq!((db.max_open_files, db.bytes_per_sync), (7, 1 << 20));
-    assert!(db.set_text("statistics", "x").unwrap_err().message().contains("object"));
+    assert!(db.set_text("listeners", "x").unwrap_err().message().contains("object"));
+}
+
+#[test]
+fn names_that_rocksdb_ignores_are_ignored() {
+    let mut db = DbOptions::default();
+    db.set_from_string(
+        "access_hint_on_compaction_start=NORMAL;rate_limiter_bytes_per_sec=1m;statistics=nullptr",
+    )
+    .unwrap();
+    assert_eq!(db.rate_limiter.as_ref().unwrap().bytes_per_second(), 1 << 20);
+    db.set_text("rate_limiter", "nullptr").unwrap();
+    assert!(db.rate_limiter.is_none());
+    assert!(db.set_text("rate_limiter", "0").is_err());
+    assert!(db.set_text("filter_deletes", "true").unwrap_err().message().contains("no such option"));
+
+    let mut cf = ColumnFamilyOptions::default();
+    cf.set_from_string("filter_deletes=true;memtable=prefix_hash:1000;compaction_filter=nullptr").unwrap();
+    assert_eq!(cf.memtable_factory, MemtableFactory::HashSkipList);
+    assert!(cf.set_text("compaction_filter", "mine").is_err());
+    for text in ["{id=VectorRepFactory;count=7;}", "vector"] {
+        cf.set_text("memtable_factory", text).unwrap();
+        assert_eq!(cf.text_of("memtable_factory").unwrap(), "VectorRepFactory");
+    }
+    assert!(cf.set_text("memtable_factory", "btree").unwrap_err().message().contains("'btree'"));
+    BlockBasedTableOptions::default().set_text("hash_index_allow_collision", "true").unwrap();
+}
+
+/// Every option that says so of itself, and the other way round.
+#[test]
+fn options_without_effect_are_listed_with_the_reason() {
+    fn of<T: OptionStruct>() -> Vec<&'static str> {
+        let says_so = |help: &str| help.contains("Accepted without effect: ");
+        T::all_options().iter().filter(|o| says_so(o.help)).map(|o| o.name).collect()
+    }
+    let page = include_str!("../../../../../docs/compat/options.md");
+    let list = page.split_once("## Accepted without effect").unwrap().1.split_once("\n## ").unwrap().0;
+    let section = |title: &str| -> Vec<&str> {
+        let rest = list.split_once(&format!("### {title}\n")).unwrap().1;
+        let rows = rest.split("\n### ").next().unwrap().lines();
+        let cells = rows.filter_map(|row| row.strip_prefix("| `")?.split_once("` | "));
+        cells.inspect(|(name, why)| assert!(why.len() > 10, "{name}: why?")).map(|(name, _)| name).collect()
+    };
+    let sorted = |mut names: Vec<&'static str>| {
+        names.sort_unstable();
+        names
+    };
+    assert_eq!(sorted(section("Of the database")), sorted(of::<DbOptions>()));
+    assert_eq!(sorted(section("Of a family")), sorted(of::<ColumnFamilyOptions>()));
+    for name in section("Of tables") {
+        assert!(BlockBasedTableOptions::find(name).is_some(), "{name}");
+    }
 }

@@ -187,6 +187,27 @@ fn a_manifest_of_many_tables_is_not_written_anew_with_each_edit() {
 }
 
 #[test]
+fn a_manifest_grows_by_the_percentage_of_its_beginning() {
+    let manifests_for_200_edits = |percent: u64| {
+        let fs = mem();
+        let mut set = create(&fs);
+        set.set_manifest_limits(1000, percent, 0);
+        let first = set.manifest_number().0;
+        let mut fresh = 0;
+        for _ in 0..200 {
+            let (edit, before) = (add(&set, 0, "a", "b"), set.manifest_number());
+            set.log_and_apply(vec![edit], LogOptions::default()).unwrap();
+            fresh += usize::from(set.manifest_number() != before);
+        }
+        assert!(set.manifest_number().0 > first);
+        fresh
+    };
+    assert!(manifests_for_200_edits(0) > 100, "each beginning is beyond the limit");
+    let (some, few) = (manifests_for_200_edits(50), manifests_for_200_edits(2000));
+    assert!(few < some && some < 30, "{few} and {some}");
+}
+
+#[test]
 fn obsolete_tables_are_reported_once_and_only_when_no_version_names_them() {
     let fs = mem();
     let mut set = create(&fs);

@@ -1,0 +1,100 @@
+//! Enums of options that Esker knows by name only: temperatures, cache tiers, kinds of memtables.
+//!
+//! In: RocksDB's names and numbers. Out: values that options hold and print. Source: RocksDB
+//! `include/rocksdb/types.h`, `include/rocksdb/advanced_options.h`, `memtable/`.
+
+use super::value::{OptionValue, object_name, option_enum};
+use esker_base::{Error, Result};
+
+option_enum! {
+    /// How soon data is expected to be read again, as a hint to file systems. Without effect.
+    #[derive(Default)]
+    pub enum Temperature {
+        /// No hint.
+        #[default]
+        Unknown = 0, "kUnknown";
+        /// At once.
+        Hot = 4, "kHot";
+        /// Soon.
+        Warm = 8, "kWarm";
+        /// Some day.
+        Cool = 10, "kCool";
+        /// Rarely.
+        Cold = 12, "kCold";
+        /// Perhaps never.
+        Ice = 16, "kIce";
+    }
+}
+
+option_enum! {
+    /// The lowest tier of a block cache that a database uses. Without effect.
+    #[derive(Default)]
+    pub enum CacheTier {
+        /// Blocks in memory.
+        VolatileTier = 0, "kVolatileTier";
+        /// Compressed blocks in memory.
+        VolatileCompressedTier = 1, "kVolatileCompressedTier";
+        /// Blocks on a device.
+        #[default]
+        NonVolatileBlockTier = 2, "kNonVolatileBlockTier";
+    }
+}
+
+option_enum! {
+    /// Whether values of new blob files go into the blob cache. Without effect.
+    #[derive(Default)]
+    pub enum PrepopulateBlobCache {
+        /// No.
+        #[default]
+        Disable = 0, "kDisable";
+        /// Those that flushes write.
+        FlushOnly = 1, "kFlushOnly";
+    }
+}
+
+/// The kind of a memtable. All kinds give Esker's B+-tree, which serves the calls of each.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+pub enum MemtableFactory {
+    /// A skip list.
+    #[default]
+    SkipList,
+    /// An unsorted vector, sorted for reads.
+    Vector,
+    /// A skip list for each prefix.
+    HashSkipList,
+    /// A linked list for each prefix.
+    HashLinkList,
+}
+
+impl MemtableFactory {
+    /// Class name, then the short name of option strings.
+    const NAMES: [(MemtableFactory, &str, &str); 4] = [
+        (MemtableFactory::SkipList, "SkipListFactory", "skip_list"),
+        (MemtableFactory::Vector, "VectorRepFactory", "vector"),
+        (MemtableFactory::HashSkipList, "HashSkipListRepFactory", "prefix_hash"),
+        (MemtableFactory::HashLinkList, "HashLinkListRepFactory", "hash_linkedlist"),
+    ];
+
+    /// RocksDB's name of the factory's class.
+    pub fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(kind, ..)| *kind == self).expect("each kind has a name").1
+    }
+}
+
+/// `SkipListFactory`, `prefix_hash:1000`, `{id=vector;count=0;}`: the parameters make no
+/// difference.
+impl OptionValue for MemtableFactory {
+    fn parse(text: &str) -> Result<MemtableFactory> {
+        let id = object_name(text);
+        let name = id.split_once(':').map_or(id, |(name, _)| name);
+        let is_called = |(_, class, short): &&(MemtableFactory, &str, &str)| name == *class || name == *short;
+        Self::NAMES
+            .iter()
+            .find(is_called)
+            .map(|(kind, ..)| *kind)
+            .ok_or_else(|| Error::invalid_argument(format!("no kind of memtable is called '{name}'")))
+    }
+    fn print(&self) -> String {
+        self.name().to_owned()
+    }
+}
