@@ -11,6 +11,7 @@
 )]
 
 mod campaigns;
+mod capi;
 mod commands;
 mod instructions;
 mod mutants;
@@ -42,6 +43,8 @@ cargo xtask long sanitizers    the same under AddressSanitizer and ThreadSanitiz
 cargo xtask compare [FLAGS]    Esker beside RocksDB, fjall, redb and LMDB (--quick: ten minutes; --help: all flags)
 cargo xtask instructions       instructions per operation; fails on over 3% more than recorded (--record writes them)
 cargo xtask guide              the guide as a book in target/guide (installs mdBook into target/tools once)
+cargo xtask capi-surface       records the declarations of RocksDB's headers (--check: compares them)
+cargo xtask install-capi DIR   librocksdb.so.11, its header and rocksdb.pc below DIR
 cargo xtask tidy               rules that no compiler knows";
 
 fn main() -> ExitCode {
@@ -77,6 +80,9 @@ fn main() -> ExitCode {
         ["instructions"] => instructions::check(&root, false),
         ["instructions", "--record"] => instructions::check(&root, true),
         ["guide"] => commands::guide(&root),
+        ["capi-surface"] => capi::surface(&root, false),
+        ["capi-surface", "--check"] => capi::surface(&root, true),
+        ["install-capi", prefix] => capi::install(&root, Path::new(prefix)),
         ["tidy"] => tidy::run(&root),
         _ => Err(USAGE.to_owned()),
     };

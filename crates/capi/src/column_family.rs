@@ -1,0 +1,175 @@
+//! Families of a database: made, dropped, named.
+
+use crate::db::rocksdb_t;
+use crate::memory::{
+    answer, attempt, destroy, give, object, path, put, slice, text, to_c_array, to_c_bytes, to_c_string,
+};
+use crate::options::rocksdb_options_t;
+use esker::{ColumnFamilyDescriptor, ColumnFamilyHandle, Db, DbOptions, Error, Result};
+use libc::{c_char, c_int};
+
+/// A family. It stays readable after it was dropped, until the handle is destroyed.
+#[derive(Clone, Debug)]
+pub struct rocksdb_column_family_handle_t {
+    /// The handle.
+    pub(crate) family: ColumnFamilyHandle,
+}
+
+pub(crate) fn give_family(family: ColumnFamilyHandle) -> *mut rocksdb_column_family_handle_t {
+    give(rocksdb_column_family_handle_t { family })
+}
+
+/// The families that a call names: `count` names, each with its options.
+pub(crate) unsafe fn descriptors(
+    count: c_int,
+    names: *const *const c_char,
+    options: *const *const rocksdb_options_t,
+) -> Result<Vec<ColumnFamilyDescriptor>> {
+    let count =
+        usize::try_from(count).map_err(|_| Error::invalid_argument("num_column_families is negative"))?;
+    let mut families = Vec::with_capacity(count);
+    for (name, options) in slice(names, count).iter().zip(slice(options, count)) {
+        let options = object(*options)?;
+        options.check()?;
+        families.push(ColumnFamilyDescriptor::new(text(*name), options.cf.clone()));
+    }
+    Ok(families)
+}
+
+/// Puts a handle of each family of `families` into `handles`, in their order.
+pub(crate) unsafe fn put_handles(
+    db: &Db,
+    families: &[ColumnFamilyDescriptor],
+    handles: *mut *mut rocksdb_column_family_handle_t,
+) -> Result<()> {
+    for (at, family) in families.iter().enumerate() {
+        let handle = db.column_family(&family.name);
+        let handle = handle.ok_or_else(|| Error::invalid_argument(format!("no family '{}'", family.name)))?;
+        put(handles.add(at), give_family(handle));
+    }
+    Ok(())
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_list_column_families(
+    options: *const rocksdb_options_t,
+    name: *const c_char,
+    len: *mut usize,
+    errptr: *mut *mut c_char,
+) -> *mut *mut c_char {
+    put(len, 0);
+    let names = attempt(errptr, Vec::new(), || {
+        let options = options.as_ref().map_or_else(DbOptions::default, |options| options.db.clone());
+        Db::list_column_families(&options, path(name)?)
+    });
+    let names: Vec<*mut c_char> = names.iter().map(|name| to_c_string(name.as_bytes())).collect();
+    put(len, names.len());
+    to_c_array(&names)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_list_column_families_destroy(list: *mut *mut c_char, len: usize) {
+    for name in slice(list, len) {
+        libc::free((*name).cast());
+    }
+    libc::free(list.cast());
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_create_column_family(
+    db: *mut rocksdb_t,
+    options: *const rocksdb_options_t,
+    name: *const c_char,
+    errptr: *mut *mut c_char,
+) -> *mut rocksdb_column_family_handle_t {
+    attempt(errptr, std::ptr::null_mut(), || {
+        let options = object(options)?;
+        options.check()?;
+        Ok(give_family(object(db)?.create_column_family(&text(name), &options.cf)?))
+    })
+}
+
+/// An array of handles, freed by `rocksdb_create_column_families_destroy`; NULL on an error.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_create_column_families(
+    db: *mut rocksdb_t,
+    options: *const rocksdb_options_t,
+    count: c_int,
+    names: *const *const c_char,
+    len: *mut usize,
+    errptr: *mut *mut c_char,
+) -> *mut *mut rocksdb_column_family_handle_t {
+    put(len, 0);
+    attempt(errptr, std::ptr::null_mut(), || {
+        let options = object(options)?;
+        options.check()?;
+        let count = usize::try_from(count).unwrap_or(0);
+        let family = |name: &*const c_char| ColumnFamilyDescriptor::new(text(*name), options.cf.clone());
+        let families: Vec<_> = slice(names, count).iter().map(family).collect();
+        let handles = object(db)?.create_column_families(families)?;
+        let handles: Vec<_> = handles.into_iter().map(give_family).collect();
+        put(len, handles.len());
+        Ok(to_c_array(&handles))
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_create_column_families_destroy(
+    list: *mut *mut rocksdb_column_family_handle_t,
+) {
+    libc::free(list.cast());
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_create_column_family_with_ttl(
+    db: *mut rocksdb_t,
+    options: *const rocksdb_options_t,
+    name: *const c_char,
+    ttl: c_int,
+    errptr: *mut *mut c_char,
+) -> *mut rocksdb_column_family_handle_t {
+    attempt(errptr, std::ptr::null_mut(), || {
+        let options = object(options)?;
+        options.check()?;
+        let db = object(db)?;
+        let with_ttl =
+            db.ttl.as_ref().ok_or_else(|| Error::invalid_argument("the database was opened without TTL"))?;
+        Ok(give_family(with_ttl.create_column_family_with_ttl(&text(name), &options.cf, ttl)?))
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_drop_column_family(
+    db: *mut rocksdb_t,
+    family: *mut rocksdb_column_family_handle_t,
+    errptr: *mut *mut c_char,
+) {
+    attempt(errptr, (), || object(db)?.db.drop_column_family(&object(family)?.family));
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_get_default_column_family_handle(
+    db: *mut rocksdb_t,
+) -> *mut rocksdb_column_family_handle_t {
+    answer(std::ptr::null_mut(), || Ok(give_family(object(db)?.default.clone())))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_column_family_handle_destroy(family: *mut rocksdb_column_family_handle_t) {
+    destroy(family);
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_column_family_handle_get_id(
+    family: *mut rocksdb_column_family_handle_t,
+) -> u32 {
+    answer(0, || Ok(object(family)?.family.id().0))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_column_family_handle_get_name(
+    family: *mut rocksdb_column_family_handle_t,
+    len: *mut usize,
+) -> *mut c_char {
+    answer(std::ptr::null_mut(), || Ok(to_c_bytes(object(family)?.family.name().as_bytes(), len)))
+}

@@ -1,0 +1,247 @@
+//! `rocksdb_t`: an open database. It is opened, closed, repaired and destroyed here.
+//!
+//! In: options, paths, families. Out: a handle whose calls go to [`esker::Db`], or to
+//! [`esker::DbWithTtl`] where the database was opened with TTL. A call costs its Rust form, the
+//! copies that `c.h` demands, and no count that threads share.
+
+use crate::column_family::{descriptors, put_handles, rocksdb_column_family_handle_t};
+use crate::iterator::Cursor;
+use crate::memory::{answer, attempt, destroy, give, object, path, slice};
+use crate::options::rocksdb_options_t;
+use esker::{
+    ColumnFamilyDescriptor, ColumnFamilyHandle, ColumnFamilyOptions, Db, DbWithTtl, OpenMode, PinnedBytes,
+    ReadOptions, Result, WriteBatch, WriteOptions,
+};
+use libc::{c_char, c_int, c_uchar};
+
+/// An open database.
+#[derive(Debug)]
+pub struct rocksdb_t {
+    /// The database.
+    pub(crate) db: Db,
+    /// The same with times behind the values, if it was opened with TTL.
+    pub(crate) ttl: Option<DbWithTtl>,
+    /// The family that calls without a family mean.
+    pub(crate) default: ColumnFamilyHandle,
+}
+
+impl rocksdb_t {
+    pub(crate) fn new(db: Db) -> rocksdb_t {
+        rocksdb_t { default: db.default_column_family(), ttl: None, db }
+    }
+
+    fn with_ttl(ttl: DbWithTtl) -> rocksdb_t {
+        rocksdb_t { ttl: Some(ttl.clone()), ..rocksdb_t::new(ttl.base_db().clone()) }
+    }
+
+    pub(crate) fn create_column_family(
+        &self,
+        name: &str,
+        options: &ColumnFamilyOptions,
+    ) -> Result<ColumnFamilyHandle> {
+        match &self.ttl {
+            Some(ttl) => ttl.create_column_family_with_ttl(name, options, 0),
+            None => self.db.create_column_family(name, options),
+        }
+    }
+
+    pub(crate) fn create_column_families(
+        &self,
+        families: Vec<ColumnFamilyDescriptor>,
+    ) -> Result<Vec<ColumnFamilyHandle>> {
+        match &self.ttl {
+            Some(_) => families
+                .iter()
+                .map(|family| self.create_column_family(&family.name, &family.options))
+                .collect(),
+            None => self.db.create_column_families(families),
+        }
+    }
+
+    pub(crate) fn write(&self, options: &WriteOptions, batch: &mut WriteBatch) -> Result<()> {
+        match &self.ttl {
+            Some(ttl) => ttl.write_opt(options, &*batch),
+            None => self.db.write_opt(options, batch),
+        }
+    }
+
+    pub(crate) fn get(
+        &self,
+        options: &ReadOptions,
+        family: &ColumnFamilyHandle,
+        key: &[u8],
+    ) -> Result<Option<PinnedBytes>> {
+        match &self.ttl {
+            Some(ttl) => Ok(ttl.get_opt(options, family, key)?.map(PinnedBytes::from)),
+            None => self.db.get_pinned_opt(options, family, key),
+        }
+    }
+
+    pub(crate) fn multi_get(
+        &self,
+        options: &ReadOptions,
+        families: &[&ColumnFamilyHandle],
+        keys: &[&[u8]],
+    ) -> Vec<Result<Option<PinnedBytes>>> {
+        if let Some(ttl) = &self.ttl {
+            let pairs = families.iter().zip(keys);
+            return pairs
+                .map(|(family, key)| Ok(ttl.get_opt(options, family, key)?.map(PinnedBytes::from)))
+                .collect();
+        }
+        let pairs: Vec<(&ColumnFamilyHandle, &[u8])> =
+            families.iter().copied().zip(keys.iter().copied()).collect();
+        self.db.multi_get_cf(options, &pairs)
+    }
+
+    pub(crate) fn iter(&self, options: ReadOptions, family: &ColumnFamilyHandle) -> Cursor {
+        let cursor = match &self.ttl {
+            Some(ttl) => ttl.iter_opt(options, family).map(Cursor::Ttl),
+            None => self.db.iter_opt(options, family).map(Cursor::Db),
+        };
+        cursor.unwrap_or_else(Cursor::Failed)
+    }
+}
+
+/// The family behind `family`.
+pub(crate) unsafe fn family<'a>(
+    family: *const rocksdb_column_family_handle_t,
+) -> Result<&'a ColumnFamilyHandle> {
+    Ok(&object(family)?.family)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_open(
+    options: *const rocksdb_options_t,
+    name: *const c_char,
+    errptr: *mut *mut c_char,
+) -> *mut rocksdb_t {
+    attempt(errptr, std::ptr::null_mut(), || {
+        Ok(give(rocksdb_t::new(Db::open(&object(options)?.checked()?, path(name)?)?)))
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_open_with_ttl(
+    options: *const rocksdb_options_t,
+    name: *const c_char,
+    ttl: c_int,
+    errptr: *mut *mut c_char,
+) -> *mut rocksdb_t {
+    attempt(errptr, std::ptr::null_mut(), || {
+        let options = object(options)?.checked()?;
+        let families = [("default", options.cf)];
+        let db = DbWithTtl::open(&options.db, path(name)?, families, &[ttl], OpenMode::ReadWrite)?;
+        Ok(give(rocksdb_t::with_ttl(db)))
+    })
+}
+
+/// With `error_if_wal_file_exists`, data that lies in a WAL only is an error: a reader does not
+/// see it as RocksDB's would not.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_open_for_read_only(
+    options: *const rocksdb_options_t,
+    name: *const c_char,
+    _error_if_wal_file_exists: c_uchar,
+    errptr: *mut *mut c_char,
+) -> *mut rocksdb_t {
+    attempt(errptr, std::ptr::null_mut(), || {
+        Ok(give(rocksdb_t::new(Db::open_for_read_only(&object(options)?.checked()?, path(name)?)?)))
+    })
+}
+
+unsafe fn open_families(
+    options: *const rocksdb_options_t,
+    name: *const c_char,
+    families: Vec<ColumnFamilyDescriptor>,
+    handles: *mut *mut rocksdb_column_family_handle_t,
+    mode: OpenMode,
+) -> Result<*mut rocksdb_t> {
+    let options = object(options)?.checked()?;
+    let db = Db::open_with(&options.db, path(name)?, families.clone(), mode)?;
+    put_handles(&db, &families, handles)?;
+    Ok(give(rocksdb_t::new(db)))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_open_column_families(
+    options: *const rocksdb_options_t,
+    name: *const c_char,
+    count: c_int,
+    names: *const *const c_char,
+    family_options: *const *const rocksdb_options_t,
+    handles: *mut *mut rocksdb_column_family_handle_t,
+    errptr: *mut *mut c_char,
+) -> *mut rocksdb_t {
+    attempt(errptr, std::ptr::null_mut(), || {
+        let families = descriptors(count, names, family_options)?;
+        open_families(options, name, families, handles, OpenMode::ReadWrite)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_open_for_read_only_column_families(
+    options: *const rocksdb_options_t,
+    name: *const c_char,
+    count: c_int,
+    names: *const *const c_char,
+    family_options: *const *const rocksdb_options_t,
+    handles: *mut *mut rocksdb_column_family_handle_t,
+    _error_if_wal_file_exists: c_uchar,
+    errptr: *mut *mut c_char,
+) -> *mut rocksdb_t {
+    attempt(errptr, std::ptr::null_mut(), || {
+        let families = descriptors(count, names, family_options)?;
+        open_families(options, name, families, handles, OpenMode::ReadOnly)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_open_column_families_with_ttl(
+    options: *const rocksdb_options_t,
+    name: *const c_char,
+    count: c_int,
+    names: *const *const c_char,
+    family_options: *const *const rocksdb_options_t,
+    handles: *mut *mut rocksdb_column_family_handle_t,
+    ttls: *const c_int,
+    errptr: *mut *mut c_char,
+) -> *mut rocksdb_t {
+    attempt(errptr, std::ptr::null_mut(), || {
+        let options = object(options)?.checked()?;
+        let families = descriptors(count, names, family_options)?;
+        let ttls = slice(ttls, families.len());
+        let db = DbWithTtl::open(&options.db, path(name)?, families.clone(), ttls, OpenMode::ReadWrite)?;
+        put_handles(db.base_db(), &families, handles)?;
+        Ok(give(rocksdb_t::with_ttl(db)))
+    })
+}
+
+/// Closes the database, also where iterators or snapshots of it are left: they go on with what
+/// they hold.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_close(db: *mut rocksdb_t) {
+    answer((), || object(db)?.db.close());
+    destroy(db);
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_destroy_db(
+    options: *const rocksdb_options_t,
+    name: *const c_char,
+    errptr: *mut *mut c_char,
+) {
+    attempt(errptr, (), || esker::destroy_db(&object(options)?.db, path(name)?));
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_repair_db(
+    options: *const rocksdb_options_t,
+    name: *const c_char,
+    errptr: *mut *mut c_char,
+) {
+    attempt(errptr, (), || {
+        let options = object(options)?.checked()?;
+        esker::repair_db(&options, path(name)?, &[]).map(drop)
+    });
+}

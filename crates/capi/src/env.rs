@@ -1,0 +1,236 @@
+//! Environments, logs, rate limiters and write buffer managers.
+
+use crate::cache::rocksdb_cache_t;
+use crate::memory::{answer, attempt, destroy, give, object, path, text};
+use esker::options::{Env, InfoLog, InfoLogLevel, RateLimiter, RateLimiterMode, WriteBufferManager};
+use libc::{c_char, c_int, c_uint, c_void};
+use std::fmt;
+use std::sync::Arc;
+
+/// Files, clock and threads.
+#[derive(Debug)]
+pub struct rocksdb_env_t {
+    /// The environment.
+    pub(crate) env: Env,
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_create_default_env() -> *mut rocksdb_env_t {
+    give(rocksdb_env_t { env: Env::default() })
+}
+
+/// Files in memory, gone with the environment.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_create_mem_env() -> *mut rocksdb_env_t {
+    give(rocksdb_env_t { env: Env::with_fs(Arc::new(esker::options::MemFs::new())) })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_env_destroy(env: *mut rocksdb_env_t) {
+    destroy(env);
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_create_dir_if_missing(
+    env: *mut rocksdb_env_t,
+    dir: *const c_char,
+    errptr: *mut *mut c_char,
+) {
+    attempt(errptr, (), || object(env)?.env.fs.create_dir_if_missing(path(dir)?));
+}
+
+/// A log for people.
+pub struct rocksdb_logger_t {
+    /// The log.
+    pub(crate) logger: Arc<dyn InfoLog>,
+}
+
+struct StderrLog {
+    level: InfoLogLevel,
+    prefix: String,
+}
+
+impl InfoLog for StderrLog {
+    #[allow(clippy::print_stderr, reason = "that is this log's place")]
+    fn log(&self, _level: InfoLogLevel, args: fmt::Arguments<'_>) {
+        eprintln!("{}{args}", self.prefix);
+    }
+    fn level(&self) -> InfoLogLevel {
+        self.level
+    }
+}
+
+/// Hands lines to a function of the client.
+struct CallbackLog {
+    level: InfoLogLevel,
+    callback: unsafe extern "C" fn(*mut c_void, c_uint, *mut c_char, usize),
+    state: *mut c_void,
+}
+
+unsafe impl Send for CallbackLog {}
+unsafe impl Sync for CallbackLog {}
+
+impl InfoLog for CallbackLog {
+    fn log(&self, level: InfoLogLevel, args: fmt::Arguments<'_>) {
+        let mut line = args.to_string();
+        let len = line.len();
+        line.push('\0');
+        unsafe { (self.callback)(self.state, level as c_uint, line.as_mut_ptr().cast(), len) };
+    }
+    fn level(&self) -> InfoLogLevel {
+        self.level
+    }
+}
+
+fn log_level(level: c_int) -> InfoLogLevel {
+    use crate::field::Code;
+    InfoLogLevel::of(level.into()).unwrap_or(InfoLogLevel::Info)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_logger_create_stderr_logger(
+    level: c_int,
+    prefix: *const c_char,
+) -> *mut rocksdb_logger_t {
+    let prefix = text(prefix).into_owned();
+    give(rocksdb_logger_t { logger: Arc::new(StderrLog { level: log_level(level), prefix }) })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_logger_create_callback_logger(
+    level: c_int,
+    callback: Option<unsafe extern "C" fn(*mut c_void, c_uint, *mut c_char, usize)>,
+    state: *mut c_void,
+) -> *mut rocksdb_logger_t {
+    let Some(callback) = callback else { return std::ptr::null_mut() };
+    give(rocksdb_logger_t { logger: Arc::new(CallbackLog { level: log_level(level), callback, state }) })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_logger_destroy(logger: *mut rocksdb_logger_t) {
+    destroy(logger);
+}
+
+/// Bounds bytes a second.
+pub struct rocksdb_ratelimiter_t {
+    /// The limiter.
+    pub(crate) limiter: Arc<RateLimiter>,
+}
+
+unsafe fn limiter(
+    rate: i64,
+    refill: i64,
+    fairness: i32,
+    mode: RateLimiterMode,
+) -> *mut rocksdb_ratelimiter_t {
+    let limiter = RateLimiter::new(
+        rate.max(1).unsigned_abs(),
+        refill.max(1).unsigned_abs(),
+        fairness.max(1).unsigned_abs(),
+        mode,
+    );
+    give(rocksdb_ratelimiter_t { limiter: Arc::new(limiter) })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_ratelimiter_create(
+    rate: i64,
+    refill_period_us: i64,
+    fairness: i32,
+) -> *mut rocksdb_ratelimiter_t {
+    limiter(rate, refill_period_us, fairness, RateLimiterMode::WritesOnly)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_ratelimiter_destroy(limiter: *mut rocksdb_ratelimiter_t) {
+    destroy(limiter);
+}
+
+/// Bounds the memtables of several databases.
+#[derive(Debug)]
+pub struct rocksdb_write_buffer_manager_t {
+    /// The manager.
+    pub(crate) manager: Arc<WriteBufferManager>,
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_write_buffer_manager_create(
+    bytes: usize,
+    allow_stall: bool,
+) -> *mut rocksdb_write_buffer_manager_t {
+    give(rocksdb_write_buffer_manager_t { manager: Arc::new(WriteBufferManager::new(bytes, allow_stall)) })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_write_buffer_manager_create_with_cache(
+    bytes: usize,
+    cache: *const rocksdb_cache_t,
+    allow_stall: bool,
+) -> *mut rocksdb_write_buffer_manager_t {
+    answer(std::ptr::null_mut(), || {
+        let manager = WriteBufferManager::with_cache(bytes, &object(cache)?.cache, allow_stall);
+        Ok(give(rocksdb_write_buffer_manager_t { manager: Arc::new(manager) }))
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_write_buffer_manager_destroy(manager: *mut rocksdb_write_buffer_manager_t) {
+    destroy(manager);
+}
+
+unsafe fn of_manager<T: Default>(
+    manager: *mut rocksdb_write_buffer_manager_t,
+    figure: impl FnOnce(&WriteBufferManager) -> T,
+) -> T {
+    answer(T::default(), || Ok(figure(&object(manager)?.manager)))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_write_buffer_manager_enabled(
+    manager: *mut rocksdb_write_buffer_manager_t,
+) -> bool {
+    of_manager(manager, |manager| manager.buffer_size() > 0)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_write_buffer_manager_cost_to_cache(
+    manager: *mut rocksdb_write_buffer_manager_t,
+) -> bool {
+    of_manager(manager, WriteBufferManager::cost_to_cache)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_write_buffer_manager_memory_usage(
+    manager: *mut rocksdb_write_buffer_manager_t,
+) -> usize {
+    of_manager(manager, WriteBufferManager::memory_usage)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_write_buffer_manager_mutable_memtable_memory_usage(
+    manager: *mut rocksdb_write_buffer_manager_t,
+) -> usize {
+    of_manager(manager, WriteBufferManager::mutable_memtable_memory_usage)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_write_buffer_manager_dummy_entries_in_cache_usage(
+    manager: *mut rocksdb_write_buffer_manager_t,
+) -> usize {
+    of_manager(manager, WriteBufferManager::dummy_entries_in_cache_usage)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_write_buffer_manager_buffer_size(
+    manager: *mut rocksdb_write_buffer_manager_t,
+) -> usize {
+    of_manager(manager, WriteBufferManager::buffer_size)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_write_buffer_manager_set_buffer_size(
+    manager: *mut rocksdb_write_buffer_manager_t,
+    bytes: usize,
+) {
+    of_manager(manager, |manager| manager.set_buffer_size(bytes));
+}

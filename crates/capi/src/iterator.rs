@@ -1,0 +1,261 @@
+//! `rocksdb_iterator_t`: one face for the iterators of databases, transactions and batches.
+//!
+//! In: moves. Out: keys and values that live until the next move. An iterator that could not be
+//! made is not valid, and has the error.
+
+use crate::column_family::rocksdb_column_family_handle_t;
+use crate::db::{family, rocksdb_t};
+use crate::memory::{answer, attempt, bytes, destroy, give, lend, object, object_mut, put, slice};
+use crate::read_options::rocksdb_readoptions_t;
+use esker::{DbIterator, Error, Result, TtlIterator};
+use libc::{c_char, c_uchar};
+
+/// A cursor over the entries of a family.
+#[derive(Debug)]
+pub struct rocksdb_iterator_t {
+    /// Where it stands.
+    pub(crate) cursor: Cursor,
+}
+
+/// The kinds of cursors behind the C type.
+#[derive(Debug)]
+pub(crate) enum Cursor {
+    /// Over a database.
+    Db(DbIterator),
+    /// Over a database with TTL.
+    Ttl(TtlIterator),
+    /// Could not be made.
+    Failed(Error),
+}
+
+/// Calls `$move` on the cursor of whichever kind.
+macro_rules! of_cursor {
+    ($cursor:expr, $it:ident => $call:expr, $failed:ident => $else:expr) => {
+        match $cursor {
+            Cursor::Db($it) => $call,
+            Cursor::Ttl($it) => $call,
+            Cursor::Failed($failed) => $else,
+        }
+    };
+}
+
+impl Cursor {
+    #[inline]
+    fn valid(&self) -> bool {
+        of_cursor!(self, it => it.valid(), _error => false)
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        of_cursor!(self, it => it.key(), _error => &[])
+    }
+
+    #[inline]
+    fn value(&self) -> &[u8] {
+        match self {
+            Cursor::Db(it) => it.value(),
+            Cursor::Ttl(it) => it.value().unwrap_or_default(),
+            Cursor::Failed(_) => &[],
+        }
+    }
+
+    fn timestamp(&self) -> &[u8] {
+        match self {
+            Cursor::Db(it) => it.timestamp(),
+            _ => &[],
+        }
+    }
+
+    fn status(&self) -> Result<()> {
+        of_cursor!(self, it => it.status(), error => Err(error.clone()))
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_create_iterator(
+    db: *mut rocksdb_t,
+    options: *const rocksdb_readoptions_t,
+) -> *mut rocksdb_iterator_t {
+    answer(std::ptr::null_mut(), || {
+        let db = object(db)?;
+        let cursor = db.iter(object(options)?.for_iterator(), &db.default);
+        Ok(give(rocksdb_iterator_t { cursor }))
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_create_iterator_cf(
+    db: *mut rocksdb_t,
+    options: *const rocksdb_readoptions_t,
+    column_family: *mut rocksdb_column_family_handle_t,
+) -> *mut rocksdb_iterator_t {
+    answer(std::ptr::null_mut(), || {
+        let cursor = object(db)?.iter(object(options)?.for_iterator(), family(column_family)?);
+        Ok(give(rocksdb_iterator_t { cursor }))
+    })
+}
+
+/// Iterators over `count` families that see the same sequence number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_create_iterators(
+    db: *mut rocksdb_t,
+    options: *mut rocksdb_readoptions_t,
+    column_families: *mut *mut rocksdb_column_family_handle_t,
+    iterators: *mut *mut rocksdb_iterator_t,
+    count: usize,
+    errptr: *mut *mut c_char,
+) {
+    attempt(errptr, (), || {
+        let db = object(db)?;
+        let mut options = object(options)?.for_iterator();
+        options.snapshot.get_or_insert_with(|| db.db.snapshot());
+        let mut made = Vec::with_capacity(count);
+        for column_family in slice(column_families, count) {
+            match db.iter(options.clone(), family(*column_family)?) {
+                Cursor::Failed(error) => return Err(error),
+                cursor => made.push(cursor),
+            }
+        }
+        for (at, cursor) in made.into_iter().enumerate() {
+            put(iterators.add(at), give(rocksdb_iterator_t { cursor }));
+        }
+        Ok(())
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_iter_destroy(iterator: *mut rocksdb_iterator_t) {
+    destroy(iterator);
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_iter_valid(iterator: *const rocksdb_iterator_t) -> c_uchar {
+    iterator.as_ref().is_some_and(|iterator| iterator.cursor.valid()).into()
+}
+
+/// Moves the cursor. A panic of a client's comparator leaves it where it is.
+unsafe fn step(iterator: *mut rocksdb_iterator_t, step: impl FnOnce(&mut Cursor)) {
+    answer((), || {
+        step(&mut object_mut(iterator)?.cursor);
+        Ok(())
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_iter_seek_to_first(iterator: *mut rocksdb_iterator_t) {
+    step(iterator, |cursor| of_cursor!(cursor, it => it.seek_to_first(), _error => ()));
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_iter_seek_to_last(iterator: *mut rocksdb_iterator_t) {
+    step(iterator, |cursor| of_cursor!(cursor, it => it.seek_to_last(), _error => ()));
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_iter_seek(
+    iterator: *mut rocksdb_iterator_t,
+    key: *const c_char,
+    len: usize,
+) {
+    step(iterator, |cursor| of_cursor!(cursor, it => it.seek(bytes(key, len)), _error => ()));
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_iter_seek_for_prev(
+    iterator: *mut rocksdb_iterator_t,
+    key: *const c_char,
+    len: usize,
+) {
+    step(iterator, |cursor| of_cursor!(cursor, it => it.seek_for_prev(bytes(key, len)), _error => ()));
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_iter_next(iterator: *mut rocksdb_iterator_t) {
+    step(iterator, |cursor| of_cursor!(cursor, it => it.next(), _error => ()));
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_iter_prev(iterator: *mut rocksdb_iterator_t) {
+    step(iterator, |cursor| of_cursor!(cursor, it => it.prev(), _error => ()));
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_iter_key(
+    iterator: *const rocksdb_iterator_t,
+    len: *mut usize,
+) -> *const c_char {
+    iterator.as_ref().map_or(std::ptr::null(), |iterator| lend(iterator.cursor.key(), len))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_iter_value(
+    iterator: *const rocksdb_iterator_t,
+    len: *mut usize,
+) -> *const c_char {
+    iterator.as_ref().map_or(std::ptr::null(), |iterator| lend(iterator.cursor.value(), len))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_iter_timestamp(
+    iterator: *const rocksdb_iterator_t,
+    len: *mut usize,
+) -> *const c_char {
+    iterator.as_ref().map_or(std::ptr::null(), |iterator| lend(iterator.cursor.timestamp(), len))
+}
+
+/// Bytes that a call lends.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct rocksdb_slice_t {
+    /// The first byte.
+    pub data: *const c_char,
+    /// The number of bytes.
+    pub size: usize,
+}
+
+impl rocksdb_slice_t {
+    fn of(bytes: &[u8]) -> rocksdb_slice_t {
+        rocksdb_slice_t { data: bytes.as_ptr().cast(), size: bytes.len() }
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_iter_key_slice(iterator: *const rocksdb_iterator_t) -> rocksdb_slice_t {
+    rocksdb_slice_t::of(iterator.as_ref().map_or(&[], |iterator| iterator.cursor.key()))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_iter_value_slice(iterator: *const rocksdb_iterator_t) -> rocksdb_slice_t {
+    rocksdb_slice_t::of(iterator.as_ref().map_or(&[], |iterator| iterator.cursor.value()))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_iter_timestamp_slice(
+    iterator: *const rocksdb_iterator_t,
+) -> rocksdb_slice_t {
+    rocksdb_slice_t::of(iterator.as_ref().map_or(&[], |iterator| iterator.cursor.timestamp()))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_iter_get_error(
+    iterator: *const rocksdb_iterator_t,
+    errptr: *mut *mut c_char,
+) {
+    attempt(errptr, (), || {
+        let cursor = &object(iterator)?.cursor;
+        if let (Cursor::Ttl(it), true) = (cursor, cursor.valid()) {
+            it.value()?;
+        }
+        cursor.status()
+    });
+}
+
+/// Moves a database's iterator to the present. It is not valid afterwards.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_iter_refresh(iterator: *const rocksdb_iterator_t, errptr: *mut *mut c_char) {
+    attempt(errptr, (), || match &mut object_mut(iterator.cast_mut())?.cursor {
+        Cursor::Db(it) => it.refresh(),
+        Cursor::Failed(error) => Err(error.clone()),
+        _ => Err(Error::not_supported("Refresh() is not supported")),
+    });
+}

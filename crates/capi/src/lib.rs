@@ -1,0 +1,64 @@
+//! RocksDB's C API on Esker: the functions of `rocksdb/c.h`, for clients in any language.
+//!
+//! In: calls as RocksDB 11 declares them. Out: calls of Esker's public Rust API. Options, their
+//! setters and getters come from `accessors.txt`; a declared function that neither a source nor the
+//! table has answers "Not implemented: NAME" (`build.rs`). docs/compat/c-api.md has the list.
+//!
+//! Invariants
+//!  1. No panic crosses the border: it becomes an error, or the function's empty answer.
+//!  2. Each buffer that a caller frees was made by `malloc`.
+//!  3. A pointer is NULL, or one that the function for its type returned and nobody destroyed. NULL
+//!     where an object is needed is `InvalidArgument`, or the empty answer.
+//!  4. Objects that a call borrows are not kept, unless `c.h` says that the caller keeps them.
+//!
+//! Source of names, ownership and errors: RocksDB `include/rocksdb/c.h` and `db/c.cc`, 11.8.1.
+#![allow(non_camel_case_types, non_snake_case, reason = "names are those of c.h")]
+#![allow(
+    unsafe_op_in_unsafe_fn,
+    clippy::missing_safety_doc,
+    clippy::not_unsafe_ptr_arg_deref,
+    clippy::undocumented_unsafe_blocks,
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "the contract of every function is invariant 3, stated once"
+)]
+#![allow(missing_debug_implementations, reason = "clients see objects as pointers only")]
+#![allow(clippy::too_many_arguments, clippy::type_complexity, reason = "signatures are those of c.h")]
+
+pub mod batch;
+pub mod cache;
+pub mod callbacks;
+pub mod column_family;
+pub mod db;
+pub mod env;
+pub mod field;
+pub mod iterator;
+pub mod maintenance;
+pub mod memory;
+pub mod multi_get;
+pub mod options;
+pub mod read_options;
+pub mod reads;
+pub mod snapshot;
+pub mod table_options;
+pub mod write_options;
+pub mod writes;
+
+/// Setters and getters, made from `accessors.txt`.
+pub mod accessors {
+    #![allow(unused_imports, reason = "sections name types of several modules")]
+    use crate::cache::*;
+    use crate::options::*;
+    use crate::read_options::*;
+    use crate::table_options::*;
+    use crate::write_options::*;
+    include!(concat!(env!("OUT_DIR"), "/accessors.rs"));
+}
+
+/// Functions that `c.h` declares and that are not there yet.
+pub mod missing {
+    #![allow(unused_variables, reason = "they look at errptr only")]
+    include!(concat!(env!("OUT_DIR"), "/missing.rs"));
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,278 @@
+//! Properties, flushes, compactions, checks, and changes of options.
+
+use crate::column_family::rocksdb_column_family_handle_t;
+use crate::db::{family, rocksdb_t};
+use crate::memory::{answer, attempt, bytes, object, put, slice, text, to_c_string};
+use crate::write_options::{rocksdb_compactoptions_t, rocksdb_flushoptions_t};
+use esker::Result;
+use libc::{c_char, c_int, c_uchar};
+
+unsafe fn property(text: Option<String>) -> *mut c_char {
+    text.map_or(std::ptr::null_mut(), |text| to_c_string(text.as_bytes()))
+}
+
+unsafe fn int_property(value: Option<u64>, place: *mut u64) -> c_int {
+    match value {
+        Some(value) => {
+            put(place, value);
+            0
+        }
+        None => -1,
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_property_value(db: *mut rocksdb_t, name: *const c_char) -> *mut c_char {
+    property(answer(None, || Ok(object(db)?.db.property(&text(name)))))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_property_value_cf(
+    db: *mut rocksdb_t,
+    column_family: *mut rocksdb_column_family_handle_t,
+    name: *const c_char,
+) -> *mut c_char {
+    property(answer(None, || Ok(object(db)?.db.property_cf(family(column_family)?, &text(name)))))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_property_int(
+    db: *mut rocksdb_t,
+    name: *const c_char,
+    value: *mut u64,
+) -> c_int {
+    int_property(answer(None, || Ok(object(db)?.db.int_property(&text(name)))), value)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_property_int_cf(
+    db: *mut rocksdb_t,
+    column_family: *mut rocksdb_column_family_handle_t,
+    name: *const c_char,
+    value: *mut u64,
+) -> c_int {
+    int_property(
+        answer(None, || Ok(object(db)?.db.int_property_cf(family(column_family)?, &text(name)))),
+        value,
+    )
+}
+
+/// A key, or the open end of a range for NULL.
+unsafe fn end<'a>(key: *const c_char, len: usize) -> Option<&'a [u8]> {
+    (!key.is_null()).then(|| bytes(key, len))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_flush(
+    db: *mut rocksdb_t,
+    options: *const rocksdb_flushoptions_t,
+    errptr: *mut *mut c_char,
+) {
+    attempt(errptr, (), || {
+        let db = object(db)?;
+        db.db.flush_opt(&object(options)?.options, &[&db.default])
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_flush_cf(
+    db: *mut rocksdb_t,
+    options: *const rocksdb_flushoptions_t,
+    column_family: *mut rocksdb_column_family_handle_t,
+    errptr: *mut *mut c_char,
+) {
+    attempt(errptr, (), || object(db)?.db.flush_opt(&object(options)?.options, &[family(column_family)?]));
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_flush_cfs(
+    db: *mut rocksdb_t,
+    options: *const rocksdb_flushoptions_t,
+    column_families: *mut *mut rocksdb_column_family_handle_t,
+    count: c_int,
+    errptr: *mut *mut c_char,
+) {
+    attempt(errptr, (), || {
+        let families = slice(column_families, usize::try_from(count).unwrap_or(0));
+        let families =
+            families.iter().map(|column_family| family(*column_family)).collect::<Result<Vec<_>>>()?;
+        object(db)?.db.flush_opt(&object(options)?.options, &families)
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_flush_wal(db: *mut rocksdb_t, sync: c_uchar, errptr: *mut *mut c_char) {
+    attempt(errptr, (), || object(db)?.db.flush_wal(sync != 0));
+}
+
+/// Compacts everything between two keys. As in RocksDB an error is not told.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_compact_range(
+    db: *mut rocksdb_t,
+    start: *const c_char,
+    start_len: usize,
+    limit: *const c_char,
+    limit_len: usize,
+) {
+    answer((), || {
+        let db = object(db)?;
+        db.db.compact_range(end(start, start_len), end(limit, limit_len))
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_compact_range_cf(
+    db: *mut rocksdb_t,
+    column_family: *mut rocksdb_column_family_handle_t,
+    start: *const c_char,
+    start_len: usize,
+    limit: *const c_char,
+    limit_len: usize,
+) {
+    answer((), || {
+        let options = esker::CompactRangeOptions::default();
+        let (start, limit) = (end(start, start_len), end(limit, limit_len));
+        object(db)?.db.compact_range_opt(&options, family(column_family)?, start, limit)
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_compact_range_opt(
+    db: *mut rocksdb_t,
+    options: *mut rocksdb_compactoptions_t,
+    start: *const c_char,
+    start_len: usize,
+    limit: *const c_char,
+    limit_len: usize,
+) {
+    answer((), || {
+        let db = object(db)?;
+        let (start, limit) = (end(start, start_len), end(limit, limit_len));
+        db.db.compact_range_opt(&object(options)?.options, &db.default, start, limit)
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_compact_range_cf_opt(
+    db: *mut rocksdb_t,
+    column_family: *mut rocksdb_column_family_handle_t,
+    options: *mut rocksdb_compactoptions_t,
+    start: *const c_char,
+    start_len: usize,
+    limit: *const c_char,
+    limit_len: usize,
+) {
+    answer((), || {
+        let (start, limit) = (end(start, start_len), end(limit, limit_len));
+        object(db)?.db.compact_range_opt(&object(options)?.options, family(column_family)?, start, limit)
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_disable_file_deletions(db: *mut rocksdb_t, errptr: *mut *mut c_char) {
+    attempt(errptr, (), || {
+        object(db)?.db.disable_file_deletions();
+        Ok(())
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_enable_file_deletions(db: *mut rocksdb_t, errptr: *mut *mut c_char) {
+    attempt(errptr, (), || object(db)?.db.enable_file_deletions());
+}
+
+/// The form of RocksDB 8, for the shims: `force` lifts all calls that disabled deletions.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn esker_v8_rocksdb_enable_file_deletions(
+    db: *mut rocksdb_t,
+    _force: c_uchar,
+    errptr: *mut *mut c_char,
+) {
+    rocksdb_enable_file_deletions(db, errptr);
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_pause_background_work(db: *mut rocksdb_t, errptr: *mut *mut c_char) {
+    attempt(errptr, (), || {
+        object(db)?.db.pause_background_work();
+        Ok(())
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_continue_background_work(db: *mut rocksdb_t, errptr: *mut *mut c_char) {
+    attempt(errptr, (), || object(db)?.db.continue_background_work());
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_cancel_all_background_work(db: *mut rocksdb_t, wait: c_uchar) {
+    answer((), || object(db)?.db.cancel_all_background_work(wait != 0));
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_verify_checksum(db: *mut rocksdb_t, errptr: *mut *mut c_char) {
+    attempt(errptr, (), || object(db)?.db.verify_checksum());
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_verify_file_checksums(db: *mut rocksdb_t, errptr: *mut *mut c_char) {
+    attempt(errptr, (), || object(db)?.db.verify_file_checksums());
+}
+
+/// Names and values of options, as `set_options` takes them.
+unsafe fn changes<'a>(
+    count: c_int,
+    keys: *const *const c_char,
+    values: *const *const c_char,
+) -> Vec<(std::borrow::Cow<'a, str>, std::borrow::Cow<'a, str>)> {
+    let count = usize::try_from(count).unwrap_or(0);
+    let pairs = slice(keys, count).iter().zip(slice(values, count));
+    pairs.map(|(key, value)| (text(*key), text(*value))).collect()
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_set_options(
+    db: *mut rocksdb_t,
+    count: c_int,
+    keys: *const *const c_char,
+    values: *const *const c_char,
+    errptr: *mut *mut c_char,
+) {
+    attempt(errptr, (), || {
+        let db = object(db)?;
+        let changes = changes(count, keys, values);
+        let changes: Vec<(&str, &str)> = changes.iter().map(|(key, value)| (&**key, &**value)).collect();
+        db.db.set_options(&db.default, &changes)
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_set_options_cf(
+    db: *mut rocksdb_t,
+    column_family: *mut rocksdb_column_family_handle_t,
+    count: c_int,
+    keys: *const *const c_char,
+    values: *const *const c_char,
+    errptr: *mut *mut c_char,
+) {
+    attempt(errptr, (), || {
+        let changes = changes(count, keys, values);
+        let changes: Vec<(&str, &str)> = changes.iter().map(|(key, value)| (&**key, &**value)).collect();
+        object(db)?.db.set_options(family(column_family)?, &changes)
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_set_db_options(
+    db: *mut rocksdb_t,
+    count: c_int,
+    keys: *const *const c_char,
+    values: *const *const c_char,
+    errptr: *mut *mut c_char,
+) {
+    attempt(errptr, (), || {
+        let changes = changes(count, keys, values);
+        let changes: Vec<(&str, &str)> = changes.iter().map(|(key, value)| (&**key, &**value)).collect();
+        object(db)?.db.set_db_options(&changes)
+    });
+}

@@ -1,0 +1,169 @@
+//! The border: bytes, strings, errors and panics that cross it.
+//!
+//! In: pointers and lengths of a caller; results of the engine. Out: slices, checked objects;
+//! buffers made by `malloc`, messages in `errptr`. A message is the text of Esker's error, which
+//! begins as RocksDB's status does ("Corruption: …").
+
+use esker::{Error, Result};
+use libc::{c_char, c_uchar};
+use std::borrow::Cow;
+use std::ffi::{CStr, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+
+/// Runs `call`. An error or a panic goes to `errptr`, and the answer is `failed`.
+pub(crate) unsafe fn attempt<T>(errptr: *mut *mut c_char, failed: T, call: impl FnOnce() -> Result<T>) -> T {
+    match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(error)) => {
+            save_error(errptr, &error.to_string());
+            failed
+        }
+        Err(panic) => {
+            save_error(errptr, &format!("Corruption: panic: {}", panic_text(panic.as_ref())));
+            failed
+        }
+    }
+}
+
+/// Runs `call`, for functions without `errptr`. On an error or a panic the answer is `failed`.
+pub(crate) fn answer<T>(failed: T, call: impl FnOnce() -> Result<T>) -> T {
+    catch_unwind(AssertUnwindSafe(call)).ok().and_then(Result::ok).unwrap_or(failed)
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("without a message")
+}
+
+/// Puts `text` into `errptr`, and frees what was there.
+pub(crate) unsafe fn save_error(errptr: *mut *mut c_char, text: &str) {
+    if !errptr.is_null() {
+        libc::free((*errptr).cast());
+        *errptr = to_c_string(text.as_bytes());
+    }
+}
+
+/// The answer of a function that is not there.
+pub(crate) unsafe fn missing(errptr: *mut *mut c_char, name: &str) {
+    save_error(errptr, &format!("Not implemented: {name}"));
+}
+
+/// Ends the process: the caller could not see an error, and would go on without the effect.
+#[allow(clippy::print_stderr, reason = "there is no other way to say it")]
+pub(crate) fn missing_without_errptr(name: &str) -> ! {
+    eprintln!("Not implemented: {name}");
+    std::process::abort()
+}
+
+/// `bytes` and a NUL, in memory of `malloc`.
+pub(crate) unsafe fn to_c_string(bytes: &[u8]) -> *mut c_char {
+    let copy = libc::malloc(bytes.len() + 1).cast::<u8>();
+    if !copy.is_null() {
+        copy.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+        *copy.add(bytes.len()) = 0;
+    }
+    copy.cast()
+}
+
+/// `bytes` in memory of `malloc`, which is not NULL for no bytes; their number goes to `len`.
+pub(crate) unsafe fn to_c_bytes(bytes: &[u8], len: *mut usize) -> *mut c_char {
+    put(len, bytes.len());
+    let copy = libc::malloc(bytes.len().max(1)).cast::<u8>();
+    if !copy.is_null() {
+        copy.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+    }
+    copy.cast()
+}
+
+/// An array of `values`, in memory of `malloc`.
+pub(crate) unsafe fn to_c_array<T: Copy>(values: &[T]) -> *mut T {
+    let copy = libc::malloc(size_of_val(values).max(1)).cast::<T>();
+    if !copy.is_null() {
+        copy.copy_from_nonoverlapping(values.as_ptr(), values.len());
+    }
+    copy
+}
+
+/// Borrowed bytes: their number goes to `len`.
+pub(crate) unsafe fn lend(bytes: &[u8], len: *mut usize) -> *const c_char {
+    put(len, bytes.len());
+    bytes.as_ptr().cast()
+}
+
+/// Writes `value` to `place`, if there is one.
+pub(crate) unsafe fn put<T>(place: *mut T, value: T) {
+    if !place.is_null() {
+        place.write(value);
+    }
+}
+
+/// The bytes from `data` on. NULL is no bytes.
+pub(crate) unsafe fn bytes<'a, C>(data: *const C, len: usize) -> &'a [u8] {
+    if data.is_null() { &[] } else { std::slice::from_raw_parts(data.cast(), len) }
+}
+
+/// `count` values from `data` on. NULL is none.
+pub(crate) unsafe fn slice<'a, T>(data: *const T, count: usize) -> &'a [T] {
+    if data.is_null() { &[] } else { std::slice::from_raw_parts(data, count) }
+}
+
+/// The text that ends in a NUL; NULL is "".
+pub(crate) unsafe fn text<'a>(text: *const c_char) -> Cow<'a, str> {
+    if text.is_null() { Cow::Borrowed("") } else { CStr::from_ptr(text).to_string_lossy() }
+}
+
+/// The path that ends in a NUL.
+pub(crate) unsafe fn path<'a>(path: *const c_char) -> Result<&'a Path> {
+    if path.is_null() {
+        return Err(Error::invalid_argument("the path is NULL"));
+    }
+    Ok(Path::new(OsStr::from_bytes(CStr::from_ptr(path).to_bytes())))
+}
+
+/// The object at `pointer`.
+/// # Errors
+/// `InvalidArgument` for NULL.
+pub(crate) unsafe fn object<'a, T>(pointer: *const T) -> Result<&'a T> {
+    pointer.as_ref().ok_or_else(null::<T>)
+}
+
+/// The object at `pointer`, to be changed.
+/// # Errors
+/// `InvalidArgument` for NULL.
+pub(crate) unsafe fn object_mut<'a, T>(pointer: *mut T) -> Result<&'a mut T> {
+    pointer.as_mut().ok_or_else(null::<T>)
+}
+
+fn null<T>() -> Error {
+    let name = std::any::type_name::<T>();
+    Error::invalid_argument(format!("a {} is NULL", name.rsplit(':').next().unwrap_or(name)))
+}
+
+/// A new object for the caller.
+pub(crate) fn give<T>(object: T) -> *mut T {
+    Box::into_raw(Box::new(object))
+}
+
+/// Destroys what `give` made. NULL is nothing.
+pub(crate) unsafe fn destroy<T>(pointer: *mut T) {
+    if !pointer.is_null() {
+        let object = Box::from_raw(pointer);
+        answer((), || {
+            drop(object);
+            Ok(())
+        });
+    }
+}
+
+/// C's truth.
+pub(crate) fn c_bool(value: bool) -> c_uchar {
+    c_uchar::from(value)
+}
+
+/// Frees memory that this library returned.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_free(memory: *mut libc::c_void) {
+    libc::free(memory);
+}

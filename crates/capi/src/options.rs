@@ -1,0 +1,699 @@
+//! `rocksdb_options_t`: options of a database and of a family in one object.
+//!
+//! In: setters and getters, most of them from `accessors.txt`. Out: Esker's `DbOptions` and
+//! `ColumnFamilyOptions`. Objects that a setter takes over (`c.h` says which) are freed with the
+//! wrapper they came in; shared ones are counted.
+
+use crate::cache::rocksdb_cache_t;
+use crate::callbacks::{
+    rocksdb_compactionfilter_t, rocksdb_compactionfilterfactory_t, rocksdb_comparator_t,
+    rocksdb_mergeoperator_t, rocksdb_slicetransform_t,
+};
+use crate::env::{rocksdb_env_t, rocksdb_logger_t, rocksdb_ratelimiter_t, rocksdb_write_buffer_manager_t};
+use crate::field::{Code, Field, Held, Object};
+use crate::memory::{
+    answer, attempt, destroy, give, lend, object, object_mut, path, put, slice, text, to_c_array, to_c_string,
+};
+use crate::table_options::rocksdb_block_based_table_options_t;
+use esker::options::{
+    CompactionOptionsFifo, CompactionOptionsUniversal, CompressionType, Statistics, StatsLevel,
+    TargetVersion, load_latest_options, options_from_string,
+};
+use esker::table_properties_collector::CompactOnDeletionCollectorFactory;
+use esker::{ColumnFamilyOptions, DbOptions, Error, Options, Result};
+use libc::{c_char, c_int, c_uchar};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Options of a database and of a family.
+#[derive(Clone, Debug, Default)]
+pub struct rocksdb_options_t {
+    /// Of the database.
+    pub db: DbOptions,
+    /// Of the family.
+    pub cf: ColumnFamilyOptions,
+    /// Values without effect.
+    pub(crate) held: Held,
+    /// Values that no option can have, by name: opening a database names them.
+    pub(crate) refused: Vec<String>,
+    /// The level of `db.statistics`, which may be set before there are statistics.
+    statistics_level: Option<StatsLevel>,
+}
+
+impl Object for rocksdb_options_t {
+    fn refuse(&mut self, option: &'static str, value: String) {
+        self.refused.push(format!("{option}: '{value}' is not one of its values"));
+    }
+
+    fn held(&mut self) -> Option<&mut Held> {
+        Some(&mut self.held)
+    }
+}
+
+impl rocksdb_options_t {
+    /// RocksDB 11.8's defaults: a client of its ABI expects files that its own release reads.
+    pub(crate) fn new() -> rocksdb_options_t {
+        let mut options = rocksdb_options_t::default();
+        options.db.compatible_with = TargetVersion::V11;
+        options.cf.table = rocksdb_block_based_table_options_t::new().table;
+        options
+    }
+
+    /// # Errors
+    /// `InvalidArgument` if a setter was given a value that its option cannot have.
+    pub(crate) fn check(&self) -> Result<()> {
+        match self.refused.first() {
+            Some(refused) => Err(Error::invalid_argument(refused)),
+            None => Ok(()),
+        }
+    }
+
+    /// The options, checked.
+    pub(crate) fn checked(&self) -> Result<Options> {
+        self.check()?;
+        Ok(Options { db: self.db.clone(), cf: self.cf.clone() })
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_options_create() -> *mut rocksdb_options_t {
+    give(rocksdb_options_t::new())
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_options_create_copy(
+    options: *mut rocksdb_options_t,
+) -> *mut rocksdb_options_t {
+    answer(std::ptr::null_mut(), || Ok(give(object(options)?.clone())))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_options_destroy(options: *mut rocksdb_options_t) {
+    destroy(options);
+}
+
+/// Changes `options`, unless it is NULL.
+unsafe fn change(options: *mut rocksdb_options_t, change: impl FnOnce(&mut rocksdb_options_t) -> Result<()>) {
+    answer((), || change(object_mut(options)?));
+}
+
+/// The wrapper's content. The setter took the wrapper over and frees it.
+unsafe fn take<T>(wrapper: *mut T) -> Option<Box<T>> {
+    (!wrapper.is_null()).then(|| Box::from_raw(wrapper))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_options_set_comparator(
+    options: *mut rocksdb_options_t,
+    comparator: *mut rocksdb_comparator_t,
+) {
+    change(options, |options| {
+        options.cf.comparator = object(comparator)?.comparator.clone();
+        Ok(())
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_options_set_merge_operator(
+    options: *mut rocksdb_options_t,
+    operator: *mut rocksdb_mergeoperator_t,
+) {
+    change(options, |options| {
+        options.cf.merge_operator = take(operator).map(|operator| operator.operator);
+        Ok(())
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_options_set_uint64add_merge_operator(options: *mut rocksdb_options_t) {
+    change(options, |options| {
+        options.cf.merge_operator = Some(esker::builtin::uint64_add());
+        Ok(())
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_options_set_prefix_extractor(
+    options: *mut rocksdb_options_t,
+    transform: *mut rocksdb_slicetransform_t,
+) {
+    change(options, |options| {
+        options.cf.prefix_extractor = take(transform).and_then(|transform| transform.transform);
+        Ok(())
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_options_set_compaction_filter(
+    options: *mut rocksdb_options_t,
+    filter: *mut rocksdb_compactionfilter_t,
+) {
+    change(options, |options| {
+        options.cf.compaction_filter = filter.as_ref().map(|filter| filter.filter());
+        Ok(())
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_options_set_compaction_filter_factory(
+    options: *mut rocksdb_options_t,
+    factory: *mut rocksdb_compactionfilterfactory_t,
+) {
+    change(options, |options| {
+        options.cf.compaction_filter_factory = take(factory).map(|factory| factory.factory);
+        Ok(())
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_options_set_block_based_table_factory(
+    options: *mut rocksdb_options_t,
+    table: *mut rocksdb_block_based_table_options_t,
+) {
+    change(options, |options| {
+        let table = object(table)?;
+        options.refused.extend(table.refused.iter().cloned());
+        options.cf.table = table.table.clone();
+        Ok(())
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_options_set_env(options: *mut rocksdb_options_t, env: *mut rocksdb_env_t) {
+    change(options, |options| {
+        options.db.env = env.as_ref().map_or_else(Default::default, |env| env.env.clone());
+        Ok(())
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_options_set_info_log(
+    options: *mut rocksdb_options_t,
+    logger: *mut rocksdb_logger_t,
+) {
+    change(options, |options| {
+        options.db.info_log = logger.as_ref().map(|logger| logger.logger.clone());
+        Ok(())
+    });
+}
+
+/// A new wrapper of the same log, or NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_options_get_info_log(
+    options: *mut rocksdb_options_t,
+) -> *mut rocksdb_logger_t {
+    answer(std::ptr::null_mut(), || {
+        let logger = object(options)?.db.info_log.clone();
+        Ok(logger.map_or(std::ptr::null_mut(), |logger| give(rocksdb_logger_t { logger })))
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_options_set_ratelimiter(
+    options: *mut rocksdb_options_t,
+    limiter: *mut rocksdb_ratelimiter_t,
+) {
+    change(options, |options| {
+        options.db.rate_limiter = limiter.as_ref().map(|limiter| limiter.limiter.clone());
+        Ok(())
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_options_set_write_buffer_manager(
+    options: *mut rocksdb_options_t,
+    manager: *mut rocksdb_write_buffer_manager_t,
+) {
+    change(options, |options| {
+        options.db.write_buffer_manager = manager.as_ref().map(|manager| manager.manager.clone());
+        Ok(())
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_options_set_blob_cache(
+    options: *mut rocksdb_options_t,
+    cache: *mut rocksdb_cache_t,
+) {
+    change(options, |options| {
+        options.cf.blob_cache = cache.as_ref().map(|cache| cache.cache.clone());
+        Ok(())
+    });
+}
+
+/// A directory, lent; no bytes are the default.
+unsafe fn lend_directory(directory: Option<&PathBuf>, len: *mut usize) -> *const c_char {
+    lend(directory.map_or(&[], |path| path.as_os_str().as_bytes()), len)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_options_set_wal_dir(options: *mut rocksdb_options_t, dir: *const c_char) {
+    change(options, |options| {
+        options.db.wal_dir = Some(path(dir)?.to_owned()).filter(|path| !path.as_os_str().is_empty());
+        Ok(())
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_options_get_wal_dir(
+    options: *mut rocksdb_options_t,
+    len: *mut usize,
+) -> *const c_char {
+    answer(std::ptr::null(), || Ok(lend_directory(object(options)?.db.wal_dir.as_ref(), len)))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_options_set_db_log_dir(options: *mut rocksdb_options_t, dir: *const c_char) {
+    change(options, |options| {
+        options.db.db_log_dir = Some(path(dir)?.to_owned()).filter(|path| !path.as_os_str().is_empty());
+        Ok(())
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_options_get_db_log_dir(
+    options: *mut rocksdb_options_t,
+    len: *mut usize,
+) -> *const c_char {
+    answer(std::ptr::null(), || Ok(lend_directory(object(options)?.db.db_log_dir.as_ref(), len)))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_options_set_compression_per_level(
+    options: *mut rocksdb_options_t,
+    levels: *const c_int,
+    count: usize,
+) {
+    change(options, |options| {
+        let mut compressions = Vec::new();
+        for code in slice(levels, count) {
+            match CompressionType::of((*code).into()) {
+                Some(compression) => compressions.push(compression),
+                None => options.refuse("compression_per_level", code.to_string()),
+            }
+        }
+        options.cf.compression_per_level = compressions;
+        Ok(())
+    });
+}
+
+/// Levels below `level` are not compressed; the others are as `compression` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_options_set_min_level_to_compress(
+    options: *mut rocksdb_options_t,
+    level: c_int,
+) {
+    change(options, |options| {
+        if level >= 0 {
+            let (levels, compression) = (options.cf.num_levels.max(0), options.cf.compression);
+            let of_level = |at| if at < level { CompressionType::None } else { compression };
+            options.cf.compression_per_level = (0..levels).map(of_level).collect();
+        }
+        Ok(())
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_options_set_max_bytes_for_level_multiplier_additional(
+    options: *mut rocksdb_options_t,
+    levels: *mut c_int,
+    count: usize,
+) {
+    change(options, |options| {
+        options.cf.max_bytes_for_level_multiplier_additional = slice(levels, count).to_vec();
+        Ok(())
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_options_set_compression_options(
+    options: *mut rocksdb_options_t,
+    window_bits: c_int,
+    level: c_int,
+    strategy: c_int,
+    max_dict_bytes: c_int,
+) {
+    change(options, |options| {
+        let opts = &mut options.cf.compression_opts;
+        (opts.window_bits, opts.level, opts.strategy) = (window_bits, level, strategy);
+        opts.max_dict_bytes.store(max_dict_bytes).map_err(Error::invalid_argument)
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_options_set_bottommost_compression_options(
+    options: *mut rocksdb_options_t,
+    window_bits: c_int,
+    level: c_int,
+    strategy: c_int,
+    max_dict_bytes: c_int,
+    enabled: c_uchar,
+) {
+    change(options, |options| {
+        let opts = &mut options.cf.bottommost_compression_opts;
+        (opts.window_bits, opts.level, opts.strategy) = (window_bits, level, strategy);
+        opts.enabled = enabled != 0;
+        opts.max_dict_bytes.store(max_dict_bytes).map_err(Error::invalid_argument)
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_options_set_bottommost_compression_options_zstd_max_train_bytes(
+    options: *mut rocksdb_options_t,
+    bytes: c_int,
+    enabled: c_uchar,
+) {
+    change(options, |options| {
+        let opts = &mut options.cf.bottommost_compression_opts;
+        opts.enabled = enabled != 0;
+        opts.zstd_max_train_bytes.store(bytes).map_err(Error::invalid_argument)
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_options_set_bottommost_compression_options_use_zstd_dict_trainer(
+    options: *mut rocksdb_options_t,
+    trains: c_uchar,
+    enabled: c_uchar,
+) {
+    change(options, |options| {
+        let opts = &mut options.cf.bottommost_compression_opts;
+        (opts.enabled, opts.use_zstd_dict_trainer) = (enabled != 0, trains != 0);
+        Ok(())
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_options_set_bottommost_compression_options_max_dict_buffer_bytes(
+    options: *mut rocksdb_options_t,
+    bytes: u64,
+    enabled: c_uchar,
+) {
+    change(options, |options| {
+        let opts = &mut options.cf.bottommost_compression_opts;
+        (opts.enabled, opts.max_dict_buffer_bytes) = (enabled != 0, bytes);
+        Ok(())
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_options_set_universal_compaction_options(
+    options: *mut rocksdb_options_t,
+    universal: *mut rocksdb_universal_compaction_options_t,
+) {
+    change(options, |options| {
+        options.cf.compaction_options_universal = object(universal)?.options;
+        Ok(())
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_options_set_fifo_compaction_options(
+    options: *mut rocksdb_options_t,
+    fifo: *mut rocksdb_fifo_compaction_options_t,
+) {
+    change(options, |options| {
+        options.cf.compaction_options_fifo = object(fifo)?.options;
+        Ok(())
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_options_enable_statistics(options: *mut rocksdb_options_t) {
+    change(options, |options| {
+        let statistics = Statistics::new();
+        if let Some(level) = options.statistics_level {
+            statistics.set_stats_level(level);
+        }
+        options.db.statistics = Some(Arc::new(statistics));
+        Ok(())
+    });
+}
+
+/// Without statistics it does nothing, as in RocksDB.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_options_set_statistics_level(options: *mut rocksdb_options_t, level: c_int) {
+    change(options, |options| {
+        let level = StatsLevel::of(level.clamp(0, 5).into());
+        options.statistics_level = level;
+        if let (Some(statistics), Some(level)) = (&options.db.statistics, level) {
+            statistics.set_stats_level(level);
+        }
+        Ok(())
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_options_get_statistics_level(options: *mut rocksdb_options_t) -> c_int {
+    answer(0, || {
+        let statistics = &object(options)?.db.statistics;
+        Ok(statistics.as_ref().map_or(0, |statistics| statistics.stats_level().code() as c_int))
+    })
+}
+
+/// The level that RocksDB's number means.
+impl Code for StatsLevel {
+    fn of(code: i64) -> Option<StatsLevel> {
+        Some(match code {
+            0 => StatsLevel::DisableAll,
+            1 => StatsLevel::ExceptHistogramOrTimers,
+            2 => StatsLevel::ExceptTimers,
+            3 => StatsLevel::ExceptDetailedTimers,
+            4 => StatsLevel::ExceptTimeForMutex,
+            5 => StatsLevel::All,
+            _ => return None,
+        })
+    }
+    fn code(&self) -> i64 {
+        *self as i64
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_options_increase_parallelism(
+    options: *mut rocksdb_options_t,
+    threads: c_int,
+) {
+    change_both(options, |both| Ok(both.increase_parallelism(threads.max(1).unsigned_abs())));
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_options_optimize_for_point_lookup(
+    options: *mut rocksdb_options_t,
+    cache_mb: u64,
+) {
+    change_both(options, |both| both.optimize_for_point_lookup(cache_mb));
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_options_optimize_level_style_compaction(
+    options: *mut rocksdb_options_t,
+    memory: u64,
+) {
+    change_both(options, |both| Ok(both.optimize_level_style_compaction(memory)));
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_options_optimize_universal_style_compaction(
+    options: *mut rocksdb_options_t,
+    memory: u64,
+) {
+    change_both(options, |both| Ok(both.optimize_universal_style_compaction(memory)));
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_options_prepare_for_bulk_load(options: *mut rocksdb_options_t) {
+    change(options, |options| {
+        let cf = &mut options.cf;
+        cf.level0_file_num_compaction_trigger = 1 << 30;
+        cf.level0_slowdown_writes_trigger = 1 << 30;
+        cf.level0_stop_writes_trigger = 1 << 30;
+        cf.soft_pending_compaction_bytes_limit = 0;
+        cf.hard_pending_compaction_bytes_limit = 0;
+        cf.disable_auto_compactions = true;
+        cf.max_compaction_bytes = 1 << 60;
+        cf.num_levels = 2;
+        cf.max_write_buffer_number = 6;
+        cf.min_write_buffer_number_to_merge = 1;
+        cf.target_file_size_base = 256 << 20;
+        options.db.max_background_flushes = 4;
+        Ok(())
+    });
+}
+
+unsafe fn change_both(options: *mut rocksdb_options_t, preset: impl FnOnce(Options) -> Result<Options>) {
+    change(options, |options| {
+        let both = preset(Options { db: options.db.clone(), cf: options.cf.clone() })?;
+        (options.db, options.cf) = (both.db, both.cf);
+        Ok(())
+    });
+}
+
+unsafe fn add_deletion_collector(
+    options: *mut rocksdb_options_t,
+    window: usize,
+    deletions: usize,
+    ratio: f64,
+    min_file_size: u64,
+) {
+    change(options, |options| {
+        let factory =
+            CompactOnDeletionCollectorFactory::new(window as u64, deletions as u64, ratio, min_file_size);
+        options.cf.table_properties_collector_factories.push(Arc::new(factory));
+        Ok(())
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_options_add_compact_on_deletion_collector_factory(
+    options: *mut rocksdb_options_t,
+    window: usize,
+    deletions: usize,
+) {
+    add_deletion_collector(options, window, deletions, 0.0, 0);
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_options_add_compact_on_deletion_collector_factory_del_ratio(
+    options: *mut rocksdb_options_t,
+    window: usize,
+    deletions: usize,
+    ratio: f64,
+) {
+    add_deletion_collector(options, window, deletions, ratio, 0);
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_options_add_compact_on_deletion_collector_factory_min_file_size(
+    options: *mut rocksdb_options_t,
+    window: usize,
+    deletions: usize,
+    ratio: f64,
+    min_file_size: u64,
+) {
+    add_deletion_collector(options, window, deletions, ratio, min_file_size);
+}
+
+/// Options of universal compaction.
+#[derive(Debug, Default)]
+pub struct rocksdb_universal_compaction_options_t {
+    /// The options.
+    pub options: CompactionOptionsUniversal,
+    held: Held,
+}
+
+impl Object for rocksdb_universal_compaction_options_t {
+    fn held(&mut self) -> Option<&mut Held> {
+        Some(&mut self.held)
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_universal_compaction_options_create()
+-> *mut rocksdb_universal_compaction_options_t {
+    give(rocksdb_universal_compaction_options_t::default())
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_universal_compaction_options_destroy(
+    options: *mut rocksdb_universal_compaction_options_t,
+) {
+    destroy(options);
+}
+
+/// Options of FIFO compaction.
+#[derive(Debug, Default)]
+pub struct rocksdb_fifo_compaction_options_t {
+    /// The options.
+    pub options: CompactionOptionsFifo,
+    held: Held,
+}
+
+impl Object for rocksdb_fifo_compaction_options_t {
+    fn held(&mut self) -> Option<&mut Held> {
+        Some(&mut self.held)
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_fifo_compaction_options_create() -> *mut rocksdb_fifo_compaction_options_t {
+    give(rocksdb_fifo_compaction_options_t::default())
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_fifo_compaction_options_destroy(
+    options: *mut rocksdb_fifo_compaction_options_t,
+) {
+    destroy(options);
+}
+
+/// Sets the options of `text` ("name=value;…", of database, family and table) in a copy of `base`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_get_options_from_string(
+    base: *const rocksdb_options_t,
+    options_text: *const c_char,
+    new_options: *mut rocksdb_options_t,
+    errptr: *mut *mut c_char,
+) {
+    attempt(errptr, (), || {
+        let mut changed = object(base)?.clone();
+        let both = Options { db: changed.db, cf: changed.cf };
+        let both = options_from_string(&both, &text(options_text))?;
+        (changed.db, changed.cf) = (both.db, both.cf);
+        *object_mut(new_options)? = changed;
+        Ok(())
+    });
+}
+
+/// The options that the newest OPTIONS file of a directory has. The arrays and strings are the
+/// caller's, freed by `rocksdb_load_latest_options_destroy` or one by one.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_load_latest_options(
+    db_path: *const c_char,
+    _env: *mut rocksdb_env_t,
+    _ignore_unknown_options: bool,
+    cache: *mut rocksdb_cache_t,
+    db_options: *mut *mut rocksdb_options_t,
+    count: *mut usize,
+    names: *mut *mut *mut c_char,
+    family_options: *mut *mut *mut rocksdb_options_t,
+    errptr: *mut *mut c_char,
+) {
+    attempt(errptr, (), || {
+        let loaded = load_latest_options(path(db_path)?)?;
+        let give_family = |(_, family): &(String, ColumnFamilyOptions)| {
+            let mut options = rocksdb_options_t { cf: family.clone(), ..rocksdb_options_t::new() };
+            if let Some(cache) = cache.as_ref() {
+                options.cf.table.block_cache = Some(cache.cache.clone());
+            }
+            give(options)
+        };
+        let options: Vec<_> = loaded.families.iter().map(give_family).collect();
+        let given_names: Vec<_> =
+            loaded.families.iter().map(|(name, _)| to_c_string(name.as_bytes())).collect();
+        put(db_options, give(rocksdb_options_t { db: loaded.db.clone(), ..rocksdb_options_t::new() }));
+        put(count, options.len());
+        put(names, to_c_array(&given_names));
+        put(family_options, to_c_array(&options));
+        Ok(())
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_load_latest_options_destroy(
+    db_options: *mut rocksdb_options_t,
+    names: *mut *mut c_char,
+    family_options: *mut *mut rocksdb_options_t,
+    count: usize,
+) {
+    destroy(db_options);
+    for name in slice(names, count) {
+        libc::free((*name).cast());
+    }
+    for options in slice(family_options, count) {
+        destroy(*options);
+    }
+    libc::free(names.cast());
+    libc::free(family_options.cast());
+}

@@ -1,0 +1,150 @@
+//! `rocksdb_readoptions_t`: how a get or an iterator reads.
+//!
+//! In: setters. Out: Esker's `ReadOptions`. As `c.h` has it, bounds and timestamps stay the
+//! caller's bytes, which live as long as the options are used; a call copies them when it begins.
+
+use crate::field::{Held, Object};
+use crate::memory::{answer, bytes, destroy, give, object_mut};
+use crate::snapshot::rocksdb_snapshot_t;
+use esker::ReadOptions;
+use libc::{c_char, c_uchar};
+use std::borrow::Cow;
+
+/// Options of reads.
+#[derive(Clone, Debug)]
+pub struct rocksdb_readoptions_t {
+    /// The options, without what the caller keeps.
+    pub options: ReadOptions,
+    upper_bound: Kept,
+    lower_bound: Kept,
+    timestamp: Kept,
+    iter_start_ts: Kept,
+    /// The caller's name for the request. It has no effect.
+    pub(crate) request_id: Vec<u8>,
+    pub(crate) held: Held,
+}
+
+/// Bytes that the caller keeps; NULL is none.
+#[derive(Clone, Copy, Debug)]
+struct Kept(*const c_char, usize);
+
+impl Kept {
+    const NONE: Kept = Kept(std::ptr::null(), 0);
+
+    unsafe fn copy(self) -> Option<Vec<u8>> {
+        (!self.0.is_null()).then(|| bytes(self.0, self.1).to_vec())
+    }
+}
+
+impl Object for rocksdb_readoptions_t {
+    fn held(&mut self) -> Option<&mut Held> {
+        Some(&mut self.held)
+    }
+}
+
+impl rocksdb_readoptions_t {
+    /// For a get.
+    pub(crate) unsafe fn for_get(&self) -> Cow<'_, ReadOptions> {
+        if self.timestamp.0.is_null() {
+            return Cow::Borrowed(&self.options);
+        }
+        let mut options = self.options.clone();
+        options.timestamp = self.timestamp.copy();
+        Cow::Owned(options)
+    }
+
+    /// For an iterator.
+    pub(crate) unsafe fn for_iterator(&self) -> ReadOptions {
+        let mut options = self.options.clone();
+        options.iterate_upper_bound = self.upper_bound.copy();
+        options.iterate_lower_bound = self.lower_bound.copy();
+        options.timestamp = self.timestamp.copy();
+        options.iter_start_ts = self.iter_start_ts.copy();
+        options
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_readoptions_create() -> *mut rocksdb_readoptions_t {
+    give(rocksdb_readoptions_t {
+        options: ReadOptions::default(),
+        upper_bound: Kept::NONE,
+        lower_bound: Kept::NONE,
+        timestamp: Kept::NONE,
+        iter_start_ts: Kept::NONE,
+        request_id: Vec::new(),
+        held: Held::new(),
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_readoptions_destroy(options: *mut rocksdb_readoptions_t) {
+    destroy(options);
+}
+
+/// NULL takes the snapshot out again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_readoptions_set_snapshot(
+    options: *mut rocksdb_readoptions_t,
+    snapshot: *const rocksdb_snapshot_t,
+) {
+    answer((), || {
+        object_mut(options)?.options.snapshot = snapshot.as_ref().map(|snapshot| snapshot.get().clone());
+        Ok(())
+    });
+}
+
+unsafe fn keep(
+    options: *mut rocksdb_readoptions_t,
+    kept: Kept,
+    field: impl FnOnce(&mut rocksdb_readoptions_t) -> &mut Kept,
+) {
+    answer((), || {
+        *field(object_mut(options)?) = kept;
+        Ok(())
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_readoptions_set_iterate_upper_bound(
+    options: *mut rocksdb_readoptions_t,
+    key: *const c_char,
+    len: usize,
+) {
+    keep(options, Kept(key, len), |options| &mut options.upper_bound);
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_readoptions_set_iterate_lower_bound(
+    options: *mut rocksdb_readoptions_t,
+    key: *const c_char,
+    len: usize,
+) {
+    keep(options, Kept(key, len), |options| &mut options.lower_bound);
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_readoptions_set_timestamp(
+    options: *mut rocksdb_readoptions_t,
+    timestamp: *const c_char,
+    len: usize,
+) {
+    keep(options, Kept(timestamp, len), |options| &mut options.timestamp);
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_readoptions_set_iter_start_ts(
+    options: *mut rocksdb_readoptions_t,
+    timestamp: *const c_char,
+    len: usize,
+) {
+    keep(options, Kept(timestamp, len), |options| &mut options.iter_start_ts);
+}
+
+/// RocksDB removed managed iterators; the option did nothing before.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_readoptions_set_managed(
+    _options: *mut rocksdb_readoptions_t,
+    _managed: c_uchar,
+) {
+}

@@ -1,0 +1,350 @@
+//! Reads of one key: copied, pinned, into a buffer.
+//!
+//! In: a key. Out: a value of `malloc`, a value that holds its block until it is destroyed, or
+//! bytes in the caller's buffer. NULL without an error is "not found".
+
+use crate::column_family::rocksdb_column_family_handle_t;
+use crate::db::{family, rocksdb_t};
+use crate::memory::{answer, attempt, bytes, c_bool, destroy, give, lend, object, put, to_c_bytes};
+use crate::read_options::rocksdb_readoptions_t;
+use esker::{PinnedBytes, Result};
+use libc::{c_char, c_uchar};
+
+/// Reads `key` of `column_family`, or of the default family where that is NULL.
+unsafe fn read(
+    db: *mut rocksdb_t,
+    options: *const rocksdb_readoptions_t,
+    column_family: Option<*mut rocksdb_column_family_handle_t>,
+    key: *const c_char,
+    key_len: usize,
+) -> Result<Option<PinnedBytes>> {
+    let db = object(db)?;
+    let family = match column_family {
+        Some(column_family) => family(column_family)?,
+        None => &db.default,
+    };
+    db.get(&object(options)?.for_get(), family, bytes(key, key_len))
+}
+
+/// Copies a value found for the caller; NULL is "not found", with `len` 0.
+unsafe fn copy_found(found: Option<PinnedBytes>, len: *mut usize) -> *mut c_char {
+    match found {
+        Some(value) => to_c_bytes(&value, len),
+        None => {
+            put(len, 0);
+            std::ptr::null_mut()
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_get(
+    db: *mut rocksdb_t,
+    options: *const rocksdb_readoptions_t,
+    key: *const c_char,
+    key_len: usize,
+    value_len: *mut usize,
+    errptr: *mut *mut c_char,
+) -> *mut c_char {
+    copy_found(attempt(errptr, None, || read(db, options, None, key, key_len)), value_len)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_get_cf(
+    db: *mut rocksdb_t,
+    options: *const rocksdb_readoptions_t,
+    column_family: *mut rocksdb_column_family_handle_t,
+    key: *const c_char,
+    key_len: usize,
+    value_len: *mut usize,
+    errptr: *mut *mut c_char,
+) -> *mut c_char {
+    copy_found(attempt(errptr, None, || read(db, options, Some(column_family), key, key_len)), value_len)
+}
+
+/// A value and its timestamp, both the caller's.
+unsafe fn read_with_ts(
+    db: *mut rocksdb_t,
+    options: *const rocksdb_readoptions_t,
+    column_family: Option<*mut rocksdb_column_family_handle_t>,
+    (key, key_len): (*const c_char, usize),
+    value_len: *mut usize,
+    (ts, ts_len): (*mut *mut c_char, *mut usize),
+    errptr: *mut *mut c_char,
+) -> *mut c_char {
+    let found = attempt(errptr, None, || {
+        let db = object(db)?;
+        let family = column_family.map_or(Ok(&db.default), |column_family| family(column_family))?;
+        db.db.get_with_timestamp(&object(options)?.for_get(), family, bytes(key, key_len))
+    });
+    match found {
+        Some((value, timestamp)) => {
+            put(ts, to_c_bytes(&timestamp, ts_len));
+            to_c_bytes(&value, value_len)
+        }
+        None => {
+            put(value_len, 0);
+            put(ts_len, 0);
+            std::ptr::null_mut()
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_get_with_ts(
+    db: *mut rocksdb_t,
+    options: *const rocksdb_readoptions_t,
+    key: *const c_char,
+    key_len: usize,
+    value_len: *mut usize,
+    ts: *mut *mut c_char,
+    ts_len: *mut usize,
+    errptr: *mut *mut c_char,
+) -> *mut c_char {
+    read_with_ts(db, options, None, (key, key_len), value_len, (ts, ts_len), errptr)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_get_cf_with_ts(
+    db: *mut rocksdb_t,
+    options: *const rocksdb_readoptions_t,
+    column_family: *mut rocksdb_column_family_handle_t,
+    key: *const c_char,
+    key_len: usize,
+    value_len: *mut usize,
+    ts: *mut *mut c_char,
+    ts_len: *mut usize,
+    errptr: *mut *mut c_char,
+) -> *mut c_char {
+    read_with_ts(db, options, Some(column_family), (key, key_len), value_len, (ts, ts_len), errptr)
+}
+
+/// A value that holds its block of the cache, or its memtable.
+#[derive(Debug)]
+pub struct rocksdb_pinnableslice_t {
+    value: PinnedBytes,
+}
+
+impl rocksdb_pinnableslice_t {
+    /// A slice of the value, or NULL.
+    pub(crate) fn give(found: Option<PinnedBytes>) -> *mut rocksdb_pinnableslice_t {
+        found.map_or(std::ptr::null_mut(), |value| give(rocksdb_pinnableslice_t { value }))
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_get_pinned(
+    db: *mut rocksdb_t,
+    options: *const rocksdb_readoptions_t,
+    key: *const c_char,
+    key_len: usize,
+    errptr: *mut *mut c_char,
+) -> *mut rocksdb_pinnableslice_t {
+    rocksdb_pinnableslice_t::give(attempt(errptr, None, || read(db, options, None, key, key_len)))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_get_pinned_cf(
+    db: *mut rocksdb_t,
+    options: *const rocksdb_readoptions_t,
+    column_family: *mut rocksdb_column_family_handle_t,
+    key: *const c_char,
+    key_len: usize,
+    errptr: *mut *mut c_char,
+) -> *mut rocksdb_pinnableslice_t {
+    rocksdb_pinnableslice_t::give(attempt(errptr, None, || {
+        read(db, options, Some(column_family), key, key_len)
+    }))
+}
+
+/// The bytes, which live as long as `slice`. NULL, for a key that was not found, has none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_pinnableslice_value(
+    slice: *const rocksdb_pinnableslice_t,
+    len: *mut usize,
+) -> *const c_char {
+    match slice.as_ref() {
+        Some(slice) => lend(&slice.value, len),
+        None => {
+            put(len, 0);
+            std::ptr::null()
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_pinnableslice_destroy(slice: *mut rocksdb_pinnableslice_t) {
+    destroy(slice);
+}
+
+/// As [`rocksdb_pinnableslice_t`]: the name that newer functions use.
+#[derive(Debug)]
+pub struct rocksdb_pinnable_handle_t {
+    value: PinnedBytes,
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_get_pinned_v2(
+    db: *mut rocksdb_t,
+    options: *const rocksdb_readoptions_t,
+    key: *const c_char,
+    key_len: usize,
+    errptr: *mut *mut c_char,
+) -> *mut rocksdb_pinnable_handle_t {
+    let found = attempt(errptr, None, || read(db, options, None, key, key_len));
+    found.map_or(std::ptr::null_mut(), |value| give(rocksdb_pinnable_handle_t { value }))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_get_pinned_cf_v2(
+    db: *mut rocksdb_t,
+    options: *const rocksdb_readoptions_t,
+    column_family: *mut rocksdb_column_family_handle_t,
+    key: *const c_char,
+    key_len: usize,
+    errptr: *mut *mut c_char,
+) -> *mut rocksdb_pinnable_handle_t {
+    let found = attempt(errptr, None, || read(db, options, Some(column_family), key, key_len));
+    found.map_or(std::ptr::null_mut(), |value| give(rocksdb_pinnable_handle_t { value }))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_pinnable_handle_get_value(
+    handle: *const rocksdb_pinnable_handle_t,
+    len: *mut usize,
+) -> *const c_char {
+    match handle.as_ref() {
+        Some(handle) => lend(&handle.value, len),
+        None => {
+            put(len, 0);
+            std::ptr::null()
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_pinnable_handle_destroy(handle: *mut rocksdb_pinnable_handle_t) {
+    destroy(handle);
+}
+
+/// Copies a value into the caller's buffer. Returns 1 if it was copied; its length goes to
+/// `value_len` also where the buffer is too small for it.
+unsafe fn read_into(
+    found: Option<PinnedBytes>,
+    (buffer, buffer_len): (*mut c_char, usize),
+    value_len: *mut usize,
+    was_found: *mut c_uchar,
+) -> c_uchar {
+    put(was_found, c_bool(found.is_some()));
+    let Some(value) = found else {
+        put(value_len, 0);
+        return 0;
+    };
+    put(value_len, value.len());
+    if value.len() > buffer_len || (buffer.is_null() && !value.is_empty()) {
+        return 0;
+    }
+    if !value.is_empty() {
+        buffer.cast::<u8>().copy_from_nonoverlapping(value.as_ptr(), value.len());
+    }
+    1
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_get_into_buffer(
+    db: *mut rocksdb_t,
+    options: *const rocksdb_readoptions_t,
+    key: *const c_char,
+    key_len: usize,
+    buffer: *mut c_char,
+    buffer_len: usize,
+    value_len: *mut usize,
+    found: *mut c_uchar,
+    errptr: *mut *mut c_char,
+) -> c_uchar {
+    let value = attempt(errptr, None, || read(db, options, None, key, key_len));
+    read_into(value, (buffer, buffer_len), value_len, found)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_get_into_buffer_cf(
+    db: *mut rocksdb_t,
+    options: *const rocksdb_readoptions_t,
+    column_family: *mut rocksdb_column_family_handle_t,
+    key: *const c_char,
+    key_len: usize,
+    buffer: *mut c_char,
+    buffer_len: usize,
+    value_len: *mut usize,
+    found: *mut c_uchar,
+    errptr: *mut *mut c_char,
+) -> c_uchar {
+    let value = attempt(errptr, None, || read(db, options, Some(column_family), key, key_len));
+    read_into(value, (buffer, buffer_len), value_len, found)
+}
+
+/// A value that memory has is copied for the caller.
+unsafe fn may_exist(
+    db: *mut rocksdb_t,
+    options: *const rocksdb_readoptions_t,
+    column_family: Option<*mut rocksdb_column_family_handle_t>,
+    (key, key_len): (*const c_char, usize),
+    (timestamp, timestamp_len): (*const c_char, usize),
+    (value, value_len): (*mut *mut c_char, *mut usize),
+    value_found: *mut c_uchar,
+) -> c_uchar {
+    put(value_found, 0);
+    answer(0, || {
+        let db = object(db)?;
+        let family = column_family.map_or(Ok(&db.default), |column_family| family(column_family))?;
+        let mut options = object(options)?.for_get().into_owned();
+        options.read_tier = esker::ReadTier::BlockCache;
+        if !timestamp.is_null() {
+            options.timestamp = Some(bytes(timestamp, timestamp_len).to_vec());
+        }
+        match db.get(&options, family, bytes(key, key_len)) {
+            Ok(Some(found)) => {
+                if !value.is_null() {
+                    put(value, to_c_bytes(&found, value_len));
+                }
+                put(value_found, 1);
+                Ok(1)
+            }
+            Ok(None) => Ok(0),
+            Err(_) => Ok(1),
+        }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_key_may_exist(
+    db: *mut rocksdb_t,
+    options: *const rocksdb_readoptions_t,
+    key: *const c_char,
+    key_len: usize,
+    value: *mut *mut c_char,
+    value_len: *mut usize,
+    timestamp: *const c_char,
+    timestamp_len: usize,
+    value_found: *mut c_uchar,
+) -> c_uchar {
+    let (value, timestamp) = ((value, value_len), (timestamp, timestamp_len));
+    may_exist(db, options, None, (key, key_len), timestamp, value, value_found)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_key_may_exist_cf(
+    db: *mut rocksdb_t,
+    options: *const rocksdb_readoptions_t,
+    column_family: *mut rocksdb_column_family_handle_t,
+    key: *const c_char,
+    key_len: usize,
+    value: *mut *mut c_char,
+    value_len: *mut usize,
+    timestamp: *const c_char,
+    timestamp_len: usize,
+    value_found: *mut c_uchar,
+) -> c_uchar {
+    let (value, timestamp) = ((value, value_len), (timestamp, timestamp_len));
+    may_exist(db, options, Some(column_family), (key, key_len), timestamp, value, value_found)
+}

@@ -1,0 +1,47 @@
+//! Snapshots and sequence numbers.
+
+use crate::db::rocksdb_t;
+use crate::memory::{answer, destroy, give, object};
+use esker::Snapshot;
+
+/// A snapshot. It is one pointer in memory of `malloc`, since some calls return it to be freed by
+/// `rocksdb_free`.
+#[repr(C)]
+#[derive(Debug)]
+pub struct rocksdb_snapshot_t {
+    snapshot: *const Snapshot,
+}
+
+impl rocksdb_snapshot_t {
+    /// The snapshot at `snapshot`, which outlives the result.
+    pub(crate) unsafe fn give(snapshot: *const Snapshot) -> *mut rocksdb_snapshot_t {
+        crate::memory::to_c_array(&[snapshot]).cast()
+    }
+
+    pub(crate) unsafe fn get(&self) -> &Snapshot {
+        &*self.snapshot
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_create_snapshot(db: *mut rocksdb_t) -> *const rocksdb_snapshot_t {
+    answer(std::ptr::null(), || Ok(rocksdb_snapshot_t::give(give(object(db)?.db.snapshot())).cast_const()))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_release_snapshot(_db: *mut rocksdb_t, snapshot: *const rocksdb_snapshot_t) {
+    if let Some(held) = snapshot.as_ref() {
+        destroy(held.snapshot.cast_mut());
+        libc::free(snapshot.cast_mut().cast());
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_snapshot_get_sequence_number(snapshot: *const rocksdb_snapshot_t) -> u64 {
+    answer(0, || Ok(object(snapshot)?.get().sequence().0))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_get_latest_sequence_number(db: *mut rocksdb_t) -> u64 {
+    answer(0, || Ok(object(db)?.db.latest_sequence_number().0))
+}

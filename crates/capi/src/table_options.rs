@@ -1,0 +1,115 @@
+//! `rocksdb_block_based_table_options_t`: how tables are written and read.
+
+use crate::cache::rocksdb_cache_t;
+use crate::callbacks::rocksdb_filterpolicy_t;
+use crate::field::{Held, Object};
+use crate::memory::{answer, destroy, give, object_mut};
+use esker::options::{BlockBasedTableOptions, PinningTier};
+use libc::c_int;
+
+/// Options of the block-based table.
+#[derive(Clone, Debug, Default)]
+pub struct rocksdb_block_based_table_options_t {
+    /// The options.
+    pub table: BlockBasedTableOptions,
+    pub(crate) held: Held,
+    pub(crate) refused: Vec<String>,
+}
+
+impl Object for rocksdb_block_based_table_options_t {
+    fn refuse(&mut self, option: &'static str, value: String) {
+        self.refused.push(format!("{option}: '{value}' is not one of its values"));
+    }
+
+    fn held(&mut self) -> Option<&mut Held> {
+        Some(&mut self.held)
+    }
+}
+
+impl rocksdb_block_based_table_options_t {
+    /// RocksDB 11.8's defaults.
+    pub(crate) fn new() -> rocksdb_block_based_table_options_t {
+        let mut options = rocksdb_block_based_table_options_t::default();
+        options.table.format_version = 7;
+        options
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_block_based_options_create() -> *mut rocksdb_block_based_table_options_t {
+    give(rocksdb_block_based_table_options_t::new())
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_block_based_options_destroy(
+    options: *mut rocksdb_block_based_table_options_t,
+) {
+    destroy(options);
+}
+
+/// Takes the policy over.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_block_based_options_set_filter_policy(
+    options: *mut rocksdb_block_based_table_options_t,
+    policy: *mut rocksdb_filterpolicy_t,
+) {
+    answer((), || {
+        let policy = (!policy.is_null()).then(|| *Box::from_raw(policy));
+        object_mut(options)?.table.filter_policy = policy.map(|policy| policy.policy);
+        Ok(())
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_block_based_options_set_block_cache(
+    options: *mut rocksdb_block_based_table_options_t,
+    cache: *mut rocksdb_cache_t,
+) {
+    answer((), || {
+        object_mut(options)?.table.block_cache = cache.as_ref().map(|cache| cache.cache.clone());
+        Ok(())
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_block_based_options_set_data_block_hash_ratio(
+    options: *mut rocksdb_block_based_table_options_t,
+    ratio: f64,
+) {
+    answer((), || {
+        object_mut(options)?.table.data_block_hash_table_util_ratio = ratio;
+        Ok(())
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_block_based_options_set_top_level_index_pinning_tier(
+    options: *mut rocksdb_block_based_table_options_t,
+    tier: c_int,
+) {
+    set_tier(options, tier, |options| &mut options.metadata_cache_options.top_level_index_pinning);
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_block_based_options_set_partition_pinning_tier(
+    options: *mut rocksdb_block_based_table_options_t,
+    tier: c_int,
+) {
+    set_tier(options, tier, |options| &mut options.metadata_cache_options.partition_pinning);
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_block_based_options_set_unpartitioned_pinning_tier(
+    options: *mut rocksdb_block_based_table_options_t,
+    tier: c_int,
+) {
+    set_tier(options, tier, |options| &mut options.metadata_cache_options.unpartitioned_pinning);
+}
+
+unsafe fn set_tier(
+    options: *mut rocksdb_block_based_table_options_t,
+    tier: c_int,
+    field: impl FnOnce(&mut BlockBasedTableOptions) -> &mut PinningTier,
+) {
+    crate::field::set(options, "pinning_tier", tier, |options| field(&mut options.table));
+}

@@ -1,0 +1,25 @@
+//! The declared signatures, and what a C program does first.
+
+use super::accessors::*;
+use super::batch::*;
+use super::cache::*;
+use super::callbacks::*;
+use super::column_family::*;
+use super::db::*;
+use super::env::*;
+use super::iterator::*;
+use super::maintenance::*;
+use super::memory::*;
+use super::multi_get::*;
+use super::options::*;
+use super::read_options::*;
+use super::reads::*;
+use super::snapshot::*;
+use super::table_options::*;
+use super::write_options::*;
+use super::writes::*;
+
+#[test]
+fn functions_have_the_declared_signatures() {
+    include!(concat!(env!("OUT_DIR"), "/signatures.rs"));
+}

@@ -1,0 +1,116 @@
+//! Options of writes, flushes and compactions by hand.
+
+use crate::field::{Held, Object};
+use crate::memory::{answer, bytes, destroy, give, object_mut};
+use esker::{CompactRangeOptions, CompactionOptions, FlushOptions, WriteOptions};
+use libc::c_char;
+
+/// Options of writes.
+#[derive(Clone, Debug, Default)]
+pub struct rocksdb_writeoptions_t {
+    /// The options.
+    pub options: WriteOptions,
+    pub(crate) held: Held,
+}
+
+impl Object for rocksdb_writeoptions_t {
+    fn held(&mut self) -> Option<&mut Held> {
+        Some(&mut self.held)
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_writeoptions_create() -> *mut rocksdb_writeoptions_t {
+    give(rocksdb_writeoptions_t::default())
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_writeoptions_destroy(options: *mut rocksdb_writeoptions_t) {
+    destroy(options);
+}
+
+/// Options of flushes.
+#[derive(Clone, Debug, Default)]
+pub struct rocksdb_flushoptions_t {
+    /// The options.
+    pub options: FlushOptions,
+    pub(crate) held: Held,
+}
+
+impl Object for rocksdb_flushoptions_t {
+    fn held(&mut self) -> Option<&mut Held> {
+        Some(&mut self.held)
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_flushoptions_create() -> *mut rocksdb_flushoptions_t {
+    give(rocksdb_flushoptions_t::default())
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_flushoptions_destroy(options: *mut rocksdb_flushoptions_t) {
+    destroy(options);
+}
+
+/// Options of the compaction of a range.
+#[derive(Clone, Debug, Default)]
+pub struct rocksdb_compactoptions_t {
+    /// The options.
+    pub options: CompactRangeOptions,
+    pub(crate) held: Held,
+}
+
+impl Object for rocksdb_compactoptions_t {
+    fn held(&mut self) -> Option<&mut Held> {
+        Some(&mut self.held)
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_compactoptions_create() -> *mut rocksdb_compactoptions_t {
+    give(rocksdb_compactoptions_t::default())
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_compactoptions_destroy(options: *mut rocksdb_compactoptions_t) {
+    destroy(options);
+}
+
+/// Options of the compaction of given files.
+#[derive(Clone, Debug, Default)]
+pub struct rocksdb_compaction_options_t {
+    /// The options.
+    pub options: CompactionOptions,
+    pub(crate) held: Held,
+}
+
+impl Object for rocksdb_compaction_options_t {
+    fn held(&mut self) -> Option<&mut Held> {
+        Some(&mut self.held)
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_compaction_options_create() -> *mut rocksdb_compaction_options_t {
+    give(rocksdb_compaction_options_t::default())
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_compaction_options_destroy(options: *mut rocksdb_compaction_options_t) {
+    destroy(options);
+}
+
+/// Older versions than this timestamp may be dropped.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_compactoptions_set_full_history_ts_low(
+    options: *mut rocksdb_compactoptions_t,
+    timestamp: *mut c_char,
+    len: usize,
+) {
+    answer((), || {
+        let low = (!timestamp.is_null()).then(|| bytes(timestamp, len).to_vec());
+        object_mut(options)?.options.full_history_ts_low = low;
+        Ok(())
+    });
+}

@@ -1,0 +1,159 @@
+//! The C API: `capi-surface` records the declarations of RocksDB's headers, `install-capi` puts
+//! the library, its headers and `rocksdb.pc` below a prefix.
+//!
+//! In: the headers of five releases, from the packages of crate `librocksdb-sys` that carry them.
+//! Out: `crates/capi-surface/surface.txt`; files below the prefix. The C preprocessor is `cc`.
+
+use esker_capi_surface::{Declaration, Item, RELEASES, c_header, parse_header, release, surface_text, union};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The crates that carry the sources of [`RELEASES`]: name and version.
+const SOURCES: [(&str, &str); 5] = [
+    ("librocksdb-sys", "0.11.0"),
+    ("librocksdb-sys", "0.16.0"),
+    ("librocksdb-sys", "0.17.3"),
+    ("librocksdb-sys", "0.19.0"),
+    ("rust-librocksdb-sys", "0.49.0"),
+];
+
+/// The library's SONAME: clients of RocksDB 11 ask for it.
+const SONAME: &str = "librocksdb.so.11";
+
+/// Records the declarations of all headers, or with `check` compares them with the record.
+pub(crate) fn surface(root: &Path, check: bool) -> Result<(), String> {
+    let mut headers = Vec::new();
+    for (name, version) in SOURCES {
+        let package = fetched(root, name, version)?;
+        headers.push(declarations_of(&package.join("rocksdb/include/rocksdb/c.h"))?);
+    }
+    let text = surface_text(&merged(&headers));
+    let path = root.join("crates/capi-surface/surface.txt");
+    if !check {
+        return fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()));
+    }
+    let recorded = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    for (at, header) in headers.iter().enumerate() {
+        let shapes = |items: &[Item]| {
+            let mut shapes: Vec<Item> = items.iter().map(Item::shape).collect();
+            shapes.sort_by(|a, b| a.name().cmp(b.name()));
+            shapes
+        };
+        if shapes(&release(at)) != shapes(header) {
+            return Err(format!("surface.txt differs from the c.h of RocksDB {}", RELEASES[at]));
+        }
+    }
+    if recorded != text {
+        return Err("surface.txt is not what capi-surface makes".to_string());
+    }
+    let functions = union().iter().filter_map(Item::function).count();
+    println!("surface.txt has the declarations of {} headers, {functions} functions", headers.len());
+    Ok(())
+}
+
+/// The directory of a package of the registry, which cargo fetches.
+pub(crate) fn fetched(root: &Path, name: &str, version: &str) -> Result<PathBuf, String> {
+    let dir = root.join("target/clients/fetch").join(format!("{name}-{version}"));
+    fs::create_dir_all(dir.join("src")).map_err(|error| format!("{}: {error}", dir.display()))?;
+    let manifest = format!(
+        "[package]\nname = \"fetch\"\nversion = \"0.1.0\"\nedition = \"2021\"\n\n[workspace]\n\n\
+         [dependencies]\n{name} = {{ version = \"={version}\", default-features = false }}\n"
+    );
+    fs::write(dir.join("Cargo.toml"), manifest).map_err(|error| format!("{}: {error}", dir.display()))?;
+    fs::write(dir.join("src/lib.rs"), "").map_err(|error| format!("{}: {error}", dir.display()))?;
+    let output = Command::new("cargo").args(["metadata", "--format-version", "1"]).current_dir(&dir).output();
+    let output = output.map_err(|error| format!("cargo metadata: {error}"))?;
+    let metadata = String::from_utf8_lossy(&output.stdout);
+    let package = format!("/{name}-{version}");
+    let mut paths = metadata.split("\"manifest_path\":\"").skip(1).filter_map(|rest| rest.split('"').next());
+    let manifest = paths.find(|path| path.contains(&package) && !Path::new(path).starts_with(&dir));
+    let manifest = manifest.ok_or_else(|| {
+        format!("cargo cannot fetch {name} {version}: {}", String::from_utf8_lossy(&output.stderr))
+    })?;
+    Ok(Path::new(manifest).parent().expect("a manifest lies in a directory").to_owned())
+}
+
+fn declarations_of(header: &Path) -> Result<Vec<Item>, String> {
+    let output = Command::new("cc").args(["-E", "-P", "-w", "-DROCKSDB_LIBRARY_API="]).arg(header).output();
+    let output = output.map_err(|error| format!("cc: {error}"))?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+    }
+    parse_header(&String::from_utf8_lossy(&output.stdout)).map_err(|error| error.to_string())
+}
+
+/// All declarations, in the order of the newest header that has them.
+fn merged(headers: &[Vec<Item>]) -> Vec<Declaration> {
+    let mut surface: Vec<Declaration> = Vec::new();
+    for (at, items) in headers.iter().enumerate() {
+        // A declaration new in this header lies behind the one before it there.
+        let mut place = 0;
+        for item in items {
+            let shape = item.shape();
+            let known = surface.iter().position(|declared| declared.item.shape() == shape);
+            match known {
+                Some(known) => {
+                    surface[known].last = at;
+                    surface[known].item = item.clone();
+                    place = known + 1;
+                }
+                None => {
+                    surface.insert(place, Declaration { first: at, last: at, item: item.clone() });
+                    place += 1;
+                }
+            }
+        }
+    }
+    surface
+}
+
+/// Builds the library and installs it below `prefix`: `lib/librocksdb.so` and its links,
+/// `include/rocksdb/c.h`, `lib/pkgconfig/rocksdb.pc`.
+pub(crate) fn install(root: &Path, prefix: &Path) -> Result<(), String> {
+    let status = Command::new("cargo")
+        .args(["build", "--release", "-p", "esker-capi", "--quiet"])
+        .current_dir(root)
+        .status()
+        .map_err(|error| format!("cargo build: {error}"))?;
+    if !status.success() {
+        return Err("the library does not build".to_string());
+    }
+    install_built(root, &root.join("target/release"), prefix)
+}
+
+/// Installs the library that lies in `built`.
+pub(crate) fn install_built(root: &Path, built: &Path, prefix: &Path) -> Result<(), String> {
+    let error = |error: std::io::Error| format!("{}: {error}", prefix.display());
+    let lib = prefix.join("lib");
+    let include = prefix.join("include/rocksdb");
+    fs::create_dir_all(lib.join("pkgconfig")).map_err(error)?;
+    fs::create_dir_all(&include).map_err(error)?;
+    let file = format!("{SONAME}.8.1");
+    // A new file: a program may have the old one mapped.
+    fs::copy(built.join("libesker_capi.so"), lib.join("new")).map_err(error)?;
+    fs::rename(lib.join("new"), lib.join(&file)).map_err(error)?;
+    for link in ["librocksdb.so", SONAME].map(|link| lib.join(link)) {
+        if link.symlink_metadata().is_ok() {
+            fs::remove_file(&link).map_err(error)?;
+        }
+        std::os::unix::fs::symlink(&file, &link).map_err(error)?;
+    }
+    fs::write(include.join("c.h"), c_header(&union())).map_err(error)?;
+    fs::write(include.join("version.h"), VERSION_H).map_err(error)?;
+    fs::write(lib.join("pkgconfig/rocksdb.pc"), pkg_config(prefix)).map_err(error)?;
+    println!("installed {} below {} (from {})", file, prefix.display(), root.display());
+    Ok(())
+}
+
+const VERSION_H: &str =
+    "#pragma once\n#define ROCKSDB_MAJOR 11\n#define ROCKSDB_MINOR 8\n#define ROCKSDB_PATCH 1\n";
+
+fn pkg_config(prefix: &Path) -> String {
+    format!(
+        "prefix={}\nlibdir=${{prefix}}/lib\nincludedir=${{prefix}}/include\n\nName: rocksdb\n\
+         Description: RocksDB's C interface on Esker\nVersion: 11.8.1\n\
+         Libs: -L${{libdir}} -lrocksdb\nCflags: -I${{includedir}}\n",
+        prefix.display()
+    )
+}
