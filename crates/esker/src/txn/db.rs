@@ -10,7 +10,7 @@
 
 use super::batch_index::{WriteBatchWithIndex, no_timestamps};
 use super::options::{TransactionDbOptions, TransactionOptions, WritePolicy, timeout};
-use super::pessimistic::{PessimisticCore, Transaction, TransactionState};
+use super::pessimistic::{PessimisticCore, Transaction};
 use super::timestamps::{TIMESTAMP_BYTES, has_timestamps, is_timestamped};
 use crate::db::{BatchArg, ColumnFamilyDescriptor, ColumnFamilyHandle, Db};
 use crate::options::{ColumnFamilyOptions, DbOptions, Options, WriteOptions};
@@ -722,7 +722,7 @@ impl TransactionDb {
             }
             core.may_have_timestamps = is_timestamped(self.db(), &batch);
             core.batch = WriteBatchWithIndex::of_batch((*batch).clone());
-            core.state = TransactionState::Prepared;
+            core.set_prepared();
             core.name = Some(name.clone());
             self.shared.names.lock().insert(name, Some(Box::new(core)));
         }

@@ -94,7 +94,7 @@ impl Transaction {
     /// the lock · `Busy(Deadlock)`: waiting would close a circle; roll back · `Busy`: another has
     /// written the key since the snapshot; roll back · `Expired`: others may have stolen its locks;
     /// roll back · `Aborted(LockLimit)`: locks take too much memory · `Aborted`: cancelled ·
-    /// `ColumnFamilyDropped` · `InvalidArgument`: the transaction is prepared or over.
+    /// `ColumnFamilyDropped` · `InvalidArgument`: the transaction is over.
     pub fn get_entity(
         &self,
         options: &ReadOptions,
@@ -115,7 +115,7 @@ impl Transaction {
     /// back · `Busy`: another has written the key since the snapshot; roll back · `Expired`: others
     /// may have stolen its locks; roll back · `Aborted(LockLimit)`: locks take too much memory ·
     /// `Aborted`: cancelled · `ColumnFamilyDropped` · `InvalidArgument`: the transaction is
-    /// prepared or over. A lock that is not given fails its key alone.
+    /// over. A lock that is not given fails its key alone.
     pub fn multi_get_entity(
         &self,
         options: &ReadOptions,
@@ -133,7 +133,7 @@ impl Transaction {
     /// would close a circle; roll back · `Busy`: another has written the key since the snapshot;
     /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
     /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
-    /// `InvalidArgument`: the transaction is prepared or over; a snapshot in `options` without
+    /// `InvalidArgument`: the transaction is over; a snapshot in `options` without
     /// `do_validate` · `Corruption` and `IoError` name the file and offset · `Incomplete`:
     /// `read_tier` forbids the I/O it would take · `TimedOut`: it would take I/O behind `deadline`
     /// · `InvalidArgument`, too: merge operands without a merge operator, or a snapshot or family
@@ -180,7 +180,7 @@ impl Transaction {
     /// would close a circle; roll back · `Busy`: another has written the key since the snapshot;
     /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
     /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
-    /// `InvalidArgument`: the transaction is prepared or over · `Aborted(MemoryLimit)`: it writes
+    /// `InvalidArgument`: the transaction is over · `Aborted(MemoryLimit)`: it writes
     /// more than `max_write_batch_size`. The transaction is as it was before the call.
     pub fn put_entity(
         &self,
@@ -200,7 +200,7 @@ impl Transaction {
     /// would close a circle; roll back · `Busy`: another has written the key since the snapshot;
     /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
     /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
-    /// `InvalidArgument`: the transaction is prepared or over · `Aborted(MemoryLimit)`: it writes
+    /// `InvalidArgument`: the transaction is over · `Aborted(MemoryLimit)`: it writes
     /// more than `max_write_batch_size`. The transaction is as it was before the call.
     pub fn put_entity_untracked(
         &self,
@@ -221,7 +221,7 @@ impl Transaction {
     /// waiting would close a circle; roll back · `Busy`: another has written the key since the
     /// snapshot; roll back · `Expired`: others may have stolen its locks; roll back ·
     /// `Aborted(LockLimit)`: locks take too much memory · `Aborted`: cancelled ·
-    /// `ColumnFamilyDropped` · `InvalidArgument`: the transaction is prepared or over ·
+    /// `ColumnFamilyDropped` · `InvalidArgument`: the transaction is over ·
     /// `Aborted(MemoryLimit)`: it writes more than `max_write_batch_size`. The transaction is as it
     /// was before the call.
     pub fn put_entity_attribute_groups(
@@ -248,7 +248,7 @@ impl Transaction {
     /// would close a circle; roll back · `Busy`: another has written the key since the snapshot;
     /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
     /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
-    /// `InvalidArgument`: the transaction is prepared or over.
+    /// `InvalidArgument`: the transaction is over.
     pub fn get_entity_attribute_groups(
         &self,
         options: &ReadOptions,

@@ -3,7 +3,7 @@
 //! | state | left by |
 //! |---|---|
 //! | Started | `prepare` → Prepared · `commit` → Committed · `rollback` → Started, empty |
-//! | Prepared | `commit` → Committed · `rollback` → RolledBack |
+//! | Prepared | `commit` → Committed · `rollback` → RolledBack; it takes reads and writes |
 //! | Committed, RolledBack | nothing: begin another one |
 //!
 //! Invariants
@@ -12,6 +12,8 @@
 //!     prepared, with its locks.
 //!  2. With a snapshot, a key is locked only if others have not written it since.
 //!  3. Others see none of its writes before it commits, and then all at once.
+//!  4. Writes after `prepare` are in memory only until the commit logs them behind its marker. A
+//!     crash before the commit leaves the prepared section without them.
 //!
 //! Source of the semantics: RocksDB `utilities/transactions/pessimistic_transaction.cc`.
 
@@ -38,7 +40,7 @@ const MAX_NAME_BYTES: usize = 512;
 pub enum TransactionState {
     /// It takes reads and writes.
     Started,
-    /// It is in the WAL and waits to be committed or rolled back.
+    /// It is in the WAL and waits to be committed or rolled back. It takes reads and writes.
     Prepared,
     /// It is over, and what it wrote is in the database.
     Committed,
@@ -68,6 +70,8 @@ pub(super) struct PessimisticCore {
     pub(super) commit_timestamp: u64,
     /// It has come to families with user-defined timestamps.
     pub(super) may_have_timestamps: bool,
+    /// Bytes of the batch's operations that its prepared section holds.
+    prepared_bytes: usize,
 }
 
 /// Number of reads for update of each key.
@@ -105,7 +109,21 @@ impl PessimisticCore {
             read_timestamp: UNSET,
             commit_timestamp: UNSET,
             may_have_timestamps: false,
+            prepared_bytes: 0,
         }
+    }
+
+    /// Its prepared section holds the whole batch.
+    pub(super) fn set_prepared(&mut self) {
+        self.state = TransactionState::Prepared;
+        self.prepared_bytes = self.batch.write_batch().ops_bytes().len();
+    }
+
+    /// The writes after `prepare`.
+    fn later_writes(&self) -> Result<WriteBatch> {
+        let mut later = WriteBatch::new();
+        self.batch.write_batch().iter_from(self.prepared_bytes).try_for_each(|op| later.push(op))?;
+        Ok(later)
     }
 
     pub(super) fn snapshot_sequence(&self) -> Option<SequenceNumber> {
@@ -313,7 +331,10 @@ impl Transaction {
     /// # Errors
     /// `NotFound` if there is none · `InvalidArgument`: the transaction is prepared or over.
     pub fn rollback_to_save_point(&self) -> Result<()> {
-        self.check_started()?;
+        if self.state() == TransactionState::Prepared {
+            return Err(Error::invalid_argument("Transaction is beyond state for rollback."));
+        }
+        self.check_live()?;
         let core = &mut *self.core_mut();
         let point = core.save_points.pop().ok_or_else(no_save_point)?;
         core.batch.rollback_to_save_point()?;
@@ -369,8 +390,8 @@ impl Transaction {
         self.core_mut().write_options = *options;
     }
 
-    /// Writes it to the WAL: from now on it can be committed or rolled back whatever happens, and
-    /// nothing else. Its locks are kept.
+    /// Writes it to the WAL: from now on it can be committed or rolled back whatever happens. Its
+    /// locks are kept. Later writes are applied by the commit, and lost by a crash before it.
     ///
     /// ```
     /// # let dir = esker_testkit::TempDir::new("doc");
@@ -417,7 +438,7 @@ impl Transaction {
         batch.append(core.batch.write_batch())?;
         let options = core.write_options;
         self.shared.db.prepare(&options, &name, batch)?;
-        core.state = TransactionState::Prepared;
+        core.set_prepared();
         Ok(())
     }
 
@@ -452,7 +473,12 @@ impl Transaction {
             TransactionState::Prepared => {
                 let name = core.name.as_deref().expect("prepared transactions have a name");
                 db.engine().check_writable()?;
-                db.inner.write_path.commit_prepared(&core.write_options, name, stamp?)?;
+                db.inner.write_path.commit_prepared(
+                    &core.write_options,
+                    name,
+                    stamp?,
+                    core.later_writes()?,
+                )?;
             }
             TransactionState::Committed => return Err(over("committed")),
             TransactionState::RolledBack => return Err(over("rolledback")),
@@ -500,12 +526,10 @@ impl Transaction {
         }
     }
 
-    pub(super) fn check_started(&self) -> Result<()> {
+    /// Refuses writes and locks of a transaction that is over.
+    pub(super) fn check_live(&self) -> Result<()> {
         match self.state() {
-            TransactionState::Started => Ok(()),
-            TransactionState::Prepared => {
-                Err(Error::invalid_argument("Transaction is prepared: it can be committed or rolled back."))
-            }
+            TransactionState::Started | TransactionState::Prepared => Ok(()),
             TransactionState::Committed => Err(over("committed")),
             TransactionState::RolledBack => Err(over("rolledback")),
         }
@@ -521,7 +545,7 @@ impl Transaction {
         mode: LockMode,
         validate: bool,
     ) -> Result<()> {
-        self.check_started()?;
+        self.check_live()?;
         family.check_live(self.db())?;
         if end.is_some() {
             refuse_timestamps(family, "range deletions")?;

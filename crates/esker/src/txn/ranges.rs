@@ -28,7 +28,7 @@ impl Transaction {
     /// waiting would close a circle; roll back · `Busy`: another has written the key since the
     /// snapshot; roll back · `Expired`: others may have stolen its locks; roll back ·
     /// `Aborted(LockLimit)`: locks take too much memory · `Aborted`: cancelled ·
-    /// `ColumnFamilyDropped` · `InvalidArgument`: the transaction is prepared or over.
+    /// `ColumnFamilyDropped` · `InvalidArgument`: the transaction is over.
     pub fn iter(&self) -> Result<TransactionIterator> {
         let family = self.database().default_column_family();
         self.iter_opt(&ReadOptions::default(), &family)
@@ -111,7 +111,7 @@ impl Transaction {
     /// the lock · `Busy(Deadlock)`: waiting would close a circle; roll back · `Busy`: another has
     /// written the key since the snapshot; roll back · `Expired`: others may have stolen its locks;
     /// roll back · `Aborted(LockLimit)`: locks take too much memory · `Aborted`: cancelled ·
-    /// `ColumnFamilyDropped` · `InvalidArgument`: the transaction is prepared or over.
+    /// `ColumnFamilyDropped` · `InvalidArgument`: the transaction is over.
     pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         Ok(self.get(key)?.is_some())
     }

@@ -34,7 +34,7 @@ impl Transaction {
     /// the lock · `Busy(Deadlock)`: waiting would close a circle; roll back · `Busy`: another has
     /// written the key since the snapshot; roll back · `Expired`: others may have stolen its locks;
     /// roll back · `Aborted(LockLimit)`: locks take too much memory · `Aborted`: cancelled ·
-    /// `ColumnFamilyDropped` · `InvalidArgument`: the transaction is prepared or over.
+    /// `ColumnFamilyDropped` · `InvalidArgument`: the transaction is over.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         let family = self.db().default_column_family();
         self.get_opt(&ReadOptions::default(), &family, key)
@@ -50,7 +50,7 @@ impl Transaction {
     /// the lock · `Busy(Deadlock)`: waiting would close a circle; roll back · `Busy`: another has
     /// written the key since the snapshot; roll back · `Expired`: others may have stolen its locks;
     /// roll back · `Aborted(LockLimit)`: locks take too much memory · `Aborted`: cancelled ·
-    /// `ColumnFamilyDropped` · `InvalidArgument`: the transaction is prepared or over.
+    /// `ColumnFamilyDropped` · `InvalidArgument`: the transaction is over.
     pub fn get_opt(
         &self,
         options: &ReadOptions,
@@ -69,7 +69,7 @@ impl Transaction {
     /// the lock · `Busy(Deadlock)`: waiting would close a circle; roll back · `Busy`: another has
     /// written the key since the snapshot; roll back · `Expired`: others may have stolen its locks;
     /// roll back · `Aborted(LockLimit)`: locks take too much memory · `Aborted`: cancelled ·
-    /// `ColumnFamilyDropped` · `InvalidArgument`: the transaction is prepared or over.
+    /// `ColumnFamilyDropped` · `InvalidArgument`: the transaction is over.
     pub fn get_pinned_opt(
         &self,
         options: &ReadOptions,
@@ -94,7 +94,7 @@ impl Transaction {
     /// back · `Busy`: another has written the key since the snapshot; roll back · `Expired`: others
     /// may have stolen its locks; roll back · `Aborted(LockLimit)`: locks take too much memory ·
     /// `Aborted`: cancelled · `ColumnFamilyDropped` · `InvalidArgument`: the transaction is
-    /// prepared or over. A lock that is not given fails its key alone.
+    /// over. A lock that is not given fails its key alone.
     pub fn multi_get(
         &self,
         options: &ReadOptions,
@@ -133,7 +133,7 @@ impl Transaction {
     /// would close a circle; roll back · `Busy`: another has written the key since the snapshot;
     /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
     /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
-    /// `InvalidArgument`: the transaction is prepared or over.
+    /// `InvalidArgument`: the transaction is over.
     pub fn iter_opt(
         &self,
         options: &ReadOptions,
@@ -152,7 +152,7 @@ impl Transaction {
             let locks = self.shared().locks_of(family)?.clone();
             let left = lower.as_deref().map_or(Endpoint::Min, Endpoint::Key);
             let right = upper.as_deref().map_or(Endpoint::Max, Endpoint::Key);
-            self.check_started()?;
+            self.check_live()?;
             self.core_mut().locker.lock_range(&locks, left, right, LockMode::Shared)?;
         }
         self.core().batch.iter_with_base(self.db(), &self.read_options(options), family)
@@ -165,7 +165,7 @@ impl Transaction {
     /// would close a circle; roll back · `Busy`: another has written the key since the snapshot;
     /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
     /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
-    /// `InvalidArgument`: the transaction is prepared or over; a snapshot in `options` without
+    /// `InvalidArgument`: the transaction is over; a snapshot in `options` without
     /// `do_validate` · `Corruption` and `IoError` name the file and offset · `Incomplete`:
     /// `read_tier` forbids the I/O it would take · `TimedOut`: it would take I/O behind `deadline`
     /// · `InvalidArgument`, too: merge operands without a merge operator, or a snapshot or family
@@ -197,7 +197,7 @@ impl Transaction {
     /// would close a circle; roll back · `Busy`: another has written the key since the snapshot;
     /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
     /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
-    /// `InvalidArgument`: the transaction is prepared or over; a snapshot in `options` without
+    /// `InvalidArgument`: the transaction is over; a snapshot in `options` without
     /// `do_validate` · `Corruption` and `IoError` name the file and offset · `Incomplete`:
     /// `read_tier` forbids the I/O it would take · `TimedOut`: it would take I/O behind `deadline`
     /// · `InvalidArgument`, too: merge operands without a merge operator, or a snapshot or family
@@ -223,7 +223,7 @@ impl Transaction {
     /// lock · `Busy(Deadlock)`: waiting would close a circle; roll back · `Busy`: another has
     /// written the key since the snapshot; roll back · `Expired`: others may have stolen its locks;
     /// roll back · `Aborted(LockLimit)`: locks take too much memory · `Aborted`: cancelled ·
-    /// `ColumnFamilyDropped` · `InvalidArgument`: the transaction is prepared or over; the keys
+    /// `ColumnFamilyDropped` · `InvalidArgument`: the transaction is over; the keys
     /// before it stay locked · of each key: `Corruption` and `IoError` name the file and offset ·
     /// `Incomplete`: `read_tier` forbids the I/O it would take · `TimedOut`: it would take I/O
     /// behind `deadline` · `InvalidArgument`: merge operands without a merge operator, or a

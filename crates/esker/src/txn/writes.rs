@@ -13,7 +13,7 @@ impl Transaction {
     /// would close a circle; roll back · `Busy`: another has written the key since the snapshot;
     /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
     /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
-    /// `InvalidArgument`: the transaction is prepared or over · `Aborted(MemoryLimit)`: it writes
+    /// `InvalidArgument`: the transaction is over · `Aborted(MemoryLimit)`: it writes
     /// more than `max_write_batch_size`. The transaction is as it was before the call.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let family = self.db().default_column_family();
@@ -26,7 +26,7 @@ impl Transaction {
     /// would close a circle; roll back · `Busy`: another has written the key since the snapshot;
     /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
     /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
-    /// `InvalidArgument`: the transaction is prepared or over · `Aborted(MemoryLimit)`: it writes
+    /// `InvalidArgument`: the transaction is over · `Aborted(MemoryLimit)`: it writes
     /// more than `max_write_batch_size`. The transaction is as it was before the call.
     pub fn put_cf(
         &self,
@@ -44,7 +44,7 @@ impl Transaction {
     /// would close a circle; roll back · `Busy`: another has written the key since the snapshot;
     /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
     /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
-    /// `InvalidArgument`: the transaction is prepared or over · `Aborted(MemoryLimit)`: it writes
+    /// `InvalidArgument`: the transaction is over · `Aborted(MemoryLimit)`: it writes
     /// more than `max_write_batch_size`. The transaction is as it was before the call.
     pub fn put_untracked(
         &self,
@@ -62,7 +62,7 @@ impl Transaction {
     /// would close a circle; roll back · `Busy`: another has written the key since the snapshot;
     /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
     /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
-    /// `InvalidArgument`: the transaction is prepared or over · `Aborted(MemoryLimit)`: it writes
+    /// `InvalidArgument`: the transaction is over · `Aborted(MemoryLimit)`: it writes
     /// more than `max_write_batch_size`. The transaction is as it was before the call.
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
         let family = self.db().default_column_family();
@@ -75,7 +75,7 @@ impl Transaction {
     /// would close a circle; roll back · `Busy`: another has written the key since the snapshot;
     /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
     /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
-    /// `InvalidArgument`: the transaction is prepared or over · `Aborted(MemoryLimit)`: it writes
+    /// `InvalidArgument`: the transaction is over · `Aborted(MemoryLimit)`: it writes
     /// more than `max_write_batch_size`. The transaction is as it was before the call.
     pub fn delete_cf(&self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<()> {
         self.lock(family, key.as_ref(), None, LockMode::Exclusive, true)?;
@@ -100,7 +100,7 @@ impl Transaction {
     /// would close a circle; roll back · `Busy`: another has written the key since the snapshot;
     /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
     /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
-    /// `InvalidArgument`: the transaction is prepared or over · `Aborted(MemoryLimit)`: it writes
+    /// `InvalidArgument`: the transaction is over · `Aborted(MemoryLimit)`: it writes
     /// more than `max_write_batch_size`. The transaction is as it was before the call.
     pub fn delete_untracked(&self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<()> {
         self.lock(family, key.as_ref(), None, LockMode::Exclusive, false)?;
@@ -113,7 +113,7 @@ impl Transaction {
     /// would close a circle; roll back · `Busy`: another has written the key since the snapshot;
     /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
     /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
-    /// `InvalidArgument`: the transaction is prepared or over · `Aborted(MemoryLimit)`: it writes
+    /// `InvalidArgument`: the transaction is over · `Aborted(MemoryLimit)`: it writes
     /// more than `max_write_batch_size`. The transaction is as it was before the call.
     pub fn single_delete_cf(&self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<()> {
         self.lock(family, key.as_ref(), None, LockMode::Exclusive, true)?;
@@ -126,7 +126,7 @@ impl Transaction {
     /// would close a circle; roll back · `Busy`: another has written the key since the snapshot;
     /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
     /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
-    /// `InvalidArgument`: the transaction is prepared or over · `Aborted(MemoryLimit)`: it writes
+    /// `InvalidArgument`: the transaction is over · `Aborted(MemoryLimit)`: it writes
     /// more than `max_write_batch_size`. The transaction is as it was before the call.
     pub fn single_delete_untracked(&self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) -> Result<()> {
         self.lock(family, key.as_ref(), None, LockMode::Exclusive, false)?;
@@ -152,7 +152,7 @@ impl Transaction {
     /// would close a circle; roll back · `Busy`: another has written the key since the snapshot;
     /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
     /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
-    /// `InvalidArgument`: the transaction is prepared or over · `Aborted(MemoryLimit)`: it writes
+    /// `InvalidArgument`: the transaction is over · `Aborted(MemoryLimit)`: it writes
     /// more than `max_write_batch_size`. The transaction is as it was before the call.
     pub fn merge_cf(
         &self,
@@ -170,7 +170,7 @@ impl Transaction {
     /// would close a circle; roll back · `Busy`: another has written the key since the snapshot;
     /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
     /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
-    /// `InvalidArgument`: the transaction is prepared or over · `Aborted(MemoryLimit)`: it writes
+    /// `InvalidArgument`: the transaction is over · `Aborted(MemoryLimit)`: it writes
     /// more than `max_write_batch_size`. The transaction is as it was before the call.
     pub fn merge_untracked(
         &self,
@@ -189,7 +189,7 @@ impl Transaction {
     /// would close a circle; roll back · `Busy`: another has written the key since the snapshot;
     /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
     /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
-    /// `InvalidArgument`: the transaction is prepared or over, `end` comes before `begin`, or the
+    /// `InvalidArgument`: the transaction is over, `end` comes before `begin`, or the
     /// keys of the family have timestamps · `NotSupported`: only points can be locked ·
     /// `Aborted(MemoryLimit)`: it writes more than `max_write_batch_size`. The transaction is as it
     /// was before the call.
@@ -229,7 +229,7 @@ impl Transaction {
     /// would close a circle; roll back · `Busy`: another has written the key since the snapshot;
     /// roll back · `Expired`: others may have stolen its locks; roll back · `Aborted(LockLimit)`:
     /// locks take too much memory · `Aborted`: cancelled · `ColumnFamilyDropped` ·
-    /// `InvalidArgument`: the transaction is prepared or over, or `end` comes before `begin` ·
+    /// `InvalidArgument`: the transaction is over, or `end` comes before `begin` ·
     /// `NotSupported`: only points can be locked. The transaction is as it was before the call.
     pub fn get_range_lock(
         &self,
@@ -238,7 +238,7 @@ impl Transaction {
         end: Endpoint<'_>,
         mode: LockMode,
     ) -> Result<()> {
-        self.check_started()?;
+        self.check_live()?;
         family.check_live(self.db())?;
         let locks = self.shared().locks_of(family)?.clone();
         let core = &mut *self.core_mut();
@@ -248,11 +248,11 @@ impl Transaction {
 
     /// Puts bytes into the WAL that mean nothing to the database.
     /// # Errors
-    /// `InvalidArgument`: the transaction is prepared or over, or the bytes are 4 GiB or more ·
+    /// `InvalidArgument`: the transaction is over, or the bytes are 4 GiB or more ·
     /// `Aborted(MemoryLimit)`: it writes more than `max_write_batch_size`. The transaction is as it
     /// was before the call.
     pub fn put_log_data(&self, blob: &[u8]) -> Result<()> {
-        self.check_started()?;
+        self.check_live()?;
         self.core_mut().batch.put_log_data(blob)
     }
 }

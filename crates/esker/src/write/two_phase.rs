@@ -3,7 +3,7 @@
 //! | step | the WAL gets | the memtables get | sequence numbers |
 //! |---|---|---|---|
 //! | prepare | the ops between markers | nothing | none |
-//! | commit | a marker | the ops | one for each op |
+//! | commit | a marker, behind it the writes since the prepare | all ops | one for each op |
 //! | roll back | a marker | nothing | none |
 //!
 //! Invariants
@@ -56,8 +56,8 @@ impl WritePath {
         self.step(options, record, TwoPhase::Prepare { xid: xid.to_vec(), batch: Arc::new(batch) })
     }
 
-    /// Commits the prepared transaction `xid`: its ops are applied together; with `timestamp`, at
-    /// that timestamp in families that have timestamps of 8 bytes.
+    /// Commits the prepared transaction `xid`: its ops and then `later` are applied together; with
+    /// `timestamp`, at that timestamp in families that have timestamps of 8 bytes.
     /// # Errors
     /// `InvalidArgument` if none of this name is prepared · those of [`WritePath::write`].
     pub(crate) fn commit_prepared(
@@ -65,6 +65,7 @@ impl WritePath {
         options: &WriteOptions,
         xid: &[u8],
         timestamp: Option<[u8; 8]>,
+        mut later: WriteBatch,
     ) -> Result<()> {
         let mut batch = self.engine.prepared.lock().get(xid).ok_or_else(|| not_prepared(xid))?;
         let mut record = WriteBatch::new();
@@ -72,8 +73,17 @@ impl WritePath {
             None => record.put_marker(BatchOp::Commit { xid })?,
             Some(timestamp) => {
                 record.put_marker(BatchOp::CommitWithTimestamp { timestamp, xid })?;
-                batch = Arc::new(stamped(&batch, timestamp, &|id| self.engine.timestamp_size(id) > 0)?);
+                let has_timestamps = |id| self.engine.timestamp_size(id) > 0;
+                batch = Arc::new(stamped(&batch, timestamp, &has_timestamps)?);
+                later = stamped(&later, timestamp, &has_timestamps)?;
             }
+        }
+        if !later.ops_bytes().is_empty() {
+            record.append(&later)?;
+            let mut all = WriteBatch::with_capacity(batch.data_size() + later.data_size());
+            all.append(&batch)?;
+            all.append(&later)?;
+            batch = Arc::new(all);
         }
         self.step(options, record, TwoPhase::Commit { xid: xid.to_vec(), batch })
     }

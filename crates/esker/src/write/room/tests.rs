@@ -294,7 +294,7 @@ fn a_wal_that_a_prepared_transaction_keeps_does_not_have_each_write_look_for_roo
     assert!(wals() > 1 && db.engine().wals.lock().total_bytes() > 10_000);
     assert!(path.has_room());
     // Nor is it left for long once that has been resolved.
-    path.commit_prepared(&WriteOptions::default(), b"one", None).unwrap();
+    path.commit_prepared(&WriteOptions::default(), b"one", None, WriteBatch::new()).unwrap();
     assert!(!path.has_room());
     db.put("key", "value").unwrap();
     db.wait_for_background_work().unwrap();

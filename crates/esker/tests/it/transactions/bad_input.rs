@@ -106,7 +106,6 @@ fn a_transaction_prepared_twice() {
     txn.put("a", "1").unwrap();
     txn.prepare().unwrap();
     is_invalid(txn.prepare());
-    is_invalid(txn.put("b", "1"));
     is_invalid(txn.rollback_to_save_point());
     assert_eq!(txn.state(), TransactionState::Prepared);
     txn.commit().unwrap();

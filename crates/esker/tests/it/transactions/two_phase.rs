@@ -46,7 +46,6 @@ fn a_prepared_transaction_outlives_closing_and_keeps_its_locks() {
     let db = open(&options);
     let txn = prepared(&db, "one", "a");
     assert_eq!(txn.state(), TransactionState::Prepared);
-    assert_eq!(txn.put("b", "1").unwrap_err().kind(), ErrorKind::InvalidArgument);
     assert_eq!(txn.prepare().unwrap_err().kind(), ErrorKind::InvalidArgument);
     assert_eq!(txn.get("a").unwrap().unwrap(), b"one");
     assert_eq!(db.db().get("a").unwrap(), None);
@@ -481,4 +480,58 @@ fn attempts_behind_a_damaged_wal_do_not_pile_up_wals_beside_prepared_transaction
             assert_eq!(["a", "b", "c", "d"].map(|key| db.db().get(key).unwrap().is_some()), expected);
         }
     }
+}
+
+/// The state after `prepare`, a deletion of a key and a write to another: for each end of the
+/// transaction, what a later opening finds.
+#[test]
+fn writes_after_prepare_are_locked_read_committed_and_recovered() {
+    let options = options();
+    let db = open(&options);
+    db.put("kept", "old").unwrap();
+    let txn = prepared(&db, "one", "a");
+    txn.set_save_point();
+    txn.delete("a").unwrap();
+    txn.put("b", "late").unwrap();
+    assert_eq!(txn.get("a").unwrap(), None);
+    assert_eq!(txn.get("b").unwrap().unwrap(), b"late");
+    assert_eq!(db.get("b").unwrap(), None);
+    assert_eq!(begin(&db).put("b", "2").unwrap_err().kind(), ErrorKind::TimedOut);
+    let refused = txn.rollback_to_save_point().unwrap_err();
+    assert_eq!(refused.to_string(), "Invalid argument: Transaction is beyond state for rollback.");
+    let before = db.db().latest_sequence_number();
+    txn.commit().unwrap();
+    assert_eq!(db.db().latest_sequence_number().0, before.0 + 3, "a number for each operation");
+    db.put("after", "1").unwrap();
+    assert_eq!(db.get("a").unwrap(), None);
+    drop((txn, db));
+    let db = open(&options);
+    assert_eq!(db.get("a").unwrap(), None, "the deletion is newer than the prepared write");
+    assert_eq!(db.get("b").unwrap().unwrap(), b"late");
+    assert_eq!(db.get("after").unwrap().unwrap(), b"1");
+    let txn = prepared(&db, "two", "c");
+    txn.put("kept", "new").unwrap();
+    txn.rollback().unwrap();
+    assert_eq!(db.get("kept").unwrap().unwrap(), b"old");
+    assert_eq!(db.get_lock_status_data(), []);
+}
+
+#[test]
+fn a_crash_before_the_commit_leaves_the_section_as_it_was_prepared() {
+    let options = options();
+    let db = open(&options);
+    let txn = prepared(&db, "one", "a");
+    txn.put("b", "late").unwrap();
+    drop(txn);
+    assert_eq!(db.get_transaction_by_name(b"one").unwrap().get("b").unwrap().unwrap(), b"late");
+    drop(db);
+    let db = open(&options);
+    let txn = db.get_transaction_by_name(b"one").unwrap();
+    assert_eq!(txn.get("b").unwrap(), None);
+    txn.put("c", "later still").unwrap();
+    txn.commit().unwrap();
+    drop((txn, db));
+    let db = open(&options);
+    let values = [b"a", b"b", b"c"].map(|key| db.get(key).unwrap().is_some());
+    assert_eq!(values, [true, false, true]);
 }
