@@ -292,8 +292,8 @@ impl DbIterator {
     }
 
     /// Moves to the present: later reads show what is there now. Not valid until positioned again.
-    /// An iterator with a snapshot stays at it, but lets go of memtables and files that are no
-    /// longer needed for it.
+    /// It lets go of its snapshot, if it has one; [`refresh_at`](Self::refresh_at) the same
+    /// snapshot keeps it and lets go of memtables and files only.
     ///
     /// ```
     /// # let dir = esker_testkit::TempDir::new("doc");
@@ -307,6 +307,9 @@ impl DbIterator {
     /// iter.refresh_at(&before)?;
     /// iter.seek_to_first();
     /// assert!(!iter.valid());
+    /// iter.refresh()?;
+    /// iter.seek_to_first();
+    /// assert!(iter.valid());
     /// # Ok::<_, esker::Error>(())
     /// ```
     /// # Errors
@@ -317,6 +320,14 @@ impl DbIterator {
     /// one takes, or less long · `ShutdownInProgress`: the database was closed. The iterator is as
     /// it was then.
     pub fn refresh(&mut self) -> Result<()> {
+        let before = self.options.snapshot.take();
+        self.refresh_runs().inspect_err(|_| self.options.snapshot = before)
+    }
+
+    /// Moves to the point in time of the options.
+    /// # Errors
+    /// Those of `refresh`. The iterator is as it was then.
+    fn refresh_runs(&mut self) -> Result<()> {
         self.db.engine.check_process()?;
         let held = self.db.hold_for_iterator(&self.options);
         let (super_version, sequence) = self.db.pinned_read_point(&self.cf, &self.options, held.as_ref());
@@ -353,7 +364,7 @@ impl DbIterator {
         self.db.check_own(snapshot)?;
         let before = self.options.snapshot.replace(snapshot.clone());
         check_tailing(&self.options, false)
-            .and_then(|()| self.refresh())
+            .and_then(|()| self.refresh_runs())
             .inspect_err(|_| self.options.snapshot = before)
     }
 
@@ -399,7 +410,7 @@ impl DbIterator {
             Cursor::Plain(iter) => self.db.engine.visible_sequence() != iter.sequence(),
             Cursor::Timestamped(_) | Cursor::Versions(_) | Cursor::Gone => false,
         };
-        is_new && self.refresh().is_ok()
+        is_new && self.refresh_runs().is_ok()
     }
 
     /// Steps past its key at the present. False, and nothing is done, if nothing has been written.

@@ -140,9 +140,8 @@ impl Used {
             }
             7 => {
                 self.iter.refresh().unwrap();
-                if self.options.snapshot.is_none() {
-                    self.model = model.clone();
-                }
+                self.options.snapshot = None;
+                self.model = model.clone();
                 self.at = None;
             }
             8 => {

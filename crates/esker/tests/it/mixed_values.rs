@@ -344,7 +344,8 @@ impl Used {
             9 => {
                 self.moves.push("refresh".into());
                 self.iter.refresh().unwrap();
-                if let (None, Some(now)) = (&self.options.snapshot, now) {
+                self.options.snapshot = None;
+                if let Some(now) = now {
                     self.model = now.clone();
                 }
                 self.at = None;

@@ -308,9 +308,7 @@ impl History {
             }
             None => {
                 watched.iter.refresh().unwrap();
-                if watched.snapshot.is_none() {
-                    watched.model = Arc::new(self.model.clone());
-                }
+                (watched.snapshot, watched.model) = (None, Arc::new(self.model.clone()));
             }
         }
         watched.at = None;

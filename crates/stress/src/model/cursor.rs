@@ -66,7 +66,7 @@ pub(super) struct ModelCursor {
     pub(super) shape: Shape,
     /// The contents that it must show.
     pub(super) state: ModelState,
-    /// Whether it was opened with a snapshot: then refreshing leaves it where it is.
+    /// Whether it was opened with a snapshot, which a refresh lets go.
     pub(super) at_snapshot: bool,
     /// The timestamp of its reads, if keys have timestamps.
     pub(super) time: Option<u64>,
@@ -176,6 +176,7 @@ impl ModelCursor {
     pub(super) fn refresh(&mut self, state: ModelState) -> Result<(), Error> {
         self.note(|| "refresh".to_owned());
         self.iter.refresh()?;
+        self.at_snapshot = false;
         self.at = None;
         self.state = state;
         Ok(())

@@ -108,9 +108,33 @@ fn seeks_release_the_old_super_version_too() {
         assert!(!iter.is_outdated());
         assert_eq!(iter.value(), b"value0");
     }
-    iter.refresh().unwrap();
+    iter.refresh_at(&snapshot).unwrap();
     iter.seek("key0007");
-    assert_eq!(iter.key(), b"key0007", "an iterator with a snapshot stays at it");
+    assert_eq!(iter.key(), b"key0007", "it stays at its snapshot");
+}
+
+/// RocksDB's `Refresh()`, which is `Refresh(nullptr)`.
+#[test]
+fn a_refresh_leaves_the_snapshot_for_the_present() {
+    let db = open();
+    replace_all(&db, 0);
+    for auto in [false, true] {
+        let snapshot = db.snapshot();
+        let options = ReadOptions::new().snapshot(&snapshot);
+        let mut iter = iterator(&db, options.auto_refresh_iterator_with_snapshot(auto));
+        drop(snapshot);
+        replace_all(&db, 1);
+        assert_eq!(db.property("rocksdb.num-snapshots").as_deref(), Some("1"), "the iterator's");
+        iter.refresh().unwrap();
+        assert!(!iter.valid());
+        assert_eq!(db.property("rocksdb.num-snapshots").as_deref(), Some("0"));
+        iter.seek_to_first();
+        assert_eq!(iter.value(), b"value1");
+        replace_all(&db, 2);
+        iter.seek_to_first();
+        assert_eq!(iter.value(), b"value1", "it stays where the refresh has put it");
+        replace_all(&db, 0);
+    }
 }
 
 #[test]

@@ -234,7 +234,6 @@ impl Round {
                 if cursor.id == self.handles[family].id() {
                     let newest = &self.states[family];
                     let state = match cursor.time {
-                        _ if cursor.at_snapshot => cursor.state.clone(),
                         Some(time) => newest.at(time),
                         None => newest.clone(),
                     };
