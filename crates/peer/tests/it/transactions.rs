@@ -39,6 +39,9 @@ fn what_esker_prepares_rocksdb_commits_and_rolls_back() {
                 txn.delete("plain-".to_owned() + key).expect("locked");
                 txn.prepare().expect("prepared");
                 if name == "done" {
+                    txn.put("behind", "new").expect("locked");
+                    txn.delete("d").expect("locked");
+                    txn.put("d", "done later").expect("locked");
                     txn.commit().expect("committed");
                 }
             }
@@ -50,7 +53,9 @@ fn what_esker_prepares_rocksdb_commits_and_rolls_back() {
         {
             let db = rocksdb(dir.path(), RocksWritePolicy::Committed);
             assert_eq!(db.get(b"plain").expect("read"), Some(b"1".to_vec()));
-            assert_eq!(db.get(b"d").expect("read"), Some(b"done".to_vec()));
+            // Writes after the prepare lie behind the marker of the commit.
+            assert_eq!(db.get(b"d").expect("read"), Some(b"done later".to_vec()));
+            assert_eq!(db.get(b"behind").expect("read"), Some(b"new".to_vec()));
             assert_eq!(db.get(b"a").expect("read"), None);
             let mut prepared = db.prepared().into_iter();
             let (name, one) = prepared.next().expect("the first");
