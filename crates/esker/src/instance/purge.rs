@@ -10,7 +10,7 @@
 //!     lock with deletions enabled, and disabling them waits for purges that have begun.
 //!  3. Listeners are told after a purge has ended, so that they may disable deletions themselves.
 
-use crate::engine::{DbState, Engine};
+use crate::engine::{DbState, Engine, UnderWay};
 use crate::files::{KeepSet, is_obsolete, under_either_name};
 use crate::observe::{Event, TableFileDeletionInfo};
 use crate::version::ObsoleteTable;
@@ -104,12 +104,22 @@ pub(crate) fn disable_file_deletions(engine: &Engine) {
     }
 }
 
-/// Undoes one [`disable_file_deletions`]; false if there is none.
+/// Undoes one [`disable_file_deletions`]; false if there is none. The last one deletes the obsolete
+/// files before it returns, unless the database closes.
 pub(crate) fn enable_file_deletions(engine: &Engine) -> bool {
     let mut state = engine.state.lock();
     let Some(left) = state.file_deletions_disabled.checked_sub(1) else { return false };
     state.file_deletions_disabled = left;
-    engine.purger.request();
+    let purges = !engine.read_only && !state.keeps_files();
+    drop(state);
+    if purges && let Ok(_under_way) = UnderWay::begin(engine) {
+        settle_and_purge(engine);
+        let mut state = engine.state.lock();
+        // Another purge may have taken the list first.
+        while state.deleting > 0 {
+            engine.state_changed.wait(&mut state);
+        }
+    }
     true
 }
 

@@ -264,6 +264,32 @@ fn no_file_goes_after_file_deletions_were_disabled_beside_a_purge() {
     }
 }
 
+#[test]
+fn the_last_call_that_enables_deletions_returns_when_obsolete_files_are_gone() {
+    let fs = Arc::new(MemFs::new());
+    let db = database(&fs);
+    for round in 0..4 {
+        db.disable_file_deletions();
+        db.disable_file_deletions();
+        for _ in 0..3 {
+            fill(&db, round);
+            db.flush().unwrap();
+            db.compact_range(None, None).unwrap();
+        }
+        db.enable_file_deletions().unwrap();
+        let kept = tables_on_disk(&fs).len();
+        assert!(kept > live_tables(&db).len());
+        db.enable_file_deletions().unwrap();
+        assert_eq!(tables_on_disk(&fs), live_tables(&db), "round {round}");
+    }
+    db.disable_file_deletions();
+    let files = fs.children(Path::new("/db")).unwrap();
+    db.close().unwrap();
+    db.enable_file_deletions().unwrap();
+    let left = fs.children(Path::new("/db")).unwrap();
+    assert_eq!(left, files, "a closed database leaves its directory alone");
+}
+
 /// Copies the directory whenever a table goes.
 #[derive(Default)]
 struct Copier {
