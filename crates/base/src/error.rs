@@ -97,6 +97,8 @@ pub enum SubCode {
     PathNotFound,
     /// The merge operator said no.
     MergeOperatorFailed,
+    /// Manual compactions are disabled, or the caller cancelled this one.
+    ManualCompactionPaused,
     /// The fault layer of a test did it.
     IoFenced,
 }

@@ -185,7 +185,7 @@ pub use observe::{Explanation, ExportImportFilesMetaData, LiveFileMetaData};
 pub use options::{
     ColumnFamilyOptions, CompactRangeOptions, CompactionOptions, DbOptions, Env, FlushOptions,
     ImportColumnFamilyOptions, IngestExternalFileOptions, MultiScanArgs, Options, RangeOpt, ReadOptions,
-    ReadTier, WalRecoveryMode, WriteOptions,
+    ReadTier, WaitForCompactOptions, WalRecoveryMode, WriteOptions,
 };
 pub use repair::{RepairSummary, repair_db};
 pub use scan::{DbIterator, Entries, EntryCursor, KeyRange, KeyValue, MultiScan, Scan};

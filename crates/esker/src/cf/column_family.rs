@@ -9,9 +9,10 @@ use crate::version::Version;
 use esker_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use esker_base::sync::epoch::Swap;
 use esker_base::sync::{Arc, OnceLock};
-use esker_base::{ColumnFamilyId, Error, Result, SequenceNumber};
+use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber};
 use esker_format::key::InternalKeyComparator;
 use esker_table::TableCache;
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// A column family as readers and writers see it. On cache lines of its own: iterators change its
@@ -124,6 +125,8 @@ pub(crate) struct FamilyState {
     pub(crate) failed_flushes: FailedFlushes,
     /// Whether it is in the compaction queue.
     pub(crate) compaction_queued: bool,
+    /// Tables to compact on request; those that have gone leave at the next version.
+    pub(crate) suggested: BTreeSet<FileNumber>,
     pub(crate) stall: WriteStall,
     /// Bytes that compactions must write to bring every level within its size.
     pub(crate) pending_compaction_bytes: u64,

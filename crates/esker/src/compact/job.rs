@@ -11,6 +11,7 @@
 //!  4. Inputs found damaged are quarantined; the rest of the database goes on.
 
 use super::damage::{damaged_inputs, quarantine};
+use super::manual::manual_compaction_paused;
 use super::subjob::{self, SubjobContext, SubjobResult};
 use crate::cf::ColumnFamily;
 use crate::engine::{
@@ -104,7 +105,7 @@ fn take_task(engine: &Arc<Engine>) -> Option<Task> {
     }
     if let Some(manual) = state.manual_compactions.iter_mut().find(|m| m.plan.is_some()) {
         let (plan, running, id) = (manual.plan.take()?, manual.running?, manual.id);
-        let max_subcompactions = manual.max_subcompactions;
+        let (max_subcompactions, cancelled) = (manual.max_subcompactions, manual.canceled.clone());
         let Some(family) = state.families.get(&plan.column_family) else {
             let gone = Error::column_family_dropped("the family was dropped before it could be compacted");
             state
@@ -116,7 +117,6 @@ fn take_task(engine: &Arc<Engine>) -> Option<Task> {
             return None;
         };
         let (cf, options) = (family.cf.clone(), family.options.clone());
-        let cancelled = engine.shutting_down.clone();
         let installs = AtomicBool::new(false);
         let manual = Some(id);
         return Some(Task { plan, cf, options, running, manual, max_subcompactions, cancelled, installs });
@@ -136,7 +136,7 @@ fn take_task(engine: &Arc<Engine>) -> Option<Task> {
             now_seconds,
             oldest_snapshot,
             oldest_live,
-            suggested: &[],
+            suggested: &family.suggested,
         };
         let Some(plan) = pick(&family.version, &context) else { continue };
         let running = family.running.start(&plan);
@@ -186,6 +186,7 @@ fn run_and_install(engine: &Arc<Engine>, task: &Task) -> Result<Vec<FileNumber>>
         })?;
         install(engine, task, edit, &results, &snapshots)
     });
+    let outcome = outcome.map_err(|e| if is_paused(engine, task) { manual_compaction_paused() } else { e });
     if outcome.is_err() {
         esker_base::probe!("compaction:failed");
         let tables = results.iter().flat_map(|r| &r.created).copied();
@@ -196,6 +197,11 @@ fn run_and_install(engine: &Arc<Engine>, task: &Task) -> Result<Vec<FileNumber>>
     engine.tell_compaction_end(&report(task, job, &results, micros), &outcome);
     engine.tell_stall_changes();
     outcome.map(|()| results.iter().flat_map(|r| &r.files).map(|f| f.number).collect())
+}
+
+/// Whether its caller, or one who disabled manual compactions, has cancelled it.
+fn is_paused(engine: &Engine, task: &Task) -> bool {
+    task.manual.is_some() && task.cancelled.load(Ordering::Acquire) && !engine.is_shutting_down()
 }
 
 /// Runs all key ranges, each on a thread of its own where the system has as many. Results in the
@@ -349,6 +355,10 @@ fn install(
         if let Some(family) = state.family_mut(id) {
             family.version = version;
             family.running.finish(task.running);
+            // Moved files keep their numbers.
+            for (_, file) in task.plan.input_files() {
+                family.suggested.remove(&file.number);
+            }
             if may_reappear {
                 family.deleted_run_memory = Arc::new(family.deleted_run_memory.fresh());
             }

@@ -1,18 +1,19 @@
 //! `compact_range`: level by level, each step a plan that a background job runs; `compact_files`:
-//! one such plan.
+//! one such plan; `suggest_compact_range`: marks for the picker.
 //!
 //! Source: RocksDB `DBImpl::CompactRangeInternal`, `RunManualCompaction`, `CompactFilesImpl`.
 
 use super::refit::refit_level;
 use super::subjob::read_pace;
 use crate::cf::ColumnFamily;
-use crate::engine::{DbState, Engine, QueuedManualCompaction, maybe_schedule};
+use crate::engine::{DbState, Engine, QueuedManualCompaction, maybe_schedule, queue_if_due};
 use crate::files::open_table::open_at_pace;
 use crate::options::{CompactRangeOptions, CompactionOptions};
 use crate::picker::CompactionPlan;
 use crate::picker::manual::{ManualCompaction as Steps, ManualStep, pick_files};
 use esker_base::sync::Arc;
-use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber};
+use esker_base::sync::atomic::{AtomicBool, Ordering};
+use esker_base::{Error, FileNumber, Result, SequenceNumber, SubCode};
 
 /// The range to compact.
 pub(crate) struct ManualRange<'a> {
@@ -28,11 +29,13 @@ pub(crate) struct ManualRange<'a> {
 /// each step the picker chooses the next one from the current version, because levels can change
 /// during a wait.
 /// # Errors
-/// The first step's error; steps before it stay done. With `change_level` also `NotSupported` and
-/// `InvalidArgument`: the range was compacted, its level stays.
+/// The first step's error, or that of [`check_may_run`]; steps before it stay done. With
+/// `change_level` also `NotSupported` and `InvalidArgument`: the range was compacted, its level
+/// stays.
 pub(crate) fn compact_range(engine: &Arc<Engine>, range: &ManualRange<'_>) -> Result<()> {
-    let alone =
-        if range.options.exclusive_manual_compaction { Some(Alone::become_it(engine)?) } else { None };
+    let canceled = range.options.canceled.as_ref();
+    let exclusive = range.options.exclusive_manual_compaction;
+    let alone = if exclusive { Some(Alone::become_it(engine, canceled)?) } else { None };
     let bottommost = range.options.bottommost_level_compaction;
     let next_file = engine.numbers.next_file_number();
     read_properties(engine, range);
@@ -43,7 +46,7 @@ pub(crate) fn compact_range(engine: &Arc<Engine>, range: &ManualRange<'_>) -> Re
     }
     let Some(level) = steps.arrived_at().filter(|_| range.options.change_level) else { return Ok(()) };
     // A plan that waits names its files by the levels that they are in.
-    let _alone = alone.map_or_else(|| Alone::become_it(engine), Ok)?;
+    let _alone = alone.map_or_else(|| Alone::become_it(engine, canceled), Ok)?;
     refit_level(engine, range.family, level, range.options.target_level)
 }
 
@@ -60,10 +63,71 @@ fn read_properties(engine: &Engine, range: &ManualRange<'_>) {
     unread.for_each(|f| drop(open_at_pace(&range.family.tables, &f, pace.as_ref())));
 }
 
+/// Checks that a manual compaction may begin its next step.
+/// # Errors
+/// `ShutdownInProgress` · `Incomplete` with `ManualCompactionPaused`: manual compactions are
+/// disabled, or its caller has cancelled it.
+pub(crate) fn check_may_run(
+    engine: &Engine,
+    state: &DbState,
+    canceled: Option<&Arc<AtomicBool>>,
+) -> Result<()> {
+    engine.check_open()?;
+    if state.manual_disabled > 0 || canceled.is_some_and(|flag| flag.load(Ordering::Acquire)) {
+        return Err(manual_compaction_paused());
+    }
+    Ok(())
+}
+
+#[cold]
+pub(super) fn manual_compaction_paused() -> Error {
+    Error::incomplete("Manual compaction paused").with_subcode(SubCode::ManualCompactionPaused)
+}
+
+/// Refuses manual compactions until as many [`enable_manual_compaction`] follow, stops those that
+/// wait or run, and waits for their ends.
+pub(crate) fn disable_manual_compaction(engine: &Engine) {
+    let mut state = engine.state.lock();
+    state.manual_disabled += 1;
+    if state.manual_disabled <= 0 {
+        return;
+    }
+    state.cancel_manual_compactions();
+    engine.state_changed.notify_all();
+    while (!state.manual_compactions.is_empty() || state.exclusive_manual) && !engine.is_shutting_down() {
+        engine.wait_for_change(&mut state);
+    }
+}
+
+/// Undoes one [`disable_manual_compaction`], or makes the next one do nothing.
+pub(crate) fn enable_manual_compaction(engine: &Engine) {
+    engine.state.lock().manual_disabled -= 1;
+}
+
+/// Marks the tables that may hold keys of the range, but those of the last level with files, for
+/// compaction, and queues the family if it compacts by itself.
+pub(crate) fn suggest_compact_range(
+    engine: &Arc<Engine>,
+    family: &ColumnFamily,
+    begin: Option<&[u8]>,
+    end: Option<&[u8]>,
+) {
+    let oldest_snapshot = engine.oldest_snapshot_at_release();
+    let mut state = engine.state.lock();
+    let Some(found) = state.family_mut(family.id) else { return };
+    let version = &found.version;
+    let last = version.num_non_empty_levels().saturating_sub(1);
+    let files = (0..last).flat_map(|level| version.overlapping(level, begin, end));
+    found.suggested.extend(files.map(|file| file.number));
+    queue_if_due(engine, &mut state, family.id, oldest_snapshot);
+    maybe_schedule(engine, &mut state);
+}
+
 /// Merges these files, and those that must go with them, into `output_level`, and waits. Returns
 /// the new files.
 /// # Errors
-/// Those of [`pick_files`] · the background error in force, or the compaction's own.
+/// Those of [`pick_files`] and [`check_may_run`] · the background error in force, or the
+/// compaction's own.
 pub(crate) fn compact_files(
     engine: &Arc<Engine>,
     family: &Arc<ColumnFamily>,
@@ -73,10 +137,10 @@ pub(crate) fn compact_files(
 ) -> Result<Vec<FileNumber>> {
     let mut state = engine.state.lock();
     while state.exclusive_manual {
-        engine.check_open()?;
+        check_may_run(engine, &state, options.canceled.as_ref())?;
         engine.wait_for_change(&mut state);
     }
-    engine.check_open()?;
+    check_may_run(engine, &state, options.canceled.as_ref())?;
     if let Some(error) = state.background_error.current() {
         return Err(error.clone());
     }
@@ -92,7 +156,8 @@ pub(crate) fn compact_files(
         plan.target_file_size = options.output_file_size_limit;
         plan.max_output_file_size = options.output_file_size_limit;
     }
-    let id = queue(engine, &mut state, family.id, plan, options.max_subcompactions);
+    let canceled = options.canceled.clone().unwrap_or_default();
+    let id = queue(engine, &mut state, plan, options.max_subcompactions, canceled);
     drop(state);
     wait(engine, id)
 }
@@ -101,14 +166,15 @@ pub(crate) fn compact_files(
 fn queue(
     engine: &Arc<Engine>,
     state: &mut DbState,
-    family: ColumnFamilyId,
     plan: CompactionPlan,
     max_subcompactions: u32,
+    canceled: Arc<AtomicBool>,
 ) -> u64 {
-    let running = state.family_mut(family).map(|family| family.running.start(&plan));
+    let running = state.family_mut(plan.column_family).map(|family| family.running.start(&plan));
     let id = state.next_manual_id;
     state.next_manual_id += 1;
-    let manual = QueuedManualCompaction { id, running, plan: Some(plan), max_subcompactions, done: None };
+    let plan = Some(plan);
+    let manual = QueuedManualCompaction { id, running, plan, max_subcompactions, canceled, done: None };
     state.manual_compactions.push(manual);
     maybe_schedule(engine, state);
     id
@@ -119,10 +185,10 @@ struct Alone<'a>(&'a Arc<Engine>);
 
 impl<'a> Alone<'a> {
     /// Waits for running and planned compactions.
-    fn become_it(engine: &'a Arc<Engine>) -> Result<Alone<'a>> {
+    fn become_it(engine: &'a Arc<Engine>, canceled: Option<&Arc<AtomicBool>>) -> Result<Alone<'a>> {
         let mut state = engine.state.lock();
         while state.exclusive_manual {
-            engine.check_open()?;
+            check_may_run(engine, &state, canceled)?;
             engine.wait_for_change(&mut state);
         }
         state.exclusive_manual = true;
@@ -131,7 +197,7 @@ impl<'a> Alone<'a> {
         let mut state = engine.state.lock();
         let waits = |state: &DbState| state.manual_compactions.iter().any(|manual| manual.plan.is_some());
         while state.compactions_scheduled > 0 || waits(&state) {
-            engine.check_open()?;
+            check_may_run(engine, &state, canceled)?;
             engine.wait_for_change(&mut state);
         }
         drop(state);
@@ -153,7 +219,7 @@ impl Drop for Alone<'_> {
 fn start_next(engine: &Arc<Engine>, range: &ManualRange<'_>, steps: &mut Steps) -> Result<Option<u64>> {
     let mut state = engine.state.lock();
     loop {
-        engine.check_open()?;
+        check_may_run(engine, &state, range.options.canceled.as_ref())?;
         if let Some(error) = state.background_error.current() {
             return Err(error.clone());
         }
@@ -175,7 +241,8 @@ fn start_next(engine: &Arc<Engine>, range: &ManualRange<'_>, steps: &mut Steps) 
             }
             ManualStep::Run(plan) => {
                 let threads = range.options.max_subcompactions;
-                return Ok(Some(queue(engine, &mut state, range.family.id, *plan, threads)));
+                let canceled = range.options.canceled.clone().unwrap_or_default();
+                return Ok(Some(queue(engine, &mut state, *plan, threads, canceled)));
             }
         }
     }
@@ -190,7 +257,7 @@ fn wait(engine: &Engine, id: u64) -> Result<Vec<FileNumber>> {
             return result;
         }
         if state.manual_compactions[position].plan.is_some()
-            && let Err(e) = may_still_start(engine, &state)
+            && let Err(e) = may_still_start(engine, &state, &state.manual_compactions[position].canceled)
         {
             let withdrawn = state.manual_compactions.swap_remove(position);
             let family = withdrawn.plan.map(|plan| plan.column_family);
@@ -208,9 +275,9 @@ fn wait(engine: &Engine, id: u64) -> Result<Vec<FileNumber>> {
 
 /// Checks that a queued compaction can still start.
 /// # Errors
-/// The database is closing, or an error keeps compactions from starting.
-fn may_still_start(engine: &Engine, state: &DbState) -> Result<()> {
-    engine.check_open()?;
+/// The database is closing, an error keeps compactions from starting, or it was cancelled.
+fn may_still_start(engine: &Engine, state: &DbState, canceled: &Arc<AtomicBool>) -> Result<()> {
+    check_may_run(engine, state, Some(canceled))?;
     match state.background_error.current() {
         Some(error) if state.background_error.stops_compactions() => Err(error.clone()),
         _ => Ok(()),

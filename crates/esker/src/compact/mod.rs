@@ -21,4 +21,7 @@ mod subjob;
 
 pub(crate) use delete_files::delete_files_in_ranges;
 pub(crate) use job::background_compaction;
-pub(crate) use manual::{ManualRange, compact_files, compact_range};
+pub(crate) use manual::{
+    ManualRange, check_may_run, compact_files, compact_range, disable_manual_compaction,
+    enable_manual_compaction, suggest_compact_range,
+};

@@ -19,7 +19,7 @@ use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber};
 use esker_format::key::InternalKeyComparator;
 use esker_memtable::MemTable;
 use esker_table::TableCache;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 /// Names a column family of an open database. Stays valid when the family is dropped: reads see
 /// what was there while the handle lives, writes give `ColumnFamilyDropped`.
@@ -358,6 +358,7 @@ pub(super) fn family_with(
         flush_wanted: None,
         failed_flushes: FailedFlushes::default(),
         compaction_queued: false,
+        suggested: BTreeSet::new(),
         stall: WriteStall::default(),
         pending_compaction_bytes: 0,
         bottommost_threshold: SequenceNumber::MAX,

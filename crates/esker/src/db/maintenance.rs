@@ -1,11 +1,11 @@
 //! Work asked for by hand: flush, sync, compact, pause.
 
 use super::{ColumnFamilyHandle, Db};
-use crate::compact::ManualRange;
-use crate::engine::{UnderWay, maybe_schedule};
+use crate::compact::{ManualRange, check_may_run};
+use crate::engine::{DbState, Engine, UnderWay, maybe_schedule};
 use crate::instance::{disable_file_deletions, enable_file_deletions};
 use crate::observe::FlushReason;
-use crate::options::{CompactRangeOptions, CompactionOptions, FlushOptions, RangeOpt};
+use crate::options::{CompactRangeOptions, CompactionOptions, FlushOptions, RangeOpt, WaitForCompactOptions};
 use esker_base::{Error, FileNumber, Result};
 
 impl Db {
@@ -92,9 +92,10 @@ impl Db {
     /// # Ok::<_, esker::Error>(())
     /// ```
     /// # Errors
-    /// `InvalidArgument`: `end` comes before `begin` · `Aborted`/`ShutdownInProgress`: it was
-    /// cancelled; what was done so far stays · `NotSupported`: the database is read-only · the
-    /// error of the flush or of the compaction · the background error in force.
+    /// `InvalidArgument`: `end` comes before `begin` · `Incomplete(ManualCompactionPaused)`: manual
+    /// compactions are disabled · `ShutdownInProgress`; what was done so far stays ·
+    /// `NotSupported`: the database is read-only · the error of the flush or of the compaction ·
+    /// the background error in force.
     pub fn compact_range(&self, begin: Option<&[u8]>, end: Option<&[u8]>) -> Result<()> {
         self.compact_range_opt(&CompactRangeOptions::default(), &self.default_column_family(), begin, end)
     }
@@ -102,10 +103,10 @@ impl Db {
     /// Compacts the keys from `begin` to `end` of `family` (without timestamps). Flushes its
     /// memtables first.
     /// # Errors
-    /// The compaction's error · `Aborted`/`ShutdownInProgress` if it was cancelled; what was done
-    /// so far stays · with `change_level`: `NotSupported` if a level on the way has files,
-    /// `InvalidArgument` if there is no such level · with `full_history_ts_low` as
-    /// [`Db::increase_full_history_ts_low`].
+    /// The compaction's error · `Incomplete(ManualCompactionPaused)`: manual compactions are
+    /// disabled, or `canceled` is set · `ShutdownInProgress`; what was done so far stays · with
+    /// `change_level`: `NotSupported` if a level on the way has files, `InvalidArgument` if there
+    /// is no such level · with `full_history_ts_low` as [`Db::increase_full_history_ts_low`].
     pub fn compact_range_opt(
         &self,
         options: &CompactRangeOptions,
@@ -115,7 +116,7 @@ impl Db {
     ) -> Result<()> {
         let engine = self.engine();
         engine.check_writable()?;
-        engine.check_open()?;
+        check_may_run(engine, &engine.state.lock(), options.canceled.as_ref())?;
         family.check_live(self)?;
         if let (Some(begin), Some(end)) = (begin, end)
             && family.cf.icmp.without_timestamp().compare_user_keys(begin, end).is_gt()
@@ -159,8 +160,9 @@ impl Db {
     /// `InvalidArgument`: no file was named, one is not in the family or below the output level, or
     /// there is no such level in the family's compaction style · `Aborted`: another compaction has
     /// a file that is needed, or writes into the same range: try again when it has ended · what is
-    /// wrong with a file that was quarantined · the background error in force, or the compaction's
-    /// own · `ShutdownInProgress`.
+    /// wrong with a file that was quarantined · `Incomplete(ManualCompactionPaused)`: manual
+    /// compactions are disabled, or `canceled` is set · the background error in force, or the
+    /// compaction's own · `ShutdownInProgress`.
     pub fn compact_files(
         &self,
         options: &CompactionOptions,
@@ -220,6 +222,63 @@ impl Db {
         crate::compact::delete_files_in_ranges(engine, &family.cf, ranges, include_end)
     }
 
+    /// Hints that a compaction of the keys from `begin` to `end` (both inclusive; `None` is open,
+    /// without timestamps) would help: background jobs merge their tables one level down, except
+    /// those of the last level. Returns at once. The hint does not outlive the database.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.path())?;
+    /// db.put("esker", "gravel")?;
+    /// db.suggest_compact_range(&db.default_column_family(), Some(b"a"), None)?;
+    /// db.wait_for_background_work()?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
+    /// # Errors
+    /// `ColumnFamilyDropped` · `NotSupported`: the database is read-only · `ShutdownInProgress`.
+    pub fn suggest_compact_range(
+        &self,
+        family: &ColumnFamilyHandle,
+        begin: Option<&[u8]>,
+        end: Option<&[u8]>,
+    ) -> Result<()> {
+        let engine = self.engine();
+        engine.check_writable()?;
+        engine.check_open()?;
+        family.check_live(self)?;
+        let begin = begin.map(|key| family.cf.icmp.first_version(key));
+        let end = end.map(|key| family.cf.icmp.last_version(key));
+        crate::compact::suggest_compact_range(engine, &family.cf, begin.as_deref(), end.as_deref());
+        Ok(())
+    }
+
+    /// Refuses manual compactions with `Incomplete(ManualCompactionPaused)` until as many
+    /// [`Db::enable_manual_compaction`] follow. Stops those that wait or run, and waits for their
+    /// ends. Calls are counted, and the count may go below zero: an enabling call that comes first
+    /// cancels out the next disabling one.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.path())?;
+    /// db.disable_manual_compaction();
+    /// assert!(db.compact_range(None, None).is_err());
+    /// db.enable_manual_compaction();
+    /// db.compact_range(None, None)?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
+    pub fn disable_manual_compaction(&self) {
+        if self.engine().owner.is_here() {
+            crate::compact::disable_manual_compaction(self.engine());
+        }
+    }
+
+    /// Undoes one [`Db::disable_manual_compaction`], past or to come.
+    pub fn enable_manual_compaction(&self) {
+        if self.engine().owner.is_here() {
+            crate::compact::enable_manual_compaction(self.engine());
+        }
+    }
+
     /// Starts no new flush or compaction, nor anything else that is done with tables, and waits for
     /// those that run. Calls nest.
     ///
@@ -239,6 +298,7 @@ impl Db {
         }
         let mut state = engine.state.lock();
         state.paused += 1;
+        engine.state_changed.notify_all();
         while state.flushes_scheduled + state.compactions_scheduled > 0 || state.pre_scans.pre_scan_scheduled
         {
             engine.wait_for_change(&mut state);
@@ -277,16 +337,63 @@ impl Db {
             if let Some(error) = state.background_error.current() {
                 return Err(error.clone());
             }
-            if state.flush_queue.is_empty()
-                && state.compaction_queue.is_empty()
-                && state.pre_scans.is_empty()
-                && engine.jobs_scheduled(&state) == 0
-            {
+            if !has_work(engine, &state, true) {
                 return Ok(());
             }
             maybe_schedule(engine, &mut state);
             engine.wait_for_change(&mut state);
         }
+    }
+
+    /// Waits until no flush or compaction runs or is due, as `options` say. RocksDB's
+    /// `WaitForCompact`.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.path())?;
+    /// use esker::options::WaitForCompactOptions;
+    /// use std::time::Duration;
+    ///
+    /// db.put("esker", "gravel")?;
+    /// let options = WaitForCompactOptions::default().flush(true).timeout(Duration::from_secs(9));
+    /// db.wait_for_compact(&options.wait_for_purge(true))?;
+    /// db.wait_for_compact(&options.close_db(true))?;
+    /// assert!(db.get("esker").is_err());
+    /// # Ok::<_, esker::Error>(())
+    /// ```
+    /// # Errors
+    /// `TimedOut`: work is left · `Aborted`: background work is paused, with `abort_on_pause` · the
+    /// error of the flush or of the close · the background error in force · `ShutdownInProgress`.
+    pub fn wait_for_compact(&self, options: &WaitForCompactOptions) -> Result<()> {
+        let engine = self.engine();
+        engine.check_process()?;
+        if options.flush && !engine.read_only {
+            engine.check_open()?;
+            self.inner.write_path.flush_all(FlushReason::ManualFlush)?;
+        }
+        let timeout = u64::try_from(options.timeout.as_nanos()).unwrap_or(u64::MAX);
+        let deadline = engine.env.clock.monotonic_nanos().saturating_add(timeout);
+        let mut state = engine.state.lock();
+        loop {
+            engine.check_open()?;
+            if state.is_paused() && options.abort_on_pause {
+                return Err(Error::aborted("wait_for_compact: background work is paused"));
+            }
+            if let Some(error) = state.background_error.current() {
+                return Err(error.clone());
+            }
+            if engine.read_only || !has_work(engine, &state, options.wait_for_purge) {
+                break;
+            }
+            maybe_schedule(engine, &mut state);
+            if timeout == 0 {
+                engine.wait_for_change(&mut state);
+            } else if engine.wait_for_change_until(&mut state, deadline) {
+                return Err(Error::timed_out("wait_for_compact: background work is left"));
+            }
+        }
+        drop(state);
+        if options.close_db { self.close() } else { Ok(()) }
     }
 
     /// Deletes no file that has become obsolete until as many [`Db::enable_file_deletions`] follow:
@@ -308,7 +415,8 @@ impl Db {
         }
     }
 
-    /// Undoes one [`Db::disable_file_deletions`].
+    /// Undoes one [`Db::disable_file_deletions`]. The last one deletes obsolete files before it
+    /// returns: all that no iterator, snapshot of files or unfinished read holds.
     /// # Errors
     /// `InvalidArgument` if deletions are not disabled.
     pub fn enable_file_deletions(&self) -> Result<()> {
@@ -318,4 +426,17 @@ impl Db {
         }
         Ok(())
     }
+}
+
+/// Whether a job runs or is due, deletions of files included with `purges`.
+fn has_work(engine: &Engine, state: &DbState, purges: bool) -> bool {
+    let is_due = !state.flush_queue.is_empty()
+        || !state.compaction_queue.is_empty()
+        || !state.pre_scans.is_empty()
+        || state.manual_compactions.iter().any(|manual| manual.plan.is_some())
+        || state.background_error.resuming;
+    let runs = state.flushes_scheduled + state.compactions_scheduled > 0
+        || state.pre_scans.pre_scan_scheduled
+        || purges && engine.jobs_scheduled(state) > 0;
+    is_due || runs
 }

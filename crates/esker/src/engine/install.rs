@@ -16,7 +16,7 @@ use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
 use esker_base::{ColumnFamilyId, FileNumber, SequenceNumber};
 use esker_format::file_name;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 /// Publishes a super version from `state`, recomputes stalls, and queues a compaction if one is
 /// due. The old super version is released after its last reader.
@@ -57,6 +57,10 @@ fn show_super_version(engine: &Engine, state: &mut DbState, family: ColumnFamily
     // Otherwise the last scan that releases the old super version, mostly in the middle of a step,
     // would drop what others left.
     drop(old.idle.take_all());
+    if !family_state.suggested.is_empty() {
+        let live: BTreeSet<_> = family_state.version.all_files().map(|(_, file)| file.number).collect();
+        family_state.suggested.retain(|number| live.contains(number));
+    }
     family_state.pending_compaction_bytes =
         pending_compaction_bytes(&family_state.version, &family_state.compaction_options);
     let stall = stall_of(family_state);
@@ -90,7 +94,7 @@ pub(crate) fn queue_if_due(
         // Not `oldest_reader`: an ingestion's files become visible right afterwards, under the same
         // hold of the db mutex.
         oldest_live: engine.snapshots.oldest().unwrap_or(SequenceNumber::MAX),
-        suggested: &[],
+        suggested: &family_state.suggested,
     };
     if !family_state.options.disable_auto_compactions
         && !family_state.compaction_queued

@@ -376,6 +376,26 @@ impl Engine {
         }
     }
 
+    /// [`wait_for_change`](Self::wait_for_change), at most until `deadline` by the monotonic clock,
+    /// in nanoseconds. True if the time ran out.
+    pub(crate) fn wait_for_change_until(
+        &self,
+        state: &mut RankedMutexGuard<'_, DbState>,
+        deadline: u64,
+    ) -> bool {
+        let left = Duration::from_nanos(deadline.saturating_sub(self.env.clock.monotonic_nanos()));
+        if left.is_zero() {
+            return true;
+        }
+        if !self.scheduler.is_starved() {
+            return self.state_changed.wait_timeout(state, left);
+        }
+        if !self.run_starved_job(state) {
+            let _timed_out = self.state_changed.wait_timeout(state, left.min(LOOK_FOR_THREADS));
+        }
+        false
+    }
+
     /// Waits until no job runs and none is queued. REQUIRES: `shutting_down` is set.
     pub(crate) fn wait_for_jobs(&self) {
         let mut state = self.state.lock();

@@ -17,7 +17,7 @@ use crate::snapshot::SnapshotList;
 use esker_base::stats::{Histogram, Ticker, record_in_histogram, record_tick, report_time_to_histogram};
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
-use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, Severity};
+use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, Severity, SubCode};
 use esker_env::{StopWatch, system};
 use esker_format::compression::CompressionType;
 use esker_format::file_name;
@@ -447,7 +447,7 @@ impl Engine {
                     report.micros,
                 )
             },
-            aborted: status.is_err() && self.is_shutting_down(),
+            aborted: is_aborted(status, self.is_shutting_down()),
         }
     }
 
@@ -613,4 +613,9 @@ fn compaction_stats(report: &CompactionReport<'_>) -> CompactionStats {
         count: 1,
         ..CompactionStats::default()
     }
+}
+
+/// Whether a compaction was cancelled on request, and did not fail.
+fn is_aborted(status: &Result<()>, is_closing: bool) -> bool {
+    status.as_ref().err().is_some_and(|e| is_closing || e.subcode() == SubCode::ManualCompactionPaused)
 }

@@ -7,6 +7,8 @@ use crate::engine::totals::Totals;
 use crate::observe::{FlushReason, WriteStallInfo};
 use crate::picker::{CompactionPlan, RunningId};
 use crate::version::FamilyMap;
+use esker_base::sync::Arc;
+use esker_base::sync::atomic::{AtomicBool, Ordering};
 use esker_base::{ColumnFamilyId, FileNumber, Result, SequenceNumber};
 use esker_format::deleted_runs::LongDeletedRun;
 use std::collections::{BTreeSet, VecDeque};
@@ -28,6 +30,8 @@ pub(crate) struct QueuedManualCompaction {
     pub(crate) plan: Option<CompactionPlan>,
     /// Threads; 0: as the option says.
     pub(crate) max_subcompactions: u32,
+    /// Set to stop it: the caller's own flag, if it has one.
+    pub(crate) canceled: Arc<AtomicBool>,
     /// The files it has written.
     pub(crate) done: Option<Result<Vec<FileNumber>>>,
 }
@@ -55,6 +59,9 @@ pub(crate) struct DbState {
     pub(crate) pre_scans: PreScanQueue,
     /// A manual compaction wants to be the only one: no other is begun.
     pub(crate) exclusive_manual: bool,
+    /// `disable_manual_compaction` calls minus `enable_manual_compaction` calls. Manual compactions
+    /// are refused while it is above 0.
+    pub(crate) manual_disabled: i64,
     /// Jobs handed to the pool and not ended.
     pub(crate) flushes_scheduled: usize,
     pub(crate) compactions_scheduled: usize,
@@ -110,6 +117,11 @@ impl DbState {
     /// Whether no job is to begin.
     pub(crate) fn is_paused(&self) -> bool {
         self.paused > 0 || self.quiet > 0
+    }
+
+    /// Tells every manual compaction, queued or running, to stop.
+    pub(crate) fn cancel_manual_compactions(&self) {
+        self.manual_compactions.iter().for_each(|manual| manual.canceled.store(true, Ordering::Release));
     }
 
     /// Whether no file is to be deleted.

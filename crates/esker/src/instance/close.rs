@@ -79,6 +79,7 @@ impl DbInner {
         // Under the lock that waiters hold while they check, so that none misses it.
         let state = engine.state.lock();
         engine.shutting_down.store(true, Ordering::Release);
+        state.cancel_manual_compactions();
         drop(state);
         engine.state_changed.notify_all();
         let dump = engine.stats_dump_timer.lock().take();

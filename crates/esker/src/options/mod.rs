@@ -93,7 +93,7 @@ pub use table::{OptionInfo, OptionKind, OptionStruct};
 pub use target::{Feature, Release};
 pub use write::{
     BottommostLevelCompaction, CompactRangeOptions, CompactionOptions, FlushOptions,
-    ImportColumnFamilyOptions, IngestExternalFileOptions, RangeOpt, WriteOptions,
+    ImportColumnFamilyOptions, IngestExternalFileOptions, RangeOpt, WaitForCompactOptions, WriteOptions,
 };
 pub use write_buffer_manager::WriteBufferManager;
 pub(crate) use write_buffer_manager::{HoldsHistory, WaitsForMemory};

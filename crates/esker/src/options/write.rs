@@ -4,7 +4,10 @@
 //! Source: RocksDB `include/rocksdb/options.h`.
 
 use super::value::option_enum;
+use esker_base::sync::Arc;
+use esker_base::sync::atomic::AtomicBool;
 use esker_env::IoPriority;
+use std::time::Duration;
 
 /// Options of one write.
 ///
@@ -244,6 +247,10 @@ pub struct CompactRangeOptions {
     /// In families with user-defined timestamps: raise `full_history_ts_low` to this first, so that
     /// what only older reads could come to goes. Default `None`.
     pub full_history_ts_low: Option<Vec<u8>>,
+    /// Set it to end the compaction with `Incomplete(ManualCompactionPaused)`; what was done so far
+    /// stays. [`Db::disable_manual_compaction`](crate::Db::disable_manual_compaction) sets it, too.
+    /// Default `None`.
+    pub canceled: Option<Arc<AtomicBool>>,
 }
 
 esker_base::debug_with_text!(CompactRangeOptions {
@@ -254,6 +261,7 @@ esker_base::debug_with_text!(CompactRangeOptions {
     allow_write_stall,
     max_subcompactions,
     text full_history_ts_low,
+    canceled,
 });
 
 impl Default for CompactRangeOptions {
@@ -266,6 +274,7 @@ impl Default for CompactRangeOptions {
             allow_write_stall: false,
             max_subcompactions: 0,
             full_history_ts_low: None,
+            canceled: None,
         }
     }
 }
@@ -279,21 +288,26 @@ esker_base::setters! {
         allow_write_stall: bool;
         max_subcompactions: u32;
         optional full_history_ts_low: Vec<u8>;
+        optional canceled: Arc<AtomicBool>;
     }
 }
 
 /// Options of `compact_files`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub struct CompactionOptions {
     /// Bytes at which an output file ends; in level 0 there is one in any case. Default `u64::MAX`.
     pub output_file_size_limit: u64,
     /// Threads; 0: as `max_subcompactions`. Default 0.
     pub max_subcompactions: u32,
+    /// Set it to end the compaction with `Incomplete(ManualCompactionPaused)`; its inputs stay.
+    /// [`Db::disable_manual_compaction`](crate::Db::disable_manual_compaction) sets it, too.
+    /// Default `None`.
+    pub canceled: Option<Arc<AtomicBool>>,
 }
 
 impl Default for CompactionOptions {
     fn default() -> Self {
-        CompactionOptions { output_file_size_limit: u64::MAX, max_subcompactions: 0 }
+        CompactionOptions { output_file_size_limit: u64::MAX, max_subcompactions: 0, canceled: None }
     }
 }
 
@@ -301,5 +315,32 @@ esker_base::setters! {
     CompactionOptions {
         output_file_size_limit: u64;
         max_subcompactions: u32;
+        optional canceled: Arc<AtomicBool>;
+    }
+}
+
+/// Options of `wait_for_compact`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct WaitForCompactOptions {
+    /// End with `Aborted` while background work is paused, instead of waiting until it goes on.
+    /// Default false.
+    pub abort_on_pause: bool,
+    /// Flush the memtables of all families first. Default false.
+    pub flush: bool,
+    /// Wait for the deletion of obsolete files, too. Default false.
+    pub wait_for_purge: bool,
+    /// Close the database when nothing is left to do. Default false.
+    pub close_db: bool,
+    /// The longest wait; zero: without end. Default zero.
+    pub timeout: Duration,
+}
+
+esker_base::setters! {
+    WaitForCompactOptions {
+        abort_on_pause: bool;
+        flush: bool;
+        wait_for_purge: bool;
+        close_db: bool;
+        timeout: Duration;
     }
 }

@@ -19,7 +19,8 @@ use super::marked::{self, Marked};
 use super::plan::Draft;
 use super::score::{Scores, Weigher, multiply, scores};
 use super::{
-    CompactionPlan, CompactionPri, CompactionReason, LevelFiles, PickerOptions, RunningCompactions, priority,
+    CompactionPlan, CompactionPri, CompactionReason, LevelFiles, NONE_SUGGESTED, PickerOptions,
+    RunningCompactions, priority,
 };
 use crate::version::{FileMeta, Version};
 use esker_base::SequenceNumber;
@@ -63,7 +64,7 @@ pub(crate) fn prepare(version: &Version, options: &PickerOptions, now_seconds: u
         now_seconds,
         oldest_snapshot: SequenceNumber::ZERO,
         oldest_live: SequenceNumber::MAX,
-        suggested: &[],
+        suggested: &NONE_SUGGESTED,
     };
     (0..version.num_levels()).for_each(|level| {
         marked::waiting(version, level);

@@ -20,8 +20,8 @@ use super::marked::may_lose_entries;
 use super::plan::Draft;
 use super::score::LevelSizes;
 use super::{
-    BottommostLevelCompaction, CompactionPlan, CompactionReason, CompactionStyle, LevelFiles, PickContext,
-    PickerOptions, RunningCompactions, universal,
+    BottommostLevelCompaction, CompactionPlan, CompactionReason, CompactionStyle, LevelFiles, NONE_SUGGESTED,
+    PickContext, PickerOptions, RunningCompactions, universal,
 };
 use crate::version::{FileMeta, Version};
 use esker_base::sync::Arc;
@@ -207,7 +207,7 @@ impl ManualCompaction {
             now_seconds: 0,
             oldest_snapshot: SequenceNumber::ZERO,
             oldest_live: SequenceNumber::MAX,
-            suggested: &[],
+            suggested: &NONE_SUGGESTED,
         };
         let shrinks = version.all_files().any(|(_, f)| may_lose_entries(version, f, &self.snapshots));
         let Some(plan) = universal::pick_all(version, &context, shrinks) else {

@@ -26,7 +26,7 @@ pub(crate) mod whole_files;
 
 pub(crate) use crate::observe::CompactionReason;
 pub(crate) use crate::options::{BottommostLevelCompaction, CompactionPri, CompactionStyle};
-pub(crate) use options::{PickContext, PickerOptions};
+pub(crate) use options::{NONE_SUGGESTED, PickContext, PickerOptions};
 pub(crate) use plan::{CompactionPlan, LevelFiles};
 pub(crate) use running::{RunningCompactions, RunningId};
 

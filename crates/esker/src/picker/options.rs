@@ -6,6 +6,10 @@ use crate::options::{
     ColumnFamilyOptions, CompactionOptionsFifo, CompactionOptionsUniversal, CompressionType,
 };
 use esker_base::{FileNumber, SequenceNumber};
+use std::collections::BTreeSet;
+
+/// No file is suggested.
+pub(crate) static NONE_SUGGESTED: BTreeSet<FileNumber> = BTreeSet::new();
 
 /// The inputs of a pick.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +27,7 @@ pub(crate) struct PickContext<'a> {
     /// The oldest number that a snapshot or iterator reads at, now or later.
     pub oldest_live: SequenceNumber,
     /// Files suggested by the user, besides those marked by their writers.
-    pub suggested: &'a [FileNumber],
+    pub suggested: &'a BTreeSet<FileNumber>,
 }
 
 /// The options of a family that the picker needs, under RocksDB's names and with its defaults.

@@ -21,6 +21,7 @@ use esker_format::compression::CompressionType;
 use esker_format::key::{self, InternalKeyComparator, internal_key};
 use esker_format::version_edit::{FileMetaData, VersionEdit};
 use esker_testkit::data_driven::{Case, run_dir};
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 fn bytes(text: &str) -> u64 {
@@ -185,7 +186,7 @@ fn at_rest<'a>(options: &'a PickerOptions, running: &'a RunningCompactions) -> P
         now_seconds: 0,
         oldest_snapshot: SequenceNumber::ZERO,
         oldest_live: SequenceNumber::MAX,
-        suggested: &[],
+        suggested: &NONE_SUGGESTED,
     }
 }
 
@@ -275,7 +276,7 @@ impl Bench {
     /// Picks until nothing is left, each plan running beside the next; `once`: only one.
     fn pick(&mut self, case: &Case) -> String {
         let mut out = String::new();
-        let suggested: Vec<FileNumber> = case
+        let suggested: BTreeSet<FileNumber> = case
             .arg("suggested")
             .unwrap_or_default()
             .iter()

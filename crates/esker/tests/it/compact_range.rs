@@ -178,7 +178,7 @@ fn compact_files_takes_along_what_is_older_and_nothing_else() {
     let written = compact(&newest_first[..2], 0).unwrap();
     assert_eq!((files(&db), written.len()), (vec![2, 0, 0, 1, 0, 0, 0], 1));
     // The newest takes all along that lies in its way.
-    let small = CompactionOptions { output_file_size_limit: 4096, max_subcompactions: 2 };
+    let small = CompactionOptions::default().output_file_size_limit(4096).max_subcompactions(2);
     let written = db.compact_files(&small, &default, &written, 4).unwrap();
     assert!(written.len() > 2, "{written:?}");
     assert_eq!(files(&db), [0, 0, 0, 0, written.len() as u64, 0, 0]);

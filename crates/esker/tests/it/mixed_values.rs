@@ -620,6 +620,7 @@ impl ModelRun {
                 let options = CompactionOptions {
                     output_file_size_limit: pick(rng, &[1, 1000, u64::MAX]),
                     max_subcompactions: pick(rng, &[0, 4]),
+                    ..CompactionOptions::default()
                 };
                 _ = self.db().compact_files(&options, &handle, &chosen, rng.usize(..4));
             }

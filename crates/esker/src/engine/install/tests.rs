@@ -4,7 +4,7 @@
 use super::*;
 use crate::Db;
 use crate::options::Options;
-use crate::picker::pick;
+use crate::picker::{NONE_SUGGESTED, pick};
 use crate::version::LogOptions;
 use crate::version::file_meta::{FileStats, LOOKS};
 use esker_base::ValueType;
@@ -113,7 +113,7 @@ fn costs(files: u64, is_due: bool) -> Costs {
         now_seconds: db.engine().env.clock.now_seconds(),
         oldest_snapshot: db.engine().oldest_snapshot_at_release(),
         oldest_live: SequenceNumber::MAX,
-        suggested: &[],
+        suggested: &NONE_SUGGESTED,
     };
     assert!(context.oldest_snapshot > SequenceNumber::ZERO);
     let plan = pick(&family.version, &context);

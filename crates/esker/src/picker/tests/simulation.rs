@@ -153,7 +153,7 @@ impl Tree {
             now_seconds: self.now,
             oldest_snapshot: self.oldest_snapshot,
             oldest_live: SequenceNumber::MAX,
-            suggested: &[],
+            suggested: &NONE_SUGGESTED,
         };
         let scores_of = |version| scores(version, context.options, &self.running);
         assert_eq!(scores_of(version), scores_of(&fresh), "seed {seed}");
@@ -221,7 +221,7 @@ impl Tree {
             now_seconds: self.now,
             oldest_snapshot: self.oldest_snapshot,
             oldest_live: SequenceNumber::MAX,
-            suggested: &[],
+            suggested: &NONE_SUGGESTED,
         };
         let Some(plan) = pick(&self.version, &context) else { return false };
         assert!(needs_compaction(&self.version, &context), "seed {}", self.seed);
