@@ -130,6 +130,7 @@ struct Selection {
 }
 
 impl Selection {
+    /// The sets and steps that these words name.
     /// # Errors
     /// A word that names no set and no step.
     fn new(words: &[String], plan: &bench::BenchPlan) -> engine::RivalResult<Selection> {

@@ -32,9 +32,9 @@ use table::{ClockInsertOutcome, ClockTable, ClockTableSize};
 
 /// The load of a fixed table with entries of the estimated charge.
 const FIXED_LOAD: f64 = 0.6;
-/// An eviction makes room for this many more charges of the same size …
+/// Further charges of the same size for which an eviction makes room, within [`SPARE_SHARE`].
 const SPARE_CHARGES: usize = 3;
-/// … if that is not more than this share of the capacity.
+/// Largest share of the capacity that spare charges take: one part in this many.
 const SPARE_SHARE: usize = 1024;
 /// Attempts of an insert under a strict limit to evict while other threads take the freed bytes.
 const STRICT_ATTEMPTS: usize = 8;

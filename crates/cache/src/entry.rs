@@ -200,6 +200,7 @@ impl<V> CacheEntry<V> {
         state & DEAD == 0
     }
 
+    /// The value.
     /// # Safety
     /// The caller holds a pin, or has borrowed the entry and is still under the guard; or the
     /// table's lock keeps it alive.
@@ -377,6 +378,7 @@ impl<V> CacheEntry<V> {
         }
     }
 
+    /// Frees the entry and its value.
     /// # Safety
     /// Neither pins nor listings are left, and no guard protects it.
     unsafe fn free(entry: NonNull<CacheEntry<V>>) {

@@ -6,6 +6,7 @@
 //!
 //! Invariant: each line of `surface.txt` is one declaration in C behind the releases that have it.
 //! A declaration that changed has one line for each form.
+#![warn(missing_docs)]
 
 mod parse;
 mod print;

@@ -60,6 +60,7 @@ impl rocksdb_options_t {
         options
     }
 
+    /// Checks that every setter was given a possible value.
     /// # Errors
     /// `InvalidArgument` if a setter was given a value that its option cannot have.
     pub(crate) fn check(&self) -> Result<()> {

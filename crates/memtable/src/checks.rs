@@ -113,6 +113,7 @@ impl Checks {
     }
 }
 
+/// Checks the order of two neighbouring records.
 /// # Errors
 /// `Corruption` if `record` does not come behind `before`.
 pub(crate) fn check_order(tree: &Tree, before: Record<'_>, record: Record<'_>) -> Result<()> {
@@ -122,8 +123,9 @@ pub(crate) fn check_order(tree: &Tree, before: Record<'_>, record: Record<'_>) -
     }
 }
 
+/// Compares an entry's checksum with the expected one.
 /// # Errors
-/// `Corruption` if something was expected, and something else is found.
+/// `Corruption` if they differ.
 pub(crate) fn compare(expected: Option<EntryChecksum>, found: EntryChecksum) -> Result<()> {
     match expected {
         Some(expected) if expected != found => Err(mismatch()),

@@ -19,18 +19,48 @@ use std::sync::Arc;
 
 /// A write to one family.
 #[derive(Clone, PartialEq, Eq, Debug)]
-#[allow(missing_docs, reason = "fields are what they say")]
 pub enum PeerOp {
     /// Stores a value.
-    Put { family: String, key: Vec<u8>, value: Vec<u8> },
+    Put {
+        /// The family's name.
+        family: String,
+        /// The key.
+        key: Vec<u8>,
+        /// The value.
+        value: Vec<u8>,
+    },
     /// Deletes a key.
-    Delete { family: String, key: Vec<u8> },
+    Delete {
+        /// The family's name.
+        family: String,
+        /// The key.
+        key: Vec<u8>,
+    },
     /// Deletes a key that was put once.
-    SingleDelete { family: String, key: Vec<u8> },
+    SingleDelete {
+        /// The family's name.
+        family: String,
+        /// The key.
+        key: Vec<u8>,
+    },
     /// Stores a merge operand.
-    Merge { family: String, key: Vec<u8>, operand: Vec<u8> },
+    Merge {
+        /// The family's name.
+        family: String,
+        /// The key.
+        key: Vec<u8>,
+        /// The operand.
+        operand: Vec<u8>,
+    },
     /// Deletes `begin..end` in the family's order.
-    DeleteRange { family: String, begin: Vec<u8>, end: Vec<u8> },
+    DeleteRange {
+        /// The family's name.
+        family: String,
+        /// First key of the range.
+        begin: Vec<u8>,
+        /// First key behind the range.
+        end: Vec<u8>,
+    },
 }
 
 impl PeerOp {

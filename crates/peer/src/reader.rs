@@ -25,8 +25,9 @@ pub fn serve() -> std::io::Result<()> {
     Ok(())
 }
 
+/// Answers a question.
 /// # Errors
-/// RocksDB's, or what is wrong with the question.
+/// RocksDB's, or the mistake in the question.
 fn answer(question: &str) -> Result<String, String> {
     let mut parts = question.split('\t');
     let dir = Path::new(parts.next().unwrap_or_default());

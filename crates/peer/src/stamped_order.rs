@@ -48,6 +48,7 @@ impl Drop for StampedOrder {
     }
 }
 
+/// The state behind the pointer that RocksDB hands to a callback.
 /// # Safety
 /// `state` is from [`StampedOrder::new`] and not destroyed.
 unsafe fn order<'a>(state: *mut c_void) -> &'a FamilyOrder {
@@ -55,6 +56,7 @@ unsafe fn order<'a>(state: *mut c_void) -> &'a FamilyOrder {
     unsafe { &*state.cast::<FamilyOrder>() }
 }
 
+/// The bytes that RocksDB hands to a callback.
 /// # Safety
 /// There are `len` bytes at `bytes` for the time of the callback.
 unsafe fn bytes<'a>(bytes: *const c_char, len: usize) -> &'a [u8] {

@@ -40,7 +40,7 @@ pub enum DataBlockIndexType {
     BinaryAndHash,
 }
 
-/// How index blocks are searched. All give the same answers; Esker always halves.
+/// The search within index blocks. All kinds give the same answers; Esker always halves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum BlockSearchType {
     /// By halving.
@@ -477,6 +477,7 @@ impl TableReadOptions {
         self.deadline_micros < u64::MAX
     }
 
+    /// Checks that the deadline has not passed.
     /// # Errors
     /// `TimedOut` from the deadline on.
     #[inline]

@@ -141,8 +141,9 @@ impl TableCache {
         Ok(reader)
     }
 
+    /// Checks that there is time to read a file.
     /// # Errors
-    /// `TimedOut` if a file would have to be read from now on, and it is too late for that.
+    /// `TimedOut` if a file would have to be read from now on, and the deadline has passed.
     pub fn check_deadline(&self, options: &TableReadOptions) -> Result<()> {
         options.check_deadline(&*self.options.clock)
     }

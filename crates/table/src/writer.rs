@@ -329,6 +329,7 @@ impl TableBuilder {
         Ok(())
     }
 
+    /// Checks that the block's offsets fit.
     /// # Errors
     /// `NotSupported` names the table and the block, if its offsets need more than 32 bits.
     fn check_block(&self, what: &str, bytes: usize) -> Result<()> {

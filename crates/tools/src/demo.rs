@@ -7,7 +7,7 @@ use std::ffi::OsString;
 #[derive(Args)]
 #[command(disable_help_flag = true, disable_version_flag = true)]
 pub(crate) struct DemoArguments {
-    /// --help lists them
+    /// The demonstration's flags: --help lists them
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "FLAGS")]
     flags: Vec<OsString>,
 }

@@ -125,6 +125,7 @@ impl<'a> Verifier<'a> {
         Verifier { host, fs: host.fs(), dir, wal_dir, findings: Findings::default() }
     }
 
+    /// Checks the database and prints each finding.
     /// # Errors
     /// No CURRENT, or no readable MANIFEST: further checks are impossible.
     fn verify(&mut self) -> CommandOutcome {

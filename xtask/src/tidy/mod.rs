@@ -8,6 +8,7 @@ mod compat;
 mod counted;
 mod decoders;
 mod exceptions;
+mod first_lines;
 mod names;
 mod order;
 mod pages;
@@ -50,6 +51,7 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
     violations.extend(words::check(&files));
     violations.extend(names::check(&files));
     violations.extend(prose::check(&files));
+    violations.extend(first_lines::check(&files));
     violations.extend(prose::check_subjects(root));
     violations.extend(pages::check(&files, &|path| root.join(path).exists()));
     let exceptions = files.iter().find(|f| f.path == exceptions::FILE).map_or("", |f| &f.text);

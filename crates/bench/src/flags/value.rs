@@ -48,6 +48,7 @@ impl FlagKind {
 /// A type of flags' values.
 pub(crate) trait FlagValue: Sized {
     const KIND: FlagKind;
+    /// Reads a value.
     /// # Errors
     /// The expected form.
     fn parse(text: &str) -> Result<Self, String>;

@@ -85,6 +85,7 @@ fn mixed(state: u64) -> u64 {
 }
 
 impl LockBenchCell<'_> {
+    /// Runs the cell.
     /// # Errors
     /// The system refuses a thread.
     pub(super) fn run(&self, locking: Locking) -> Result<CellOutcome> {

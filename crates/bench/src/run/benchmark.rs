@@ -170,6 +170,7 @@ pub(super) struct Benchmark {
 }
 
 impl Benchmark {
+    /// The benchmark of this name.
     /// # Errors
     /// `Failed` if there is no such benchmark, or the flags forbid it.
     pub(super) fn new(flags: &Flags, named: NamedBenchmark) -> Result<Benchmark, BenchStop> {

@@ -45,15 +45,17 @@ const PROBATION_BUCKETS: usize = 8;
 /// Buckets without anything to take that a call looks at after another has found nothing in all of
 /// them.
 const BARREN_BUCKETS: usize = 32;
-/// Memory that waits for guards is pushed when it exceeds this share of the capacity …
+/// Share of the capacity, one part in this many, beyond which memory that waits for guards is
+/// pushed.
 const DEFERRED_SHARE: usize = 64;
-/// … or this many bytes, whichever is more.
+/// Bytes up to which memory that waits for guards is never pushed.
 const MIN_DEFERRED_BYTES: usize = 16 << 10;
-/// While values of more than this share of the capacity wait, or entries without theirs, nothing
-/// comes in …
+/// Share of the capacity, one part in this many. While values of more than that wait, or entries
+/// without theirs, nothing comes in.
 const MAX_DEFERRED_SHARE: usize = 40;
-/// … unless that is less than this. So values of a cache of more than 1.25 MiB exceed its capacity
-/// by at most 2.5 %; an entry without its value has one or two percent of its former size.
+/// Waiting bytes, of values and of entries without theirs, up to which new values always come in.
+/// So values of a cache of more than 1.25 MiB exceed its capacity by at most 2.5 %. An entry
+/// without its value has one or two percent of its former size.
 const MIN_FULL_DEFERRED_BYTES: [usize; 2] = [32 << 10, 256 << 10];
 /// Charges of this many entries are taken back together at the latest: other inserts that need room
 /// still count them.

@@ -219,7 +219,7 @@ struct Descriptor {
 /// A slot with the number of a descriptor that the fork handler closes in children. Slots are
 /// reused and never freed.
 struct Place {
-    /// −1: free.
+    /// The descriptor; −1: the slot is free.
     fd: AtomicI32,
     next: AtomicPtr<Place>,
 }

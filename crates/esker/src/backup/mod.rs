@@ -148,6 +148,7 @@ impl BackupEngine {
         Ok(engine)
     }
 
+    /// Checks that the calling process is the one that opened it.
     /// # Errors
     /// `NotSupported` in a forked child of the process that opened it.
     fn check_process(&self) -> Result<()> {

@@ -60,6 +60,7 @@ impl ColumnFamilyHandle {
         self.cf.icmp.user_comparator()
     }
 
+    /// Checks that the family belongs to `db` and was not dropped.
     /// # Errors
     /// `InvalidArgument` for a family of another database than `db` · `ColumnFamilyDropped`.
     pub(crate) fn check_live(&self, db: &Db) -> Result<()> {

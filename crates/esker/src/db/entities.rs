@@ -337,6 +337,7 @@ impl Output for EntityOutput {
     }
 }
 
+/// Checks that the family is live and takes entities.
 /// # Errors
 /// `InvalidArgument` for a family of another database, or with timestamps: there is no telling them
 /// from the end of a key · `ColumnFamilyDropped`.

@@ -148,6 +148,7 @@ impl Db {
         self.inner.hold_now(Holder::Iterator)
     }
 
+    /// Checks that the family belongs to this database.
     /// # Errors
     /// `InvalidArgument` if `family` is one of another database.
     pub(crate) fn check_family(&self, family: &ColumnFamilyHandle) -> Result<()> {

@@ -468,6 +468,7 @@ impl ReplayRun<'_> {
         Ok(())
     }
 
+    /// Checks that each WAL kept its contents during replay.
     /// # Errors
     /// `TryAgain` if the owner may have written over a WAL while it was replayed: it renames one
     /// first.
@@ -601,9 +602,10 @@ impl ReplayRun<'_> {
         Ok(all)
     }
 
+    /// Checks that replay stopped where no family's tables are newer.
     /// # Errors
     /// `Corruption` if replay stopped in a WAL that some family with tables does not need any more:
-    /// its tables are newer than what was recovered of the others.
+    /// its tables are newer than the recovered state of the others.
     fn check_stop(&self) -> Result<()> {
         let Some(stopped) = self.decide.stopped_in() else { return Ok(()) };
         let tolerant = WalRecoveryMode::SkipAnyCorruptedRecords == self.recovery.options.wal_recovery_mode;

@@ -637,6 +637,7 @@ pub(crate) fn check_timestamp(icmp: &InternalKeyComparator, timestamp: &[u8]) ->
     Ok(())
 }
 
+/// Checks that the family can merge operands.
 /// # Errors
 /// `NotSupported` if the family has no operator, so that no read could merge the operands. A
 /// family's operator stays the same while it is open.

@@ -65,8 +65,9 @@ impl BackgroundError {
         self.error.insert(error).clone()
     }
 
+    /// Checks that no background error stops writes.
     /// # Errors
-    /// The error in force, if it is bad enough to stop writes.
+    /// The error in force, if it is severe enough to stop writes.
     pub(crate) fn check_writes(&self) -> Result<()> {
         match &self.error {
             Some(e) if e.severity() >= Severity::HardError => Err(e.clone()),
@@ -74,6 +75,7 @@ impl BackgroundError {
         }
     }
 
+    /// Checks that the limit on the space of files does not stop writes.
     /// # Errors
     /// The limit on the space of files, if it stops writes.
     pub(crate) fn check_space_limit(&self) -> Result<()> {

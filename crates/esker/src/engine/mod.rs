@@ -218,6 +218,7 @@ impl Engine {
         self.shutting_down.load(Ordering::Acquire)
     }
 
+    /// Checks that the calling process is the one that opened the database.
     /// # Errors
     /// `NotSupported` in a forked child of the process that opened the database.
     #[inline]

@@ -95,6 +95,7 @@ impl OutputContext<'_> {
     }
 }
 
+/// Checks that the tracked files are below their limit.
 /// # Errors
 /// `IoError` with `SpaceLimit`: the files that the `sst_file_manager` tracks have reached their
 /// limit. The database goes on when there is room again.

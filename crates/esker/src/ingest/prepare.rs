@@ -57,6 +57,7 @@ pub(super) struct GivenChecksums<'a> {
 }
 
 impl<'a> GivenChecksums<'a> {
+    /// The checksums that the caller gave.
     /// # Errors
     /// `InvalidArgument` if there are some, but not one checksum and one function for each file.
     pub(super) fn new(engine: &'a Engine, family: &FamilyFiles<'a>) -> Result<GivenChecksums<'a>> {

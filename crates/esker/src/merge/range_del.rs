@@ -29,9 +29,9 @@ use std::ops::Bound;
 pub(crate) struct Cover {
     /// Everything older than this is hidden; zero hides nothing.
     pub below: SequenceNumber,
-    /// Hidden as well from here ...
+    /// First sequence number of a hidden range.
     pub edge_from: SequenceNumber,
-    /// ... to here, exclusive.
+    /// End of that range, exclusive.
     pub edge_to: SequenceNumber,
 }
 

@@ -340,7 +340,7 @@ option_struct! {
         blob_file_size: u64 = 256 << 20, mutable;
         /// Compression of blob files, value by value. Default none. Mutable.
         blob_compression_type: CompressionType = CompressionType::None, mutable;
-        /// How hard values are compressed. Dictionaries are not made for values. Default as of
+        /// Parameters of their compression. Dictionaries are not made for values. Default as of
         /// `compression_opts`. Mutable.
         blob_compression_opts: CompressionOptions = CompressionOptions::default(), mutable;
         /// Compactions move values out of the oldest blob files, so that these can go. Default

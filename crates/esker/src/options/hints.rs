@@ -7,7 +7,7 @@ use super::value::{OptionValue, object_name, option_enum};
 use esker_base::{Error, Result};
 
 option_enum! {
-    /// How soon data is expected to be read again, as a hint to file systems. Without effect.
+    /// Expected time until data is read again, as a hint to file systems. Without effect.
     #[derive(Default)]
     pub enum Temperature {
         /// No hint.

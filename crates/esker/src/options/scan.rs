@@ -72,9 +72,9 @@ impl MultiScanArgs {
         self.ranges.push(start.as_ref(), None);
     }
 
+    /// Checks ranges and options. `icmp` compares keys without timestamps.
     /// # Errors
-    /// `InvalidArgument` as [`Db::new_multi_scan`](crate::Db::new_multi_scan) says. `icmp` compares
-    /// keys without timestamps.
+    /// `InvalidArgument` as [`Db::new_multi_scan`](crate::Db::new_multi_scan) says.
     pub(crate) fn check(&self, icmp: &InternalKeyComparator) -> Result<()> {
         let refuse = |why: String| Err(Error::invalid_argument(format!("MultiScanArgs: {why}")));
         if self.ranges.is_empty() {

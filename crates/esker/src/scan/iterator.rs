@@ -544,6 +544,7 @@ impl DbIterator {
     }
 }
 
+/// Checks that an iterator can read with this tier.
 /// # Errors
 /// See [`Db::iter_opt`](crate::Db::iter_opt).
 pub(crate) fn check_tier(options: &ReadOptions) -> Result<()> {
@@ -555,6 +556,7 @@ pub(crate) fn check_tier(options: &ReadOptions) -> Result<()> {
     }
 }
 
+/// Checks the options of a tailing iterator.
 /// # Errors
 /// See [`Db::iter_opt`](crate::Db::iter_opt).
 fn check_tailing(options: &ReadOptions, has_timestamps: bool) -> Result<()> {

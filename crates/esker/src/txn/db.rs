@@ -748,6 +748,7 @@ impl TransactionDbShared {
     }
 }
 
+/// Checks that transactions can commit in a family with these timestamps.
 /// # Errors
 /// `InvalidArgument` for timestamps that no transaction can commit at.
 fn check_timestamps(name: &str, options: &ColumnFamilyOptions) -> Result<()> {

@@ -707,6 +707,7 @@ impl Own {
         self.snapshot.as_ref().map_or_else(|| self.db.latest_sequence_number(), Snapshot::sequence)
     }
 
+    /// Notes that the transaction has touched `key`, for the check at the commit.
     /// # Errors
     /// `InvalidArgument` for a family of another database: it would pass for that of ours with the
     /// same id.
@@ -728,6 +729,7 @@ impl Own {
         Ok(())
     }
 
+    /// Notes that the transaction has touched a range, for the check at the commit.
     /// # Errors
     /// As [`Self::touch`].
     pub(super) fn touch_range(

@@ -142,6 +142,7 @@ pub(super) fn retire(files: &mut BlobFiles, levels: &[Arc<Level>]) {
     files.retain(|n, meta| *n >= oldest && (named.contains(n) || !meta.is_all_garbage()));
 }
 
+/// Checks that each file that tables name has live records.
 /// # Errors
 /// `Corruption` if a blob file holds nothing but garbage and yet a table names it.
 pub(super) fn check(files: &BlobFiles) -> Result<()> {

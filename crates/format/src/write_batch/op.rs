@@ -62,36 +62,103 @@ pub enum PrepareKind {
 
 /// One operation. With user-defined timestamps, keys end in their timestamp.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[expect(missing_docs, reason = "the fields are what their names and the variant say")]
 pub enum BatchOp<'a> {
     /// `key` becomes `value`.
-    Put { family: ColumnFamilyId, key: &'a [u8], value: &'a [u8] },
+    Put {
+        /// The family.
+        family: ColumnFamilyId,
+        /// The key.
+        key: &'a [u8],
+        /// The value.
+        value: &'a [u8],
+    },
     /// `key` is removed.
-    Delete { family: ColumnFamilyId, key: &'a [u8] },
+    Delete {
+        /// The family.
+        family: ColumnFamilyId,
+        /// The key.
+        key: &'a [u8],
+    },
     /// `key`, put once, is removed.
-    SingleDelete { family: ColumnFamilyId, key: &'a [u8] },
+    SingleDelete {
+        /// The family.
+        family: ColumnFamilyId,
+        /// The key.
+        key: &'a [u8],
+    },
     /// An operand for the merge operator.
-    Merge { family: ColumnFamilyId, key: &'a [u8], operand: &'a [u8] },
+    Merge {
+        /// The family.
+        family: ColumnFamilyId,
+        /// The key.
+        key: &'a [u8],
+        /// The operand.
+        operand: &'a [u8],
+    },
     /// Keys from `begin` to `end`, exclusive, are removed.
-    DeleteRange { family: ColumnFamilyId, begin: &'a [u8], end: &'a [u8] },
+    DeleteRange {
+        /// The family.
+        family: ColumnFamilyId,
+        /// First key of the range.
+        begin: &'a [u8],
+        /// First key behind the range.
+        end: &'a [u8],
+    },
     /// The value of `key` lies in a blob file.
-    BlobIndex { family: ColumnFamilyId, key: &'a [u8], index: &'a [u8] },
+    BlobIndex {
+        /// The family.
+        family: ColumnFamilyId,
+        /// The key.
+        key: &'a [u8],
+        /// The blob index.
+        index: &'a [u8],
+    },
     /// `key` becomes a set of columns.
-    PutEntity { family: ColumnFamilyId, key: &'a [u8], entity: &'a [u8] },
+    PutEntity {
+        /// The family.
+        family: ColumnFamilyId,
+        /// The key.
+        key: &'a [u8],
+        /// The encoded columns.
+        entity: &'a [u8],
+    },
     /// `key` becomes `value`, as if written at `write_unix_time`.
-    TimedPut { family: ColumnFamilyId, key: &'a [u8], value: &'a [u8], write_unix_time: u64 },
+    TimedPut {
+        /// The family.
+        family: ColumnFamilyId,
+        /// The key.
+        key: &'a [u8],
+        /// The value.
+        value: &'a [u8],
+        /// Seconds since 1970.
+        write_unix_time: u64,
+    },
     /// Bytes for readers of the WAL; nothing is applied.
     LogData(&'a [u8]),
     /// The ops up to `EndPrepare` wait for their commit.
     BeginPrepare(PrepareKind),
     /// The prepared transaction is complete and called `xid`.
-    EndPrepare { xid: &'a [u8] },
+    EndPrepare {
+        /// Name of the transaction.
+        xid: &'a [u8],
+    },
     /// Applies the prepared transaction.
-    Commit { xid: &'a [u8] },
+    Commit {
+        /// Name of the transaction.
+        xid: &'a [u8],
+    },
     /// Applies it with this commit timestamp.
-    CommitWithTimestamp { timestamp: &'a [u8], xid: &'a [u8] },
+    CommitWithTimestamp {
+        /// The commit timestamp.
+        timestamp: &'a [u8],
+        /// Name of the transaction.
+        xid: &'a [u8],
+    },
     /// Forgets it.
-    Rollback { xid: &'a [u8] },
+    Rollback {
+        /// Name of the transaction.
+        xid: &'a [u8],
+    },
     /// Nothing; transactions overwrite it with `BeginPrepare`.
     Noop,
 }

@@ -16,6 +16,7 @@ pub(super) const NEWEST_FIRST: bool = true;
 pub(super) const OLDEST_FIRST: bool = false;
 
 impl<I> DbIter<I> {
+    /// Access to values in blob files.
     /// # Errors
     /// `NotSupported` where there are no blob files.
     fn blobs(&self) -> Result<BlobReads<'_>> {

@@ -2,26 +2,42 @@
 
 /// A kind of operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
-#[expect(missing_docs, reason = "named as the calls they make")]
 pub enum OperationKind {
+    /// Puts a key.
     Put,
+    /// Deletes a key.
     Delete,
+    /// Merges an operand.
     Merge,
+    /// Deletes a range.
     DeleteRange,
+    /// Writes a batch.
     Batch,
+    /// Gets a key.
     Get,
+    /// Gets several keys.
     MultiGet,
+    /// Scans with a new iterator.
     Scan,
+    /// Moves an open iterator.
     Cursor,
+    /// Takes or releases a snapshot.
     Snapshot,
+    /// Flushes families.
     Flush,
+    /// Compacts a range.
     Compact,
+    /// Compares everything.
     Verify,
+    /// Closes the database and opens it with other options.
     Reopen,
+    /// Drops families and makes them again.
     DropFamily,
+    /// Reads while background work is paused.
     Pause,
     /// Several threads that write.
     Burst,
+    /// Syncs the WAL.
     SyncWal,
     /// Deletes tables whose keys have just been deleted.
     DeleteFiles,
@@ -33,10 +49,15 @@ pub enum OperationKind {
     Ingest,
     /// A family is exported, and imported under its name.
     Import,
+    /// Compacts chosen files.
     CompactFiles,
+    /// Changes options.
     SetOptions,
+    /// Calls `resume`.
     Resume,
+    /// Makes a checkpoint and compares it.
     Checkpoint,
+    /// Makes a backup and compares what is restored.
     Backup,
     /// Repairs a copy.
     Repair,
