@@ -31,6 +31,7 @@ fn main() {
     let out = env::var("OUT_DIR").expect("cargo sets it");
     fs::write(Path::new(&out).join("accessors.rs"), accessors).expect("OUT_DIR can be written");
     fs::write(Path::new(&out).join("missing.rs"), missing).expect("OUT_DIR can be written");
+    fs::write(Path::new(&out).join("metrics.rs"), metrics(&items)).expect("OUT_DIR can be written");
     let there: BTreeSet<&str> = by_hand.iter().chain(&generated).map(String::as_str).collect();
     let signatures = signatures(&functions, &there);
     fs::write(Path::new(&out).join("signatures.rs"), signatures).expect("OUT_DIR can be written");
@@ -183,6 +184,16 @@ fn make_opaque(ty: &mut Type, callbacks: &BTreeSet<&str>) {
         Type::Pointer(_, to) => make_opaque(to, callbacks),
         Type::Function(_) => *ty = pointer(),
     }
+}
+
+/// The names of the performance context's numbers, in the order of `c.h`.
+fn metrics(items: &[Item]) -> String {
+    let place = |name: &str| items.iter().position(|item| item.name() == name);
+    let first = place("rocksdb_user_key_comparison_count").expect("c.h has the numbers");
+    let end = place("rocksdb_total_metric_count").expect("c.h has their count");
+    let names: Vec<&str> =
+        items[first..end].iter().filter_map(|item| item.name().strip_prefix("rocksdb_")).collect();
+    format!("&{names:?}")
 }
 
 /// Statements that compile only if each function that is there has the declared signature.

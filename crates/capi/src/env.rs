@@ -2,7 +2,10 @@
 
 use crate::cache::rocksdb_cache_t;
 use crate::memory::{answer, attempt, destroy, give, object, path, text};
-use esker::options::{Env, InfoLog, InfoLogLevel, RateLimiter, RateLimiterMode, WriteBufferManager};
+use esker::options::{
+    Env, InfoLog, InfoLogLevel, RateLimiter, RateLimiterMode, SstFileManager, SstFileManagerOptions,
+    WriteBufferManager,
+};
 use libc::{c_char, c_int, c_uint, c_void};
 use std::fmt;
 use std::sync::Arc;
@@ -117,15 +120,24 @@ pub struct rocksdb_ratelimiter_t {
     pub(crate) limiter: Arc<RateLimiter>,
 }
 
-unsafe fn limiter(
+/// `mode`: 0 reads, 1 writes, 2 both.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_ratelimiter_create_with_mode(
     rate: i64,
-    refill: i64,
+    refill_period_us: i64,
     fairness: i32,
-    mode: RateLimiterMode,
+    mode: c_int,
+    auto_tuned: bool,
 ) -> *mut rocksdb_ratelimiter_t {
-    let limiter = RateLimiter::new(
+    let mode = match mode {
+        0 => RateLimiterMode::ReadsOnly,
+        2 => RateLimiterMode::AllIo,
+        _ => RateLimiterMode::WritesOnly,
+    };
+    let make = if auto_tuned { RateLimiter::auto_tuned } else { RateLimiter::new };
+    let limiter = make(
         rate.max(1).unsigned_abs(),
-        refill.max(1).unsigned_abs(),
+        refill_period_us.max(1).unsigned_abs(),
         fairness.max(1).unsigned_abs(),
         mode,
     );
@@ -138,7 +150,7 @@ pub unsafe extern "C" fn rocksdb_ratelimiter_create(
     refill_period_us: i64,
     fairness: i32,
 ) -> *mut rocksdb_ratelimiter_t {
-    limiter(rate, refill_period_us, fairness, RateLimiterMode::WritesOnly)
+    rocksdb_ratelimiter_create_with_mode(rate, refill_period_us, fairness, 1, false)
 }
 
 #[unsafe(no_mangle)]
@@ -233,4 +245,67 @@ pub unsafe extern "C" fn rocksdb_write_buffer_manager_set_buffer_size(
     bytes: usize,
 ) {
     of_manager(manager, |manager| manager.set_buffer_size(bytes));
+}
+
+/// Tracks and limits the space of tables.
+#[derive(Debug)]
+pub struct rocksdb_sst_file_manager_t {
+    /// The manager.
+    pub(crate) manager: Arc<SstFileManager>,
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_sst_file_manager_create(
+    env: *mut rocksdb_env_t,
+) -> *mut rocksdb_sst_file_manager_t {
+    let env = env.as_ref().map_or_else(Env::default, |env| env.env.clone());
+    let manager = SstFileManager::new(env.clock, SstFileManagerOptions::default());
+    give(rocksdb_sst_file_manager_t { manager: Arc::new(manager) })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_sst_file_manager_destroy(manager: *mut rocksdb_sst_file_manager_t) {
+    destroy(manager);
+}
+
+/// Defines functions of a manager.
+macro_rules! of_sst_file_managers {
+    ($(fn $name:ident($($argument:ident: $ty:ty)?) -> $result:ty, |$manager:ident| $call:expr;)*) => {$(
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(manager: *mut rocksdb_sst_file_manager_t $(, $argument: $ty)?) -> $result {
+            answer(Default::default(), || {
+                let $manager = &object(manager)?.manager;
+                Ok($call)
+            })
+        }
+    )*};
+}
+
+of_sst_file_managers! {
+    fn rocksdb_sst_file_manager_set_max_allowed_space_usage(bytes: u64) -> (),
+        |manager| manager.set_max_allowed_space_usage(bytes);
+    fn rocksdb_sst_file_manager_set_compaction_buffer_size(bytes: u64) -> (),
+        |manager| manager.set_compaction_buffer_size(bytes);
+    fn rocksdb_sst_file_manager_is_max_allowed_space_reached() -> bool, |manager| manager.is_max_allowed_space_reached();
+    fn rocksdb_sst_file_manager_is_max_allowed_space_reached_including_compactions() -> bool,
+        |manager| manager.is_max_allowed_space_reached_including_compactions();
+    fn rocksdb_sst_file_manager_get_total_size() -> u64, |manager| manager.total_size();
+    fn rocksdb_sst_file_manager_get_delete_rate_bytes_per_second() -> i64,
+        |manager| i64::try_from(manager.delete_rate_bytes_per_second()).unwrap_or(i64::MAX);
+    fn rocksdb_sst_file_manager_set_delete_rate_bytes_per_second(rate: i64) -> (),
+        |manager| manager.set_delete_rate_bytes_per_second(u64::try_from(rate).unwrap_or(0));
+    fn rocksdb_sst_file_manager_get_max_trash_db_ratio() -> f64, |manager| manager.max_trash_db_ratio();
+    fn rocksdb_sst_file_manager_set_max_trash_db_ratio(ratio: f64) -> (),
+        |manager| manager.set_max_trash_db_ratio(ratio);
+    fn rocksdb_sst_file_manager_get_total_trash_size() -> u64, |manager| manager.total_trash_size();
+}
+
+/// As [`rocksdb_ratelimiter_create`], with a rate that follows demand.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_ratelimiter_create_auto_tuned(
+    rate: i64,
+    refill_period_us: i64,
+    fairness: i32,
+) -> *mut rocksdb_ratelimiter_t {
+    rocksdb_ratelimiter_create_with_mode(rate, refill_period_us, fairness, 1, true)
 }

@@ -191,6 +191,17 @@ impl Field<f64> for f64 {
     }
 }
 
+/// Microseconds.
+impl Field<u64> for Duration {
+    fn store(&mut self, value: u64) -> Result<(), String> {
+        *self = Duration::from_micros(value);
+        Ok(())
+    }
+    fn load(&self) -> u64 {
+        u64::try_from(self.as_micros()).unwrap_or(u64::MAX)
+    }
+}
+
 /// Microseconds; 0 is none.
 impl Field<u64> for Option<Duration> {
     fn store(&mut self, value: u64) -> Result<(), String> {
@@ -249,9 +260,9 @@ pub trait Code: Sized {
 
 use esker::ReadTier;
 use esker::options::{
-    BottommostLevelCompaction, ChecksumType, CompactionPri, CompactionStopStyle, CompactionStyle,
-    CompressionType, DataBlockIndexType, IndexShorteningMode, IndexType, InfoLogLevel, PinningTier,
-    PrepopulateBlockCache, WalRecoveryMode,
+    BlockSearchType, BottommostLevelCompaction, CacheTier, ChecksumType, CompactionPri, CompactionStopStyle,
+    CompactionStyle, CompressionType, DataBlockIndexType, IndexShorteningMode, IndexType, InfoLogLevel,
+    IoPriority, PinningTier, PrepopulateBlobCache, PrepopulateBlockCache, Temperature, WalRecoveryMode,
 };
 
 enumerations! {
@@ -278,6 +289,42 @@ enumerations! {
         SkipAnyCorruptedRecords = 3,
     }
     BottommostLevelCompaction { Skip = 0, IfHaveCompactionFilter = 1, Force = 2, ForceOptimized = 3 }
+}
+
+enumerations! {
+    Temperature { Unknown = 0, Hot = 4, Warm = 8, Cool = 10, Cold = 12, Ice = 16 }
+    CacheTier { VolatileTier = 0, VolatileCompressedTier = 1, NonVolatileBlockTier = 2 }
+    PrepopulateBlobCache { Disable = 0, FlushOnly = 1 }
+    BlockSearchType { Binary = 0, Interpolation = 1, Auto = 2 }
+}
+
+/// RocksDB's IO_TOTAL, 4, is none.
+impl Field<c_int> for Option<IoPriority> {
+    fn store(&mut self, value: c_int) -> Result<(), String> {
+        *self = match value {
+            0 => Some(IoPriority::Low),
+            1 => Some(IoPriority::Mid),
+            2 => Some(IoPriority::High),
+            3 => Some(IoPriority::User),
+            4 => None,
+            _ => return Err(value.to_string()),
+        };
+        Ok(())
+    }
+    fn load(&self) -> c_int {
+        self.map_or(4, |priority| priority as c_int)
+    }
+}
+
+/// 0 is none.
+impl Field<usize> for Option<usize> {
+    fn store(&mut self, value: usize) -> Result<(), String> {
+        *self = (value != 0).then_some(value);
+        Ok(())
+    }
+    fn load(&self) -> usize {
+        self.unwrap_or(0)
+    }
 }
 
 /// "As the others" is RocksDB's number 255 here.

@@ -24,6 +24,7 @@
 #![allow(missing_debug_implementations, reason = "clients see objects as pointers only")]
 #![allow(clippy::too_many_arguments, clippy::type_complexity, reason = "signatures are those of c.h")]
 
+pub mod backup;
 pub mod batch;
 pub mod cache;
 pub mod callbacks;
@@ -32,13 +33,17 @@ pub mod db;
 pub mod env;
 pub mod field;
 pub mod iterator;
+pub mod live_files;
 pub mod maintenance;
 pub mod memory;
 pub mod multi_get;
 pub mod options;
+pub mod perf;
 pub mod read_options;
 pub mod reads;
 pub mod snapshot;
+pub mod sst;
+pub mod table_kinds;
 pub mod table_options;
 pub mod write_options;
 pub mod writes;
@@ -46,9 +51,13 @@ pub mod writes;
 /// Setters and getters, made from `accessors.txt`.
 pub mod accessors {
     #![allow(unused_imports, reason = "sections name types of several modules")]
+    use crate::backup::*;
     use crate::cache::*;
     use crate::options::*;
+    use crate::perf::*;
     use crate::read_options::*;
+    use crate::sst::*;
+    use crate::table_kinds::*;
     use crate::table_options::*;
     use crate::write_options::*;
     include!(concat!(env!("OUT_DIR"), "/accessors.rs"));

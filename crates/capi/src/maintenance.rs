@@ -2,9 +2,12 @@
 
 use crate::column_family::rocksdb_column_family_handle_t;
 use crate::db::{family, rocksdb_t};
-use crate::memory::{answer, attempt, bytes, object, put, slice, text, to_c_string};
-use crate::write_options::{rocksdb_compactoptions_t, rocksdb_flushoptions_t};
-use esker::Result;
+use crate::memory::{answer, attempt, bytes, object, put, slice, text, to_c_bytes, to_c_string};
+use crate::write_options::{
+    rocksdb_compactoptions_t, rocksdb_flushoptions_t, rocksdb_flushwaloptions_t,
+    rocksdb_wait_for_compact_options_t,
+};
+use esker::{ColumnFamilyHandle, RangeOpt, Result};
 use libc::{c_char, c_int, c_uchar};
 
 unsafe fn property(text: Option<String>) -> *mut c_char {
@@ -103,6 +106,71 @@ pub unsafe extern "C" fn rocksdb_flush_cfs(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_flush_wal(db: *mut rocksdb_t, sync: c_uchar, errptr: *mut *mut c_char) {
     attempt(errptr, (), || object(db)?.db.flush_wal(sync != 0));
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_flush_wal_with_options(
+    db: *mut rocksdb_t,
+    options: *const rocksdb_flushwaloptions_t,
+    errptr: *mut *mut c_char,
+) {
+    attempt(errptr, (), || object(db)?.db.flush_wal(object(options)?.sync));
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_wait_for_compact(
+    db: *mut rocksdb_t,
+    options: *mut rocksdb_wait_for_compact_options_t,
+    errptr: *mut *mut c_char,
+) {
+    attempt(errptr, (), || object(db)?.db.wait_for_compact(&object(options)?.options));
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_disable_manual_compaction(db: *mut rocksdb_t) {
+    answer((), || {
+        object(db)?.db.disable_manual_compaction();
+        Ok(())
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_enable_manual_compaction(db: *mut rocksdb_t) {
+    answer((), || {
+        object(db)?.db.enable_manual_compaction();
+        Ok(())
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_suggest_compact_range(
+    db: *mut rocksdb_t,
+    start: *const c_char,
+    start_len: usize,
+    limit: *const c_char,
+    limit_len: usize,
+    errptr: *mut *mut c_char,
+) {
+    attempt(errptr, (), || {
+        let db = object(db)?;
+        db.db.suggest_compact_range(&db.default, end(start, start_len), end(limit, limit_len))
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_suggest_compact_range_cf(
+    db: *mut rocksdb_t,
+    column_family: *mut rocksdb_column_family_handle_t,
+    start: *const c_char,
+    start_len: usize,
+    limit: *const c_char,
+    limit_len: usize,
+    errptr: *mut *mut c_char,
+) {
+    attempt(errptr, (), || {
+        let (start, limit) = (end(start, start_len), end(limit, limit_len));
+        object(db)?.db.suggest_compact_range(family(column_family)?, start, limit)
+    });
 }
 
 /// Compacts everything between two keys. As in RocksDB an error is not told.
@@ -275,4 +343,174 @@ pub unsafe extern "C" fn rocksdb_set_db_options(
         let changes: Vec<(&str, &str)> = changes.iter().map(|(key, value)| (&**key, &**value)).collect();
         object(db)?.db.set_db_options(&changes)
     });
+}
+
+// Ranges.
+
+/// The ranges of a call: begin and end of each.
+unsafe fn ranges<'a>(
+    count: c_int,
+    starts: *const *const c_char,
+    start_lens: *const usize,
+    limits: *const *const c_char,
+    limit_lens: *const usize,
+) -> Vec<(&'a [u8], &'a [u8])> {
+    let count = usize::try_from(count).unwrap_or(0);
+    let starts = slice(starts, count).iter().zip(slice(start_lens, count));
+    let limits = slice(limits, count).iter().zip(slice(limit_lens, count));
+    starts
+        .zip(limits)
+        .map(|((start, len), (limit, limit_len))| (bytes(*start, *len), bytes(*limit, *limit_len)))
+        .collect()
+}
+
+/// Parts of a database whose size is asked for: the bits of `c.h`.
+const INCLUDE_MEMTABLES: u8 = 1;
+const INCLUDE_FILES: u8 = 2;
+
+unsafe fn put_sizes(
+    db: &rocksdb_t,
+    family: &ColumnFamilyHandle,
+    ranges: &[(&[u8], &[u8])],
+    include: u8,
+    sizes: *mut u64,
+) {
+    for (at, (start, limit)) in ranges.iter().enumerate() {
+        let files =
+            if include & INCLUDE_FILES != 0 { db.db.approximate_size(family, start, limit) } else { 0 };
+        let has_memtables = include & INCLUDE_MEMTABLES != 0;
+        let memtables = if has_memtables { db.db.approximate_memtable_size(family, start, limit) } else { 0 };
+        put(sizes.add(at), files + memtables);
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_approximate_sizes(
+    db: *mut rocksdb_t,
+    count: c_int,
+    starts: *const *const c_char,
+    start_lens: *const usize,
+    limits: *const *const c_char,
+    limit_lens: *const usize,
+    sizes: *mut u64,
+    errptr: *mut *mut c_char,
+) {
+    attempt(errptr, (), || {
+        let db = object(db)?;
+        let ranges = ranges(count, starts, start_lens, limits, limit_lens);
+        put_sizes(db, &db.default, &ranges, INCLUDE_FILES, sizes);
+        Ok(())
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_approximate_sizes_cf(
+    db: *mut rocksdb_t,
+    column_family: *mut rocksdb_column_family_handle_t,
+    count: c_int,
+    starts: *const *const c_char,
+    start_lens: *const usize,
+    limits: *const *const c_char,
+    limit_lens: *const usize,
+    sizes: *mut u64,
+    errptr: *mut *mut c_char,
+) {
+    let include = INCLUDE_FILES;
+    rocksdb_approximate_sizes_cf_with_flags(
+        db,
+        column_family,
+        count,
+        starts,
+        start_lens,
+        limits,
+        limit_lens,
+        include,
+        sizes,
+        errptr,
+    );
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_approximate_sizes_cf_with_flags(
+    db: *mut rocksdb_t,
+    column_family: *mut rocksdb_column_family_handle_t,
+    count: c_int,
+    starts: *const *const c_char,
+    start_lens: *const usize,
+    limits: *const *const c_char,
+    limit_lens: *const usize,
+    include: u8,
+    sizes: *mut u64,
+    errptr: *mut *mut c_char,
+) {
+    attempt(errptr, (), || {
+        let ranges = ranges(count, starts, start_lens, limits, limit_lens);
+        put_sizes(object(db)?, family(column_family)?, &ranges, include, sizes);
+        Ok(())
+    });
+}
+
+/// Deletes the files that lie wholly between two keys.
+unsafe fn delete_files(
+    db: &rocksdb_t,
+    family: &ColumnFamilyHandle,
+    start: Option<&[u8]>,
+    limit: Option<&[u8]>,
+) -> Result<()> {
+    db.db.delete_files_in_ranges(family, &[RangeOpt { start, limit }], true).map(drop)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_delete_file_in_range(
+    db: *mut rocksdb_t,
+    start: *const c_char,
+    start_len: usize,
+    limit: *const c_char,
+    limit_len: usize,
+    errptr: *mut *mut c_char,
+) {
+    attempt(errptr, (), || {
+        let db = object(db)?;
+        delete_files(db, &db.default, end(start, start_len), end(limit, limit_len))
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_delete_file_in_range_cf(
+    db: *mut rocksdb_t,
+    column_family: *mut rocksdb_column_family_handle_t,
+    start: *const c_char,
+    start_len: usize,
+    limit: *const c_char,
+    limit_len: usize,
+    errptr: *mut *mut c_char,
+) {
+    attempt(errptr, (), || {
+        delete_files(object(db)?, family(column_family)?, end(start, start_len), end(limit, limit_len))
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_increase_full_history_ts_low(
+    db: *mut rocksdb_t,
+    column_family: *mut rocksdb_column_family_handle_t,
+    timestamp: *const c_char,
+    len: usize,
+    errptr: *mut *mut c_char,
+) {
+    attempt(errptr, (), || {
+        object(db)?.db.increase_full_history_ts_low(family(column_family)?, bytes(timestamp, len))
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_get_full_history_ts_low(
+    db: *mut rocksdb_t,
+    column_family: *mut rocksdb_column_family_handle_t,
+    len: *mut usize,
+    errptr: *mut *mut c_char,
+) -> *mut c_char {
+    attempt(errptr, std::ptr::null_mut(), || {
+        Ok(to_c_bytes(&object(db)?.db.full_history_ts_low(family(column_family)?)?, len))
+    })
 }

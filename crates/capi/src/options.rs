@@ -9,7 +9,10 @@ use crate::callbacks::{
     rocksdb_compactionfilter_t, rocksdb_compactionfilterfactory_t, rocksdb_comparator_t,
     rocksdb_mergeoperator_t, rocksdb_slicetransform_t,
 };
-use crate::env::{rocksdb_env_t, rocksdb_logger_t, rocksdb_ratelimiter_t, rocksdb_write_buffer_manager_t};
+use crate::env::{
+    rocksdb_env_t, rocksdb_logger_t, rocksdb_ratelimiter_t, rocksdb_sst_file_manager_t,
+    rocksdb_write_buffer_manager_t,
+};
 use crate::field::{Code, Field, Held, Object};
 use crate::memory::{
     answer, attempt, destroy, give, lend, object, object_mut, path, put, slice, text, to_c_array, to_c_string,
@@ -697,4 +700,50 @@ pub unsafe extern "C" fn rocksdb_load_latest_options_destroy(
     }
     libc::free(names.cast());
     libc::free(family_options.cast());
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_options_set_db_host_id(options: *mut rocksdb_options_t, id: *const c_char) {
+    change(options, |options| {
+        options.db.db_host_id = text(id).into_owned();
+        Ok(())
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_options_get_db_host_id(
+    options: *mut rocksdb_options_t,
+    len: *mut usize,
+) -> *const c_char {
+    answer(std::ptr::null(), || Ok(lend(object(options)?.db.db_host_id.as_bytes(), len)))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_options_set_daily_offpeak_time_utc(
+    options: *mut rocksdb_options_t,
+    times: *const c_char,
+) {
+    change(options, |options| {
+        options.db.daily_offpeak_time_utc = text(times).into_owned();
+        Ok(())
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_options_get_daily_offpeak_time_utc(
+    options: *mut rocksdb_options_t,
+    len: *mut usize,
+) -> *const c_char {
+    answer(std::ptr::null(), || Ok(lend(object(options)?.db.daily_offpeak_time_utc.as_bytes(), len)))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_options_set_sst_file_manager(
+    options: *mut rocksdb_options_t,
+    manager: *mut rocksdb_sst_file_manager_t,
+) {
+    change(options, |options| {
+        options.db.sst_file_manager = manager.as_ref().map(|manager| manager.manager.clone());
+        Ok(())
+    });
 }

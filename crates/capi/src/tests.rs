@@ -1,6 +1,7 @@
 //! The declared signatures, and what a C program does first.
 
 use super::accessors::*;
+use super::backup::*;
 use super::batch::*;
 use super::cache::*;
 use super::callbacks::*;
@@ -8,13 +9,17 @@ use super::column_family::*;
 use super::db::*;
 use super::env::*;
 use super::iterator::*;
+use super::live_files::*;
 use super::maintenance::*;
 use super::memory::*;
 use super::multi_get::*;
 use super::options::*;
+use super::perf::*;
 use super::read_options::*;
 use super::reads::*;
 use super::snapshot::*;
+use super::sst::*;
+use super::table_kinds::*;
 use super::table_options::*;
 use super::write_options::*;
 use super::writes::*;

@@ -2,7 +2,7 @@
 
 use crate::field::{Held, Object};
 use crate::memory::{answer, bytes, destroy, give, object_mut};
-use esker::{CompactRangeOptions, CompactionOptions, FlushOptions, WriteOptions};
+use esker::{CompactRangeOptions, CompactionOptions, FlushOptions, WaitForCompactOptions, WriteOptions};
 use libc::c_char;
 
 /// Options of writes.
@@ -113,4 +113,50 @@ pub unsafe extern "C" fn rocksdb_compactoptions_set_full_history_ts_low(
         object_mut(options)?.options.full_history_ts_low = low;
         Ok(())
     });
+}
+
+/// Options of a wait for compactions.
+#[derive(Clone, Debug, Default)]
+pub struct rocksdb_wait_for_compact_options_t {
+    /// The options.
+    pub options: WaitForCompactOptions,
+}
+
+impl Object for rocksdb_wait_for_compact_options_t {}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_wait_for_compact_options_create() -> *mut rocksdb_wait_for_compact_options_t
+{
+    give(rocksdb_wait_for_compact_options_t::default())
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_wait_for_compact_options_destroy(
+    options: *mut rocksdb_wait_for_compact_options_t,
+) {
+    destroy(options);
+}
+
+/// Options of a flush of the WAL.
+#[derive(Clone, Debug, Default)]
+pub struct rocksdb_flushwaloptions_t {
+    /// Whether the file is synced.
+    pub sync: bool,
+    pub(crate) held: Held,
+}
+
+impl Object for rocksdb_flushwaloptions_t {
+    fn held(&mut self) -> Option<&mut Held> {
+        Some(&mut self.held)
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_flushwaloptions_create() -> *mut rocksdb_flushwaloptions_t {
+    give(rocksdb_flushwaloptions_t::default())
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_flushwaloptions_destroy(options: *mut rocksdb_flushwaloptions_t) {
+    destroy(options);
 }

@@ -1,0 +1,193 @@
+//! Tables outside of a database: written, and taken in.
+
+use crate::batch::timestamped;
+use crate::callbacks::rocksdb_comparator_t;
+use crate::column_family::rocksdb_column_family_handle_t;
+use crate::db::{family, rocksdb_t};
+use crate::env::rocksdb_ratelimiter_t;
+use crate::field::{Held, Object};
+use crate::memory::{answer, attempt, bytes, destroy, give, object, object_mut, path, put, slice};
+use crate::options::rocksdb_options_t;
+use esker::{ColumnFamilyHandle, IngestExternalFileOptions, Result, SstFileWriter};
+use libc::c_char;
+
+/// Options of files. The engine's own options have their effects.
+#[derive(Debug, Default)]
+pub struct rocksdb_envoptions_t {
+    held: Held,
+}
+
+impl Object for rocksdb_envoptions_t {
+    fn held(&mut self) -> Option<&mut Held> {
+        Some(&mut self.held)
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_envoptions_create() -> *mut rocksdb_envoptions_t {
+    give(rocksdb_envoptions_t::default())
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_envoptions_destroy(options: *mut rocksdb_envoptions_t) {
+    destroy(options);
+}
+
+/// The limiter of a database's options is the one that counts: nothing is set.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_envoptions_set_rate_limiter(
+    _options: *mut rocksdb_envoptions_t,
+    _limiter: *mut rocksdb_ratelimiter_t,
+) {
+}
+
+/// Writes a table.
+#[derive(Debug)]
+pub struct rocksdb_sstfilewriter_t {
+    writer: SstFileWriter,
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_sstfilewriter_create(
+    _env: *const rocksdb_envoptions_t,
+    options: *const rocksdb_options_t,
+) -> *mut rocksdb_sstfilewriter_t {
+    answer(std::ptr::null_mut(), || {
+        Ok(give(rocksdb_sstfilewriter_t { writer: SstFileWriter::new(&object(options)?.checked()?) }))
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_sstfilewriter_create_with_comparator(
+    _env: *const rocksdb_envoptions_t,
+    options: *const rocksdb_options_t,
+    comparator: *const rocksdb_comparator_t,
+) -> *mut rocksdb_sstfilewriter_t {
+    answer(std::ptr::null_mut(), || {
+        let mut options = object(options)?.checked()?;
+        options.cf.comparator = object(comparator)?.comparator.clone();
+        Ok(give(rocksdb_sstfilewriter_t { writer: SstFileWriter::new(&options) }))
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_sstfilewriter_destroy(writer: *mut rocksdb_sstfilewriter_t) {
+    destroy(writer);
+}
+
+/// Calls the writer.
+unsafe fn write(
+    writer: *mut rocksdb_sstfilewriter_t,
+    errptr: *mut *mut c_char,
+    write: impl FnOnce(&mut SstFileWriter) -> Result<()>,
+) {
+    attempt(errptr, (), || write(&mut object_mut(writer)?.writer));
+}
+
+/// Defines functions of a writer.
+macro_rules! writes {
+    ($(fn $name:ident($($argument:ident: $ty:ty),*) |$writer:ident| $call:expr;)*) => {$(
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(
+            writer: *mut rocksdb_sstfilewriter_t,
+            $($argument: $ty,)*
+            errptr: *mut *mut c_char,
+        ) {
+            write(writer, errptr, |$writer| $call);
+        }
+    )*};
+}
+
+writes! {
+    fn rocksdb_sstfilewriter_open(name: *const c_char) |writer| writer.open(path(name)?);
+    fn rocksdb_sstfilewriter_add(key: *const c_char, key_len: usize, value: *const c_char, value_len: usize)
+        |writer| writer.put(bytes(key, key_len), bytes(value, value_len));
+    fn rocksdb_sstfilewriter_put(key: *const c_char, key_len: usize, value: *const c_char, value_len: usize)
+        |writer| writer.put(bytes(key, key_len), bytes(value, value_len));
+    fn rocksdb_sstfilewriter_put_with_ts(
+        key: *const c_char, key_len: usize, ts: *const c_char, ts_len: usize, value: *const c_char, value_len: usize
+    ) |writer| writer.put(timestamped(key, key_len, ts, ts_len), bytes(value, value_len));
+    fn rocksdb_sstfilewriter_merge(key: *const c_char, key_len: usize, value: *const c_char, value_len: usize)
+        |writer| writer.merge(bytes(key, key_len), bytes(value, value_len));
+    fn rocksdb_sstfilewriter_delete(key: *const c_char, key_len: usize) |writer| writer.delete(bytes(key, key_len));
+    fn rocksdb_sstfilewriter_delete_with_ts(key: *const c_char, key_len: usize, ts: *const c_char, ts_len: usize)
+        |writer| writer.delete(timestamped(key, key_len, ts, ts_len));
+    fn rocksdb_sstfilewriter_delete_range(begin: *const c_char, begin_len: usize, end: *const c_char, end_len: usize)
+        |writer| writer.delete_range(bytes(begin, begin_len), bytes(end, end_len));
+    fn rocksdb_sstfilewriter_finish() |writer| writer.finish().map(drop);
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_sstfilewriter_file_size(
+    writer: *mut rocksdb_sstfilewriter_t,
+    size: *mut u64,
+) {
+    answer((), || {
+        put(size, object(writer)?.writer.file_size());
+        Ok(())
+    });
+}
+
+/// Options of an ingestion.
+#[derive(Debug, Default)]
+pub struct rocksdb_ingestexternalfileoptions_t {
+    /// The options.
+    pub options: IngestExternalFileOptions,
+    held: Held,
+}
+
+impl Object for rocksdb_ingestexternalfileoptions_t {
+    fn held(&mut self) -> Option<&mut Held> {
+        Some(&mut self.held)
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_ingestexternalfileoptions_create() -> *mut rocksdb_ingestexternalfileoptions_t
+{
+    give(rocksdb_ingestexternalfileoptions_t::default())
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_ingestexternalfileoptions_destroy(
+    options: *mut rocksdb_ingestexternalfileoptions_t,
+) {
+    destroy(options);
+}
+
+unsafe fn ingest(
+    db: &rocksdb_t,
+    family: &ColumnFamilyHandle,
+    files: *const *const c_char,
+    count: usize,
+    options: *const rocksdb_ingestexternalfileoptions_t,
+) -> Result<()> {
+    let files = slice(files, count).iter().map(|file| path(*file)).collect::<Result<Vec<_>>>()?;
+    db.db.ingest_external_file_opt(&object(options)?.options, family, &files)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_ingest_external_file(
+    db: *mut rocksdb_t,
+    files: *const *const c_char,
+    count: usize,
+    options: *const rocksdb_ingestexternalfileoptions_t,
+    errptr: *mut *mut c_char,
+) {
+    attempt(errptr, (), || {
+        let db = object(db)?;
+        ingest(db, &db.default, files, count, options)
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_ingest_external_file_cf(
+    db: *mut rocksdb_t,
+    column_family: *mut rocksdb_column_family_handle_t,
+    files: *const *const c_char,
+    count: usize,
+    options: *const rocksdb_ingestexternalfileoptions_t,
+    errptr: *mut *mut c_char,
+) {
+    attempt(errptr, (), || ingest(object(db)?, family(column_family)?, files, count, options));
+}
