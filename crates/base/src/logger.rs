@@ -40,6 +40,11 @@ impl InfoLogLevel {
 pub trait InfoLog: Send + Sync {
     /// Writes a line, if `level` is one this log takes.
     fn log(&self, level: InfoLogLevel, args: fmt::Arguments<'_>);
+    /// Writes several lines, if `level` is one this log takes. A log that pays for each call can
+    /// take them at once.
+    fn log_all(&self, level: InfoLogLevel, lines: &[String]) {
+        lines.iter().for_each(|line| self.log(level, format_args!("{line}")));
+    }
     /// The lowest level that the log takes.
     fn level(&self) -> InfoLogLevel;
 }

@@ -56,6 +56,10 @@ pub struct TablePropertiesCollectorContext {
 pub trait TablePropertiesCollectorFactory: Send + Sync {
     /// For logs.
     fn name(&self) -> &str;
+    /// Name and parameters, for the LOG of an opening.
+    fn description(&self) -> String {
+        self.name().to_owned()
+    }
     /// A collector for this table, or `None`.
     fn create(&self, context: &TablePropertiesCollectorContext) -> Option<Box<dyn TablePropertiesCollector>>;
 }
@@ -135,6 +139,15 @@ impl CompactOnDeletionCollectorFactory {
 impl TablePropertiesCollectorFactory for CompactOnDeletionCollectorFactory {
     fn name(&self) -> &str {
         COMPACT_ON_DELETION
+    }
+
+    fn description(&self) -> String {
+        format!(
+            "{COMPACT_ON_DELETION} (Sliding window size = {} Deletion trigger = {} Deletion ratio = {})",
+            self.sliding_window_size.load(Ordering::Relaxed),
+            self.deletion_trigger.load(Ordering::Relaxed),
+            f64::from_bits(self.deletion_ratio.load(Ordering::Relaxed)),
+        )
     }
 
     fn create(

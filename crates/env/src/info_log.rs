@@ -1,8 +1,8 @@
 //! The `LOG` file: the engine's messages to people.
 //!
 //! In: lines with a level. Out: `2026/11/20-20:25:43.123456 THREAD [LEVEL] message`, local time,
-//! the kernel's thread id; plain information has no level in its line. Each line is flushed, so
-//! that it survives the process.
+//! the kernel's thread id; plain information has no level in its line. Lines are flushed as they
+//! come, so that they survive the process.
 //! Source: RocksDB `logging/env_logger.h`, `logging/auto_roll_logger.cc` (names and line format).
 //!
 //! Opening renames an existing `LOG` to `LOG.old.<microseconds>`; a file that has become too large
@@ -67,6 +67,8 @@ struct State {
     /// Of the monotonic clock.
     opened_nanos: u64,
     headers: Vec<String>,
+    /// Bytes that the current file began with: its headers, which do not count towards its size.
+    header_bytes: u64,
     line: String,
     /// The last second that was written, and how.
     stamp: (u64, String),
@@ -117,6 +119,7 @@ impl InfoLogFile {
         state.file = None;
         self.remove_old_files();
         let file = state.file.insert(self.fs.new_writable_file(&path)?);
+        state.header_bytes = state.headers.iter().map(|header| header.len() as u64).sum();
         state.opened_nanos = self.clock.monotonic_nanos();
         // A file without its headers is still the current one: a new file for each line of a full
         // disk would push out all old ones.
@@ -150,14 +153,16 @@ impl InfoLogFile {
     fn is_full(&self, state: &State) -> bool {
         let (size, age) = (self.options.max_log_file_size, self.options.log_file_time_to_roll);
         let Some(file) = &state.file else { return true };
-        (size > 0 && file.file_size() >= size)
+        (size > 0 && file.file_size().saturating_sub(state.header_bytes) >= size)
             || (age > 0 && self.clock.monotonic_nanos() - state.opened_nanos >= age.saturating_mul(NANOS))
     }
 
-    fn write(&self, level: InfoLogLevel, args: fmt::Arguments<'_>) -> Result<()> {
+    /// Writes what `format` appends to the empty buffer of lines.
+    fn write(&self, level: InfoLogLevel, format: impl FnOnce(&mut State, u64)) -> Result<()> {
         let mut guard = self.state.lock();
         let state = &mut *guard;
-        state.format_line(self.clock.now_micros(), level, args);
+        state.line.clear();
+        format(state, self.clock.now_micros());
         if self.is_full(state)
             && let Err(e) = self.start_file(state)
             && state.file.is_none()
@@ -165,6 +170,7 @@ impl InfoLogFile {
             return Err(e);
         }
         if level == InfoLogLevel::Header {
+            state.header_bytes += state.line.len() as u64;
             state.headers.push(state.line.clone());
         }
         let file = state.file.as_mut().expect("without a file a new one was just started");
@@ -180,7 +186,6 @@ impl State {
             self.stamp = (second, local_time(second).to_string());
         }
         let line = &mut self.line;
-        line.clear();
         let level = match level {
             InfoLogLevel::Info | InfoLogLevel::Header => String::new(),
             level => format!("[{}] ", level.as_str()),
@@ -198,8 +203,20 @@ impl InfoLog for InfoLogFile {
         if (level as u8) < self.level.load(Ordering::Relaxed) {
             return;
         }
-        if self.write(level, args).is_err() {
+        if self.write(level, |state, now| state.format_line(now, level, args)).is_err() {
             self.lost_lines.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn log_all(&self, level: InfoLogLevel, lines: &[String]) {
+        if (level as u8) < self.level.load(Ordering::Relaxed) {
+            return;
+        }
+        let format = |state: &mut State, now| {
+            lines.iter().for_each(|line| state.format_line(now, level, format_args!("{line}")));
+        };
+        if self.write(level, format).is_err() {
+            self.lost_lines.fetch_add(lines.len() as u64, Ordering::Relaxed);
         }
     }
 

@@ -128,6 +128,11 @@ c_functions! {
         load_latest_options_destroy(
             options: *mut Options, names: *mut *mut c_char, family_options: *mut *mut Options, count: usize,
         );
+        options_increase_parallelism(options: *mut Options, total_threads: c_int);
+        options_optimize_for_point_lookup(options: *mut Options, block_cache_size_mb: u64);
+        options_optimize_level_style_compaction(options: *mut Options, memtable_memory_budget: u64);
+        options_optimize_universal_style_compaction(options: *mut Options, memtable_memory_budget: u64);
+        options_prepare_for_bulk_load(options: *mut Options);
         get_options_from_string(base: *const Options, text: *const c_char, new: *mut Options, error: ErrorPtr);
 
         open_column_families(

@@ -49,6 +49,7 @@ pub use library::{
     CursorOptions, FamilySpec, RocksCursor, RocksDb, RocksSnapshot, WriteFlags, write_sst_file,
 };
 pub use model_ops::{ModelOps, PeerOp};
+pub use option_set::Preset;
 pub use tools::{InternalEntry, Tools};
 pub use transactions::{RocksTransaction, RocksTransactionDb, RocksWritePolicy};
 

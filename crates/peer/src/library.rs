@@ -16,7 +16,7 @@ use crate::api::{Api, Database, Family, Iter, NEEDS_11, Options, SnapshotPtr, ap
 use crate::c_data::{c_path, c_string, call, copy, slice, take, take_string};
 use crate::contents::{Contents, ContentsPair};
 use crate::model_ops::PeerOp;
-use crate::option_set::{LoadedOptionSet, OptionSet};
+use crate::option_set::{LoadedOptionSet, OptionSet, Preset};
 use crate::stamped_order::StampedOrder;
 use esker_testkit::timestamps::TimestampFormat;
 use std::ffi::{CStr, CString, c_char, c_int, c_uchar};
@@ -93,6 +93,16 @@ impl RocksDb {
     /// RocksDB's, as text.
     pub fn open(path: &Path, db_options: &str, families: &[FamilySpec]) -> Result<RocksDb, String> {
         RocksDb::open_with(path, db_options, families, false)
+    }
+
+    /// Opens the database in `path`, which has one family, with a preset of options.
+    /// # Errors
+    /// RocksDB's, as text.
+    pub fn open_preset(path: &Path, options: &str, preset: Preset) -> Result<RocksDb, String> {
+        let api = api()?;
+        let mut set = OptionSet::parse(api, options)?;
+        set.apply(preset);
+        RocksDb::open_raw(api, path, set.as_ptr(), vec!["default".to_owned()], &[set.as_ptr()], false)
     }
 
     /// Opens the database in `path` with these families for reading.

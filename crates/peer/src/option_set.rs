@@ -7,6 +7,21 @@ use std::ffi::{CStr, c_char};
 use std::path::Path;
 use std::{ptr, slice};
 
+/// A preset of options.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Preset {
+    /// `IncreaseParallelism` with this many threads.
+    Parallelism(i32),
+    /// `OptimizeForPointLookup` with a cache of this many MiB.
+    PointLookup(u64),
+    /// `OptimizeLevelStyleCompaction` with this many bytes of memtables.
+    LevelStyle(u64),
+    /// `OptimizeUniversalStyleCompaction` with this many bytes of memtables.
+    UniversalStyle(u64),
+    /// `PrepareForBulkLoad`.
+    BulkLoad,
+}
+
 /// RocksDB's `Options`, made from text.
 pub(crate) struct OptionSet {
     api: &'static Api,
@@ -32,6 +47,27 @@ impl OptionSet {
         })
         .map_err(|error| format!("options '{text}': {error}"))?;
         Ok(new)
+    }
+
+    /// Sets the options of a preset.
+    pub(crate) fn apply(&mut self, preset: Preset) {
+        let (api, options) = (self.api, self.ptr);
+        match preset {
+            // SAFETY: the options are live.
+            Preset::Parallelism(threads) => unsafe { (api.options_increase_parallelism)(options, threads) },
+            // SAFETY: the options are live.
+            Preset::PointLookup(mib) => unsafe { (api.options_optimize_for_point_lookup)(options, mib) },
+            // SAFETY: the options are live.
+            Preset::LevelStyle(budget) => unsafe {
+                (api.options_optimize_level_style_compaction)(options, budget)
+            },
+            // SAFETY: the options are live.
+            Preset::UniversalStyle(budget) => unsafe {
+                (api.options_optimize_universal_style_compaction)(options, budget)
+            },
+            // SAFETY: the options are live.
+            Preset::BulkLoad => unsafe { (api.options_prepare_for_bulk_load)(options) },
+        }
     }
 
     pub(crate) fn as_ptr(&self) -> *const Options {

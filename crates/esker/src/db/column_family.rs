@@ -3,6 +3,7 @@
 use super::Db;
 use super::compaction_timer::family_is_there;
 use super::descriptor::{ColumnFamilyDescriptor, family_tables, make_consistent};
+use super::log_header::{FAMILIES_SHOWN, family_lines};
 use crate::cf::{ColumnFamily, FailedFlushes, FamilyState, MemTables, SuperVersion, WriteStall};
 use crate::deleted_runs::DeletedRunMemory;
 use crate::engine::{Engine, UnderWay, maybe_schedule, publish_super_versions};
@@ -13,6 +14,7 @@ use crate::picker::{PickerOptions, RunningCompactions, prepare};
 use crate::version::{VersionSet, VersionSetFamily};
 use crate::write::new_memtable;
 use esker_base::comparator::ComparatorRef;
+use esker_base::logger::InfoLogLevel;
 use esker_base::sync::atomic::Ordering;
 use esker_base::sync::{Arc, epoch};
 use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber};
@@ -153,6 +155,13 @@ impl Db {
         let families = &ColumnFamilyDescriptor::list(families)[..];
         let _under_way = UnderWay::begin(self.engine())?;
         let made = self.add_column_families(families)?;
+        let engine = self.engine();
+        if engine.families.len() <= FAMILIES_SHOWN {
+            for handle in &made {
+                let lines = family_lines(handle.name(), &self.options_cf(handle));
+                engine.info_log.log_all(InfoLogLevel::Header, &lines);
+            }
+        }
         self.inner.options_changed(made.len())?;
         Ok(made)
     }

@@ -4,11 +4,11 @@
 //! reads, `flush`, `compact` and `ingest` for maintenance. No room below names this one.
 //!
 //! Reading order: `opening` and `open` (with `open_tables`, `operands`, `recover`, `identity`,
-//! `leftovers` and `jobs`), `descriptor` and `column_family` (families as given and as handles),
-//! `reads`, `multi_get`, `scans`, `ranges`, `snapshots`, `own_writes`, `entities` and `explain`,
-//! `writes` (with `batch_arg`), `maintenance` (with `ingest`, `import`, `live_files`, `verify`,
-//! `history`), `set_options`, `properties` and `stats_dump`, `compaction_timer`, `close`, `resume`,
-//! `destroy`.
+//! `leftovers`, `log_header` and `jobs`), `descriptor` and `column_family` (families as given and
+//! as handles), `reads`, `multi_get`, `scans`, `ranges`, `snapshots`, `own_writes`, `entities` and
+//! `explain`, `writes` (with `batch_arg`), `maintenance` (with `ingest`, `import`, `live_files`,
+//! `verify`, `history`), `set_options`, `properties` and `stats_dump`, `compaction_timer`, `close`,
+//! `resume`, `destroy`.
 
 pub(crate) mod batch_arg;
 mod close;
@@ -25,6 +25,7 @@ mod ingest;
 mod jobs;
 mod leftovers;
 mod live_files;
+mod log_header;
 mod maintenance;
 mod multi_get;
 mod open;

@@ -15,7 +15,7 @@ use super::opening::OpenMode;
 use super::operands::FormerOperators;
 use super::recover::{BeforeManifest, RecoveredDb, Recovery, ReplayedFamily};
 use super::stats_dump::schedule_stats_dump;
-use super::{Db, identity, jobs};
+use super::{Db, identity, jobs, log_header};
 use crate::cf::{ColumnFamilySet, FamilyState};
 use crate::engine::{DbState, Engine, EngineParts, begin_scrubbing, publish_super_versions};
 use crate::instance::{DbInner, ReleaseAll, enable_auto_resume, purge_directory};
@@ -25,7 +25,7 @@ use crate::version::beside_owner::{OwnersProgress, read_beside_owner};
 use crate::version::{LogOptions, Version, VersionSet, VersionSetOptions, check_family_name};
 use crate::wal::{PreparedSections, PreparedTransaction, WalOptions, Wals, section_record_again};
 use crate::write::WritePath;
-use esker_base::logger::InfoLog;
+use esker_base::logger::{InfoLog, InfoLogLevel};
 use esker_base::sync::Arc;
 use esker_base::sync::process::atomic::{AtomicU64, Ordering};
 use esker_base::{ColumnFamilyId, Error, ErrorKind, FileNumber, Result, SequenceNumber, SubCode};
@@ -72,6 +72,7 @@ impl Db {
         }
         options.make_write_buffer_manager();
         let mut opening = Opening::new(options, path, families, mode)?;
+        opening.log_header();
         for change in changes {
             esker_base::info_log!(opening.info_log, Warn, "Options: {change}");
         }
@@ -95,6 +96,7 @@ struct Opening {
     mode: OpenMode,
     lock: Option<Box<dyn FileLock>>,
     info_log: Arc<dyn InfoLog>,
+    session_id: String,
     tag: u64,
     /// Shared by all attempts: a later attempt need not open again another owner's files that an
     /// earlier one opened.
@@ -136,7 +138,17 @@ impl Opening {
         if mode == OpenMode::ReadOnly {
             open_files.set_other_owner();
         }
-        Ok(Opening { options, path, wal_dir, families, mode, lock, info_log, tag, open_files })
+        let session_id = random::session_id();
+        Ok(Opening { options, path, wal_dir, families, mode, lock, info_log, session_id, tag, open_files })
+    }
+
+    /// Writes the head of the LOG, if there is one.
+    fn log_header(&self) {
+        if self.mode == OpenMode::ReadWrite || self.options.info_log.is_some() {
+            let dirs = (self.path.as_path(), self.wal_dir.as_path());
+            let lines = log_header::header(&self.options, dirs, &self.families, &self.session_id);
+            self.info_log.log_all(InfoLogLevel::Header, &lines);
+        }
     }
 
     /// `notes_options`: in an OPTIONS file.
@@ -180,7 +192,8 @@ impl Opening {
         let tables = self.open_tables(&manifest, &present)?;
         let former_operators = FormerOperators::of(fs.as_ref(), &self.path, &present);
         former_operators.check_tables(&manifest, &tables)?;
-        let session_id = random::session_id();
+        let session_id = self.session_id.clone();
+        esker_base::info_log!(self.info_log, Info, "DB ID: {db_id}");
         let recovery = Recovery {
             options: &self.options,
             fs: &fs,

@@ -3,6 +3,7 @@
 //! Source: RocksDB `options/cf_options.cc`.
 
 use super::cf::CompressionOptions;
+use super::log::{LogLine, log_fields};
 use super::value::{OptionValue, no_such_field, split_map};
 use esker_base::Result;
 
@@ -66,6 +67,10 @@ impl OptionValue for CompressionOptions {
         }
         *self = options;
         Ok(())
+    }
+
+    fn log(&self, name: &str, lines: &mut Vec<LogLine>) {
+        log_fields(name, &self.log_fields(), lines);
     }
 
     /// Only names that RocksDB 7.8 knows too.

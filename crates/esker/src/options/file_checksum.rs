@@ -5,6 +5,7 @@
 //!
 //! Source: RocksDB `include/rocksdb/file_checksum.h`, `util/file_checksum_helper.h`.
 
+use super::log::LogLine;
 use super::value::{OptionValue, is_null, object_name};
 use esker_base::sync::Arc;
 use esker_base::{Error, Result, crc32c};
@@ -97,5 +98,10 @@ impl OptionValue for Option<FileChecksumGenFactoryRef> {
 
     fn print(&self) -> String {
         self.as_ref().map_or_else(|| "nullptr".to_owned(), |factory| factory.name().to_owned())
+    }
+
+    fn log(&self, name: &str, lines: &mut Vec<LogLine>) {
+        let value = self.as_ref().map_or("Unknown", |factory| factory.name());
+        lines.push((name.to_owned(), value.to_owned()));
     }
 }

@@ -27,7 +27,8 @@
 //! `esker_table`), `styles` (of compaction styles), `presets`, `closures`, `write_buffer_manager`,
 //! `file_checksum`, `hints`; `read`, `write` and `scan` (per call); `sanitize` (consistent or
 //! refused), `target` (what each RocksDB reads), `set` (changes while the database runs), `file`
-//! (OPTIONS files); `value`, `compression` and `cache_text` (values as text).
+//! (OPTIONS files); `log` (lines of the LOG); `value`, `compression` and `cache_text` (values as
+//! text).
 
 mod cache_text;
 mod cf;
@@ -38,6 +39,7 @@ mod file;
 mod file_checksum;
 mod former;
 mod hints;
+pub mod log;
 mod presets;
 mod read;
 mod sanitize;

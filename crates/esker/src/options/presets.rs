@@ -208,6 +208,37 @@ impl Options {
         self
     }
 
+    /// For loading a whole database, then compacting it once: no write waits, nothing is compacted
+    /// by itself, and a manual compaction takes all files of level 0 at once.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// let options = esker::Options::new().create_if_missing(true).prepare_for_bulk_load();
+    /// let db = esker::Db::open(&options, dir.path())?;
+    /// db.put("esker", "gravel")?;
+    /// db.compact_range(None, None)?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
+    #[must_use]
+    pub fn prepare_for_bulk_load(mut self) -> Options {
+        self.db.max_background_flushes = 4;
+        self.db.max_background_compactions = 2;
+        let cf = &mut self.cf;
+        cf.level0_file_num_compaction_trigger = 1 << 30;
+        cf.level0_slowdown_writes_trigger = 1 << 30;
+        cf.level0_stop_writes_trigger = 1 << 30;
+        cf.soft_pending_compaction_bytes_limit = 0;
+        cf.hard_pending_compaction_bytes_limit = 0;
+        cf.disable_auto_compactions = true;
+        cf.max_compaction_bytes = 1 << 60;
+        // With two levels, a manual compaction rewrites each entry once.
+        cf.num_levels = 2;
+        cf.max_write_buffer_number = 6;
+        cf.min_write_buffer_number_to_merge = 1;
+        cf.target_file_size_base = 256 << 20;
+        self
+    }
+
     /// For a database of less than a gigabyte: small memtables and tables, few descriptors, and one
     /// cache of 16 MiB for blocks, indexes, filters and memtables.
     ///

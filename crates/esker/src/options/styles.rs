@@ -4,6 +4,7 @@
 //! Source of names, defaults and text forms: RocksDB `include/rocksdb/universal_compaction.h`,
 //! `include/rocksdb/advanced_options.h`, `options/cf_options.cc`.
 
+use super::log::{LogLine, log_fields};
 use super::value::{OptionValue, no_such_field, option_enum, split_map};
 use esker_base::Result;
 
@@ -138,6 +139,21 @@ impl OptionValue for CompactionOptionsUniversal {
         *self = updated(self, text, set_universal)?;
         Ok(())
     }
+    fn log(&self, name: &str, lines: &mut Vec<LogLine>) {
+        let fields = [
+            ("size_ratio", self.size_ratio.to_string()),
+            ("min_merge_width", self.min_merge_width.to_string()),
+            ("max_merge_width", self.max_merge_width.to_string()),
+            ("max_size_amplification_percent", self.max_size_amplification_percent.to_string()),
+            ("compression_size_percent", self.compression_size_percent.to_string()),
+            ("stop_style", self.stop_style.print()),
+            ("max_read_amp", self.max_read_amp.to_string()),
+            ("allow_trivial_move", u8::from(self.allow_trivial_move).to_string()),
+            ("incremental", u8::from(self.incremental).to_string()),
+            ("reduce_file_locking", u8::from(self.reduce_file_locking).to_string()),
+        ];
+        log_fields(name, &fields, lines);
+    }
     /// Only names that RocksDB 7.8 knows too.
     fn print(&self) -> String {
         format!(
@@ -180,6 +196,13 @@ impl OptionValue for CompactionOptionsFifo {
     fn update(&mut self, text: &str) -> Result<()> {
         *self = updated(self, text, set_fifo)?;
         Ok(())
+    }
+    fn log(&self, name: &str, lines: &mut Vec<LogLine>) {
+        let fields = [
+            ("max_table_files_size", self.max_table_files_size.to_string()),
+            ("allow_compaction", u8::from(self.allow_compaction).to_string()),
+        ];
+        log_fields(name, &fields, lines);
     }
     fn print(&self) -> String {
         format!(

@@ -11,6 +11,7 @@
 //!  3. A failed parse leaves the struct as it was.
 
 use super::former;
+use super::log::LogLine;
 use super::value::split_map;
 use esker_base::{Error, Result};
 
@@ -38,6 +39,8 @@ pub struct OptionInfo<T: 'static> {
     pub text: Option<TextForm<T>>,
     /// Makes an object from text, if that is possible. It is never written.
     pub read: Option<fn(&mut T, &str) -> Result<()>>,
+    /// Appends its lines of the LOG.
+    pub log: fn(&T, &mut Vec<LogLine>),
 }
 
 /// The two directions of an option's text form.
@@ -168,11 +171,24 @@ macro_rules! option_table {
                         kind: $crate::options::table::option_table!(@kind $kind),
                         text: $crate::options::table::option_table!(@text $kind $name $field),
                         read: $crate::options::table::option_table!(@read $kind $name $field),
+                        log: |options: &$name, lines| {
+                            let name = $crate::options::table::option_table!(@name $field $($alias)?);
+                            $crate::options::table::option_table!(@log $kind options.$field, name, lines);
+                        },
                     },
                 )* ];
                 TABLE
             }
         }
+    };
+    (@log object $value:expr, $name:ident, $lines:ident) => {
+        $crate::options::log::ObjectLog::log(&$value, $name, $lines)
+    };
+    (@log read $value:expr, $name:ident, $lines:ident) => {
+        $crate::options::log::ObjectLog::log(&$value, $name, $lines)
+    };
+    (@log $kind:ident $value:expr, $name:ident, $lines:ident) => {
+        $crate::options::value::OptionValue::log(&$value, $name, $lines)
     };
     (@name $field:ident) => { stringify!($field) };
     (@name $field:ident $alias:literal) => { $alias };

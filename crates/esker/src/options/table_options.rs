@@ -4,6 +4,7 @@
 //! `table/block_based/filter_policy.cc`.
 
 use super::cache_text::block_cache_from_string;
+use super::log::LogLine;
 use super::table::option_table;
 use super::value::{ObjectValue, OptionValue, object_name, split_map};
 use esker_base::{Error, Result};
@@ -78,6 +79,9 @@ macro_rules! enum_names {
             }
             fn print(&self) -> String {
                 match self { $( $ty::$variant => $text, )* }.to_owned()
+            }
+            fn log(&self, name: &str, lines: &mut Vec<LogLine>) {
+                lines.push((name.to_owned(), (*self as i32).to_string()));
             }
         }
     };

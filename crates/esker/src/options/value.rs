@@ -4,6 +4,7 @@
 //! `util/string_util.cc` (numbers with the suffixes k, m, g, t).
 
 use super::CompactionFilterRef;
+use super::log::{self, LogLine};
 pub(crate) use crate::builtin::object_name;
 use esker_base::compaction_filter::CompactionFilterFactoryRef;
 use esker_base::comparator::{self, ComparatorRef};
@@ -33,6 +34,10 @@ pub trait OptionValue: Sized {
     fn update(&mut self, text: &str) -> Result<()> {
         *self = Self::parse(text)?;
         Ok(())
+    }
+    /// Appends the value of the option called `name` as RocksDB's LOG shows it.
+    fn log(&self, name: &str, lines: &mut Vec<LogLine>) {
+        lines.push((name.to_owned(), self.print()));
     }
 }
 
@@ -108,6 +113,9 @@ impl OptionValue for bool {
     fn print(&self) -> String {
         self.to_string()
     }
+    fn log(&self, name: &str, lines: &mut Vec<LogLine>) {
+        lines.push((name.to_owned(), log::flag(name, *self)));
+    }
 }
 
 /// A whole number with an optional binary suffix: `64m` is 64 MiB.
@@ -155,6 +163,9 @@ impl OptionValue for f64 {
     fn print(&self) -> String {
         self.to_string()
     }
+    fn log(&self, name: &str, lines: &mut Vec<LogLine>) {
+        lines.push((name.to_owned(), format!("{self:.6}")));
+    }
 }
 
 impl OptionValue for String {
@@ -174,6 +185,10 @@ impl OptionValue for Option<String> {
     }
     fn print(&self) -> String {
         self.clone().unwrap_or_else(|| "nullptr".to_owned())
+    }
+    fn log(&self, name: &str, lines: &mut Vec<LogLine>) {
+        let none = if name == "user_defined_index_factory" { "nullptr" } else { "None" };
+        lines.push((name.to_owned(), self.clone().unwrap_or_else(|| none.to_owned())));
     }
 }
 
@@ -199,6 +214,12 @@ impl OptionValue for CompressionType {
     fn print(&self) -> String {
         self.option_name().to_owned()
     }
+    fn log(&self, name: &str, lines: &mut Vec<LogLine>) {
+        // RocksDB shows this one by its number.
+        let is_number = name == "wal_compression";
+        let value = if is_number { (*self as u8).to_string() } else { self.property_name().to_owned() };
+        lines.push((name.to_owned(), value));
+    }
 }
 
 /// RocksDB's word for "none given here".
@@ -210,6 +231,9 @@ impl OptionValue for Option<CompressionType> {
     }
     fn print(&self) -> String {
         self.map_or(NO_COMPRESSION_GIVEN, CompressionType::option_name).to_owned()
+    }
+    fn log(&self, name: &str, lines: &mut Vec<LogLine>) {
+        lines.push((name.to_owned(), self.map_or("Disabled", CompressionType::property_name).to_owned()));
     }
 }
 
@@ -230,6 +254,15 @@ impl<T: OptionValue> OptionValue for Vec<T> {
     }
     fn print(&self) -> String {
         self.iter().map(T::print).collect::<Vec<_>>().join(":")
+    }
+    fn log(&self, name: &str, lines: &mut Vec<LogLine>) {
+        // RocksDB's names of list entries.
+        let name = match name {
+            "max_bytes_for_level_multiplier_additional" => "max_bytes_for_level_multiplier_addtl",
+            "compression_per_level" => "compression",
+            other => other,
+        };
+        self.iter().enumerate().for_each(|(i, value)| value.log(&format!("{name}[{i}]"), lines));
     }
 }
 
@@ -261,6 +294,9 @@ impl OptionValue for Option<MergeOperatorRef> {
     }
     fn print(&self) -> String {
         self.as_ref().map_or_else(|| "nullptr".to_owned(), |m| m.option_text())
+    }
+    fn log(&self, name: &str, lines: &mut Vec<LogLine>) {
+        lines.push((name.to_owned(), self.as_ref().map_or("None", |m| m.name()).to_owned()));
     }
 }
 
@@ -312,6 +348,12 @@ macro_rules! option_enum {
             }
             fn print(&self) -> String {
                 self.as_str().to_owned()
+            }
+            fn log(&self, name: &str, lines: &mut Vec<$crate::options::log::LogLine>) {
+                // RocksDB shows this one by its number.
+                let is_number = name == "wal_recovery_mode";
+                let value = if is_number { (*self as u8).to_string() } else { self.print() };
+                lines.push((name.to_owned(), value));
             }
         }
     };

@@ -1,4 +1,4 @@
-//! The LOG in a directory of its own.
+//! The LOG: a directory of its own, and its head.
 
 use esker::internals::env::mem::MemFs;
 use esker::{Db, Env, Options};
@@ -54,4 +54,85 @@ fn a_long_path_has_a_log_too() {
     for name in options.db.env.fs.children(Path::new("/logs")).unwrap() {
         assert!(name.len() <= 255, "{name}");
     }
+}
+
+/// The text of the LOG.
+fn log_of(options: &Options, dir: &str) -> String {
+    let (fs, path) = (&options.db.env.fs, Path::new(dir).join("LOG"));
+    let mut bytes = vec![0; usize::try_from(fs.file_size(&path).unwrap()).unwrap()];
+    let mut file = fs.new_sequential_file(&path).unwrap();
+    let mut filled = 0;
+    while filled < bytes.len() {
+        filled += file.read(&mut bytes[filled..]).unwrap();
+    }
+    String::from_utf8(bytes).unwrap()
+}
+
+#[test]
+fn a_log_begins_with_versions_files_and_options() {
+    let mut options = Options::new().create_if_missing(true);
+    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    options.cf.ttl = 86_400;
+    let db = Db::open(&options, "/db").unwrap();
+    db.put("k", "v").unwrap();
+    db.flush().unwrap();
+    drop(db);
+    let db = Db::open(&options, "/db").unwrap();
+    db.create_column_family("users", &options.cf.clone().num_levels(3)).unwrap();
+    let log = log_of(&options, "/db");
+    for part in [
+        "Esker version: ",
+        "RocksDB version: 7.8\n",
+        "DB SUMMARY\n",
+        "DB Session ID:  ",
+        "CURRENT file:  CURRENT\n",
+        "SST files in /db dir, Total Num: 1, files: ",
+        "Options.create_if_missing: 1\n",
+        "kZSTD supported: 1\n",
+        "Fast CRC32 supported: ",
+        "Jemalloc supported: 0\n",
+        "Options for column family [default]:\n",
+        "Options.ttl: 86400\n",
+        "  format_version: 5\n",
+        "Options for column family [users]:\n",
+        "Options.num_levels: 3\n",
+    ] {
+        assert!(log.contains(part), "no {part:?} in\n{log}");
+    }
+}
+
+#[test]
+fn options_of_ten_families_are_written() {
+    let mut options = Options::new().create_if_missing(true);
+    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    let db = Db::open(&options, "/db").unwrap();
+    db.create_column_families((0..20).map(|n| format!("family {n}"))).unwrap();
+    drop(db);
+    let names = Db::list_column_families(&options.db, "/db").unwrap();
+    let db = Db::open_cf(&options.db, "/db", names).unwrap();
+    let log = log_of(&options, "/db");
+    assert_eq!(log.matches("Options for column family").count(), 10);
+    assert!(log.contains("(skipping printing options)"));
+    drop(db);
+}
+
+/// Headers alone are no reason to begin another file.
+#[test]
+fn a_log_that_is_smaller_than_its_headers_is_rolled_by_what_follows() {
+    let mut options = Options::new().create_if_missing(true);
+    options.db.env = Env::with_fs(Arc::new(MemFs::new()));
+    options.db.max_log_file_size = 2000;
+    let db = Db::open(&options, "/db").unwrap();
+    let logs = || {
+        let names = options.db.env.fs.children(Path::new("/db")).unwrap();
+        names.iter().filter(|name| name.starts_with("LOG")).count()
+    };
+    let at_first = logs();
+    for _ in 0..20 {
+        db.put("k", "v").unwrap();
+        db.flush().unwrap();
+    }
+    let lines = log_of(&options, "/db").lines().count();
+    assert!(at_first <= 2 && lines > 300, "{at_first} files, {lines} lines in the last");
+    assert!((2..40).contains(&logs()), "{} files for 20 flushes", logs());
 }

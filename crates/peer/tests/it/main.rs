@@ -20,6 +20,7 @@ mod handed_over;
 mod killed;
 mod killed_transactions;
 mod locked;
+mod log_header;
 mod matrix;
 mod odd_directories;
 mod peer_process;

@@ -55,6 +55,30 @@ fn each_preset_changes_the_options_that_rocksdbs_changes() {
 }
 
 #[test]
+fn a_bulk_load_compacts_nothing_by_itself() {
+    let options = Options::new().prepare_for_bulk_load();
+    assert_eq!(
+        differing(&DbOptions::new(), &options.db),
+        ["max_background_compactions", "max_background_flushes"]
+    );
+    assert_eq!(
+        differing(&ColumnFamilyOptions::new(), &options.cf),
+        [
+            "max_write_buffer_number",
+            "num_levels",
+            "level0_file_num_compaction_trigger",
+            "level0_slowdown_writes_trigger",
+            "level0_stop_writes_trigger",
+            "target_file_size_base",
+            "max_compaction_bytes",
+            "soft_pending_compaction_bytes_limit",
+            "hard_pending_compaction_bytes_limit",
+            "disable_auto_compactions",
+        ]
+    );
+}
+
+#[test]
 fn parallelism_sets_jobs_and_threads() {
     let own = DbOptions { env: Env::with_fs(DbOptions::default().env.fs), ..DbOptions::default() };
     let options = own.increase_parallelism(7);
