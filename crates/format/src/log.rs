@@ -26,6 +26,7 @@ mod strict;
 mod tests;
 mod writer;
 
+pub use compressed::RecordCompressor;
 pub use reader::{LogCorruption, LogEvent, LogReader, LogSource, PredecessorWal, SliceSource, Truncation};
 pub use strict::next_strict;
 pub use writer::LogWriter;

@@ -33,6 +33,7 @@ use esker_env::descriptors::has_room;
 use esker_env::info_log::{InfoLogFile, InfoLogOptions};
 use esker_env::system::unsynced_directory;
 use esker_env::{FileLock, FileSystem, random};
+use esker_format::compression::CompressionType;
 use esker_format::file_name::{self, FileType, parse_file_name};
 use esker_format::version_edit::VersionEdit;
 use esker_table::{OpenFiles, TableCache};
@@ -571,6 +572,7 @@ impl Opening {
             wal_bytes_per_sync: self.options.wal_bytes_per_sync,
             manual_wal_flush: self.options.manual_wal_flush,
             use_fsync: self.options.use_fsync,
+            compresses: self.options.wal_compression != CompressionType::None,
             timestamp_sizes: self.options.compatible_with.reads(Feature::TimestampSizes),
         }
     }

@@ -147,6 +147,9 @@ option_struct! {
         /// Old WAL files kept to be overwritten by new ones. Default 0: only then can every RocksDB
         /// read the WAL. Fixed.
         recycle_log_file_num: usize = 0, fixed;
+        /// Compresses each WAL record: zstd or nothing. Every RocksDB from 7.8 on reads it. Default
+        /// `None`. Fixed.
+        wal_compression: CompressionType = CompressionType::None, fixed;
         /// Treatment of damage in recovery. Default `PointInTimeRecovery`. Fixed.
         wal_recovery_mode: WalRecoveryMode = WalRecoveryMode::default(), fixed;
         /// Do not flush what was replayed at open, if nothing else demands it. Default false.
@@ -241,8 +244,6 @@ option_struct! {
         /// Accepted without effect: allocators have no statistics here. Default false. Fixed.
         dump_malloc_stats: bool = false, fixed;
 
-        /// Compression of WAL records. Refused unless `None`. Default none. Fixed.
-        wal_compression: CompressionType = CompressionType::None, fixed;
         /// A user's filter of WAL records at recovery, by name. Refused: not built. Default `None`.
         /// Fixed.
         wal_filter: Option<String> = None, fixed;

@@ -16,7 +16,7 @@
 use super::table::OptionStruct;
 use super::target::FORMAT_VERSIONS_LOADED;
 use super::value::{OptionValue, is_null, object_name, split_map};
-use super::{BlockBasedTableOptions, ColumnFamilyOptions, CompressionType, DbOptions, FLUSH_BLOCK_BY_SIZE};
+use super::{BlockBasedTableOptions, ColumnFamilyOptions, DbOptions, FLUSH_BLOCK_BY_SIZE};
 use esker_base::{Error, ErrorKind, FileNumber, Result, SubCode};
 use esker_env::{FileSystem, replace_file};
 use esker_format::file_name::{FileType, options_file_name, parse_file_name, temp_options_file_name};
@@ -256,7 +256,6 @@ fn is_kept(name: &str, raw: &str) -> bool {
         | "persist_stats_to_disk"
         | "disallow_memtable_writes"
         | "use_udi_as_primary_index" => bool::parse(raw).is_ok_and(|is_set| !is_set),
-        "wal_compression" => CompressionType::parse(raw).is_ok_and(|kind| kind == CompressionType::None),
         // The same for objects that are not built.
         "wal_filter" | "compression_manager" | "sst_partitioner_factory" | "user_defined_index_factory" => {
             is_null(object_name(raw))

@@ -18,6 +18,7 @@ use esker_cache::Role;
 use esker_env::descriptors::data_file_limit;
 use esker_env::system::open_files_limit;
 use esker_format::compression::CompressionType;
+use esker_format::log::RecordCompressor;
 use esker_format::properties::IndexType;
 use esker_table::BlockCache;
 use esker_table::cache_options::{CacheUsageOptions, Decision};
@@ -83,6 +84,14 @@ impl DbOptions {
             let why = "this wal_recovery_mode cannot tell old data in a recycled WAL from damage";
             changes.set("recycle_log_file_num", &mut self.recycle_log_file_num, 0, why);
         }
+        if !matches!(self.wal_compression, CompressionType::None | CompressionType::Zstd) {
+            let why = "only zstd is supported";
+            changes.set("wal_compression", &mut self.wal_compression, CompressionType::None, why);
+        }
+        if self.wal_compression != CompressionType::None && !RecordCompressor::IS_BUILT_IN {
+            let why = "Esker was built without its feature `zstd`";
+            changes.set("wal_compression", &mut self.wal_compression, CompressionType::None, why);
+        }
         if self.allow_2pc && self.avoid_flush_during_recovery {
             let why = "what transactions of two phases left in several WALs is flushed at once";
             changes.set("avoid_flush_during_recovery", &mut self.avoid_flush_during_recovery, false, why);
@@ -134,9 +143,6 @@ impl DbOptions {
         }
         if self.best_efforts_recovery {
             return Err(refused("best_efforts_recovery", "not built; repair rebuilds a lost MANIFEST"));
-        }
-        if self.wal_compression != CompressionType::None {
-            return Err(refused("wal_compression", "compressed WALs are read, not written"));
         }
         if self.persist_stats_to_disk {
             return Err(refused("persist_stats_to_disk", "not built"));

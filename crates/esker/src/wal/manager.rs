@@ -25,7 +25,7 @@ use esker_base::sync::Arc;
 use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber};
 use esker_env::{Directory, FileSystem, WritableFile};
 use esker_format::file_name;
-use esker_format::log::{BLOCK_BYTES, LogWriter};
+use esker_format::log::{BLOCK_BYTES, LogWriter, RecordCompressor};
 use std::collections::VecDeque;
 use std::fmt;
 use std::ops::Range;
@@ -50,6 +50,8 @@ pub(crate) struct WalOptions {
     /// Leave bytes in the process until `flush_wal`.
     pub(crate) manual_wal_flush: bool,
     pub(crate) use_fsync: bool,
+    /// Records are zstd frames.
+    pub(crate) compresses: bool,
     /// Files record the timestamp sizes of families. Without them RocksDB from 8.4 on misreads
     /// keys; an older one takes such a record for the end of the file.
     pub(crate) timestamp_sizes: bool,
@@ -123,6 +125,8 @@ pub(crate) struct Wals {
     told_sizes: usize,
     /// The state that [`Wals::take_back`] restores.
     mark: Option<Mark>,
+    /// Made with the first record of all, if records are compressed.
+    compressor: Option<RecordCompressor>,
     /// Physical records of the append in hand.
     buffer: Vec<u8>,
     failed: Option<Error>,
@@ -146,6 +150,7 @@ impl Wals {
             timestamp_sizes: Vec::new(),
             told_sizes: 0,
             mark: None,
+            compressor: None,
             buffer: Vec::new(),
             failed: None,
             replaced: None,
@@ -303,42 +308,11 @@ impl Wals {
     /// `IoError`; the end of the file is then unknown and every later append fails until `switch`.
     pub(crate) fn append(&mut self, pieces: &[&[u8]], sequences: Range<SequenceNumber>) -> Result<()> {
         self.check_usable()?;
+        let encoded = self.encode(pieces, sequences);
+        self.note(encoded)?;
         let manual = self.options.manual_wal_flush;
         let per_sync = self.options.wal_bytes_per_sync;
         let current = self.current.as_mut().expect("a writable database has a WAL");
-        self.buffer.clear();
-        self.mark = Some(Mark {
-            sequence: sequences.start,
-            bytes: current.file.file_size(),
-            writer: current.writer.clone(),
-            told_sizes: self.told_sizes,
-            due: current.due,
-            records: current.records,
-        });
-        if current.file.file_size() == 0 {
-            self.told_sizes = 0;
-        }
-        if self.told_sizes < self.timestamp_sizes.len() {
-            current.writer.add_timestamp_sizes(&self.timestamp_sizes[self.told_sizes..], &mut self.buffer);
-            self.told_sizes = self.timestamp_sizes.len();
-        }
-        let predecessor = match (self.replaced, self.unsynced.last()) {
-            (Some(replaced), _) => Some(Predecessor::that_failed(replaced)),
-            (None, Some(last)) => {
-                Some(Predecessor { number: last.number, due: last.due, records: Some(last.records) })
-            }
-            (None, None) => None,
-        };
-        if current.file.file_size() == 0
-            && let Some(predecessor) = predecessor
-        {
-            let batch = predecessor.to_batch(sequences.start)?;
-            current.writer.add_record(batch.data(), &mut self.buffer);
-            current.records += 1;
-        }
-        current.due = sequences.end;
-        current.records += 1;
-        current.writer.add_record_parts(pieces, &mut self.buffer);
         current.reserve(self.buffer.len() as u64, &self.options);
         let result = current
             .file
@@ -351,7 +325,55 @@ impl Wals {
         if self.buffer.capacity() > KEEP_BUFFER_BYTES {
             self.buffer = Vec::new();
         }
+        if let Some(compressor) = &mut self.compressor {
+            compressor.keep_at_most(KEEP_BUFFER_BYTES);
+        }
         self.note(result)
+    }
+
+    /// Puts the physical records of an append into `buffer`: what a new file says first, then the
+    /// record. Marks where the file was.
+    fn encode(&mut self, pieces: &[&[u8]], sequences: Range<SequenceNumber>) -> Result<()> {
+        if self.options.compresses && self.compressor.is_none() {
+            self.compressor = Some(RecordCompressor::new()?);
+        }
+        let current = self.current.as_mut().expect("a writable database has a WAL");
+        let is_new = current.file.file_size() == 0;
+        self.buffer.clear();
+        self.mark = Some(Mark {
+            sequence: sequences.start,
+            bytes: current.file.file_size(),
+            writer: current.writer.clone(),
+            told_sizes: self.told_sizes,
+            due: current.due,
+            records: current.records,
+        });
+        if is_new {
+            self.told_sizes = 0;
+            if self.compressor.is_some() {
+                current.writer.add_zstd_compression(&mut self.buffer);
+            }
+        }
+        if self.told_sizes < self.timestamp_sizes.len() {
+            current.writer.add_timestamp_sizes(&self.timestamp_sizes[self.told_sizes..], &mut self.buffer);
+            self.told_sizes = self.timestamp_sizes.len();
+        }
+        let predecessor = match (self.replaced, self.unsynced.last()) {
+            (Some(replaced), _) => Some(Predecessor::that_failed(replaced)),
+            (None, Some(last)) => {
+                Some(Predecessor { number: last.number, due: last.due, records: Some(last.records) })
+            }
+            (None, None) => None,
+        };
+        if let Some(predecessor) = predecessor.filter(|_| is_new) {
+            let batch = predecessor.to_batch(sequences.start)?;
+            add_record(&mut current.writer, self.compressor.as_mut(), &[batch.data()], &mut self.buffer)?;
+            current.records += 1;
+        }
+        add_record(&mut current.writer, self.compressor.as_mut(), pieces, &mut self.buffer)?;
+        current.due = sequences.end;
+        current.records += 1;
+        Ok(())
     }
 
     /// Bytes of memory that appends keep for the next one.
@@ -495,6 +517,20 @@ impl Wals {
         }
         result
     }
+}
+
+/// Appends a logical record, as one frame if records are compressed.
+fn add_record(
+    writer: &mut LogWriter,
+    compressor: Option<&mut RecordCompressor>,
+    pieces: &[&[u8]],
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    match compressor {
+        Some(compressor) => writer.add_record(compressor.compress(pieces)?, out),
+        None => writer.add_record_parts(pieces, out),
+    }
+    Ok(())
 }
 
 impl WalFile {

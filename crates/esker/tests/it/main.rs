@@ -20,6 +20,7 @@ mod closing;
 mod collectors;
 mod compact_range;
 mod compat;
+mod compressed_wals;
 mod delete_files;
 mod deleted_runs;
 mod direct_io;

@@ -390,7 +390,7 @@ impl<S: LogSource> LogReader<S> {
         /// RocksDB's code for none.
         const NONE: u32 = 0;
         /// RocksDB's code of the only algorithm that a log can be compressed with.
-        const ZSTD: u32 = 7;
+        use super::writer::ZSTD;
         let (offset, bytes) = (self.blocks.record_offset(), payload.len());
         let is_misplaced = self.record_seen || self.compression_seen;
         let code = Decoder::new(self.blocks.bytes(payload)).fixed32().ok();

@@ -7,6 +7,9 @@ use esker_base::crc32c;
 /// Bytes for one family: its id and a size.
 const TIMESTAMP_SIZE_BYTES: usize = 6;
 
+/// RocksDB's code of zstd, as a compression record has it.
+pub(super) const ZSTD: u32 = 7;
+
 /// Makes the bytes of a log. Knows no file: it appends to a vector, so that a group of records is
 /// one `write`.
 ///
@@ -71,6 +74,18 @@ impl LogWriter {
                 return;
             }
         }
+    }
+
+    /// Appends the record that says that the logical records of this log are zstd frames. It is the
+    /// first record of its log.
+    pub fn add_zstd_compression(&mut self, out: &mut Vec<u8>) {
+        debug_assert_eq!(self.block_offset, 0, "a log says first how it is compressed");
+        let payload = ZSTD.to_le_bytes();
+        let mut pieces = Pieces { parts: &[&payload], head: &[] };
+        // The header has no log number, in recycled files either.
+        let recyclable = std::mem::replace(&mut self.recyclable, false);
+        self.emit(RecordType::SetCompression, payload.len(), &mut pieces, out);
+        self.recyclable = recyclable;
     }
 
     /// Appends the timestamp sizes of these families' keys in the records that follow; without it

@@ -38,14 +38,16 @@ fn varied_db_options(seed: u64) -> DbOptions {
         recycle_log_file_num: rng.usize(..3),
         atomic_flush: rng.bool(),
         enable_pipelined_write: rng.bool(),
+        wal_compression: if rng.bool() { CompressionType::Zstd } else { CompressionType::None },
         ..db_options()
     }
 }
 
 /// Options of a dying RocksDB that shape the files it leaves, among those that 11.8.1 has.
-const ROCKSDB_VARIANTS: [&str; 7] = [
+const ROCKSDB_VARIANTS: [&str; 8] = [
     "",
     "wal_compression=kZSTD;",
+    "wal_compression=kZSTD;recycle_log_file_num=2;",
     "recycle_log_file_num=2;",
     "track_and_verify_wals_in_manifest=true;",
     "track_and_verify_wals=true;",

@@ -2,6 +2,7 @@
 //! another has in its WAL.
 
 use crate::peer_process::{check_7_after_kill, check_11, check_open_11, check_open_esker, db_options};
+use esker::options::CompressionType;
 use esker::{ColumnFamilyOptions, Db, DbOptions, FlushOptions, WriteOptions};
 use esker_peer::fixture::copy_files;
 use esker_peer::model_ops::{FamilyMerge, FamilyOrder, Kinds, write_to_esker};
@@ -23,7 +24,9 @@ fn a_recycled_wal_before_an_empty_one_is_whole_to_everyone() {
         let dir = TempDir::new("recycled");
         let mut model = ModelOps::new(&[("other", FamilyOrder::Bytewise, FamilyMerge::None)]);
         // Reserved space would be given back with what lies in it when the file is closed.
-        let options = DbOptions { recycle_log_file_num: 2, allow_fallocate: false, ..db_options() };
+        let wal_compression = if rng.bool() { CompressionType::Zstd } else { CompressionType::None };
+        let options =
+            DbOptions { recycle_log_file_num: 2, allow_fallocate: false, wal_compression, ..db_options() };
         let descriptors = model.descriptors(&ColumnFamilyOptions::default());
         let db = Db::open_cf(&options, dir.path(), descriptors).expect("opens");
         let write = |model: &mut ModelOps, rng: &mut fastrand::Rng, batches: usize| {

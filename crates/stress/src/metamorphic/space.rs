@@ -30,6 +30,7 @@ const DB: &[Knob] = &[
     ("max_total_wal_size", &["0", "20k", "200k"]),
     ("bytes_per_sync", &["0", "4k", "1m"]),
     ("wal_bytes_per_sync", &["0", "512", "4k"]),
+    ("wal_compression", &["kNoCompression", "kNoCompression", "kZSTD"]),
     ("compaction_readahead_size", &["0", "4k", "2m"]),
     ("writable_file_max_buffer_size", &["4k", "64k", "1m"]),
     ("delayed_write_rate", &["0", "1g"]),
@@ -205,7 +206,6 @@ const LASTING_DB: &[Knob] = &[
 
 /// Options that stay as they are.
 const LEFT_ALONE: &[(&str, &str)] = &[
-    ("wal_compression", "refused"),
     ("wal_filter", "refused"),
     ("persist_stats_to_disk", "refused"),
     ("disallow_memtable_writes", "refused"),

@@ -88,6 +88,7 @@ fn random_db(rng: &mut fastrand::Rng, env: &Env) -> DbOptions {
         recycle_log_file_num: pick(rng, &[0, 0, 2]),
         avoid_flush_during_recovery: rng.bool(),
         avoid_flush_during_shutdown: rng.bool(),
+        wal_compression: pick(rng, &[CompressionType::None, CompressionType::None, CompressionType::Zstd]),
         manual_wal_flush: rng.u8(..4) == 0,
         atomic_flush: rng.u8(..3) == 0,
         allow_concurrent_memtable_write: rng.bool(),
