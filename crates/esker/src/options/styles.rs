@@ -90,11 +90,24 @@ pub struct CompactionOptionsFifo {
     pub max_table_files_size: u64,
     /// Merge small files of level 0. Default false.
     pub allow_compaction: bool,
+    /// Bytes of all tables and blob files at which the oldest tables are deleted, and blob files
+    /// that only they refer to; `max_table_files_size` is then ignored. Not saved in OPTIONS files,
+    /// as RocksDB 7.8 does not know it. Default 0: blob files do not count.
+    pub max_data_files_size: u64,
+    /// With `allow_compaction` and `max_data_files_size`: merge files of level 0 in steps, up to a
+    /// size at which `level0_file_num_compaction_trigger` of them, with their blobs, fill
+    /// `max_data_files_size`. Not saved in OPTIONS files. Default false.
+    pub use_kv_ratio_compaction: bool,
 }
 
 impl Default for CompactionOptionsFifo {
     fn default() -> CompactionOptionsFifo {
-        CompactionOptionsFifo { max_table_files_size: 1 << 30, allow_compaction: false }
+        CompactionOptionsFifo {
+            max_table_files_size: 1 << 30,
+            allow_compaction: false,
+            max_data_files_size: 0,
+            use_kv_ratio_compaction: false,
+        }
     }
 }
 
@@ -102,6 +115,8 @@ esker_base::setters! {
     CompactionOptionsFifo {
         max_table_files_size: u64;
         allow_compaction: bool;
+        max_data_files_size: u64;
+        use_kv_ratio_compaction: bool;
     }
 }
 
@@ -175,13 +190,12 @@ fn set_fifo(o: &mut CompactionOptionsFifo, name: &str, text: &str) -> Result<()>
     match name {
         "max_table_files_size" => o.max_table_files_size = OptionValue::parse(text)?,
         "allow_compaction" => o.allow_compaction = OptionValue::parse(text)?,
-        // `ttl` is an option of the family; there is one kind of storage; blob files are not
-        // counted.
+        "max_data_files_size" => o.max_data_files_size = OptionValue::parse(text)?,
+        "use_kv_ratio_compaction" => o.use_kv_ratio_compaction = OptionValue::parse(text)?,
+        // `ttl` is an option of the family; there is one kind of storage.
         "ttl"
         | "age_for_warm"
         | "file_temperature_age_thresholds"
-        | "max_data_files_size"
-        | "use_kv_ratio_compaction"
         | "allow_trivial_copy_when_change_temperature"
         | "trivial_copy_buffer_size" => {}
         _ => return Err(no_such_field("FIFO compaction")),
@@ -204,6 +218,7 @@ impl OptionValue for CompactionOptionsFifo {
         ];
         log_fields(name, &fields, lines);
     }
+    /// Only names that RocksDB 7.8 knows too.
     fn print(&self) -> String {
         format!(
             "{{allow_compaction={};max_table_files_size={};}}",

@@ -5,19 +5,47 @@
 //! Source: RocksDB `db/compaction/compaction_picker_fifo.cc`.
 //!
 //! Reasons, in this order: files older than `ttl`, if deleting them is enough; more bytes than
-//! `max_table_files_size`; many small files. A database that comes from another style loses files
+//! `max_table_files_size`, or with blob files than `max_data_files_size`; many small files. A
+//! database that comes from another style loses files
 //! of its deepest level first, by key.
 
 use super::plan::Draft;
 use super::score::LevelSizes;
-use super::{CompactionPlan, CompactionReason, LevelFiles, PickContext};
+use super::{CompactionPlan, CompactionReason, LevelFiles, PickContext, PickerOptions};
 use crate::version::{FileMeta, Version};
 use esker_base::sync::Arc;
+
+/// The smallest step in which files grow.
+const LEAST_STEP_BYTES: u64 = 10 << 10;
+
+/// Finds ahead what [`needs_compaction`] asks for.
+pub(super) fn prepare(version: &Version, options: &PickerOptions) {
+    if counts_blobs(options) {
+        version.blob_bytes();
+    }
+}
+
+fn counts_blobs(options: &PickerOptions) -> bool {
+    options.fifo.max_data_files_size > 0
+}
+
+/// The bytes that have a limit.
+fn limited_bytes(version: &Version, options: &PickerOptions) -> u64 {
+    version.total_size() + if counts_blobs(options) { version.blob_bytes() } else { 0 }
+}
+
+/// Their limit.
+fn limit(options: &PickerOptions) -> u64 {
+    match options.fifo.max_data_files_size {
+        0 => options.fifo.max_table_files_size,
+        limit => limit,
+    }
+}
 
 /// Whether [`pick`] may find something.
 pub(super) fn needs_compaction(version: &Version, context: &PickContext<'_>) -> bool {
     let options = context.options;
-    version.total_size() > options.fifo.max_table_files_size
+    limited_bytes(version, options) > limit(options)
         || options.fifo.allow_compaction && version.num_files(0) >= options.level0_file_num_compaction_trigger
         || version.num_files(0).checked_sub(1).is_some_and(|last| is_expired(version.files(0), last, context))
 }
@@ -53,15 +81,22 @@ fn expired(version: &Arc<Version>, context: &PickContext<'_>) -> Option<Compacti
     let old = (0..level0.len()).rev().take_while(|index| is_expired(level0, *index, context));
     let files: Vec<Arc<FileMeta>> = old.map(|index| Arc::clone(&level0[index])).collect();
     let gone: u64 = files.iter().map(|f| f.file_size).sum();
-    if files.is_empty() || version.size(0) - gone > context.options.fifo.max_table_files_size {
+    let left = if counts_blobs(context.options) {
+        // Tables have as much of the blobs as of the bytes of all tables.
+        let (all, blobs) = (version.total_size(), version.blob_bytes());
+        (all - gone) + scaled(blobs, all - gone, all)
+    } else {
+        version.size(0) - gone
+    };
+    if files.is_empty() || left > limit(context.options) {
         return None;
     }
     Some(deletion(version, context, 0, files, CompactionReason::FifoTtl))
 }
 
 fn too_large(version: &Arc<Version>, context: &PickContext<'_>) -> Option<CompactionPlan> {
-    let most = context.options.fifo.max_table_files_size;
-    let mut bytes = version.total_size();
+    let most = limit(context.options);
+    let mut bytes = limited_bytes(version, context.options);
     if bytes <= most {
         return None;
     }
@@ -71,15 +106,23 @@ fn too_large(version: &Arc<Version>, context: &PickContext<'_>) -> Option<Compac
     // smallest keys go first.
     let oldest_first: Vec<&Arc<FileMeta>> =
         if level == 0 { files.iter().rev().collect() } else { files.iter().collect() };
+    // With blobs each file counts alike: the MANIFEST does not say how many blobs it has.
+    let each = counts_blobs(context.options).then(|| (bytes / files.len().max(1) as u64).max(1));
     let mut gone = Vec::new();
     for file in oldest_first {
         if bytes <= most {
             break;
         }
-        bytes -= file.file_size;
+        bytes = bytes.saturating_sub(each.unwrap_or(file.file_size));
         gone.push(Arc::clone(file));
     }
     Some(deletion(version, context, level, gone, CompactionReason::FifoMaxSize))
+}
+
+/// `value * part / whole`; 0 of nothing.
+fn scaled(value: u64, part: u64, whole: u64) -> u64 {
+    let scaled = u128::from(value) * u128::from(part) / u128::from(whole.max(1));
+    u64::try_from(scaled).unwrap_or(u64::MAX)
 }
 
 /// The newest files, as far as each makes the merge cheaper for each file that goes away; none
@@ -88,6 +131,12 @@ fn small_files(version: &Arc<Version>, context: &PickContext<'_>) -> Option<Comp
     let options = context.options;
     if !options.fifo.allow_compaction {
         return None;
+    }
+    if options.fifo.use_kv_ratio_compaction
+        && counts_blobs(options)
+        && options.fifo.max_data_files_size >= options.fifo.max_table_files_size
+    {
+        return next_step(version, context);
     }
     let most_for_each = options.write_buffer_size.saturating_mul(11) / 10;
     let level0 = version.files(0);
@@ -110,6 +159,53 @@ fn small_files(version: &Arc<Version>, context: &PickContext<'_>) -> Option<Comp
     }
     let files = level0[..count].to_vec();
     Some(plan(version, context, 0, files, CompactionReason::FifoReduceNumFiles))
+}
+
+/// Neighbours of level 0 that are merged into a file of the next step. The last step is the size at
+/// which the trigger's number of files fills the limit; each step before it is the trigger's part
+/// of the next one. So a byte is rewritten once a step, and files end at about one size.
+fn next_step(version: &Arc<Version>, context: &PickContext<'_>) -> Option<CompactionPlan> {
+    let options = context.options;
+    let level0 = version.files(0);
+    let trigger = options.level0_file_num_compaction_trigger;
+    if version.num_non_empty_levels() > 1 || trigger < 2 || level0.len() < trigger {
+        return None;
+    }
+    let trigger = trigger as u64;
+    let target = match options.max_compaction_bytes {
+        0 => {
+            let tables = version.size(0);
+            scaled(options.fifo.max_data_files_size, tables, tables + version.blob_bytes()) / trigger
+        }
+        bytes => bytes,
+    };
+    let smaller = std::iter::successors(Some(target), |step| Some(step / trigger));
+    let mut steps: Vec<u64> = smaller.take_while(|step| *step >= LEAST_STEP_BYTES).collect();
+    if steps.is_empty() {
+        steps.extend((target > 0).then_some(target));
+    }
+    steps.into_iter().rev().find_map(|step| {
+        let fits = |file: &FileMeta| file.file_size < step && !context.running.is_busy(file.number);
+        // From the oldest on.
+        let mut end = level0.len();
+        while end > 0 {
+            let mut begin = end;
+            let mut bytes = 0;
+            while let Some(file) = begin.checked_sub(1).map(|at| &level0[at]).filter(|f| fits(f)) {
+                if bytes >= step && bytes + file.file_size > step * 2 {
+                    break;
+                }
+                bytes += file.file_size;
+                begin -= 1;
+            }
+            if bytes >= step && end - begin >= 2 {
+                let files = level0[begin..end].to_vec();
+                return Some(plan(version, context, 0, files, CompactionReason::FifoReduceNumFiles));
+            }
+            end = if begin == end { end - 1 } else { begin };
+        }
+        None
+    })
 }
 
 fn deletion(

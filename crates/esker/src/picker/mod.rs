@@ -71,8 +71,10 @@ pub(crate) fn prepare(version: &Version, options: &PickerOptions, now_seconds: u
         level.weights();
     });
     garbage::prepare(version, options);
-    if options.compaction_style == CompactionStyle::Level {
-        leveled::prepare(version, options, now_seconds);
+    match options.compaction_style {
+        CompactionStyle::Level => leveled::prepare(version, options, now_seconds),
+        CompactionStyle::Fifo => fifo::prepare(version, options),
+        _ => {}
     }
 }
 

@@ -19,7 +19,7 @@ use crate::version::file_meta::{FileMeta, FileStats, ObsoleteFiles};
 use esker_base::{ColumnFamilyId, FileNumber, Result, SequenceNumber, ValueType};
 use esker_format::compression::CompressionType;
 use esker_format::key::{self, InternalKeyComparator, internal_key};
-use esker_format::version_edit::{FileMetaData, VersionEdit};
+use esker_format::version_edit::{BlobFileAddition, FileMetaData, VersionEdit};
 use esker_testkit::data_driven::{Case, run_dir};
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -75,6 +75,7 @@ fn parse_file(text: &str) -> (FileMetaData, Option<FileStats>) {
                 let value: u64 = value.parse().unwrap();
                 match name {
                     "epoch" => f.epoch_number = value,
+                    "blob" => f.oldest_blob_file_number = Some(FileNumber(value)),
                     "time" => f.oldest_ancestor_time = value,
                     "created" => f.file_creation_time = value,
                     "entries" => stats.get_or_insert_with(FileStats::default).entries = value,
@@ -100,6 +101,16 @@ fn parse_file(text: &str) -> (FileMetaData, Option<FileStats>) {
     (f, stats)
 }
 
+fn parse_blob_file(text: &str) -> BlobFileAddition {
+    let (number, size) = text.split_once(':').unwrap_or_else(|| panic!("blob file: {text}"));
+    BlobFileAddition {
+        number: FileNumber(number.parse().unwrap()),
+        total_blob_count: 1,
+        total_blob_bytes: bytes(size),
+        ..BlobFileAddition::default()
+    }
+}
+
 fn parse_version(case: &Case) -> Arc<Version> {
     let levels = case.value("levels").unwrap_or(7);
     let base = Version::empty(ColumnFamilyId::DEFAULT, InternalKeyComparator::default(), levels);
@@ -107,6 +118,10 @@ fn parse_version(case: &Case) -> Arc<Version> {
     let mut all_stats = Vec::new();
     for line in case.lines() {
         let mut words = line.split_whitespace();
+        if let Some(blobs) = line.strip_prefix("blobs ") {
+            edit.blob_file_additions.extend(blobs.split_whitespace().map(parse_blob_file));
+            continue;
+        }
         let level: usize = words.next().and_then(|w| w.strip_prefix('L')).unwrap().parse().unwrap();
         for word in words {
             if let Some((cursor, _)) = word.strip_prefix("cursor=").map(|c| (c, ())) {
@@ -158,6 +173,8 @@ fn parse_options(case: &Case) -> PickerOptions {
             "trivial_move" => o.universal.allow_trivial_move = true,
             "stop" => o.level0_stop_writes_trigger = text.parse().unwrap(),
             "table_files" => o.fifo.max_table_files_size = bytes(text),
+            "data_files" => o.fifo.max_data_files_size = bytes(text),
+            "kv_ratio" => o.fifo.use_kv_ratio_compaction = true,
             "allow_compaction" => o.fifo.allow_compaction = true,
             "buffer" => o.write_buffer_size = bytes(text),
             "static" => o.level_compaction_dynamic_level_bytes = false,

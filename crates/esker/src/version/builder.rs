@@ -222,6 +222,7 @@ impl VersionBuilder {
             levels,
             new_files,
             blob_files,
+            blob_bytes: OnceLock::new(),
             live_blob_files,
             compact_cursors: self.compact_cursors,
             full_history_ts_low: ts_low,

@@ -31,6 +31,7 @@ pub struct Version {
     /// By level.
     pub(super) findings: Box<[Findings]>,
     pub(super) blob_files: Arc<BlobFiles>,
+    pub(super) blob_bytes: OnceLock<u64>,
     /// References that keep these blob files on disk.
     pub(super) live_blob_files: Arc<LiveBlobFiles>,
     pub(super) compact_cursors: BTreeMap<usize, Vec<u8>>,
@@ -53,6 +54,7 @@ impl Version {
             garbage: OnceLock::new(),
             findings: (0..num_levels).map(|_| Findings::default()).collect(),
             blob_files: Arc::default(),
+            blob_bytes: OnceLock::new(),
             live_blob_files: Arc::default(),
             compact_cursors: BTreeMap::new(),
             full_history_ts_low: Vec::new(),
@@ -209,6 +211,11 @@ impl Version {
     /// Blob files by number.
     pub fn blob_files(&self) -> &BlobFiles {
         &self.blob_files
+    }
+
+    /// Bytes of all blob files. The first call adds them up.
+    pub(crate) fn blob_bytes(&self) -> u64 {
+        *self.blob_bytes.get_or_init(|| self.blob_files.values().map(BlobFileMeta::file_size).sum())
     }
 
     /// Number of blob files, and the live part of their bytes.

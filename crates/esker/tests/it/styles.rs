@@ -138,6 +138,42 @@ fn fifo_forgets_the_oldest_files() {
 }
 
 #[test]
+fn fifo_counts_blob_files_and_merges_towards_equal_files() {
+    let mut most_files = Vec::new();
+    for merges in [false, true] {
+        let fs = Arc::new(MemFs::new());
+        let mut options = options(&fs, CompactionStyle::Fifo);
+        options.cf.enable_blob_files = true;
+        options.cf.min_blob_size = 1_000;
+        options.cf.compression = CompressionType::None;
+        options.cf.level0_file_num_compaction_trigger = 4;
+        options.cf.compaction_options_fifo.max_table_files_size = 1;
+        let db = Db::open(&options, "/db").unwrap();
+        let fifo = "{max_data_files_size=4M;use_kv_ratio_compaction=true;}";
+        let allow = format!("{{allow_compaction={merges};}}");
+        let family = db.default_column_family();
+        for change in [fifo, &allow] {
+            db.set_options(&family, &[("compaction_options_fifo", change)]).unwrap();
+        }
+        let mut files = 0;
+        for round in 0..60 {
+            (0..200).for_each(|i| db.put(format!("{round:02}-{i}"), [b'v'; 1_000]).unwrap());
+            db.flush().unwrap();
+            db.wait_for_background_work().unwrap();
+            let bytes = ["rocksdb.live-sst-files-size", "rocksdb.live-blob-file-size"]
+                .map(|name| db.property(name).unwrap().parse::<u64>().unwrap());
+            assert!(bytes.iter().sum::<u64>() <= 4 << 20, "round {round}: {bytes:?}");
+            files = files.max(db.live_files().len());
+        }
+        assert!(db.get("00-0").unwrap().is_none(), "the oldest are gone");
+        assert!(db.get("59-9").unwrap().is_some());
+        most_files.push(files);
+    }
+    let [alone, merged] = most_files[..] else { panic!("{most_files:?}") };
+    assert!(merged < alone * 2 / 3, "{merged} files with merges, {alone} without");
+}
+
+#[test]
 fn a_database_goes_from_style_to_style() {
     let fs = Arc::new(MemFs::new());
     let mut model = BTreeMap::new();

@@ -88,7 +88,11 @@ const FAMILY: &[Knob] = &[
     ),
     (
         "compaction_options_fifo",
-        &["{max_table_files_size=100g;}", "{max_table_files_size=100g;allow_compaction=true;}"],
+        &[
+            "{max_table_files_size=100g;}",
+            "{max_table_files_size=100g;allow_compaction=true;}",
+            "{max_data_files_size=100g;allow_compaction=true;use_kv_ratio_compaction=true;}",
+        ],
     ),
     (
         "compaction_pri",
