@@ -256,8 +256,8 @@ option_struct! {
         /// Range deletions in a memtable before it is switched, like `write_buffer_size`; 0: any
         /// number. Default 0. Mutable.
         memtable_max_range_deletions: u32 = 0, mutable;
-        /// Overwrite in place. Refused: snapshots and the WAL could not be right. Default false.
-        /// Fixed.
+        /// Accepted without effect: each write is a version of its own, so snapshots stay right.
+        /// Default false. Fixed.
         inplace_update_support: bool = false, fixed;
         /// Accepted without effect: operands are combined by reads, flushes and compactions.
         /// Default 0. Mutable.

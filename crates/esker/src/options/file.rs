@@ -251,7 +251,6 @@ fn is_kept(name: &str, raw: &str) -> bool {
         // Options that are refused if a program asks for them, but do not affect the files: those
         // are read without them.
         "separate_key_value_in_data_block"
-        | "inplace_update_support"
         | "best_efforts_recovery"
         | "persist_stats_to_disk"
         | "disallow_memtable_writes"

@@ -377,9 +377,6 @@ impl ColumnFamilyOptions {
     /// `InvalidArgument` or `NotSupported` naming the option.
     pub fn validate(&self) -> Result<()> {
         self.validate_resolved()?;
-        if self.inplace_update_support {
-            return Err(refused("inplace_update_support", "it would change what snapshots see"));
-        }
         if !PROTECTION_BYTES.contains(&self.memtable_protection_bytes_per_key) {
             return Err(invalid("memtable_protection_bytes_per_key", "must be 0, 1, 2, 4 or 8"));
         }

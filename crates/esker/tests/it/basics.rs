@@ -32,6 +32,27 @@ fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
     expected.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
 }
 
+/// RocksDB has no snapshots then, and refuses the option beside concurrent writes.
+#[test]
+fn a_family_with_inplace_updates_loses_no_version_that_a_snapshot_sees() {
+    let fs = std::sync::Arc::new(esker::internals::env::mem::MemFs::new());
+    let mut options = esker::Options::default();
+    options.db.create_if_missing = true;
+    options.db.env = esker::Env::with_fs(fs);
+    options.db.avoid_flush_during_shutdown = true;
+    options.cf.inplace_update_support = true;
+    let db = esker::Db::open(&options, "/db").unwrap();
+    db.put("key", "old value").unwrap();
+    let before = db.snapshot();
+    db.put("key", "new").unwrap();
+    db.flush().unwrap();
+    db.put("key", "newest").unwrap();
+    assert_eq!(before.get("key").unwrap().as_deref(), Some(&b"old value"[..]));
+    drop((before, db));
+    let db = esker::Db::open(&options, "/db").unwrap();
+    assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"newest"[..]));
+}
+
 #[test]
 fn writes_survive_a_reopen_from_the_wal() {
     let options = options();

@@ -235,7 +235,6 @@ const LEFT_ALONE: &[(&str, &str)] = &[
     ("dump_malloc_stats", "says nothing"),
     ("comparator", "is the family's"),
     ("merge_operator", "is the family's"),
-    ("inplace_update_support", "refused"),
     ("persist_user_defined_timestamps", "without timestamps it means nothing"),
     ("disable_auto_compactions", "drawn with an upper bound for level 0: see `draw_family`"),
     ("ttl", "depends on time"),

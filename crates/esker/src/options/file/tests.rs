@@ -357,7 +357,7 @@ fn what_only_costs_speed_or_memory_does_not_keep_a_database_shut() {
         inplace_update_support=true\n  compression_opts={use_zstd_dict_trainer=false;max_dict_bytes=9;zstd_max_train_bytes=9;}\n";
     let mut loaded = parse_options(text.as_bytes()).unwrap();
     let ignored: Vec<&str> = loaded.ignored.iter().map(|(_, name, _)| name.as_str()).collect();
-    assert_eq!(ignored, ["best_efforts_recovery", "inplace_update_support"]);
+    assert_eq!(ignored, ["best_efforts_recovery"]);
     assert!(loaded.db.use_direct_reads && loaded.db.use_direct_io_for_flush_and_compaction);
     loaded.db.sanitize();
     loaded.db.validate().unwrap();
