@@ -41,7 +41,8 @@ pub unsafe extern "C" fn rocksdb_writebatch_create_with_params(
 ) -> *mut rocksdb_writebatch_t {
     answer(std::ptr::null_mut(), || {
         let mut batch = WriteBatch::with_capacity(reserved_bytes);
-        batch.protect(protection_bytes_per_key)?;
+        // RocksDB has checksums of 8 bytes, whatever number it is given.
+        batch.protect(if protection_bytes_per_key == 0 { 0 } else { 8 })?;
         batch.set_max_bytes(max_bytes);
         Ok(give(rocksdb_writebatch_t { batch }))
     })

@@ -3,8 +3,8 @@
 use crate::cache::rocksdb_cache_t;
 use crate::memory::{answer, attempt, destroy, give, object, path, text};
 use esker::options::{
-    Env, InfoLog, InfoLogLevel, RateLimiter, RateLimiterMode, SstFileManager, SstFileManagerOptions,
-    WriteBufferManager,
+    Env, InfoLog, InfoLogLevel, Priority, RateLimiter, RateLimiterMode, SstFileManager,
+    SstFileManagerOptions, WriteBufferManager,
 };
 use libc::{c_char, c_int, c_uint, c_void};
 use std::fmt;
@@ -308,4 +308,89 @@ pub unsafe extern "C" fn rocksdb_ratelimiter_create_auto_tuned(
     fairness: i32,
 ) -> *mut rocksdb_ratelimiter_t {
     rocksdb_ratelimiter_create_with_mode(rate, refill_period_us, fairness, 1, true)
+}
+
+unsafe fn set_threads(env: *mut rocksdb_env_t, threads: c_int, priority: Priority) {
+    answer((), || {
+        let threads = usize::try_from(threads).unwrap_or(0);
+        object(env)?.env.pool.set_background_threads(threads, priority);
+        Ok(())
+    });
+}
+
+unsafe fn threads(env: *mut rocksdb_env_t, priority: Priority) -> c_int {
+    answer(
+        0,
+        || Ok(c_int::try_from(object(env)?.env.pool.background_threads(priority)).unwrap_or(c_int::MAX)),
+    )
+}
+
+/// Defines setter and getter of a pool's threads.
+macro_rules! thread_counts {
+    ($(fn $set:ident, fn $get:ident: $priority:ident;)*) => {$(
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $set(env: *mut rocksdb_env_t, threads: c_int) {
+            set_threads(env, threads, Priority::$priority);
+        }
+
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $get(env: *mut rocksdb_env_t) -> c_int {
+            threads(env, Priority::$priority)
+        }
+    )*};
+}
+
+thread_counts! {
+    fn rocksdb_env_set_background_threads, fn rocksdb_env_get_background_threads: Low;
+    fn rocksdb_env_set_low_priority_background_threads, fn rocksdb_env_get_low_priority_background_threads: Low;
+    fn rocksdb_env_set_high_priority_background_threads, fn rocksdb_env_get_high_priority_background_threads: High;
+    fn rocksdb_env_set_bottom_priority_background_threads, fn rocksdb_env_get_bottom_priority_background_threads: Bottom;
+}
+
+/// Threads that run no job end by themselves with the environment.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_env_join_all_threads(_env: *mut rocksdb_env_t) {}
+
+/// Defines requests to the operating system that a process may ignore. They have no effect.
+macro_rules! hints {
+    ($(fn $name:ident;)*) => {$(
+        #[doc = "A hint without effect."]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(_env: *mut rocksdb_env_t) {}
+    )*};
+}
+
+hints! {
+    fn rocksdb_env_lower_thread_pool_io_priority;
+    fn rocksdb_env_lower_high_priority_thread_pool_io_priority;
+    fn rocksdb_env_lower_thread_pool_cpu_priority;
+    fn rocksdb_env_lower_high_priority_thread_pool_cpu_priority;
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_write_buffer_manager_set_allow_stall(
+    manager: *mut rocksdb_write_buffer_manager_t,
+    allow_stall: bool,
+) {
+    of_manager(manager, |manager| manager.set_allow_stall(allow_stall));
+}
+
+/// A directory for tables, and the bytes that may lie in it.
+#[derive(Clone, Debug)]
+pub struct rocksdb_dbpath_t {
+    pub(crate) path: std::path::PathBuf,
+    pub(crate) target_size: u64,
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_dbpath_create(
+    dir: *const c_char,
+    target_size: u64,
+) -> *mut rocksdb_dbpath_t {
+    answer(std::ptr::null_mut(), || Ok(give(rocksdb_dbpath_t { path: path(dir)?.to_owned(), target_size })))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_dbpath_destroy(path: *mut rocksdb_dbpath_t) {
+    destroy(path);
 }

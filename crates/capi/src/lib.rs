@@ -45,6 +45,7 @@ pub mod snapshot;
 pub mod sst;
 pub mod table_kinds;
 pub mod table_options;
+pub mod trace;
 pub mod write_options;
 pub mod writes;
 
@@ -53,12 +54,14 @@ pub mod accessors {
     #![allow(unused_imports, reason = "sections name types of several modules")]
     use crate::backup::*;
     use crate::cache::*;
+    use crate::maintenance::*;
     use crate::options::*;
     use crate::perf::*;
     use crate::read_options::*;
     use crate::sst::*;
     use crate::table_kinds::*;
     use crate::table_options::*;
+    use crate::trace::*;
     use crate::write_options::*;
     include!(concat!(env!("OUT_DIR"), "/accessors.rs"));
 }

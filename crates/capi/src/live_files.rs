@@ -208,7 +208,9 @@ pub struct rocksdb_export_import_files_metadata_t {
 
 impl rocksdb_export_import_files_metadata_t {
     pub(crate) fn new(export: ExportImportFilesMetaData) -> rocksdb_export_import_files_metadata_t {
-        let files = export.files.into_iter().map(rocksdb_livefile_t::new).collect();
+        // RocksDB's list of an export does not name the family.
+        let unnamed = |file: LiveFileMetaData| LiveFileMetaData { column_family_name: String::new(), ..file };
+        let files = export.files.into_iter().map(unnamed).map(rocksdb_livefile_t::new).collect();
         rocksdb_export_import_files_metadata_t { comparator: export.db_comparator_name, files }
     }
 

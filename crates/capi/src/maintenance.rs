@@ -2,7 +2,11 @@
 
 use crate::column_family::rocksdb_column_family_handle_t;
 use crate::db::{family, rocksdb_t};
-use crate::memory::{answer, attempt, bytes, object, put, slice, text, to_c_bytes, to_c_string};
+use crate::field::{Held, Object};
+use crate::memory::{
+    answer, attempt, bytes, destroy, give, object, put, slice, text, to_c_bytes, to_c_string,
+};
+use crate::read_options::rocksdb_readoptions_t;
 use crate::write_options::{
     rocksdb_compactoptions_t, rocksdb_flushoptions_t, rocksdb_flushwaloptions_t,
     rocksdb_wait_for_compact_options_t,
@@ -513,4 +517,106 @@ pub unsafe extern "C" fn rocksdb_get_full_history_ts_low(
     attempt(errptr, std::ptr::null_mut(), || {
         Ok(to_c_bytes(&object(db)?.db.full_history_ts_low(family(column_family)?)?, len))
     })
+}
+
+/// Options of a size that is asked for.
+#[derive(Debug)]
+pub struct rocksdb_size_approximation_options_t {
+    /// Whether memtables count.
+    pub include_memtables: bool,
+    /// Whether tables count.
+    pub include_files: bool,
+    /// Whether blob files count.
+    pub include_blob_files: bool,
+    held: Held,
+}
+
+impl Object for rocksdb_size_approximation_options_t {
+    fn held(&mut self) -> Option<&mut Held> {
+        Some(&mut self.held)
+    }
+}
+
+impl rocksdb_size_approximation_options_t {
+    fn bits(&self) -> u8 {
+        u8::from(self.include_memtables) * INCLUDE_MEMTABLES + u8::from(self.include_files) * INCLUDE_FILES
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_size_approximation_options_create()
+-> *mut rocksdb_size_approximation_options_t {
+    give(rocksdb_size_approximation_options_t {
+        include_memtables: false,
+        include_files: true,
+        include_blob_files: false,
+        held: Held::new(),
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_size_approximation_options_destroy(
+    options: *mut rocksdb_size_approximation_options_t,
+) {
+    destroy(options);
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_approximate_sizes_with_options(
+    db: *mut rocksdb_t,
+    options: *const rocksdb_size_approximation_options_t,
+    count: c_int,
+    starts: *const *const c_char,
+    start_lens: *const usize,
+    limits: *const *const c_char,
+    limit_lens: *const usize,
+    sizes: *mut u64,
+    errptr: *mut *mut c_char,
+) {
+    attempt(errptr, (), || {
+        let (db, include) = (object(db)?, object(options)?.bits());
+        put_sizes(db, &db.default, &ranges(count, starts, start_lens, limits, limit_lens), include, sizes);
+        Ok(())
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_approximate_sizes_cf_with_options(
+    db: *mut rocksdb_t,
+    column_family: *mut rocksdb_column_family_handle_t,
+    options: *const rocksdb_size_approximation_options_t,
+    count: c_int,
+    starts: *const *const c_char,
+    start_lens: *const usize,
+    limits: *const *const c_char,
+    limit_lens: *const usize,
+    sizes: *mut u64,
+    errptr: *mut *mut c_char,
+) {
+    attempt(errptr, (), || {
+        let include = object(options)?.bits();
+        let ranges = ranges(count, starts, start_lens, limits, limit_lens);
+        put_sizes(object(db)?, family(column_family)?, &ranges, include, sizes);
+        Ok(())
+    });
+}
+
+/// The options of a read have no effect on the check.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_verify_checksum_with_options(
+    db: *mut rocksdb_t,
+    _options: *const rocksdb_readoptions_t,
+    errptr: *mut *mut c_char,
+) {
+    rocksdb_verify_checksum(db, errptr);
+}
+
+/// The options of a read have no effect on the check.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_verify_file_checksums_with_options(
+    db: *mut rocksdb_t,
+    _options: *const rocksdb_readoptions_t,
+    errptr: *mut *mut c_char,
+) {
+    rocksdb_verify_file_checksums(db, errptr);
 }

@@ -10,7 +10,7 @@ use crate::callbacks::{
     rocksdb_mergeoperator_t, rocksdb_slicetransform_t,
 };
 use crate::env::{
-    rocksdb_env_t, rocksdb_logger_t, rocksdb_ratelimiter_t, rocksdb_sst_file_manager_t,
+    rocksdb_dbpath_t, rocksdb_env_t, rocksdb_logger_t, rocksdb_ratelimiter_t, rocksdb_sst_file_manager_t,
     rocksdb_write_buffer_manager_t,
 };
 use crate::field::{Code, Field, Held, Object};
@@ -19,8 +19,9 @@ use crate::memory::{
 };
 use crate::table_options::rocksdb_block_based_table_options_t;
 use esker::options::{
-    CompactionOptionsFifo, CompactionOptionsUniversal, CompressionType, Statistics, StatsLevel,
-    TargetVersion, load_latest_options, options_from_string,
+    CompactionOptionsFifo, CompactionOptionsUniversal, CompressionType, FileChecksumGenCrc32cFactory,
+    FileChecksumGenFactoryRef, Statistics, StatsLevel, TargetVersion, load_latest_options,
+    options_from_string,
 };
 use esker::table_properties_collector::CompactOnDeletionCollectorFactory;
 use esker::{ColumnFamilyOptions, DbOptions, Error, Options, Result};
@@ -746,4 +747,174 @@ pub unsafe extern "C" fn rocksdb_options_set_sst_file_manager(
         options.db.sst_file_manager = manager.as_ref().map(|manager| manager.manager.clone());
         Ok(())
     });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_options_compaction_readahead_size(
+    options: *mut rocksdb_options_t,
+    bytes: usize,
+) {
+    change(options, |options| {
+        options.db.compaction_readahead_size = bytes;
+        Ok(())
+    });
+}
+
+/// Makes checksums of whole files.
+#[derive(Debug)]
+pub struct rocksdb_file_checksum_gen_factory_t {
+    factory: FileChecksumGenFactoryRef,
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_file_checksum_gen_crc32c_factory_create()
+-> *mut rocksdb_file_checksum_gen_factory_t {
+    give(rocksdb_file_checksum_gen_factory_t { factory: Arc::new(FileChecksumGenCrc32cFactory) })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_file_checksum_gen_factory_destroy(
+    factory: *mut rocksdb_file_checksum_gen_factory_t,
+) {
+    destroy(factory);
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_options_set_file_checksum_gen_factory(
+    options: *mut rocksdb_options_t,
+    factory: *mut rocksdb_file_checksum_gen_factory_t,
+) {
+    change(options, |options| {
+        options.db.file_checksum_gen_factory = factory.as_ref().map(|factory| factory.factory.clone());
+        Ok(())
+    });
+}
+
+/// Defines the functions of a set of numbers below 64, which is kept without effect.
+macro_rules! held_sets {
+    ($($set:literal: fn $clear:ident, fn $add:ident, fn $remove:ident, fn $contains:ident, fn $count:ident;)*) => {$(
+        #[doc = "Empties the set."]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $clear(options: *mut rocksdb_options_t) {
+            change_set(options, $set, |_| 0);
+        }
+
+        #[doc = "Adds a number."]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $add(options: *mut rocksdb_options_t, number: c_int) {
+            change_set(options, $set, |set| set | bit(number));
+        }
+
+        #[doc = "Takes a number out."]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $remove(options: *mut rocksdb_options_t, number: c_int) {
+            change_set(options, $set, |set| set & !bit(number));
+        }
+
+        #[doc = "Whether the set has a number."]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $contains(options: *mut rocksdb_options_t, number: c_int) -> c_uchar {
+            (held_set(options, $set) & bit(number) != 0).into()
+        }
+
+        #[doc = "How many numbers the set has."]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $count(options: *mut rocksdb_options_t) -> usize {
+            held_set(options, $set).count_ones() as usize
+        }
+    )*};
+}
+
+fn bit(number: c_int) -> u64 {
+    u32::try_from(number).ok().and_then(|number| 1_u64.checked_shl(number)).unwrap_or(0)
+}
+
+unsafe fn held_set(options: *mut rocksdb_options_t, set: &'static str) -> u64 {
+    answer(0, || Ok(object(options)?.held.get(set).copied().unwrap_or_else(|| default_set(set))))
+}
+
+/// RocksDB's default: write-lifetime hints for level compaction.
+fn default_set(set: &str) -> u64 {
+    u64::from(set == "calculate_sst_write_lifetime_hint_set")
+}
+
+unsafe fn change_set(
+    options: *mut rocksdb_options_t,
+    set: &'static str,
+    change_bits: impl FnOnce(u64) -> u64,
+) {
+    let bits = change_bits(held_set(options, set));
+    change(options, |options| {
+        options.held.insert(set, bits);
+        Ok(())
+    });
+}
+
+held_sets! {
+    "checksum_handoff_file_types":
+        fn rocksdb_options_checksum_handoff_file_types_clear,
+        fn rocksdb_options_checksum_handoff_file_types_add,
+        fn rocksdb_options_checksum_handoff_file_types_remove,
+        fn rocksdb_options_checksum_handoff_file_types_contains,
+        fn rocksdb_options_checksum_handoff_file_types_count;
+    "calculate_sst_write_lifetime_hint_set":
+        fn rocksdb_options_calculate_sst_write_lifetime_hint_set_clear,
+        fn rocksdb_options_calculate_sst_write_lifetime_hint_set_add,
+        fn rocksdb_options_calculate_sst_write_lifetime_hint_set_remove,
+        fn rocksdb_options_calculate_sst_write_lifetime_hint_set_contains,
+        fn rocksdb_options_calculate_sst_write_lifetime_hint_set_count;
+}
+
+/// Collectors of table properties that a client of this API can make: none. The functions take
+/// what other libraries' functions would make.
+#[derive(Debug)]
+pub struct rocksdb_table_properties_collector_factory_t(());
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_table_properties_collector_factory_destroy(
+    factory: *mut rocksdb_table_properties_collector_factory_t,
+) {
+    destroy(factory);
+}
+
+/// No function makes a factory: nothing is added.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_options_add_table_properties_collector_factory(
+    _options: *mut rocksdb_options_t,
+    _factory: *mut rocksdb_table_properties_collector_factory_t,
+) {
+}
+
+/// Tables beside the database's directory are not built: opening such options is refused.
+unsafe fn refuse_paths(
+    options: *mut rocksdb_options_t,
+    option: &'static str,
+    paths: *mut *const rocksdb_dbpath_t,
+    count: usize,
+) {
+    change(options, |options| {
+        for path in slice(paths, count) {
+            let path = object(*path)?;
+            options.refuse(option, format!("{} ({} bytes)", path.path.display(), path.target_size));
+        }
+        Ok(())
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_options_set_db_paths(
+    options: *mut rocksdb_options_t,
+    paths: *mut *const rocksdb_dbpath_t,
+    count: usize,
+) {
+    refuse_paths(options, "db_paths", paths, count);
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_options_set_cf_paths(
+    options: *mut rocksdb_options_t,
+    paths: *mut *const rocksdb_dbpath_t,
+    count: usize,
+) {
+    refuse_paths(options, "cf_paths", paths, count);
 }

@@ -148,3 +148,28 @@ pub unsafe extern "C" fn rocksdb_readoptions_set_managed(
     _managed: c_uchar,
 ) {
 }
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_readoptions_clear_request_id(options: *mut rocksdb_readoptions_t) {
+    answer((), || {
+        object_mut(options)?.request_id.clear();
+        Ok(())
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_readoptions_clear_merge_operand_count_threshold(
+    options: *mut rocksdb_readoptions_t,
+) {
+    answer((), || {
+        object_mut(options)?.options.merge_operand_count_threshold = None;
+        Ok(())
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_readoptions_has_merge_operand_count_threshold(
+    options: *mut rocksdb_readoptions_t,
+) -> c_uchar {
+    answer(0, || Ok(object_mut(options)?.options.merge_operand_count_threshold.is_some().into()))
+}

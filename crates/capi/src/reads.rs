@@ -7,7 +7,7 @@ use crate::column_family::rocksdb_column_family_handle_t;
 use crate::db::{family, rocksdb_t};
 use crate::memory::{answer, attempt, bytes, c_bool, destroy, give, lend, object, put, to_c_bytes};
 use crate::read_options::rocksdb_readoptions_t;
-use esker::{PinnedBytes, Result};
+use esker::{ErrorKind, PinnedBytes, Result};
 use libc::{c_char, c_uchar};
 
 /// Reads `key` of `column_family`, or of the default family where that is NULL.
@@ -283,7 +283,8 @@ pub unsafe extern "C" fn rocksdb_get_into_buffer_cf(
     read_into(value, (buffer, buffer_len), value_len, found)
 }
 
-/// A value that memory has is copied for the caller.
+/// Whether a key may exist, as memory knows. As in RocksDB, `value_found` is 0 only where memory does
+/// not know the value: a key that is known to be absent has an empty value.
 unsafe fn may_exist(
     db: *mut rocksdb_t,
     options: *const rocksdb_readoptions_t,
@@ -302,16 +303,16 @@ unsafe fn may_exist(
         if !timestamp.is_null() {
             options.timestamp = Some(bytes(timestamp, timestamp_len).to_vec());
         }
-        match db.get(&options, family, bytes(key, key_len)) {
-            Ok(Some(found)) => {
-                if !value.is_null() {
-                    put(value, to_c_bytes(&found, value_len));
-                }
-                put(value_found, 1);
-                Ok(1)
-            }
-            Ok(None) => Ok(0),
-            Err(_) => Ok(1),
+        let found = db.get(&options, family, bytes(key, key_len));
+        if let Ok(found) = &found
+            && !value_found.is_null()
+        {
+            put(value_found, 1);
+            put(value, to_c_bytes(found.as_deref().unwrap_or_default(), value_len));
+        }
+        match found {
+            Ok(found) => Ok(found.is_some().into()),
+            Err(error) => Ok((error.kind() == ErrorKind::Incomplete).into()),
         }
     })
 }

@@ -21,6 +21,7 @@ use super::snapshot::*;
 use super::sst::*;
 use super::table_kinds::*;
 use super::table_options::*;
+use super::trace::*;
 use super::write_options::*;
 use super::writes::*;
 

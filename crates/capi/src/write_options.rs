@@ -3,7 +3,7 @@
 use crate::field::{Held, Object};
 use crate::memory::{answer, bytes, destroy, give, object_mut};
 use esker::{CompactRangeOptions, CompactionOptions, FlushOptions, WaitForCompactOptions, WriteOptions};
-use libc::c_char;
+use libc::{c_char, c_int};
 
 /// Options of writes.
 #[derive(Clone, Debug, Default)]
@@ -159,4 +159,15 @@ pub unsafe extern "C" fn rocksdb_flushwaloptions_create() -> *mut rocksdb_flushw
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_flushwaloptions_destroy(options: *mut rocksdb_flushwaloptions_t) {
     destroy(options);
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_writeoptions_disable_WAL(
+    options: *mut rocksdb_writeoptions_t,
+    disable: c_int,
+) {
+    answer((), || {
+        object_mut(options)?.options.disable_wal = disable != 0;
+        Ok(())
+    });
 }

@@ -50,6 +50,8 @@ pub struct SstFileWriter {
     session_id: String,
     files: u64,
     current: Option<Current>,
+    /// The size of the last finished file.
+    finished_bytes: u64,
 }
 
 struct Current {
@@ -108,6 +110,7 @@ impl SstFileWriter {
             session_id: random::session_id(),
             files: 0,
             current: None,
+            finished_bytes: 0,
         }
     }
 
@@ -265,9 +268,9 @@ impl SstFileWriter {
         Ok(current)
     }
 
-    /// Bytes written so far.
+    /// Bytes written so far; after [`SstFileWriter::finish`], those of the finished file.
     pub fn file_size(&self) -> u64 {
-        self.current.as_ref().map_or(0, |current| current.builder.file_size())
+        self.current.as_ref().map_or(self.finished_bytes, |current| current.builder.file_size())
     }
 
     /// Ends the table and makes it durable (its name is after a sync of its directory).
@@ -282,7 +285,10 @@ impl SstFileWriter {
             Ok(made)
         });
         match finished {
-            Ok(made) => Ok(ExternalSstFileInfo { file_size: made.file_size, ..current.info }),
+            Ok(made) => {
+                self.finished_bytes = made.file_size;
+                Ok(ExternalSstFileInfo { file_size: made.file_size, ..current.info })
+            }
             Err(e) => {
                 // Return the first error.
                 self.options.db.env.fs.delete_file(&current.path).unwrap_or_default();

@@ -63,8 +63,8 @@ pub use esker_base::logger::{InfoLog, InfoLogLevel};
 pub use esker_base::stats::{Statistics, StatsLevel};
 pub use esker_cache::{CacheOptions, CacheType, MetadataChargePolicy, TieredCacheOptions};
 pub use esker_env::{
-    Clock, Env, FileSystem, IoKind, IoPriority, MemFs, RateLimiter, RateLimiterMode, SstFileManager,
-    SstFileManagerOptions,
+    Clock, Env, FileSystem, IoKind, IoPriority, MemFs, Priority, RateLimiter, RateLimiterMode,
+    SstFileManager, SstFileManagerOptions,
 };
 pub use esker_format::compression::CompressionType;
 pub use esker_format::properties::IndexType;

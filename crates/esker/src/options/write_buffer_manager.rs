@@ -45,7 +45,7 @@ pub struct WriteBufferManager {
     buffer_bytes: AtomicUsize,
     used_bytes: AtomicUsize,
     active_bytes: AtomicUsize,
-    allow_stall: bool,
+    allow_stall: AtomicBool,
     charge: Option<Charge>,
     waiting: Mutex<Vec<Weak<dyn WaitsForMemory>>>,
     /// Those that keep flushed memtables.
@@ -80,7 +80,7 @@ impl WriteBufferManager {
             buffer_bytes: AtomicUsize::new(buffer_bytes),
             used_bytes: AtomicUsize::new(0),
             active_bytes: AtomicUsize::new(0),
-            allow_stall,
+            allow_stall: AtomicBool::new(allow_stall),
             charge: None,
             waiting: Mutex::new(Vec::new()),
             histories: Mutex::new(Vec::new()),
@@ -103,6 +103,13 @@ impl WriteBufferManager {
     /// Changes the bound, in bytes. Writers who wait look again.
     pub fn set_buffer_size(&self, bytes: usize) {
         self.buffer_bytes.store(bytes, Ordering::Relaxed);
+        let waiting = self.waiting.lock().clone();
+        waiting.iter().filter_map(Weak::upgrade).for_each(|who| who.look_again());
+    }
+
+    /// Changes whether writers wait beyond the bound. Writers who wait look again.
+    pub fn set_allow_stall(&self, allow_stall: bool) {
+        self.allow_stall.store(allow_stall, Ordering::Relaxed);
         let waiting = self.waiting.lock().clone();
         waiting.iter().filter_map(Weak::upgrade).for_each(|who| who.look_again());
     }
@@ -190,7 +197,7 @@ impl WriteBufferManager {
     /// Whether writers should wait.
     pub fn should_stall(&self) -> bool {
         let bound = self.buffer_size();
-        self.allow_stall && bound > 0 && self.memory_usage() >= bound
+        self.allow_stall.load(Ordering::Relaxed) && bound > 0 && self.memory_usage() >= bound
     }
 
     /// Charges what is used now, if that differs enough from what is charged; or leaves it to the
