@@ -17,7 +17,8 @@
 //!     trusted.
 //!
 //! [`LogWriter`] makes the bytes. [`LogReader`] classifies every part of a log ([`LogEvent`]) and
-//! decides nothing: [`crate::wal_recovery`] and [`next_strict`] decide what is tolerated.
+//! decides nothing: [`crate::wal_recovery`] and [`next_strict`] decide what is tolerated. A reader of
+//! a log that is still being written keeps a [`LogMark`] behind the last whole record.
 
 mod compressed;
 mod reader;
@@ -27,7 +28,10 @@ mod tests;
 mod writer;
 
 pub use compressed::RecordCompressor;
-pub use reader::{LogCorruption, LogEvent, LogReader, LogSource, PredecessorWal, SliceSource, Truncation};
+pub use reader::{
+    LogCorruption, LogEvent, LogMark, LogReader, LogSource, PredecessorWal, SeekSource, SliceSource,
+    Truncation,
+};
 pub use strict::next_strict;
 pub use writer::LogWriter;
 

@@ -29,6 +29,31 @@ impl<F: FnMut(&mut [u8]) -> Result<usize>> LogSource for F {
     }
 }
 
+/// A source that can be read again from any offset.
+pub trait SeekSource: LogSource {
+    /// The next read begins at `offset`, counted from the front of the log.
+    fn seek(&mut self, offset: u64);
+}
+
+/// A place between two events of a log, and all that a reader knows there.
+#[derive(Clone, Debug)]
+pub struct LogMark {
+    offset: u64,
+    recycled: bool,
+    has_compression: bool,
+    compression_seen: bool,
+    record_seen: bool,
+    emptied: Option<u64>,
+    timestamp_sizes: usize,
+}
+
+impl LogMark {
+    /// Where it is in the file.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+}
+
 /// A log that lies in memory.
 #[derive(Clone, Copy, Debug)]
 pub struct SliceSource<'a>(pub &'a [u8]);
@@ -214,6 +239,20 @@ impl<S: LogSource> LogReader<S> {
     /// if nothing was dropped.
     pub fn offset(&self) -> u64 {
         self.blocks.offset()
+    }
+
+    /// The place behind the last event. After a whole record, a reader of a log that is still being
+    /// written can come back to it with [`LogReader::go_back`].
+    pub fn mark(&self) -> LogMark {
+        LogMark {
+            offset: self.blocks.offset(),
+            recycled: self.blocks.recycled,
+            has_compression: self.decompressor.is_some(),
+            compression_seen: self.compression_seen,
+            record_seen: self.record_seen,
+            emptied: self.emptied,
+            timestamp_sizes: self.timestamp_sizes.len(),
+        }
     }
 
     /// The next event. For `LogEvent::Record`, and only then, `buf` holds the record afterwards.
@@ -468,6 +507,23 @@ impl<S: LogSource> LogReader<S> {
     }
 }
 
+impl<S: SeekSource> LogReader<S> {
+    /// Goes back to a place that this reader has passed. The next event is the one behind it, with
+    /// the bytes that a writer has appended since. No byte before the place is read again.
+    pub fn go_back(&mut self, mark: &LogMark) {
+        self.blocks.go_to(mark.offset);
+        self.blocks.recycled = mark.recycled;
+        self.compression_seen = mark.compression_seen;
+        if !mark.has_compression {
+            self.decompressor = None;
+        }
+        self.record_seen = mark.record_seen;
+        self.emptied = mark.emptied;
+        self.timestamp_sizes.truncate(mark.timestamp_sizes);
+        self.timestamped = self.timestamp_sizes.iter().map(|(id, _)| *id).collect();
+    }
+}
+
 /// An open logical record: begun and not ended. Its bytes are in the caller's buffer.
 #[derive(Clone, Copy, Debug)]
 struct OpenRecord {
@@ -524,6 +580,9 @@ struct Blocks<S> {
     next: usize,
     /// Where the header of the record that was looked at last is.
     current: usize,
+    /// Bytes at the front of the next block that are not read, because a reader went back to a
+    /// place behind them.
+    passed_over: usize,
     /// The block is shorter than a full one: no block follows.
     at_last_block: bool,
     recycled: bool,
@@ -538,6 +597,7 @@ impl<S: LogSource> Blocks<S> {
             block_offset: 0,
             next: 0,
             current: 0,
+            passed_over: 0,
             at_last_block: false,
             recycled: false,
         }
@@ -616,10 +676,10 @@ impl<S: LogSource> Blocks<S> {
             return Ok(Some(if rest == 0 { Physical::End } else { Physical::BadHeader(rest) }));
         }
         self.block_offset += self.block.len() as u64;
-        self.next = 0;
-        self.current = 0;
+        let mut filled = std::mem::take(&mut self.passed_over);
+        self.next = filled;
+        self.current = filled;
         self.block.resize(BLOCK_BYTES, 0);
-        let mut filled = 0;
         while let Some(to) = self.block.get_mut(filled..)
             && !to.is_empty()
         {
@@ -660,6 +720,17 @@ impl<S: LogSource> Blocks<S> {
 
     fn offset(&self) -> u64 {
         self.block_offset + self.next as u64
+    }
+}
+
+impl<S: SeekSource> Blocks<S> {
+    fn go_to(&mut self, offset: u64) {
+        self.passed_over = (offset % BLOCK_BYTES as u64) as usize;
+        self.block_offset = offset - self.passed_over as u64;
+        self.block.clear();
+        (self.next, self.current) = (0, 0);
+        self.at_last_block = false;
+        self.source.seek(offset);
     }
 }
 

@@ -486,3 +486,92 @@ proptest! {
         prop_assert_eq!(records(&compressed_log_in(&payloads, true), 1), payloads);
     }
 }
+
+/// A log in memory to which a writer appends while it is read.
+#[derive(Default)]
+struct Growing {
+    bytes: std::rc::Rc<std::cell::RefCell<Vec<u8>>>,
+    at: usize,
+    read: std::rc::Rc<std::cell::Cell<usize>>,
+}
+
+impl LogSource for Growing {
+    fn read(&mut self, buf: &mut [u8]) -> esker_base::Result<usize> {
+        let bytes = self.bytes.borrow();
+        let rest = bytes.get(self.at..).unwrap_or_default();
+        let n = rest.len().min(buf.len());
+        buf[..n].copy_from_slice(&rest[..n]);
+        self.at += n;
+        self.read.set(self.read.get() + n);
+        Ok(n)
+    }
+}
+
+impl SeekSource for Growing {
+    fn seek(&mut self, offset: u64) {
+        self.at = usize::try_from(offset).unwrap();
+    }
+}
+
+/// Reads every whole record that is there and goes back behind the last of them.
+fn read_on(reader: &mut LogReader<Growing>, mark: &mut LogMark, found: &mut Vec<Vec<u8>>) {
+    let mut record = Vec::new();
+    loop {
+        match reader.next_record(&mut record).unwrap() {
+            LogEvent::Record { .. } => found.push(record.clone()),
+            LogEvent::TimestampSizes => {}
+            _ => return reader.go_back(mark),
+        }
+        *mark = reader.mark();
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_reader_that_goes_back_finds_every_record_of_a_log_that_grows_in_any_pieces(
+        payloads in payloads(),
+        cuts in prop::collection::vec(1usize..40_000, 1..20),
+        recyclable: bool,
+        sizes: bool,
+    ) {
+        let mut writer = LogWriter::new(7, recyclable);
+        let mut whole = Vec::new();
+        if sizes {
+            writer.add_timestamp_sizes(&[(ColumnFamilyId(1), 8)], &mut whole);
+        }
+        payloads.iter().for_each(|payload| writer.add_record(payload, &mut whole));
+        let source = Growing::default();
+        let (bytes, read) = (source.bytes.clone(), source.read.clone());
+        let mut reader = LogReader::new(source, 7);
+        let (mut mark, mut found) = (reader.mark(), Vec::new());
+        let mut pieces = cuts.iter().cycle();
+        while bytes.borrow().len() < whole.len() {
+            let from = bytes.borrow().len();
+            let to = whole.len().min(from + pieces.next().unwrap());
+            bytes.borrow_mut().extend_from_slice(&whole[from..to]);
+            let unfinished = to - usize::try_from(mark.offset()).unwrap();
+            read.set(0);
+            read_on(&mut reader, &mut mark, &mut found);
+            prop_assert!(read.get() <= unfinished, "{} bytes read of {unfinished} new ones", read.get());
+            prop_assert_eq!(&found[..], &payloads[..found.len()]);
+        }
+        prop_assert_eq!(found, payloads);
+        prop_assert_eq!(reader.timestamp_sizes().len(), usize::from(sizes));
+    }
+}
+
+#[cfg(feature = "zstd")]
+#[test]
+fn a_reader_that_goes_back_before_the_record_about_compression_reads_it_again() {
+    let payloads = [vec![1; 300], vec![2; 40_000], vec![3; 5]];
+    let whole = compressed_log(&payloads);
+    let source = Growing::default();
+    let bytes = source.bytes.clone();
+    let mut reader = LogReader::new(source, 1);
+    let (mut mark, mut found) = (reader.mark(), Vec::new());
+    for byte in &whole {
+        bytes.borrow_mut().push(*byte);
+        read_on(&mut reader, &mut mark, &mut found);
+    }
+    assert_eq!(found, payloads);
+}
