@@ -18,14 +18,19 @@ fn main() -> esker::Result<()> {
     assert_eq!(reader.get("news")?.as_deref(), Some(&b"first"[..]));
     assert!(reader.put("news", "mine").is_err());
 
-    // To see more, open again.
-    let reader = Db::open_for_read_only(&options, &dir)?;
-    assert_eq!(reader.get("news")?.as_deref(), Some(&b"second"[..]));
+    // A secondary follows the writer. Its own LOG lies elsewhere.
+    let of_secondary = dir.with_extension("secondary");
+    let secondary = Db::open_as_secondary(&options, &dir, &of_secondary)?;
+    writer.put("news", "third")?;
+    assert_eq!(secondary.get("news")?.as_deref(), Some(&b"second"[..]));
+    secondary.try_catch_up_with_primary()?;
+    assert_eq!(secondary.get("news")?.as_deref(), Some(&b"third"[..]));
 
     // A second writer is refused: the directory has one owner.
     let refused = Db::open(&options, &dir).expect_err("it is open");
     println!("{refused}");
 
-    drop((reader, writer));
+    drop((reader, secondary, writer));
+    std::fs::remove_dir_all(&of_secondary).expect("it holds a LOG");
     esker::destroy_db(&options.db, &dir)
 }

@@ -82,7 +82,7 @@ struct Family {
 }
 
 fn replay(fs: &dyn FileSystem, dir: &Path, report: &mut CompatReport) -> Result<ManifestState> {
-    let (number, mut reader) = open_current_manifest(fs, dir)?;
+    let (number, mut reader) = open_current_manifest(fs, dir, false)?;
     let manifest = format!("MANIFEST-{number:06}");
     let mut families: BTreeMap<ColumnFamilyId, Family> =
         BTreeMap::from([(ColumnFamilyId::DEFAULT, Family::default())]);

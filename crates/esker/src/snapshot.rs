@@ -304,6 +304,8 @@ struct Held {
     sequence: SequenceNumber,
     ticket: Ticket,
     owner: Arc<dyn SnapshotOwner>,
+    /// The state to read at the number, if it is not the database's present one.
+    pinned: Option<Box<dyn Any + Send + Sync>>,
 }
 
 impl Drop for Held {
@@ -320,7 +322,24 @@ impl Snapshot {
     /// A snapshot at `sequence`, already acquired, to be given back to `owner`. Holds the owner,
     /// which must stay alive.
     pub(crate) fn new(sequence: SequenceNumber, ticket: Ticket, owner: Arc<dyn SnapshotOwner>) -> Snapshot {
-        Snapshot(Arc::new(Held { sequence, ticket, owner }))
+        Snapshot(Arc::new(Held { sequence, ticket, owner, pinned: None }))
+    }
+
+    /// The same of a database whose later states lack entries that only the snapshot sees: reads
+    /// use `pinned`.
+    pub(crate) fn with_pinned(
+        sequence: SequenceNumber,
+        ticket: Ticket,
+        owner: Arc<dyn SnapshotOwner>,
+        pinned: Box<dyn Any + Send + Sync>,
+    ) -> Snapshot {
+        Snapshot(Arc::new(Held { sequence, ticket, owner, pinned: Some(pinned) }))
+    }
+
+    /// The state that it was made with.
+    #[inline]
+    pub(crate) fn pinned(&self) -> Option<&(dyn Any + Send + Sync)> {
+        self.0.pinned.as_deref()
     }
 
     pub(crate) fn owner(&self) -> Arc<dyn Any + Send + Sync> {

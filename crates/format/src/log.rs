@@ -17,8 +17,8 @@
 //!     trusted.
 //!
 //! [`LogWriter`] makes the bytes. [`LogReader`] classifies every part of a log ([`LogEvent`]) and
-//! decides nothing: [`crate::wal_recovery`] and [`next_strict`] decide what is tolerated. A reader of
-//! a log that is still being written keeps a [`LogMark`] behind the last whole record.
+//! decides nothing: [`crate::wal_recovery`] and [`next_strict`] decide what is tolerated. A reader
+//! of a log that is still being written keeps a [`LogMark`] behind the last whole record.
 
 mod compressed;
 mod reader;

@@ -37,8 +37,9 @@ pub struct OpenFiles {
     /// Files of the process that may stay open for as long as they live.
     kept_limit: usize,
     next_family: AtomicU64,
-    /// Whether another process owns the files.
+    /// Whether another process owns the files, and whether this one follows it.
     has_other_owner: AtomicBool,
+    follows_owner: AtomicBool,
     held: Mutex<Held>,
 }
 
@@ -78,6 +79,7 @@ impl OpenFiles {
             kept_limit: descriptors::kept_limit(),
             next_family: AtomicU64::new(0),
             has_other_owner: AtomicBool::new(false),
+            follows_owner: AtomicBool::new(false),
             held: Mutex::default(),
         });
         let closer: Weak<OpenFiles> = Arc::downgrade(&open_files);
@@ -85,9 +87,24 @@ impl OpenFiles {
         open_files
     }
 
-    /// Says that another process owns the files, and may delete them.
-    pub fn set_other_owner(&self) {
+    /// Says that another process owns the files, and may delete them. `follows`: the database
+    /// catches up with that process now and then.
+    pub fn set_other_owner(&self, follows: bool) {
         self.has_other_owner.store(true, Ordering::Relaxed);
+        self.follows_owner.store(follows, Ordering::Relaxed);
+    }
+
+    /// Lets go of files of another owner that no version names any more.
+    pub fn let_go(&self, tables: &[FileNumber], blobs: &[FileNumber]) {
+        tables.iter().for_each(|number| self.forget_table(*number));
+        blobs.iter().for_each(|number| self.forget_blob_file(*number));
+        let mut held = self.held.lock();
+        for number in tables {
+            held.tables.remove(number);
+        }
+        for number in blobs {
+            held.blobs.remove(number);
+        }
     }
 
     /// The table of this number, if it is held.
@@ -127,9 +144,12 @@ impl OpenFiles {
             if !is_gone || !self.has_other_owner.load(Ordering::Relaxed) {
                 return failed;
             }
-            Error::io("deleted by the database's owner since it was opened for reading; open it again")
-                .with_subcode(SubCode::StaleFile)
-                .at(path.display())
+            let what = if self.follows_owner.load(Ordering::Relaxed) {
+                "deleted by the primary since; catch up with it (try_catch_up_with_primary) and read again"
+            } else {
+                "deleted by the database's owner since it was opened for reading; open it again"
+            };
+            Error::io(what).with_subcode(SubCode::StaleFile).at(path.display())
         })
     }
 

@@ -101,6 +101,27 @@ impl MemTables {
         self.log_number = log_number;
     }
 
+    /// Takes the memtables of a secondary: an active one, the WAL of its entries, and older ones
+    /// with theirs, oldest first.
+    pub(crate) fn follow(
+        &mut self,
+        active: Arc<MemTable>,
+        log_number: FileNumber,
+        sealed: impl Iterator<Item = (Arc<MemTable>, FileNumber)>,
+    ) {
+        self.active = active;
+        self.log_number = log_number;
+        self.immutables = sealed
+            .map(|(mem, wal)| ImmutableMemTable {
+                mem,
+                log_number: wal,
+                next_log_number: FileNumber(wal.0 + 1),
+                section: None,
+                flushing: false,
+            })
+            .collect();
+    }
+
     /// Retires the first `count` immutable memtables, which are in tables now. They are kept as
     /// long as all memtables together take at most `max_bytes`
     /// (`max_write_buffer_size_to_maintain`).

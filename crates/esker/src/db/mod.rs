@@ -4,13 +4,14 @@
 //! reads, `flush`, `compact` and `ingest` for maintenance. No room below names this one.
 //!
 //! Reading order: `opening` and `open` (with `open_tables`, `operands`, `recover`, `identity`,
-//! `leftovers`, `log_header` and `jobs`), `descriptor` and `column_family` (families as given and
-//! as handles), `reads`, `multi_get`, `scans`, `ranges`, `snapshots`, `own_writes`, `entities` and
-//! `explain`, `writes` (with `batch_arg`), `maintenance` (with `ingest`, `import`, `live_files`,
-//! `verify`, `history`), `set_options`, `properties` and `stats_dump`, `compaction_timer`, `close`,
-//! `resume`, `destroy`.
+//! `leftovers`, `holding`, `log_header` and `jobs`), `catch_up` (secondaries), `descriptor` and
+//! `column_family` (families as given and as handles), `reads`, `multi_get`, `scans`, `ranges`,
+//! `snapshots`, `own_writes`, `entities` and `explain`, `writes` (with `batch_arg`), `maintenance`
+//! (with `ingest`, `import`, `live_files`, `verify`, `history`), `set_options`, `properties` and
+//! `stats_dump`, `compaction_timer`, `close`, `resume`, `destroy`.
 
 pub(crate) mod batch_arg;
+mod catch_up;
 mod close;
 mod column_family;
 mod compaction_timer;
@@ -19,6 +20,7 @@ mod destroy;
 mod entities;
 mod explain;
 mod history;
+mod holding;
 mod identity;
 mod import;
 mod ingest;

@@ -6,9 +6,11 @@
 //! Source: RocksDB `db/db_impl/db_impl_open.cc`; the order of durable steps is
 //! docs/format/manifest.md's.
 
+use super::catch_up::{first_replay, new_follower};
 use super::column_family::family_with;
 use super::compaction_timer::schedule_compaction_trigger;
 use super::descriptor::{ColumnFamilyDescriptor, family_tables, make_consistent};
+use super::holding::Holding;
 use super::leftovers::Leftovers;
 use super::open_tables::{OpenAllTables, table_capacity};
 use super::opening::OpenMode;
@@ -17,7 +19,9 @@ use super::recover::{BeforeManifest, RecoveredDb, Recovery, ReplayedFamily};
 use super::stats_dump::schedule_stats_dump;
 use super::{Db, identity, jobs, log_header};
 use crate::cf::{ColumnFamilySet, FamilyState};
-use crate::engine::{DbState, Engine, EngineParts, begin_scrubbing, publish_super_versions};
+use crate::engine::{
+    DbState, Engine, EngineParts, PrimaryFollower, Secondary, begin_scrubbing, publish_super_versions,
+};
 use crate::instance::{DbInner, ReleaseAll, enable_auto_resume, purge_directory};
 use crate::options::{DbOptions, Feature};
 use crate::schedule::Scheduler;
@@ -28,8 +32,7 @@ use crate::write::WritePath;
 use esker_base::logger::{InfoLog, InfoLogLevel};
 use esker_base::sync::Arc;
 use esker_base::sync::process::atomic::{AtomicU64, Ordering};
-use esker_base::{ColumnFamilyId, Error, ErrorKind, FileNumber, Result, SequenceNumber, SubCode};
-use esker_env::descriptors::has_room;
+use esker_base::{ColumnFamilyId, Error, ErrorKind, FileNumber, Result, SequenceNumber};
 use esker_env::info_log::{InfoLogFile, InfoLogOptions};
 use esker_env::system::unsynced_directory;
 use esker_env::{FileLock, FileSystem, random};
@@ -57,12 +60,38 @@ impl Db {
         Db::open_noting(options, path, families, OpenMode::ReadWrite, false)
     }
 
+    /// See `Db::open_cf_as_secondary`.
+    /// # Errors
+    /// Those of `Db::open_cf_as_secondary`.
+    pub(super) fn open_following(
+        options: &DbOptions,
+        path: &Path,
+        secondary_path: &Path,
+        families: Vec<ColumnFamilyDescriptor>,
+    ) -> Result<Db> {
+        let mut options = options.clone();
+        // Sections that a transaction has prepared are replayed with its commit.
+        options.allow_2pc = true;
+        Db::open_in_mode(&options, path, families, (OpenMode::ReadOnly, Some(secondary_path)), false)
+    }
+
     /// `notes_options`: the OPTIONS file is to say what it is opened with.
     pub(super) fn open_noting(
         options: &DbOptions,
         path: &Path,
-        mut families: Vec<ColumnFamilyDescriptor>,
+        families: Vec<ColumnFamilyDescriptor>,
         mode: OpenMode,
+        notes_options: bool,
+    ) -> Result<Db> {
+        Db::open_in_mode(options, path, families, (mode, None), notes_options)
+    }
+
+    /// `secondary`: the directory of a secondary's own files.
+    fn open_in_mode(
+        options: &DbOptions,
+        path: &Path,
+        mut families: Vec<ColumnFamilyDescriptor>,
+        (mode, secondary): (OpenMode, Option<&Path>),
         notes_options: bool,
     ) -> Result<Db> {
         let mut options = options.clone();
@@ -72,7 +101,7 @@ impl Db {
             changes.extend(make_consistent(&options, family)?);
         }
         options.make_write_buffer_manager();
-        let mut opening = Opening::new(options, path, families, mode)?;
+        let mut opening = Opening::new(options, path, families, (mode, secondary))?;
         opening.log_header();
         for change in changes {
             esker_base::info_log!(opening.info_log, Warn, "Options: {change}");
@@ -95,6 +124,8 @@ struct Opening {
     wal_dir: PathBuf,
     families: Vec<ColumnFamilyDescriptor>,
     mode: OpenMode,
+    /// The directory of a secondary's own files.
+    secondary: Option<PathBuf>,
     lock: Option<Box<dyn FileLock>>,
     info_log: Arc<dyn InfoLog>,
     session_id: String,
@@ -110,7 +141,7 @@ impl Opening {
         mut options: DbOptions,
         path: &Path,
         families: Vec<ColumnFamilyDescriptor>,
-        mode: OpenMode,
+        (mode, secondary): (OpenMode, Option<&Path>),
     ) -> Result<Opening> {
         if !families.iter().any(|f| f.name == "default") {
             return Err(Error::invalid_argument("Default column family not specified"));
@@ -133,19 +164,33 @@ impl Opening {
             }
             lock = Some(options.env.fs.lock_file(&file_name::lock_file_name(&path))?);
         }
-        let info_log = open_info_log(&options, &path, mode)?;
+        let secondary = secondary.map(|dir| fs.absolute_path(dir)).transpose()?;
+        let info_log = open_info_log(&options, &path, mode, secondary.as_deref())?;
         let tag = NEXT_TAG.fetch_add(1, Ordering::Relaxed);
         let open_files = OpenFiles::new(table_capacity(&options));
         if mode == OpenMode::ReadOnly {
-            open_files.set_other_owner();
+            open_files.set_other_owner(secondary.is_some());
         }
         let session_id = random::session_id();
-        Ok(Opening { options, path, wal_dir, families, mode, lock, info_log, session_id, tag, open_files })
+        Ok(Opening {
+            options,
+            path,
+            wal_dir,
+            families,
+            mode,
+            secondary,
+            lock,
+            info_log,
+            session_id,
+            tag,
+            open_files,
+        })
     }
 
     /// Writes the head of the LOG, if there is one.
     fn log_header(&self) {
-        if self.mode == OpenMode::ReadWrite || self.options.info_log.is_some() {
+        let has_log = self.mode == OpenMode::ReadWrite || self.secondary.is_some();
+        if has_log || self.options.info_log.is_some() {
             let dirs = (self.path.as_path(), self.wal_dir.as_path());
             let lines = log_header::header(&self.options, dirs, &self.families, &self.session_id);
             self.info_log.log_all(InfoLogLevel::Header, &lines);
@@ -173,6 +218,7 @@ impl Opening {
         let read_only = self.mode == OpenMode::ReadOnly;
         let fs = self.options.env.fs.clone();
         let before_manifest = if read_only { Some(self.look_at_wals()?) } else { None };
+        let followed_from = before_manifest.clone().filter(|_| self.secondary.is_some());
         let (existing, db_id) = self.find_or_create(&fs)?;
         let (mut present, missing) = self.split_families(existing)?;
         let descriptors: Vec<_> = present.iter().map(ColumnFamilyDescriptor::for_manifest).collect();
@@ -207,7 +253,11 @@ impl Opening {
             tables: &tables,
             former_operators: &former_operators,
         };
-        let mut recovered = recovery.run(&manifest, &present)?;
+        let mut recovered = match &self.secondary {
+            None => recovery.run(&manifest, &present)?,
+            Some(_) => recovery.without_replay(&manifest, &present)?,
+        };
+        let follower = self.secondary.as_ref().map(|_| recovered.refused_operands());
 
         let mut wals = Wals::new(fs.clone(), self.wal_dir.clone(), self.wal_options());
         for family in manifest.families() {
@@ -221,7 +271,11 @@ impl Opening {
             prepared.insert(transaction.xid, wals.current_number(), Arc::new(transaction.batch));
         }
         let states = self.family_states(&manifest, recovered, wals.current_number(), &tables);
-        let engine = self.build_engine(manifest, (wals, prepared), states, db_id, session_id);
+        let follower = follower.map(|refused| new_follower(&self.options, &manifest, &states, refused));
+        let engine = self.build_engine(manifest, (wals, prepared), (states, follower), db_id, session_id);
+        if let Some(before) = followed_from {
+            first_replay(&engine, before)?;
+        }
         let db = Db {
             inner: Arc::new(DbInner {
                 write_path: Arc::new(WritePath::new(engine.clone())),
@@ -431,7 +485,7 @@ impl Opening {
         &mut self,
         manifest: VersionSet,
         (wals, prepared): (Wals, PreparedSections),
-        states: Vec<FamilyState>,
+        (states, follower): (Vec<FamilyState>, Option<PrimaryFollower>),
         db_id: String,
         session_id: String,
     ) -> Arc<Engine> {
@@ -450,6 +504,7 @@ impl Opening {
             db_id,
             session_id,
             read_only: self.mode == OpenMode::ReadOnly,
+            secondary: follower.map(Secondary::new),
             info_log: self.info_log.clone(),
             families,
             numbers,
@@ -503,23 +558,17 @@ impl Opening {
         manifest: &VersionSet,
         tables: &BTreeMap<ColumnFamilyId, Arc<TableCache>>,
     ) -> Result<()> {
-        let fs = &self.options.env.fs;
+        let holding = self.holding();
         let (mut live_tables, mut live_blobs) = (HashSet::new(), HashSet::new());
         for family in manifest.families() {
             let Some(tables) = tables.get(&family.id()) else { continue };
             let version = family.current();
             for (level, file) in version.all_files() {
-                let path = file_name::table_file_name(&self.path, file.number);
-                let held =
-                    if has_room() { tables.hold(file.data()) } else { tables.check_there(file.data()) };
-                self.check_held(held, || format!("the table of L{level} is missing"), &path)?;
+                holding.hold_table(tables, level, file.data())?;
                 live_tables.insert(file.number);
             }
             for number in version.blob_files().keys() {
-                let path = file_name::blob_file_name(&self.path, *number);
-                let held =
-                    if has_room() { tables.blobs().hold(*number) } else { fs.file_size(&path).map(drop) };
-                self.check_held(held, || "the blob file is missing".to_owned(), &path)?;
+                holding.hold_blob_file(tables, *number)?;
                 live_blobs.insert(*number);
             }
         }
@@ -527,17 +576,12 @@ impl Opening {
         Ok(())
     }
 
-    fn check_held(&self, held: Result<()>, missing: impl FnOnce() -> String, path: &Path) -> Result<()> {
-        match held {
-            // Reads will say so.
-            Err(e) if !self.options.paranoid_checks || e.kind() == ErrorKind::IoError && e.is_retryable() => {
-                esker_base::info_log!(self.info_log, Warn, "Not kept open: {e}");
-                Ok(())
-            }
-            Err(e) if e.subcode() == SubCode::PathNotFound => {
-                Err(Error::corruption(missing()).at(path.display()))
-            }
-            held => held,
+    fn holding(&self) -> Holding<'_> {
+        Holding {
+            fs: &self.options.env.fs,
+            path: &self.path,
+            paranoid_checks: self.options.paranoid_checks,
+            info_log: &self.info_log,
         }
     }
 
@@ -550,6 +594,7 @@ impl Opening {
         options.use_fsync = self.options.use_fsync;
         options.paranoid_checks = self.options.paranoid_checks;
         options.read_only = self.mode == OpenMode::ReadOnly;
+        options.follows = self.secondary.is_some();
         options
     }
 
@@ -612,13 +657,23 @@ fn does_not_exist(path: &Path) -> Error {
     Error::invalid_argument(format!("{}: does not exist (create_if_missing is false)", path.display()))
 }
 
-fn open_info_log(options: &DbOptions, path: &Path, mode: OpenMode) -> Result<Arc<dyn InfoLog>> {
+/// The LOG: that of the options, that of the database or, if it is a secondary, that in the
+/// secondary's directory. A read-only database has none.
+fn open_info_log(
+    options: &DbOptions,
+    path: &Path,
+    mode: OpenMode,
+    secondary: Option<&Path>,
+) -> Result<Arc<dyn InfoLog>> {
     if let Some(log) = &options.info_log {
         return Ok(log.clone());
     }
-    if mode == OpenMode::ReadOnly {
+    if let Some(dir) = secondary {
+        options.env.fs.create_dir_if_missing(dir)?;
+    } else if mode == OpenMode::ReadOnly {
         return Ok(Arc::new(esker_base::logger::NoInfoLog));
     }
+    let path = secondary.unwrap_or(path);
     let file = match &options.db_log_dir {
         Some(dir) => dir.join(file_name::info_log_name_elsewhere(path)),
         None => file_name::info_log_file_name(path),

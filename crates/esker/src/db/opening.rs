@@ -117,6 +117,73 @@ impl Db {
         Db::open_with(&options.db, path, vec![default], OpenMode::ReadOnly)
     }
 
+    /// Opens the default family of the database in `path` as a secondary: reads it beside the
+    /// process that owns it, the primary, and follows that at each
+    /// [`Db::try_catch_up_with_primary`]. Takes no lock and changes no file of the primary. Its own
+    /// LOG is in `secondary_path`, which is created if it is missing.
+    ///
+    /// Between two catch-ups reads see one point in time; a snapshot or an iterator sees its own to
+    /// its end. Calls that change the database give `NotSupported`. The secondary holds a
+    /// descriptor of each table and blob file that the primary had at the last catch-up, whatever
+    /// `max_open_files` says. If the process may not have that many, reading a file that the
+    /// primary has deleted since gives `IoError` with sub-code `StaleFile`; catch up then and read
+    /// again.
+    ///
+    /// ```
+    /// use esker::{Db, Options};
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let primary = Db::open_default(dir.join("db"))?;
+    /// # primary.put("fjord", "water")?;
+    ///
+    /// let secondary = Db::open_as_secondary(&Options::default(), dir.join("db"), dir.join("mine"))?;
+    /// assert!(secondary.get("fjord")?.is_some());
+    /// assert!(secondary.put("fjord", "ice").is_err());
+    /// # Ok::<_, esker::Error>(())
+    /// ```
+    /// # Errors
+    /// `InvalidArgument`: the database does not exist, or an option is out of range · `Corruption`:
+    /// names file and offset · `NotSupported`: names the feature · `TryAgain`: the primary changes
+    /// its files faster than they are read · `IoError` from the directories.
+    pub fn open_as_secondary(
+        options: &Options,
+        path: impl AsRef<Path>,
+        secondary_path: impl AsRef<Path>,
+    ) -> Result<Db> {
+        let default = ColumnFamilyDescriptor::new("default", options.cf.clone());
+        Db::open_cf_as_secondary(&options.db, path, secondary_path, [default])
+    }
+
+    /// Opens families of the database in `path` as a secondary, as [`Db::open_as_secondary`] does;
+    /// `default` must be one of them.
+    ///
+    /// A family that the primary creates later is not there before the secondary is opened again.
+    /// The handle of one that the primary drops reads what it had at the last catch-up.
+    ///
+    /// ```
+    /// use esker::{Db, DbOptions};
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let primary = Db::open_default(dir.join("db"))?;
+    /// # primary.create_column_families(["users", "orders"])?;
+    ///
+    /// let (options, families) = (DbOptions::default(), ["default", "users"]);
+    /// let db = Db::open_cf_as_secondary(&options, dir.join("db"), dir.join("mine"), families)?;
+    /// assert_eq!(db.column_family_names(), families);
+    /// # Ok::<_, esker::Error>(())
+    /// ```
+    /// # Errors
+    /// `InvalidArgument`: the database or a family does not exist, or an option is out of range ·
+    /// `Corruption`: names file and offset · `NotSupported`: names the feature · `TryAgain`: the
+    /// primary changes its files faster than they are read · `IoError` from the directories.
+    pub fn open_cf_as_secondary(
+        options: &DbOptions,
+        path: impl AsRef<Path>,
+        secondary_path: impl AsRef<Path>,
+        families: impl IntoIterator<Item = impl Into<ColumnFamilyDescriptor>>,
+    ) -> Result<Db> {
+        let families = ColumnFamilyDescriptor::list(families);
+        Db::open_following(options, path.as_ref(), secondary_path.as_ref(), families)
+    }
+
     /// Opens the database in `path`. Read-only, `families` may be some of those it has.
     ///
     /// ```

@@ -68,6 +68,7 @@ pub(super) struct Recovery<'a> {
 }
 
 /// The files that were there before the MANIFEST was read.
+#[derive(Clone)]
 pub(super) struct BeforeManifest {
     pub(super) progress: Option<OwnersProgress>,
     pub(super) wals: Vec<FileNumber>,
@@ -86,6 +87,12 @@ pub(super) struct RecoveredDb {
 }
 
 impl RecoveredDb {
+    /// The families of which WALs may hold no operands, each with the reason.
+    pub(super) fn refused_operands(&self) -> BTreeMap<ColumnFamilyId, Error> {
+        let refused = |f: &ReplayedFamily| Some((f.id, f.foreign_operands.clone()?));
+        self.families.iter().filter_map(refused).collect()
+    }
+
     /// WALs that must be durable before later writes are synced. These are the WALs that stay, and
     /// all of them if transactions are prepared. Until the MANIFEST says that the old WALs are
     /// gone, a crash would leave the copies of sections in the new WAL, and might lose writes
@@ -132,20 +139,7 @@ impl Recovery<'_> {
         manifest: &VersionSet,
         families: &[ColumnFamilyDescriptor],
     ) -> Result<RecoveredDb> {
-        let mut replayed = FamilyMap::default();
-        let by_name: HashMap<&str, _> = families.iter().rev().map(|d| (d.name.as_str(), d)).collect();
-        for family in manifest.families() {
-            let Some(descriptor) = by_name.get(family.name()) else { continue };
-            let mut fresh = ReplayedFamily::new(
-                self.options,
-                family.id(),
-                descriptor,
-                family.log_number(),
-                family.epochs().clone(),
-            );
-            fresh.foreign_operands = self.former_operators.refusal(family.name()).cloned();
-            replayed.insert(family.id(), fresh);
-        }
+        let replayed = self.fresh_families(manifest, families);
         let wals = self.wals_to_replay(manifest)?;
         let opened = self.open_before_they_go(manifest, &wals)?;
         let mut run = ReplayRun {
@@ -198,6 +192,45 @@ impl Recovery<'_> {
         manifest.numbers().set_last_sequence(run.last_sequence);
         let families = run.families.into_values().collect();
         Ok(RecoveredDb { prepared, wals_still_needed, families, replayed: wals })
+    }
+
+    /// Families with empty memtables, for a secondary, which replays by itself.
+    /// # Errors
+    /// `InvalidArgument` if WALs lie elsewhere than `wal_dir` says · `IoError`.
+    pub(super) fn without_replay(
+        &self,
+        manifest: &VersionSet,
+        families: &[ColumnFamilyDescriptor],
+    ) -> Result<RecoveredDb> {
+        self.wals_to_replay(manifest)?;
+        Ok(RecoveredDb {
+            families: self.fresh_families(manifest, families).into_values().collect(),
+            replayed: Vec::new(),
+            wals_still_needed: Vec::new(),
+            prepared: Vec::new(),
+        })
+    }
+
+    fn fresh_families(
+        &self,
+        manifest: &VersionSet,
+        families: &[ColumnFamilyDescriptor],
+    ) -> FamilyMap<ReplayedFamily> {
+        let mut replayed = FamilyMap::default();
+        let by_name: HashMap<&str, _> = families.iter().rev().map(|d| (d.name.as_str(), d)).collect();
+        for family in manifest.families() {
+            let Some(descriptor) = by_name.get(family.name()) else { continue };
+            let mut fresh = ReplayedFamily::new(
+                self.options,
+                family.id(),
+                descriptor,
+                family.log_number(),
+                family.epochs().clone(),
+            );
+            fresh.foreign_operands = self.former_operators.refusal(family.name()).cloned();
+            replayed.insert(family.id(), fresh);
+        }
+        replayed
     }
 
     /// Numbers of the WALs that some family may need, ascending; all WAL numbers are marked as
@@ -483,28 +516,8 @@ impl ReplayRun<'_> {
 
     /// The reason why no memtable takes the batch, if there is one.
     fn why_refused(&self, wal: FileNumber, batch: &WriteBatchView<'_>) -> Option<String> {
-        if self.has_inverted_range(wal, batch) {
-            return Some("a range deletion ends before it begins".into());
-        }
-        batch.check_entries().err().map(|e| e.message().to_owned())
-    }
-
-    /// Whether the batch deletes a range that ends before it begins, in a family that lacks this
-    /// WAL. RocksDB finds that out when it has logged the write, refuses it then, and at the next
-    /// opening stops before it; Esker refuses it before. Prepared sections are not looked through:
-    /// RocksDB's transactions have no range deletions.
-    fn has_inverted_range(&self, wal: FileNumber, batch: &WriteBatchView<'_>) -> bool {
-        let content = batch.content();
-        content.delete_range
-            && !content.transaction_markers
-            && batch.iter().any(|op| {
-                let BatchOp::DeleteRange { family, begin, end } = op else { return false };
-                let lacks_it = |f: &&ReplayedFamily| wal >= f.manifest_log_number;
-                self.families
-                    .get(&family)
-                    .filter(lacks_it)
-                    .is_some_and(|f| f.icmp.compare_plain_keys(begin, end).is_gt())
-            })
+        let lacks_it = |f: &&ReplayedFamily| wal >= f.manifest_log_number;
+        why_refused(batch, |id| self.families.get(&id).filter(lacks_it).map(|f| &f.icmp))
     }
 
     /// Whether the WAL before this one was replayed to its end, as far as this batch tells of it.
@@ -632,6 +645,35 @@ impl ReplayRun<'_> {
     }
 }
 
+/// The reason why no memtable takes a batch of a WAL, if there is one. `order` gives the order of a
+/// family that lacks this WAL.
+pub(super) fn why_refused<'a>(
+    batch: &WriteBatchView<'_>,
+    order: impl Fn(ColumnFamilyId) -> Option<&'a InternalKeyComparator>,
+) -> Option<String> {
+    if has_inverted_range(batch, order) {
+        return Some("a range deletion ends before it begins".into());
+    }
+    batch.check_entries().err().map(|e| e.message().to_owned())
+}
+
+/// Whether the batch deletes a range that ends before it begins. RocksDB finds that out when it has
+/// logged the write, refuses it then, and at the next opening stops before it; Esker refuses it
+/// before. Prepared sections are not looked through: RocksDB's transactions have no range
+/// deletions.
+fn has_inverted_range<'a>(
+    batch: &WriteBatchView<'_>,
+    order: impl Fn(ColumnFamilyId) -> Option<&'a InternalKeyComparator>,
+) -> bool {
+    let content = batch.content();
+    content.delete_range
+        && !content.transaction_markers
+        && batch.iter().any(|op| {
+            let BatchOp::DeleteRange { family, begin, end } = op else { return false };
+            order(family).is_some_and(|icmp| icmp.compare_plain_keys(begin, end).is_gt())
+        })
+}
+
 impl ReplayedFamily {
     fn new(
         options: &DbOptions,
@@ -665,7 +707,8 @@ impl ReplayedFamily {
     }
 }
 
-fn mode_of(mode: WalRecoveryMode) -> wal_recovery::WalReplayMode {
+/// The format's word for a mode.
+pub(super) fn mode_of(mode: WalRecoveryMode) -> wal_recovery::WalReplayMode {
     use wal_recovery::WalReplayMode as Format;
     match mode {
         WalRecoveryMode::TolerateCorruptedTailRecords => Format::TolerateCorruptedTailRecords,

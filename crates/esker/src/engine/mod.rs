@@ -4,8 +4,9 @@
 //! background jobs share.
 //!
 //! Reading order: `state` (the fields under the db mutex, with `totals` and `history`), this file,
-//! `install` (a job's result comes into force), `jobs` (which jobs run), `stall`, `covered`,
-//! `background_error`, `scrub`, `space`; `report`, `counters`, `under_way` and `parts` serve them.
+//! `install` (a job's result comes into force), `secondary` (the same for an engine that follows a
+//! primary), `jobs` (which jobs run), `stall`, `covered`, `background_error`, `scrub`, `space`;
+//! `report`, `counters`, `under_way` and `parts` serve them.
 //!
 //! Locks, in the order in which they may be taken (docs/locking.md): write lead → manifest → state
 //! → wals → small ones. MANIFEST and table I/O never happens under `state`.
@@ -26,6 +27,7 @@ mod jobs;
 mod parts;
 mod report;
 mod scrub;
+mod secondary;
 mod space;
 mod stall;
 mod state;
@@ -41,6 +43,9 @@ pub(crate) use parts::EngineParts;
 pub(crate) use report::{CompactionReport, SubcompactionReport};
 pub use scrub::ScrubState;
 pub(crate) use scrub::{Scrubber, begin_scrubbing};
+pub(crate) use secondary::{
+    FollowedFamily, FollowedMemTable, PinnedSuperVersions, PrimaryFollower, Secondary,
+};
 pub(crate) use stall::StallState;
 pub(crate) use state::{DbState, FlushRequest, QueuedManualCompaction};
 pub(crate) use under_way::UnderWay;
@@ -72,6 +77,8 @@ const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// The ranks of the engine's locks: a thread may only take a lock of a higher rank than it holds.
 pub(crate) mod rank {
     use esker_base::sync::LockRank;
+    /// The progress of a secondary; held while it catches up.
+    pub(crate) const CATCH_UP: LockRank = LockRank::new(5, "catch-up");
     /// MANIFEST writer and the authoritative versions; held during MANIFEST I/O.
     pub(crate) const MANIFEST: LockRank = LockRank::new(10, "manifest");
     /// The db mutex.
@@ -126,6 +133,8 @@ pub(crate) struct Engine {
     pub(crate) db_id: String,
     pub(crate) session_id: String,
     pub(crate) read_only: bool,
+    /// It follows a primary; then it is read-only, too.
+    pub(crate) secondary: Option<Secondary>,
     pub(crate) jobs: OnceLock<Jobs>,
 
     // Synchronise themselves.
@@ -244,11 +253,12 @@ impl Engine {
 
     /// Checks that the database can be written, in this process.
     /// # Errors
-    /// `NotSupported` if the database was opened read-only, or in a forked child.
+    /// `NotSupported` if the database was opened read-only or as a secondary, or in a forked child.
     pub(crate) fn check_writable(&self) -> Result<()> {
         self.check_process()?;
         if self.read_only {
-            return Err(esker_base::Error::not_supported("Not supported operation in read only mode."));
+            let mode = if self.secondary.is_some() { "secondary" } else { "read only" };
+            return Err(Error::not_supported(format!("Not supported operation in {mode} mode.")));
         }
         Ok(())
     }

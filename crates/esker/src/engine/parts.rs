@@ -1,7 +1,8 @@
 //! Makes an [`Engine`] from the result of recovery.
 
 use super::{
-    AutoRecovery, DbState, Engine, EngineCounters, Purger, StallState, StatsDump, UnwrittenOptions, rank,
+    AutoRecovery, DbState, Engine, EngineCounters, Purger, Secondary, StallState, StatsDump,
+    UnwrittenOptions, rank,
 };
 use crate::cf::ColumnFamilySet;
 use crate::options::DbOptions;
@@ -28,6 +29,7 @@ pub(crate) struct EngineParts {
     pub(crate) db_id: String,
     pub(crate) session_id: String,
     pub(crate) read_only: bool,
+    pub(crate) secondary: Option<Secondary>,
     pub(crate) info_log: Arc<dyn InfoLog>,
     pub(crate) tag: u64,
     pub(crate) scheduler: Scheduler,
@@ -65,6 +67,7 @@ impl Engine {
             db_id: parts.db_id,
             session_id: parts.session_id,
             read_only: parts.read_only,
+            secondary: parts.secondary,
             jobs: OnceLock::new(),
             info_log: parts.info_log,
             tag: parts.tag,

@@ -97,6 +97,9 @@ impl DbInner {
         if options.timestamp.is_some() || (0..families).any(has_timestamps) {
             return self.read_timestamped_batch(options, keys, output);
         }
+        if self.engine.secondary.is_some() && (options.snapshot.is_some() || !keys.is_of_one_family()) {
+            return self.read_batch_at_snapshot(options, keys, entities, output);
+        }
         let table_options = table_read_options(options);
         let statistics = self.engine.options.statistics.as_deref();
         let files_only = self.reads_files_only(options);
@@ -206,6 +209,34 @@ impl DbInner {
             }
             let of_family = if has_timestamps(i) || !has_some { &options } else { &plain };
             output.set(i, Answer::Made(self.get(of_family, keys.family(i), keys.key(i))));
+        }
+    }
+
+    /// A batch of a secondary, key by key: at its snapshot, or in several families, whose super
+    /// versions belong together only in a snapshot.
+    #[cold]
+    fn read_batch_at_snapshot(
+        self: &Arc<Self>,
+        options: &ReadOptions,
+        keys: &impl Keys,
+        entities: bool,
+        output: &mut impl Output,
+    ) {
+        let snapshot = options.snapshot.clone().unwrap_or_else(|| self.hold_now(Holder::User));
+        let options = &ReadOptions { snapshot: Some(snapshot), ..options.clone() };
+        let statistics = self.engine.options.statistics.as_deref();
+        for i in 0..keys.len() {
+            if output.value_bytes() > options.value_size_soft_limit {
+                output.set(i, Answer::Made(Err(behind_limit())));
+                continue;
+            }
+            let read = PointRead { options, cf: keys.family(i), own: None, statistics, entities };
+            if let Err(e) = self.find(&read, keys.key(i), &mut |answer| output.set(i, answer)) {
+                output.set(i, Answer::Made(Err(e)));
+            }
+        }
+        if let Some(statistics) = statistics {
+            count_batch(statistics, keys.len() as u64, (output.found_count(), output.value_bytes()));
         }
     }
 

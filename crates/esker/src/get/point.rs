@@ -9,14 +9,14 @@
 
 use super::answer::Answer;
 use super::search::{PointSearch, ReadContext};
-use crate::cf::{ColumnFamily, OwnWrites};
+use crate::cf::{ColumnFamily, OwnWrites, SuperVersion};
 use crate::instance::DbInner;
 use crate::options::{ReadOptions, ReadTier, table_read_options};
 use crate::scan::iterator::new_timestamped_iter;
 use crate::scan::timestamped::TimestampedIter;
 use esker_base::stats::{Histogram, Statistics, Ticker};
-use esker_base::sync::epoch;
-use esker_base::{PinnedBytes, Result};
+use esker_base::sync::{Arc, epoch};
+use esker_base::{PinnedBytes, Result, SequenceNumber};
 use esker_format::key::LookupKey;
 
 /// The read of one key.
@@ -89,6 +89,10 @@ impl DbInner {
         self.check_family(cf)?;
         if let Some(snapshot) = &options.snapshot {
             self.check_own(snapshot)?;
+            if let Some(super_version) = self.super_version_at(snapshot, cf) {
+                self.find_in(&super_version, snapshot.sequence(), read, key, settle);
+                return Ok(());
+            }
         }
         let guard = epoch::pin();
         // The super version first, then the sequence number: in the reverse order, a flush in
@@ -111,6 +115,24 @@ impl DbInner {
             _ = PointSearch::new(&super_version, &context, &lookup).resume(suspended, settle);
         }
         Ok(())
+    }
+
+    /// The same at a snapshot of a secondary.
+    #[cold]
+    fn find_in(
+        &self,
+        super_version: &Arc<SuperVersion>,
+        sequence: SequenceNumber,
+        read: &PointRead<'_>,
+        key: &[u8],
+        settle: &mut impl FnMut(Answer<'_>),
+    ) {
+        let PointRead { options, cf, statistics, entities, .. } = *read;
+        let table_options = table_read_options(options);
+        let context = ReadContext::new(cf, options, &table_options, statistics);
+        let context = ReadContext { entities, ..context };
+        let lookup = LookupKey::new(key, sequence);
+        _ = PointSearch::new(super_version, &context, &lookup).find(settle);
     }
 
     /// The value of `key` as of the timestamp that `options` name, and the timestamp it was written

@@ -19,7 +19,7 @@ pub(crate) use close::ReleaseAll;
 pub(crate) use purge::{disable_file_deletions, enable_file_deletions, purge_directory, settle_and_purge};
 
 use crate::cf::{ColumnFamily, SuperVersion};
-use crate::engine::Engine;
+use crate::engine::{Engine, PinnedSuperVersions};
 use crate::options::{ReadOptions, ReadTier};
 use crate::snapshot::{Holder, Snapshot, SnapshotOwner, Ticket};
 use crate::write::WritePath;
@@ -75,9 +75,48 @@ impl DbInner {
                 self.clone() as Arc<dyn SnapshotOwner>,
             );
         }
-        let (sequence, ticket) =
-            engine.snapshots.acquire(|| engine.visible_sequence(), holder, || engine.env.clock.now_seconds());
-        Snapshot::new(sequence, ticket, self.clone() as Arc<dyn SnapshotOwner>)
+        let take = || {
+            engine.snapshots.acquire(|| engine.visible_sequence(), holder, || engine.env.clock.now_seconds())
+        };
+        let owner = self.clone() as Arc<dyn SnapshotOwner>;
+        if engine.secondary.is_none() {
+            let (sequence, ticket) = take();
+            return Snapshot::new(sequence, ticket, owner);
+        }
+        // A catch-up publishes under this lock.
+        let state = engine.state.lock();
+        let (sequence, ticket) = take();
+        let pinned: PinnedSuperVersions =
+            state.families.iter().map(|(id, family)| (*id, family.cf.pinned_super_version())).collect();
+        drop(state);
+        Snapshot::with_pinned(sequence, ticket, owner, Box::new(pinned))
+    }
+
+    /// A snapshot of one family of a secondary, for an iterator.
+    #[cold]
+    pub(crate) fn hold_family(self: &Arc<Self>, cf: &ColumnFamily) -> Snapshot {
+        let engine = &self.engine;
+        let owner = self.clone() as Arc<dyn SnapshotOwner>;
+        let state = engine.state.lock();
+        let pinned = PinnedSuperVersions::from([(cf.id, cf.pinned_super_version())]);
+        let (sequence, ticket) = engine.snapshots.acquire(
+            || engine.visible_sequence(),
+            Holder::Iterator,
+            || engine.env.clock.now_seconds(),
+        );
+        drop(state);
+        Snapshot::with_pinned(sequence, ticket, owner, Box::new(pinned))
+    }
+
+    /// The super version that a snapshot of a secondary reads; `None`: the present one.
+    #[inline]
+    pub(crate) fn super_version_at(
+        &self,
+        snapshot: &Snapshot,
+        cf: &ColumnFamily,
+    ) -> Option<Arc<SuperVersion>> {
+        let pinned = snapshot.pinned()?.downcast_ref::<PinnedSuperVersions>()?;
+        pinned.get(&cf.id).cloned()
     }
 
     /// Whether a read must not see the memtables, because they may hold entries that no WAL has.
@@ -124,9 +163,15 @@ impl DbInner {
         held: Option<&Snapshot>,
     ) -> (Arc<SuperVersion>, SequenceNumber) {
         if let Some(snapshot) = held.or(options.snapshot.as_ref()) {
+            if let Some(super_version) = self.super_version_at(snapshot, cf) {
+                return (super_version, snapshot.sequence());
+            }
             // All super versions since the number was taken have every entry visible at it.
             return (cf.pinned_super_version(), snapshot.sequence());
         }
+        // On a secondary both change under this lock: a newer version lacks what an older number
+        // sees.
+        let _published = self.engine.secondary.as_ref().map(|_| self.engine.state.lock());
         loop {
             let super_version = cf.pinned_super_version();
             esker_base::probe!("read_point:super_version");

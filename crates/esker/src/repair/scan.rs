@@ -119,7 +119,7 @@ impl Repair {
 
     fn what_manifest_says(&self, number: FileNumber) -> Result<Option<Said>> {
         let without_it = |e: Error| e.advising("without that file it is made of the tables and WALs alone");
-        let mut manifest = match ManifestReader::open(self.fs.as_ref(), &self.path, number) {
+        let mut manifest = match ManifestReader::open(self.fs.as_ref(), &self.path, number, false) {
             Err(e) if is_of_reading(&e) => return Err(without_it(e)),
             Err(_) => return Ok(None),
             Ok(manifest) => manifest,

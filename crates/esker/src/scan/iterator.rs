@@ -95,8 +95,8 @@ enum Watched {
     SuperVersion(Arc<SuperVersion>),
     /// Nothing until it is moved.
     Detached,
-    /// One super version for good: with `pin_data`, timestamps, `ignore_range_deletions`, or a tier
-    /// that not all is seen by.
+    /// One super version for good: with `pin_data`, timestamps, `ignore_range_deletions`, a tier
+    /// that not all is seen by, or on a secondary.
     Stays,
 }
 
@@ -140,7 +140,7 @@ impl DbIterator {
         check_tailing(&options, cf.icmp.timestamp_size() > 0)?;
         db.check_family(cf)?;
         options.snapshot.as_ref().map_or(Ok(()), |snapshot| db.check_own(snapshot))?;
-        let held = db.hold_for_iterator(&options);
+        let held = db.hold_for_iterator(&options, cf);
         let (super_version, sequence) = db.pinned_read_point(cf, &options, held.as_ref());
         let statistics = db.engine.options.statistics.clone();
         let mut iter = if options.iter_start_ts.is_some() {
@@ -160,7 +160,9 @@ impl DbIterator {
         // Others would lose what goes from memory into files, or what compactions drop since nobody
         // else can see it.
         let sees_all = options.read_tier == ReadTier::ReadAll && !options.ignore_range_deletions;
-        let can_watch = matches!(iter, Cursor::Plain(_)) && !options.pin_data && sees_all;
+        // A later super version of a secondary lacks what only this iterator sees.
+        let may_leave = !options.pin_data && db.engine.secondary.is_none();
+        let can_watch = matches!(iter, Cursor::Plain(_)) && may_leave && sees_all;
         let watched = if can_watch { Watched::SuperVersion(super_version) } else { Watched::Stays };
         record_tick(&db.engine.options.statistics, Ticker::NoIteratorCreated, 1);
         Ok(DbIterator { iter, cf: cf.clone(), db: db.clone(), options, watched, held, planned })
@@ -329,7 +331,7 @@ impl DbIterator {
     /// Those of `refresh`. The iterator is as it was then.
     fn refresh_runs(&mut self) -> Result<()> {
         self.db.engine.check_process()?;
-        let held = self.db.hold_for_iterator(&self.options);
+        let held = self.db.hold_for_iterator(&self.options, &self.cf);
         let (super_version, sequence) = self.db.pinned_read_point(&self.cf, &self.options, held.as_ref());
         if let Cursor::Timestamped(iter) = &mut self.iter {
             **iter = new_timestamped_iter(&self.cf, &super_version, &self.options, sequence, None)?;
@@ -649,9 +651,15 @@ fn deleted_run_memory(super_version: &SuperVersion, options: &ReadOptions) -> Op
 
 impl DbInner {
     /// Holds an iterator's point in time, if the user gave no snapshot and the iterator may leave
-    /// its super version.
-    fn hold_for_iterator(self: &Arc<Self>, options: &ReadOptions) -> Option<Snapshot> {
-        (options.snapshot.is_none() && !options.pin_data).then(|| self.hold_now(Holder::Iterator))
+    /// its super version. On a secondary it holds the super version, too.
+    fn hold_for_iterator(self: &Arc<Self>, options: &ReadOptions, cf: &ColumnFamily) -> Option<Snapshot> {
+        if options.snapshot.is_some() {
+            return None;
+        }
+        if self.engine.secondary.is_some() {
+            return Some(self.hold_family(cf));
+        }
+        (!options.pin_data).then(|| self.hold_now(Holder::Iterator))
     }
 }
 

@@ -36,13 +36,17 @@ impl OwnersProgress {
     }
 }
 
-/// The MANIFEST that CURRENT names, and its number.
+/// The MANIFEST that CURRENT names, and its number. `follows`: see [`ManifestReader::open`].
 /// # Errors
 /// Those of [`read_current`] and [`ManifestReader::open`], if CURRENT still names the same one.
-pub(crate) fn open_current_manifest(fs: &dyn FileSystem, dir: &Path) -> Result<(FileNumber, ManifestReader)> {
+pub(crate) fn open_current_manifest(
+    fs: &dyn FileSystem,
+    dir: &Path,
+    follows: bool,
+) -> Result<(FileNumber, ManifestReader)> {
     let mut number = read_current(fs, dir)?;
     loop {
-        let failed = match ManifestReader::open(fs, dir, number) {
+        let failed = match ManifestReader::open(fs, dir, number, follows) {
             Ok(reader) => return Ok((number, reader)),
             Err(e) => e,
         };

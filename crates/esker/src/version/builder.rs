@@ -97,6 +97,39 @@ impl VersionBuilder {
         }
     }
 
+    /// On top of `base`, whose files are at `locations`: what leads to the files of `target`.
+    /// `None` if both have the same. Cost: a look at each file of both.
+    pub(super) fn towards(
+        base: &Arc<Version>,
+        locations: &Arc<Locations>,
+        target: &Version,
+    ) -> Option<VersionBuilder> {
+        let mut builder = VersionBuilder::new(Arc::clone(base), Arc::clone(locations));
+        let mut left: HashMap<FileNumber, (usize, &Arc<FileMeta>)> =
+            base.all_files().map(|(level, file)| (file.number, (level, file))).collect();
+        for (level, file) in target.all_files() {
+            match left.remove(&file.number) {
+                Some((at, old)) if at == level && old.data() == file.data() => continue,
+                Some((at, _)) => builder.shrunk[at] = true,
+                None => {}
+            }
+            builder.added.entry(level).or_default().insert(file.number, file.data().clone());
+            builder.moved.0.insert(file.number, Some(level));
+        }
+        for (number, (level, _)) in left {
+            builder.shrunk[level] = true;
+            builder.moved.0.insert(number, None);
+        }
+        builder.blobs_changed = base.blob_files != target.blob_files;
+        builder.blob_files = Arc::clone(&target.blob_files);
+        builder.compact_cursors = target.compact_cursors.clone();
+        builder.full_history_ts_low = Some(target.full_history_ts_low.clone());
+        let is_same = builder.moved.0.is_empty()
+            && !builder.blobs_changed
+            && base.full_history_ts_low == target.full_history_ts_low;
+        (!is_same).then_some(builder)
+    }
+
     /// Gives every added file an epoch if one has none, as if none had: deeper levels are older,
     /// one epoch each; level 0 by sequence numbers, one epoch per file. Only over an empty version,
     /// when a MANIFEST has been read to its end. Returns the next epoch of the family.

@@ -34,6 +34,9 @@ pub struct VersionSetOptions {
     pub paranoid_checks: bool,
     /// Nothing is written, and families that the caller does not name are skipped.
     pub read_only: bool,
+    /// Another owner goes on writing, and [`VersionSet::read_later_edits`](super::VersionSet) is to
+    /// be called now and then.
+    pub follows: bool,
 }
 
 impl VersionSetOptions {
@@ -50,6 +53,7 @@ impl VersionSetOptions {
             use_fsync: false,
             paranoid_checks: true,
             read_only: false,
+            follows: false,
         }
     }
 

@@ -11,10 +11,11 @@
 //!     unknown.
 
 use super::VersionSetOptions;
+use crate::wal::TailSource;
 use esker_base::{Error, FileNumber, Result};
 use esker_env::{FileSystem, SequentialFile, WritableFile, replace_file};
 use esker_format::file_name;
-use esker_format::log::{LogReader, LogWriter, next_strict};
+use esker_format::log::{LogMark, LogReader, LogWriter, next_strict};
 use esker_format::version_edit::VersionEdit;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -154,8 +155,15 @@ pub fn read_current(fs: &dyn FileSystem, dir: &Path) -> Result<FileNumber> {
 /// Edits of a MANIFEST from front to back.
 pub(crate) struct ManifestReader {
     path: PathBuf,
-    log: LogReader<FileSource>,
+    log: Log,
     record: Vec<u8>,
+}
+
+enum Log {
+    /// Read once.
+    Whole(LogReader<FileSource>),
+    /// Followed while it grows; the mark is behind the last edit.
+    Followed(Box<LogReader<TailSource>>, LogMark),
 }
 
 struct FileSource(Box<dyn SequentialFile>);
@@ -167,17 +175,28 @@ impl esker_format::log::LogSource for FileSource {
 }
 
 impl ManifestReader {
-    /// Opens a MANIFEST.
+    /// Opens a MANIFEST. A reader that `follows` it gives later edits after it came to the end.
     /// # Errors
     /// `IoError`; `Corruption` if CURRENT names a file that is not there.
-    pub(crate) fn open(fs: &dyn FileSystem, dir: &Path, number: FileNumber) -> Result<ManifestReader> {
+    pub(crate) fn open(
+        fs: &dyn FileSystem,
+        dir: &Path,
+        number: FileNumber,
+        follows: bool,
+    ) -> Result<ManifestReader> {
         let path = file_name::descriptor_file_name(dir, number);
         if !fs.file_exists(&path)? {
             let what = format!("CURRENT names {}, which is not there", path.display());
             return Err(advise(Error::corruption(what)));
         }
-        let file = fs.new_sequential_file(&path)?;
-        Ok(ManifestReader { path, log: LogReader::new(FileSource(file), 0), record: Vec::new() })
+        let log = if follows {
+            let log = LogReader::new(TailSource::open(fs, &path)?, 0);
+            let mark = log.mark();
+            Log::Followed(Box::new(log), mark)
+        } else {
+            Log::Whole(LogReader::new(FileSource(fs.new_sequential_file(&path)?), 0))
+        };
+        Ok(ManifestReader { path, log, record: Vec::new() })
     }
 
     /// Its path, for messages.
@@ -190,7 +209,20 @@ impl ManifestReader {
     /// # Errors
     /// `Corruption` and `IoError`, naming the file.
     pub(crate) fn next_edit(&mut self) -> Result<Option<VersionEdit>> {
-        if !next_strict(&mut self.log, &mut self.record, &self.path.display()).map_err(advise)? {
+        let path = self.path.display();
+        let is_record = match &mut self.log {
+            Log::Whole(log) => next_strict(log, &mut self.record, &path),
+            Log::Followed(log, _) => next_strict(log, &mut self.record, &path),
+        };
+        let is_record = is_record.map_err(advise)?;
+        if let Log::Followed(log, mark) = &mut self.log {
+            if is_record {
+                *mark = log.mark();
+            } else {
+                log.go_back(mark);
+            }
+        }
+        if !is_record {
             return Ok(None);
         }
         VersionEdit::decode(&self.record).map(Some).map_err(|e| advise(e.at(self.path.display())))

@@ -5,9 +5,10 @@
 //! levels), [`file_picker`] (files that may hold a key), [`builder`] (version + edits -> version),
 //! [`check`] (consistency of a version), [`manifest`] (the log of edits and CURRENT), `snapshot`
 //! (the edits that begin a MANIFEST), `recover` (the log read back), [`beside_owner`] (the same
-//! beside a writing process), [`set`] (the current versions of all families, and the only way to
-//! change them). Parts of these: `family_map` (a value per family), [`config`], [`numbers`],
-//! `timestamps` (bounds of tables without their timestamps).
+//! beside a writing process), `follow` (another owner's MANIFEST read on), [`set`] (the current
+//! versions of all families, and the only way to change them). Parts of these: `family_map` (a
+//! value per family), [`config`], [`numbers`], `timestamps` (bounds of tables without their
+//! timestamps).
 
 pub(crate) mod beside_owner;
 pub(crate) mod blob_meta;
@@ -18,6 +19,7 @@ mod family_map;
 pub(crate) mod file_meta;
 pub(crate) mod file_picker;
 pub(crate) mod findings;
+mod follow;
 pub(crate) mod levels;
 pub(crate) mod manifest;
 pub(crate) mod numbers;
@@ -36,6 +38,7 @@ pub(crate) use config::{check_family_name, what_is_wrong_with_family_name};
 pub(crate) use family_map::FamilyMap;
 pub(crate) use file_meta::{FileMeta, ObsoleteTable};
 pub(crate) use file_picker::Candidates;
+pub(crate) use follow::Followed;
 pub(crate) use levels::Level;
 pub(crate) use numbers::Numbers;
 pub use recover::ListedFamily;

@@ -45,15 +45,15 @@ pub(super) struct RecoveredFamily {
     pub(super) built: Built,
 }
 
-/// Reads a MANIFEST to its end.
+/// Reads a MANIFEST to its end. `group` keeps the edits of a group that is not whole there.
 pub(super) fn recover(
     options: &VersionSetOptions,
     families: &[FamilyDescriptor],
-    mut reader: ManifestReader,
+    reader: &mut ManifestReader,
+    group: &mut AtomicGroup,
     obsolete: &Arc<ObsoleteFiles>,
 ) -> Result<Recovered> {
     let mut replay = Replay::new(families)?;
-    let mut group = AtomicGroup::default();
     while let Some(edit) = reader.next_edit()? {
         group.add(edit, &mut |e| replay.apply(e)).map_err(|e| e.at(reader.path().display()))?;
     }
@@ -69,12 +69,19 @@ pub(super) fn recover(
 
 /// Holds back edits until their group is whole.
 #[derive(Debug, Default)]
-struct AtomicGroup {
+pub(super) struct AtomicGroup {
     edits: Vec<VersionEdit>,
 }
 
 impl AtomicGroup {
-    fn add(&mut self, edit: VersionEdit, apply: &mut dyn FnMut(&VersionEdit) -> Result<()>) -> Result<()> {
+    /// Passes the edit on, with those of its group before it if it is the last of one.
+    /// # Errors
+    /// `Corruption` for a broken group · those of `apply`.
+    pub(super) fn add(
+        &mut self,
+        edit: VersionEdit,
+        apply: &mut dyn FnMut(&VersionEdit) -> Result<()>,
+    ) -> Result<()> {
         let Some(remaining) = edit.remaining_in_atomic_group else {
             return if self.edits.is_empty() {
                 apply(&edit)
@@ -123,11 +130,12 @@ impl Family {
     }
 }
 
+/// A family that edits are applied to.
 #[derive(Debug)]
-struct OpenFamily {
-    descriptor: FamilyDescriptor,
-    builder: VersionBuilder,
-    log_number: FileNumber,
+pub(super) struct OpenFamily {
+    pub(super) descriptor: FamilyDescriptor,
+    pub(super) builder: VersionBuilder,
+    pub(super) log_number: FileNumber,
 }
 
 #[derive(Debug)]
@@ -311,7 +319,10 @@ impl<'a> Replay<'a> {
 }
 
 impl OpenFamily {
-    fn apply(&mut self, edit: &VersionEdit) -> Result<()> {
+    /// Applies an edit of this family.
+    /// # Errors
+    /// `InvalidArgument` for another comparator · `Corruption` if the edit does not fit.
+    pub(super) fn apply(&mut self, edit: &VersionEdit) -> Result<()> {
         if let Some(stored) = &edit.comparator
             && stored != self.descriptor.comparator.name()
         {

@@ -19,6 +19,7 @@
 use super::beside_owner::open_current_manifest;
 use super::builder::{Built, Locations, VersionBuilder};
 use super::file_meta::{ObsoleteFiles, ObsoleteTable};
+use super::follow::ManifestTail;
 use super::manifest::{ManifestWriter, read_current, set_current};
 use super::recover::{self, ListedFamily, RecoveredFamily};
 use super::{
@@ -43,7 +44,7 @@ pub struct VersionSetFamily {
     pub(super) descriptor: FamilyDescriptor,
     pub(super) log_number: FileNumber,
     pub(super) current: Arc<Version>,
-    locations: Arc<Locations>,
+    pub(super) locations: Arc<Locations>,
     epochs: Arc<AtomicU64>,
 }
 
@@ -102,10 +103,10 @@ impl VersionSetFamily {
 /// The current versions of all families.
 #[derive(Debug)]
 pub struct VersionSet {
-    options: VersionSetOptions,
+    pub(super) options: VersionSetOptions,
     numbers: Arc<Numbers>,
     pub(super) families: BTreeMap<ColumnFamilyId, VersionSetFamily>,
-    names: HashMap<String, ColumnFamilyId>,
+    pub(super) names: HashMap<String, ColumnFamilyId>,
     pub(super) max_column_family: u32,
     pub(super) db_id: Option<String>,
     pub(super) min_log_number_to_keep: FileNumber,
@@ -114,23 +115,25 @@ pub struct VersionSet {
     prev_log_number: FileNumber,
     tracked_wals: BTreeMap<FileNumber, Option<u64>>,
     /// The largest sequence number that the MANIFEST knows.
-    logged_sequence: SequenceNumber,
-    manifest_number: FileNumber,
+    pub(super) logged_sequence: SequenceNumber,
+    pub(super) manifest_number: FileNumber,
     /// Open if the next edit may be appended; otherwise it goes to a fresh MANIFEST.
     manifest: Option<ManifestWriter>,
+    /// Where to read on in another owner's MANIFEST; `None`: it has to be read from the front.
+    pub(super) tail: Option<ManifestTail>,
     obsolete_manifests: Vec<FileNumber>,
     /// MANIFESTs that were not finished, or that CURRENT may name although switching it failed.
     unsure_manifests: Vec<FileNumber>,
-    obsolete: Arc<ObsoleteFiles>,
+    pub(super) obsolete: Arc<ObsoleteFiles>,
     quarantine: BTreeSet<FileNumber>,
     /// Tables and blob files of edits that could not be written: obsolete as soon as CURRENT names
     /// a MANIFEST without them.
     orphans: (Vec<ObsoleteTable>, Vec<FileNumber>),
     /// Every version that was ever current and may still be in use.
-    versions: Vec<Weak<Version>>,
+    pub(super) versions: Vec<Weak<Version>>,
     /// Versions in use when dead ones were last removed.
     versions_kept: usize,
-    next_version: u64,
+    pub(super) next_version: u64,
 }
 
 impl VersionSet {
@@ -167,9 +170,12 @@ impl VersionSet {
     /// `InvalidArgument`: `families` lacks families (each is listed), another comparator (both are
     /// named), or files on more levels than `num_levels`; nothing is wrong with the database.
     pub fn recover(options: VersionSetOptions, families: &[FamilyDescriptor]) -> Result<VersionSet> {
-        let (manifest_number, reader) = open_current_manifest(options.fs.as_ref(), &options.dir)?;
+        let follows = options.follows;
+        let (manifest_number, mut reader) =
+            open_current_manifest(options.fs.as_ref(), &options.dir, follows)?;
         let obsolete = Arc::new(ObsoleteFiles::default());
-        let r = recover::recover(&options, families, reader, &obsolete)?;
+        let mut group = recover::AtomicGroup::default();
+        let r = recover::recover(&options, families, &mut reader, &mut group, &obsolete)?;
         let next_file = FileNumber(r.next_file.0.max(manifest_number.0.saturating_add(1)));
         let names = r.families.iter().map(|f| (f.descriptor.name.clone(), f.id)).collect();
         let mut set = VersionSet {
@@ -186,6 +192,7 @@ impl VersionSet {
             logged_sequence: r.last_sequence,
             manifest_number,
             manifest: None,
+            tail: follows.then_some(ManifestTail { reader, group }),
             obsolete_manifests: Vec::new(),
             unsure_manifests: Vec::new(),
             obsolete,
@@ -203,7 +210,7 @@ impl VersionSet {
     /// # Errors
     /// `IoError` (sub-code `PathNotFound` if there is no CURRENT) · `Corruption`.
     pub fn list_families(fs: &dyn FileSystem, dir: &Path) -> Result<Vec<ListedFamily>> {
-        recover::list_families(open_current_manifest(fs, dir)?.1)
+        recover::list_families(open_current_manifest(fs, dir, false)?.1)
     }
 
     /// Names of the families of a database, in the order of their ids, without opening it.
@@ -446,7 +453,7 @@ impl VersionSet {
 
     /// Forgets dead versions once they may be half of all, so that an edit costs only the versions
     /// it makes.
-    fn forget_released_versions(&mut self) {
+    pub(super) fn forget_released_versions(&mut self) {
         if self.versions.len() > self.versions_kept.saturating_mul(2).max(64) {
             self.versions.retain(|v| v.strong_count() > 0);
             self.versions_kept = self.versions.len();
@@ -466,17 +473,7 @@ impl VersionSet {
             self.raise_log_number(edit.column_family, edit.log_number.unwrap_or_default());
         }
         self.prev_log_number = FileNumber(0);
-        self.forget_released_versions();
-        let mut installed = Vec::with_capacity(built.len());
-        for (id, b) in built {
-            b.set_installed();
-            let family = self.families.get_mut(&id).expect("built from this family");
-            Arc::make_mut(&mut family.locations).update(b.moved);
-            family.current = Arc::clone(&b.version);
-            self.versions.push(Arc::downgrade(&b.version));
-            installed.push((id, b.version));
-        }
-        installed
+        self.install_built(built)
     }
 
     /// Adds a family with a fresh id; `log_number` is the current WAL's.

@@ -1,9 +1,10 @@
-//! A WAL file as the log reader wants it.
+//! Log files as the log reader wants them: read once, or followed while they grow.
 
+use esker_base::sync::Arc;
 use esker_base::{FileNumber, Result};
-use esker_env::{FileSystem, SequentialFile};
+use esker_env::{FileSystem, RandomAccessFile, SequentialFile};
 use esker_format::file_name;
-use esker_format::log::{LogReader, LogSource};
+use esker_format::log::{LogReader, LogSource, SeekSource};
 use std::fmt;
 use std::path::Path;
 
@@ -31,4 +32,39 @@ pub(crate) type WalReader = LogReader<WalFileSource>;
 pub(crate) fn open_wal(fs: &dyn FileSystem, dir: &Path, number: FileNumber) -> Result<WalReader> {
     let file = fs.new_sequential_file(&file_name::wal_file_name(dir, number))?;
     Ok(LogReader::new(WalFileSource(file), number.0))
+}
+
+/// A log file that another process may still be writing. Stays readable when the file is deleted.
+pub(crate) struct TailSource {
+    file: Arc<dyn RandomAccessFile>,
+    at: u64,
+}
+
+impl TailSource {
+    /// Opens the file.
+    /// # Errors
+    /// `IoError`; sub-code `PathNotFound` if it is not there.
+    pub(crate) fn open(fs: &dyn FileSystem, path: &Path) -> Result<TailSource> {
+        Ok(TailSource { file: fs.new_random_access_file(path)?, at: 0 })
+    }
+}
+
+impl LogSource for TailSource {
+    fn read(&mut self, buf: &mut [u8]) -> Result<usize> {
+        let n = self.file.read_at(self.at, buf)?;
+        self.at += n as u64;
+        Ok(n)
+    }
+}
+
+impl SeekSource for TailSource {
+    fn seek(&mut self, offset: u64) {
+        self.at = offset;
+    }
+}
+
+impl fmt::Debug for TailSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TailSource({} at {})", self.file.path().display(), self.at)
+    }
 }

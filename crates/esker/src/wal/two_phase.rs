@@ -151,6 +151,12 @@ impl TwoPhaseReplay {
         !self.took_unknown
     }
 
+    /// Whether the last record takes one number for each batch, as RocksDB's policies that apply
+    /// operations before the commit do.
+    pub(crate) fn numbers_batches(&self) -> bool {
+        self.by_batch == Some(true)
+    }
+
     /// The prepared and unresolved sections, by name, each with the ops of its transaction from
     /// before the prepare; also transactions that never prepared.
     /// # Errors

@@ -68,6 +68,7 @@ mod refused_writes;
 mod repair;
 mod scan_histories;
 mod scrub;
+mod secondary;
 mod set_options;
 mod settled;
 #[path = "../../src/tests.rs"]

@@ -725,8 +725,9 @@ impl<S: LogSource> Blocks<S> {
 
 impl<S: SeekSource> Blocks<S> {
     fn go_to(&mut self, offset: u64) {
-        self.passed_over = (offset % BLOCK_BYTES as u64) as usize;
-        self.block_offset = offset - self.passed_over as u64;
+        let passed_over = offset % BLOCK_BYTES as u64;
+        self.passed_over = usize::try_from(passed_over).unwrap_or(0);
+        self.block_offset = offset - passed_over;
         self.block.clear();
         (self.next, self.current) = (0, 0);
         self.at_last_block = false;

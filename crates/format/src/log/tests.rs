@@ -514,7 +514,7 @@ impl SeekSource for Growing {
 }
 
 /// Reads every whole record that is there and goes back behind the last of them.
-fn read_on(reader: &mut LogReader<Growing>, mark: &mut LogMark, found: &mut Vec<Vec<u8>>) {
+fn read_more(reader: &mut LogReader<Growing>, mark: &mut LogMark, found: &mut Vec<Vec<u8>>) {
     let mut record = Vec::new();
     loop {
         match reader.next_record(&mut record).unwrap() {
@@ -551,7 +551,7 @@ proptest! {
             bytes.borrow_mut().extend_from_slice(&whole[from..to]);
             let unfinished = to - usize::try_from(mark.offset()).unwrap();
             read.set(0);
-            read_on(&mut reader, &mut mark, &mut found);
+            read_more(&mut reader, &mut mark, &mut found);
             prop_assert!(read.get() <= unfinished, "{} bytes read of {unfinished} new ones", read.get());
             prop_assert_eq!(&found[..], &payloads[..found.len()]);
         }
@@ -571,7 +571,7 @@ fn a_reader_that_goes_back_before_the_record_about_compression_reads_it_again() 
     let (mut mark, mut found) = (reader.mark(), Vec::new());
     for byte in &whole {
         bytes.borrow_mut().push(*byte);
-        read_on(&mut reader, &mut mark, &mut found);
+        read_more(&mut reader, &mut mark, &mut found);
     }
     assert_eq!(found, payloads);
 }

@@ -120,7 +120,8 @@ fn every_record_carries_a_next_file_above_its_numbers() {
         let edit = add(&set, 0, "a", "b");
         set.log_and_apply(vec![edit], LogOptions { new_manifest: i % 7 == 3, ..LogOptions::default() })
             .unwrap();
-        let mut reader = ManifestReader::open(fs.as_ref(), Path::new(DB), set.manifest_number()).unwrap();
+        let mut reader =
+            ManifestReader::open(fs.as_ref(), Path::new(DB), set.manifest_number(), false).unwrap();
         let (mut largest, mut next) = (set.manifest_number(), FileNumber(0));
         while let Some(edit) = reader.next_edit().unwrap() {
             largest = edit.new_files.iter().map(|(_, f)| f.number).fold(largest, FileNumber::max);

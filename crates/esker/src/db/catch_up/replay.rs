@@ -1,0 +1,240 @@
+//! Replays the new records of a primary's WALs into memtables.
+//!
+//! In: open WALs, each with the place it was read to. Out: entries in memtables of which readers
+//! see nothing yet, and the last sequence number.
+//!
+//! A WAL that the primary may still be writing is read to its last whole record. One that has ended
+//! is read as a recovery reads it: `format::wal_recovery` decides on what is damaged.
+
+use crate::db::recover::why_refused;
+use crate::engine::{Engine, FollowedFamily, PrimaryFollower};
+use crate::version::beside_owner::owner_has_changed;
+use crate::wal::{FollowedWal, Predecessor};
+use crate::write::{ApplyEntry, entry_of};
+use esker_base::sync::Arc;
+use esker_base::{Error, FileNumber, Result, SequenceNumber, ValueType};
+use esker_format::file_name::wal_file_name;
+use esker_format::log::LogEvent;
+use esker_format::wal_recovery::{ReplayStep, check_timestamp_sizes};
+use esker_format::write_batch::WriteBatchView;
+
+/// Records between two looks at whether the database closes.
+const RECORDS_BETWEEN_LOOKS: u64 = 1024;
+
+/// The replay of one catch-up.
+pub(super) struct Replay<'a> {
+    engine: &'a Arc<Engine>,
+    follower: &'a mut PrimaryFollower,
+    smallest_wanted: FileNumber,
+    /// The newest number that readers see.
+    visible: SequenceNumber,
+    last: SequenceNumber,
+    /// WALs with new records that the primary may write over, once it needs them no more.
+    recyclable: Vec<FileNumber>,
+}
+
+impl<'a> Replay<'a> {
+    pub(super) fn new(
+        engine: &'a Arc<Engine>,
+        follower: &'a mut PrimaryFollower,
+        smallest_wanted: FileNumber,
+    ) -> Replay<'a> {
+        let visible = engine.visible_sequence();
+        let last = visible.max(engine.manifest.lock().logged_sequence());
+        Replay { engine, follower, smallest_wanted, visible, last, recyclable: Vec::new() }
+    }
+
+    /// Replays all new records. Returns the last sequence number of all that readers are to see.
+    /// # Errors
+    /// `Corruption`, as the recovery mode rules, naming WAL and offset · `NotSupported` for what
+    /// the WAL holds and this engine does not do · `TryAgain` if the primary has written over a
+    /// WAL meanwhile · `IoError` · `ShutdownInProgress`.
+    pub(super) fn run(mut self) -> Result<SequenceNumber> {
+        self.name_timestamped();
+        for number in self.follower.wals.unfinished() {
+            let has_ended = self.follower.wals.has_record_behind(number)?;
+            let mut wal = self.follower.wals.take_out(number);
+            let replayed = self.replay_wal(number, &mut wal, has_ended);
+            self.follower.wals.put_back(number, wal);
+            replayed?;
+            if !has_ended {
+                break;
+            }
+        }
+        self.check_not_recycled()?;
+        Ok(self.last)
+    }
+
+    /// Keys of these families get the timestamps of commits.
+    fn name_timestamped(&mut self) {
+        if self.follower.wals.at.0 == FileNumber(0) {
+            let families = self.follower.families.iter();
+            let timestamped = families.filter(|(_, f)| f.cf.icmp.timestamp_size() > 0).map(|(id, _)| *id);
+            self.follower.wals.two_phase.set_timestamped(timestamped);
+        }
+    }
+
+    fn replay_wal(&mut self, number: FileNumber, wal: &mut FollowedWal, has_ended: bool) -> Result<()> {
+        let mut record = Vec::new();
+        let mut records = 0;
+        loop {
+            let event = wal.next_record(&mut record);
+            let is_whole = matches!(
+                event,
+                Ok(LogEvent::Record { .. }
+                    | LogEvent::TimestampSizes
+                    | LogEvent::Predecessor(_)
+                    | LogEvent::Ignored { .. })
+            );
+            if !is_whole && !has_ended {
+                // The primary may be writing it.
+                wal.go_back();
+                break event.map(drop)?;
+            }
+            if !self.step(number, wal, event, &record)? {
+                wal.is_done = true;
+                break;
+            }
+            wal.take();
+            records += 1;
+            if records % RECORDS_BETWEEN_LOOKS == 0 {
+                self.engine.check_open()?;
+            }
+        }
+        self.log_warning();
+        if records > 0 && wal.log.is_recycled() {
+            self.recyclable.push(number);
+        }
+        Ok(())
+    }
+
+    /// Handles one event. Whether to go on in this WAL.
+    fn step(
+        &mut self,
+        number: FileNumber,
+        wal: &FollowedWal,
+        event: Result<LogEvent>,
+        record: &[u8],
+    ) -> Result<bool> {
+        let decide = &mut self.follower.wals.decide;
+        let step = match &event {
+            Ok(event) => decide.event(event, record),
+            Err(e) => decide.read_error(e.clone()),
+        }?;
+        if matches!(event, Ok(LogEvent::TimestampSizes)) {
+            let size = |id| self.follower.families.get(&id).map(|f| f.cf.icmp.timestamp_size());
+            check_timestamp_sizes(wal.log.timestamp_sizes(), size)
+                .map_err(|e| e.at(format_args!("{number:06}.log")))?;
+        }
+        let batch = match step {
+            ReplayStep::Apply(batch) => batch,
+            ReplayStep::Continue => return Ok(true),
+            ReplayStep::EndOfFile => return Ok(false),
+        };
+        if let (Ok(event), Some(why)) = (&event, self.why_refused(number, &batch)) {
+            let step = self.follower.wals.decide.refused(event, &why)?;
+            return Ok(matches!(step, ReplayStep::Continue));
+        }
+        if !self.follows_predecessor(&batch)? {
+            return Ok(false);
+        }
+        self.follower.wals.records.0 += 1;
+        let consumed = self.apply(number, &batch)?;
+        self.follower.wals.decide.applied(batch.sequence(), consumed)?;
+        Ok(true)
+    }
+
+    fn why_refused(&self, wal: FileNumber, batch: &WriteBatchView<'_>) -> Option<String> {
+        let lacks_it = |f: &&FollowedFamily| wal >= f.log_number;
+        why_refused(batch, |id| self.follower.families.get(&id).filter(lacks_it).map(|f| &f.cf.icmp))
+    }
+
+    /// Whether the WAL before this one was replayed to its end, as far as this batch tells of it.
+    fn follows_predecessor(&mut self, batch: &WriteBatchView<'_>) -> Result<bool> {
+        let Some(p) = Predecessor::of_batch(batch) else { return Ok(true) };
+        let wals = &mut self.follower.wals;
+        let is_before = wals.at.1 == Some(p.number);
+        let smallest_needed = self.follower.families.values().map(|f| f.log_number).min();
+        let is_wanted = p.number >= self.smallest_wanted && (Some(p.number) >= smallest_needed || is_before);
+        if !is_wanted || p.has_failed() {
+            return Ok(!is_wanted);
+        }
+        let found = if is_before { wals.records.1 } else { 0 };
+        let is_whole = p.records.is_none_or(|records| found >= records);
+        wals.decide.after(p.number, wals.two_phase.knows_next_number().then_some(p.due), is_whole)
+    }
+
+    /// Applies one batch and says how many sequence numbers it took.
+    fn apply(&mut self, wal: FileNumber, batch: &WriteBatchView<'_>) -> Result<u64> {
+        let PrimaryFollower { wals, families, changed, .. } = &mut *self.follower;
+        let (engine, visible) = (self.engine, self.visible);
+        let consumed = wals.two_phase.record(wal, batch, &mut |wal, sequence, op| {
+            let Some((id, entry)) = entry_of(op)? else { return Ok(()) };
+            let Some(family) = families.get_mut(&id).filter(|f| wal >= f.log_number) else { return Ok(()) };
+            if entry.value_type == ValueType::Merge
+                && let Some(e) = &family.foreign_operands
+            {
+                return Err(e.clone().at(format!("{wal:06}.log")));
+            }
+            if family.add(engine, wal, (sequence, visible), &entry)? {
+                changed.insert(id);
+            }
+            Ok(())
+        })?;
+        if wals.two_phase.numbers_batches() {
+            return Err(write_prepared(wal));
+        }
+        // Also for a batch that takes no number: later numbers in a WAL must not go back.
+        let last = (batch.sequence().0 + consumed).saturating_sub(1);
+        self.last = self.last.max(SequenceNumber(last));
+        Ok(consumed)
+    }
+
+    fn log_warning(&mut self) {
+        if let Some(warning) = self.follower.wals.decide.take_warning() {
+            esker_base::info_log!(self.engine.info_log, Warn, "WAL replay: {warning}");
+        }
+    }
+
+    /// Checks that the records were those of the WALs that they seemed to be of.
+    /// # Errors
+    /// `TryAgain` if the primary may have written over a WAL while it was replayed: it renames one
+    /// first.
+    fn check_not_recycled(&self) -> Result<()> {
+        for wal in &self.recyclable {
+            if !self.engine.fs().file_exists(&wal_file_name(&self.engine.wal_dir, *wal))? {
+                return Err(owner_has_changed("a WAL was recycled"));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cold]
+fn write_prepared(wal: FileNumber) -> Error {
+    Error::not_supported(format!(
+        "{:06}.log: a secondary of a primary with write-prepared or write-unprepared transactions",
+        wal.0
+    ))
+}
+
+impl FollowedFamily {
+    /// Adds an entry that `wal` holds. `visible`: the sequence number that readers see. Whether
+    /// readers must get another super version to see it.
+    fn add(
+        &mut self,
+        engine: &Engine,
+        wal: FileNumber,
+        (sequence, visible): (SequenceNumber, SequenceNumber),
+        entry: &ApplyEntry<'_>,
+    ) -> Result<bool> {
+        let is_of_other_wal = self.active.wal != wal && !self.active.mem.is_empty();
+        let is_seen = !self.is_fresh && (self.has_new_version || sequence <= visible);
+        if is_of_other_wal || is_seen {
+            self.seal(engine);
+        }
+        self.active.wal = wal;
+        self.active.mem.add(sequence, entry.value_type, entry.key, entry.value)?;
+        Ok(self.is_fresh)
+    }
+}

@@ -1,0 +1,76 @@
+//! The parts of an engine that follows a primary: another process owns the files, and this one
+//! catches up with it now and then (`db/catch_up.rs`).
+//!
+//! Invariants
+//!  1. A memtable of a [`FollowedFamily`] holds entries of one WAL. When tables have a WAL's
+//!     entries, its memtables go, and no entry is in both: a merge operand would count twice.
+//!  2. A memtable that a super version has gets later entries only while the family's version stays
+//!     the same. So a super version never shows a part of a later point in time.
+
+use super::rank;
+use crate::cf::{ColumnFamily, SuperVersion};
+use crate::options::ColumnFamilyOptions;
+use crate::version::{FamilyMap, FileMeta};
+use crate::wal::FollowedWals;
+use esker_base::sync::{Arc, RankedMutex};
+use esker_base::{ColumnFamilyId, Error, FileNumber};
+use esker_memtable::MemTable;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The super versions that a snapshot of a secondary reads: a later catch-up brings versions
+/// without the entries that only this snapshot sees.
+pub(crate) type PinnedSuperVersions = BTreeMap<ColumnFamilyId, Arc<SuperVersion>>;
+
+/// Of a secondary.
+pub(crate) struct Secondary {
+    /// Held while it catches up.
+    pub(crate) follower: RankedMutex<PrimaryFollower>,
+}
+
+impl Secondary {
+    /// Nothing is replayed yet.
+    pub(crate) fn new(follower: PrimaryFollower) -> Secondary {
+        Secondary { follower: RankedMutex::new(rank::CATCH_UP, follower) }
+    }
+}
+
+/// The progress of a secondary behind its primary.
+pub(crate) struct PrimaryFollower {
+    pub(crate) wals: FollowedWals,
+    pub(crate) families: FamilyMap<FollowedFamily>,
+    /// Families whose memtables or versions are not those that readers see.
+    pub(crate) changed: BTreeSet<ColumnFamilyId>,
+    /// Families that the primary has dropped and readers still find.
+    pub(crate) dropped: Vec<ColumnFamilyId>,
+    /// New tables that are not held open yet.
+    pub(crate) unheld: Vec<(ColumnFamilyId, Arc<FileMeta>)>,
+    /// A replay ended early: memtables hold a part of it. The next one begins again.
+    pub(crate) is_spoiled: bool,
+}
+
+/// A memtable, and the WAL that holds all of its entries.
+#[derive(Clone, Debug)]
+pub(crate) struct FollowedMemTable {
+    pub(crate) mem: Arc<MemTable>,
+    pub(crate) wal: FileNumber,
+}
+
+/// One family of a follower.
+pub(crate) struct FollowedFamily {
+    pub(crate) cf: Arc<ColumnFamily>,
+    pub(crate) options: Arc<ColumnFamilyOptions>,
+    /// WALs below this hold nothing for the family.
+    pub(crate) log_number: FileNumber,
+    /// The reason why the WALs' operands are not those of the family's merge operator; `None`: they
+    /// are.
+    pub(crate) foreign_operands: Option<Error>,
+    /// Takes later entries.
+    pub(crate) active: FollowedMemTable,
+    /// Older ones that tables do not have yet, oldest first.
+    pub(crate) sealed: Vec<FollowedMemTable>,
+    /// Whether no super version has `active`.
+    pub(crate) is_fresh: bool,
+    /// Whether the present catch-up brings another version.
+    pub(crate) has_new_version: bool,
+    pub(crate) next_memtable_id: u64,
+}

@@ -1,0 +1,162 @@
+//! The WALs of a primary that a secondary follows.
+//!
+//! In: the numbers of the WALs that are there and wanted. Out: open readers, each with the place
+//! behind the last record that was replayed, and the state of the replay between two catch-ups.
+//!
+//! Invariants
+//!  1. A place only moves over whole records. A record that its writer has not finished is read
+//!     again later.
+//!  2. A WAL has ended once a later one has a record: the primary writes to one WAL at a time. So
+//!     [`FollowedWals::has_record_behind`] must be asked before a WAL is read to its end.
+
+use super::{TailSource, TwoPhaseReplay};
+use esker_base::{FileNumber, Result};
+use esker_env::FileSystem;
+use esker_format::file_name::wal_file_name;
+use esker_format::log::{LogEvent, LogMark, LogReader};
+use esker_format::wal_recovery::{WalReplay, WalReplayMode};
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::path::Path;
+
+/// One WAL.
+#[derive(Debug)]
+pub(crate) struct FollowedWal {
+    pub(crate) log: LogReader<TailSource>,
+    /// Behind the last record that was replayed.
+    pub(crate) mark: LogMark,
+    /// Whether replay has begun, and has come to its end.
+    pub(crate) is_begun: bool,
+    pub(crate) is_done: bool,
+}
+
+impl FollowedWal {
+    /// The next event. An event is taken once `mark` is moved behind it.
+    /// # Errors
+    /// `IoError`.
+    pub(crate) fn next_record(&mut self, record: &mut Vec<u8>) -> Result<LogEvent> {
+        self.log.next_record(record)
+    }
+
+    /// Takes the last event.
+    pub(crate) fn take(&mut self) {
+        self.mark = self.log.mark();
+    }
+
+    /// Gives back events that were not taken.
+    pub(crate) fn go_back(&mut self) {
+        self.log.go_back(&self.mark);
+    }
+
+    /// Whether it holds a whole record that was not replayed.
+    fn has_record(&mut self) -> Result<bool> {
+        let mut record = Vec::new();
+        let found = loop {
+            match self.log.next_record(&mut record) {
+                Ok(LogEvent::Record { .. }) => break Ok(true),
+                Ok(LogEvent::TimestampSizes | LogEvent::Predecessor(_) | LogEvent::Ignored { .. }) => {}
+                Ok(_) => break Ok(false),
+                Err(e) => break Err(e),
+            }
+        };
+        self.go_back();
+        found
+    }
+}
+
+/// The wanted WALs of a primary, and the state of their replay.
+#[derive(Debug)]
+pub(crate) struct FollowedWals {
+    mode: WalReplayMode,
+    wals: BTreeMap<FileNumber, FollowedWal>,
+    /// WALs that were there when the directory was last listed.
+    pub(crate) seen: Vec<FileNumber>,
+    pub(crate) decide: WalReplay,
+    pub(crate) two_phase: TwoPhaseReplay,
+    /// The WAL that is being replayed, and the WAL before it.
+    pub(crate) at: (FileNumber, Option<FileNumber>),
+    /// Number of records of each.
+    pub(crate) records: (u64, u64),
+}
+
+impl FollowedWals {
+    /// No WAL is open.
+    pub(crate) fn new(mode: WalReplayMode) -> FollowedWals {
+        FollowedWals {
+            mode,
+            wals: BTreeMap::new(),
+            seen: Vec::new(),
+            decide: WalReplay::new(mode),
+            two_phase: TwoPhaseReplay::new(true),
+            at: (FileNumber(0), None),
+            records: (0, 0),
+        }
+    }
+
+    /// Forgets what was replayed: all wanted WALs are replayed again, from the front.
+    pub(crate) fn begin_again(&mut self) {
+        let seen = std::mem::take(&mut self.seen);
+        *self = FollowedWals { seen, ..FollowedWals::new(self.mode) };
+    }
+
+    /// Opens the wanted WALs that are not open, and closes those below `smallest_wanted`.
+    /// # Errors
+    /// `IoError`; sub-code `PathNotFound` if the primary has deleted one since it was listed.
+    pub(crate) fn open(
+        &mut self,
+        fs: &dyn FileSystem,
+        dir: &Path,
+        listed: &[FileNumber],
+        smallest_wanted: FileNumber,
+    ) -> Result<()> {
+        self.wals = self.wals.split_off(&smallest_wanted);
+        for number in listed.iter().filter(|number| **number >= smallest_wanted) {
+            if !self.wals.contains_key(number) {
+                let log = LogReader::new(TailSource::open(fs, &wal_file_name(dir, *number))?, number.0);
+                let mark = log.mark();
+                self.wals.insert(*number, FollowedWal { log, mark, is_begun: false, is_done: false });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the WAL is open.
+    pub(crate) fn is_open(&self, number: FileNumber) -> bool {
+        self.wals.contains_key(&number)
+    }
+
+    /// WALs that replay has not come to the end of, oldest first.
+    pub(crate) fn unfinished(&self) -> Vec<FileNumber> {
+        self.wals.iter().filter(|(_, wal)| !wal.is_done).map(|(number, _)| *number).collect()
+    }
+
+    /// Whether a later WAL has a record.
+    /// # Errors
+    /// `IoError`.
+    pub(crate) fn has_record_behind(&mut self, number: FileNumber) -> Result<bool> {
+        for (_, wal) in self.wals.range_mut((Bound::Excluded(number), Bound::Unbounded)) {
+            if wal.has_record()? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Takes an open WAL out to replay it; [`FollowedWals::put_back`] returns it.
+    pub(crate) fn take_out(&mut self, number: FileNumber) -> FollowedWal {
+        let mut wal = self.wals.remove(&number).expect("it is among the unfinished");
+        if !wal.is_begun {
+            wal.is_begun = true;
+            self.decide.begin_file(number);
+            self.two_phase.begin_file();
+            self.at = (number, Some(self.at.0).filter(|wal| wal.0 > 0));
+            self.records = (0, self.records.0);
+        }
+        wal
+    }
+
+    /// See [`FollowedWals::take_out`].
+    pub(crate) fn put_back(&mut self, number: FileNumber, wal: FollowedWal) {
+        self.wals.insert(number, wal);
+    }
+}
