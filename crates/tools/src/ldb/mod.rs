@@ -40,6 +40,9 @@ struct Common {
     /// Directory of the database
     #[arg(long, global = true)]
     db: Option<PathBuf>,
+    /// Read the database as a secondary, beside the process that writes it; the LOG goes here
+    #[arg(long, global = true, conflicts_with = "ttl")]
+    secondary_path: Option<PathBuf>,
     /// Read and print keys and values as 0x…
     #[arg(long, global = true)]
     hex: bool,

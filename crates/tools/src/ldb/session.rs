@@ -129,7 +129,13 @@ impl Session {
     }
 
     fn open_as(&self, mode: OpenMode) -> CommandOutcome<Opened> {
-        let db = Db::open_with(&self.options_for(mode), &self.path, self.families_for(mode), mode)?;
+        let db = match &self.common.secondary_path {
+            None => Db::open_with(&self.options_for(mode), &self.path, self.families_for(mode), mode)?,
+            Some(dir) => {
+                let families = self.families_for(OpenMode::ReadOnly);
+                Db::open_cf_as_secondary(&self.options, &self.path, dir, families)?
+            }
+        };
         let name = &self.common.column_family;
         let family = db
             .column_family(name)

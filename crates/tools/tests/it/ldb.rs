@@ -39,6 +39,23 @@ fn a_read_only_command_leaves_the_directory_as_it_was() {
 }
 
 #[test]
+fn a_secondary_reads_beside_the_process_that_writes() {
+    let temp = TempDir::new("ldb-secondary");
+    let db = sample(&temp);
+    let secondary = format!("--secondary_path={}", temp.path().join("mine").display());
+    let families = Db::list_column_families(&Options::default().db, &db).unwrap();
+    let writer = Db::open_cf(&Options::default().db, &db, families).unwrap();
+    writer.put("new", "value").unwrap();
+    let before = files(&db, "");
+    assert_eq!(ldb(&db, &[&secondary, "get", "new"]).ok(), "value\n");
+    assert_eq!(ldb(&db, &[&secondary, "--column_family=cf1", "scan"]).ok(), "k : v\nk2 : v2\n");
+    let refused = ldb(&db, &[&secondary, "put", "new", "other"]).failed();
+    assert!(refused.contains("Not supported operation in secondary mode."), "{refused}");
+    assert_eq!(files(&db, ""), before);
+    assert!(temp.path().join("mine/LOG").exists());
+}
+
+#[test]
 fn families_come_and_go() {
     let temp = TempDir::new("ldb-families");
     let db = sample(&temp);
