@@ -144,6 +144,12 @@ c_functions! {
             family_options: *const *const Options, handles: *mut *mut Family, error_if_wal_exists: c_uchar,
             error: ErrorPtr,
         ) -> *mut Database;
+        open_as_secondary_column_families(
+            options: *const Options, path: *const c_char, secondary_path: *const c_char, count: c_int,
+            names: *const *const c_char, family_options: *const *const Options, handles: *mut *mut Family,
+            error: ErrorPtr,
+        ) -> *mut Database;
+        try_catch_up_with_primary(db: *mut Database, error: ErrorPtr);
         list_column_families(
             options: *const Options, path: *const c_char, count: *mut usize, error: ErrorPtr,
         ) -> *mut *mut c_char;

@@ -65,6 +65,15 @@ pub struct WriteFlags {
     pub disable_wal: bool,
 }
 
+/// The purpose of an open.
+#[derive(Clone, Copy)]
+enum Access<'a> {
+    Write,
+    Read,
+    /// As a secondary, with this directory.
+    Follow(&'a Path),
+}
+
 /// A database that RocksDB has open. Closed when dropped.
 #[derive(Debug)]
 pub struct RocksDb {
@@ -92,7 +101,7 @@ impl RocksDb {
     /// # Errors
     /// RocksDB's, as text.
     pub fn open(path: &Path, db_options: &str, families: &[FamilySpec]) -> Result<RocksDb, String> {
-        RocksDb::open_with(path, db_options, families, false)
+        RocksDb::open_with(path, db_options, families, Access::Write)
     }
 
     /// Opens the database in `path`, which has one family, with a preset of options.
@@ -102,7 +111,7 @@ impl RocksDb {
         let api = api()?;
         let mut set = OptionSet::parse(api, options)?;
         set.apply(preset);
-        RocksDb::open_raw(api, path, set.as_ptr(), vec!["default".to_owned()], &[set.as_ptr()], false)
+        RocksDb::open_raw(api, path, set.as_ptr(), vec!["default".to_owned()], &[set.as_ptr()], Access::Write)
     }
 
     /// Opens the database in `path` with these families for reading.
@@ -113,21 +122,42 @@ impl RocksDb {
         db_options: &str,
         families: &[FamilySpec],
     ) -> Result<RocksDb, String> {
-        RocksDb::open_with(path, db_options, families, true)
+        RocksDb::open_with(path, db_options, families, Access::Read)
+    }
+
+    /// Opens these families of the database in `path` as a secondary, whose own files are in
+    /// `secondary_path`.
+    /// # Errors
+    /// RocksDB's, as text.
+    pub fn open_as_secondary(
+        path: &Path,
+        secondary_path: &Path,
+        db_options: &str,
+        families: &[FamilySpec],
+    ) -> Result<RocksDb, String> {
+        RocksDb::open_with(path, db_options, families, Access::Follow(secondary_path))
+    }
+
+    /// Brings a secondary to the primary's present state.
+    /// # Errors
+    /// RocksDB's, as text.
+    pub fn try_catch_up_with_primary(&self) -> Result<(), String> {
+        // SAFETY: the database is live.
+        call(self.api, |error| unsafe { (self.api.try_catch_up_with_primary)(self.db, error) })
     }
 
     fn open_with(
         path: &Path,
         db_options: &str,
         families: &[FamilySpec],
-        read_only: bool,
+        access: Access<'_>,
     ) -> Result<RocksDb, String> {
         let api = api()?;
         let options = OptionSet::parse(api, db_options)?;
         let mut sets: Vec<OptionSet> = families.iter().map(|f| f.options(api)).collect::<Result<_, _>>()?;
         let pointers: Vec<*const Options> = sets.iter().map(OptionSet::as_ptr).collect();
         let names = families.iter().map(|f| f.name.clone()).collect();
-        let mut db = RocksDb::open_raw(api, path, options.as_ptr(), names, &pointers, read_only)?;
+        let mut db = RocksDb::open_raw(api, path, options.as_ptr(), names, &pointers, access)?;
         db.orders = sets.iter_mut().filter_map(OptionSet::take_order).collect();
         Ok(db)
     }
@@ -139,7 +169,8 @@ impl RocksDb {
     pub fn open_as_its_options_say(path: &Path) -> Result<RocksDb, String> {
         let api = api()?;
         let loaded = LoadedOptionSet::load(api, path)?;
-        RocksDb::open_raw(api, path, loaded.db_options(), loaded.names(), loaded.family_options(), false)
+        let (options, of_families) = (loaded.db_options(), loaded.family_options());
+        RocksDb::open_raw(api, path, options, loaded.names(), of_families, Access::Write)
     }
 
     /// The options must be live; there is one set for each name.
@@ -149,7 +180,7 @@ impl RocksDb {
         options: *const Options,
         names: Vec<String>,
         family_options: &[*const Options],
-        read_only: bool,
+        access: Access<'_>,
     ) -> Result<RocksDb, String> {
         assert_eq!(names.len(), family_options.len(), "options for each family");
         let path = c_path(path);
@@ -159,16 +190,23 @@ impl RocksDb {
         let count = c_int::try_from(names.len()).expect("a handful");
         let (path, c_names, out) = (path.as_ptr(), name_ptrs.as_ptr(), handles.as_mut_ptr());
         let sets = family_options.as_ptr();
-        let db = call(api, |error| {
-            if read_only {
+        let db = call(api, |error| match access {
+            Access::Read => {
                 let open = api.open_for_read_only_column_families;
                 // SAFETY: all three arrays have `count` elements, all strings end in NUL, all
                 // outlive the call.
                 unsafe { open(options, path, count, c_names, sets, out, 0, error) }
-            } else {
+            }
+            Access::Write => {
                 // SAFETY: all three arrays have `count` elements, all strings end in NUL, all
                 // outlive the call.
                 unsafe { (api.open_column_families)(options, path, count, c_names, sets, out, error) }
+            }
+            Access::Follow(dir) => {
+                let (open, dir) = (api.open_as_secondary_column_families, c_path(dir));
+                // SAFETY: all three arrays have `count` elements, all strings end in NUL, all
+                // outlive the call.
+                unsafe { open(options, path, dir.as_ptr(), count, c_names, sets, out, error) }
             }
         })?;
         assert!(!db.is_null(), "RocksDB opened nothing and reported nothing");

@@ -31,6 +31,7 @@ mod recycled_wals;
 mod refused;
 mod scans;
 mod second_reader;
+mod secondary;
 mod sst_file_reader;
 mod tables;
 mod timed;
