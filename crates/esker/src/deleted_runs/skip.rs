@@ -49,8 +49,8 @@ pub(crate) struct DeletedRunTracker {
 }
 
 impl DeletedRunTracker {
-    pub(crate) fn new(super_version: Option<&DeletedRunMemoryRef>) -> DeletedRunTracker {
-        let min_keys = super_version.map_or(u64::MAX, |super_version| super_version.ranges.min_keys());
+    pub(crate) fn new(memory: Option<&DeletedRunMemoryRef>) -> DeletedRunTracker {
+        let min_keys = memory.map_or(u64::MAX, |memory| memory.ranges.min_keys());
         let skip_first = min_keys.min(SKIP_AFTER);
         DeletedRunTracker {
             keys: 0,
@@ -76,13 +76,12 @@ impl DeletedRunTracker {
 /// A place to skip from.
 #[derive(Debug)]
 pub(crate) struct Skip<'v> {
-    pub(crate) super_version: Option<&'v DeletedRunMemoryRef>,
+    pub(crate) memory: Option<&'v DeletedRunMemoryRef>,
     pub(crate) sequence: SequenceNumber,
     pub(crate) forward: bool,
     /// Entries that this call has passed.
     pub(crate) passed: u64,
-    /// For a pre-scan: what lies behind a known run, however little, is to become one range with
-    /// it.
+    /// For a pre-scan: deleted keys behind a known run, however few, join its range.
     pub(crate) joins_runs: bool,
 }
 
@@ -90,9 +89,9 @@ impl DeletedRunTracker {
     /// Skips with `iter` from its entry, which is not to be shown. False if it did not move.
     pub(crate) fn skip<I: ScanIterator>(&mut self, iter: &mut I, from: &Skip<'_>) -> bool {
         esker_base::probe!("iter:skip");
-        let known = from.super_version.and_then(|super_version| {
+        let known = from.memory.and_then(|memory| {
             let user_key = key::user_key(iter.key());
-            super_version.ranges.find(user_key, from.sequence, from.forward, &mut self.known_end)
+            memory.ranges.find(user_key, from.sequence, from.forward, &mut self.known_end)
         });
         let skipped = iter.skip_deleted_run(from.sequence, from.forward, known.as_ref());
         self.skip_after = match skipped {
@@ -106,28 +105,27 @@ impl DeletedRunTracker {
         skipped != SkipDistance::No
     }
 
-    /// A forward call over `super_version` has ended at `end`: remembers the deleted keys that it
-    /// stepped over.
+    /// A forward call has ended at `end`: remembers the deleted keys that it stepped over.
     pub(crate) fn remember_up_to(
         &mut self,
         end: &[u8],
         order: KeyOrder,
         sequence: SequenceNumber,
-        super_version: &DeletedRunMemoryRef,
+        memory: &DeletedRunMemoryRef,
     ) {
         if order == KeyOrder::Bytewise {
             self.run_end.push(0);
         }
-        super_version.ranges.add(&self.run_end, end, sequence, super_version.newest_file);
+        memory.ranges.add(&self.run_end, end, sequence, memory.newest_file);
     }
 
-    /// A backward call over `super_version` has ended: remembers the deleted keys from `start` on,
-    /// or from behind it if that key is there.
+    /// A backward call has ended: remembers the deleted keys from `start` on, or from behind it if
+    /// that key is there.
     pub(crate) fn remember_from(
         &mut self,
         (start, is_there): (&[u8], bool),
         sequence: SequenceNumber,
-        super_version: &DeletedRunMemoryRef,
+        memory: &DeletedRunMemoryRef,
     ) {
         let start = if is_there {
             self.known_end.clear();
@@ -137,6 +135,6 @@ impl DeletedRunTracker {
         } else {
             start
         };
-        super_version.ranges.add(start, &self.run_end, sequence, super_version.newest_file);
+        memory.ranges.add(start, &self.run_end, sequence, memory.newest_file);
     }
 }

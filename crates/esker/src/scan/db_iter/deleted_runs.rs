@@ -57,7 +57,7 @@ impl<I: ScanIterator> DbIter<I> {
     #[cold]
     pub(super) fn skip_deleted_run(&mut self) -> bool {
         let from = Skip {
-            super_version: self.options.deleted_run_memory.as_ref(),
+            memory: self.options.deleted_run_memory.as_ref(),
             sequence: self.options.sequence,
             forward: self.forward,
             passed: self.skipped_in_call,
@@ -82,8 +82,7 @@ impl<I: ScanIterator> DbIter<I> {
     /// A forward call has ended: the deleted keys it stepped over are remembered.
     #[cold]
     pub(super) fn remember_forward(&mut self) {
-        let Some(super_version) = self.options.deleted_run_memory.as_ref().filter(|_| self.status.is_ok())
-        else {
+        let Some(memory) = self.options.deleted_run_memory.as_ref().filter(|_| self.status.is_ok()) else {
             return;
         };
         if self.prefix.is_some() {
@@ -93,14 +92,13 @@ impl<I: ScanIterator> DbIter<I> {
             (Some(upper), false) => upper,
             _ => &self.key,
         };
-        self.deleted_run.remember_up_to(end, self.icmp.order(), self.options.sequence, super_version);
+        self.deleted_run.remember_up_to(end, self.icmp.order(), self.options.sequence, memory);
     }
 
     /// A backward call has ended: the same.
     #[cold]
     pub(super) fn remember_backward(&mut self) {
-        let Some(super_version) = self.options.deleted_run_memory.as_ref().filter(|_| self.status.is_ok())
-        else {
+        let Some(memory) = self.options.deleted_run_memory.as_ref().filter(|_| self.status.is_ok()) else {
             return;
         };
         if self.prefix.is_some() {
@@ -112,12 +110,12 @@ impl<I: ScanIterator> DbIter<I> {
             (None, false, _) | (_, true, KeyOrder::Bytewise) => &self.key,
             (_, true, _) => return,
         };
-        self.deleted_run.remember_from((start, self.valid), self.options.sequence, super_version);
+        self.deleted_run.remember_from((start, self.valid), self.options.sequence, memory);
     }
 
-    /// Its super version is another one from now on.
-    pub(crate) fn set_deleted_run_memory(&mut self, super_version: Option<DeletedRunMemoryRef>) {
-        self.deleted_run = DeletedRunTracker::new(super_version.as_ref());
-        self.options.deleted_run_memory = super_version;
+    /// From now on uses the memory of another super version.
+    pub(crate) fn set_deleted_run_memory(&mut self, memory: Option<DeletedRunMemoryRef>) {
+        self.deleted_run = DeletedRunTracker::new(memory.as_ref());
+        self.options.deleted_run_memory = memory;
     }
 }
