@@ -14,6 +14,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// RocksDB's status codes. An absent key is `Ok(None)`, not an error; `NotFound` is for files and
 /// families.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[non_exhaustive]
 pub enum ErrorKind {
     /// A file or column family that should be there is not.
     NotFound,
@@ -73,6 +74,7 @@ impl ErrorKind {
 
 /// Finer distinctions within a kind, RocksDB's names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+#[non_exhaustive]
 pub enum SubCode {
     /// Nothing more to say.
     #[default]

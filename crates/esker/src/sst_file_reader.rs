@@ -63,6 +63,7 @@ pub struct SstFileReader {
 
 /// The parts of a table's entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ParsedEntryInfo<'a> {
     /// The user key, without its timestamp.
     pub user_key: &'a [u8],

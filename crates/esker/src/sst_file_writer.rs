@@ -64,6 +64,7 @@ struct Current {
 
 /// The contents of a finished table. Bounds are user keys; empty where there are none.
 #[derive(Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct ExternalSstFileInfo {
     /// Its path.
     pub file_path: PathBuf,

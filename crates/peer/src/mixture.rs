@@ -162,7 +162,7 @@ fn table(rng: &mut fastrand::Rng, level: TargetVersion, has_prefix: bool, aligne
     let newest = match level {
         TargetVersion::V7_8 => 5,
         TargetVersion::V8 | TargetVersion::V9 => 6,
-        TargetVersion::V10 | TargetVersion::V11 => 7,
+        _ => 7,
     };
     let format_version = rng.u32(2..=newest);
     let index = match rng.u8(..6) {

@@ -71,6 +71,7 @@ esker_base::setters! {
 
 /// A backup.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct BackupInfo {
     /// Its number.
     pub backup_id: u32,

@@ -11,6 +11,7 @@ use std::path::Path;
 
 /// The result of a downgrade.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Downgrade {
     /// The report before it.
     pub before: CompatReport,

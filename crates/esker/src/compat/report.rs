@@ -4,6 +4,7 @@ use crate::options::{Feature, Release, TargetVersion};
 
 /// A feature that only some RocksDB versions read, and its location.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Need {
     /// The feature.
     pub feature: Feature,
@@ -15,6 +16,7 @@ pub struct Need {
 
 /// The RocksDB versions that can open a directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct CompatReport {
     /// Features that need a newer release than [`Release::OLDEST`], each once, newest first.
     pub needs: Vec<Need>,

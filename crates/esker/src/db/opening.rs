@@ -9,6 +9,7 @@ use std::path::Path;
 
 /// The purpose of opening a database.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub enum OpenMode {
     /// Reads and writes; excludes every other process.
     #[default]

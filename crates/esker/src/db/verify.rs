@@ -9,6 +9,7 @@ use esker_format::file_name;
 
 /// A table that compactions leave alone because it is damaged: see [`Db::quarantined_tables`].
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct QuarantinedTable {
     /// Name of its family.
     pub column_family: String,

@@ -33,6 +33,7 @@ const SHORTEST_PASS: u64 = 1;
 
 /// The progress and findings of scrubbing since the database was opened.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct ScrubState {
     /// Passes over all files that came to their end.
     pub passes: u64,

@@ -11,6 +11,7 @@ use std::fmt::Write;
 
 /// The current state of a block cache.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct CacheEntryStats {
     /// Identity of the cache: families that print the same one share it.
     pub id: String,
@@ -30,6 +31,7 @@ pub struct CacheEntryStats {
 
 /// The current state of the tier below a block cache.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct SecondaryStats {
     /// Kind of the tier.
     pub name: &'static str,

@@ -34,6 +34,7 @@ macro_rules! counters {
 
 counters! {
     /// Sums over the flushes and compactions that wrote to one level.
+    #[non_exhaustive]
     pub struct CompactionStats {
         /// Microseconds of wall time.
         micros,
@@ -84,6 +85,7 @@ impl CompactionStats {
 
 counters! {
     /// Counts of one compaction's work, for listeners.
+    #[non_exhaustive]
     pub struct CompactionJobStats {
         /// Microseconds of wall time.
         elapsed_micros,
@@ -130,6 +132,7 @@ counters! {
 
 /// The sums of one family: by output level, and by reason. Kept under the database's mutex.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct LevelCompactionStats {
     levels: Vec<CompactionStats>,
     /// Indexed by `WorkPriority`.

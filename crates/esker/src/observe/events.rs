@@ -16,6 +16,7 @@ const PREFIX: &str = "EVENT_LOG_v1";
 
 /// An event to print. Borrows its values.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum Event<'a> {
     /// Recovery begins to replay these WALs.
     RecoveryStarted {

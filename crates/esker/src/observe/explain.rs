@@ -10,6 +10,7 @@ use std::fmt;
 
 /// The steps of a read, and the reasons for them.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Explanation {
     /// `get`, `multiget`, `seek`, `scan` or `multiscan`.
     pub operation: &'static str,
@@ -27,6 +28,7 @@ pub struct Explanation {
 
 /// The lookup of one key.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct KeyRead {
     /// The user key.
     pub key: Vec<u8>,
@@ -47,6 +49,7 @@ esker_base::debug_with_text!(KeyRead {
 
 /// A source of entries: a memtable, a table or a level.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum ReadSource {
     /// A memtable with this number.
     Memtable {
@@ -93,6 +96,7 @@ impl fmt::Display for ReadSource {
 
 /// An entry that a lookup met.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct SeenEntry {
     /// Its type.
     pub value_type: ValueType,
@@ -104,6 +108,7 @@ pub struct SeenEntry {
 
 /// One source that a lookup asked or skipped.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ReadStep {
     /// The source.
     pub source: ReadSource,
@@ -121,6 +126,7 @@ pub struct ReadStep {
 
 /// The work of a seek or a scan.
 #[derive(Clone, Default)]
+#[non_exhaustive]
 pub struct ScanRead {
     /// The sorted runs that were merged, newest first.
     pub runs: Vec<RunRead>,
@@ -166,6 +172,7 @@ esker_base::debug_with_text!(ScanRead {
 
 /// The work of a scan in one memtable or file.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct RunRead {
     /// The memtable or file.
     pub source: ReadSource,

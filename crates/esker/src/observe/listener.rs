@@ -77,6 +77,7 @@ impl fmt::Debug for dyn EventListener {
 
 /// One flush.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct FlushJobInfo {
     /// The family's id.
     pub cf_id: ColumnFamilyId,
@@ -108,6 +109,7 @@ pub struct FlushJobInfo {
 
 /// One family of a manual flush.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ManualFlushInfo {
     /// The family's id.
     pub cf_id: ColumnFamilyId,
@@ -119,6 +121,7 @@ pub struct ManualFlushInfo {
 
 /// One file of a compaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct CompactionFileInfo {
     /// Its level.
     pub level: usize,
@@ -128,6 +131,7 @@ pub struct CompactionFileInfo {
 
 /// One compaction.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct CompactionJobInfo {
     /// The family's id.
     pub cf_id: ColumnFamilyId,
@@ -165,6 +169,7 @@ pub struct CompactionJobInfo {
 
 /// One key range of a compaction.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct SubcompactionJobInfo {
     /// The family's id.
     pub cf_id: ColumnFamilyId,
@@ -192,6 +197,7 @@ pub struct SubcompactionJobInfo {
 
 /// A table file about to be written.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct TableFileCreationBriefInfo {
     /// The database's directory.
     pub db_name: String,
@@ -207,6 +213,7 @@ pub struct TableFileCreationBriefInfo {
 
 /// A table file that was written, or failed to be.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct TableFileCreationInfo {
     /// The facts known before writing.
     pub brief: TableFileCreationBriefInfo,
@@ -220,6 +227,7 @@ pub struct TableFileCreationInfo {
 
 /// A table file that was deleted, or failed to be.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct TableFileDeletionInfo {
     /// The database's directory.
     pub db_name: String,
@@ -233,6 +241,7 @@ pub struct TableFileDeletionInfo {
 
 /// A memtable made immutable.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct MemTableInfo {
     /// The family's name.
     pub cf_name: String,
@@ -248,6 +257,7 @@ pub struct MemTableInfo {
 
 /// A file that was ingested.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ExternalFileIngestionInfo {
     /// The family's name.
     pub cf_name: String,
@@ -261,6 +271,7 @@ pub struct ExternalFileIngestionInfo {
 
 /// A change in how a family's writers are slowed down.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct WriteStallInfo {
     /// The family's name.
     pub cf_name: String,
@@ -272,6 +283,7 @@ pub struct WriteStallInfo {
 
 /// The end of a recovery from a background error.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct BackgroundErrorRecoveryInfo {
     /// The error it recovered from.
     pub old_bg_error: Error,

@@ -89,6 +89,7 @@ impl Deref for LiveFileMetaData {
 
 /// One level of a family.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct LevelMetaData {
     /// Its number; flushes write to level 0.
     pub level: usize,
@@ -100,6 +101,7 @@ pub struct LevelMetaData {
 
 /// One blob file.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct BlobMetaData {
     /// Its number.
     pub blob_file_number: FileNumber,
@@ -123,6 +125,7 @@ pub struct BlobMetaData {
 
 /// One family.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct ColumnFamilyMetaData {
     /// Its name.
     pub name: String,

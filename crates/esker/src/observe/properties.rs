@@ -21,6 +21,7 @@ macro_rules! properties {
     ( $( $(#[$attr:meta])* $variant:ident $(($arg:ident))? = $name:literal, $kind:ident; )* ) => {
         /// A property, with its argument if it takes one.
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+        #[non_exhaustive]
         pub enum Property {
             $( $(#[$attr])* $variant $(($arg))?, )*
         }

@@ -26,6 +26,7 @@ macro_rules! reasons {
 
 reasons! {
     /// The reason for a compaction.
+    #[non_exhaustive]
     pub enum CompactionReason {
         /// No reason given.
         Unknown => "Unknown",
@@ -74,6 +75,7 @@ reasons! {
 
 reasons! {
     /// The reason for a flush.
+    #[non_exhaustive]
     pub enum FlushReason {
         /// Anything not listed.
         Others => "Other Reasons",
@@ -112,6 +114,7 @@ reasons! {
 
 reasons! {
     /// The reason for a new table file.
+    #[non_exhaustive]
     pub enum TableFileCreationReason {
         /// A flush.
         Flush => "flush",
@@ -126,6 +129,7 @@ reasons! {
 
 reasons! {
     /// The background work that failed.
+    #[non_exhaustive]
     pub enum BackgroundErrorReason {
         /// A flush.
         Flush => "Flush",
@@ -161,6 +165,7 @@ reasons! {
 
 reasons! {
     /// The cause of a write stall.
+    #[non_exhaustive]
     pub enum WriteStallCause {
         /// Too many memtables wait for their flush.
         MemtableLimit => "memtable-limit",

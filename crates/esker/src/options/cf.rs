@@ -35,6 +35,7 @@ option_enum! {
 option_enum! {
     /// The choice of the file of a level that is compacted first.
     #[derive(Default)]
+    #[non_exhaustive]
     pub enum CompactionPri {
         /// The largest, deletions counted double.
         ByCompensatedSize = 0, "kByCompensatedSize";

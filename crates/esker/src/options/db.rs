@@ -35,6 +35,7 @@ option_enum! {
     /// The oldest RocksDB that must be able to read everything that is written. An option that
     /// needs a newer one is refused by name when the database is opened.
     #[derive(Default, PartialOrd, Ord)]
+    #[non_exhaustive]
     pub enum TargetVersion {
         /// 7.8 and all later ones.
         #[default]

@@ -104,6 +104,7 @@ const NEVER_WRITTEN: &[&str] = &[
 
 /// The contents of an OPTIONS file.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct LoadedOptions {
     /// Of the database. Objects (environment, statistics, listeners) are at their defaults.
     pub db: DbOptions,

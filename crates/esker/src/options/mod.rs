@@ -4,23 +4,35 @@
 //! trust: made consistent by `sanitize`, refused by `validate` where no meaning can be given.
 //!
 //! ```
-//! use esker::options::{BlockCache, CacheOptions, CacheType, CompressionType, FilterPolicy,
-//! Statistics}; use esker::stats::Ticker; use esker::{Db, Options}; use std::sync::Arc;
+//! use esker::options::{BlockCache, CacheOptions, CacheType, CompressionType, FilterPolicy, Statistics};
+//! use esker::stats::Ticker;
+//! use esker::{Db, Options};
+//! use std::sync::Arc;
 //!
 //! # fn main() -> esker::Result<()> {
 //! # let dir = std::env::temp_dir().join(format!("esker-options-{}", std::process::id()));
-//! let cache = CacheOptions { cache_type: CacheType::Lru, ..CacheOptions::with_capacity(64 << 20)
-//! }; let statistics = Arc::new(Statistics::new()); let mut options = Options::default();
-//! options.db.create_if_missing = true; options.db.statistics = Some(statistics.clone());
-//! options.cf.compression = CompressionType::Lz4; options.cf.table.block_cache =
-//! Some(Arc::new(BlockCache::new(&cache)?)); options.cf.table.filter_policy =
-//! Some(FilterPolicy::bloom(10.0)); let db = Db::open(&options, &dir)?; db.put("esker", "gravel")?;
-//! db.put("moraine", "stones")?; db.flush()?; assert_eq!(db.get("fjord")?, None);
+//! let cache = CacheOptions { cache_type: CacheType::Lru, ..CacheOptions::with_capacity(64 << 20) };
+//! let statistics = Arc::new(Statistics::new());
+//! let mut options = Options::default();
+//! options.db.create_if_missing = true;
+//! options.db.statistics = Some(statistics.clone());
+//! options.cf.compression = CompressionType::Lz4;
+//! options.cf.table.block_cache = Some(Arc::new(BlockCache::new(&cache)?));
+//! options.cf.table.filter_policy = Some(FilterPolicy::bloom(10.0));
+//! let db = Db::open(&options, &dir)?;
+//! db.put("esker", "gravel")?;
+//! db.put("moraine", "stones")?;
+//! db.flush()?;
+//! assert_eq!(db.get("fjord")?, None);
 //! assert_eq!(statistics.ticker_count(Ticker::BloomFilterUseful), 1);
 //! # drop(db);
 //! # esker::destroy_db(&options.db, &dir)
 //! # }
 //! ```
+//!
+//! Option structs get new fields in any release: begin a literal from a default, as above with
+//! `..CacheOptions::with_capacity(…)`, or use the setters. Enums that may grow, and structs that
+//! Esker fills in, are `#[non_exhaustive]`.
 //!
 //! Reading order: `table` (how an option is declared), `former` (names that are not fields), `db`
 //! and `cf` (the options), `table_options` (those of tables, by name; their struct is in

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 /// The places where a read may look for its answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+#[non_exhaustive]
 pub enum ReadTier {
     /// Everything: memtables, cache and files.
     #[default]

@@ -37,6 +37,7 @@ impl fmt::Display for Release {
 
 /// A feature that RocksDB 7.8 cannot read, though later ones can.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[non_exhaustive]
 pub enum Feature {
     /// Checksums that depend on a block's place.
     FormatVersion6,

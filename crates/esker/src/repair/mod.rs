@@ -47,6 +47,7 @@ const LOST: &str = "lost";
 
 /// The result of a repair.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct RepairSummary {
     /// Families of the repaired database, by id.
     pub families: Vec<String>,

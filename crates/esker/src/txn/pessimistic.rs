@@ -37,6 +37,7 @@ const MAX_NAME_BYTES: usize = 512;
 
 /// The stage of a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum TransactionState {
     /// It takes reads and writes.
     Started,
