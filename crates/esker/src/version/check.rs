@@ -35,7 +35,7 @@ pub(crate) fn check_next_version(base: &Version, version: &Version) -> Result<()
 
 fn check_bounds(level: usize, f: &FileMeta, icmp: &InternalKeyComparator) -> Result<()> {
     let long_enough = f.smallest.len().min(f.largest.len()) >= TRAILER_BYTES;
-    if !long_enough || icmp.compare(&f.smallest, &f.largest).is_gt() {
+    if !long_enough || f.smallest != f.largest && icmp.compare(&f.smallest, &f.largest).is_gt() {
         return Err(Error::corruption(format!(
             "L{level} file #{} has no valid range: {} .. {}",
             f.number,

@@ -54,6 +54,7 @@ mod observe;
 mod obsolete_files;
 mod odd_openings;
 mod one_budget;
+mod one_key;
 mod open_tables;
 mod panics;
 mod paranoid;

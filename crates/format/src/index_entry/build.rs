@@ -82,8 +82,10 @@ impl DataBlockPlace<'_> {
             None if shortening.successor => icmp.user_comparator().find_short_successor(&mut separator),
             _ => {}
         }
-        let is_shorter =
-            separator.len() <= last_user.len() && icmp.compare_user_keys(last_user, &separator).is_lt();
+        // A comparator that has changed nothing is not asked again.
+        let is_shorter = separator.len() <= last_user.len()
+            && separator != last_user
+            && icmp.compare_user_keys(last_user, &separator).is_lt();
         if is_shorter {
             key::append_internal_key(out, &separator, SequenceNumber::MAX, ValueType::SEPARATOR);
         } else {
