@@ -165,7 +165,7 @@ mod version;
 mod wal;
 mod write;
 
-pub use backup::{BackupEngine, BackupEngineOptions, BackupInfo};
+pub use backup::{BackupEngine, BackupEngineOptions, BackupInfo, BackupStopper, CreateBackupOptions};
 pub use db::{
     AttributeGroup, BatchArg, ColumnFamilyDescriptor, ColumnFamilyHandle, Db, IngestExternalFileArg,
     OpenMode, QuarantinedTable, WideColumns, destroy_db,

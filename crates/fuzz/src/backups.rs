@@ -26,7 +26,7 @@ struct Made {
 
 fn engine(fs: &MemFs) -> BackupEngine {
     let env = Env::with_fs(Arc::new(fs.clone()));
-    BackupEngine::open(&BackupEngineOptions { backup_dir: PathBuf::from("/backups"), env }).unwrap()
+    BackupEngine::open(&BackupEngineOptions::new("/backups").env(env)).unwrap()
 }
 
 fn of_database(fs: &MemFs) -> Contents {

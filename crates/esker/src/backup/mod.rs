@@ -20,20 +20,25 @@
 //! Source: RocksDB `utilities/backup/backup_engine.cc`.
 
 mod meta;
+mod transfer;
 
 use crate::checkpoint::KeepFiles;
 use crate::db::{Db, delete_archive};
 use crate::files::{read_chunks, under_either_name};
 use crate::options::FileChecksumGenCrc32cFactory;
+use esker_base::sync::Arc;
+use esker_base::sync::atomic::{AtomicBool, Ordering};
 use esker_base::sync::fork::ProcessOwner;
 use esker_base::{Error, Result, crc32c};
-use esker_env::{Env, FileSystem};
+use esker_env::{Env, FileSystem, RateLimiter, RateLimiterMode};
 use esker_format::file_name::{FileType, parse_file_name};
 use esker_format::properties::TableProperties;
 use esker_table::TableReader;
 use meta::{BackupFile, BackupMeta};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
 use std::path::{Path, PathBuf};
+use transfer::Transfer;
 
 const META: &str = "meta";
 const PRIVATE: &str = "private";
@@ -53,12 +58,33 @@ pub struct BackupEngineOptions {
     pub backup_dir: PathBuf,
     /// File system and clock, of the backups and of the databases.
     pub env: Env,
+    /// Delete all backups when the engine opens. Default false.
+    pub destroy_old_data: bool,
+    /// Bytes a second that a backup or verification reads at most; 0: no limit. Default 0.
+    pub backup_rate_limit: u64,
+    /// The limiter of backups and verifications, in place of `backup_rate_limit`. Default `None`.
+    pub backup_rate_limiter: Option<Arc<RateLimiter>>,
+    /// Bytes a second that a restore reads at most; 0: no limit. Default 0.
+    pub restore_rate_limit: u64,
+    /// The limiter of restores, in place of `restore_rate_limit`. Default `None`.
+    pub restore_rate_limiter: Option<Arc<RateLimiter>>,
+    /// Bytes copied between two calls of `CreateBackupOptions::progress_callback`. Default 4 MiB.
+    pub callback_trigger_interval_size: u64,
 }
 
 impl BackupEngineOptions {
     /// Backups in this directory of the real file system.
     pub fn new(backup_dir: impl Into<PathBuf>) -> BackupEngineOptions {
-        BackupEngineOptions { backup_dir: backup_dir.into(), env: Env::default() }
+        BackupEngineOptions {
+            backup_dir: backup_dir.into(),
+            env: Env::default(),
+            destroy_old_data: false,
+            backup_rate_limit: 0,
+            backup_rate_limiter: None,
+            restore_rate_limit: 0,
+            restore_rate_limiter: None,
+            callback_trigger_interval_size: 4 << 20,
+        }
     }
 }
 
@@ -66,6 +92,68 @@ esker_base::setters! {
     BackupEngineOptions {
         backup_dir: PathBuf;
         env: Env;
+        destroy_old_data: bool;
+        backup_rate_limit: u64;
+        optional backup_rate_limiter: Arc<RateLimiter>;
+        restore_rate_limit: u64;
+        optional restore_rate_limiter: Arc<RateLimiter>;
+        callback_trigger_interval_size: u64;
+    }
+}
+
+/// Options of one backup.
+///
+/// ```
+/// use esker::CreateBackupOptions;
+///
+/// let options = CreateBackupOptions::default()
+///     .flush_before_backup(true)
+///     .progress_callback(|| println!("4 MiB more"));
+/// # Ok::<_, esker::Error>(())
+/// ```
+#[derive(Clone, Default)]
+pub struct CreateBackupOptions {
+    /// Flush memtables first; otherwise the WALs are copied. Default false.
+    pub flush_before_backup: bool,
+    /// Called after each `callback_trigger_interval_size` bytes that are copied, by the thread that
+    /// makes the backup. Default `None`.
+    pub progress_callback: Option<Arc<dyn Fn() + Send + Sync>>,
+}
+
+impl fmt::Debug for CreateBackupOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CreateBackupOptions")
+            .field("flush_before_backup", &self.flush_before_backup)
+            .field("progress_callback", &self.progress_callback.is_some())
+            .finish()
+    }
+}
+
+impl CreateBackupOptions {
+    /// Sets `flush_before_backup`.
+    #[must_use]
+    pub fn flush_before_backup(mut self, value: bool) -> Self {
+        self.flush_before_backup = value;
+        self
+    }
+
+    /// Sets `progress_callback`.
+    #[must_use]
+    pub fn progress_callback(mut self, callback: impl Fn() + Send + Sync + 'static) -> Self {
+        self.progress_callback = Some(Arc::new(callback));
+        self
+    }
+}
+
+/// Stops a backup from another thread: [`BackupEngine::stopper`].
+#[derive(Clone, Debug)]
+pub struct BackupStopper(Arc<AtomicBool>);
+
+impl BackupStopper {
+    /// Makes the running backup, and all later ones of the engine, end with `Incomplete`. Returns
+    /// at once. The next garbage collection deletes the files that were copied.
+    pub fn stop(&self) {
+        self.0.store(true, Ordering::Release);
     }
 }
 
@@ -119,6 +207,8 @@ pub struct BackupEngine {
     backups: BTreeMap<u32, BackupMeta>,
     /// Backups whose meta file cannot be used, and why.
     corrupt: BTreeMap<u32, Error>,
+    options: BackupEngineOptions,
+    stopped: Arc<AtomicBool>,
 }
 
 impl BackupEngine {
@@ -138,6 +228,8 @@ impl BackupEngine {
             env,
             backups: BTreeMap::new(),
             corrupt: BTreeMap::new(),
+            options: limited(options.clone()),
+            stopped: Arc::default(),
         };
         for name in engine.fs().children(&engine.dir.join(META))? {
             let Ok(id) = name.parse::<u32>() else { continue };
@@ -146,7 +238,41 @@ impl BackupEngine {
                 Err(e) => drop(engine.corrupt.insert(id, e)),
             }
         }
+        if options.destroy_old_data {
+            let ids: Vec<u32> = engine.backups.keys().chain(engine.corrupt.keys()).copied().collect();
+            ids.into_iter().try_for_each(|id| engine.delete_backup(id))?;
+            engine.garbage_collect()?;
+        }
         Ok(engine)
+    }
+
+    /// A handle that stops backups of this engine from another thread.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.join("db"))?;
+    /// use esker::{BackupEngine, BackupEngineOptions, ErrorKind};
+    ///
+    /// let mut backups = BackupEngine::open(&BackupEngineOptions::new(dir.join("backups")))?;
+    /// backups.stopper().stop();
+    /// assert_eq!(backups.create_new_backup(&db, true).unwrap_err().kind(), ErrorKind::Incomplete);
+    /// # Ok::<_, esker::Error>(())
+    /// ```
+    pub fn stopper(&self) -> BackupStopper {
+        BackupStopper(self.stopped.clone())
+    }
+
+    /// The copying of a backup: paced, and stopped on request.
+    fn backing_up<'a>(&'a self, options: &'a CreateBackupOptions) -> Transfer<'a> {
+        let mut transfer = self.transfer(self.options.backup_rate_limiter.as_deref());
+        transfer.stopped = Some(&self.stopped);
+        transfer.progress = options.progress_callback.as_deref();
+        transfer
+    }
+
+    fn transfer<'a>(&'a self, limiter: Option<&'a RateLimiter>) -> Transfer<'a> {
+        let interval = self.options.callback_trigger_interval_size.max(1);
+        Transfer::new(self.fs(), self.env.clock.as_ref(), limiter, interval)
     }
 
     /// Checks that the calling process is the one that opened it.
@@ -196,8 +322,8 @@ impl BackupEngine {
     /// copied.
     /// # Errors
     /// `ShutdownInProgress`: the database was closed · `NotSupported`: it is read-only · `IoError`:
-    /// what was copied goes with the next garbage collection · the error of the flush · the
-    /// background error in force.
+    /// what was copied goes with the next garbage collection · `Incomplete`: it was stopped · the
+    /// error of the flush · the background error in force.
     pub fn create_new_backup(&mut self, db: &Db, flush_before_backup: bool) -> Result<u32> {
         self.create_new_backup_with_metadata(db, &[], flush_before_backup)
     }
@@ -205,21 +331,49 @@ impl BackupEngine {
     /// Backs up `db` as [`BackupEngine::create_new_backup`] does, and records `app_metadata`.
     /// # Errors
     /// `ShutdownInProgress`: the database was closed · `NotSupported`: it is read-only · `IoError`:
-    /// what was copied goes with the next garbage collection · the error of the flush · the
-    /// background error in force.
+    /// what was copied goes with the next garbage collection · `Incomplete`: it was stopped · the
+    /// error of the flush · the background error in force.
     pub fn create_new_backup_with_metadata(
         &mut self,
         db: &Db,
         app_metadata: &[u8],
         flush_before_backup: bool,
     ) -> Result<u32> {
+        let options = CreateBackupOptions::default().flush_before_backup(flush_before_backup);
+        self.create_new_backup_with_options(db, &options, app_metadata)
+    }
+
+    /// Backs up `db` as `options` say, and records `app_metadata`.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.join("db"))?;
+    /// use esker::{BackupEngine, BackupEngineOptions, CreateBackupOptions};
+    ///
+    /// let options = BackupEngineOptions::new(dir.join("backups")).backup_rate_limit(64 << 20);
+    /// let mut backups = BackupEngine::open(&options)?;
+    /// let how = CreateBackupOptions::default().progress_callback(|| println!("4 MiB more"));
+    /// backups.create_new_backup_with_options(&db, &how, b"nightly")?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
+    /// # Errors
+    /// `ShutdownInProgress`: the database was closed · `NotSupported`: it is read-only · `IoError`:
+    /// what was copied goes with the next garbage collection · `Incomplete`: it was stopped · the
+    /// error of the flush · the background error in force.
+    pub fn create_new_backup_with_options(
+        &mut self,
+        db: &Db,
+        options: &CreateBackupOptions,
+        app_metadata: &[u8],
+    ) -> Result<u32> {
         self.check_process()?;
+        self.backing_up(options).check_stopped()?;
         let id = self.backups.keys().chain(self.corrupt.keys()).max().map_or(1, |last| last + 1);
         let private = self.dir.join(PRIVATE).join(id.to_string());
         remove_dir(self.fs(), &private)?;
         self.fs().create_dir_if_missing(&private)?;
         let undeletable = KeepFiles::new(db)?;
-        let mut meta = self.copy_all(db, id, flush_before_backup)?;
+        let mut meta = self.copy_all(db, id, options)?;
         drop(undeletable);
         meta.timestamp = self.env.clock.now_seconds();
         meta.app_metadata = app_metadata.to_vec();
@@ -239,8 +393,9 @@ impl BackupEngine {
         Ok(id)
     }
 
-    fn copy_all(&self, db: &Db, id: u32, flush: bool) -> Result<BackupMeta> {
-        let cut = db.live_cut(if flush { 0 } else { u64::MAX })?;
+    fn copy_all(&self, db: &Db, id: u32, options: &CreateBackupOptions) -> Result<BackupMeta> {
+        let transfer = self.backing_up(options);
+        let cut = db.live_cut(if options.flush_before_backup { 0 } else { u64::MAX })?;
         let known: HashMap<&str, &BackupFile> =
             self.backups.values().flat_map(|m| &m.files).map(|f| (f.name.as_str(), f)).collect();
         let mut meta = BackupMeta { sequence: cut.last_sequence.0, ..BackupMeta::default() };
@@ -249,12 +404,12 @@ impl BackupEngine {
             db.engine().check_open()?;
             let number = path.file_name().and_then(|name| parse_file_name(&name.to_string_lossy()));
             let recorded = number.and_then(|(_, number)| cut.checksums.get(&number));
-            meta.files.push(self.share(path, is_direct, &known, recorded)?);
+            meta.files.push(self.share(&transfer, (path, is_direct), &known, recorded)?);
         }
         let private = format!("{PRIVATE}/{id}");
         let mut keep = |from: &Path, bytes: u64| -> Result<()> {
             let name = format!("{private}/{}", from.file_name().unwrap_or_default().to_string_lossy());
-            let crc = copy(self.fs(), from, false, &self.dir.join(&name), bytes)?;
+            let crc = transfer.copy(from, false, &self.dir.join(&name), bytes)?;
             meta.files.push(BackupFile { name, crc, bytes });
             Ok(())
         };
@@ -269,7 +424,7 @@ impl BackupEngine {
         let options = esker_format::file_name::options_file_name(&options_path, cut.options_number);
         let name = format!("{private}/{}", options.file_name().unwrap_or_default().to_string_lossy());
         let bytes = self.fs().file_size(&options)?;
-        meta.files.push(BackupFile { name, crc: checksum(self.fs(), &options, false, bytes)?, bytes });
+        meta.files.push(BackupFile { name, crc: transfer.checksum(&options, false, bytes)?, bytes });
         let name = format!("{private}/CURRENT");
         let mut file = self.fs().new_writable_file(&self.dir.join(&name))?;
         file.append(current.as_bytes())?;
@@ -285,8 +440,8 @@ impl BackupEngine {
     /// past the page cache.
     fn share(
         &self,
-        path: &Path,
-        is_direct: bool,
+        transfer: &Transfer<'_>,
+        (path, is_direct): (&Path, bool),
         known: &HashMap<&str, &BackupFile>,
         recorded: Option<&(Vec<u8>, String)>,
     ) -> Result<BackupFile> {
@@ -304,7 +459,7 @@ impl BackupEngine {
         let by_session = format!("{SHARED}/{stem}_s{session}_{bytes}.{extension}");
         let is_known = known.contains_key(by_session.as_str());
         let name = if session.is_empty() || is_known && !self.is_same(&by_session, bytes, stem, &properties) {
-            let crc = checksum(self.fs(), path, is_direct, bytes)?;
+            let crc = transfer.checksum(path, is_direct, bytes)?;
             check_recorded(recorded, crc, path)?;
             format!("{SHARED}/{stem}_{crc}_{bytes}.{extension}")
         } else {
@@ -319,7 +474,7 @@ impl BackupEngine {
             return Ok(BackupFile { name, crc: file.crc, bytes });
         }
         let staging = self.dir.join(SHARED).join(format!(".{file_name}.tmp"));
-        let crc = copy(self.fs(), path, is_direct, &staging, bytes)?;
+        let crc = transfer.copy(path, is_direct, &staging, bytes)?;
         check_recorded(recorded, crc, path)?;
         self.fs().rename(&staging, &target)?;
         Ok(BackupFile { name, crc, bytes })
@@ -351,6 +506,7 @@ impl BackupEngine {
     /// # Errors
     /// `NotFound` · `Corruption` naming the file · `IoError`.
     pub fn verify_backup(&self, id: u32, verify_with_checksum: bool) -> Result<()> {
+        let transfer = self.transfer(self.options.backup_rate_limiter.as_deref());
         for file in &self.get(id)?.files {
             let path = self.dir.join(&file.name);
             let bytes = self.fs().file_size(&path)?;
@@ -359,7 +515,7 @@ impl BackupEngine {
                 return Err(Error::corruption(what).at(path.display()));
             }
             if verify_with_checksum {
-                check(file.crc, checksum(self.fs(), &path, false, bytes)?, &path)?;
+                check(file.crc, transfer.checksum(&path, false, bytes)?, &path)?;
             }
         }
         Ok(())
@@ -377,6 +533,7 @@ impl BackupEngine {
         wal_dir: impl AsRef<Path>,
     ) -> Result<()> {
         let (fs, meta) = (self.fs(), self.get(id)?);
+        let transfer = self.transfer(self.options.restore_rate_limiter.as_deref());
         let (db_dir, wal_dir) = (fs.absolute_path(db_dir.as_ref())?, fs.absolute_path(wal_dir.as_ref())?);
         for dir in [&db_dir, &wal_dir] {
             fs.create_dir_if_missing(dir)?;
@@ -405,7 +562,7 @@ impl BackupEngine {
             let name = restored_name(&file.name);
             let dir = if name.ends_with(".log") { &wal_dir } else { &db_dir };
             let target = dir.join(&name);
-            let crc = copy(fs, &self.dir.join(&file.name), false, &target, file.bytes)?;
+            let crc = transfer.copy(&self.dir.join(&file.name), false, &target, file.bytes)?;
             check(file.crc, crc, &self.dir.join(&file.name))?;
         }
         sync_both(fs, &db_dir, &wal_dir)?;
@@ -485,6 +642,16 @@ impl BackupEngine {
     }
 }
 
+/// The options, with limiters for the rates.
+fn limited(mut options: BackupEngineOptions) -> BackupEngineOptions {
+    let mode = RateLimiterMode::AllIo;
+    let limiter = |rate| (rate > 0).then(|| Arc::new(RateLimiter::new(rate, 100_000, 10, mode)));
+    let BackupEngineOptions { backup_rate_limit, restore_rate_limit, .. } = options;
+    options.backup_rate_limiter = options.backup_rate_limiter.or_else(|| limiter(backup_rate_limit));
+    options.restore_rate_limiter = options.restore_rate_limiter.or_else(|| limiter(restore_rate_limit));
+    options
+}
+
 /// `shared_checksum/000007_s…_590.sst` was `000007.sst`, `private/1/CURRENT` was `CURRENT`.
 fn restored_name(name: &str) -> String {
     let file = name.rsplit('/').next().unwrap_or(name);
@@ -545,15 +712,6 @@ fn read_all(fs: &dyn FileSystem, path: &Path) -> Result<Vec<u8>> {
     Ok(contents)
 }
 
-fn checksum(fs: &dyn FileSystem, path: &Path, is_direct: bool, bytes: u64) -> Result<u32> {
-    let mut crc = 0;
-    read_chunks(fs.open_sequential(path, is_direct)?, path, bytes, |chunk| {
-        crc = crc32c::extend(crc, chunk);
-        Ok(())
-    })?;
-    Ok(crc)
-}
-
 /// Compares `crc` with the recorded checksum.
 /// # Errors
 /// `Corruption` if the database has recorded another CRC-32C of the file.
@@ -567,18 +725,4 @@ fn check_recorded(recorded: Option<&(Vec<u8>, String)>, crc: u32, path: &Path) -
         }
         _ => Ok(()),
     }
-}
-
-/// Copies the first `bytes` bytes, durably, and returns their checksum.
-fn copy(fs: &dyn FileSystem, from: &Path, is_direct: bool, to: &Path, bytes: u64) -> Result<u32> {
-    let source = fs.open_sequential(from, is_direct)?;
-    let mut target = fs.new_writable_file(to)?;
-    let mut crc = 0;
-    read_chunks(source, from, bytes, |chunk| {
-        crc = crc32c::extend(crc, chunk);
-        target.append(chunk)
-    })?;
-    target.fsync()?;
-    target.close()?;
-    Ok(crc)
 }

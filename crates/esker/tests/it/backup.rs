@@ -2,10 +2,13 @@
 
 use esker::internals::env::mem::MemFs;
 use esker::internals::env::{CrashChoices, CrashFs, FaultFs, FaultRule, FileSystem, OpKind};
-use esker::options::{BottommostLevelCompaction, CompactRangeOptions};
-use esker::{BackupEngine, BackupEngineOptions, Db, Env, Options, SstFileWriter};
+use esker::options::{BottommostLevelCompaction, CompactRangeOptions, RateLimiter, RateLimiterMode};
+use esker::{
+    BackupEngine, BackupEngineOptions, CreateBackupOptions, Db, Env, ErrorKind, Options, SstFileWriter,
+};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn options(fs: &Arc<MemFs>) -> Options {
     let mut options = Options::default();
@@ -17,7 +20,7 @@ fn options(fs: &Arc<MemFs>) -> Options {
 
 fn engine(fs: &Arc<MemFs>) -> BackupEngine {
     let env = Env::with_fs(fs.clone());
-    BackupEngine::open(&BackupEngineOptions { backup_dir: "/backups".into(), env }).unwrap()
+    BackupEngine::open(&BackupEngineOptions::new("/backups").env(env)).unwrap()
 }
 
 fn write(db: &Db, round: usize) {
@@ -139,8 +142,7 @@ fn a_backup_that_could_not_be_deleted_is_whole_and_can_be_deleted_later() {
     let db = Db::open(&options(&fs), "/db").unwrap();
     let faults = Arc::new(FaultFs::new(fs.clone()));
     let env = Env::with_fs(faults.clone());
-    let open =
-        || BackupEngine::open(&BackupEngineOptions { backup_dir: "/backups".into(), env: env.clone() });
+    let open = || BackupEngine::open(&BackupEngineOptions::new("/backups").env(env.clone()));
     let mut backups = open().unwrap();
     write(&db, 0);
     backups.create_new_backup(&db, true).unwrap();
@@ -160,7 +162,7 @@ fn a_restoration_that_loses_power_leaves_the_backup_or_no_database() {
     let mut options = options(&Arc::new(MemFs::new()));
     options.db.env = Env::with_fs(Arc::new(disk.clone()));
     options.db.wal_dir = Some("/wals".into());
-    let backup_dir = || BackupEngineOptions { backup_dir: "/backups".into(), env: options.db.env.clone() };
+    let backup_dir = || BackupEngineOptions::new("/backups").env(options.db.env.clone());
     let db = Db::open(&options, "/db").unwrap();
     let mut backups = BackupEngine::open(&backup_dir()).unwrap();
     write(&db, 0);
@@ -180,7 +182,7 @@ fn a_restoration_that_loses_power_leaves_the_backup_or_no_database() {
         let faults = FaultFs::new(Arc::new(before.clone()));
         faults.add_rule(FaultRule::fail_any().nth(seed / 6));
         let env = Env::with_fs(Arc::new(faults.clone()));
-        let restored = BackupEngine::open(&BackupEngineOptions { backup_dir: "/backups".into(), env })
+        let restored = BackupEngine::open(&BackupEngineOptions::new("/backups").env(env))
             .and_then(|backups| backups.restore_db_from_backup(1, "/db", "/wals"));
         met += faults.fault_count();
         let left = Arc::new(before.crash_clone(&CrashChoices::random(seed)));
@@ -262,4 +264,99 @@ fn an_ingested_file_is_backed_up_though_an_earlier_backup_has_another_of_its_num
         assert_eq!(db.get("ingested").unwrap().as_deref(), Some(value.as_bytes()));
         db.close().unwrap();
     }
+}
+
+/// About 1 MiB in tables.
+fn large(options: &Options) -> Db {
+    let db = Db::open(options, "/large").unwrap();
+    let mut rng = fastrand::Rng::with_seed(1);
+    for key in 0..1000_u32 {
+        let value: Vec<u8> = (0..1000).map(|_| rng.u8(..)).collect();
+        db.put(key.to_be_bytes(), value).unwrap();
+    }
+    db.flush().unwrap();
+    db
+}
+
+#[test]
+fn a_backup_reports_its_progress_and_stops_on_request() {
+    let options = options(&Arc::new(MemFs::new()));
+    let db = large(&options);
+    let backups = BackupEngineOptions::new("/backups").env(options.db.env.clone());
+    let backups = backups.callback_trigger_interval_size(100_000);
+    let mut engine = BackupEngine::open(&backups).unwrap();
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = calls.clone();
+    let how = CreateBackupOptions::default().progress_callback(move || {
+        counted.fetch_add(1, Ordering::SeqCst);
+    });
+    engine.create_new_backup_with_options(&db, &how, b"first").unwrap();
+    let copied: u64 = engine.backup_infos()[0].size;
+    let called = calls.load(Ordering::SeqCst) as u64;
+    assert!(called * 100_000 <= copied && (called + 1) * 100_000 > copied - 10_000, "{called} of {copied}");
+    engine.create_new_backup_with_options(&db, &how, b"second").unwrap();
+    assert_eq!(calls.load(Ordering::SeqCst) as u64, called, "the tables were there");
+    let mut rng = fastrand::Rng::with_seed(2);
+    for key in 0..200_u32 {
+        let value: Vec<u8> = (0..3000).map(|_| rng.u8(..)).collect();
+        db.put(key.to_be_bytes(), value).unwrap();
+    }
+    let stopper = engine.stopper();
+    let stops =
+        CreateBackupOptions::default().flush_before_backup(true).progress_callback(move || stopper.stop());
+    let error = engine.create_new_backup_with_options(&db, &stops, b"third").unwrap_err();
+    assert_eq!(error.to_string(), "Result incomplete: Backup stopped");
+    let error = engine.create_new_backup(&db, false).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Incomplete, "all later ones, as in RocksDB");
+    assert_eq!(engine.backup_infos().len(), 2);
+    drop(engine);
+    let mut engine = BackupEngine::open(&backups).unwrap();
+    engine.garbage_collect().unwrap();
+    assert_eq!(engine.create_new_backup(&db, true).unwrap(), 3);
+    engine.verify_backup(3, true).unwrap();
+}
+
+#[test]
+fn backups_and_restores_keep_to_their_rates() {
+    let options = options(&Arc::new(MemFs::new()));
+    let db = large(&options);
+    let limiter = || Arc::new(RateLimiter::new(1 << 30, 100_000, 10, RateLimiterMode::AllIo));
+    let (backing, restoring) = (limiter(), limiter());
+    let backups = BackupEngineOptions::new("/backups").env(options.db.env.clone());
+    let backups = backups.backup_rate_limiter(backing.clone()).restore_rate_limiter(restoring.clone());
+    let mut engine = BackupEngine::open(&backups).unwrap();
+    engine.create_new_backup(&db, true).unwrap();
+    let size = engine.backup_infos()[0].size;
+    let through = |limiter: &RateLimiter| limiter.total_bytes_through(None);
+    // CURRENT is written, not read.
+    assert!(through(&backing) > size - 100 && through(&backing) <= size, "{} of {size}", through(&backing));
+    engine.verify_backup(1, true).unwrap();
+    assert!(through(&backing) > 2 * size - 200);
+    assert_eq!(through(&restoring), 0);
+    engine.restore_db_from_latest_backup("/restored", "/restored").unwrap();
+    assert_eq!(through(&restoring), size);
+    // A rate alone makes a limiter: 1 MiB takes about a second.
+    let slow = BackupEngineOptions::new("/slow").env(options.db.env.clone()).backup_rate_limit(4 << 20);
+    let clock = options.db.env.clock.clone();
+    let begin = clock.monotonic_micros();
+    BackupEngine::open(&slow).unwrap().create_new_backup(&db, true).unwrap();
+    assert!(clock.monotonic_micros() - begin > 100_000, "{}", clock.monotonic_micros() - begin);
+}
+
+#[test]
+fn destroy_old_data_deletes_every_backup_at_open() {
+    let options = options(&Arc::new(MemFs::new()));
+    let db = large(&options);
+    let backups = BackupEngineOptions::new("/backups").env(options.db.env.clone());
+    let mut engine = BackupEngine::open(&backups).unwrap();
+    engine.create_new_backup(&db, true).unwrap();
+    engine.create_new_backup(&db, false).unwrap();
+    // One of them is corrupt.
+    let fs = options.db.env.fs.clone();
+    fs.delete_file(Path::new("/backups/private/2/CURRENT")).unwrap();
+    drop(engine);
+    let mut engine = BackupEngine::open(&backups.destroy_old_data(true)).unwrap();
+    assert!(engine.backup_infos().is_empty() && engine.corrupted_backups().is_empty());
+    assert!(fs.children(Path::new("/backups/shared_checksum")).unwrap().is_empty());
+    assert_eq!(engine.create_new_backup(&db, true).unwrap(), 1);
 }

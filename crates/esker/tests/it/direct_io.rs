@@ -117,7 +117,7 @@ fn live(fs: &Arc<dyn FileSystem>, dir: &Path, is_direct: (bool, bool), seed: u64
     db.verify_checksum().unwrap();
     db.verify_file_checksums().unwrap();
     db.create_checkpoint(dir.join("checkpoint"), 0).unwrap();
-    let backup = BackupEngineOptions { backup_dir: dir.join("backup"), env: options.db.env.clone() };
+    let backup = BackupEngineOptions::new(dir.join("backup")).env(options.db.env.clone());
     let mut backups = BackupEngine::open(&backup).unwrap();
     let id = backups.create_new_backup(&db, false).unwrap();
     backups.restore_db_from_backup(id, dir.join("restored"), dir.join("restored")).unwrap();

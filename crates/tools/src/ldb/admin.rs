@@ -78,7 +78,7 @@ impl BackupDir {
         if threads == 0 {
             return Err(esker::Error::invalid_argument("num_threads must be at least 1"));
         }
-        BackupEngine::open(&BackupEngineOptions { backup_dir: self.backup_dir.clone(), env: host.env() })
+        BackupEngine::open(&BackupEngineOptions::new(&self.backup_dir).env(host.env()))
     }
 }
 
