@@ -15,6 +15,7 @@
 //! Source: RocksDB `utilities/checkpoint/checkpoint_impl.cc`.
 
 mod export;
+mod storage_info;
 
 use crate::db::{Db, LiveCut};
 use crate::engine::UnderWay;

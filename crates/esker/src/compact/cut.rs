@@ -65,10 +65,15 @@ impl OutputCutter {
         let crossed = self.advance(internal_key);
         let stop = output_bytes.is_some_and(|bytes| self.is_good_end(bytes, crossed, before));
         if stop {
-            self.borders = 0;
-            self.overlapped_bytes = self.overlapped_by(internal_key);
+            self.begin_output(internal_key);
         }
         stop
+    }
+
+    /// Continues with a fresh output that begins with the key, which it was asked about.
+    pub(crate) fn begin_output(&mut self, internal_key: &[u8]) {
+        self.borders = 0;
+        self.overlapped_bytes = self.overlapped_by(internal_key);
     }
 
     /// Moves on to the key; says how many borders lie before it.

@@ -12,17 +12,20 @@
 
 use super::damage::{damaged_inputs, quarantine};
 use super::manual::manual_compaction_paused;
+use super::output::partitioner;
 use super::subjob::{self, SubjobContext, SubjobResult};
 use crate::cf::ColumnFamily;
 use crate::engine::{
-    CompactionReport, DbState, Engine, ErrorReason, contained, maybe_schedule, publish_super_version,
+    CompactionReport, DbState, Engine, ErrorReason, QueuedManualCompaction, contained, maybe_schedule,
+    publish_super_version,
 };
 use crate::files::open_table::open_file;
 use crate::merge::CompactionIteratorStats;
 use crate::merge::compaction_iter::BlobTally;
+use crate::observe::CompactionJobInfo;
 use crate::options::ColumnFamilyOptions;
 use crate::picker::{CompactionPlan, CompactionReason, PickContext, RunningId, pick};
-use crate::version::{LogOptions, blob_file_size};
+use crate::version::LogOptions;
 use esker_base::stats::{Ticker, record_tick};
 use esker_base::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use esker_base::sync::{Arc, thread};
@@ -50,7 +53,13 @@ struct Task {
 
 /// Runs the most urgent compaction there is, if there is one.
 pub(crate) fn background_compaction(engine: &Arc<Engine>) {
-    let Some(task) = take_task(engine) else { return };
+    let Some(mut task) = take_task(engine) else { return };
+    if task.plan.is_trivial_move {
+        match may_move(&task) {
+            Ok(moves) => task.plan.is_trivial_move = moves,
+            Err(e) => return finish(engine, &task, Err(e)),
+        }
+    }
     let Ok(_room) = reserve_room(engine, &task.plan) else { return cancel_without_room(engine, &task) };
     let result = contained("a compaction", Severity::FatalError, || run_and_install(engine, &task));
     finish(engine, &task, result);
@@ -162,6 +171,7 @@ fn run_and_install(engine: &Arc<Engine>, task: &Task) -> Result<Vec<FileNumber>>
         engine.tell_trivial_move_begin(job, &task.cf, plan);
         let moved = install(engine, task, plan.trivial_move_edit(), &[], &Arc::default());
         engine.tell_trivial_move_end(job, &task.cf, plan, &moved);
+        keep_info(engine, task, || engine.move_info(job, &task.cf, plan, true, &moved));
         engine.tell_stall_changes();
         return moved.map(|()| Vec::new());
     }
@@ -194,9 +204,33 @@ fn run_and_install(engine: &Arc<Engine>, task: &Task) -> Result<Vec<FileNumber>>
         engine.delete_outputs(&task.cf, tables, blobs);
     }
     let micros = engine.env.clock.monotonic_micros().saturating_sub(start);
-    engine.tell_compaction_end(&report(task, job, &results, micros), &outcome);
+    let report = report(task, job, &results, micros);
+    engine.tell_compaction_end(&report, &outcome);
+    keep_info(engine, task, || engine.compaction_info(&report, &outcome));
     engine.tell_stall_changes();
     outcome.map(|()| results.iter().flat_map(|r| &r.files).map(|f| f.number).collect())
+}
+
+/// Whether the family's partitioner lets the files move as they are.
+/// # Errors
+/// `Aborted` if it panicked.
+fn may_move(task: &Task) -> Result<bool> {
+    contained("a compaction", Severity::HardError, || {
+        let Some(mut partitioner) = partitioner(&task.options, &task.plan) else { return Ok(true) };
+        let mut files = task.plan.input_files().map(|(_, file)| file);
+        Ok(files.all(|f| partitioner.can_do_trivial_move(f.smallest_user_key(), f.largest_user_key())))
+    })
+}
+
+/// Describes the compaction to a caller that wants to know.
+fn keep_info(engine: &Engine, task: &Task, describe: impl FnOnce() -> CompactionJobInfo) {
+    let manual = |manual: &&mut QueuedManualCompaction| Some(manual.id) == task.manual && manual.wants_info;
+    let is_wanted = engine.state.lock().manual_compactions.iter_mut().any(|m| manual(&m));
+    if is_wanted {
+        let info = Some(Box::new(describe()));
+        let mut state = engine.state.lock();
+        state.manual_compactions.iter_mut().filter(manual).for_each(|m| m.info.clone_from(&info));
+    }
 }
 
 /// Whether its caller, or one who disabled manual compactions, has cancelled it.
@@ -425,11 +459,14 @@ fn report<'a>(task: &'a Task, job: u64, results: &'a [SubjobResult], micros: u64
         cf: &task.cf,
         plan: &task.plan,
         outputs: results.iter().flat_map(|r| &r.files).collect(),
-        blob_bytes_written: results.iter().flat_map(|r| &r.blob_files).map(blob_file_size).sum(),
+        blob_files: results.iter().flat_map(|r| &r.blob_files).collect(),
+        blob_garbage: blob_garbage(results),
         blob_bytes_read: results.iter().map(|r| r.blob_bytes_read).sum(),
+        blobs_read: results.iter().map(|r| r.blobs_read).sum(),
         iteration,
         subcompactions: results.len(),
         compression: subjob::output_compression(&task.plan, &task.options).0,
+        blob_compression: task.options.blob_compression_type,
         micros,
     }
 }

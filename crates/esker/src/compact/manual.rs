@@ -8,6 +8,7 @@ use super::subjob::read_pace;
 use crate::cf::ColumnFamily;
 use crate::engine::{DbState, Engine, QueuedManualCompaction, maybe_schedule, queue_if_due};
 use crate::files::open_table::open_at_pace;
+use crate::observe::CompactionJobInfo;
 use crate::options::{CompactRangeOptions, CompactionOptions};
 use crate::picker::CompactionPlan;
 use crate::picker::manual::{ManualCompaction as Steps, ManualStep, pick_files};
@@ -42,7 +43,7 @@ pub(crate) fn compact_range(engine: &Arc<Engine>, range: &ManualRange<'_>) -> Re
     let snapshots = engine.snapshot_sequences();
     let mut steps = Steps::new(range.begin, range.end, bottommost, next_file, snapshots);
     while let Some(id) = start_next(engine, range, &mut steps)? {
-        wait(engine, id)?;
+        wait(engine, id)?.0?;
     }
     let Some(level) = steps.arrived_at().filter(|_| range.options.change_level) else { return Ok(()) };
     // A plan that waits names its files by the levels that they are in.
@@ -124,7 +125,7 @@ pub(crate) fn suggest_compact_range(
 }
 
 /// Merges these files, and those that must go with them, into `output_level`, and waits. Returns
-/// the new files.
+/// the new files, and with `wants_info` a description.
 /// # Errors
 /// Those of [`pick_files`] and [`check_may_run`] · the background error in force, or the
 /// compaction's own.
@@ -134,7 +135,8 @@ pub(crate) fn compact_files(
     files: &[FileNumber],
     output_level: usize,
     options: &CompactionOptions,
-) -> Result<Vec<FileNumber>> {
+    wants_info: bool,
+) -> Result<Compacted> {
     let mut state = engine.state.lock();
     while state.exclusive_manual {
         check_may_run(engine, &state, options.canceled.as_ref())?;
@@ -158,9 +160,14 @@ pub(crate) fn compact_files(
     }
     let canceled = options.canceled.clone().unwrap_or_default();
     let id = queue(engine, &mut state, plan, options.max_subcompactions, canceled);
+    state.manual_compactions.iter_mut().filter(|m| m.id == id).for_each(|m| m.wants_info = wants_info);
     drop(state);
-    wait(engine, id)
+    let (files, info) = wait(engine, id)?;
+    files.map(|files| (files, info))
 }
+
+/// The files that `compact_files` has written, and the description of its job.
+pub(crate) type Compacted = (Vec<FileNumber>, Option<Box<CompactionJobInfo>>);
 
 /// Marks the plan's inputs and queues a job for it; returns the id to wait for.
 fn queue(
@@ -174,7 +181,16 @@ fn queue(
     let id = state.next_manual_id;
     state.next_manual_id += 1;
     let plan = Some(plan);
-    let manual = QueuedManualCompaction { id, running, plan, max_subcompactions, canceled, done: None };
+    let manual = QueuedManualCompaction {
+        id,
+        running,
+        plan,
+        max_subcompactions,
+        canceled,
+        wants_info: false,
+        info: None,
+        done: None,
+    };
     state.manual_compactions.push(manual);
     maybe_schedule(engine, state);
     id
@@ -248,13 +264,19 @@ fn start_next(engine: &Arc<Engine>, range: &ManualRange<'_>, steps: &mut Steps) 
     }
 }
 
-fn wait(engine: &Engine, id: u64) -> Result<Vec<FileNumber>> {
+/// The files or the error of a compaction that has begun, and its description.
+type Ended = (Result<Vec<FileNumber>>, Option<Box<CompactionJobInfo>>);
+
+/// Waits for the end of a queued compaction: its files or error, and its description.
+/// # Errors
+/// Those of [`may_still_start`]; it has not begun then.
+fn wait(engine: &Engine, id: u64) -> Result<Ended> {
     let mut state = engine.state.lock();
     loop {
         let position = state.manual_compactions.iter().position(|m| m.id == id).expect("queued by `start`");
         if let Some(result) = state.manual_compactions[position].done.take() {
-            state.manual_compactions.swap_remove(position);
-            return result;
+            let ended = state.manual_compactions.swap_remove(position);
+            return Ok((result, ended.info));
         }
         if state.manual_compactions[position].plan.is_some()
             && let Err(e) = may_still_start(engine, &state, &state.manual_compactions[position].canceled)

@@ -12,7 +12,9 @@ use super::cut::OutputCutter;
 use crate::files::{BlobOutput, NewTable, OutputContext, TableOutput, check_space_limit, type_of};
 use crate::merge::CompactionIterator;
 use crate::merge::compaction_iter::BlobTally;
-use crate::options::{ColumnFamilyOptions, CompressionOptions};
+use crate::options::{
+    ColumnFamilyOptions, CompressionOptions, PartitionerRequest, SstPartitioner, SstPartitionerContext,
+};
 use crate::picker::CompactionPlan;
 use crate::version::Numbers;
 use esker_base::stats::{Ticker, record_tick};
@@ -39,6 +41,10 @@ pub(super) struct Outputs<'a> {
     /// Reads blob values for relocation, merges and filters.
     pub(super) blob_reader: BlobReader,
     cutter: OutputCutter,
+    /// Ends files at keys of its choice, if the family has a factory; not in level 0.
+    partitioner: Option<Box<dyn SstPartitioner>>,
+    /// For the partitioner.
+    last_user_key: Vec<u8>,
     /// User key at which the current file starts; `None` for the start of the subcompaction.
     cut: Option<Vec<u8>>,
     pub(super) finished: Vec<FileMetaData>,
@@ -50,6 +56,8 @@ pub(super) struct Outputs<'a> {
     pub(super) blobs_out: BlobTally,
     /// Of values in blob files that were written anew.
     pub(super) blob_bytes_read: u64,
+    /// The number of these values.
+    pub(super) blobs_read: u64,
     /// Every number that was used, finished or not: to be deleted if the job fails.
     pub(super) created: Vec<FileNumber>,
 }
@@ -84,12 +92,15 @@ impl<'a> Outputs<'a> {
             epoch_number: inputs().map(|f| f.epoch_number).min().unwrap_or(0),
             current: None,
             cutter: OutputCutter::new(plan),
+            partitioner: partitioner(context.family_options, plan),
+            last_user_key: Vec::new(),
             cut: None,
             finished: Vec::new(),
             long_deleted_runs: Vec::new(),
             older_before: 0,
             blobs_out: BlobTally::default(),
             blob_bytes_read: 0,
+            blobs_read: 0,
             created: Vec::new(),
         }
     }
@@ -102,7 +113,12 @@ impl<'a> Outputs<'a> {
             // A file of level 0 is a run of its own.
             let is_full =
                 self.table.level > 0 && self.current.as_ref().is_some_and(TableOutput::is_index_full);
-            if self.cutter.should_stop_before(entries.key(), bytes) || is_full {
+            let is_good_end = self.cutter.should_stop_before(entries.key(), bytes);
+            let is_border = self.partitioner.is_some() && self.is_border(entries.user_key(), bytes);
+            if is_border && !is_good_end {
+                self.cutter.begin_output(entries.key());
+            }
+            if is_good_end || is_full || is_border {
                 let next = entries.user_key().to_vec();
                 self.finish_file(entries, Some(next))?;
             }
@@ -123,6 +139,20 @@ impl<'a> Outputs<'a> {
         self.blobs.add(table, entries.key(), entries.value())
     }
 
+    /// Whether the partitioner ends the open file before `user_key`, the next one.
+    fn is_border(&mut self, user_key: &[u8], output_bytes: Option<u64>) -> bool {
+        let Some(partitioner) = &mut self.partitioner else { return false };
+        let is_border = output_bytes.is_some_and(|current_output_file_size| {
+            partitioner.should_partition(&PartitionerRequest {
+                prev_user_key: &self.last_user_key,
+                current_user_key: user_key,
+                current_output_file_size,
+            })
+        });
+        user_key.clone_into(&mut self.last_user_key);
+        is_border
+    }
+
     /// The value of a blob index, or an entity with all its columns in place, if it refers to a
     /// blob file that should go; and the type it is written as.
     fn relocated(
@@ -140,10 +170,11 @@ impl<'a> Outputs<'a> {
             return Ok(None);
         }
         let relocate_before = self.relocate_before;
-        let (mut is_old, mut bytes) = (false, 0);
+        let (mut is_old, mut bytes, mut blobs) = (false, 0, 0);
         for_each_blob(value_type, entries.value(), &mut |location| {
             is_old |= location.file_number < relocate_before;
             bytes += location.size;
+            blobs += 1;
         })?;
         if !is_old {
             return Ok(None);
@@ -157,6 +188,7 @@ impl<'a> Outputs<'a> {
             _ => Some((ValueType::Value, reads.value(entries.user_key(), entries.value())?)),
         };
         self.blob_bytes_read += bytes;
+        self.blobs_read += blobs;
         let statistics = &self.context.options.statistics;
         record_tick(statistics, Ticker::BlobDbGcNumKeysRelocated, 1);
         record_tick(statistics, Ticker::BlobDbGcBytesRelocated, bytes);
@@ -215,4 +247,23 @@ fn relocate_before(options: &ColumnFamilyOptions, plan: &CompactionPlan) -> File
     let files = plan.version.blob_files();
     let cutoff = (options.blob_garbage_collection_age_cutoff * files.len() as f64) as usize;
     files.keys().nth(cutoff).copied().unwrap_or(FileNumber(u64::MAX))
+}
+
+/// The partitioner of a plan's outputs, or of the files that it would move.
+pub(super) fn partitioner(
+    options: &ColumnFamilyOptions,
+    plan: &CompactionPlan,
+) -> Option<Box<dyn SstPartitioner>> {
+    let factory = options.sst_partitioner_factory.as_ref().filter(|_| plan.output_level > 0)?;
+    let icmp = plan.version.icmp();
+    let files = || plan.input_files().map(|(_, file)| file);
+    let smallest = files().map(|f| f.smallest_user_key()).min_by(|a, b| icmp.compare_user_keys(a, b));
+    let largest = files().map(|f| f.largest_user_key()).max_by(|a, b| icmp.compare_user_keys(a, b));
+    Some(factory.create_partitioner(&SstPartitionerContext {
+        is_full_compaction: plan.is_full,
+        is_manual_compaction: plan.is_manual,
+        output_level: plan.output_level,
+        smallest_user_key: smallest.unwrap_or_default(),
+        largest_user_key: largest.unwrap_or_default(),
+    }))
 }

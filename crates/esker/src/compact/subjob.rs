@@ -64,6 +64,7 @@ pub(super) struct SubjobResult {
     pub(super) blobs_out: BlobTally,
     /// Of values in blob files that were written anew.
     pub(super) blob_bytes_read: u64,
+    pub(super) blobs_read: u64,
     pub(super) result: Option<esker_base::Error>,
 }
 
@@ -84,6 +85,7 @@ pub(super) fn run(context: &SubjobContext<'_>, start: Option<Vec<u8>>, end: Opti
         cf: context.cf,
         plan,
         compression: compression.0,
+        blob_compression: context.options.blob_compression_type,
     };
     let result = contained("a compaction", Severity::HardError, || {
         engine.tell_subcompaction_begin(&tell);
@@ -91,7 +93,8 @@ pub(super) fn run(context: &SubjobContext<'_>, start: Option<Vec<u8>>, end: Opti
     });
     let created = std::mem::take(&mut outputs.created);
     let (blob_files, created_blobs) = (outputs.blobs.finished, outputs.blobs.created);
-    let (files, blobs_out, blob_bytes_read) = (outputs.finished, outputs.blobs_out, outputs.blob_bytes_read);
+    let (files, blobs_out) = (outputs.finished, outputs.blobs_out);
+    let (blob_bytes_read, blobs_read) = (outputs.blob_bytes_read, outputs.blobs_read);
     let is_last = plan.is_bottommost || plan.reason == CompactionReason::BottommostFiles;
     // Versions that a reader at a timestamp may still need go once `full_history_ts_low` passes
     // them.
@@ -113,6 +116,7 @@ pub(super) fn run(context: &SubjobContext<'_>, start: Option<Vec<u8>>, end: Opti
         blobs_in,
         blobs_out,
         blob_bytes_read,
+        blobs_read,
         result: result.err(),
     };
     let micros = engine.env.clock.monotonic_micros().saturating_sub(start_micros);

@@ -21,6 +21,8 @@ pub(crate) struct LiveCut {
     pub(crate) path: PathBuf,
     pub(crate) tables: Vec<PathBuf>,
     pub(crate) blobs: Vec<PathBuf>,
+    /// Bytes of tables and blob files.
+    pub(crate) sizes: BTreeMap<FileNumber, u64>,
     /// Of tables and blob files that have one: checksum and function name.
     pub(crate) checksums: BTreeMap<FileNumber, (Vec<u8>, String)>,
     /// Number and bytes.
@@ -73,6 +75,11 @@ impl Db {
         let blobs = versions.iter().flat_map(|v| v.blob_files().keys().copied());
         let mut checksums = BTreeMap::new();
         versions.iter().for_each(|version| add_checksums(version, &mut checksums));
+        let tables_with_sizes =
+            versions.iter().flat_map(|v| v.all_files()).map(|(_, f)| (f.number, f.file_size));
+        let blobs_with_sizes =
+            versions.iter().flat_map(|v| v.blob_files()).map(|(n, blob)| (*n, blob.file_size()));
+        let sizes = tables_with_sizes.chain(blobs_with_sizes).collect();
         let named = |numbers: BTreeSet<FileNumber>, name: fn(&Path, FileNumber) -> PathBuf| {
             numbers.into_iter().map(|number| name(&engine.path, number)).collect()
         };
@@ -81,6 +88,7 @@ impl Db {
             path: engine.path.clone(),
             tables: named(tables.collect(), file_name::table_file_name),
             blobs: named(blobs.collect(), file_name::blob_file_name),
+            sizes,
             checksums,
             manifest: manifest_at,
             wals: wals.map(|(n, bytes)| (file_name::wal_file_name(&engine.wal_dir, n), bytes)).collect(),

@@ -4,7 +4,7 @@ use super::{ColumnFamilyHandle, Db};
 use crate::compact::{ManualRange, check_may_run};
 use crate::engine::{DbState, Engine, UnderWay, maybe_schedule};
 use crate::instance::{disable_file_deletions, enable_file_deletions};
-use crate::observe::FlushReason;
+use crate::observe::{CompactionJobInfo, FlushReason};
 use crate::options::{CompactRangeOptions, CompactionOptions, FlushOptions, RangeOpt, WaitForCompactOptions};
 use esker_base::{Error, FileNumber, Result};
 
@@ -174,7 +174,45 @@ impl Db {
         engine.check_writable()?;
         engine.check_open()?;
         family.check_live(self)?;
-        crate::compact::compact_files(engine, &family.cf, input_files, output_level, options)
+        let cf = &family.cf;
+        let done = crate::compact::compact_files(engine, cf, input_files, output_level, options, false);
+        done.map(|(files, _)| files)
+    }
+
+    /// [`Db::compact_files`], with the description of the job that listeners get.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.path())?;
+    /// use esker::CompactionOptions;
+    /// # db.put("esker", "gravel")?;
+    /// # db.flush()?;
+    ///
+    /// let family = db.default_column_family();
+    /// let files: Vec<_> = db.live_files().into_iter().map(|file| file.file.file_number).collect();
+    /// let options = CompactionOptions::default();
+    /// let (written, info) = db.compact_files_with_info(&options, &family, &files, 6)?;
+    /// assert_eq!(info.output_file_infos[0].file_number, written[0]);
+    /// assert_eq!(info.stats.num_input_records, 1);
+    /// # Ok::<_, esker::Error>(())
+    /// ```
+    /// # Errors
+    /// Those of [`Db::compact_files`].
+    pub fn compact_files_with_info(
+        &self,
+        options: &CompactionOptions,
+        family: &ColumnFamilyHandle,
+        input_files: &[FileNumber],
+        output_level: usize,
+    ) -> Result<(Vec<FileNumber>, CompactionJobInfo)> {
+        let engine = self.engine();
+        engine.check_writable()?;
+        engine.check_open()?;
+        family.check_live(self)?;
+        let cf = &family.cf;
+        let (files, info) =
+            crate::compact::compact_files(engine, cf, input_files, output_level, options, true)?;
+        Ok((files, *info.expect("the job describes itself before it is done")))
     }
 
     /// Deletes every table of `family` all of whose keys lie in one of the ranges, without reading

@@ -7,13 +7,16 @@
 use super::{Engine, ErrorReason, contained};
 use crate::cf::ColumnFamily;
 use crate::merge::CompactionIteratorStats;
+use crate::merge::timestamps::newest_timestamp;
 use crate::observe::{
-    BackgroundErrorReason, BackgroundErrorRecoveryInfo, CompactionFileInfo, CompactionJobInfo,
-    CompactionJobStats, CompactionReason, CompactionStats, Event, EventListener, ExternalFileIngestionInfo,
-    FlushJobInfo, FlushReason, ManualFlushInfo, MemTableInfo, SubcompactionJobInfo, WorkPriority,
+    BackgroundErrorReason, BackgroundErrorRecoveryInfo, BlobFileAdditionInfo, BlobFileGarbageInfo,
+    CompactionFileInfo, CompactionJobInfo, CompactionJobStats, CompactionReason, CompactionStats, Event,
+    EventListener, ExternalFileIngestionInfo, FlushJobInfo, FlushReason, ManualFlushInfo, MemTableInfo,
+    SubcompactionJobInfo, WorkPriority,
 };
 use crate::picker::CompactionPlan;
 use crate::snapshot::SnapshotList;
+use crate::version::blob_file_size;
 use esker_base::stats::{Histogram, Ticker, record_in_histogram, record_tick, report_time_to_histogram};
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
@@ -21,8 +24,13 @@ use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, Seve
 use esker_env::{StopWatch, system};
 use esker_format::compression::CompressionType;
 use esker_format::file_name;
-use esker_format::version_edit::FileMetaData;
+use esker_format::key;
+use esker_format::properties::TableProperties;
+use esker_format::version_edit::{BlobFileAddition, BlobFileGarbage, FileMetaData};
 use esker_memtable::MemTable;
+use esker_table::TableFile;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 /// A finished compaction.
 #[derive(Debug)]
@@ -31,13 +39,21 @@ pub(crate) struct CompactionReport<'a> {
     pub(crate) cf: &'a ColumnFamily,
     pub(crate) plan: &'a CompactionPlan,
     pub(crate) outputs: Vec<&'a FileMetaData>,
-    /// Of blob files.
-    pub(crate) blob_bytes_written: u64,
+    pub(crate) blob_files: Vec<&'a BlobFileAddition>,
+    pub(crate) blob_garbage: Vec<BlobFileGarbage>,
     pub(crate) blob_bytes_read: u64,
+    pub(crate) blobs_read: u64,
     pub(crate) iteration: CompactionIteratorStats,
     pub(crate) subcompactions: usize,
     pub(crate) compression: CompressionType,
+    pub(crate) blob_compression: CompressionType,
     pub(crate) micros: u64,
+}
+
+impl CompactionReport<'_> {
+    fn blob_bytes_written(&self) -> u64 {
+        self.blob_files.iter().map(|blob| blob_file_size(blob)).sum()
+    }
 }
 
 /// One key range of a compaction.
@@ -48,6 +64,7 @@ pub(crate) struct SubcompactionReport<'a> {
     pub(crate) cf: &'a ColumnFamily,
     pub(crate) plan: &'a CompactionPlan,
     pub(crate) compression: CompressionType,
+    pub(crate) blob_compression: CompressionType,
 }
 
 impl SubcompactionReport<'_> {
@@ -64,6 +81,7 @@ impl SubcompactionReport<'_> {
             compaction_reason: self.plan.reason,
             compression: self.compression,
             stats,
+            blob_compression_type: self.blob_compression,
         }
     }
 }
@@ -127,14 +145,25 @@ impl Engine {
             .collect()
     }
 
-    pub(crate) fn tell_memtable_sealed(&self, cf_name: &str, mem: &MemTable) {
+    /// The listeners get the newest timestamp of a memtable at the cost of a scan over it.
+    pub(crate) fn tell_memtable_sealed(&self, cf: &ColumnFamily, mem: &Arc<MemTable>) {
+        if self.listeners().is_empty() {
+            return;
+        }
+        let drops_timestamps = cf.icmp.timestamp_size() > 0
+            && !cf.super_version.load_full().options.persist_user_defined_timestamps;
+        let newest_udt = match drops_timestamps {
+            true => newest_timestamp(std::slice::from_ref(mem), &cf.icmp),
+            false => Vec::new(),
+        };
         for listener in self.listeners() {
             listener.on_memtable_sealed(&MemTableInfo {
-                cf_name: cf_name.to_owned(),
+                cf_name: cf.name.clone(),
                 first_seqno: mem.first_seqno(),
                 earliest_seqno: mem.earliest_seqno(),
                 num_entries: mem.num_entries(),
                 num_deletes: mem.num_deletes(),
+                newest_udt: newest_udt.clone(),
             });
         }
     }
@@ -158,21 +187,22 @@ impl Engine {
             flush_reason: reason,
         });
         if !self.listeners().is_empty() {
-            let info = self.flush_info(job, cf, None, reason);
+            let info = self.flush_info(job, cf, None, &[], reason);
             self.listeners().iter().for_each(|l| l.on_flush_begin(&info));
         }
     }
 
-    /// `made`: the table and how many entries it has, if there is one; `blob_bytes`: of blob files.
+    /// `made`: the table and how many entries it has, if there is one; `blobs`: the blob files.
     pub(crate) fn tell_flush_end(
         &self,
         job: u64,
         cf: &ColumnFamily,
         made: Option<(&FileMetaData, u64)>,
-        blob_bytes: u64,
+        blobs: &[BlobFileAddition],
         reason: FlushReason,
         micros: u64,
     ) {
+        let blob_bytes: u64 = blobs.iter().map(blob_file_size).sum();
         let file = made.map(|(file, _)| file);
         let bytes = file.map_or(0, |f| f.file_size);
         record_tick(&self.options.statistics, Ticker::FlushWriteBytes, bytes + blob_bytes);
@@ -199,7 +229,7 @@ impl Engine {
             immutable_memtables,
         });
         if !self.listeners().is_empty() {
-            let info = self.flush_info(job, cf, made, reason);
+            let info = self.flush_info(job, cf, made, blobs, reason);
             self.listeners().iter().for_each(|l| l.on_flush_completed(&info));
         }
     }
@@ -225,6 +255,7 @@ impl Engine {
         job_id: u64,
         cf: &ColumnFamily,
         made: Option<(&FileMetaData, u64)>,
+        blobs: &[BlobFileAddition],
         flush_reason: FlushReason,
     ) -> FlushJobInfo {
         let (file, entries) = made.unzip();
@@ -244,6 +275,28 @@ impl Engine {
             file_size: file.map_or(0, |f| f.file_size),
             num_entries: entries.unwrap_or(0),
             flush_reason,
+            oldest_blob_file_number: file.and_then(|f| f.oldest_blob_file_number),
+            table_properties: file.and_then(|f| properties_of(cf, f, 0)).unwrap_or_default(),
+            blob_compression_type: super_version.options.blob_compression_type,
+            blob_file_addition_infos: blobs.iter().map(|blob| self.blob_addition(blob)).collect(),
+        }
+    }
+
+    fn blob_addition(&self, blob: &BlobFileAddition) -> BlobFileAdditionInfo {
+        BlobFileAdditionInfo {
+            blob_file_path: file_name::blob_file_name(&self.path, blob.number),
+            blob_file_number: blob.number,
+            total_blob_count: blob.total_blob_count,
+            total_blob_bytes: blob.total_blob_bytes,
+        }
+    }
+
+    fn blob_garbage(&self, garbage: &BlobFileGarbage) -> BlobFileGarbageInfo {
+        BlobFileGarbageInfo {
+            blob_file_path: file_name::blob_file_name(&self.path, garbage.number),
+            blob_file_number: garbage.number,
+            garbage_blob_count: garbage.garbage_blob_count,
+            garbage_blob_bytes: garbage.garbage_blob_bytes,
         }
     }
 
@@ -331,7 +384,7 @@ impl Engine {
     }
 
     /// The report of a trivial move: the moved files are the outputs.
-    fn move_info(
+    pub(crate) fn move_info(
         &self,
         job: u64,
         cf: &ColumnFamily,
@@ -349,8 +402,7 @@ impl Engine {
         };
         if with_outputs {
             let level = plan.output_level;
-            info.output_file_infos =
-                files().map(|f| CompactionFileInfo { level, file_number: f.number }).collect();
+            info.output_file_infos = files().map(|f| file_info(level, f)).collect();
             info.output_files = files().map(|f| file_name::table_file_name(&self.path, f.number)).collect();
         }
         info
@@ -416,10 +468,13 @@ impl Engine {
         }
     }
 
-    fn compaction_info(&self, report: &CompactionReport<'_>, status: &Result<()>) -> CompactionJobInfo {
+    pub(crate) fn compaction_info(
+        &self,
+        report: &CompactionReport<'_>,
+        status: &Result<()>,
+    ) -> CompactionJobInfo {
         let plan = report.plan;
         let path = |number| file_name::table_file_name(&self.path, number);
-        let infos = |level, number| CompactionFileInfo { level, file_number: number };
         let at_output_level = plan.input_files().filter(|(level, _)| *level == plan.output_level).count();
         CompactionJobInfo {
             cf_id: report.cf.id,
@@ -430,9 +485,9 @@ impl Engine {
             num_l0_files: plan.version.num_files(0),
             base_input_level: plan.start_level,
             output_level: plan.output_level,
-            input_file_infos: plan.input_files().map(|(level, f)| infos(level, f.number)).collect(),
+            input_file_infos: plan.input_files().map(|(level, f)| file_info(level, f)).collect(),
             input_files: plan.input_files().map(|(_, f)| path(f.number)).collect(),
-            output_file_infos: report.outputs.iter().map(|f| infos(plan.output_level, f.number)).collect(),
+            output_file_infos: report.outputs.iter().map(|f| file_info(plan.output_level, f)).collect(),
             output_files: report.outputs.iter().map(|f| path(f.number)).collect(),
             compaction_reason: plan.reason,
             compression: report.compression,
@@ -440,6 +495,10 @@ impl Engine {
                 num_input_files: plan.input_files().count() as u64,
                 num_input_files_at_output_level: at_output_level as u64,
                 total_input_bytes: plan.input_bytes(),
+                num_blobs_read: report.blobs_read,
+                total_blob_bytes_read: report.blob_bytes_read,
+                num_output_files_blob: report.blob_files.len() as u64,
+                total_output_bytes_blob: report.blob_bytes_written(),
                 ..job_stats(
                     &report.iteration,
                     report.outputs.len() as u64,
@@ -448,7 +507,31 @@ impl Engine {
                 )
             },
             aborted: is_aborted(status, self.is_shutting_down()),
+            is_full_compaction: plan.is_full,
+            is_manual_compaction: plan.is_manual,
+            table_properties: self.properties_of_compaction(report, status),
+            smallest_output_key_prefix: key_prefix(report.outputs.first().map(|f| &f.smallest)),
+            largest_output_key_prefix: key_prefix(report.outputs.last().map(|f| &f.largest)),
+            blob_compression_type: report.blob_compression,
+            blob_file_addition_infos: report.blob_files.iter().map(|blob| self.blob_addition(blob)).collect(),
+            blob_file_garbage_infos: report.blob_garbage.iter().map(|b| self.blob_garbage(b)).collect(),
         }
+    }
+
+    /// Properties of the inputs, and of the outputs unless they were deleted.
+    fn properties_of_compaction(
+        &self,
+        report: &CompactionReport<'_>,
+        status: &Result<()>,
+    ) -> BTreeMap<PathBuf, TableProperties> {
+        let inputs = report.plan.input_files().map(|(level, f)| (level, f.data()));
+        let outputs = report.outputs.iter().filter(|_| status.is_ok());
+        let outputs = outputs.map(|f| (report.plan.output_level, *f));
+        let path = |f: &FileMetaData| file_name::table_file_name(&self.path, f.number);
+        inputs
+            .chain(outputs)
+            .filter_map(|(level, f)| Some((path(f), properties_of(report.cf, f, level)?)))
+            .collect()
     }
 
     /// Reports that a requested flush of these families was scheduled.
@@ -557,13 +640,36 @@ fn nothing_done_yet<'a>(job: u64, cf: &'a ColumnFamily, plan: &'a CompactionPlan
         cf,
         plan,
         outputs: Vec::new(),
-        blob_bytes_written: 0,
+        blob_files: Vec::new(),
+        blob_garbage: Vec::new(),
         blob_bytes_read: 0,
+        blobs_read: 0,
         iteration: CompactionIteratorStats::default(),
         subcompactions: 0,
         compression: CompressionType::None,
+        blob_compression: cf.super_version.load_full().options.blob_compression_type,
         micros: 0,
     }
+}
+
+/// Properties of a table that the family can open.
+fn properties_of(cf: &ColumnFamily, meta: &FileMetaData, level: usize) -> Option<TableProperties> {
+    let reader = cf.tables.reader(&TableFile { meta, level: Some(level) }).ok()?;
+    Some(reader.properties().clone())
+}
+
+fn file_info(level: usize, file: &FileMetaData) -> CompactionFileInfo {
+    CompactionFileInfo {
+        level,
+        file_number: file.number,
+        oldest_blob_file_number: file.oldest_blob_file_number,
+    }
+}
+
+/// The first 8 bytes of the user key.
+fn key_prefix(internal_key: Option<&Vec<u8>>) -> Vec<u8> {
+    let user_key = internal_key.map_or(&[][..], |internal_key| key::user_key(internal_key));
+    user_key[..user_key.len().min(8)].to_vec()
 }
 
 /// Statistics of a compaction or one key range of it, from its entries and outputs.
@@ -602,7 +708,7 @@ fn compaction_stats(report: &CompactionReport<'_>) -> CompactionStats {
         bytes_read_non_output_levels: non_output_bytes,
         bytes_read_output_level: output_bytes,
         bytes_written: report.outputs.iter().map(|f| f.file_size).sum(),
-        bytes_written_blob: report.blob_bytes_written,
+        bytes_written_blob: report.blob_bytes_written(),
         bytes_read_blob: report.blob_bytes_read,
         num_input_files_in_non_output_levels: non_output_files,
         num_input_files_in_output_level: output_files,

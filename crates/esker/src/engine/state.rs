@@ -4,7 +4,7 @@ use crate::cf::FamilyState;
 use crate::deleted_runs::PreScanQueue;
 use crate::engine::BackgroundError;
 use crate::engine::totals::Totals;
-use crate::observe::{FlushReason, WriteStallInfo};
+use crate::observe::{CompactionJobInfo, FlushReason, WriteStallInfo};
 use crate::picker::{CompactionPlan, RunningId};
 use crate::version::FamilyMap;
 use esker_base::sync::Arc;
@@ -32,6 +32,9 @@ pub(crate) struct QueuedManualCompaction {
     pub(crate) max_subcompactions: u32,
     /// Set to stop it: the caller's own flag, if it has one.
     pub(crate) canceled: Arc<AtomicBool>,
+    /// Whether its caller wants `info`, which the job fills before `done`.
+    pub(crate) wants_info: bool,
+    pub(crate) info: Option<Box<CompactionJobInfo>>,
     /// The files it has written.
     pub(crate) done: Option<Result<Vec<FileNumber>>>,
 }

@@ -26,7 +26,7 @@ use crate::engine::{
 };
 use crate::observe::FlushReason;
 use crate::options::ColumnFamilyOptions;
-use crate::version::{LogOptions, Version, VersionSet, blob_file_size};
+use crate::version::{LogOptions, Version, VersionSet};
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
 use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, Severity};
@@ -132,8 +132,7 @@ fn flush(engine: &Arc<Engine>, request: &FlushRequest, taken: &mut Vec<Taken>) -
         // Nothing of a family that was dropped is live.
         if !dropped.contains(&i) {
             let made = built.file.as_ref().map(|file| (file, built.num_entries));
-            let blob_bytes = built.blobs.iter().map(blob_file_size).sum();
-            engine.tell_flush_end(job, &part.cf, made, blob_bytes, request.reason, micros);
+            engine.tell_flush_end(job, &part.cf, made, &built.blobs, request.reason, micros);
         }
     }
     engine.tell_stall_changes();

@@ -88,8 +88,8 @@ pub(crate) fn ingest(
     install(engine, write_path, &lead, &mut prepared, together, options)?;
     drop(lead);
     drop(under_way);
-    for file in &prepared {
-        engine.tell_ingested(&file.info());
+    if !engine.options.listeners.is_empty() {
+        prepared.iter().for_each(|file| engine.tell_ingested(&file.info()));
     }
     if options.move_files {
         for file in &prepared {

@@ -195,11 +195,14 @@ impl<'a> PreparedFiles<'a> {
 
     /// For listeners.
     pub(super) fn info(&self) -> ExternalFileIngestionInfo {
+        let meta = self.metadata(self.sequence, 0, 0);
+        let reader = self.cf.tables.reader(&TableFile { meta: &meta, level: Some(self.level) });
         ExternalFileIngestionInfo {
             cf_name: self.cf.name.clone(),
             external_file_path: self.source.clone(),
             internal_file_path: file_name::table_file_name(&self.engine.path, self.number),
             global_seqno: self.sequence,
+            table_properties: reader.map(|reader| reader.properties().clone()).unwrap_or_default(),
         }
     }
 

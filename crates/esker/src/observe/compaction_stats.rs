@@ -93,6 +93,8 @@ counters! {
         cpu_micros,
         /// Entries read.
         num_input_records,
+        /// Values read from blob files and written anew.
+        num_blobs_read,
         /// Files read.
         num_input_files,
         /// Files read from the output level.
@@ -101,12 +103,18 @@ counters! {
         num_input_files_trivially_moved,
         /// Entries written.
         num_output_records,
-        /// Files written.
+        /// Tables written.
         num_output_files,
-        /// Bytes read.
+        /// Blob files written.
+        num_output_files_blob,
+        /// Bytes read from tables.
         total_input_bytes,
-        /// Bytes written.
+        /// Bytes read from blob files.
+        total_blob_bytes_read,
+        /// Bytes written to tables.
         total_output_bytes,
+        /// Bytes written to blob files.
+        total_output_bytes_blob,
         /// Entries dropped because newer ones hide them.
         num_records_replaced,
         /// Bytes of the keys read.

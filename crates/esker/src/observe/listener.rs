@@ -16,6 +16,8 @@ use super::reason::{
 };
 use esker_base::{ColumnFamilyId, Error, FileNumber, SequenceNumber};
 use esker_format::compression::CompressionType;
+use esker_format::properties::TableProperties;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -105,6 +107,40 @@ pub struct FlushJobInfo {
     pub num_entries: u64,
     /// The reason for the flush.
     pub flush_reason: FlushReason,
+    /// The oldest blob file that the table refers to.
+    pub oldest_blob_file_number: Option<FileNumber>,
+    /// Properties of the table; empty at the beginning.
+    pub table_properties: TableProperties,
+    /// Compression of blob files.
+    pub blob_compression_type: CompressionType,
+    /// The blob files that the flush has made.
+    pub blob_file_addition_infos: Vec<BlobFileAdditionInfo>,
+}
+
+/// A blob file that a flush or compaction has made.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BlobFileAdditionInfo {
+    /// The file.
+    pub blob_file_path: PathBuf,
+    /// Its number.
+    pub blob_file_number: FileNumber,
+    /// Number of its blobs.
+    pub total_blob_count: u64,
+    /// Bytes of its blobs, with their headers.
+    pub total_blob_bytes: u64,
+}
+
+/// Blobs that a compaction has made garbage, in one file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BlobFileGarbageInfo {
+    /// The file.
+    pub blob_file_path: PathBuf,
+    /// Its number.
+    pub blob_file_number: FileNumber,
+    /// Number of those blobs.
+    pub garbage_blob_count: u64,
+    /// Their bytes, with their headers.
+    pub garbage_blob_bytes: u64,
 }
 
 /// One family of a manual flush.
@@ -127,6 +163,8 @@ pub struct CompactionFileInfo {
     pub level: usize,
     /// Its number.
     pub file_number: FileNumber,
+    /// The oldest blob file that it refers to.
+    pub oldest_blob_file_number: Option<FileNumber>,
 }
 
 /// One compaction.
@@ -165,6 +203,22 @@ pub struct CompactionJobInfo {
     pub stats: CompactionJobStats,
     /// Whether it was cancelled on request, and did not fail.
     pub aborted: bool,
+    /// Whether it takes all files of the family.
+    pub is_full_compaction: bool,
+    /// Whether a caller requested it.
+    pub is_manual_compaction: bool,
+    /// Properties of inputs and outputs, by path; without tables that cannot be opened.
+    pub table_properties: BTreeMap<PathBuf, TableProperties>,
+    /// The first 8 bytes of the smallest user key of the outputs.
+    pub smallest_output_key_prefix: Vec<u8>,
+    /// The first 8 bytes of the largest user key of the outputs.
+    pub largest_output_key_prefix: Vec<u8>,
+    /// Compression of blob files.
+    pub blob_compression_type: CompressionType,
+    /// The blob files that it has made.
+    pub blob_file_addition_infos: Vec<BlobFileAdditionInfo>,
+    /// The blobs that it has made garbage, by file.
+    pub blob_file_garbage_infos: Vec<BlobFileGarbageInfo>,
 }
 
 /// One key range of a compaction.
@@ -193,6 +247,8 @@ pub struct SubcompactionJobInfo {
     pub compression: CompressionType,
     /// Counts of its work; zero at the beginning.
     pub stats: CompactionJobStats,
+    /// Compression of blob files.
+    pub blob_compression_type: CompressionType,
 }
 
 /// A table file about to be written.
@@ -253,6 +309,9 @@ pub struct MemTableInfo {
     pub num_entries: u64,
     /// Deletions among them.
     pub num_deletes: u64,
+    /// The newest user-defined timestamp in it, if flushes leave timestamps out
+    /// (`persist_user_defined_timestamps` is false); else empty.
+    pub newest_udt: Vec<u8>,
 }
 
 /// A file that was ingested.
@@ -267,6 +326,8 @@ pub struct ExternalFileIngestionInfo {
     pub internal_file_path: PathBuf,
     /// The sequence number it was given; 0 for none.
     pub global_seqno: SequenceNumber,
+    /// Properties of the table.
+    pub table_properties: TableProperties,
 }
 
 /// A change in how a family's writers are slowed down.

@@ -4,6 +4,7 @@
 //! Source of the fields: RocksDB `include/rocksdb/metadata.h`.
 
 use esker_base::{FileNumber, SequenceNumber};
+use esker_format::file_name::FileType;
 use std::ops::Deref;
 use std::path::PathBuf;
 
@@ -151,4 +152,26 @@ pub struct ExportImportFilesMetaData {
     pub db_comparator_name: String,
     /// Its files.
     pub files: Vec<LiveFileMetaData>,
+}
+
+/// One file that a copy of the database needs: RocksDB's `LiveFileStorageInfo`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LiveFileStorageInfo {
+    /// Its name in `directory`.
+    pub relative_filename: String,
+    /// Its directory.
+    pub directory: PathBuf,
+    /// Its number; 0 of CURRENT.
+    pub file_number: FileNumber,
+    /// Its kind.
+    pub file_type: FileType,
+    /// Bytes to copy.
+    pub size: u64,
+    /// Checksum of the whole file and its function's name, if requested: empty and "Unknown" where
+    /// none was made.
+    pub file_checksum: Option<(Vec<u8>, String)>,
+    /// Contents to write instead of those of the file, which may change. Empty: copy the file.
+    pub replacement_contents: Vec<u8>,
+    /// Whether the file may grow: a copy takes the first `size` bytes, and must not be a link.
+    pub trim_to_size: bool,
 }

@@ -17,17 +17,19 @@ mod stats_dump;
 
 pub use cache_stats::{CacheEntryStats, SecondaryStats};
 pub use compaction_stats::{CompactionJobStats, CompactionStats, LevelCompactionStats, WorkPriority};
+pub use esker_format::file_name::FileType;
 pub use events::{Event, TableFileCreation};
 pub use explain::{Explanation, KeyRead, ReadSource, ReadStep, RunRead, ScanRead, SeenEntry};
 pub use json::JsonWriter;
 pub use listener::{
-    BackgroundErrorRecoveryInfo, CompactionFileInfo, CompactionJobInfo, EventListener,
-    ExternalFileIngestionInfo, FlushJobInfo, ManualFlushInfo, MemTableInfo, SubcompactionJobInfo,
-    TableFileCreationBriefInfo, TableFileCreationInfo, TableFileDeletionInfo, WriteStallInfo,
+    BackgroundErrorRecoveryInfo, BlobFileAdditionInfo, BlobFileGarbageInfo, CompactionFileInfo,
+    CompactionJobInfo, EventListener, ExternalFileIngestionInfo, FlushJobInfo, ManualFlushInfo, MemTableInfo,
+    SubcompactionJobInfo, TableFileCreationBriefInfo, TableFileCreationInfo, TableFileDeletionInfo,
+    WriteStallInfo,
 };
 pub use metadata::{
     BlobMetaData, ColumnFamilyMetaData, ExportImportFilesMetaData, LevelMetaData, LiveFileMetaData,
-    SstFileMetaData,
+    LiveFileStorageInfo, SstFileMetaData,
 };
 pub use properties::{Property, PropertyKind, parse_property};
 pub use reason::{

@@ -4,6 +4,7 @@
 //! `include/rocksdb/advanced_options.h`.
 
 use super::hints::{MemtableFactory, PrepopulateBlobCache, Temperature};
+use super::sst_partitioner::SstPartitionerFactoryRef;
 use super::styles::{CompactionOptionsFifo, CompactionOptionsUniversal};
 use super::table::option_struct;
 use super::value::option_enum;
@@ -231,9 +232,9 @@ option_struct! {
 
         /// Wraps compressors of tables, by name. Refused: not built. Default `None`. Mutable.
         compression_manager: Option<String> = None, mutable;
-        /// Cuts tables at keys of the user's choice, by name. Refused: not built. Default `None`.
-        /// Fixed.
-        sst_partitioner_factory: Option<String> = None, fixed;
+        /// Makes a partitioner for each compaction, which ends tables at keys of its choice.
+        /// Default `None`. Fixed.
+        sst_partitioner_factory: Option<SstPartitionerFactoryRef> = None, fixed;
         /// Refuse writes to the family. Refused itself: not built. Default false. Fixed.
         disallow_memtable_writes: bool = false, fixed;
 

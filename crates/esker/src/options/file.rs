@@ -13,6 +13,7 @@
 //!     is refused until the caller has set them.
 //!  4. A file appears under its name complete and durable, or not at all.
 
+use super::sst_partitioner::SstPartitionerFactoryRef;
 use super::table::OptionStruct;
 use super::target::FORMAT_VERSIONS_LOADED;
 use super::value::{OptionValue, is_null, object_name, split_map};
@@ -257,9 +258,8 @@ fn is_kept(name: &str, raw: &str) -> bool {
         | "disallow_memtable_writes"
         | "use_udi_as_primary_index" => bool::parse(raw).is_ok_and(|is_set| !is_set),
         // The same for objects that are not built.
-        "wal_filter" | "compression_manager" | "sst_partitioner_factory" | "user_defined_index_factory" => {
-            is_null(object_name(raw))
-        }
+        "wal_filter" | "compression_manager" | "user_defined_index_factory" => is_null(object_name(raw)),
+        "sst_partitioner_factory" => Option::<SstPartitionerFactoryRef>::parse(raw).is_ok(),
         "flush_block_policy_factory" => raw == FLUSH_BLOCK_BY_SIZE,
         // The MANIFEST says which families are without.
         "persist_user_defined_timestamps" => bool::parse(raw).unwrap_or(true),

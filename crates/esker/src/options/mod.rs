@@ -36,11 +36,11 @@
 //!
 //! Reading order: `table` (how an option is declared), `former` (names that are not fields), `db`
 //! and `cf` (the options), `table_options` (those of tables, by name; their struct is in
-//! `esker_table`), `styles` (of compaction styles), `presets`, `closures`, `write_buffer_manager`,
-//! `file_checksum`, `hints`; `read`, `write` and `scan` (per call); `sanitize` (consistent or
-//! refused), `target` (what each RocksDB reads), `set` (changes while the database runs), `file`
-//! (OPTIONS files); `log` (lines of the LOG); `value`, `compression` and `cache_text` (values as
-//! text).
+//! `esker_table`), `styles` (of compaction styles), `sst_partitioner`, `presets`, `closures`,
+//! `write_buffer_manager`, `file_checksum`, `hints`; `read`, `write` and `scan` (per call);
+//! `sanitize` (consistent or refused), `target` (what each RocksDB reads), `set` (changes while the
+//! database runs), `file` (OPTIONS files); `log` (lines of the LOG); `value`, `compression` and
+//! `cache_text` (values as text).
 
 mod cache_text;
 mod cf;
@@ -57,6 +57,7 @@ mod read;
 mod sanitize;
 mod scan;
 mod set;
+mod sst_partitioner;
 mod styles;
 pub mod table;
 mod table_options;
@@ -99,15 +100,20 @@ pub use file_checksum::{
 };
 pub use hints::{CacheTier, MemtableFactory, PrepopulateBlobCache, Temperature};
 pub(crate) use read::{PLAIN, table_read_options};
-pub use read::{ReadOptions, ReadTier};
+pub use read::{ReadOptions, ReadTier, ScanTableFilter};
 pub use scan::MultiScanArgs;
 pub use set::{cf_options_from_string, options_from_string, set_db_options, set_options};
+pub use sst_partitioner::{
+    PartitionerRequest, SstPartitioner, SstPartitionerContext, SstPartitionerFactory,
+    SstPartitionerFactoryRef, SstPartitionerFixedPrefixFactory,
+};
 pub use styles::{CompactionOptionsFifo, CompactionOptionsUniversal, CompactionStopStyle};
 pub use table::{OptionInfo, OptionKind, OptionStruct};
 pub use target::{Feature, Release};
 pub use write::{
     BottommostLevelCompaction, CompactRangeOptions, CompactionOptions, FlushOptions,
-    ImportColumnFamilyOptions, IngestExternalFileOptions, RangeOpt, WaitForCompactOptions, WriteOptions,
+    ImportColumnFamilyOptions, IngestExternalFileOptions, LiveFilesStorageInfoOptions, RangeOpt,
+    WaitForCompactOptions, WriteOptions,
 };
 pub use write_buffer_manager::WriteBufferManager;
 pub(crate) use write_buffer_manager::{HoldsHistory, WaitsForMemory};

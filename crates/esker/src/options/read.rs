@@ -3,8 +3,11 @@
 //! Source: RocksDB `include/rocksdb/options.h`.
 
 use crate::snapshot::Snapshot;
+use esker_base::sync::Arc;
 use esker_env::IoPriority;
+use esker_format::properties::TableProperties;
 use esker_table::TableReadOptions;
+use std::fmt;
 use std::time::Duration;
 
 /// The places where a read may look for its answer.
@@ -99,7 +102,8 @@ pub struct ReadOptions {
     /// An iterator releases memtables and files that are not needed any more as soon as there are
     /// newer ones, and goes on with those at its position: its entries stay the same. Accepted; all
     /// iterators do so, with a snapshot or without. Exceptions are those with `pin_data`,
-    /// `ignore_range_deletions`, or another `read_tier` than `ReadAll`. Default false.
+    /// `ignore_range_deletions`, `table_filter`, or another `read_tier` than `ReadAll`. Default
+    /// false.
     pub auto_refresh_iterator_with_snapshot: bool,
     /// Iterators show what is there when they move, not when they were made: each seek and each
     /// step goes over to the present first, if something has been written since the last one; both
@@ -132,6 +136,33 @@ pub struct ReadOptions {
     pub auto_readahead_size: bool,
     /// Accepted without effect: values are always loaded. Default false.
     pub allow_unprepared_value: bool,
+    /// Iterators leave out the entries of tables that it refuses; their range deletions still hide
+    /// entries of others. It is asked whenever an iterator opens a table. Gets do not ask it.
+    /// Default `None`.
+    pub table_filter: Option<ScanTableFilter>,
+}
+
+/// Whether a scan wants the entries of a table, by the table's properties:
+/// [`ReadOptions::table_filter`].
+#[derive(Clone)]
+pub struct ScanTableFilter(Arc<dyn Fn(&TableProperties) -> bool + Send + Sync>);
+
+impl ScanTableFilter {
+    /// The filter that `wanted` is.
+    pub fn new(wanted: impl Fn(&TableProperties) -> bool + Send + Sync + 'static) -> ScanTableFilter {
+        ScanTableFilter(Arc::new(wanted))
+    }
+
+    /// Whether it accepts a table with these properties.
+    pub(crate) fn accepts(&self, properties: &TableProperties) -> bool {
+        (self.0)(properties)
+    }
+}
+
+impl fmt::Debug for ScanTableFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ScanTableFilter")
+    }
 }
 
 esker_base::debug_with_text!(ReadOptions {
@@ -163,6 +194,7 @@ esker_base::debug_with_text!(ReadOptions {
     optimize_multiget_for_io,
     auto_readahead_size,
     allow_unprepared_value,
+    table_filter,
 });
 
 /// The options of reads that are given none: nothing to make and nothing to drop.
@@ -204,6 +236,7 @@ impl ReadOptions {
         optimize_multiget_for_io: true,
         auto_readahead_size: true,
         allow_unprepared_value: false,
+        table_filter: None,
     };
 
     /// All defaults.
@@ -271,6 +304,25 @@ impl ReadOptions {
     #[must_use]
     pub fn prefix_same_as_start(mut self, value: bool) -> Self {
         self.prefix_same_as_start = value;
+        self
+    }
+
+    /// Sets `table_filter`: iterators leave out the entries of tables that `wanted` refuses.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let db = esker::Db::open_default(dir.path())?;
+    /// use esker::ReadOptions;
+    ///
+    /// db.put("esker", "gravel")?;
+    /// db.flush()?;
+    /// let large = ReadOptions::new().table_filter(|properties| properties.num_entries > 100);
+    /// assert_eq!(db.iter_opt(large, &db.default_column_family())?.into_iter().count(), 0);
+    /// # Ok::<_, esker::Error>(())
+    /// ```
+    #[must_use]
+    pub fn table_filter(mut self, wanted: impl Fn(&TableProperties) -> bool + Send + Sync + 'static) -> Self {
+        self.table_filter = Some(ScanTableFilter::new(wanted));
         self
     }
 

@@ -414,7 +414,6 @@ impl ColumnFamilyOptions {
             return Err(refused("disallow_memtable_writes", "not built"));
         }
         refuse_object("compression_manager", self.compression_manager.as_ref())?;
-        refuse_object("sst_partitioner_factory", self.sst_partitioner_factory.as_ref())?;
         let threshold = self.read_triggered_compaction_threshold;
         if !(threshold.is_finite() && threshold >= 0.0) {
             return Err(invalid("read_triggered_compaction_threshold", "must be 0 or greater, and finite"));

@@ -319,6 +319,26 @@ esker_base::setters! {
     }
 }
 
+/// Options of `live_files_storage_info`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LiveFilesStorageInfoOptions {
+    /// Give checksums of tables and blob files. Default false.
+    pub include_checksum_info: bool,
+    /// Flush memtables first if the WALs have this many bytes or more. Default 0: always.
+    pub wal_size_for_flush: u64,
+    /// Accepted: the list is one point in time of all families whether their flush is atomic or
+    /// not. Default false.
+    pub atomic_flush: bool,
+}
+
+esker_base::setters! {
+    LiveFilesStorageInfoOptions {
+        include_checksum_info: bool;
+        wal_size_for_flush: u64;
+        atomic_flush: bool;
+    }
+}
+
 /// Options of `wait_for_compact`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WaitForCompactOptions {

@@ -95,8 +95,8 @@ enum Watched {
     SuperVersion(Arc<SuperVersion>),
     /// Nothing until it is moved.
     Detached,
-    /// One super version for good: with `pin_data`, timestamps, `ignore_range_deletions`, a tier
-    /// that not all is seen by, or on a secondary.
+    /// One super version for good: with `pin_data`, timestamps, options that hide entries, or on a
+    /// secondary.
     Stays,
 }
 
@@ -159,10 +159,9 @@ impl DbIterator {
         });
         // Others would lose what goes from memory into files, or what compactions drop since nobody
         // else can see it.
-        let sees_all = options.read_tier == ReadTier::ReadAll && !options.ignore_range_deletions;
         // A later super version of a secondary lacks what only this iterator sees.
         let may_leave = !options.pin_data && db.engine.secondary.is_none();
-        let can_watch = matches!(iter, Cursor::Plain(_)) && may_leave && sees_all;
+        let can_watch = matches!(iter, Cursor::Plain(_)) && may_leave && sees_all(&options);
         let watched = if can_watch { Watched::SuperVersion(super_version) } else { Watched::Stays };
         record_tick(&db.engine.options.statistics, Ticker::NoIteratorCreated, 1);
         Ok(DbIterator { iter, cf: cf.clone(), db: db.clone(), options, watched, held, planned })
@@ -640,10 +639,16 @@ fn filters_have_prefixes(cf: &ColumnFamily, super_version: &SuperVersion) -> boo
     }
 }
 
+/// Whether a scan sees every entry and every range deletion.
+fn sees_all(options: &ReadOptions) -> bool {
+    options.read_tier == ReadTier::ReadAll
+        && !options.ignore_range_deletions
+        && options.table_filter.is_none()
+}
+
 /// Where a scan of all there is remembers runs of deleted keys.
 fn deleted_run_memory(super_version: &SuperVersion, options: &ReadOptions) -> Option<DeletedRunMemoryRef> {
-    let sees_everything = !options.ignore_range_deletions && options.read_tier == ReadTier::ReadAll;
-    sees_everything.then(|| DeletedRunMemoryRef {
+    sees_all(options).then(|| DeletedRunMemoryRef {
         ranges: super_version.deleted_run_memory.clone(),
         newest_file: super_version.newest_file,
     })

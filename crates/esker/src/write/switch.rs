@@ -63,7 +63,7 @@ impl WritePath {
         // for long.
         epoch::pin().flush();
         for (cf, mem) in sealed {
-            engine.tell_memtable_sealed(&cf.name, &mem);
+            engine.tell_memtable_sealed(&cf, &mem);
         }
         engine.tell_stall_changes();
         Ok(())

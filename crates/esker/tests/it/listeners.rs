@@ -4,9 +4,10 @@
 use esker::internals::env::mem::MemFs;
 use esker::observe::{
     CompactionFileInfo, CompactionJobInfo, EventListener, ExternalFileIngestionInfo, FlushJobInfo,
-    ManualFlushInfo, SubcompactionJobInfo,
+    ManualFlushInfo, MemTableInfo, SubcompactionJobInfo,
 };
-use esker::{ColumnFamilyDescriptor, Db, Env, Options, SstFileWriter};
+use esker::options::CompressionType;
+use esker::{ColumnFamilyDescriptor, CompactionOptions, Db, Env, Options, SstFileWriter};
 use std::sync::{Arc, Mutex};
 
 /// Writes down what it is told.
@@ -163,4 +164,110 @@ fn files_from_outside_and_families_that_are_flushed_together() {
     db.cancel_all_background_work(true).unwrap();
     db.close().unwrap();
     assert_eq!(*told.0.lock().unwrap(), ["shutdown"], "once");
+}
+
+/// Keeps the infos that it is given.
+#[derive(Default)]
+struct Infos {
+    flushes: Mutex<Vec<FlushJobInfo>>,
+    compactions: Mutex<Vec<CompactionJobInfo>>,
+    subcompactions: Mutex<Vec<SubcompactionJobInfo>>,
+    ingested: Mutex<Vec<ExternalFileIngestionInfo>>,
+    sealed: Mutex<Vec<MemTableInfo>>,
+}
+
+impl EventListener for Infos {
+    fn on_flush_begin(&self, info: &FlushJobInfo) {
+        assert_eq!((info.table_properties.num_entries, info.blob_file_addition_infos.len()), (0, 0));
+    }
+    fn on_flush_completed(&self, info: &FlushJobInfo) {
+        self.flushes.lock().unwrap().push(info.clone());
+    }
+    fn on_compaction_begin(&self, info: &CompactionJobInfo) {
+        assert_eq!(info.table_properties.len(), info.input_files.len());
+        assert!(info.output_files.is_empty() && info.blob_file_garbage_infos.is_empty());
+    }
+    fn on_compaction_completed(&self, info: &CompactionJobInfo) {
+        self.compactions.lock().unwrap().push(info.clone());
+    }
+    fn on_subcompaction_completed(&self, info: &SubcompactionJobInfo) {
+        self.subcompactions.lock().unwrap().push(info.clone());
+    }
+    fn on_external_file_ingested(&self, info: &ExternalFileIngestionInfo) {
+        self.ingested.lock().unwrap().push(info.clone());
+    }
+    fn on_memtable_sealed(&self, info: &MemTableInfo) {
+        self.sealed.lock().unwrap().push(info.clone());
+    }
+}
+
+/// The fields that RocksDB's C header has getters for.
+#[test]
+fn infos_describe_tables_and_blob_files() {
+    let infos = Arc::new(Infos::default());
+    let mut options = options().0;
+    options.db.listeners = vec![infos.clone()];
+    options.cf.disable_auto_compactions = true;
+    options.cf.enable_blob_files = true;
+    options.cf.enable_blob_garbage_collection = true;
+    options.cf.blob_garbage_collection_age_cutoff = 1.0;
+    options.cf.blob_compression_type = CompressionType::Lz4;
+    let db = Db::open(&options, "/db").unwrap();
+    let family = db.default_column_family();
+    for round in ["first", "second"] {
+        for key in ["a very long key", "b", "c"] {
+            db.put(key, format!("{round} {key}")).unwrap();
+        }
+        db.delete("gone").unwrap();
+        db.flush().unwrap();
+    }
+    db.wait_for_background_work().unwrap();
+    let flushes = infos.flushes.lock().unwrap().clone();
+    let flush = &flushes[0];
+    assert_eq!((flush.table_properties.num_entries, flush.table_properties.num_deletions), (4, 1));
+    assert_eq!(flush.table_properties.column_family_name, "default");
+    assert_eq!(flush.blob_compression_type, CompressionType::Lz4);
+    let blob = &flush.blob_file_addition_infos[0];
+    assert_eq!(flush.oldest_blob_file_number, Some(blob.blob_file_number));
+    assert_eq!(blob.total_blob_count, 3);
+    assert!(
+        blob.total_blob_bytes > 0
+            && blob.blob_file_path.ends_with(format!("{:06}.blob", blob.blob_file_number.0))
+    );
+    let sealed = infos.sealed.lock().unwrap()[0].clone();
+    assert_eq!((sealed.num_entries, sealed.num_deletes, sealed.newest_udt.len()), (4, 1, 0));
+
+    let inputs: Vec<_> = db.live_files().iter().map(|file| file.file_number).collect();
+    let (written, info) =
+        db.compact_files_with_info(&CompactionOptions::default(), &family, &inputs, 6).unwrap();
+    let told = infos.compactions.lock().unwrap().pop().unwrap();
+    assert_eq!(format!("{told:?}"), format!("{info:?}"), "a caller and a listener get the same");
+    assert!(info.is_full_compaction && info.is_manual_compaction && !info.aborted);
+    assert_eq!(info.output_file_infos.iter().map(|file| file.file_number).collect::<Vec<_>>(), written);
+    assert_eq!(info.table_properties.len(), 3);
+    assert_eq!(info.table_properties[&info.output_files[0]].num_entries, 3);
+    assert_eq!(info.table_properties[&info.input_files[0]].num_entries, 4);
+    assert_eq!(info.smallest_output_key_prefix, b"a very l");
+    assert_eq!(info.largest_output_key_prefix, b"c");
+    let made = &info.blob_file_addition_infos[0];
+    assert_eq!((made.total_blob_count, info.blob_compression_type), (3, CompressionType::Lz4));
+    assert_eq!(info.output_file_infos[0].oldest_blob_file_number, Some(made.blob_file_number));
+    let garbage: u64 = info.blob_file_garbage_infos.iter().map(|file| file.garbage_blob_count).sum();
+    assert_eq!((garbage, info.blob_file_garbage_infos.len()), (6, 2));
+    let oldest =
+        info.blob_file_garbage_infos.iter().find(|file| file.blob_file_number == blob.blob_file_number);
+    assert_eq!(oldest.unwrap().garbage_blob_bytes, blob.total_blob_bytes);
+    assert_eq!(info.stats.num_output_files_blob, 1);
+    assert_eq!(info.stats.total_output_bytes_blob > 0, info.stats.num_blobs_read == 3);
+    let part = infos.subcompactions.lock().unwrap().pop().unwrap();
+    assert_eq!(part.blob_compression_type, CompressionType::Lz4);
+
+    let mut table = SstFileWriter::new(&options);
+    table.open("/made.sst").unwrap();
+    table.put("z", "1").unwrap();
+    table.finish().unwrap();
+    db.ingest_external_file(&["/made.sst"]).unwrap();
+    let ingested = infos.ingested.lock().unwrap().pop().unwrap();
+    assert_eq!(ingested.table_properties.num_entries, 1);
+    assert_eq!(ingested.table_properties.comparator_name, "leveldb.BytewiseComparator");
 }

@@ -103,11 +103,6 @@ fn what_has_no_meaning_is_refused_by_name() {
     refused(|o| o.db.wal_filter = Some("mine".into()), ErrorKind::NotSupported, "wal_filter: 'mine'");
     refused(|o| o.cf.disallow_memtable_writes = true, ErrorKind::NotSupported, "disallow_memtable_writes");
     refused(
-        |o| o.cf.sst_partitioner_factory = Some("mine".into()),
-        ErrorKind::NotSupported,
-        "sst_partitioner_factory",
-    );
-    refused(
         |o| o.cf.compression_manager = Some("mine".into()),
         ErrorKind::NotSupported,
         "compression_manager",

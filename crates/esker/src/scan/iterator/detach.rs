@@ -33,8 +33,8 @@ impl DbIterator {
     /// ```
     /// # Errors
     /// `NotSupported` if it cannot leave its super version: with `pin_data`,
-    /// `ignore_range_deletions`, or another `read_tier` than `ReadAll`, in families with
-    /// timestamps, and if it shows a range of versions. Nothing has changed then.
+    /// `ignore_range_deletions`, `table_filter`, or another `read_tier` than `ReadAll`, in families
+    /// with timestamps, and if it shows a range of versions. Nothing has changed then.
     pub fn detach(&mut self) -> Result<()> {
         match (&mut self.iter, &self.watched) {
             (Cursor::Plain(iter), Watched::SuperVersion(_)) => {

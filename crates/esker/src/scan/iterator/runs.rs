@@ -27,7 +27,7 @@ use crate::merge::timestamps::table_iter;
 use crate::merge::{
     FileOpener, LevelIterator, LevelTombstones, MergeChild, MergingIterator, OpenedFile, RunTombstones,
 };
-use crate::options::{ReadOptions, ReadTier, table_read_options};
+use crate::options::{ReadOptions, ReadTier, ScanTableFilter, table_read_options};
 use crate::version::FileMeta;
 use esker_base::stats::Statistics;
 use esker_base::sync::atomic::{AtomicBool, Ordering};
@@ -96,6 +96,8 @@ pub(crate) struct Runs {
     knows_files: bool,
     /// Its options for reading tables.
     options: TableReadOptions,
+    /// Refuses tables.
+    filter: Option<ScanTableFilter>,
     /// The same, if it has all that a super version has and may be handed on.
     plain: Option<TableReadOptions>,
 }
@@ -209,6 +211,7 @@ impl Runs {
             knows_files: false,
             ahead,
             options: children.opener.options,
+            filter: options.table_filter.clone(),
             plain: plain_reads(cf, super_version, options).filter(|_| may_hand_on),
         };
         runs.files_have_changed();
@@ -246,7 +249,8 @@ impl Runs {
     fn tell_files(&mut self) {
         if !self.knows_files {
             let (icmp, tables) = (self.icmp.clone(), self.tables.clone());
-            let files = FilesOfScans { icmp, tables, options: self.options, sources: self.sources.clone() };
+            let (filter, sources) = (self.filter.clone(), self.sources.clone());
+            let files = FilesOfScans { icmp, tables, options: self.options, filter, sources };
             self.ahead.set_tables(Some(Box::new(files)));
             self.knows_files = true;
         }
@@ -472,6 +476,7 @@ impl Opening<'_> {
             icmp: cf.icmp.clone(),
             options: iterator_table_options(options),
             ignore_range_deletions: options.ignore_range_deletions,
+            table_filter: options.table_filter.clone(),
             kept,
             watch,
             ahead,
@@ -553,6 +558,7 @@ pub(super) fn plain_reads(
         && !options.ignore_range_deletions
         && !options.prefix_same_as_start
         && !options.pin_data
+        && options.table_filter.is_none()
         && options.deadline.is_none()
         && cf.tables.keeps_all_open()
         && has_all_of_level_0(cf, super_version, options);
@@ -591,6 +597,7 @@ struct ReadOpener {
     icmp: InternalKeyComparator,
     options: TableReadOptions,
     ignore_range_deletions: bool,
+    table_filter: Option<ScanTableFilter>,
     kept: Arc<KeptFiles>,
     /// Counts its cursors' work, if set.
     watch: Option<Arc<dyn RunWatch>>,
@@ -603,13 +610,16 @@ struct FilesOfScans {
     icmp: InternalKeyComparator,
     tables: Arc<TableCache>,
     options: TableReadOptions,
+    filter: Option<ScanTableFilter>,
     sources: Vec<Source>,
 }
 
 impl FilesOfScans {
     /// Calls `each` with the table of `file`, if it can be opened: the scan will meet the error.
     fn table(&self, file: &Arc<FileMeta>, each: &mut dyn FnMut(&Arc<TableReader>)) {
-        if let Ok(table) = open_for(&self.tables, file, &self.options) {
+        if let Ok(table) = open_for(&self.tables, file, &self.options)
+            && self.filter.as_ref().is_none_or(|filter| filter.accepts(table.properties()))
+        {
             each(&table);
         }
     }
@@ -651,7 +661,10 @@ impl FileOpener<Arc<FileMeta>> for ReadOpener {
     fn open(&self, file: &Arc<FileMeta>) -> Result<OpenedFile> {
         let reader = open_for(&self.tables, file, &self.options)?;
         let range_dels = if self.ignore_range_deletions { None } else { reader.range_dels().cloned() };
-        let iter: Box<dyn ScanIterator> = if self.icmp.timestamp_size() == 0 {
+        let is_wanted = self.table_filter.as_ref().is_none_or(|f| f.accepts(reader.properties()));
+        let iter: Box<dyn ScanIterator> = if !is_wanted {
+            Box::new(MergingIterator::new(self.icmp.clone(), Vec::new()))
+        } else if self.icmp.timestamp_size() == 0 {
             Box::new(reader.iter(self.options).with_scans_ahead(self.ahead.clone()))
         } else {
             table_iter(&reader, self.options, &self.icmp)
