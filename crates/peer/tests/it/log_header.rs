@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Lines with an address or a size of this machine, and options in which the engines differ.
-const OTHER_VALUES: [&str; 12] = [
+const OTHER_VALUES: [&str; 16] = [
     "env",
     "fs",
     "info_log",
@@ -21,6 +21,11 @@ const OTHER_VALUES: [&str; 12] = [
     "num_shard_bits",
     "strict_capacity_limit",
     "memory_allocator",
+    "high_pri_pool_ratio",
+    "low_pri_pool_ratio",
+    // Esker gives the parameters, too.
+    "filter_policy",
+    "prefix_extractor",
     // Esker's own choice: seven times 1, or none said.
     "max_bytes_for_level_multiplier_addtl",
 ];
@@ -74,10 +79,9 @@ fn the_logs_of_both_begin_with_the_same_options() {
     for (db, family) in [
         ("", ""),
         (
-            "max_open_files=77;wal_recovery_mode=kAbsoluteConsistency;use_fsync=true;avoid_flush_during_recovery=1;\
-             experimental_mempurge_threshold=1",
+            "max_open_files=77;wal_recovery_mode=kAbsoluteConsistency;use_fsync=true;avoid_flush_during_recovery=1",
             "ttl=86400;compression=kZSTD;compression_opts={level=3;strategy=1};num_levels=4;enable_blob_files=true;\
-             prefix_extractor=rocksdb.FixedPrefix.3;experimental_mempurge_threshold=1;\
+             prefix_extractor=rocksdb.FixedPrefix.3;\
              block_based_table_factory={index_block_restart_interval=16;checksum=kCRC32c;\
              data_block_index_type=kDataBlockBinaryAndHash;data_block_hash_table_util_ratio=0.35}",
         ),
