@@ -62,7 +62,7 @@ const CALLED: [(&str, &str, &str); 7] = [
 ];
 
 /// The reason why no campaign calls it, type, and methods.
-const NOT_CALLED: [(&str, &str, &str); 19] = [
+const NOT_CALLED: [(&str, &str, &str); 21] = [
     (
         "reads, or tells something",
         "Db",
@@ -70,7 +70,7 @@ const NOT_CALLED: [(&str, &str, &str); 19] = [
          column_family_names contains_key contains_key_cf db_options default_column_family explain_get explain_multi_get explain_multi_scan \
          explain_scan explain_seek first first_cf full_history_ts_low get get_cf get_entity get_entity_attribute_groups get_opt \
          get_pinned get_pinned_opt get_with_timestamp int_property int_property_cf is_empty is_empty_cf iter iter_cf iter_opt \
-         key_may_exist last last_cf latest_sequence_number list_column_families live_files live_files_checksum_info map_property \
+         key_may_exist last last_cf latest_sequence_number list_column_families live_files live_files_checksum_info live_files_storage_info map_property \
          map_property_cf multi_get multi_get_cf multi_get_entity multi_get_into multi_get_lent multi_get_lent_cf \
          multi_get_opt multi_scan new_multi_scan options_cf path prefix prefix_cf prefix_opt property property_cf range range_cf range_opt scrub_state snapshot \
          quarantined_tables verify_checksum verify_file_checksums",
@@ -87,9 +87,20 @@ const NOT_CALLED: [(&str, &str, &str); 19] = [
         "put_entity put_entity_attribute_groups",
     ),
     (
+        "a secondary writes nothing of the database: esker/tests/it/secondary.rs",
+        "Db",
+        "open_as_secondary open_cf_as_secondary try_catch_up_with_primary",
+    ),
+    (
+        "compactions, by another form: esker/tests/it/manual_work.rs, listeners.rs",
+        "Db",
+        "compact_files_with_info suggest_compact_range",
+    ),
+    (
         "keeps files, or ends work; what is stored stays the same",
         "Db",
-        "disable_file_deletions enable_file_deletions cancel_all_background_work",
+        "disable_file_deletions enable_file_deletions cancel_all_background_work disable_manual_compaction \
+         enable_manual_compaction wait_for_compact",
     ),
     (
         "reads, or tells something",
@@ -155,11 +166,11 @@ const NOT_CALLED: [(&str, &str, &str); 19] = [
         "DbWithTtl",
         "base_db create_column_family_with_ttl delete get get_opt iter_opt multi_get open put set_ttl ttl write write_opt",
     ),
-    ("reads, or tells something", "BackupEngine", "backup_infos corrupted_backups"),
+    ("reads, tells something, or stops", "BackupEngine", "backup_infos corrupted_backups stopper"),
     (
         "other forms of those that are called; esker/tests/it/backup.rs",
         "BackupEngine",
-        "create_new_backup_with_metadata delete_backup garbage_collect restore_db_from_backup",
+        "create_new_backup_with_metadata create_new_backup_with_options delete_backup garbage_collect restore_db_from_backup",
     ),
 ];
 
