@@ -6,7 +6,7 @@
 //! that is neither.
 #![allow(clippy::disallowed_methods, reason = "cargo gives a build script the file system itself")]
 
-use esker_capi_surface::{Function, Item, Type, rust_signature, rust_type, union};
+use esker_capi_surface::{Function, Item, Type, rust_bindings, rust_signature, rust_type, union};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::{env, fs};
@@ -33,7 +33,13 @@ fn main() {
     fs::write(Path::new(&out).join("missing.rs"), missing).expect("OUT_DIR can be written");
     fs::write(Path::new(&out).join("metrics.rs"), metrics(&items)).expect("OUT_DIR can be written");
     let there: BTreeSet<&str> = by_hand.iter().chain(&generated).map(String::as_str).collect();
-    let signatures = signatures(&functions, &there);
+    let uses = |item: &&Item| {
+        let parameters = there.iter().flat_map(|name| functions.get(name)).flat_map(|it| &it.parameters);
+        let is_callback = matches!(item, Item::Callback(_));
+        is_callback && parameters.map(|it| &it.ty).any(|ty| *ty == Type::Named(item.name().to_string()))
+    };
+    let callbacks: Vec<Item> = items.iter().filter(uses).cloned().collect();
+    let signatures = signatures(&rust_bindings(&callbacks, |_| None), &functions, &there);
     fs::write(Path::new(&out).join("signatures.rs"), signatures).expect("OUT_DIR can be written");
 }
 
@@ -197,8 +203,8 @@ fn metrics(items: &[Item]) -> String {
 }
 
 /// Statements that compile only if each function that is there has the declared signature.
-fn signatures(functions: &BTreeMap<&str, &Function>, there: &BTreeSet<&str>) -> String {
-    let mut text = String::new();
+fn signatures(types: &str, functions: &BTreeMap<&str, &Function>, there: &BTreeSet<&str>) -> String {
+    let mut text = types.replace("pub type", "type");
     for function in functions.values().filter(|function| there.contains(function.name.as_str())) {
         let parameters: Vec<String> =
             function.parameters.iter().map(|parameter| rust_type(&parameter.ty)).collect();

@@ -2,19 +2,32 @@
 
 use crate::column_family::{give_family, rocksdb_column_family_handle_t};
 use crate::db::{family, rocksdb_t};
-use crate::env::rocksdb_env_t;
+use crate::env::{rocksdb_env_t, rocksdb_ratelimiter_t};
 use crate::field::{Held, Object};
 use crate::live_files::rocksdb_export_import_files_metadata_t;
-use crate::memory::{answer, attempt, destroy, give, lend, object, object_mut, path, put, text};
+use crate::memory::{answer, attempt, bytes, destroy, give, lend, object, object_mut, path, put, text};
 use crate::options::rocksdb_options_t;
-use esker::{BackupEngine, BackupEngineOptions, BackupInfo, Db, ImportColumnFamilyOptions};
-use libc::{c_char, c_int, c_uchar};
+use esker::{
+    BackupEngine, BackupEngineOptions, BackupInfo, BackupStopper, CreateBackupOptions, Db,
+    ImportColumnFamilyOptions, Result,
+};
+use libc::{c_char, c_int, c_uchar, c_void};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// An open directory of backups.
 #[derive(Debug)]
 pub struct rocksdb_backup_engine_t {
     engine: BackupEngine,
+    stopper: BackupStopper,
+}
+
+impl rocksdb_backup_engine_t {
+    fn open(options: &BackupEngineOptions) -> Result<*mut rocksdb_backup_engine_t> {
+        let engine = BackupEngine::open(options)?;
+        Ok(give(rocksdb_backup_engine_t { stopper: engine.stopper(), engine }))
+    }
 }
 
 /// Options of a directory of backups.
@@ -79,7 +92,7 @@ pub unsafe extern "C" fn rocksdb_backup_engine_open(
     attempt(errptr, std::ptr::null_mut(), || {
         let mut backup = BackupEngineOptions::new(path(backup_dir)?);
         backup.env = object(options)?.db.env.clone();
-        Ok(give(rocksdb_backup_engine_t { engine: BackupEngine::open(&backup)? }))
+        rocksdb_backup_engine_t::open(&backup)
     })
 }
 
@@ -94,7 +107,7 @@ pub unsafe extern "C" fn rocksdb_backup_engine_open_opts(
         if let Some(env) = env.as_ref() {
             backup.env = env.env.clone();
         }
-        Ok(give(rocksdb_backup_engine_t { engine: BackupEngine::open(&backup)? }))
+        rocksdb_backup_engine_t::open(&backup)
     })
 }
 
@@ -364,4 +377,148 @@ pub unsafe extern "C" fn rocksdb_create_column_family_with_import(
             db.create_column_family_with_import(import, &text(name), &options.cf, &metadata.export())?;
         Ok(give_family(made))
     })
+}
+
+/// Options of one backup.
+#[derive(Debug, Default)]
+pub struct rocksdb_create_backup_options_t {
+    /// The options.
+    pub options: CreateBackupOptions,
+    held: Held,
+}
+
+impl Object for rocksdb_create_backup_options_t {
+    fn held(&mut self) -> Option<&mut Held> {
+        Some(&mut self.held)
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_create_backup_options_create() -> *mut rocksdb_create_backup_options_t {
+    give(rocksdb_create_backup_options_t::default())
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_create_backup_options_destroy(
+    options: *mut rocksdb_create_backup_options_t,
+) {
+    destroy(options);
+}
+
+/// A state of the client that its function gets; the client keeps it alive.
+struct Kept(*mut c_void);
+
+// The function may be called from the thread that makes the backup: that is its contract.
+unsafe impl Send for Kept {}
+unsafe impl Sync for Kept {}
+
+impl Kept {
+    fn get(&self) -> *mut c_void {
+        self.0
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_create_backup_options_set_progress_callback(
+    options: *mut rocksdb_create_backup_options_t,
+    state: *mut c_void,
+    callback: Option<unsafe extern "C" fn(*mut c_void)>,
+) {
+    answer((), || {
+        let state = Kept(state);
+        object_mut(options)?.options.progress_callback = callback.map(|callback| {
+            let call: Arc<dyn Fn() + Send + Sync> = Arc::new(move || callback(state.get()));
+            call
+        });
+        Ok(())
+    });
+}
+
+/// Every file goes into every backup: the function is not called.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_create_backup_options_set_exclude_files_callback(
+    _options: *mut rocksdb_create_backup_options_t,
+    _state: *mut c_void,
+    _callback: Option<unsafe extern "C" fn(*mut c_void, *const c_char, usize) -> c_uchar>,
+) {
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_backup_engine_create_new_backup_with_options(
+    engine: *mut rocksdb_backup_engine_t,
+    db: *mut rocksdb_t,
+    options: *const rocksdb_create_backup_options_t,
+    backup_id: *mut u32,
+    errptr: *mut *mut c_char,
+) {
+    rocksdb_backup_engine_create_new_backup_with_metadata(
+        engine,
+        db,
+        options,
+        std::ptr::null(),
+        0,
+        backup_id,
+        errptr,
+    );
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_backup_engine_create_new_backup_with_metadata(
+    engine: *mut rocksdb_backup_engine_t,
+    db: *mut rocksdb_t,
+    options: *const rocksdb_create_backup_options_t,
+    app_metadata: *const c_char,
+    app_metadata_len: usize,
+    backup_id: *mut u32,
+    errptr: *mut *mut c_char,
+) {
+    attempt(errptr, (), || {
+        let default = CreateBackupOptions::default();
+        let options = options.as_ref().map_or(&default, |options| &options.options);
+        let metadata = bytes(app_metadata, app_metadata_len);
+        let engine = &mut object_mut(engine)?.engine;
+        put(backup_id, engine.create_new_backup_with_options(&object(db)?.db, options, metadata)?);
+        Ok(())
+    });
+}
+
+/// Stops a backup that another thread makes, and all later ones of this engine.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_backup_engine_stop_backup(engine: *mut rocksdb_backup_engine_t) {
+    answer((), || {
+        object(engine)?.stopper.stop();
+        Ok(())
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_backup_engine_options_set_backup_rate_limiter(
+    options: *mut rocksdb_backup_engine_options_t,
+    limiter: *mut rocksdb_ratelimiter_t,
+) {
+    answer((), || {
+        let limiter = limiter.as_ref().map(|limiter| limiter.limiter.clone());
+        object_mut(options)?.options.backup_rate_limiter = limiter;
+        Ok(())
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_backup_engine_options_set_restore_rate_limiter(
+    options: *mut rocksdb_backup_engine_options_t,
+    limiter: *mut rocksdb_ratelimiter_t,
+) {
+    answer((), || {
+        let limiter = limiter.as_ref().map(|limiter| limiter.limiter.clone());
+        object_mut(options)?.options.restore_rate_limiter = limiter;
+        Ok(())
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_backup_engine_options_get_backup_dir(
+    options: *mut rocksdb_backup_engine_options_t,
+    len: *mut usize,
+) -> *const c_char {
+    answer(std::ptr::null(), || Ok(lend(object(options)?.options.backup_dir.as_os_str().as_bytes(), len)))
 }

@@ -36,6 +36,11 @@ impl ClientState {
         ClientState { state, destructor }
     }
 
+    /// The state, for a call of the client's function.
+    pub(crate) fn get(&self) -> *mut c_void {
+        self.state
+    }
+
     pub(crate) unsafe fn name(&self, name: Name) -> String {
         name.map_or(String::new(), |name| text(name(self.state)).into_owned())
     }

@@ -6,6 +6,7 @@
 
 use crate::column_family::{descriptors, put_handles, rocksdb_column_family_handle_t};
 use crate::iterator::Cursor;
+use crate::listener::{HandleCell, no_handle};
 use crate::memory::{answer, attempt, destroy, give, object, path, slice};
 use crate::options::rocksdb_options_t;
 use esker::{
@@ -13,6 +14,7 @@ use esker::{
     ReadOptions, Result, WriteBatch, WriteOptions,
 };
 use libc::{c_char, c_int, c_uchar};
+use std::sync::atomic::Ordering;
 
 /// An open database.
 #[derive(Debug)]
@@ -23,11 +25,20 @@ pub struct rocksdb_t {
     pub(crate) ttl: Option<DbWithTtl>,
     /// The family that calls without a family mean.
     pub(crate) default: ColumnFamilyHandle,
+    /// Where listeners find this handle.
+    handle: HandleCell,
 }
 
 impl rocksdb_t {
     pub(crate) fn new(db: Db) -> rocksdb_t {
-        rocksdb_t { default: db.default_column_family(), ttl: None, db }
+        rocksdb_t { default: db.default_column_family(), ttl: None, db, handle: no_handle() }
+    }
+
+    /// Gives the handle to the caller, and to the listeners behind `cell`.
+    fn give(self, cell: HandleCell) -> *mut rocksdb_t {
+        let handle = give(rocksdb_t { handle: cell.clone(), ..self });
+        cell.store(handle, Ordering::Release);
+        handle
     }
 
     fn with_ttl(ttl: DbWithTtl) -> rocksdb_t {
@@ -117,7 +128,8 @@ pub unsafe extern "C" fn rocksdb_open(
     errptr: *mut *mut c_char,
 ) -> *mut rocksdb_t {
     attempt(errptr, std::ptr::null_mut(), || {
-        Ok(give(rocksdb_t::new(Db::open(&object(options)?.checked()?, path(name)?)?)))
+        let (options, cell) = object(options)?.for_open()?;
+        Ok(rocksdb_t::new(Db::open(&options, path(name)?)?).give(cell))
     })
 }
 
@@ -129,10 +141,10 @@ pub unsafe extern "C" fn rocksdb_open_with_ttl(
     errptr: *mut *mut c_char,
 ) -> *mut rocksdb_t {
     attempt(errptr, std::ptr::null_mut(), || {
-        let options = object(options)?.checked()?;
+        let (options, cell) = object(options)?.for_open()?;
         let families = [("default", options.cf)];
         let db = DbWithTtl::open(&options.db, path(name)?, families, &[ttl], OpenMode::ReadWrite)?;
-        Ok(give(rocksdb_t::with_ttl(db)))
+        Ok(rocksdb_t::with_ttl(db).give(cell))
     })
 }
 
@@ -157,10 +169,10 @@ unsafe fn open_families(
     handles: *mut *mut rocksdb_column_family_handle_t,
     mode: OpenMode,
 ) -> Result<*mut rocksdb_t> {
-    let options = object(options)?.checked()?;
+    let (options, cell) = object(options)?.for_open()?;
     let db = Db::open_with(&options.db, path(name)?, families.clone(), mode)?;
     put_handles(&db, &families, handles)?;
-    Ok(give(rocksdb_t::new(db)))
+    Ok(rocksdb_t::new(db).give(cell))
 }
 
 #[unsafe(no_mangle)]
@@ -208,12 +220,12 @@ pub unsafe extern "C" fn rocksdb_open_column_families_with_ttl(
     errptr: *mut *mut c_char,
 ) -> *mut rocksdb_t {
     attempt(errptr, std::ptr::null_mut(), || {
-        let options = object(options)?.checked()?;
+        let (options, cell) = object(options)?.for_open()?;
         let families = descriptors(count, names, family_options)?;
         let ttls = slice(ttls, families.len());
         let db = DbWithTtl::open(&options.db, path(name)?, families.clone(), ttls, OpenMode::ReadWrite)?;
         put_handles(db.base_db(), &families, handles)?;
-        Ok(give(rocksdb_t::with_ttl(db)))
+        Ok(rocksdb_t::with_ttl(db).give(cell))
     })
 }
 
@@ -221,7 +233,11 @@ pub unsafe extern "C" fn rocksdb_open_column_families_with_ttl(
 /// they hold.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_close(db: *mut rocksdb_t) {
-    answer((), || object(db)?.db.close());
+    answer((), || {
+        let db = object(db)?;
+        db.handle.store(std::ptr::null_mut(), Ordering::Release);
+        db.db.close()
+    });
     destroy(db);
 }
 
@@ -244,4 +260,43 @@ pub unsafe extern "C" fn rocksdb_repair_db(
         let options = object(options)?.checked()?;
         esker::repair_db(&options, path(name)?, &[]).map(drop)
     });
+}
+
+/// Follows the database of another process or handle. It writes LOG files to `secondary_path`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_open_as_secondary(
+    options: *const rocksdb_options_t,
+    name: *const c_char,
+    secondary_path: *const c_char,
+    errptr: *mut *mut c_char,
+) -> *mut rocksdb_t {
+    attempt(errptr, std::ptr::null_mut(), || {
+        let (options, cell) = object(options)?.for_open()?;
+        Ok(rocksdb_t::new(Db::open_as_secondary(&options, path(name)?, path(secondary_path)?)?).give(cell))
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_open_as_secondary_column_families(
+    options: *const rocksdb_options_t,
+    name: *const c_char,
+    secondary_path: *const c_char,
+    count: c_int,
+    names: *const *const c_char,
+    family_options: *const *const rocksdb_options_t,
+    handles: *mut *mut rocksdb_column_family_handle_t,
+    errptr: *mut *mut c_char,
+) -> *mut rocksdb_t {
+    attempt(errptr, std::ptr::null_mut(), || {
+        let (options, cell) = object(options)?.for_open()?;
+        let families = descriptors(count, names, family_options)?;
+        let db = Db::open_cf_as_secondary(&options.db, path(name)?, path(secondary_path)?, families.clone())?;
+        put_handles(&db, &families, handles)?;
+        Ok(rocksdb_t::new(db).give(cell))
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_try_catch_up_with_primary(db: *mut rocksdb_t, errptr: *mut *mut c_char) {
+    attempt(errptr, (), || object(db)?.db.try_catch_up_with_primary());
 }

@@ -171,6 +171,27 @@ impl Field<c_int> for bool {
     }
 }
 
+impl Field<u64> for bool {
+    fn store(&mut self, value: u64) -> Result<(), String> {
+        *self = value != 0;
+        Ok(())
+    }
+    fn load(&self) -> u64 {
+        (*self).into()
+    }
+}
+
+/// 0 is none.
+impl Field<u64> for Option<u64> {
+    fn store(&mut self, value: u64) -> Result<(), String> {
+        *self = (value != 0).then_some(value);
+        Ok(())
+    }
+    fn load(&self) -> u64 {
+        self.unwrap_or(0)
+    }
+}
+
 impl Field<bool> for bool {
     fn store(&mut self, value: bool) -> Result<(), String> {
         *self = value;
@@ -210,6 +231,37 @@ impl Field<u64> for Option<Duration> {
     }
     fn load(&self) -> u64 {
         self.map_or(0, |duration| u64::try_from(duration.as_micros()).unwrap_or(u64::MAX))
+    }
+}
+
+/// Numbers with a type of their own.
+macro_rules! wrapped {
+    ($($field:ident($c:ty);)*) => {$(
+        impl Field<$c> for $field {
+            fn store(&mut self, value: $c) -> Result<(), String> {
+                *self = $field(value);
+                Ok(())
+            }
+            fn load(&self) -> $c {
+                self.0
+            }
+        }
+    )*};
+}
+wrapped! {
+    ColumnFamilyId(u32);
+    FileNumber(u64);
+    SequenceNumber(u64);
+}
+
+/// 0 is none.
+impl Field<u64> for Option<FileNumber> {
+    fn store(&mut self, value: u64) -> Result<(), String> {
+        *self = (value != 0).then_some(FileNumber(value));
+        Ok(())
+    }
+    fn load(&self) -> u64 {
+        self.map_or(0, |number| number.0)
     }
 }
 
@@ -258,12 +310,12 @@ pub trait Code: Sized {
     fn code(&self) -> i64;
 }
 
-use esker::ReadTier;
 use esker::options::{
     BlockSearchType, BottommostLevelCompaction, CacheTier, ChecksumType, CompactionPri, CompactionStopStyle,
     CompactionStyle, CompressionType, DataBlockIndexType, IndexShorteningMode, IndexType, InfoLogLevel,
     IoPriority, PinningTier, PrepopulateBlobCache, PrepopulateBlockCache, Temperature, WalRecoveryMode,
 };
+use esker::{ColumnFamilyId, FileNumber, ReadTier, SequenceNumber};
 
 enumerations! {
     CompressionType {

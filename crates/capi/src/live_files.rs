@@ -208,8 +208,12 @@ pub struct rocksdb_export_import_files_metadata_t {
 
 impl rocksdb_export_import_files_metadata_t {
     pub(crate) fn new(export: ExportImportFilesMetaData) -> rocksdb_export_import_files_metadata_t {
-        // RocksDB's list of an export does not name the family.
-        let unnamed = |file: LiveFileMetaData| LiveFileMetaData { column_family_name: String::new(), ..file };
+        // RocksDB's list of an export has neither the family's name nor counts.
+        let unnamed = |mut file: LiveFileMetaData| {
+            file.column_family_name.clear();
+            (file.file.num_entries, file.file.num_deletions) = (0, 0);
+            file
+        };
         let files = export.files.into_iter().map(unnamed).map(rocksdb_livefile_t::new).collect();
         rocksdb_export_import_files_metadata_t { comparator: export.db_comparator_name, files }
     }

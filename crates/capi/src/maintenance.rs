@@ -3,16 +3,22 @@
 use crate::column_family::rocksdb_column_family_handle_t;
 use crate::db::{family, rocksdb_t};
 use crate::field::{Held, Object};
+use crate::job_info::rocksdb_compactionjobinfo_t;
 use crate::memory::{
-    answer, attempt, bytes, destroy, give, object, put, slice, text, to_c_bytes, to_c_string,
+    answer, attempt, bytes, destroy, give, object, object_mut, put, slice, text, to_c_array, to_c_bytes,
+    to_c_string,
 };
 use crate::read_options::rocksdb_readoptions_t;
 use crate::write_options::{
-    rocksdb_compactoptions_t, rocksdb_flushoptions_t, rocksdb_flushwaloptions_t,
-    rocksdb_wait_for_compact_options_t,
+    rocksdb_compaction_options_t, rocksdb_compactoptions_t, rocksdb_flushoptions_t,
+    rocksdb_flushwaloptions_t, rocksdb_wait_for_compact_options_t,
 };
-use esker::{ColumnFamilyHandle, RangeOpt, Result};
+use esker::{ColumnFamilyHandle, CompactionOptions, Error, FileNumber, RangeOpt, Result};
 use libc::{c_char, c_int, c_uchar};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 unsafe fn property(text: Option<String>) -> *mut c_char {
     text.map_or(std::ptr::null_mut(), |text| to_c_string(text.as_bytes()))
@@ -619,4 +625,127 @@ pub unsafe extern "C" fn rocksdb_verify_file_checksums_with_options(
     errptr: *mut *mut c_char,
 ) {
     rocksdb_verify_file_checksums(db, errptr);
+}
+
+/// The number in a table's name.
+fn number_of(name: &str) -> Result<FileNumber> {
+    let stem = Path::new(name).file_stem().and_then(|stem| stem.to_str());
+    let number = stem.and_then(|stem| stem.parse().ok()).map(FileNumber);
+    number.ok_or_else(|| Error::invalid_argument(format!("'{name}' is no name of a table")))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_compact_files(
+    db: *mut rocksdb_t,
+    options: *const rocksdb_compaction_options_t,
+    inputs: *const *const c_char,
+    count: usize,
+    output_level: c_int,
+    output_path_id: c_int,
+    outputs: *mut *mut *mut c_char,
+    output_count: *mut usize,
+    info: *mut rocksdb_compactionjobinfo_t,
+    errptr: *mut *mut c_char,
+) {
+    let family = std::ptr::null_mut();
+    rocksdb_compact_files_cf(
+        db,
+        family,
+        options,
+        inputs,
+        count,
+        output_level,
+        output_path_id,
+        outputs,
+        output_count,
+        info,
+        errptr,
+    );
+}
+
+/// Compacts the tables with these names. NULL as the family is the default one.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_compact_files_cf(
+    db: *mut rocksdb_t,
+    column_family: *mut rocksdb_column_family_handle_t,
+    options: *const rocksdb_compaction_options_t,
+    inputs: *const *const c_char,
+    count: usize,
+    output_level: c_int,
+    _output_path_id: c_int,
+    outputs: *mut *mut *mut c_char,
+    output_count: *mut usize,
+    info: *mut rocksdb_compactionjobinfo_t,
+    errptr: *mut *mut c_char,
+) {
+    attempt(errptr, (), || {
+        let db = object(db)?;
+        let family = column_family.as_ref().map_or(&db.default, |column_family| &column_family.family);
+        let default = CompactionOptions::default();
+        let options = options.as_ref().map_or(&default, |options| &options.options);
+        let files =
+            slice(inputs, count).iter().map(|name| number_of(&text(*name))).collect::<Result<Vec<_>>>()?;
+        let level = usize::try_from(output_level)
+            .map_err(|_| Error::invalid_argument(format!("output_level: {output_level}")))?;
+        let (_, made) = db.db.compact_files_with_info(options, family, &files, level)?;
+        let names: Vec<*mut c_char> =
+            made.output_files.iter().map(|path| to_c_string(path.as_os_str().as_bytes())).collect();
+        put(output_count, names.len());
+        if outputs.is_null() {
+            names.iter().for_each(|name| libc::free((*name).cast()));
+        } else {
+            put(outputs, to_c_array(&names));
+        }
+        if let Some(info) = info.as_mut() {
+            *info = rocksdb_compactionjobinfo_t::new(made);
+        }
+        Ok(())
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_compact_files_output_file_names_destroy(
+    names: *mut *mut c_char,
+    count: usize,
+) {
+    for name in slice(names, count) {
+        libc::free((*name).cast());
+    }
+    libc::free(names.cast());
+}
+
+/// A flag that stops a compaction. It counts its owners: the client, and options that have it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_compaction_options_canceled_create() -> *mut c_uchar {
+    Arc::into_raw(Arc::new(AtomicBool::new(false))).cast_mut().cast()
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_compaction_options_canceled_destroy(canceled: *mut c_uchar) {
+    if !canceled.is_null() {
+        drop(Arc::from_raw(canceled.cast::<AtomicBool>()));
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_compaction_options_canceled_set(canceled: *mut c_uchar, value: c_uchar) {
+    if let Some(flag) = canceled.cast::<AtomicBool>().as_ref() {
+        flag.store(value != 0, Ordering::Relaxed);
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_compaction_options_set_canceled(
+    options: *mut rocksdb_compaction_options_t,
+    canceled: *mut c_uchar,
+) {
+    answer((), || {
+        let flag = (!canceled.is_null()).then(|| {
+            let flag = canceled.cast::<AtomicBool>();
+            Arc::increment_strong_count(flag);
+            Arc::from_raw(flag)
+        });
+        object_mut(options)?.options.canceled = flag;
+        Ok(())
+    });
 }

@@ -9,21 +9,20 @@ use crate::callbacks::{
     rocksdb_compactionfilter_t, rocksdb_compactionfilterfactory_t, rocksdb_comparator_t,
     rocksdb_mergeoperator_t, rocksdb_slicetransform_t,
 };
+use crate::compaction_styles::{rocksdb_fifo_compaction_options_t, rocksdb_universal_compaction_options_t};
 use crate::env::{
     rocksdb_dbpath_t, rocksdb_env_t, rocksdb_logger_t, rocksdb_ratelimiter_t, rocksdb_sst_file_manager_t,
     rocksdb_write_buffer_manager_t,
 };
 use crate::field::{Code, Field, Held, Object};
+use crate::listener::{ClientListener, EventCallbacks, HandleCell, no_handle};
 use crate::memory::{
     answer, attempt, destroy, give, lend, object, object_mut, path, put, slice, text, to_c_array, to_c_string,
 };
 use crate::table_options::rocksdb_block_based_table_options_t;
 use esker::options::{
-    CompactionOptionsFifo, CompactionOptionsUniversal, CompressionType, FileChecksumGenCrc32cFactory,
-    FileChecksumGenFactoryRef, Statistics, StatsLevel, TargetVersion, load_latest_options,
-    options_from_string,
+    CompressionType, Statistics, StatsLevel, TargetVersion, load_latest_options, options_from_string,
 };
-use esker::table_properties_collector::CompactOnDeletionCollectorFactory;
 use esker::{ColumnFamilyOptions, DbOptions, Error, Options, Result};
 use libc::{c_char, c_int, c_uchar};
 use std::os::unix::ffi::OsStrExt;
@@ -41,6 +40,8 @@ pub struct rocksdb_options_t {
     pub(crate) held: Held,
     /// Values that no option can have, by name: opening a database names them.
     pub(crate) refused: Vec<String>,
+    /// Functions of the client that are told of events.
+    pub(crate) listeners: Vec<Arc<EventCallbacks>>,
     /// The level of `db.statistics`, which may be set before there are statistics.
     statistics_level: Option<StatsLevel>,
 }
@@ -76,8 +77,18 @@ impl rocksdb_options_t {
 
     /// The options, checked.
     pub(crate) fn checked(&self) -> Result<Options> {
+        Ok(self.for_open()?.0)
+    }
+
+    /// The options, checked, and the cell for the handle of the database that is opened with them.
+    pub(crate) fn for_open(&self) -> Result<(Options, HandleCell)> {
         self.check()?;
-        Ok(Options { db: self.db.clone(), cf: self.cf.clone() })
+        let (mut db, handle) = (self.db.clone(), no_handle());
+        for callbacks in &self.listeners {
+            let listener = ClientListener { callbacks: callbacks.clone(), handle: handle.clone() };
+            db.listeners.push(Arc::new(listener));
+        }
+        Ok((Options { db, cf: self.cf.clone() }, handle))
     }
 }
 
@@ -99,7 +110,10 @@ pub unsafe extern "C" fn rocksdb_options_destroy(options: *mut rocksdb_options_t
 }
 
 /// Changes `options`, unless it is NULL.
-unsafe fn change(options: *mut rocksdb_options_t, change: impl FnOnce(&mut rocksdb_options_t) -> Result<()>) {
+pub(crate) unsafe fn change(
+    options: *mut rocksdb_options_t,
+    change: impl FnOnce(&mut rocksdb_options_t) -> Result<()>,
+) {
     answer((), || change(object_mut(options)?));
 }
 
@@ -535,104 +549,6 @@ unsafe fn change_both(options: *mut rocksdb_options_t, preset: impl FnOnce(Optio
     });
 }
 
-unsafe fn add_deletion_collector(
-    options: *mut rocksdb_options_t,
-    window: usize,
-    deletions: usize,
-    ratio: f64,
-    min_file_size: u64,
-) {
-    change(options, |options| {
-        let factory =
-            CompactOnDeletionCollectorFactory::new(window as u64, deletions as u64, ratio, min_file_size);
-        options.cf.table_properties_collector_factories.push(Arc::new(factory));
-        Ok(())
-    });
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rocksdb_options_add_compact_on_deletion_collector_factory(
-    options: *mut rocksdb_options_t,
-    window: usize,
-    deletions: usize,
-) {
-    add_deletion_collector(options, window, deletions, 0.0, 0);
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rocksdb_options_add_compact_on_deletion_collector_factory_del_ratio(
-    options: *mut rocksdb_options_t,
-    window: usize,
-    deletions: usize,
-    ratio: f64,
-) {
-    add_deletion_collector(options, window, deletions, ratio, 0);
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rocksdb_options_add_compact_on_deletion_collector_factory_min_file_size(
-    options: *mut rocksdb_options_t,
-    window: usize,
-    deletions: usize,
-    ratio: f64,
-    min_file_size: u64,
-) {
-    add_deletion_collector(options, window, deletions, ratio, min_file_size);
-}
-
-/// Options of universal compaction.
-#[derive(Debug, Default)]
-pub struct rocksdb_universal_compaction_options_t {
-    /// The options.
-    pub options: CompactionOptionsUniversal,
-    held: Held,
-}
-
-impl Object for rocksdb_universal_compaction_options_t {
-    fn held(&mut self) -> Option<&mut Held> {
-        Some(&mut self.held)
-    }
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rocksdb_universal_compaction_options_create()
--> *mut rocksdb_universal_compaction_options_t {
-    give(rocksdb_universal_compaction_options_t::default())
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rocksdb_universal_compaction_options_destroy(
-    options: *mut rocksdb_universal_compaction_options_t,
-) {
-    destroy(options);
-}
-
-/// Options of FIFO compaction.
-#[derive(Debug, Default)]
-pub struct rocksdb_fifo_compaction_options_t {
-    /// The options.
-    pub options: CompactionOptionsFifo,
-    held: Held,
-}
-
-impl Object for rocksdb_fifo_compaction_options_t {
-    fn held(&mut self) -> Option<&mut Held> {
-        Some(&mut self.held)
-    }
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rocksdb_fifo_compaction_options_create() -> *mut rocksdb_fifo_compaction_options_t {
-    give(rocksdb_fifo_compaction_options_t::default())
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rocksdb_fifo_compaction_options_destroy(
-    options: *mut rocksdb_fifo_compaction_options_t,
-) {
-    destroy(options);
-}
-
 /// Sets the options of `text` ("name=value;…", of database, family and table) in a copy of `base`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocksdb_get_options_from_string(
@@ -758,131 +674,6 @@ pub unsafe extern "C" fn rocksdb_options_compaction_readahead_size(
         options.db.compaction_readahead_size = bytes;
         Ok(())
     });
-}
-
-/// Makes checksums of whole files.
-#[derive(Debug)]
-pub struct rocksdb_file_checksum_gen_factory_t {
-    factory: FileChecksumGenFactoryRef,
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rocksdb_file_checksum_gen_crc32c_factory_create()
--> *mut rocksdb_file_checksum_gen_factory_t {
-    give(rocksdb_file_checksum_gen_factory_t { factory: Arc::new(FileChecksumGenCrc32cFactory) })
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rocksdb_file_checksum_gen_factory_destroy(
-    factory: *mut rocksdb_file_checksum_gen_factory_t,
-) {
-    destroy(factory);
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rocksdb_options_set_file_checksum_gen_factory(
-    options: *mut rocksdb_options_t,
-    factory: *mut rocksdb_file_checksum_gen_factory_t,
-) {
-    change(options, |options| {
-        options.db.file_checksum_gen_factory = factory.as_ref().map(|factory| factory.factory.clone());
-        Ok(())
-    });
-}
-
-/// Defines the functions of a set of numbers below 64, which is kept without effect.
-macro_rules! held_sets {
-    ($($set:literal: fn $clear:ident, fn $add:ident, fn $remove:ident, fn $contains:ident, fn $count:ident;)*) => {$(
-        #[doc = "Empties the set."]
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $clear(options: *mut rocksdb_options_t) {
-            change_set(options, $set, |_| 0);
-        }
-
-        #[doc = "Adds a number."]
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $add(options: *mut rocksdb_options_t, number: c_int) {
-            change_set(options, $set, |set| set | bit(number));
-        }
-
-        #[doc = "Takes a number out."]
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $remove(options: *mut rocksdb_options_t, number: c_int) {
-            change_set(options, $set, |set| set & !bit(number));
-        }
-
-        #[doc = "Whether the set has a number."]
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $contains(options: *mut rocksdb_options_t, number: c_int) -> c_uchar {
-            (held_set(options, $set) & bit(number) != 0).into()
-        }
-
-        #[doc = "How many numbers the set has."]
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $count(options: *mut rocksdb_options_t) -> usize {
-            held_set(options, $set).count_ones() as usize
-        }
-    )*};
-}
-
-fn bit(number: c_int) -> u64 {
-    u32::try_from(number).ok().and_then(|number| 1_u64.checked_shl(number)).unwrap_or(0)
-}
-
-unsafe fn held_set(options: *mut rocksdb_options_t, set: &'static str) -> u64 {
-    answer(0, || Ok(object(options)?.held.get(set).copied().unwrap_or_else(|| default_set(set))))
-}
-
-/// RocksDB's default: write-lifetime hints for level compaction.
-fn default_set(set: &str) -> u64 {
-    u64::from(set == "calculate_sst_write_lifetime_hint_set")
-}
-
-unsafe fn change_set(
-    options: *mut rocksdb_options_t,
-    set: &'static str,
-    change_bits: impl FnOnce(u64) -> u64,
-) {
-    let bits = change_bits(held_set(options, set));
-    change(options, |options| {
-        options.held.insert(set, bits);
-        Ok(())
-    });
-}
-
-held_sets! {
-    "checksum_handoff_file_types":
-        fn rocksdb_options_checksum_handoff_file_types_clear,
-        fn rocksdb_options_checksum_handoff_file_types_add,
-        fn rocksdb_options_checksum_handoff_file_types_remove,
-        fn rocksdb_options_checksum_handoff_file_types_contains,
-        fn rocksdb_options_checksum_handoff_file_types_count;
-    "calculate_sst_write_lifetime_hint_set":
-        fn rocksdb_options_calculate_sst_write_lifetime_hint_set_clear,
-        fn rocksdb_options_calculate_sst_write_lifetime_hint_set_add,
-        fn rocksdb_options_calculate_sst_write_lifetime_hint_set_remove,
-        fn rocksdb_options_calculate_sst_write_lifetime_hint_set_contains,
-        fn rocksdb_options_calculate_sst_write_lifetime_hint_set_count;
-}
-
-/// Collectors of table properties that a client of this API can make: none. The functions take
-/// what other libraries' functions would make.
-#[derive(Debug)]
-pub struct rocksdb_table_properties_collector_factory_t(());
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rocksdb_table_properties_collector_factory_destroy(
-    factory: *mut rocksdb_table_properties_collector_factory_t,
-) {
-    destroy(factory);
-}
-
-/// No function makes a factory: nothing is added.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rocksdb_options_add_table_properties_collector_factory(
-    _options: *mut rocksdb_options_t,
-    _factory: *mut rocksdb_table_properties_collector_factory_t,
-) {
 }
 
 /// Tables beside the database's directory are not built: opening such options is refused.

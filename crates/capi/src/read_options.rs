@@ -3,11 +3,14 @@
 //! In: setters. Out: Esker's `ReadOptions`. As `c.h` has it, bounds and timestamps stay the
 //! caller's bytes, which live as long as the options are used; a call copies them when it begins.
 
+use crate::callbacks::ClientState;
 use crate::field::{Held, Object};
 use crate::memory::{answer, bytes, destroy, give, object_mut};
 use crate::snapshot::rocksdb_snapshot_t;
+use crate::table_properties::rocksdb_table_properties_t;
 use esker::ReadOptions;
-use libc::{c_char, c_uchar};
+use esker::options::ScanTableFilter;
+use libc::{c_char, c_uchar, c_void};
 use std::borrow::Cow;
 
 /// Options of reads.
@@ -172,4 +175,41 @@ pub unsafe extern "C" fn rocksdb_readoptions_has_merge_operand_count_threshold(
     options: *mut rocksdb_readoptions_t,
 ) -> c_uchar {
     answer(0, || Ok(object_mut(options)?.options.merge_operand_count_threshold.is_some().into()))
+}
+
+type Filter = unsafe extern "C" fn(*mut c_void, *const rocksdb_table_properties_t) -> c_uchar;
+
+/// Scans leave out tables for which the function says 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_readoptions_set_table_filter(
+    options: *mut rocksdb_readoptions_t,
+    state: *mut c_void,
+    destructor: Option<unsafe extern "C" fn(*mut c_void)>,
+    filter: Option<Filter>,
+) {
+    answer((), || {
+        let state = ClientState::new(state, destructor);
+        object_mut(options)?.options.table_filter = filter.map(|filter| {
+            ScanTableFilter::new(move |properties| {
+                let properties = rocksdb_table_properties_t::new(properties);
+                filter(state.get(), &properties) != 0
+            })
+        });
+        Ok(())
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_readoptions_clear_table_filter(options: *mut rocksdb_readoptions_t) {
+    answer((), || {
+        object_mut(options)?.options.table_filter = None;
+        Ok(())
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_readoptions_has_table_filter(
+    options: *const rocksdb_readoptions_t,
+) -> c_uchar {
+    options.as_ref().is_some_and(|options| options.options.table_filter.is_some()).into()
 }

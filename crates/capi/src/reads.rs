@@ -283,8 +283,8 @@ pub unsafe extern "C" fn rocksdb_get_into_buffer_cf(
     read_into(value, (buffer, buffer_len), value_len, found)
 }
 
-/// Whether a key may exist, as memory knows. As in RocksDB, `value_found` is 0 only where memory does
-/// not know the value: a key that is known to be absent has an empty value.
+/// Whether a key may exist, as memory knows. As in RocksDB, `value_found` is 0 only where memory
+/// does not know the value: a key that is known to be absent has an empty value.
 unsafe fn may_exist(
     db: *mut rocksdb_t,
     options: *const rocksdb_readoptions_t,

@@ -17,7 +17,7 @@ const HOMES: &[(&str, &[&str], &str)] = &[
     ),
     (
         concat!("std::sync::", "atomic"),
-        &["crates/base/src/sync", "crates/testkit/", "xtask/", "fuzz/"],
+        &["crates/base/src/sync", "crates/capi/", "crates/testkit/", "xtask/", "fuzz/"],
         "atomics come from esker_base::sync, so that model checkers can drive them",
     ),
     (

@@ -1,0 +1,215 @@
+//! Options that are factories or sets: checksums of files, collectors of table properties, sets of
+//! numbers.
+
+use crate::memory::{answer, destroy, give, object};
+use crate::options::{change, rocksdb_options_t};
+use esker::options::{
+    FileChecksumGenCrc32cFactory, FileChecksumGenFactoryRef, SstPartitionerFactoryRef,
+    SstPartitionerFixedPrefixFactory,
+};
+use esker::table_properties_collector::CompactOnDeletionCollectorFactory;
+use libc::{c_int, c_uchar};
+use std::sync::Arc;
+
+/// Makes checksums of whole files.
+#[derive(Debug)]
+pub struct rocksdb_file_checksum_gen_factory_t {
+    factory: FileChecksumGenFactoryRef,
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_file_checksum_gen_crc32c_factory_create()
+-> *mut rocksdb_file_checksum_gen_factory_t {
+    give(rocksdb_file_checksum_gen_factory_t { factory: Arc::new(FileChecksumGenCrc32cFactory) })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_file_checksum_gen_factory_destroy(
+    factory: *mut rocksdb_file_checksum_gen_factory_t,
+) {
+    destroy(factory);
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_options_set_file_checksum_gen_factory(
+    options: *mut rocksdb_options_t,
+    factory: *mut rocksdb_file_checksum_gen_factory_t,
+) {
+    change(options, |options| {
+        options.db.file_checksum_gen_factory = factory.as_ref().map(|factory| factory.factory.clone());
+        Ok(())
+    });
+}
+
+/// Defines the functions of a set of numbers below 64, which is kept without effect.
+macro_rules! held_sets {
+    ($($set:literal: fn $clear:ident, fn $add:ident, fn $remove:ident, fn $contains:ident, fn $count:ident;)*) => {$(
+        #[doc = "Empties the set."]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $clear(options: *mut rocksdb_options_t) {
+            change_set(options, $set, |_| 0);
+        }
+
+        #[doc = "Adds a number."]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $add(options: *mut rocksdb_options_t, number: c_int) {
+            change_set(options, $set, |set| set | bit(number));
+        }
+
+        #[doc = "Takes a number out."]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $remove(options: *mut rocksdb_options_t, number: c_int) {
+            change_set(options, $set, |set| set & !bit(number));
+        }
+
+        #[doc = "Whether the set has a number."]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $contains(options: *mut rocksdb_options_t, number: c_int) -> c_uchar {
+            (held_set(options, $set) & bit(number) != 0).into()
+        }
+
+        #[doc = "How many numbers the set has."]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $count(options: *mut rocksdb_options_t) -> usize {
+            held_set(options, $set).count_ones() as usize
+        }
+    )*};
+}
+
+fn bit(number: c_int) -> u64 {
+    u32::try_from(number).ok().and_then(|number| 1_u64.checked_shl(number)).unwrap_or(0)
+}
+
+unsafe fn held_set(options: *mut rocksdb_options_t, set: &'static str) -> u64 {
+    answer(0, || Ok(object(options)?.held.get(set).copied().unwrap_or_else(|| default_set(set))))
+}
+
+/// RocksDB's default: write-lifetime hints for level compaction.
+fn default_set(set: &str) -> u64 {
+    u64::from(set == "calculate_sst_write_lifetime_hint_set")
+}
+
+unsafe fn change_set(
+    options: *mut rocksdb_options_t,
+    set: &'static str,
+    change_bits: impl FnOnce(u64) -> u64,
+) {
+    let bits = change_bits(held_set(options, set));
+    change(options, |options| {
+        options.held.insert(set, bits);
+        Ok(())
+    });
+}
+
+held_sets! {
+    "checksum_handoff_file_types":
+        fn rocksdb_options_checksum_handoff_file_types_clear,
+        fn rocksdb_options_checksum_handoff_file_types_add,
+        fn rocksdb_options_checksum_handoff_file_types_remove,
+        fn rocksdb_options_checksum_handoff_file_types_contains,
+        fn rocksdb_options_checksum_handoff_file_types_count;
+    "calculate_sst_write_lifetime_hint_set":
+        fn rocksdb_options_calculate_sst_write_lifetime_hint_set_clear,
+        fn rocksdb_options_calculate_sst_write_lifetime_hint_set_add,
+        fn rocksdb_options_calculate_sst_write_lifetime_hint_set_remove,
+        fn rocksdb_options_calculate_sst_write_lifetime_hint_set_contains,
+        fn rocksdb_options_calculate_sst_write_lifetime_hint_set_count;
+}
+
+/// Collectors of table properties that a client of this API can make: none. The functions take
+/// what other libraries' functions would make.
+#[derive(Debug)]
+pub struct rocksdb_table_properties_collector_factory_t(());
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_table_properties_collector_factory_destroy(
+    factory: *mut rocksdb_table_properties_collector_factory_t,
+) {
+    destroy(factory);
+}
+
+/// No function makes a factory: nothing is added.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_options_add_table_properties_collector_factory(
+    _options: *mut rocksdb_options_t,
+    _factory: *mut rocksdb_table_properties_collector_factory_t,
+) {
+}
+
+unsafe fn add_deletion_collector(
+    options: *mut rocksdb_options_t,
+    window: usize,
+    deletions: usize,
+    ratio: f64,
+    min_file_size: u64,
+) {
+    change(options, |options| {
+        let factory =
+            CompactOnDeletionCollectorFactory::new(window as u64, deletions as u64, ratio, min_file_size);
+        options.cf.table_properties_collector_factories.push(Arc::new(factory));
+        Ok(())
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_options_add_compact_on_deletion_collector_factory(
+    options: *mut rocksdb_options_t,
+    window: usize,
+    deletions: usize,
+) {
+    add_deletion_collector(options, window, deletions, 0.0, 0);
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_options_add_compact_on_deletion_collector_factory_del_ratio(
+    options: *mut rocksdb_options_t,
+    window: usize,
+    deletions: usize,
+    ratio: f64,
+) {
+    add_deletion_collector(options, window, deletions, ratio, 0);
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_options_add_compact_on_deletion_collector_factory_min_file_size(
+    options: *mut rocksdb_options_t,
+    window: usize,
+    deletions: usize,
+    ratio: f64,
+    min_file_size: u64,
+) {
+    add_deletion_collector(options, window, deletions, ratio, min_file_size);
+}
+
+/// Cuts tables where a prefix of the key changes.
+#[derive(Debug)]
+pub struct rocksdb_sst_partitioner_factory_t {
+    factory: SstPartitionerFactoryRef,
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_sst_partitioner_fixed_prefix_factory_create(
+    prefix_len: usize,
+) -> *mut rocksdb_sst_partitioner_factory_t {
+    give(rocksdb_sst_partitioner_factory_t {
+        factory: Arc::new(SstPartitionerFixedPrefixFactory::new(prefix_len)),
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_sst_partitioner_factory_destroy(
+    factory: *mut rocksdb_sst_partitioner_factory_t,
+) {
+    destroy(factory);
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_options_set_sst_partitioner_factory(
+    options: *mut rocksdb_options_t,
+    factory: *mut rocksdb_sst_partitioner_factory_t,
+) {
+    change(options, |options| {
+        options.cf.sst_partitioner_factory = factory.as_ref().map(|factory| factory.factory.clone());
+        Ok(())
+    });
+}

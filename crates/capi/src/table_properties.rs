@@ -1,0 +1,124 @@
+//! `rocksdb_table_properties_t`: the facts that a table keeps about itself.
+
+use crate::memory::{lend, put};
+use esker::TableProperties;
+use libc::{c_char, c_uchar};
+
+/// The properties of a table, lent by the object that has them.
+#[derive(Clone, Debug, Default)]
+pub struct rocksdb_table_properties_t {
+    /// The properties.
+    pub properties: TableProperties,
+    /// Those of collectors.
+    collected: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+impl rocksdb_table_properties_t {
+    pub(crate) fn new(properties: &TableProperties) -> rocksdb_table_properties_t {
+        let collected =
+            properties.user_collected_properties.iter().map(|(name, value)| (name.clone(), value.clone()));
+        rocksdb_table_properties_t { collected: collected.collect(), properties: properties.clone() }
+    }
+}
+
+/// Properties that Esker's tables do not have: 0 or none.
+macro_rules! absent {
+    ($(fn $name:ident -> $ty:ty;)*) => {$(
+        #[doc = "A property that tables do not have here: 0."]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(_properties: *const rocksdb_table_properties_t) -> $ty {
+            0
+        }
+    )*};
+}
+
+absent! {
+    fn rocksdb_table_properties_num_data_blocks_compression_rejected -> u64;
+    fn rocksdb_table_properties_num_data_blocks_compression_bypassed -> u64;
+    fn rocksdb_table_properties_num_uniform_blocks -> u64;
+    fn rocksdb_table_properties_uncompressed_data_size -> u64;
+    fn rocksdb_table_properties_oldest_ancestor_time -> u64;
+    fn rocksdb_table_properties_lsm_info_at_creation -> u64;
+    fn rocksdb_table_properties_external_sst_file_global_seqno_offset -> u64;
+}
+
+/// Whether the table says what its largest sequence number is.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_table_properties_has_key_largest_seqno(
+    properties: *const rocksdb_table_properties_t,
+) -> c_uchar {
+    properties.as_ref().is_some_and(|it| it.properties.key_largest_seqno.is_some()).into()
+}
+
+/// Whether the table says what its smallest sequence number is.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_table_properties_has_key_smallest_seqno(
+    properties: *const rocksdb_table_properties_t,
+) -> c_uchar {
+    properties.as_ref().is_some_and(|it| it.properties.key_smallest_seqno.is_some()).into()
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_table_properties_user_collected_properties_count(
+    properties: *const rocksdb_table_properties_t,
+) -> usize {
+    properties.as_ref().map_or(0, |properties| properties.collected.len())
+}
+
+/// A part of the property at `place`; NULL beyond the last.
+unsafe fn part(
+    properties: *const rocksdb_table_properties_t,
+    place: usize,
+    len: *mut usize,
+    part: impl FnOnce(&(Vec<u8>, Vec<u8>)) -> &[u8],
+) -> *const c_char {
+    put(len, 0);
+    let Some(properties) = properties.as_ref() else { return std::ptr::null() };
+    properties.collected.get(place).map_or(std::ptr::null(), |pair| lend(part(pair), len))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_table_properties_user_collected_properties_key_at(
+    properties: *const rocksdb_table_properties_t,
+    place: usize,
+    len: *mut usize,
+) -> *const c_char {
+    part(properties, place, len, |pair| &pair.0)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_table_properties_user_collected_properties_value_at(
+    properties: *const rocksdb_table_properties_t,
+    place: usize,
+    len: *mut usize,
+) -> *const c_char {
+    part(properties, place, len, |pair| &pair.1)
+}
+
+/// Properties that collectors describe for people: Esker's collectors describe none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_table_properties_readable_properties_count(
+    _properties: *const rocksdb_table_properties_t,
+) -> usize {
+    0
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_table_properties_readable_properties_key_at(
+    _properties: *const rocksdb_table_properties_t,
+    _place: usize,
+    len: *mut usize,
+) -> *const c_char {
+    put(len, 0);
+    std::ptr::null()
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocksdb_table_properties_readable_properties_value_at(
+    _properties: *const rocksdb_table_properties_t,
+    _place: usize,
+    len: *mut usize,
+) -> *const c_char {
+    put(len, 0);
+    std::ptr::null()
+}
