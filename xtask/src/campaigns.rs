@@ -26,7 +26,7 @@ pub(crate) fn sim(root: &Path, minutes: u32) -> Outcome {
     simulated(root, &["histories", "--histories", "100000000", "--seconds", &half])
 }
 
-/// The integration tests of a package that have `name` in theirs, so many rounds of each.
+/// The integration tests of a package whose names have `name` in them, `rounds` rounds of each.
 fn named_tests(root: &Path, package: &str, name: &str, rounds: &str) -> Outcome {
     let cargo = ["test", "--profile", "stress", "-p", package, "--test", "it", "--", "--nocapture", name];
     run(root, &[("ROUNDS", rounds)], "cargo", &cargo)
@@ -44,8 +44,8 @@ pub(crate) fn threads(root: &Path, minutes: u32) -> Outcome {
     stress(root, &["threads", "--seconds", &seconds(minutes)])
 }
 
-/// Scans beside writers against a model with sequence numbers, then random histories with one
-/// thread, then scans beside RocksDB, then the first once more in the simulated machine.
+/// Runs scans beside writers against a model with sequence numbers, random histories with one
+/// thread, and scans beside RocksDB. Then the first once more in the simulated machine.
 pub(crate) fn scans(root: &Path, minutes: u32) -> Outcome {
     stress(root, &["scan-threads", "--seconds", &seconds(minutes)])?;
     named_tests(root, "esker", "scan_histories", "2000")?;
@@ -104,9 +104,9 @@ pub(crate) fn growth(root: &Path) -> Outcome {
     run(root, &[], "cargo", &[&growth[..], &["--instructions"]].concat())
 }
 
-/// Mixtures of options and long chains between Esker and RocksDB (`.ci/fetch-peers` gets it), then
+/// Mixtures of options and long chains between Esker and RocksDB (`.ci/fetch-peers` gets it). Then
 /// every golden database with each of its bytes flipped, blocks zeroed, files cut off, missing and
-/// exchanged; one case in ten is repaired.
+/// exchanged. One case in ten is repaired.
 pub(crate) fn compat(root: &Path) -> Outcome {
     let build = ["build", "--profile", "stress", "-p", "esker-peer", "--bins"];
     run(root, &[], "cargo", &build)?;
@@ -128,9 +128,9 @@ pub(crate) fn crash_test(root: &Path, minutes: u32) -> Outcome {
     std::fs::remove_dir_all(&directory).map_err(|e| format!("{path}: {e}"))
 }
 
-/// A slice of the laboratory, as debug builds. Each count (operations, points) must pass its
-/// probes; what ends by time comes as far as the machine lets it, and nothing is expected of how
-/// far. Models of loom and shuttle, and the simulated machine, must compile.
+/// A slice of the laboratory, as debug builds. Each campaign that ends by a count (operations,
+/// points) must pass its probes. A campaign that ends by time does as much as the machine allows.
+/// Models of loom and shuttle, and the simulated machine, must compile.
 pub(crate) fn slice(root: &Path) -> Outcome {
     let directory = std::env::temp_dir().join(format!("esker-slice-{}", std::process::id()));
     let place = |name: &str| directory.join(name).to_string_lossy().into_owned();
@@ -164,7 +164,7 @@ pub(crate) fn sanitizers(root: &Path, minutes: u32) -> Outcome {
     thread(root, minutes)
 }
 
-/// Also the block cache's tests: twenty threads on caches so small that what nobody holds is freed
+/// Also the block cache's tests: twenty threads on caches so small that a released value is freed
 /// at once.
 fn address(root: &Path, minutes: u32) -> Outcome {
     let flags = "-Zsanitizer=address --cfg esker_asan";

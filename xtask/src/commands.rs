@@ -263,7 +263,7 @@ fn packages_with_tests_named(root: &Path, prefix: &str) -> Result<BTreeSet<Strin
         .collect())
 }
 
-/// Runs every fuzz target, all in so many minutes. The sanitizer needs unstable flags, which a
+/// Runs every fuzz target, all together for `minutes`. The sanitizer needs unstable flags, which a
 /// stable compiler takes when it is told so.
 fn fuzz(root: &Path, minutes: u32) -> Outcome {
     let targets = tidy::fuzz_targets(root)?;

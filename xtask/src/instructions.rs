@@ -1,9 +1,9 @@
 //! The guard that needs no clock: instructions per operation against those recorded in the tree.
 //!
-//! In: what `cargo bench -p esker-bench --bench instructions` prints, and
-//! `crates/bench/instructions.txt`. Out: a table; failure if something takes over 3% more than is
-//! recorded. A rise that is meant is recorded in the commit that brings it, with its reason; what
-//! has become less is recorded when convenient, so that it stays.
+//! In: the output of `cargo bench -p esker-bench --bench instructions`, and
+//! `crates/bench/instructions.txt`. Out: a table; failure if a scenario takes over 3% more than
+//! recorded. A commit that raises a count on purpose records it, with the reason. A lower count is
+//! recorded when convenient, so that it stays.
 
 use crate::commands::{Outcome, run};
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::Command;
 
 const RECORD: &str = "crates/bench/instructions.txt";
-/// A rise of more than so many thousandths of what is recorded fails.
+/// Largest tolerated rise, in thousandths of the recorded count.
 const TOLERATED_PER_MILLE: u64 = 30;
 
 /// By scenario.

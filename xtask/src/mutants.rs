@@ -1,10 +1,10 @@
-//! Mutants: does each campaign find what it is there for?
+//! Mutants: does each campaign find the bugs it is there for?
 //!
 //! In: `crates/stress/mutants/*.mutant`, each a bug as changes of the source, and the campaign that
-//! must find it. Out: a table of what was found after how long, and an error if something was not.
-//! All mutants are inserted at once into a copy of the tree, each behind a name that the
-//! environment picks, so that one build serves all; campaigns in the simulated machine (`sim…`),
-//! and the models of each package, have builds of their own. Nothing here touches the tree itself.
+//! must find it. Out: a table of the time until each was found, and an error if one was not. All
+//! mutants are inserted at once into a copy of the tree. An environment variable picks one by its
+//! name, so that one build serves all. Campaigns in the simulated machine (`sim…`), and the models
+//! of each package, have builds of their own. Nothing here touches the tree itself.
 //!
 //! ```text
 //! what the bug is, in a sentence
@@ -58,8 +58,8 @@ enum End {
     Passed(Duration),
 }
 
-/// Inserts each of the bugs called `names` (all, if none is named) and runs its campaign for so
-/// many minutes at most.
+/// Inserts each of the bugs called `names` (all, if none is named) and runs its campaign for at
+/// most `minutes`.
 pub(crate) fn run_all(root: &Path, names: &[&str], minutes: u64) -> Outcome {
     let mutants = read_all(root)?;
     let unknown = names.iter().find(|name| mutants.iter().all(|p| p.name != **name));

@@ -4,7 +4,7 @@
 //! that dropped it.
 //!
 //! A general allocator grows a thread's heap by a system call for each block, faults in each page
-//! anew, and does not compact memory when a cache goes: a first pass through a 32 MiB cache made
+//! anew, and does not compact memory when a cache goes. A first pass through a 32 MiB cache made
 //! 7,300 calls of `mprotect` and 8,200 page faults. Here blocks lie in regions of one huge page
 //! each (`arena.rs`). A thread also keeps its last few dropped buffers, because a full cache evicts
 //! one block for each block it reads, mostly on the same thread.

@@ -63,7 +63,7 @@ pub fn xxh3_128(bytes: &[u8], seed: u64) -> u128 {
 }
 
 /// The XXH3 checksum of a block (checksum type 4), given its contents and, apart, the compression
-/// type byte that follows them: the last byte does not go through the hash but is mixed in after
+/// type byte that follows them. The last byte does not go through the hash but is mixed in after
 /// it.
 #[inline]
 pub fn block_checksum_xxh3(contents: &[u8], last_byte: u8) -> u32 {

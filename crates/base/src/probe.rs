@@ -90,8 +90,8 @@ pub fn pass(name: &str, value: &mut dyn Any) {
 /// Passes of each point since counting began.
 static PASSES: Mutex<BTreeMap<String, u64>> = Mutex::new(BTreeMap::new());
 
-/// From now on counts how often each point is passed, in all threads of the process: a campaign
-/// says in the end where it has been. Without debug assertions nothing is ever counted.
+/// Begins to count the passes of each point, in all threads of the process; a campaign prints the
+/// counts at its end. Without debug assertions nothing is ever counted.
 pub fn count_passes() {
     REGISTRY.counts.store(true, Ordering::Relaxed);
 }
@@ -183,7 +183,7 @@ impl Probes {
         self
     }
 
-    /// No call for this point any more. One that runs may still be running.
+    /// Removes the call of this point. A call that has begun may still run.
     pub fn clear(&self, point: &str) {
         self.change(|s| {
             s.calls.remove(point);

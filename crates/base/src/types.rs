@@ -59,7 +59,7 @@ pub enum ValueType {
     DeletionWithTimestamp = 0x14,
     /// The value is a set of named columns.
     WideColumnEntity = 0x16,
-    /// A value followed by the sequence number it would rather have (from TimedPut).
+    /// A value followed by the sequence number that it prefers (from TimedPut).
     ValuePreferredSeqno = 0x18,
 }
 

@@ -5,9 +5,9 @@
 //! size]`
 //!
 //! Both sides take turns in one process, and processor time counts; each figure is the median of
-//! the rounds' ratios. Keys are drawn at random from all, from 500 neighbours or from 5; the block
-//! cache holds everything, or nothing (`cold`), which is then read from memory files or, `files`,
-//! from files that the kernel has in memory (in TMPDIR).
+//! the rounds' ratios. Keys are drawn at random from all, from 500 neighbours or from 5. The block
+//! cache holds everything, or nothing (`cold`). Then blocks are read from memory files or, `files`,
+//! from files in TMPDIR that the kernel has in memory.
 #![expect(clippy::print_stdout, reason = "that is what it is for")]
 
 mod common;
@@ -96,8 +96,8 @@ impl Reader<'_> {
     }
 }
 
-/// A value's length, behind a look at its ends: who reads a value reads its bytes, which one that
-/// pins it has not done yet.
+/// A value's length, after a look at its ends: a user reads a value's bytes, and pinning it has not
+/// read them yet.
 fn look_at(value: &[u8]) -> usize {
     black_box((value[0], value[value.len() - 1]));
     value.len()

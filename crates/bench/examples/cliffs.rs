@@ -392,9 +392,9 @@ fn scans(rounds: u64) -> Result<()> {
     Ok(())
 }
 
-/// A flush and a compaction in turn, of keys behind those that are scanned: as many files before as
-/// behind, and what is scanned stays in the cache. So a scan that goes over has the change of super
-/// versions to pay for, and neither more files than one that stays nor their first reads.
+/// A flush and a compaction in turn, of keys behind the scanned ones. The number of files stays the
+/// same, and scanned blocks stay in the cache. So a scan that moves to new super versions pays for
+/// their changes only, and not for more files or for first reads.
 fn change_super_versions(db: &Db, millis: i64, from: u64, stop: &AtomicBool) -> Result<()> {
     let tick = rustix::time::Timespec { tv_sec: millis / 1000, tv_nsec: millis % 1000 * 1_000_000 };
     let mut change = 0;
@@ -411,10 +411,10 @@ fn change_super_versions(db: &Db, millis: i64, from: u64, stop: &AtomicBool) -> 
     Ok(())
 }
 
-/// A round is so many rows by each of three iterators: one that follows the super versions, and two
-/// that stay. They go on in turn every few thousand rows, each other time in the other order, so
-/// that what the machine does meanwhile falls on all of them. Each runs for a third of the time:
-/// super versions come three times as seldom, so that it sees one every `millis` of its own time.
+/// In a round three iterators read the same number of rows: one follows the super versions, and two
+/// stay. They take turns every few thousand rows, in alternating order, so that other work of the
+/// machine falls on all of them. Each runs for a third of the time. So super versions come every
+/// three times `millis`, and each iterator sees one every `millis` of its own time.
 fn scan_sizes(
     db: &Db,
     snapshot: &esker::Snapshot,

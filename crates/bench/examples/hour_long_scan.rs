@@ -2,11 +2,11 @@
 //!
 //! `cargo run --release -p esker-bench --example hour_long_scan -- [minutes]`
 //!
-//! The hour is told by the super versions that replace each other, one a second: each second a
-//! memtable fills, is flushed, compactions run as they will, and the scan goes on by as many rows
-//! as bring it to the end in an hour. A twentieth of the keys is written, again and again: of these
-//! the database keeps a version for the scan, which is no more after the first minutes. Everything
-//! lies in memory files, so that files which nobody needs and that are not deleted count in the
+//! Super versions replace each other once for each second of the hour. In each second a memtable
+//! fills and is flushed, and compactions run if they are due. The scan reads the number of rows
+//! that brings it to the end in an hour. A twentieth of the keys is written again and again. The
+//! database keeps a version of these for the scan, which adds nothing after the first minutes.
+//! Everything lies in memory files, so that unneeded files that are not deleted count in the
 //! process's memory, too.
 #![expect(clippy::print_stdout, reason = "that is what it is for")]
 
@@ -96,7 +96,7 @@ fn open(minutes: u64, fs: &Arc<MemFs>) -> Result<Db> {
     Ok(db)
 }
 
-/// A second of the hour: what others write, and what the scan reads meanwhile.
+/// A second of the hour: the writes of others, and the reads of the scan meanwhile.
 fn second(db: &Db, iter: &mut DbIterator, second: u64, keys: u64) -> Result<()> {
     for i in 0..WRITES_A_SECOND {
         db.put(key(split_mix(second * WRITES_A_SECOND + i) % (keys / 20)), [b'w'; 100])?;

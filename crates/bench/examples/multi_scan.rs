@@ -99,7 +99,7 @@ fn main() -> Result<()> {
         for (ranges, rows) in [(1, 10), (10, 1), (10, 10), (10, 100), (100, 10)] {
             let (mut ratios, mut loops) = (Vec::new(), Vec::new());
             for round in 0..=rounds {
-                // Each has its own places, of which the cache knows the same.
+                // Without a cache each side has places of its own; with one all have the same.
                 let places = |side: u64| starts(round * 4 + side, ranges, rows, keys);
                 let mut at = [places(0), places(1), places(2), places(3)];
                 if cache_bytes > 0 {

@@ -80,8 +80,8 @@ fn normal(min: f64, max: f64, random: &mut Random64) -> usize {
     ((min + max) / 2.0 + deviates * (max - min) / 6.0).clamp(min, max) as usize
 }
 
-/// At least `bytes` of text of which a good compressor leaves `ratio`: pieces whose first part is
-/// random letters that then repeat.
+/// At least `bytes` of text that a good compressor shrinks to `ratio`: each piece begins with
+/// random letters, which then repeat.
 fn compressible_text(random: &mut Random, ratio: f64, bytes: usize) -> Vec<u8> {
     let random_bytes = ((PIECE_BYTES as f64 * ratio) as usize).max(1);
     let mut text = Vec::with_capacity(bytes + PIECE_BYTES);

@@ -62,7 +62,7 @@ impl ChargeTally {
 #[derive(Debug, Default)]
 struct Now {
     usage: AtomicUsize,
-    /// Of whole values, and of entries without theirs.
+    /// Waiting bytes of whole values, and of entries without theirs.
     deferred_free: [AtomicUsize; 2],
     /// Entries in the table of a clock.
     listed: AtomicUsize,
@@ -104,7 +104,7 @@ impl Ledger {
         self.now.0.deferred_free.iter().map(|bytes| bytes.load(Ordering::Relaxed)).sum()
     }
 
-    /// Those of whole values, and those of entries without theirs.
+    /// Waiting bytes of whole values, and of entries without theirs.
     pub(crate) fn deferred_parts(&self) -> [usize; 2] {
         [0, 1].map(|part: usize| self.now.0.deferred_free[part].load(Ordering::Relaxed))
     }
@@ -153,7 +153,7 @@ impl Ledger {
         self.detached.0.fetch_sub(charge as isize, Ordering::Relaxed);
     }
 
-    /// Charges, whatever the capacity. Returns by how much the usage exceeds it now.
+    /// Charges, whatever the capacity. Returns the bytes by which the usage exceeds it now.
     pub(crate) fn charge(&self, charge: usize) -> usize {
         let usage = self.now.0.usage.fetch_add(charge, Ordering::Relaxed) + charge;
         usage.saturating_sub(self.capacity())
@@ -188,7 +188,7 @@ impl Ledger {
         self.uncharge(charge);
     }
 
-    /// The same for several. REQUIRES: a guard that keeps all of them, from before they went.
+    /// Takes several charges back. REQUIRES: a guard that keeps all of them, from before they went.
     pub(crate) fn settle(&self, tally: &ChargeTally) {
         if tally.entries > 0 {
             self.unlist(tally.entries);
@@ -203,7 +203,7 @@ impl Ledger {
         }
     }
 
-    /// The memory is free.
+    /// Notes that waiting memory is free.
     pub(crate) fn free_deferred(&self, (waiting, is_whole): (usize, bool)) {
         self.now.0.deferred_free[usize::from(!is_whole)].fetch_sub(waiting, Ordering::Relaxed);
     }

@@ -32,7 +32,7 @@ pub struct Evicted<V> {
     pub was_hit: bool,
 }
 
-/// Told about each entry that is evicted, by the thread that evicts, under no lock.
+/// A callback for each evicted entry. The evicting thread calls it, under no lock.
 pub type EvictionCallback<V> = Box<dyn Fn(Evicted<V>) + Send + Sync>;
 
 /// Evicted entries to report once no guard is open any more.

@@ -56,7 +56,7 @@ struct Stack {
     keys: Vec<Option<CacheKey>>,
     sums: Vec<u64>,
     next: usize,
-    /// Lookups by the smallest size that has them; the last counts those that none has.
+    /// Lookups by the smallest size that would hit; the last counts those that miss in all sizes.
     histogram: [u64; EIGHTHS.len() + 1],
     lookups: u64,
 }
@@ -75,7 +75,7 @@ impl Sampler {
         (first ^ second.rotate_left(32)).wrapping_mul(0x9FB2_1C65_1E98_DF25) >> (64 - self.bits) == 0
     }
 
-    /// A followed key was looked up. While others are at it, it is not counted.
+    /// Notes a lookup of a followed key, unless another thread holds the lock.
     #[cold]
     pub(crate) fn looked_up(&self, key: &CacheKey) {
         if let Some(mut stack) = self.stack.try_lock() {
@@ -83,7 +83,7 @@ impl Sampler {
         }
     }
 
-    /// A followed key was put in.
+    /// Notes the insertion of a followed key.
     #[cold]
     pub(crate) fn charged(&self, key: &CacheKey, charge: usize) {
         if let Some(mut stack) = self.stack.try_lock() {

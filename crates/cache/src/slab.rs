@@ -100,7 +100,7 @@ impl<T> Slab<T> {
         self.take_by(own_stack())
     }
 
-    /// By a thread whose stack is `own`.
+    /// Takes a slot for a thread whose stack is `own`.
     fn take_by(&self, own: usize) -> Option<(NonNull<T>, u32)> {
         let number = self.pop(own).or_else(|| self.next())?;
         let (segment, offset) = locate(number);

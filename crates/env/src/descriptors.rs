@@ -28,14 +28,14 @@ const FIRST_CLOSED: usize = 8;
 
 /// Keeps files open that it can do without.
 pub trait ClosesFiles: Send + Sync {
-    /// Releases up to `count` files, least recently used first. Returns how many; some may stay
-    /// open while others use them.
+    /// Releases up to `count` files, least recently used first, and returns their number. Some may
+    /// stay open while others use them.
     fn close_unused(&self, count: usize) -> usize;
     /// Number of files that it keeps open.
     fn open_files(&self) -> usize;
 }
 
-/// Of this process: a forked child has none of its parent's databases.
+/// The keepers of this process: a forked child has none of its parent's databases.
 static CLOSERS: PerProcess<Mutex<Vec<Weak<dyn ClosesFiles>>>> = PerProcess::new();
 /// Files open for random reads.
 static DATA_FILES: AtomicUsize = AtomicUsize::new(0);
@@ -48,7 +48,7 @@ fn closers() -> &'static Mutex<Vec<Weak<dyn ClosesFiles>>> {
     CLOSERS.get(|_| Mutex::new(Vec::new()))
 }
 
-/// From now on `closer` is asked when descriptors run out, as long as it lives.
+/// Registers `closer`, which is asked when descriptors run out, as long as it lives.
 pub fn add_closer(closer: Weak<dyn ClosesFiles>) {
     let mut closers = closers().lock();
     closers.retain(|closer| closer.strong_count() > 0);
@@ -126,8 +126,8 @@ impl Drop for KeptFile {
     }
 }
 
-/// Closes `count` unused files, of each keeper in proportion to its number. Returns how many were
-/// released.
+/// Closes `count` unused files, of each keeper in proportion to its files. Returns the number of
+/// released files.
 fn close_unused(count: usize) -> usize {
     let closers: Vec<Arc<dyn ClosesFiles>> = closers().lock().iter().filter_map(Weak::upgrade).collect();
     let open: Vec<usize> = closers.iter().map(|closer| closer.open_files()).collect();

@@ -123,7 +123,7 @@ impl FaultFs {
         state.schedule = None;
     }
 
-    /// From now on there is this schedule.
+    /// Sets the schedule.
     pub fn set_schedule(&self, schedule: FaultSchedule) {
         self.shared.state.lock().schedule = Some(schedule);
     }
@@ -172,7 +172,7 @@ impl FaultFs {
         self.shared.state.lock().hook = Some(Arc::new(hook));
     }
 
-    /// No hook any more.
+    /// Removes the hook.
     pub fn clear_hook(&self) {
         self.shared.state.lock().hook = None;
     }
@@ -222,7 +222,7 @@ impl Shared {
         state.faults += u64::from(spoilt);
     }
 
-    /// A file of this many bytes was deleted.
+    /// Notes the deletion of a file of this many bytes.
     fn freed(&self, bytes: u64) {
         if let Some(schedule) = &mut self.state.lock().schedule {
             schedule.freed(bytes);

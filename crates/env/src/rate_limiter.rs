@@ -132,7 +132,7 @@ impl RateLimiter {
 
     /// [`RateLimiter::new`] with a rate that follows demand: between a twentieth of
     /// `max_bytes_per_second` and all of it, half of it at first. Every 100 periods the rate rises
-    /// by 5 % if more than 90 % of them were drained, and falls by as much if less than 50 % were.
+    /// by 5 % if more than 90 % of them were drained. It falls by as much if less than 50 % were.
     pub fn auto_tuned(
         max_bytes_per_second: u64,
         refill_period_micros: u64,

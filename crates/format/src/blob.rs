@@ -38,7 +38,7 @@ pub struct BlobLocation {
 pub enum BlobIndex<'a> {
     /// The value itself, until `expiration` (unix seconds).
     InlinedTtl {
-        /// When it goes.
+        /// The time at which it expires.
         expiration: u64,
         /// The value.
         value: &'a [u8],
@@ -47,9 +47,9 @@ pub enum BlobIndex<'a> {
     Blob(BlobLocation),
     /// In a blob file, until `expiration` (unix seconds).
     BlobTtl {
-        /// When it goes.
+        /// The time at which it expires.
         expiration: u64,
-        /// Where it lies.
+        /// The place of the value.
         location: BlobLocation,
     },
 }

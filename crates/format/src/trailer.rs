@@ -2,8 +2,8 @@
 //!
 //! `contents | compression code u8 | checksum u32`. Source: RocksDB `table/format.cc`.
 //!
-//! The checksum covers contents and code byte. Since format version 6 a number made from the file's
-//! base context and the block's offset is added, so that a block in the wrong place does not pass.
+//! The checksum covers contents and code byte. Since format version 6 a number is added, made from
+//! the file's base context and the block's offset. So a block in the wrong place does not pass.
 //!
 //! Page: `docs/format/sst.md`.
 

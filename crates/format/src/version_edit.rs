@@ -39,7 +39,7 @@ pub struct FileMetaData {
     pub smallest_seqno: SequenceNumber,
     /// Largest sequence number in it.
     pub largest_seqno: SequenceNumber,
-    /// A former compaction said this should be compacted.
+    /// Whether a former compaction marked it for compaction.
     pub marked_for_compaction: bool,
     /// Smallest blob file its entries point into, if any.
     pub oldest_blob_file_number: Option<FileNumber>,

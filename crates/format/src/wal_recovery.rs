@@ -40,7 +40,7 @@ mod tests;
 pub enum WalReplayMode {
     /// A WAL that ends in the middle of a record simply ends there; all else fails the open.
     TolerateCorruptedTailRecords = 0,
-    /// Nothing at all.
+    /// Any damage fails the open.
     AbsoluteConsistency = 1,
     /// The database returns to its state before the first damage.
     #[default]
@@ -71,12 +71,12 @@ pub struct WalReplay {
 }
 
 impl WalReplay {
-    /// Before the first WAL.
+    /// The state before the first WAL.
     pub fn new(mode: WalReplayMode) -> WalReplay {
         WalReplay { mode, file: FileNumber(0), next_sequence: None, stopped_in: None, warning: None }
     }
 
-    /// The next WAL begins.
+    /// Begins the next WAL.
     pub fn begin_file(&mut self, number: FileNumber) {
         self.file = number;
     }
@@ -170,9 +170,9 @@ impl WalReplay {
     }
 
     /// Checks the current WAL's statement about `predecessor`, which was replayed too: the sequence
-    /// number `due` at its end, if known, and whether it `is_whole`, with no fewer records than
-    /// then. Returns whether to go on: not if the end of `predecessor` was lost without a trace and
-    /// the mode allows no holes.
+    /// number `due` at its end, if known, and whether it `is_whole`, with at least the stated
+    /// number of records. Returns whether to go on: not if the end of `predecessor` was lost
+    /// without a trace and the mode allows no holes.
     /// # Errors
     /// `Corruption` in a mode where nothing may be lost.
     pub fn after(

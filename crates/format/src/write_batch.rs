@@ -652,8 +652,8 @@ pub struct WriteBatchView<'a> {
 impl<'a> WriteBatchView<'a> {
     /// Checks all of `bytes`.
     /// # Errors
-    /// `Corruption` if they are shorter than the header, if an op is cut off or has an unknown tag,
-    /// or if the number of ops is not the count in the header. The message gives the offset in the
+    /// `Corruption` if they are shorter than the header, or the number of ops is not the header's
+    /// count. Also if an op is cut off or has an unknown tag. The message gives the offset in the
     /// batch.
     pub fn parse(bytes: &'a [u8]) -> Result<WriteBatchView<'a>> {
         let mut decoder = Decoder::new(bytes);

@@ -1,6 +1,6 @@
-//! A directory of backups with changes in its files: it opens, whatever is wrong with a backup is
-//! told, a backup that is found whole is restored as it was made, and deleting one or making a new
-//! one hurts no other.
+//! A directory of backups with changes in its files opens, and reports each damaged backup. A
+//! backup that is found whole is restored as it was made. Deleting one or making a new one hurts no
+//! other.
 
 use crate::scene::{Files, contents, damage, databases, files_below, is_written, key, lay, open, options, value};
 use esker::internals::env::MemFs;

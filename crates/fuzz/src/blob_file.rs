@@ -40,7 +40,7 @@ fn ask(reader: &BlobFileReader, data: &[u8]) {
     drop(reader.verify());
 }
 
-/// Each two bytes say how long a record's key and value are; what they hold does not matter to the
+/// Each two bytes give the lengths of a record's key and value; their contents do not matter to the
 /// reader.
 fn written(compression: u8, data: &[u8]) -> (Vec<u8>, Vec<Record>) {
     let mut bytes = BlobFileHeader { column_family: ColumnFamilyId(0), compression }.encode();

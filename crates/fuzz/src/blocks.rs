@@ -3,7 +3,7 @@
 use esker_format::footer::Footer;
 use std::ops::Range;
 
-/// Bytes of a change, the first of which says which block.
+/// Bytes of a change; the first one chooses the block.
 pub(crate) const CHANGE: usize = 6;
 const TRAILER: usize = 5;
 

@@ -1,5 +1,5 @@
-//! Any command line of `esker`, on databases in memory that are whole or damaged: it ends, with an
-//! exit code that is promised; what only reads changes nothing; and nothing is written where no
+//! Any command line of `esker`, on databases in memory that are whole or damaged, ends with a
+//! promised exit code. A command that only reads changes nothing. Nothing is written where no
 //! argument points.
 //!
 //! Commands that load this machine (benchmarks, stress tests, the demonstration) are understood and
@@ -50,9 +50,8 @@ fn argument(bytes: &[u8]) -> Vec<u8> {
     text
 }
 
-/// Whether an argument points at the path or at a directory above it; what is relative begins at
-/// the root here. Names of files in memory are text, in which bytes of an argument that are none
-/// have been replaced.
+/// Whether an argument points at the path or at a directory above it; relative paths begin at the
+/// root here. Names of files in memory are text: other bytes of an argument have been replaced.
 fn is_pointed_at(path: &Path, arguments: &[Vec<u8>]) -> bool {
     path.ancestors().any(|above| match above.as_os_str().as_encoded_bytes() {
         // Every path has the root above it: it must be all there is.

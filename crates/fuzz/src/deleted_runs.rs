@@ -1,5 +1,5 @@
-//! Any bytes as a block of deleted runs: what is found around a key holds it, and any entries as
-//! the writer's input: what it notes is what a comparison of all entries says.
+//! Any bytes as a block of deleted runs: a run found around a key holds the key. Any entries as the
+//! writer's input: it notes the runs that a comparison of all entries gives.
 
 use esker_base::{SequenceNumber, ValueType};
 use esker_format::block::Block;

@@ -59,7 +59,7 @@ fn location(handle: BlockHandle) -> BlobLocation {
     BlobLocation { file_number: FileNumber(0), offset: handle.offset, size: handle.size, compression: 0 }
 }
 
-/// Each entry is a kind, a length and so many bytes.
+/// Each entry is a kind, a length and that number of bytes.
 fn entries(mut data: &[u8], payloads: &[(BlockHandle, Vec<u8>)]) -> Vec<Entry> {
     let mut entries = payload_entries();
     while let Some((&[kind, len], rest)) = data.split_first_chunk::<2>()

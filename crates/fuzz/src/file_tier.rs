@@ -1,5 +1,5 @@
-//! Blocks kept in files below a cache, and changes in these files: what is found is what was
-//! stored, and nothing but that.
+//! Blocks kept in files below a cache, and changes in these files: every block found is one that
+//! was stored.
 
 use crate::scene::{Files, damage, files_below, lay};
 use esker::internals::cache::tier::{Lookup, Saved, SecondaryCache};

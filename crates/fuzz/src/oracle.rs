@@ -1,10 +1,9 @@
-//! Real RocksDB, asked what a directory holds. It lives in a process of its own
-//! (`esker-fuzz-oracle`), since some inputs make it abort or go on for ever; then it is started
-//! anew.
+//! Real RocksDB, asked for the contents of a directory. It lives in a process of its own
+//! (`esker-fuzz-oracle`), since some inputs make it abort or run for ever; then it is started anew.
 //!
-//! In: files, and how WALs are recovered. Out: what each family holds, or why it holds nothing.
-//! Without the library or the program there are no answers, and what asks passes;
-//! `ESKER_REQUIRE_PEERS` is for the tests to honour.
+//! In: files, and the recovery mode of WALs. Out: the entries of each family, or the reason why
+//! there are none. Without the library or the program there are no answers, and targets pass; the
+//! tests honour `ESKER_REQUIRE_PEERS`.
 
 use crate::scene::{FAMILIES, Files};
 use esker_peer::contents::{ContentsPair, hex, unhex};

@@ -1,6 +1,6 @@
-//! Tables with changed blocks under right checksums: Esker's reads end, in whatever order the keys
-//! are; and of a database in which `esker verify` finds nothing wrong, what RocksDB reads, Esker
-//! reads as the same.
+//! Tables with changed blocks under right checksums. Esker's reads end, whatever the order of the
+//! keys. If `esker verify` finds nothing wrong in a database, Esker reads the same entries as
+//! RocksDB.
 
 use crate::blocks::{self, FuzzBlock, CHANGE};
 use crate::oracle::{OracleAnswer, ask};

@@ -1,5 +1,5 @@
 //! WALs with changed records under right checksums, cut off, or with changed bytes, in each
-//! recovery mode, by Esker and by RocksDB: what RocksDB recovers, Esker recovers as the same.
+//! recovery mode. Esker recovers the same entries as RocksDB.
 
 use crate::oracle::{OracleAnswer, ask};
 use crate::scene::{Files, databases, contents};
@@ -79,13 +79,13 @@ fn changed(files: &Files, changes: &[[u8; CHANGE]]) -> Option<Files> {
     Some(files)
 }
 
-/// Whether Esker refuses what RocksDB does not, and should not either.
+/// Whether Esker rightly refuses a WAL that RocksDB accepts.
 ///
-/// A batch that has become a section of a two-phase transaction: without `allow_2pc` RocksDB
-/// refuses it in the other modes, and under `kSkipAnyCorruptedRecords` leaves it out without a
-/// word, so that transactions that were committed would be gone. A section that ends and never
-/// began, which nobody writes: RocksDB asserts that there is none, and in builds without assertions
-/// goes on.
+/// One case is a batch that has become a section of a two-phase transaction. Without `allow_2pc`
+/// RocksDB refuses it in the other modes. Under `kSkipAnyCorruptedRecords` it leaves the section
+/// out without a word, so that committed transactions would be gone. The other case is a section
+/// that ends and never began, which no writer makes. RocksDB asserts that there is none, and goes
+/// on in builds without assertions.
 fn is_stricter_on_purpose(recovery: usize, why: &esker::Error) -> bool {
     match why.kind() {
         ErrorKind::NotSupported => recovery == SKIP_ANY,

@@ -108,7 +108,7 @@ pub(crate) fn databases() -> &'static [Files] {
     MADE.get_or_init(|| (0..3).map(make).collect())
 }
 
-/// A change of eight bytes: a file, what is done to it, where, and with what.
+/// A change of eight bytes: the file, the kind of change, the place, and its argument.
 pub(crate) fn damage(files: &mut Files, change: &[u8; 8]) {
     if files.is_empty() {
         return;

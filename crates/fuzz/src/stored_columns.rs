@@ -1,5 +1,4 @@
-//! Any bytes as an entity whose columns may lie in blob files: whoever asks which blobs it needs is
-//! told all of them.
+//! Any bytes as an entity whose columns may lie in blob files: the list of its blobs is complete.
 
 use esker_base::ValueType;
 use esker_format::wide_column::EncodedColumns;

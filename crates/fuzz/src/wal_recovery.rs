@@ -1,4 +1,4 @@
-//! Any bytes as two WALs, in every recovery mode: what is stricter never applies more.
+//! Any bytes as two WALs, in every recovery mode: a stricter mode never applies more.
 
 use esker_base::FileNumber;
 use esker_format::log::{BLOCK_BYTES, LogReader, SliceSource};

@@ -115,9 +115,9 @@ impl Log {
         })
     }
 
-    /// Removes the newest entry for exactly this span, if it is among the last [`MOST_LOOKED_AT`],
-    /// so that locking and unlocking in turn does not grow the log. Returns its offset and length:
-    /// marks behind it must move by them.
+    /// Removes the newest entry for exactly this span, if it is among the last [`MOST_LOOKED_AT`].
+    /// So locking and unlocking in turn does not grow the log. Returns its offset and length: marks
+    /// behind it must move by them.
     pub(crate) fn forget(&mut self, family: usize, span: KeySpan<'_>) -> Option<(usize, usize)> {
         let is_same = |a: Cut<'_>, b: Cut<'_>| a.place == b.place && a.key == b.key;
         let mut end = self.bytes.len();

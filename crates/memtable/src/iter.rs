@@ -26,12 +26,12 @@ pub struct MemTableIter {
     /// The key and value of the record at `at`; dangling when not valid.
     key: *const [u8],
     value: *const [u8],
-    /// The value of the record that it has left by `prev_key_leaving`.
+    /// The value of the record that `prev_key_leaving` has left.
     left: *const [u8],
     valid: bool,
     /// Whether the memtable checks itself.
     checked: bool,
-    /// Whether it is read without its range tombstones, which nodes may be dead by.
+    /// Whether it reads without range tombstones. Nodes may be dead because of these.
     ignores_range_deletions: bool,
     /// The error of a check, until the next seek.
     status: Result<()>,
@@ -72,7 +72,7 @@ impl MemTableIter {
         (self.key, self.value) = (key, value);
     }
 
-    /// After a seek: checks where it ended.
+    /// Checks the place at which a seek ended.
     #[inline]
     fn check_seek(&mut self) {
         if self.checked {
@@ -80,7 +80,7 @@ impl MemTableIter {
         }
     }
 
-    /// Ends here if `also` or the entry's own check finds something.
+    /// Ends the iteration if `also` or the entry's own check fails.
     #[cold]
     fn check(&mut self, also: impl FnOnce(&Self) -> Result<()>) {
         self.status = Ok(());
@@ -92,10 +92,11 @@ impl MemTableIter {
         }
     }
 
-    /// A step, checked.
+    /// Takes a step and checks the new record.
     #[cold]
     fn step_checked(&mut self, forward: bool) {
-        // SAFETY: as in `check`; it stays where it is when the run is loaded anew.
+        // SAFETY: the records of `run` live as long as `self.table` (invariant 2), also when the
+        // run is loaded anew.
         let left: Record<'static> = unsafe { self.run.record(self.at) };
         if forward {
             self.step_forward()
@@ -223,7 +224,8 @@ impl InternalIterator for MemTableIter {
     #[inline]
     fn value(&self) -> &[u8] {
         debug_assert!(self.valid);
-        // SAFETY: as in `key`.
+        // SAFETY: set by `settle` to bytes of a record that `table` keeps; before that, an empty
+        // static slice.
         unsafe { &*self.value }
     }
 

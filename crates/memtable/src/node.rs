@@ -13,29 +13,30 @@
 //! children[ address, dead for whom ]        inner nodes only
 //! ```
 //!
-//! An insert makes room from the right: it copies the last slot one to the right, raises the count,
-//! copies the others from right to left, each slot's words only after all words of the slot to its
-//! right, and writes its own slot last. All stores are releases, all loads of readers acquires.
+//! An insert makes room from the right: it copies the last slot one to the right and raises the
+//! count. It copies the others from right to left, each slot's words only after all words of the
+//! slot to its right. It writes its own slot last. All stores are releases, all loads of readers
+//! acquires.
 //!
 //! Invariants
-//!  1. Between two splits of a node the content of a slot only gets smaller (in key order), and
-//!     what was in the node stays in it, in its slot or further right. So a reader that goes from
-//!     left to right misses nothing that was there when it began, though it may meet a record
-//!     twice, or newer ones out of order.
+//!  1. Between two splits of a node the content of a slot only gets smaller (in key order). A
+//!     record in the node stays in it, in its slot or further right. So a reader that goes from
+//!     left to right misses no record that was there when it began. It may meet a record twice, or
+//!     newer ones out of order.
 //!  2. A split changes `next`, which never returns to an earlier value, in the same store that
-//!     lowers the count; no slot of the part that went is overwritten before that. A reader of a
-//!     leaf that finds `next` as it was when it began has seen no such slot. Thus readers never
-//!     wait, and search again only in a leaf that has split meanwhile.
+//!     lowers the count; no slot of the part that went is overwritten before that. If a reader of a
+//!     leaf finds `next` unchanged at its end, it has seen no such slot. Thus readers never wait,
+//!     and search again only in a leaf that has split meanwhile.
 //!  3. `link`'s count slots hold complete records, at all times also those beyond it that were ever
 //!     used.
-//!  4. Every record of a node is at or after its first one, its low fence, which for all but the
-//!     leftmost node of a level never changes; the low fence of `next` bounds it from above. Nodes
-//!     are never merged or freed.
+//!  4. Every record of a node is at or after its first one, the low fence. That never changes,
+//!     except in the leftmost node of a level. The low fence of `next` bounds the records from
+//!     above. Nodes are never merged or freed.
 //!  5. Heads are a monotone image of keys whatever the prefix: equal heads say nothing. Prefix,
 //!     level and the address of the children are written before the node can be reached.
-//!  6. In an inner node the child read from a slot after its separator was found at or before the
-//!     target starts at or before the target (by 1, also across splits): going right from there
-//!     finds everything.
+//!  6. In an inner node, a reader finds a separator at or before the target, and then reads the
+//!     slot's child. That child starts at or before the target (by 1, also across splits): going
+//!     right from there finds everything.
 //!  7. `store_child` clears the words of a slot before it changes the slot's child, and sets them
 //!     after. A child that has left a slot does not come back to it. So words read between two
 //!     reads of one child are about that child.
@@ -616,8 +617,8 @@ impl<'t, const N: usize> Node<N> {
         }
     }
 
-    /// Leaves: copies the addresses of its records, in order, and finds the place in the copy of
-    /// the first record that is not before `target`, or at it if `inclusive`.
+    /// Leaves: copies the addresses of its records, in order. Gives the place in the copy of the
+    /// first record behind `target`, or at it if `inclusive`.
     pub(crate) fn copy_and_find(
         &'t self,
         icmp: &InternalKeyComparator,

@@ -12,7 +12,7 @@
 //! view has, then searches the runs. A lookup that has to walk far first fragments what it would
 //! walk, together with the runs that are no larger, unless another thread is at it. An iterator
 //! wants all tombstones in runs, and does the same however few are missing. So each tombstone is
-//! fragmented O(log n) times, and only if it is read, and there are O(log n) runs: a lookup or an
+//! fragmented O(log n) times, and only if it is read. There are O(log n) runs: a lookup or an
 //! iterator after each of n tombstones costs O(log² n). After as many reads as there are tombstones
 //! all runs become one. A memtable without tombstones costs its readers one test.
 //!

@@ -157,9 +157,9 @@ impl TableReader {
         }
     }
 
-    /// Plans the blocks of the keys that `which` names in `keys`, in ascending order, each with its
-    /// missing block in this table, if there is one. Keys that cannot be planned go to `failed`.
-    /// May read filters and indexes: call it without a guard.
+    /// Plans the blocks of the keys that `which` names in `keys`, in ascending order. Each key gets
+    /// its missing block in this table, if there is one. Keys that cannot be planned go to
+    /// `failed`. May read filters and indexes: call it without a guard.
     pub fn plan(
         self: &Arc<Self>,
         options: &TableReadOptions,

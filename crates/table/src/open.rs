@@ -247,7 +247,7 @@ fn first_source(tail: &Tail, options: &TableReaderOptions, footer: Footer) -> Bl
 }
 
 /// Reads the properties. Ingestion may have written a sequence number into the block after it was
-/// checksummed, so on a mismatch the block counts as it was before that.
+/// checksummed. So on a mismatch the checksum is compared without that number.
 fn read_properties(source: &BlockSource, meta: &MetaIndex) -> Result<TableProperties> {
     let Some(handle) = meta.properties() else { return Ok(TableProperties::absent()) };
     source.read_checked(handle, |stored| parse_properties(source, handle, stored))

@@ -8,7 +8,7 @@
 //!     says.
 //!  3. The limit is not strict: a reader is never refused, and an evicted one lives on for its
 //!     holders.
-//!  4. Files of another owner, who may delete them, are held below the readers
+//!  4. Files of another owner, which may delete them, are held below the readers
 //!     ([`OpenFiles::hold_table`]): a reader that is opened again reads the same file.
 //!
 //! Source: RocksDB `db/db_impl/db_impl.cc` (`table_cache_`), `db/blob/blob_file_cache.cc`.

@@ -2,8 +2,8 @@
 //! direction.
 //!
 //! Without an explicit size it starts after a few sequential blocks and doubles up to a limit, so
-//! that short scans read little they do not need. Where scans of the table are usually longer
-//! ([`ScanLength`]), it starts with the first missing block: one read brings the scan's blocks,
+//! that short scans read little they do not need. If scans of the table are usually longer
+//! ([`ScanLength`]), it starts with the first missing block. One read brings the scan's blocks,
 //! each into memory of its own. Source of the numbers: RocksDB `file/file_prefetch_buffer.h`.
 
 use crate::long_scan::LongScan;

@@ -36,7 +36,7 @@ impl Answering {
         let input = child.stdin.take().ok_or_else(closed)?;
         let lines = BufReader::new(child.stdout.take().ok_or_else(closed)?).lines();
         let (sender, output) = mpsc::channel();
-        // Ends when the process has ended, or nobody listens any more.
+        // Ends when the process has ended, or the receiver is gone.
         std::thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| sender.send(line)).ok());
         Ok(Answering { child, input, output })
     }

@@ -1,4 +1,4 @@
-//! esker-testkit: what tests of every crate share. Depends on none of ours, so that the lowest
+//! esker-testkit: helpers for the tests of every crate. Depends on none of ours, so that the lowest
 //! crate can use it.
 //!
 //! [`seed`] (random numbers whose seed is printed), [`TempDir`], [`data_driven`] (cases as text

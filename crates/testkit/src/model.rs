@@ -1,8 +1,8 @@
 //! A database that is obviously right: every write is kept, and a read looks at all of them.
 //!
-//! In: operations, each with its sequence number in order. Out: what a read at a sequence number
-//! must see: point reads and scans in both directions. Slow on purpose in what is hard to get right
-//! (range deletions, merges), fast enough for millions of operations where it is easy.
+//! In: operations, each with its sequence number in order. Out: the answers of reads at a sequence
+//! number: point reads and scans in both directions. Parts that are hard to get right (range
+//! deletions, merges) are slow on purpose; the others are fast enough for millions of operations.
 //!
 //! Keys are ordered by a function the test gives, so that families with other comparators can be
 //! modelled.

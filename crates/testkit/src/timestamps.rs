@@ -110,8 +110,8 @@ impl TimestampFormat {
         a.cmp(b).then_with(|| self.rank(of_b).cmp(&self.rank(of_a)))
     }
 
-    /// The oldest timestamp and the newest, of which a comparator must tell where they are neither
-    /// all zeros nor all ones.
+    /// The oldest timestamp and the newest. A comparator must report them if they are neither all
+    /// zeros nor all ones.
     pub fn ends(self) -> Option<[Vec<u8>; 2]> {
         if self.order != TimestampOrder::Signed {
             return None;

@@ -1,8 +1,9 @@
-//! `esker compat DIR`: which RocksDB can open this directory, and what in it needs the newest.
+//! `esker compat DIR`: the RocksDB versions that can open this directory, and the features that
+//! need the newest.
 //!
-//! In: a database directory that nobody has open. Out: the oldest release, what needs it, what else
-//! to know; with `--json` one object. Exit code 1 if it cannot be told. Reads every entry of every
-//! table, writes nothing.
+//! In: the directory of a closed database. Out: the oldest release, the features that need it, and
+//! notes; with `--json` one object. Exit code 1 if the directory cannot be judged. Reads every
+//! entry of every table, writes nothing.
 
 use crate::failure::CommandOutcome;
 use crate::host::Host;

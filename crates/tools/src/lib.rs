@@ -1,15 +1,15 @@
 //! esker-tools: the binary `esker`, one for people: a demonstration, RocksDB's tools, a verifier.
 //!
-//! In: a command line. Out: text on standard output, what went wrong on standard error, and an exit
-//! code: 0 if all went well, 1 if not, 2 for a command line that cannot be understood (and what a
-//! subcommand says besides).
+//! In: a command line. Out: text on standard output, failures on standard error, and an exit code:
+//! 0 for success, 1 for a failure, 2 for a command line that cannot be understood. Subcommands may
+//! have further codes.
 //!
 //! The features `benchmarks` and `campaigns`, both on by default, bring the subcommands that need
 //! the crates of those names; without them the binary builds in a fraction of the time.
 //!
-//! Each subcommand is a module that starts with its options; what they share is in `host`,
-//! `failure`, `text`, `table_text` and `manifest`. A library, so that command lines can be tried
-//! without a process for each: [`CommandLine`] on a [`Host`].
+//! Each subcommand is a module that starts with its options; `host`, `failure`, `text`,
+//! `table_text` and `manifest` are shared. A library, so that command lines can be tried without a
+//! process for each: [`CommandLine`] on a [`Host`].
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
@@ -138,8 +138,8 @@ impl CommandLine {
         }
     }
 
-    /// Does it, and gives the exit code: 0 if all went well, or nobody reads the output any more;
-    /// else what went wrong has been told on standard error.
+    /// Runs the command and gives the exit code. It is 0 for success, and if the reader of the
+    /// output is gone. Otherwise the failure is on standard error.
     pub fn run(&self, host: &Host) -> u8 {
         let outcome = match &self.0 {
             Command::Demo(options) => demo::run(options),
@@ -166,7 +166,7 @@ impl CommandLine {
             Err(Failure::Told(why)) => (1, why),
             Err(Failure::Coded(code, why)) => (code, why),
         };
-        // Standard error may be closed as well; then there is nobody left to tell.
+        // Standard error may be closed as well; then the message is lost.
         writeln!(host.errors(), "{why}").ok();
         code
     }

@@ -1,8 +1,8 @@
-//! Everything that is on disk has a page and a fuzz target.
+//! Each format on disk has a page and a fuzz target.
 //!
 //! A module of `crates/format` names its page in its head (`` Page: `docs/format/x.md` ``), the
-//! page exists, and some fuzz target uses the module: what a target does is the module of its name
-//! in `crates/fuzz`.
+//! page exists, and some fuzz target uses the module. The code of a target is the module of its
+//! name in `crates/fuzz`.
 
 use super::{SourceFile, Violation};
 

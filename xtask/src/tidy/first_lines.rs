@@ -1,7 +1,7 @@
 //! Every public item has a first line, and so has every other item with a doc comment.
 //!
-//! In: the sources. Out: libraries that do not ask the compiler for missing docs, places that
-//! silence it, and doc comments that begin with a heading, code, a table or a list. The compiler
+//! In: the sources. Out: libraries that do not ask the compiler for missing docs, and places that
+//! silence it. Also doc comments that begin with a heading, code, a table or a list. The compiler
 //! finds public items without any doc comment; warnings are errors in CI. Tests, benchmarks and
 //! examples have no public items.
 

@@ -103,7 +103,7 @@ pub(crate) fn fuzz_targets(root: &Path) -> Result<Vec<String>, String> {
 
 #[cfg(test)]
 mod tests {
-    /// The tree itself: what `cargo xtask tidy` says is part of every test run.
+    /// Every test run checks the tree itself, as `cargo xtask tidy` does.
     #[test]
     fn the_tree_is_tidy() {
         if let Err(violations) = super::run(&crate::root()) {

@@ -1,8 +1,8 @@
 //! One name for one thing: a type that others than its own module can name has a name of its own in
 //! the whole workspace.
 //!
-//! In: the sources of all crates, tests left out. Out: names that two modules export. Definitions
-//! of which only one is compiled count as one: those behind `#[cfg]`, and of modules behind it.
+//! In: the sources of all crates, tests left out. Out: names that two modules export. Alternatives
+//! behind `#[cfg]`, or in modules behind it, count as one definition.
 
 use super::parts::{TextPartKind, parts};
 use super::{SourceFile, Violation};

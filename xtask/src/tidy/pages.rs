@@ -1,10 +1,10 @@
 //! Links of pages lead somewhere, and the source files that pages name exist.
 //!
 //! In: all pages, all sources, and whether a path exists. Out: a violation for each relative link
-//! to no file, for each link to no heading, for each path of a Rust file that is no file's, for a
+//! to no file, each link to no heading, and each path of a Rust file that is missing. Also for a
 //! page of the guide that its summary leaves out, and for an example that the cookbook leaves out.
 //! Paths are written without `crates/` and `src/`, as `ARCHITECTURE.md` writes them. The change log
-//! may name what is gone.
+//! may name files that are gone.
 
 use super::{SourceFile, Violation};
 

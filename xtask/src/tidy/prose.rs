@@ -1,7 +1,8 @@
 //! The shape of prose: width of lines, first words of sentences, subjects of commits.
 //!
-//! In: comments and pages; the subjects since the commit that began these rules. Out: what is too
-//! wide or too long, and each sentence that begins with a bare relative word.
+//! In: comments and pages; the subjects since the commit that began these rules. Out: lines and
+//! subjects that are too long, each sentence that begins with a bare relative word, and SAFETY
+//! comments without a fact.
 
 use super::parts::{TextPartKind, parts};
 use super::{SourceFile, Violation};
@@ -32,7 +33,7 @@ const PHRASES: &[[&str; 2]] = &[
 
 /// Begins a SAFETY comment that states no fact.
 const VAGUE: &[&str] =
-    &["as above", "as before", "as there", "see above", "that.", "the caller's.", "the same"];
+    &["as above", "as before", "as in", "as there", "see above", "that.", "the caller's.", "the same"];
 
 pub(super) fn check(files: &[SourceFile]) -> Vec<Violation> {
     let mut violations = Vec::new();

@@ -1,4 +1,4 @@
-//! Rules about the text of files: sizes, paths of machines, what is used outside its home.
+//! Rules about the text of files: sizes, paths of machines, items used outside their home.
 
 use super::{SourceFile, Violation};
 

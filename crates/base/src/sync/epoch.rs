@@ -273,8 +273,8 @@ impl<T: Send + Sync + 'static> Swap<T> {
     pub fn load_full(&self) -> Arc<T> {
         let guard = reclaim::pin();
         let ptr = self.current.load(Ordering::Acquire);
-        // SAFETY: as in `load`: the count this Swap held when the pointer was read lasts until
-        // `guard` is dropped.
+        // SAFETY: the count that this Swap held when the pointer was read lasts until `guard` is
+        // dropped (invariant 1).
         unsafe { Arc::increment_strong_count(ptr) };
         drop(guard);
         // SAFETY: `ptr` came from `Arc::into_raw`, and the count just added is ours to own.
@@ -346,7 +346,8 @@ impl<T: Send + Sync + 'static> Drop for Swap<T> {
         // References into `self` now exist only under guards, so the epoch releases this count too.
         let last = SendPtr(self.current.load(Ordering::Relaxed));
         let guard = reclaim::pin();
-        // SAFETY: as in `store`.
+        // SAFETY: the closure owns the strong count this Swap held; the value is `Send + Sync +
+        // 'static`, so it may be dropped on whichever thread runs the closure, at any later time.
         unsafe { guard.defer_unchecked(move || drop(last.into_arc())) };
     }
 }

@@ -75,7 +75,8 @@ mod futex {
             timeout: Duration,
         ) -> WaitTimeoutResult {
             self.waiters.fetch_add(1, Ordering::SeqCst);
-            // SAFETY: as in `wait`.
+            // SAFETY: the guard holds the lock, nothing is read through it meanwhile, and the lock
+            // is held again afterwards.
             let mutex = unsafe { MutexGuard::mutex(guard).raw() };
             // SAFETY: this thread holds the lock.
             let is_in_time = unsafe { self.inner.wait_timeout(mutex, timeout) };

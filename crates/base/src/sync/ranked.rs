@@ -53,8 +53,8 @@ mod held {
     /// ranks.
     pub(super) const MOST: usize = 64;
 
-    /// The locks of one thread, in place: with nothing to free when the thread ends, a thread that
-    /// is ending looks to a leak detector as it does in a build without these checks.
+    /// The locks of one thread, in place. Nothing is freed when the thread ends, so a leak detector
+    /// sees the thread as in a build without these checks.
     struct Held {
         locks: [LockRank; MOST],
         count: usize,

@@ -1,8 +1,8 @@
 //! The threads that wait in a simulated machine, for the report when it stands still.
 //!
 //! In: each wait for a lock or a notification, with its place in the source. Out: a list of the
-//! waits that have not ended. All threads of a machine share one thread of the system, so the list
-//! is kept in that thread, and nothing in it is a point where threads change.
+//! waits that have not ended. All threads of a machine share one thread of the system, so that
+//! thread keeps the list. Nothing in it is a point where threads change.
 //!
 //! Invariant: a wait that ends removes its own entry. One that never ends leaves it, also when its
 //! thread is unwound.
@@ -28,7 +28,7 @@ thread_local! {
     static WAITS: RefCell<Waits> = RefCell::default();
 }
 
-/// Waits by `wait`, which is for `what`.
+/// Runs `wait`, and lists it meanwhile as a wait for `what`.
 #[track_caller]
 pub(super) fn during<T>(what: &'static str, wait: impl FnOnce() -> T) -> T {
     let at = Location::caller();
@@ -61,7 +61,7 @@ pub fn who_waits() -> String {
     })
 }
 
-/// A new machine begins.
+/// Empties the list: a new machine begins.
 pub(super) fn forget() {
     WAITS.with_borrow_mut(|waits| *waits = Waits::default());
 }

@@ -30,7 +30,7 @@ fn rivals(report: &Report) -> Vec<EngineKind> {
     report.engines.iter().map(|engine| engine.kind).filter(|kind| *kind != EngineKind::Esker).collect()
 }
 
-/// Where a ratio lies on an axis of so many powers of two to each side.
+/// The place of a ratio on an axis from `low` to `high` powers of two.
 fn x_of(ratio: f64, low: f64, high: f64) -> f64 {
     let place = (ratio.log2().clamp(low, high) - low) / (high - low);
     LEFT + place * (RIGHT - LEFT)

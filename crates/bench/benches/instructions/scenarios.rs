@@ -447,7 +447,7 @@ fn iterator_made_and_sought(count: u64) -> Result<()> {
     })
 }
 
-/// To the present, of which the files are the same. Not positioned.
+/// Refreshes an iterator to the present, which has the same files. It is not positioned.
 fn iterator_refresh(count: u64) -> Result<()> {
     let db = db_in_tables()?;
     let mut iter = db.iter()?;

@@ -2,7 +2,8 @@ use super::*;
 
 #[test]
 fn the_twister_gives_the_standards_ten_thousandth_number() {
-    // C++ standard, [rand.predef]: what the 10000th call of a default-constructed mt19937_64 gives.
+    // The result of the 10000th call of a default-constructed mt19937_64 (C++ standard,
+    // [rand.predef]).
     let mut random = Random64::new(5489);
     let last = (0..10_000).map(|_| random.next()).last();
     assert_eq!(last, Some(9_981_545_732_273_789_042));

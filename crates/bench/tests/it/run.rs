@@ -66,7 +66,7 @@ pub(crate) fn run_on_store<S: Store>(
     ended(outcome, &out, &err)
 }
 
-/// A stream whose text somebody looks at.
+/// A stream whose text the test looks at.
 struct Watched<W> {
     kept: Kept,
     watch: W,
@@ -142,7 +142,7 @@ pub(crate) fn result(out: &str, name: &str) -> String {
     format!("{operations};{extra}")
 }
 
-/// A stream that nobody reads.
+/// A stream without a reader.
 struct Closed;
 
 impl Write for Closed {

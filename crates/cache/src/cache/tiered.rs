@@ -1,4 +1,4 @@
-//! A cache with a tier below it: made, asked, divided.
+//! A cache with a tier below it: construction, lookups, division of the capacity.
 
 use super::Cache;
 use crate::contract::CacheOptions;

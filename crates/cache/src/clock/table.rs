@@ -9,8 +9,8 @@
 //!
 //! Length is the number of buckets in use. It grows by one: an older bucket gives the new bucket
 //! the entries that the longer part of their hash sends there (linear hashing, Litwin 1980). Growth
-//! runs from one power of two to the next as fast as there are inserts, so that all buckets are
-//! about equally full at nearly all times.
+//! keeps pace with inserts from one power of two to the next. So all buckets are about equally full
+//! at nearly all times.
 //!
 //! | step | function | afterwards |
 //! |---|---|---|

@@ -440,7 +440,7 @@ fn one_of_many_misses_loads() {
     );
 }
 
-/// Reference counts by hand: which values exist, who holds them, what must be charged.
+/// Reference counts by hand: the values that exist, their holders, their charges.
 #[test]
 fn random_operations_agree_with_a_map_with_reference_counts() {
     for seed in 0..15 {

@@ -12,7 +12,7 @@ fn write(at: NonNull<u64>, mark: u64) {
 }
 
 fn read(at: NonNull<u64>) -> u64 {
-    // SAFETY: the slot is the caller's, who has written to it.
+    // SAFETY: the slot belongs to this test, which has written to it.
     unsafe { at.read_volatile() }
 }
 

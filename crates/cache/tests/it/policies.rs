@@ -64,7 +64,7 @@ impl Policy for Lru {
     }
 }
 
-/// A queue in order of insertion; the hand stays where it was and passes, once, what was visited.
+/// A queue in order of insertion; the hand stays in place and passes visited entries once.
 struct Sieve {
     capacity: usize,
     visited: HashMap<u64, bool>,

@@ -20,14 +20,14 @@ thread_local! {
     static SCRATCH: Cell<Option<AlignedBuffer>> = const { Cell::new(None) };
 }
 
-/// Where whole blocks come from.
+/// A source of whole blocks.
 pub(crate) trait DirectSource: Send + Sync + fmt::Debug {
     fn alignment(&self) -> Alignment;
     /// Reads whole blocks into aligned memory: fewer bytes only at the end of the file.
     fn read(&self, offset: u64, blocks: &mut [u8]) -> Result<usize>;
     fn size(&self) -> Result<u64>;
     fn path(&self) -> &Path;
-    /// From which the kernel reads as `read` does.
+    /// The descriptor from which the kernel reads like `read`.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
@@ -135,7 +135,7 @@ impl<'a, 'b> Scatter<'a, 'b> {
         Scatter { bufs, at: 0, filled: 0 }
     }
 
-    /// No more than there is room for.
+    /// Drops bytes for which there is no room.
     pub(super) fn take(&mut self, mut piece: &[u8]) {
         while !piece.is_empty() {
             let buf = &mut self.bufs[self.at][self.filled..];
@@ -155,7 +155,7 @@ impl<'a, 'b> Scatter<'a, 'b> {
 pub(crate) struct DirectSequentialFile<S> {
     source: S,
     offset: u64,
-    /// From `start` on; the first `filled` bytes are the file's.
+    /// Bytes of the file from `start` on; the first `filled` of them are valid.
     stretch: AlignedBuffer,
     start: u64,
     filled: usize,

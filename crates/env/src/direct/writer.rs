@@ -18,17 +18,17 @@ use crate::fs::WritableFile;
 use esker_base::{Error, Result};
 use std::path::{Path, PathBuf};
 
-/// Where whole blocks go.
+/// A destination of whole blocks.
 pub(crate) trait DirectSink: Send {
     fn alignment(&self) -> Alignment;
-    /// Writes whole blocks from aligned memory: at least one; how many bytes.
+    /// Writes whole blocks from aligned memory, at least one. Returns the number of bytes.
     fn write(&mut self, offset: u64, blocks: &[u8]) -> Result<usize>;
     /// Reads one block, as much of it as there is.
     fn read(&mut self, offset: u64, block: &mut [u8]) -> Result<usize>;
     fn set_len(&mut self, size: u64) -> Result<()>;
     /// Waits until written bytes are on the medium; with `all`, also the file's length.
     fn sync(&mut self, all: bool) -> Result<()>;
-    /// Reserves space; whether it did.
+    /// Reserves space. Returns whether it did.
     fn preallocate(&mut self, offset: u64, bytes: u64) -> Result<bool>;
 }
 
@@ -40,9 +40,9 @@ pub(crate) struct DirectWritableFile<S: DirectSink> {
     written: u64,
     tail: usize,
     is_padded: bool,
-    /// Its length was changed since the last `sync`.
+    /// Whether its length was changed since the last `sync`.
     is_cut: bool,
-    /// Where the reserved space ends.
+    /// End of the reserved space.
     reserved_end: u64,
 }
 
@@ -101,7 +101,7 @@ impl<S: DirectSink> DirectWritableFile<S> {
         result
     }
 
-    /// All that was appended is in the file, and nothing behind it.
+    /// Writes all appended bytes to the file, and cuts off the padding behind them.
     fn write_all(&mut self) -> Result<()> {
         self.write_blocks(true)?;
         if self.is_padded {

@@ -1,7 +1,7 @@
 //! Open files, directories and locks in memory.
 //!
 //! A writable file of a tracked file system keeps its appends until a flush, sync or close, or
-//! until they fill the buffer of a real file: tests thus find a missing flush.
+//! until they fill a real file's buffer. Tests thus find a missing flush.
 
 use super::MemShared;
 use super::node::FileNode;

@@ -83,7 +83,7 @@ impl NameOp {
 #[derive(Clone, Debug)]
 struct Pending {
     op: NameOp,
-    /// A journaling file system has it on the medium.
+    /// Whether a journaling file system has it on the medium.
     committed: bool,
 }
 
@@ -252,7 +252,7 @@ impl MemTree {
         Ok(())
     }
 
-    /// The directory was synced: its names are durable; on a journaling file system all others too.
+    /// Syncs the directory: its names become durable; on a journaling file system all others, too.
     pub(crate) fn sync_dir(&mut self, dir: u64) {
         let group = self.connected(dir);
         let mut rest = Vec::new();
@@ -270,7 +270,7 @@ impl MemTree {
         self.commit_journal();
     }
 
-    /// A journaling file system wrote its journal.
+    /// Writes the journal of a journaling file system.
     pub(crate) fn commit_journal(&mut self) {
         for pending in self.journal.iter_mut().rev().take_while(|p| !p.committed) {
             pending.committed = true;

@@ -60,7 +60,7 @@ pub(super) struct PosixFileLock {
 impl FileLock for PosixFileLock {}
 
 impl PosixFileLock {
-    /// Of the locked file.
+    /// Device and number of the locked file.
     pub(super) fn inode(&self) -> Inode {
         self.inode
     }

@@ -42,8 +42,8 @@ macro_rules! conformance {
     };
 }
 
-/// Puts a macro to the cases about what is in files, which hold past the page cache, too, and to
-/// the others that are named.
+/// Applies a macro to the cases about contents of files, which hold past the page cache, too, and
+/// to the other named cases.
 macro_rules! with_cases_of_files {
     ($then:ident $(, $other:ident)* $(,)?) => {
         $then!(
@@ -247,7 +247,7 @@ fn several_reads_at_once(file: &dyn RandomAccessFile, data: &[u8]) {
     let counts: Vec<usize> = requests.iter().map(|r| *r.result.as_ref().unwrap()).collect();
     assert_eq!(counts, [5, 13, 0]);
     assert_eq!((&a[..5], &b[..], &d[..]), (&data[49_995..], &data[7..17], &data[17..20]));
-    // More than go to the kernel at a time, in pieces that end in the middle of buffers.
+    // More buffers than the kernel takes at a time, in pieces that end in the middle of buffers.
     let mut rng = fastrand::Rng::with_seed(5);
     let wanted: Vec<(usize, Vec<usize>)> = (0..700)
         .map(|_| (rng.usize(..50_000), (0..rng.usize(1..4)).map(|_| rng.usize(1..3000)).collect()))

@@ -322,7 +322,7 @@ impl BackupEngine {
     /// copied.
     /// # Errors
     /// `ShutdownInProgress`: the database was closed · `NotSupported`: it is read-only · `IoError`:
-    /// what was copied goes with the next garbage collection · `Incomplete`: it was stopped · the
+    /// the next garbage collection deletes the copied files · `Incomplete`: it was stopped · the
     /// error of the flush · the background error in force.
     pub fn create_new_backup(&mut self, db: &Db, flush_before_backup: bool) -> Result<u32> {
         self.create_new_backup_with_metadata(db, &[], flush_before_backup)
@@ -331,7 +331,7 @@ impl BackupEngine {
     /// Backs up `db` as [`BackupEngine::create_new_backup`] does, and records `app_metadata`.
     /// # Errors
     /// `ShutdownInProgress`: the database was closed · `NotSupported`: it is read-only · `IoError`:
-    /// what was copied goes with the next garbage collection · `Incomplete`: it was stopped · the
+    /// the next garbage collection deletes the copied files · `Incomplete`: it was stopped · the
     /// error of the flush · the background error in force.
     pub fn create_new_backup_with_metadata(
         &mut self,

@@ -105,8 +105,8 @@ pub(crate) fn enable_manual_compaction(engine: &Engine) {
     engine.state.lock().manual_disabled -= 1;
 }
 
-/// Marks the tables that may hold keys of the range, but those of the last level with files, for
-/// compaction, and queues the family if it compacts by itself.
+/// Marks the tables that may hold keys of the range for compaction, without those of the last level
+/// with files. Queues the family if it compacts by itself.
 pub(crate) fn suggest_compact_range(
     engine: &Arc<Engine>,
     family: &ColumnFamily,

@@ -101,8 +101,8 @@ pub struct AttributeGroup<'a> {
 }
 
 impl Db {
-    /// Sets `key` to an entity of these columns, which may stand in any order; what it was before
-    /// is gone.
+    /// Sets `key` to an entity of these columns, which may stand in any order. The former value is
+    /// gone.
     ///
     /// ```
     /// # let dir = esker_testkit::TempDir::new("doc");

@@ -20,8 +20,8 @@ impl Db {
     /// `InvalidArgument`: the name is taken, empty or has a NUL, an option is out of range, the
     /// comparator is another, a table is empty, or tables of one level overlap · `Corruption`: a
     /// table is not what the export says of it · `NotSupported` when read-only, for values in blob
-    /// files, or if timestamps are to be kept in memory only · `IoError`. The family is not there
-    /// then; only if the MANIFEST cannot be written any more, it may be, without any key.
+    /// files, or if timestamps are to be kept in memory only · `IoError`. Then the family is not
+    /// there. It may be there without any key only if the MANIFEST cannot be written any more.
     pub fn create_column_family_with_import(
         &self,
         import_options: &ImportColumnFamilyOptions,

@@ -6,8 +6,8 @@
 //! Invariants
 //!  1. Nothing is deleted unless CURRENT names a MANIFEST that was there before: it names none of
 //!     the new files.
-//!  2. Nothing is deleted that was there before. The opening holds LOCK, so nobody else makes files
-//!     meanwhile.
+//!  2. Nothing is deleted that was there before. The opening holds LOCK, so no other process makes
+//!     files meanwhile.
 
 use crate::version::manifest::read_current;
 use esker_base::Result;

@@ -53,7 +53,8 @@ impl Db {
         }
         let mut manifest = engine.manifest.lock();
         if manifest.manifest_bytes() == 0 {
-            // A write to it has failed, and somebody was told: a fresh one says what holds.
+            // A write to it has failed, and its caller knows: a fresh MANIFEST holds the state in
+            // force.
             manifest.log_and_apply(Vec::new(), LogOptions::default())?;
         }
         let options_number = manifest.numbers().new_file_number();

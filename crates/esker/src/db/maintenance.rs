@@ -93,9 +93,9 @@ impl Db {
     /// ```
     /// # Errors
     /// `InvalidArgument`: `end` comes before `begin` · `Incomplete(ManualCompactionPaused)`: manual
-    /// compactions are disabled · `ShutdownInProgress`; what was done so far stays ·
-    /// `NotSupported`: the database is read-only · the error of the flush or of the compaction ·
-    /// the background error in force.
+    /// compactions are disabled · `ShutdownInProgress`: finished parts stay · `NotSupported`: the
+    /// database is read-only · the error of the flush or of the compaction · the background error
+    /// in force.
     pub fn compact_range(&self, begin: Option<&[u8]>, end: Option<&[u8]>) -> Result<()> {
         self.compact_range_opt(&CompactRangeOptions::default(), &self.default_column_family(), begin, end)
     }
@@ -104,7 +104,7 @@ impl Db {
     /// memtables first.
     /// # Errors
     /// The compaction's error · `Incomplete(ManualCompactionPaused)`: manual compactions are
-    /// disabled, or `canceled` is set · `ShutdownInProgress`; what was done so far stays · with
+    /// disabled, or `canceled` is set · `ShutdownInProgress`: finished parts stay · with
     /// `change_level`: `NotSupported` if a level on the way has files, `InvalidArgument` if there
     /// is no such level · with `full_history_ts_low` as [`Db::increase_full_history_ts_low`].
     pub fn compact_range_opt(
@@ -159,10 +159,10 @@ impl Db {
     /// # Errors
     /// `InvalidArgument`: no file was named, one is not in the family or below the output level, or
     /// there is no such level in the family's compaction style · `Aborted`: another compaction has
-    /// a file that is needed, or writes into the same range: try again when it has ended · what is
-    /// wrong with a file that was quarantined · `Incomplete(ManualCompactionPaused)`: manual
-    /// compactions are disabled, or `canceled` is set · the background error in force, or the
-    /// compaction's own · `ShutdownInProgress`.
+    /// a file that is needed, or writes into the same range: try again when it has ended · the
+    /// damage of a quarantined file · `Incomplete(ManualCompactionPaused)`: manual compactions are
+    /// disabled, or `canceled` is set · the background error in force, or the compaction's own ·
+    /// `ShutdownInProgress`.
     pub fn compact_files(
         &self,
         options: &CompactionOptions,
@@ -217,13 +217,13 @@ impl Db {
 
     /// Deletes every table of `family` all of whose keys lie in one of the ranges, without reading
     /// it: room is made at once. Tables whose last key is a range's `limit` are among them with
-    /// `include_end`. How many tables went.
+    /// `include_end`. Returns the number of deleted tables.
     ///
-    /// This is no [`Db::delete_range`]: memtables, tables of level 0, those being compacted, and
-    /// those that reach beyond the range or share a key with their neighbour stay, and what is
-    /// older than a deleted table and stays is seen again. Snapshots lose what the tables held.
-    /// Iterators keep theirs until they go over to a newer super version. A [`Db::delete_range`]
-    /// beforehand hides what is left.
+    /// This is no [`Db::delete_range`]. Memtables, tables of level 0 and those being compacted
+    /// stay, as do tables that reach beyond the range or share a key with their neighbour. Entries
+    /// that are older than a deleted table and stay are seen again. Snapshots lose the tables'
+    /// entries. Iterators keep theirs until they go over to a newer super version. A
+    /// [`Db::delete_range`] beforehand hides the rest.
     ///
     /// ```
     /// # let dir = esker_testkit::TempDir::new("doc");

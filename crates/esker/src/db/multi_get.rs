@@ -15,9 +15,9 @@ impl Db {
 
     /// The values of `keys` in `family`, in the order of the keys, each with its own result: an
     /// error of one does not touch the others. With `value_size_soft_limit`, keys behind the limit
-    /// give `Aborted`. Values of up to 1 KiB of a batch of 15 keys or more, and of memtables of a
-    /// batch of 5 or more, are copied together, so that one that is kept keeps up to 16 KiB alive,
-    /// and no block of the cache.
+    /// give `Aborted`. In a batch of 15 keys or more, values of up to 1 KiB are copied together;
+    /// those from memtables already in a batch of 5 or more. So a kept value keeps up to 16 KiB
+    /// alive, and no block of the cache.
     pub fn multi_get_opt<K: AsRef<[u8]>>(
         &self,
         options: &ReadOptions,
@@ -32,8 +32,8 @@ impl Db {
         values
     }
 
-    /// As [`Db::multi_get_opt`], with the results in `values`, which forgets what it had: who reads
-    /// batch after batch uses its memory again.
+    /// As [`Db::multi_get_opt`], with the results in `values`, which drops its former contents. A
+    /// caller that reads batch after batch reuses its memory.
     pub fn multi_get_into<K: AsRef<[u8]>>(
         &self,
         options: &ReadOptions,

@@ -94,9 +94,8 @@ impl RecoveredDb {
     }
 
     /// WALs that must be durable before later writes are synced. These are the WALs that stay, and
-    /// all of them if transactions are prepared. Until the MANIFEST says that the old WALs are
-    /// gone, a crash would leave the copies of sections in the new WAL, and might lose writes
-    /// before them.
+    /// all of them if transactions are prepared. Until the MANIFEST gives up the old WALs, a crash
+    /// would leave the copies of sections in the new WAL, and might lose earlier writes.
     pub(super) fn wals_stood_on(&self) -> Vec<FileNumber> {
         match self.prepared.is_empty() {
             true => self.wals_still_needed.iter().map(|(number, _)| *number).collect(),
@@ -171,10 +170,10 @@ impl Recovery<'_> {
         }
         run.check_not_recycled()?;
         run.check_stop()?;
-        // Behind a WAL that ended in doubt the next open goes on only if no sequence number is
-        // missing, which a write without a WAL takes, and only in a mode that takes such an end:
-        // that WAL is not kept. Nor is one of which a part is in tables already: the next open
-        // would apply that part again, merges twice.
+        // A WAL that ended in doubt is not kept. Behind it the next open goes on only in a mode
+        // that takes such an end, and only if no sequence number is missing; a write without a WAL
+        // takes one. A WAL with a part in tables is not kept either: the next open would apply that
+        // part again, merges twice.
         let in_part = run.families.values().any(|f| !f.new_files.is_empty());
         let flush = !self.options.avoid_flush_during_recovery || run.ended_in_doubt || in_part;
         if !self.is_read_only() && flush {
@@ -524,8 +523,9 @@ impl ReplayRun<'_> {
     /// Copies of what is in one that has failed count only when that one does not any more.
     fn follows_predecessor(&mut self, batch: &WriteBatchView<'_>) -> Result<bool> {
         let Some(p) = Predecessor::of_batch(batch) else { return Ok(true) };
-        // One that nobody needs any more may have gone. For sections the MANIFEST names the oldest
-        // that may be needed, which lags behind: what no family needs counts only if it is there.
+        // An unneeded WAL may have gone. For sections the MANIFEST names the oldest WAL that may be
+        // needed, and this number lags behind. So a WAL that no family needs counts only if it is
+        // there.
         let is_wanted = p.number >= self.smallest_wanted
             && (p.number >= self.smallest_needed || self.at.1 == Some(p.number));
         if !is_wanted || p.has_failed() {

@@ -47,7 +47,7 @@ impl Db {
     /// `InvalidArgument` if the snapshot or the family is one of another database, or the iterator
     /// is to follow new writes and has a snapshot or timestamps, too · `NotSupported` for the tier
     /// of what is persisted · `Corruption` and `IoError` from opening level-0 files; `Incomplete`
-    /// and `TimedOut` if one cannot be opened as far, or as long, as the options let a read go.
+    /// and `TimedOut` if opening one takes I/O or time that the options forbid.
     pub fn iter_opt(&self, options: ReadOptions, family: &ColumnFamilyHandle) -> Result<DbIterator> {
         DbIterator::new(&self.inner, options, &family.cf, None)
     }

@@ -102,8 +102,7 @@ impl Db {
     }
 
     /// Reads every live table and blob file of all families as it lies, and compares its checksum
-    /// with the one that was recorded when it was made; files without one are passed over. Reads
-    /// and writes go on meanwhile.
+    /// with the recorded one. Files without one are passed over. Reads and writes go on meanwhile.
     /// # Errors
     /// `InvalidArgument` without `file_checksum_gen_factory`, or if that has not the function that
     /// a checksum was made with · the first `Corruption` or `IoError`, which names the file.

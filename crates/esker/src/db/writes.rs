@@ -529,8 +529,8 @@ impl Db {
         }
     }
 
-    /// Writes `batch` if `validate`, which runs when everything that was written before can be read
-    /// and nothing can be written until it is done, has no objection.
+    /// Writes `batch` if `validate` returns no error. It runs when all earlier writes can be read,
+    /// and no other write begins until it is done.
     /// # Errors
     /// That of `validate`; nothing was written · as [`Db::write`].
     pub(crate) fn write_if(

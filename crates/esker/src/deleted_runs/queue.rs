@@ -23,8 +23,7 @@ const MOST_WAITING: usize = 256;
 /// between.
 const ENTRIES_EACH: u64 = 16;
 
-/// Sampled deletions that wait at most, of a family: what is sampled while no job runs is left to
-/// scans.
+/// Most sampled deletions of a family that wait: further ones are left to scans.
 const MOST_KEYS: usize = 1024;
 
 /// A pre-scan over a run of deleted keys, or what is left of one.
@@ -123,8 +122,8 @@ impl PreScanQueue {
                     deletions: 0,
                     micros: 0,
                     keys_there: 0,
-                    // A pre-scan that finds nothing but keys costs a scan of them and spares nobody
-                    // anything.
+                    // A pre-scan that finds nothing but keys costs a scan of them and spares no
+                    // other scan anything.
                     most_there: 1 + span.entries / 64,
                 });
             }

@@ -187,8 +187,8 @@ fn hand_over() {
 }
 
 impl Engine {
-    /// Whether no pre-scan shall go on: somebody waits until nothing is at work, to pause or to
-    /// resume after an error.
+    /// Whether pre-scans must stop: a caller waits until no job runs, to pause or to resume after
+    /// an error.
     pub(crate) fn is_without_pre_scans(&self) -> bool {
         let state = self.state.lock();
         state.is_paused() || state.background_error.stops_flushes()

@@ -173,7 +173,7 @@ pub(crate) struct Engine {
     pub(crate) counters: EngineCounters,
     /// A memtable is full: the next leader switches.
     pub(crate) switch_wanted: AtomicBool,
-    /// Some memtable has sampled so many deletions that a pre-scan around them is due.
+    /// Whether a memtable has sampled enough deletions for a pre-scan around them.
     pub(crate) deletions_sampled: AtomicBool,
     /// The newest sequence number handed to a batch; only the write leader changes it. At least the
     /// published one.

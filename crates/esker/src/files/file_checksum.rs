@@ -49,7 +49,7 @@ pub(crate) fn checksummed(
 }
 
 /// The checksum of the file at `path`, read with direct I/O if `is_direct`, by the function of that
-/// name, or by the factory's own if it is empty.
+/// name. An empty name means the factory's own function.
 /// # Errors
 /// `InvalidArgument` if the factory lacks the function · `IoError`.
 pub(crate) fn checksum_of_file(

@@ -117,9 +117,9 @@ fn install(
     together: bool,
     options: &IngestExternalFileOptions,
 ) -> Result<()> {
-    // The end of a recycled WAL looks like damage, and recovery goes on to the next WAL only if
-    // that begins with the sequence number that is due. The files take one number away, so no older
-    // WAL may be needed.
+    // The end of a recycled WAL looks like damage. Recovery goes on to the next WAL only if that
+    // begins with the next sequence number. The files take one number away, so no older WAL may be
+    // needed.
     let recycled = engine.options.recycle_log_file_num > 0;
     let overlapped = families_with_overlap(prepared);
     if !overlapped.is_empty() {

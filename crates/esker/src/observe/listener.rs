@@ -6,7 +6,7 @@
 //! Invariants
 //!  1. No lock of the database is held during a call. A listener may call the database, but must
 //!     not wait for background work (a flush, a compaction, close): it would wait for itself.
-//!     Writers report sealed memtables, stalls and errors before their write is done, so a listener
+//!     Writers report sealed memtables, stalls and errors before their write is done. So a listener
 //!     that writes in such a call also waits for itself, as with RocksDB.
 //!  2. A listener must not panic: a panic takes its background thread's job down.
 

@@ -133,8 +133,8 @@ esker_base::setters! {
     }
 }
 
-/// The bits of [`ColumnFamilyOptions::verify_output_flags`]: which checks are made, and on the
-/// outputs of which jobs.
+/// The bits of [`ColumnFamilyOptions::verify_output_flags`]: checks, and the jobs whose outputs
+/// they cover.
 #[derive(Debug)]
 pub struct VerifyOutputFlags;
 
@@ -372,8 +372,8 @@ option_struct! {
         /// offset, if memory has changed it. Covers data, index and meta blocks; not filters.
         /// Tables that are opened later take a change over. Default 0. Mutable.
         block_protection_bytes_per_key: u32 = 0, mutable;
-        /// Searches in memtables also compare all entries of the leaf they end in with their
-        /// checksums, so that a key which has changed is not just absent. Needs
+        /// Searches in memtables also compare all entries of their last leaf with the checksums, so
+        /// that a changed key is an error and not just absent. Needs
         /// `memtable_protection_bytes_per_key`. Default false. Mutable.
         memtable_verify_per_key_checksum_on_seek: bool = false, mutable;
         /// Reads of memtables check that keys come in their order: `Corruption` if not. Default

@@ -131,9 +131,9 @@ option_struct! {
         max_subcompactions: u32 = 1, mutable;
 
         /// WAL bytes at which the families that hold back the oldest WAL are flushed. 0: four times
-        /// the sum of all write buffers, as in RocksDB, or, if that is less, 16 MiB, 256 KiB for
-        /// each family with data in memory, and twice what memtables hold; then all families that
-        /// keep more than half of it are flushed. Default 0. Mutable.
+        /// the sum of all write buffers, as in RocksDB. If that is less, the limit is 16 MiB, 256
+        /// KiB for each family with data in memory, and twice the bytes in memtables. Then all
+        /// families that keep more than half of it are flushed. Default 0. Mutable.
         max_total_wal_size: u64 = 0, mutable;
         /// Where WAL files go; `None`: in the database's directory. A database that has some there
         /// must not be opened before those that are still needed are moved. Default `None`. Fixed.

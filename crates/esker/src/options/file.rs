@@ -37,8 +37,8 @@ const ALWAYS_WRITTEN: &[&str] =
 /// The same for tables.
 const ALWAYS_WRITTEN_FOR_TABLES: &[&str] =
     &["format_version", "filter_policy", "whole_key_filtering", "block_size"];
-/// Names that one of 7.8 and 11 does not know, that are for one opening only, or that would be
-/// wrong after a move to another place.
+/// Names that 7.8 or 11 does not know, that are for one opening only, or that would be wrong after
+/// a move of the directory.
 const NEVER_WRITTEN: &[&str] = &[
     "db_log_dir",
     "create_if_missing",
@@ -367,7 +367,7 @@ pub fn print_options<'a>(
     version.push("rocksdb_version", WRITTEN_FOR_VERSION);
     version.push("options_file_version", "1.1");
     file.sections.push(version);
-    // Both sides made consistent: what `sanitize` fills in is no difference.
+    // Both sides are made consistent, so that values that `sanitize` fills in are no difference.
     let (mut db, mut default_db) = (db.clone(), DbOptions::default());
     db.sanitize();
     default_db.sanitize();
@@ -406,8 +406,8 @@ fn print_family(
     section
 }
 
-/// `defaults` are consistent. `choose` makes options so: what it fills in may be another value
-/// beside other options.
+/// `defaults` are consistent. `choose` makes options consistent: a value that it fills in depends
+/// on other options.
 fn print_section<T: OptionStruct + Default>(
     kind: SectionKind,
     options: &T,

@@ -79,9 +79,10 @@ pub struct ReadOptions {
     pub readahead_size: usize,
     /// Accepted without effect: the read-ahead starts anew in each file. Default false.
     pub adaptive_readahead: bool,
-    /// `multi_get` reads what it misses on all levels at once instead of level by level: less
-    /// waiting, and now and then a block too many. Without it, what a few keys miss (up to four) is
-    /// read one after the other, as by `get`. Iterators are the same with it. Default false.
+    /// `multi_get` reads the missing blocks of all levels at once instead of level by level: it
+    /// waits less, and may read superfluous blocks. Without it, the missing blocks of up to four
+    /// keys are read one after the other, as by `get`. Iterators are the same with it. Default
+    /// false.
     pub async_io: bool,
     /// See all keys, whatever the prefix extractor says. Default false: bounds or
     /// `prefix_same_as_start` may let prefix filters skip files, but no key within them is ever
@@ -99,11 +100,10 @@ pub struct ReadOptions {
     /// Hidden entries an iterator may step over before it gives `Incomplete`; 0: no limit. Default
     /// 0.
     pub max_skippable_internal_keys: u64,
-    /// An iterator releases memtables and files that are not needed any more as soon as there are
-    /// newer ones, and goes on with those at its position: its entries stay the same. Accepted; all
-    /// iterators do so, with a snapshot or without. Exceptions are those with `pin_data`,
-    /// `ignore_range_deletions`, `table_filter`, or another `read_tier` than `ReadAll`. Default
-    /// false.
+    /// An iterator releases unneeded memtables and files as soon as there are newer ones, and goes
+    /// on with those at its position. Its entries stay the same. Accepted; all iterators do so,
+    /// with a snapshot or without. Exceptions are those with `pin_data`, `ignore_range_deletions`,
+    /// `table_filter`, or another `read_tier` than `ReadAll`. Default false.
     pub auto_refresh_iterator_with_snapshot: bool,
     /// Iterators show what is there when they move, not when they were made: each seek and each
     /// step goes over to the present first, if something has been written since the last one; both

@@ -51,7 +51,7 @@ pub(super) fn no_such_field(of: &str) -> Error {
 pub trait ObjectValue: Sized {
     /// The object that `text` means.
     /// # Errors
-    /// `InvalidArgument` saying what would be right; what making it returns.
+    /// `InvalidArgument` names the right forms · the error of making the object.
     fn read(text: &str) -> Result<Self>;
 }
 
@@ -94,7 +94,7 @@ impl ObjectValue for Option<CompactionFilterFactoryRef> {
     }
 }
 
-/// None, for a kind of object of which none is built in.
+/// `None`, for a kind of object without built-in ones.
 fn no_built_in<T>(text: &str, what: &str) -> Result<Option<T>> {
     match object_name(text) {
         name if is_null(name) => Ok(None),

@@ -247,8 +247,8 @@ pub struct CompactRangeOptions {
     /// In families with user-defined timestamps: raise `full_history_ts_low` to this first, so that
     /// what only older reads could come to goes. Default `None`.
     pub full_history_ts_low: Option<Vec<u8>>,
-    /// Set it to end the compaction with `Incomplete(ManualCompactionPaused)`; what was done so far
-    /// stays. [`Db::disable_manual_compaction`](crate::Db::disable_manual_compaction) sets it, too.
+    /// Set it to end the compaction with `Incomplete(ManualCompactionPaused)`. Finished parts stay.
+    /// [`Db::disable_manual_compaction`](crate::Db::disable_manual_compaction) sets it, too.
     /// Default `None`.
     pub canceled: Option<Arc<AtomicBool>>,
 }

@@ -66,8 +66,8 @@ fn is_expired(level0: &[Arc<FileMeta>], index: usize, context: &PickContext<'_>)
     let Some(limit) = context.now_seconds.checked_sub(ttl).filter(|_| ttl > 0) else { return false };
     let file = &level0[index];
     // All keys are at least as old as their file; a merged file has young keys beside those of its
-    // oldest ancestor. They are also at least as old as the next file's first key, which is a
-    // better bound for a file made long after its keys.
+    // oldest ancestor. They are also at least as old as the next file's first key. That is a better
+    // bound for a file made long after its keys.
     let newer = index.checked_sub(1).map(|newer| level0[newer].oldest_ancestor_time).filter(|time| *time > 0);
     let newest = match file.file_creation_time {
         0 => file.oldest_ancestor_time,

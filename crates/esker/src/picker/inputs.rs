@@ -105,8 +105,8 @@ pub(super) fn clean_cut(version: &Version, inputs: LevelFiles) -> LevelFiles {
     inputs
 }
 
-/// Where a run of files of a sorted level, which ends at `end` and is not empty, ends with those
-/// that continue its last user key.
+/// The end of a non-empty run of files of a sorted level, which ends at `end`, with the files that
+/// continue its last user key.
 pub(super) fn clean_end(version: &Version, level: usize, end: usize) -> usize {
     let (files, icmp) = (version.files(level), version.icmp());
     let joined = |i: usize| compare_bounds(icmp, &files[i - 1].largest, &files[i].smallest).is_eq();

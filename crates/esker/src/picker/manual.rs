@@ -3,8 +3,8 @@
 //! Source: RocksDB `db/db_impl/db_impl_compaction_flush.cc` (`CompactRangeInternal`),
 //! `db/compaction/compaction_picker.cc`.
 //!
-//! A `compact_range` goes from the first level that has files in the range down, level by level, in
-//! portions of about `max_compaction_bytes`; then files of the last level are rewritten.
+//! A `compact_range` begins at the first level with files in the range and goes down level by
+//! level, in portions of about `max_compaction_bytes`. Then files of the last level are rewritten.
 //! [`ManualCompaction`] gives the next step.
 //!
 //! Invariant: afterwards no file of the range holds an entry that no snapshot saw when the call

@@ -64,8 +64,8 @@ pub(crate) fn needs_compaction(version: &Version, context: &PickContext<'_>) -> 
     }
 }
 
-/// Computes ahead the file scans that [`pick`] and its siblings would do under the db mutex, valid
-/// for as long as levels stay as they are. Without it their answers are the same.
+/// Computes ahead the file scans that [`pick`] and its siblings would do under the db mutex. The
+/// results hold for as long as levels stay as they are. Without them the answers are the same.
 pub(crate) fn prepare(version: &Version, options: &PickerOptions, now_seconds: u64) {
     version.levels().iter().for_each(|level| {
         level.weights();
@@ -95,9 +95,9 @@ pub(crate) fn pending_compaction_bytes(version: &Version, options: &PickerOption
     }
 }
 
-/// The oldest snapshot must be larger than this before its release can make a compaction worth
-/// while that was not so when the version was made (`oldest_snapshot` being the one of
-/// `PickContext` then). Keeps releases cheap.
+/// The sequence number up to which a rise of the oldest snapshot makes no further compaction worth
+/// while. `oldest_snapshot` is that of `PickContext` when the version was made. Keeps releases
+/// cheap.
 pub(crate) fn snapshot_threshold(
     version: &Version,
     style: CompactionStyle,

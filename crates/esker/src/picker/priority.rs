@@ -54,8 +54,8 @@ fn find_order(version: &Version, level: usize, context: &PickContext<'_>) -> Vec
     order
 }
 
-/// For each file of a level how many bytes of the next level it drags along, in 1024ths of its own,
-/// less the older it is.
+/// For each file of a level, the bytes of the next level that it overlaps, in 1024ths of its own,
+/// lowered with its age.
 fn overlapping_ratios(version: &Version, level: usize, context: &PickContext<'_>) -> Vec<u64> {
     let (icmp, weigher) = (version.icmp(), Weigher::new(version));
     let below: &[Arc<FileMeta>] =
@@ -86,8 +86,8 @@ fn overlapping_ratios(version: &Version, level: usize, context: &PickContext<'_>
 }
 
 /// Lets old files go first, so that not all of them reach their `ttl` at once. Boosting begins at
-/// half the `ttl` for the last level but one, later for upper levels, and grows so that it is 16
-/// when the next level's begins.
+/// half the `ttl` for the last level but one, and later for upper levels. It grows to 16 when the
+/// next level's begins.
 struct TtlBooster {
     now_seconds: u64,
     /// Age in seconds at which it begins, and the age per step; `None` = never.

@@ -195,7 +195,7 @@ fn parse_options(case: &Case) -> PickerOptions {
     o
 }
 
-/// A family at the beginning of time: no snapshot was released, nobody has suggested files.
+/// A family at the beginning of time: no snapshot was released, no files were suggested.
 fn at_rest<'a>(options: &'a PickerOptions, running: &'a RunningCompactions) -> PickContext<'a> {
     PickContext {
         options,

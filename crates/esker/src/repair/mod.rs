@@ -17,9 +17,9 @@
 //!
 //! Deleted entries that no compaction dropped yet may come back: without a MANIFEST, obsolete
 //! tables cannot be told from live ones. Dropped families may come back too, unless the MANIFEST
-//! can be read that far. A merge operand may count twice under three conditions: a WAL still has
-//! it, a compaction into the last level took its sequence number away, and the MANIFEST is so
-//! damaged, or so many tables are lost, that its flush is unknown. Source: RocksDB `db/repair.cc`.
+//! can be read that far. A merge operand may count twice if three things come together: a WAL still
+//! has it; a compaction into the last level took its sequence number away; damage to the MANIFEST
+//! or lost tables hide its flush. Source: RocksDB `db/repair.cc`.
 
 mod order;
 mod scan;
@@ -65,10 +65,10 @@ pub struct RepairSummary {
     /// Pairs of tables whose keys and sequence numbers both overlap. For keys in both, a `get`
     /// believes the table with the larger newest sequence number, which may be the older one; scans
     /// and compactions go by each key's own. A `compact_range` by this engine brings them in order.
-    /// RocksDB 7.8 may refuse to open such a level 0. Also pairs of an ingested table, whose
-    /// entries have no sequence number of their own, and one that overlaps it, if no readable
-    /// MANIFEST gives the ingested one's age: it counts as the older one, for good. The first
-    /// 10,000 of each family.
+    /// RocksDB 7.8 may refuse to open such a level 0. Entries of an ingested table have no sequence
+    /// number of their own. Without a readable MANIFEST its age is unknown: it counts as older than
+    /// each table that it overlaps, for good, and these pairs are listed, too. The first 10,000 of
+    /// each family.
     pub order_unsure: Vec<(FileNumber, FileNumber)>,
     /// Blob files that cannot be read to their end, now in `lost`, and why: values in them are
     /// lost.

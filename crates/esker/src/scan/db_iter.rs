@@ -225,8 +225,8 @@ impl<I: ScanIterator> DbIter<I> {
         self.keep_alive = keep_alive;
     }
 
-    /// Stays at `ahead_key`, of which the newer files have nothing: a compaction filter has removed
-    /// it, or FIFO its file. The next step leads to its neighbour; there is no value until then.
+    /// Stays at `ahead_key`, which the newer files do not have: a compaction filter has removed it,
+    /// or FIFO its file. The next step leads to its neighbour; there is no value until then.
     #[cold]
     fn stand_without_entry(&mut self) {
         std::mem::swap(&mut self.key, &mut self.ahead_key);

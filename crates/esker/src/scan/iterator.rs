@@ -157,8 +157,8 @@ impl DbIterator {
             let statistics = db.engine.options.statistics.as_ref();
             PlannedRanges::new(ranges, iter.runs(), &options, statistics)
         });
-        // Others would lose what goes from memory into files, or what compactions drop since nobody
-        // else can see it.
+        // Other iterators would lose entries that flushes move into files, or that compactions drop
+        // as invisible.
         // A later super version of a secondary lacks what only this iterator sees.
         let may_leave = !options.pin_data && db.engine.secondary.is_none();
         let can_watch = matches!(iter, Cursor::Plain(_)) && may_leave && sees_all(&options);

@@ -1,8 +1,8 @@
 //! Several ranges of one family, scanned one after the other as of one point in time.
 //!
 //! In: ranges that ascend. Out: a [`Scan`] for each, in turn. One iterator goes through all of
-//! them; what they have to read from files is read together (`iterator/planned.rs`). Names:
-//! RocksDB `include/rocksdb/multi_scan.h`.
+//! them; their missing blocks are read together (`iterator/planned.rs`). Names: RocksDB
+//! `include/rocksdb/multi_scan.h`.
 
 use super::iterator::DbIterator;
 use crate::cf::ColumnFamily;

@@ -541,8 +541,7 @@ impl WriteBatchWithIndex {
         if index.mem.is_empty() {
             return Ok(None);
         }
-        // That of the last op: the next one, which the index may get while somebody reads, is not
-        // seen.
+        // The number of the last op: an op that the index gets during the read is not seen.
         let up_to = SequenceNumber(OwnWrites::FIRST.0 + u64::from(index.ops) - 1);
         Ok(Some(OwnWrites { mem: index.mem.clone(), up_to }))
     }

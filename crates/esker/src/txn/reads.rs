@@ -1,7 +1,7 @@
 //! Reads of transactions.
 //!
-//! In: keys, one or many. Out: what they would be if the transaction were committed: its own
-//! writes, then what its isolation level shows of the database
+//! In: keys, one or many. Out: their values as if the transaction were committed: its own writes,
+//! then the entries of the database that its isolation level shows
 //! ([`WriteBatchWithIndex`](super::WriteBatchWithIndex)).
 //!
 //! Invariants
@@ -261,10 +261,10 @@ impl Transaction {
         Ok(())
     }
 
-    /// Takes one `get_for_update` of `key` back: if it was the last one, since the newest save
-    /// point, and the transaction has not written the key, others may lock it; unless it has locked
-    /// ranges in `family`: what these need stays locked. Nothing changes at the level
-    /// `Serializable`, where what was read stays locked.
+    /// Takes one `get_for_update` of `key` back. If it was the last one since the newest save
+    /// point, and the transaction has not written the key, others may lock it. Keys in ranges that
+    /// the transaction has locked in `family` stay locked. Nothing changes at the level
+    /// `Serializable`, where all keys read stay locked.
     pub fn undo_get_for_update(&self, family: &ColumnFamilyHandle, key: impl AsRef<[u8]>) {
         let key = key.as_ref();
         let Ok(locks) = self.shared().locks_of(family).cloned() else { return };
@@ -416,7 +416,8 @@ impl OptimisticTransaction {
     }
 
     /// An iterator over `family` that sees what this transaction has written so far. With
-    /// `Serializable`, nobody may write between the bounds of `options` until it commits.
+    /// `Serializable`, no other transaction may write between the bounds of `options` until it
+    /// commits.
     /// # Errors
     /// `InvalidArgument`: a snapshot or family of another database; `tailing` together with a
     /// snapshot or timestamps · `NotSupported`: `read_tier` is `Persisted`, or this is a forked

@@ -92,7 +92,7 @@ impl Transaction {
         Some(self.core().commit_timestamp).filter(|&timestamp| timestamp != UNSET)
     }
 
-    /// Sets the timestamp as of which keys are read for update. Keys of families with user-defined
+    /// Sets the timestamp at which keys are read for update. Keys of families with user-defined
     /// timestamps are locked only if they have no writes at a newer one; `u64::MAX` means none.
     /// # Errors
     /// `InvalidArgument`: every family has it older than the one that is set; with

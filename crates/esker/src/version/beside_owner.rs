@@ -3,7 +3,7 @@
 //! In: an attempt to read it. Out: the result of an attempt during which no needed file went, or
 //! its error.
 //!
-//! The owner logs an edit before it deletes the files that the edit gives up, and renames CURRENT
+//! The owner logs an edit before it deletes the files that the edit gives up. It renames CURRENT
 //! before it deletes the MANIFEST that CURRENT named (`docs/format/manifest.md`). So an attempt
 //! that misses a file finds another or a longer MANIFEST when it looks again. If it does not, the
 //! file is really missing.

@@ -247,11 +247,11 @@ impl VersionSet {
         Ok(self.install(built, &edits))
     }
 
-    /// After a failed write: has a fresh MANIFEST say what is in force, so that the change that
-    /// failed does not come into force at the next opening. Nothing to do if a write has succeeded
+    /// Writes a fresh MANIFEST with the state in force after a failed write, so that the failed
+    /// change does not come into force at the next opening. Does nothing if a write has succeeded
     /// since.
     /// # Errors
-    /// As `log_and_apply`: what the MANIFEST on disk says stays unknown.
+    /// As `log_and_apply`: the state of the MANIFEST on disk stays unknown.
     pub fn settle(&mut self) -> Result<()> {
         if self.quarantine.is_empty() {
             return Ok(());

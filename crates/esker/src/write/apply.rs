@@ -41,7 +41,7 @@ impl Memtables for Engine {
     fn apply(&self, batch: &WriteBatch, first: SequenceNumber) -> Result<(), Refused> {
         let mut next = first;
         let applied = contained("a write", Severity::HardError, || apply(self, batch, &mut next));
-        // Only a panic has a severity: nobody knows how far its op came.
+        // Only a panic has a severity: its op may be half done.
         applied.map_err(|error| Refused {
             is_clean: next == first && error.severity() == Severity::NoError,
             error,

@@ -1,9 +1,9 @@
 //! Databases that are opened for reading while another process has them open and writes: this test
 //! binary started again.
 //!
-//! The owner writes a number to all keys of three families at once, as fast as it can, flushes,
+//! The owner writes a number to all keys of three families at once, again and again. It flushes,
 //! compacts, collects garbage and rolls its MANIFEST all the time. A reader must find one number
-//! everywhere, never a smaller one than the reader before it, and no error.
+//! everywhere, at least as large as the reader before it found, and no error.
 #![allow(clippy::disallowed_methods, reason = "a process that waits for another")]
 
 use esker::options::WalRecoveryMode;

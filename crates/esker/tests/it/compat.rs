@@ -165,9 +165,9 @@ fn a_wal_that_is_kept_for_a_prepared_transaction_alone_is_looked_into() {
     );
 }
 
-/// Puts 250 bytes under three keys, which go to a blob file of `db`, and over the first, `a`, an
-/// entity of which a column is the value in that file, as RocksDB 11.2 writes them; each in a table
-/// of its own. The large value.
+/// Puts 250 bytes under three keys, which go to a blob file of `db`. Then puts an entity over the
+/// first, `a`, with a column whose value is in that file, as RocksDB 11.2 writes it. Each key has a
+/// table of its own. Returns the large value.
 pub(crate) fn put_entity_with_a_blob(db: &Db) -> String {
     let large = "large".repeat(50);
     for key in ["a", "b", "c"] {

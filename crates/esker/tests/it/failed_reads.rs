@@ -1,6 +1,6 @@
-//! Scans of which one read fails show what they would have shown up to there, and say so: an older
-//! version is never shown in the place of one that could not be read, nor is a failure taken for
-//! the end.
+//! A scan with a failed read shows the right entries up to there, and reports the error. It never
+//! shows an older version in the place of one that could not be read, nor takes a failure for the
+//! end.
 
 use crate::timestamps::rewrite;
 use esker::internals::env::mem::MemFs;

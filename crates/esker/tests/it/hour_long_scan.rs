@@ -77,8 +77,8 @@ fn scan(options: ReadOptions, forward: bool, mut look: impl FnMut(&Db)) {
     iter.status().unwrap();
 }
 
-/// Waits until readers hold nothing. Reads go on meanwhile: what other tests of this process read
-/// may stay for a while.
+/// Waits until readers hold nothing. Reads go on meanwhile: other tests of this process may hold
+/// entries for a while.
 fn wait_until_nothing_is_held(db: &Db) {
     for _ in 0..10_000 {
         (0..300).for_each(|i| drop(db.get(key(i)).unwrap()));

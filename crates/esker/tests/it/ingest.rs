@@ -331,7 +331,7 @@ impl Comparator for Backwards {
     }
 }
 
-/// RocksDB reads other ranges out of such a file than it holds: it would miss keys that nobody
+/// RocksDB reads other ranges out of such a file than it holds: it would miss keys that were not
 /// deleted.
 #[test]
 fn a_file_with_a_range_deletion_that_ends_before_it_begins_is_refused() {
@@ -380,8 +380,8 @@ fn files_of_several_families_come_together_or_not_at_all() {
         let taken = db.ingest_external_files(&Default::default(), &args);
         let met = faults.fault_count() > 0;
         faults.clear_rules();
-        // The power fails: what was acknowledged is there, and never one family's file without the
-        // other's.
+        // The power fails: an acknowledged ingestion is there, and never one family's file without
+        // the other's.
         options.db.env = Env::with_fs(Arc::new(disk.crash_clone(&CrashChoices::lose_unsynced())));
         drop((handles, db));
         let db = Db::open_cf(&options.db, "/db", families()).unwrap();
@@ -555,9 +555,9 @@ fn what_is_due_after_an_ingestion_or_an_import_is_compacted_though_nothing_else_
     assert!(becomes(|| level0(&twin) == 0), "{} files in level 0", level0(&twin));
 }
 
-/// While `take_in` has its files in the directory and waits at `probe`, the database is closed, and
-/// opened again by somebody else, who writes. That must take nothing from him, and nothing may be
-/// said to be taken in that he does not have.
+/// While `take_in` has its files in the directory and waits at `probe`, the database is closed,
+/// opened again by a second user and written to. The second database must lose nothing, and the
+/// ingestion must not report files that it does not have.
 #[expect(clippy::disallowed_methods, reason = "nobody tells that nothing goes on")]
 fn closed_meanwhile(probe: &str, options: &Options, take_in: impl FnOnce(&Db) -> esker::Result<()>) {
     let db = Arc::new(Db::open(options, "/db").unwrap());

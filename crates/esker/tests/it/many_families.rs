@@ -185,7 +185,7 @@ fn memory_that_another_database_holds_does_not_make_recovery_write_a_table_for_e
     }
     db.close().unwrap();
     let manager = Arc::new(WriteBufferManager::new(1 << 20, false));
-    MemoryBudget::reserve(&*manager, 2 << 20); // somebody else's
+    MemoryBudget::reserve(&*manager, 2 << 20); // another user's memory
     let shared = DbOptions { write_buffer_manager: Some(manager), ..options.clone() };
     let db = open(&shared, &names, &cf);
     assert_eq!(db.live_files().len(), 1);

@@ -1,11 +1,11 @@
-//! Plain values, entities, operands, values in blob files and what a compaction filter changes or
-//! drops, in families that come and go: iterators that are held over all of it, gets and entities
-//! show what a map holds.
+//! Plain values, entities, operands, values in blob files and entries that a compaction filter
+//! changes or drops, in families that come and go. Held iterators, gets and entities must show the
+//! contents of a map.
 //!
-//! Keys of which `is_junk` is true are the filter's: it keeps them, removes them or skips over them
-//! as it likes, and nobody compares them. Of the others it changes letters, which are compared as
-//! if all had been changed. Keys of which `is_single` is true are put where they are not, and
-//! deleted by single deletions.
+//! Keys for which `is_junk` is true belong to the filter: it may keep, remove or skip them, and
+//! they are not compared. In others it changes letters, and these are compared as if all had been
+//! changed. Keys for which `is_single` is true are put only while absent, and deleted by single
+//! deletions.
 
 use crate::iterator_uses::enter_range;
 use esker::compaction_filter::{CompactionFilter, FilterDecision};

@@ -322,8 +322,8 @@ fn the_cache_only_tier_fails_the_keys_that_would_be_read_from_files() {
     fs.clear_hook();
 }
 
-/// One key's error is its own, with the blocks of all levels read at once too: what an older file
-/// fails with does not touch keys that newer ones have.
+/// One key's error is its own, also with the blocks of all levels read at once. The error of an
+/// older file does not touch keys that newer files have.
 #[test]
 fn errors_of_older_files_do_not_touch_keys_of_newer_ones() {
     let fs = FaultFs::new(Arc::new(MemFs::new()));
@@ -439,8 +439,8 @@ fn keys_that_come_twice_get_their_value_twice() {
     }
 }
 
-/// Keys in order and anew, most of them named several times, some with the ends of others, in
-/// memtables and in files that have to be waited for or not.
+/// Keys in order and repeated, most of them named several times, some with the ends of others. They
+/// lie in memtables, in cached files and in files that reads wait for.
 #[test]
 fn keys_named_again_and_again_get_what_get_gives() {
     for_each_seed("keys named again", 12, |seed, mut rng| {

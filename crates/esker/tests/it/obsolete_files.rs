@@ -1,4 +1,4 @@
-//! Files that no super version names any more go, whoever held the last super version and however
+//! Files that no super version names go, whichever reader held the last super version and however
 //! idle the database is then.
 
 use esker::internals::base::probe::Probes;
@@ -225,8 +225,8 @@ fn tables_go_while_the_database_is_idle() {
     check_tables_behind_a_compaction(20, |db| db.wait_for_background_work().unwrap());
 }
 
-/// Says when a purge of the database in `path` has listed its files, and lets it delete them after
-/// half a second, or when told to.
+/// Sends a message when a purge of the database in `path` has listed its files. Lets it delete them
+/// on a message, or after half a second.
 fn hold_purges(probes: &Probes, path: &'static str) -> (Receiver<()>, Sender<()>) {
     let ((listed, is_listed), (go_on, may_go_on)) = (channel(), channel());
     let (listed, may_go_on) = (Mutex::new(listed), Mutex::new(may_go_on));

@@ -1,11 +1,11 @@
 //! One database through many lives: closed, killed or without power, and opened again under other
 //! options each time.
 //!
-//! Drawn anew at each opening: how damage in WALs is taken, whether WALs are recycled, flushed by
-//! hand, flushed at open or at close, atomic flushes, limits of WALs and MANIFESTs, with
-//! transactions or without. After each opening, which one that only reads goes before, the logged
-//! contents are those of one point in time, no earlier than the last durable one; what was not
-//! logged is not older than its last flush; prepared transactions are there.
+//! Each opening draws anew: the treatment of damage in WALs, recycled WALs, manual flushes of WALs,
+//! flushes at open or close, atomic flushes, limits of WALs and MANIFESTs, transactions. An opening
+//! for reading goes before each. Afterwards the logged contents are those of one point in time, no
+//! earlier than the last durable one. Unlogged contents are not older than their last flush.
+//! Prepared transactions are there.
 
 use esker::internals::env::{CrashChoices, CrashFs};
 use esker::options::WalRecoveryMode;

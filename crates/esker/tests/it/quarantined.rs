@@ -294,7 +294,7 @@ fn a_table_with_a_damaged_value_in_a_blob_file_is_quarantined() {
     db.verify_checksum().unwrap();
 }
 
-/// The disk is whole; what came from it was not.
+/// The disk is whole; a read from it was not.
 #[test]
 fn a_read_that_is_damaged_once_fails_no_flush_no_compaction_and_no_batch() {
     let mut flipped = 0;

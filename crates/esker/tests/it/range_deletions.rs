@@ -22,7 +22,7 @@ fn options(counting: &Arc<CountingComparator>) -> Options {
     options
 }
 
-/// `n` range deletions over as many keys, every fifth of which is written again a while later.
+/// `n` range deletions over as many keys; every fifth key is written again later.
 fn delete(db: &Db, shape: RangeShape, n: u32, with_snapshots: bool) -> Vec<Snapshot> {
     let mut snapshots = Vec::new();
     for i in 0..n {
@@ -111,8 +111,8 @@ fn flushes_reopenings_and_compactions_of_n_range_deletions_cost_n_log_n_in_every
     }
 }
 
-/// Comparisons of a new iterator, its seek to the middle and to both ends, after each of `n` range
-/// deletions, of keys in the same memtable or in a file: of the last tenth.
+/// Comparisons of a new iterator and its seeks to the middle and to both ends, after each of `n`
+/// range deletions; counted over the last tenth. The keys are in the same memtable or in a file.
 fn cost_of_iterators(shape: RangeShape, n: u32, is_flushed: bool, with_snapshot: bool) -> u64 {
     let counting = Arc::new(CountingComparator::default());
     let db = Db::open(&options(&counting), "/db").unwrap();
@@ -158,8 +158,8 @@ fn an_iterator_after_each_range_deletion_costs_no_more_for_those_before_it() {
     }
 }
 
-/// The user of a queue sees the right keys at each end while keys are written and deleted, one by
-/// one and in ranges, some of them anew.
+/// The user of a queue sees the right keys at each end. Meanwhile keys are written and deleted, one
+/// by one and in ranges, and some are written anew.
 #[test]
 fn iterators_over_a_memtable_show_what_is_there_while_ranges_are_deleted_and_written_anew() {
     for_each_seed("a queue by ranges", 6, |_, mut rng| {

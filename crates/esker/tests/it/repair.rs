@@ -420,8 +420,8 @@ fn rocksdb_reads_what_was_repaired() {
     std::fs::remove_dir_all(&path).unwrap();
 }
 
-/// A compaction into the last level took the operands' sequence numbers away; what is left of the
-/// MANIFEST says that they were flushed, though CURRENT is gone and the MANIFEST's end is torn.
+/// A compaction into the last level took the operands' sequence numbers away. CURRENT is gone and
+/// the MANIFEST's end is torn, but the rest of the MANIFEST says that they were flushed.
 #[test]
 fn operands_that_lost_their_sequence_numbers_are_not_taken_from_the_wal_again() {
     let options = options();
@@ -613,9 +613,9 @@ fn a_manifest_that_cannot_be_read_for_once_is_not_taken_for_damaged() {
     }
 }
 
-/// A process died while a copy was made of the directory: with tables that a compaction had
-/// replaced, one of which has an older value of a key whose newest one has lost its sequence
-/// number, and those of a family that was dropped. The options, and what is in the default family.
+/// A process died while a copy was made of the directory. The copy has tables that a compaction had
+/// replaced, and those of a dropped family. One table has an older value of a key whose newest
+/// value has lost its sequence number. Returns the options, and the contents of the default family.
 fn with_given_up_tables(disk: &CrashFs) -> (Options, Vec<(String, String)>) {
     let mut options = options();
     options.db.env = Env::with_fs(Arc::new(disk.clone()));

@@ -1,6 +1,6 @@
-//! Scans find what a sorted map has at their point in time, whatever has happened since and
-//! whatever earlier scans remember of runs of deleted keys: random histories of small key spaces,
-//! in which most keys are deleted most of the time.
+//! Scans show the contents of a sorted map at their point in time, after any later writes and with
+//! any remembered deleted runs. Random histories of small key spaces, in which most keys are
+//! deleted most of the time.
 
 use esker::internals::base::prefix;
 use esker::internals::env::mem::MemFs;
@@ -49,7 +49,7 @@ fn options(rng: &mut fastrand::Rng) -> Options {
     options
 }
 
-/// One cursor, what it should see, and where it should stand.
+/// One cursor, its expected contents and its expected place.
 struct Watched {
     iter: DbIterator,
     model: Arc<Model>,

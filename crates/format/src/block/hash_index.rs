@@ -33,7 +33,7 @@ pub(super) struct HashIndexBuilder {
 }
 
 impl HashIndexBuilder {
-    /// With this many keys for each bucket.
+    /// An empty index with this many keys for each bucket.
     pub(super) fn new(util_ratio: f64) -> HashIndexBuilder {
         let ratio = if util_ratio > 0.0 { util_ratio } else { DEFAULT_UTIL_RATIO };
         HashIndexBuilder {
@@ -44,7 +44,7 @@ impl HashIndexBuilder {
         }
     }
 
-    /// An entry's user key, behind restart `restart`.
+    /// Adds an entry's user key, behind restart `restart`.
     pub(super) fn add(&mut self, user_key: &[u8], restart: usize) {
         match u8::try_from(restart) {
             Ok(restart) if restart <= MAX_RESTART => {
@@ -89,7 +89,7 @@ impl HashIndexBuilder {
         true
     }
 
-    /// Ready for the next block.
+    /// Empties it for the next block.
     pub(super) fn reset(&mut self) {
         self.estimated_buckets = 0.0;
         self.entries.clear();

@@ -62,9 +62,9 @@ pub trait ScanIterator: InternalIterator {
     /// Tells that no key at or beyond this user key will be asked for, so that files may stop
     /// early; `None` removes the bound.
     fn set_upper_bound(&mut self, user_key: Option<&[u8]>);
-    /// Tells that only keys with the prefix of this user key will be asked for, whatever targets
-    /// `seek` and `seek_for_prev` have, so that files may be passed over; `None` removes the wish.
-    /// Prefixes are those of the family's prefix extractor.
+    /// Limits later requests to keys with the prefix of this user key, whatever targets `seek` and
+    /// `seek_for_prev` have. The cursor may then pass over files. `None` lifts the limit. Prefixes
+    /// are those of the family's prefix extractor.
     fn set_wanted_prefix_of(&mut self, user_key: Option<&[u8]>);
     /// Progress of the scan that this cursor is a part of; zero if the cursor does not know it.
     fn passed(&self) -> Passed;

@@ -85,14 +85,14 @@ mod models {
         assert!(old.iter().all(|n| all.contains(n)), "{old:?} in {all:?}");
     }
 
-    /// Lets each of `writers` insert its keys and `read` read, over a tree that holds `old`, in all
-    /// interleavings that loom's search tells apart with at most `preemptions` preemptions; then
-    /// looks whether everything is there.
+    /// Lets each of `writers` insert its keys and `read` read, over a tree that holds `old`. Loom's
+    /// search runs all interleavings with at most `preemptions` preemptions. At the end every
+    /// record must be there.
     ///
     /// loom remembers only the last access to a word: a load hides an earlier one by another thread
-    /// from its search. So writers do nothing but insert, latch holders read past loom (`own!`),
-    /// the search starts both from readers first and from readers last, and few runs count as a
-    /// failure.
+    /// from its search. So writers do nothing but insert, and latch holders read past loom
+    /// (`own!`). The search starts both from readers first and from readers last, and few runs
+    /// count as a failure.
     fn model<const N: usize>(
         preemptions: usize,
         old: &'static [u32],

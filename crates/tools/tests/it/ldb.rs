@@ -1,4 +1,4 @@
-//! `esker ldb` alone: what it prints is written out here, as RocksDB's tool prints it.
+//! `esker ldb` alone: its output is written out here, as RocksDB's tool prints it.
 
 use crate::run::{esker, files, golden, ldb, ldb_with_input, peer, sample};
 use esker::internals::base::merge_operator::MergeOperator;

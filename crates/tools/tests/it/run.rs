@@ -59,7 +59,7 @@ pub(crate) fn ldb_with_input(db: &Path, arguments: &[&str], input: impl AsRef<[u
     Done::from(child.wait_with_output().expect("ends"))
 }
 
-/// One of RocksDB's tools; `None` if it is not installed and nobody insists.
+/// One of RocksDB's tools; `None` if it is not installed and not required.
 pub(crate) fn peer(tool: &str, arguments: &[&str]) -> Option<Done> {
     match Command::new(tool).args(arguments).stdin(Stdio::null()).output() {
         Ok(output) => Some(Done::from(output)),

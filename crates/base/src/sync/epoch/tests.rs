@@ -4,7 +4,7 @@
 //! The epochs below it are `crossbeam-epoch` itself, built for loom too.
 //!
 //! Shown for every interleaving
-//!  * What a guard has loaded is not freed while the guard lives, and its freeing comes after the
+//!  * A value that a guard has loaded is not freed while the guard lives. It is freed after the
 //!    reader's last look in loom's order of memory.
 //!  * Every value is freed once: replaced ones when no guard is left, the last one with its `Swap`.
 

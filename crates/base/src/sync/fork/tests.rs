@@ -17,8 +17,8 @@ fn in_a_child(work: impl FnOnce() -> u8) -> Option<u8> {
 /// As `in_a_child`, by a bare `clone` system call: no fork handler runs. `work` allocates nothing.
 #[cfg(target_os = "linux")]
 fn in_a_bare_child(work: impl FnOnce() -> u8) -> Option<u8> {
-    // SAFETY: as `fork`, with a copy of the memory; the child runs `work`, which takes no lock, and
-    // `_exit`.
+    // SAFETY: without flags the child gets a copy of the memory; it runs `work`, which takes no
+    // lock, and `_exit`.
     let child = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) };
     in_the_child(libc::pid_t::try_from(child).expect("a number of a process"), work)
 }

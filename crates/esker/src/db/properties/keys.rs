@@ -3,7 +3,7 @@
 //!
 //! In: a super version. Out: entries, less two for each point deletion (itself and a key), less
 //! what range tombstones cover in older memtables and files. Overwritten keys count once for each
-//! version. A memtable's own tombstones do not count against it: nobody knows which of its entries
+//! version. A memtable's own tombstones do not count against it: no count says which of its entries
 //! are older. Source: RocksDB `HandleEstimateNumKeys`, which leaves range tombstones out.
 //!
 //! Cost: one look at each memtable and file; O(log n) for each of n range tombstones; for a file
@@ -23,8 +23,8 @@ use std::collections::BTreeMap;
 /// these.
 const MOST_SAMPLES: usize = 32;
 
-/// About how many keys the family has. Opens tables that nobody has opened yet; one that cannot be
-/// opened is not counted.
+/// The approximate number of keys of the family. Opens tables that are not open yet; one that
+/// cannot be opened is not counted.
 pub(super) fn estimate_num_keys(cf: &ColumnFamily) -> u64 {
     let super_version = cf.super_version.load_full();
     let has_timestamps = cf.icmp.timestamp_size() > 0;
@@ -53,7 +53,7 @@ pub(super) fn estimate_num_keys(cf: &ColumnFamily) -> u64 {
     keys.max(0.0).round() as u64
 }
 
-/// The range tombstones of a file. Opens the table if nobody has read its properties yet.
+/// The range tombstones of a file. Opens the table if its properties have not been read yet.
 fn tombstones_of(cf: &ColumnFamily, file: &FileMeta) -> Option<Arc<FragmentedRangeTombstones>> {
     if !file.may_have_range_deletions() {
         return None;

@@ -1,16 +1,16 @@
 //! Pre-scans around deletions that a memtable has sampled (`memtable/src/deletion_sample.rs`).
 //!
-//! In: a few deleted user keys. Out: around each of them that lies over a table, the range that a
-//! scan would remember. A scan then has to step only through deletions written since the last
-//! pre-scan, not through the whole run in memory.
+//! In: sampled deletions. Out: around each of them that lies over a table, the range that a scan
+//! would remember. A scan then has to step only through deletions written since the last pre-scan,
+//! not through the whole run in memory.
 //!
 //! A run grows while it is written, mostly upward or downward. A pre-scan begins at the start of
 //! the remembered range around a key, or at the start of the memtable's deletions before it if they
 //! are few. It jumps to the end of the remembered range and goes on over the new part. Its range
 //! then replaces the former one, and the whole run is one range again.
 //!
-//! After a pre-scan of a fast-growing run the next one comes soon, with or without new samples: a
-//! scan right after the last deletion steps through everything since the last pre-scan.
+//! After a pre-scan of a fast-growing run the next one comes soon, with or without new samples. A
+//! scan right after the last deletion steps through all deletions since the last pre-scan.
 //!
 //! Invariants
 //!  1. No entry of a table is stepped over twice for the same deletions, except where a remembered

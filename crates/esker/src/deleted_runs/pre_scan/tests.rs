@@ -26,7 +26,8 @@ fn key(i: usize) -> String {
     format!("key{i:06}")
 }
 
-/// Values in one file and the deletions in another. `pre-scan`: runs of so many are gone through.
+/// Values in one file and the deletions in another. `pre_scan`: the length from which runs are
+/// pre-scanned.
 fn scene(pre_scan: u64, change: impl FnOnce(&mut ColumnFamilyOptions)) -> Scene {
     let statistics = Arc::new(Statistics::new());
     let fs = FaultFs::new(Arc::new(MemFs::new()));
@@ -160,7 +161,7 @@ fn what_is_written_meanwhile_is_found_and_the_pre_scan_goes_on_over_the_newer_su
 #[test]
 fn it_looks_up_where_every_few_keys_one_is_there_too() {
     let scene = scene(0, |options| options.table.no_block_cache = true);
-    // Never so many deleted keys in a row that one move would look up.
+    // Runs of deleted keys stay too short for a move to look them up.
     (1..KEYS).step_by(5).for_each(|i| scene.db.put(key(i), "new").unwrap());
     at_read(&scene, 6, Db::pause_background_work);
     let engine = scene.db.engine();

@@ -32,7 +32,7 @@ struct Costs {
     pick_under_mutex: u64,
 }
 
-/// Keys `from` to `to`, of which sequence number 0 says that no snapshot was in the way when it was
+/// A file of the keys `from` to `to`. Sequence number 0 means that no snapshot was live when it was
 /// written.
 fn file(db: &Db, file_size: u64, (from, to): (u64, u64), seqno: u64) -> FileMetaData {
     let key = |n: u64| internal_key(format!("{n:09}").as_bytes(), SequenceNumber(seqno), ValueType::Value);
@@ -51,9 +51,9 @@ fn file(db: &Db, file_size: u64, (from, to): (u64, u64), seqno: u64) -> FileMeta
     }
 }
 
-/// A database of which the last level has so many files, every third with what only a snapshot had
-/// needed, and the level above a tenth, too much for it if it `is_due`. None of them is on disk, so
-/// nothing may run.
+/// A database with `count` files in the last level, every third with entries that only a snapshot
+/// needed. The level above has a tenth of that, too much for it if it `is_due`. No file is on disk,
+/// so no job may run.
 fn with_files(count: u64, is_due: bool) -> Db {
     let mut options = Options::default();
     options.db.create_if_missing = true;
@@ -90,7 +90,7 @@ fn install(db: &Db, edit: VersionEdit) -> Looks {
     let mut state = engine.state.lock();
     let family = state.family_mut(FAMILY).unwrap();
     family.version = versions[0].1.clone();
-    // Else nobody asks whether something is due.
+    // Otherwise no thread asks whether a compaction is due.
     family.compaction_queued = false;
     publish_super_version(engine, &mut state, FAMILY);
     Looks { before, under_mutex: LOOKS.get() }
@@ -141,7 +141,7 @@ fn under_the_db_mutex_nobody_walks_over_files() {
             assert!(looks < 50, "{many:?}");
         }
         assert!(many.pick_under_mutex < 500, "{many:?}");
-        // Two levels are made anew by whoever compacts.
+        // A compaction makes two levels anew.
         assert!(many.compaction.before < 50 * 11_000, "{many:?}");
     }
 }

@@ -19,9 +19,8 @@ const COPY_UP_TO_BYTES: usize = 1 << 10;
 /// The values of a batch of keys, lent by [`get`](Self::get) or taken along by
 /// [`take_pinned`](Self::take_pinned).
 ///
-/// Use one for batch after batch: its memory is used again. It holds nothing of the database but
-/// the blocks of large values, and the memtable of the value of a batch's only key, until the next
-/// batch or its end.
+/// Use one for batch after batch: its memory is used again. Until the next batch or its end it
+/// holds only the blocks of large values, and the memtable of a batch's only value.
 ///
 /// ```
 /// # let dir = esker_testkit::TempDir::new("doc");
@@ -201,7 +200,7 @@ impl MultiGetOutput {
 /// Batches of fewer keys are pinned where they lie, in tables: memory of their own costs more.
 const FEW_PINNED: usize = 15;
 
-/// The same in memtables, each of which has one count shared by all pins.
+/// The same number for memtables: all pins share a memtable's one count.
 const FEW_PINNED_IN_MEMTABLES: usize = 5;
 
 /// Bytes of a chunk: the most that a kept small value keeps alive.

@@ -71,7 +71,7 @@ fn of_each_stripe_only_the_newest_version_is_kept() {
     let lines = ["a@9 put 9", "a@8 put 8", "a@5 put 5", "a@4 del", "a@2 put 2", "a@1 put 1", "b@3 put 3"];
     assert_eq!(compacted(&lines, options(&[2, 5])), ["a@9 put 9", "a@5 put 5", "a@2 put 2", "b@3 put 3"]);
     assert_eq!(compacted(&lines, options(&[])), ["a@9 put 9", "b@3 put 3"]);
-    // At the bottom, what all snapshots see loses its sequence number.
+    // At the bottom, an entry that all snapshots see loses its sequence number.
     assert_eq!(compacted(&lines, bottommost(&[2, 5])), ["a@9 put 9", "a@5 put 5", "a@0 put 2", "b@3 put 3"]);
     let kept = CompactionIteratorOptions { keep_sequence_numbers: true, ..bottommost(&[]) };
     assert_eq!(compacted(&lines, kept), ["a@9 put 9", "b@3 put 3"]);

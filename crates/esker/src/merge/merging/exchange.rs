@@ -1,4 +1,4 @@
-//! Exchanges children of a merge: those of a newer super version, most of which are the same.
+//! Exchanges children of a merge for those of a newer super version; most stay the same.
 //!
 //! In: children that go, children that come. Out: the same merge, at the same position. Kept
 //! children are neither moved nor read, so the cost depends on the changes only.
@@ -16,7 +16,7 @@ use super::{CoverSpan, MergeChild, MergingIterator, node_of};
 use esker_format::cursor::InternalIterator;
 
 impl MergingIterator {
-    /// A merge over children of which a caller has moved one.
+    /// A merge after a caller has moved one of its children.
     pub(crate) fn unsettled(mut self) -> MergingIterator {
         self.skipped = true;
         self

@@ -42,9 +42,9 @@ impl MergingIterator {
         skipped
     }
 
-    /// Moves children in the range to its end, oldest first, while all their entries up to there
-    /// were seen or the range is true for this very snapshot. Returns whether the current child was
-    /// among them, and whether any was.
+    /// Moves children in the range to its end, oldest first, while a scan saw all their entries up
+    /// to there, or the range is true for this very snapshot. Returns whether the current child
+    /// moved, and whether any did.
     fn leave_known(
         &mut self,
         snapshot: SequenceNumber,
@@ -80,8 +80,8 @@ impl MergingIterator {
         (current_moved, any_moved)
     }
 
-    /// Moves child `c`, which is in a deleted run of its own, to the run's end, or to the first
-    /// user key that an older child has in the run: the run's deletion of that key may be needed.
+    /// Moves child `c`, which is in a deleted run of its own, to the run's end. If an older child
+    /// has a user key in the run, stops at the first: the run's deletion of that key may be needed.
     pub(super) fn leave_run(&mut self, snapshot: SequenceNumber, forward: bool, c: usize) -> SkipDistance {
         let icmp = &self.icmp;
         let nearer = |a: &[u8], b: &[u8]| {

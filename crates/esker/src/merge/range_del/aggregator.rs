@@ -5,9 +5,9 @@
 //! `db/range_del_aggregator.h`.
 //!
 //! Snapshots cut sequence numbers into *stripes*: no reader tells entries between two neighbouring
-//! snapshots apart. A tombstone hides an older entry from all readers only within its own stripe,
-//! and over each key only the newest tombstone of each stripe is needed. So each stripe with
-//! tombstones has a set of its own, of the newest ones only.
+//! snapshots apart. A tombstone hides an older entry from all readers only within its own stripe.
+//! Over each key only the newest tombstone of each stripe is needed. So each stripe with tombstones
+//! has a set of its own, of the newest ones only.
 //!
 //! For n tombstones of any shape, and any number of snapshots: O(n log n) time, O(n) memory, and at
 //! most 2n tombstones in the outputs, plus one for each place at which an output cuts one.
@@ -120,7 +120,7 @@ impl RangeDelAggregator {
     /// The tombstones that an output file for the user keys `[lower, upper)` must hold, cut to
     /// them, in the order in which they are written: by start, then newest first. Those of one
     /// stripe do not overlap. At the `bottommost` level those that every snapshot sees are left
-    /// out: what they hid is gone.
+    /// out: the entries that they hid are gone.
     pub(crate) fn tombstones_for_output(
         &mut self,
         lower: Option<&[u8]>,

@@ -1,6 +1,5 @@
-//! A small LSM tree without files: random histories are written, flushed and compacted with the
-//! code of this module, and what every live snapshot sees is compared with a model after each
-//! change.
+//! A small LSM tree without files. The code of this module writes, flushes and compacts random
+//! histories. After each change a scan at every live snapshot is compared with a model.
 //!
 //! `ESKER_ITER_HISTORIES` (how many histories, default a few) and `ESKER_ITER_SEED` (the first
 //! one's seed) make it longer or repeat one; each failure names its seed.

@@ -304,7 +304,7 @@ fn files_are_written_whole_and_the_newest_counts() {
     assert_eq!(obsolete_options_files(&names), [FileNumber(9)]);
 }
 
-/// Damaged files give errors or options, never a panic; what loads can be made consistent and
+/// Damaged files give errors or options, never a panic. Loaded options can be made consistent and
 /// printed again.
 #[test]
 fn damaged_files_never_panic() {

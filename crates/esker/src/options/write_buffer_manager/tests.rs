@@ -42,8 +42,8 @@ fn memtables_are_charged_to_the_cache_in_steps() {
     }
 }
 
-/// Changing the charge evicts, and whoever evicts drops what readers have left behind: here memory
-/// of the same manager.
+/// Changing the charge evicts, and an eviction drops values that readers have left behind: here
+/// memory of the same manager.
 #[test]
 fn memory_that_is_given_back_while_the_charge_is_changed_is_uncharged() {
     use esker_cache::TieredCacheOptions;
@@ -56,7 +56,7 @@ fn memory_that_is_given_back_while_the_charge_is_changed_is_uncharged() {
     let cache = tiered_block_cache(&CacheOptions::default(), &below, &division, None).unwrap();
     let manager = Arc::new(WriteBufferManager::with_cache(0, &cache, false));
     manager.reserve(8 * CHARGE_STEP);
-    // As a retired super version's memtables do: whoever collects gives the memory back.
+    // As with a retired super version's memtables: the collecting thread gives the memory back.
     let later = Arc::clone(&manager);
     let guard = esker_base::sync::epoch::pin();
     let retired = esker_base::sync::epoch::Swap::new(Arc::new(GivesBack(later, 2 * CHARGE_STEP)));

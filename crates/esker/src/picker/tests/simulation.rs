@@ -1,6 +1,6 @@
-//! A tree that holds nothing but user keys and sequence numbers, and lives by what the picker says:
-//! flushes come, several compactions run at a time and end in any order, and after every step each
-//! key's newest version is the first that a reader meets, and what versions share is true of each.
+//! A tree of user keys and sequence numbers that follows the picker's plans. Flushes come, several
+//! compactions run at a time and end in any order. After every step a reader meets each key's
+//! newest version first, and the findings that versions share are true of each.
 
 use super::*;
 use crate::options::{CompactionOptionsUniversal, CompactionStopStyle};

@@ -52,8 +52,8 @@ impl Drop for DbIterator {
     }
 }
 
-/// A cursor over this super version that somebody has left, at this sequence number. `has_ranges`:
-/// bounds are set before it is positioned.
+/// A cursor over this super version that a dropped iterator has left, at this sequence number.
+/// `has_ranges`: bounds are set before it is positioned.
 /// # Errors
 /// See [`Db::iter_opt`](crate::Db::iter_opt).
 pub(super) fn take_idle(

@@ -1,7 +1,7 @@
 //! Iterators with planned ranges.
 //!
-//! In: ranges. Out: the same rows as without them. The iterator ends where each range does, and the
-//! blocks of the ranges are read together when the first of them is missing in the cache
+//! In: ranges. Out: the same rows as without them. The iterator ends where each range does. When
+//! the first block of the ranges is missing in the cache, their blocks are read together
 //! (`esker_table::ScansAhead`).
 //!
 //! Invariants
@@ -135,13 +135,13 @@ fn has_bounds_of(a: &ReadOptions, b: &ReadOptions) -> bool {
 }
 
 impl DbIterator {
-    /// Tells which ranges will be scanned: blocks that they need and that are not in the cache are
-    /// read together, those of all files and of as many ranges as `args` has room for. To be
-    /// followed by a [`seek`](Self::seek) to the start of each range, in their order (with
-    /// `reverse`, a [`seek_for_prev`](Self::seek_for_prev) to the limit of each); ranges may be
-    /// left out. From there to the next seek the range takes the place of `iterate_upper_bound`,
-    /// and with `reverse` of `iterate_lower_bound` too. Any other positioning ends it: the iterator
-    /// is then as if nothing had been planned.
+    /// Announces the ranges that will be scanned. Their blocks that are not in the cache are read
+    /// together: those of all files, and of the ranges that fit into the limits of `args`. Then
+    /// call [`seek`](Self::seek) to the start of each range, in their order (with `reverse`,
+    /// [`seek_for_prev`](Self::seek_for_prev) to the limit of each); ranges may be left out. From
+    /// there to the next seek the range takes the place of `iterate_upper_bound`, and with
+    /// `reverse` of `iterate_lower_bound` too. Any other positioning ends it: the iterator is then
+    /// as if nothing had been planned.
     ///
     /// The iterator is not valid afterwards, until it is positioned. Costs nothing but a copy of
     /// the ranges while all blocks are in the cache. Nothing is read ahead for an iterator that
@@ -161,8 +161,8 @@ impl DbIterator {
     /// ```
     /// # Errors
     /// `InvalidArgument` as for [`Db::new_multi_scan`](crate::Db::new_multi_scan), and if a range
-    /// reaches beyond the bounds of an iterator that stays at its super version, which opens no
-    /// other files any more. Nothing has changed then.
+    /// reaches beyond the bounds of an iterator that stays at its super version: it opens no other
+    /// files. Nothing has changed then.
     pub fn prepare(&mut self, args: &MultiScanArgs) -> Result<()> {
         let db = self.db.clone();
         let statistics = db.engine.options.statistics.as_ref();

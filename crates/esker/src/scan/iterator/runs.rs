@@ -9,7 +9,7 @@
 //! Invariants
 //!  1. `sources` names each child's source, newest first. Two super versions have their common runs
 //!     in the same order.
-//!  2. Children of which one has skipped are kept, but not their positions.
+//!  2. If one child has skipped, all children are kept, but not their positions.
 //!  3. While there are ranges (`is_planned`), `ahead` knows the files of `sources`; without them it
 //!     knows these or none.
 //!  4. A memtable without entries that the sequence number sees is not among them.

@@ -426,8 +426,8 @@ fn loom_a_leader_without_room_fails_alone_and_the_next_one_leads() {
     assert!(failed.times() > 0 && carried.times() > 0);
 }
 
-/// A leader that is stalled until the writer who may not wait has returned: who waited for it would
-/// wait for ever.
+/// A leader stays stalled until the writer that may not wait has returned. A writer that waited for
+/// this leader would wait for ever.
 #[test]
 fn loom_who_may_not_wait_is_turned_away_from_a_stall() {
     let (turned_away, written) = (Seen::default(), Seen::default());
@@ -471,8 +471,8 @@ fn loom_who_may_not_wait_is_turned_away_from_a_stall() {
     assert!(turned_away.times() > 0 && written.times() > 0);
 }
 
-/// A leader that is stalled until somebody has led who needs no room: who waited for the stalled
-/// one would wait for ever.
+/// A leader stays stalled until a writer that needs no room has led. A writer that waited for the
+/// stalled leader would wait for ever.
 #[test]
 fn loom_who_needs_no_room_leads_during_a_stall_and_nobody_is_written_meanwhile() {
     let (lent, came_first) = (Seen::default(), Seen::default());

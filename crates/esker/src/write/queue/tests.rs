@@ -89,7 +89,7 @@ fn who_needs_no_room_leads_while_the_leader_is_stalled_which_has_the_lead_back_b
     assert_eq!(queue.lead.load(Ordering::Relaxed), FREE);
 }
 
-/// Every request is served exactly once, by one leader at a time, whoever wins each race.
+/// Every request is served exactly once, by one leader at a time, however each race ends.
 #[test]
 fn one_leader_at_a_time_serves_everybody() {
     const THREADS: usize = 4;

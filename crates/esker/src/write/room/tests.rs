@@ -8,13 +8,13 @@ use std::time::Duration;
 
 const RATE: u64 = 1 << 20;
 
-/// A database whose writers are slowed down to [`RATE`] by files of level 0 that nobody compacts.
+/// A database whose writers are slowed down to [`RATE`] by files of level 0 that are not compacted.
 fn delayed() -> (Db, Arc<MockClock>) {
     with_level0_files(2)
 }
 
-/// A database of which so many files of level 0 slow down writers. It has two, and nobody compacts
-/// them.
+/// A database in which `slowdown` files of level 0 slow down writers. It has two, which are not
+/// compacted.
 fn with_level0_files(slowdown: i32) -> (Db, Arc<MockClock>) {
     let clock = Arc::new(MockClock::new(1_000_000));
     let mut options = Options::default();
@@ -67,7 +67,7 @@ fn delayed_writers_share_the_rate_also_if_one_of_them_writes_for_all() {
     db.write(batch(1)).unwrap();
     let stats = db.engine().counters.db_stats(&*clock);
     assert!(stats.user_writes_by_other > 0, "a group was made");
-    // The followers inserted their batches themselves: what they wrote counts all the same.
+    // The followers inserted their batches themselves; their bytes still count.
     assert!(stats.user_bytes_written >= (WRITERS * BYTES) as u64, "{}", stats.user_bytes_written);
     let wanted = seconds((WRITERS * BYTES) as u64);
     assert!(clock.slept() >= wanted * 9 / 10, "{:?} of {wanted:?}", clock.slept());
@@ -154,7 +154,7 @@ fn writes_of_low_priority_give_way_as_soon_as_compactions_are_behind() {
     let error = db.write_opt(&WriteOptions { no_slowdown: true, ..low_pri }, batch(BYTES)).unwrap_err();
     assert_eq!(error.kind(), crate::ErrorKind::Incomplete);
 
-    // Nobody is behind: nobody gives way.
+    // Compactions are not behind, so no writer gives way.
     set_delayed(&db, false);
     assert_eq!(timed(&low_pri), Duration::ZERO);
 }
@@ -214,9 +214,8 @@ fn stopped(gate: &Arc<Gate>) -> (Db, ColumnFamilyHandle) {
     (db, busy)
 }
 
-/// Calls `then` with a writer who waits for the gate, and opens that behind it. A writer that
-/// nobody lets go on would wait for ever, and so may what `then` asks for: after a minute the gate
-/// opens all the same.
+/// Calls `then` while a writer waits for the gate, and opens the gate afterwards. If `then` itself
+/// waits, the gate opens after a minute, so that the test ends.
 fn beside_a_stopped_writer(db: &Db, gate: &Gate, then: impl FnOnce(&dyn Fn() -> bool)) {
     let done = Gate::default();
     std::thread::scope(|scope| {

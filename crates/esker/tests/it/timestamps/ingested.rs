@@ -75,7 +75,7 @@ fn files_that_are_ingested_may_part_the_versions_of_a_key() {
         );
     };
     check_d("ingested");
-    // RocksDB's gets end at the first level that has the key: what is newer must not lie below.
+    // RocksDB's gets end at the first level that has the key: newer versions must not lie below.
     let level_of = |key: &[u8]| db.live_files().iter().find(|f| f.smallest_key == key).map(|f| f.level);
     assert_eq!(level_of(&[b"d".as_slice(), &ts(6)].concat()), Some(0), "flushed before");
     assert_eq!(level_of(&[b"d".as_slice(), &ts(8)].concat()), Some(0), "and it lies over that");
@@ -109,7 +109,7 @@ fn a_file_that_ends_in_a_newer_version_than_a_range_deletion_comes_to_lie_over_i
         writer.put([key.as_bytes(), &ts(12)].concat(), "new").unwrap();
         writer.finish().unwrap();
         db.ingest_external_file(&["/file"]).unwrap();
-        // RocksDB's gets end at a level that has a range deletion over the key: what is newer must
+        // RocksDB's gets end at a level that has a range deletion over the key: newer versions must
         // not lie below.
         let newest = [key.as_bytes(), &ts(12)].concat();
         let ingested = db.live_files().into_iter().find(|f| f.smallest_key == newest).unwrap();
@@ -175,8 +175,7 @@ fn a_range_deletion_within_the_versions_of_one_key_deletes_nothing() {
     assert_eq!(get(&Db::open(&options, "/db").unwrap()).as_deref(), Some(&b"v"[..]));
 }
 
-/// Writes these events, in the order of their times, into a file: what it deletes by ranges comes
-/// first.
+/// Writes these events into a file, in the order of their times; range deletions come first.
 fn write_file(options: &Options, path: &str, events: &[(u64, Event)]) {
     let mut writer = SstFileWriter::new(options);
     writer.open(path).unwrap();

@@ -33,7 +33,7 @@ fn what_nobody_may_read_any_more_goes_from_the_last_level() {
     let family = db.default_column_family();
     let before = file_of_key(&db);
     assert_eq!(before.1, 3);
-    // Not while the file has a version that is not older: what is left then would be due each time.
+    // Not while the file has a version that is not older: the file would be due again each time.
     for low in [3, 5] {
         db.increase_full_history_ts_low(&family, &ts(low)).unwrap();
         db.wait_for_background_work().unwrap();

@@ -74,8 +74,8 @@ fn an_opening_that_is_cut_short_behind_a_failed_write_may_be_begun_again() {
     }
 }
 
-/// An opening writes what is prepared to its own WAL, durably, and what stands before it is in one
-/// that nobody has synced.
+/// An opening writes prepared sections to its own WAL, durably. Earlier writes are in a WAL that
+/// was not synced.
 #[test]
 fn no_prepared_transaction_is_ahead_of_earlier_writes_when_an_opening_is_cut_short() {
     for avoid_flush in [false, true] {
@@ -190,7 +190,7 @@ fn no_later_write_is_there_without_the_step_that_ended_the_wal_before() {
     assert!(lost > 20, "{lost}");
 }
 
-/// The section's WAL would go with the family; the rollback is in the current one, which nobody has
+/// The section's WAL would go with the family; the rollback is in the current one, which was not
 /// synced.
 #[test]
 fn a_transaction_is_not_rolled_back_before_what_was_written_before_that() {

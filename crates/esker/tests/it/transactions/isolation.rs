@@ -1,7 +1,7 @@
 //! Isolation levels: Hermitage's anomalies by name, and random histories searched for circles.
 //!
-//! Everything runs in one thread, one operation after the other; whoever would have to wait gives
-//! up. Source of the scripts: Hermitage (Martin Kleppmann), of the circles: Adya, "Weak
+//! Everything runs in one thread, one operation after the other. A transaction that would have to
+//! wait gives up. Source of the scripts: Hermitage (Martin Kleppmann), of the circles: Adya, "Weak
 //! Consistency", 1999.
 
 use super::options;
@@ -425,7 +425,7 @@ struct Done {
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Edge {
-    /// The second wrote over, or read, what the first had written.
+    /// The second wrote over, or read, a write of the first.
     Follows,
     /// The second wrote over what the first had read.
     Overwrites,

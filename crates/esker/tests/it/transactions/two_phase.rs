@@ -232,9 +232,9 @@ fn the_wal_of_a_section_stays_until_what_was_committed_is_in_tables() {
     }
 }
 
-/// Writers who wait share a record. That of a write and a rollback, whose section is in a WAL that
-/// is gone, must not be taken for a rollback under another policy, where ops take no numbers of
-/// their own.
+/// Waiting writers share a record. Here it holds a write and a rollback, whose section is in a WAL
+/// that is gone. It must not be taken for a rollback under another policy, where ops take no
+/// numbers of their own.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "nobody tells that somebody is in line")]
 fn writes_around_a_rollback_are_there_after_a_crash() {
@@ -482,8 +482,8 @@ fn attempts_behind_a_damaged_wal_do_not_pile_up_wals_beside_prepared_transaction
     }
 }
 
-/// The state after `prepare`, a deletion of a key and a write to another: for each end of the
-/// transaction, what a later opening finds.
+/// The state after `prepare`, a deletion of a key and a write to another. For each end of the
+/// transaction, the contents that a later opening finds.
 #[test]
 fn writes_after_prepare_are_locked_read_committed_and_recovered() {
     let options = options();

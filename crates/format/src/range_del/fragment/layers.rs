@@ -3,9 +3,9 @@
 //! In: tombstones as pairs of boundaries. Out: for a fragment and a snapshot, the newest tombstone
 //! that the snapshot sees; and the next fragment in either direction without one.
 //!
-//! [`FragmentLayers`] is a segment tree over the fragments. Each tombstone is listed at the at most
-//! 2 log n nodes that make up its range, so the nodes above a fragment list all tombstones over it.
-//! [`Summary`] holds maxima of 16, 256, … fragments.
+//! [`FragmentLayers`] is a segment tree over the fragments. Each tombstone is listed at the nodes
+//! that make up its range, at most 2 log n. So the nodes above a fragment list all tombstones over
+//! it. [`Summary`] holds maxima of 16, 256, … fragments.
 //!
 //! Invariants
 //!  1. `stored` is sorted newest first; a list holds places in `stored`, ascending.

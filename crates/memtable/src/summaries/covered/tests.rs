@@ -143,8 +143,8 @@ fn keys_that_are_not_there_are_told_of_tombstones_in_their_own_gap() {
     let tombstones: Vec<Tombstone> =
         (1..39).map(|i| (ends(i * 100).0, ends(i * 100).1, 1000 + u64::from(i))).collect();
     tombstones.iter().for_each(|&tombstone| cast(&tree, tombstone));
-    // A key in an unrelated gap of each leaf, in the gap before a tombstone, in its own gap, and in
-    // the gap behind, if the tombstone goes on there.
+    // In turn: a key in an unrelated gap of each leaf, in the gap before a tombstone, in its own
+    // gap, and in the gap behind.
     for (place, expected) in [(55, 0), (91, 0), (5, 38), (11, 9)] {
         let told = told_of(
             &tree,
@@ -186,8 +186,8 @@ fn a_wide_tombstone_is_told_of_in_its_range_only() {
     }
 }
 
-/// Ten leaves of four keys, 10, 20, ..., under nodes of four children, and a tombstone that marks
-/// the four leaves under the first of those nodes, and the second node.
+/// Ten leaves of four keys, 10, 20, ..., under nodes of four children. A tombstone marks the four
+/// leaves under the first of those nodes, and the second node.
 fn under_inner_nodes() -> (Vec<Version>, Tombstone) {
     ((1..=40).map(|i| (i * 10, u64::from(i))).collect(), (15, 345, 1000))
 }

@@ -269,8 +269,8 @@ fn not_dead<const N: usize>(tree: &Tree<N>) -> Vec<usize> {
     }
 }
 
-/// A queue that is popped at one end: the deletions go to one place beside a key that is there,
-/// from which leaves and nodes above are split off that nothing comes into any more.
+/// A queue that is popped at one end. The deletions go to one place beside a live key; the leaves
+/// and nodes that are split off there get no more entries.
 fn pop_beside_a_live_key<const N: usize>(ascending: bool) {
     let tree = tree::<N>();
     let n: u16 = if cfg!(miri) { 60 } else { 5000 };
@@ -526,9 +526,9 @@ mod models {
         model_of_root::<4>(2, old, &[&[(14, 20, false)], &[(23, 21, false)]]);
     }
 
-    /// Leaves of 10 to 12, 20 to 23, 30 to 33 and 40: the second is dead. When the third is split,
-    /// so is the node above, and when then the second is, a place that had been given away is in
-    /// use again.
+    /// Leaves of 10 to 12, 20 to 23, 30 to 33 and 40: the second is dead. A split of the third
+    /// splits the node above, too. A later split of the second reuses a slot that had been given
+    /// away.
     #[test]
     fn loom_the_node_above_is_split_and_filled_again() {
         let old = &[

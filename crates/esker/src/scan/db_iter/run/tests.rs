@@ -1,6 +1,6 @@
 use super::*;
 
-/// A scan of so many steps, none of which finds a run.
+/// A scan of `steps` steps that finds no run.
 fn scan(eagerness: &mut Eagerness, steps: u32) {
     eagerness.begin();
     (0..steps).for_each(|_| _ = eagerness.is_due());

@@ -51,7 +51,7 @@ fn idle(db: &Db) -> usize {
     std::iter::from_fn(|| super_version.idle.take(|_: &DbIter<Runs>| true)).count()
 }
 
-/// Rows by an iterator that has somebody else's cursor, and by one that has its own.
+/// Rows by an iterator with a reused cursor, and by one with its own.
 fn both(db: &Db, options: &ReadOptions) -> (Rows, Rows) {
     let taken = rows(iter_opt(db, options.clone()));
     assert_eq!(idle(db), 1, "it has left one, which was the one before");
