@@ -96,6 +96,14 @@ pub trait FileSystem: Send + Sync + fmt::Debug {
     fn hold_directories(&self, _paths: &[&Path]) -> Result<Option<Arc<dyn FileSystem>>> {
         Ok(None)
     }
+    /// Holds these directories, too, if this file system is one of
+    /// [`FileSystem::hold_directories`]. Costs a descriptor for each path that is not held yet,
+    /// until the file system is dropped.
+    /// # Errors
+    /// `IoError` naming the directory that cannot be opened.
+    fn hold_also(&self, _paths: &[&Path]) -> Result<()> {
+        Ok(())
+    }
     /// Whether the file at `path` may be changed, as far as [`FileSystem::hold_directories`] knows.
     /// One system call.
     /// # Errors

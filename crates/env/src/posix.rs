@@ -95,6 +95,12 @@ trait Places: Debug + Send + Sync {
     /// `IoError`: the file belongs to another process · `NotSupported` in a forked child.
     fn check_may_change(&self, at: &At<'_>) -> Result<()>;
 
+    /// Looks up paths below this directory from its descriptor from now on, if other directories
+    /// are looked up so.
+    /// # Errors
+    /// `IoError` if it cannot be opened.
+    fn hold(&self, path: &Path) -> Result<()>;
+
     /// A lock was taken.
     fn note_lock(&self, at: &At<'_>, inode: lock::Inode);
 
@@ -112,6 +118,10 @@ impl Places for PosixFileSystem {
     }
 
     fn check_may_change(&self, _at: &At<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    fn hold(&self, _path: &Path) -> Result<()> {
         Ok(())
     }
 
@@ -308,6 +318,10 @@ impl<P: Places> FileSystem for P {
 
     fn hold_directories(&self, paths: &[&Path]) -> Result<Option<Arc<dyn FileSystem>>> {
         Ok(Some(Arc::new(HeldDirectories::new(paths)?)))
+    }
+
+    fn hold_also(&self, paths: &[&Path]) -> Result<()> {
+        paths.iter().try_for_each(|path| self.hold(path))
     }
 
     fn check_may_change(&self, path: &Path) -> Result<()> {

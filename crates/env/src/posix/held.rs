@@ -1,9 +1,10 @@
 //! Held directories: paths below them follow the directories, not their names.
 //!
-//! In: the directories of a database. Out: a file system that resolves a path below one of them
-//! from its descriptor. A renamed directory is still the same. A removed one has no files any more,
-//! and a new directory under its path is never touched. Once `LOCK` is locked, nothing is created,
-//! renamed or deleted in the directories unless `LOCK` is still the locked file.
+//! In: the directories of a database; more of them while it is open. Out: a file system that
+//! resolves a path below one of them from its descriptor. A renamed directory is still the same. A
+//! removed one has no files any more, and a new directory under its path is never touched. Once
+//! `LOCK` is locked, nothing is created, renamed or deleted in the directories unless `LOCK` is
+//! still the locked file.
 //!
 //! Invariants
 //!  1. A path below a held directory is never resolved by its name from the root.
@@ -21,10 +22,18 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub(super) struct HeldDirectories {
     owner: ProcessOwner,
-    /// Absolute paths.
-    directories: Vec<(PathBuf, OwnedFd)>,
+    directories: OnceLock<Box<Held>>,
     /// The inode of `LOCK` when it was locked.
     locked: OnceLock<(PathBuf, lock::Inode)>,
+}
+
+/// One directory, and the next one. A list only grows, so that a path may borrow a descriptor.
+#[derive(Debug)]
+struct Held {
+    /// Absolute.
+    path: PathBuf,
+    fd: OwnedFd,
+    next: OnceLock<Box<Held>>,
 }
 
 impl HeldDirectories {
@@ -32,26 +41,46 @@ impl HeldDirectories {
     /// # Errors
     /// `IoError` naming the directory that cannot be opened.
     pub(super) fn new(paths: &[&Path]) -> Result<HeldDirectories> {
-        let mut directories: Vec<(PathBuf, OwnedFd)> = Vec::with_capacity(paths.len());
-        for path in paths {
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-            directories.push(((*path).to_owned(), open("open directory", &At::by_path(path), flags)?));
+        let owner = ProcessOwner::here();
+        let held = HeldDirectories { owner, directories: OnceLock::new(), locked: OnceLock::new() };
+        paths.iter().try_for_each(|path| held.add(path)).map(|()| held)
+    }
+
+    /// Opens one more directory, unless it is held under this path.
+    fn add(&self, path: &Path) -> Result<()> {
+        if self.all().any(|held| held.path == path) {
+            return Ok(());
         }
-        // Of two nested directories the inner one resolves the path.
-        directories.sort_by_key(|(path, _)| std::cmp::Reverse(path.components().count()));
-        Ok(HeldDirectories { owner: ProcessOwner::here(), directories, locked: OnceLock::new() })
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let fd = open("open directory", &At::by_path(path), flags)?;
+        let mut new = Some(Box::new(Held { path: path.to_owned(), fd, next: OnceLock::new() }));
+        let mut last = &self.directories;
+        while let Some(held) = new.take() {
+            let mut unused = Some(held);
+            let there = last.get_or_init(|| unused.take().expect("asked for once"));
+            (last, new) = (&there.next, unused);
+        }
+        Ok(())
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Held> {
+        std::iter::successors(self.directories.get(), |held| held.next.get()).map(Box::as_ref)
     }
 }
 
 impl Places for HeldDirectories {
     fn at<'a>(&'a self, path: &'a Path) -> At<'a> {
-        for (directory, fd) in &self.directories {
-            if let Ok(name) = path.strip_prefix(directory) {
-                let name = if name.as_os_str().is_empty() { Path::new(".") } else { name };
-                return At { dir: fd.as_fd(), name, path, is_held: true };
-            }
-        }
-        At::by_path(path)
+        let below = self.all().filter_map(|held| Some((held, path.strip_prefix(&held.path).ok()?)));
+        // Of two nested directories the inner one resolves the path.
+        let Some((held, name)) = below.min_by_key(|(_, name)| name.as_os_str().len()) else {
+            return At::by_path(path);
+        };
+        let name = if name.as_os_str().is_empty() { Path::new(".") } else { name };
+        At { dir: held.fd.as_fd(), name, path, is_held: true }
+    }
+
+    fn hold(&self, path: &Path) -> Result<()> {
+        self.add(path)
     }
 
     fn check_may_change(&self, at: &At<'_>) -> Result<()> {
