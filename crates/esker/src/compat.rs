@@ -31,7 +31,7 @@ use esker_format::log::LogEvent;
 use esker_format::version_edit::{FileMetaData, VersionEdit};
 use esker_format::write_batch::{BatchOp, WriteBatchView};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Finds out which RocksDB can open the database in `dir`, whose WALs are in `wal_dir`. If another
 /// process has it open, the report is of one point in time of the call.
@@ -39,17 +39,33 @@ use std::path::Path;
 /// `IoError`, with sub-code `PathNotFound` if there is no database · `Corruption` or `NotSupported`
 /// naming the unreadable file · `TryAgain` if another process changes the database too fast.
 pub fn inspect(fs: &dyn FileSystem, dir: &Path, wal_dir: &Path) -> Result<CompatReport> {
-    read_beside_owner(fs, &SystemClock, dir, || inspect_once(fs, dir, wal_dir))
+    inspect_with_paths(fs, dir, wal_dir, &[])
 }
 
-fn inspect_once(fs: &dyn FileSystem, dir: &Path, wal_dir: &Path) -> Result<CompatReport> {
+/// [`inspect`] of a database whose tables are also in `paths`, the directories of `db_paths` and
+/// `cf_paths`.
+/// # Errors
+/// Those of [`inspect`].
+pub fn inspect_with_paths(
+    fs: &dyn FileSystem,
+    dir: &Path,
+    wal_dir: &Path,
+    paths: &[PathBuf],
+) -> Result<CompatReport> {
+    let dirs: Vec<&Path> = [dir].into_iter().chain(paths.iter().map(PathBuf::as_path)).collect();
+    read_beside_owner(fs, &SystemClock, dir, || inspect_once(fs, &dirs, wal_dir))
+}
+
+/// `dirs`: the database's directory, then the others that tables may be in.
+fn inspect_once(fs: &dyn FileSystem, dirs: &[&Path], wal_dir: &Path) -> Result<CompatReport> {
+    let dir = dirs[0];
     let mut report = CompatReport::default();
     let listed = VersionSet::list_families(fs, dir)?;
     let state = replay(fs, dir, &mut report)?;
     for (id, family) in &state.families {
         let Some(listed) = listed.iter().find(|listed| listed.id == *id) else { continue };
         for meta in family.tables.values() {
-            tables::inspect(fs, dir, listed, meta, &mut report)?;
+            tables::inspect(fs, dirs, listed, meta, &mut report)?;
         }
     }
     for family in &listed {
@@ -222,17 +238,20 @@ fn parse_release(text: &str) -> Option<Release> {
     Some(Release(parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
-/// Path of a table: as the MANIFEST says, or under LevelDB's name.
-fn table_path(fs: &dyn FileSystem, dir: &Path, number: FileNumber) -> Result<std::path::PathBuf> {
-    let path = file_name::table_file_name(dir, number);
-    let old = file_name::leveldb_table_file_name(dir, number);
-    if fs.file_exists(&path)? {
-        Ok(path)
-    } else if fs.file_exists(&old)? {
-        Ok(old)
-    } else {
-        Err(Error::corruption(format!("{} is missing", path.display())))
+/// Path of a table in one of these directories, under RocksDB's name or LevelDB's. No number occurs
+/// twice.
+fn table_path(fs: &dyn FileSystem, dirs: &[&Path], number: FileNumber) -> Result<PathBuf> {
+    for dir in dirs {
+        for name_in in [file_name::table_file_name, file_name::leveldb_table_file_name] {
+            let path = name_in(dir, number);
+            if fs.file_exists(&path)? {
+                return Ok(path);
+            }
+        }
     }
+    let path = file_name::table_file_name(dirs[0], number);
+    let hint = "it may be in a directory of db_paths or cf_paths";
+    Err(Error::corruption(format!("{} is missing: {hint}", path.display())))
 }
 
 #[cfg(test)]

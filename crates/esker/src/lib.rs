@@ -168,7 +168,7 @@ mod write;
 pub use backup::{BackupEngine, BackupEngineOptions, BackupInfo, BackupStopper, CreateBackupOptions};
 pub use db::{
     AttributeGroup, BatchArg, ColumnFamilyDescriptor, ColumnFamilyHandle, Db, IngestExternalFileArg,
-    OpenMode, QuarantinedTable, WideColumns, destroy_db,
+    OpenMode, QuarantinedTable, WideColumns, destroy_db, destroy_db_cf,
 };
 pub use engine::ScrubState;
 pub use esker_base::{
@@ -183,7 +183,7 @@ pub use explain::ExplainScan;
 pub use get::MultiGetOutput;
 pub use observe::{Explanation, ExportImportFilesMetaData, LiveFileMetaData};
 pub use options::{
-    ColumnFamilyOptions, CompactRangeOptions, CompactionOptions, DbOptions, Env, FlushOptions,
+    ColumnFamilyOptions, CompactRangeOptions, CompactionOptions, DbOptions, DbPath, Env, FlushOptions,
     ImportColumnFamilyOptions, IngestExternalFileOptions, MultiScanArgs, Options, RangeOpt, ReadOptions,
     ReadTier, WaitForCompactOptions, WalRecoveryMode, WriteOptions,
 };

@@ -10,8 +10,11 @@
 use esker_base::{Error, FileNumber, Result};
 use std::path::{Path, PathBuf};
 
+mod paths;
 #[cfg(test)]
 mod tests;
+
+pub use paths::{FilePaths, MAX_PATHS};
 
 /// The file that says which MANIFEST is the present one.
 pub const CURRENT_FILE: &str = "CURRENT";

@@ -23,10 +23,10 @@ use esker_base::sync::atomic::{AtomicUsize, Ordering};
 use esker_base::{Error, FileNumber, Result, SubCode};
 use esker_cache::Role;
 use esker_env::{Clock, FileSystem, RandomAccessFile};
-use esker_format::file_name::{leveldb_table_file_name, table_file_name};
+use esker_format::file_name::{FilePaths, leveldb_table_file_name, table_file_name};
 use esker_format::key::InternalKeyComparator;
 use esker_format::version_edit::FileMetaData;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 const OPENERS: usize = 64;
@@ -42,8 +42,8 @@ pub struct TableCacheOptions {
     pub prefix_extractor: Option<SliceTransformRef>,
     /// Merges the family's operands.
     pub merge_operator: Option<MergeOperatorRef>,
-    /// Directories by path id; `db_paths`.
-    pub paths: Vec<PathBuf>,
+    /// The family's directories.
+    pub paths: FilePaths,
     /// Where files are kept open, those of other families of the database as well.
     pub open_files: Arc<OpenFiles>,
     /// Whether the MANIFEST's unique ids are checked.
@@ -96,7 +96,7 @@ impl TableCache {
     /// Nothing of this family is open.
     pub fn new(fs: Arc<dyn FileSystem>, options: TableCacheOptions) -> TableCache {
         let blob_options = BlobSourceOptions {
-            dir: options.paths.first().cloned().unwrap_or_default(),
+            dir: options.paths.first().to_path_buf(),
             open_files: Arc::clone(&options.open_files),
             cache: options.blob_cache.clone(),
             charged_to: options.table_options.cache_charged_for(Role::BlobCache).cloned(),
@@ -240,14 +240,13 @@ impl TableCache {
         &self.blobs
     }
 
-    /// The directory with this id; unknown ids mean the first.
+    /// The directories of the family's files.
+    pub fn paths(&self) -> &FilePaths {
+        &self.options.paths
+    }
+
     fn dir(&self, path_id: u32) -> &Path {
-        let paths = &self.options.paths;
-        usize::try_from(path_id)
-            .ok()
-            .and_then(|i| paths.get(i))
-            .or(paths.first())
-            .map_or(Path::new(""), |p| p)
+        self.options.paths.directory(path_id)
     }
 
     /// Whether there is no limit to open readers: then a file may as well keep its own.

@@ -31,7 +31,7 @@ use esker_base::sync::atomic::{AtomicBool, Ordering};
 use esker_base::sync::fork::ProcessOwner;
 use esker_base::{Error, Result, crc32c};
 use esker_env::{Env, FileSystem, RateLimiter, RateLimiterMode};
-use esker_format::file_name::{FileType, parse_file_name};
+use esker_format::file_name::{FileType, descriptor_file_name, parse_file_name};
 use esker_format::properties::TableProperties;
 use esker_table::TableReader;
 use meta::{BackupFile, BackupMeta};
@@ -417,14 +417,21 @@ impl BackupEngine {
             keep(wal, *bytes)?;
         }
         let (manifest, bytes) = cut.manifest;
-        keep(&esker_format::file_name::descriptor_file_name(&cut.path, manifest), bytes)?;
+        if cut.has_several_paths {
+            cut.copy_manifest(&self.env.fs, &self.dir.join(&private))?;
+            meta.files.push(self.described(
+                &transfer,
+                &private,
+                &descriptor_file_name(Path::new(""), manifest),
+            )?);
+        } else {
+            keep(&descriptor_file_name(&cut.path, manifest), bytes)?;
+        }
         let current = esker_format::file_name::current_contents(manifest);
         let options_path = self.dir.join(&private);
         db.inner.save_options_in(&options_path, cut.options_number)?;
         let options = esker_format::file_name::options_file_name(&options_path, cut.options_number);
-        let name = format!("{private}/{}", options.file_name().unwrap_or_default().to_string_lossy());
-        let bytes = self.fs().file_size(&options)?;
-        meta.files.push(BackupFile { name, crc: transfer.checksum(&options, false, bytes)?, bytes });
+        meta.files.push(self.described(&transfer, &private, &options)?);
         let name = format!("{private}/CURRENT");
         let mut file = self.fs().new_writable_file(&self.dir.join(&name))?;
         file.append(current.as_bytes())?;
@@ -433,6 +440,14 @@ impl BackupEngine {
         let (crc, bytes) = (crc32c::value(current.as_bytes()), current.len() as u64);
         meta.files.push(BackupFile { name, crc, bytes });
         Ok(meta)
+    }
+
+    /// The private file of this name, which is written, as the meta file has it.
+    fn described(&self, transfer: &Transfer<'_>, private: &str, file: &Path) -> Result<BackupFile> {
+        let name = format!("{private}/{}", file.file_name().unwrap_or_default().to_string_lossy());
+        let path = self.dir.join(&name);
+        let bytes = self.fs().file_size(&path)?;
+        Ok(BackupFile { name, crc: transfer.checksum(&path, false, bytes)?, bytes })
     }
 
     /// Copies a table or blob file into the backups, unless it is there. Compares its checksum with

@@ -20,6 +20,7 @@ mod storage_info;
 use crate::db::{Db, LiveCut};
 use crate::engine::UnderWay;
 use crate::files::{copy_file, link_or_copy, under_either_name};
+use esker_base::sync::Arc;
 use esker_base::{Error, Result, SequenceNumber};
 use esker_env::FileSystem;
 use esker_format::file_name;
@@ -64,7 +65,8 @@ impl Db {
         remove_staging(fs, &staging)?;
         let undeletable = KeepFiles::new(self)?;
         let cut = self.live_cut(log_size_for_flush)?;
-        let made = self.fill(fs, &staging, &cut).and_then(|()| publish(fs, &staging, &directory, parent));
+        let made =
+            self.fill(&env.fs, &staging, &cut).and_then(|()| publish(fs, &staging, &directory, parent));
         drop(undeletable);
         if let Err(e) = made {
             // Return the first error.
@@ -74,27 +76,22 @@ impl Db {
         Ok(cut.last_sequence)
     }
 
-    fn fill(&self, fs: &dyn FileSystem, staging: &Path, cut: &LiveCut) -> Result<()> {
+    fn fill(&self, fs: &Arc<dyn FileSystem>, staging: &Path, cut: &LiveCut) -> Result<()> {
         fs.create_dir_if_missing(staging)?;
         for file in cut.tables.iter().chain(&cut.blobs) {
             self.engine().check_open()?;
             let name = file.file_name().unwrap_or_default();
             let target = staging.join(name);
-            under_either_name(file, |file| link_or_copy(fs, file, &target))?;
+            under_either_name(file, |file| link_or_copy(fs.as_ref(), file, &target))?;
         }
         for (wal, bytes) in &cut.wals {
-            copy_file(fs, wal, &staging.join(wal.file_name().unwrap_or_default()), *bytes)?;
+            copy_file(fs.as_ref(), wal, &staging.join(wal.file_name().unwrap_or_default()), *bytes)?;
         }
-        let (manifest, bytes) = cut.manifest;
-        copy_file(
-            fs,
-            &file_name::descriptor_file_name(&cut.path, manifest),
-            &file_name::descriptor_file_name(staging, manifest),
-            bytes,
-        )?;
+        let (manifest, _) = cut.manifest;
+        cut.copy_manifest(fs, staging)?;
         self.inner.save_options_in(staging, cut.options_number)?;
         write_file(
-            fs,
+            fs.as_ref(),
             &file_name::current_file_name(staging),
             file_name::current_contents(manifest).as_bytes(),
         )?;

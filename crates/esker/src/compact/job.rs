@@ -201,7 +201,7 @@ fn run_and_install(engine: &Arc<Engine>, task: &Task) -> Result<Vec<FileNumber>>
         esker_base::probe!("compaction:failed");
         let tables = results.iter().flat_map(|r| &r.created).copied();
         let blobs = results.iter().flat_map(|r| &r.created_blobs).copied();
-        engine.delete_outputs(&task.cf, tables, blobs);
+        engine.delete_outputs(&task.cf, plan.output_path, tables, blobs);
     }
     let micros = engine.env.clock.monotonic_micros().saturating_sub(start);
     let report = report(task, job, &results, micros);
@@ -345,10 +345,12 @@ fn check_results(engine: &Engine, task: &Task, results: &[SubjobResult]) -> Resu
     if task.cancelled.load(Ordering::Acquire) || task.cf.is_dropped() {
         return Err(Error::aborted("compaction cancelled"));
     }
-    if results.iter().any(|r| !r.files.is_empty()) {
-        engine.fs().new_directory(&engine.path)?.fsync()?;
-    }
-    Ok(())
+    let has_tables = results.iter().any(|r| !r.files.is_empty());
+    let has_blobs = results.iter().any(|r| !r.blob_files.is_empty());
+    let paths = task.cf.tables.paths();
+    let of_tables = has_tables.then(|| paths.directory(task.plan.output_path));
+    let of_blobs = has_blobs.then(|| paths.first());
+    engine.sync_directories(of_tables.into_iter().chain(of_blobs))
 }
 
 /// Blob bytes that the inputs refer to and the outputs do not.

@@ -41,7 +41,11 @@ pub(crate) fn compact_range(engine: &Arc<Engine>, range: &ManualRange<'_>) -> Re
     let next_file = engine.numbers.next_file_number();
     read_properties(engine, range);
     let snapshots = engine.snapshot_sequences();
-    let mut steps = Steps::new(range.begin, range.end, bottommost, next_file, snapshots);
+    let path = Some(range.options.target_path_id).filter(|id| *id != CompactRangeOptions::PATH_OF_LEVEL);
+    if path.is_some_and(|id| id as usize >= range.family.tables.paths().all().len()) {
+        return Err(Error::invalid_argument("Invalid target path ID"));
+    }
+    let mut steps = Steps::new(range.begin, range.end, bottommost, next_file, snapshots).into_path(path);
     while let Some(id) = start_next(engine, range, &mut steps)? {
         wait(engine, id)?.0?;
     }
@@ -137,6 +141,9 @@ pub(crate) fn compact_files(
     options: &CompactionOptions,
     wants_info: bool,
 ) -> Result<Compacted> {
+    if options.output_path_id.is_some_and(|id| id as usize >= family.tables.paths().all().len()) {
+        return Err(Error::invalid_argument("Invalid output path ID"));
+    }
     let mut state = engine.state.lock();
     while state.exclusive_manual {
         check_may_run(engine, &state, options.canceled.as_ref())?;
@@ -149,8 +156,8 @@ pub(crate) fn compact_files(
     let Some(found) = state.family_mut(family.id) else {
         return Err(Error::column_family_dropped("compact_files: the family was dropped"));
     };
-    let mut plan =
-        pick_files(&found.version, &found.compaction_options, &found.running, files, output_level)?;
+    let (version, running, path) = (&found.version, &found.running, options.output_path_id);
+    let mut plan = pick_files(version, &found.compaction_options, running, files, output_level, path)?;
     if output_level > 0 {
         // Where files of the level below end makes no difference: the caller says how large they
         // are.

@@ -5,6 +5,7 @@
 use super::output::Outputs;
 use crate::cf::ColumnFamily;
 use crate::engine::{Engine, SubcompactionReport, contained};
+use crate::files::OutputContext;
 use crate::files::open_table::open_at_pace;
 use crate::merge::compaction_iter::{BlobTally, KeyNotExistsBeyond, clipped};
 use crate::merge::range_del::FileBounds;
@@ -72,8 +73,10 @@ pub(super) struct SubjobResult {
 pub(super) fn run(context: &SubjobContext<'_>, start: Option<Vec<u8>>, end: Option<Vec<u8>>) -> SubjobResult {
     let (engine, plan) = (context.engine, context.plan);
     let compression = output_compression(plan, context.options);
-    let output_context =
-        engine.output_context(context.cf, context.db_options, context.options, context.job, IoPriority::Low);
+    let output_context = OutputContext {
+        path_id: plan.output_path,
+        ..engine.output_context(context.cf, context.db_options, context.options, context.job, IoPriority::Low)
+    };
     let mut outputs = Outputs::new(output_context, context.plan, &engine.numbers, compression);
     let keeps_young = may_be_recent(context);
     let mut stats = CompactionIteratorStats::default();

@@ -1,6 +1,6 @@
 //! Rewrites a database so that an older RocksDB reads it.
 
-use super::{CompatReport, inspect};
+use super::{CompatReport, inspect_with_paths};
 use crate::db::{ColumnFamilyDescriptor, ColumnFamilyHandle, Db, OpenMode};
 use crate::options::{
     BottommostLevelCompaction, CompactRangeOptions, CompactionOptions, CompactionStyle, DbOptions, Feature,
@@ -43,7 +43,9 @@ pub fn downgrade(
     options.create_if_missing = false;
     let fs = options.env.fs.clone();
     let wal_dir = options.wal_dir.clone().unwrap_or_else(|| path.to_owned());
-    let before = inspect(fs.as_ref(), path, &wal_dir)?;
+    let of_families = families.iter().flat_map(|family| &family.options.cf_paths);
+    let paths: Vec<_> = options.db_paths.iter().chain(of_families).map(|p| p.path.clone()).collect();
+    let before = inspect_with_paths(fs.as_ref(), path, &wal_dir, &paths)?;
     check(&before, target)?;
     for family in &mut families {
         family.options.limit_to(target);
@@ -54,7 +56,7 @@ pub fn downgrade(
     rewrite(&options, path, families.clone(), needs_tables)?;
     // Opened with the options that the user wants from now on: the OPTIONS file then has them.
     Db::open_with(&options, path, families, OpenMode::ReadWrite)?.close()?;
-    let after = inspect(fs.as_ref(), path, &wal_dir)?;
+    let after = inspect_with_paths(fs.as_ref(), path, &wal_dir, &paths)?;
     match after.needs.iter().find(|need| !target.reads(need.feature)) {
         None => Ok(Downgrade { before, after, rewritten }),
         Some(left) => Err(Error::not_supported(format!(
@@ -88,6 +90,7 @@ fn rewrite(
             _ => {
                 let all = CompactRangeOptions {
                     bottommost_level_compaction: BottommostLevelCompaction::Force,
+                    target_path_id: CompactRangeOptions::PATH_OF_LEVEL,
                     ..CompactRangeOptions::default()
                 };
                 db.compact_range_opt(&all, &family, None, None)?;

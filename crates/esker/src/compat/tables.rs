@@ -19,12 +19,12 @@ use std::sync::Arc;
 /// `Corruption` or `NotSupported` naming the file · `IoError`.
 pub(super) fn inspect(
     fs: &dyn FileSystem,
-    dir: &Path,
+    dirs: &[&Path],
     listed: &ListedFamily,
     meta: &FileMetaData,
     report: &mut CompatReport,
 ) -> Result<()> {
-    let path = table_path(fs, dir, meta.number)?;
+    let path = table_path(fs, dirs, meta.number)?;
     let size = fs.file_size(&path)?;
     let file = fs.new_random_access_file(&path)?;
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();

@@ -217,7 +217,6 @@ impl CatchUp<'_> {
         let engine = self.engine;
         let holding = Holding {
             fs: engine.fs(),
-            path: &engine.path,
             paranoid_checks: engine.options.paranoid_checks,
             info_log: &engine.info_log,
         };
@@ -228,7 +227,7 @@ impl CatchUp<'_> {
         });
         while let Some((id, file)) = follower.unheld.last() {
             if let Some(family) = follower.families.get(id) {
-                holding.hold_table(&family.cf.tables, file.level().unwrap_or(0), file.data())?;
+                holding.hold_table(&family.cf.tables, file.level().unwrap_or(0), file)?;
             }
             follower.unheld.pop();
         }
@@ -329,7 +328,7 @@ impl CatchUp<'_> {
         epoch::collect();
         let manifest = self.engine.manifest.lock();
         let tables: Vec<_> = manifest.take_obsolete_tables().iter().map(|table| table.number).collect();
-        let blobs = manifest.take_obsolete_blobs();
+        let blobs: Vec<_> = manifest.take_obsolete_blobs().iter().map(|blob| blob.number).collect();
         drop(manifest);
         if !tables.is_empty() || !blobs.is_empty() {
             let default = self.engine.families.default_family();

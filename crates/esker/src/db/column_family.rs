@@ -7,6 +7,7 @@ use super::log_header::{FAMILIES_SHOWN, family_lines};
 use crate::cf::{ColumnFamily, FailedFlushes, FamilyState, MemTables, SuperVersion, WriteStall};
 use crate::deleted_runs::DeletedRunMemory;
 use crate::engine::{Engine, UnderWay, maybe_schedule, publish_super_versions};
+use crate::files::{other_directories, take_directories};
 use crate::flush::{oldest_section_without, raise_log_numbers};
 use crate::observe::{IngestedFiles, LevelCompactionStats, StallCounts};
 use crate::options::ColumnFamilyOptions;
@@ -177,12 +178,13 @@ impl Db {
         let engine = self.engine();
         let descriptor = |f: &ColumnFamilyDescriptor| self.descriptor_of_new_family(&f.name, &f.options);
         let descriptors: Vec<_> = families.iter().map(descriptor).collect::<Result<_>>()?;
+        self.take_directories(&descriptors)?;
         // As the write leader: no write may fall between reading the WAL's number and the families
         // being there.
         let lead = self.inner.write_path.lead_alone_urgently();
         let mut manifest = engine.manifest.lock();
         let log_number = engine.wals.lock().current_number();
-        let in_manifest = descriptors.iter().map(ColumnFamilyDescriptor::for_manifest).collect();
+        let in_manifest = descriptors.iter().map(|d| d.for_manifest(&engine.path)).collect();
         let ids = manifest.create_column_families(in_manifest, log_number)?;
         let made = show_families(engine, &manifest, &ids, &descriptors, log_number);
         drop(manifest);
@@ -191,6 +193,19 @@ impl Db {
             family_is_there(engine, &descriptor.options);
         }
         Ok(made.into_iter().map(|cf| ColumnFamilyHandle { cf }).collect())
+    }
+
+    /// Makes and holds the directories that only these new families have.
+    pub(super) fn take_directories(&self, families: &[ColumnFamilyDescriptor]) -> Result<()> {
+        let engine = self.engine();
+        let own = families.iter().filter(|family| !family.options.cf_paths.is_empty());
+        let paths: Vec<_> = own.map(|family| family.options.file_paths(&engine.path)).collect();
+        let directories = other_directories(&engine.path, &paths);
+        take_directories(engine.fs().as_ref(), &engine.path, &directories, &engine.numbers)?;
+        let mut known = engine.other_directories.lock();
+        let new: Vec<_> = directories.into_iter().filter(|directory| !known.contains(directory)).collect();
+        known.extend(new);
+        Ok(())
     }
 
     /// The options as they go together.
@@ -328,7 +343,8 @@ fn new_family(
     let earliest = SequenceNumber(engine.allocated_sequence.load(Ordering::Relaxed));
     let mem = new_memtable(&engine.options, &icmp, &descriptor.options, 1, earliest);
     let default = engine.families.by_id(ColumnFamilyId::DEFAULT).expect("it is never dropped");
-    let tables = family_tables(&engine.db_options(), &engine.path, descriptor, default.tables.open_files());
+    let (paths, open_files) = (in_manifest.current().paths().clone(), default.tables.open_files());
+    let tables = family_tables(&engine.db_options(), paths, descriptor, open_files);
     family_with(engine.tag, in_manifest, descriptor, mem, log_number, tables)
 }
 

@@ -6,6 +6,7 @@ use crate::version::FamilyDescriptor;
 use esker_base::sync::Arc;
 use esker_base::{Error, Result};
 use esker_cache::Role;
+use esker_format::file_name::FilePaths;
 use esker_format::key::InternalKeyComparator;
 use esker_table::{OpenFiles, TableCache, TableCacheOptions};
 use std::path::Path;
@@ -41,11 +42,13 @@ impl ColumnFamilyDescriptor {
         families.into_iter().map(Into::into).collect()
     }
 
-    pub(crate) fn for_manifest(&self) -> FamilyDescriptor {
+    /// As the MANIFEST of the database in `db` takes it.
+    pub(crate) fn for_manifest(&self, db: &Path) -> FamilyDescriptor {
         let mut descriptor = FamilyDescriptor::new(self.name.clone());
         descriptor.comparator = self.options.comparator.clone();
         descriptor.persist_user_defined_timestamps = self.options.persist_user_defined_timestamps;
         descriptor.num_levels = usize::try_from(self.options.num_levels).unwrap_or(1);
+        descriptor.paths = Some(self.options.file_paths(db));
         descriptor.metadata_cache = self.options.table.cache_charged_for(Role::FileMetadata).cloned();
         descriptor
     }
@@ -87,16 +90,17 @@ pub(crate) fn make_consistent(
     family: &mut ColumnFamilyDescriptor,
 ) -> Result<Vec<String>> {
     let named = |e: Error| e.at(format_args!("column family '{}'", family.name));
+    family.options.take_paths(options).map_err(named)?;
     family.options.validate().map_err(named)?;
     family.options.validate_target(options).map_err(named)?;
     let changes = family.options.sanitize(options);
     Ok(changes.into_iter().map(|change| format!("column family '{}': {change}", family.name)).collect())
 }
 
-/// The open tables of a family, among those of the database.
+/// The open tables of a family with these directories, among those of the database.
 pub(crate) fn family_tables(
     options: &DbOptions,
-    path: &Path,
+    paths: FilePaths,
     family: &ColumnFamilyDescriptor,
     open_files: &Arc<OpenFiles>,
 ) -> Arc<TableCache> {
@@ -105,7 +109,7 @@ pub(crate) fn family_tables(
         table_options: Arc::new(family.options.table.clone()),
         prefix_extractor: family.options.prefix_extractor.clone(),
         merge_operator: family.options.merge_operator.clone(),
-        paths: vec![path.to_path_buf()],
+        paths,
         open_files: open_files.clone(),
         max_file_size_for_l0_meta_pin: family.options.write_buffer_size as u64 / 2 * 3,
         verify_unique_ids: options.verify_sst_unique_id_in_manifest,

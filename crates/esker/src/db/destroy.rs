@@ -1,19 +1,51 @@
 //! Removing a database.
 
-use crate::files::is_trash_name;
+use super::descriptor::ColumnFamilyDescriptor;
+use crate::files::{check_ours, is_data_file, is_trash_name};
 use crate::options::DbOptions;
 use esker_base::{Result, SubCode};
 use esker_env::FileSystem;
 use esker_format::file_name::{self, FileType, parse_file_name};
+use std::collections::BTreeSet;
 use std::path::Path;
 
 /// Deletes every file of the database in `path`, and the directory if nothing else is in it; of
 /// other directories that options name, WALs from `wal_dir` and its info logs from `db_log_dir`;
-/// WALs that RocksDB has put into `archive`. Files that are not the database's are left alone. A
+/// WALs that RocksDB has put into `archive`; from `db_paths` tables and blob files, and each of
+/// these directories that is empty then. Files that are not the database's are left alone. A
 /// directory without a database is fine.
 /// # Errors
+/// `InvalidArgument`, with nothing deleted: one of `db_paths` is another database's directory ·
 /// `IoError` if another process has the database open, or a file cannot be deleted.
 pub fn destroy_db(options: &DbOptions, path: impl AsRef<Path>) -> Result<()> {
+    destroy_db_cf(options, path, &[])
+}
+
+/// [`destroy_db`] of a database whose families have directories of their own: deletes from
+/// `cf_paths` of these families what it deletes from `db_paths`.
+///
+/// ```
+/// use esker::options::DbPath;
+/// use esker::{ColumnFamilyDescriptor, ColumnFamilyOptions, Db, DbOptions, destroy_db_cf};
+/// # let dir = esker_testkit::TempDir::new("doc");
+///
+/// let options = DbOptions::new().create_if_missing(true);
+/// let cf_paths = vec![DbPath::new(dir.join("users"), u64::MAX)];
+/// let users = ColumnFamilyDescriptor::new("users", ColumnFamilyOptions::new().cf_paths(cf_paths));
+/// let families = [ColumnFamilyDescriptor::from("default"), users];
+/// let db = Db::open_cf(&options, dir.join("db"), &families)?;
+/// # drop(db);
+/// destroy_db_cf(&options, dir.join("db"), &families)?;
+/// assert!(!dir.join("db").exists() && !dir.join("users").exists());
+/// # Ok::<_, esker::Error>(())
+/// ```
+/// # Errors
+/// Those of [`destroy_db`].
+pub fn destroy_db_cf(
+    options: &DbOptions,
+    path: impl AsRef<Path>,
+    families: &[ColumnFamilyDescriptor],
+) -> Result<()> {
     let path = path.as_ref();
     let fs = options.env.fs.as_ref();
     if names_in(fs, path)?.is_none() {
@@ -21,13 +53,27 @@ pub fn destroy_db(options: &DbOptions, path: impl AsRef<Path>) -> Result<()> {
     }
     let lock_path = file_name::lock_file_name(path);
     let lock = fs.lock_file(&lock_path)?;
+    let absolute = fs.absolute_path(path)?;
+    let paths = families.iter().flat_map(|family| &family.options.cf_paths).chain(&options.db_paths);
+    let mut others = BTreeSet::new();
+    for directory in paths {
+        others.insert(fs.absolute_path(&directory.path)?);
+    }
+    others.remove(&absolute);
+    others.iter().try_for_each(|directory| check_ours(fs, &absolute, directory))?;
     let is_of_type = |wanted: fn(FileType) -> bool| {
         move |name: &str| parse_file_name(name).is_some_and(|(file_type, _)| wanted(file_type))
     };
     delete_files(fs, path, is_of_type(|file_type| file_type != FileType::DbLock))?;
     delete_files(fs, path, is_trash_name)?;
     delete_archive(fs, path)?;
-    let absolute = fs.absolute_path(path)?;
+    for directory in &others {
+        delete_files(fs, directory, |name| is_data_file(name) || is_trash_name(name))?;
+        // By another name it may be `path`, and have `LOCK`.
+        if fs.file_exists(directory)? && fs.children(directory)?.is_empty() {
+            fs.delete_dir(directory)?;
+        }
+    }
     let is_other = |dir: &&Path| fs.absolute_path(dir).is_ok_and(|dir| dir != absolute);
     if let Some(dir) = options.wal_dir.as_deref().filter(is_other) {
         delete_files(fs, dir, is_of_type(|file_type| file_type == FileType::Wal))?;

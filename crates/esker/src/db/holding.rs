@@ -3,22 +3,18 @@
 //! In: tables and blob files that a version names. Out: a descriptor of each, as long as the
 //! process may have more; else only a check that the file is there.
 
+use crate::version::{FileMeta, missing_table};
 use esker_base::logger::InfoLog;
 use esker_base::sync::Arc;
 use esker_base::{Error, ErrorKind, FileNumber, Result, SubCode};
 use esker_env::FileSystem;
 use esker_env::descriptors::has_room;
-use esker_format::file_name;
-use esker_format::version_edit::FileMetaData;
 use esker_table::TableCache;
-use std::path::Path;
 
 /// The database whose files are held.
 #[derive(Clone, Copy)]
 pub(super) struct Holding<'a> {
     pub(super) fs: &'a Arc<dyn FileSystem>,
-    /// The directory of the database.
-    pub(super) path: &'a Path,
     /// Without it, reads say that a file is missing.
     pub(super) paranoid_checks: bool,
     pub(super) info_log: &'a Arc<dyn InfoLog>,
@@ -28,31 +24,29 @@ impl Holding<'_> {
     /// Holds a table. Reads nothing.
     /// # Errors
     /// `Corruption`: the file is missing, or has another size than the MANIFEST says · `IoError`.
-    pub(super) fn hold_table(&self, tables: &TableCache, level: usize, file: &FileMetaData) -> Result<()> {
-        let path = file_name::table_file_name(self.path, file.number);
-        let held = if has_room() { tables.hold(file) } else { tables.check_there(file) };
-        self.check(held, || format!("the table of L{level} is missing"), &path)
+    pub(super) fn hold_table(&self, tables: &TableCache, level: usize, file: &FileMeta) -> Result<()> {
+        let data = file.data();
+        let held = if has_room() { tables.hold(data) } else { tables.check_there(data) };
+        self.check(held, || missing_table(level, file))
     }
 
     /// Holds a blob file. Reads nothing.
     /// # Errors
     /// `Corruption`: the file is missing · `IoError`.
     pub(super) fn hold_blob_file(&self, tables: &TableCache, number: FileNumber) -> Result<()> {
-        let path = file_name::blob_file_name(self.path, number);
+        let path = tables.paths().blob(number);
         let held = if has_room() { tables.blobs().hold(number) } else { self.fs.file_size(&path).map(drop) };
-        self.check(held, || "the blob file is missing".to_owned(), &path)
+        self.check(held, || Error::corruption("the blob file is missing").at(path.display()))
     }
 
-    fn check(&self, held: Result<()>, missing: impl FnOnce() -> String, path: &Path) -> Result<()> {
+    fn check(&self, held: Result<()>, missing: impl FnOnce() -> Error) -> Result<()> {
         match held {
             // Reads will say so.
             Err(e) if !self.paranoid_checks || e.kind() == ErrorKind::IoError && e.is_retryable() => {
                 esker_base::info_log!(self.info_log, Warn, "Not kept open: {e}");
                 Ok(())
             }
-            Err(e) if e.subcode() == SubCode::PathNotFound => {
-                Err(Error::corruption(missing()).at(path.display()))
-            }
+            Err(e) if e.subcode() == SubCode::PathNotFound => Err(missing()),
             held => held,
         }
     }

@@ -33,6 +33,7 @@ impl Db {
         check_family_name(name)?;
         let descriptor = self.descriptor_of_new_family(name, options)?;
         let _under_way = UnderWay::begin(engine)?;
+        self.take_directories(slice::from_ref(&descriptor))?;
         let mut import = Import::new(engine, &descriptor.options, export, import_options.move_files)?;
         esker_base::probe!("import:prepared");
         let lead = self.inner.write_path.lead_alone();
@@ -48,7 +49,7 @@ impl Db {
         let mut manifest = engine.manifest.lock();
         engine.state.lock().background_error.check_writes()?;
         let log_number = engine.wals.lock().current_number();
-        let (id, _) = manifest.create_column_family(descriptor.for_manifest(), log_number)?;
+        let (id, _) = manifest.create_column_family(descriptor.for_manifest(&engine.path), log_number)?;
         if let Err(e) = name_tables(engine, &mut manifest, &mut import, id) {
             if manifest.drop_column_family(id).is_err() {
                 // The MANIFEST may have the family, so everybody has it.

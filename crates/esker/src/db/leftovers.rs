@@ -9,6 +9,7 @@
 //!  2. Nothing is deleted that was there before. The opening holds LOCK, so no other process makes
 //!     files meanwhile.
 
+use crate::files::is_data_file;
 use crate::version::manifest::read_current;
 use esker_base::Result;
 use esker_base::sync::Arc;
@@ -22,6 +23,8 @@ pub(super) struct Leftovers {
     fs: Arc<dyn FileSystem>,
     dir: PathBuf,
     before: Vec<(PathBuf, HashSet<String>)>,
+    /// Directories that hold tables and blob files of the database and nothing else of it.
+    data: Vec<(PathBuf, HashSet<String>)>,
 }
 
 impl Leftovers {
@@ -37,7 +40,17 @@ impl Leftovers {
         for dir in dirs.iter().take(if dir == wal_dir { 1 } else { 2 }) {
             before.push((dir.to_path_buf(), fs.children(dir)?.into_iter().collect()));
         }
-        Ok(Leftovers { fs: fs.clone(), dir: dir.to_owned(), before })
+        Ok(Leftovers { fs: fs.clone(), dir: dir.to_owned(), before, data: Vec::new() })
+    }
+
+    /// Adds directories of tables and blob files, once they are known to be this database's. Those
+    /// that cannot be listed are left alone.
+    pub(super) fn add_data_directories(&mut self, directories: &[PathBuf]) {
+        for dir in directories.iter().filter(|dir| self.before.iter().all(|(known, _)| known != *dir)) {
+            if let Ok(names) = self.fs.children(dir) {
+                self.data.push((dir.clone(), names.into_iter().collect()));
+            }
+        }
     }
 
     /// Deletes files that the opening made, unless CURRENT may name them. Files that cannot be
@@ -71,11 +84,21 @@ impl Leftovers {
                     None => false,
                 };
                 if is_ours && !before.contains(&name) {
-                    match self.fs.delete_file(&dir.join(&name)) {
-                        Ok(()) | Err(_) => {}
-                    }
+                    self.try_to_delete(&dir.join(&name));
                 }
             }
+        }
+        for (dir, before) in &self.data {
+            let names = self.fs.children(dir).unwrap_or_default().into_iter();
+            for name in names.filter(|name| is_data_file(name) && !before.contains(name)) {
+                self.try_to_delete(&dir.join(&name));
+            }
+        }
+    }
+
+    fn try_to_delete(&self, path: &Path) {
+        match self.fs.delete_file(path) {
+            Ok(()) | Err(_) => {}
         }
     }
 }

@@ -3,15 +3,19 @@
 use super::{ColumnFamilyHandle, Db};
 use crate::cf::ColumnFamily;
 use crate::engine::Engine;
+use crate::files::copy_file;
 use crate::files::open_table::open_file;
 use crate::observe::{
     BlobMetaData, ColumnFamilyMetaData, FlushReason, LevelMetaData, LiveFileMetaData, SstFileMetaData,
 };
 use crate::version::blob_meta::BlobFileMeta;
+use crate::version::manifest::copy_in_one_path;
 use crate::version::{FileMeta, LogOptions, Version};
+use esker_base::sync::Arc;
 use esker_base::{FileNumber, Result, SequenceNumber};
+use esker_env::FileSystem;
 use esker_format::file_name;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Everything that the database consists of at one point in time.
@@ -27,11 +31,27 @@ pub(crate) struct LiveCut {
     pub(crate) checksums: BTreeMap<FileNumber, (Vec<u8>, String)>,
     /// Number and bytes.
     pub(crate) manifest: (FileNumber, u64),
+    /// Whether the MANIFEST may name paths besides the first.
+    pub(crate) has_several_paths: bool,
     /// Those still needed, with their bytes.
     pub(crate) wals: Vec<(PathBuf, u64)>,
     pub(crate) last_sequence: SequenceNumber,
     /// A number for an OPTIONS file that no other file has.
     pub(crate) options_number: FileNumber,
+}
+
+impl LiveCut {
+    /// Copies the MANIFEST into `to`, durably, for a copy of the database that is one directory.
+    /// # Errors
+    /// `IoError` · `Corruption`.
+    pub(crate) fn copy_manifest(&self, fs: &Arc<dyn FileSystem>, to: &Path) -> Result<()> {
+        let (number, bytes) = self.manifest;
+        if self.has_several_paths {
+            return copy_in_one_path(fs, (&self.path, to), number, bytes);
+        }
+        let names = [&*self.path, to].map(|dir| file_name::descriptor_file_name(dir, number));
+        copy_file(fs.as_ref(), &names[0], &names[1], bytes)
+    }
 }
 
 impl Db {
@@ -68,12 +88,13 @@ impl Db {
         let last_sequence = engine.visible_sequence();
         drop(state);
         let manifest_at = (manifest.manifest_number(), manifest.manifest_bytes());
+        let has_several_paths = manifest.has_several_paths();
         drop(manifest);
         drop(lead);
         // Nobody waits while they are named: the versions stay as they are, and no file is deleted.
         esker_base::probe!("live_cut:name_files", &mut engine.path.clone());
-        let tables = versions.iter().flat_map(|v| v.all_files()).map(|(_, file)| file.number);
-        let blobs = versions.iter().flat_map(|v| v.blob_files().keys().copied());
+        let tables = versions.iter().flat_map(|v| v.all_files()).map(|(_, file)| (file.number, file.path()));
+        let blobs = versions.iter().flat_map(|v| v.blob_files().keys().map(|n| (*n, v.paths().blob(*n))));
         let mut checksums = BTreeMap::new();
         versions.iter().for_each(|version| add_checksums(version, &mut checksums));
         let tables_with_sizes =
@@ -81,17 +102,16 @@ impl Db {
         let blobs_with_sizes =
             versions.iter().flat_map(|v| v.blob_files()).map(|(n, blob)| (*n, blob.file_size()));
         let sizes = tables_with_sizes.chain(blobs_with_sizes).collect();
-        let named = |numbers: BTreeSet<FileNumber>, name: fn(&Path, FileNumber) -> PathBuf| {
-            numbers.into_iter().map(|number| name(&engine.path, number)).collect()
-        };
+        let sorted = |files: BTreeMap<FileNumber, PathBuf>| files.into_values().collect();
         let wals = alive.into_iter().filter(|(number, bytes)| *number >= oldest_needed && *bytes > 0);
         Ok(LiveCut {
             path: engine.path.clone(),
-            tables: named(tables.collect(), file_name::table_file_name),
-            blobs: named(blobs.collect(), file_name::blob_file_name),
+            tables: sorted(tables.collect()),
+            blobs: sorted(blobs.collect()),
             sizes,
             checksums,
             manifest: manifest_at,
+            has_several_paths,
             wals: wals.map(|(n, bytes)| (file_name::wal_file_name(&engine.wal_dir, n), bytes)).collect(),
             last_sequence,
             options_number,
@@ -155,7 +175,7 @@ impl Db {
             files: version.files(level).iter().map(|file| describe(engine, &family.cf, file)).collect(),
         });
         let blob_files: Vec<_> =
-            version.blob_files().values().map(|b| describe_blob_file(engine, b)).collect();
+            version.blob_files().values().map(|b| describe_blob_file(version, b)).collect();
         ColumnFamilyMetaData {
             name: family.name().to_owned(),
             size: version.total_size(),
@@ -181,12 +201,12 @@ fn checksum_of_blob_file(blob: &BlobFileMeta) -> Option<(Vec<u8>, String)> {
     (!made.checksum_value.is_empty()).then(|| (made.checksum_value.clone(), made.checksum_method.clone()))
 }
 
-fn describe_blob_file(engine: &Engine, blob: &BlobFileMeta) -> BlobMetaData {
-    let path = file_name::blob_file_name(&engine.path, blob.addition.number);
+fn describe_blob_file(version: &Version, blob: &BlobFileMeta) -> BlobMetaData {
+    let path = version.paths().blob(blob.addition.number);
     BlobMetaData {
         blob_file_number: blob.addition.number,
         blob_file_name: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
-        blob_file_path: engine.path.clone(),
+        blob_file_path: version.paths().first().to_path_buf(),
         blob_file_size: blob.file_size(),
         total_blob_count: blob.addition.total_blob_count,
         total_blob_bytes: blob.addition.total_blob_bytes,
@@ -197,7 +217,7 @@ fn describe_blob_file(engine: &Engine, blob: &BlobFileMeta) -> BlobMetaData {
 }
 
 fn describe(engine: &Engine, cf: &ColumnFamily, file: &FileMeta) -> SstFileMetaData {
-    let path = file_name::table_file_name(&engine.path, file.number);
+    let path = file.path();
     let name = path.file_name().unwrap_or_default();
     let counts = match file.stats() {
         Some(stats) => (stats.entries, stats.deletions),
@@ -208,7 +228,7 @@ fn describe(engine: &Engine, cf: &ColumnFamily, file: &FileMeta) -> SstFileMetaD
     SstFileMetaData {
         file_number: file.number,
         relative_filename: name.to_string_lossy().into_owned(),
-        directory: engine.path.clone(),
+        directory: file.directory().to_path_buf(),
         size: file.file_size,
         smallest_key: file.smallest_user_key().to_vec(),
         largest_key: file.largest_user_key().to_vec(),

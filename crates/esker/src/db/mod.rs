@@ -52,7 +52,7 @@ pub use column_family::ColumnFamilyHandle;
 pub use descriptor::ColumnFamilyDescriptor;
 pub(crate) use descriptor::{family_tables, make_consistent};
 pub(crate) use destroy::delete_archive;
-pub use destroy::destroy_db;
+pub use destroy::{destroy_db, destroy_db_cf};
 pub use entities::{AttributeGroup, WideColumns};
 pub(crate) use identity::load_or_create_identity;
 pub use ingest::IngestExternalFileArg;

@@ -22,6 +22,7 @@ use crate::cf::{ColumnFamilySet, FamilyState};
 use crate::engine::{
     DbState, Engine, EngineParts, PrimaryFollower, Secondary, begin_scrubbing, publish_super_versions,
 };
+use crate::files::{is_data_file, names_if_there, other_directories, take_directories};
 use crate::instance::{DbInner, ReleaseAll, enable_auto_resume, purge_directory};
 use crate::options::{DbOptions, Feature};
 use crate::schedule::Scheduler;
@@ -96,6 +97,7 @@ impl Db {
     ) -> Result<Db> {
         let mut options = options.clone();
         options.validate()?;
+        options.make_paths_absolute()?;
         let mut changes = options.sanitize();
         for family in &mut families {
             changes.extend(make_consistent(&options, family)?);
@@ -129,6 +131,7 @@ struct Opening {
     lock: Option<Box<dyn FileLock>>,
     info_log: Arc<dyn InfoLog>,
     session_id: String,
+    leftovers: Option<Leftovers>,
     tag: u64,
     /// Shared by all attempts: a later attempt need not open again another owner's files that an
     /// earlier one opened.
@@ -158,8 +161,11 @@ impl Opening {
                 return Err(does_not_exist(&path));
             }
             fs.create_dir_if_missing(&wal_dir)?;
+            let log_dir = options.db_log_dir.as_deref().filter(|_| options.info_log.is_none());
+            log_dir.map_or(Ok(()), |dir| fs.create_dir_if_missing(dir))?;
             // From here on the directories are these, whatever becomes of their names.
-            if let Some(held) = fs.hold_directories(&[&path, &wal_dir])? {
+            let directories: Vec<&Path> = [&*path, &wal_dir].into_iter().chain(log_dir).collect();
+            if let Some(held) = fs.hold_directories(&directories)? {
                 options.env.fs = held;
             }
             lock = Some(options.env.fs.lock_file(&file_name::lock_file_name(&path))?);
@@ -182,6 +188,7 @@ impl Opening {
             lock,
             info_log,
             session_id,
+            leftovers: None,
             tag,
             open_files,
         })
@@ -199,16 +206,18 @@ impl Opening {
 
     /// `notes_options`: in an OPTIONS file.
     fn run(&mut self, notes_options: bool) -> Result<Db> {
-        let leftovers = match self.mode {
+        self.leftovers = match self.mode {
             OpenMode::ReadWrite => Leftovers::list(&self.options.env.fs, &self.path, &self.wal_dir),
             OpenMode::ReadOnly => None,
         };
         let result = self.try_to_run(notes_options);
-        if let (Err(_), Some(leftovers)) = (&result, leftovers) {
+        if let (Err(_), Some(leftovers)) = (&result, self.leftovers.take()) {
             leftovers.delete();
             // Recovery may have written tables.
             if let Some(manager) = &self.options.sst_file_manager {
-                manager.forget_directories(&[&self.path]);
+                let others = self.other_directories();
+                let directories = [&self.path].into_iter().chain(&others);
+                manager.forget_directories(&directories.map(PathBuf::as_path).collect::<Vec<_>>());
             }
         }
         result
@@ -221,10 +230,14 @@ impl Opening {
         let followed_from = before_manifest.clone().filter(|_| self.secondary.is_some());
         let (existing, db_id) = self.find_or_create(&fs)?;
         let (mut present, missing) = self.split_families(existing)?;
-        let descriptors: Vec<_> = present.iter().map(ColumnFamilyDescriptor::for_manifest).collect();
+        let descriptors: Vec<_> = present.iter().map(|family| family.for_manifest(&self.path)).collect();
         let mut manifest = VersionSet::recover(self.version_set_options(&fs), &descriptors)?;
         if !read_only {
             self.pass_over_left_files(&manifest)?;
+            // Not before the MANIFEST's files are found: a directory that is missing stays so.
+            let directories = self.other_directories();
+            take_directories(fs.as_ref(), &self.path, &directories, manifest.numbers())?;
+            self.leftovers.iter_mut().for_each(|leftovers| leftovers.add_data_directories(&directories));
         }
         let db_id = manifest.db_id().map_or(db_id, str::to_owned);
         manifest.set_db_id(db_id.clone());
@@ -291,6 +304,12 @@ impl Opening {
         Ok(db)
     }
 
+    /// The directories for tables and blob files of all families besides the database's own.
+    fn other_directories(&self) -> Vec<PathBuf> {
+        let own = self.families.iter().map(|family| family.options.file_paths(&self.path));
+        other_directories(&self.path, &own.collect::<Vec<_>>())
+    }
+
     /// Gives no new file the number of a table, blob file or MANIFEST that is there. The MANIFEST
     /// in force need not know the number of one that a crash has left; files are created only where
     /// there is none. Nor does a new file get a number up to that of an OPTIONS file, which no
@@ -352,11 +371,12 @@ impl Opening {
                 _ => false,
             };
             if let Some(name) = fs.children(dir)?.into_iter().find(is_of_database) {
-                return Err(Error::corruption(
-                    "this file is there and CURRENT is not, so no new database is created; repair_db, or esker ldb repair, \
-                     makes one of what is left, destroy_db removes it",
-                )
-                .at(dir.join(name).display()));
+                return Err(remains(&dir.join(name)));
+            }
+        }
+        for dir in self.other_directories() {
+            if let Some(name) = names_if_there(fs, &dir)?.into_iter().find(|name| is_data_file(name)) {
+                return Err(remains(&dir.join(name)));
             }
         }
         Ok(())
@@ -497,6 +517,7 @@ impl Opening {
         }
         Arc::new(Engine::new(EngineParts {
             path: self.path.clone(),
+            other_directories: self.other_directories(),
             wal_dir: self.wal_dir.clone(),
             tag: self.tag,
             scheduler: Scheduler::new(self.options.env.pool.clone(), self.tag),
@@ -527,7 +548,8 @@ impl Opening {
         let by_name: HashMap<&str, _> = families.iter().rev().map(|f| (f.name.as_str(), f)).collect();
         for family in manifest.families() {
             let Some(descriptor) = by_name.get(family.name()) else { continue };
-            let of_family = family_tables(&self.options, &self.path, descriptor, &self.open_files);
+            let paths = family.current().paths().clone();
+            let of_family = family_tables(&self.options, paths, descriptor, &self.open_files);
             all.add(family.name(), &of_family, family.current());
             tables.insert(family.id(), of_family);
         }
@@ -564,7 +586,7 @@ impl Opening {
             let Some(tables) = tables.get(&family.id()) else { continue };
             let version = family.current();
             for (level, file) in version.all_files() {
-                holding.hold_table(tables, level, file.data())?;
+                holding.hold_table(tables, level, file)?;
                 live_tables.insert(file.number);
             }
             for number in version.blob_files().keys() {
@@ -579,7 +601,6 @@ impl Opening {
     fn holding(&self) -> Holding<'_> {
         Holding {
             fs: &self.options.env.fs,
-            path: &self.path,
             paranoid_checks: self.options.paranoid_checks,
             info_log: &self.info_log,
         }
@@ -651,6 +672,14 @@ impl Db {
         begin_scrubbing(engine);
         Ok(())
     }
+}
+
+fn remains(file: &Path) -> Error {
+    Error::corruption(
+        "this file is there and CURRENT is not, so no new database is created; repair_db, or esker ldb repair, \
+         makes one of what is left, destroy_db removes it",
+    )
+    .at(file.display())
 }
 
 fn does_not_exist(path: &Path) -> Error {

@@ -180,7 +180,7 @@ impl Recovery<'_> {
             run.flush_all()?;
         }
         if run.has_written_tables {
-            self.fs.new_directory(self.path)?.fsync()?;
+            run.sync_directories()?;
         }
         let oldest = run.families.values().filter(|f| f.has_entries).map(|f| f.log_number).min();
         let is_kept = |w: &FileNumber| !self.is_read_only() && oldest.is_some_and(|o| *w >= o);

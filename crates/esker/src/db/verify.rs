@@ -5,7 +5,6 @@ use crate::engine::{ScrubState, Scrubber};
 use crate::files::open_table::open_file;
 use crate::files::{under_either_name, verify_file_checksum};
 use esker_base::{Error, FileNumber, Result};
-use esker_format::file_name;
 
 /// A table that compactions leave alone because it is damaged: see [`Db::quarantined_tables`].
 #[derive(Clone)]
@@ -118,14 +117,14 @@ impl Db {
             let super_version = family.pinned_super_version();
             for (_, file) in super_version.version.all_files() {
                 let Some((checksum, function)) = &file.file_checksum else { continue };
-                let path = file_name::table_file_name(&engine.path, file.number);
+                let path = file.path();
                 let verify =
                     |path: &_| verify_file_checksum(factory, fs, path, is_direct, (checksum, function));
                 under_either_name(&path, verify)?;
             }
             for (number, blob) in super_version.version.blob_files() {
                 let addition = &blob.addition;
-                let path = file_name::blob_file_name(&engine.path, *number);
+                let path = super_version.version.paths().blob(*number);
                 let expected = (addition.checksum_value.as_slice(), addition.checksum_method.as_str());
                 verify_file_checksum(factory, fs, &path, is_direct, expected)?;
             }

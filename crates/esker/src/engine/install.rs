@@ -15,7 +15,6 @@ use crate::version::{FileMeta, Version};
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
 use esker_base::{ColumnFamilyId, FileNumber, SequenceNumber};
-use esker_format::file_name;
 use std::collections::{BTreeSet, HashSet};
 
 /// Publishes a super version from `state`, recomputes stalls, and queues a compaction if one is
@@ -137,8 +136,7 @@ impl Engine {
             let Some(cf) = self.families.by_id(*id) else { continue };
             if let Some(manager) = &self.options.sst_file_manager {
                 for file in version.new_files() {
-                    let path = file_name::table_file_name(&self.path, file.number);
-                    manager.on_add_file(&path, file.file_size);
+                    manager.on_add_file(&file.path(), file.file_size);
                 }
             }
             for file in version.new_files().iter().filter(|file| file.stats().is_none()) {
@@ -171,11 +169,12 @@ impl Engine {
         prepare(version, &options, self.env.clock.now_seconds());
     }
 
-    /// Deletes files of a job that no MANIFEST names. Files that a failed MANIFEST write may have
-    /// named go after the next successful one, or at the next open.
+    /// Deletes files of a job that no MANIFEST names; `path_id` is of its tables. Files that a
+    /// failed MANIFEST write may have named go after the next successful one, or at the next open.
     pub(crate) fn delete_outputs(
         &self,
         cf: &ColumnFamily,
+        path_id: u32,
         tables: impl Iterator<Item = FileNumber>,
         blobs: impl Iterator<Item = FileNumber>,
     ) {
@@ -186,11 +185,11 @@ impl Engine {
         drop(manifest);
         let tables = tables.into_iter().map(|number| {
             cf.tables.evict(number);
-            file_name::table_file_name(&self.path, number)
+            cf.tables.paths().table(path_id, number)
         });
         let blobs = blobs.into_iter().map(|number| {
             cf.tables.blobs().evict(number);
-            file_name::blob_file_name(&self.path, number)
+            cf.tables.paths().blob(number)
         });
         for path in tables.chain(blobs) {
             if let Err(e) = self.delete_file(&path) {

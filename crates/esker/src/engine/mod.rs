@@ -67,8 +67,9 @@ use esker_base::{ColumnFamilyId, Error, ErrorKind, FileNumber, Result, SequenceN
 use esker_env::rate_limiter::IoPriority;
 use esker_env::timer::Repeating;
 use esker_env::{Env, FileLock, FileSystem};
+use std::collections::BTreeSet;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Before work is tried again whose error a listener has called off: RocksDB's number.
@@ -203,6 +204,8 @@ pub(crate) struct Engine {
     /// Checks, at a period in seconds, for compactions that are due by time.
     pub(crate) compaction_timer: Mutex<Option<(u64, Repeating)>>,
     pub(crate) unwritten_options: Mutex<UnwrittenOptions>,
+    /// Directories for tables and blob files besides `path`, those of dropped families, too.
+    pub(crate) other_directories: Mutex<Vec<PathBuf>>,
     /// Given back last.
     pub(crate) lock: Mutex<Option<Box<dyn FileLock>>>,
 }
@@ -215,6 +218,14 @@ impl Engine {
 
     pub(crate) fn fs(&self) -> &Arc<dyn FileSystem> {
         &self.env.fs
+    }
+
+    /// Makes the names of new files in these directories durable.
+    /// # Errors
+    /// `IoError`.
+    pub(crate) fn sync_directories<'a>(&self, directories: impl Iterator<Item = &'a Path>) -> Result<()> {
+        let each: BTreeSet<&Path> = directories.collect();
+        each.into_iter().try_for_each(|directory| self.fs().new_directory(directory)?.fsync())
     }
 
     /// The newest sequence number that reads may see.
@@ -282,7 +293,7 @@ impl Engine {
         self.snapshots.with(|list| list.oldest().unwrap_or_else(|| self.visible_sequence()))
     }
 
-    /// The context in which jobs write tables of this family.
+    /// The context in which jobs write tables of this family, in its first path.
     pub(crate) fn output_context<'a>(
         &'a self,
         cf: &'a ColumnFamily,
@@ -296,7 +307,8 @@ impl Engine {
             options: db_options,
             family_options: options,
             icmp: &cf.icmp,
-            dir: &self.path,
+            database: &self.path,
+            path_id: 0,
             column_family: cf.id,
             column_family_name: &cf.name,
             db_id: &self.db_id,

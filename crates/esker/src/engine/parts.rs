@@ -24,6 +24,7 @@ const DEFAULT_DELAYED_WRITE_RATE: u64 = 16 << 20;
 /// Everything that `db/open.rs` has made.
 pub(crate) struct EngineParts {
     pub(crate) path: PathBuf,
+    pub(crate) other_directories: Vec<PathBuf>,
     pub(crate) wal_dir: PathBuf,
     pub(crate) options: DbOptions,
     pub(crate) db_id: String,
@@ -99,6 +100,7 @@ impl Engine {
             recovery: AutoRecovery::default(),
             compaction_timer: Mutex::new(None),
             unwritten_options: Mutex::new(UnwrittenOptions::default()),
+            other_directories: Mutex::new(parts.other_directories),
             lock: Mutex::new(parts.lock),
         }
     }

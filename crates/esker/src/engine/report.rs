@@ -23,7 +23,6 @@ use esker_base::sync::atomic::Ordering;
 use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, Severity, SubCode};
 use esker_env::{StopWatch, system};
 use esker_format::compression::CompressionType;
-use esker_format::file_name;
 use esker_format::key;
 use esker_format::properties::TableProperties;
 use esker_format::version_edit::{BlobFileAddition, BlobFileGarbage, FileMetaData};
@@ -264,7 +263,7 @@ impl Engine {
         FlushJobInfo {
             cf_id: cf.id,
             cf_name: cf.name.clone(),
-            file_path: file.map(|f| file_name::table_file_name(&self.path, f.number)).unwrap_or_default(),
+            file_path: file.map(|f| cf.tables.paths().table(f.path_id, f.number)).unwrap_or_default(),
             file_number: file.map_or(FileNumber(0), |f| f.number),
             thread_id: system::thread_id(),
             job_id,
@@ -278,22 +277,22 @@ impl Engine {
             oldest_blob_file_number: file.and_then(|f| f.oldest_blob_file_number),
             table_properties: file.and_then(|f| properties_of(cf, f, 0)).unwrap_or_default(),
             blob_compression_type: super_version.options.blob_compression_type,
-            blob_file_addition_infos: blobs.iter().map(|blob| self.blob_addition(blob)).collect(),
+            blob_file_addition_infos: blobs.iter().map(|blob| Engine::blob_addition(cf, blob)).collect(),
         }
     }
 
-    fn blob_addition(&self, blob: &BlobFileAddition) -> BlobFileAdditionInfo {
+    fn blob_addition(cf: &ColumnFamily, blob: &BlobFileAddition) -> BlobFileAdditionInfo {
         BlobFileAdditionInfo {
-            blob_file_path: file_name::blob_file_name(&self.path, blob.number),
+            blob_file_path: cf.tables.paths().blob(blob.number),
             blob_file_number: blob.number,
             total_blob_count: blob.total_blob_count,
             total_blob_bytes: blob.total_blob_bytes,
         }
     }
 
-    fn blob_garbage(&self, garbage: &BlobFileGarbage) -> BlobFileGarbageInfo {
+    fn blob_garbage(cf: &ColumnFamily, garbage: &BlobFileGarbage) -> BlobFileGarbageInfo {
         BlobFileGarbageInfo {
-            blob_file_path: file_name::blob_file_name(&self.path, garbage.number),
+            blob_file_path: cf.tables.paths().blob(garbage.number),
             blob_file_number: garbage.number,
             garbage_blob_count: garbage.garbage_blob_count,
             garbage_blob_bytes: garbage.garbage_blob_bytes,
@@ -403,7 +402,7 @@ impl Engine {
         if with_outputs {
             let level = plan.output_level;
             info.output_file_infos = files().map(|f| file_info(level, f)).collect();
-            info.output_files = files().map(|f| file_name::table_file_name(&self.path, f.number)).collect();
+            info.output_files = files().map(|f| f.path()).collect();
         }
         info
     }
@@ -474,7 +473,7 @@ impl Engine {
         status: &Result<()>,
     ) -> CompactionJobInfo {
         let plan = report.plan;
-        let path = |number| file_name::table_file_name(&self.path, number);
+        let output = |f: &&FileMetaData| report.cf.tables.paths().table(f.path_id, f.number);
         let at_output_level = plan.input_files().filter(|(level, _)| *level == plan.output_level).count();
         CompactionJobInfo {
             cf_id: report.cf.id,
@@ -486,9 +485,9 @@ impl Engine {
             base_input_level: plan.start_level,
             output_level: plan.output_level,
             input_file_infos: plan.input_files().map(|(level, f)| file_info(level, f)).collect(),
-            input_files: plan.input_files().map(|(_, f)| path(f.number)).collect(),
+            input_files: plan.input_files().map(|(_, f)| f.path()).collect(),
             output_file_infos: report.outputs.iter().map(|f| file_info(plan.output_level, f)).collect(),
-            output_files: report.outputs.iter().map(|f| path(f.number)).collect(),
+            output_files: report.outputs.iter().map(output).collect(),
             compaction_reason: plan.reason,
             compression: report.compression,
             stats: CompactionJobStats {
@@ -513,8 +512,16 @@ impl Engine {
             smallest_output_key_prefix: key_prefix(report.outputs.first().map(|f| &f.smallest)),
             largest_output_key_prefix: key_prefix(report.outputs.last().map(|f| &f.largest)),
             blob_compression_type: report.blob_compression,
-            blob_file_addition_infos: report.blob_files.iter().map(|blob| self.blob_addition(blob)).collect(),
-            blob_file_garbage_infos: report.blob_garbage.iter().map(|b| self.blob_garbage(b)).collect(),
+            blob_file_addition_infos: report
+                .blob_files
+                .iter()
+                .map(|b| Engine::blob_addition(report.cf, b))
+                .collect(),
+            blob_file_garbage_infos: report
+                .blob_garbage
+                .iter()
+                .map(|b| Engine::blob_garbage(report.cf, b))
+                .collect(),
         }
     }
 
@@ -527,7 +534,7 @@ impl Engine {
         let inputs = report.plan.input_files().map(|(level, f)| (level, f.data()));
         let outputs = report.outputs.iter().filter(|_| status.is_ok());
         let outputs = outputs.map(|f| (report.plan.output_level, *f));
-        let path = |f: &FileMetaData| file_name::table_file_name(&self.path, f.number);
+        let path = |f: &FileMetaData| report.cf.tables.paths().table(f.path_id, f.number);
         inputs
             .chain(outputs)
             .filter_map(|(level, f)| Some((path(f), properties_of(report.cf, f, level)?)))

@@ -8,7 +8,7 @@ use crate::files::{check_space_limit, is_trash};
 use esker_base::Result;
 use esker_env::sst_file_manager::Deleter;
 use esker_format::file_name::{FileType, parse_file_name};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 impl Engine {
     /// Deletes a file of the database: tables, blob files, trash, and WALs beside them at the pace
@@ -33,25 +33,33 @@ impl Engine {
         }
     }
 
+    /// The directories with tables and blob files of this database: its own, then the others.
+    fn data_directories(&self) -> Vec<PathBuf> {
+        [&self.path].into_iter().chain(&*self.other_directories.lock()).cloned().collect()
+    }
+
     /// Shows the `sst_file_manager` the tables, blob files and trash that are there. One system
     /// call for each.
     /// # Errors
     /// `IoError`.
     pub(crate) fn track_existing_files(&self) -> Result<()> {
         let Some(manager) = &self.options.sst_file_manager else { return Ok(()) };
-        for name in self.fs().children(&self.path)? {
-            let path = self.path.join(name);
-            if matches!(kind_of(&path), Some(FileType::Table | FileType::Blob)) || is_trash(&path) {
-                manager.on_add_file(&path, self.fs().file_size(&path)?);
+        for directory in self.data_directories() {
+            for name in self.fs().children(&directory)? {
+                let path = directory.join(name);
+                if matches!(kind_of(&path), Some(FileType::Table | FileType::Blob)) || is_trash(&path) {
+                    manager.on_add_file(&path, self.fs().file_size(&path)?);
+                }
             }
         }
         Ok(())
     }
 
-    /// The manager must not touch the directory any more.
+    /// The manager must not touch the directories any more.
     pub(crate) fn end_file_tracking(&self) {
         if let Some(manager) = &self.options.sst_file_manager {
-            manager.forget_directories(&[&self.path]);
+            let directories = self.data_directories();
+            manager.forget_directories(&directories.iter().map(PathBuf::as_path).collect::<Vec<_>>());
         }
     }
 

@@ -14,7 +14,6 @@ use super::table_output::{OutputContext, TableOutput, create_paced, type_of};
 use esker_base::stats::{Ticker, record_tick};
 use esker_base::{FileNumber, Result, ValueType};
 use esker_format::blob::BlobIndex;
-use esker_format::file_name;
 use esker_format::key::{self, append_internal_key};
 use esker_format::version_edit::BlobFileAddition;
 use esker_table::blob::BlobFileBuilder;
@@ -90,7 +89,7 @@ impl<'a> BlobOutput<'a> {
             let number = (self.new_number)();
             self.created.push(number);
             let context = &self.context;
-            let path = file_name::blob_file_name(context.dir, number);
+            let path = context.tables.paths().blob(number);
             let file = create_paced(context, &path)?;
             let factory = context.options.file_checksum_gen_factory.as_ref();
             let (file, checksum) = checksummed(factory, &path, file);
@@ -130,7 +129,7 @@ impl<'a> BlobOutput<'a> {
         record_tick(statistics, Ticker::BlobDbBlobFileBytesWritten, file.file_size());
         record_tick(statistics, Ticker::BlobDbBlobFileSynced, 1);
         file.close()?;
-        self.context.track(&file_name::blob_file_name(self.context.dir, number), file.file_size());
+        self.context.track(&self.context.tables.paths().blob(number), file.file_size());
         let checksum = self.checksum.take().map(PendingChecksum::finish);
         let (checksum_value, checksum_method) = checksum.unwrap_or_default();
         self.finished.push(BlobFileAddition {
@@ -151,7 +150,7 @@ impl<'a> BlobOutput<'a> {
         self.finished.clear();
         for number in self.created.drain(..) {
             self.context.tables.blobs().evict(number);
-            let path = file_name::blob_file_name(self.context.dir, number);
+            let path = self.context.tables.paths().blob(number);
             if self.context.env.fs.file_exists(&path)? {
                 self.context.env.fs.delete_file(&path)?;
                 self.context.untrack(&path);

@@ -1,11 +1,13 @@
 //! Files: written, brought in from elsewhere, and no longer needed.
 //!
 //! Reading order: `table_output` and `blob_output` (the files of a job), `written` (their checks),
-//! `file_checksum`, [`open_table`] (a file's open table), `copy` (links and copies), `obsolete`
-//! (which files of a directory may go).
+//! `file_checksum`, [`open_table`] (a file's open table), `copy` (links and copies),
+//! `directories` (those of `db_paths` and `cf_paths`), `obsolete` (which files of a directory may
+//! go).
 
 mod blob_output;
 mod copy;
+mod directories;
 mod file_checksum;
 mod obsolete;
 pub(crate) mod open_table;
@@ -14,6 +16,7 @@ mod written;
 
 pub(crate) use blob_output::BlobOutput;
 pub(crate) use copy::{copy_file, link_or_copy, read_chunks, sync_file, take_over, under_either_name};
+pub(crate) use directories::{check_ours, is_data_file, names_if_there, other_directories, take_directories};
 pub(crate) use file_checksum::{FileChecksum, checksum_of_file, hex, verify_file_checksum};
 pub(crate) use obsolete::{KeepSet, is_obsolete, is_trash, is_trash_name};
 pub(crate) use table_output::{

@@ -23,7 +23,6 @@ use esker_env::rate_limiter::IoPriority;
 use esker_env::{Env, StopWatch, WritableFile};
 use esker_format::compression::CompressionType;
 use esker_format::deleted_runs::LongDeletedRun;
-use esker_format::file_name;
 use esker_format::key::{self, InternalKeyComparator};
 use esker_format::properties::OLDER_VERSIONS;
 use esker_format::range_del::RangeTombstone;
@@ -33,7 +32,7 @@ use esker_table::blob::BlobReader;
 use esker_table::{
     TableBuilder, TableBuilderOptions, TableCache, TableFile, TableFileInfo, TableReadOptions,
 };
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// State shared by all outputs of a job.
 #[derive(Clone, Copy)]
@@ -42,7 +41,10 @@ pub(crate) struct OutputContext<'a> {
     pub(crate) options: &'a DbOptions,
     pub(crate) family_options: &'a ColumnFamilyOptions,
     pub(crate) icmp: &'a InternalKeyComparator,
-    pub(crate) dir: &'a Path,
+    /// The database's directory.
+    pub(crate) database: &'a Path,
+    /// The path id of its tables.
+    pub(crate) path_id: u32,
     pub(crate) column_family: ColumnFamilyId,
     pub(crate) column_family_name: &'a str,
     pub(crate) db_id: &'a str,
@@ -57,6 +59,11 @@ pub(crate) struct OutputContext<'a> {
 }
 
 impl OutputContext<'_> {
+    /// The path of the table with this number.
+    pub(crate) fn table_path(&self, number: FileNumber) -> PathBuf {
+        self.tables.paths().table(self.path_id, number)
+    }
+
     fn time_sync(&self) -> StopWatch<'_> {
         let is_of_compaction = self.io_priority == IoPriority::Low;
         let histogram = if is_of_compaction {
@@ -111,7 +118,7 @@ pub(crate) fn check_space_limit(options: &DbOptions) -> Result<()> {
 
 impl std::fmt::Debug for OutputContext<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "OutputContext({} in {})", self.column_family_name, self.dir.display())
+        write!(f, "OutputContext({} in {})", self.column_family_name, self.database.display())
     }
 }
 
@@ -239,7 +246,7 @@ impl TableOutput {
         for listener in &context.options.listeners {
             listener.on_table_file_creation_started(&brief(context, number));
         }
-        let path = file_name::table_file_name(context.dir, number);
+        let path = context.table_path(number);
         let file = create_paced(context, &path)?;
         let factory = context.options.file_checksum_gen_factory.as_ref();
         let (file, checksum) = checksummed(factory, &path, file);
@@ -384,7 +391,7 @@ impl TableOutput {
             .finish_file(context, epoch_number, oldest_ancestor_time)
             .and_then(|made| check_readable(context, &made.0, level, written).map(|()| made));
         if let Ok((meta, _)) = &result {
-            context.track(&file_name::table_file_name(context.dir, number), meta.file_size);
+            context.track(&context.table_path(number), meta.file_size);
         }
         tell_created(context, number, &result);
         result.map(|(meta, TableFileInfo { num_entries, long_deleted_runs, .. })| FinishedTable {
@@ -414,6 +421,7 @@ impl TableOutput {
         let now = self.creation_seconds;
         let meta = FileMetaData {
             number: self.number,
+            path_id: context.path_id,
             file_size: info.file_size,
             smallest: info.smallest.clone(),
             largest: info.largest.clone(),
@@ -546,9 +554,9 @@ pub(super) fn create_paced(context: &OutputContext<'_>, path: &Path) -> Result<B
 
 fn brief(context: &OutputContext<'_>, number: FileNumber) -> TableFileCreationBriefInfo {
     TableFileCreationBriefInfo {
-        db_name: context.dir.display().to_string(),
+        db_name: context.database.display().to_string(),
         cf_name: context.column_family_name.to_owned(),
-        file_path: file_name::table_file_name(context.dir, number),
+        file_path: context.table_path(number),
         job_id: context.job_id,
         reason: match context.io_priority {
             IoPriority::Low => TableFileCreationReason::Compaction,

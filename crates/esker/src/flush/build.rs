@@ -17,7 +17,6 @@ use esker_base::sync::atomic::AtomicBool;
 use esker_base::{FileNumber, Result, SequenceNumber, Severity};
 use esker_format::cursor::ScanIterator;
 use esker_format::deleted_runs::LongDeletedRun;
-use esker_format::file_name;
 use esker_format::range_del::FragmentedRangeTombstones;
 use esker_format::version_edit::{BlobFileAddition, FileMetaData};
 use esker_memtable::MemTable;
@@ -106,7 +105,7 @@ impl BuildTable<'_> {
     /// Removes an unfinished file. No MANIFEST names its number; the next open would remove it too.
     fn remove_table(&self, number: FileNumber) -> Result<()> {
         self.output.tables.evict(number);
-        let path = file_name::table_file_name(self.output.dir, number);
+        let path = self.output.table_path(number);
         let fs = &self.output.env.fs;
         if fs.file_exists(&path)? { fs.delete_file(&path) } else { Ok(()) }
     }

@@ -200,15 +200,14 @@ fn build_all(
             epoch_number: part.epoch_number,
         })?);
     }
-    engine.fs().new_directory(&engine.path)?.fsync()?;
-    Ok(())
+    engine.sync_directories(parts.iter().map(|part| part.cf.tables.paths().first()))
 }
 
 /// Deletes the files of these tables.
 fn discard<'a>(engine: &Engine, made: impl Iterator<Item = (&'a Part, &'a BuiltTable)>) {
     for (part, built) in made {
         let tables = built.file.iter().map(|file| file.number);
-        engine.delete_outputs(&part.cf, tables, built.blobs.iter().map(|blob| blob.number));
+        engine.delete_outputs(&part.cf, 0, tables, built.blobs.iter().map(|blob| blob.number));
     }
 }
 

@@ -15,19 +15,21 @@ use crate::files::{checksum_of_file, copy_file, take_over};
 use crate::observe::{ExportImportFilesMetaData, LiveFileMetaData};
 use crate::options::ColumnFamilyOptions;
 use esker_base::sync::Arc;
-use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber};
+use esker_base::{ColumnFamilyId, Error, Result, SequenceNumber};
 use esker_format::cursor::InternalIterator;
-use esker_format::file_name;
+use esker_format::file_name::FilePaths;
 use esker_format::key::{self, InternalKeyComparator, ParsedInternalKey, RANGE_END_SENTINEL};
 use esker_format::unique_id::unique_id;
 use esker_format::version_edit::{FileMetaData, VersionEdit};
 use esker_table::{TableReadOptions, TableReader, TableReaderOptions};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The tables of one import.
 pub(crate) struct Import<'a> {
     engine: &'a Engine,
     icmp: InternalKeyComparator,
+    /// The new family's.
+    paths: FilePaths,
     files: Vec<Imported>,
     is_named: bool,
 }
@@ -39,7 +41,7 @@ struct Imported {
 }
 
 impl<'a> Import<'a> {
-    /// Checks the tables and brings them into the directory.
+    /// Checks the tables and brings them into the family's first path.
     /// # Errors
     /// See `Db::create_column_family_with_import`.
     pub(crate) fn new(
@@ -59,7 +61,8 @@ impl<'a> Import<'a> {
             return Err(Error::not_supported(what));
         }
         let icmp = InternalKeyComparator::new(options.comparator.clone());
-        let mut import = Import { engine, icmp, files: Vec::new(), is_named: false };
+        let paths = options.file_paths(&engine.path);
+        let mut import = Import { engine, icmp, paths, files: Vec::new(), is_named: false };
         for file in &export.files {
             let checked = import.check(file, options).map_err(|e| e.at(&file.relative_filename))?;
             import.files.push(checked);
@@ -67,7 +70,7 @@ impl<'a> Import<'a> {
         import.check_levels()?;
         import.give_epochs();
         for file in &import.files {
-            let target = file_name::table_file_name(&engine.path, file.metadata.number);
+            let target = import.paths.table(0, file.metadata.number);
             let fs = engine.fs().as_ref();
             if move_files {
                 take_over(fs, &file.source, &target)?;
@@ -78,12 +81,12 @@ impl<'a> Import<'a> {
         if let Some(factory) = &engine.options.file_checksum_gen_factory {
             let is_direct = engine.options.use_direct_reads;
             for file in import.files.iter_mut().filter(|file| file.metadata.file_checksum.is_none()) {
-                let target = file_name::table_file_name(&engine.path, file.metadata.number);
+                let target = import.paths.table(0, file.metadata.number);
                 file.metadata.file_checksum =
                     Some(checksum_of_file(factory, engine.fs().as_ref(), &target, is_direct, "")?);
             }
         }
-        engine.fs().new_directory(&engine.path)?.fsync()?;
+        engine.sync_directories([import.paths.first()].into_iter())?;
         Ok(import)
     }
 
@@ -239,16 +242,15 @@ impl Drop for Import<'_> {
         }
         let fs = self.engine.fs();
         for file in &self.files {
-            delete_if_there(self.engine, fs.as_ref(), file.metadata.number);
+            delete_if_there(self.engine, fs.as_ref(), &self.paths.table(0, file.metadata.number));
         }
     }
 }
 
 /// If it cannot be deleted, the next open removes it: no MANIFEST names its number.
-fn delete_if_there(engine: &Engine, fs: &dyn esker_env::FileSystem, number: FileNumber) {
-    let path = file_name::table_file_name(&engine.path, number);
-    if let Ok(true) = fs.file_exists(&path)
-        && let Err(e) = fs.delete_file(&path)
+fn delete_if_there(engine: &Engine, fs: &dyn esker_env::FileSystem, path: &Path) {
+    if let Ok(true) = fs.file_exists(path)
+        && let Err(e) = fs.delete_file(path)
     {
         esker_base::info_log!(engine.info_log, Warn, "Could not delete a file not taken in: {e}");
     }

@@ -74,7 +74,7 @@ pub(crate) fn ingest(
             file.take_checksum(&given, i, options.verify_file_checksum)?;
         }
     }
-    engine.fs().new_directory(&engine.path)?.fsync()?;
+    engine.sync_directories(families.iter().map(|family| family.cf.tables.paths().first()))?;
     let together = overlap_each_other(&prepared);
     // Flushes most of the overlap before writers have to wait.
     let overlapped = families_with_overlap(&prepared);

@@ -17,7 +17,6 @@ use crate::options::{
 use esker_base::sync::Arc;
 use esker_base::{Error, FileNumber, Result, SequenceNumber, ValueType};
 use esker_format::cursor::InternalIterator;
-use esker_format::file_name;
 use esker_format::key::{self, InternalKeyComparator, ParsedInternalKey, RANGE_END_SENTINEL};
 use esker_format::range_del::RangeTombstone;
 use esker_format::unique_id::unique_id;
@@ -130,7 +129,7 @@ impl<'a> PreparedFiles<'a> {
             level: 0,
             is_named: true,
         };
-        let target = file_name::table_file_name(&engine.path, prepared.number);
+        let target = prepared.path();
         // From here on there may be a file to delete.
         prepared.is_named = false;
         match (options.move_files, options.failed_move_fall_back_to_copy) {
@@ -141,6 +140,11 @@ impl<'a> PreparedFiles<'a> {
         Ok(prepared)
     }
 
+    /// Its place in the family's first path.
+    fn path(&self) -> PathBuf {
+        self.cf.tables.paths().table(0, self.number)
+    }
+
     /// Makes the checksum of file `i` of its family, or takes the given one; `verify` also makes it
     /// then and compares. Without a factory there is none.
     /// # Errors
@@ -148,7 +152,7 @@ impl<'a> PreparedFiles<'a> {
     /// checksum · `IoError`.
     pub(super) fn take_checksum(&mut self, given: &GivenChecksums<'_>, i: usize, verify: bool) -> Result<()> {
         let Some(factory) = given.factory else { return Ok(()) };
-        let path = file_name::table_file_name(&self.engine.path, self.number);
+        let path = self.path();
         let (fs, is_direct) = (self.engine.fs().as_ref(), self.engine.options.use_direct_reads);
         let (Some(expected), Some(function)) = (given.checksums.get(i), given.functions.get(i)) else {
             self.checksum = Some(checksum_of_file(factory, fs, &path, is_direct, "")?);
@@ -200,7 +204,7 @@ impl<'a> PreparedFiles<'a> {
         ExternalFileIngestionInfo {
             cf_name: self.cf.name.clone(),
             external_file_path: self.source.clone(),
-            internal_file_path: file_name::table_file_name(&self.engine.path, self.number),
+            internal_file_path: self.path(),
             global_seqno: self.sequence,
             table_properties: reader.map(|reader| reader.properties().clone()).unwrap_or_default(),
         }
@@ -253,7 +257,7 @@ impl Drop for PreparedFiles<'_> {
             return;
         }
         self.cf.tables.evict(self.number);
-        let path = file_name::table_file_name(&self.engine.path, self.number);
+        let path = self.path();
         let fs = self.engine.fs();
         // If it cannot be deleted, the next open removes it: no MANIFEST names its number.
         if let Ok(true) = fs.file_exists(&path)

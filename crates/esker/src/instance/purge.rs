@@ -11,9 +11,9 @@
 //!  3. Listeners are told after a purge has ended, so that they may disable deletions themselves.
 
 use crate::engine::{DbState, Engine, UnderWay};
-use crate::files::{KeepSet, is_obsolete, under_either_name};
+use crate::files::{KeepSet, is_data_file, is_obsolete, is_trash_name, under_either_name};
 use crate::observe::{Event, TableFileDeletionInfo};
-use crate::version::ObsoleteTable;
+use crate::version::{ObsoleteBlob, ObsoleteTable};
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::Ordering;
 use esker_base::sync::epoch;
@@ -89,8 +89,8 @@ fn purge(engine: &Engine) {
     let Some(obsolete) = Obsolete::take(engine) else { return };
     esker_base::probe!("purge:listed", &mut engine.path.clone());
     let tables = obsolete.delete(engine);
-    for (number, status) in tables {
-        tell_listeners(engine, number, &status);
+    for (table, status) in tables {
+        tell_listeners(engine, &table, &status);
     }
 }
 
@@ -147,8 +147,8 @@ impl Drop for Deleting<'_> {
 /// Obsolete files, listed while deletions were enabled. Disabling deletions waits until it is
 /// dropped.
 struct Obsolete<'a> {
-    tables: Vec<FileNumber>,
-    blobs: Vec<FileNumber>,
+    tables: Vec<ObsoleteTable>,
+    blobs: Vec<ObsoleteBlob>,
     wals: Vec<FileNumber>,
     manifests: Vec<FileNumber>,
     deleting: Deleting<'a>,
@@ -182,22 +182,22 @@ impl<'a> Obsolete<'a> {
             _ => Vec::new(),
         };
         let manifests = manifest.take_obsolete_manifests();
-        let tables = tables.into_iter().map(|ObsoleteTable { number, .. }| number).collect();
         Some(Obsolete { tables, blobs, wals, manifests, deleting })
     }
 
     /// Deletes the files. Returns the result for each table.
-    fn delete(self, engine: &Engine) -> Vec<(FileNumber, Result<()>)> {
+    fn delete(self, engine: &Engine) -> Vec<(ObsoleteTable, Result<()>)> {
         let mut tables = Vec::with_capacity(self.tables.len());
         // All families share the table cache's open files.
         let open_files = &engine.families.default_family().tables;
-        for number in self.tables {
-            open_files.evict(number);
-            tables.push((number, delete_table(engine, number)));
+        for table in self.tables {
+            open_files.evict(table.number);
+            let result = delete_table(engine, &table);
+            tables.push((table, result));
         }
-        for number in self.blobs {
-            open_files.blobs().evict(number);
-            delete(engine, &file_name::blob_file_name(&engine.path, number));
+        for blob in self.blobs {
+            open_files.blobs().evict(blob.number);
+            delete(engine, &blob.path());
         }
         for number in self.wals {
             delete(engine, &file_name::wal_file_name(&engine.wal_dir, number));
@@ -210,7 +210,8 @@ impl<'a> Obsolete<'a> {
     }
 }
 
-/// Deletes every file in the directory that a crash or an earlier process left and nothing needs.
+/// Deletes every file in the directories that a crash or an earlier process left and nothing needs.
+/// Directories besides the database's own lose tables, blob files and WALs only.
 /// No job has begun yet, so no thread is writing a file that the MANIFEST does not name.
 pub(crate) fn purge_directory(engine: &Engine) -> Result<()> {
     let names = engine.fs().children(&engine.path)?;
@@ -235,24 +236,31 @@ pub(crate) fn purge_directory(engine: &Engine) -> Result<()> {
             delete(engine, &engine.wal_dir.join(name));
         }
     }
+    let others = engine.other_directories.lock().clone();
+    for directory in others {
+        let is_data = |name: &str| is_data_file(name) || is_trash_name(name);
+        let names = engine.fs().children(&directory)?;
+        for name in names.iter().filter(|name| is_data(name) && is_obsolete(name, &keep)) {
+            delete(engine, &directory.join(name));
+        }
+    }
     Ok(())
 }
 
-fn delete_table(engine: &Engine, number: FileNumber) -> Result<()> {
-    let path = file_name::table_file_name(&engine.path, number);
-    let result = under_either_name(&path, |path| engine.delete_file(path));
+fn delete_table(engine: &Engine, table: &ObsoleteTable) -> Result<()> {
+    let result = under_either_name(&table.path(), |path| engine.delete_file(path));
     let status = result.as_ref().map(|_| ());
-    let event = Event::TableFileDeletion { job: 0, file_number: number, status };
+    let event = Event::TableFileDeletion { job: 0, file_number: table.number, status };
     let line = event.to_line(engine.env.clock.now_micros());
     esker_base::info_log!(engine.info_log, Info, "{line}");
     result
 }
 
-fn tell_listeners(engine: &Engine, number: FileNumber, status: &Result<()>) {
+fn tell_listeners(engine: &Engine, table: &ObsoleteTable, status: &Result<()>) {
     for listener in &engine.options.listeners {
         listener.on_table_file_deleted(&TableFileDeletionInfo {
             db_name: engine.path.display().to_string(),
-            file_path: file_name::table_file_name(&engine.path, number),
+            file_path: table.path(),
             job_id: 0,
             status: status.clone(),
         });

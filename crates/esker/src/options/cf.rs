@@ -481,6 +481,11 @@ option_struct! {
         /// 4096. Fixed.
         pre_scan_min_entries: u64 = 4096, object;
 
+        /// Directories for this family's tables and blob files, at most 4, as `db_paths` has them
+        /// for the database. Empty: those of `db_paths`. Two families may share a directory; its
+        /// target size is for each. Default empty. Fixed.
+        cf_paths: Vec<super::DbPath> = Vec::new(), object;
+
         /// Options of tables. Their text form has a section of its own. Fixed.
         table: BlockBasedTableOptions = BlockBasedTableOptions::default(), object;
         /// Objects that an OPTIONS file named and this program does not know, as (option, text).

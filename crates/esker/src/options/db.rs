@@ -135,6 +135,13 @@ option_struct! {
         /// KiB for each family with data in memory, and twice the bytes in memtables. Then all
         /// families that keep more than half of it are flushed. Default 0. Mutable.
         max_total_wal_size: u64 = 0, mutable;
+        /// Directories for tables and blob files, at most 4, for all families without `cf_paths`:
+        /// newer data in earlier ones, older data in later ones, by their target sizes. New level-0
+        /// tables and blob files go to the first. Empty: the database's directory, which holds
+        /// everything else in any case. The MANIFEST names a directory by its index here, so a list
+        /// keeps its order and its entries. It has no text form, as in RocksDB. Default empty.
+        /// Fixed.
+        db_paths: Vec<super::DbPath> = Vec::new(), object;
         /// Where WAL files go; `None`: in the database's directory. A database that has some there
         /// must not be opened before those that are still needed are moved. Default `None`. Fixed.
         wal_dir: Option<PathBuf> = None, fixed;

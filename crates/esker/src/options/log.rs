@@ -10,7 +10,7 @@
 use super::table::OptionStruct;
 use super::value::OptionValue;
 use super::{
-    BlockBasedTableOptions, BlockCache, CompactionFilterRef, CompressionOptions, DbOptions,
+    BlockBasedTableOptions, BlockCache, CompactionFilterRef, CompressionOptions, DbOptions, DbPath,
     WriteBufferManager,
 };
 use crate::observe::EventListener;
@@ -51,6 +51,15 @@ impl ObjectLog for Option<Arc<SstFileManager>> {
     fn log(&self, name: &str, lines: &mut Vec<LogLine>) {
         let rate = self.as_ref().map_or(0, |manager| manager.delete_rate_bytes_per_second());
         push(lines, format!("{name}.rate_bytes_per_sec"), rate.to_string());
+    }
+}
+
+/// One line for each directory. RocksDB does not show them.
+impl ObjectLog for Vec<DbPath> {
+    fn log(&self, name: &str, lines: &mut Vec<LogLine>) {
+        for (i, DbPath { path, target_size }) in self.iter().enumerate() {
+            push(lines, format!("{name}[{i}]"), format!("{} ({target_size} bytes)", path.display()));
+        }
     }
 }
 

@@ -36,11 +36,11 @@
 //!
 //! Reading order: `table` (how an option is declared), `former` (names that are not fields), `db`
 //! and `cf` (the options), `table_options` (those of tables, by name; their struct is in
-//! `esker_table`), `styles` (of compaction styles), `sst_partitioner`, `presets`, `closures`,
-//! `write_buffer_manager`, `file_checksum`, `hints`; `read`, `write` and `scan` (per call);
-//! `sanitize` (consistent or refused), `target` (what each RocksDB reads), `set` (changes while the
-//! database runs), `file` (OPTIONS files); `log` (lines of the LOG); `value`, `compression` and
-//! `cache_text` (values as text).
+//! `esker_table`), `styles` (of compaction styles), `paths` (directories for tables),
+//! `sst_partitioner`, `presets`, `closures`, `write_buffer_manager`, `file_checksum`, `hints`;
+//! `read`, `write` and `scan` (per call); `sanitize` (consistent or refused), `target` (what each
+//! RocksDB reads), `set` (changes while the database runs), `file` (OPTIONS files); `log` (lines of
+//! the LOG); `value`, `compression` and `cache_text` (values as text).
 
 mod cache_text;
 mod cf;
@@ -52,6 +52,7 @@ mod file_checksum;
 mod former;
 mod hints;
 pub mod log;
+mod paths;
 mod presets;
 mod read;
 mod sanitize;
@@ -99,6 +100,7 @@ pub use file_checksum::{
     FileChecksumGenerator,
 };
 pub use hints::{CacheTier, MemtableFactory, PrepopulateBlobCache, Temperature};
+pub use paths::DbPath;
 pub(crate) use read::{PLAIN, table_read_options};
 pub use read::{ReadOptions, ReadTier, ScanTableFilter};
 pub use scan::MultiScanArgs;

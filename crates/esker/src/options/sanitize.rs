@@ -141,6 +141,7 @@ impl DbOptions {
         if self.use_direct_io_for_flush_and_compaction && self.writable_file_max_buffer_size == 0 {
             return Err(invalid("writable_file_max_buffer_size", "writes in direct IO require it to be > 0"));
         }
+        super::paths::check_number("db_paths", &self.db_paths)?;
         if self.best_efforts_recovery {
             return Err(refused("best_efforts_recovery", "not built; repair rebuilds a lost MANIFEST"));
         }
@@ -266,6 +267,11 @@ impl ColumnFamilyOptions {
         changes.set("num_levels", &mut self.num_levels, levels, "out of range");
         if self.compaction_style != CompactionStyle::Level {
             let why = "only has a meaning for levels";
+            let field = &mut self.level_compaction_dynamic_level_bytes;
+            changes.set("level_compaction_dynamic_level_bytes", field, false, why);
+        }
+        if self.cf_paths.len() > 1 {
+            let why = "the path of a level follows from static level sizes";
             let field = &mut self.level_compaction_dynamic_level_bytes;
             changes.set("level_compaction_dynamic_level_bytes", field, false, why);
         }
@@ -643,7 +649,7 @@ fn refuse_object(option: &str, name: Option<&String>) -> Result<()> {
     }
 }
 
-fn refused(option: &str, why: &str) -> Error {
+pub(super) fn refused(option: &str, why: &str) -> Error {
     Error::not_supported(format!("option {option}: {why}"))
 }
 

@@ -244,6 +244,10 @@ pub struct CompactRangeOptions {
     pub allow_write_stall: bool,
     /// Threads for each compaction; 0: as `max_subcompactions`. Default 0.
     pub max_subcompactions: u32,
+    /// The path id, an index into `cf_paths` or `db_paths`, that the compaction writes to;
+    /// [`CompactRangeOptions::PATH_OF_LEVEL`]: the one that automatic compactions choose. Default
+    /// 0.
+    pub target_path_id: u32,
     /// In families with user-defined timestamps: raise `full_history_ts_low` to this first, so that
     /// what only older reads could come to goes. Default `None`.
     pub full_history_ts_low: Option<Vec<u8>>,
@@ -260,6 +264,7 @@ esker_base::debug_with_text!(CompactRangeOptions {
     bottommost_level_compaction,
     allow_write_stall,
     max_subcompactions,
+    target_path_id,
     text full_history_ts_low,
     canceled,
 });
@@ -273,6 +278,7 @@ impl Default for CompactRangeOptions {
             bottommost_level_compaction: BottommostLevelCompaction::default(),
             allow_write_stall: false,
             max_subcompactions: 0,
+            target_path_id: 0,
             full_history_ts_low: None,
             canceled: None,
         }
@@ -287,9 +293,16 @@ esker_base::setters! {
         bottommost_level_compaction: BottommostLevelCompaction;
         allow_write_stall: bool;
         max_subcompactions: u32;
+        target_path_id: u32;
         optional full_history_ts_low: Vec<u8>;
         optional canceled: Arc<AtomicBool>;
     }
+}
+
+impl CompactRangeOptions {
+    /// Esker's own `target_path_id`: the path that automatic compactions choose, by level or, in
+    /// the universal style, by size.
+    pub const PATH_OF_LEVEL: u32 = u32::MAX;
 }
 
 /// Options of `compact_files`.
@@ -299,6 +312,9 @@ pub struct CompactionOptions {
     pub output_file_size_limit: u64,
     /// Threads; 0: as `max_subcompactions`. Default 0.
     pub max_subcompactions: u32,
+    /// The path id that the compaction writes to; `None`: the one that automatic compactions
+    /// choose, where RocksDB refuses the call if there is more than one. Default `None`.
+    pub output_path_id: Option<u32>,
     /// Set it to end the compaction with `Incomplete(ManualCompactionPaused)`; its inputs stay.
     /// [`Db::disable_manual_compaction`](crate::Db::disable_manual_compaction) sets it, too.
     /// Default `None`.
@@ -307,7 +323,12 @@ pub struct CompactionOptions {
 
 impl Default for CompactionOptions {
     fn default() -> Self {
-        CompactionOptions { output_file_size_limit: u64::MAX, max_subcompactions: 0, canceled: None }
+        CompactionOptions {
+            output_file_size_limit: u64::MAX,
+            max_subcompactions: 0,
+            output_path_id: None,
+            canceled: None,
+        }
     }
 }
 
@@ -315,6 +336,7 @@ esker_base::setters! {
     CompactionOptions {
         output_file_size_limit: u64;
         max_subcompactions: u32;
+        optional output_path_id: u32;
         optional canceled: Arc<AtomicBool>;
     }
 }

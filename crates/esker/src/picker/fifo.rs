@@ -233,6 +233,7 @@ fn plan(
         reason,
         score: 0.0,
         level0_disjoint: false,
+        output_path: None,
         may_move: false,
         shrinks_at_bottom: false,
     };

@@ -60,6 +60,7 @@ pub(super) fn pick_covered(version: &Arc<Version>, context: &PickContext<'_>) ->
         reason: CompactionReason::FilesMarkedForCompaction,
         score: 0.0,
         level0_disjoint: false,
+        output_path: None,
         may_move: false,
         shrinks_at_bottom: false,
     };

@@ -441,6 +441,7 @@ impl Picker<'_> {
             reason,
             score,
             level0_disjoint,
+            output_path: None,
             may_move: true,
             shrinks_at_bottom: false,
         };

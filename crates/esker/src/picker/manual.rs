@@ -45,6 +45,8 @@ pub(crate) struct ManualCompaction {
     begin: Option<Vec<u8>>,
     end: Option<Vec<u8>>,
     bottommost: BottommostLevelCompaction,
+    /// The path id of its outputs; `None`: as the compaction style says.
+    output_path: Option<u32>,
     /// Live when it began, ascending.
     snapshots: Vec<SequenceNumber>,
     /// Files from this number on were made after the start.
@@ -91,12 +93,18 @@ impl ManualCompaction {
             begin: begin.map(<[u8]>::to_vec),
             end: end.map(<[u8]>::to_vec),
             bottommost,
+            output_path: None,
             snapshots,
             first_new_file: next_file,
             stage: Stage::Start,
             arrived_at: None,
             cursor: None,
         }
+    }
+
+    /// The same, with outputs in the path with this id.
+    pub(crate) fn into_path(self, output_path: Option<u32>) -> ManualCompaction {
+        ManualCompaction { output_path, ..self }
     }
 
     /// The level in which the range is when there is nothing left to do; `None` if no file held any
@@ -210,7 +218,7 @@ impl ManualCompaction {
             suggested: &NONE_SUGGESTED,
         };
         let shrinks = version.all_files().any(|(_, f)| may_lose_entries(version, f, &self.snapshots));
-        let Some(plan) = universal::pick_all(version, &context, shrinks) else {
+        let Some(plan) = universal::pick_all(version, &context, shrinks, self.output_path) else {
             return Some(ManualStep::Conflict);
         };
         self.stage = Stage::Done;
@@ -233,6 +241,7 @@ impl ManualCompaction {
             begin: self.cursor.as_deref().or(self.begin.as_deref()),
             end: self.end.as_deref(),
             takes,
+            output_path: self.output_path,
             snapshots: &self.snapshots,
         }
     }
@@ -309,6 +318,8 @@ pub(crate) struct ManualRequest<'a> {
     pub end: Option<&'a [u8]>,
     /// The files that it takes.
     pub takes: Takes,
+    /// The path id of the outputs; `None`: as the compaction style says.
+    pub output_path: Option<u32>,
     /// Live snapshots, ascending.
     pub snapshots: &'a [SequenceNumber],
 }
@@ -370,6 +381,7 @@ pub(crate) fn pick_range(
         reason: CompactionReason::ManualCompaction,
         score: 0.0,
         level0_disjoint,
+        output_path: request.output_path,
         may_move: !options.has_compaction_filter,
         shrinks_at_bottom,
     };
@@ -473,6 +485,7 @@ pub(crate) fn pick_files(
     running: &RunningCompactions,
     files: &[FileNumber],
     output_level: usize,
+    output_path: Option<u32>,
 ) -> Result<CompactionPlan> {
     if output_level >= version.num_levels() {
         let levels = version.num_levels();
@@ -506,6 +519,7 @@ pub(crate) fn pick_files(
         reason: CompactionReason::ManualCompaction,
         score: 0.0,
         level0_disjoint: false,
+        output_path,
         may_move: false,
         shrinks_at_bottom: false,
     };

@@ -80,6 +80,8 @@ pub(crate) struct PickerOptions {
     pub compression_per_level: Vec<CompressionType>,
     /// Compactions by hand rewrite everything that they touch.
     pub has_compaction_filter: bool,
+    /// Bytes that each of the family's paths should hold; empty for one path.
+    pub path_sizes: Vec<u64>,
 }
 
 impl From<&ColumnFamilyOptions> for PickerOptions {
@@ -117,6 +119,7 @@ impl From<&ColumnFamilyOptions> for PickerOptions {
             bottommost_compression: o.bottommost_compression,
             compression_per_level: o.compression_per_level.clone(),
             has_compaction_filter: o.compaction_filter.is_some() || o.compaction_filter_factory.is_some(),
+            path_sizes: o.cf_paths.iter().map(|path| path.target_size).collect(),
         }
     }
 }
@@ -143,6 +146,61 @@ impl PickerOptions {
         };
         let multiplier = self.target_file_size_multiplier;
         (0..steps).fold(self.target_file_size_base, |size, _| size.saturating_mul(multiplier))
+    }
+
+    /// The path of a file in `level`: each path takes the levels that fit into it, from level 0 on,
+    /// and the last one takes the rest. Level 0 counts as large as level 1. Source: RocksDB
+    /// `LevelCompactionBuilder::GetPathId`.
+    fn path_of_level(&self, level: usize) -> u32 {
+        let Some((&first, others)) = self.path_sizes.split_first() else { return 0 };
+        let (mut path, mut room, mut others) = (0, first, others.iter());
+        let mut bytes = self.max_bytes_for_level_base;
+        for above in 0..=level {
+            while path < self.last_path() && bytes > room {
+                path += 1;
+                room = others.next().copied().unwrap_or(0);
+            }
+            if path == self.last_path() || above == level {
+                return path;
+            }
+            room -= bytes;
+            if above > 0 {
+                let more = self.max_bytes_for_level_multiplier_additional.get(above).copied();
+                bytes = (bytes as f64 * self.max_bytes_for_level_multiplier * f64::from(more.unwrap_or(1)))
+                    as u64;
+            }
+        }
+        path
+    }
+
+    /// The path of a sorted run of `bytes` bytes: the first that has room for it, and, with the
+    /// paths before it, for the runs that are written before it is compacted again. Source: RocksDB
+    /// `UniversalCompactionBuilder::GetPathId`.
+    fn path_of_run(&self, bytes: u64) -> u32 {
+        let percent = 100_u64.saturating_sub(u64::from(self.universal.size_ratio));
+        let later = u64::try_from(u128::from(bytes) * u128::from(percent) / 100).unwrap_or(u64::MAX);
+        let mut before = 0_u64;
+        for (path, size) in (0..self.last_path()).zip(&self.path_sizes) {
+            if *size > bytes && before.saturating_add(size - bytes) > later {
+                return path;
+            }
+            before = before.saturating_add(*size);
+        }
+        self.last_path()
+    }
+
+    fn last_path(&self) -> u32 {
+        u32::try_from(self.path_sizes.len().saturating_sub(1)).unwrap_or(0)
+    }
+
+    /// The path of a compaction's output in `level` that comes from `bytes` bytes.
+    pub(crate) fn output_path(&self, level: usize, bytes: u64) -> u32 {
+        match self.compaction_style {
+            _ if self.path_sizes.len() < 2 => 0,
+            CompactionStyle::Level | CompactionStyle::None => self.path_of_level(level),
+            CompactionStyle::Universal => self.path_of_run(bytes),
+            CompactionStyle::Fifo => 0,
+        }
     }
 
     /// Compression of files in `level` of a version with `non_empty_levels` (counted to the deepest

@@ -44,6 +44,8 @@ pub(crate) struct CompactionPlan {
     pub start_level: usize,
     /// Where the result goes.
     pub output_level: usize,
+    /// The path id of its files.
+    pub output_path: u32,
     /// The reason for the compaction.
     pub reason: CompactionReason,
     /// Urgency of the level when it was picked; 0 for other reasons.
@@ -154,6 +156,8 @@ pub(super) struct Draft {
     /// The level-0 files among the inputs are known not to overlap each other or anything older in
     /// level 0.
     pub(super) level0_disjoint: bool,
+    /// The path id of the outputs; `None`: as the compaction style says.
+    pub(super) output_path: Option<u32>,
     /// May files move as they are, if nothing else speaks against it?
     pub(super) may_move: bool,
     /// Rewriting the inputs may drop entries if nothing lies below the output level: then they do
@@ -169,8 +173,16 @@ impl Draft {
         options: &PickerOptions,
         sizes: &LevelSizes,
     ) -> CompactionPlan {
-        let Draft { inputs, output_level, reason, score, level0_disjoint, may_move, shrinks_at_bottom } =
-            self;
+        let Draft {
+            inputs,
+            output_level,
+            reason,
+            score,
+            level0_disjoint,
+            output_path,
+            may_move,
+            shrinks_at_bottom,
+        } = self;
         let inputs: Vec<LevelFiles> = inputs.into_iter().filter(|l| !l.files.is_empty()).collect();
         let start_level = inputs.first().map_or(output_level, |l| l.level);
         let (smallest, largest) =
@@ -186,7 +198,11 @@ impl Draft {
         let non_empty = version.num_non_empty_levels();
         let compression = |level| options.compression_of(level, sizes.base_level, non_empty);
         let same_compression = compression(start_level) == compression(output_level);
+        let output_path = output_path.unwrap_or_else(|| {
+            options.output_path(output_level, inputs.iter().map(|l| bytes_of(&l.files)).sum())
+        });
         let is_trivial_move = may_move
+            && are_in_path(&inputs, output_path)
             && !(is_bottommost && shrinks_at_bottom)
             && (start_level > 0 || level0_disjoint)
             && same_compression
@@ -209,6 +225,7 @@ impl Draft {
             inputs,
             start_level,
             output_level,
+            output_path,
             reason,
             score,
             grandparents,
@@ -222,6 +239,11 @@ impl Draft {
             is_manual: reason == CompactionReason::ManualCompaction,
         }
     }
+}
+
+/// Whether all files lie in this path, so that they can change the level as they are.
+pub(super) fn are_in_path(inputs: &[LevelFiles], path: u32) -> bool {
+    inputs.iter().flat_map(|level| &level.files).all(|file| file.path_id == path)
 }
 
 fn grandparents(

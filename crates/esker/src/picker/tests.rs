@@ -347,7 +347,8 @@ impl Bench {
     fn compact_files(&mut self, case: &Case) -> String {
         let files: Vec<FileNumber> =
             case.arg("files").unwrap_or_default().iter().map(|n| FileNumber(n.parse().unwrap())).collect();
-        match pick_files(&self.version, &self.options, &self.running, &files, case.value("to").unwrap()) {
+        let to = case.value("to").unwrap();
+        match pick_files(&self.version, &self.options, &self.running, &files, to, None) {
             Ok(plan) => describe(&plan),
             Err(e) => e.to_string(),
         }
@@ -614,4 +615,32 @@ fn whole_files_are_those_within_a_range_that_share_no_key_with_others() {
     assert_eq!(others.input_files().map(|(_, f)| f.number.0).collect::<Vec<_>>(), [1, 2, 3]);
     running.start(&others);
     assert!(pick(&running, &[RangeOpt::default()], true).is_none());
+}
+
+#[test]
+fn each_path_takes_the_levels_or_runs_that_fit_and_the_last_one_the_rest() {
+    let options = |style, sizes: &[u64]| PickerOptions {
+        compaction_style: style,
+        max_bytes_for_level_base: 100,
+        max_bytes_for_level_multiplier_additional: vec![1, 1],
+        path_sizes: sizes.to_vec(),
+        ..PickerOptions::default()
+    };
+    let by_level = |options: &PickerOptions| (0..5).map(|l| options.output_path(l, 7)).collect::<Vec<_>>();
+    let level = |sizes: &[u64]| options(CompactionStyle::Level, sizes);
+    assert_eq!(by_level(&level(&[])), [0; 5]);
+    assert_eq!(by_level(&level(&[0])), [0; 5]);
+    // Levels of 100, 100, 1,000 and 10,000 bytes.
+    assert_eq!(by_level(&level(&[250, 2000, 5])), [0, 0, 1, 2, 2]);
+    assert_eq!(by_level(&level(&[50, 500])), [1; 5]);
+    assert_eq!(by_level(&level(&[50, 100, 150, 0])), [1, 2, 3, 3, 3]);
+    assert_eq!(by_level(&level(&[u64::MAX, 1])), [0; 5]);
+    let mut factors = level(&[250, 2000, 5]);
+    factors.max_bytes_for_level_multiplier_additional = vec![1, 3];
+    assert_eq!(by_level(&factors), [0, 0, 2, 2, 2], "level 2 has 3,000 bytes");
+    let universal = options(CompactionStyle::Universal, &[100, 1000, 1]);
+    let by_size: Vec<_> =
+        [1, 50, 60, 100, 500, 999, 2000, u64::MAX].map(|n| universal.output_path(6, n)).into();
+    assert_eq!(by_size, [0, 0, 1, 1, 1, 2, 2, 2]);
+    assert_eq!(options(CompactionStyle::Fifo, &[1, 1]).output_path(0, 7), 0);
 }

@@ -17,7 +17,7 @@
 use super::garbage;
 use super::inputs::is_written_into;
 use super::marked;
-use super::plan::Draft;
+use super::plan::{Draft, are_in_path};
 use super::score::{LevelSizes, Weigher};
 use super::{CompactionPlan, CompactionReason, LevelFiles, PickContext};
 use crate::options::CompactionStopStyle;
@@ -82,18 +82,20 @@ pub(super) fn pick(version: &Arc<Version>, context: &PickContext<'_>) -> Option<
 }
 
 /// All runs into the last level, for `compact_range`; `None` while one of them is being compacted,
-/// or without any. `shrinks`: files may lose entries, so that they are written anew.
+/// or without any. `shrinks`: files may lose entries, so that they are written anew. `output_path`:
+/// where to, if not by size.
 pub(super) fn pick_all(
     version: &Arc<Version>,
     context: &PickContext<'_>,
     shrinks: bool,
+    output_path: Option<u32>,
 ) -> Option<CompactionPlan> {
     let picker = Picker { version, context, runs: runs(version, context) };
     if picker.runs.is_empty() || picker.runs.iter().any(|r| r.is_busy) {
         return None;
     }
     let whole = 0..picker.runs.len();
-    picker.plan_with(whole, CompactionReason::ManualCompaction, true, shrinks)
+    picker.plan_with(whole, CompactionReason::ManualCompaction, true, shrinks, output_path)
 }
 
 fn runs(version: &Version, context: &PickContext<'_>) -> Vec<Run> {
@@ -162,7 +164,7 @@ impl Picker<'_> {
             return None;
         }
         let reason = CompactionReason::FilesMarkedForCompaction;
-        self.plan_with(0..self.runs.len(), reason, true, true)
+        self.plan_with(0..self.runs.len(), reason, true, true, None)
     }
 
     /// All newer runs together are too large beside the oldest one.
@@ -323,7 +325,7 @@ impl Picker<'_> {
     }
 
     fn plan(&self, picked: Range<usize>, reason: CompactionReason, compress: bool) -> Option<CompactionPlan> {
-        self.plan_with(picked, reason, compress, false)
+        self.plan_with(picked, reason, compress, false, None)
     }
 
     fn plan_with(
@@ -332,6 +334,7 @@ impl Picker<'_> {
         reason: CompactionReason,
         compress: bool,
         shrinks_at_bottom: bool,
+        output_path: Option<u32>,
     ) -> Option<CompactionPlan> {
         let version = self.version;
         let last_level = version.num_levels() - 1;
@@ -360,13 +363,22 @@ impl Picker<'_> {
         let may_move = reason != CompactionReason::PeriodicCompaction
             && !(reason == CompactionReason::ManualCompaction && options.has_compaction_filter);
         let score = self.runs.len() as f64 / options.level0_file_num_compaction_trigger as f64;
-        let draft =
-            Draft { inputs, output_level, reason, score, level0_disjoint, may_move, shrinks_at_bottom };
+        let draft = Draft {
+            inputs,
+            output_level,
+            reason,
+            score,
+            level0_disjoint,
+            output_path,
+            may_move,
+            shrinks_at_bottom,
+        };
         let mut plan = draft.finish(version, options, &LevelSizes::new(version, options));
         plan.never_compress = !compress;
         if options.universal.allow_trivial_move
             && may_move
             && output_level > 0
+            && are_in_path(&plan.inputs, plan.output_path)
             && is_disjoint(&plan)
             && !(plan.is_bottommost && shrinks_at_bottom)
         {

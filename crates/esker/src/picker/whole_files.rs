@@ -52,6 +52,7 @@ pub(crate) fn pick_whole_files(
         reason,
         score: 0.0,
         level0_disjoint: false,
+        output_path: None,
         may_move: false,
         shrinks_at_bottom: false,
     };

@@ -26,6 +26,7 @@ mod scan;
 mod wals;
 
 use crate::db::{self, ColumnFamilyDescriptor};
+use crate::files::{names_if_there, other_directories, take_directories};
 use crate::merge::compaction_iter::BlobTally;
 use crate::options::{ColumnFamilyOptions, DbOptions, Options};
 use crate::version::manifest::write_manifest;
@@ -34,7 +35,7 @@ use esker_base::logger::{InfoLog, NoInfoLog};
 use esker_base::sync::Arc;
 use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, SubCode};
 use esker_env::{FileSystem, random};
-use esker_format::file_name::{self, FileType, parse_file_name};
+use esker_format::file_name::{self, FilePaths, FileType, parse_file_name};
 use esker_format::key::InternalKeyComparator;
 use esker_format::version_edit::{BlobFileAddition, FileMetaData, VersionEdit};
 use esker_table::OpenFiles;
@@ -96,8 +97,9 @@ pub struct RepairSummary {
 /// the old MANIFEST name come back under their ids. The database must not be open.
 /// # Errors
 /// `InvalidArgument`: a table was written with another comparator than its family's options name
-/// (both are in the message), or the OPTIONS file names a `wal_dir` with WALs and `options` none;
-/// nothing was changed · `IoError`: repair again after removing its cause.
+/// (both are in the message), the OPTIONS file names a `wal_dir` with WALs and `options` none, or
+/// `db_paths` or `cf_paths` lack a path with tables; nothing was changed · `IoError`: repair again
+/// after removing its cause.
 pub fn repair_db(
     options: &Options,
     path: impl AsRef<Path>,
@@ -107,6 +109,11 @@ pub fn repair_db(
     db_options.validate()?;
     db_options.sanitize();
     db_options.make_write_buffer_manager();
+    db_options.make_paths_absolute()?;
+    let mut default_options = options.cf.clone();
+    default_options.take_paths(&db_options)?;
+    let mut described = families.to_vec();
+    described.iter_mut().try_for_each(|family| family.options.take_paths(&db_options))?;
     let fs = db_options.env.fs.clone();
     let path = fs.absolute_path(path.as_ref())?;
     if !fs.file_exists(&path)? {
@@ -117,8 +124,8 @@ pub fn repair_db(
     let info_log = db_options.info_log.clone().unwrap_or_else(|| Arc::new(NoInfoLog));
     let mut repair = Repair {
         numbers: Numbers::new(FileNumber(1), SequenceNumber::ZERO),
-        default_options: options.cf.clone(),
-        described: families.to_vec(),
+        default_options,
+        described,
         families: BTreeMap::new(),
         flushed: Flushed::default(),
         of_unknown_age: BTreeSet::new(),
@@ -142,6 +149,16 @@ pub fn repair_db(
     }
     let found = repair.find_files()?;
     repair.db_id = db::load_or_create_identity(&repair.options, repair.fs.as_ref(), &repair.path)?;
+    let others = repair.other_directories();
+    for directory in &others {
+        if !repair.fs.file_exists(directory)? {
+            // Tables on a disk that is not mounted would be left out, and later deleted as
+            // obsolete.
+            let what = "of db_paths or cf_paths does not exist; make it if its tables are lost";
+            return Err(Error::invalid_argument(what).at(directory.display()));
+        }
+    }
+    take_directories(repair.fs.as_ref(), &repair.path, &others, &repair.numbers)?;
     repair.family(ColumnFamilyId::DEFAULT, "default")?;
     repair.names_from_manifests(&found)?;
     repair.scan_tables(&found)?;
@@ -175,7 +192,7 @@ struct Repair {
     open_files: Arc<OpenFiles>,
     summary: RepairSummary,
     /// Blob files that nothing names, or that cannot be read to their end.
-    blobs_left_over: Vec<FileNumber>,
+    blobs_left_over: Vec<PathBuf>,
 }
 
 /// The readable part of the MANIFEST on WALs and tables.
@@ -223,6 +240,7 @@ impl Flushed {
 /// A family that comes back.
 struct Family {
     descriptor: ColumnFamilyDescriptor,
+    paths: FilePaths,
     tables: Vec<FileMetaData>,
     blobs: Vec<BlobFileAddition>,
     /// References to blob files by the found tables.
@@ -244,11 +262,11 @@ impl Family {
 /// The files that matter, as they were found.
 #[derive(Default)]
 struct Found {
-    /// With their names: old ones end in `.ldb`.
-    tables: Vec<(FileNumber, String)>,
+    /// With their paths: names of old ones end in `.ldb`.
+    tables: Vec<(FileNumber, PathBuf)>,
     /// With the directories that they are in: there may be some from before there was a `wal_dir`.
     wals: BTreeMap<FileNumber, PathBuf>,
-    blobs: Vec<FileNumber>,
+    blobs: Vec<(FileNumber, PathBuf)>,
     manifests: Vec<FileNumber>,
 }
 
@@ -280,14 +298,25 @@ impl Repair {
         for name in self.fs.children(&self.path)? {
             let Some((file_type, number)) = parse_file_name(&name) else { continue };
             match file_type {
-                FileType::Table => found.tables.push((number, name)),
+                FileType::Table => found.tables.push((number, self.path.join(&name))),
                 FileType::Wal => drop(found.wals.insert(number, self.path.clone())),
                 FileType::Descriptor => found.manifests.push(number),
-                FileType::Blob => found.blobs.push(number),
+                FileType::Blob => found.blobs.push((number, self.path.join(&name))),
                 FileType::Options | FileType::Temp => {}
                 _ => continue,
             }
             self.numbers.mark_used(number);
+        }
+        for directory in self.other_directories() {
+            for name in names_if_there(self.fs.as_ref(), &directory)? {
+                let Some((file_type, number)) = parse_file_name(&name) else { continue };
+                match file_type {
+                    FileType::Table => found.tables.push((number, directory.join(&name))),
+                    FileType::Blob => found.blobs.push((number, directory.join(&name))),
+                    _ => continue,
+                }
+                self.numbers.mark_used(number);
+            }
         }
         for name in self.fs.children(&self.wal_dir)? {
             if let Some((FileType::Wal, number)) = parse_file_name(&name) {
@@ -305,6 +334,14 @@ impl Repair {
         Ok(found)
     }
 
+    /// The directories of `db_paths`, and of `cf_paths` of the families that the caller describes.
+    fn other_directories(&self) -> Vec<PathBuf> {
+        let of_default = self.default_options.file_paths(&self.path);
+        let of_db = FilePaths::new(self.options.db_paths.iter().map(|p| p.path.clone()), &self.path);
+        let described = self.described.iter().map(|family| family.options.file_paths(&self.path));
+        other_directories(&self.path, &described.chain([of_default, of_db]).collect::<Vec<_>>())
+    }
+
     /// The family with this id, made if it is not there yet.
     fn family(&mut self, id: ColumnFamilyId, name: &str) -> Result<&mut Family> {
         if !self.families.contains_key(&id) {
@@ -313,6 +350,7 @@ impl Repair {
             let mut descriptor = ColumnFamilyDescriptor::new(name, options.clone());
             db::make_consistent(&self.options, &mut descriptor)?;
             let family = Family {
+                paths: descriptor.options.file_paths(&self.path),
                 descriptor,
                 tables: Vec::new(),
                 blobs: Vec::new(),
@@ -398,6 +436,9 @@ impl Repair {
             ..VersionEdit::default()
         });
         self.summary.last_sequence = last_sequence;
+        for directory in self.other_directories() {
+            self.fs.new_directory(&directory)?.fsync()?;
+        }
         let mut options = VersionSetOptions::new(self.fs.clone(), self.path.clone());
         options.use_fsync = self.options.use_fsync;
         write_manifest(&options, manifest_number, &edits)
@@ -407,28 +448,28 @@ impl Repair {
     /// one does not know of them, and a repair that goes on from it would take them for live.
     fn archive_obsolete_tables(&self, found: &Found) -> Result<()> {
         let obsolete: BTreeSet<_> = self.summary.tables_obsolete.iter().collect();
-        for (_, name) in found.tables.iter().filter(|(number, _)| obsolete.contains(number)) {
-            self.move_to_lost(&self.path.join(name))?;
+        for (_, path) in found.tables.iter().filter(|(number, _)| obsolete.contains(number)) {
+            self.move_to_lost(path)?;
         }
-        self.sync_lost([&self.path])
+        self.sync_lost([&self.path].into_iter().chain(&self.other_directories()))
     }
 
     /// Moves all else that the repaired database does not use into `lost`.
     fn archive(&self, found: &Found) -> Result<()> {
         let lost: BTreeSet<_> = self.summary.tables_lost.iter().map(|(number, _)| number).collect();
-        for (_, name) in found.tables.iter().filter(|(number, _)| lost.contains(number)) {
-            self.move_to_lost(&self.path.join(name))?;
+        for (_, path) in found.tables.iter().filter(|(number, _)| lost.contains(number)) {
+            self.move_to_lost(path)?;
         }
-        for number in &self.blobs_left_over {
-            self.move_to_lost(&file_name::blob_file_name(&self.path, *number))?;
-        }
+        self.blobs_left_over.iter().try_for_each(|path| self.move_to_lost(path))?;
         for (number, dir) in &found.wals {
             self.move_to_lost(&file_name::wal_file_name(dir, *number))?;
         }
         for number in &found.manifests {
             self.move_to_lost(&file_name::descriptor_file_name(&self.path, *number))?;
         }
-        self.sync_lost([&self.path].into_iter().chain(found.wals.values()).collect::<BTreeSet<_>>())
+        let others = self.other_directories();
+        let changed = [&self.path].into_iter().chain(found.wals.values()).chain(&others);
+        self.sync_lost(changed.collect::<BTreeSet<_>>())
     }
 
     /// Makes moves from these directories durable.

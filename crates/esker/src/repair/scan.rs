@@ -8,7 +8,6 @@ use esker_base::sync::Arc;
 use esker_base::{ColumnFamilyId, Error, ErrorKind, FileNumber, Result, SequenceNumber, SubCode, ValueType};
 use esker_format::blob::file::record_bytes;
 use esker_format::cursor::InternalIterator;
-use esker_format::file_name;
 use esker_format::key::{self, InternalKeyComparator, ParsedInternalKey};
 use esker_format::properties::{TableProperties, UNKNOWN_COLUMN_FAMILY};
 use esker_format::unique_id::unique_id;
@@ -16,7 +15,8 @@ use esker_format::version_edit::{BlobFileAddition, FileMetaData};
 use esker_format::wide_column::stored::for_each_blob;
 use esker_table::blob::BlobFileReader;
 use esker_table::{TableReadOptions, TableReader, TableReaderOptions};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 /// The readable content of a MANIFEST.
 struct Said {
@@ -42,10 +42,10 @@ impl Repair {
         // For each family the first blob file that a table names, and all references.
         let named: BTreeMap<_, _> =
             self.families.iter().map(|(id, family)| (*id, family.blobs_named())).collect();
-        for &number in &found.blobs {
-            let path = file_name::blob_file_name(&self.path, number);
+        for (number, path) in &found.blobs {
+            let number = *number;
             let scanned =
-                self.fs.new_random_access_file(&path).and_then(BlobFileReader::open).and_then(|reader| {
+                self.fs.new_random_access_file(path).and_then(BlobFileReader::open).and_then(|reader| {
                     let mut bytes = 0;
                     reader.for_each_record(&mut |record| {
                         bytes += record_bytes(record.user_key.len(), record.stored.len() as u64);
@@ -57,6 +57,7 @@ impl Repair {
                 |id| named.get(id).filter(|named| named.oldest.is_some_and(|oldest| oldest <= number));
             match scanned {
                 Ok((id, count, bytes)) if count > 0 && needed(&id).is_some() => {
+                    check_place(path, self.families[&id].paths.blob(number) == *path)?;
                     let (references, referred_bytes) = named[&id].references.of_file(number);
                     let family = self.families.get_mut(&id).expect("they name it");
                     family.blobs.push(BlobFileAddition {
@@ -66,11 +67,11 @@ impl Repair {
                         ..BlobFileAddition::default()
                     });
                 }
-                Ok(_) => self.blobs_left_over.push(number),
+                Ok(_) => self.blobs_left_over.push(path.clone()),
                 Err(e) if is_of_contents(&e) => {
                     esker_base::info_log!(self.info_log, Error, "Blob file #{number} is lost: {e}");
                     self.summary.blobs_lost.push((number, e));
-                    self.blobs_left_over.push(number);
+                    self.blobs_left_over.push(path.clone());
                 }
                 Err(e) => return Err(e),
             }
@@ -143,12 +144,34 @@ impl Repair {
         }
     }
 
+    /// Refuses options with fewer paths than the MANIFEST names: tables in the others would be left
+    /// out, and later be deleted as obsolete.
+    /// # Errors
+    /// `InvalidArgument` names a table and its path id.
+    fn check_path_ids(&self, found: &Found) -> Result<()> {
+        let is_found: BTreeSet<_> = found.tables.iter().map(|(number, _)| number).collect();
+        for (number, family) in &self.flushed.tables {
+            let (Some((_, said)), Some(family)) = (self.flushed.named.get(number), self.families.get(family))
+            else {
+                continue;
+            };
+            if !is_found.contains(number) && family.paths.listed(said.path_id) != said.path_id {
+                let (id, name) = (said.path_id, &family.descriptor.name);
+                return Err(Error::invalid_argument(format!(
+                    "table #{number} of column family '{name}' is in path {id} of db_paths or cf_paths, which the options do not give"
+                )));
+            }
+        }
+        Ok(())
+    }
+
     /// Checks every table and describes those that are whole.
     /// # Errors
     /// `InvalidArgument`: another comparator · `IoError` that is not about the table's contents.
     pub(super) fn scan_tables(&mut self, found: &Found) -> Result<()> {
-        for (number, name) in &found.tables {
-            match self.scan_table(*number, name) {
+        self.check_path_ids(found)?;
+        for (number, path) in &found.tables {
+            match self.scan_table(*number, path) {
                 Ok(true) => self.summary.tables_kept.push(*number),
                 Ok(false) => self.summary.tables_obsolete.push(*number),
                 Err(e) if is_of_contents(&e) => {
@@ -162,10 +185,9 @@ impl Repair {
     }
 
     /// `false` if the table's family was dropped.
-    fn scan_table(&mut self, number: FileNumber, name: &str) -> Result<bool> {
-        let path = self.path.join(name);
-        let file_size = self.fs.file_size(&path)?;
-        let file = self.fs.new_random_access_file(&path)?;
+    fn scan_table(&mut self, number: FileNumber, path: &Path) -> Result<bool> {
+        let file_size = self.fs.file_size(path)?;
+        let file = self.fs.new_random_access_file(path)?;
         let properties = TableReader::properties_of(file.clone(), file_size)?;
         let own_id = unique_id(&properties.db_id, &properties.db_session_id, properties.orig_file_number);
         let named = self.flushed.named.get(&number).filter(|(_, said)| {
@@ -212,8 +234,11 @@ impl Repair {
         }
         let reader = TableReader::open(file, options)?;
         reader.verify(&mut |_| true)?;
-        let (meta, blobs) = describe(&reader, &icmp, number, file_size)?;
+        let (mut meta, blobs) = describe(&reader, &icmp, number, file_size)?;
         let family = self.families.get_mut(&id).expect("asked for above");
+        let path_id = family.paths.id_of(path.parent().unwrap_or(path));
+        check_place(path, path_id.is_some())?;
+        meta.path_id = path_id.unwrap_or(0);
         if icmp.timestamp_size() > 0 {
             // Tables are written on as they were begun.
             family.descriptor.options.persist_user_defined_timestamps = !reader.lacks_timestamps();
@@ -222,6 +247,17 @@ impl Repair {
         family.references.insert(number, blobs);
         Ok(true)
     }
+}
+
+/// Checks that a file is in a directory of its family.
+/// # Errors
+/// `InvalidArgument` names the file.
+fn check_place(path: &Path, is_of_family: bool) -> Result<()> {
+    if is_of_family {
+        return Ok(());
+    }
+    let what = "its directory is not among db_paths, or cf_paths of its family, at the place that its kind needs: move it, or give the options that it was written with";
+    Err(Error::invalid_argument(what).at(path.display()))
 }
 
 /// Whether the error is about the file's contents, not about reading it this time.

@@ -86,7 +86,12 @@ impl Repair {
         Replayed {
             mem: new_memtable(&self.options, &icmp, &family.descriptor.options, 1, SequenceNumber::ZERO),
             icmp,
-            tables: db::family_tables(&self.options, &self.path, &family.descriptor, &self.open_files),
+            tables: db::family_tables(
+                &self.options,
+                family.paths.clone(),
+                &family.descriptor,
+                &self.open_files,
+            ),
             old,
             no_table_lost: self.summary.tables_lost.is_empty(),
             flushed_before: FileNumber(0),
@@ -192,7 +197,8 @@ impl Repair {
             options: &self.options,
             family_options: options,
             icmp: &replayed.icmp,
-            dir: &self.path,
+            database: &self.path,
+            path_id: 0,
             column_family: id,
             column_family_name: &family.descriptor.name,
             db_id: &self.db_id,

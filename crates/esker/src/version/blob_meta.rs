@@ -8,11 +8,12 @@
 //!     garbage.
 
 use super::Level;
-use super::file_meta::ObsoleteFiles;
+use super::file_meta::{ObsoleteBlob, ObsoleteFiles};
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::{AtomicBool, Ordering};
 use esker_base::{Error, FileNumber, Result};
 use esker_format::blob::file::{FOOTER_BYTES, HEADER_BYTES};
+use esker_format::file_name::FilePaths;
 use esker_format::version_edit::{BlobFileAddition, BlobFileGarbage};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -62,6 +63,7 @@ pub(crate) fn blob_file_size(addition: &BlobFileAddition) -> u64 {
 #[derive(Debug)]
 pub struct LiveBlobFile {
     number: FileNumber,
+    paths: FilePaths,
     /// A file that no logged edit has named is its writer's business.
     installed: AtomicBool,
     obsolete: Arc<ObsoleteFiles>,
@@ -73,8 +75,9 @@ impl LiveBlobFile {
         self.number
     }
 
-    pub(super) fn new(number: FileNumber, obsolete: &Arc<ObsoleteFiles>) -> LiveBlobFile {
-        LiveBlobFile { number, installed: AtomicBool::new(false), obsolete: Arc::clone(obsolete) }
+    pub(super) fn new(number: FileNumber, paths: &FilePaths, obsolete: &Arc<ObsoleteFiles>) -> LiveBlobFile {
+        let (installed, obsolete) = (AtomicBool::new(false), Arc::clone(obsolete));
+        LiveBlobFile { number, paths: paths.clone(), installed, obsolete }
     }
 
     pub(super) fn set_installed(&self) {
@@ -85,7 +88,7 @@ impl LiveBlobFile {
 impl Drop for LiveBlobFile {
     fn drop(&mut self) {
         if self.installed.load(Ordering::Relaxed) && self.obsolete.are_ours() {
-            self.obsolete.add_blob(self.number);
+            self.obsolete.add_blob(ObsoleteBlob { number: self.number, paths: self.paths.clone() });
         }
     }
 }

@@ -14,6 +14,7 @@ use super::findings::Findings;
 use super::{FileMeta, Level, Version};
 use esker_base::sync::{Arc, OnceLock};
 use esker_base::{Error, FileNumber, Result};
+use esker_format::file_name::FilePaths;
 use esker_format::version_edit::{FileMetaData, VersionEdit};
 use hashbrown::HashMap;
 use std::collections::BTreeMap;
@@ -233,7 +234,7 @@ impl VersionBuilder {
         let (mut blob_files, mut live_blob_files) = (self.blob_files, Arc::clone(&base.live_blob_files));
         if self.blobs_changed && !blob_files.is_empty() {
             blob_meta::retire(Arc::make_mut(&mut blob_files), &levels);
-            live_blob_files = Arc::new(live_files(&blob_files, &live_blob_files, obsolete));
+            live_blob_files = Arc::new(live_files(&blob_files, &live_blob_files, &base.paths, obsolete));
         }
         let ts_low = self.full_history_ts_low.unwrap_or_else(|| base.full_history_ts_low.clone());
         let same_history = ts_low == base.full_history_ts_low;
@@ -259,6 +260,7 @@ impl VersionBuilder {
             live_blob_files,
             compact_cursors: self.compact_cursors,
             full_history_ts_low: ts_low,
+            paths: base.paths.clone(),
             metadata_cache: base.metadata_cache.clone(),
         };
         check_next_version(base, &version)?;
@@ -288,9 +290,8 @@ impl VersionBuilder {
                 // A file that moves stays the same file on disk.
                 let file = match gone.get(&data.number) {
                     Some(old) => old.redescribed(data.clone()),
-                    None => {
-                        FileMeta::new(data.clone(), obsolete).charged_to(self.base.metadata_cache.as_ref())?
-                    }
+                    None => FileMeta::new(data.clone(), &self.base.paths, obsolete)
+                        .charged_to(self.base.metadata_cache.as_ref())?,
                 };
                 files.push(Arc::new(file.at_level(level)));
                 new_files.extend(files.last().cloned());
@@ -319,10 +320,15 @@ impl VersionBuilder {
 }
 
 /// References that keep these files on disk; existing ones are reused.
-fn live_files(files: &BlobFiles, before: &LiveBlobFiles, obsolete: &Arc<ObsoleteFiles>) -> LiveBlobFiles {
+fn live_files(
+    files: &BlobFiles,
+    before: &LiveBlobFiles,
+    paths: &FilePaths,
+    obsolete: &Arc<ObsoleteFiles>,
+) -> LiveBlobFiles {
     let live = |n: &FileNumber| match before.get(n) {
         Some(live) => (*n, Arc::clone(live)),
-        None => (*n, Arc::new(LiveBlobFile::new(*n, obsolete))),
+        None => (*n, Arc::new(LiveBlobFile::new(*n, paths, obsolete))),
     };
     files.keys().map(live).collect()
 }

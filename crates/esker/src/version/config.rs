@@ -1,9 +1,12 @@
 //! Options of a version set: the database's place, the wanted families, and the logging of edits.
 
+use super::Version;
 use esker_base::comparator::{BytewiseComparator, ComparatorRef};
 use esker_base::sync::Arc;
-use esker_base::{Error, Result};
+use esker_base::{ColumnFamilyId, Error, Result};
 use esker_env::FileSystem;
+use esker_format::file_name::FilePaths;
+use esker_format::key::InternalKeyComparator;
 use esker_table::BlockCache;
 use std::path::{Path, PathBuf};
 
@@ -17,8 +20,6 @@ pub struct VersionSetOptions {
     pub fs: Arc<dyn FileSystem>,
     /// The database directory.
     pub dir: PathBuf,
-    /// Where tables are, by their path index; empty = all in `dir`.
-    pub db_paths: Vec<PathBuf>,
     /// Bytes after which the next edit goes to a fresh MANIFEST, if it has also outgrown its
     /// initial snapshot by `max_manifest_space_amp_pct` percent.
     pub max_manifest_file_size: u64,
@@ -45,7 +46,6 @@ impl VersionSetOptions {
         VersionSetOptions {
             fs,
             dir: dir.into(),
-            db_paths: Vec::new(),
             max_manifest_file_size: 1 << 30,
             max_manifest_space_amp_pct: 500,
             manifest_preallocation_size: 4 << 20,
@@ -55,19 +55,6 @@ impl VersionSetOptions {
             read_only: false,
             follows: false,
         }
-    }
-
-    /// The directory of a path index.
-    /// # Errors
-    /// `InvalidArgument` if `db_paths` does not reach that far.
-    pub fn path(&self, path_id: u32) -> Result<&Path> {
-        if self.db_paths.is_empty() && path_id == 0 {
-            return Ok(&self.dir);
-        }
-        let path = self.db_paths.get(path_id as usize).map(PathBuf::as_path);
-        path.ok_or_else(|| {
-            Error::invalid_argument(format!("a table is in path {path_id}, db_paths has no such"))
-        })
     }
 }
 
@@ -104,6 +91,8 @@ pub struct FamilyDescriptor {
     pub num_levels: usize,
     /// Whether user timestamps reach files.
     pub persist_user_defined_timestamps: bool,
+    /// The directories of its tables and blob files; `None`: the database's directory.
+    pub paths: Option<FilePaths>,
     /// The cache charged for tables' metadata; `None`: no charge.
     pub metadata_cache: Option<Arc<BlockCache>>,
 }
@@ -116,8 +105,19 @@ impl FamilyDescriptor {
             comparator: Arc::new(BytewiseComparator),
             num_levels: 7,
             persist_user_defined_timestamps: true,
+            paths: None,
             metadata_cache: None,
         }
+    }
+}
+
+impl FamilyDescriptor {
+    /// A version without files of the family `id` of the database in `dir`.
+    pub(super) fn empty_version(&self, id: ColumnFamilyId, dir: &Path) -> Version {
+        let icmp = InternalKeyComparator::new(Arc::clone(&self.comparator));
+        let empty = Version::empty(id, icmp, self.num_levels);
+        let paths = self.paths.clone().unwrap_or_else(|| FilePaths::one(dir));
+        empty.in_paths(paths).charged_to(self.metadata_cache.clone())
     }
 }
 

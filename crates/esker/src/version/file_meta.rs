@@ -19,11 +19,13 @@ use esker_base::sync::{Arc, Mutex, OnceLock};
 use esker_base::{FileNumber, Result, SequenceNumber};
 use esker_cache::{Reservation, Role};
 use esker_env::descriptors::KeptFile;
+use esker_format::file_name::FilePaths;
 use esker_format::key;
-use esker_format::version_edit::FileMetaData;
+use esker_format::version_edit::{FileMetaData, VersionEdit};
 use esker_table::{BlockCache, CachedBlock, TableReader};
 use std::fmt;
 use std::ops::Deref;
+use std::path::{Path, PathBuf};
 
 /// One table file as a version names it. The fields of [`FileMetaData`] are reached through
 /// `Deref`.
@@ -69,12 +71,16 @@ impl FileStats {
 }
 
 impl FileMeta {
-    /// A file that no other meta names yet.
-    pub fn new(data: FileMetaData, obsolete: &Arc<ObsoleteFiles>) -> FileMeta {
+    /// A file that no other meta names yet, in one of these directories. A path id beyond them
+    /// becomes that of the last one, where the file is.
+    pub fn new(mut data: FileMetaData, paths: &FilePaths, obsolete: &Arc<ObsoleteFiles>) -> FileMeta {
+        let said_path_id = data.path_id;
+        data.path_id = paths.listed(data.path_id);
         let table = TableFile {
             number: data.number,
             open: OnceLock::new(),
-            path_id: data.path_id,
+            paths: paths.clone(),
+            said_path_id,
             file_size: data.file_size,
             installed: AtomicBool::new(false),
             obsolete: Arc::clone(obsolete),
@@ -125,7 +131,7 @@ impl FileMeta {
 
     /// A meta outside of any set, for tests and tools: dropping it marks nothing obsolete.
     pub fn detached(data: FileMetaData) -> FileMeta {
-        FileMeta::new(data, &Arc::new(ObsoleteFiles::default()))
+        FileMeta::new(data, &FilePaths::one(""), &Arc::new(ObsoleteFiles::default()))
     }
 
     /// The same file under another description (another level, an inferred epoch).
@@ -146,6 +152,22 @@ impl FileMeta {
     /// Its description in the MANIFEST.
     pub fn data(&self) -> &FileMetaData {
         &self.data
+    }
+
+    /// Its path, by RocksDB's name of tables.
+    pub fn path(&self) -> PathBuf {
+        self.table.paths.table(self.data.path_id, self.data.number)
+    }
+
+    /// Its directory.
+    pub fn directory(&self) -> &Path {
+        self.table.paths.directory(self.data.path_id)
+    }
+
+    /// The path id that the MANIFEST had when the file was first named. It may be beyond the
+    /// family's paths.
+    pub(super) fn said_path_id(&self) -> u32 {
+        self.table.said_path_id
     }
 
     /// The user key of its lower bound.
@@ -282,7 +304,8 @@ struct TableFile {
     number: FileNumber,
     /// Its open table, where tables stay open for as long as they live.
     open: OnceLock<(Arc<TableReader>, KeptFile)>,
-    path_id: u32,
+    paths: FilePaths,
+    said_path_id: u32,
     file_size: u64,
     /// A table that no logged edit has named is its writer's business: the edit may be tried again.
     installed: AtomicBool,
@@ -296,21 +319,62 @@ impl Drop for TableFile {
         if !self.installed.load(Ordering::Relaxed) || !self.obsolete.are_ours() {
             return;
         }
-        let TableFile { number, path_id, file_size, .. } = *self;
-        self.obsolete.tables.lock().push(ObsoleteTable { number, path_id, file_size });
+        let TableFile { number, said_path_id: path_id, file_size, .. } = *self;
+        let paths = self.paths.clone();
+        self.obsolete.tables.lock().push(ObsoleteTable { number, paths, path_id, file_size });
         self.obsolete.told();
     }
 }
 
 /// A table that no version names any more.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ObsoleteTable {
     /// Its file.
     pub number: FileNumber,
-    /// The index of its path among the database's.
+    /// The directories of its family.
+    pub paths: FilePaths,
+    /// The index of its directory among them.
     pub path_id: u32,
     /// In bytes.
     pub file_size: u64,
+}
+
+impl ObsoleteTable {
+    /// Its path, by RocksDB's name of tables.
+    pub fn path(&self) -> PathBuf {
+        self.paths.table(self.path_id, self.number)
+    }
+}
+
+/// A blob file that no version names any more.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ObsoleteBlob {
+    /// Its file.
+    pub number: FileNumber,
+    /// The directories of its family.
+    pub paths: FilePaths,
+}
+
+impl ObsoleteBlob {
+    /// Its path.
+    pub fn path(&self) -> PathBuf {
+        self.paths.blob(self.number)
+    }
+}
+
+/// The tables and blob files that an edit of a family with these directories names.
+pub(super) fn files_of_edit(
+    edit: &VersionEdit,
+    paths: &FilePaths,
+) -> (impl Iterator<Item = ObsoleteTable>, impl Iterator<Item = ObsoleteBlob>) {
+    let tables = edit.new_files.iter().map(move |(_, file)| ObsoleteTable {
+        number: file.number,
+        paths: paths.clone(),
+        path_id: file.path_id,
+        file_size: file.file_size,
+    });
+    let blobs = edit.blob_file_additions.iter();
+    (tables, blobs.map(move |blob| ObsoleteBlob { number: blob.number, paths: paths.clone() }))
 }
 
 /// Numbers of table and blob files that no version names any more, until they are taken.
@@ -320,7 +384,7 @@ pub struct ObsoleteTable {
 #[derive(Default)]
 pub struct ObsoleteFiles {
     tables: Mutex<Vec<ObsoleteTable>>,
-    blobs: Mutex<Vec<FileNumber>>,
+    blobs: Mutex<Vec<ObsoleteBlob>>,
     /// Called when there is one more, by whichever thread dropped the last super version of it,
     /// under whatever locks that holds.
     tell: OnceLock<Box<dyn Fn() + Send + Sync>>,
@@ -366,18 +430,18 @@ impl ObsoleteFiles {
     }
 
     /// Takes all blob files.
-    pub fn take_blobs(&self) -> Vec<FileNumber> {
+    pub fn take_blobs(&self) -> Vec<ObsoleteBlob> {
         std::mem::take(&mut *self.blobs.lock())
     }
 
     /// Adds a blob file that has lost its last version.
-    pub(super) fn add_blob(&self, blob: FileNumber) {
+    pub(super) fn add_blob(&self, blob: ObsoleteBlob) {
         self.blobs.lock().push(blob);
         self.told();
     }
 
     /// Gives some blob files back that may not be deleted yet.
-    pub fn put_back_blobs(&self, blobs: impl IntoIterator<Item = FileNumber>) {
+    pub fn put_back_blobs(&self, blobs: impl IntoIterator<Item = ObsoleteBlob>) {
         self.blobs.lock().extend(blobs);
     }
 

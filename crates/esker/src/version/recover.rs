@@ -12,14 +12,12 @@
 use super::builder::{Built, VersionBuilder};
 use super::file_meta::ObsoleteFiles;
 use super::manifest::ManifestReader;
-use super::{FamilyDescriptor, Version, VersionSetOptions, timestamps};
+use super::{FamilyDescriptor, FileMeta, Version, VersionSetOptions, timestamps};
 use esker_base::sync::Arc;
 use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber, SubCode};
 use esker_format::file_name;
-use esker_format::key::InternalKeyComparator;
-use esker_format::version_edit::{FileMetaData, VersionEdit};
+use esker_format::version_edit::VersionEdit;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::path::Path;
 
 /// The content of a MANIFEST.
 #[derive(Debug)]
@@ -53,13 +51,13 @@ pub(super) fn recover(
     group: &mut AtomicGroup,
     obsolete: &Arc<ObsoleteFiles>,
 ) -> Result<Recovered> {
-    let mut replay = Replay::new(families)?;
+    let mut replay = Replay::new(options, families)?;
     while let Some(edit) = reader.next_edit()? {
         group.add(edit, &mut |e| replay.apply(e)).map_err(|e| e.at(reader.path().display()))?;
     }
-    let recovered = replay.finish(options, obsolete).map_err(|e| e.at(reader.path().display()))?;
+    let recovered = replay.finish(obsolete).map_err(|e| e.at(reader.path().display()))?;
     // A reader beside the owner opens the files instead, as they may go.
-    if options.paranoid_checks && !options.read_only {
+    if !options.read_only {
         for family in &recovered.families {
             check_files(options, &family.built.version)?;
         }
@@ -140,6 +138,7 @@ pub(super) struct OpenFamily {
 
 #[derive(Debug)]
 struct Replay<'a> {
+    options: &'a VersionSetOptions,
     wanted: HashMap<&'a str, &'a FamilyDescriptor>,
     families: BTreeMap<ColumnFamilyId, Family>,
     /// Names of the families that are there now.
@@ -156,8 +155,9 @@ struct Replay<'a> {
 }
 
 impl<'a> Replay<'a> {
-    fn new(wanted: &'a [FamilyDescriptor]) -> Result<Replay<'a>> {
+    fn new(options: &'a VersionSetOptions, wanted: &'a [FamilyDescriptor]) -> Result<Replay<'a>> {
         let mut replay = Replay {
+            options,
             // The first of a name counts.
             wanted: wanted.iter().rev().map(|d| (d.name.as_str(), d)).collect(),
             families: BTreeMap::new(),
@@ -183,12 +183,10 @@ impl<'a> Replay<'a> {
         let family = match self.wanted.get(name) {
             None => Family::Unopened { name: name.to_owned() },
             Some(&descriptor) => {
-                let icmp = InternalKeyComparator::new(Arc::clone(&descriptor.comparator));
-                let base = Version::empty(id, icmp, descriptor.num_levels)
-                    .charged_to(descriptor.metadata_cache.clone());
+                let base = Arc::new(descriptor.empty_version(id, &self.options.dir));
                 Family::Open(Box::new(OpenFamily {
                     descriptor: descriptor.clone(),
-                    builder: VersionBuilder::new(Arc::new(base), Arc::default()),
+                    builder: VersionBuilder::new(base, Arc::default()),
                     log_number: FileNumber(0),
                 }))
             }
@@ -265,9 +263,9 @@ impl<'a> Replay<'a> {
         }
     }
 
-    fn finish(self, options: &VersionSetOptions, obsolete: &Arc<ObsoleteFiles>) -> Result<Recovered> {
+    fn finish(self, obsolete: &Arc<ObsoleteFiles>) -> Result<Recovered> {
         let (next_file, last_sequence) = self.required_numbers()?;
-        if !options.read_only {
+        if !self.options.read_only {
             self.check_all_are_open()?;
         }
         let in_use = [self.largest_number, self.prev_log_number, self.min_log_number_to_keep];
@@ -372,26 +370,26 @@ impl OpenFamily {
     }
 }
 
-/// Whether every table is there with the size that the MANIFEST says, and every blob file.
+/// Whether every table is there with the size that the MANIFEST says, and every blob file. Without
+/// `paranoid_checks`: the tables whose path id the next MANIFEST will change, as it is beyond the
+/// family's paths.
 fn check_files(options: &VersionSetOptions, version: &Version) -> Result<()> {
     for (level, file) in version.all_files() {
-        let dir = options.path(file.path_id)?;
-        let path = file_name::table_file_name(dir, file.number);
-        let size = match table_size(options, dir, file) {
-            Err(e) if e.subcode() == SubCode::PathNotFound => {
-                let what = format!("the table of L{level} is missing");
-                return Err(Error::corruption(what).at(path.display()));
-            }
+        if !options.paranoid_checks && file.said_path_id() == file.path_id {
+            continue;
+        }
+        let size = match table_size(options, file) {
+            Err(e) if e.subcode() == SubCode::PathNotFound => return Err(missing_table(level, file)),
             size => size?,
         };
         if size != file.file_size {
             let what =
                 format!("the table of L{level} has {size} bytes, the MANIFEST says {}", file.file_size);
-            return Err(Error::corruption(what).at(path.display()));
+            return Err(Error::corruption(what).at(file.path().display()));
         }
     }
-    for number in version.blob_files().keys() {
-        let path = file_name::blob_file_name(&options.dir, *number);
+    for number in version.blob_files().keys().filter(|_| options.paranoid_checks) {
+        let path = version.paths().blob(*number);
         if !options.fs.file_exists(&path)? {
             return Err(Error::corruption("the blob file is missing").at(path.display()));
         }
@@ -399,13 +397,24 @@ fn check_files(options: &VersionSetOptions, version: &Version) -> Result<()> {
     Ok(())
 }
 
-fn table_size(options: &VersionSetOptions, dir: &Path, file: &FileMetaData) -> Result<u64> {
-    match options.fs.file_size(&file_name::table_file_name(dir, file.number)) {
+fn table_size(options: &VersionSetOptions, file: &FileMeta) -> Result<u64> {
+    match options.fs.file_size(&file.path()) {
         Err(e) if e.subcode() == SubCode::PathNotFound => {
-            options.fs.file_size(&file_name::leveldb_table_file_name(dir, file.number))
+            options.fs.file_size(&file_name::leveldb_table_file_name(file.directory(), file.number))
         }
         size => size,
     }
+}
+
+/// `Corruption`: the file of a table is not in its directory.
+pub(crate) fn missing_table(level: usize, file: &FileMeta) -> Error {
+    let what = match file.said_path_id() {
+        0 => format!("the table of L{level} is missing"),
+        id => format!(
+            "the table of L{level} is missing; the MANIFEST has it in path {id} of db_paths or cf_paths"
+        ),
+    };
+    Error::corruption(what).at(file.path().display())
 }
 
 /// A family as a MANIFEST lists it.

@@ -18,7 +18,7 @@
 
 use super::beside_owner::open_current_manifest;
 use super::builder::{Built, Locations, VersionBuilder};
-use super::file_meta::{ObsoleteFiles, ObsoleteTable};
+use super::file_meta::{ObsoleteBlob, ObsoleteFiles, ObsoleteTable, files_of_edit};
 use super::follow::ManifestTail;
 use super::manifest::{ManifestWriter, read_current, set_current};
 use super::recover::{self, ListedFamily, RecoveredFamily};
@@ -32,7 +32,6 @@ use esker_base::sync::{Arc, Weak};
 use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber};
 use esker_env::FileSystem;
 use esker_format::file_name;
-use esker_format::key::InternalKeyComparator;
 use esker_format::version_edit::VersionEdit;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
@@ -79,12 +78,15 @@ impl VersionSetFamily {
         id: ColumnFamilyId,
         descriptor: FamilyDescriptor,
         log_number: FileNumber,
+        dir: &Path,
     ) -> VersionSetFamily {
-        let icmp = InternalKeyComparator::new(Arc::clone(&descriptor.comparator));
-        let empty = Version::empty(id, icmp, descriptor.num_levels);
-        let current = Arc::new(empty.charged_to(descriptor.metadata_cache.clone()));
+        let current = Arc::new(descriptor.empty_version(id, dir));
         let epochs = Arc::new(AtomicU64::new(1));
         VersionSetFamily { id, descriptor, log_number, current, locations: Arc::default(), epochs }
+    }
+
+    fn has_several_paths(&self) -> bool {
+        self.current.paths.all().len() > 1
     }
 
     fn of_recovered(r: RecoveredFamily) -> VersionSetFamily {
@@ -128,12 +130,14 @@ pub struct VersionSet {
     quarantine: BTreeSet<FileNumber>,
     /// Tables and blob files of edits that could not be written: obsolete as soon as CURRENT names
     /// a MANIFEST without them.
-    orphans: (Vec<ObsoleteTable>, Vec<FileNumber>),
+    orphans: (Vec<ObsoleteTable>, Vec<ObsoleteBlob>),
     /// Every version that was ever current and may still be in use.
     pub(super) versions: Vec<Weak<Version>>,
     /// Versions in use when dead ones were last removed.
     versions_kept: usize,
     pub(super) next_version: u64,
+    /// Whether some family has or had more than one path: MANIFESTs of this set may name path ids.
+    has_several_paths: bool,
 }
 
 impl VersionSet {
@@ -201,8 +205,10 @@ impl VersionSet {
             versions: Vec::new(),
             versions_kept: 0,
             next_version: 1,
+            has_several_paths: false,
         };
         set.versions = set.families.values().map(|f| Arc::downgrade(&f.current)).collect();
+        set.has_several_paths = set.families.values().any(VersionSetFamily::has_several_paths);
         Ok(set)
     }
 
@@ -427,21 +433,18 @@ impl VersionSet {
         let blobs_named: HashSet<_> =
             edits.iter().flat_map(|e| &e.blob_file_additions).map(|b| b.number).collect();
         self.obsolete.put_back(tables.into_iter().filter(|table| !tables_named.contains(&table.number)));
-        self.obsolete.put_back_blobs(blobs.into_iter().filter(|number| !blobs_named.contains(number)));
+        self.obsolete.put_back_blobs(blobs.into_iter().filter(|blob| !blobs_named.contains(&blob.number)));
     }
 
     fn quarantine_after_failure(&mut self, edits: &[VersionEdit], manifest: FileNumber) {
         // Some may only move from level to level.
         let live = self.live_files();
         for edit in edits {
-            let tables = edit.new_files.iter().filter(|(_, f)| !live.contains(&f.number));
-            self.orphans.0.extend(tables.map(|(_, f)| ObsoleteTable {
-                number: f.number,
-                path_id: f.path_id,
-                file_size: f.file_size,
-            }));
-            let blobs = edit.blob_file_additions.iter().map(|b| b.number);
-            self.orphans.1.extend(blobs.filter(|number| !live.contains(number)));
+            if let Some(family) = self.families.get(&edit.column_family) {
+                let (tables, blobs) = files_of_edit(edit, &family.current.paths);
+                self.orphans.0.extend(tables.filter(|table| !live.contains(&table.number)));
+                self.orphans.1.extend(blobs.filter(|blob| !live.contains(&blob.number)));
+            }
             self.quarantine.extend(edit.new_files.iter().map(|(_, f)| f.number));
             self.quarantine.extend(edit.blob_file_additions.iter().map(|b| b.number));
         }
@@ -522,8 +525,9 @@ impl VersionSet {
             self.write(&mut edits, false)?;
         }
         for (id, descriptor) in ids.iter().zip(descriptors) {
-            let family = VersionSetFamily::new_empty(*id, descriptor, log_number);
+            let family = VersionSetFamily::new_empty(*id, descriptor, log_number, &self.options.dir);
             self.versions.push(Arc::downgrade(&family.current));
+            self.has_several_paths |= family.has_several_paths();
             self.names.insert(family.name().to_owned(), *id);
             self.families.insert(*id, family);
         }
@@ -714,6 +718,11 @@ impl VersionSet {
         &self.quarantine
     }
 
+    /// Whether MANIFESTs of this set may have tables in other paths than the first of their family.
+    pub(crate) fn has_several_paths(&self) -> bool {
+        self.has_several_paths
+    }
+
     /// Whether a MANIFEST may name this table or blob file although its edit failed: it is not its
     /// maker's to delete then.
     pub fn may_be_named(&self, file: FileNumber) -> bool {
@@ -737,9 +746,10 @@ impl VersionSet {
     }
 
     /// As `take_obsolete_tables`, for blob files.
-    pub fn take_obsolete_blobs(&self) -> Vec<FileNumber> {
+    pub fn take_obsolete_blobs(&self) -> Vec<ObsoleteBlob> {
         let blobs = self.obsolete.take_blobs();
-        let (keep, gone): (Vec<_>, Vec<_>) = blobs.into_iter().partition(|n| self.quarantine.contains(n));
+        let (keep, gone): (Vec<_>, Vec<_>) =
+            blobs.into_iter().partition(|blob| self.quarantine.contains(&blob.number));
         self.obsolete.put_back_blobs(keep);
         gone
     }

@@ -10,6 +10,7 @@ use super::{FileMeta, Level};
 use crate::observe::BlobFileStats;
 use esker_base::sync::{Arc, OnceLock};
 use esker_base::{ColumnFamilyId, FileNumber, SequenceNumber};
+use esker_format::file_name::FilePaths;
 use esker_format::key::InternalKeyComparator;
 use esker_table::BlockCache;
 use std::collections::BTreeMap;
@@ -36,6 +37,8 @@ pub struct Version {
     pub(super) live_blob_files: Arc<LiveBlobFiles>,
     pub(super) compact_cursors: BTreeMap<usize, Vec<u8>>,
     pub(super) full_history_ts_low: Vec<u8>,
+    /// The directories of its tables and blob files.
+    pub(super) paths: FilePaths,
     /// The cache charged for its tables' metadata.
     pub(super) metadata_cache: Option<Arc<BlockCache>>,
 }
@@ -58,14 +61,26 @@ impl Version {
             live_blob_files: Arc::default(),
             compact_cursors: BTreeMap::new(),
             full_history_ts_low: Vec::new(),
+            paths: FilePaths::one(""),
             metadata_cache: None,
         }
+    }
+
+    /// The same, whose files are in these directories.
+    #[must_use]
+    pub fn in_paths(self, paths: FilePaths) -> Version {
+        Version { paths, ..self }
     }
 
     /// The same, whose tables are charged to this cache.
     #[must_use]
     pub fn charged_to(self, metadata_cache: Option<Arc<BlockCache>>) -> Version {
         Version { metadata_cache, ..self }
+    }
+
+    /// The directories of its tables and blob files.
+    pub fn paths(&self) -> &FilePaths {
+        &self.paths
     }
 
     /// The family whose files these are.

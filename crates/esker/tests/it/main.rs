@@ -58,6 +58,7 @@ mod one_key;
 mod open_tables;
 mod panics;
 mod paranoid;
+mod paths;
 mod point_in_time;
 mod prefix_scan;
 mod preserve;

@@ -124,3 +124,17 @@ proptest! {
         parse_file_name(&name);
     }
 }
+
+#[test]
+fn a_path_id_names_a_directory_and_one_beyond_the_list_the_last_one() {
+    let paths = FilePaths::new(["/a".into(), "/b".into()], Path::new("/db"));
+    assert_eq!(paths.table(0, FileNumber(7)), Path::new("/a/000007.sst"));
+    for path_id in [1, 2, 3, u32::MAX] {
+        assert_eq!(paths.table(path_id, FileNumber(7)), Path::new("/b/000007.sst"));
+        assert_eq!(paths.listed(path_id), 1);
+    }
+    assert_eq!(paths.blob(FileNumber(7)), Path::new("/a/000007.blob"));
+    assert_eq!((paths.id_of(Path::new("/b")), paths.id_of(Path::new("/db"))), (Some(1), None));
+    let alone = FilePaths::new([], Path::new("/db"));
+    assert_eq!(alone.table(1, FileNumber(7)), Path::new("/db/000007.sst"));
+}

@@ -2,6 +2,7 @@
 
 use super::encode::{BLOB_ITEMS_END, file_tag, tag};
 use super::{BlobFileAddition, BlobFileGarbage, FileMetaData, VersionEdit};
+use crate::file_name::MAX_PATHS;
 use crate::key::TRAILER_BYTES;
 use esker_base::coding::Decoder;
 use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber};
@@ -9,8 +10,6 @@ use esker_base::{ColumnFamilyId, Error, FileNumber, Result, SequenceNumber};
 /// The name that stands for "no checksum was made".
 const UNKNOWN_CHECKSUM_FUNCTION: &str = "Unknown";
 
-/// Paths a table can lie in: RocksDB packs the index into the two upper bits of the number.
-const MAX_PATHS: u32 = 4;
 const MAX_FILE_NUMBER: u64 = (1 << 62) - 1;
 
 /// More levels than this cannot be meant; RocksDB's own limit is far below.
@@ -241,7 +240,11 @@ fn internal_key(d: &mut Decoder<'_>) -> Result<Vec<u8>> {
 }
 
 fn path_id(id: u32) -> Result<u32> {
-    if id < MAX_PATHS { Ok(id) } else { Err(Error::corruption(format!("path id {id} is above 3"))) }
+    if (id as usize) < MAX_PATHS {
+        Ok(id)
+    } else {
+        Err(Error::corruption(format!("path id {id} is above 3")))
+    }
 }
 
 fn byte(item: &[u8]) -> Result<u8> {

@@ -548,7 +548,7 @@ fn readers_are_opened_once_and_can_be_forgotten() {
             table_options: Arc::default(),
             prefix_extractor: None,
             merge_operator: None,
-            paths: vec!["/db".into()],
+            paths: esker_format::file_name::FilePaths::one("/db"),
             open_files: OpenFiles::new(Some(3)),
             verify_unique_ids: true,
             statistics: None,

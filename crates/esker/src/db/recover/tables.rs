@@ -22,6 +22,7 @@ use esker_base::sync::atomic::Ordering;
 use esker_base::{ColumnFamilyId, FileNumber, Result, SequenceNumber};
 use esker_env::rate_limiter::IoPriority;
 use esker_memtable::MemTable;
+use std::collections::BTreeSet;
 
 /// A memtable that takes no more entries, and the number of its table.
 struct Sealed {
@@ -50,6 +51,14 @@ impl ReplayRun<'_> {
     pub(super) fn flush_all(&mut self) -> Result<()> {
         let due: Vec<_> = self.families.values().filter(|f| f.has_entries).map(|f| f.id).collect();
         self.flush(&due)
+    }
+
+    /// Makes the names of the written files durable.
+    pub(super) fn sync_directories(&self) -> Result<()> {
+        let written = self.families.values().filter(|f| !f.new_files.is_empty() || !f.new_blobs.is_empty());
+        let tables = &self.recovery.tables;
+        let directories: BTreeSet<_> = written.map(|f| tables[&f.id].paths().first()).collect();
+        directories.into_iter().try_for_each(|dir| self.recovery.fs.new_directory(dir)?.fsync())
     }
 
     /// Writes the memtables of these families, on up to `max_file_opening_threads` threads.
@@ -83,7 +92,8 @@ impl Recovery<'_> {
             options: self.options,
             family_options: &family.descriptor.options,
             icmp: &family.icmp,
-            dir: self.path,
+            database: self.path,
+            path_id: 0,
             column_family: family.id,
             column_family_name: &family.descriptor.name,
             db_id: self.db_id,

@@ -352,7 +352,7 @@ impl Tree {
         let deepest = chosen.iter().map(|(l, _)| *l).max().unwrap();
         let to = (deepest + self.rng.index(2)).min(self.version.num_levels() - 1);
         let files: Vec<FileNumber> = chosen.iter().map(|(_, n)| *n).collect();
-        if let Ok(plan) = pick_files(&self.version, &self.options, &self.running, &files, to) {
+        if let Ok(plan) = pick_files(&self.version, &self.options, &self.running, &files, to, None) {
             self.start(plan, false);
         }
     }

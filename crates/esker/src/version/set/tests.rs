@@ -10,7 +10,7 @@ use esker_env::fault::{FaultFs, FaultRule};
 use esker_env::mem::MemFs;
 use esker_env::{FileSystem, PosixFileSystem};
 use esker_format::file_name;
-use esker_format::key::internal_key;
+use esker_format::key::{InternalKeyComparator, internal_key};
 use esker_format::version_edit::{BlobFileAddition, BlobFileGarbage, FileMetaData};
 use std::path::PathBuf;
 

@@ -1,0 +1,95 @@
+//! Directories for tables and blob files besides the database's own (`db_paths`, `cf_paths`).
+//!
+//! In: the paths of families. Out: the directories exist, are held, belong to no other database,
+//! and no file number that occurs there is given again.
+//!
+//! Source: RocksDB `db/db_impl/db_impl_open.cc` (`DBImpl::Open`), `db/db_impl/db_impl_files.cc`
+//! (`CollectAllDBPaths`).
+
+use crate::version::Numbers;
+use esker_base::{Error, Result, SubCode};
+use esker_env::FileSystem;
+use esker_format::file_name::{FilePaths, FileType, current_file_name, identity_file_name, parse_file_name};
+use std::path::{Path, PathBuf};
+
+/// The directories of these families without `db`, the database's own, each once.
+pub(crate) fn other_directories<'a>(
+    db: &Path,
+    families: impl IntoIterator<Item = &'a FilePaths>,
+) -> Vec<PathBuf> {
+    let mut directories: Vec<PathBuf> = Vec::new();
+    for directory in families.into_iter().flat_map(FilePaths::all) {
+        if directory != db && !directories.contains(directory) {
+            directories.push(directory.clone());
+        }
+    }
+    directories
+}
+
+/// Makes the directories for the database in `db`, holds them, and marks the numbers of the files
+/// that are there as used.
+/// # Errors
+/// `InvalidArgument`: one of them is another database's own directory, whose tables would be
+/// deleted as obsolete · `IoError`.
+pub(crate) fn take_directories(
+    fs: &dyn FileSystem,
+    db: &Path,
+    directories: &[PathBuf],
+    numbers: &Numbers,
+) -> Result<()> {
+    for directory in directories {
+        fs.create_dir_if_missing(directory)?;
+        fs.hold_also(&[directory])?;
+        check_ours(fs, db, directory)?;
+        for name in fs.children(directory)?.into_iter().filter(|name| is_data_file(name)) {
+            // Larger ones were never given out.
+            if let Some((_, number)) = parse_file_name(&name).filter(|(_, n)| n.0 <= u64::MAX / 2) {
+                numbers.mark_used(number);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether a file of this name is a table or a blob file.
+pub(crate) fn is_data_file(name: &str) -> bool {
+    matches!(parse_file_name(name), Some((FileType::Table | FileType::Blob, _)))
+}
+
+/// The names in `directory`; none if it does not exist.
+/// # Errors
+/// `IoError`.
+pub(crate) fn names_if_there(fs: &dyn FileSystem, directory: &Path) -> Result<Vec<String>> {
+    match fs.children(directory) {
+        Err(e) if e.subcode() == SubCode::PathNotFound => Ok(Vec::new()),
+        names => names,
+    }
+}
+
+/// Checks that no other database than the one in `db` lives in `directory`.
+/// # Errors
+/// `InvalidArgument` if one does.
+pub(crate) fn check_ours(fs: &dyn FileSystem, db: &Path, directory: &Path) -> Result<()> {
+    if !fs.file_exists(&current_file_name(directory))? {
+        return Ok(());
+    }
+    // By another name it may be `db`: then it has the same IDENTITY.
+    match (identity(fs, directory)?, identity(fs, db)?) {
+        (Some(there), here) if Some(&there) != here.as_ref() => {
+            let what = "option db_paths or cf_paths: it is the directory of another database";
+            Err(Error::invalid_argument(what).at(directory.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn identity(fs: &dyn FileSystem, directory: &Path) -> Result<Option<Vec<u8>>> {
+    let path = identity_file_name(directory);
+    if !fs.file_exists(&path)? {
+        return Ok(None);
+    }
+    let mut bytes = vec![0; 256];
+    let read = fs.new_sequential_file(&path)?.read(&mut bytes)?;
+    bytes.truncate(read);
+    Ok(Some(bytes))
+}

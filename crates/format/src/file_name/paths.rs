@@ -1,0 +1,71 @@
+//! The directories of a family's tables and blob files.
+//!
+//! In: directories in the order of `cf_paths` or `db_paths`; a MANIFEST names a directory by its
+//! index there, the path id. Out: paths of files. Source: RocksDB `file/filename.cc`.
+//!
+//! Invariants
+//!  1. There is at least one directory. Blob files are in the first one.
+//!  2. A path id beyond the list means the last directory, as in RocksDB. A checkpoint of several
+//!     directories is one directory, and opens by this rule.
+
+use super::{blob_file_name, table_file_name};
+use esker_base::FileNumber;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Directories that a family can have: RocksDB packs the path id into the two upper bits of a file
+/// number.
+pub const MAX_PATHS: usize = 4;
+
+/// The directories of a family's files by path id. Cheap to clone.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FilePaths(Arc<[PathBuf]>);
+
+impl FilePaths {
+    /// All files in one directory.
+    pub fn one(directory: impl Into<PathBuf>) -> FilePaths {
+        FilePaths(Arc::new([directory.into()]))
+    }
+
+    /// These directories by path id; `directory` alone if there are none.
+    pub fn new(directories: impl IntoIterator<Item = PathBuf>, directory: &Path) -> FilePaths {
+        let listed: Arc<[PathBuf]> = directories.into_iter().collect();
+        if listed.is_empty() { FilePaths::one(directory) } else { FilePaths(listed) }
+    }
+
+    /// The directory with this path id.
+    pub fn directory(&self, path_id: u32) -> &Path {
+        let last = self.0.len() - 1;
+        &self.0[usize::try_from(path_id).map_or(last, |id| id.min(last))]
+    }
+
+    /// The path id of the same directory within the list.
+    pub fn listed(&self, path_id: u32) -> u32 {
+        path_id.min(u32::try_from(self.0.len() - 1).unwrap_or(u32::MAX))
+    }
+
+    /// The path id of a directory; `None` if it is not in the list.
+    pub fn id_of(&self, directory: &Path) -> Option<u32> {
+        self.0.iter().zip(0..).find(|(path, _)| *path == directory).map(|(_, id)| id)
+    }
+
+    /// All directories, the first one first.
+    pub fn all(&self) -> &[PathBuf] {
+        &self.0
+    }
+
+    /// The directory of new level-0 tables and of blob files.
+    pub fn first(&self) -> &Path {
+        &self.0[0]
+    }
+
+    /// `NNNNNN.sst` in the directory with this path id.
+    pub fn table(&self, path_id: u32, number: FileNumber) -> PathBuf {
+        table_file_name(self.directory(path_id), number)
+    }
+
+    /// `NNNNNN.blob` in the first directory.
+    pub fn blob(&self, number: FileNumber) -> PathBuf {
+        blob_file_name(self.first(), number)
+    }
+}
