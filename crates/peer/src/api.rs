@@ -41,7 +41,8 @@ opaque!(
     EnvOptions,
     SstWriter,
     IngestOptions,
-    Checkpoint
+    Checkpoint,
+    DbPath
 );
 
 /// `rocksdb_slice_t`: bytes that are not ours.
@@ -367,6 +368,10 @@ c_functions! {
         increase_full_history_ts_low(
             db: *mut Database, family: *mut Family, ts_low: *const c_char, ts_low_len: usize, error: ErrorPtr,
         );
+        dbpath_create(path: *const c_char, target_size: u64) -> *mut DbPath;
+        dbpath_destroy(path: *mut DbPath);
+        options_set_db_paths(options: *mut Options, paths: *const *const DbPath, count: usize);
+        options_set_cf_paths(options: *mut Options, paths: *const *const DbPath, count: usize);
         readoptions_set_iter_start_ts(options: *mut ReadOptions, timestamp: *const c_char, len: usize);
     }
 }

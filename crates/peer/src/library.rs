@@ -33,12 +33,14 @@ pub struct FamilySpec {
     pub options: String,
     /// A comparator of ours, if RocksDB has none for its keys: its name, and their timestamps.
     pub stamped_order: Option<(String, TimestampFormat)>,
+    /// `cf_paths`: directories of its tables and their target sizes.
+    pub paths: Vec<(PathBuf, u64)>,
 }
 
 impl FamilySpec {
     /// A family with these options.
     pub fn new(name: impl Into<String>, options: impl Into<String>) -> FamilySpec {
-        FamilySpec { name: name.into(), options: options.into(), stamped_order: None }
+        FamilySpec { name: name.into(), options: options.into(), stamped_order: None, paths: Vec::new() }
     }
 
     /// The same family, whose keys end in a timestamp, under a comparator of this name.
@@ -51,6 +53,9 @@ impl FamilySpec {
         let mut options = OptionSet::parse(api, &self.options)?;
         if let Some((name, format)) = &self.stamped_order {
             options.order_by(StampedOrder::new(api, name, *format));
+        }
+        if !self.paths.is_empty() {
+            options.put_tables_into(&self.paths, true);
         }
         Ok(options)
     }
@@ -101,7 +106,19 @@ impl RocksDb {
     /// # Errors
     /// RocksDB's, as text.
     pub fn open(path: &Path, db_options: &str, families: &[FamilySpec]) -> Result<RocksDb, String> {
-        RocksDb::open_with(path, db_options, families, Access::Write)
+        RocksDb::open_with(path, db_options, &[], families, Access::Write)
+    }
+
+    /// [`RocksDb::open`] with `db_paths`: directories of tables and their target sizes.
+    /// # Errors
+    /// RocksDB's, as text.
+    pub fn open_in_paths(
+        path: &Path,
+        db_options: &str,
+        db_paths: &[(PathBuf, u64)],
+        families: &[FamilySpec],
+    ) -> Result<RocksDb, String> {
+        RocksDb::open_with(path, db_options, db_paths, families, Access::Write)
     }
 
     /// Opens the database in `path`, which has one family, with a preset of options.
@@ -122,7 +139,7 @@ impl RocksDb {
         db_options: &str,
         families: &[FamilySpec],
     ) -> Result<RocksDb, String> {
-        RocksDb::open_with(path, db_options, families, Access::Read)
+        RocksDb::open_with(path, db_options, &[], families, Access::Read)
     }
 
     /// Opens these families of the database in `path` as a secondary, whose own files are in
@@ -135,7 +152,7 @@ impl RocksDb {
         db_options: &str,
         families: &[FamilySpec],
     ) -> Result<RocksDb, String> {
-        RocksDb::open_with(path, db_options, families, Access::Follow(secondary_path))
+        RocksDb::open_with(path, db_options, &[], families, Access::Follow(secondary_path))
     }
 
     /// Brings a secondary to the primary's present state.
@@ -149,11 +166,15 @@ impl RocksDb {
     fn open_with(
         path: &Path,
         db_options: &str,
+        db_paths: &[(PathBuf, u64)],
         families: &[FamilySpec],
         access: Access<'_>,
     ) -> Result<RocksDb, String> {
         let api = api()?;
-        let options = OptionSet::parse(api, db_options)?;
+        let mut options = OptionSet::parse(api, db_options)?;
+        if !db_paths.is_empty() {
+            options.put_tables_into(db_paths, false);
+        }
         let mut sets: Vec<OptionSet> = families.iter().map(|f| f.options(api)).collect::<Result<_, _>>()?;
         let pointers: Vec<*const Options> = sets.iter().map(OptionSet::as_ptr).collect();
         let names = families.iter().map(|f| f.name.clone()).collect();

@@ -1,10 +1,10 @@
 //! RocksDB's options: from text, or from a database's OPTIONS file.
 
-use crate::api::{Api, NEEDS_11, Options};
+use crate::api::{Api, DbPath, NEEDS_11, Options};
 use crate::c_data::{c_path, c_string, call};
 use crate::stamped_order::StampedOrder;
 use std::ffi::{CStr, c_char};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::{ptr, slice};
 
 /// A preset of options.
@@ -72,6 +72,24 @@ impl OptionSet {
 
     pub(crate) fn as_ptr(&self) -> *const Options {
         self.ptr
+    }
+
+    /// Sets the directories of tables, of the database or of a family, with their target sizes.
+    pub(crate) fn put_tables_into(&mut self, paths: &[(PathBuf, u64)], of_family: bool) {
+        let (make, destroy) =
+            (self.api.dbpath_create.expect(NEEDS_11), self.api.dbpath_destroy.expect(NEEDS_11));
+        let set = if of_family { self.api.options_set_cf_paths } else { self.api.options_set_db_paths };
+        let made: Vec<*const DbPath> = paths
+            .iter()
+            // SAFETY: the string ends in NUL, and RocksDB copies it.
+            .map(|(path, size)| unsafe { make(c_path(path).as_ptr(), *size) }.cast_const())
+            .collect();
+        // SAFETY: all paths are live, and RocksDB copies them.
+        unsafe { (set.expect(NEEDS_11))(self.ptr, made.as_ptr(), made.len()) };
+        for path in made {
+            // SAFETY: made above, and not used again.
+            unsafe { destroy(path.cast_mut()) };
+        }
     }
 
     /// Sets the comparator.

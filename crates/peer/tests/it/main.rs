@@ -23,6 +23,7 @@ mod locked;
 mod log_header;
 mod matrix;
 mod odd_directories;
+mod paths;
 mod peer_process;
 mod ping_pong;
 mod properties;
