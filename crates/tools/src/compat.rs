@@ -8,7 +8,7 @@
 use crate::failure::CommandOutcome;
 use crate::host::Host;
 use clap::Args;
-use esker::compat::{CompatReport, inspect};
+use esker::compat::{CompatReport, inspect_with_paths};
 use esker::options::TargetVersion;
 use std::fmt::Write as _;
 use std::io::Write;
@@ -21,6 +21,9 @@ pub(crate) struct CompatOptions {
     /// Where its WALs are; default: where its OPTIONS file says, else there
     #[arg(long)]
     wal_dir: Option<PathBuf>,
+    /// Directory of db_paths or cf_paths; may be repeated
+    #[arg(long = "path")]
+    paths: Vec<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -28,7 +31,8 @@ pub(crate) struct CompatOptions {
 
 pub(crate) fn run(options: &CompatOptions, host: &Host) -> CommandOutcome {
     let wal_dir = options.wal_dir.clone().or_else(|| host.wal_dir_of(&options.dir));
-    let report = inspect(host.fs(), &options.dir, wal_dir.as_ref().unwrap_or(&options.dir))?;
+    let wal_dir = wal_dir.as_ref().unwrap_or(&options.dir);
+    let report = inspect_with_paths(host.fs(), &options.dir, wal_dir, &options.paths)?;
     let text = if options.json { json(&report) } else { human(&report) };
     Ok(host.output().write_all(text.as_bytes())?)
 }

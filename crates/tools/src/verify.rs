@@ -52,6 +52,9 @@ pub(crate) struct VerifyOptions {
     /// Directory of its WALs; default: the one in its OPTIONS file, else DIR
     #[arg(long)]
     wal_dir: Option<PathBuf>,
+    /// Directory of db_paths or cf_paths; may be repeated
+    #[arg(long = "path")]
+    paths: Vec<PathBuf>,
     /// Print problems and notes only
     #[arg(long, short)]
     quiet: bool,
@@ -60,7 +63,8 @@ pub(crate) struct VerifyOptions {
 pub(crate) fn run(options: &VerifyOptions, host: &Host) -> CommandOutcome {
     let mut out = host.output();
     let wal_dir = options.wal_dir.clone().or_else(|| host.wal_dir_of(&options.dir));
-    let mut verifier = Verifier::new(host, &options.dir, wal_dir.as_deref().unwrap_or(&options.dir));
+    let wal_dir = wal_dir.as_deref().unwrap_or(&options.dir);
+    let mut verifier = Verifier::new(host, &options.dir, wal_dir, &options.paths);
     let outcome = verifier.verify();
     let findings = verifier.findings;
     if !options.quiet {
@@ -117,12 +121,16 @@ struct Verifier<'a> {
     fs: &'a dyn FileSystem,
     dir: &'a Path,
     wal_dir: &'a Path,
+    /// Where tables and blob files may be, `dir` first.
+    data_dirs: Vec<&'a Path>,
     findings: Findings,
 }
 
 impl<'a> Verifier<'a> {
-    fn new(host: &'a Host, dir: &'a Path, wal_dir: &'a Path) -> Verifier<'a> {
-        Verifier { host, fs: host.fs(), dir, wal_dir, findings: Findings::default() }
+    fn new(host: &'a Host, dir: &'a Path, wal_dir: &'a Path, paths: &'a [PathBuf]) -> Verifier<'a> {
+        let mut data_dirs = vec![dir];
+        data_dirs.extend(paths.iter().map(PathBuf::as_path).filter(|path| *path != dir));
+        Verifier { host, fs: host.fs(), dir, wal_dir, data_dirs, findings: Findings::default() }
     }
 
     /// Checks the database and prints each finding.
@@ -308,17 +316,32 @@ impl<'a> Verifier<'a> {
         Err(Error::corruption("the file has another checksum than the MANIFEST says").at(path.display()))
     }
 
-    /// The path of a table: `.sst`, or LevelDB's `.ldb`.
+    /// The path of a table: `.sst`, or LevelDB's `.ldb`, in any of the directories. No number
+    /// occurs twice.
     fn table_path(&self, file: &FileMetaData) -> Result<PathBuf> {
-        let path = file_name::table_file_name(self.dir, file.number);
-        let old = file_name::leveldb_table_file_name(self.dir, file.number);
-        if self.fs.file_exists(&path)? {
-            Ok(path)
-        } else if self.fs.file_exists(&old)? {
-            Ok(old)
-        } else {
-            Err(Error::corruption(format!("{} is missing", path.display())))
+        for dir in &self.data_dirs {
+            for name_in in [file_name::table_file_name, file_name::leveldb_table_file_name] {
+                let path = name_in(dir, file.number);
+                if self.fs.file_exists(&path)? {
+                    return Ok(path);
+                }
+            }
         }
+        let path = file_name::table_file_name(self.dir, file.number);
+        let hint = match file.path_id {
+            0 => String::new(),
+            id => format!("; it is in path {id} of db_paths or cf_paths: give that with --path"),
+        };
+        Err(Error::corruption(format!("{} is missing{hint}", path.display())))
+    }
+
+    /// Numbers of the files of a kind in all directories of tables.
+    fn data_numbers(&self, kind: FileType) -> CommandOutcome<BTreeSet<FileNumber>> {
+        let mut numbers = BTreeSet::new();
+        for dir in &self.data_dirs {
+            numbers.extend(self.numbers(dir, kind)?);
+        }
+        Ok(numbers)
     }
 
     /// Checks that each needed WAL is readable to its end. A torn end is no problem: a killed
@@ -379,7 +402,7 @@ impl<'a> Verifier<'a> {
     fn verify_directory(&mut self, state: &ManifestState, manifest: FileNumber) -> CommandOutcome {
         let live: BTreeSet<FileNumber> =
             state.families.values().flat_map(|f| f.levels.values().flatten().map(|f| f.number)).collect();
-        for number in self.numbers(self.dir, FileType::Table)? {
+        for number in self.data_numbers(FileType::Table)? {
             if !live.contains(&number) {
                 self.findings.notes.push(format!("table file #{number} is not in the MANIFEST"));
             }
@@ -391,7 +414,7 @@ impl<'a> Verifier<'a> {
         }
         let blobs: BTreeSet<FileNumber> =
             state.families.values().flat_map(|f| f.blob_files.keys().copied()).collect();
-        let found = self.numbers(self.dir, FileType::Blob)?;
+        let found = self.data_numbers(FileType::Blob)?;
         for number in blobs.difference(&found) {
             self.problem_with(*number, names_blob_file, format_args!("blob file #{number} is missing"));
         }
@@ -409,7 +432,10 @@ impl<'a> Verifier<'a> {
     }
 
     fn verify_blob_file(&self, number: FileNumber, blob: &BlobState) -> Result<()> {
-        let path = file_name::blob_file_name(self.dir, number);
+        let paths = self.data_dirs.iter().map(|dir| file_name::blob_file_name(dir, number));
+        let is_there = |path: &PathBuf| self.fs.file_exists(path).unwrap_or(false);
+        let missing = || file_name::blob_file_name(self.dir, number);
+        let path = paths.into_iter().find(is_there).unwrap_or_else(missing);
         let reader = BlobFileReader::open(self.fs.new_random_access_file(&path)?)?;
         reader.for_each_record(&mut |record| reader.decompress(record).map(drop))?;
         let said = &blob.addition;

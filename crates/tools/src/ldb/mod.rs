@@ -43,6 +43,9 @@ struct Common {
     /// Read the database as a secondary, beside the process that writes it; the LOG goes here
     #[arg(long, global = true, conflicts_with = "ttl")]
     secondary_path: Option<PathBuf>,
+    /// Directories of tables, in their order: DIR or DIR=BYTES, with a comma between two
+    #[arg(long, global = true, value_delimiter = ',')]
+    db_paths: Vec<String>,
     /// Read and print keys and values as 0x…
     #[arg(long, global = true)]
     hex: bool,

@@ -1,6 +1,6 @@
 //! `esker ldb repair`: makes a new MANIFEST from tables and WALs, and reports every loss.
 
-use super::session::{Session, db_path};
+use super::session::{Session, db_path, db_paths};
 use super::{Common, Out};
 use crate::failure::{CommandOutcome, Failure};
 use crate::host::Host;
@@ -9,8 +9,8 @@ use esker::internals::format::file_name::{self, FileType, parse_file_name};
 use esker::internals::table::TableReader;
 use esker::options::load_latest_options_from;
 use esker::{
-    ColumnFamilyDescriptor, ColumnFamilyOptions, DbOptions, FileNumber, Options, RepairSummary, comparator,
-    repair_db,
+    ColumnFamilyDescriptor, ColumnFamilyOptions, DbOptions, DbPath, FileNumber, Options, RepairSummary,
+    comparator, repair_db,
 };
 use std::io::Write;
 use std::path::Path;
@@ -25,7 +25,9 @@ pub(super) fn repair(common: &Common, verbose: bool, host: &Host, out: &mut Out)
         // Repairs work without a readable MANIFEST or OPTIONS file.
         _ => {
             let wal_dir = host.wal_dir_of(path);
-            (DbOptions { wal_dir, ..host.db_options() }, known_families(path, host.fs()))
+            let db_paths = db_paths(common)?;
+            let families = known_families(path, &db_paths, host.fs());
+            (DbOptions { wal_dir, db_paths, ..host.db_options() }, families)
         }
     };
     let cf = families.first().map(|f| f.options.clone()).unwrap_or_default();
@@ -37,7 +39,7 @@ pub(super) fn repair(common: &Common, verbose: bool, host: &Host, out: &mut Out)
 }
 
 /// The families that the OPTIONS file or a readable table names.
-fn known_families(path: &Path, fs: &dyn FileSystem) -> Vec<ColumnFamilyDescriptor> {
+fn known_families(path: &Path, db_paths: &[DbPath], fs: &dyn FileSystem) -> Vec<ColumnFamilyDescriptor> {
     let mut families: Vec<ColumnFamilyDescriptor> = match load_latest_options_from(fs, path) {
         Ok(loaded) => {
             let described = loaded.families.into_iter();
@@ -45,9 +47,11 @@ fn known_families(path: &Path, fs: &dyn FileSystem) -> Vec<ColumnFamilyDescripto
         }
         Err(_) => Vec::new(),
     };
-    for name in fs.children(path).unwrap_or_default() {
+    let dirs = [path].into_iter().chain(db_paths.iter().map(|path| path.path.as_path()));
+    let names_in = |dir: &Path| fs.children(dir).unwrap_or_default();
+    for (dir, name) in dirs.flat_map(|dir| names_in(dir).into_iter().map(move |name| (dir, name))) {
         let Some((FileType::Table, number)) = parse_file_name(&name) else { continue };
-        let table = file_name::table_file_name(path, number);
+        let table = file_name::table_file_name(dir, number);
         let properties = fs.file_size(&table).and_then(|size| {
             fs.new_random_access_file(&table).and_then(|file| TableReader::properties_of(file, size))
         });

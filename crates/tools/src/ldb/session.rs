@@ -13,7 +13,7 @@ use esker::internals::format::file_name::current_file_name;
 use esker::internals::table::FilterPolicy;
 use esker::internals::version::{ListedFamily, VersionSet};
 use esker::merge_operator::MergeOperator;
-use esker::options::{LoadedOptions, TargetVersion, load_latest_options_from};
+use esker::options::{DbPath, LoadedOptions, TargetVersion, load_latest_options_from};
 use esker::{
     ColumnFamilyDescriptor, ColumnFamilyHandle, ColumnFamilyOptions, Db, DbOptions, DbWithTtl, ErrorKind,
     OpenMode, comparator,
@@ -63,6 +63,18 @@ pub(super) struct Opened {
     pub(super) family: ColumnFamilyHandle,
 }
 
+/// The value of `--db_paths`. A path without a size may hold any number of bytes.
+pub(super) fn db_paths(common: &Common) -> CommandOutcome<Vec<DbPath>> {
+    let parse = |text: &String| match text.rsplit_once('=') {
+        None => Ok(DbPath::new(text, u64::MAX)),
+        Some((path, bytes)) => match bytes.parse() {
+            Ok(bytes) => Ok(DbPath::new(path, bytes)),
+            Err(_) => Err(Failure::new(format_args!("--db_paths: '{bytes}' is no number of bytes"))),
+        },
+    };
+    common.db_paths.iter().map(parse).collect()
+}
+
 /// The value of `--db`. All commands but those on single files need it.
 pub(super) fn db_path(common: &Common) -> CommandOutcome<&Path> {
     common.db.as_deref().ok_or_else(|| Failure::new("--db=<path> must be given: the database's directory"))
@@ -94,6 +106,7 @@ impl Session {
             options.wal_dir = None;
         }
         options.create_if_missing = common.create_if_missing;
+        options.db_paths = db_paths(common)?;
         let families = listed
             .iter()
             .map(|f| {

@@ -152,3 +152,31 @@ fn any_flipped_bit_of_a_blob_file_is_found() {
         std::fs::write(&blob, &bytes).unwrap();
     }
 }
+
+#[test]
+fn tools_find_tables_in_other_directories() {
+    let temp = TempDir::new("verify-paths");
+    let (db, fast, slow) = (temp.join("db"), temp.join("fast"), temp.join("slow"));
+    let list = format!("--db_paths={}=1000000,{}", fast.display(), slow.display());
+    let (path, dir) = (format!("--path={}", fast.display()), db.to_str().unwrap());
+    ldb(&db, &["--create_if_missing", &list, "put", "a", "1"]).ok();
+    ldb(&db, &[&list, "compact"]).ok();
+    assert_eq!((files(&db, ".sst").len(), files(&fast, ".sst").len()), (0, 1));
+    assert_eq!(ldb(&db, &[&list, "get", "a"]).ok(), "1\n");
+    let e = ldb(&db, &["get", "a"]).failed();
+    assert!(e.contains("is missing"), "{e}");
+
+    let out = verify(&db);
+    assert!(out.code == Some(1) && out.out.contains("is missing"), "{out:?}");
+    let out = esker(&["verify", &path, dir]).ok();
+    assert!(out.contains("OK: 1 table files (1 entries"), "{out}");
+    assert!(esker(&["compat", dir]).failed().contains("db_paths"));
+    let out = esker(&["compat", &path, dir]).ok();
+    assert!(out.contains("1 tables and"), "{out}");
+
+    std::fs::remove_file(db.join("CURRENT")).unwrap();
+    ldb(&db, &[&list, "repair"]).ok();
+    assert_eq!(ldb(&db, &[&list, "get", "a"]).ok(), "1\n");
+    let e = ldb(&db, &["--db_paths=/a=many", "get", "a"]).failed();
+    assert!(e.contains("'many' is no number of bytes"), "{e}");
+}
