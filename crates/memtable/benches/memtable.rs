@@ -10,7 +10,7 @@ use crossbeam_skiplist::SkipMap;
 use esker_base::{SequenceNumber, ValueType};
 use esker_format::cursor::InternalIterator;
 use esker_format::key::{InternalKeyComparator, LookupKey, TRAILER_BYTES, pack};
-use esker_memtable::{MemTable, MemTableOptions};
+use esker_memtable::{MemTable, MemTableFilterOptions, MemTableOptions};
 use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::sync::Arc;
@@ -66,8 +66,8 @@ fn note(results: &mut Results, name: String, ns: f64) {
     results.entry(key).or_default().push(ns);
 }
 
-fn memtable(results: &mut Results, shape: &str, n: u64, make: MakeKey, order: Order) {
-    let table = MemTable::new(InternalKeyComparator::default(), MemTableOptions::default());
+/// Inserts, finds and misses keys; nanoseconds for each.
+fn points(table: &Arc<MemTable>, n: u64, make: MakeKey, order: Order) -> [(&'static str, f64); 3] {
     let insert = each(n, |i| {
         table.add(SequenceNumber(i + 1), ValueType::Value, &make(order(i, n)), &VALUE).expect("distinct");
     });
@@ -87,6 +87,23 @@ fn memtable(results: &mut Results, shape: &str, n: u64, make: MakeKey, order: Or
         let searched = table.get(&LookupKey::new(&key, SequenceNumber::MAX), |_, _, _| panic!("not there"));
         searched.expect("it does not check itself");
     });
+    [("insert", insert), ("get", get), ("get absent", miss)]
+}
+
+/// With a filter of ten bits a key.
+fn filtered(results: &mut Results, shape: &str, n: u64, make: MakeKey, order: Order) {
+    let bytes = usize::try_from(n * 10 / 8).expect("a benchmark's number of keys");
+    let filter = Some(MemTableFilterOptions { bytes, whole_keys: true, prefix_extractor: None });
+    let options = MemTableOptions { filter, ..MemTableOptions::default() };
+    let table = MemTable::new(InternalKeyComparator::default(), options);
+    for (what, ns) in points(&table, n, make, order) {
+        note(results, format!("filtered {shape} {what}"), ns);
+    }
+}
+
+fn memtable(results: &mut Results, shape: &str, n: u64, make: MakeKey, order: Order) {
+    let table = MemTable::new(InternalKeyComparator::default(), MemTableOptions::default());
+    let points = points(&table, n, make, order);
     let mut iter = table.iter();
     iter.seek_to_first();
     let mut sum = 0;
@@ -106,14 +123,7 @@ fn memtable(results: &mut Results, shape: &str, n: u64, make: MakeKey, order: Or
         iter.seek(lookup.internal_key());
         assert_eq!(iter.value()[0], 7);
     });
-    for (what, ns) in [
-        ("insert", insert),
-        ("get", get),
-        ("get absent", miss),
-        ("next", next),
-        ("prev", prev),
-        ("seek", seek),
-    ] {
+    for (what, ns) in points.into_iter().chain([("next", next), ("prev", prev), ("seek", seek)]) {
         note(results, format!("memtable {shape} {what}"), ns);
     }
     note(
@@ -209,6 +219,7 @@ fn main() {
     for _ in 0..rounds {
         for (shape, make, order) in shapes {
             memtable(&mut results, shape, n, make, order);
+            filtered(&mut results, shape, n, make, order);
             if with_skiplist {
                 skiplist(&mut results, shape, n, make, order);
             }

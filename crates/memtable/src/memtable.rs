@@ -16,6 +16,7 @@
 use crate::arena::{Arena, ShardStats};
 use crate::checks::{self, Checks};
 use crate::deletion_sample::{DeletionSample, SampledDeletions, Take};
+use crate::filter::{Filter, MemTableFilterOptions};
 use crate::iter::MemTableIter;
 use crate::range_dels::RangeDels;
 use crate::record::{self, Record, Target};
@@ -24,7 +25,7 @@ use crate::tree::{self, Tree};
 use esker_base::entry_checksum::EntryChecksum;
 use esker_base::sync::Arc;
 use esker_base::sync::atomic::{AtomicBool, Ordering};
-use esker_base::{Error, PinnedBytes, Result, SequenceNumber, ValueType};
+use esker_base::{Error, PinnedBytes, Result, SequenceNumber, ValueType, perf_count};
 use esker_format::cursor::{InternalIterator, ScanIterator, push_place};
 use esker_format::key::{InternalKeyComparator, LookupKey, entry_too_long, fits_entry};
 use esker_format::range_del::{FragmentedRangeTombstones, RangeTombstone};
@@ -65,6 +66,8 @@ pub struct MemTableOptions {
     /// The shortest run of point deletions that pre-scans look at: see
     /// [`MemTable::take_sampled_deletions`]. 0: no pre-scans.
     pub sampled_run: u64,
+    /// A Bloom filter for lookups; `None`: every lookup goes to the tree.
+    pub filter: Option<MemTableFilterOptions>,
 }
 
 impl Default for MemTableOptions {
@@ -78,6 +81,7 @@ impl Default for MemTableOptions {
             budget: None,
             checks: Checks::default(),
             sampled_run: 0,
+            filter: None,
         }
     }
 }
@@ -87,6 +91,7 @@ pub struct MemTable {
     pub(crate) tree: Tree,
     range_dels: RangeDels,
     sample: DeletionSample,
+    filter: Option<Filter>,
     icmp: InternalKeyComparator,
     pub(crate) options: MemTableOptions,
     immutable: AtomicBool,
@@ -159,7 +164,9 @@ impl MemTable {
         let tree = Tree::new(icmp.clone(), arena).expect("memory for an empty memtable");
         let range_dels = RangeDels::new(options.arena_block_size, options.budget.clone());
         let sample = DeletionSample::new(options.sampled_run);
-        Arc::new(MemTable { tree, range_dels, sample, icmp, options, immutable: AtomicBool::new(false) })
+        let filter = options.filter.clone().map(Filter::new);
+        let immutable = AtomicBool::new(false);
+        Arc::new(MemTable { tree, range_dels, sample, filter, icmp, options, immutable })
     }
 
     /// Adds an entry; for a `RangeDeletion`, `user_key` is its start and `value` its end
@@ -235,6 +242,13 @@ impl MemTable {
             let protected = unsafe { self.options.checks.protect(record, checksum) };
             protected.inspect_err(|_| self.tree.arena().uncount(&change))?;
         }
+        if let Some(filter) = &self.filter {
+            filter.add(self.icmp.split_timestamp(user_key).0, |bytes| {
+                if let Some(budget) = &self.options.budget {
+                    budget.reserve(bytes);
+                }
+            });
+        }
         // SAFETY: it lies in the tree's arena.
         let inserted = unsafe { self.tree.insert(record) };
         inserted.inspect_err(|_| self.tree.arena().uncount(&change))?;
@@ -286,6 +300,9 @@ impl MemTable {
     where
         F: FnMut(ValueType, SequenceNumber, MemValue<'_>) -> bool,
     {
+        if !self.may_hold(key.user_key()) {
+            return Ok(());
+        }
         let target = Target::new(key.internal_key());
         let mut visit = |record| {
             let (kind, sequence, value) = self.show(record);
@@ -320,7 +337,7 @@ impl MemTable {
     where
         F: FnMut(Seen<'_>) -> bool,
     {
-        if self.checks_itself() || self.tree.is_empty() {
+        if self.checks_itself() || self.filter.is_some() || self.tree.is_empty() {
             return self.get_covered_apart(key, &mut visit);
         }
         let target = Target::new(key.internal_key());
@@ -328,7 +345,24 @@ impl MemTable {
         Ok(())
     }
 
-    /// `get_covered` for tables without summaries or with checks.
+    /// Whether an entry of this user key may be there, by the filter.
+    #[inline]
+    fn may_hold(&self, user_key: &[u8]) -> bool {
+        self.filter.as_ref().is_none_or(|filter| self.ask(filter, user_key))
+    }
+
+    #[inline(never)]
+    fn ask(&self, filter: &Filter, user_key: &[u8]) -> bool {
+        let may_hold = filter.may_hold(self.icmp.split_timestamp(user_key).0);
+        if may_hold {
+            perf_count!(bloom_memtable_hit_count);
+        } else {
+            perf_count!(bloom_memtable_miss_count);
+        }
+        may_hold
+    }
+
+    /// `get_covered` for tables without summaries, with a filter or with checks.
     #[inline(never)]
     fn get_covered_apart(
         self: &Arc<Self>,
@@ -339,6 +373,13 @@ impl MemTable {
             visit(self.covering(key));
         }
         self.get(key, |kind, sequence, value| visit(Seen::Version(kind, sequence, value)))
+    }
+
+    /// Those of `which` whose keys the filter does not rule out.
+    #[inline(never)]
+    fn not_ruled_out(&self, keys: &[LookupKey], which: &[u32]) -> Vec<u32> {
+        let may_hold = |i: &u32| self.may_hold(keys[*i as usize].user_key());
+        which.iter().copied().filter(may_hold).collect()
     }
 
     /// The newest tombstone over the key.
@@ -385,6 +426,10 @@ impl MemTable {
         F: FnMut(u32, Seen<'_>) -> bool,
     {
         debug_assert!(!self.checks_itself(), "get_covered tells for each key what is wrong with it");
+        // With range tombstones a key without an entry has an answer, too.
+        let left =
+            (self.filter.is_some() && !self.has_range_tombstones()).then(|| self.not_ruled_out(keys, which));
+        let which = left.as_deref().unwrap_or(which);
         match which.len() {
             0..=tree::SMALL_GROUP => self.get_group_covered::<{ tree::SMALL_GROUP }>(keys, which, &mut visit),
             _ => which
@@ -413,6 +458,8 @@ impl MemTable {
         F: FnMut(u32, ValueType, SequenceNumber, MemValue<'_>) -> bool,
     {
         debug_assert!(!self.checks_itself(), "get tells for each key what is wrong with it");
+        let left = self.filter.is_some().then(|| self.not_ruled_out(keys, which));
+        let which = left.as_deref().unwrap_or(which);
         for which in which.chunks(tree::GROUP) {
             let targets = targets_of::<{ tree::GROUP }>(keys, which);
             self.tree.visit_versions_of::<{ tree::GROUP }>(&targets[..which.len()], |i, record| {
@@ -496,11 +543,16 @@ impl MemTable {
             + self.tree.arena().overhead()
             + self.tree.arena().allocated()
             + self.range_dels.memory_usage()
+            + self.filter_bytes()
+    }
+
+    fn filter_bytes(&self) -> usize {
+        self.filter.as_ref().map_or(0, Filter::memory_usage)
     }
 
     /// Bytes reported to the budget.
     fn budgeted(&self) -> usize {
-        self.tree.arena().budgeted() + self.range_dels.budgeted()
+        self.tree.arena().budgeted() + self.range_dels.budgeted() + self.filter_bytes()
     }
 
     /// About how many entries have user keys in `[start, end)`.

@@ -15,7 +15,7 @@ use esker_base::sync::atomic::Ordering;
 use esker_base::sync::{Arc, epoch};
 use esker_base::{ColumnFamilyId, FileNumber, Result, SequenceNumber};
 use esker_format::key::InternalKeyComparator;
-use esker_memtable::{Checks, MemTable, MemTableOptions, MemoryBudget};
+use esker_memtable::{Checks, MemTable, MemTableFilterOptions, MemTableOptions, MemoryBudget};
 
 impl WritePath {
     /// Switches the memtables of `families` (under `atomic_flush`, of all families with entries)
@@ -120,7 +120,17 @@ pub(crate) fn new_memtable(
             order: options.paranoid_memory_checks,
         },
         sampled_run: options.pre_scan_threshold(),
+        filter: filter_options(options),
         ..MemTableOptions::default()
     };
     MemTable::new(icmp.clone(), memtable_options)
+}
+
+/// The filter of a family's memtables: RocksDB has one if anything would be in it.
+fn filter_options(options: &ColumnFamilyOptions) -> Option<MemTableFilterOptions> {
+    let bytes = (options.write_buffer_size as f64 * options.memtable_prefix_bloom_size_ratio) as usize;
+    let whole_keys = options.memtable_whole_key_filtering;
+    let prefix_extractor = options.prefix_extractor.clone();
+    let is_wanted = bytes > 0 && (whole_keys || prefix_extractor.is_some());
+    is_wanted.then_some(MemTableFilterOptions { bytes, whole_keys, prefix_extractor })
 }

@@ -481,3 +481,76 @@ fn lookups_beside_range_tombstones_show_what_the_list_of_them_says() {
         }
     }
 }
+
+#[test]
+fn lookups_with_a_filter_are_lookups_without() {
+    use crate::MemTableFilterOptions;
+    use esker_base::prefix;
+    let push = |all: &mut Vec<(u8, u32, u8, SequenceNumber)>, seen| {
+        all.push(seen);
+        true
+    };
+    for (whole_keys, prefix_extractor) in
+        [(true, None), (false, Some(prefix::fixed(2))), (true, Some(prefix::capped(3)))]
+    {
+        let filter = Some(MemTableFilterOptions { bytes: 512, whole_keys, prefix_extractor });
+        let options = MemTableOptions { filter, ..MemTableOptions::default() };
+        let filtered = MemTable::new(InternalKeyComparator::default(), options);
+        let plain = MemTable::new(InternalKeyComparator::default(), MemTableOptions::default());
+        let mut rng = fastrand::Rng::with_seed(7);
+        for sequence in 1..600u64 {
+            // First without range tombstones.
+            let kind = match rng.u8(..10) {
+                0 if sequence > 300 => ValueType::RangeDeletion,
+                1 => ValueType::Deletion,
+                _ => ValueType::Value,
+            };
+            let key = format!("k{}", rng.u32(..400) * 2);
+            let value = if kind == ValueType::RangeDeletion { format!("{key}9") } else { "value".into() };
+            for table in [&filtered, &plain] {
+                table.add(SequenceNumber(sequence), kind, key.as_bytes(), value.as_bytes()).unwrap();
+            }
+            let keys: Vec<LookupKey> = (0..20)
+                .map(|_| {
+                    let key = format!("k{}", rng.u32(..820));
+                    LookupKey::new(key.as_bytes(), SequenceNumber(rng.u64(1..=sequence)))
+                })
+                .collect();
+            let which: Vec<u32> = (0..20).filter(|_| rng.bool()).collect();
+            let seen = |table: &Arc<MemTable>| {
+                let mut all = Vec::new();
+                for (i, key) in keys.iter().enumerate() {
+                    table.get(key, |kind, at, _| push(&mut all, (0, i as u32, kind as u8, at))).unwrap();
+                    table
+                        .get_covered(key, |seen| {
+                            push(
+                                &mut all,
+                                match seen {
+                                    // "Covered by nothing" says as much as nothing.
+                                    Seen::Covered(SequenceNumber::ZERO) => return true,
+                                    Seen::Covered(by) => (1, i as u32, 0, by),
+                                    Seen::Version(kind, at, _) => (1, i as u32, kind as u8, at),
+                                },
+                            )
+                        })
+                        .unwrap();
+                }
+                table.get_many(&keys, &which, |i, kind, at, _| push(&mut all, (2, i, kind as u8, at)));
+                table.get_many_covered(&keys, &which, |i, seen| {
+                    push(
+                        &mut all,
+                        match seen {
+                            Seen::Covered(SequenceNumber::ZERO) => return true,
+                            Seen::Covered(by) => (3, i, 0, by),
+                            Seen::Version(kind, at, _) => (3, i, kind as u8, at),
+                        },
+                    )
+                });
+                all.sort_unstable();
+                all
+            };
+            assert_eq!(seen(&filtered), seen(&plain), "{whole_keys}, {sequence}");
+        }
+        assert!(filtered.approximate_memory_usage() >= plain.approximate_memory_usage() + 512);
+    }
+}

@@ -1,0 +1,147 @@
+//! A Bloom filter over the keys of a memtable, or over their prefixes: a lookup of a key that is
+//! not there ends before the tree.
+//!
+//! In: user keys, from any number of threads. Out: "certainly not there", or "maybe".
+//! Semantics: RocksDB's `memtable_prefix_bloom_size_ratio` and `memtable_whole_key_filtering`.
+//!
+//! Invariants
+//!  1. A key is in the filter before its entry is in the tree. So a reader that may see the entry
+//!     finds the key's bits.
+//!  2. Bits are never cleared.
+//!
+//! The probes of a key lie in one cache line. Its memory comes with the first key, so that an empty
+//! memtable stays small.
+
+use esker_base::prefix::SliceTransformRef;
+use esker_base::sync::OnceLock;
+use esker_base::sync::atomic::{AtomicU64, Ordering};
+use esker_base::xxph3;
+
+/// Bits that a key sets.
+const PROBES: u32 = 6;
+/// Words of a cache line.
+const LINE_WORDS: usize = 8;
+const LINE_BYTES: usize = LINE_WORDS * 8;
+
+/// The keys that a memtable's filter holds.
+#[derive(Clone, Debug)]
+pub struct MemTableFilterOptions {
+    /// Bytes of the filter: at least a cache line.
+    pub bytes: usize,
+    /// Lookups are answered by whole keys; else by prefixes.
+    pub whole_keys: bool,
+    /// Gives the prefix of a key, without its timestamp.
+    pub prefix_extractor: Option<SliceTransformRef>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Filter {
+    options: MemTableFilterOptions,
+    lines: OnceLock<Box<[Line]>>,
+}
+
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Line([AtomicU64; LINE_WORDS]);
+
+impl Filter {
+    pub(crate) fn new(options: MemTableFilterOptions) -> Filter {
+        Filter { options, lines: OnceLock::new() }
+    }
+
+    /// Bytes that it takes; 0 before the first key.
+    pub(crate) fn memory_usage(&self) -> usize {
+        self.lines.get().map_or(0, |lines| size_of_val(&**lines))
+    }
+
+    /// Adds a key without its timestamp. Calls `made` with the bytes that the first key takes.
+    pub(crate) fn add(&self, user_key: &[u8], made: impl FnOnce(usize)) {
+        let mut is_first = false;
+        let lines = self.lines.get_or_init(|| {
+            is_first = true;
+            let count = (self.options.bytes / LINE_BYTES).max(1);
+            (0..count).map(|_| Line::default()).collect()
+        });
+        if is_first {
+            made(size_of_val(&**lines));
+        }
+        if let Some(prefix) = self.prefix(user_key) {
+            set(lines, prefix);
+        }
+        if self.options.whole_keys {
+            set(lines, user_key);
+        }
+    }
+
+    /// Whether an entry with this key, without its timestamp, may be there.
+    pub(crate) fn may_hold(&self, user_key: &[u8]) -> bool {
+        let Some(lines) = self.lines.get() else { return false };
+        if self.options.whole_keys {
+            return is_set(lines, user_key);
+        }
+        // A key without a prefix is not in the filter.
+        self.prefix(user_key).is_none_or(|prefix| is_set(lines, prefix))
+    }
+
+    fn prefix<'k>(&self, user_key: &'k [u8]) -> Option<&'k [u8]> {
+        self.options.prefix_extractor.as_ref()?.transform(user_key)
+    }
+}
+
+/// The line of a key, and the bits in it: word and mask.
+fn probes<'l>(lines: &'l [Line], bytes: &[u8]) -> impl Iterator<Item = (&'l AtomicU64, u64)> + use<'l> {
+    let hash = xxph3::hash64(bytes);
+    let line = ((hash >> 32) * lines.len() as u64) >> 32;
+    let line = &lines[line as usize].0;
+    let mut bits = hash as u32;
+    (0..PROBES).map(move |_| {
+        let bit = bits >> (32 - 9);
+        bits = bits.wrapping_mul(0x9E37_79B9);
+        (&line[(bit >> 6) as usize], 1 << (bit & 63))
+    })
+}
+
+fn set(lines: &[Line], bytes: &[u8]) {
+    for (word, mask) in probes(lines, bytes) {
+        // Mostly set already: a load does not take the line from other writers.
+        if word.load(Ordering::Relaxed) & mask == 0 {
+            word.fetch_or(mask, Ordering::Relaxed);
+        }
+    }
+}
+
+fn is_set(lines: &[Line], bytes: &[u8]) -> bool {
+    probes(lines, bytes).all(|(word, mask)| word.load(Ordering::Relaxed) & mask != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use esker_base::prefix;
+
+    fn filter(bytes: usize, whole_keys: bool, prefix_extractor: Option<SliceTransformRef>) -> Filter {
+        Filter::new(MemTableFilterOptions { bytes, whole_keys, prefix_extractor })
+    }
+
+    #[test]
+    fn added_keys_are_found_and_few_others() {
+        let filter = filter(10_000 * 10 / 8, true, None);
+        assert!(!filter.may_hold(b"key"), "an empty filter holds nothing");
+        assert_eq!(filter.memory_usage(), 0);
+        let mut made = 0;
+        (0..10_000u32).for_each(|i| filter.add(&i.to_be_bytes(), |bytes| made += bytes));
+        assert_eq!((made, filter.memory_usage()), (12_480, 12_480));
+        assert!((0..10_000u32).all(|i| filter.may_hold(&i.to_be_bytes())));
+        let wrong = (10_000..20_000u32).filter(|i| filter.may_hold(&i.to_be_bytes())).count();
+        assert!(wrong < 200, "{wrong} of 10,000 with 10 bits a key");
+    }
+
+    #[test]
+    fn keys_without_a_prefix_may_always_be_there() {
+        let filter = filter(1_000, false, Some(prefix::fixed(3)));
+        filter.add(b"abcdef", |_| {});
+        filter.add(b"x", |_| {});
+        assert!(filter.may_hold(b"abcxyz") && filter.may_hold(b"ab") && filter.may_hold(b"x"));
+        assert!(!filter.may_hold(b"xyzabc"));
+    }
+}
