@@ -67,7 +67,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 struct Pairs(Vec<(f64, f64)>);
 
 impl Pairs {
-    /// One round: who goes first changes.
+    /// One round; the engines take turns at going first.
     fn round(&mut self, number: usize, mut ours: impl FnMut() -> f64, mut theirs: impl FnMut() -> f64) {
         let (first, second);
         if number.is_multiple_of(2) {

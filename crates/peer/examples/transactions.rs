@@ -2,11 +2,10 @@
 //! turns.
 //!
 //! In: a directory (tmpfs, best), then seconds a figure, then rounds. Out: thousands of
-//! transactions a second for each number of threads, committed and rolled back, in Esker with locks
-//! on points and on ranges, and in RocksDB with its locks on points (its C functions offer no
-//! others); medians of rounds, and ratios' medians. A million keys of 16 bytes with values of 100
-//! are there already, in memtables that are not flushed. `ESKER_PEERS_DIR` says where RocksDB's
-//! library is.
+//! transactions a second for each number of threads, committed and rolled back. Esker locks points
+//! or ranges; RocksDB locks points, for its C functions offer nothing else. Figures are medians of
+//! rounds, and ratios' medians. A million keys of 16 bytes with values of 100 are there already, in
+//! memtables that are not flushed. `ESKER_PEERS_DIR` says where RocksDB's library is.
 //!
 //! `cargo run --release -p esker-peer --example transactions -- /dev/shm/transactions 0.1 5`
 #![allow(clippy::disallowed_methods, clippy::print_stdout, reason = "a measurement, on the real file system")]
@@ -61,7 +60,7 @@ fn rocksdb(dir: &Path) -> RocksTransactionDb {
     db
 }
 
-/// Transactions a second by so many threads; `one` makes one with these keys, which ascend.
+/// Transactions a second by `threads` threads; `one` makes one with these keys, which ascend.
 fn rate(threads: usize, time: Duration, seed: u64, one: impl Fn(&[u64; PUTS]) + Sync) -> f64 {
     let barrier = Barrier::new(threads);
     let work = |thread: u64| {

@@ -1,6 +1,6 @@
 //! Strings, buffers and errors on their way to C and back.
 //!
-//! Invariant: what RocksDB gives away is copied and freed at once.
+//! Invariant: a string or buffer that RocksDB gives away is copied and freed at once.
 
 use crate::api::{Api, ErrorPtr};
 use std::ffi::{CStr, CString, c_char};

@@ -85,7 +85,7 @@ pub struct RocksDb {
     api: &'static Api,
     db: *mut Database,
     families: Vec<(String, *mut Family)>,
-    /// Of families with comparators of ours.
+    /// The comparators of ours, which the families need.
     orders: Vec<StampedOrder>,
 }
 
@@ -194,7 +194,7 @@ impl RocksDb {
         RocksDb::open_raw(api, path, options, loaded.names(), of_families, Access::Write)
     }
 
-    /// The options must be live; there is one set for each name.
+    /// Opens the database. The options must be live; there is one set for each name.
     fn open_raw(
         api: &'static Api,
         path: &Path,
@@ -427,7 +427,7 @@ impl RocksDb {
         Ok(Contents(forward))
     }
 
-    /// The state of now.
+    /// The present state.
     pub fn snapshot(&self) -> RocksSnapshot<'_> {
         // SAFETY: the database is live.
         RocksSnapshot { db: self, ptr: unsafe { (self.api.create_snapshot)(self.db) } }
@@ -583,7 +583,7 @@ impl RocksDb {
         result
     }
 
-    /// Nobody reads `family` at timestamps before `ts_low` any more.
+    /// Raises the oldest timestamp at which `family` may be read to `ts_low`.
     /// # Errors
     /// RocksDB's, as text; that the library has no function for it.
     pub fn increase_full_history_ts_low(&self, family: &str, ts_low: &[u8]) -> Result<(), String> {

@@ -10,11 +10,11 @@ use esker::options::TargetVersion;
 /// Options that go together.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mixture {
-    /// Of each family, without comparator and merge operator.
+    /// Options of each family, without comparator and merge operator.
     pub family: String,
-    /// Of the database, for Esker.
+    /// Options of the database, for Esker.
     pub esker_db: String,
-    /// Of the database, for RocksDB's library.
+    /// Options of the database, for RocksDB's library.
     pub rocksdb_db: String,
 }
 
@@ -28,7 +28,7 @@ const SMALL: &str = "write_buffer_size=65536;target_file_size_base=32768;max_byt
                      max_bytes_for_level_multiplier=3;level0_file_num_compaction_trigger=3;";
 
 impl Mixture {
-    /// At random, for RocksDB of `level` and later.
+    /// A random mixture for RocksDB of `level` and later.
     pub fn random(rng: &mut fastrand::Rng, level: TargetVersion) -> Mixture {
         let has_prefix = rng.u8(..3) == 0;
         let aligned = rng.u8(..8) == 0;

@@ -74,7 +74,7 @@ pub struct CrashReport {
     /// Power losses that left the last record of the MANIFEST in its full length with other bytes.
     /// Such a database does not open, as in RocksDB: the contents of a MANIFEST are not guessed.
     pub refused: u64,
-    /// Batches lost in power losses, none of which was promised.
+    /// Unpromised batches that power losses have lost.
     pub lost: u64,
     /// Readings on a disk in trouble.
     pub in_trouble: u64,

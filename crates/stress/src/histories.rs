@@ -90,7 +90,7 @@ pub struct HistoryReport {
     pub kills: u64,
     /// Crashes within an opening.
     pub in_openings: u64,
-    /// Writes lost in crashes, none of which was promised.
+    /// Unpromised writes that crashes have lost.
     pub lost: u64,
     /// Power losses that garbled the MANIFEST's end, so that the database rightly did not open. The
     /// history went on as if the process had died there.

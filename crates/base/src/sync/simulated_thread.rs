@@ -1,8 +1,8 @@
 //! shuttle's threads, with a `scope` whose body may wait.
 //!
-//! The last thread of shuttle's own scope wakes the thread that opened the scope, even if that
-//! thread waits for a lock, a notification or a deadline. Here one more thread stays until the body
-//! is done, so that the last thread ends after it.
+//! The last thread of shuttle's own scope wakes the thread that opened the scope, even from a wait
+//! for a lock, a notification or a deadline. Here one more thread stays until the body is done, so
+//! that the last thread ends after it.
 
 use shuttle::sync::{Condvar, Mutex};
 pub use shuttle::thread::*;

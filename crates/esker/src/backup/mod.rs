@@ -358,7 +358,7 @@ impl BackupEngine {
     /// ```
     /// # Errors
     /// `ShutdownInProgress`: the database was closed · `NotSupported`: it is read-only · `IoError`:
-    /// what was copied goes with the next garbage collection · `Incomplete`: it was stopped · the
+    /// the next garbage collection deletes the copied files · `Incomplete`: it was stopped · the
     /// error of the flush · the background error in force.
     pub fn create_new_backup_with_options(
         &mut self,

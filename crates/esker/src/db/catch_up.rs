@@ -1,8 +1,8 @@
 //! Secondary instances: a database that another process owns, followed from one catch-up to the
 //! next.
 //!
-//! In: what the primary has added to its MANIFEST and WALs. Out: super versions that show the
-//! primary's state as of the catch-up. Nothing of the primary's is changed or locked.
+//! In: the records that the primary has added to its MANIFEST and WALs. Out: super versions that
+//! show the primary's state as of the catch-up. None of the primary's files is changed or locked.
 //!
 //! Cost: that of the new bytes of MANIFEST and WALs, a listing of the WAL directory, and one look
 //! at CURRENT. After a new MANIFEST: that of the MANIFEST. After an error in a replay: that of all
@@ -44,7 +44,8 @@ impl Db {
     /// Brings a secondary to the primary's present state. Later reads see it; iterators and
     /// snapshots stay where they are. Several threads may call it; they wait for each other.
     ///
-    /// Costs what the primary has written since the last call, and a listing of its WAL directory.
+    /// Cost: the bytes that the primary has written since the last call, and a listing of its WAL
+    /// directory.
     ///
     /// ```
     /// use esker::{Db, Options};
@@ -60,10 +61,10 @@ impl Db {
     /// ```
     /// # Errors
     /// `NotSupported`: the database is no secondary, or the primary is one of RocksDB with
-    /// write-prepared transactions · `Corruption`: names file and offset; what comes before the
-    /// damage may be seen · `TryAgain`: the primary changes its files faster than they are read ·
+    /// write-prepared transactions · `Corruption`: names file and offset; entries before the damage
+    /// may be seen · `TryAgain`: the primary changes its files faster than they are read ·
     /// `InvalidArgument`: the directory holds another database now · `IoError` ·
-    /// `ShutdownInProgress`. After an error reads see what they saw before, or a later state.
+    /// `ShutdownInProgress`. After an error reads see the former state, or a later one.
     pub fn try_catch_up_with_primary(&self) -> Result<()> {
         let engine = self.engine();
         let Some(secondary) = &engine.secondary else {
@@ -125,8 +126,8 @@ pub(super) fn new_follower(
     }
 }
 
-/// The first replay of a secondary that is being opened. `before`: what was there before its
-/// MANIFEST was read.
+/// The first replay of a secondary that is being opened. `before`: the files that were there before
+/// its MANIFEST was read.
 /// # Errors
 /// Those of `Db::open_cf_as_secondary`.
 pub(super) fn first_replay(engine: &Arc<Engine>, before: BeforeManifest) -> Result<()> {

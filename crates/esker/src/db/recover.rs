@@ -87,7 +87,7 @@ pub(super) struct RecoveredDb {
 }
 
 impl RecoveredDb {
-    /// The families of which WALs may hold no operands, each with the reason.
+    /// The families whose operands WALs must not hold, each with the reason.
     pub(super) fn refused_operands(&self) -> BTreeMap<ColumnFamilyId, Error> {
         let refused = |f: &ReplayedFamily| Some((f.id, f.foreign_operands.clone()?));
         self.families.iter().filter_map(refused).collect()

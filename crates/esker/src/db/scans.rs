@@ -44,10 +44,10 @@ impl Db {
 
     /// An iterator over `family` within the bounds of `options`, as of its snapshot or of now.
     /// # Errors
-    /// `InvalidArgument` if the snapshot or the family is one of another database, or the iterator
-    /// is to follow new writes and has a snapshot or timestamps, too · `NotSupported` for the tier
-    /// of what is persisted · `Corruption` and `IoError` from opening level-0 files; `Incomplete`
-    /// and `TimedOut` if opening one takes I/O or time that the options forbid.
+    /// `InvalidArgument` if the snapshot or the family is one of another database, or `tailing`
+    /// meets a snapshot or timestamps · `NotSupported`: `read_tier` is `Persisted` · `Corruption`
+    /// and `IoError` from opening level-0 files; `Incomplete` and `TimedOut` if opening one takes
+    /// I/O or time that the options forbid.
     pub fn iter_opt(&self, options: ReadOptions, family: &ColumnFamilyHandle) -> Result<DbIterator> {
         DbIterator::new(&self.inner, options, &family.cf, None)
     }

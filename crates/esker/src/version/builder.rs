@@ -98,8 +98,8 @@ impl VersionBuilder {
         }
     }
 
-    /// On top of `base`, whose files are at `locations`: what leads to the files of `target`.
-    /// `None` if both have the same. Cost: a look at each file of both.
+    /// The builder that leads from `base`, whose files are at `locations`, to the files of
+    /// `target`. `None` if both have the same files. Cost: a look at each file of both.
     pub(super) fn towards(
         base: &Arc<Version>,
         locations: &Arc<Locations>,

@@ -331,8 +331,8 @@ impl Wals {
         self.note(result)
     }
 
-    /// Puts the physical records of an append into `buffer`: what a new file says first, then the
-    /// record. Marks where the file was.
+    /// Puts the physical records of an append into `buffer`: the first records of a new file, then
+    /// the record. Marks where the file was.
     fn encode(&mut self, pieces: &[&[u8]], sequences: Range<SequenceNumber>) -> Result<()> {
         if self.options.compresses && self.compressor.is_none() {
             self.compressor = Some(RecordCompressor::new()?);

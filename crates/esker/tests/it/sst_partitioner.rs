@@ -114,7 +114,7 @@ fn a_partitioner_of_the_user_sees_neighbouring_keys_and_its_compaction() {
     assert_eq!(made, [(true, true, 6, "anna/00".to_owned(), "cleo/19".to_owned())]);
     assert_eq!(tables(&db).len(), 6);
     assert!(tables(&db).iter().all(|(_, smallest, _)| smallest.ends_with('0')));
-    // Reopened without it: its name is in the OPTIONS file, and nobody needs it.
+    // Reopened without it: its name is in the OPTIONS file, but an open does not need it.
     db.close().unwrap();
     drop(db);
     options.cf.sst_partitioner_factory = None;

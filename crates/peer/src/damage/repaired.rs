@@ -5,8 +5,8 @@ use super::{DIR, Subject, file_system};
 use esker::{ColumnFamilyDescriptor, Db, OpenMode, Options, repair_db};
 
 impl Subject {
-    /// The repaired database opens and is read whole; every table that was not touched is in it;
-    /// what was touched is in it or told as lost.
+    /// Checks that the repaired database opens and can be read whole. Every undamaged table is in
+    /// it; a damaged one is in it or reported as lost.
     pub(super) fn check_repair(&self, damage: &Damage) -> Result<(), String> {
         let undamaged = file_system(&self.files);
         let families = self
@@ -18,8 +18,8 @@ impl Subject {
         options.cf = families[0].options.clone();
         let summary = match repair_db(&options, DIR, &families) {
             Ok(summary) => summary,
-            // Without checksums nobody can tell a table with another comparator's name from one of
-            // another comparator.
+            // Without checksums, a damaged comparator's name looks like the name of another
+            // comparator.
             Err(e) if !self.has_checksums && e.to_string().contains("was written with comparator") => {
                 return Ok(());
             }

@@ -39,7 +39,7 @@ fn backups_of_either_side_are_restored_by_the_other() {
             ldb(tools, "backup", db_dir.path(), backups.path());
         }
         models.push(model.clone());
-        // RocksDB restores the newest one, whoever made it.
+        // RocksDB restores the newest one, Esker's or its own.
         let restored = TempDir::new("restored-by-ldb");
         ldb(tools, "restore", restored.path(), backups.path());
         check_7(restored.path(), &model, &format!("backup {}, restored by ldb", round + 1));

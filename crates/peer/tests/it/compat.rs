@@ -1,5 +1,5 @@
-//! The way back: what `esker::compat` says of a directory is what RocksDB finds; what it
-//! downgrades, 7.8.3 reads; and a target holds for every byte.
+//! The way back. `esker::compat` reports of a directory what RocksDB finds. 7.8.3 reads each
+//! database that was downgraded for it. A target holds for every byte.
 
 use crate::fixtures::{families, has_timestamps, has_transactions, read_by_7, read_by_11};
 use crate::peer_process::{check_7, check_11, db_options, small_files};

@@ -56,7 +56,7 @@ pub(crate) fn check_7(dir: &Path, model: &ModelOps, when: &str) {
     check_7_after_kill(dir, model, when);
 }
 
-/// As [`check_7`], but for the tables one by one: who was killed may have left one unfinished,
+/// As [`check_7`], without the tables one by one: a killed process may have left an unfinished one,
 /// which no MANIFEST names.
 #[track_caller]
 pub(crate) fn check_7_after_kill(dir: &Path, model: &ModelOps, when: &str) {

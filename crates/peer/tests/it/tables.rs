@@ -171,7 +171,7 @@ fn with_old_separators(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// Where the properties begin: what lies before them is the same.
+/// The offset of the properties: the bytes before them are equal.
 fn properties_at(reader: &TableReader) -> usize {
     let handle = reader.meta_index().find(PROPERTIES).expect("every table has properties");
     usize::try_from(handle.offset).expect("small")

@@ -208,7 +208,7 @@ impl Drop for Process {
     }
 }
 
-/// Sets the soft limit of a running child. The tool runs as the child's user, who may do so.
+/// Sets the soft limit of a running child. The tool runs as the child's user, which may do so.
 /// # Errors
 /// The output of the tool.
 pub(super) fn limit(child: &Process, resource: &str, soft: &str) -> Result<(), String> {

@@ -1,5 +1,4 @@
-//! The short form of the growth campaign, in a process of its own: what is counted is counted for
-//! all threads.
+//! The short form of the growth campaign, in a process of its own: the counts cover all threads.
 
 use std::process::Command;
 

@@ -1,10 +1,10 @@
 //! Replays the new records of a primary's WALs into memtables.
 //!
-//! In: open WALs, each with the place it was read to. Out: entries in memtables of which readers
-//! see nothing yet, and the last sequence number.
+//! In: open WALs, each with the place it was read to. Out: entries in memtables, which readers do
+//! not see yet, and the last sequence number.
 //!
 //! A WAL that the primary may still be writing is read to its last whole record. One that has ended
-//! is read as a recovery reads it: `format::wal_recovery` decides on what is damaged.
+//! is read as a recovery reads it: `format::wal_recovery` decides on damage.
 
 use crate::db::recover::why_refused;
 use crate::engine::{Engine, FollowedFamily, PrimaryFollower};

@@ -33,7 +33,7 @@ use std::sync::Arc;
 
 /// Most families of a round.
 const FAMILIES: usize = 10;
-/// Most ingestions in doubt of which all combinations are tried.
+/// Most ingestions in doubt whose combinations are all tried.
 const MOST_FILES_IN_DOUBT: usize = 6;
 /// In place of a family's number: the family is being dropped or made.
 const CHANGING: u32 = u32::MAX;
