@@ -21,6 +21,7 @@ mod op;
 mod protection;
 #[cfg(test)]
 mod tests;
+mod timestamps;
 
 pub use op::{BatchOp, Ops, PrepareKind};
 pub use protection::BATCH_PROTECTION_BYTES;

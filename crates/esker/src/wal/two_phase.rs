@@ -401,45 +401,17 @@ fn key_of(op: &BatchOp<'_>) -> Option<(ColumnFamilyId, bool, Vec<u8>)> {
 /// The ops of `batch`, with the keys of families that `has_timestamps` names ending in `timestamp`
 /// instead of their present timestamp.
 /// # Errors
-/// `Corruption` if a key has no room for a timestamp · those of [`WriteBatch::put`].
+/// `Corruption` if a key has no room for a timestamp.
 pub(crate) fn stamped(
     batch: &WriteBatch,
     timestamp: &[u8],
     has_timestamps: &dyn Fn(ColumnFamilyId) -> bool,
 ) -> Result<WriteBatch> {
-    let mut all = WriteBatch::with_capacity(batch.data_size());
-    let (mut first, mut second) = (Vec::new(), Vec::new());
-    for mut op in batch.iter() {
-        if op.family().is_some_and(has_timestamps) {
-            match &mut op {
-                BatchOp::Put { key, .. }
-                | BatchOp::Delete { key, .. }
-                | BatchOp::SingleDelete { key, .. }
-                | BatchOp::Merge { key, .. }
-                | BatchOp::BlobIndex { key, .. }
-                | BatchOp::PutEntity { key, .. }
-                | BatchOp::TimedPut { key, .. } => *key = stamp(key, timestamp, &mut first)?,
-                BatchOp::DeleteRange { begin, end, .. } => {
-                    *begin = stamp(begin, timestamp, &mut first)?;
-                    *end = stamp(end, timestamp, &mut second)?;
-                }
-                _ => {}
-            }
-            all.push(op)?;
-        } else {
-            all.push(op)?;
-        }
-    }
-    Ok(all)
-}
-
-fn stamp<'a>(key: &[u8], timestamp: &[u8], into: &'a mut Vec<u8>) -> Result<&'a [u8]> {
-    let plain = key.len().checked_sub(timestamp.len()).and_then(|len| key.get(..len));
-    let plain = plain.ok_or_else(|| Error::corruption("a key has no room for its commit timestamp"))?;
-    into.clear();
-    into.extend_from_slice(plain);
-    into.extend_from_slice(timestamp);
-    Ok(into)
+    let mut stamped = batch.clone();
+    let size_in = |family| Ok(if has_timestamps(family) { timestamp.len() } else { 0 });
+    let put = stamped.update_timestamps(timestamp, size_in);
+    put.map_err(|error| Error::corruption(format!("commit timestamp: {error}")))?;
+    Ok(stamped)
 }
 
 /// The record of a prepared transaction: its ops between markers.

@@ -34,9 +34,7 @@ impl WriteBatch {
         match bytes_per_key {
             0 => self.checksums = None,
             BATCH_PROTECTION_BYTES if self.is_protected() => {}
-            BATCH_PROTECTION_BYTES => {
-                self.checksums = Some(self.iter().filter_map(|op| checksum(&op)).collect())
-            }
+            BATCH_PROTECTION_BYTES => self.checksums = Some(self.checksums_now()),
             other => {
                 return Err(Error::invalid_argument(format!(
                     "protection_bytes_per_key must be zero or eight, not {other}"
@@ -44,6 +42,17 @@ impl WriteBatch {
             }
         }
         Ok(())
+    }
+
+    /// Takes the ops of a protected batch as they are now, after a change to their bytes.
+    pub(super) fn protect_again(&mut self) {
+        if self.is_protected() {
+            self.checksums = Some(self.checksums_now());
+        }
+    }
+
+    fn checksums_now(&self) -> Vec<EntryChecksum> {
+        self.iter().filter_map(|op| checksum(&op)).collect()
     }
 
     /// Whether its ops have checksums.
