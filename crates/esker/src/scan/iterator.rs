@@ -384,11 +384,21 @@ impl DbIterator {
 
     /// Another iterator over the same keys at the same sequence number.
     pub(super) fn another(&self) -> Result<DbIterator> {
+        DbIterator::new(&self.db, self.options_of_another(), &self.cf, None)
+    }
+
+    fn options_of_another(&self) -> ReadOptions {
         let mut options = self.options.clone();
         if let Some(held) = &self.held {
             options.snapshot = Some(held.clone());
         }
-        DbIterator::new(&self.db, options, &self.cf, None)
+        options
+    }
+
+    /// The database and family it reads, with the options of another iterator at the same sequence
+    /// number.
+    pub(crate) fn reads(&self) -> (&Arc<DbInner>, &Arc<ColumnFamily>, ReadOptions) {
+        (&self.db, &self.cf, self.options_of_another())
     }
 
     /// The order of keys as this iterator shows them.

@@ -158,11 +158,6 @@ impl WriteBatchWithIndex {
         }
     }
 
-    /// Indexes the ops of `batch`, whose save points are gone.
-    pub(super) fn of_batch(batch: WriteBatch) -> WriteBatchWithIndex {
-        WriteBatchWithIndex { batch, ..WriteBatchWithIndex::default() }
-    }
-
     /// Sets `key` to `value` in the default family.
     ///
     /// ```
@@ -354,6 +349,11 @@ impl WriteBatchWithIndex {
     /// Makes the batch empty.
     pub fn clear(&mut self) {
         self.batch.clear();
+        self.forget_index();
+    }
+
+    /// Lets the next reads index the batch anew.
+    pub(super) fn forget_index(&mut self) {
         self.families.lock().clear();
     }
 
@@ -423,7 +423,7 @@ impl WriteBatchWithIndex {
         family: &ColumnFamilyHandle,
         key: &[u8],
     ) -> Result<Option<Vec<u8>>> {
-        Ok(self.get_pinned(db, options, family, key)?.map(|value| value.to_vec()))
+        Ok(self.get_pinned_from_batch_and_db(db, options, family, key)?.map(|value| value.to_vec()))
     }
 
     /// [`get_from_batch_and_db`](Self::get_from_batch_and_db) of several keys, all as of the same
@@ -445,19 +445,6 @@ impl WriteBatchWithIndex {
             Ok(Some(own)) => db.multi_get_over(options, family, &own, keys),
             Ok(None) => db.multi_get_opt(options, family, keys),
             Err(error) => keys.iter().map(|_| Err(error.clone())).collect(),
-        }
-    }
-
-    pub(super) fn get_pinned(
-        &self,
-        db: &Db,
-        options: &ReadOptions,
-        family: &ColumnFamilyHandle,
-        key: &[u8],
-    ) -> Result<Option<PinnedBytes>> {
-        match self.own_of(family)? {
-            Some(own) => db.get_over(options, family, &own, key),
-            None => db.get_pinned_opt(options, family, key),
         }
     }
 
@@ -512,7 +499,7 @@ impl WriteBatchWithIndex {
     /// The ops in `family` as a memtable; `None` if there are none.
     /// # Errors
     /// `NotSupported`: the family has user-defined timestamps.
-    fn own_of(&self, family: &ColumnFamilyHandle) -> Result<Option<OwnWrites>> {
+    pub(super) fn own_of(&self, family: &ColumnFamilyHandle) -> Result<Option<OwnWrites>> {
         match family.cf.icmp.timestamp_size() {
             0 => self.own(family.id(), &family.cf.icmp),
             _ => Err(no_timestamps(family)),
@@ -577,7 +564,11 @@ impl OwnState {
     }
 }
 
-fn get_alone(own: &OwnWrites, operator: Option<&MergeOperatorRef>, key: &[u8]) -> Result<Option<Vec<u8>>> {
+pub(super) fn get_alone(
+    own: &OwnWrites,
+    operator: Option<&MergeOperatorRef>,
+    key: &[u8],
+) -> Result<Option<Vec<u8>>> {
     let OwnState { base, operands } = OwnState::of(own, key)?;
     match base {
         Some(base) if operands.is_empty() => Ok(base),

@@ -721,7 +721,7 @@ impl TransactionDb {
                 }
             }
             core.may_have_timestamps = is_timestamped(self.db(), &batch);
-            core.batch = WriteBatchWithIndex::of_batch((*batch).clone());
+            core.batch = WriteBatchWithIndex::from((*batch).clone());
             core.set_prepared();
             core.name = Some(name.clone());
             self.shared.names.lock().insert(name, Some(Box::new(core)));

@@ -17,6 +17,8 @@
 //! `include/rocksdb/utilities/{transaction,transaction_db}.h`.
 
 mod batch_index;
+mod batch_over;
+mod batches;
 mod db;
 mod entities;
 mod iterator;
@@ -26,6 +28,7 @@ mod pessimistic;
 mod ranges;
 mod reads;
 mod reads_of_db;
+mod reads_of_families;
 mod timestamps;
 mod writes;
 

@@ -591,7 +591,7 @@ impl OptimisticTransaction {
 
     /// A copy of what it has written so far.
     pub fn write_batch(&self) -> WriteBatchWithIndex {
-        WriteBatchWithIndex::of_batch(self.own().batch.write_batch().clone())
+        WriteBatchWithIndex::from(self.own().batch.write_batch().clone())
     }
 
     /// Writes everything to the database, as one, if nothing that was touched has been written by
@@ -689,10 +689,12 @@ impl Own {
         self.change_snapshot(None, false);
     }
 
+    pub(super) fn check_not_over(&self) -> Result<()> {
+        if self.is_over { Err(over()) } else { Ok(()) }
+    }
+
     pub(super) fn check_usable(&self, family: &ColumnFamilyHandle) -> Result<()> {
-        if self.is_over {
-            return Err(over());
-        }
+        self.check_not_over()?;
         if family.cf.icmp.timestamp_size() > 0 {
             return Err(no_timestamps(family));
         }

@@ -383,7 +383,7 @@ impl Transaction {
 
     /// A copy of what it has written so far.
     pub fn write_batch(&self) -> WriteBatchWithIndex {
-        WriteBatchWithIndex::of_batch(self.core().batch.write_batch().clone())
+        WriteBatchWithIndex::from(self.core().batch.write_batch().clone())
     }
 
     /// Sets the options of the writes that prepare, commit or roll back.

@@ -323,12 +323,7 @@ impl OptimisticTransaction {
         family: &ColumnFamilyHandle,
         key: impl AsRef<[u8]>,
     ) -> Result<Option<Vec<u8>>> {
-        let own = &mut *self.own();
-        if own.isolation == IsolationLevel::Serializable {
-            own.touch(family, key.as_ref())?;
-        }
-        let value = own.batch.get_pinned(&own.db, &own.read_options(options), family, key.as_ref())?;
-        Ok(value.map(|value| value.to_vec()))
+        Ok(self.get_pinned_opt(options, family, key)?.map(|value| value.to_vec()))
     }
 
     /// The values of `keys` in `family`, all as of the same point in time, each with its own

@@ -161,7 +161,7 @@ impl Transaction {
         if has_timestamps(family) {
             return batch.get_timestamped(self.db(), options, family, key);
         }
-        batch.get_pinned(self.db(), options, family, key)
+        batch.get_pinned_from_batch_and_db(self.db(), options, family, key)
     }
 
     /// [`Transaction::read_own`] of many keys, all as of the same point in time.

@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod batch;
+mod batches;
 mod cut_short;
 mod entities;
 mod isolation;

@@ -1,0 +1,139 @@
+//! Reads of transactions over several families with one call.
+//!
+//! In: keys, each with its family. Out: for each key its value or its error, all as of one point in
+//! time. Source of the semantics: RocksDB's `Transaction::{MultiGet,MultiGetForUpdate}`.
+
+use super::options::IsolationLevel;
+use super::{OptimisticTransaction, Transaction};
+use crate::db::ColumnFamilyHandle;
+use crate::options::ReadOptions;
+use esker_base::{PinnedBytes, Result};
+use esker_lock::LockMode;
+
+impl Transaction {
+    /// [`Transaction::multi_get`] of keys of several families. Keys are read one by one.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let options = esker::Options::new().create_if_missing(true);
+    /// # let db = esker::TransactionDb::open(&options, &Default::default(), dir.path())?;
+    /// let (users, posts) = (db.default_column_family(), db.create_column_families(["posts"])?.remove(0));
+    /// let txn = db.begin_transaction();
+    /// txn.put_cf(&posts, "1", "hello")?;
+    /// let keys = [(&users, "ada"), (&posts, "1")];
+    /// let found = txn.multi_get_cf(&Default::default(), &keys);
+    /// assert!(matches!(found[..], [Ok(None), Ok(Some(_))]));
+    /// let locked = txn.multi_get_for_update_cf(&Default::default(), &keys);
+    /// assert_eq!(locked.len(), 2);
+    /// # Ok::<_, esker::Error>(())
+    /// ```
+    /// # Errors
+    /// Of each key those of [`Transaction::get_opt`].
+    pub fn multi_get_cf(
+        &self,
+        options: &ReadOptions,
+        keys: &[(&ColumnFamilyHandle, impl AsRef<[u8]>)],
+    ) -> Vec<Result<Option<PinnedBytes>>> {
+        let mut options = self.read_options(options);
+        options.snapshot.get_or_insert_with(|| self.db().snapshot());
+        keys.iter().map(|(family, key)| self.get_pinned_opt(&options, family, key)).collect()
+    }
+
+    /// [`Transaction::multi_get_for_update`] of keys of several families. Keys are read one by one.
+    /// # Errors
+    /// Of all keys, if one cannot be locked; the keys before it stay locked · of each key those of
+    /// [`Transaction::get_for_update_opt`].
+    pub fn multi_get_for_update_cf(
+        &self,
+        options: &ReadOptions,
+        keys: &[(&ColumnFamilyHandle, impl AsRef<[u8]>)],
+    ) -> Vec<Result<Option<PinnedBytes>>> {
+        let lock = |(family, key): &(&ColumnFamilyHandle, _)| {
+            self.lock_for_update(options, family, AsRef::as_ref(key), LockMode::Exclusive, true)
+        };
+        if let Err(error) = keys.iter().try_for_each(lock) {
+            return keys.iter().map(|_| Err(error.clone())).collect();
+        }
+        let mut options = self.read_options(options);
+        options.snapshot.get_or_insert_with(|| self.db().snapshot());
+        let read = |(family, key): &(&ColumnFamilyHandle, _)| {
+            self.read_own(&self.update_options(&options, family), family, AsRef::as_ref(key))
+        };
+        keys.iter().map(read).collect()
+    }
+}
+
+impl OptimisticTransaction {
+    /// [`OptimisticTransaction::get_opt`], without copying the value.
+    ///
+    /// ```
+    /// # let dir = esker_testkit::TempDir::new("doc");
+    /// # let options = esker::Options::new().create_if_missing(true);
+    /// # let db = esker::OptimisticTransactionDb::open(&options, dir.path())?;
+    /// let (users, posts) = (db.default_column_family(), db.create_column_families(["posts"])?.remove(0));
+    /// let txn = db.begin_transaction();
+    /// txn.put_cf(&posts, "1", "hello")?;
+    /// assert!(txn.get_pinned_opt(&Default::default(), &users, "ada")?.is_none());
+    /// let keys = [(&users, "ada"), (&posts, "1")];
+    /// let found = txn.multi_get_cf(&Default::default(), &keys);
+    /// assert!(matches!(found[..], [Ok(None), Ok(Some(_))]));
+    /// assert_eq!(txn.multi_get_for_update_cf(&Default::default(), &keys).len(), 2);
+    /// txn.put_log_data(b"a note in the WAL")?;
+    /// # Ok::<_, esker::Error>(())
+    /// ```
+    /// # Errors
+    /// `Corruption` and `IoError` name the file and offset · `Incomplete`: `read_tier` forbids the
+    /// I/O it would take · `TimedOut`: it would take I/O behind `deadline` · `InvalidArgument`:
+    /// merge operands without a merge operator, or a snapshot or family of another database ·
+    /// `NotSupported`: the family has user-defined timestamps.
+    pub fn get_pinned_opt(
+        &self,
+        options: &ReadOptions,
+        family: &ColumnFamilyHandle,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<PinnedBytes>> {
+        let own = &mut *self.own();
+        if own.isolation == IsolationLevel::Serializable {
+            own.touch(family, key.as_ref())?;
+        }
+        own.batch.get_pinned_from_batch_and_db(&own.db, &own.read_options(options), family, key.as_ref())
+    }
+
+    /// [`OptimisticTransaction::multi_get`] of keys of several families. Keys are read one by one.
+    /// # Errors
+    /// Of each key those of [`OptimisticTransaction::get_opt`].
+    pub fn multi_get_cf(
+        &self,
+        options: &ReadOptions,
+        keys: &[(&ColumnFamilyHandle, impl AsRef<[u8]>)],
+    ) -> Vec<Result<Option<PinnedBytes>>> {
+        let mut options = self.own().read_options(options);
+        options.snapshot.get_or_insert_with(|| self.db().snapshot());
+        keys.iter().map(|(family, key)| self.get_pinned_opt(&options, family, key)).collect()
+    }
+
+    /// [`OptimisticTransaction::multi_get_for_update`] of keys of several families. Keys are read
+    /// one by one.
+    /// # Errors
+    /// Of each key those of [`OptimisticTransaction::get_for_update_opt`].
+    pub fn multi_get_for_update_cf(
+        &self,
+        options: &ReadOptions,
+        keys: &[(&ColumnFamilyHandle, impl AsRef<[u8]>)],
+    ) -> Vec<Result<Option<PinnedBytes>>> {
+        let touched = keys.iter().try_for_each(|(family, key)| self.own().touch(family, key.as_ref()));
+        if let Err(error) = touched {
+            return keys.iter().map(|_| Err(error.clone())).collect();
+        }
+        self.multi_get_cf(options, keys)
+    }
+
+    /// Puts bytes into the WAL that mean nothing to the database.
+    /// # Errors
+    /// `InvalidArgument`: the transaction is over, or the bytes are 4 GiB or more.
+    pub fn put_log_data(&self, blob: &[u8]) -> Result<()> {
+        let own = &mut *self.own();
+        own.check_not_over()?;
+        own.batch.put_log_data(blob)
+    }
+}
